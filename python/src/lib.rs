@@ -9,6 +9,7 @@
 //! Results leave as the JSON that `isotherm sim --json` prints. Python's lock is given up while anything runs, and taken for
 //! each call of a policy that is written in Python.
 
+mod action;
 mod lists;
 mod memory;
 mod policy;
@@ -39,9 +40,9 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::lists::{devices, formats, generators, policies};
+    use super::action::Action;
     #[pymodule_export]
-    use super::policy::Action;
+    use super::lists::{devices, formats, generators, policies};
     #[pymodule_export]
     use super::run::{Compared, sim};
     #[pymodule_export]

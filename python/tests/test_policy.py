@@ -87,6 +87,25 @@ def test_a_cache_in_python_caches(mysql, hit_only):
     assert run["digest"] == isotherm.sim(mysql, Cache(), hit_only=hit_only, **SMALL)["digest"]
 
 
+class Parts(Cache):
+    """Caches the first 4 KiB of each extent, and no more."""
+
+    def on_access(self, view, access):
+        wanted = super().on_access(view, access)
+        return [Action.fetch_part(a.extent, 0, 0, 4096) if a.kind == "fetch" else a for a in wanted]
+
+
+def test_a_part_is_fetched_alone(mysql):
+    parts, whole = Parts(), Cache()
+    some, all_ = (isotherm.sim(mysql, p, extent="64K", **SMALL) for p in (parts, whole))
+    assert parts.settled.count(("fetch_part", "done")) > 0 and whole.settled.count(("fetch", "done")) > 0
+    written = [run["usage"]["members"]["fast"]["move_bytes_written"] / run["fetches"] for run in (some, all_)]
+    assert written[0] < written[1] / 2
+    action = Action.fetch_part(3, 0, 4096, 512)
+    assert action.part == (4096, 512) and repr(action) == "Action.fetch_part(3, 0, 4096, 512)"
+    assert Action.fetch(3, 0).part is None and action != Action.fetch_part(3, 0, 0, 512)
+
+
 def test_plans_at_intervals_move_homes(mysql):
     class Planner:
         def __init__(self):

@@ -232,7 +232,7 @@ impl Layer {
             return (mark, (run << shift >> 12).min(max).max(1));
         }
         let all = (first..=last).map(|b| self.map.block(b));
-        (all.min_by_key(|m| m.rank()).unwrap_or(Mark::NONE), 1)
+        (all.max().unwrap_or(Mark::NONE), 1)
     }
 }
 
@@ -292,7 +292,7 @@ mod tests {
                 }
             }
             for (b, part) in plain.chunks(8).enumerate() {
-                let best = part.iter().min_by_key(|c| Mark::new(**c, Source::Layout).rank()).unwrap();
+                let best = part.iter().max_by_key(|c| Mark::new(**c, Source::Layout)).unwrap();
                 prop_assert_eq!(l.shared().block(b as u64).class(), *best, "block {}", b);
             }
         }

@@ -10,6 +10,7 @@
 //! Guarantee: nothing here touches data. A layout that is half written or damaged reduces the quality of classes, and takes a bounded
 //! amount of time and memory.
 
+mod arena;
 pub mod classes;
 pub mod ext;
 pub mod files;
@@ -43,8 +44,7 @@ pub struct Counts {
     pub sources: [u64; Source::ALL.len()],
     /// Requests without a known class.
     pub unknown: u64,
-    /// Reads and writes whose blocks have several classes. They are also counted above, by the best class; a read over several extents is
-    /// counted by one of its first two classes.
+    /// Reads and writes whose blocks have several classes. They are also counted above, by the best class.
     pub mixed: u64,
 }
 
@@ -91,13 +91,7 @@ impl Classifier {
         // The engine has not checked the range yet.
         let last = offset.saturating_add(u64::from(len) - 1);
         let spans = offset >> self.extent_shift != last >> self.extent_shift;
-        // For a read over several extents it matters only whether the classes are mixed, because each extent has its own class. For a
-        // write, all blocks that it overwrites matter.
-        let found = if spans && op == RequestOp::Read {
-            self.map.of_quickly(offset, len)
-        } else {
-            self.map.of(offset, len)
-        };
+        let found = self.map.of(offset, len);
         if op != RequestOp::Read {
             self.watch.written(offset, len, found);
         }

@@ -1,41 +1,68 @@
 //! Maps each block to its class. It is looked up for every request.
 //!
 //! ```text
-//! tops: one per 1 GiB ─► 256 leaves of 4 MiB ─┬─ all of one class: one byte
-//!  (16 bytes)            (24 bytes each)      └─ else 1024 bytes, one per block of 4 KiB
+//! tops: one per 1 GiB ─► 256 leaves of 4 MiB ─┬─ all of one class: the mark itself
+//!  (16 bytes)            (4 bytes each)       └─ else a slab of 1024 bytes, one per block of 4 KiB
 //! ```
-//! Memory: 16 bytes per GiB without classes, 6 KiB per GiB if each 4 MiB has one class, 262 KiB per GiB at worst.
+//! Memory: 16 bytes per GiB without classes, 1 KiB per GiB if each 4 MiB has one class, 257 KiB per GiB at worst. Of a look-up's loads only
+//! the last one, of the slab, is likely to miss the processor's caches.
 //!
 //! One thread writes and any thread may read, without locks. A reader that comes during a change sees either the old or the new class of a
 //! block. A wrong class affects the placement of a block and never its content.
-//!
-//! The low bits of a byte hold the class (0…63), the upper two bits the [`Source`].
 
+use crate::arena::{Arena, WORDS};
 use crate::classes::Source;
 use isotherm_core::policy::priority;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const LEAF_SHIFT: u32 = 10;
 const LEAF_BLOCKS: u64 = 1 << LEAF_SHIFT;
-const WORDS: usize = LEAF_BLOCKS as usize / 8;
 const LEAVES: usize = 256;
 const TOP_SHIFT: u32 = LEAF_SHIFT + 8;
 const EVERY: u64 = 0x0101_0101_0101_0101;
+/// A leaf below this is the mark of all its blocks, else it is this plus the number of its slab.
+const SLABS: u32 = 256;
+/// More than there are priorities.
+const LEVELS: u8 = 64;
 
-type Words = [AtomicU64; WORDS];
+type Top = [AtomicU32; LEAVES];
 
-#[derive(Default)]
-struct Leaf {
-    /// The mark of all blocks as long as there are no words.
-    whole: AtomicU8,
-    words: OnceLock<Box<Words>>,
-}
+/// The classes from the last to the first in the order of marks: by the priority of the class (DSS), then known classes before the unknown
+/// one, then the lower class. Class 0 is the last of all.
+const ORDER: [u8; 64] = {
+    let mut order = [0; 64];
+    let mut next = 1;
+    let mut level = LEVELS;
+    while level > 0 {
+        level -= 1;
+        let mut class = 63;
+        while class > 0 {
+            if priority(class) == level {
+                order[next] = class;
+                next += 1;
+            }
+            class -= 1;
+        }
+    }
+    assert!(next == 64);
+    order
+};
 
-type Top = [Leaf; LEAVES];
+/// The place of each class in [`ORDER`].
+const PLACE: [u8; 64] = {
+    let mut place = [0; 64];
+    let mut i = 0;
+    while i < 64 {
+        place[ORDER[i] as usize] = i as u8;
+        i += 1;
+    }
+    place
+};
 
-/// A class and its source; zero if there is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// A class and its source; zero if there is none. The greater of two is the better one: the upper six bits hold the class's place in the
+/// order, the lower two the source, the first one as 3.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mark(u8);
 
 impl Mark {
@@ -46,32 +73,63 @@ impl Mark {
     pub fn new(class: u8, source: Source) -> Mark {
         match class & 63 {
             0 => Mark::NONE,
-            c => Mark(c | (source.index() as u8) << 6),
+            c => Mark(PLACE[usize::from(c)] << 2 | (3 - source.index() as u8)),
         }
     }
 
     /// The class, 0…63.
+    #[inline]
     pub fn class(self) -> u8 {
-        self.0 & 63
+        ORDER[usize::from(self.0 >> 2)]
     }
 
     /// The source, unless the class is 0.
+    #[inline]
     pub fn source(self) -> Option<Source> {
-        (self.class() != 0).then(|| Source::ALL[usize::from(self.0 >> 6)])
+        (self.0 >> 2 != 0).then(|| Source::ALL[usize::from(3 - (self.0 & 3))])
+    }
+}
+
+/// Words that are looked at together.
+const TOGETHER: usize = 32;
+
+/// The best and the worst of some marks.
+struct Span {
+    best: u8,
+    worst: u8,
+}
+
+impl Span {
+    const EMPTY: Span = Span {
+        best: 0,
+        worst: 255,
+    };
+
+    fn see(&mut self, marks: &[u8]) {
+        self.best = marks.iter().fold(self.best, |a, b| a.max(*b));
+        self.worst = marks.iter().fold(self.worst, |a, b| a.min(*b));
     }
 
-    /// The order of marks: first the priority of the class (DSS), then known classes before unknown ones, then the lower class.
-    pub(crate) fn rank(self) -> (u8, bool, u8) {
-        let class = self.class();
-        (priority(class), class == 0, class)
+    /// The marks `from..to` of these words, eight in each. They are copied first: loops over atomic words do not become vector operations,
+    /// those over bytes do. Nothing depends on a mark before the end, so a word that comes late from memory holds nothing else up.
+    #[inline]
+    fn see_words(&mut self, words: &[AtomicU64], from: usize, to: usize) {
+        let (mut skip, mut left) = (from, to);
+        for some in words.chunks(TOGETHER) {
+            let mut marks = [0; TOGETHER * 8];
+            for (eight, word) in marks.chunks_exact_mut(8).zip(some) {
+                eight.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+            }
+            let end = left.min(marks.len());
+            self.see(&marks[skip..end]);
+            (skip, left) = (0, left - end);
+        }
     }
 
-    /// The better of two marks.
-    fn better(self, other: Mark) -> Mark {
-        if other.rank() < self.rank() {
-            other
-        } else {
-            self
+    fn found(&self) -> Found {
+        Found {
+            mark: Mark(self.best),
+            mixed: self.best >> 2 != self.worst >> 2,
         }
     }
 }
@@ -79,18 +137,29 @@ impl Mark {
 /// The class of a range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The mark of all blocks if it is the same for all; otherwise the best one, which is that of the highest priority.
+    /// The best mark of all blocks: that of the class of the highest priority.
     pub mark: Mark,
-    /// Whether the blocks have different marks.
+    /// Whether the blocks have different classes.
     pub mixed: bool,
 }
 
 /// See the module.
 pub struct ClassMap {
     tops: Box<[OnceLock<Box<Top>>]>,
+    slabs: Arena,
+    /// Number of slabs taken.
+    taken: AtomicUsize,
     shift: u32,
     blocks: u64,
     memory: AtomicUsize,
+}
+
+/// What is known of the blocks of a leaf.
+enum Leaf<'a> {
+    /// All have this mark.
+    Whole(Mark),
+    /// One byte each.
+    Each(&'a [AtomicU64]),
 }
 
 impl std::fmt::Debug for ClassMap {
@@ -119,6 +188,8 @@ impl ClassMap {
         let memory = AtomicUsize::new(size_of_val(&*tops));
         ClassMap {
             tops,
+            slabs: Arena::new(blocks.div_ceil(LEAF_BLOCKS) as usize),
+            taken: AtomicUsize::new(0),
             shift,
             blocks,
             memory,
@@ -140,23 +211,33 @@ impl ClassMap {
         self.memory.load(Ordering::Relaxed)
     }
 
+    /// The leaf of `block`; `None` if nothing was ever said of its GiB, or beyond the end.
     #[inline]
-    fn leaf(&self, block: u64) -> Option<&Leaf> {
+    fn leaf(&self, block: u64) -> Option<Leaf<'_>> {
         let top = self.tops.get((block >> TOP_SHIFT) as usize)?.get()?;
-        Some(&top[(block >> LEAF_SHIFT) as usize % LEAVES])
+        Some(self.read(&top[(block >> LEAF_SHIFT) as usize % LEAVES]))
+    }
+
+    #[inline]
+    fn read(&self, leaf: &AtomicU32) -> Leaf<'_> {
+        // What is in the slab was stored before its number was.
+        match leaf.load(Ordering::Acquire) {
+            mark @ 0..SLABS => Leaf::Whole(Mark(mark as u8)),
+            slab => Leaf::Each(self.slabs.slab((slab - SLABS) as usize)),
+        }
     }
 
     /// The mark of a block; [`Mark::NONE`] beyond the end.
     #[inline]
     pub fn block(&self, block: u64) -> Mark {
-        let Some(leaf) = self.leaf(block) else {
-            return Mark::NONE;
-        };
-        let Some(words) = leaf.words.get() else {
-            return Mark(leaf.whole.load(Ordering::Relaxed));
-        };
-        let i = block as usize % LEAF_BLOCKS as usize;
-        Mark((words[i / 8].load(Ordering::Relaxed) >> (i % 8 * 8)) as u8)
+        match self.leaf(block) {
+            None => Mark::NONE,
+            Some(Leaf::Whole(mark)) => mark,
+            Some(Leaf::Each(words)) => {
+                let i = block as usize % LEAF_BLOCKS as usize;
+                Mark((words[i / 8].load(Ordering::Relaxed) >> (i % 8 * 8)) as u8)
+            }
+        }
     }
 
     /// The mark of `block`, and the number of blocks from there, at most `max`, that are known to have it. The number is at least 1;
@@ -169,7 +250,7 @@ impl ClassMap {
         };
         let i = block % LEAF_BLOCKS;
         let most = (LEAF_BLOCKS - i).min(max).max(1);
-        if leaf.words.get().is_none() {
+        if matches!(leaf, Leaf::Whole(_)) {
             return (mark, most);
         }
         let mut n = 1;
@@ -182,68 +263,33 @@ impl ClassMap {
     /// The class of `len` bytes from `offset`. An empty range counts as its first byte.
     #[inline]
     pub fn of(&self, offset: u64, len: u32) -> Found {
-        self.find(offset, len, false)
-    }
-
-    /// The same for callers that need to know only whether all blocks have one class: the mark of a mixed range need not be the best one.
-    #[inline]
-    pub fn of_quickly(&self, offset: u64, len: u32) -> Found {
-        self.find(offset, len, true)
-    }
-
-    #[inline]
-    fn find(&self, offset: u64, len: u32, quick: bool) -> Found {
         let first = offset >> self.shift;
         let last = offset.saturating_add(u64::from(len.max(1)) - 1) >> self.shift;
-        let mark = self.block(first);
         if first == last {
+            let mark = self.block(first);
             return Found { mark, mixed: false };
         }
-        self.of_many(first, last, mark, quick)
+        self.of_many(first, last)
     }
 
-    fn of_many(&self, first: u64, last: u64, mark: Mark, quick: bool) -> Found {
-        let mut found = Found { mark, mixed: false };
-        let mut before = mark;
-        // Marks need to be compared only where they change.
-        let mut see = |m: Mark| {
-            if m != before {
-                before = m;
-                found.mixed |= m.class() != mark.class();
-                found.mark = found.mark.better(m);
-            }
-            found.mixed && quick
-        };
+    fn of_many(&self, first: u64, last: u64) -> Found {
+        let mut span = Span::EMPTY;
         let mut at = first;
-        while at <= last {
+        loop {
             let end = last.min(at | (LEAF_BLOCKS - 1));
-            let over = match self.leaf(at).map(|l| (l, l.words.get())) {
-                None => see(Mark::NONE),
-                Some((leaf, None)) => see(Mark(leaf.whole.load(Ordering::Relaxed))),
-                Some((_, Some(words))) => {
-                    let (mut i, to) = (at % LEAF_BLOCKS, end % LEAF_BLOCKS);
-                    let mut over = false;
-                    while i <= to && !over {
-                        let word = words[i as usize / 8].load(Ordering::Relaxed);
-                        let stop = to.min(i | 7);
-                        if word == u64::from(word as u8) * EVERY {
-                            over = see(Mark(word as u8));
-                        } else {
-                            for b in i..=stop {
-                                over = see(Mark((word >> (b % 8 * 8)) as u8));
-                            }
-                        }
-                        i = stop + 1;
-                    }
-                    over
+            match self.leaf(at) {
+                None => span.see(&[0]),
+                Some(Leaf::Whole(mark)) => span.see(&[mark.0]),
+                Some(Leaf::Each(words)) => {
+                    let (from, to) = ((at % LEAF_BLOCKS) as usize, (end % LEAF_BLOCKS) as usize);
+                    span.see_words(&words[from / 8..=to / 8], from % 8, to - from / 8 * 8 + 1);
                 }
-            };
-            if over {
-                break;
+            }
+            if end == last {
+                return span.found();
             }
             at = end + 1;
         }
-        found
     }
 
     /// Marks blocks `from..to`; the part beyond the end is ignored. To be called by one thread at a time.
@@ -259,7 +305,7 @@ impl ClassMap {
             }
             let top = self.tops[(at >> TOP_SHIFT) as usize].get_or_init(|| {
                 self.memory.fetch_add(size_of::<Top>(), Ordering::Relaxed);
-                Box::new(std::array::from_fn(|_| Leaf::default()))
+                Box::new(std::array::from_fn(|_| AtomicU32::new(0)))
             });
             let leaf = &top[(at >> LEAF_SHIFT) as usize % LEAVES];
             self.set_leaf(leaf, at % LEAF_BLOCKS, end - at, mark);
@@ -267,22 +313,20 @@ impl ClassMap {
         }
     }
 
-    fn set_leaf(&self, leaf: &Leaf, from: u64, n: u64, mark: Mark) {
+    fn set_leaf(&self, leaf: &AtomicU32, from: u64, n: u64, mark: Mark) {
         let all = u64::from(mark.0) * EVERY;
-        let words = match leaf.words.get() {
-            Some(words) => words,
-            None if n == LEAF_BLOCKS => return leaf.whole.store(mark.0, Ordering::Relaxed),
-            None => {
-                let whole = leaf.whole.load(Ordering::Relaxed);
-                if whole == mark.0 {
-                    return;
-                }
-                leaf.words.get_or_init(|| {
-                    self.memory.fetch_add(size_of::<Words>(), Ordering::Relaxed);
-                    Box::new(std::array::from_fn(|_| {
-                        AtomicU64::new(u64::from(whole) * EVERY)
-                    }))
-                })
+        let words = match self.read(leaf) {
+            Leaf::Each(words) => words,
+            Leaf::Whole(_) if n == LEAF_BLOCKS => {
+                return leaf.store(u32::from(mark.0), Ordering::Relaxed);
+            }
+            Leaf::Whole(whole) if whole == mark => return,
+            Leaf::Whole(whole) => {
+                let slab = self.taken.fetch_add(1, Ordering::Relaxed);
+                self.memory.fetch_add(WORDS * 8, Ordering::Relaxed);
+                let words = self.slabs.take(slab, u64::from(whole.0) * EVERY);
+                leaf.store(SLABS + slab as u32, Ordering::Release);
+                words
             }
         };
         let (mut i, to) = (from, from + n);
@@ -313,6 +357,19 @@ mod tests {
         Mark::new(class, Source::Layout)
     }
 
+    fn rank(class: u8) -> (u8, bool, u8) {
+        (priority(class), class == 0, class)
+    }
+
+    #[test]
+    fn the_greater_mark_is_the_better_one() {
+        for (a, b) in (0..64).flat_map(|a| (0..64).map(move |b| (a, b))) {
+            assert_eq!(mark(a) > mark(b), rank(a) < rank(b), "{a} and {b}");
+        }
+        let by = |s| Mark::new(9, s);
+        assert!(Source::ALL.windows(2).all(|s| by(s[0]) > by(s[1])));
+    }
+
     proptest! {
         #[test]
         fn as_a_plain_array(sets in prop::collection::vec((0u64..5000, 1u64..3000, 0u8..64), 1..40), asks in prop::collection::vec((0u64..5200 << 12, 1u32..9 << 20), 20)) {
@@ -332,8 +389,7 @@ mod tests {
                 let found = map.of(offset, len);
                 let first = at(offset >> 12);
                 prop_assert_eq!(found.mixed, blocks.clone().any(|b| at(b) != first));
-                prop_assert_eq!(map.of_quickly(offset, len).mixed, found.mixed);
-                let best = blocks.map(at).min_by_key(|c| mark(*c).rank()).unwrap();
+                let best = blocks.map(at).min_by_key(|c| rank(*c)).unwrap();
                 prop_assert_eq!(found.mark.class(), best);
             }
             let mut b = 0;
@@ -351,14 +407,14 @@ mod tests {
         let map = ClassMap::new(1024 * gib);
         assert_eq!(map.memory(), 1024 * 16);
         map.set(0, gib >> 12, mark(18));
-        assert_eq!(map.memory(), 1024 * 16 + 256 * 24);
+        assert_eq!(map.memory(), 1024 * 16 + 256 * 4);
         (0..1 << 18)
             .step_by(2)
             .for_each(|b| map.set(b, b + 1, mark(8)));
-        assert_eq!(map.memory(), 1024 * 16 + 256 * (24 + 1024));
+        assert_eq!(map.memory(), 1024 * 16 + 256 * (4 + 1024));
         // Clearing a part that does not exist does not create it.
         map.set(gib >> 12, (900 * gib) >> 12, Mark::NONE);
-        assert_eq!(map.memory(), 1024 * 16 + 256 * (24 + 1024));
+        assert_eq!(map.memory(), 1024 * 16 + 256 * (4 + 1024));
     }
 
     #[test]

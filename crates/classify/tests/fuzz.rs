@@ -1,5 +1,5 @@
 //! The entry functions of the fuzz targets with seeded inputs: mutated class files, and mutated superblocks and descriptors of a
-//! layout that is made here. (Mutated images of mke2fs: `ext_images.rs`.)
+//! layout that is made here. (`ext_images/` has mutated images of mke2fs.)
 
 #[path = "../../../fuzz/src/classify.rs"]
 mod classify;
@@ -43,7 +43,7 @@ fn class_files_of_all_kinds() {
     }
 }
 
-/// A superblock that is accepted, with everything behind it zero.
+/// A superblock that is accepted; everything after it is zero.
 fn image() -> Vec<u8> {
     let mut b = vec![0u8; 1 << 20];
     let sb = &mut b[1024..2048];
@@ -59,11 +59,11 @@ fn image() -> Vec<u8> {
     put(0x58, 256);
     put(0x60, 0x2c2);
     put(0xfc, 64 << 16);
-    // Descriptor: bitmaps, and an inode table of 4 blocks.
+    // A descriptor: bitmaps, and an inode table of 4 blocks.
     for (at, v) in [(4096, 2u32), (4100, 3), (4104, 4)] {
         b[at..at + 4].copy_from_slice(&v.to_le_bytes());
     }
-    // Inodes whose extents and tree blocks lie anywhere.
+    // Inodes whose extents and tree blocks are at arbitrary places.
     for i in 0..64usize {
         let at = 4 * 4096 + i * 256;
         b[at..at + 2].copy_from_slice(&0x81a4u16.to_le_bytes());

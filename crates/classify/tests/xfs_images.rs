@@ -1,5 +1,5 @@
-//! Images of mkfs.xfs, filled through the kernel: the class of every block against what `xfs_db` says of it; kept current by what was
-//! written; mutated, where nothing may panic.
+//! Images of mkfs.xfs that are filled through the kernel: the class of every block is compared with the output of `xfs_db`, and is kept
+//! current from the written blocks. Mutated images must cause no panic.
 
 use isotherm_classify::classes::{self, Source};
 use isotherm_classify::ext::Bytes;
@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The least that mkfs.xfs makes is 300 MiB.
+/// The smallest size that mkfs.xfs accepts is 300 MiB.
 const BYTES: u64 = 320 << 20;
 
 fn run(program: &str, args: &[&str]) -> Option<String> {
@@ -31,7 +31,7 @@ struct Image {
 }
 
 impl Image {
-    /// `None`, said, where this system cannot.
+    /// Makes an image; `None`, with a message, if this system cannot do it.
     fn make(options: &[&str]) -> Option<Image> {
         let dir = tempfile::tempdir().expect("a directory");
         let image = Image { dir, device: None };
@@ -55,7 +55,7 @@ impl Image {
         File::open(self.file()).expect("opens")
     }
 
-    /// Pieces of 4 KiB that differ from what they were at the last call, as ranges of bytes.
+    /// Pieces of 4 KiB that changed since the last call, as ranges of bytes.
     fn written(&self) -> Vec<std::ops::Range<u64>> {
         let (now, copy) = (self.open(), self.dir.path().join("copy"));
         let mut all = Vec::new();
@@ -120,7 +120,7 @@ impl Drop for Image {
     }
 }
 
-/// Directories, small files, long files in pieces, attributes, holes; some of it goes again.
+/// Creates directories, small files, long files in pieces, attributes and holes; removes some of them.
 fn fill(dir: &Path, round: u64) {
     let mut random = SplitMix64::new(round);
     for i in 0..500u64 {
@@ -147,7 +147,7 @@ fn fill(dir: &Path, round: u64) {
     holes.sync_all().expect("synced");
 }
 
-/// Sizes by inode.
+/// The sizes of files by inode.
 fn sizes(dir: &Path, all: &mut HashMap<u64, u64>) {
     for entry in std::fs::read_dir(dir).expect("read").flatten() {
         let meta = entry.metadata().expect("known");
@@ -158,7 +158,7 @@ fn sizes(dir: &Path, all: &mut HashMap<u64, u64>) {
     }
 }
 
-/// Every block by `xfs_db`: its class, or nothing where it has no word on it.
+/// The class of every block according to `xfs_db`; `None` if its output does not tell.
 fn expected(image: &Image, sizes: &HashMap<u64, u64>) -> Vec<Option<u8>> {
     let shape = image.db(&["sb 0", "p blocksize agblocks agcount agblklog dblocks"]);
     let number = |name: &str| -> u64 {
@@ -194,11 +194,11 @@ fn expected(image: &Image, sizes: &HashMap<u64, u64>) -> Vec<Option<u8>> {
                 "btbmap" | "attr" => classes::INDIRECT,
                 "dir" => classes::DIRECTORY,
                 "log" => classes::JOURNAL,
-                // It counts a file's tree blocks as its data; they say themselves what they are.
+                // `xfs_db` counts a file's tree blocks as its data; the blocks themselves state what they are.
                 "data" if is_tree(group * per + at) => classes::INDIRECT,
                 "data" => match inode.and_then(|i| sizes.get(&i)) {
                     Some(size) => classes::of_file_size(*size),
-                    // Of the file system's own files.
+                    // Blocks of the file system's own files.
                     None => continue,
                 },
                 "free1" | "free2" | "freelist" => classes::NONE,
@@ -225,7 +225,7 @@ fn differences(layers: &Layers, shift: u32, expected: &[Option<u8>]) -> Vec<(usi
         .collect()
 }
 
-/// The first two are enough for every day; `ISOTHERM_XFS_SHAPES=all` has the others too.
+/// The first two shapes are used by default; `ISOTHERM_XFS_SHAPES=all` adds the others.
 const SHAPES: [&[&str]; 4] = [
     &[],
     &["-b", "size=1k", "-m", "rmapbt=1"],
@@ -265,7 +265,7 @@ fn every_block_is_what_xfs_db_says_and_stays_so() {
             if round == 0 {
                 layout.read(&mut now, &mut layers, &watch);
             } else {
-                // What the volume would have seen being written, a range for each piece of 4 KiB.
+                // The writes that the volume would have seen, one range for each piece of 4 KiB.
                 layout.refresh(&mut now, &mut layers, &watch, Some(&written));
             }
             assert_eq!(layout.trouble, None, "{options:?}");
@@ -291,7 +291,7 @@ fn every_block_is_what_xfs_db_says_and_stays_so() {
     }
 }
 
-/// The first bytes of an image, and nothing but zeros behind them.
+/// The first bytes of an image, followed by zeros.
 struct Front(Vec<u8>);
 
 impl Bytes for Front {
@@ -316,7 +316,7 @@ fn damaged_images_cost_classes_only() {
     let mut next = |n| random.below(n);
     for _ in 0..200 {
         for _ in 0..=next(12) {
-            // The first group's headers, trees and inodes.
+            // The headers, trees and inodes of the first group.
             let i = next(128 << 10) as usize;
             part.0[i] = [0, 1, 0x7f, 0xff, next(256) as u8][next(5) as usize];
         }

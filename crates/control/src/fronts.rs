@@ -68,7 +68,7 @@ impl Shown {
         self.all.iter_mut().filter_map(|f| f.users()).collect()
     }
 
-    /// Users that would not be told if the server was killed.
+    /// Users that would not notice if the server was killed.
     pub fn outliving(&self) -> Vec<String> {
         let outliving = self.all.iter().filter(|f| f.outlives());
         outliving.flat_map(|f| f.names()).collect()

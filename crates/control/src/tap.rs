@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use isotherm_classify::ClassMap;
-use isotherm_core::RequestOp;
-use isotherm_live::port::{Buffer, Completion, Port, Share};
+use isotherm_live::port::{Completion, IoRequest, Layer, Port};
 
 use crate::entry::{Entry, EntryOp};
 
@@ -123,45 +122,28 @@ impl Tap {
     }
 }
 
-impl Port for Tap {
-    fn volume_bytes(&self) -> u64 {
-        self.inner.volume_bytes()
+impl Layer for Tap {
+    fn below(&self) -> &dyn Port {
+        &*self.inner
     }
 
-    fn block_bytes(&self) -> u32 {
-        self.inner.block_bytes()
-    }
-
-    fn read_only(&self) -> bool {
-        self.inner.read_only()
-    }
-
-    fn buffer(&self, offset: u64, len: u32) -> Buffer {
-        self.inner.buffer(offset, len)
-    }
-
-    fn share(&self) -> Option<Arc<Share>> {
-        self.inner.share()
-    }
-
-    fn submit(
-        &self,
-        op: RequestOp,
-        offset: u64,
-        len: u32,
-        fua: bool,
-        class: u8,
-        buf: Option<Buffer>,
-        done: Completion,
-    ) {
+    fn submit(&self, request: IoRequest, done: Completion) {
         let session = if self.listening.on.load(Ordering::Relaxed) {
             self.listening.session().clone()
         } else {
             None
         };
         let Some(session) = session else {
-            return self.inner.submit(op, offset, len, fua, class, buf, done);
+            return self.inner.submit(request, done);
         };
+        let IoRequest {
+            op,
+            offset,
+            len,
+            fua,
+            class,
+            ..
+        } = request;
         let known = if class == 0 && len > 0 {
             self.classes.of(offset, len).mark.class()
         } else {
@@ -183,17 +165,15 @@ impl Port for Tap {
             done.call(result, buf);
             listening.send(&session, entry);
         });
-        self.inner.submit(op, offset, len, fua, class, buf, timed);
-    }
-
-    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
-        self.inner.block_status(offset, len, max)
+        self.inner.submit(request, timed);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_core::RequestOp;
+    use isotherm_live::port::Buffer;
 
     /// Completes at once.
     struct Instantly;
@@ -211,17 +191,8 @@ mod tests {
         fn buffer(&self, offset: u64, len: u32) -> Buffer {
             Buffer::new(offset, len, 512)
         }
-        fn submit(
-            &self,
-            _: RequestOp,
-            _: u64,
-            _: u32,
-            _: bool,
-            _: u8,
-            buf: Option<Buffer>,
-            done: Completion,
-        ) {
-            done.call(Ok(()), buf);
+        fn submit(&self, request: IoRequest, done: Completion) {
+            done.call(Ok(()), request.buffer);
         }
         fn block_status(&self, _: u64, len: u32, _: usize) -> Vec<(u32, bool)> {
             vec![(len, true)]
@@ -229,15 +200,10 @@ mod tests {
     }
 
     fn write(tap: &Tap, offset: u64) {
-        tap.submit(
-            RequestOp::Write,
-            offset,
-            512,
-            true,
-            7,
-            None,
-            Completion::new(|_, _| {}),
-        );
+        let request = IoRequest::new(RequestOp::Write, offset, 512)
+            .with_fua(true)
+            .in_class(7);
+        Port::submit(tap, request, Completion::new(|_, _| {}));
     }
 
     #[test]

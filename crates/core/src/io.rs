@@ -1,56 +1,57 @@
-//! What crosses the engine's two edges: requests above, device operations below.
+//! The types that cross the engine's two interfaces: requests above, device operations below.
 
 use crate::units::{MemberId, Nanos};
 
-/// The caller's name for a request; comes back with the reply. Unique among requests in flight.
+/// The caller's name of a request, which is returned with the reply. It is unique among the requests in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u32);
 
-/// The engine's name for a device operation; comes back with its completion.
+/// The engine's name of a device operation, which is returned with its completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u32);
 
-/// What a front end can ask of a volume.
+/// The operations that a front end can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestOp {
     /// Read `len` bytes into the request's buffer.
     Read,
     /// Write `len` bytes from the request's buffer.
     Write,
-    /// Make every write that was replied to before this request durable.
+    /// Make every write durable that was answered before this request.
     Flush,
-    /// Give up the range: it reads as zeros afterwards and its slots are freed where whole extents are covered.
+    /// The range is not used any more: it reads as zeros afterwards, and slots are freed if it covers whole extents.
     Discard,
     /// The range reads as zeros afterwards. `keep`: space must stay allocated (NBD `NO_HOLE`).
     WriteZeroes {
-        /// Write real zeros instead of freeing.
+        /// Write zeros instead of freeing the space.
         keep: bool,
     },
 }
 
-/// Set in [`Request::class`] by who looks at a volume from inside (classifiers): policies do not hear of the access, and it is in
-/// no count of hits.
+/// A flag in [`Request::class`] for requests of the program itself (classifiers): policies do not see the access, and it does not count as
+/// a hit or miss.
 pub const QUIET: u8 = 0x80;
 
-/// One request. `offset` and `len` of reads and writes may be odd: the engine aligns (read-modify-write, serialised per
-/// block). A discard covers the whole blocks inside. Write-zeroes must be whole blocks: front ends write odd edges as zeros.
+/// One request. `offset` and `len` of reads and writes may be unaligned: the engine aligns them (read-modify-write, serialised per block).
+/// A discard applies to the whole blocks in its range. Write-zeroes must be whole blocks: front ends write unaligned ends as ordinary
+/// zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The caller's name for it.
+    /// The caller's name of it.
     pub tag: Tag,
-    /// What to do.
+    /// The operation.
     pub op: RequestOp,
     /// First byte.
     pub offset: u64,
-    /// Bytes, at most 32 MiB for reads and writes; 0 for a flush.
+    /// Length in bytes, at most 32 MiB for reads and writes; 0 for a flush.
     pub len: u32,
     /// Force unit access: durable before the reply.
     pub fua: bool,
-    /// What kind of data it carries, 0…63 (0 = unclassified).
+    /// The class of its data, 0…63 (0 = unclassified).
     pub class: u8,
 }
 
-/// Why an operation or request failed.
+/// The reason why an operation or request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IoError {
     /// The device reported an error (`EIO`).
@@ -65,7 +66,7 @@ pub enum IoError {
     Gone,
 }
 
-/// What a device is asked to do.
+/// The kinds of device operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OpKind {
     /// Read `len` bytes.
@@ -74,120 +75,120 @@ pub enum OpKind {
     Write,
     /// Make completed writes durable.
     Flush,
-    /// Tell the device that the range is unused. Advice only: contents afterwards are undefined.
+    /// Tell the device that the range is not used. This is a hint: the contents afterwards are undefined.
     Discard,
     /// Write zeros over the range.
     WriteZeroes,
-    /// Spin down (power saving); the next access wakes the device.
+    /// Go to standby (power saving); the next access wakes the device.
     Standby,
 }
 
-/// Which memory an operation uses. The engine names buffers; the world owns them.
+/// The memory that an operation uses. The engine names buffers; the world owns them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BufRef {
     /// No data.
     None,
-    /// The request's buffer. `offset` counts from the request's start *rounded down to the logical block*: for an odd
-    /// request the world provides a bounce buffer that covers the aligned range.
+    /// The request's buffer. `offset` counts from the request's start *rounded down to the logical block*: for an unaligned request the
+    /// world provides a bounce buffer that covers the aligned range.
     Request {
-        /// Whose buffer.
+        /// The request that owns the buffer.
         tag: Tag,
-        /// Bytes into the aligned buffer.
+        /// Offset in the aligned buffer.
         offset: u32,
     },
-    /// Extent-sized move buffer number `index`; `offset` bytes into it.
+    /// Move buffer number `index`, which has the size of an extent.
     Move {
-        /// Which move buffer.
+        /// Number of the move buffer.
         index: u16,
-        /// Bytes into it.
+        /// Offset in it.
         offset: u32,
     },
-    /// Metadata that the engine encoded: [`crate::Engine::meta`] gives the bytes while the op is in flight.
+    /// Metadata that the engine encoded: [`crate::Engine::meta`] returns the bytes while the operation is in progress.
     Meta,
 }
 
 /// One operation on one member device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceOp {
-    /// The engine's name for it.
+    /// The engine's name of it.
     pub id: OpId,
-    /// Which device.
+    /// The device.
     pub member: MemberId,
-    /// What to do.
+    /// The operation.
     pub kind: OpKind,
     /// First byte on the device.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
-    /// Memory.
+    /// The memory.
     pub buf: BufRef,
-    /// Durable at completion (`RWF_DSYNC`).
+    /// Whether it must be durable when it completes (`RWF_DSYNC`).
     pub fua: bool,
 }
 
-/// What the engine wants done, in the order given.
+/// An effect that the world must carry out, in the order given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Start a device operation.
     Start(DeviceOp),
     /// Fill part of a read's buffer with zeros (unwritten data).
     Zero {
-        /// Whose buffer.
+        /// The request that owns the buffer.
         tag: Tag,
-        /// Bytes into the aligned buffer.
+        /// Offset in the aligned buffer.
         offset: u32,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
     },
     /// Copy from a move's buffer to a request's (a read served from RAM, GreenDM 6.1.3).
     CopyFromMove {
-        /// Which move buffer.
+        /// Number of the move buffer.
         index: u16,
-        /// Bytes into it.
+        /// Offset in it.
         from: u32,
-        /// Whose buffer.
+        /// The request that owns the buffer.
         tag: Tag,
-        /// Bytes into the aligned buffer.
+        /// Offset in the aligned buffer.
         to: u32,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
     },
-    /// An odd write's edge blocks are in its bounce buffer: lay the payload over them.
+    /// The edge blocks of an unaligned write are in its bounce buffer: copy the payload over them.
     Patch {
-        /// Whose buffer.
+        /// The request that owns the buffer.
         tag: Tag,
     },
-    /// The request ended. Data of a successful read is in its buffer.
+    /// The request ended. The data of a successful read is in its buffer.
     Reply {
-        /// Which request.
+        /// The request.
         tag: Tag,
-        /// How it ended.
+        /// Its result.
         result: Result<(), IoError>,
     },
 }
 
-/// What happens to the engine from outside.
+/// An event for the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A request arrived.
     Arrived(Request),
-    /// A device operation ended: bytes transferred (may be short) or an error.
+    /// A device operation ended: the number of transferred bytes (which may be short), or an error.
     Finished {
-        /// Which operation.
+        /// The operation.
         id: OpId,
-        /// How it ended.
+        /// Its result.
         result: Result<u32, IoError>,
     },
-    /// No more requests will come: drain, checkpoint, end.
+    /// No more requests will come: complete the requests in progress, write a checkpoint, end.
     Closed,
 }
 
-/// Everything the engine is not: clock, devices, buffers, clients. Lab, live and fault tests differ only here.
+/// Everything outside the engine: clock, devices, buffers, clients. Lab, live and fault tests differ only here.
 pub trait World {
-    /// Engine time now.
+    /// The present engine time.
     fn now(&self) -> Nanos;
-    /// Block (or jump) until `until` or until something happened, and append what happened.
+    /// Waits (or jumps) until `until` or until something happens, and appends the events.
     fn wait(&mut self, until: Option<Nanos>, events: &mut alloc::vec::Vec<Event>);
-    /// Carry out one effect. `meta` holds the bytes of a [`BufRef::Meta`] write, else it is empty.
+    /// Carries out one effect. `meta` holds the bytes of a [`BufRef::Meta`] write, otherwise it is empty.
     fn carry_out(&mut self, effect: &Effect, meta: &[u8]);
 }

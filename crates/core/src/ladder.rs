@@ -1,10 +1,10 @@
-//! From what a policy wants to how it ended: one ladder for the engine, whose moves take time, and for the null engine, whose
-//! moves take none.
+//! The way of a proposal from the policy to its outcome. The engine, whose moves take time, and the null engine, whose moves take none,
+//! share it.
 //!
 //! ```text
-//!  proposed ──► may it be at all? ──► does it make sense? ──► start ──► (time) ──► ended: counted, and the policy is told
-//!                     │ closed …           │ pointless          │ busy, full …
-//!                     └────────────────────┴────────────────────┴──► refused: counted, and the policy is told
+//!  proposed ──► may it start? ──► is it meaningful? ──► start ──► (time) ──► ended: counted, and the policy is informed
+//!                   │ closed …          │ pointless         │ busy, full …
+//!                   └───────────────────┴───────────────────┴──► refused: counted, and the policy is informed
 //! ```
 
 use crate::policy::{Action, Outcome, Refusal};
@@ -12,23 +12,23 @@ use crate::units::{ExtentId, Slot, TierId};
 use crate::volume::Space;
 use alloc::vec::Vec;
 
-/// What an action comes to, on the volume as it is.
+/// The meaning of an action on the volume in its present state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rung {
-    /// Move the home, which is in `from`.
+    /// Moves the home, which is in `from`.
     Move {
         extent: ExtentId,
         from: Slot,
         to: TierId,
         up: bool,
     },
-    /// Copy what is at `home` to a faster tier. There may be a copy already.
+    /// Copies the data at `home` to a faster tier. There may be a copy already.
     Fetch {
         extent: ExtentId,
         home: Slot,
         to: TierId,
     },
-    /// Copy `bytes` from byte `from` on of what is at `home`, into the copy that is there or a new one.
+    /// Copies `bytes` bytes from byte `from` of the data at `home`, into the existing copy or a new one.
     FetchPart {
         extent: ExtentId,
         home: Slot,
@@ -36,31 +36,31 @@ pub(crate) enum Rung {
         from: u32,
         bytes: u32,
     },
-    /// An empty copy for a unit without one.
+    /// Makes an empty copy for a unit without one.
     Allocate { extent: ExtentId, to: TierId },
-    /// Write the dirty copy home.
+    /// Writes the dirty copy home.
     Clean { extent: ExtentId },
-    /// Give up the copy.
+    /// Drops the copy.
     Evict { extent: ExtentId },
 }
 
-/// An engine as the ladder sees it.
+/// An engine from the ladder's view.
 pub(crate) trait Floor {
-    /// Does it count ways up and down apart? If not, it is told `up: false`, and nobody looks.
+    /// Whether it counts promotions and demotions separately. If not, it always gets `up: false`, which is then not computed.
     const COUNTS_WAYS: bool = true;
     /// The volume.
     fn space(&self) -> &Space;
-    /// An action is proposed: count it.
+    /// Counts an action that was proposed.
     fn proposed(&mut self, action: Action, up: bool);
-    /// Can an action of that kind be started at all now?
+    /// Whether an action of that kind can be started now.
     fn may(&self, action: Action) -> Result<(), Refusal>;
-    /// Start it; true if it is done already. If not, the engine calls [`Floor::ended`] when it is.
+    /// Starts the action; returns true if it is done already. If not, the engine calls [`Floor::ended`] later.
     fn start(&mut self, action: Action, rung: Rung) -> Result<bool, Refusal>;
-    /// It ended: count it and tell the policy, which may want more.
+    /// An action ended: counts it and informs the policy, which may make more proposals.
     fn ended(&mut self, action: Action, up: bool, how: Outcome);
 }
 
-/// Take the wants of a policy up the ladder, in order. `wanted` is empty afterwards, with its memory.
+/// Passes the proposals of a policy up the ladder, in order. Afterwards `wanted` is empty and keeps its memory.
 #[inline]
 pub(crate) fn climb<F: Floor>(floor: &mut F, wanted: &mut Vec<Action>) {
     for &action in &*wanted {
@@ -78,7 +78,7 @@ pub(crate) fn climb<F: Floor>(floor: &mut F, wanted: &mut Vec<Action>) {
     wanted.clear();
 }
 
-/// Refuse wants without a look at them.
+/// Refuses proposals without examining them.
 pub(crate) fn refuse(floor: &mut impl Floor, wanted: &mut Vec<Action>, why: Refusal) {
     for action in wanted.drain(..) {
         let up = is_up(floor.space(), action);
@@ -86,7 +86,7 @@ pub(crate) fn refuse(floor: &mut impl Floor, wanted: &mut Vec<Action>, why: Refu
     }
 }
 
-/// Does it bring data to a faster tier?
+/// Whether it brings data to a faster tier.
 #[inline]
 pub(crate) fn is_up(space: &Space, action: Action) -> bool {
     let Action::Move { extent, to } = action else {
@@ -99,10 +99,10 @@ pub(crate) fn is_up(space: &Space, action: Action) -> bool {
             .is_some_and(|s| to < space.geo.tier_of(s))
 }
 
-/// What an action comes to.
+/// The meaning of an action.
 ///
 /// # Errors
-/// It is pointless: there is no such unit or tier, nothing to move, nothing to clean, or the data is there already.
+/// The action is pointless: there is no such unit or tier, there is nothing to move or to clean, or the data is there already.
 #[inline(always)] // What it finds and what is done about it are one look at the action then: 2 % of a decision.
 #[allow(clippy::inline_always)]
 fn examine(space: &Space, action: Action) -> Result<Rung, Refusal> {
@@ -181,7 +181,7 @@ mod tests {
         s.map.map(a, Slot(5), false);
         let tried = |s: &Space, action| examine(s, action).is_ok();
         for extent in [b, gone] {
-            // No home, no such unit.
+            // A unit without a home does not exist.
             assert!(!tried(&s, Action::Move { extent, to: fast }));
             assert!(!tried(&s, Action::Fetch { extent, to: fast }));
             assert!(!tried(&s, Action::Evict { extent }));

@@ -1,9 +1,9 @@
-//! What tiers cost and what goes on on them.
+//! The costs and the present load of tiers.
 //!
-//! Times are measured: the engine tells when operations begin and end. Those are events like any other, so a replay of a recorded run
-//! measures, and decides, the same. What cannot be seen from outside (energy, the price of wear, how long a sleeping device needs) comes
-//! from data sheets where there are any ([`crate::engine::Params::costs`], which is recorded too), and so do the times until the first
-//! operations have ended. All of it are integers.
+//! Times are measured: the engine reports the begin and the end of operations. These are events like any other, so a replay of a recorded
+//! run measures, and decides, the same. Values that are not visible from outside (energy, the price of wear, the wake-up time of a sleeping
+//! device) come from data sheets if there are any ([`crate::engine::Params::costs`], which is recorded, too), and so do the times until the
+//! first operations have ended. All values are integers.
 
 use crate::units::{MemberId, Nanos, TierId};
 use crate::volume::Geometry;
@@ -14,36 +14,36 @@ const SHARE: u64 = 16;
 /// Operations up to this long count as small.
 const SMALL: u32 = 64 << 10;
 
-/// What a tier's devices cost: a mean over small operations, at the load measured lately, and what more bytes add.
+/// The costs of a tier's devices: a mean over small operations, at the recent load, and the additional cost of each byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// Time of the device for a small read that does not go on where the last operation ended.
+    /// Device time of a small read that does not begin where the last operation ended.
     pub read: Nanos,
-    /// The same for a write. Where the device takes writes into a cache, this is what that takes.
+    /// The same for a write. If the device takes writes into a cache, this is the time for that.
     pub write: Nanos,
-    /// A small operation that goes on where the last one ended.
+    /// A small operation that begins where the last one ended.
     pub sequential: Nanos,
-    /// Time for a byte more of a read, picoseconds.
+    /// Time for each additional byte of a read, picoseconds.
     pub read_byte_ps: u64,
     /// The same for a write.
     pub write_byte_ps: u64,
-    /// Energy of a small random read beyond what idling takes, nanojoules; 0: not known.
+    /// Energy of a small random read beyond idling, nanojoules; 0: unknown.
     pub read_nj: u64,
     /// The same for a write.
     pub write_nj: u64,
-    /// Energy of a byte more, picojoules; 0: not known.
+    /// Energy of each additional byte, picojoules; 0: unknown.
     pub byte_pj: u64,
-    /// Price of the wear that a byte written is, 10⁻¹⁵ dollars; 0: the device does not wear by writing, or it is not known.
+    /// Price of the wear of each byte written, 10⁻¹⁵ dollars; 0: writes do not wear the device, or the price is unknown.
     pub wear_byte_fusd: u64,
-    /// Time from the first operation to ready where the device sleeps; 0: it never does, or it is not known.
+    /// Time from the first operation until a sleeping device is ready; 0: it never sleeps, or the time is unknown.
     pub wake: Nanos,
-    /// Energy of a wake-up, microjoules; 0: not known.
+    /// Energy of a wake-up, microjoules; 0: unknown.
     pub wake_uj: u64,
 }
 
 impl Cost {
-    /// Of a tier of which nothing is known: 20 000 and 180 operations and 250 and 100 MB a second, the usual figures of `edt`
-    /// (docs/policy-rules.md section 6, after OODT's flash drive and disk). Tiers in between lie on the geometric line.
+    /// The costs of a tier about which nothing is known: 20 000 and 180 operations and 250 and 100 MB a second, the defaults of `edt`
+    /// (docs/policy-rules.md section 6, after OODT's flash drive and disk). The costs of tiers in between are interpolated geometrically.
     pub const FAST: Cost = Cost::timed(Nanos(50_000), 4_000);
     /// See [`Cost::FAST`].
     pub const SLOW: Cost = Cost::timed(Nanos(5_555_555), 10_000);
@@ -63,7 +63,7 @@ impl Cost {
             wake_uj: 0,
         }
     }
-    /// What is taken for tier `t` of `n` before anything was measured and without a sheet.
+    /// The costs that are assumed for tier `t` of `n` without a measurement or a data sheet.
     pub fn unknown(t: u8, n: u8) -> Cost {
         match t {
             0 => Cost::FAST,
@@ -71,13 +71,13 @@ impl Cost {
             _ => Cost::between(Cost::FAST, Cost::SLOW, t, n - 1),
         }
     }
-    /// The times `i` of `n` steps from `a` to `b` on the geometric line.
+    /// The times at step `i` of `n` from `a` to `b`, interpolated geometrically.
     fn between(a: Cost, b: Cost, i: u8, n: u8) -> Cost {
         let on = |a: u64, b: u64| geometric(a, b, i, n);
         let each = Nanos(on(a.read.0, b.read.0));
         Cost::timed(each, on(a.read_byte_ps, b.read_byte_ps))
     }
-    /// Time of the device for an operation of `bytes`.
+    /// Device time of an operation of `bytes`.
     pub fn time(&self, write: bool, sequential: bool, bytes: u32) -> Nanos {
         let (each, byte) = if write {
             (self.write, self.write_byte_ps)
@@ -89,8 +89,8 @@ impl Cost {
     }
 }
 
-/// The number `i` of `n` steps from `a` to `b` on the geometric line between them, rounded down: the largest `x` with
-/// xⁿ ≤ aⁿ⁻ⁱ · bⁱ, by halving. With at most 8 tiers the powers do not fit into integers; comparing sums of logarithms to 2⁻³² does.
+/// The number at step `i` of `n` from `a` to `b`, interpolated geometrically and rounded down: the largest `x` with xⁿ ≤ aⁿ⁻ⁱ · bⁱ, by
+/// bisection. With up to 8 tiers the powers do not fit into integers; a comparison of sums of logarithms to 2⁻³² does.
 fn geometric(a: u64, b: u64, i: u8, n: u8) -> u64 {
     let (n, i) = (u128::from(n), u128::from(i));
     let wanted = log2(a) * (n - i) + log2(b) * i;
@@ -106,7 +106,7 @@ fn geometric(a: u64, b: u64, i: u8, n: u8) -> u64 {
     lo
 }
 
-/// Logarithm to base 2 of a number from 1 on, in units of 2⁻³²: the whole part from the highest bit, the rest by squaring.
+/// Logarithm to base 2 of a number of at least 1, in units of 2⁻³²: the whole part from the highest bit, the rest by squaring.
 fn log2(x: u64) -> u128 {
     let whole = x.max(1).ilog2();
     let mut rest = u128::from(x.max(1)) << (63 - whole);
@@ -120,30 +120,30 @@ fn log2(x: u64) -> u128 {
     log
 }
 
-/// What goes on on a tier.
+/// The load of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Operations under way that requests wait for.
+    /// Number of operations in progress for which requests wait.
     pub waiting: u32,
-    /// Operations under way, these among them.
+    /// Number of all operations in progress.
     pub in_flight: u32,
-    /// Time since the last that a request waited for ended; 0 while there are any.
+    /// Time since the end of the last operation for which a request waited; 0 while there are any.
     pub quiet: Nanos,
-    /// All of its members sleep.
+    /// Whether all of its members sleep.
     pub asleep: bool,
 }
 
-/// How long small operations that requests waited for took lately on a tier, from their start to their end, standing in the
-/// device's queue included. Before any was seen: what the device takes by its sheet.
+/// Recent durations on a tier of small operations for which requests waited, from their start to their end, including the device's queue.
+/// Before there were any: the device time according to its sheet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answers {
-    /// Reads, those among them that a fetch rides on.
+    /// Reads, including those that a fetch shares.
     pub read: Nanos,
     /// Writes.
     pub write: Nanos,
 }
 
-/// What goes on on a member.
+/// The load of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberLoad {
     /// Its tier.
@@ -154,36 +154,36 @@ pub struct MemberLoad {
     pub in_flight: u32,
     /// As for a tier.
     pub quiet: Nanos,
-    /// How long it had a read or write for itself lately, of whatever length.
+    /// Recent mean of the device time of a read or write of any length.
     pub service: Nanos,
-    /// It was sent to sleep, and nothing has woken it since.
+    /// Whether it was sent to sleep and nothing has woken it since.
     pub asleep: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Member {
     tier: TierId,
-    /// When its last operation, and the last that a request waited for, ended.
+    /// The end of its last operation, and of the last one for which a request waited.
     last_done: Nanos,
     last_waited: Nanos,
     waiting: u32,
     in_flight: u32,
-    /// Where the operation issued last ends.
+    /// The end of the last issued operation, as an offset.
     end: u64,
     service: Nanos,
     asleep: bool,
 }
 
-/// An operation, as far as it counts here.
+/// The properties of an operation that count here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub member: usize,
-    /// Data were read or written: not metadata, a flush, a discard.
+    /// Whether data was read or written: not metadata, a flush or a discard.
     pub data: bool,
     pub write: bool,
     pub len: u32,
     pub sequential: bool,
-    /// A request waits for it.
+    /// Whether a request waits for it.
     pub foreground: bool,
     pub issued: Nanos,
 }
@@ -197,7 +197,7 @@ pub struct Loads {
 }
 
 impl Loads {
-    /// For a volume of that shape, of which nothing is known.
+    /// The loads of a volume of that shape, about which nothing is known.
     pub fn new(geo: &Geometry) -> Loads {
         let member = |tier| Member {
             tier,
@@ -218,22 +218,22 @@ impl Loads {
             members: geo.members.iter().map(|m| member(m.tier)).collect(),
         }
     }
-    /// Begin with what sheets say, by tier; tiers beyond the list stay as they are.
+    /// Starts with the values of data sheets, by tier; tiers beyond the list are unchanged.
     pub(crate) fn start_with(&mut self, costs: &[Cost]) {
         for (mine, given) in self.costs.iter_mut().zip(costs) {
             *mine = *given;
         }
         self.answers = self.costs.iter().map(Answers::by).collect();
     }
-    /// How long requests waited for operations of that tier lately.
+    /// Recent waiting times of requests for operations of that tier.
     pub fn answers(&self, t: TierId) -> Answers {
         self.answers[usize::from(t.0)]
     }
-    /// What that tier costs.
+    /// The costs of that tier.
     pub fn cost(&self, t: TierId) -> Cost {
         self.costs[usize::from(t.0)]
     }
-    /// What goes on on a tier at `now`.
+    /// The load of a tier at `now`.
     pub fn load(&self, t: TierId, now: Nanos) -> Load {
         let mut load = Load {
             waiting: 0,
@@ -249,7 +249,7 @@ impl Loads {
         }
         load
     }
-    /// What goes on on a member at `now`; `None`: there is no such member.
+    /// The load of a member at `now`; `None`: there is no such member.
     pub fn member(&self, id: MemberId, now: Nanos) -> Option<MemberLoad> {
         let m = self.members.get(usize::from(id.0))?;
         Some(MemberLoad {
@@ -265,7 +265,7 @@ impl Loads {
     pub(crate) fn sleeps(&mut self, member: usize, asleep: bool) {
         self.members[member].asleep = asleep;
     }
-    /// Does an operation at `offset` go on where the one issued last ended? Then the next is asked about `len` bytes further.
+    /// Whether an operation at `offset` begins where the last issued one ended. The next one is compared with its end, `len` bytes further.
     pub(crate) fn issue(&mut self, member: usize, offset: u64, len: u32) -> bool {
         let m = &mut self.members[member];
         let sequential = m.end == offset;
@@ -278,7 +278,7 @@ impl Loads {
         m.in_flight += 1;
         m.waiting += u32::from(waited);
     }
-    /// An operation ended; how long the device had it for itself.
+    /// An operation ended; returns its device time.
     pub(crate) fn end(&mut self, now: Nanos, s: Sample) -> Nanos {
         let m = &mut self.members[s.member];
         let took = now.since(s.issued.max(m.last_done));
@@ -387,12 +387,12 @@ mod tests {
         l.begin(1, true);
         let busy = l.load(SLOW, MS(3));
         assert_eq!((busy.waiting, busy.in_flight, busy.quiet), (2, 2, MS(0)));
-        // Both were issued at once: the second had the device for itself from the end of the first.
+        // Both were issued at once: the second occupied the device from the end of the first.
         assert_eq!(l.end(MS(4), sample(MS(0), false)), MS(4));
         assert_eq!(l.end(MS(5), sample(MS(0), true)), MS(1));
         let read = (before.read.0 * 15 + 4_000_000) / 16;
         assert_eq!(l.cost(SLOW).read, Nanos(read));
-        // A request waited for the second as long as for both.
+        // The request of the second operation waited as long as for both.
         let answer = (read * 15 + 5_000_000) / 16;
         let first = (before.read.0 * 15 + 4_000_000) / 16;
         assert_eq!((answer, first), (l.answers(SLOW).read.0, read));
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!((of(&l, 2).in_flight, of(&l, 2).waiting), (1, 0));
         assert_eq!(of(&l, 1).service, Nanos(5_000_000 / 16));
         assert_eq!(l.member(MemberId(3), MS(9)), None);
-        // The tier's last was the first member's; it sleeps when both do.
+        // The last operation of the tier was the first member's; the tier sleeps when both members do.
         assert_eq!(l.load(SLOW, MS(9)).quiet, MS(4));
         l.sleeps(1, true);
         assert!(of(&l, 1).asleep && !l.load(SLOW, MS(9)).asleep);

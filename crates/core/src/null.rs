@@ -1,42 +1,44 @@
 //! The null engine: the same policies with no device time (docs/policy-rules.md section 0, "hit-only mode").
 //!
-//! Moves settle at once, in the order asked; nothing is busy and no concurrency limit applies. It exists so that decisions
-//! can be compared with other implementations, so that miss ratios come at full speed, and so that policies can be tried on units
-//! of unequal sizes, which are created, resized and deleted ([`NullEngine::over`]).
+//! Moves end at once, in the proposed order; nothing is busy and no limit on concurrent moves applies. The null engine exists for three
+//! purposes: to compare decisions with other implementations, to compute miss ratios at full speed, and to try policies on units of unequal
+//! sizes, which are created, resized and deleted ([`NullEngine::over`]).
 
+use crate::geometry::Member;
 use crate::ladder::{self, Floor, Rung};
 use crate::policy::{Access, Action, Outcome, Policy, Refusal, Uses, View, WriteTo};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
 use crate::volume::{Geometry, Space};
+use alloc::vec;
 use alloc::vec::Vec;
 
-/// What a hit-only run counts.
+/// The counts of a hit-only run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NullCounters {
     /// Extent accesses.
     pub accesses: u64,
-    /// Those whose unit was on tier 0 before anything that they triggered.
+    /// Accesses whose unit was on tier 0 before any of their effects.
     pub hits: u64,
-    /// First touches that were placed on tier 0: no hits, and served there all the same.
+    /// First touches that were placed on tier 0: these are no hits, but tier 0 serves them.
     pub placed_fast: u64,
     /// Homes moved to a faster tier.
     pub promotions: u64,
     /// Homes moved to a slower tier.
     pub demotions: u64,
-    /// Units that gained a copy, by read or write.
+    /// Units that got a copy, by a read or write.
     pub fetches: u64,
-    /// Copies given up.
+    /// Copies that were dropped.
     pub evictions: u64,
     /// Units whose dirty copy was written home.
     pub writebacks: u64,
-    /// Actions refused.
+    /// Refused actions.
     pub refused: u64,
 }
 
-/// A policy whose wants are refused so often at one time, one after the other, is not asked again before time passes.
+/// If so many consecutive proposals of a policy are refused at one time, the policy is not asked again before time passes.
 const FRUITLESS_MAX: u32 = 1 << 16;
 
-/// Policy + map, no time.
+/// A policy and a map, without device time.
 pub struct NullEngine<P> {
     space: Space,
     policy: P,
@@ -44,7 +46,7 @@ pub struct NullEngine<P> {
     now: Nanos,
     /// Slots before this one are on the fastest tier.
     fast: u32,
-    /// Wants refused since one was done or time passed.
+    /// Number of refused proposals since one was carried out or time passed.
     fruitless: u32,
     wanted: Vec<Action>,
     again: Vec<Action>,
@@ -55,7 +57,23 @@ impl<P: Policy> NullEngine<P> {
     pub fn new(geo: Geometry, policy: P) -> NullEngine<P> {
         NullEngine::over(Space::new(geo), policy)
     }
-    /// Over a space, which may be one of units with sizes of their own ([`Space::of_units`]).
+    /// An empty volume of `fast` and `slow` slots of 4 KiB, for tests and examples. It has `slow` − 2 extents, so the slow tier has room for
+    /// all homes and a reserve.
+    ///
+    /// # Panics
+    /// `fast` is 0, or `slow` is less than 3.
+    pub fn two_tiers(fast: u32, slow: u32, policy: P) -> NullEngine<P> {
+        let member = |tier, slots| Member {
+            tier: TierId(tier),
+            first_slot: 0,
+            slots,
+            data_offset: 0,
+        };
+        let members = vec![member(0, fast), member(1, slow)];
+        let geo = Geometry::new(12, 12, slow - 2, members);
+        NullEngine::new(geo.expect("two tiers with slots"), policy)
+    }
+    /// An engine over a space, which may be one of units with their own sizes ([`Space::of_units`]).
     pub fn over(mut space: Space, mut policy: P) -> NullEngine<P> {
         policy.attach(&mut View::new(&mut space, Nanos(0), 0, false, u32::MAX));
         NullEngine {
@@ -69,7 +87,7 @@ impl<P: Policy> NullEngine<P> {
             again: Vec::new(),
         }
     }
-    /// Read the extent's row, so that it is near when its turn comes. The value means nothing.
+    /// Reads the extent's row, so that it is in the cache when it is needed. The value has no meaning.
     #[inline]
     pub fn peek(&self, extent: ExtentId) -> u32 {
         self.space.map.fastest(extent).map_or(0, |s| s.0)
@@ -82,7 +100,7 @@ impl<P: Policy> NullEngine<P> {
             &mut self.wanted,
         )
     }
-    /// One extent access; true if it hit tier 0. `now` never goes back.
+    /// Makes one extent access; returns true if it hit tier 0. `now` never goes back.
     #[inline]
     pub fn access(
         &mut self,
@@ -104,7 +122,7 @@ impl<P: Policy> NullEngine<P> {
             now,
             extent,
             home: home.map(Slot::into),
-            // A copy on a tier in between was left by a policy before: it is not told of it.
+            // A previous policy left a copy on a tier in between: the present policy is not informed of it.
             copy: copy.filter(|_| hit).map(Slot::into),
             write,
             class: self.space.class_of(class, extent),
@@ -214,8 +232,8 @@ impl<P: Policy> NullEngine<P> {
             self.again = trying;
         }
     }
-    /// A unit of a store has so many bytes from now on. Its copy goes first; a home that its tier has no room for any more moves to a
-    /// tier that has, slower ones first. False, and the size is as it was, if no tier has the room.
+    /// Gives a unit of a store a new size in bytes. Its copy is dropped first; if its tier has no room for the home any more, the home
+    /// moves to a tier that has, slower ones first. Returns false if no tier has room; then the size is unchanged.
     pub fn resize(&mut self, now: Nanos, e: ExtentId, bytes: u64) -> bool {
         self.now = now;
         self.evict(e);
@@ -242,7 +260,7 @@ impl<P: Policy> NullEngine<P> {
         policy.on_placed(&mut view, e, to.into());
         true
     }
-    /// Somebody who knows says what kind of data a unit is; accesses need not.
+    /// Sets the class of a unit's data; accesses need not state it.
     pub fn reclassify(&mut self, now: Nanos, e: ExtentId, class: u8) {
         self.now = now;
         if self.space.set_class(e, class) {
@@ -251,7 +269,7 @@ impl<P: Policy> NullEngine<P> {
             self.settle();
         }
     }
-    /// A unit is deleted (or an extent discarded): copy, home and statistics go.
+    /// A unit is deleted (or an extent discarded): copy, home and statistics are removed.
     pub fn discard(&mut self, now: Nanos, e: ExtentId) {
         self.now = now;
         self.evict(e);
@@ -268,9 +286,9 @@ impl<P: Policy> NullEngine<P> {
         policy.on_discarded(&mut view, e, home.into());
         self.space.map.forget(e);
     }
-    /// A unit of a store lies on that tier, whatever the policy wanted: it was there before anybody looked, or could not be moved. Under a
-    /// caching policy its home stays on the slowest tier, and being on the fastest is having a copy there. False if that tier has no
-    /// room in this model; the unit is then as it was, or has no home.
+    /// Places a unit of a store on that tier, against the policy's decision: it was there before, or could not be moved. Under a caching
+    /// policy its home stays on the slowest tier, and "on the fastest" means that it has a copy there. Returns false if that tier has no
+    /// room in this model; the unit is then unchanged, or has no home.
     pub fn settle_at(&mut self, now: Nanos, e: ExtentId, tier: TierId) -> bool {
         self.now = now;
         let caching = self.policy.uses() == Uses::Copies;
@@ -303,7 +321,7 @@ impl<P: Policy> NullEngine<P> {
         }
         self.space.map.copy(e).is_some() || self.copy_to(e, tier).is_ok()
     }
-    /// Time passes without an access: what is due is decided.
+    /// Time passes without an access: plans that are due are made.
     pub fn advance(&mut self, now: Nanos) {
         self.now = now;
         while self.policy.next_wake().is_some_and(|w| w <= now) {
@@ -311,11 +329,11 @@ impl<P: Policy> NullEngine<P> {
         }
         self.tick();
     }
-    /// When the policy wants to be asked again, if it said.
+    /// The time at which the policy must be asked again, if it has set one.
     pub fn next_wake(&self) -> Option<Nanos> {
         self.policy.next_wake()
     }
-    /// The space, to look at.
+    /// The space, for inspection.
     pub fn space(&self) -> &Space {
         &self.space
     }
@@ -323,20 +341,20 @@ impl<P: Policy> NullEngine<P> {
     pub fn counters(&self) -> NullCounters {
         self.counters
     }
-    /// Where an extent is.
+    /// The home of an extent.
     pub fn home(&self, e: ExtentId) -> Option<Slot> {
         self.space.map.home(e)
     }
-    /// Where an extent's copy is.
+    /// The copy of an extent.
     pub fn copy(&self, e: ExtentId) -> Option<Slot> {
         self.space.map.copy(e)
     }
-    /// What the policy knows of an extent at `now`, in words.
+    /// The policy's explanation of an extent at `now`.
     pub fn explain(&mut self, now: Nanos, e: ExtentId) -> alloc::string::String {
         let view = View::new(&mut self.space, now, 0, false, 0);
         self.policy.explain(&view, e)
     }
-    /// Memory of map, slots and policy, bytes; the bitmaps of partly written extents excluded.
+    /// Memory of map, slots and policy in bytes, without the bitmaps of partly written extents.
     pub fn bytes(&self) -> usize {
         self.space.map.bytes().0
             + self.space.slots.bytes()
@@ -370,7 +388,7 @@ impl<P: Policy> Floor for NullEngine<P> {
                 to,
                 up,
             } => self.rehome(extent, from, to, up),
-            // A copy here holds all of its unit.
+            // A copy here holds the whole unit.
             Rung::Fetch { extent, to, .. }
             | Rung::FetchPart { extent, to, .. }
             | Rung::Allocate { extent, to } => self.copy_to(extent, to),

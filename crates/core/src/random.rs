@@ -1,9 +1,9 @@
-//! The generator of pseudo-random numbers: one for models, experiments and tests of all crates, so that a seed gives the same
-//! sequence everywhere. It is not for secrets. Generators of traces need distributions and use the crate `rand`.
+//! The generator of pseudo-random numbers for models, experiments and tests of all crates, so that a seed gives the same sequence everywhere.
+//! It is not for secrets. Generators of traces need distributions and use the crate `rand`.
 
 /// SplitMix64. Source: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
 ///
-/// Any seed is good, and the sequences of neighbouring seeds are unlike from the first number on.
+/// Any seed is good, and the sequences of similar seeds differ from the first number on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitMix64(u64);
 
@@ -17,6 +17,12 @@ impl SplitMix64 {
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
+    }
+    /// Fills `bytes` with the next numbers, little-endian; a rest of less than 8 bytes takes the low bytes of one more number.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for piece in bytes.chunks_mut(8) {
+            piece.copy_from_slice(&self.draw().to_le_bytes()[..piece.len()]);
+        }
     }
     /// A number less than `n`, and 0 if `n` is 0. The numbers are not quite equally probable: the difference is at most n / 2⁶⁴.
     pub fn below(&mut self, n: u64) -> u64 {
@@ -48,6 +54,10 @@ mod tests {
             16_408_922_859_458_223_821,
         ];
         assert_eq!(want.map(|_| r.draw()), want);
+        let mut bytes = [0; 11];
+        SplitMix64::new(1_234_567).fill(&mut bytes);
+        assert_eq!(bytes[..8], want[0].to_le_bytes());
+        assert_eq!(bytes[8..], want[1].to_le_bytes()[..3]);
         assert_eq!(r.below(0), 0);
         assert!((0..100).all(|_| r.below(7) < 7));
     }

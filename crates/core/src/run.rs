@@ -1,23 +1,23 @@
-//! The one loop: wait until something happens, tell the engine, carry out what it wants.
+//! The one loop: waits for events, passes them to the engine, carries out its effects.
 //!
 //! ```text
-//!   ┌─► what is next? ─► World::wait ─► time? tick ─► each event: submit, complete, close ─┐
+//!   ┌─► what is next? ─► World::wait ─► due? tick ─► each event: submit, complete, close ──┐
 //!   │                                    └── World::carry_out, in order ──┘                │
 //!   └──────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
-//! Live, lab and hostile worlds differ in their [`World`] and in what they decide between two turns: who submits, when power
-//! is lost, whether the trace has ended. Everything is generic: no call through a table on the way of a request.
+//! Live, lab and hostile worlds differ in their [`World`], and in their decisions between two turns: the next requests, a power loss, the
+//! end of the trace. Everything is generic, so there are no virtual calls on the way of a request.
 //!
-//! Never made false: effects are carried out in the order in which the engine wanted them, and before the next event.
+//! Invariant: effects are carried out in the order in which the engine returned them, and before the next event.
 
 use crate::engine::Engine;
 use crate::io::{BufRef, DeviceOp, Effect, Event, IoError, OpId, Request, World};
 use crate::units::Nanos;
 use alloc::vec::Vec;
 
-/// Who is told what happens: the engine, or somebody around it who writes down what it is told.
+/// The receiver of events: the engine, or a recorder around it.
 pub trait Host {
-    /// The engine, to look at.
+    /// The engine, for inspection.
     fn engine(&self) -> &Engine;
     /// See [`Engine::submit`].
     fn submit(&mut self, now: Nanos, r: Request, out: &mut Vec<Effect>);
@@ -62,12 +62,12 @@ impl Host for Engine {
     }
 }
 
-/// What comes after a turn.
+/// The step after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Another one. The engine is to be ticked at that time, if at any.
+    /// Another turn. The engine must be ticked at that time, if there is one.
     Wait(Option<Nanos>),
-    /// Nothing.
+    /// The loop ends.
     Stop,
 }
 
@@ -79,7 +79,7 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// With room for a busy volume.
+    /// A loop with memory for a busy volume.
     pub fn new() -> Loop {
         Loop {
             events: Vec::with_capacity(1024),
@@ -87,10 +87,10 @@ impl Loop {
         }
     }
 
-    /// Turns until `between`, which is asked before each, wants no more (or fails). It may tell the engine things of its own.
+    /// Repeats turns until `between`, which is called before each, asks for the end or fails. It may call the engine itself.
     ///
     /// # Errors
-    /// As `between`.
+    /// Those of `between`.
     pub fn run<H: Host, W: World, E>(
         &mut self,
         host: &mut H,
@@ -103,7 +103,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Wait until something happens, at most until `limit`, and do what follows from it. The engine is ticked once it is `wake`.
+    /// Waits until something happens, at most until `limit`, and handles it. The engine is ticked at `wake`.
     #[inline]
     pub fn turn<H: Host, W: World>(
         &mut self,
@@ -123,7 +123,7 @@ impl Loop {
             self.call(host, world, |host, out| host.tick(now, out));
         }
         if events.len() > 1 {
-            // The misses of their rows of the map overlap: on a large map that is most of what a request costs.
+            // The misses of the map rows of these requests overlap: on a large map they are most of the cost of a request.
             for event in &events {
                 if let Event::Arrived(r) = event {
                     host.engine().expect(r.offset);
@@ -136,7 +136,7 @@ impl Loop {
         self.events = events;
     }
 
-    /// Tell the engine what happened, and carry out what it wants done.
+    /// Passes the events to the engine, and carries out its effects.
     #[inline]
     pub fn tell<H: Host, W: World>(&mut self, host: &mut H, world: &mut W, event: Event) {
         let now = world.now();
@@ -147,7 +147,7 @@ impl Loop {
         });
     }
 
-    /// Call the engine, and carry out what it wants done.
+    /// Calls the engine, and carries out its effects.
     #[inline]
     pub fn call<H: Host, W: World>(
         &mut self,

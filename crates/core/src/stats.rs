@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-const SUB: u32 = 4; // 2^4 steps a power of two: 6 % wide
+const SUB: u32 = 4; // 2^4 steps for each power of two: 6 % wide
 const BUCKETS: usize = (64 - SUB as usize) << SUB;
 
 /// Latencies in buckets at most 1/16 wide: quantiles to 6 %, O(1) to add, 7.5 KiB.
@@ -38,7 +38,7 @@ impl Histogram {
         let top = v.ilog2();
         (((top - SUB + 1) << SUB) as usize) + ((v >> (top - SUB)) as usize & ((1 << SUB) - 1))
     }
-    /// Largest value that falls into bucket `i`.
+    /// Largest value in bucket `i`.
     fn upper(i: usize) -> u64 {
         let (row, col) = (i >> SUB, (i & ((1 << SUB) - 1)) as u64);
         if row == 0 {
@@ -48,7 +48,7 @@ impl Histogram {
             .saturating_sub(1)
             .min(u128::from(u64::MAX)) as u64
     }
-    /// Count one.
+    /// Counts one value.
     #[inline]
     pub fn add(&mut self, v: Nanos) {
         self.count += 1;
@@ -56,7 +56,7 @@ impl Histogram {
         self.max = self.max.max(v.0);
         self.buckets[Self::index(v.0)] += 1;
     }
-    /// Count all that `other` counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Histogram) {
         self.count += other.count;
         self.sum = self.sum.saturating_add(other.sum);
@@ -65,27 +65,27 @@ impl Histogram {
             *a += b;
         }
     }
-    /// How many.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
-    /// Sum of all.
+    /// Sum of all values.
     pub fn sum(&self) -> Nanos {
         Nanos(self.sum)
     }
-    /// How many are at most `v`, to the width of a bucket: those of the bucket that `v` falls into count.
+    /// Number of values up to `v`, to the width of a bucket: the whole bucket of `v` counts.
     pub fn at_most(&self, v: Nanos) -> u64 {
         self.buckets[..=Self::index(v.0)].iter().sum()
     }
-    /// Mean, zero when empty.
+    /// Mean value; zero if there are none.
     pub fn mean(&self) -> Nanos {
         Nanos(self.sum.checked_div(self.count).unwrap_or(0))
     }
-    /// Largest.
+    /// Largest value.
     pub fn max(&self) -> Nanos {
         Nanos(self.max)
     }
-    /// The `q` quantile (0…1), zero when empty; never over the largest value seen.
+    /// The `q` quantile (0…1), zero if there are no values; never above the largest value.
     pub fn quantile(&self, q: f64) -> Nanos {
         let want = ((q * self.count as f64) as u64).clamp(1, self.count.max(1));
         let mut seen = 0;
@@ -97,7 +97,7 @@ impl Histogram {
         }
         Nanos(self.max)
     }
-    /// Forget everything.
+    /// Removes all values.
     pub fn clear(&mut self) {
         *self = Histogram {
             buckets: core::mem::take(&mut self.buckets),
@@ -109,7 +109,7 @@ impl Histogram {
     }
 }
 
-/// What one member did.
+/// Counts of one member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberCounters {
     /// Read operations.
@@ -122,21 +122,21 @@ pub struct MemberCounters {
     pub bytes_read: u64,
     /// Bytes written, by requests and moves.
     pub bytes_written: u64,
-    /// Of these, read by moves.
+    /// Bytes of these that moves read.
     pub move_bytes_read: u64,
-    /// Of these, written by moves.
+    /// Bytes of these that moves wrote.
     pub move_bytes_written: u64,
     /// Metadata bytes written (not in `bytes_written`).
     pub meta_bytes_written: u64,
     /// Bytes discarded.
     pub bytes_discarded: u64,
-    /// Times sent to sleep.
+    /// Number of times that it was sent to standby.
     pub spin_downs: u64,
     /// Failed operations.
     pub errors: u64,
 }
 
-/// What woke a sleeping member.
+/// The cause of a wake-up of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waker {
     /// A request for these bytes of the volume: first byte, bytes, and whether it writes.
@@ -145,22 +145,22 @@ pub enum Waker {
     Move,
     /// Metadata: a journal block, a checkpoint, or a flush that was asked for.
     Metadata,
-    /// A discard that was passed down.
+    /// A discard that was passed to the device.
     Discard,
 }
 
-/// What is known of a member's sleep since serving began.
+/// The standby record of a member since serving began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SleepRecord {
-    /// It sleeps since then.
+    /// The time since which it sleeps, if it does.
     pub asleep_since: Option<Nanos>,
-    /// Times that it was woken.
+    /// Number of times that it was woken.
     pub wakes: u64,
-    /// When it was woken last, and by what.
+    /// The time and the cause of its last wake-up.
     pub last_wake: Option<(Nanos, Waker)>,
 }
 
-/// How moves of one direction ended.
+/// The outcomes of moves of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MoveCounters {
     /// Proposed by the policy.
@@ -169,14 +169,14 @@ pub struct MoveCounters {
     pub done: u64,
     /// Not started, by reason, in the order of [`REFUSALS`].
     pub refused: [u64; REFUSALS.len()],
-    /// Overtaken by a write or discard.
+    /// Made stale by a write or discard.
     pub stale: u64,
-    /// Given up because a device failed.
+    /// Abandoned because a device failed.
     pub failed: u64,
 }
 
 impl MoveCounters {
-    /// Count an end.
+    /// Counts an outcome.
     pub fn settle(&mut self, how: Outcome) {
         match how {
             Outcome::Done => self.done += 1,
@@ -187,28 +187,28 @@ impl MoveCounters {
     }
 }
 
-/// Classes of data that a request can carry.
+/// Number of classes of data that a request can carry.
 pub const CLASSES: usize = 64;
 
-/// What the devices of one tier did for somebody: a class of data, or the volume's own metadata.
+/// The work of one tier's devices for one purpose: a class of data, or the volume's own metadata.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Operations.
     pub ops: u64,
     /// Bytes read, by requests and moves.
     pub bytes_read: u64,
-    /// Bytes written, by requests and moves: what wears the tier.
+    /// Bytes written, by requests and moves; these wear the tier.
     pub bytes_written: u64,
-    /// Time that devices had the operations for themselves, as [`crate::load`] measures it.
+    /// Device time of the operations, as [`crate::load`] measures it.
     pub busy: Nanos,
-    /// Energy beyond idling by the data sheets ([`crate::load::Cost`]), nanojoules; 0 where they do not say.
+    /// Energy beyond idling according to the data sheets ([`crate::load::Cost`]), nanojoules; 0 if they do not state it.
     pub energy_nj: u64,
-    /// Price of the wear by the data sheets, 10⁻¹⁵ dollars; 0 where the tier does not wear by writing or they do not say.
+    /// Price of the wear according to the data sheets, 10⁻¹⁵ dollars; 0 if writes do not wear the tier or the sheets do not state it.
     pub wear_fusd: u64,
 }
 
 impl Work {
-    /// And that.
+    /// Adds other work.
     pub fn add(&mut self, w: &Work) {
         self.ops += w.ops;
         self.bytes_read += w.bytes_read;
@@ -217,7 +217,7 @@ impl Work {
         self.energy_nj = self.energy_nj.saturating_add(w.energy_nj);
         self.wear_fusd = self.wear_fusd.saturating_add(w.wear_fusd);
     }
-    /// What came since `before`.
+    /// The work since `before`.
     #[must_use]
     pub fn since(&self, before: &Work) -> Work {
         Work {
@@ -229,7 +229,7 @@ impl Work {
             wear_fusd: self.wear_fusd - before.wear_fusd,
         }
     }
-    /// Part `i` of `n` parts that are as equal as whole numbers can be; together they are this. The operation is the first's.
+    /// Part `i` of `n` parts that are as equal as whole numbers can be; their sum is this work. The operation counts in the first part.
     pub(crate) fn part(&self, i: u64, n: u64) -> Work {
         let of = |x: u64| x / n + u64::from(i < x % n);
         Work {
@@ -246,14 +246,14 @@ impl Work {
 /// By tier, the fastest first.
 pub type TierWork = [Work; TIERS_MAX];
 
-/// What happened to one class of data.
+/// Counts of one class of data.
 #[derive(Clone, Debug, Default)]
 pub struct ClassCounters {
     /// Extent accesses.
     pub accesses: u64,
-    /// Of these, served by tier 0.
+    /// Accesses of these that tier 0 served.
     pub fast_hits: u64,
-    /// Reads and writes; one of several classes counts for its first extent's.
+    /// Reads and writes; a request of several classes counts for that of its first extent.
     pub requests: u64,
     /// Bytes read by requests.
     pub bytes_read: u64,
@@ -265,17 +265,17 @@ pub struct ClassCounters {
     pub promotions: u64,
     /// Homes moved to a slower tier.
     pub demotions: u64,
-    /// Copies made.
+    /// Copies that were made.
     pub fetches: u64,
-    /// Copies given up.
+    /// Copies that were dropped.
     pub evictions: u64,
-    /// Copies written home.
+    /// Copies that were written home.
     pub writebacks: u64,
-    /// What the devices did for it, moves included; none before the first operation.
+    /// The devices' work for it, including moves; none before the first operation.
     pub work: Option<Box<TierWork>>,
 }
 
-/// What the engine counts.
+/// The engine's counters.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     /// Read requests.
@@ -296,7 +296,7 @@ pub struct Counters {
     pub tier_hits: [u64; TIERS_MAX],
     /// First touches.
     pub first_touches: u64,
-    /// Of these, placed on the fastest tier.
+    /// First touches of these that were placed on the fastest tier.
     pub placed_fast: u64,
     /// Reads of unmapped extents.
     pub unmapped_reads: u64,
@@ -310,11 +310,11 @@ pub struct Counters {
     pub demotions: MoveCounters,
     /// Bytes moved.
     pub migrated_bytes: u64,
-    /// Copies made: fetched, or allocated for a write.
+    /// Copies that were made: fetched, or allocated for a write.
     pub fetches: MoveCounters,
-    /// Copies given up.
+    /// Copies that were dropped.
     pub evictions: MoveCounters,
-    /// Extents whose dirty copy was written home, evictions of dirty copies included.
+    /// Extents whose dirty copy was written home, including evictions of dirty copies.
     pub writebacks: MoveCounters,
     /// Bytes read from homes to fill copies.
     pub fetched_bytes: u64,
@@ -322,9 +322,9 @@ pub struct Counters {
     pub written_back_bytes: u64,
     /// Commit rounds.
     pub rounds: u64,
-    /// Of these, rounds that began ahead of a FLUSH (`engine/durability/ahead.rs`).
+    /// Rounds of these that began ahead of a FLUSH (`engine/durability/ahead.rs`).
     pub ahead: u64,
-    /// Rounds that began ahead and were met by a FLUSH.
+    /// Rounds that began ahead and were then used by a FLUSH.
     pub ahead_met: u64,
     /// Journal blocks written to the primary.
     pub journal_blocks: u64,
@@ -332,17 +332,17 @@ pub struct Counters {
     pub journal_records: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
-    /// Times that held work was done because a disk was about to sleep.
+    /// Number of times that held work was done because a disk was about to sleep.
     pub sleep_batches: u64,
-    /// Parts of moves that went along with a neighbour's device operation (`engine/relocation/join.rs`).
+    /// Parts of moves that shared a device operation with a neighbour (`engine/relocation/join.rs`).
     pub joined: u64,
     /// Joined operations that failed or were short, and were repeated extent by extent.
     pub joins_repeated: u64,
-    /// Times that it was done because it had been held long enough, or was too much.
+    /// Number of times that it was done because it was held long enough, or because there was too much.
     pub sleep_limits: u64,
-    /// Odd requests that needed read-modify-write.
+    /// Unaligned requests that needed read-modify-write.
     pub edge_writes: u64,
-    /// Extents that were filled with zeros at their first write, for want of room for a bitmap.
+    /// Extents that were filled with zeros at their first write, because there was no memory for a bitmap.
     pub zero_fills: u64,
     /// Requests that failed.
     pub errors: u64,
@@ -352,11 +352,11 @@ pub struct Counters {
     pub write_latency: Histogram,
     /// Latency of flushes.
     pub flush_latency: Histogram,
-    /// By member.
+    /// Counts by member.
     pub members: Vec<MemberCounters>,
-    /// By class, [`CLASSES`] of them.
+    /// Counts by class, [`CLASSES`] of them.
     pub classes: Vec<ClassCounters>,
-    /// What the devices did for no class: metadata, discards, looks at the layout of file systems.
+    /// The devices' work for no class: metadata, discards, reads of the layout of file systems.
     pub own_work: TierWork,
 }
 

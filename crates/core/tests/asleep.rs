@@ -22,12 +22,12 @@ fn pass(run: &mut Run, t: Nanos) -> u32 {
     run.run(until)
 }
 
-/// Times that the slow member was woken since it first slept, and by what.
+/// The operations that woke the slow member since it first slept.
 fn wakes(run: &Run) -> Vec<OpKind> {
     run.naps.iter().filter_map(|n| n.1).collect()
 }
 
-/// A cache that is warm and clean over a disk that sleeps.
+/// A warm and clean cache over a disk that sleeps.
 fn asleep(policy: &str, params: Params) -> Run {
     let mut run = Run::new(policy, params);
     for e in 0..8 {
@@ -52,7 +52,7 @@ fn dirty_copies_wait_for_the_disk_and_none_is_left_when_it_sleeps_again() {
     }
     assert_eq!(run.naps.len(), naps, "nothing woke it: {:?}", wakes(&run));
     assert_eq!(run.engine.copies().1, 8);
-    // A read that the cache lacks wakes it. It is used for nothing else until it would sleep again.
+    // A read that is not in the cache wakes the disk. It is not used for anything else until it goes to sleep again.
     run.submit(RequestOp::Read, 20);
     pass(&mut run, Nanos::from_secs(2));
     assert!(!run.engine.is_asleep(MemberId(1)));
@@ -71,7 +71,7 @@ fn dirty_copies_wait_for_the_disk_and_none_is_left_when_it_sleeps_again() {
         slept.since(began) < Nanos::from_secs(4),
         "the batch itself keeps it awake no longer than it takes"
     );
-    // So there is nothing left for which a FLUSH would wake it.
+    // So no work is left for which a FLUSH would wake the disk.
     run.submit(RequestOp::Flush, 0);
     pass(&mut run, Nanos::from_secs(100));
     assert!(run.engine.is_asleep(MemberId(1)) && run.naps.last().unwrap().0 == slept);
@@ -121,7 +121,7 @@ fn age_and_size_limits_wake_it() {
 
 #[test]
 fn what_policies_want_waits_and_is_asked_for_again() {
-    // Tiering: new data comes to fast, the clock wants to make room; write-back cleaners want to clean.
+    // Under tiering, new data goes to fast and the clock proposes demotions; write-back cleaners propose cleans.
     for name in [
         "greendm",
         "cold-dst-dynamic-bgclean",
@@ -150,7 +150,7 @@ fn what_policies_want_waits_and_is_asked_for_again() {
         };
         let (without, _, _) = busy(None);
         let (with, ticks, mut run) = busy(Some(Nanos::from_secs(600)));
-        // Held at most 600 s: twice in 1200 s it is woken, though a policy that never cleans would let it sleep.
+        // Work is held for at most 600 s, so the disk is woken twice in 1200 s, although a policy that never cleans would let it sleep.
         assert!(
             with <= without.max(4),
             "{name}: {with} wakes and sleeps, {without} without"
@@ -159,7 +159,7 @@ fn what_policies_want_waits_and_is_asked_for_again() {
             without < 50 || with * 4 < without,
             "{name}: {with} of {without}"
         );
-        // 1200 s with 240 requests and at most a try a second.
+        // 1200 s with 240 requests and at most one attempt a second.
         assert!(ticks < 6000, "{name}: {ticks} wake-ups of the engine");
         pass(&mut run, Nanos::from_secs(700));
         assert_eq!(
@@ -173,7 +173,7 @@ fn what_policies_want_waits_and_is_asked_for_again() {
 #[test]
 fn a_demotion_is_held_and_done_in_the_batch() {
     let mut run = Run::new("greendm", params(Some(Nanos::from_secs(100)), None));
-    // One slot of fast is free; the clock wants two once there is none.
+    // One slot of fast is free; the clock demotes until two are free once there is none.
     for e in 0..15 {
         run.submit(RequestOp::Write, e);
     }
@@ -224,13 +224,13 @@ fn closing_loses_nothing_and_does_not_wait() {
     run.carry_out();
     pass(&mut run, Nanos::from_secs(10));
     assert!(run.engine.is_closed());
-    // Still dirty, on record as such: the next start finds it.
+    // The copy is still dirty, and recorded as dirty: the next start finds it.
     assert_eq!(run.engine.copies().1, 1);
 }
 
 #[test]
 fn a_timer_runs_from_the_last_use_and_not_from_the_round_that_records_it() {
-    // First touches leave records that are written a commit interval (5 s) later, to the mirror on the disk, too.
+    // First touches leave records, which are written one commit interval (5 s) later, also to the mirror on the disk.
     let mut run = Run::new("lru", params(None, None));
     for e in 0..8 {
         run.submit(RequestOp::Write, e);

@@ -1,4 +1,4 @@
-//! `benefit` on devices that take their time: when it cleans, and what it leaves to the slow device.
+//! `benefit` on devices with realistic durations: the times at which it cleans, and the work that it leaves to the slow device.
 #![allow(clippy::unwrap_used)]
 
 mod rig;
@@ -25,7 +25,7 @@ fn settled_data_goes_home_when_the_slow_device_is_quiet() {
     assert_eq!(run.engine.counters().writebacks.done, 0, "not settled");
     run.run(Nanos::from_secs(8));
     assert_eq!(run.engine.counters().writebacks.done, 4);
-    // Nothing is left to do: nobody wakes up for it.
+    // No work is left, so the engine does not wake up.
     assert_eq!(run.run(Nanos::from_secs(60)), 0);
 }
 
@@ -54,6 +54,6 @@ fn a_fast_tier_full_of_dirt_keeps_no_request_waiting() {
     run.run(Nanos::from_millis(30));
     let c = run.engine.counters();
     assert_eq!(run.replies, 40);
-    // 16 slots: the others went to the slow device at once.
+    // There are 16 slots: the other extents went to the slow device at once.
     assert_eq!((c.fetches.done, c.evictions.done), (16, 0));
 }

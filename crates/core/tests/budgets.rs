@@ -1,4 +1,4 @@
-//! Budgets of the engine: they hold for every policy, since the engine has them.
+//! Budgets of the engine, which hold for every policy.
 #![allow(clippy::unwrap_used)]
 
 mod rig;
@@ -10,7 +10,7 @@ use rig::{EXTENT, Run, engine};
 
 const DAY: f64 = 86_400.0;
 
-/// The largest sum of bytes within any window, less what the budget allows in it.
+/// The largest excess of the bytes in any window over the budget for that window.
 fn excess(moved: &[(Nanos, u64)], rate_per_s: f64, burst: f64) -> f64 {
     let mut worst = f64::MIN;
     for i in 0..moved.len() {
@@ -26,7 +26,7 @@ fn excess(moved: &[(Nanos, u64)], rate_per_s: f64, burst: f64) -> f64 {
 
 #[test]
 fn moves_never_write_more_than_rate_times_window_and_burst() {
-    // Tiering, caching, Loris.
+    // Tiering policies, caching policies, Loris' policies.
     for name in [
         "greendm",
         "lru",
@@ -61,7 +61,7 @@ fn moves_never_write_more_than_rate_times_window_and_burst() {
                     "{name} {rate}: {had} of {wanted}"
                 );
             }
-            // Without requests that write, nothing but moves and metadata use it: it is used, not hoarded.
+            // Without requests that write, only moves and metadata use the budget: they must use most of it.
             if writes == 0 && wanted as f64 > 4.0 * allowed {
                 assert!(
                     had as f64 > 0.2 * allowed,
@@ -89,7 +89,7 @@ fn requests_use_up_the_budget_and_are_never_refused() {
         (400_000, 400_000),
         "no more than the burst is saved up"
     );
-    // New data goes to fast under greendm: 400 writes of 4 KiB in 2 s are more than what came in.
+    // Under greendm new data goes to fast: 400 writes of 4 KiB in 2 s exceed the budget of that time.
     let mut run = Run::new("greendm", params());
     for i in 0..400 {
         run.submit(RequestOp::Write, i % 8);
@@ -99,7 +99,7 @@ fn requests_use_up_the_budget_and_are_never_refused() {
     let b = run.engine.wear_budget().unwrap();
     assert!(b.left_bytes < -1_000_000, "{b:?}");
     assert_eq!(run.replies, 400);
-    // It is worked off before anything goes up again.
+    // This debt must be paid before any extent is promoted again.
     run.busy(200, Nanos::from_millis(5), 0);
     assert!(run.moved.is_empty() && run.engine.counters().promotions.done == 0);
     let until = run.now + Nanos::from_secs(60);
@@ -110,7 +110,7 @@ fn requests_use_up_the_budget_and_are_never_refused() {
 
 #[test]
 fn admission_tightens_little_by_little() {
-    // A steady demand, far over the budget: what passes is a share that settles, not bursts after pauses.
+    // A steady demand, far over the budget: the admitted share must settle, without bursts after pauses.
     let mut run = Run::new(
         "lru",
         Params {
@@ -148,7 +148,7 @@ fn a_budget_that_begins_has_saved_up_nothing_and_one_that_ends_refuses_nothing()
     let before = run.moved.len();
     run.engine.set("wear_bytes_per_day", 1.0).unwrap();
     run.busy(300, Nanos::from_millis(5), 0);
-    // What was under way still ended.
+    // Moves that were in progress still ended.
     assert!(run.moved.len() <= before + 16 && run.refused(Refusal::WearBudget) > 0);
     let (held, refused) = (run.moved.len(), run.refused(Refusal::WearBudget));
     run.engine.set("wear_bytes_per_day", 0.0).unwrap();
@@ -198,7 +198,7 @@ fn every_policy_heeds_every_throttle() {
             assert_eq!(run.replies, run.tag, "{name}");
             felt[i] += u32::from(run.refused(why) > 0);
             match i {
-                // A second's worth, and what is begun while anything is left.
+                // The bytes of one second, and those of moves that began while any budget was left.
                 1 => assert!(
                     bytes as f64 <= 20_000.0 * (run.now.as_secs_f64() + 1.0) + EXTENT as f64,
                     "{name}: {bytes}"
@@ -207,7 +207,7 @@ fn every_policy_heeds_every_throttle() {
                 _ => {}
             }
             if i == 0 {
-                // One that waits for its record alone is not at work.
+                // A move that only waits for its record does not count.
                 let at_work = |o: &&DeviceOp| matches!(o.buf, BufRef::Move { .. });
                 assert!(run.due.values().filter(at_work).count() <= 1, "{name}");
             }

@@ -1,4 +1,4 @@
-//! `dss-lru-s` with a class table: what is pinned stays, what is bounded keeps to it, what is kept out stays out.
+//! `dss-lru-s` with a class table: pinned classes stay, limited classes keep to their limits, excluded classes stay out.
 
 use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::null::NullEngine;
@@ -25,7 +25,7 @@ fn class(unit: u32) -> u8 {
     [7, 8, 9, 13, 25][unit as usize % 5]
 }
 
-/// Reads and writes all over; how many entries each of the classes has at the end, and the most that each ever had.
+/// Reads and writes of all units. Returns the number of entries of each class at the end, and the most that each class ever had.
 fn run(rows: &[&str]) -> ([u32; 5], [u32; 5]) {
     let mut e = engine(rows);
     let mut random = isotherm_core::random::SplitMix64::new(1);
@@ -59,7 +59,7 @@ fn without_rows_the_highest_priority_has_it_all() {
         held[0] > FAST / 2 && held[3] + held[4] <= FAST / 5,
         "{held:?}"
     );
-    // A row that says what is so anyway changes nothing.
+    // A row that states the default changes nothing.
     assert_eq!(run(&["7+priority=0", "8+priority=1"]).0, held);
 }
 
@@ -121,7 +121,7 @@ fn impossible_rows_are_refused() {
         let params = [("class", ParamValue::Name(bad))].into_iter();
         assert!(build_with("dss-lru-s", params).is_err(), "{bad}");
     }
-    // Plain LRU knows no classes.
+    // Plain LRU has no parameter for classes.
     let params = [("class", ParamValue::Name("8+pin"))].into_iter();
     assert!(build_with("dss-lru", params).is_err());
 }

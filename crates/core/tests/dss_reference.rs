@@ -79,8 +79,8 @@ fn dss_lru_s_golden() {
     at(3, true, 8, false); // reuses 1, the lowest priority, though 0 is older. dirty 1: 3
     at(4, true, 8, false); // reuses 0. Free list 0: awake; 2 (priority 7) is cleaned; 1 < 2: awake
     at(5, false, 14, false); // bypasses. Then 3 is cleaned (of 3 and 4, priority 1): 2 entries, asleep
-    at(5, false, 14, false); // now it may: reuses 2 (priority 7 before 1)
-    at(5, false, 7, true); // filed anew as journal
+    at(5, false, 14, false); // now it is admitted: reuses 2 (priority 7 before 1)
+    at(5, false, 7, true); // moves to the list of the journal's class
     at(6, false, 8, false); // reuses 3 (priority 1), not 5
     at(5, false, 7, true);
     let c = counts(&e);
@@ -93,9 +93,9 @@ fn a_batch_waits_until_so_many_entries_are_owed() {
     let mut e = engine("dss-lru", &[("sync_batch", 2.0)], 8, &[3, 8]);
     touch(&mut e, &io(0, true, 0));
     touch(&mut e, &io(1, true, 0));
-    touch(&mut e, &io(2, true, 0)); // free list 0: awake, one entry owed
+    touch(&mut e, &io(2, true, 0)); // free list 0: awake, one entry is due
     assert_eq!(counts(&e).writebacks, 0);
-    touch(&mut e, &io(2, true, 0)); // two owed: 0 and 1 are cleaned, asleep
+    touch(&mut e, &io(2, true, 0)); // two are due: 0 and 1 are cleaned, asleep
     assert_eq!(counts(&e).writebacks, 2);
     touch(&mut e, &io(2, true, 0));
     assert_eq!(counts(&e).writebacks, 2);

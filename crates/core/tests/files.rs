@@ -1,5 +1,5 @@
-//! Policies on units of unequal sizes: a toy store of files, a map of names to sizes and tiers, under every preset that makes sense on
-//! files. The store moves nothing itself: where a file is follows from what the policy asked for and what the core let happen.
+//! Policies on units of unequal sizes: a toy store of files, which maps names to sizes and tiers, under every preset that is useful for
+//! files. The store moves nothing itself: the place of a file follows from the policy's proposals and the core's decisions.
 
 use isotherm_core::null::NullEngine;
 use isotherm_core::policy::{PRESETS, Policy, build};
@@ -12,7 +12,7 @@ const GRAIN_SHIFT: u32 = 12;
 const GRAIN: u64 = 1 << GRAIN_SHIFT;
 const FILES_MAX: u32 = 120;
 
-/// Those lay out by number: a file has no place among its neighbours.
+/// These presets place units by number, and the number of a file means nothing.
 const BY_ADDRESS: [&str; 3] = ["azor", "linear", "mylinear"];
 
 struct Store {
@@ -25,7 +25,7 @@ struct Store {
 }
 
 impl Store {
-    /// With so many grains a tier.
+    /// A store whose tiers have that many grains.
     fn new(policy: &str, tiers: &[u64]) -> Store {
         let bytes: Vec<u64> = tiers.iter().map(|t| t * GRAIN).collect();
         let most = FILES_MAX.min(tiers.iter().sum::<u64>() as u32);
@@ -43,7 +43,7 @@ impl Store {
     fn pass(&mut self, ms: u64) {
         self.now = self.now + Nanos::from_millis(ms);
     }
-    /// A file of that size, written once.
+    /// Creates a file of that size, which is written once.
     fn create(&mut self, name: &str, bytes: u64, class: u8) -> bool {
         let Some(unit) = self.unused.pop_first() else {
             return false;
@@ -53,7 +53,7 @@ impl Store {
         self.names.insert(name.to_string(), (unit, bytes));
         self.touch(name, true);
         if self.engine.home(unit).is_none() {
-            // No tier has the room.
+            // No tier has enough room.
             self.names.remove(name);
             self.engine.discard(self.now, unit);
             assert!(self.engine.resize(self.now, unit, 0));
@@ -62,7 +62,7 @@ impl Store {
         }
         true
     }
-    /// Read or write a file, 64 KiB at a time.
+    /// Reads or writes a file, 64 KiB at a time.
     fn touch(&mut self, name: &str, write: bool) {
         let (unit, bytes) = self.names[name];
         let start = self.engine.space().start(unit);
@@ -75,7 +75,7 @@ impl Store {
             at += len;
         }
     }
-    /// Grow or shrink; false if there is no room, and the file is as it was.
+    /// Grows or shrinks a file. Returns false if there is no room; then the file is unchanged.
     fn resize(&mut self, name: &str, bytes: u64) -> bool {
         let file = self.names.get_mut(name).expect("a file of that name");
         let done = self.engine.resize(self.now, file.0, bytes);
@@ -84,7 +84,7 @@ impl Store {
         }
         done
     }
-    /// What a file is called is the store's business alone: its unit is the same.
+    /// Only the store knows names: the file's unit stays the same.
     fn rename(&mut self, from: &str, to: &str) {
         let file = self.names.remove(from).expect("a file of that name");
         assert!(self.names.insert(to.to_string(), file).is_none());
@@ -99,7 +99,7 @@ impl Store {
         let seat = self.engine.copy(unit).or(self.engine.home(unit));
         seat.map(|s| self.engine.space().geo.tier_of(s))
     }
-    /// Every file has one home, nobody sits on another's seat, no tier holds more bytes than it has, and what the core calls free is.
+    /// Every file has one home, no two files share a seat, no tier holds more bytes than it has, and the free room is what the core states.
     fn check(&self, what: &str) {
         let space = self.engine.space();
         let mut taken = vec![0u64; self.tiers.len()];
@@ -138,7 +138,7 @@ impl Draw {
     fn below(&mut self, n: u64) -> u64 {
         self.0.below(n)
     }
-    /// Mostly small: 0 to 40 grains, not whole ones.
+    /// Mostly small sizes: 0 to 40 grains, not always whole ones.
     fn size(&mut self) -> u64 {
         let grains = [1, 3, 12, 40][self.below(4) as usize];
         self.below(grains * GRAIN + 1)
@@ -161,7 +161,7 @@ fn every_preset_serves_files() {
             for step in 0..600 {
                 store.pass(draw.below(400));
                 let names: Vec<String> = store.names.keys().cloned().collect();
-                // A few are hot.
+                // A few files are hot.
                 let n = (names.len() as u64).max(1);
                 let pick = (draw.below(n) * draw.below(n) / n) as usize;
                 let some = names.get(pick).cloned();
@@ -208,11 +208,12 @@ fn every_preset_serves_files() {
     }
 }
 
-/// Eight small files, read again and again beside large ones that would fill the fast tier thrice, end up on fast.
+/// Eight small files that are read repeatedly, beside large ones that would fill the fast tier three times, must end on fast.
 #[test]
 fn what_is_hot_and_small_ends_up_on_fast() {
     for policy in presets() {
-        // By design: what touches cost little on either tier stays; what left does not return.
+        // By design, edt does not move a file whose accesses cost little on either tier, and under cold-dst-plain a demoted file does not
+        // return.
         if ["edt", "cold-dst-plain"].contains(&policy) {
             continue;
         }
@@ -227,7 +228,7 @@ fn what_is_hot_and_small_ends_up_on_fast() {
         }
         for day in 0..4 {
             for _ in 0..400 {
-                // No file follows its neighbour: in step, an access queue would merge them.
+                // No file is read right after its neighbour: otherwise an access queue would merge their accesses.
                 for i in 0..8 {
                     store.pass(10);
                     store.touch(&format!("small{}", i * 3 % 8), false);
@@ -250,8 +251,8 @@ fn what_is_hot_and_small_ends_up_on_fast() {
     }
 }
 
-/// Worked by hand: a fast tier of 10 grains. a (4), b (3) and c (3) fill it; d (6) needs what a and b give up, c stays. e, of 11
-/// grains, never fits: nothing makes room for it.
+/// Worked by hand: a fast tier of 10 grains. a (4), b (3) and c (3) fill it; d (6) needs the room of a and b, and c stays. e, of 11 grains,
+/// never fits: no room is made for it.
 #[test]
 fn as_many_leave_as_the_newcomer_needs() {
     for policy in ["lru", "fifo", "dss-lru", "bcache-like"] {
@@ -272,8 +273,8 @@ fn as_many_leave_as_the_newcomer_needs() {
     }
 }
 
-/// A file on fast that grows past what its tier has room for moves down with all of its bytes; one that no tier has room for stays as
-/// it is.
+/// A file on fast that grows beyond the room of its tier must move down with all its bytes; a file that fits on no tier must stay
+/// unchanged.
 #[test]
 fn a_file_that_grows_goes_where_there_is_room() {
     let mut s = Store::new("greendm", &[8, 20]);

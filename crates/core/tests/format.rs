@@ -1,4 +1,4 @@
-//! What the format allows: features of other programs, other versions, members that come and go.
+//! The variations that the format allows: features of other programs, other versions, members that are added and removed.
 #![allow(clippy::unwrap_used)]
 
 use isotherm_core::store::counter::{self, Counter};
@@ -76,14 +76,14 @@ fn unknown_features_at_the_door() {
         write_superblocks(&mut ram, &sb).unwrap();
         ram
     };
-    // Compatible: goes on, and the bit is still there.
+    // Compatible: the volume works, and the bit stays set.
     let mut ram = with(&|sb| sb.compat = 1 << 40);
     assert_eq!(
         try_open(&mut ram, 2, WRITE).unwrap().superblock.compat,
         1 << 40
     );
     assert!(found(&ram, 2).iter().flatten().all(|s| s.compat == 1 << 40));
-    // Read-only compatible: as it says, and nothing is written by who only asks.
+    // Read-only compatible: as stated, and a command that only queries writes nothing.
     let mut ram = with(&|sb| sb.ro_compat = 1);
     let before = ram.0.clone();
     for mode in [
@@ -99,7 +99,7 @@ fn unknown_features_at_the_door() {
     }
     assert!(try_open(&mut ram, 2, Mode::ReadOnly).is_ok());
     assert!(before == ram.0);
-    // Incompatible: not even looked at.
+    // Incompatible: the volume is refused before anything else is read.
     let mut block = volume().1.encode();
     block[17] = 1;
     store::codec::seal(&mut block, 12);
@@ -137,14 +137,14 @@ fn a_new_volume_has_its_stamps_and_counters() {
     assert!(found(&ram, 2)[0].as_ref().unwrap().members[1].counter == 1);
 }
 
-/// A member joins in front of another: what is on record of that one stays true, since nothing names slots by their place in the
-/// whole.
+/// A member is added before another one: the records of that one stay true, because they do not name slots by their number in the whole
+/// volume.
 #[test]
 fn members_come_and_go_without_renumbering() {
     let (mut ram, _) = volume();
     let o = try_open(&mut ram, 2, WRITE).unwrap();
     let mut s = Staging::new(o.superblock.uuid, 2, o.tip, 8);
-    // Extent 3 in slot 4 of the slow member, which is number 14 of all.
+    // Extent 3 in slot 4 of the slow member, which is slot 14 of the volume.
     let mut unit = [0; 16];
     unit[0] = 1 | 1 << 4;
     (unit[4], unit[8]) = (3, 4);
@@ -158,7 +158,7 @@ fn members_come_and_go_without_renumbering() {
     let o = try_open(&mut ram, 2, Mode::ReadWrite { epoch: 3 }).unwrap();
     assert_eq!(o.space.map.home(ExtentId(3)), Some(Slot(14)));
     let there = o.space.geo.locate(Slot(14)).1;
-    // The new one is the second of the fast tier; the slow one is the third member now.
+    // The new one is the second member of the fast tier; the slow one is now the third member.
     let mut sb = o.superblock;
     let joined = MemberEntry {
         uuid: [9; 16],
@@ -176,7 +176,7 @@ fn members_come_and_go_without_renumbering() {
         (home, o.space.geo.locate(home)),
         (Slot(20), (MemberId(2), there))
     );
-    // And the first one goes. Nothing lay on it; its identity stays its own.
+    // The first member is removed. No extent was on it; its identity is not given to another.
     let mut sb = o.superblock;
     let mut gone = sb.members.remove(0);
     gone.state = MemberState::Gone;

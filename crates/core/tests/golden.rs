@@ -1,5 +1,5 @@
-//! Short sequences worked out by hand from docs/policy-rules.md, for the presets whose goldens do not lie beside their references; and
-//! the list of all goldens, which a new preset has to join.
+//! Short sequences, worked by hand from docs/policy-rules.md, for the presets whose goldens are not beside their references; and the list
+//! of all goldens, to which every new preset must be added.
 
 mod reference;
 
@@ -13,7 +13,7 @@ const SECOND: u64 = 1_000_000_000;
 
 type Engine = NullEngine<Box<dyn Policy>>;
 
-/// An access at `s` seconds by a request of so many pages.
+/// An access at `s` seconds by a request of `pages` pages.
 fn io(s: f64, unit: u32, write: bool, pages: u32) -> Touch {
     Touch {
         now: (s * SECOND as f64) as u64,
@@ -34,7 +34,7 @@ fn write(s: f64, unit: u32) -> Touch {
     io(s, unit, true, 1)
 }
 
-/// Units of the first `units` that tier 0 serves: their copies, else their homes, below slot `fast`.
+/// The units among the first `units` that tier 0 serves, from their copies or from homes below slot `fast`.
 fn on_fast(e: &Engine, units: u32, fast: u32) -> Vec<u32> {
     let slot = |u| e.copy(ExtentId(u)).or(e.home(ExtentId(u)));
     let is_fast = |u: &u32| slot(*u).is_some_and(|s| s.0 < fast);
@@ -84,12 +84,12 @@ fn hot_dst_80s() {
     assert_eq!(counts(&e), want);
 }
 
-/// F = 128, so the cleaner takes at most F/64 = 2 after each eviction that somebody waited for; every request 4 KiB (64).
+/// F = 128, so the cleaner takes at most F/64 = 2 units after each eviction in the foreground; every request has 4 KiB (64).
 #[test]
 fn cold_dst_dynamic_bgclean() {
     let mut e = engine("cold-dst-dynamic-bgclean", &[], 400, &[128, 400]);
     let demoted = |e: &Engine, n: u64| assert_eq!(counts(e).demotions, n);
-    // 0 to 127 fill fast, 64 each, 0 least recently used. Nothing was evicted: nothing is cleaned.
+    // 0 to 127 fill fast, 64 each, 0 least recently used. There was no eviction, so nothing is cleaned.
     for u in 0..128 {
         assert!(!touch(&mut e, &write(0.0, u)));
     }
@@ -97,7 +97,7 @@ fn cold_dst_dynamic_bgclean() {
     // 128 waits for 0 to leave: E = 1, last = 64; then min(1, 2) = 1 in the background: 1. One slot is free.
     touch(&mut e, &write(1.0, 128));
     demoted(&e, 2);
-    // 129 takes it without anybody leaving, so nothing is cleaned.
+    // 129 takes it without an eviction, so nothing is cleaned.
     touch(&mut e, &write(2.0, 129));
     demoted(&e, 2);
     // 130 waits for 2: E = 2; min(2, 2) = 2: 3 and 4. Two slots are free.
@@ -109,7 +109,7 @@ fn cold_dst_dynamic_bgclean() {
     // A read of 2 (128 > 64) with fast full: 5 (64) leaves for it, which counts as well: E = 3; min(3, 2) = 2: 6 and 7.
     assert_eq!(hits(&mut e, &[read(5.0, 2), read(5.0, 2)]), ".+");
     assert_eq!((counts(&e).promotions, counts(&e).demotions), (3, 8));
-    // A write of 3 from slow brings nothing back, though 128 > 64 and two slots are free. On slow: 3 to 7.
+    // A write of 3 on slow promotes nothing, although 128 > 64 and two slots are free. On slow: 3 to 7.
     assert_eq!(hits(&mut e, &[write(6.0, 3), write(6.0, 3)]), "..");
     assert_eq!(on_fast(&e, 9, 128), [0, 1, 2, 8]);
     assert_eq!((counts(&e).promotions, counts(&e).demotions), (3, 8));
@@ -123,7 +123,7 @@ fn cache_ondemand() {
         let hit = touch(&mut e, &t);
         (hit, counts(&e).fetches, counts(&e).evictions)
     };
-    assert_eq!(at(read(0.0, 0)), (false, 1, 0)); // 64 > last = 0, a slot is free
+    assert_eq!(at(read(0.0, 0)), (false, 1, 0)); // 64 > last = 0, and a slot is free
     assert_eq!(at(write(0.0, 1)), (false, 1, 0)); // a write that misses leaves no copy; 64
     assert_eq!(at(read(0.0, 1)), (false, 2, 0)); // 128: copies are {0: 64, 1: 128}
     assert_eq!(at(io(0.0, 0, true, 4)), (true, 2, 0)); // to both; b(4) = 2^(6-2) = 16: 80
@@ -150,7 +150,7 @@ fn cache_interval() {
     assert_eq!(hits(&mut e, &work), "...");
     // 5 s: 0 (128) is copied. 1 (64) is not above the coldest. 1: 128, 0: 192 (to copy and home).
     assert_eq!(hits(&mut e, &[write(5.0, 1), write(6.0, 0)]), ".+");
-    // 10 s: 1 with 128 against 192: stays. 1: 192, 256: reads that miss bring nothing in by themselves.
+    // 10 s: 1 has 128 against 192: it stays on slow. 1: 192, 256: reads that miss make no copy by themselves.
     assert_eq!(hits(&mut e, &[write(11.0, 1), read(12.0, 1)]), "..");
     // 15 s: 1 (256 > last = 0, 192 < 256): the copy of 0 is dropped, clean: last = 192; 1 is copied. 0 (192) is not over last.
     // 1: 320, 0: 256, 320, 384.
@@ -198,9 +198,9 @@ fn type_aware() {
         assert_eq!(on_fast(&e, 64, 4), want, "after {unit}");
         hit
     };
-    assert!(!at(1, 5, 1, &[])); // metadata, but the first rule that matches counts: byte 4096 keeps off fast
+    assert!(!at(1, 5, 1, &[])); // metadata, but the first matching rule applies: byte 4096 stays off fast
     assert!(!at(10, 8, 1, &[10])); // C: a first touch goes to fast
-    assert!(!at(11, 8, 1, &[10, 11])); // a free slot is for whoever asks, over the share too
+    assert!(!at(11, 8, 1, &[10, 11])); // a free slot goes to any policy that asks, also above its share
     assert!(!at(20, 3, 1, &[10, 11, 20])); // M: 64 > last = 0: copied
     assert!(!at(30, 0, 1, &[10, 11, 20, 30])); // H: 64 > 0: moved; fast is full
     // H has 1 of 2. C is furthest over its share, by 1: its coldest, 10 (64, used before 11), leaves: last of C = 64.
@@ -210,9 +210,9 @@ fn type_aware() {
     assert!(!at(32, 0, 1, &[11, 20, 31, 32])); // H has 2 of 2, last of H = 0: 30 (64, the oldest) leaves, last of H = 64
     assert!(!at(33, 0, 1, &[11, 20, 31, 32])); // 64 ≤ 64
     assert!(!at(30, 0, 4, &[11, 20, 30, 32])); // 64 + 16 = 80 > 64: 31 (64) leaves, last of H = 64
-    assert!(!at(10, 8, 1, &[11, 20, 30, 32])); // C is plain: what was demoted never returns
+    assert!(!at(10, 8, 1, &[11, 20, 30, 32])); // C is plain: a demoted unit never returns
     assert!(!at(12, 8, 1, &[12, 20, 30, 32])); // C has 1 of 1: 11 (64) makes room for the newcomer
-    // 20 is data now and counts for H with all it had (128 + 64 = 192): H has 3 of 2, M has 0 of 1.
+    // 20 is data now and counts for H with its whole counter (128 + 64 = 192): H has 3 of 2, M has 0 of 1.
     assert!(at(20, 9, 1, &[12, 20, 30, 32]));
     // M: 64 + 64 = 128 > its last, 64. It takes from H, the only one over its share: 32 (64) is coldest (30: 80, 20: 192).
     assert!(!at(21, 3, 1, &[12, 20, 21, 30]));
@@ -227,7 +227,7 @@ fn type_aware() {
     assert_eq!(counts(&e), want);
 }
 
-/// F = 4: units 0 to 3 are on fast from their first touch on, 4 on slow for ever; first touches are misses.
+/// F = 4: units 0 to 3 are on fast from their first touch on, 4 is always on slow; first touches are misses.
 #[test]
 fn linear() {
     for name in ["linear", "mylinear"] {
@@ -241,9 +241,8 @@ fn linear() {
     }
 }
 
-/// F = 4. Reads of 0 1 2 3 at 1 to 4 s fill slots 0 to 3 (at 0 s a use is worth nothing to collectors that go by
-/// time); 1 is read again at 10 s, 3 at 20 s; then the newcomers 4 (65 s), 5 (66 s) and 6 (100 s). Who makes room for each
-/// tells the collectors apart.
+/// F = 4. Reads of 0 1 2 3 at 1 to 4 s fill slots 0 to 3 (an access at 0 s has no weight in collectors that use time); 1 is read again at
+/// 10 s, 3 at 20 s; then come the new units 4 (65 s), 5 (66 s) and 6 (100 s). The units that leave for them differ between the collectors.
 #[test]
 fn hot_dst_by_collector() {
     let work = [
@@ -307,7 +306,7 @@ fn benefit() {
         ..Counts::default()
     };
     assert_eq!(counts(&e), copies);
-    // Requests of 64 KiB pass it by. A dirty copy does not leave for another, however often that is asked for.
+    // Requests of 64 KiB bypass the cache. A dirty copy does not leave for another, even after many requests.
     assert!(touch(&mut e, &write(10.0, 0)));
     let work = [
         io(10.0, 3, false, 16),
@@ -320,7 +319,7 @@ fn benefit() {
     ];
     assert_eq!(hits(&mut e, &work), ".......");
     assert_eq!(counts(&e), copies);
-    // All slots are dirty, so it is written home at 10.05 s though not settled; then 2 takes its place.
+    // All slots are dirty, so it is written home at 10.05 s although it is not settled; then 2 takes its slot.
     let work = [read(11.0, 2), read(11.0, 2)];
     assert_eq!(hits(&mut e, &work), ".+");
     let want = Counts {
@@ -342,7 +341,7 @@ const GREENDM_CACHE: &str = include_str!("greendm_cache_reference.rs");
 const NULL: &str = include_str!("../src/null/tests.rs");
 const CACHES: &str = include_str!("../src/policy/cache/tests/golden.rs");
 
-/// Where the golden of every preset is: preset, file, test.
+/// The golden of every preset: preset, file, test.
 const GOLDENS: &[(&str, &str, &str)] = &[
     ("arc", CACHES, "arc"),
     ("azor", RECONSTRUCTED, "azor_golden"),
@@ -382,22 +381,41 @@ const GOLDENS: &[(&str, &str, &str)] = &[
     ("w-tinylfu", CACHES, "w_tinylfu"),
 ];
 
-/// Every preset has a golden, and that names it: a new one joins the list with a test of its own.
+/// The source file of a preset that has its golden in a file of its own: `policy/NAME.rs` or `policy/cache/NAME.rs`, with `_` for `-`.
+fn own_file(name: &str) -> Option<String> {
+    let policies = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/policy");
+    let file = format!("{}.rs", name.replace('-', "_"));
+    [policies.join(&file), policies.join("cache").join(&file)]
+        .iter()
+        .find_map(|path| std::fs::read_to_string(path).ok())
+}
+
+/// Every preset must have a golden that names it: the test `golden` in its own file, or a row in the list above.
 #[test]
 fn every_preset_has_one() {
     for preset in PRESETS {
         let name = preset.name;
-        let mut rows = GOLDENS.iter().filter(|g| g.0 == name);
-        let (_, file, test) = rows.next().unwrap_or_else(|| {
-            panic!("{name} has no golden: work a short sequence out by hand and list it here")
-        });
-        let start = file.find(&format!("#[test]\nfn {test}() {{"));
-        let body = &file[start.unwrap_or_else(|| panic!("{name}: no test {test}"))..];
-        let end = body.find("\n}\n").map_or(body.len(), |i| i + 2);
+        let quoted = format!("\"{name}\"");
+        if let Some((_, file, test)) = GOLDENS.iter().find(|g| g.0 == name) {
+            let start = file.find(&format!("#[test]\nfn {test}() {{"));
+            let body = &file[start.unwrap_or_else(|| panic!("{name}: no test {test}"))..];
+            let end = body.find("\n}\n").map_or(body.len(), |i| i + 2);
+            assert!(body[..end].contains(&quoted), "{test} does not use {name}");
+        } else {
+            let own = own_file(name).unwrap_or_default();
+            let has = own.contains("    #[test]\n    fn golden() {") && own.contains(&quoted);
+            assert!(
+                has,
+                "{name} has no golden: work a short sequence by hand, as the test `golden` in its own file"
+            );
+        }
+    }
+    for (i, (name, ..)) in GOLDENS.iter().enumerate() {
+        let known = PRESETS.iter().any(|p| p.name == *name);
+        let twice = GOLDENS[..i].iter().any(|g| g.0 == *name);
         assert!(
-            body[..end].contains(&format!("\"{name}\"")),
-            "{test} does not use {name}"
+            known && !twice,
+            "{name}: a row without a preset, or a second one"
         );
     }
-    assert_eq!(GOLDENS.len(), PRESETS.len(), "a row without a preset");
 }

@@ -1,5 +1,5 @@
-//! `greendm` against a naive reading of docs/policy-rules.md section 3: linear scans, no batches, nothing clever. Equal decisions on
-//! random work at every access, not just in sum.
+//! `greendm` against a naive reading of docs/policy-rules.md section 3: linear scans, no batches, no optimisation. The decisions on random
+//! work must be equal at every access, not only in total.
 
 use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::null::NullEngine;

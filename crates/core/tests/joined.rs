@@ -1,4 +1,4 @@
-//! Moves that lie side by side are one device operation; what goes wrong with it stays with whom it happened to.
+//! Adjacent moves become one device operation; a fault of that operation affects only the moves that it concerns.
 #![allow(clippy::unwrap_used)]
 
 mod rig;
@@ -20,7 +20,7 @@ fn params(buffers: u16) -> Params {
     }
 }
 
-/// Every operation that is started is noted, and nothing ends by itself.
+/// Records every operation that is started; operations end only when a test ends them.
 struct Steps {
     run: Run,
     ops: Vec<DeviceOp>,
@@ -65,14 +65,14 @@ impl Steps {
             .complete(self.run.now, op.id, result, &mut self.run.out);
         self.note()
     }
-    /// Operations of moves under way, as (member, kind, bytes).
+    /// Operations of moves in progress on `member`.
     fn moves(&self, member: MemberId, kind: OpKind) -> Vec<DeviceOp> {
         let of = |o: &&DeviceOp| {
             matches!(o.buf, BufRef::Move { .. }) && o.member == member && o.kind == kind
         };
         self.ops.iter().filter(of).copied().collect()
     }
-    /// Let everything end well.
+    /// Ends all operations with success.
     fn settle(&mut self) {
         for _ in 0..10_000 {
             let Some(&op) = self.ops.first() else {
@@ -102,13 +102,13 @@ fn replies(out: &[Effect]) -> usize {
 fn a_cold_read_reads_the_disk_once_and_its_fetches_write_once() {
     let mut s = Steps::new("lru", params(32));
     s.ask(1, RequestOp::Read, 8, 16);
-    // One disk read, of all; no second one for the request itself.
+    // One disk read of all extents; none for the request itself.
     let reads: Vec<_> = s.ops.iter().filter(|o| o.member == SLOW).collect();
     assert_eq!(reads.len(), 1, "{:?}", s.ops);
     assert_eq!((reads[0].kind, reads[0].len), (OpKind::Read, 16 * 4096));
     let read = *reads[0];
     let out = s.end(read, Ok(read.len));
-    // Answered from what was read, while that is being written.
+    // The request is answered from the data that was read, while that is being written.
     assert_eq!(replies(&out), 1);
     let copied = |e: &&Effect| matches!(e, Effect::CopyFromMove { .. });
     assert_eq!(out.iter().filter(copied).count(), 16);
@@ -120,7 +120,7 @@ fn a_cold_read_reads_the_disk_once_and_its_fetches_write_once() {
     assert_eq!(s.run.refused(Refusal::Limit), 0);
 }
 
-/// 512 KiB in extents of 4 KiB, with the buffers that a volume of such extents gets.
+/// 512 KiB in extents of 4 KiB, with the buffers of a volume with such extents.
 #[test]
 fn a_cold_read_of_128_extents_takes_one_disk_read_and_refuses_no_fetch() {
     let buffers = Params::buffers_for(EXTENT as u32);
@@ -135,7 +135,7 @@ fn a_cold_read_of_128_extents_takes_one_disk_read_and_refuses_no_fetch() {
     s.settle();
     assert_eq!(s.copies(), 128);
 
-    // A full cache: 96 more slots are needed than are free, and the extents used longest ago give theirs, all in a row.
+    // A full cache: 96 more slots are needed than are free, and the least recently used extents, which are adjacent, are evicted.
     s.ask(2, RequestOp::Read, 512, 128);
     let reads: Vec<_> = s.ops.iter().filter(|o| o.member == SLOW).copied().collect();
     assert_eq!(reads.len(), 1, "{:?}", s.ops);
@@ -153,7 +153,7 @@ fn on_a_full_cache_one_write_for_each_run_of_free_slots() {
     let mut s = Steps::new("lru", params(32));
     s.ask(1, RequestOp::Read, 0, 16);
     s.settle();
-    // Extents 0..16 lie in slots 0..16. Those of 4..8 and 12..14 are used longest ago: they make room.
+    // Extents 0..16 are in slots 0..16. Those of 4..8 and 12..14 are least recently used: they are evicted.
     for (tag, first, n) in [(2, 0, 4), (3, 8, 4), (4, 14, 2)] {
         s.ask(tag, RequestOp::Read, first, n);
         s.settle();
@@ -231,7 +231,7 @@ fn a_failed_one_is_repeated_apart_and_only_the_bad_extent_suffers() {
     }
 }
 
-/// Writes get copies; an access of extent 90 has those of 0 to 3 written home.
+/// Writes make copies; an access to extent 90 causes the copies of 0 to 3 to be written home.
 #[derive(Debug)]
 struct Told;
 
@@ -278,7 +278,7 @@ fn cleaning() -> Steps {
         .engine
         .set_policy(s.run.now, Box::new(Told))
         .expect("a caching policy follows another");
-    // Homes in the order of addresses, copies in another.
+    // Homes are in the order of addresses, copies in another order.
     s.ask(7, RequestOp::Read, 0, 4);
     s.settle();
     for (tag, e) in [(1, 3), (2, 1), (3, 0), (4, 2)] {

@@ -50,7 +50,7 @@ fn equal_decisions_on_random_work() {
     }
 }
 
-/// Copies decide as homes do, so the hits are the same.
+/// Copies decide as homes do, so the hits must be equal.
 #[test]
 fn caching_hits_as_tiering_does() {
     for (cache, tiering) in [
@@ -151,7 +151,7 @@ fn hot_dst_5s_golden() {
     assert_eq!((c.promotions, c.demotions), (2, 1));
 }
 
-/// Worked by hand, F = 2; every request 4 KiB. Also shows what plain and dynamic do differently.
+/// Worked by hand, F = 2; every request 4 KiB. Also shows the difference between plain and dynamic.
 #[test]
 fn cold_dst_golden() {
     for (name, returns) in [("cold-dst-plain", false), ("cold-dst-dynamic", true)] {
@@ -182,7 +182,7 @@ fn cold_dst_golden() {
     }
 }
 
-/// Sieve: a file that grows past 1 MiB takes its extents off fast.
+/// Sieve: when a file grows beyond 1 MiB, its extents must leave fast.
 #[test]
 fn large_files_leave() {
     let mut naive = Loris::new(Kind::OnDemand, false, 4);

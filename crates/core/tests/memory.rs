@@ -1,5 +1,5 @@
-//! What a volume costs in memory: bytes an extent for the map and for every preset's statistics, counted by the allocator itself and
-//! not by what the code says of itself. `cargo test -p isotherm-core --test memory -- --nocapture` prints the table.
+//! Memory of a volume: bytes an extent for the map and for every preset's statistics, counted by the allocator and not taken from the
+//! code's own figures. `cargo test -p isotherm-core --test memory -- --nocapture` prints the table.
 
 use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::null::NullEngine;
@@ -9,7 +9,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Bytes that this thread has and has not given back.
+    /// Bytes that this thread has allocated and not freed.
     static HELD: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -41,8 +41,8 @@ const EXTENTS: u32 = 200_000;
 /// The lab's default share of the fast tier.
 const FAST: u32 = EXTENTS / 10;
 
-/// Bytes an extent that map and statistics may take, with a tenth of the volume on fast: 16 for presets that keep little by fast slot and
-/// nothing else, 24 for those with ghosts, or counters by extent. What a plan under way needs comes on top.
+/// Bytes an extent that map and statistics may take, with a tenth of the volume on fast: 16 for presets that keep only a little for each
+/// fast slot, 24 for those with ghosts or counters for each extent. The memory of a plan in progress is additional.
 const PLAIN: [&str; 16] = [
     "bcache-like",
     "dss-lru",
@@ -71,7 +71,7 @@ fn geometry() -> Geometry {
     Geometry::new(16, 12, EXTENTS, vec![m(0, FAST), m(1, EXTENTS + 64)]).expect("a valid shape")
 }
 
-/// (bytes held after every extent was touched and many again, what the code says of that, bitmaps of valid blocks), an extent.
+/// For each extent: bytes held after every extent was touched and many were touched again, the code's own figure, bitmaps of valid blocks.
 fn measure(name: &str) -> (f64, f64, f64) {
     let before = HELD.with(Cell::get);
     let policy = build(name, std::iter::empty()).expect("presets build");
@@ -114,7 +114,7 @@ fn an_extent_costs_few_bytes() {
         if held > bar {
             over.push(format!("{}: {held:.2} bytes an extent, over {bar}", p.name));
         }
-        // What `stats` says is what there is, but for queues and fixed parts.
+        // The figure of `stats` must be the real one, except for queues and fixed parts.
         if (held - said).abs() > 0.6 {
             over.push(format!("{}: holds {held:.2}, says {said:.2}", p.name));
         }

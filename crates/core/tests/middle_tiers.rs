@@ -10,7 +10,7 @@ use reference::{Touch, counts, engine, touch};
 /// Tier 0 has slots 0 and 1, tier 1 slots 2 to 4, tier 2 the rest.
 const TIERS: [u32; 3] = [2, 3, 16];
 
-/// Extents of the first 16 with a home on tiers 0 and 1.
+/// The extents among the first 16 that have a home on tier 0 or 1.
 fn upper(e: &NullEngine<Box<dyn Policy>>) -> [Vec<u32>; 2] {
     let on = |from, to| {
         let is = |u: &u32| {
@@ -22,7 +22,7 @@ fn upper(e: &NullEngine<Box<dyn Policy>>) -> [Vec<u32>; 2] {
     [on(0, 2), on(2, 5)]
 }
 
-/// A request of so many pages.
+/// A request of `pages` pages.
 fn io(ms: u64, unit: u32, write: bool, pages: u32) -> Touch {
     Touch {
         now: ms * 1_000_000,
@@ -76,7 +76,7 @@ fn hot_dst_5s() {
     assert_eq!(upper(&e), [vec![1, 2], vec![0, 3]]);
 }
 
-/// What is new goes to tier 0, what leaves it to tier 1, and so on.
+/// New extents go to tier 0, extents that leave it go to tier 1, and so on.
 #[test]
 fn cold_dst_plain() {
     let mut e = engine("cold-dst-plain", &[], 16, &TIERS);
@@ -124,7 +124,7 @@ fn edt() {
     );
 }
 
-/// A policy before left copies on a tier in between: no preset's table has a place for them, and none may look for one.
+/// A previous policy left copies on a tier in between: no preset's table has a place for them, and no preset may look one up.
 #[test]
 fn copies_in_between_are_nobodys() {
     use isotherm_core::policy::{PRESETS, build};

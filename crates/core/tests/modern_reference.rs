@@ -18,7 +18,7 @@ fn work(draw: &mut Draw, seed: u64, units: u32) -> Vec<Touch> {
         gaps: &[0, 1_000, 3_000_000, SECOND, 50 * SECOND],
     };
     let mut all = random(draw, &w);
-    // Streams: every third request goes on where the one before ended.
+    // Streams: every third request begins where the previous one ended.
     let mut end = 0;
     for i in 0..all.len() {
         let single = all[i].first && all.get(i + 1).is_none_or(|n| n.first);
@@ -58,7 +58,7 @@ fn bcache_on_random_work() {
 fn opencas_on_random_work() {
     for seed in 0..60 {
         let mut draw = Draw::new(seed);
-        // Sometimes more than one 100 MiB chunk.
+        // Sometimes more than one chunk of 100 MiB.
         let units = 2 + draw.below(if seed % 5 == 0 { 60_000 } else { 200 }) as u32;
         let fast = fast_slots(&mut draw, units.min(300));
         let cutoff = [8192, 1 << 20][draw.below(2) as usize];

@@ -155,7 +155,7 @@ fn oodt_golden() {
     assert_eq!((counts(&e).promotions, counts(&e).demotions), (2, 1));
 }
 
-/// Three tiers: where everything is after each migration, and what was hit.
+/// Three tiers: the place of every unit after each migration, and the hits.
 #[test]
 fn oodt_on_three_tiers() {
     for seed in 0..30 {
@@ -202,10 +202,10 @@ fn oodt_on_three_tiers() {
     }
 }
 
-/// OODT figure 2: which block each way of counting prefers. F = 1, writes only, worked by hand.
+/// OODT figure 2: the block that each way of counting prefers. F = 1, writes only, worked by hand.
 #[test]
 fn oodt_cost_functions() {
-    // Three requests of two blocks (1, 2), four of sixteen (4 to 19), two of one (30), taking turns; then the migration.
+    // In turn, three requests of two blocks (1, 2), four of sixteen (4 to 19), two of one (30); then the migration.
     let request = |unit: u32, blocks: u32| {
         (0..blocks).map(move |i| Touch {
             write: true,

@@ -1,4 +1,4 @@
-//! `type-aware` against a naive reading of its page, what the write modes do, and what every preset must.
+//! `type-aware` against a naive reading of its page, the effects of the write modes, and properties of every preset.
 
 mod reference;
 
@@ -46,7 +46,7 @@ struct Unit {
     copy: bool,
 }
 
-/// For whom, what, per cent of fast.
+/// The accesses to which a rule applies, its policy, and its share of fast in per cent.
 type Rule = (fn(&Touch) -> bool, Kind, u32);
 
 struct TypeAware {
@@ -80,7 +80,7 @@ impl TypeAware {
             self.counts.demotions += 1;
         }
     }
-    /// False if there is nobody to take from.
+    /// False if no policy has a unit that can leave.
     fn make_room(&mut self, sub: usize) -> bool {
         let mut from = sub;
         if self.have(sub) < self.share(sub) {
@@ -218,7 +218,7 @@ fn io(unit: u32, write: bool) -> Touch {
     }
 }
 
-/// F = 2. Accesses: read 0, write 0, write 1, read 1, write 2, read 0. By hand, for each mode on `lru`: hits as a string, then
+/// F = 2. Accesses: read 0, write 0, write 1, read 1, write 2, read 0. Worked by hand, for each mode on `lru`: hits as a string, then
 /// (fetches, evictions, writebacks).
 #[test]
 fn write_modes() {
@@ -231,15 +231,15 @@ fn write_modes() {
         (0, false),
     ];
     let want = [
-        // 0 and 1 become dirty; 2 pushes 0 out, then 0 pushes 1 out, both written home.
+        // 0 and 1 become dirty; 2 evicts 0, then 0 evicts 1; both are written home.
         ("write-back", ".+.+..", (4, 2, 2)),
-        // Write misses leave no copy: 1 comes by its read, 2 never, and 0 stays.
+        // Write misses leave no copy: 1 is copied by its read, 2 never, and 0 stays.
         ("write-through-update", ".+...+", (2, 0, 0)),
-        // As write-back, and nothing is ever dirty.
+        // As write-back, but no copy is ever dirty.
         ("write-through-all", ".+.+..", (4, 2, 0)),
-        // The write of 0 hits and takes its copy away; 1 and, at the end, 0 come by reads.
+        // The write of 0 hits and drops its copy; 1 and, at the end, 0 are copied by reads.
         ("write-around", ".+....", (3, 1, 0)),
-        // The read of 0 leaves no copy, its write does; 2 pushes 0 out.
+        // The read of 0 leaves no copy, its write does; 2 evicts 0.
         ("write-only", "...+..", (3, 1, 1)),
         ("read-only", ".+....", (3, 1, 0)),
         ("pass-through", "......", (0, 0, 0)),
@@ -270,7 +270,7 @@ fn write_modes() {
     }
 }
 
-/// No caching preset breaks under any mode: counts fit together, modes that write through leave nothing dirty.
+/// Every caching preset must work under every mode: counts are consistent, and modes that write through leave no dirty copy.
 #[test]
 fn every_cache_under_every_mode() {
     use isotherm_core::policy::PRESETS;
@@ -310,8 +310,8 @@ fn every_cache_under_every_mode() {
     }
 }
 
-/// Every preset says something of every extent, wherever it is; what it says changes with what it knows; the same work gives the same
-/// decisions; what it keeps is counted.
+/// Every preset explains every extent, on any tier; the explanation changes with its knowledge; equal work gives equal decisions; its
+/// memory is counted.
 #[test]
 fn every_preset_explains_and_repeats_itself() {
     use isotherm_core::policy::PRESETS;

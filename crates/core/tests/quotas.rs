@@ -1,4 +1,4 @@
-//! `type-aware` over presets: each lives in its quota of the fast tier as if that were all there is.
+//! `type-aware` over presets: each decides in its quota of the fast tier as on a volume of its own.
 
 mod reference;
 
@@ -42,7 +42,7 @@ fn on_fast(e: &Run, units: u32, of: u8) -> usize {
         .count()
 }
 
-/// Random work in which all touches of a unit say the same class, and each request is of one unit.
+/// Random work in which all touches of a unit have the same class, and each request is of one unit.
 fn work(seed: u64, units: u32, requests: usize) -> Vec<Touch> {
     let mut draw = Draw::new(seed);
     let w = Work {
@@ -65,7 +65,7 @@ fn work(seed: u64, units: u32, requests: usize) -> Vec<Touch> {
 fn with_all_of_the_tier_a_preset_decides_as_by_itself() {
     for preset in PRESETS.iter().filter(|p| p.name != "type-aware") {
         let rule = format!("all:{}:100", preset.name);
-        // One of Loris' own shares instead: it has the whole tier as well.
+        // One of Loris' policies that share the tier: it has the whole tier as well.
         let (units, fast) = (90, 12);
         let mut alone = engine(preset.name, &[], units, fast);
         let mut under = engine("type-aware", &[rule], units, fast);
@@ -83,8 +83,8 @@ fn with_all_of_the_tier_a_preset_decides_as_by_itself() {
     }
 }
 
-/// Two presets and Loris' group, on units of their own: each hits as it would alone on a volume whose fast tier is its quota, and hears
-/// of nothing else.
+/// Two presets and Loris' group, on units of their own: each must hit as it would alone on a volume whose fast tier is its quota, and is
+/// called only for its own units.
 #[test]
 fn each_preset_decides_as_on_a_volume_of_its_quota() {
     for (one, other) in [
@@ -127,7 +127,7 @@ fn quotas_are_never_overrun() {
             let rest = on_fast(&e, units, 0);
             assert!(have[1] <= 5, "{}: access {i}: {have:?}", preset.name);
             if shares && preset.name != "cold-dst-dynamic-bgclean" {
-                // Loris' own share what no quota has.
+                // Loris' policies share the slots that are in no quota.
                 assert!(have[0] + rest <= 15, "{}: access {i}", preset.name);
             } else {
                 assert!(have[0] <= 6, "{}: access {i}: {have:?}", preset.name);
@@ -152,15 +152,15 @@ fn a_unit_of_another_class_goes_over() {
     for unit in 0..4 {
         read(&mut e, unit, 1);
     }
-    // 4 of 4 and 1 of 2: there is room over there, so unit 0 keeps its copy, and lru may have another.
+    // 4 of 4 and 1 of 2: the other quota has room, so unit 0 keeps its copy, and lru may have another one.
     read(&mut e, 10, 8);
     e.reclassify(Nanos(10_000_000), ExtentId(0), 8);
     read(&mut e, 4, 1);
     assert!([0, 1, 2, 3, 4, 10].iter().all(|&u| is_fast(&e, u)));
-    // There is none for unit 1: it goes.
+    // There is no room for unit 1: its copy leaves.
     e.reclassify(Nanos(20_000_000), ExtentId(1), 8);
     assert!(!is_fast(&e, 1) && is_fast(&e, 2));
-    // First in, first out, over there: 10 came before 0.
+    // The other rule is first in, first out: 10 came before 0.
     at += 30_000_000;
     let request = (1 << SHIFT, 4096);
     e.access(Nanos(at), ExtentId(1), false, 0, request);
@@ -184,7 +184,7 @@ fn smaller_quotas_drain() {
     }
     let mut after = NullEngine::over(space, policy("type-aware", &narrow));
     let end = touches.last().map_or(0, |t| t.now);
-    // What other units do is enough: what has no room any more goes by itself.
+    // Accesses to other units are enough: a copy for which there is no room leaves without an access of its own.
     for i in 0..4 {
         let now = Nanos(end + (i + 1) * 1_000_000_000);
         after.access(now, ExtentId(2), false, 0, (2 << SHIFT, 4096));
@@ -193,7 +193,7 @@ fn smaller_quotas_drain() {
     assert_eq!(on_fast(&after, units, 8), on_fast(&before, units, 8));
 }
 
-/// A rule's preset takes parameters, is named back as it was given, and explains itself.
+/// A rule's preset takes parameters, is named in the form in which it was given, and explains its decisions.
 #[test]
 fn rules_name_presets_with_parameters() {
     let rules = ["class/1:greendm/PT=2/LT=8:30"].map(String::from);

@@ -80,7 +80,7 @@ fn raf_golden() {
     at(1, 4096, false, false); // continues the stream that ended at 4096: bypasses, and is no random touch
     at(0, 4096, false, false); // second: copied
     at(0, 4096, false, true);
-    // Streams now end at 4096 (twice: the second and third request) and at 8192.
+    // Streams now end at 4096 (twice: those of the second and third request) and at 8192.
     at(1, 4096, false, false); // continues one of them
     at(1, 4096, false, false); // and the other
     at(1, 4096, false, false); // continues none: first random touch
@@ -94,7 +94,7 @@ fn raf_golden() {
     assert_eq!((c.fetches, c.evictions, c.writebacks), (5, 1, 1));
 }
 
-/// Worked by hand. F = 4: units 1, 5 and 9 want line 1.
+/// Worked by hand. F = 4: units 1, 5 and 9 belong in line 1.
 #[test]
 fn azor_golden() {
     let mut e = engine("azor", &[], 16, &[4, 16]);
@@ -105,7 +105,7 @@ fn azor_golden() {
             "{unit}"
         );
     };
-    at(1, 0, false); // nobody has the line
+    at(1, 0, false); // the line is empty
     at(5, 0, false); // 1 access against 1: not higher
     at(5, 0, false); // 2 against 1: takes it
     at(9, 4, false); // metadata against data: takes it
@@ -130,12 +130,12 @@ fn hystor_golden() {
     };
     at(0, 10, 1, false, 0, false); // 64
     at(1, 20, 4, false, 0, false); // 16
-    at(2, 21, 1, false, 0, false); // 64; a quarter of it, 16, is no more than 20 has itself
+    at(2, 21, 1, false, 0, false); // 64; a quarter of it, 16, is not more than the counter of 20 itself
     at(3, 30, 65, false, 5, false); // 1, metadata
     at(4, 25, 65, false, 0, false); // 1
     at(5, 26, 65, true, 0, false); // 1: write share
     at(6, 26, 65, true, 0, true); // 2
-    // 60 s: 30 (metadata), 10 and 21 (64), 20 (16) come in; 26 with 2 does not. Then all halve.
+    // 60 s: 30 (metadata), 10 and 21 (64), 20 (16) are copied; 26 with 2 is not. Then all counters halve.
     at(60, 30, 65, false, 0, true); // 0 + 1
     at(61, 10, 1, false, 0, true); // 32 + 64
     at(62, 20, 65, false, 0, true); // 8 + 1
@@ -162,7 +162,7 @@ fn edt_golden() {
         };
         assert!(!touch(&mut e, &t));
     }
-    // Unit 9: as many, but one less: n = 16 875 costs 20 on both: it stays.
+    // Unit 9: one request fewer, n = 16 875, costs 20 on both tiers: it stays.
     for n in 0..16_875u64 {
         let t = Touch {
             now: (20_000 + n) * 1_000_000,

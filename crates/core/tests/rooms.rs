@@ -1,4 +1,4 @@
-//! The rooms of the core: who may speak of what. A source file that breaks a rule is named with its line.
+//! The layers of the core: which modules may use which words. A source file that breaks a rule is reported with its line.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn sources(under: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Does `line` have `word` with nothing of a name before or after it?
+/// Whether `line` has `word` as a whole word.
 fn has(line: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(i, _)| {
@@ -56,7 +56,7 @@ fn none_of(under: &str, words: &[&str], but: &[&str]) {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// Slots are the volume's and the engine's business. A view is where the two meet.
+/// Slots are known only to the volume and the engine. A view is the interface to policies.
 const PLACES: [&str; 6] = [
     "Slot",
     "Geometry",

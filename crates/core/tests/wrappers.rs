@@ -1,4 +1,4 @@
-//! A policy around a policy: what it does not write itself is the inner one's, every method.
+//! A policy that wraps another one: every method that it does not implement itself must be passed to the inner policy.
 
 use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::policy::{
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 type Calls = Arc<Mutex<Vec<&'static str>>>;
 
-/// Answers everything differently from the defaults, and writes down what it was asked.
+/// Its answers all differ from the defaults, and it records the calls.
 struct Told(Calls);
 
 impl Told {
@@ -129,7 +129,7 @@ impl Policy for Told {
     }
 }
 
-/// Writes only what the compiler asks for.
+/// Implements only the methods that the compiler requires.
 struct Thin(Box<dyn Policy>);
 
 impl Policy for Thin {
@@ -203,7 +203,7 @@ fn space() -> Space {
     Space::new(Geometry::new(12, 12, 6, vec![m(0, 2), m(1, 8)]).expect("a valid shape"))
 }
 
-/// Ask a policy around [`Told`] everything.
+/// Calls every method of a policy that wraps [`Told`].
 fn ask_all(p: &mut dyn Policy) {
     let mut space = space();
     let mut view = View::new(&mut space, Nanos(1), 0, false, 10);
@@ -264,7 +264,7 @@ fn a_wrapper_forgets_nothing() {
     assert_eq!(*calls.lock().expect("no panic"), METHODS, "wrapped");
 }
 
-/// A method that is new to the trait must be in the list above: it is read from the source.
+/// A new method of the trait must be in the list above; the test reads the trait's source.
 #[test]
 fn all_methods_are_asked() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/policy/mod.rs");
@@ -283,7 +283,7 @@ fn all_methods_are_asked() {
     assert_eq!(declared, asked);
 }
 
-/// A cache under a write mode lays out homes as without one (it forgot to, once).
+/// A cache under a write mode places homes as it does without one (a regression).
 #[test]
 fn a_write_mode_changes_writes_only() {
     for p in isotherm_core::policy::PRESETS

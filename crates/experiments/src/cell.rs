@@ -6,8 +6,9 @@ use std::sync::{Arc, PoisonError};
 use isotherm_models::{DeviceModel, FlashState, Options, Span, sheet};
 
 use super::greendm::unflushed::Unflushed;
-use super::{Ctx, Work, grid};
+use super::{Ctx, Work};
 use isotherm_lab::LabError;
+use isotherm_lab::pool::try_parallel;
 use isotherm_lab::sim::{Begin, Device, Model, Observe, Report, Run, Setup, Tier, TimeMode};
 use isotherm_lab::size::Size;
 
@@ -125,7 +126,7 @@ impl Cell {
 /// # Errors
 /// A simulation fails, or the policy or preset of a cell is wrong.
 pub fn simulate(ctx: &Ctx<'_>, work: &Work, cells: &[Cell]) -> Result<Vec<Arc<Report>>, LabError> {
-    grid::parallel(ctx.threads, cells, |cell| {
+    try_parallel(ctx.threads, cells, |cell| {
         let key = format!("{} {} {} {cell:?}", work.name, work.bytes, work.depth);
         let memo = || ctx.reports.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(m) = memo().get(&key) {

@@ -9,7 +9,6 @@
 //! | `paper.rs` | what the papers print, read from `data/` |
 //! | `outcome.rs` | tables and claims |
 //! | `verdict.rs` | judges claims over cells and seeds |
-//! | `grid.rs` | runs independent work on all cores |
 //! | `work.rs` | workloads in memory |
 //! | `cell.rs` | simulated cells, each of which runs once |
 //! | `greendm/` | GreenDM's experiments |
@@ -25,7 +24,6 @@
 mod cell;
 mod dss;
 mod greendm;
-mod grid;
 mod hro;
 mod loris;
 mod oodt;

@@ -1,11 +1,11 @@
-//! Books that must balance at any moment between two events: slots, homes, copies.
+//! Invariants on slots, homes and copies that must hold at any moment between two events.
 
 use isotherm_core::{Engine, ExtentId, Slot, TierId};
 
-/// Check the books of a running engine.
+/// Checks these invariants on a running engine.
 ///
 /// # Errors
-/// Says what does not add up.
+/// Names the invariant that does not hold.
 pub fn audit(engine: &Engine) -> Result<(), String> {
     let space = engine.space();
     let (geo, map) = (&space.geo, &space.map);
@@ -64,7 +64,7 @@ pub fn audit(engine: &Engine) -> Result<(), String> {
         .map(|t| space.slots.free(t) + space.slots.freeing(t) + space.slots.lost(t))
         .sum();
     let taken = geo.slots() - known.min(geo.slots()) - owned;
-    // Each move has taken one slot at most. (After a failed round some stay taken for good.)
+    // Each move has taken at most one slot. (After a failed round some slots stay taken for good.)
     if taken > engine.progress().0 && !engine.has_failed() {
         return Err(format!(
             "{taken} slots belong to nobody, with {} moves under way",

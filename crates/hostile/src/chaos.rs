@@ -1,4 +1,4 @@
-//! A policy that proposes anything.
+//! A policy that makes random proposals.
 
 use super::Rng;
 use isotherm_core::policy::{
@@ -9,26 +9,26 @@ use isotherm_core::{ExtentId, Nanos, TierId};
 /// See the module.
 pub struct Chaos {
     rng: Rng,
-    /// Proposals a call, at most.
+    /// Largest number of proposals in one call.
     eager: u64,
-    /// Of four proposals, how many are about copies.
+    /// How many of four proposals concern copies.
     copies: u64,
-    /// Mostly write so, if so.
+    /// If set, the answer to most writes to an extent with a copy.
     write: Option<WriteTo>,
-    /// Keep copies only, and say so; `true`: never dirty ones.
+    /// If set, the policy keeps copies only, and declares this; if `true`, its copies are never dirty.
     cache: Option<bool>,
-    /// Whatever is written gets a copy, if there is room, and is written there alone: homes hardly change.
+    /// Each extent that is written gets a copy if there is room, and the write goes only to the copy, so homes hardly change.
     hungry: bool,
-    /// The engine writes home what is dirty, as it comes.
+    /// The engine writes dirty data home as soon as it can.
     cleans: bool,
 }
 
 impl Chaos {
-    /// Seeded.
+    /// A policy whose proposals follow from `seed`.
     pub fn new(seed: u64) -> Chaos {
         let mut rng = Rng::new(seed);
         let eager = 1 + rng.below(3);
-        // A quarter of all volumes moves homes only, a quarter keeps copies only.
+        // A quarter of all volumes moves only homes, a quarter keeps only copies.
         let copies = [0, 2, 3, 4][rng.below(4) as usize];
         let write = match rng.below(4) {
             0 => Some(WriteTo::Copy),
@@ -46,7 +46,7 @@ impl Chaos {
             cleans: seed.count_ones().is_multiple_of(4),
         }
     }
-    /// Seeded, about copies only.
+    /// A policy that proposes only actions on copies.
     pub fn copies(seed: u64) -> Chaos {
         Chaos {
             eager: 3,
@@ -55,7 +55,7 @@ impl Chaos {
             ..Chaos::new(seed)
         }
     }
-    /// Seeded, a cache; with `through`, one that never holds anything that the home lacks.
+    /// A caching policy. With `through`, its copies never hold data that the home lacks.
     pub fn cache(seed: u64, through: bool) -> Chaos {
         let mut chaos = Chaos::copies(seed);
         let hungry = !through && chaos.rng.one_in(2);
@@ -77,7 +77,7 @@ impl Chaos {
             4 | 5 => Action::FetchPart {
                 extent,
                 to,
-                // Beyond the end now and then, and nothing at all.
+                // Sometimes the range ends beyond the extent, and sometimes it is empty.
                 from: self.rng.below(9) as u32 * 512,
                 bytes: self.rng.below(9) as u32 * 512,
             },
@@ -86,12 +86,12 @@ impl Chaos {
     }
     fn propose(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
         for _ in 0..self.rng.below(self.eager + 1) {
-            // One beyond both ends now and then: the engine must refuse, not trip.
+            // Sometimes the number is one too high. The engine must refuse this, and must not panic.
             let extent = ExtentId(self.rng.below(u64::from(view.units()) + 1) as u32);
             let to = TierId(self.rng.below(u64::from(view.tiers()) + 1) as u8);
             let first = self.about(extent, to);
             wanted.push(first);
-            // Neighbours, which the engine may join.
+            // Adjacent extents, whose moves the engine may join.
             if self.rng.one_in(3) {
                 for i in 1..2 + self.rng.below(5) as u32 {
                     wanted.push(beside(first, i));
@@ -101,7 +101,7 @@ impl Chaos {
     }
 }
 
-/// The same about the extent that lies `i` further on.
+/// The same action on the extent that is `i` extents further on.
 fn beside(action: Action, i: u32) -> Action {
     let on = |e: ExtentId| ExtentId(e.0 + i);
     match action {
@@ -187,7 +187,7 @@ impl Policy for Chaos {
         how: Outcome,
         wanted: &mut Vec<Action>,
     ) {
-        // Not after refusals: two of them would feed each other for ever.
+        // No proposal after a refusal: two policies that answer each other's refusals would never stop.
         if how == Outcome::Done {
             self.propose(view, wanted);
         }

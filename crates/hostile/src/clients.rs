@@ -1,4 +1,4 @@
-//! What clients ask of a volume, and whether the answers are true.
+//! The requests of clients, and checks of the answers.
 
 use super::run::{Run, Shape};
 use super::truth::{self, CELL, Expect};
@@ -26,7 +26,7 @@ pub(super) enum Pending {
 }
 
 impl Run {
-    /// The next request, if what it would touch is free for it.
+    /// Makes the next request, if no request in progress excludes it.
     #[expect(clippy::too_many_lines, reason = "one scenario")]
     pub(super) fn request(
         &mut self,
@@ -53,7 +53,7 @@ impl Run {
                 },
             ));
         }
-        // Mostly a small, hot part of the volume; blocks, odd cells, or several extents.
+        // Most requests touch a small, hot part of the volume. They are whole blocks, unaligned cells, or several extents.
         let span = if self.rng.one_in(2) { cells / 4 } else { cells };
         let (mut from, mut len) = match self.rng.below(6) {
             0 => (
@@ -98,7 +98,7 @@ impl Run {
         }
         let zero = kind >= 17;
         if zero {
-            // A discard covers the whole blocks inside; so do clients' expectations.
+            // A discard applies only to the whole blocks in its range; the expectations are cut in the same way.
             (from, to) = (from.div_ceil(8) * 8, to / 8 * 8);
             if from >= to {
                 return None;
@@ -114,12 +114,12 @@ impl Run {
         } else {
             req.op = RequestOp::Write;
         }
-        // Some writers race.
+        // Some writes race with other writes of the same cells.
         let race = !zero && self.truth.may_race(from, to) && self.rng.one_in(2);
         if self.truth.is_busy(from, to) && !race {
             return None;
         }
-        // (A write that is durable by itself raises no counter: older copies are told by rounds.)
+        // (A write that is durable by itself raises no counter, and the scenarios with older copies rely on the counters of rounds.)
         req.fua = self.rng.one_in(6) && req.op != RequestOp::Discard && !self.s.rollback;
         let version = self.truth.issue(from, to, zero);
         let payload = (!zero).then(|| {
@@ -139,7 +139,7 @@ impl Run {
         ))
     }
 
-    /// Check what was answered.
+    /// Checks the answers that have arrived.
     pub(super) fn settle(
         &mut self,
         engine: &Engine,

@@ -1,5 +1,5 @@
-//! Metadata is damaged while a volume is at rest: bits flip, blocks are lost, a ring is zeroed, on one side or on both. What opens
-//! shows what was flushed; what cannot is refused. Never is anything lost in silence, and never another extent's bytes shown.
+//! Metadata is damaged while a volume is at rest: bits flip, blocks are lost, a ring is zeroed, on one side or on both. A volume that opens
+//! must show all flushed data; any other must be refused. No loss may be silent, and no extent may show another's bytes.
 
 use super::Rng;
 use super::disk::{Disk, Disks};
@@ -13,23 +13,23 @@ use isotherm_core::store::open::Mode;
 use isotherm_core::store::{OpenError, Opened, open};
 use isotherm_core::{Engine, policy};
 
-/// How damages ended.
+/// Number of damages, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// Nothing that is in use was hit.
+    /// The damage hit nothing that is in use.
     pub unharmed: u64,
-    /// Mended from another copy, and said.
+    /// The damage was repaired from another copy, and reported.
     pub mended: u64,
-    /// Refused, with a reason.
+    /// The volume was refused, with a reason.
     pub refused: u64,
-    /// Opened after a loss was accepted, whose extents were named.
+    /// The volume opened after a loss was accepted, and its extents were named.
     pub accepted: u64,
-    /// What was hit was a journal block of which nobody can tell that it had been durable, and it is missing now.
+    /// The damage hit a journal block that cannot be proved to have been durable, and this block is missing now.
     pub unprovable: u64,
 }
 
 impl Damage {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn and(self, o: Damage) -> Damage {
         Damage {
@@ -42,14 +42,14 @@ impl Damage {
     }
 }
 
-/// Damage a used volume at `seed`, and see.
+/// Damages a used volume, and checks the result. Everything follows from `seed`.
 ///
 /// # Errors
-/// Something was lost in silence, somebody saw another extent's bytes, or a mended volume is not whole.
+/// A loss was silent, an extent showed another's bytes, or a repaired volume is not whole.
 pub fn damage(seed: u64, mutant: Option<Mutant>) -> Result<Damage, String> {
     let mut s = Scenario {
         lives: 3,
-        // Now and then enough for the ring to come round: no older checkpoint will do then.
+        // Some runs are long enough for the ring to wrap around; then no older checkpoint can be used.
         requests: if seed % 12 == 5 {
             900
         } else {
@@ -64,8 +64,8 @@ pub fn damage(seed: u64, mutant: Option<Mutant>) -> Result<Damage, String> {
     harmed(s, Part::Any)
 }
 
-/// A block of the newest checkpoint is gone on both sides, and no older one is left: what it told is lost, to whoever accepts that and
-/// to nobody else.
+/// A block of the newest checkpoint is damaged on both sides, and there is no older checkpoint. The contents of that block are lost if the
+/// loss is accepted; otherwise the volume must be refused.
 ///
 /// # Errors
 /// As for [`damage`].
@@ -82,8 +82,8 @@ pub fn lost_checkpoint(seed: u64, mutant: Option<Mutant>) -> Result<Damage, Stri
     harmed(s, Part::Checkpoint)
 }
 
-/// The newest checkpoint of a volume that was closed is lost on both sides. If an older one will do, the volume lives on from it, crashes
-/// at any moment and is recovered: what it was before it knows exactly, and the blocks of the lost one never count again.
+/// The newest checkpoint of a closed volume is damaged on both sides. If an older one can be used, the volume continues from it, crashes at
+/// any moment and is recovered. It must know exactly the state before the damage, and blocks of the lost checkpoint must never count again.
 ///
 /// # Errors
 /// As for [`damage`].
@@ -130,8 +130,8 @@ pub fn older_checkpoint(seed: u64, mutant: Option<Mutant>) -> Result<Damage, Str
     })
 }
 
-/// The primary loses the newest blocks of its journal, and no counter can tell that they had been durable: what they told may be lost,
-/// but nobody sees another extent's bytes.
+/// The primary loses the newest blocks of its journal, and no counter proves that they had been durable. Their records may be lost, but no
+/// extent may show another's bytes.
 ///
 /// # Errors
 /// As for [`damage`].
@@ -153,7 +153,7 @@ pub fn lost_tail(seed: u64, mutant: Option<Mutant>) -> Result<Damage, String> {
     harmed(s, Part::Tail)
 }
 
-/// What is to be spoilt.
+/// The part of the metadata that is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Any,
@@ -161,7 +161,7 @@ enum Part {
     Tail,
 }
 
-/// Use a volume, harm that part of it while it is at rest, and see.
+/// Uses a volume, damages `part` of it while it is at rest, and checks the result.
 fn harmed(s: Scenario, part: Part) -> Result<Damage, String> {
     let (seed, mutant) = (s.seed, s.mutant);
     let (mut run, mut disks) = Run::begin(s)?;
@@ -238,7 +238,7 @@ fn attempt(
     )
 }
 
-/// It opened: all of it must be true, now and at the next opening, which finds nothing to mend.
+/// The volume opened: all its data must be correct, now and at the next opening, which must find nothing to repair.
 fn opened(
     run: &mut Run,
     disks: Vec<Disk>,
@@ -262,7 +262,7 @@ fn opened(
     let mut truth = run.truth.clone();
     for (i, data) in contents(disks, o)?.iter().enumerate() {
         if let Err(e) = check(&mut truth, i, data) {
-            // A slot that a lost block let go of may be somebody else's already, if no mirror knows.
+            // A slot that a lost record freed may belong to another extent already, if there is no mirror to know this.
             if tail != Tail::HitTwice {
                 own(i, data).map_err(|e| format!("extent {i}: {e}"))?;
             }
@@ -283,7 +283,7 @@ fn opened(
     }
 }
 
-/// A block of the checkpoint is gone on both sides: whoever accepts that loses what is named, and nothing else.
+/// A block of the checkpoint is damaged on both sides. If the loss is accepted, the named extents are lost and nothing else.
 fn lossy(run: &Run, mut disks: Vec<Disk>, mutant: Option<Mutant>) -> Result<Damage, String> {
     let mode = Mode::Degraded {
         epoch: 0xda,

@@ -1,11 +1,11 @@
-//! A disk with a volatile cache that keeps no promise it did not make.
+//! A disk with a volatile cache that gives no guarantee beyond those of the interface.
 
 use super::Rng;
 use isotherm_core::engine::Mutant;
 use isotherm_core::store::{Media, MediaError};
 use isotherm_core::{MemberId, OpKind};
 
-/// Bytes that a device writes whole or not at all.
+/// Number of bytes that a device writes as a whole or not at all.
 pub const SECTOR: usize = 512;
 
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ struct Unflushed {
     stamp: u64,
 }
 
-/// What reads see, what survives, and what lies between.
+/// The present contents, the durable contents, and the writes in between.
 #[derive(Clone, Debug)]
 pub struct Disk {
     now: Vec<u8>,
@@ -25,7 +25,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// `bytes` of old rubbish: nothing may rely on a new device being zero.
+    /// A disk of `bytes` bytes full of arbitrary data: nothing may rely on a new device being zero.
     pub fn new(bytes: usize) -> Disk {
         let rubbish = vec![0xa5; bytes];
         Disk {
@@ -35,34 +35,34 @@ impl Disk {
             stamp: 0,
         }
     }
-    /// Bytes.
+    /// Size in bytes.
     pub fn len(&self) -> usize {
         self.now.len()
     }
-    /// Never.
+    /// False: no disk is empty.
     pub fn is_empty(&self) -> bool {
         self.now.is_empty()
     }
-    /// A point in time, for [`Disk::flush`].
+    /// The present point in time, for [`Disk::flush`].
     pub fn stamp(&self) -> u64 {
         self.stamp
     }
-    /// What is there now.
+    /// The present contents of a range.
     pub fn read(&self, offset: u64, len: usize) -> &[u8] {
         &self.now[offset as usize..offset as usize + len]
     }
-    /// What is there now, if the disk is that long.
+    /// The present contents of a range, if the disk is large enough.
     pub fn get(&self, offset: u64, len: usize) -> Option<&[u8]> {
         let from = usize::try_from(offset).ok()?;
         self.now.get(from..from.checked_add(len)?)
     }
-    /// The device was replaced by a shorter one.
+    /// Truncates the disk, as if the device was replaced by a smaller one.
     pub fn cut(&mut self, len: usize) {
         self.now.truncate(len);
         self.durable.truncate(len);
         self.unflushed.retain(|u| u.offset + u.data.len() <= len);
     }
-    /// A write lands in the cache.
+    /// A write arrives in the cache.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         let at = offset as usize;
         self.now[at..at + data.len()].copy_from_slice(data);
@@ -73,11 +73,11 @@ impl Disk {
             stamp: self.stamp,
         });
     }
-    /// A write lands on the medium.
+    /// A write arrives on the medium.
     pub fn write_through(&mut self, offset: u64, data: &[u8]) {
         let at = offset as usize;
         self.now[at..at + data.len()].copy_from_slice(data);
-        // Older cached writes to the same place must not come back over it.
+        // Older cached writes to the same place must not overwrite it later.
         self.settle_overlaps(at, data.len());
         self.durable[at..at + data.len()].copy_from_slice(data);
     }
@@ -90,7 +90,7 @@ impl Disk {
             }
         }
     }
-    /// Everything that had landed at `stamp` becomes durable.
+    /// Everything that had arrived at `stamp` becomes durable.
     pub fn flush(&mut self, stamp: u64) {
         let durable = &mut self.durable;
         self.unflushed.retain(|u| {
@@ -100,7 +100,7 @@ impl Disk {
             u.stamp > stamp
         });
     }
-    /// Power is lost. Each sector of each unflushed write is kept or lost on its own; `extra` are writes still in flight.
+    /// Power is lost. Each sector of each unflushed write is kept or lost on its own; `extra` are the writes that were in progress.
     pub fn crash(&mut self, rng: &mut Rng, extra: &[(u64, Vec<u8>)]) {
         let mut image = core::mem::take(&mut self.durable);
         let cached = core::mem::take(&mut self.unflushed);
@@ -124,7 +124,7 @@ impl Disk {
         self.now.copy_from_slice(&image);
         self.durable = image;
     }
-    /// Power is lost; `keep` says of each unflushed sector, by its byte on the device, whether it landed.
+    /// Power is lost; `keep` tells for each unflushed sector, by its byte on the device, whether it reached the medium.
     pub fn settle(&mut self, keep: &dyn Fn(u64) -> bool) {
         for u in core::mem::take(&mut self.unflushed) {
             for (i, s) in u.data.chunks(SECTOR).enumerate() {
@@ -136,7 +136,7 @@ impl Disk {
         }
         self.now.copy_from_slice(&self.durable);
     }
-    /// A copy made of what is there now, as somebody keeps it.
+    /// A copy of the present contents, as an administrator might keep one.
     #[must_use]
     pub fn image(&self) -> Disk {
         Disk {
@@ -146,7 +146,7 @@ impl Disk {
             stamp: 0,
         }
     }
-    /// Damage bytes for good.
+    /// Damages bytes permanently.
     pub fn rot(&mut self, offset: u64, len: usize) {
         for b in &mut self.now[offset as usize..offset as usize + len] {
             *b ^= 0xff;
@@ -156,18 +156,18 @@ impl Disk {
     }
 }
 
-/// All members, for creation and recovery; can lose power after so many writes and flushes.
+/// All members, for creation and recovery. Power can be lost after a given number of writes and flushes.
 pub struct Disks<'a> {
     /// The members.
     pub disks: &'a mut [Disk],
-    /// Writes and flushes until power is lost.
+    /// Number of writes and flushes until power is lost; `None`: power is never lost.
     pub fuse: Option<u64>,
-    /// Safety rule of recovery taken out.
+    /// The rule of recovery that is removed.
     pub mutant: Option<Mutant>,
 }
 
 impl<'a> Disks<'a> {
-    /// With power for ever, and all rules.
+    /// Members whose power is never lost, with all rules.
     pub fn of(disks: &'a mut [Disk]) -> Disks<'a> {
         Disks {
             disks,
@@ -218,7 +218,7 @@ impl Media for Disks<'_> {
     }
 }
 
-/// Does an operation of this kind change the medium?
+/// Whether an operation of this kind changes the medium.
 pub fn changes(kind: OpKind) -> bool {
     matches!(kind, OpKind::Write | OpKind::WriteZeroes | OpKind::Discard)
 }

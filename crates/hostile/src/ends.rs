@@ -1,5 +1,5 @@
-//! How a life ends, and what must be there then: after a clean close everything answered, after a crash everything flushed, without the
-//! fast member nobody else's bytes.
+//! The ends of a life, and the checks after each: a clean close keeps all answered data, a crash keeps all flushed data, and without the
+//! fast member no extent shows another's bytes.
 
 use super::Rng;
 use super::disk::{Disk, Disks};
@@ -15,7 +15,7 @@ use isotherm_core::store::{Superblock, mark_clean, open};
 use isotherm_core::{Engine, Event, IoError, Request, RequestOp, Tag, World};
 
 impl Run {
-    /// Close and mark clean; true if the engine failed meanwhile.
+    /// Closes the volume and marks it clean. Returns true if the engine failed in the meantime.
     pub(super) fn close(
         mut engine: Engine,
         mut world: Hostile,
@@ -42,7 +42,7 @@ impl Run {
         Ok((disks, failed))
     }
 
-    /// Clean end: everything answered must be there, exactly.
+    /// A clean end: all answered data must be there, exactly.
     pub(super) fn end(
         &mut self,
         engine: Engine,
@@ -79,7 +79,7 @@ impl Run {
         Ok(Vec::new())
     }
 
-    /// The fast member is gone: what the slow one serves is its own or an error.
+    /// The fast member is gone: every answer of the slow member is the extent's own data or an error.
     pub(super) fn degraded(&mut self, disks: &mut [Disk]) -> Result<(), String> {
         let mut found = find(disks, &self.sb);
         found[0] = None;
@@ -118,7 +118,7 @@ impl Run {
         Ok(())
     }
 
-    /// After a crash: every cell holds something that it may hold.
+    /// After a crash: every cell must hold one of its permitted values.
     pub(super) fn verify(
         &mut self,
         engine: &mut Engine,
@@ -141,7 +141,7 @@ impl Run {
     }
 }
 
-/// Read the whole volume, an extent at a time.
+/// Reads the whole volume, one extent at a time.
 pub(super) fn read_all(
     engine: &mut Engine,
     world: &mut Hostile,

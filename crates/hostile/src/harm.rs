@@ -1,4 +1,4 @@
-//! What the medium may do to metadata at rest: bits flip, blocks are lost, on one side or on both.
+//! Damages of the medium to metadata at rest: bits flip, blocks are lost, on one side or on both.
 
 use super::Rng;
 use super::disk::Disk;
@@ -6,38 +6,38 @@ use super::run::Run;
 use isotherm_core::MemberId;
 use isotherm_core::store::{BLOCK, Opened, journal};
 
-/// Was a block of the journal hit of which nobody can prove that it had been durable on the primary?
+/// Whether the damage hit a journal block that cannot be proved to have been durable on the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
     Whole,
-    /// On the primary: what it told may be lost, and nobody else's bytes may be shown.
+    /// Such a block was hit on the primary: its records may be lost, but no extent may show another's bytes.
     Hit,
-    /// And the mirror lost a block that it had in common with the primary: nobody knows which slots changed hands.
+    /// In addition, the mirror lost a block that it shared with the primary: it is unknown which slots changed owner.
     HitTwice,
-    /// A block that had been proven was hit, up to this one, and so was a counter, which may have been the proof: as `HitTwice` where
-    /// what is left does not prove it.
+    /// A block up to this one was hit that was proved to be durable, and also a counter, which may have been the proof. This is equivalent
+    /// to `HitTwice` if the remaining metadata does not prove it.
     Proof(u64),
 }
 
-/// Somebody who spoils metadata of a volume at rest.
+/// Damages the metadata of a volume at rest.
 pub(super) struct Harm<'a> {
     pub(super) run: &'a Run,
-    /// What the volume was.
+    /// The state of the volume before the damage.
     pub(super) whole: &'a Opened,
     pub(super) rng: &'a mut Rng,
-    /// What was hit.
+    /// Description of each damage.
     pub(super) log: Vec<String>,
 }
 
 impl Harm<'_> {
-    /// One to three damages.
+    /// Makes one to three damages.
     pub(super) fn inflict(&mut self, disks: &mut [Disk]) -> Tail {
         let layout = self.run.sb.layout();
         let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
         let before = self.shared(disks, mirror);
         let (mut hit_tail, mut proof, mut counter) = (false, 0, false);
         if self.rng.one_in(6) {
-            // The checkpoint alone, on both sides.
+            // Only the checkpoint, on both sides.
             let h = self.whole.checkpoint;
             let region = layout.area.region_offset((h.number % 2) as u8) / BLOCK as u64;
             let b = region + 1 + self.rng.below(u64::from(h.blocks.max(1)));
@@ -57,7 +57,7 @@ impl Harm<'_> {
             };
             let blocks = self.blocks(member);
             for m in members {
-                // What is metadata on one member may be data on another.
+                // Metadata of one member may be at an offset that holds data on another.
                 let end = self.run.sb.members[m].data_offset / BLOCK as u64;
                 let blocks: Vec<u64> = blocks.iter().copied().filter(|&b| b < end).collect();
                 self.log.push(format!("member {m} blocks {blocks:?}"));
@@ -67,7 +67,7 @@ impl Harm<'_> {
                     proof = proof.max(seq.min(self.whole.report.proven));
                     counter |= (2..4).contains(&b);
                 }
-                // All of them first: a run of blocks is one damage.
+                // A run of blocks is one damage, so all of them are examined before the first is damaged.
                 for &b in &blocks {
                     self.spoil(&mut disks[m], b);
                 }
@@ -82,7 +82,7 @@ impl Harm<'_> {
         }
     }
 
-    /// One block of the newest checkpoint on both sides, and what is left of the older one.
+    /// Damages one block of the newest checkpoint on both sides, and the remains of the older one.
     pub(super) fn lose_checkpoint(&mut self, disks: &mut [Disk]) -> Tail {
         let layout = self.run.sb.layout();
         let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
@@ -98,7 +98,7 @@ impl Harm<'_> {
         Tail::Whole
     }
 
-    /// Something of the newest checkpoint, on both sides; its header stays now and then.
+    /// Damages a part of the newest checkpoint on both sides; sometimes its header stays whole.
     pub(super) fn lose_newest(&mut self, disks: &mut [Disk]) {
         let layout = self.run.sb.layout();
         let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
@@ -114,7 +114,7 @@ impl Harm<'_> {
         }
     }
 
-    /// The newest blocks of the primary's journal: what the mirror lacks, and now and then its newest block.
+    /// Damages the newest blocks of the primary's journal: those that the mirror lacks, and sometimes the newest block of the mirror, too.
     pub(super) fn lose_tail(&mut self, disks: &mut [Disk]) -> Tail {
         let layout = self.run.sb.layout();
         let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
@@ -133,20 +133,20 @@ impl Harm<'_> {
         Tail::Hit
     }
 
-    /// Does this member have that block of the journal?
+    /// Whether this member has that block of the journal.
     fn has(&self, disk: &Disk, seq: u64) -> bool {
         let at = self.run.sb.layout().area.ring_offset(seq);
         self.seq(disk, at / BLOCK as u64) == Some(seq)
     }
 
-    /// Blocks of the journal that primary and mirror have.
+    /// Blocks of the journal that both primary and mirror have.
     fn shared(&self, disks: &[Disk], mirror: usize) -> Vec<u64> {
         let all = self.whole.checkpoint.start.next_seq..self.whole.tip.next_seq;
         all.filter(|&seq| [0, mirror].iter().all(|&m| self.has(&disks[m], seq)))
             .collect()
     }
 
-    /// Which blocks to spoil.
+    /// Chooses the blocks to damage.
     fn blocks(&mut self, member: usize) -> Vec<u64> {
         let area = self.run.sb.layout().area;
         let block = BLOCK as u64;
@@ -179,13 +179,13 @@ impl Harm<'_> {
         }
     }
 
-    /// Which block of the journal this is, if it is one.
+    /// The sequence number of a block, if it is a block of the journal.
     fn seq(&self, disk: &Disk, b: u64) -> Option<u64> {
         let data = disk.get(b * BLOCK as u64, BLOCK)?;
         journal::decode(data, &self.run.sb.uuid).map(|h| h.seq)
     }
 
-    /// Is this a block of the journal that was not durable for certain?
+    /// Whether this is a block of the journal that was not certainly durable.
     fn is_tail(&self, seq: u64) -> bool {
         (self.whole.report.proven + 1..self.whole.tip.next_seq).contains(&seq)
     }
@@ -209,7 +209,7 @@ impl Harm<'_> {
                 new[i] ^= 1 << self.rng.below(8);
             }
             _ => {
-                // Where headers and records are.
+                // The part of a block that holds headers and records.
                 let i = self.rng.below(160) as usize;
                 new[i] ^= 1 << self.rng.below(8);
             }

@@ -1,4 +1,4 @@
-//! Images of volumes that were in use, and what happens to whoever opens one: material for fuzzing recovery.
+//! Images of used volumes, and attempts to open changed ones: input for fuzzing of recovery.
 
 use super::Rng;
 use super::disk::{Disk, Disks};
@@ -10,10 +10,10 @@ use isotherm_core::policy;
 use isotherm_core::store::{Superblock, open, open::Mode};
 use isotherm_core::{Engine, Nanos};
 
-/// The disks of a volume that ran for `lives` and lost power at the end of each, and the shape it was created with.
+/// The disks of a volume that ran for `lives` lives and lost power at the end of each, and the superblock with which it was created.
 ///
 /// # Errors
-/// The volume itself misbehaved.
+/// The volume itself was at fault.
 pub fn used(seed: u64, lives: u32) -> Result<(Vec<Disk>, Superblock), String> {
     let (mut run, mut disks) = Run::begin(Scenario {
         lives: lives + 1,
@@ -25,7 +25,7 @@ pub fn used(seed: u64, lives: u32) -> Result<(Vec<Disk>, Superblock), String> {
     Ok((disks, run.sb))
 }
 
-/// Open whatever is on `disks` as a volume created as `sb`; if that goes well, read all of it. True if it opened.
+/// Opens the contents of `disks` as a volume that was created with `sb`; if that succeeds, reads all of it. Returns true if it opened.
 ///
 /// # Errors
 /// A read is never answered.
@@ -33,7 +33,7 @@ pub fn open_and_read(mut disks: Vec<Disk>, sb: &Superblock, mode: Mode) -> Resul
     let found = find(&disks, sb);
     let opened = match open(&mut Disks::of(&mut disks), &found, mode) {
         Ok(opened) => opened,
-        // Refusing is fine; the words for it must exist, too.
+        // A refusal is correct; its message must exist, too.
         Err(e) => {
             let _ = e.to_string();
             return Ok(false);
@@ -57,7 +57,7 @@ pub fn open_and_read(mut disks: Vec<Disk>, sb: &Superblock, mode: Mode) -> Resul
         extent_bytes,
         time_base,
     );
-    // A changed shape may claim more than is worth reading; the first megabyte meets every kind of extent.
+    // A changed superblock may claim a size that is not worth reading; the first megabyte contains every kind of extent.
     read_all(&mut engine, &mut world, volume.min(1 << 20))?;
     Ok(true)
 }

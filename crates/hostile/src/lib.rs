@@ -1,8 +1,8 @@
 //! The hostile world: proof of the engine, not of any policy.
 //!
-//! A chaos policy proposes moves at random; the world completes operations in seeded order, lands each at its completion,
-//! loses or tears what was not flushed, fails and shortens transfers; a flat array of cells is the truth. Safety under a
-//! random policy is safety under all of them.
+//! A chaos policy proposes random moves. The world completes operations in a seeded order and applies each one at its completion; it loses
+//! or tears unflushed writes, and fails or shortens transfers. A flat array of cells holds the expected contents. An engine that is safe
+//! under a random policy is safe under every policy.
 
 pub mod audit;
 pub mod chaos;
@@ -28,7 +28,7 @@ pub mod world;
 pub struct Rng(u64);
 
 impl Rng {
-    /// From any seed.
+    /// A generator from any seed.
     pub fn new(seed: u64) -> Rng {
         Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1)
     }
@@ -39,11 +39,11 @@ impl Rng {
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
-    /// Less than `n`.
+    /// A number less than `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         (self.draw() >> 11) % n.max(1)
     }
-    /// True once in `n` times.
+    /// True once in `n` times on average.
     pub fn one_in(&mut self, n: u64) -> bool {
         n > 0 && self.below(n) == 0
     }

@@ -23,10 +23,10 @@ impl Run {
         )
     }
 
-    /// The first member is gone. Either the volume goes on without it, or it says why not, and the device is found again.
-    /// What it may refuse follows from how the volume was used; what it shows when it goes on is checked by whoever reads.
+    /// The first member vanishes. Either the volume continues without it, or it states a reason, and the device is attached again. Whether
+    /// it may refuse follows from the use of the volume; the data that it shows afterwards is checked by later reads.
     pub(super) fn lose(&mut self, disks: &mut [Disk], uses: Uses) -> Result<(), String> {
-        // An access to a device that is not there has no bytes to go to, and panics.
+        // The replacement has no bytes, so an access to the missing device panics.
         let kept = std::mem::replace(&mut disks[0], Disk::new(0));
         for _ in 0..self.rng.below(3) {
             let fuse = Some(self.rng.below(14));
@@ -35,7 +35,7 @@ impl Run {
                 epoch: self.next_epoch(),
                 accept_loss: false,
             };
-            // Refused or interrupted: either is as good here.
+            // An opening that is refused or interrupted is as good here.
             let mutant = self.s.mutant;
             let _ = open(
                 &mut Disks {
@@ -51,7 +51,7 @@ impl Run {
             }
         }
         if self.rng.one_in(4) {
-            // It is there again before anything was written without it, or it is too late.
+            // The member is attached again before anything was written without it, or afterwards, when it is too old.
             disks[0] = kept.clone();
             let epoch = self.next_epoch();
             match self.try_open(disks, Mode::ReadWrite { epoch }) {
@@ -87,7 +87,7 @@ impl Run {
                 e @ (OpenError::LostHomes { .. } | OpenError::Missing(_) | OpenError::Unsure(_)),
             ) => {
                 let homes = matches!(e, OpenError::LostHomes { .. });
-                // A home may lie on the fast tier for a moment, while all slow slots are taken or on their way to be free.
+                // A home may be on the fast tier for a moment, while all slow slots are taken or not yet free.
                 if caching && !homes && self.s.shape == Shape::Roomy {
                     return unexpected(&e);
                 }
@@ -102,7 +102,7 @@ impl Run {
         Ok(())
     }
 
-    /// A cache that the volume went on without is not taken back.
+    /// A cache without which the volume has continued is not taken back.
     pub(super) fn old_cache_is_refused(&mut self, disks: &mut [Disk]) -> Result<(), String> {
         let Some(old) = self.gone.as_ref().filter(|_| self.rng.one_in(3)) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The policies of a scenario, one after the other, and the limits that it sets them.
+//! The policies of a scenario, one after the other, and the limits that apply to them.
 
 use super::Rng;
 use super::audit::audit;
@@ -26,8 +26,8 @@ impl Run {
         }))
     }
 
-    /// A policy that leaves no copy dirty (for every other seed), one that keeps no copies, then one that keeps nothing else: each ends
-    /// up with what it can use.
+    /// Runs a policy that leaves no copy dirty (for every other seed), then one that keeps no copies, then one that keeps only copies.
+    /// After each, the volume must be in the state that the policy allows.
     pub(super) fn settle_down(
         engine: &mut Engine,
         world: &mut Hostile,
@@ -76,7 +76,7 @@ impl Run {
     }
 
     pub(super) fn another_policy(&mut self) -> Result<Box<dyn Policy>, String> {
-        // Every preset must bear what any other left behind.
+        // Every preset must work with the state that any other left behind.
         let all = policy::PRESETS;
         match all.get(self.rng.below(3 * all.len() as u64 / 2) as usize) {
             Some(p) => {
@@ -91,12 +91,12 @@ impl Run {
         }
     }
 
-    /// Budgets and sleep, by lots of their own: half of all lives have none.
+    /// Budgets and sleep, drawn from a generator of their own: half of all lives have none.
     pub(super) fn budgets(&self, life: u32) -> Params {
         let mut rng = Rng::new(self.s.seed ^ u64::from(life) << 40 ^ 0x0b0d_6e75);
         let mut p = Params::default();
         if rng.one_in(4) {
-            // A move a millisecond at most, some every second at least.
+            // At most one move a millisecond, and at least some each second.
             p.wear_bytes_per_day = Some(86_400 * 4096 * (1 + rng.below(1000)));
             p.wear_burst = Nanos::from_millis(1 + rng.below(1000));
         }

@@ -1,6 +1,6 @@
-//! Promises to classes, by lots of their own: most lives have none.
+//! Promises to classes, drawn from a generator of their own: most lives have none.
 //!
-//! What is held must be answered once and no sooner than it may be done; nothing that was flushed may depend on it.
+//! A held request must be answered exactly once, and not before it was admitted; no flushed data may depend on a promise.
 
 use crate::Rng;
 use crate::world::Hostile;
@@ -8,10 +8,10 @@ use isotherm_core::qos::{Row, Spec};
 use isotherm_core::run::Loop;
 use isotherm_core::{Engine, ExtentId, Nanos, World};
 
-/// Extents that differ in class.
+/// Number of classes to which extents are assigned.
 const CLASSES: u64 = 4;
 
-/// Promise something to the classes of a life's extents, or nothing.
+/// Makes promises to the classes of a life's extents, or makes none.
 pub fn promise(seed: u64, life: u32, engine: &mut Engine, world: &mut Hostile) {
     let mut rng = Rng::new(seed ^ u64::from(life) << 24 ^ 0x9009_5e1f);
     if !rng.one_in(4) {
@@ -22,7 +22,7 @@ pub fn promise(seed: u64, life: u32, engine: &mut Engine, world: &mut Hostile) {
         ..Spec::default()
     };
     for class in 0..CLASSES {
-        // Requests of some kilobytes, in a world of microseconds.
+        // Rates for requests of some kilobytes, in a world in which operations take microseconds.
         let rate = |rng: &mut Rng| (1 << 20) + rng.below(200 << 20);
         let mut row = Row::of(1 << class);
         row.ceiling = rng.one_in(3).then(|| rate(&mut rng));

@@ -1,4 +1,4 @@
-//! Somebody copies a member while it is in use, and puts the copy back when the volume is at rest.
+//! A member is copied while it is in use, and the copy is restored when the volume is at rest.
 
 use super::disk::{Disk, Disks};
 use super::ends::read_all;
@@ -11,17 +11,17 @@ use isotherm_core::store::open::Mode;
 use isotherm_core::store::{OpenError, open};
 use isotherm_core::{Engine, policy};
 
-/// A copy to be made, or made.
+/// A copy that is planned or made.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
-    /// Of which member, and after how many device changes.
+    /// The member, and the number of device changes after which it is copied.
     pub(super) member: usize,
     pub(super) at: u64,
     pub(super) image: Option<Disk>,
 }
 
 impl Run {
-    /// A copy is to be made in this life.
+    /// Plans a copy in this life.
     pub(super) fn plan_copy(&mut self) {
         self.kept = self.s.rollback.then(|| Kept {
             member: self.rng.below(self.sb.members.len() as u64) as usize,
@@ -30,7 +30,7 @@ impl Run {
         });
     }
 
-    /// Is it time?
+    /// Makes the copy if its time has come.
     pub(super) fn copy_if_due(&mut self, world: &Hostile) {
         if let Some(k) = &mut self.kept
             && k.image.is_none()
@@ -40,9 +40,9 @@ impl Run {
         }
     }
 
-    /// The copy is put back in the place of its original: the volume refuses it, or nothing that a FLUSH covered is missing. (Every round
-    /// raises the counters of the members that it writes to, in these scenarios. What the primary alone knew is gone with it: of that
-    /// one only a clean close, which tells all others, is held to account.)
+    /// The copy replaces its original. Either the volume refuses it, or no flushed data is missing. (In these scenarios every round raises
+    /// the counters of the members to which it writes. Changes that only the primary knew are lost with it: for the primary this is checked
+    /// only after a clean close, which informs all other members.)
     pub(super) fn put_back(&mut self, disks: &[Disk], clean: bool) -> Result<(), String> {
         let Some(Kept {
             member,
@@ -76,7 +76,7 @@ impl Run {
             Err(OpenError::RolledBack { member: m, .. }) => {
                 return Err(format!("member {member} was put back, {} is blamed", m.0));
             }
-            // Without its end a journal may not fit the rest: refused for another reason.
+            // A truncated journal may not fit the other members: the volume is refused for another reason.
             Err(_) => return Ok(()),
         };
         if clean {
@@ -106,7 +106,7 @@ impl Run {
     }
 }
 
-/// One extent's bytes against the truth.
+/// Compares the bytes of one extent with the expected contents.
 pub(super) fn check(truth: &mut Truth, extent: usize, data: &[u8]) -> Result<(), String> {
     for (c, cell) in data.chunks_exact(CELL).enumerate() {
         truth.check_crashed(extent * 64 + c, cell)?;
@@ -114,7 +114,7 @@ pub(super) fn check(truth: &mut Truth, extent: usize, data: &[u8]) -> Result<(),
     Ok(())
 }
 
-/// Bytes of nobody but the extent itself.
+/// Checks that the bytes are the extent's own.
 pub(super) fn own(extent: usize, data: &[u8]) -> Result<(), String> {
     for (c, cell) in data.chunks_exact(CELL).enumerate() {
         truth::version_of(extent * 64 + c, cell)?;

@@ -1,4 +1,4 @@
-//! Scenarios: clients with many requests in flight, crashes, recovery (itself crashed), several lifetimes of one volume.
+//! Scenarios: clients with many requests in progress, crashes, recovery (with crashes of its own), several lives of one volume.
 
 use super::Rng;
 use super::audit::audit;
@@ -18,7 +18,7 @@ use isotherm_core::store::{Superblock, format, open};
 use isotherm_core::{Engine, Event, MemberId, Nanos, Tag, World};
 use std::collections::BTreeMap;
 
-/// Superblocks as found on the disks.
+/// The superblocks that are on the disks.
 pub(super) fn find(disks: &[Disk], sb: &Superblock) -> Vec<Option<Superblock>> {
     (0..disks.len())
         .map(|i| {
@@ -37,21 +37,21 @@ pub(super) struct Run {
     pub(super) truth: Truth,
     pub(super) did: Did,
     epoch: u64,
-    /// The cache that is gone.
+    /// The cache that is missing.
     pub(super) gone: Option<Disk>,
-    /// Its dirty copies were given up, which no record may say yet.
+    /// The dirty copies of that cache were dropped; perhaps no record states this yet.
     pub(super) accept: bool,
-    /// Only the process died, and it had answered nothing that the next one would not find.
+    /// Only the process died, and every answer that it gave is in the caches of the devices.
     found: bool,
-    /// What is there now is what there is.
+    /// The present contents become the expected ones.
     pub(super) adopt: bool,
     /// The last session let the mirror lag so that a disk could sleep.
     pub(super) sleepy: bool,
-    /// The older copy.
+    /// The older copy of a member.
     pub(super) kept: Option<Kept>,
 }
 
-/// Run a scenario. Err says what was wrong.
+/// Runs a scenario. The error states what was wrong.
 pub fn run(s: Scenario) -> Result<Did, String> {
     let (mut run, mut disks) = Run::begin(s)?;
     for life in 0..s.lives {
@@ -64,7 +64,7 @@ pub fn run(s: Scenario) -> Result<Did, String> {
 }
 
 impl Run {
-    /// A fresh volume.
+    /// Creates a new volume.
     pub(super) fn begin(s: Scenario) -> Result<(Run, Vec<Disk>), String> {
         let mut rng = Rng::new(s.seed);
         let sb = superblock(
@@ -97,7 +97,7 @@ impl Run {
         Ok((run, disks))
     }
 
-    /// Open, with recovery losing power a few times first.
+    /// Opens the volume. Before that, recovery loses power a few times.
     pub(super) fn open(
         &mut self,
         disks: &mut [Disk],
@@ -125,7 +125,7 @@ impl Run {
                 d.crash(&mut self.rng, &[]);
             }
             self.found = false;
-            // Who comes to rely on the mirror alone may come then.
+            // The fast member may also be lost at this moment.
             if self.s.lose_fast && self.gone.is_none() {
                 self.degraded(disks)?;
             }
@@ -145,7 +145,7 @@ impl Run {
         )
         .map_err(|e| format!("recovery refused: {e}"))?;
         if std::mem::take(&mut self.found) {
-            // Only the process had died, and the members were flushed just now.
+            // Only the process had died, and the members have just been flushed.
             self.truth.flushed(self.truth.moment());
         }
         Ok(opened)
@@ -203,7 +203,7 @@ impl Run {
         super::promises::promise(self.s.seed, life, &mut engine, &mut world);
         world.faults = self.s.faults;
         let last = life + 1 == self.s.lives;
-        // Some lives before the last end well, too: what a clean close promises is void for later crashes.
+        // Some lives before the last end well, too: the guarantees of a clean close must be void after a later crash.
         let well =
             life < self.s.end_well || (!last && self.s.crash_at.is_none() && self.rng.one_in(4));
         let crash_at = match self.s.crash_at {
@@ -257,9 +257,10 @@ impl Run {
         }
         if !alive || crash_at.is_some() || !last || engine.has_failed() {
             self.did.crashes += 1;
-            // Now and then only the process dies. Power fails later, if at all: in recovery, or with the next life.
+            // Sometimes only the process dies. Power may be lost later: during recovery, or at the end of the next life.
             let dies = self.rng.one_in(4);
-            // (What is found by itself raises no counter: older copies are told by rounds.)
+            // (Data that recovery finds without a FLUSH raises no counter, and the scenarios with older copies rely on the counters of
+            // rounds.)
             self.found = dies && engine_keeps && !self.s.rollback && !engine.has_failed();
             let (mut disks, rng) = if dies { world.die() } else { world.crash() };
             self.rng = rng;
@@ -272,7 +273,7 @@ impl Run {
         self.end(engine, world, &sb, volume)
     }
 
-    /// Clients at work. False if power was lost (or the engine failed) before the end.
+    /// Clients make requests. Returns false if power was lost or the engine failed before the end.
     fn work(
         &mut self,
         engine: &mut Engine,
@@ -300,7 +301,7 @@ impl Run {
             }
             if self.s.switch && self.rng.one_in(40) {
                 let policy = self.another_policy()?;
-                // A shape may not allow it; refusing must change nothing.
+                // Not every shape allows every policy; a refusal must change nothing.
                 self.did.switches += u64::from(engine.set_policy(world.now(), policy).is_ok());
             }
             self.settle(engine, world, &mut flying)?;

@@ -1,4 +1,4 @@
-//! What a scenario is made of, what it did, and the volume that it begins with.
+//! The settings of a scenario, a summary of its run, and the volume with which it begins.
 
 use super::world::Faults;
 use isotherm_core::TierId;
@@ -6,64 +6,64 @@ use isotherm_core::engine::Mutant;
 use isotherm_core::store::superblock::{self, MemberEntry};
 use isotherm_core::store::{MetaArea, Superblock};
 
-/// What the volume looks like. All have 4 KiB extents of 512 B blocks and very small journal rings.
+/// The shape of the volume. All have 4 KiB extents of 512 B blocks and very small journal rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// 24 extents, 10 fast slots, 20 slow ones.
     Small,
-    /// The same with the fast tier on two members: one of them survives the other.
+    /// The same with the fast tier on two members: one of them may be lost alone.
     TwoFast,
     /// The same on three tiers.
     ThreeTiers,
-    /// The same with a slow tier that holds all of the volume, so that caching policies can serve it.
+    /// The same with a slow tier that has room for the whole volume, so that caching policies can serve it.
     Roomy,
-    /// 640 extents, long requests: several journal blocks a round, several blocks and pieces a checkpoint.
+    /// 640 extents and long requests: rounds of several journal blocks, checkpoints of several blocks and pieces.
     Large,
 }
 
-/// One scenario; everything follows from it.
+/// One scenario; its run follows from these fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Requests in a lifetime.
+    /// Number of requests in a life.
     pub requests: u64,
-    /// Lifetimes; each but the last ends in a crash.
+    /// Number of lives; each but the last ends in a crash.
     pub lives: u32,
-    /// In flight at once.
+    /// Largest number of requests in progress.
     pub depth: usize,
-    /// What goes wrong while it runs.
+    /// Faults while the volume runs.
     pub faults: Faults,
-    /// Safety rule taken out.
+    /// The safety rule that is removed.
     pub mutant: Option<Mutant>,
-    /// End the first life at this many device changes (else at a random one).
+    /// Number of device changes after which the first life ends; `None`: a random number.
     pub crash_at: Option<u64>,
-    /// Preset to run instead of chaos.
+    /// Preset to run instead of the chaos policy.
     pub policy: Option<&'static str>,
-    /// After every crash, and at the end, look at what is left without the fast member.
+    /// After every crash, and at the end, check the data that is left without the fast member.
     pub lose_fast: bool,
-    /// The volume.
+    /// The shape of the volume.
     pub shape: Shape,
-    /// Change the policy now and then while it runs.
+    /// Change the policy sometimes while the volume runs.
     pub switch: bool,
-    /// Chaos about copies only.
+    /// Use the chaos policy that proposes only actions on copies.
     pub copies: bool,
-    /// Chaos that is a cache, and says so; `Some(true)`: one that never holds anything that the home lacks.
+    /// Use the chaos policy that declares itself a cache; with `Some(true)` its copies never hold data that the home lacks.
     pub cache: Option<bool>,
-    /// Between two lives the fast member may vanish, and the volume goes on without it if it can.
+    /// Between two lives the fast member may vanish, and the volume continues without it if it can.
     pub lose_cache: bool,
-    /// At the end of each life an older copy of a member, made during that life, is put back and tried.
+    /// At the end of each life, an older copy of a member, made during that life, is restored and tried.
     pub rollback: bool,
-    /// Journal blocks, if not as few as can be.
+    /// Number of journal blocks; `None`: the smallest possible.
     pub ring: Option<u32>,
-    /// So many lives, the first ones, end well.
+    /// Number of lives at the start that end well.
     pub end_well: u32,
-    /// Members' counters are never raised: they tell nothing of the journal.
+    /// Members' counters are never raised, so they prove nothing about the journal.
     pub uncounted: bool,
 }
 
 impl Scenario {
-    /// A plain one.
+    /// A scenario with the usual settings.
     pub fn new(seed: u64) -> Scenario {
         Scenario {
             seed,
@@ -88,56 +88,56 @@ impl Scenario {
     }
 }
 
-/// What a run did, so that a test can see that it did something.
+/// Counts of the events in a run, so that a test can check that something happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Did {
-    /// Requests answered.
+    /// Answered requests.
     pub answered: u64,
-    /// Moves carried through.
+    /// Completed moves.
     pub moves: u64,
-    /// Moves overtaken.
+    /// Moves that a write or discard made stale.
     pub stale: u64,
-    /// Copies made.
+    /// Copies that were made.
     pub fetches: u64,
-    /// Copies given up.
+    /// Copies that were evicted.
     pub evictions: u64,
-    /// Dirty copies written home.
+    /// Dirty copies that were written home.
     pub writebacks: u64,
     /// Changes of policy.
     pub switches: u64,
     /// Checkpoints.
     pub checkpoints: u64,
-    /// Odd writes.
+    /// Unaligned writes.
     pub edges: u64,
-    /// Reads from a move's buffer.
+    /// Reads that were served from a move's buffer.
     pub from_ram: u64,
     /// Crashes survived.
     pub crashes: u64,
-    /// Times that a volume went on without its cache.
+    /// Number of times that a volume continued without its cache.
     pub losses: u64,
-    /// Times that it did so after somebody accepted a loss.
+    /// Number of times that it did so after a loss was accepted.
     pub accepted: u64,
-    /// Times that it refused.
+    /// Number of times that it refused.
     pub refused: u64,
     /// Older copies of members that were refused.
     pub rolled_back: u64,
-    /// Older copies that were accepted, and lacked nothing that was certain.
+    /// Older copies of members that were accepted, and lacked no data that was certain.
     pub old_accepted: u64,
-    /// Times that held work was done in a batch.
+    /// Number of times that held work was done in a batch.
     pub batches: u64,
     /// Actions that the wear budget refused.
     pub worn: u64,
     /// Actions refused because a disk slept.
     pub asleep: u64,
-    /// Slots filled with zeros for want of a bitmap.
+    /// Slots that were filled with zeros because there was no memory for a bitmap.
     pub filled: u64,
     /// Device changes in the first life.
     pub steps: u64,
-    /// Digest of all replies and their order.
+    /// Digest of all replies, in order.
     pub digest: u64,
 }
 
-/// A new volume of that shape.
+/// The superblock of a new volume of that shape.
 pub(super) fn superblock(seed: u64, ring: u32, shape: Shape) -> Superblock {
     let extents = if shape == Shape::Large { 640 } else { 24 };
     let fast = match shape {

@@ -1,35 +1,35 @@
-//! The truth: what every cell of the volume may hold, now and after a crash.
+//! The expected contents: the values that every cell of the volume may hold, now and after a crash.
 //!
-//! A cell is 64 bytes, an eighth of a sector, so that odd requests are told apart too. Its content names its own address and
-//! a version; version 0 is zeros. Writers of one cell mostly take turns, so "last" has a meaning. Some race: then any of them
-//! may come to be last, but only one, and once a read has shown which it stays so.
+//! A cell is 64 bytes, an eighth of a sector, so that unaligned requests can be distinguished, too. Its content states its own address and
+//! a version; version 0 is zeros. Writers of one cell mostly take turns, so that the last write is defined. Some writers race: then any of
+//! their versions may be the last one, but once a read has returned one of them, it stays.
 
 use std::collections::BTreeMap;
 
-/// Bytes of a cell.
+/// Number of bytes in a cell.
 pub const CELL: usize = 64;
 
 /// One cell.
 #[derive(Clone, Debug, Default)]
 struct Cell {
-    /// What a read may return, apart from writes in flight.
+    /// The versions that a read may return, apart from writes in progress.
     live: Vec<u64>,
-    /// What the last covering FLUSH made certain (more than one after errors).
+    /// The versions that the last FLUSH of this cell made durable (more than one after errors).
     floor: Vec<u64>,
-    /// The race that `floor` comes from.
+    /// The race from which `floor` comes.
     floor_race: u64,
-    /// Versions issued since, with the moment of their acknowledgement and their race.
+    /// Versions that were issued since then, with the moment of their acknowledgement and their race.
     since: Vec<(u64, Option<u64>, u64)>,
-    /// Everything ever written, for reads that overlap writes.
+    /// All versions that were ever written, for reads that overlap writes.
     log: Vec<u64>,
-    /// Versions of the race under way, or of the last one; which; what was there before; did one of them end well?
+    /// The versions of the present or last race, its number, the state before it, and whether one of its writes succeeded.
     racers: Vec<u64>,
     race: u64,
     before: Vec<u64>,
     any_ok: bool,
 }
 
-/// What a read in flight may return, per cell: versions, the length of the log, and whether nobody wrote just then.
+/// The values that a read in progress may return, for each cell: versions, the length of the log, and whether no write was in progress.
 pub type Expect = Vec<(Vec<u64>, usize, bool)>;
 
 /// See the module.
@@ -38,11 +38,11 @@ pub struct Truth {
     cells: Vec<Cell>,
     versions: u64,
     clock: u64,
-    /// Cells being written: versions of their writers.
+    /// The cells that are being written, with the versions of the writers.
     busy: BTreeMap<usize, Vec<u64>>,
 }
 
-/// Content of a cell.
+/// The content of a cell for a version.
 pub fn content(cell: usize, version: u64) -> [u8; CELL] {
     let mut b = [0; CELL];
     if version != 0 {
@@ -54,7 +54,7 @@ pub fn content(cell: usize, version: u64) -> [u8; CELL] {
     b
 }
 
-/// Version that a cell's bytes show, or what is wrong with them.
+/// The version that the bytes of a cell state, or the fault in them.
 pub fn version_of(cell: usize, b: &[u8]) -> Result<u64, String> {
     let mut v = [0; 8];
     v.copy_from_slice(&b[8..16]);
@@ -72,7 +72,7 @@ pub fn version_of(cell: usize, b: &[u8]) -> Result<u64, String> {
 }
 
 impl Truth {
-    /// All zeros, durably.
+    /// All cells are zero, durably.
     pub fn new(bytes: u64) -> Truth {
         let cell = Cell {
             live: vec![0],
@@ -86,21 +86,21 @@ impl Truth {
             busy: BTreeMap::new(),
         }
     }
-    /// Cells.
+    /// Number of cells.
     pub fn cells(&self) -> usize {
         self.cells.len()
     }
-    /// Is any cell of the range being written?
+    /// Whether any cell of the range is being written.
     pub fn is_busy(&self, from: usize, to: usize) -> bool {
         self.busy.range(from..to).next().is_some()
     }
-    /// May another write race with those in flight there? Not with one that leaves zeros: it has no version of its own.
+    /// Whether another write may race with those in progress. It may not race with a write of zeros, which has no version of its own.
     pub fn may_race(&self, from: usize, to: usize) -> bool {
         self.busy
             .range(from..to)
             .all(|(_, writers)| !writers.contains(&0) && writers.len() < 3)
     }
-    /// A write (or, with `zero`, a discard) of cells `from..to` is issued; its version.
+    /// A write (or, with `zero`, a discard) of cells `from..to` is issued. Returns its version.
     pub fn issue(&mut self, from: usize, to: usize, zero: bool) -> u64 {
         self.versions += 1;
         let v = if zero { 0 } else { self.versions };
@@ -120,7 +120,7 @@ impl Truth {
         }
         v
     }
-    /// It was answered.
+    /// The write was answered.
     pub fn answered(&mut self, from: usize, to: usize, version: u64, ok: bool) {
         self.clock += 1;
         for c in from..to {
@@ -146,7 +146,7 @@ impl Truth {
             }
         }
     }
-    /// The volume was closed: everything answered is certain.
+    /// The volume was closed: all answered data is durable.
     pub fn settled(&mut self) {
         for cell in &mut self.cells {
             cell.floor = cell.live.clone();
@@ -154,11 +154,11 @@ impl Truth {
             cell.since.clear();
         }
     }
-    /// A moment, taken when a FLUSH is issued.
+    /// The present moment, taken when a FLUSH is issued.
     pub fn moment(&self) -> u64 {
         self.clock
     }
-    /// A FLUSH issued at `moment` succeeded: what was acknowledged before it is certain.
+    /// A FLUSH that was issued at `moment` succeeded: data that was acknowledged before that is durable.
     pub fn flushed(&mut self, moment: u64) {
         for c in 0..self.cells.len() {
             self.certain(c, moment);
@@ -200,7 +200,7 @@ impl Truth {
             })
             .collect()
     }
-    /// Check what it returned.
+    /// Checks the data that a read returned.
     pub fn check_read(&mut self, from: usize, expect: &Expect, data: &[u8]) -> Result<(), String> {
         for (i, (ok, log, quiet)) in expect.iter().enumerate() {
             let c = from + i;
@@ -213,7 +213,7 @@ impl Truth {
                 ));
             }
             if *quiet && cell.log.len() == *log {
-                // Nobody wrote while it was read: what it shows is what there is from now on.
+                // There was no write during the read, so the returned version is the valid one from now on.
                 if !cell.live.contains(&v) {
                     return Err(format!(
                         "read of cell {c} returned version {v}, another had shown {:?}",
@@ -225,7 +225,7 @@ impl Truth {
         }
         Ok(())
     }
-    /// After a crash: check a cell, and hold the volume to what it shows now.
+    /// After a crash: checks a cell. The version that it has now must stay.
     pub fn check_crashed(&mut self, c: usize, data: &[u8]) -> Result<(), String> {
         let v = version_of(c, data).map_err(|e| format!("after the crash cell {c} holds {e}"))?;
         let cell = &mut self.cells[c];
@@ -243,7 +243,7 @@ impl Truth {
         self.busy.remove(&c);
         Ok(())
     }
-    /// Writes to a cache that is gone were given up: a cell shows something older of its own, and is held to that from now on.
+    /// Writes to a missing cache were dropped: a cell has an older version of its own, which must stay from now on.
     pub fn adopt(&mut self, c: usize, data: &[u8]) -> Result<(), String> {
         let v = version_of(c, data).map_err(|e| format!("without its cache cell {c} holds {e}"))?;
         self.cells[c] = Cell {
@@ -254,13 +254,13 @@ impl Truth {
         self.busy.remove(&c);
         Ok(())
     }
-    /// In degraded service a cell may be old, but never anybody else's.
+    /// In degraded service a cell may have an older version, but never another cell's.
     pub fn check_own(c: usize, data: &[u8]) -> Result<(), String> {
         version_of(c, data)
             .map(|_| ())
             .map_err(|e| format!("degraded: cell {c} holds {e}"))
     }
-    /// May a cell hold this version now?
+    /// Whether a cell may have this version now.
     pub fn is_live(&self, c: usize, data: &[u8]) -> bool {
         version_of(c, data).is_ok_and(|v| self.cells[c].live.contains(&v))
     }

@@ -1,4 +1,4 @@
-//! Clock, devices and buffers that do the worst they may.
+//! A clock, devices and buffers that behave as badly as their interfaces permit.
 
 use super::Rng;
 use super::disk::Disk;
@@ -7,42 +7,42 @@ use isotherm_core::{
 };
 use std::collections::BTreeMap;
 
-/// How often what goes wrong: once in so many operations, 0 = never.
+/// Frequency of each fault: one in this many operations, 0 = never.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Reads and writes of data end in an error; a failed write may have landed in part.
+    /// Reads and writes of data end in an error; a failed write may have changed a part of its range.
     pub data_errors: u64,
-    /// Transfers stop short.
+    /// Transfers end early.
     pub short: u64,
     /// Flushes and metadata writes fail.
     pub meta_errors: u64,
 }
 
-/// What becomes of an operation in a scripted world, which ends them in the order in which they were started.
+/// The outcome of an operation in a scripted world, in which operations end in the order in which they were started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It ends well when its turn comes.
+    /// The operation succeeds when its turn comes.
     Go,
-    /// It does not end; later ones pass it by.
+    /// The operation does not end; later ones may end before it.
     Hold,
-    /// It ends in an error and changes nothing.
+    /// The operation fails and changes nothing.
     Fail,
-    /// It ends well after half of its bytes.
+    /// The operation succeeds after half of its bytes.
     Half,
 }
 
-/// Says what becomes of each operation.
+/// Gives the outcome of each operation.
 pub type Script = Box<dyn Fn(&DeviceOp) -> Fate>;
 
 #[derive(Clone, Debug)]
 struct InFlight {
     op: DeviceOp,
     meta: Vec<u8>,
-    /// For flushes: what had landed when it was issued.
+    /// For flushes: the point in time up to which writes had arrived when the flush was issued.
     stamp: u64,
 }
 
-/// A request's memory: the aligned buffer, and an odd write's payload with its place in it.
+/// The memory of a request: the aligned buffer, and the payload of an unaligned write with its position in the buffer.
 #[derive(Clone, Debug)]
 struct Memory {
     aligned: Vec<u8>,
@@ -51,13 +51,13 @@ struct Memory {
 
 /// See the module.
 pub struct Hostile {
-    /// Member devices.
+    /// The devices of the members.
     pub disks: Vec<Disk>,
-    /// Randomness.
+    /// The generator of random numbers.
     pub rng: Rng,
-    /// What goes wrong.
+    /// Frequency of the faults.
     pub faults: Faults,
-    /// Nothing is left to chance: operations end in order, as this says.
+    /// If set, nothing is random: operations end in order, with the outcomes that this function gives.
     pub script: Option<Script>,
     now: Nanos,
     in_flight: Vec<InFlight>,
@@ -66,12 +66,12 @@ pub struct Hostile {
     extent: usize,
     /// Replies since the last [`Hostile::take_replies`].
     replies: Vec<(Tag, Result<(), IoError>)>,
-    /// Completed operations that change or flush a device; where crashes are counted.
+    /// Number of completed operations that change or flush a device; crashes are placed by this number.
     pub steps: u64,
 }
 
 impl Hostile {
-    /// Over these devices.
+    /// A world over these devices.
     pub fn new(disks: Vec<Disk>, rng: Rng, faults: Faults, extent: usize, now: Nanos) -> Hostile {
         Hostile {
             disks,
@@ -87,7 +87,8 @@ impl Hostile {
             steps: 0,
         }
     }
-    /// Memory for a request: `len` bytes whose first `head` lie before its first byte. A write's payload is given.
+    /// Provides the memory of a request: `aligned` bytes for whole blocks. The request begins `head` bytes after their start; a write also
+    /// has its payload.
     pub fn give(&mut self, tag: Tag, aligned: usize, head: usize, payload: Option<Vec<u8>>) {
         let mut memory = Memory {
             aligned: vec![0x5a; aligned],
@@ -100,22 +101,22 @@ impl Hostile {
         }
         self.memory.insert(tag, memory);
     }
-    /// A request's memory back.
+    /// Returns the memory of a request.
     pub fn take(&mut self, tag: Tag) -> Vec<u8> {
         self.memory
             .remove(&tag)
             .map(|m| m.aligned)
             .unwrap_or_default()
     }
-    /// What was answered.
+    /// The replies since the last call.
     pub fn take_replies(&mut self) -> Vec<(Tag, Result<(), IoError>)> {
         std::mem::take(&mut self.replies)
     }
-    /// Operations in flight.
+    /// Number of operations in progress.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
-    /// Jump ahead.
+    /// Advances the clock to `t`.
     pub fn pass(&mut self, t: Nanos) {
         self.now = self.now + t;
     }
@@ -130,7 +131,7 @@ impl Hostile {
                 &mut m.aligned[offset as usize..offset as usize + len]
             }
             BufRef::Move { index, offset } => {
-                // One stretch of memory: a joined operation uses buffers that follow one another.
+                // A joined operation uses consecutive buffers, which are one range of memory.
                 let at = usize::from(index) * extent + offset as usize;
                 if self.moves.len() < at + len {
                     self.moves.resize(at + len, 0x77);
@@ -148,7 +149,7 @@ impl Hostile {
             (_, buf) => self.buffer(buf, len).to_vec(),
         }
     }
-    /// End one operation in flight.
+    /// Ends one operation.
     fn finish(&mut self, f: &InFlight, fate: Fate) -> Event {
         let op = f.op;
         let is_meta = op.buf == BufRef::Meta || op.kind == OpKind::Flush;
@@ -167,7 +168,7 @@ impl Hostile {
             result = Ok(len as u32);
         } else if !matches!(op.kind, OpKind::Standby | OpKind::Discard) && self.rng.one_in(errors) {
             result = Err(IoError::Io);
-            // A failed write may have landed, whole sectors of it.
+            // A failed write may have written some whole sectors.
             len = if op.kind == OpKind::Write {
                 self.rng.below(op.len as u64 / 512 + 1) as usize * 512
             } else {
@@ -207,7 +208,7 @@ impl Hostile {
         }
         Event::Finished { id: op.id, result }
     }
-    /// Power is lost: what is in flight may have landed in part, what was not flushed is torn.
+    /// Power is lost: operations in progress may have changed a part of their ranges, and unflushed writes are torn.
     pub fn crash(mut self) -> (Vec<Disk>, Rng) {
         let mut extra: BTreeMap<u8, Vec<(u64, Vec<u8>)>> = BTreeMap::new();
         let flying = std::mem::take(&mut self.in_flight);
@@ -224,17 +225,17 @@ impl Hostile {
         }
         (self.disks, self.rng)
     }
-    /// The operation that ends next as the script has it, if any does.
+    /// The operation that ends next according to the script, if any.
     pub fn next_scripted(&self) -> Option<(usize, Fate)> {
         let script = self.script.as_ref()?;
         let mut fates = self.in_flight.iter().map(|f| script(&f.op)).enumerate();
         fates.find(|(_, fate)| *fate != Fate::Hold)
     }
-    /// What is in flight.
+    /// The operations in progress.
     pub fn flying(&self) -> impl Iterator<Item = DeviceOp> + '_ {
         self.in_flight.iter().map(|f| f.op)
     }
-    /// Power is lost; of each sector that was not flushed, those in flight among them, `keep` says whether it landed.
+    /// Power is lost. For each sector that was not flushed, also those in progress, `keep` tells whether it reached the medium.
     pub fn lose_power(mut self, keep: &dyn Fn(MemberId, u64) -> bool) -> Vec<Disk> {
         let flying = std::mem::take(&mut self.in_flight);
         for f in flying.iter().filter(|f| super::disk::changes(f.op.kind)) {
@@ -246,7 +247,7 @@ impl Hostile {
         }
         self.disks
     }
-    /// The process dies, the machine lives on: what landed stays in the caches, and so may what is in flight.
+    /// The process dies and the machine keeps running: completed writes stay in the caches, and operations in progress may take effect.
     pub fn die(mut self) -> (Vec<Disk>, Rng) {
         let flying = std::mem::take(&mut self.in_flight);
         for f in flying.iter().filter(|f| super::disk::changes(f.op.kind)) {
@@ -257,7 +258,7 @@ impl Hostile {
         }
         (self.disks, self.rng)
     }
-    /// The member that an operation in flight is on, for tests.
+    /// The members of the operations in progress, for tests.
     pub fn busy_members(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.in_flight.iter().map(|f| f.op.member)
     }
@@ -269,7 +270,7 @@ impl World for Hostile {
     }
     fn wait(&mut self, until: Option<Nanos>, events: &mut Vec<Event>) {
         if self.in_flight.is_empty() {
-            // Where nobody waits for anything, time passes all the same.
+            // Time passes even if nothing waits for it.
             self.now = until.map_or(self.now + Nanos::from_millis(1), |t| self.now.max(t));
             return;
         }

@@ -1,14 +1,14 @@
-//! Chaos policy × hostile world × seeds. `ISOTHERM_SEEDS=N` runs more, `ISOTHERM_SEED=X` reruns one.
+//! Chaos policy × hostile world × seeds. `ISOTHERM_SEEDS=N` runs more seeds, `ISOTHERM_SEED=X` repeats one.
 //!
-//! Without these, each scenario has a number of seeds and `SECONDS` of time: on a slow machine it runs fewer of its seeds, never less
-//! than a quarter, and says how many it ran.
+//! Without these variables, each scenario has a number of seeds and `SECONDS` of time: on a slow machine it runs fewer of its seeds, but at
+//! least a quarter, and prints how many it ran.
 
 use std::time::{Duration, Instant};
 
 use isotherm_hostile::run::{Did, Scenario, Shape, run};
 use isotherm_hostile::world::Faults;
 
-/// Time of a scenario after which no further seed is begun, unless seeds were asked for.
+/// Seconds after which a scenario begins no further seed, unless a number of seeds was requested.
 const SECONDS: u64 = 12;
 
 fn var(name: &str) -> Option<u64> {
@@ -19,14 +19,14 @@ fn seeds(default: u64) -> Vec<u64> {
     match (var("ISOTHERM_SEED"), var("ISOTHERM_SEEDS")) {
         (Some(s), _) => vec![s],
         (None, n) => {
-            // Fresh seeds when soaking, the same ones in CI.
+            // Fresh seeds for soak runs, always the same seeds in CI.
             let base = var("ISOTHERM_SEED_BASE").unwrap_or(0);
             (base..base + n.unwrap_or(default)).collect()
         }
     }
 }
 
-/// Run a scenario for every seed, in two threads; the first failure is printed with its seed.
+/// Runs a scenario for every seed, in two threads; the first failure is printed with its seed.
 fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Did {
     let list = seeds(default);
     let asked = var("ISOTHERM_SEED").or(var("ISOTHERM_SEEDS")).is_some();
@@ -214,7 +214,7 @@ fn caching_presets_are_as_safe_as_chaos() {
                 lose_cache: seed % 3 == 1,
                 ..Scenario::new(seed)
             });
-            // Plans of seconds and thresholds hardly come about in lives as short as these; the plain caches must do something.
+            // Plans with periods of seconds and thresholds hardly ever run in such short lives; the plain caches must do something.
             let plain = ["arc", "fifo", "lfu", "lru", "s3-fifo", "sieve"].contains(&preset.name);
             assert!(!plain || (did.fetches > 0 && did.evictions > 0));
             busy += u32::from(did.fetches > 0 && did.evictions > 0);
@@ -303,7 +303,7 @@ fn an_older_copy_of_a_member_is_refused() {
 
 #[test]
 fn power_lost_at_every_step() {
-    // Each of these is several hundred runs.
+    // Each of these seeds causes several hundred runs.
     let list = seeds(12);
     for &seed in list.iter().take((list.len() / 200).max(12)) {
         let quiet = Scenario {
@@ -312,7 +312,7 @@ fn power_lost_at_every_step() {
             requests: 110,
             ..Scenario::new(seed)
         };
-        // The first life is the same up to the step where it ends.
+        // The first life is the same up to the step at which it ends.
         let steps = run(Scenario {
             crash_at: Some(u64::MAX),
             ..quiet

@@ -1,9 +1,9 @@
-//! Random damages to the metadata of used volumes. `ISOTHERM_DAMAGES=N` does more, `ISOTHERM_SEED=X` one.
+//! Random damage to the metadata of used volumes. `ISOTHERM_DAMAGES=N` makes more, `ISOTHERM_SEED=X` repeats one.
 
 use isotherm_core::engine::Mutant;
 use isotherm_hostile::damage::{Damage, damage, lost_checkpoint, lost_tail, older_checkpoint};
 
-/// How many, and how they ended.
+/// Runs `count` cases; returns that number and the outcomes.
 fn all(count: u64, one: fn(u64, Option<Mutant>) -> Result<Damage, String>) -> (u64, Damage) {
     let var = |n: &str| std::env::var(n).ok().and_then(|v| v.parse::<u64>().ok());
     let base = var("ISOTHERM_SEED_BASE").unwrap_or(0);
@@ -26,7 +26,7 @@ fn nothing_is_lost_in_silence() {
     let asked = std::env::var("ISOTHERM_DAMAGES").ok();
     let (count, sum) = all(asked.and_then(|v| v.parse().ok()).unwrap_or(600), damage);
     assert!(count < 500 || (sum.mended > 0 && sum.refused > 0));
-    // What nobody can prove is the exception.
+    // Damage that cannot be proved must be the exception.
     assert!(count < 100 || sum.unprovable * 20 <= count);
 }
 

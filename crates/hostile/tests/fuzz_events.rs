@@ -1,5 +1,5 @@
-//! The entry functions of `fuzz/` for events files, with seeded inputs for some seconds.
-//! `ISOTHERM_FUZZ_SECONDS=N` runs longer, `ISOTHERM_SEED=X` repeats one input.
+//! The entry functions of `fuzz/` for events files, with seeded inputs for some seconds. `ISOTHERM_FUZZ_SECONDS=N` runs longer,
+//! `ISOTHERM_SEED=X` repeats one input.
 
 #[path = "../../../fuzz/src/events.rs"]
 mod events;

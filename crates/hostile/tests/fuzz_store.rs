@@ -1,5 +1,5 @@
-//! The entry functions of `fuzz/` that read what lies on devices, with seeded inputs for some seconds.
-//! `ISOTHERM_FUZZ_SECONDS=N` runs longer, `ISOTHERM_SEED=X` repeats one input.
+//! The entry functions of `fuzz/` that read the contents of devices, with seeded inputs for some seconds. `ISOTHERM_FUZZ_SECONDS=N` runs
+//! longer, `ISOTHERM_SEED=X` repeats one input.
 
 #[path = "../../../fuzz/src/seeded.rs"]
 mod seeded;
@@ -19,7 +19,7 @@ fn damaged_volumes_are_refused_or_served() {
             for _ in 0..=rng.below(6) {
                 recipe.extend_from_slice(&rng.draw().to_le_bytes());
             }
-            // Half of the edits aim at the fields of a header, where most of the sense is.
+            // Half of the edits change fields of a header, which contains most of the structure.
             for e in recipe[2..].chunks_exact_mut(8) {
                 if rng.one_in(2) {
                     e[4..6].copy_from_slice(&(rng.below(128) as u16).to_le_bytes());
@@ -38,7 +38,7 @@ fn superblocks_of_any_content() {
         1,
         2000,
         |rng| {
-            // Few bits away from a real one: more would only ever meet the first check.
+            // The input differs from a valid one in a few bits: with more, it would fail at the first check.
             let mut x = vec![0; 4096];
             for _ in 0..=rng.below(6) {
                 let at = [rng.below(128), rng.below(1024)][rng.below(2) as usize] as usize;
@@ -76,7 +76,7 @@ fn journal_blocks_and_records_of_any_content() {
         5000,
         |rng| {
             let mut x = noise(rng, 600);
-            // Kinds and lengths that exist.
+            // Only kinds and lengths that exist.
             for u in x.chunks_mut(16) {
                 u[0] = (rng.below(7) | rng.below(3) << 4) as u8;
                 if u.len() > 1 {
@@ -87,8 +87,8 @@ fn journal_blocks_and_records_of_any_content() {
         },
         store::record_decode,
     );
-    // Extent 3 whole in slot 5 of member 0, extent 4 partly in slot 6 of member 1, extent 5 nowhere, extent 6 in slot 7 of member 1
-    // with a copy in slot 2 of member 0 of which a bitmap tells what is dirty, a counter, the end.
+    // Extent 3 whole in slot 5 of member 0, extent 4 partly in slot 6 of member 1, extent 5 without a home, extent 6 in slot 7 of member 1
+    // with a copy in slot 2 of member 0 and a bitmap of its dirty blocks, a counter, the end.
     let mut valid = [0u8; 144];
     for (at, bytes) in [
         (0, [1, 3, 5]),

@@ -1,7 +1,7 @@
-//! Break it on purpose: every safety rule that is taken out must be noticed by the suite in `chaos.rs`.
+//! Mutation tests: the suite in `chaos.rs` must notice the removal of every safety rule.
 //!
-//! A mutant counts as caught when one of that suite's scenarios fails (or a release assertion of the engine fires). A rule
-//! whose removal nobody notices is either not needed or not tested: both are defects. `ISOTHERM_MUTANT=Name` tries one only.
+//! A mutant counts as caught when one of that suite's scenarios fails (or a release assertion of the engine fires). A rule whose removal is
+//! not noticed is either not needed or not tested: both are defects. `ISOTHERM_MUTANT=Name` tries only one.
 
 use isotherm_core::engine::{IMPLIED, MUTANTS, Mutant};
 use isotherm_hostile::damage::{damage, lost_tail, older_checkpoint};
@@ -9,7 +9,7 @@ use isotherm_hostile::directed::{SCENES, first_failure};
 use isotherm_hostile::run::{Scenario, Shape, run};
 use isotherm_hostile::world::Faults;
 
-/// Seeds that may be needed; the unbroken engine passes them all (`chaos.rs`).
+/// Largest number of seeds for one mutant; the unchanged engine passes them all (`chaos.rs`).
 const SEEDS: u64 = 3000;
 
 fn scenarios(seed: u64) -> [Scenario; 9] {
@@ -20,7 +20,7 @@ fn scenarios(seed: u64) -> [Scenario; 9] {
             copies: true,
             ..plain
         },
-        // Copies on members that no round writes metadata to.
+        // Copies on members to which no round writes metadata.
         Scenario {
             copies: true,
             shape: if seed.is_multiple_of(2) {
@@ -70,14 +70,14 @@ fn scenarios(seed: u64) -> [Scenario; 9] {
     ]
 }
 
-/// Those of `list` that are to be tried.
+/// The mutants of `list` that `ISOTHERM_MUTANT` selects.
 fn asked(list: &[Mutant]) -> Vec<Mutant> {
     let one = std::env::var("ISOTHERM_MUTANT").ok();
     let wanted = |m: &Mutant| one.as_ref().is_none_or(|o| *o == format!("{m:?}"));
     list.iter().copied().filter(wanted).collect()
 }
 
-/// Where, and how.
+/// The scenario that caught a mutant, and the fault that it found.
 fn caught(mutant: Mutant) -> Option<(String, String)> {
     if std::env::var_os("ISOTHERM_NO_SCENES").is_none()
         && let Some((scene, why)) = first_failure(Some(mutant))
@@ -85,7 +85,7 @@ fn caught(mutant: Mutant) -> Option<(String, String)> {
         return Some((format!("in {scene:?}"), why));
     }
     for seed in 0..SEEDS {
-        // What only a damaged volume shows. (Ten times as costly as a crash.)
+        // Faults that only a damaged volume shows. (Each run costs ten times as much as a crash.)
         let harms = [damage, lost_tail, older_checkpoint];
         for harm in harms
             .into_iter()
@@ -105,7 +105,7 @@ fn caught(mutant: Mutant) -> Option<(String, String)> {
             }
         }
         for (i, s) in scenarios(seed).into_iter().enumerate() {
-            // All seeds of the plain scenarios, a third of them for the costlier ones.
+            // The plain scenarios use all seeds, the costlier ones a third of them.
             if i > 2 && seed >= SEEDS / 3 {
                 continue;
             }
@@ -174,7 +174,7 @@ fn all_scenes_end_well_with_all_rules() {
     }
 }
 
-/// What is said to follow from other rules is not also said to be noticed. (Why it follows: docs/on-disk-format.md, section 8.)
+/// A rule that is listed as implied by others must not also be listed as noticed. (docs/on-disk-format.md, section 8 gives the reasons.)
 #[test]
 fn implied_rules_are_no_mutants() {
     assert!(IMPLIED.iter().all(|m| !MUTANTS.contains(m)));

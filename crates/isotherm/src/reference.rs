@@ -15,9 +15,9 @@ const HEAD: &str = "\
 
 <!-- Written by `isotherm generate DIR` from the program's own tables. Change those, not this page; a test compares. -->
 
-This page lists every command, every key of a description, every knob of the engine and every parameter of a policy. What
-they are for is told in [serving.md](serving.md), [policies.md](policies.md), [lab.md](lab.md) and
-[administration.md](administration.md).
+This page lists every command, every key of a description, every knob of the engine and every parameter of a policy. The
+pages [serving.md](serving.md), [policies.md](policies.md), [lab.md](lab.md) and [administration.md](administration.md) explain
+their use.
 
 - [Values](#values)
 - [Exit codes](#exit-codes)
@@ -28,17 +28,17 @@ they are for is told in [serving.md](serving.md), [policies.md](policies.md), [l
 
 ## Values
 
-A size is a number of bytes with an optional suffix: `K`, `M`, `G`, `T` and `P` are powers of 1024. Fractions are taken, so `1.5G`
-is 1610612736 bytes. A policy is `NAME` or `NAME,KEY=VALUE,...`. A name in the engine's tables ends in its unit: `_s` is seconds,
+A size is a number of bytes with an optional suffix: `K`, `M`, `G`, `T` and `P` are powers of 1024. Fractions are allowed: `1.5G`
+is 1610612736 bytes. A policy is `NAME` or `NAME,KEY=VALUE,...`. The end of a knob's name is its unit: `_s` is seconds,
 `_h` hours, `_us` microseconds, `_bytes` bytes, `_per_s` and `_per_day` rates.
 
 ## Exit codes
 
 | Code | Meaning |
 |---|---|
-| 0 | The command did what it was told. |
+| 0 | The command succeeded. |
 | 1 | The command failed; one line on standard error says why. `check` and `validate` also end with 1 if they found a fault. |
-| 2 | The command was called wrongly: an argument, a name or a value that it does not take. |
+| 2 | Wrong use: the command does not accept an argument, a name or a value. |
 
 ";
 
@@ -84,7 +84,7 @@ fn description(text: &mut String) {
         ("Under `[io]`, read when serving starts", IO),
     ] {
         let _ = writeln!(text, "### {title}\n");
-        heads(text, &["Key", "Value", "Without it", "Meaning"]);
+        heads(text, &["Key", "Value", "Default", "Meaning"]);
         for Field {
             name,
             range,
@@ -101,7 +101,7 @@ fn description(text: &mut String) {
 
 fn knobs(text: &mut String) {
     *text += "## Knobs\n\nA knob works with every policy and changes while the volume is served: `isotherm set NAME KNOB=VALUE`. \
-              The same names stand\nunder `[io]` of a description, in `isotherm sim --set`, among the parameters of `stats --json`, and in the settings of Python's `sim`.\n\n";
+              The same names are valid\nunder `[io]` of a description, in `isotherm sim --set`, among the parameters of `stats --json`, and in the settings of Python's `sim`.\n\n";
     heads(text, &["Knob", "Unit and range", "Default", "Meaning"]);
     let usual = Params::default();
     for k in &KNOBS {
@@ -117,7 +117,7 @@ fn knobs(text: &mut String) {
 
 fn policies(text: &mut String) {
     *text += "## Policies and their parameters\n\n`isotherm set NAME PARAMETER=VALUE` changes a parameter of the served policy, and \
-              `isotherm set NAME policy=POLICY,...` the\npolicy. What each decides, rule by rule, is in [policy-rules.md](policy-rules.md).\n\n";
+              `isotherm set NAME policy=POLICY,...` the\npolicy. The rules of each policy are in [policy-rules.md](policy-rules.md).\n\n";
     for p in PRESETS {
         let _ = writeln!(text, "### `{}`\n", p.name);
         paragraph(text, &format!("({}) {}.", p.kind(), p.what));

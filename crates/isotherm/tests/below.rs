@@ -1,4 +1,4 @@
-//! What happens below a volume: a member that is cut short, a host file system that is full.
+//! Faults below a volume: a truncated member, a full host file system.
 
 mod common;
 
@@ -35,7 +35,7 @@ fn a_member_cut_while_serving_is_named_and_never_reads_as_zeros() {
     assert_eq!(place.json("status v", "status")["failure"], json!(null));
     cut(&place, "s", 32 * MIB);
     wait_for("the failure to be seen", || {
-        // Every answer is an error or what was written: a hole is neither.
+        // Every answer must be an error or the written data, never zeros from a hole.
         for mib in [1, 30, 45] {
             match peer.read(mib * MIB, 4096) {
                 Ok(data) => assert_eq!(data, [7; 4096], "at {mib} MiB"),
@@ -44,7 +44,7 @@ fn a_member_cut_while_serving_is_named_and_never_reads_as_zeros() {
         }
         (place.json("status v", "status")["state"] == json!("failed")).then_some(())
     });
-    // A write beyond the cut would make the file longer again, with a hole before it.
+    // A write beyond the cut would extend the file again, with a hole before it.
     assert!(peer.write(47 * MIB, &[8; 4096]).is_err());
     assert!(peer.read(45 * MIB, 4096).is_err());
     peer.ask(FLUSH, 0, 0).expect("sent");
@@ -67,14 +67,14 @@ fn a_member_cut_while_serving_is_named_and_never_reads_as_zeros() {
         stderr.contains("volume failed: ") && stderr.contains("/s (member 0)"),
         "{stderr}"
     );
-    // And it is told before anything is served, and by `check`.
+    // `serve` reports it before it serves anything, and so does `check`.
     assert!(place.fails("serve v --nbd unix:n").contains("cut short"));
     let check = place.run("check v --json");
     assert_eq!(check.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&check.stdout).contains("it was cut short"));
 }
 
-/// A file system of its own, taken away whatever happens.
+/// A small file system, which is unmounted at the end of the test in any case.
 struct Small(std::path::PathBuf);
 
 impl Small {
@@ -99,7 +99,7 @@ impl Small {
 
 impl Drop for Small {
     fn drop(&mut self) {
-        // Lazily: a server that a failed test left behind ends after this.
+        // With a lazy unmount, a server that a failed test left behind ends after this.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
@@ -141,7 +141,7 @@ fn a_full_host_file_system_fails_the_write_that_needed_room_and_nothing_else() {
         (&status["state"], &status["failure"]),
         (&json!("serving"), &json!(null))
     );
-    // Room is made, and it goes on as it is.
+    // When there is room again, the volume continues without a restart.
     std::fs::remove_file(small.0.join("filler")).expect("removed");
     peer.write(full * MIB, &block).expect("written");
     good(&mut peer);
@@ -149,7 +149,7 @@ fn a_full_host_file_system_fails_the_write_that_needed_room_and_nothing_else() {
     drop(peer);
     assert_eq!(served.terminate(), Some(0));
     assert_eq!(place.json("check v", "check")["ok"], json!(true));
-    // With --preallocate the lack is told at once, and nothing is left behind.
+    // With --preallocate the lack of room is reported at once, and no file stays.
     let why = place.fails("create w --slow small/t:64M --policy linear --preallocate");
     assert!(why.contains("no room for the member"), "{why}");
     assert!(!small.0.join("t").exists() && !place.path("w.toml").exists());

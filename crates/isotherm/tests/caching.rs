@@ -1,4 +1,4 @@
-//! A volume whose fast tier keeps copies: created, served, killed, given another policy, and bereft of its cache.
+//! A volume whose fast tier keeps copies: it is created, served, killed, given another policy, and served without its cache.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn count(of: &Value, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("{name} in {of}"))
 }
 
-/// Wait until nothing is left that the new policy has no use for.
+/// Waits until nothing is left that the new policy does not use.
 fn drained(place: &Place) -> Value {
     let until = Instant::now() + Duration::from_secs(120);
     loop {
@@ -45,7 +45,7 @@ fn a_life_with_a_write_back_cache() {
     for name in ["/fetches", "/evictions", "/writebacks", "/copies/extents"] {
         assert!(count(&stats, name) > 0, "{name} in {stats}");
     }
-    // Dirty data outlives a kill.
+    // Dirty data survives a kill.
     let data = noise(2, 12 * MIB);
     copy_in(&place, &data);
     served.kill();
@@ -53,7 +53,7 @@ fn a_life_with_a_write_back_cache() {
     let old = noise(1, 40 * MIB);
     let whole: Vec<u8> = data.iter().chain(&old[data.len()..]).copied().collect();
     holds(&place, &whole);
-    // A clean stop keeps the cache, clean and dirty.
+    // A clean stop keeps the cache, with clean and dirty copies.
     let before = place.json("status v", "status");
     place.ok("stop v");
     assert_eq!(served.end().0, Some(0));
@@ -68,14 +68,14 @@ fn a_life_with_a_write_back_cache() {
     assert!(count(&after, "/copies/extents") > 50);
     holds(&place, &whole);
 
-    // Tiering instead: all copies go, dirty ones home first.
+    // Under a tiering policy all copies are dropped; dirty ones are written home first.
     let set = place.json("set v policy=hot-dst-recency", "set");
     assert_eq!(set["policy"], json!("hot-dst-recency"));
     let stats = drained(&place);
     assert_eq!(count(&stats, "/copies/extents"), 0);
     holds(&place, &whole);
     assert!(count(&place.json("stats v", "stats"), "/promotions") > 0);
-    // And back: homes move down again.
+    // Back to caching: homes move down again.
     place.json("set v policy=lru", "set");
     drained(&place);
     let data = noise(3, 20 * MIB);
@@ -110,7 +110,7 @@ fn a_lost_cache_is_not_passed_over_in_silence() {
     assert!(!why.contains("perhaps"), "closed cleanly: {why}");
     let served = place.serve("v --read-only --accept-loss --nbd unix:n");
     assert_eq!(served.terminate(), Some(0));
-    // After a crash the mirror may not know of everything.
+    // After a crash the mirror may lack records.
     std::fs::rename(place.away("f"), place.path("f")).expect("renamed");
     let served = place.serve("v --nbd unix:n");
     holds(&place, &data);
@@ -132,7 +132,7 @@ fn caching_needs_a_slow_tier_that_holds_everything() {
     assert!(place.fails("set v policy=lru").contains("slowest tier"));
     assert_eq!(place.json("status v", "status")["policy"], json!("greendm"));
     assert_eq!(served.terminate(), Some(0));
-    // Nor by way of the description.
+    // The description does not change this either.
     let file = place.path("v.toml");
     let text = std::fs::read_to_string(&file).expect("read");
     std::fs::write(&file, text.replace("\"greendm\"", "\"lru\"")).expect("written");

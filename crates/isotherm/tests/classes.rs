@@ -1,5 +1,5 @@
-//! What a served volume knows of its data: ranges that are registered, and ext4 on the block file, mounted and busy, whose
-//! classes must be those of a fresh look at everything.
+//! The classes of a served volume: registered ranges, and ext4 on the block file, mounted and busy, whose classes must be those of a fresh
+//! examination of the whole volume.
 
 mod common;
 mod proof;
@@ -25,7 +25,7 @@ fn fails(place: &Place, call: &str) -> String {
     String::from_utf8(out.stderr).expect("text")
 }
 
-/// The class of every 4 KiB of a volume of `bytes`, as it is served.
+/// The class of each 4 KiB of a served volume of `bytes` bytes.
 fn live(place: &Place, bytes: u64) -> Vec<u8> {
     let file = place.path("ranges.json");
     let call = format!("classes export v {}", file.display());
@@ -42,7 +42,7 @@ fn live(place: &Place, bytes: u64) -> Vec<u8> {
     out
 }
 
-/// The same by a look at everything, through the block file.
+/// The same from a fresh examination through the block file.
 fn fresh(device: &str, bytes: u64) -> Vec<u8> {
     let mut file = std::fs::File::open(device).expect("opens");
     let mut layers = Layers::new(bytes);
@@ -57,7 +57,7 @@ fn fresh(device: &str, bytes: u64) -> Vec<u8> {
     (0..bytes >> 12).map(|b| map.block(b).class()).collect()
 }
 
-/// Waits until what was written has been looked at: nothing new for a while.
+/// Waits until all writes so far were examined: no new ones for a while.
 fn quiet(place: &Place) {
     let looks = || {
         let l = json(place, "classes show v --json")["layout"].clone();
@@ -76,7 +76,7 @@ fn quiet(place: &Place) {
     panic!("the layout is looked at for ever");
 }
 
-/// Files of many sizes come and go.
+/// Creates and removes files of many sizes.
 fn churn(dir: &Path, round: u64) {
     let mut random = isotherm_core::random::SplitMix64::new(round);
     for i in 0..400u64 {
@@ -85,7 +85,7 @@ fn churn(dir: &Path, round: u64) {
         std::fs::create_dir_all(&at).expect("made");
         let path = at.join(format!("f{}", (x >> 33) % 300));
         if x >> 62 == 0 {
-            // Most of what was there goes.
+            // Most of the earlier files are removed.
             let _ = std::fs::remove_file(&path);
         } else {
             let size = [800, 9000, 60_000, 400_000][(i % 4) as usize] * ((x >> 40) % 16) / 16;
@@ -149,7 +149,7 @@ fn ranges_are_registered_switched_and_counted() {
     let status = json(&place, "status v --json");
     common::fits(&status, "status");
     assert_eq!(status["fast_bytes_by_class"]["db-index"], 8192);
-    // A source that is off says nothing, and stays off.
+    // A source that is off gives no classes, and stays off.
     json(&place, "classes set v ranges=off --json");
     write(1 << 20);
     assert_eq!(
@@ -172,7 +172,7 @@ fn ranges_are_registered_switched_and_counted() {
         requests(&json(&place, "classes show v --json"), "7"),
         Some(1)
     );
-    // A trace has the class, too; what makes no sense changes nothing.
+    // The class is in a trace, too. An invalid request changes nothing.
     assert!(fails(&place, "classes set v bytes/1M-900G=7").contains("beyond the volume"));
     assert!(fails(&place, "classes set v bytes/1M-2M=64").contains("0 to 63"));
     assert!(fails(&place, "classes set v nobody=off").contains("there are front-end"));
@@ -190,7 +190,7 @@ fn ranges_are_registered_switched_and_counted() {
         (&[7, 7, 0][..], 0),
         "it replaces what was said"
     );
-    // Rows of the policy's table, by hand and from a class file of Open CAS.
+    // Rows of the policy's table, given by hand and by a class file of Open CAS.
     let rows = |place: &Place| json(place, "classes show v --json")["rows"].clone();
     json(&place, "classes set v 1-7+pin 8+max=30 --json");
     json(&place, "classes set v 8+max=40 --json");
@@ -241,7 +241,7 @@ fn promises_are_shown_kept_for_the_next_start_and_taken_back() {
     );
     assert_eq!(show["qos"][0]["floor_bytes_per_s"], 5 << 20);
     assert_eq!(show["qos"][0]["floor_held"], Value::Null);
-    // The later word counts, and the rest stays.
+    // A later value replaces an earlier one, and the other values stay.
     json(&place, "classes set v 3+share=400 --json");
     place.stop();
     place.serve("--nbd unix:n");
@@ -296,17 +296,17 @@ fn ext4_under_churn_has_the_classes_of_a_fresh_look() {
     let file = place.serve_file();
     let bytes = std::fs::metadata(&file).expect("there").len();
     let disk = Loop::over(&file);
-    // Made while served: noticed.
+    // A file system that is made while the volume is served must be noticed.
     run("mkfs.ext4", &["-q", "-F", "-b", "4096", &disk.0]);
     let mounted = Mounted::new(&disk.0, place.path("fs"));
     let dir = mounted.0.display().to_string();
     for round in 0..3 {
-        // On a fast machine all would be over before the layout was looked at for the first time.
+        // On a fast machine all files would be written before the first examination of the layout.
         quiet(&place);
         churn(&mounted.0, round);
         run("sync", &["-f", &dir]);
     }
-    // Freezing writes the journal's contents to their places.
+    // Freezing the file system writes the journal's contents to their places.
     run("fsfreeze", &["-f", &dir]);
     quiet(&place);
     let (ours, theirs) = (live(&place, bytes), fresh(&disk.0, bytes));
@@ -322,10 +322,10 @@ fn ext4_under_churn_has_the_classes_of_a_fresh_look() {
     assert_eq!(show["layout"]["trouble"], Value::Null);
     let refreshes = show["layout"]["refreshes"].as_u64().unwrap();
     assert!(refreshes > 0 && show["layout"]["full_looks"].as_u64().unwrap() < 5);
-    // Requests are classified as they come.
+    // Requests are classified when they arrive.
     let n = |c: &str| show["by_class"][c]["requests"].as_u64().unwrap_or(0);
     assert!(n("7") > 0 && n("4") > 0, "{show:#}");
-    // All of it by another reader: what the files are, by their sizes.
+    // Another program reads all of it: the classes of files follow from their sizes.
     mounted.unmount();
     quiet(&place);
     let again = share_equal(&live(&place, bytes), &fresh(&disk.0, bytes));
@@ -387,7 +387,7 @@ fn files_are_classed_by_rule_and_attribute() {
         (walked["by_rule"].as_u64(), walked["by_attribute"].as_u64()),
         (Some(1), Some(1))
     );
-    // Where a file is, as another program says.
+    // Another program states where each file is.
     let classes = live(&place, 256 << 20);
     let first = |name: &str| {
         let text = run(
@@ -410,13 +410,13 @@ fn files_are_classed_by_rule_and_attribute() {
     };
     let found = ["small", "big", "media/film.mkv", "media/named.mkv"].map(first);
     assert_eq!(found, [8, 13, 40, 50]);
-    // Metadata stays what the layout says it is, once that was looked at.
+    // Metadata keeps the class from the layout, once the layout was examined.
     let until = Instant::now() + Duration::from_secs(60);
     while live(&place, 256 << 20)[..2] != [1, 2] && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(100));
     }
     assert_eq!(&live(&place, 256 << 20)[..2], [1, 2]);
-    // A file system on something else is not taken for it.
+    // A file system on another device must not be taken for that of the volume.
     assert!(fails(&place, "classify --fs / --volume v").contains("neither the block file"));
     assert!(
         fails(&place, "classify --fs /proc --volume v")

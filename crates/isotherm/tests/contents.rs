@@ -1,4 +1,4 @@
-//! `create` overwrites nothing of anybody else's without `--force`, and leaves nothing of it with.
+//! `create` does not overwrite existing data without `--force`, and leaves nothing of it with `--force`.
 
 mod common;
 
@@ -11,12 +11,12 @@ use common::Place;
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes, and where they go.
+/// Byte strings and their offsets.
 type Parts = Vec<(u64, Vec<u8>)>;
 
-/// Runs a program, at most for 20 s. `None` if it is not installed.
+/// Runs a program for at most 20 s. Returns `None` if it is not installed.
 fn tool(place: &Place, call: &[&str]) -> Option<Output> {
-    // Some live in places that only root's path has.
+    // Some programs are in directories that are only on root's path.
     let path = std::env::var("PATH").unwrap_or_default();
     let out = Command::new("timeout")
         .args(["--kill-after=1", "20"])
@@ -38,7 +38,7 @@ fn tool(place: &Place, call: &[&str]) -> Option<Output> {
     }
 }
 
-/// As [`tool`], and it must succeed.
+/// As [`tool`], but the program must succeed.
 fn made(place: &Place, call: &[&str]) -> bool {
     let Some(out) = tool(place, call) else {
         return false;
@@ -60,7 +60,7 @@ fn sparse(path: &Path, bytes: u64) -> File {
     file
 }
 
-/// What `blkid -p` and `file` say, without the name.
+/// The output of `blkid -p` and `file`, without the name.
 fn said(place: &Place, name: &str) -> String {
     let mut text = String::new();
     for call in [
@@ -74,7 +74,7 @@ fn said(place: &Place, name: &str) -> String {
     text
 }
 
-/// Where data lies in a sparse file, and a sum of it: enough to see a write.
+/// The size of the data in a sparse file, and a checksum of it, which reveals a write.
 fn fingerprint(path: &Path) -> (u64, u64) {
     let file = File::open(path).expect("opened");
     let bytes = file.metadata().expect("looked at").len();
@@ -96,7 +96,7 @@ fn fingerprint(path: &Path) -> (u64, u64) {
     (bytes, sum)
 }
 
-/// Refused, by name and place, and untouched; then forced, and nothing is left of it.
+/// `create` must refuse by name and place, and change nothing; with --force, nothing of the old contents may be left.
 fn refused_then_wiped(place: &Place, name: &str, what: &str) {
     let image = place.path(name);
     let before = fingerprint(&image);
@@ -117,7 +117,7 @@ fn refused_then_wiped(place: &Place, name: &str, what: &str) {
     place.ok(&format!(
         "create {name}-v --slow {name} --policy linear --force"
     ));
-    // A fresh member of the same size is what there is to compare with.
+    // A new member of the same size, for comparison.
     sparse(&place.path("fresh"), before.0);
     place.ok("create fresh-v --slow fresh --policy linear");
     assert_eq!(
@@ -169,7 +169,7 @@ fn what_real_programs_made_is_refused_and_wiped() {
             refused_then_wiped(&place, "i", what);
         }
     }
-    // What these programs write is longer than it was made, by whole extents.
+    // These programs write a file that is longer than it was created, by whole extents.
     let database = "create table t(a); insert into t values(zeroblob(3000000)); vacuum;";
     let lengthened = |name: &str| {
         let file = File::options()
@@ -199,7 +199,7 @@ fn what_real_programs_made_is_refused_and_wiped() {
     }
 }
 
-/// Superblocks whose makers need device mapper, md or a module in the kernel, byte by byte as they write them.
+/// Superblocks of programs that need device mapper, md or a kernel module, byte for byte as those programs write them.
 #[test]
 fn what_other_kernels_made_is_refused_and_wiped() {
     let place = Place::in_memory();
@@ -278,14 +278,14 @@ fn a_member_is_known_to_file() {
         text.starts_with("Isotherm volume member 1 of 2 (volume \"v\")"),
         "{text}"
     );
-    // Another volume's member is refused by its name, an other's copy at its end is not needed for that.
+    // Another volume's member is refused by its name, without a look at the superblock copy at its end.
     let why = place.fails("create w --slow s");
     assert!(why.contains("belongs to a volume already (`v`)"), "{why}");
     place.ok("create w --slow s --force");
     assert!(place.ok("find s").contains("# volume w"));
 }
 
-/// Loop devices that are detached whatever happens.
+/// A loop device, which is detached at the end in any case.
 struct Loop(String);
 
 impl Loop {
@@ -308,7 +308,7 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // Best effort: a test that failed has said why.
+        // Best effort: if the test failed, it has reported the reason.
         let _ = Command::new("losetup").args(["-d", &self.0]).status();
     }
 }
@@ -332,7 +332,7 @@ fn one_file_by_two_names_is_used_once() {
         !out.status.success() && why.contains("each device once"),
         "{why}"
     );
-    // By the loop device it is nobody else's.
+    // The same file through its loop device belongs to the same volume.
     place.ok(&format!("create v --slow {node} --policy linear"));
     let served = place.serve("v --nbd unix:n");
     let direct = fs::read_to_string(place.path("v.toml")).expect("read");
@@ -342,7 +342,7 @@ fn one_file_by_two_names_is_used_once() {
     let why = place.fails("serve w --nbd unix:m");
     assert!(why.contains("in use"), "both would have served: {why}");
     assert_eq!(served.terminate(), Some(0));
-    // And the other way round.
+    // The same in the other order.
     let served = place.serve("w --nbd unix:m");
     let why = place.fails("serve v --nbd unix:n");
     assert!(why.contains("in use"), "both would have served: {why}");

@@ -38,7 +38,7 @@ fn the_same_example_from_options() {
     near(&v["costs"][0]["total_usd"], 122.5082);
     near(&v["costs"][2]["total_usd"], 719.30);
     near(&v["energy_j"], 8.0 * 3.6e6);
-    // Four devices cost four times one, and each wears.
+    // Four devices cost four times as much as one, and each of them wears.
     let four = place.json(
         "cost --device hdd=st32000641as:4 --start-stops hdd=300 --energy-j 3.6e6 --hours 1",
         "cost",
@@ -190,13 +190,13 @@ fn wrong_calls() {
             out.status.code()
         );
     }
-    // JSON in a file.
+    // The JSON goes to a file.
     place.ok("cost shelves --json=shelves.json");
     let text = std::fs::read_to_string(place.path("shelves.json")).expect("read");
     fits(&serde_json::from_str(&text).expect("JSON"), "cost-shelves");
 }
 
-/// A file, which every machine has; bytes are as they were without --destructive.
+/// A file, which is possible on every machine; without --destructive its bytes must not change.
 #[test]
 fn a_device_is_measured_and_its_sheet_stands_for_a_preset() {
     let place = Place::new();
@@ -228,6 +228,16 @@ fn a_device_is_measured_and_its_sheet_stands_for_a_preset() {
     assert!(
         std::fs::read(place.path("disk.img")).expect("read") != data,
         "written"
+    );
+    // A member of a volume holds others' data as well.
+    place.ok("create v --slow member:64M --policy linear");
+    let before = std::fs::read(place.path("member")).expect("read");
+    let out = place.run("devices measure member --seconds 0.6 --destructive");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("a member of a volume (`v`)"));
+    assert!(
+        std::fs::read(place.path("member")).expect("read") == before,
+        "untouched"
     );
     let out = place.run("devices measure none.img");
     assert_ne!(out.status.code(), Some(0));

@@ -1,4 +1,4 @@
-//! A real file system on the block file: ext4 through a loop device, postmark, a kill -9 in the middle, fsck.
+//! A real file system on the block file: ext4 through a loop device, postmark, a kill -9 during the work, fsck.
 
 mod proof;
 
@@ -14,7 +14,7 @@ fn small() -> Shape {
     }
 }
 
-/// `fsck` finds nothing to do, even when forced to look.
+/// `fsck` must find nothing to repair in a forced check.
 fn clean(device: &str) {
     let out = output(Command::new("fsck.ext4").args(["-f", "-n", device]));
     let text = String::from_utf8_lossy(&out.stdout);
@@ -50,7 +50,7 @@ fn ext4_and_postmark_leave_a_clean_file_system() {
     let dir = mounted.0.display().to_string();
     let mut work = postmark(&place, &dir, 3000, seed);
     assert!(proof::wait(&mut work, "postmark").success());
-    // Files that stay, to compare through the whole life of the volume.
+    // Files that stay during the whole life of the volume, for comparison.
     std::fs::create_dir(mounted.0.join("kept")).expect("made");
     let kept = mounted.0.join("kept/data");
     let data: Vec<u8> = (0u64..1 << 20)
@@ -58,7 +58,7 @@ fn ext4_and_postmark_leave_a_clean_file_system() {
         .collect();
     std::fs::write(&kept, &data).expect("written");
     run("sync", &["-f", &dir]);
-    // The server dies under a busy file system.
+    // The server dies during the work of a file system.
     let mut work = postmark(&place, &dir, 1_000_000, seed + 1);
     std::thread::sleep(Duration::from_millis(1500));
     assert!(place.is_serving());
@@ -69,7 +69,7 @@ fn ext4_and_postmark_leave_a_clean_file_system() {
     drop(disk);
 
     let disk = Loop::over(&place.serve_file());
-    // Mounting replays ext4's own journal: what it had flushed must be there, in order.
+    // Mounting replays ext4's own journal: all data that ext4 had flushed must be there, in order.
     let mounted = Mounted::new(&disk.0, place.path("fs"));
     assert!(
         std::fs::read(mounted.0.join("kept/data")).expect("the synced file") == data,
@@ -91,7 +91,7 @@ fn ext4_and_postmark_leave_a_clean_file_system() {
     place.stop();
 }
 
-/// The README's demo in small, its trace only: postmark at this size would be killed now and then for want of memory.
+/// The README's demo on a small scale, only its trace: at full size postmark would sometimes be killed because memory is short.
 #[test]
 fn the_demo_replays_its_trace() {
     let dir = tempfile::tempdir().expect("a directory");

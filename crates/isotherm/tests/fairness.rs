@@ -1,4 +1,4 @@
-//! Peers that stall hold back only themselves: the block file and other connections are answered all the same.
+//! Clients that stall delay only themselves: the block file and other connections are still answered.
 
 mod common;
 
@@ -11,10 +11,10 @@ use common::Place;
 use common::peer::{Peer, READ, WRITE, wait_for};
 
 const MIB: u32 = 1 << 20;
-/// Far more than a read takes, also on a busy machine, and less than any time-out of the server.
+/// Far longer than a read takes, even on a busy machine, and shorter than any time limit of the server.
 const SOON: Duration = Duration::from_secs(15);
 
-/// A read of 4 KiB by each way is answered.
+/// A read of 4 KiB through each front end must be answered.
 fn others_are_served(place: &Place, file: Option<&File>) {
     let begun = Instant::now();
     if let Some(file) = file {
@@ -28,7 +28,7 @@ fn others_are_served(place: &Place, file: Option<&File>) {
         other.read(0, 4096).expect("another connection is answered"),
         [7; 4096]
     );
-    // And one as large as the page cache sends them.
+    // A read as large as those of the page cache.
     other
         .write(u64::from(8 * MIB), &vec![3; MIB as usize])
         .expect("written");
@@ -55,14 +55,14 @@ fn unread_replies_and_unfinished_writes_hold_up_nobody_else() {
         .and_then(|mut p| p.write(0, &[7; 4096]))
         .expect("written");
     let file = fuse.then(|| File::open(place.path("mnt/v")).expect("opened"));
-    // 278 reads of 1 MiB whose replies nobody takes.
+    // 278 reads of 1 MiB whose replies the client does not receive.
     let mut greedy = Peer::connect(&place.path("n")).expect("connected");
     for i in 0..278 {
         greedy.ask(READ, u64::from(i * MIB), MIB).expect("sent");
     }
     std::thread::sleep(Duration::from_millis(500));
     others_are_served(&place, file.as_ref());
-    // Two writes of 32 MiB that stop behind their headers.
+    // Two writes of 32 MiB that stop after their headers.
     let mut halves: Vec<Peer> = (0..2)
         .map(|_| Peer::connect(&place.path("n")).expect("connected"))
         .collect();
@@ -72,14 +72,14 @@ fn unread_replies_and_unfinished_writes_hold_up_nobody_else() {
     }
     std::thread::sleep(Duration::from_millis(200));
     others_are_served(&place, file.as_ref());
-    // The greedy one gets what it asked for as soon as it takes it.
+    // The greedy client gets its answers as soon as it receives them.
     for i in 0..278 {
         assert_eq!(greedy.answer().expect("a reply"), 0, "reply {i}");
         let mut data = vec![0; MIB as usize];
         std::io::Read::read_exact(&mut greedy.0, &mut data).expect("its data");
     }
     drop((greedy, halves));
-    // Who left gave everything back.
+    // A client that has left has returned all its memory.
     wait_for("the memory to come back", || {
         let stats = place.json("stats v", "stats");
         (stats["buffer_bytes_out"].as_u64()? == 0).then_some(())

@@ -1,4 +1,4 @@
-//! `mount` and `files`: two directories as one, asked and given orders.
+//! `mount` and `files`: two directories as one tree, with queries and commands.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often the threads of a process went to sleep so far.
+/// Number of times that the threads of a process went to sleep.
 fn sleeps(pid: u32) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the process is there");
     let status = tasks.filter_map(|t| fs::read_to_string(t.ok()?.path().join("status")).ok());
@@ -77,7 +77,7 @@ fn a_mounted_pair_of_directories_answers_and_obeys() {
             "*.iso=slow"
         );
         place.ok("files policy mnt/d hro --share 30");
-        // Wrong usage, found before anything is asked.
+        // Wrong usage must be found before the server is asked.
         let refused = place.run("files policy mnt/d hro --share 101");
         assert_eq!(refused.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&refused.stderr).contains("101"));
@@ -109,7 +109,7 @@ fn a_mounted_pair_of_directories_answers_and_obeys() {
     );
 }
 
-/// Unmounts ours while another file system lies below it at the same place: the program must end without a look at that one.
+/// Unmounts our file system while another one is mounted below it at the same place: the program must end without touching the other one.
 #[test]
 fn what_is_mounted_below_stays_when_ours_is_unmounted() {
     if !Path::new("/dev/fuse").exists() || !rustix::process::getuid().is_root() {

@@ -1,5 +1,5 @@
-//! Several front ends of one volume at once, as the program serves them: iSCSI beside NBD, classes of requests, kill -9, and ublk
-//! where the kernel has it.
+//! Several front ends of one volume at the same time, as the program serves them: iSCSI beside NBD, classes of requests, kill -9, and ublk
+//! if the kernel has it.
 
 mod common;
 #[path = "front_ends/kills.rs"]
@@ -23,7 +23,7 @@ fn volume() -> Place {
     place
 }
 
-/// An address that nobody listens on just now.
+/// An address at which no process listens at present.
 fn free() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("bound")
@@ -64,7 +64,7 @@ fn group_numbers_become_classes_beside_nbd() {
         let row = &stats["by_class"][class];
         assert_eq!(row["requests"].as_u64(), Some(writes), "{class}: {row}");
     }
-    // An initiator logs in again after a crash, and would not hear of what was lost.
+    // An initiator logs in again after a crash and would not learn that data was lost.
     assert_eq!(
         place.json("status v", "status")["params"]["kept_writes"],
         1.0
@@ -82,7 +82,7 @@ fn group_numbers_become_classes_beside_nbd() {
         names.contains("nbd:unix:n") && names.contains(&format!("iscsi:{at}/{TARGET}")),
         "{names}"
     );
-    // What one wrote the other reads.
+    // Data that one client wrote must be read by the other.
     let out = place.tool("nbdcopy", &["nbd+unix:///?socket=n", "all"]);
     assert!(out.status.success());
     let all = std::fs::read(place.path("all")).expect("read");
@@ -109,9 +109,9 @@ fn what_was_flushed_survives_kill_9_for_a_client_that_comes_back() {
         }
         write(&mut i, u64::from(round) * 2048, 0, &vec![round; 1 << 20]);
         assert_eq!(i.command(&FLUSH, 0, &[]).expect("answered").status, 0);
-        // Answered and not flushed: the initiator would not hear that it was lost.
+        // The write is answered and not flushed: the initiator would not learn that it was lost.
         write(&mut i, 40_000, 0, &[round; 4096]);
-        // Half sent: this may be lost, nothing else.
+        // Only half of this write is sent: it may be lost, and nothing else.
         i.immediate = 512;
         i.begin(
             &Initiator::blocks(WRITE, 50_000, 64, 0, false),

@@ -1,4 +1,4 @@
-//! Generators from the command line: wherever a trace is expected.
+//! Generators on the command line: they are accepted wherever a trace is expected.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn a_generator_stands_for_a_trace() {
     assert_eq!(info["format"], "generated");
     assert_eq!(info["reuse"]["sampling_rate"], 1.0);
     let svg = std::fs::read_to_string(place.path("p.svg")).expect("drawn");
-    // Cells of the heat, bars of the sizes, and the line of the reuse.
+    // The cells of the heat map, the bars of the sizes, and the curve of hit ratios.
     assert!(svg.matches("<rect").count() > 30 && svg.contains("<polyline"));
     assert!(svg.contains("gen:postmark"));
 

@@ -1,4 +1,4 @@
-//! Members are found by what their superblocks say; paths are hints.
+//! Members are identified by their superblocks; paths are only hints.
 
 mod common;
 
@@ -31,9 +31,9 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // Best effort: a test that failed has said why.
+        // Best effort: if the test failed, it has reported the reason.
         let _ = Command::new("losetup").args(["-d", &self.0]).status();
-        // It goes when the last who has it open is gone, and any search for members on this machine opens it for a moment.
+        // The device disappears when the last process has closed it, and any search for members on this machine opens it for a moment.
         let shown = format!("/sys/block/{}/loop", self.0.trim_start_matches("/dev/"));
         for _ in 0..2000 {
             if !fs::exists(&shown).unwrap_or(false) {
@@ -54,7 +54,7 @@ fn flush(peer: &mut Peer) {
     assert_eq!(peer.answer().expect("answered"), 0);
 }
 
-/// Serves, looks whether the first bytes are what the last call left, leaves others. Returns standard error.
+/// Serves the volume, checks that the first bytes are those of the last call, and writes others. Returns standard error.
 fn used(place: &Place, was: u8, will_be: u8) -> String {
     let served = place.serve("v --nbd unix:n --stop-timeout 0");
     let mut peer = Peer::connect(&place.path("n")).expect("connected");
@@ -82,7 +82,7 @@ fn names_that_were_swapped_lead_to_the_same_members() {
     let place = Place::in_memory();
     place.ok("create v --fast f:16M --slow s:64M --policy greendm");
     used(&place, 0, 1);
-    // As disks that change places: every name is there and holds the other member.
+    // Disks that change places: every name exists and shows the other member.
     for (from, to) in [("f", "x"), ("s", "f"), ("x", "s")] {
         fs::rename(place.path(from), place.path(to)).expect("renamed");
     }
@@ -103,7 +103,7 @@ fn names_that_were_swapped_lead_to_the_same_members() {
         path(0).ends_with("/s") && path(1).ends_with("/f"),
         "{status}"
     );
-    // And with the lines of the description in another order.
+    // In addition, the lines of the description are in another order.
     rewrite(&place, |t| {
         let parts: Vec<&str> = t.split("[[members]]").collect();
         [parts[0], parts[2], parts[1]].join("\n[[members]]")
@@ -117,7 +117,7 @@ fn members_that_moved_are_found_near_the_description_and_where_they_were() {
     fs::create_dir(place.path("a")).expect("made");
     fs::create_dir(place.path("a/disks")).expect("made");
     place.ok("create a/v --fast a/disks/f:16M --slow a/disks/s:64M --policy greendm");
-    // The directory above all has another name, what the description says is nowhere.
+    // The directory above has another name, so the paths in the description do not exist.
     fs::rename(place.path("a"), place.path("b")).expect("renamed");
     let status = place.json("status b/v", "status");
     assert_eq!(status["degraded"], json!(false), "{status}");
@@ -128,7 +128,7 @@ fn members_that_moved_are_found_near_the_description_and_where_they_were() {
         "{path}"
     );
     assert_eq!(served.terminate(), Some(0));
-    // Another name and place each: beside the description, and beside its place of old.
+    // Each member has another name and place: one is beside the description, one beside its old place.
     fs::rename(place.path("b/disks/f"), place.path("b/quick")).expect("renamed");
     fs::create_dir(place.path("a")).expect("made");
     fs::create_dir(place.path("a/disks")).expect("made");
@@ -142,7 +142,7 @@ fn members_that_moved_are_found_near_the_description_and_where_they_were() {
         said.contains("/b/quick now") && said.contains("/a/disks/big now"),
         "{said}"
     );
-    // `find` without a word looks at what lies here, and a description made from it serves.
+    // `find` without arguments examines the files in this directory; a description that is made from its output must work.
     assert!(place.ok("find b/quick a/disks/big").contains("# volume v"));
 }
 
@@ -152,7 +152,7 @@ fn a_copy_beside_is_told_from_the_member_or_refused() {
     place.ok("create v --fast f:16M --slow s:64M --policy greendm");
     used(&place, 0, 1);
     fs::copy(place.path("s"), place.path("s.bak")).expect("copied");
-    // Whoever copied one of them may have meant either.
+    // A user who copied a member may have meant either of both.
     for command in ["check v", "status v", "serve v --nbd unix:n"] {
         let why = place.fails(command);
         assert!(
@@ -168,11 +168,11 @@ fn a_copy_beside_is_told_from_the_member_or_refused() {
     fs::hard_link(place.path("s"), place.path("s.too")).expect("linked");
     used(&place, 1, 2);
     fs::remove_file(place.path("s.too")).expect("removed");
-    // An old one is not taken for the member that the description names.
+    // An old copy must not be taken for the member that the description names.
     fs::rename(place.path("kept/s.bak"), place.path("s.bak")).expect("renamed");
     let said = used(&place, 2, 3);
     assert!(said.contains("s.bak: an old copy"), "{said}");
-    // It is older than the rest of the volume: never taken instead.
+    // The copy is older than the rest of the volume and must never be used instead.
     fs::rename(place.path("s"), place.path("elsewhere")).expect("renamed");
     let said = used(&place, 3, 4);
     assert!(
@@ -184,7 +184,7 @@ fn a_copy_beside_is_told_from_the_member_or_refused() {
     let why = place.fails("serve v --nbd unix:n");
     assert!(why.contains("/s: does not exist"), "{why}");
     fs::rename(place.path("away/s"), place.path("elsewhere")).expect("renamed");
-    // Two of the same age, and the description names neither.
+    // Two members of the same age, and the description names neither of them.
     fs::copy(place.path("elsewhere"), place.path("twin")).expect("copied");
     for command in ["check v", "status v", "serve v --nbd unix:n"] {
         let why = place.fails(command);
@@ -221,7 +221,7 @@ fn an_unreadable_superblock_is_not_passed_over_for_a_copy() {
     let why = place.fails("serve v --nbd unix:n");
     assert!(why.contains("/s: ") && why.contains("superblock"), "{why}");
     fs::remove_file(place.path("s.bak")).expect("removed");
-    // One copy is enough.
+    // One superblock is enough.
     file.write_all_at(&whole[copies[1] * 4096..][..4096], copies[1] as u64 * 4096)
         .expect("written");
     used(&place, 1, 2);
@@ -236,7 +236,7 @@ fn a_device_and_its_clone_are_refused_a_loop_device_over_the_member_is_not() {
     };
     place.ok(&format!("create v --slow {} --policy linear", first.0));
     used(&place, 0, 1);
-    // The same bytes by a second loop device, and by the file's own name beside the description.
+    // The same bytes through a second loop device, and through the file's own name beside the description.
     let Some(second) = Loop::over(&place, "i") else {
         return;
     };
@@ -258,7 +258,7 @@ fn a_device_and_its_clone_are_refused_a_loop_device_over_the_member_is_not() {
     drop(clone);
     fs::remove_file(place.path("clone")).expect("removed");
     used(&place, 2, 3);
-    // The device comes back under another name; the old one holds something else.
+    // The device is attached again under another name; the old name shows something else.
     let old = first.0.clone();
     drop(first);
     sparse(&place, "other", 64 * MIB);

@@ -1,6 +1,6 @@
-//! kill -9 in the middle of everything, again and again: what was made durable is there after serving again.
+//! kill -9 at random moments, repeatedly: durable data must be there when the volume is served again.
 //!
-//! This proves the recovery of the process's state only; the machine's caches live on (`power_loss` drops those).
+//! This proves only the recovery of the process's state, because the machine's caches survive (`power_loss` drops those).
 //! `ISOTHERM_KILLS=50` (or `make soak-kill9`) is the long form.
 
 mod common;
@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const BLOCK: usize = 4096;
-/// fio writes and verifies the first part, churns the second; the third is ours.
+/// fio writes and verifies the first part and changes the second; the test itself uses the third.
 const VERIFIED_MB: u64 = 24;
 const CHURNED_MB: u64 = 96;
 const OURS: u64 = (VERIFIED_MB + CHURNED_MB) << 20;
@@ -52,14 +52,14 @@ fn content(block: usize, version: u64) -> Vec<u8> {
     word.to_le_bytes().repeat(BLOCK / 8)
 }
 
-/// Versions that a block may hold: the last one acknowledged, and one whose write was under way.
+/// The versions that a block may hold: the last one acknowledged, and one whose write was in progress.
 #[derive(Clone, Copy, Default)]
 struct Held {
     sure: u64,
     maybe: Option<u64>,
 }
 
-/// Durable writes (O_DSYNC), one at a time, until the volume is gone.
+/// Makes durable writes (O_DSYNC), one at a time, until the volume is gone.
 fn write_until_killed(file: PathBuf, mut held: Vec<Held>, seed: u64, at: u64) -> (Vec<Held>, u64) {
     let mut rng = Rng::new(seed);
     let f = OpenOptions::new()
@@ -128,7 +128,7 @@ fn check_ours(file: &Path, held: &mut [Held], at: u64) {
             .into_iter()
             .flatten()
             .find(|&v| is(v));
-        // In 512-byte pieces a torn write in flight is legal for a disk; this program never tears a block.
+        // A disk may tear a write in progress into 512-byte pieces; this program never tears a block.
         let now = now.unwrap_or_else(|| {
             panic!(
                 "block {b} holds {:02x?}…, sure was {:#x}, maybe {:#x?}",
@@ -149,7 +149,7 @@ fn what_was_durable_survives_kill_9() {
     survives("hot-dst-recency");
 }
 
-/// The newest data is in the cache alone, most of the time.
+/// Most of the time, only the cache holds the newest data.
 #[test]
 fn what_was_durable_in_a_write_back_cache_survives_kill_9() {
     survives("lru");
@@ -196,7 +196,7 @@ fn survives(policy: &'static str) {
             String::from_utf8_lossy(&out.stderr)
         );
         verified = Some(s);
-        // Churn, so that moves, checkpoints and evictions are under way.
+        // Other work, so that moves, checkpoints and evictions are in progress.
         let mut churn = Command::new("fio")
             .args([
                 "--name=b",
@@ -231,7 +231,7 @@ fn survives(policy: &'static str) {
         std::thread::sleep(Duration::from_millis(50 + rng.below(1500)));
         assert!(place.is_serving(), "the server ended by itself");
         place.kill();
-        // Its writes fail now.
+        // The writes of that work fail now.
         wait(&mut churn, "fio");
         let written;
         (held, written) = ours.join().expect("the writer");
@@ -244,14 +244,14 @@ fn survives(policy: &'static str) {
 }
 
 fn sqlite(db: &Path, text: &str) -> Option<String> {
-    // Before each answer the journal's deletion is durable, too.
+    // With this setting, the deletion of the journal is durable before each answer, too.
     let text = format!("PRAGMA synchronous=EXTRA; {text}");
     let out = output(Command::new("sqlite3").arg("-batch").arg(db).arg(text));
     let said = String::from_utf8_lossy(&out.stdout).trim().to_owned();
     out.status.success().then_some(said)
 }
 
-/// Inserts rows from `from` on, each a transaction, until the volume is gone; the last that was acknowledged.
+/// Inserts rows from `from` on, one in each transaction, until the volume is gone; returns the last acknowledged row.
 fn insert_until_killed(db: &Path, from: u64) -> u64 {
     let mut sure = from;
     for n in from + 1.. {
@@ -264,7 +264,7 @@ fn insert_until_killed(db: &Path, from: u64) -> u64 {
     sure
 }
 
-/// Rows 1 to at least `sure` are there, without a gap, in a whole database; how many.
+/// The database must be whole and have the rows 1 to at least `sure` without a gap; returns their number.
 fn check_rows(db: &Path, sure: u64) -> u64 {
     let ask = "PRAGMA integrity_check; SELECT count(*) || ' ' || ifnull(max(n), 0) FROM t;";
     let said = sqlite(db, ask).expect("the database opens");
@@ -278,7 +278,7 @@ fn check_rows(db: &Path, sure: u64) -> u64 {
     count
 }
 
-/// Policies of all kinds, one after another.
+/// Policies of all kinds, which are used one after another.
 const POLICIES: [&str; 8] = [
     "policy=lru",
     "policy=greendm",
@@ -290,12 +290,12 @@ const POLICIES: [&str; 8] = [
     "policy=benefit",
 ];
 
-/// A file system of that many MiB at the start of the volume; behind it the places of durable and of flushed writes.
+/// A file system of that many MiB at the start of the volume; after it come the places of durable and of flushed writes.
 #[derive(Clone, Copy)]
 struct FileSystem {
     kind: &'static str,
     mb: u64,
-    /// Bytes of the volume's slow member.
+    /// Size of the volume's slow member.
     slow: &'static str,
 }
 
@@ -314,7 +314,7 @@ impl FileSystem {
         if self.kind != "xfs" {
             return Mounted::new(device, dir);
         }
-        // The last mount, whose server was killed, may take a moment to go, and has the same UUID.
+        // The last mount, whose server was killed, may disappear a moment later, and has the same UUID.
         let _ = std::fs::create_dir(&dir);
         run(
             "mount",
@@ -324,7 +324,7 @@ impl FileSystem {
     }
 }
 
-/// sqlite on ext4, durable and flushed writes beside it, and another policy all the time: kill -9, and everything acknowledged is
+/// sqlite on ext4 and, beside it, durable and flushed writes, with repeated changes of policy: after kill -9 all acknowledged data must be
 /// there.
 #[test]
 fn a_database_survives_kill_9_and_changes_of_policy() {
@@ -353,7 +353,7 @@ fn database_survives(fs: FileSystem) {
     let kills = std::env::var("ISOTHERM_KILLS").ok();
     let kills: u64 = kills.and_then(|k| k.parse().ok()).unwrap_or(2);
     let mut rng = Rng::new(seed ^ 0x5017);
-    // Made for caching, so that every policy can serve it.
+    // The volume was created for caching, so that every policy can serve it.
     let shape = Shape {
         policy: "lru",
         slow: fs.slow,

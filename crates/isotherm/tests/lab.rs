@@ -1,4 +1,4 @@
-//! `compare` and `sweep` as users call them.
+//! `compare` and `sweep` from the command line.
 
 mod common;
 
@@ -10,7 +10,7 @@ const TRACE: &str = concat!(
     "/../../fixtures/windows-shared-server.load.zst"
 );
 
-/// More data than a disk's buffer holds: only then is a disk slower at writing.
+/// More data than the buffer of a disk holds: only then are writes slower on a disk.
 const MYSQL: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../fixtures/linux-mysql.load.zst"
@@ -78,7 +78,7 @@ fn a_sweep_resumes_and_its_cells_run_alone_are_the_same() {
     let text = std::fs::read_to_string(place.path("r/cells.json")).expect("written");
     let cells: Vec<Value> = serde_json::from_str(&text).expect("JSON");
     assert_eq!(cells.len(), 18);
-    // What is gone is run again, and nothing else; the tables are the same but for the time it took.
+    // Only cells that are missing are run again; the tables are the same except for the times of the runs.
     let key = cells[7]["key"].as_str().expect("a key");
     std::fs::remove_file(place.path(&format!("r/cells/{key}.json"))).expect("there");
     let second = place.json("sweep g.toml --out r --threads 1", "sweep");

@@ -1,4 +1,4 @@
-//! Volumes of a hundred terabytes, on sparse files: metadata and memory stay within bounds, and what no memory holds is refused.
+//! Volumes of 100 TB on sparse files: metadata and memory stay within bounds, and a volume that needs too much memory is refused.
 
 mod common;
 
@@ -17,7 +17,7 @@ use serde_json::json;
 
 const TB: u64 = 1_000_000_000_000;
 
-/// A loop device over a sparse file, detached at the end: of files `create` would set room aside for metadata.
+/// A loop device over a sparse file, detached at the end. (For members that are files, `create` would reserve space for metadata.)
 struct Disk(String);
 
 impl Disk {
@@ -28,7 +28,7 @@ impl Disk {
             return None;
         }
         let out = place.tool("losetup", &["--direct-io=on", "--find", "--show", name]);
-        // Memory has no direct I/O.
+        // tmpfs has no direct I/O.
         let out = if out.status.success() {
             out
         } else {
@@ -44,12 +44,12 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Best effort: a test that failed has said why.
+        // Best effort: if the test failed, it has reported the reason.
         let _ = Command::new("losetup").args(["-d", &self.0]).status();
     }
 }
 
-/// An XFS on the disk, since other file systems have no files of 100 TB; unmounted at the end.
+/// An XFS on the disk, because other file systems do not support files of 100 TB; unmounted at the end.
 struct Xfs(std::path::PathBuf);
 
 impl Xfs {
@@ -74,7 +74,7 @@ impl Xfs {
 
 impl Drop for Xfs {
     fn drop(&mut self) {
-        // Best effort: a test that failed has said why.
+        // Best effort: if the test failed, it has reported the reason.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
@@ -128,8 +128,8 @@ fn a_hundred_terabytes_are_served_within_bounds() {
         println!("life {life}: {peak} bytes of memory at most");
         assert!(peak <= 2_500_000_000, "{peak} bytes");
         drop(peer);
-        // As a crash: the journal is replayed into an empty map. (Closing in order looks at every extent: a minute where
-        // nothing is optimised.)
+        // This is a crash: the journal is replayed into an empty map. (An ordinary close examines every extent, which takes a minute in an
+        // unoptimised build.)
         served.kill();
     }
     let check = place.json("check v", "check");
@@ -162,8 +162,8 @@ fn what_no_memory_holds_is_refused_with_figures() {
     assert!(!place.path("v.toml").exists());
 }
 
-/// Records of all extents but the last thousand, as a checkpoint would tell them: the first `partial` of them partly valid (every other
-/// block), the others whole, each at home on the slow tier. Written to both members' next region. How many blocks.
+/// Writes the records of all extents but the last thousand, as a checkpoint would, to the next region of both members. The first `partial`
+/// extents are partly valid (every other block), the others whole; each home is on the slow tier. Returns the number of blocks.
 fn tell_all(members: &[File], sb: &Superblock, partial: u32) -> u32 {
     let geo = sb.geometry().expect("a shape");
     let region = |n: u64| sb.area.region_offset(Header::region(n));
@@ -232,8 +232,8 @@ fn tell_all(members: &[File], sb: &Superblock, partial: u32) -> u32 {
     blocks
 }
 
-/// A volume of 100 TB in use: it is opened from cold disks, served, and closed. Costs 6 GB of disk and a few minutes, so only
-/// `ISOTHERM_LARGE=1` runs it. The bound on its memory holds with as many partly written extents as there may be.
+/// A volume of 100 TB that was in use: it is opened from cold disks, served, and closed. This takes 6 GB of disk and a few minutes, so it
+/// runs only with `ISOTHERM_LARGE=1`. The bound on its memory holds with the largest number of partly written extents.
 #[test]
 fn a_full_map_of_a_hundred_terabytes_is_opened_cold() {
     if std::env::var_os("ISOTHERM_LARGE").is_none() {
@@ -272,7 +272,7 @@ fn a_full_map_of_a_hundred_terabytes_is_opened_cold() {
         u64::from(blocks) * BLOCK as u64,
         sb.members[1].data_offset,
     );
-    // Cold: neither the files below the loop devices nor these are in memory.
+    // Cold: neither the files below the loop devices nor the devices are in the page cache.
     Command::new("sync").status().expect("it runs");
     fs::write("/proc/sys/vm/drop_caches", "3").expect("root");
     for life in 0..2 {

@@ -1,4 +1,5 @@
-//! A caching volume whose cache device vanishes: goes on without a clean one, refuses without a dirty one until told.
+//! A caching volume whose cache device vanishes: it continues without a clean cache, and refuses without a dirty one unless the loss is
+//! accepted.
 
 mod common;
 
@@ -28,7 +29,7 @@ fn a_volume_goes_on_without_a_clean_cache() {
     copy_in(&place, &data);
     holds(&place, &data);
     assert!(count(&place.json("status v", "status"), "/copies/extents") > 0);
-    // No clean close: the mirror alone must know what was flushed.
+    // Without a clean close, the mirror alone must know the flushed data.
     served.kill();
     lose(&place);
     let served = place.serve("v --nbd unix:n");
@@ -43,7 +44,7 @@ fn a_volume_goes_on_without_a_clean_cache() {
     copy_in(&place, &more);
     holds(&place, &more);
     served.kill();
-    // The old cache is there again. It missed writes: it is left out, and left alone.
+    // The old cache is attached again. It missed writes, so it must be left out and not changed.
     std::fs::rename(place.away("f"), place.path("f")).expect("renamed");
     let old = std::fs::read(place.path("f")).expect("read");
     let served = place.serve("v --nbd unix:n");
@@ -83,7 +84,7 @@ fn a_dirty_cache_is_given_up_only_with_consent() {
             && why.contains("--accept-loss"),
         "{why}"
     );
-    // Refused, it changed nothing.
+    // The refused command must have changed nothing.
     std::fs::rename(place.away("f"), place.path("f")).expect("renamed");
     let served = place.serve("v --nbd unix:n");
     holds(&place, &data);
@@ -93,7 +94,7 @@ fn a_dirty_cache_is_given_up_only_with_consent() {
     assert!(why.contains("--accept-loss"), "{why}");
     assert!(!place.path("f").exists(), "made anew");
     let served = place.serve("v --accept-loss --nbd unix:n");
-    // Every block is as it was, or older: here zeros, since it was never written home.
+    // Every block must be as before, or older: here zeros, because it was never written home.
     let now = back(&place);
     for (block, was) in now.chunks(4096).zip(data.chunks(4096)) {
         assert!(block == was || block.iter().all(|b| *b == 0));
@@ -102,7 +103,7 @@ fn a_dirty_cache_is_given_up_only_with_consent() {
     let more = noise(3, 8 * MIB);
     copy_in(&place, &more);
     served.kill();
-    // Once is enough.
+    // The loss must be accepted only once.
     let served = place.serve("v --nbd unix:n");
     holds(&place, &more);
     assert_eq!(served.terminate(), Some(0));

@@ -1,5 +1,5 @@
-//! Writer, file system and server in one small memory group: memory is freed only by writing to the volume, and the server
-//! must not wait for memory to do so. A hang fails after a while.
+//! Writer, file system and server in one small memory group: memory can be freed only by writing to the volume, so the server must not wait
+//! for memory to do this. The test fails if it hangs.
 
 mod proof;
 
@@ -7,12 +7,12 @@ use proof::{Loop, Mounted, Place, Shape, able, in_group, output, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The server's locked memory, the writer and the page cache of the file system share this.
+/// Shared by the server's locked memory, the writer and the page cache of the file system.
 const LIMIT: &str = "100663296";
-/// What the writer dirties: several times as much.
+/// Amount of data that the writer makes dirty: several times the limit.
 const MEGABYTES: u64 = 400;
 
-/// A memory control group that goes away with the test.
+/// A memory control group that is removed at the end of the test.
 struct Group(PathBuf);
 
 impl Group {
@@ -21,7 +21,7 @@ impl Group {
         let (root, limit) = if Path::new("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists() {
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
         } else if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
-            // A controller must be handed down; where it is not, the limit file is missing below.
+            // The controller must be enabled for child groups; if this fails, the limit file is missing below.
             let _ = std::fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
             ("/sys/fs/cgroup", "memory.max")
         } else {
@@ -37,7 +37,7 @@ impl Group {
         }
         Some(group)
     }
-    /// How often the limit was met: the proof that there was pressure.
+    /// Number of times that the limit was reached: the proof that memory was short.
     fn pressure(&self) -> u64 {
         let v1 = std::fs::read_to_string(self.0.join("memory.failcnt"));
         let v2 = || {
@@ -66,7 +66,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         for _ in 0..100 {
-            // Busy until the last process is gone.
+            // The group is busy until its last process is gone.
             if std::fs::remove_dir(&self.0).is_ok() {
                 return;
             }
@@ -92,7 +92,7 @@ fn writer_and_server_in_one_small_memory_group_do_not_deadlock() {
     run("mkfs.ext4", &["-q", "-F", &disk.0]);
     let mounted = Mounted::new(&disk.0, place.path("fs"));
     let (source, target) = (place.path("source"), mounted.0.join("data"));
-    // Not compressible, and kept outside to compare.
+    // The data is not compressible; the original stays outside the volume, for comparison.
     let made = output(
         Command::new("dd")
             .args(["if=/dev/urandom", "bs=1M", "status=none"])
@@ -116,7 +116,7 @@ fn writer_and_server_in_one_small_memory_group_do_not_deadlock() {
     }
     let sums = run("sha256sum", &[source.to_str().expect("text")]);
     mounted.unmount();
-    // Read back from the volume, not from the cache.
+    // Reads from the volume, not from the cache.
     let mounted = Mounted::new(&disk.0, place.path("fs"));
     let back = output(in_group(&group.0, "sha256sum").arg(&target));
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Real NBD clients against a real volume served by the program: copies both ways compared by checksum with a kill -9 in
-//! between, qemu-img, every command and its errors through nbdsh, fio with four connections.
+//! Real NBD clients with a real volume that the program serves: copies in both directions compared by checksum with a kill -9 in between,
+//! qemu-img, every command and its errors through nbdsh, fio with four connections.
 
 mod proof;
 
@@ -8,7 +8,7 @@ use proof::{Place, Shape, able, output, run, seed};
 use std::path::Path;
 use std::process::Command;
 
-/// Shape of the volume: what fits it is computed from what nbdinfo says.
+/// Shape of the volume; the sizes of the copies follow from the output of nbdinfo.
 fn shape() -> Shape {
     Shape {
         fast: "32M",
@@ -38,7 +38,7 @@ fn sha256(file: &Path) -> String {
     text.split(' ').next().expect("a sum").to_owned()
 }
 
-/// Data in pieces, holes between, and ends that are no multiple of anything.
+/// Data in pieces, with holes in between and ends that are aligned to nothing.
 fn image(path: &Path, bytes: u64, seed: u64) {
     use std::os::unix::fs::FileExt;
     let f = std::fs::File::create(path).expect("made");
@@ -104,7 +104,7 @@ fn copies_survive_kill_9_and_compare_equal() {
             &uri,
         ],
     );
-    // And in through qemu, over other data.
+    // A copy to the volume through qemu, over other data.
     image(&source, bytes, seed + 1);
     run(
         "qemu-img",
@@ -199,7 +199,7 @@ fn fio_verifies_over_four_connections() {
     place.stop();
 }
 
-/// Every command, and what must be refused. Numbers are those of errno.
+/// Every command, and requests that must be refused. Numbers are those of errno.
 const SCRIPT: &str = r#"
 import errno
 n = h.get_size()
@@ -251,7 +251,7 @@ fn every_command_and_error_through_nbdsh() {
         &["--base-allocation", "-u", &uri(&place), "-c", SCRIPT],
     );
     assert!(said.contains("all commands"), "{said}");
-    // What was forced (FUA) and flushed is there after a kill.
+    // Data of FUA writes and flushed data must be there after a kill.
     place.kill();
     serve(&mut place);
     run(
@@ -264,7 +264,7 @@ fn every_command_and_error_through_nbdsh() {
         ],
     );
     place.stop();
-    // And a read-only server refuses every change.
+    // A read-only server must refuse every change.
     place.serve(&format!(
         "--read-only --nbd unix:{}",
         place.path("sock").display()

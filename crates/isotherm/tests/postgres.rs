@@ -1,5 +1,5 @@
-//! PostgreSQL on ext4 on the block file: pgbench, kill -9 of the server in the middle, recovery, every page and every
-//! balance checked. `ISOTHERM_PG_SECONDS=N` runs longer, `ISOTHERM_KILLS=N` kills more often.
+//! PostgreSQL on ext4 on the block file: pgbench, kill -9 of the server during the work, recovery, and a check of every page and every
+//! balance. `ISOTHERM_PG_SECONDS=N` runs longer, `ISOTHERM_KILLS=N` kills more often.
 
 mod proof;
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const PORT: &str = "54329";
 
-/// The newest installed PostgreSQL's programs.
+/// The programs of the newest installed PostgreSQL.
 fn programs() -> Option<PathBuf> {
     let mut dirs: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
         .ok()?
@@ -30,7 +30,7 @@ struct Postgres {
 }
 
 impl Postgres {
-    /// A program as the user `postgres`: the server refuses root.
+    /// A program that runs as the user `postgres`, because the server refuses root.
     fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut c = Command::new("setpriv");
         c.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
@@ -70,7 +70,7 @@ impl Postgres {
         let options = format!(
             "-p {PORT} -k {socket} -c listen_addresses= -c shared_buffers=16MB -c max_wal_size=64MB -c checkpoint_timeout=30s"
         );
-        // The log and the socket stay off the volume: they must outlive it.
+        // The log and the socket are outside the volume, because they must survive it.
         self.ok(
             "pg_ctl",
             &[
@@ -144,7 +144,7 @@ impl Drop for Postgres {
     }
 }
 
-/// Ends the server whose process id its log tells, and waits for it.
+/// Kills the server whose process id is in its log, and waits for its end.
 fn kill_postmaster(log: &Path) {
     let pid_file = log.with_extension("pid");
     let Ok(pid) = std::fs::read_to_string(&pid_file) else {
@@ -164,12 +164,12 @@ fn kill_postmaster(log: &Path) {
     let _ = std::fs::remove_file(pid_file);
 }
 
-/// `isotherm classify --postgres`: what the volume says of the first block of each file, and what the catalogue does.
+/// `isotherm classify --postgres`: the volume's class of the first block of each file must be that of the catalogue.
 #[expect(clippy::too_many_lines, reason = "one scenario")]
 fn classes_are_those_of_the_catalogue(place: &Place, pg: &Postgres) {
     let psql = |sql: &str| pg.ok("psql", &["-X", "-A", "-t", "-c", sql]);
     psql("checkpoint");
-    // Read by its index from now on, more rows than the load scanned; the other from end to end.
+    // From now on, one table is read through its index, more rows than the load scanned, and the other from beginning to end.
     psql("select pg_stat_reset()");
     psql(
         "set enable_seqscan = off; select count(*) from pgbench_accounts a join generate_series(1, 20000) i on a.aid = i where a.filler is not null",
@@ -264,7 +264,7 @@ fn postgres_loses_no_transaction_and_no_page() {
             .unwrap_or(d)
     };
     let (seconds, kills) = (var("ISOTHERM_PG_SECONDS", 4), var("ISOTHERM_KILLS", 1));
-    // The socket must be reachable by the user postgres.
+    // The user postgres must be able to reach the socket.
     let open = tempfile::tempdir().expect("a temporary directory");
     proof::run("chown", &["postgres", open.path().to_str().expect("text")]);
     let mut place = Place::new(&Shape {
@@ -272,7 +272,7 @@ fn postgres_loses_no_transaction_and_no_page() {
         slow: "512M",
         ..Shape::default()
     });
-    // ext4 is mounted where the user postgres can reach it.
+    // ext4 is mounted at a place that the user postgres can reach.
     let fs = open.path().join("fs");
     let mut disk = Some(Loop::over(&place.serve_file()));
     let device = disk.as_ref().expect("attached").0.clone();
@@ -314,7 +314,7 @@ fn postgres_loses_no_transaction_and_no_page() {
             .spawn()
             .expect("pgbench starts");
         std::thread::sleep(Duration::from_secs(seconds));
-        // Committed before this moment, so durable before this moment.
+        // Transactions that were committed before this moment must be durable.
         let before = pg
             .ok(
                 "psql",

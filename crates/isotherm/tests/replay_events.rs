@@ -1,4 +1,4 @@
-//! Events files from the command line: recorded by `serve` and by `record`, decided again, differing, damaged.
+//! Events files on the command line: recorded by `serve` and by `record`, replayed, altered, damaged.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn served(options: &str) -> (Place, Served) {
     (place, served)
 }
 
-/// Bytes in and out again, more than the fast tier holds.
+/// Writes and reads more bytes than the fast tier holds.
 fn work(place: &Place) {
     let data: Vec<u8> = (0..24u32 << 20).map(|i| (i >> 9) as u8 | 1).collect();
     std::fs::write(place.path("data"), data).expect("written");
@@ -80,7 +80,7 @@ fn a_served_life_is_decided_again_and_an_altered_one_is_not() {
     );
     assert!(info["latency_mean_s"].as_f64() > Some(0.0));
 
-    // One request reads elsewhere.
+    // One request reads at another offset.
     let mut reader = Reader::open(&place.path("run.events")).expect("opens");
     let image = reader.image().clone();
     let out = std::fs::File::create(place.path("other.events")).expect("created");
@@ -159,9 +159,9 @@ fn recordings_of_a_running_volume_end_when_asked_or_full() {
 fn a_killed_server_leaves_what_it_wrote_and_wrong_files_are_told() {
     let (place, served) = served("--events run.events");
     work(&place);
-    // What happened is written within two seconds; the file grows by whole blocks.
+    // Events are written within two seconds; the file grows by whole blocks.
     let size = || std::fs::metadata(place.path("run.events")).map_or(0, |m| m.len());
-    // How much there is to write depends on how calls fall together, so there is more to do until it is enough.
+    // The number of events depends on the timing of calls, so the work is repeated until there are enough.
     while size() < 4096 {
         work(&place);
         std::thread::sleep(std::time::Duration::from_millis(50));

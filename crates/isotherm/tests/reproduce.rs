@@ -1,11 +1,11 @@
-//! `isotherm reproduce` as users call it.
+//! `isotherm reproduce` from the command line.
 
 mod common;
 
 use common::{Place, fits};
 use serde_json::Value;
 
-/// Experiments that need no run, claim by claim.
+/// Experiments that need no run, one claim after the other.
 const ARITHMETIC: &str = "greendm-2.1 greendm-4.4 greendm-4.norm greendm-7.2";
 
 fn claims(value: &Value) -> Vec<&Value> {
@@ -39,7 +39,7 @@ fn a_simulated_figure_has_its_cells_and_a_reasoned_verdict_on_every_claim() {
     let e = &a["experiments"][0];
     assert_eq!(e["id"], "greendm-6.5");
     assert_eq!(e["scale"].as_f64(), Some(0.01));
-    // Linear, HDD, SSD and three by three of GreenDM.
+    // Linear, HDD, SSD and three by three configurations of GreenDM.
     let rows = e["tables"][0]["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 12);
     let names = |r: &Value| -> Vec<Value> {
@@ -54,7 +54,7 @@ fn a_simulated_figure_has_its_cells_and_a_reasoned_verdict_on_every_claim() {
         assert!(why.len() > 5 && !why.contains("did not come to it"), "{c}");
     }
     assert_eq!(a["experiments"][0]["tables"], b["experiments"][0]["tables"]);
-    // The trace is not there: that is said, with what stands for it.
+    // The trace is absent: the output states this, and the substitute.
     let said = e["substitutes"].to_string();
     assert!(
         said.contains("gen:web-search") && said.contains("ISOTHERM_TRACES"),
@@ -117,8 +117,8 @@ fn unknown_experiments_are_wrong_usage_and_name_the_nearest() {
     }
 }
 
-/// What the pages show is what `bench/reproduce/results.json` holds, of every experiment and claim of this build, and what can
-/// be run at once comes out as it stands there.
+/// The pages must show the contents of `bench/reproduce/results.json`, with every experiment and claim of this build, and experiments that
+/// need no run must have the results that are there.
 #[test]
 fn pages_show_the_results_and_the_results_are_of_this_build() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -1,4 +1,4 @@
-//! Signals: the users of a volume are waited for, nothing that was written is lost, and the volume is clean on disk.
+//! Signals: the server waits for the users of a volume, no written data is lost, and the volume is clean on disk.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn opened(place: &Place) -> io::Result<File> {
         .open(place.path("mnt/v"))
 }
 
-/// It ended by itself with exit code 0; what it said.
+/// The process must have ended by itself with exit code 0; returns its output.
 fn ended_well(mut served: Served, place: &Place) -> String {
     wait_for("the server to end", || served.has_ended().then_some(()));
     let (code, stderr) = served.end();
@@ -47,7 +47,7 @@ fn ended_well(mut served: Served, place: &Place) -> String {
     stderr
 }
 
-/// What lies at byte 8192 after the volume was served again.
+/// The contents of byte 8192 when the volume is served again.
 fn found(place: &Place) -> Vec<u8> {
     let served = place.serve("v --nbd unix:n");
     let data = Peer::connect(&place.path("n")).and_then(|mut p| p.read(8192, 4096));
@@ -69,7 +69,7 @@ fn each_signal_waits_for_whoever_has_the_file_open() {
         wait_for("new users to be refused", || {
             matches!(opened(&place), Err(e) if e.raw_os_error() == Some(108)).then_some(())
         });
-        // The user goes on as if nothing had happened.
+        // The user continues to work.
         file.write_all_at(&[7; 4096], 8192)
             .expect("written after the signal");
         file.sync_all().expect("flushed after the signal");
@@ -106,7 +106,7 @@ fn a_second_signal_and_the_time_limit_end_it_with_users_and_lose_nothing() {
         ));
         let _client = Peer::connect(&place.path("n")).expect("connected");
         let file = opened(&place).expect("opened");
-        // Not flushed by its writer.
+        // The writer did not flush this.
         file.write_all_at(&[9; 4096], 8192).expect("written");
         let begun = Instant::now();
         served.signal("TERM");

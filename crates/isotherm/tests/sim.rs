@@ -1,4 +1,4 @@
-//! `isotherm sim` as users call it.
+//! `isotherm sim` from the command line.
 
 mod common;
 
@@ -67,7 +67,7 @@ fn a_volume_lies_where_it_is_told_to() {
     let (spread, packed) = (sim(""), sim("--span 0"));
     assert_eq!(spread["usage"]["members"]["slow"]["span"], "full");
     assert_eq!(packed["usage"]["members"]["slow"]["span"], "0");
-    // Random reads of 1 GB: without the way over all of the drive, the arm is faster.
+    // Random reads of 1 GB: if the data is not spread over the whole drive, the arm is faster.
     assert!(seconds(&packed) < seconds(&spread));
 }
 

@@ -1,4 +1,4 @@
-//! Programs and formats of other versions: members are refused with what to do, and serving processes can be asked all the same.
+//! Programs and formats of other versions: members are refused with a remedy, and servers of other versions still answer queries.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::os::unix::net::UnixListener;
 use common::Place;
 use serde_json::json;
 
-/// Both superblocks of `name` claim this version of the format.
+/// Changes both superblocks of `name` so that they claim this version of the format.
 fn set_version(place: &Place, name: &str, version: u32) {
     let bytes = fs::read(place.path(name)).expect("read");
     let file = OpenOptions::new()
@@ -49,7 +49,7 @@ fn members_of_another_format_are_refused_and_left_alone() {
         assert!(before.0.expect("read") == after.0.expect("read"));
         assert!(before.1.expect("read") == after.1.expect("read"));
     }
-    // Nor is a volume made over it without a word.
+    // `create` must not overwrite it without `--force` either.
     let why = place.fails("create w --fast f:16M --slow s:64M --policy greendm");
     assert!(
         why.contains("isotherm") || why.contains("Isotherm"),
@@ -61,7 +61,7 @@ fn members_of_another_format_are_refused_and_left_alone() {
 fn a_server_of_another_version_is_asked_and_named() {
     let place = Place::in_memory();
     place.ok("create v --slow s:16M --policy linear");
-    // A server that knows less: it answers what it was asked, and refuses words that it does not know.
+    // An older server answers the requests that it knows, and refuses others.
     let listener = UnixListener::bind(place.path("v.sock")).expect("bound");
     let old = std::thread::spawn(move || {
         for answer in [
@@ -87,7 +87,7 @@ fn a_server_of_another_version_is_asked_and_named() {
     assert!(why.contains("unknown variant"), "{why}");
     old.join().expect("both asked");
     fs::remove_file(place.path("v.sock")).expect("removed");
-    // One of our own version needs no word.
+    // For a server of the same version there is no remark.
     let served = place.serve("v --nbd unix:n");
     let out = place.run("status v --json");
     assert!(out.stderr.is_empty());

@@ -1,4 +1,4 @@
-//! Wrong calls: the exit code, and one line that names the fix.
+//! Wrong usage: the exit code, and one line that states the fix.
 
 mod common;
 
@@ -174,7 +174,7 @@ fn wrong_calls_say_in_one_line_what_to_do() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    // Nothing half-made: what was there, and nothing else.
+    // No file is left half made: only the earlier files are there.
     assert_eq!(place.names(), ["bad.toml", "exists.toml", "text"]);
 }
 

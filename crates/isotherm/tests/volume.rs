@@ -1,4 +1,4 @@
-//! A volume from creation to its end, with the protocol tools that users have.
+//! A volume from creation to its end, with common protocol tools.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn a_life_over_nbd() {
             & 0o777,
         0o600
     );
-    // More than the fast tier holds, so homes lie on both tiers and moves happen.
+    // More data than the fast tier holds, so that homes are on both tiers and moves happen.
     let data = noise(1, 60 << 20);
     copy_in(&place, &data);
     holds(&place, &data);
@@ -108,7 +108,7 @@ fn what_was_flushed_survives_a_kill() {
         let data = noise(round, 48 << 20);
         copy_in(&place, &data);
         served.kill();
-        // Recovery starts at once, over a dead control socket and a dead NBD socket.
+        // Recovery starts at once, although a dead control socket and a dead NBD socket exist.
         let again = place.serve("v --nbd unix:n");
         holds(&place, &data);
         assert_eq!(
@@ -173,7 +173,7 @@ fn damage_is_found_and_a_lost_description_rebuilt() {
     let toml = place.ok("find f s");
     std::fs::write(place.path("v.toml"), toml).expect("written");
     assert_eq!(place.json("check v", "check")["ok"], json!(true));
-    // Both superblocks, a checkpoint's header on each side: any one damaged is told.
+    // Both superblocks, and a checkpoint's header on each side: damage to any of them must be reported.
     for (file, at) in [("f", 100), ("s", 100)] {
         let f = std::fs::OpenOptions::new()
             .read(true)
@@ -195,7 +195,8 @@ fn damage_is_found_and_a_lost_description_rebuilt() {
         );
         f.write_all_at(&byte, at).expect("written");
     }
-    // Superblock and counter on one side, the checkpoint's header on the other: mended, said, and nothing is left.
+    // Superblock and counter on one side, the checkpoint's header on the other: the damage must be repaired and reported, and none may be
+    // left.
     for (file, at) in [("f", 100), ("f", 8192 + 50), ("s", 12_288 + 50)] {
         let f = std::fs::OpenOptions::new()
             .read(true)
@@ -246,7 +247,7 @@ fn a_block_file_of_a_one_tier_volume() {
         "a file in use is not taken away by `stop`"
     );
     drop(file);
-    // Killed, it leaves a dead mount, which the next one clears.
+    // After a kill, a dead mount is left, which the next server removes.
     served.kill();
     let served = place.serve("v --block-file mnt");
     let file = std::fs::File::open(place.path("mnt/v")).expect("opened");

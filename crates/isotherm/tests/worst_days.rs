@@ -1,4 +1,4 @@
-//! Disks that vanish, fill up at the worst moment, or have other sectors than the one they replace.
+//! Disks that vanish, fill up at the worst moment, or have another sector size than the disk that they replace.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn disk(place: &Place, name: &str) -> Option<Faulty> {
     Faulty::attach(&backing, &place.path("bay"), name)
 }
 
-/// Error number of the answer to a flush.
+/// The error number of the answer to a flush.
 fn flush(peer: &mut Peer) -> u32 {
     peer.ask(FLUSH, 0, 0).expect("sent");
     peer.answer().expect("answered")
@@ -47,7 +47,7 @@ fn a_disk_that_vanishes_fails_the_volume_and_is_found_under_its_new_name() {
     }
     assert_eq!(flush(&mut peer), 0);
     disk.fail(libc::ENODEV);
-    // What needs the disk fails, and a flush of what it may have lost fails the volume.
+    // Requests that need the disk fail, and a flush of data that it may have lost fails the volume.
     assert!(peer.read(39 * MIB, 4096).is_err());
     let _ = peer.write(39 * MIB, &[8; 4096]);
     assert_ne!(flush(&mut peer), 0);
@@ -66,7 +66,7 @@ fn a_disk_that_vanishes_fails_the_volume_and_is_found_under_its_new_name() {
         said.contains("volume failed: ") && said.contains("bay/sdb (member 0)"),
         "{said}"
     );
-    // Away, it is missed; under another name, it is found.
+    // If the disk is detached, it is reported as missing; under another name, it is found.
     let why = place.fails("serve v --nbd unix:n");
     assert!(why.contains("sdb"), "{why}");
     disk.come_back("sdc");
@@ -98,7 +98,7 @@ fn room_that_runs_out_at_a_flush_is_final_and_said() {
     let mut peer = Peer::connect(&place.path("n")).expect("connected");
     peer.write(0, &[1; 4096]).expect("written");
     assert_eq!(flush(&mut peer), 0);
-    // As on btrfs or ZFS: every write is taken, and where it was to go is found out at the flush.
+    // As on btrfs or ZFS: every write is accepted, and the lack of space appears at the flush.
     disk.fail_flushes(libc::ENOSPC);
     peer.write(MIB, &[2; 4096]).expect("written");
     assert_ne!(flush(&mut peer), 0);
@@ -106,7 +106,7 @@ fn room_that_runs_out_at_a_flush_is_final_and_said() {
     assert_eq!(failure["errno"], json!(libc::ENOSPC), "{failure}");
     let reason = failure["reason"].as_str().unwrap_or_default();
     assert!(reason.contains("flush failed"), "{failure}");
-    // There is room again. What a flush has lost once cannot be promised by the next.
+    // There is space again. Data that one flush has lost cannot be guaranteed by the next.
     disk.come_back("sda");
     assert_ne!(flush(&mut peer), 0);
     assert!(peer.write(2 * MIB, &[3; 4096]).is_err());
@@ -142,9 +142,9 @@ fn a_mount_whose_server_hangs_holds_up_nobody() {
     disk.hang();
     let (tell, told) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|s| {
-        // Dropped with whatever fails here, so that nobody waits on.
+        // It is dropped in any failure below, so that no thread waits for it.
         let tell = tell;
-        // Should the commands hang all the same, the test fails, and does not hang with them.
+        // If the commands hang nevertheless, the test fails and does not hang with them.
         let disk = &disk;
         let watch = s.spawn(move || {
             let in_time = told.recv_timeout(std::time::Duration::from_secs(120));
@@ -172,7 +172,7 @@ fn a_mount_whose_server_hangs_holds_up_nobody() {
                 "{call}: {said}"
             );
         }
-        // What lies elsewhere is found and served, though the dead mount is beside it.
+        // A volume elsewhere is found and served, although the dead mount is beside it.
         let out = found.join().expect("it runs");
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
         assert!(
@@ -210,12 +210,12 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // Best effort: a test that failed has said why.
+        // Best effort: if the test failed, it has reported the reason.
         let _ = Command::new("losetup").args(["-d", &self.0]).status();
     }
 }
 
-/// Serves, looks for what is there, writes odd blocks. Returns standard error.
+/// Serves the volume, checks its contents, writes unaligned blocks. Returns standard error.
 fn write_blocks(place: &Place, old: u8, new: u8) -> String {
     let served = place.serve("v --nbd unix:n --stop-timeout 0");
     let mut peer = Peer::connect(&place.path("n")).expect("connected");
@@ -263,12 +263,12 @@ fn a_member_copied_to_a_disk_with_larger_sectors_is_served_all_the_same() {
     assert_eq!(place.json("check v", "check")["ok"], json!(true));
 }
 
-/// The same bytes by a way that no lock knows of, as another machine has them.
+/// The same bytes through another way, which no lock covers, as another machine would have them.
 fn behind(place: &Place, name: &str) -> Option<Faulty> {
     Faulty::attach(&place.path(name), &place.path("san"), "lun")
 }
 
-/// A second description whose only member is reached the other way.
+/// A second description whose only member is reached that way.
 fn second(place: &Place) {
     let text = fs::read_to_string(place.path("v.toml")).expect("read");
     let was = place.path("s");
@@ -304,7 +304,7 @@ fn a_server_that_writes_is_not_taken_over_by_another_way() {
     });
     assert_eq!(place.json("status v", "status")["state"], json!("serving"));
     assert_eq!(served.terminate(), Some(0));
-    // Closed in order it is free for anybody, by any way.
+    // After an ordinary close, any process may open the volume, in any way.
     let served = place.serve("other/v --nbd unix:m --stop-timeout 0");
     let mut peer = Peer::connect(&place.path("m")).expect("connected");
     assert_eq!(peer.read(MIB, 4096).expect("read"), [2; 4096]);
@@ -317,7 +317,7 @@ fn a_server_that_was_stopped_and_taken_over_writes_nothing_and_ends() {
     taken_over(true);
 }
 
-/// Nothing goes on, so nothing is stamped, and the first request after that must not be the one that spoils another's volume.
+/// No requests arrive, so no stamp is written, and the first request after that must not damage the volume of another server.
 #[test]
 fn a_server_that_was_idle_and_taken_over_writes_nothing_and_ends() {
     taken_over(false);
@@ -337,10 +337,10 @@ fn taken_over(suspended: bool) {
     }
     assert_eq!(flush(&mut peer), 0);
     if suspended {
-        // As a machine in the middle of its work.
+        // The server stops, as a machine in the middle of its work may.
         old.signal("STOP");
     } else {
-        // More than the time after which it looks again.
+        // Longer than the interval after which it reads the stamp again.
         std::thread::sleep(std::time::Duration::from_secs(6));
     }
     let new = place.serve("other/v --nbd unix:m --stop-timeout 0");
@@ -350,7 +350,7 @@ fn taken_over(suspended: bool) {
         other.write(mib * MIB, &[2; 4096]).expect("written");
     }
     assert_eq!(flush(&mut other), 0);
-    // A request that waits for it when it goes on.
+    // A request that waits for the server until it continues.
     peer.ask(common::peer::WRITE, 0, 4096).expect("sent");
     std::io::Write::write_all(&mut peer.0, &[3; 4096]).expect("sent");
     if suspended {
@@ -385,7 +385,7 @@ fn taken_over(suspended: bool) {
     assert_eq!(served.terminate(), Some(0));
 }
 
-/// A server is killed while its disk is busy: its requests are still under way when an administrator starts it again.
+/// A server is killed while its disk is busy: its requests are still in progress when an administrator starts it again.
 #[test]
 fn a_restart_after_a_kill_waits_for_what_is_under_way_and_says_so() {
     let place = Place::in_memory();
@@ -412,10 +412,10 @@ fn a_restart_after_a_kill_waits_for_what_is_under_way_and_says_so() {
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped());
     let mut again = again.spawn().expect("the program starts");
-    // Longer than anyone would wait who is in a hurry.
+    // A wait that is longer than an administrator in a hurry would wait.
     std::thread::sleep(std::time::Duration::from_secs(11));
     let (ended, held) = (again.try_wait().expect("waited"), disk.held());
-    // Before anything fails: the killed server must be able to end.
+    // This comes before any assertion that can fail: the killed server must be able to end.
     disk.go_on();
     assert!(
         ended.is_none(),

@@ -1,4 +1,4 @@
-//! Names set on a served volume: all write modes while I/O runs, rules, and what is wrong.
+//! Names that are set on a served volume: all write modes during I/O, rules, and errors.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn dirty(of: &Value) -> u64 {
     of["copies"]["dirty_bytes"].as_u64().expect("a number")
 }
 
-/// Wait until everything dirty is at home, and nothing more is on its way.
+/// Waits until no copy is dirty and no work is in progress.
 fn clean(place: &Place) {
     let until = Instant::now() + Duration::from_secs(120);
     loop {
@@ -40,7 +40,7 @@ fn all_modes_while_io_runs() {
     place.ok("create v --fast f:16M --slow s:48M --policy lru");
     let served = place.serve("v --nbd unix:n --events run.events");
     let mut seed = 0;
-    // Each mode after write-back, whose dirty copies it finds; then each after the one before it.
+    // Each mode after write-back, from which it gets dirty copies; then each mode after the previous one.
     for mode in MODES.iter().flat_map(|m| ["write-back", m]).chain(MODES) {
         seed += 1;
         let data = noise(seed, 8 * MIB);
@@ -54,14 +54,14 @@ fn all_modes_while_io_runs() {
         holds(&place, &data);
         if !matches!(mode, "write-back" | "write-only") {
             clean(&place);
-            // New writes leave nothing dirty, and what is read is still what was written.
+            // New writes leave no dirty data, and reads return the written data.
             let data = noise(seed + 1000, 8 * MIB);
             copy_in(&place, &data);
             assert_eq!(dirty(&place.json("status v", "status")), 0, "{mode}");
             holds(&place, &data);
         }
     }
-    // Something dirty, then a mode that has a use for nothing but reads, and the end at once.
+    // There is dirty data; then comes a mode that uses the cache only for reads, and the end at once.
     place.ok("set v write-mode=write-back");
     let data = noise(7, 8 * MIB);
     copy_in(&place, &data);
@@ -75,14 +75,14 @@ fn all_modes_while_io_runs() {
         (&json!(true), &Value::Null)
     );
     assert_eq!(place.json("check v", "check")["ok"], json!(true));
-    // The mode holds after the next start, and what was dirty then goes home by itself.
+    // The mode holds after the next start, and the dirty data is written home without a request.
     let served = place.serve("v --nbd unix:n");
     let status = place.json("status v", "status");
     assert_eq!(status["policy"], json!("lru,write-mode=read-only"));
     assert_eq!(status["params"]["write-mode"], json!("read-only"));
     clean(&place);
     holds(&place, &data);
-    // After a kill as well.
+    // The same after a kill.
     place.ok("set v write-mode=write-back");
     let data = noise(8, 8 * MIB);
     copy_in(&place, &data);
@@ -91,7 +91,7 @@ fn all_modes_while_io_runs() {
     let served = place.serve("v --nbd unix:n");
     clean(&place);
     holds(&place, &data);
-    // A recording that begins now begins with the mode of now.
+    // A recording that begins now must begin with the present mode.
     place.ok("set v write-mode=write-through-all");
     place.ok("record v --events --out now.events --seconds 1");
     let status = place.json("status v", "status");
@@ -113,7 +113,7 @@ fn rules_together_with_numbers_all_or_none() {
     let both = json!(["class/1-7:cache-ondemand:20", "bytes/0-8M:slow:0"]);
     assert_eq!(set["params"]["rule"], both);
     assert_eq!(set["params"]["p99_limit_s"], json!(0.5));
-    // One is wrong: nothing is set.
+    // One value is wrong: nothing is set.
     let why = place.fails("set v rule=all:slow:0 p99_limit_s=9999");
     assert!(why.contains("p99_limit_s"), "{why}");
     let why = place.fails("set v rule=all:slow p99_limit_s=0.25");
@@ -122,7 +122,7 @@ fn rules_together_with_numbers_all_or_none() {
     assert_eq!(status["params"]["rule"], both);
     assert_eq!(status["params"]["p99_limit_s"], json!(0.5));
     holds(&place, &data);
-    // A rule that is set replaces those that there were.
+    // A rule that is set replaces all earlier rules.
     let set = place.json("set v rule=all:cold-dst-plain:100", "set");
     assert_eq!(set["params"]["rule"], json!("all:cold-dst-plain:100"));
     assert_eq!(served.terminate(), Some(0));

@@ -92,8 +92,7 @@ pub fn compare(
     let first = touched(source, shift, base.limit)?;
     let (jobs, fast) = jobs(base, policies);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let results = parallel(jobs.len(), threads, |i| {
-        let j = &jobs[i];
+    let results = parallel(threads, &jobs, |j| {
         let r = Run::new(&j.setup, source).touched(&first);
         if hit_only { r.hit_only() } else { r.full() }
     });

@@ -1,4 +1,4 @@
-//! No policy beats the bounds, and where all schedules can be tried the bounds agree with the best of them.
+//! No policy is better than the bounds, and for traces whose schedules can all be tried, the bounds agree with the best schedule.
 
 use isotherm_core::Nanos;
 use isotherm_core::policy::PRESETS;
@@ -18,7 +18,7 @@ const PRICES: Prices = Prices {
 };
 
 fn accesses(units: u32, n: usize) -> impl Strategy<Value = Vec<(u32, bool)>> {
-    // The lower of two: some units are hotter.
+    // The lower of two random numbers, so that some units are hotter.
     let one = (0..units, 0..units, any::<bool>()).prop_map(|(a, b, w)| (a.min(b), w));
     prop::collection::vec(one, 1..n)
 }
@@ -31,7 +31,7 @@ fn trace(of: &[(u32, bool)]) -> Memory {
     Memory::new("random", of.iter().enumerate().map(record).collect())
 }
 
-/// Most hits of any schedule that fetches on access only: every choice tried.
+/// The most hits of any schedule that fetches only on access; every choice is tried.
 fn most_hits(of: &[(u32, bool)], slots: u32) -> u64 {
     let mut best = std::collections::HashMap::from([(0u32, 0u64)]);
     for &(u, _) in of {
@@ -58,7 +58,8 @@ fn most_hits(of: &[(u32, bool)], slots: u32) -> u64 {
     best.into_values().max().unwrap_or(0)
 }
 
-/// Least service cost of any tiering schedule: before every access any set of moves may be made; a first touch goes anywhere.
+/// The least service cost of any tiering schedule: before every access any set of moves may be made, and a first touch may be placed
+/// anywhere.
 fn least_cost(of: &[(u32, bool)], slots: u32, units: u32) -> f64 {
     let sets = 1usize << units;
     let mut best = vec![f64::INFINITY; sets];
@@ -107,7 +108,7 @@ proptest! {
         let (bound, _) = interval_bound(&s, u64::from(slots), &PRICES, false);
         let least = least_cost(&of, slots, 4);
         prop_assert!(bound <= least + 1e-9, "{} > {}", bound, least);
-        // With room for everything, everything but first touches is free: then they are equal.
+        // With room for all units, only first touches cost anything: then both are equal.
         let (bound, _) = interval_bound(&s, 4, &PRICES, false);
         let least = least_cost(&of, 4, 4);
         prop_assert!((bound - least).abs() < 1e-9, "{} and {}", bound, least);

@@ -1,4 +1,4 @@
-//! Budgets with times, energy and wear: what they are for.
+//! Budgets with times, energy and wear: they have the intended effects.
 
 use isotherm_core::Nanos;
 use isotherm_lab::sim::{Device, Memory, Report, Setup, TimeMode, run};
@@ -8,7 +8,7 @@ use isotherm_traces::{Op, Record};
 const EXTENT: u64 = 64 << 10;
 const SECOND: u64 = 1_000_000_000;
 
-/// Work for a minute, then ten with a write every 20 s (a log, a mail box), eight times over.
+/// One minute of work, then ten minutes with a write every 20 s (a log, a mailbox), eight times.
 fn lulls() -> Memory {
     let (mut records, mut random) = (Vec::new(), isotherm_core::random::SplitMix64::new(7));
     let mut draw = |below| random.below(below);
@@ -22,7 +22,7 @@ fn lulls() -> Memory {
         }
         for i in 0..29u64 {
             let time = Nanos(begin + (65 + i * 20) * SECOND);
-            // Six that the cache holds, because they are written all the time.
+            // Six extents that stay in the cache because they are written all the time.
             records.push(Record::new(time, Op::Write, (i % 6) * EXTENT, 8192));
             records.push(Record::new(time, Op::Flush, 0, 0));
         }
@@ -58,7 +58,7 @@ fn refused(r: &Report, why: &str) -> u64 {
     moves.filter_map(|m| m.refused.get(why)).sum()
 }
 
-/// Every byte that requests wrote reached a device (two, where a policy writes through).
+/// Every byte that requests wrote reached a device (two devices if a policy writes through).
 fn nothing_lost(r: &Report) {
     let members = r.usage.as_ref().expect("full").members.values();
     let written: u64 = members
@@ -81,8 +81,9 @@ fn a_disk_whose_work_waits_sleeps_longer_and_uses_less() {
         let (a, b) = (slow(&without), slow(&with));
         nothing_lost(&with);
         assert_eq!(without.bytes_written, with.bytes_written);
-        // lru hardly writes home by itself, so it has little to save, and sleeping sooner it stops more often. A further stop costs no more
-        // than to wake up (11 s, 165 J), and to be idle (8.4 W) for the 20 s until the disk is sent to sleep and the 5 s of that.
+        // lru rarely writes home by itself, so it can save little, and because the disk sleeps sooner it is stopped more often. An
+        // additional stop costs no more than a wake-up (11 s, 165 J) and the idle power (8.4 W) of the 20 s until the disk is sent to sleep
+        // and of the 5 s of that.
         let further = b.start_stops.saturating_sub(a.start_stops) as f64;
         assert!(
             b.energy_j < a.energy_j * 1.001 + further * (165.0 + 25.0 * 8.4),
@@ -90,7 +91,7 @@ fn a_disk_whose_work_waits_sleeps_longer_and_uses_less() {
             b.energy_j,
             a.energy_j
         );
-        // Stops fall where the disk was woken again and again. One that never got to sleep before stops more often now.
+        // The number of stops falls if the disk was woken repeatedly. A disk that never slept before is stopped more often now.
         if ["smq", "greendm-cache"].contains(&policy) {
             assert!(
                 b.start_stops < a.start_stops,
@@ -106,9 +107,9 @@ fn a_disk_whose_work_waits_sleeps_longer_and_uses_less() {
             a.standby_s
         );
         assert!(with.sleep_batches > Some(0));
-        // What was held was done in the end: seven lulls of eight are followed by work, and so by another sleep.
+        // The held work was done in the end: work follows seven of eight idle periods, and then the disk sleeps again.
         assert!(with.writebacks > 0, "{policy}");
-        // These write home now and then by themselves.
+        // These policies sometimes write home by themselves.
         if policy != "lru" {
             assert!(
                 b.energy_j < a.energy_j * 0.9,
@@ -139,7 +140,7 @@ fn a_limit_wakes_it() {
     ];
     let few = run(&setup("lru", &few), &trace).expect("runs");
     assert_eq!(long.sleep_limits, Some(0));
-    // Lulls of 600 s: the dirty data of each is written home some four times by age.
+    // Idle periods of 600 s: in each, the dirty data is written home about four times because of its age.
     assert!(
         (24..=40).contains(&short.sleep_limits.unwrap_or(0)),
         "{:?}",
@@ -162,7 +163,7 @@ fn the_fast_tier_lasts_as_long_as_its_budget_says() {
     for policy in ["greendm", "lru", "hot-dst-dynamic"] {
         let free = run(&setup(policy, &[]), &trace).expect("runs");
         let fast = |r: &Report| r.usage.as_ref().expect("full").members["fast"].clone();
-        // Room for what requests write there, and for four moves of ten.
+        // Enough budget for the requests' writes there, and for four of ten moves.
         let (all, moved) = (fast(&free).bytes_written, fast(&free).move_bytes_written);
         let room = (all - moved) as f64 + 0.4 * moved as f64;
         let per_day = room / free.elapsed_s.expect("full") * 86_400.0;
@@ -205,7 +206,7 @@ fn settings_that_are_off_or_generous_change_nothing() {
             let r = run(&setup(policy, settings), &trace).expect("runs");
             assert_eq!(r.digest, plain.digest, "{policy} {settings:?}");
         }
-        // A budget begins empty, and is not felt as soon as more comes in than is wanted.
+        // A budget begins empty. It has no effect as soon as its rate exceeds the demand.
         let rich = [("wear_bytes_per_day", 1e12), ("sleep_hold_s", 0.0)];
         let r = run(&setup(policy, &rich), &trace).expect("runs");
         assert!(
@@ -228,7 +229,7 @@ fn wrong_settings_are_named() {
     }
 }
 
-/// A backup that reads in bursts beside a journal: a class each.
+/// A backup that reads in bursts, and a journal, each with its own class.
 fn noisy_and_quiet(seed: u64) -> Memory {
     let (mut records, mut random) = (Vec::new(), isotherm_core::random::SplitMix64::new(seed));
     let mut draw = |below| random.below(below);
@@ -267,10 +268,10 @@ fn promises_to_classes_hold_in_the_lab() {
     };
     let plain = promised(&[]);
     assert!(mean(&plain, "7") > 0.02, "the quiet one suffers");
-    // A promise that nobody needs changes nothing.
+    // A promise without effect must change nothing.
     let unneeded = promised(&["0-63+ceiling=100G"]);
     assert_eq!(unneeded.digest, plain.digest);
-    // Six sequences of places: one may differ by a tenth from their mean.
+    // Six sequences of places: one of them may differ from their mean by a tenth.
     let means = |rows: &[&str]| [0, 1, 2, 3, 4, 5].map(|s| mean(&promised_with(rows, s), "7"));
     let (with, without) = (means(&["7+latency=30ms"]), means(&[]));
     let sum = |x: &[f64]| x.iter().sum::<f64>();
@@ -281,7 +282,7 @@ fn promises_to_classes_hold_in_the_lab() {
     assert_eq!(latency.requests, plain.requests);
     let floor = promised(&["7+floor=1M+share=1000", "18+share=10", "depth=2"]);
     assert!(mean(&floor, "7") < 0.7 * mean(&plain, "7"));
-    // 2 MiB a second of 3.1 that are asked for.
+    // 2 MiB a second, of 3.1 that are requested.
     let ceiling = promised(&["18+ceiling=2M"]);
     let bytes = ceiling.by_class["18"].bytes as f64;
     let least = bytes / f64::from(2 << 20) - 0.1;
@@ -295,7 +296,7 @@ fn promises_to_classes_hold_in_the_lab() {
 fn what_devices_did_is_somebodys() {
     let mut s = setup("lru", &[]);
     s.tiers[1].devices[0].standby_after_s = None;
-    // One whose sheet has a price and a limit of writes.
+    // A device whose data sheet has a price and a limit of writes.
     s.tiers[0].devices = vec![Device::preset("intel-320-300").expect("a preset")];
     let r = run(&s, &noisy_and_quiet(3)).expect("plays");
     let all = r.by_class.values().filter_map(|c| c.used);
@@ -322,14 +323,14 @@ fn what_devices_did_is_somebodys() {
             slow.bytes_written,
         ),
     ] {
-        // What ends after the last reply is in the members' figures only.
+        // Operations that end after the last reply are only in the figures of the members.
         let slack = 3.0 * EXTENT as f64;
         assert!(
             (got - want as f64).abs() <= slack,
             "{what}: {got} of {want}"
         );
     }
-    // Fetches are for the class that is fetched: the noisy one's 16 times as large.
+    // Fetches count for the class that is fetched: those of the noisy class are 16 times as large.
     let (quiet, noisy) = (
         r.by_class["7"].used.unwrap(),
         r.by_class["18"].used.unwrap(),

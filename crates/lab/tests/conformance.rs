@@ -1,4 +1,4 @@
-//! What every preset must do, whatever it is: one suite for all in [`PRESETS`], so a new one is tested by being listed.
+//! Properties that every preset must have: one suite for all in [`PRESETS`], so a new preset is tested as soon as it is listed.
 
 use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::null::{NullCounters, NullEngine};
@@ -17,7 +17,7 @@ struct Touch {
     write: bool,
 }
 
-/// Tiers of these sizes, the slowest large enough for all extents and a few more.
+/// Tiers of these sizes; the slowest has room for all extents and a few more.
 fn shape(tiers: &[u32], extents: u32) -> Geometry {
     let last = tiers.len() - 1;
     let members = tiers.iter().enumerate().map(|(t, slots)| Member {
@@ -33,7 +33,7 @@ fn make(p: &Preset) -> Box<dyn Policy> {
     build(p.name, std::iter::empty()).expect("presets build")
 }
 
-/// Plays at 10 ms an access, so that intervals of seconds pass too.
+/// Plays with 10 ms between accesses, so that intervals of seconds pass, too.
 fn play(e: &mut Engine, from: u64, touches: &[Touch]) -> Vec<bool> {
     let at = |i: usize| Nanos::from_millis(10 * (from + i as u64));
     let one = |(i, t): (usize, &Touch)| {
@@ -43,7 +43,7 @@ fn play(e: &mut Engine, from: u64, touches: &[Touch]) -> Vec<bool> {
     touches.iter().enumerate().map(one).collect()
 }
 
-/// Skewed, two thirds reads.
+/// Skewed accesses, two thirds of them reads.
 fn mixed(seed: u64, extents: u32, n: usize) -> Vec<Touch> {
     let mut random = SplitMix64::new(seed);
     let mut one = || {
@@ -88,7 +88,8 @@ const SHAPES: [&[u32]; 6] = [
 ];
 const EXTENTS: u32 = 200;
 
-/// What must hold after any run: every unit has one home, no two share a slot, copies are on faster tiers, counts add up.
+/// Properties that must hold after any run: every unit has one home, no two share a slot, copies are on faster tiers, counts are
+/// consistent.
 fn check(e: &Engine, geo: &Geometry, hits: usize, accesses: usize, what: &str) {
     let c = e.counters();
     assert_eq!(
@@ -135,15 +136,15 @@ fn every_shape_and_workload_ends_well() {
     }
 }
 
-/// A few units read again and again must end up on fast, unless the preset never moves anything.
+/// A few units that are read repeatedly must end on fast, unless the preset never moves anything.
 #[test]
 fn does_something() {
     for p in PRESETS {
         let geo = shape(&[20, 0], EXTENTS);
         let mut e = NullEngine::new(geo, make(p));
-        // Data that fills fast first, where first touches do; then ten units of the middle, by then pushed out, for a day and more, so that
-        // daily plans fall inside. No unit follows its neighbour: in step, they would lie inside the scan's own pending request for ever, where
-        // an access queue merges (oodt).
+        // First come units that fill fast if first touches are placed there; then ten units from the middle, which have been demoted by
+        // then, for more than a day, so that daily plans take place. No unit is accessed right after its neighbour: its accesses would
+        // always be inside the pending request of the scan, where an access queue merges them (oodt).
         let read = |extent| Touch {
             extent,
             write: false,
@@ -166,8 +167,8 @@ fn does_something() {
             assert_eq!((hits, c.promotions + c.fetches), (0, 0), "{}", p.name);
             continue;
         }
-        // By design, what is once on slow stays there.
-        // By design: what touches cost little on either tier, by its rates, stays where it is (its own tests move something).
+        // By design, units on slow stay there under cold-dst-plain, and edt does not move a unit whose accesses cost little on either tier
+        // (its own tests contain moves).
         if p.name == "cold-dst-plain" || p.name == "edt" {
             continue;
         }
@@ -181,7 +182,7 @@ fn does_something() {
             "{}: ten units read 15 000 times never hit",
             p.name
         );
-        // type-aware's default rules have parts of both kinds.
+        // The default rules of type-aware have parts of both kinds.
         let caching = make(p).uses() == isotherm_core::policy::Uses::Copies;
         assert!(
             !caching || c.promotions + c.demotions == 0,
@@ -206,8 +207,8 @@ fn same_calls_same_decisions() {
     }
 }
 
-/// Bytes of a policy's own memory: `per_slot` for each fast slot, `per_extent` for each extent, and a constant. A preset
-/// that is not named here has the widest bound.
+/// Bound of a policy's own memory in bytes: `per_slot` for each fast slot, `per_extent` for each extent, and a constant. A preset that is
+/// not named here has the widest bound.
 fn bound(name: &str) -> (usize, usize, usize) {
     match name {
         "linear" | "mylinear" => (0, 0, 2048),
@@ -215,7 +216,7 @@ fn bound(name: &str) -> (usize, usize, usize) {
         "sieve" => (9, 0, 2048),
         "lfu" => (32, 0, 2048),
         "w-tinylfu" => (29, 0, 2048),
-        // A ghost is 25 to 34 bytes.
+        // A ghost entry has 25 to 34 bytes.
         "arc" => (9 + 35, 0, 2048),
         "s3-fifo" => (9 + 32, 0, 2048),
         "smq" => (10 + 10 + 4 + 22, 0, 2048),
@@ -248,18 +249,18 @@ fn memory_is_bounded_and_does_not_grow() {
     }
 }
 
-/// Passes a policy's calls on, but hides a random share of its wishes from the engine and says that they were refused; the
-/// policy is told as the engine would tell it.
+/// Passes the calls of a policy on, but hides a random share of its proposals from the engine and reports them to the policy as refused, as
+/// the engine would do.
 struct Refusing {
     inner: Box<dyn Policy>,
     random: SplitMix64,
     refused: u64,
-    /// Of 8 wishes.
+    /// Share of hidden proposals, of 8.
     share: u64,
 }
 
 impl Refusing {
-    /// Drop some wishes and settle them as refused; what the policy wants then is dropped alike.
+    /// Drops some proposals and reports them as refused; the proposals that the policy then makes are treated in the same way.
     fn sift(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
         for _ in 0..64 {
             let mut more = Vec::new();
@@ -332,8 +333,8 @@ impl Policy for Refusing {
     }
 }
 
-/// With refusals the lists must still follow what happened: the run ends, and once nothing is refused any more the policy
-/// works as well as a fresh one, within a tenth.
+/// With refusals the lists must follow the real state: the run ends, and after the refusals have stopped the policy works as well as a new
+/// one, within a tenth.
 #[test]
 fn survives_refusals() {
     let touches = mixed(21, EXTENTS, 6000);
@@ -354,8 +355,8 @@ fn survives_refusals() {
     }
 }
 
-/// Refused half the time, then left alone: the copies that caches keep track of are the ones that exist, so a full fast
-/// tier still turns over.
+/// Half of the proposals are refused for a time, then none: the copies in a cache's lists must be those that exist, so a full fast tier
+/// must still exchange its copies.
 #[test]
 fn caches_turn_over_after_refusals() {
     for p in PRESETS.iter().filter(|p| p.kind() == "caching") {
@@ -369,7 +370,7 @@ fn caches_turn_over_after_refusals() {
         let mut e = NullEngine::new(geo, wrapped);
         play(&mut e, 0, &mixed(2, EXTENTS, 3000));
         let before: NullCounters = e.counters();
-        // Two working sets after each other, both new to the fast tier in turn.
+        // Two working sets, one after the other, each new to the fast tier.
         for half in [0, EXTENTS - 10] {
             let set: Vec<Touch> = (0..4000)
                 .map(|i| Touch {

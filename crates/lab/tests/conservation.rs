@@ -1,4 +1,4 @@
-//! What no run may break, whatever the trace.
+//! Properties that must hold for every run of any trace.
 
 use isotherm_core::Nanos;
 use isotherm_lab::sim::{Memory, Observe, Report, Setup, Tier, TimeMode, run};
@@ -91,18 +91,18 @@ proptest! {
     #[test]
     fn nothing_is_lost_and_nothing_is_free(trace in trace(), setup in setup()) {
         let r = run(&setup, &trace).expect("runs");
-        // Every byte written reaches a device in the foreground, once. A write that an unwritten rest shares an extent with
-        // takes no more: writes are whole sectors.
+        // Every byte that is written reaches a device in the foreground, once. A write to a partly unwritten extent takes no more: writes
+        // are whole sectors.
         let written = sum(&r, |m| m.bytes_written - m.move_bytes_written - m.meta_bytes_written);
         prop_assert_eq!(written, r.bytes_written);
         // Every byte read comes from a device or from a move's buffer, or was discarded and reads as zeros.
         let read = sum(&r, |m| m.bytes_read - m.move_bytes_read);
         let elsewhere = r.ram_read_bytes.unwrap_or(0) + r.zero_read_bytes.unwrap_or(0);
         prop_assert_eq!(read + elsewhere, r.bytes_read);
-        // Moves write what they read, except those overtaken in between.
+        // Moves write the bytes that they read, except moves that became stale in between.
         let (from, to) = (sum(&r, |m| m.move_bytes_read), sum(&r, |m| m.move_bytes_written));
         prop_assert!(to <= from && r.migrated_bytes <= to, "{} {} {}", from, to, r.migrated_bytes);
-        // The least that a device can use is its idle (or sleeping) power; hosts come on top.
+        // The least energy of a device is that of its idle (or sleeping) power; the host's is added.
         let elapsed = r.elapsed_s.expect("full");
         let usage = r.usage.as_ref().expect("full");
         for (tier, m) in usage.members.values().map(|m| (usize::from(m.tier), m)) {
@@ -116,24 +116,24 @@ proptest! {
             prop_assert!(m.wear_eu >= 0.0 && m.busy_s <= elapsed * 1.000_001 + 1e-9);
         }
         prop_assert!(r.energy_j >= Some(usage.host_j));
-        // No request is answered faster than any device answers.
+        // No request is answered faster than any device can answer.
         prop_assert!(r.latency_mean_s >= Some(1e-6) || r.reads + r.writes == 0);
         prop_assert!(r.latency_p50_s <= r.latency_p95_s && r.latency_p95_s <= r.latency_p99_s);
-        // Sums by class and by time are the totals.
+        // Sums over classes and over time equal the totals.
         prop_assert_eq!(r.by_class.values().map(|c| c.requests).sum::<u64>(), r.reads + r.writes);
         prop_assert_eq!(r.by_class.values().map(|c| c.accesses).sum::<u64>(), r.accesses);
         let s = r.series.as_ref().expect("asked for");
         prop_assert_eq!(s.requests.iter().sum::<u64>(), r.reads + r.writes);
         prop_assert_eq!(s.accesses.iter().sum::<u64>(), r.accesses);
         prop_assert_eq!(s.request_sizes.iter().sum::<u64>(), r.reads + r.writes);
-        // What is on the heat map is what was done, tier by tier.
+        // The heat map must contain all operations, tier by tier.
         let heat = s.heat.as_ref().expect("asked for");
         let by_size: Vec<u64> = s.operation_sizes.iter().map(|t| t.iter().sum()).collect();
         let by_address: Vec<u64> = heat.by_tier.iter().map(|t| t.iter().sum()).collect();
         prop_assert_eq!(&by_size, &by_address);
         let on_map: u64 = heat.operations.iter().flatten().sum();
         prop_assert_eq!(on_map, by_size.iter().sum::<u64>());
-        // Power over the bins is the energy of the member.
+        // The power over all bins is the energy of the member.
         for m in &s.members {
             let whole = m.power_w.len() - 1;
             let last = elapsed - whole as f64 * s.bin_s;

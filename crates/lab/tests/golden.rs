@@ -1,7 +1,7 @@
-//! Hit-only counts of the plain caches on real traces, committed as a table. A changed number is explained in the commit.
+//! Hit-only counts of the plain caches on real traces, kept as a table. A commit that changes a number explains it.
 //!
-//! `ISOTHERM_GOLDEN=write cargo test -p isotherm-lab --test golden` writes the table anew; rows of traces that are not there
-//! (set `ISOTHERM_TRACES`) stay as they are.
+//! `ISOTHERM_GOLDEN=write cargo test -p isotherm-lab --test golden` writes the table anew; rows of traces that are missing (set
+//! `ISOTHERM_TRACES`) stay unchanged.
 
 mod common;
 
@@ -13,11 +13,11 @@ const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/hit-only.
 const HEAD: &str = "# trace policy fast% : accesses hits fetches evictions writebacks\n";
 
 const TRACES: [&str; 9] = [
-    // In the tree.
+    // Traces in the tree.
     "linux-mysql.load.zst",
     "windows-shared-server.load.zst",
     "arc-OLTP-head100k.lis.zst",
-    // Below $ISOTHERM_TRACES.
+    // Traces below $ISOTHERM_TRACES.
     "arc-P3.lis.zst",
     "cloudphysics-io.vscsi.zst",
     "hplajw-1week.csv.zst",

@@ -1,4 +1,4 @@
-//! The guard of `benefit`: data that is read once is not fetched for long, and data that is read again is.
+//! The guard of `benefit`: data that is read once is soon no longer fetched, and data that is read again is.
 
 mod guard_cases;
 
@@ -10,11 +10,12 @@ use isotherm_traces::{Op, Record};
 
 const EXTENT: u64 = 64 << 10;
 const MS: u64 = 1_000_000;
-/// Extents read once, and then those read over and over.
+/// Number of extents that are read once; some of them are then read repeatedly.
 const ONCE: u64 = 4000;
 const AGAIN: u64 = 100;
 
-/// 4 KiB of each of 4000 extents, one every 20 ms, at places that are no stream; then, if so, 30 rounds over the first hundred.
+/// 4 KiB of each of 4000 extents, one every 20 ms, at places that form no stream; then, with `then_again`, 30 rounds over the first
+/// hundred.
 fn once(then_again: bool) -> Memory {
     let place = |i: u64| i * 2741 % ONCE * EXTENT;
     let mut records: Vec<Record> = (0..ONCE)
@@ -49,7 +50,7 @@ fn what_is_read_once_is_soon_not_fetched() {
 #[test]
 fn what_is_read_again_is_fetched_again() {
     let r = with("benefit", true);
-    // Of 30 rounds all but the first two are hits.
+    // All of the 30 rounds but the first two are hits.
     assert!(
         r.fast_hit_ratio * r.accesses as f64 >= 27.0 * AGAIN as f64,
         "{}",
@@ -57,7 +58,7 @@ fn what_is_read_again_is_fetched_again() {
     );
 }
 
-/// A minute of reads and writes of 4 KiB in 400 extents, ten minutes of a write every 20 s, five times over.
+/// One minute of reads and writes of 4 KiB in 400 extents, then ten minutes with a write every 20 s, five times.
 fn work_and_lulls() -> Memory {
     let mut records = Vec::new();
     for turn in 0..5u64 {
@@ -103,20 +104,20 @@ fn quiet_lets_the_disk_sleep() {
 
 #[test]
 fn lasting_writes_less_to_flash() {
-    // Each extent is read once: without the guard, only the price of wear speaks against a copy.
+    // Each extent is read once: without the guard, only the price of wear can prevent a copy.
     let fetches = |goal| with(&format!("benefit,guard=0,goal={goal}"), false).fetches;
     let (fast, cheap, lasting) = (fetches("fast"), fetches("cheap"), fetches("lasting"));
     assert!(fast > ONCE - 10, "{fast}");
     assert!(lasting < ONCE / 10 && cheap <= fast, "{lasting}, {cheap}");
 }
 
-/// Mean latency as a share of the disk's alone. The devices are those of `bench/benefit/adversary.py`, a tenth is on flash.
+/// Mean latency as a share of that of the disk alone. The devices are those of `bench/benefit/adversary.py`; flash has a tenth of the size.
 fn share(kind: Kind, seed: u64, extent: u32) -> f64 {
     let (with, alone) = both(kind, seed, extent);
     with.latency_mean_s.expect("timed") / alone.latency_mean_s.expect("timed")
 }
 
-/// A case with `benefit` and on the disk alone.
+/// A case with `benefit`, and the same case on the disk alone.
 fn both(kind: Kind, seed: u64, extent: u32) -> (Report, Report) {
     let device = |name| Device::preset(name).expect("a sheet");
     let whole = Size::Share(1_000_000);
@@ -137,7 +138,7 @@ fn both(kind: Kind, seed: u64, extent: u32) -> (Report, Report) {
     )
 }
 
-/// What the disk did, for people.
+/// A readable summary of the disk's work.
 fn said(r: &Report) -> String {
     let usage = r.usage.as_ref().expect("timed");
     let disk = usage.members.values().last().expect("a disk");

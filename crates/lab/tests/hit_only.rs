@@ -1,4 +1,5 @@
-//! The driver: compiled-in policies decide as dynamic ones, kept requests as those decoded twice, and both as a plain loop.
+//! The driver: compiled-in policies decide as dynamic ones do, kept requests give the same as requests that are decoded twice, and both the
+//! same as a plain loop.
 
 mod common;
 
@@ -11,7 +12,7 @@ use isotherm_traces::{Op, Options, SideBySide, open, scan};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Section 0 of the specification as plainly as it goes: everything in memory, a map of touched extents, `dyn Policy`.
+/// Section 0 of docs/policy-rules.md in its simplest form: everything in memory, a map of touched extents, `dyn Policy`.
 fn plainly(path: &Path, policy: &str, percent: u64) -> NullCounters {
     let side = SideBySide::new(&scan(path, &Options::default()).expect("scanned")).expect("fits");
     let mut records: Vec<_> = open(path, &Options::default())
@@ -31,7 +32,7 @@ fn plainly(path: &Path, policy: &str, percent: u64) -> NullCounters {
     );
     let by_address = policy.ends_with("linear");
     let built = build(policy, std::iter::empty()).expect("built");
-    // Neighbours on the volume are neighbours as rows, others are not, if that matters.
+    // Rows are adjacent if and only if their extents are adjacent on the volume, for policies to which this matters.
     let apart = if built.minds_gaps() { 2 } else { 1 };
     let (mut next, mut before) = (0, lowest);
     for (extent, row) in &mut rows {
@@ -115,7 +116,7 @@ fn what_does_not_fit_is_said() {
         run("lru", &[("x", ParamValue::Number(1.0))], &|_| 1),
         Err(HitOnlyError::Policy(_))
     ));
-    // No slot counts as one, and more than there is data as that many.
+    // No slots count as one, and more slots than there is data count as the amount of data.
     let none = run("lru", &[], &|_| 0).expect("runs");
     assert_eq!((none.fast_slots, none.counters.fetches > 0), (1, true));
     let all = run("lru", &[], &|n| n).expect("runs").counters;

@@ -26,7 +26,7 @@ use reference::{Naive, engine, touch};
 use std::fmt::Write;
 use trace::{Trace, find, load};
 
-/// Presets that have golden counts of their own elsewhere, and the baselines.
+/// Presets that have golden counts of their own in another file, and the baselines.
 const NOT_HERE: &[&str] = &[
     "arc",
     "fifo",
@@ -71,7 +71,7 @@ fn golden_counts() {
         };
         let trace = load(&file, usize::MAX);
         for preset in PRESETS.iter().filter(|p| !NOT_HERE.contains(&p.name)) {
-            // These traces are shorter than a day: a period in which something is planned.
+            // These traces are shorter than a day, so the period is one in which plans take place.
             let params: &[(&str, f64)] = match preset.name {
                 "hro" | "hot" => &[("period", 600.0)],
                 _ => &[],
@@ -115,7 +115,7 @@ fn golden_counts() {
     }
 }
 
-/// Every naive reference that the core's tests have.
+/// All naive references of the core's tests.
 fn references(f: u32, slow: u32) -> Vec<(&'static str, Box<dyn Naive>)> {
     let loris = |kind, copies| -> Box<dyn Naive> { Box::new(loris::Loris::new(kind, copies, f)) };
     let (slots, slow) = (f as usize, slow as usize);

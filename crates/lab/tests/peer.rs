@@ -10,7 +10,7 @@ use isotherm_traces::{Format, Options, convert};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Preset and libCacheSim's name. Its `WTinyLFU` is left out: other hash functions, another sketch.
+/// A preset and its name in libCacheSim. `WTinyLFU` is left out: it has other hash functions and another sketch.
 const PAIRS: [(&str, &str); 6] = [
     ("lru", "LRU"),
     ("fifo", "FIFO"),
@@ -19,7 +19,7 @@ const PAIRS: [(&str, &str); 6] = [
     ("s3-fifo", "S3FIFO"),
     ("sieve", "Sieve"),
 ];
-/// Sizes for which ⌊F/10⌋ and ⌊0.9 F⌋ leave nothing over, as libCacheSim's S3-FIFO sizes its ghost.
+/// Sizes for which ⌊F/10⌋ and ⌊0.9 F⌋ are exact, because libCacheSim's S3-FIFO computes the size of its ghost list from them.
 const SIZES: [u64; 4] = [20, 500, 2000, 20_000];
 
 fn python() -> Option<PathBuf> {
@@ -84,7 +84,7 @@ fn miss_ratios_are_those_of_libcachesim() {
             for ((policy, peer), theirs) in PAIRS.iter().zip(theirs) {
                 let c = common::play(&flat, policy, &|_| slots, KEEP_BYTES).counters;
                 let ours = 1.0 - c.hits as f64 / c.accesses as f64;
-                // Both are one quotient of whole numbers; half an access is no rounding.
+                // Both are a quotient of whole numbers, so a difference of half an access is not caused by rounding.
                 assert!(
                     (ours - theirs).abs() < 0.5 / c.accesses as f64,
                     "{name}, {slots} slots: {policy} {ours:.9}, {peer} {theirs:.9}"

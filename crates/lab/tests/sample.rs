@@ -1,4 +1,4 @@
-//! Hits from samples of the extents, against the whole run: how far they are apart, and whether the stated error says so.
+//! Hits from samples of the extents, compared with the whole run: the difference, and whether the stated error covers it.
 
 use isotherm_lab::sample::Samples;
 use isotherm_lab::sim::{Report, Setup, TraceFile, hit_only_file};
@@ -39,7 +39,7 @@ fn a_sample_is_near_the_whole_and_says_how_near() {
             assert!(off < 0.02, "{policy} {size}: off by {off}");
             within += usize::from(off <= error);
             all += 1;
-            // What is known of the whole is told of the whole.
+            // Counts that are known for the whole trace must be those of the whole trace.
             assert_eq!(
                 (got.requests, got.reads, got.writes, got.accesses),
                 (want.requests, want.reads, want.writes, want.accesses)
@@ -50,7 +50,7 @@ fn a_sample_is_near_the_whole_and_says_how_near() {
             assert!((0.9..1.1).contains(&bytes), "{bytes}");
         }
     }
-    // 95 % are promised; the cells share their samples, so all may miss together.
+    // The stated error covers 95 %; the cells share their samples, so all of them may miss together.
     assert!(
         within * 10 >= all * 8,
         "{within} of {all} within the stated error"

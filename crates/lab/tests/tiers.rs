@@ -1,5 +1,5 @@
-//! Every preset over three and four tiers of modelled devices: it runs to the end, no byte is lost, every tier that it has a use
-//! for is used, and the faster a tier is, the hotter is what lies there.
+//! Every preset over three and four tiers of modelled devices: it runs to the end, no byte is lost, it uses every tier that it should, and
+//! faster tiers hold hotter data.
 
 use isotherm_core::Nanos;
 use isotherm_core::policy::PRESETS;
@@ -8,16 +8,16 @@ use isotherm_lab::size::Size;
 use isotherm_traces::{Op, Record};
 
 const EXTENTS: u64 = 600;
-/// Tier 0 holds 5 %, the middle ones 20 % and 40 %.
+/// Tier 0 has 5 % of the size, the middle ones 20 % and 40 %.
 const SHARES: [u32; 4] = [50_000, 200_000, 400_000, 1_000_000];
 const REQUESTS: u64 = 24_000;
 
-/// 24 extents get 60 % of the accesses, 96 others 30 %, 240 others 9 %, the rest 1 %; 30 % writes. Neighbours are not alike.
+/// 24 extents get 60 % of the accesses, 96 others 30 %, 240 others 9 %, the rest 1 %; 30 % writes. Neighbours differ in heat.
 fn work() -> Memory {
     let mut random = isotherm_core::random::SplitMix64::new(1);
     let mut draw = |n| random.below(n);
     let one = |i: u64| {
-        // All are touched once before.
+        // Each extent is touched once before.
         let at = match (i < EXTENTS, draw(100)) {
             (true, _) => i,
             (_, 0..60) => draw(24),
@@ -26,22 +26,22 @@ fn work() -> Memory {
             _ => 360 + draw(EXTENTS - 360),
         };
         let op = if draw(10) < 3 { Op::Write } else { Op::Read };
-        // A number that has no factor in common with the extents scatters them.
+        // A multiplier without a common factor with the number of extents scatters them.
         Record::new(Nanos(i), op, at * 277 % EXTENTS * 4096, 4096)
     };
     Memory::new("four heats", (0..REQUESTS).map(one).collect())
 }
 
-/// With times that fit a run of minutes.
+/// The preset with periods that suit a run of minutes.
 fn spec(preset: &str, tiers: usize) -> String {
     match preset {
         "hot-dst-5s" | "hot-dst-80s" | "cache-interval" | "hro" | "hot" => {
             format!("{preset},period=1")
         }
         "oodt" => "oodt,migrate_every=1000".into(),
-        // It weighs rates against what slots cost. As preset, a second tier of so few slots serves these extents cheapest; with
-        // these rates the hot ones (some 10/s each over a disk, 2/s over a remote store) are cheapest on the fastest, the warm
-        // ones (a sixth of that) in between.
+        // edt compares rates with the prices of slots. With its defaults, a second tier of so few slots serves these extents cheapest; with
+        // these rates the fastest tier is cheapest for the hot extents (about 10/s each over a disk, 2/s over a remote store), and the tier
+        // in between for the warm ones (a sixth of that).
         "edt" if tiers == 3 => "edt,interval=2,fast_iops=160,slow_iops=40".into(),
         "edt" => "edt,interval=10,fast_iops=80,slow_iops=20".into(),
         "hystor" => "hystor,window=2".into(),
@@ -61,16 +61,16 @@ fn play(preset: &str, devices: &[&str]) -> Report {
     run(&setup, &work()).unwrap_or_else(|e| panic!("{preset} on {devices:?}: {e}"))
 }
 
-/// What a preset makes of the tiers between the fastest and the slowest, as docs/policies.md says.
+/// The use that a preset makes of the tiers between the fastest and the slowest, according to docs/policies.md.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Middle {
-    /// Homes, hotter ones than below.
+    /// Homes that are hotter than those on slower tiers.
     Ranked,
     /// Homes, by address.
     ByAddress,
     /// Homes that came there when they were new or cold, and never return.
     Left,
-    /// Nothing.
+    /// No homes.
     Unused,
 }
 
@@ -102,7 +102,7 @@ fn check(devices: &[&str]) {
         assert_eq!(r.requests, REQUESTS / 2, "{what}");
         let usage = r.usage.as_ref().expect("full");
         let sum = |of: fn(&MemberUsage) -> u64| usage.members.values().map(of).sum::<u64>();
-        // Writes go to one place, under write-through to two.
+        // A write goes to one place, under write-through to two.
         let written = sum(|m| m.bytes_written - m.move_bytes_written - m.meta_bytes_written);
         assert!(
             (r.bytes_written..=2 * r.bytes_written).contains(&written),
@@ -113,7 +113,7 @@ fn check(devices: &[&str]) {
         assert_eq!(read + elsewhere, r.bytes_read, "{what}");
         let served = served(&r);
         let last = devices.len() - 1;
-        // Of what a slot gets: extents of the tier against bytes.
+        // The bytes served for each slot: those of the tier over the number of its extents.
         let sizes: Vec<u64> = SHARES[..last]
             .iter()
             .map(|s| u64::from(*s) * EXTENTS / 1_000_000)
@@ -151,10 +151,10 @@ fn check(devices: &[&str]) {
                 "{what}: tier {t} is hotter than the one above"
             );
         }
-        // The hottest 24 extents get 60 % and fit on the 30 slots of tier 0; by chance it would be 5 %.
+        // The hottest 24 extents get 60 % of the accesses and fit into the 30 slots of tier 0; a random choice would give 5 %.
         assert!(r.fast_hit_ratio > 0.2, "{what}: {}", r.fast_hit_ratio);
-        // What is left for the slowest tier is colder than what lies above it. greendm lets up whatever was missed last, and of the
-        // two slowest tiers both hold what is asked for rarely: it hardly tells them apart.
+        // The data on the slowest tier must be colder than that on faster tiers. greendm is an exception: it promotes any extent that was
+        // missed recently, and its two slowest tiers both hold rarely used data, so it hardly distinguishes between them.
         let rest = EXTENTS - sizes.iter().sum::<u64>();
         let slack = if p.name == "greendm" { 1.5 } else { 1.0 };
         assert!(

@@ -1,11 +1,10 @@
-//! Hit-only runs are the lab without time: in a world whose devices answer at once, the whole engine decides as the null
-//! engine does.
+//! Hit-only runs are the lab without time: in a world whose devices answer at once, the whole engine must decide as the null engine does.
 //!
-//! Three rules of the live engine must have nothing to bite on for that, so the setting leaves them nothing:
-//! - a move is settled only when its record is durable, so the next access may come before it. Here a request is one extent
-//!   (a trace is cut beforehand), and everything that an access set off ends before the next comes;
-//! - MCML, in-flight extents, metadata being flushed: with devices that answer at once none of them is ever met;
-//! - a background scan ends after 2048 slots and goes on a microsecond later: accesses are further apart.
+//! Three rules of the live engine must have no effect for this, so the test is set up accordingly:
+//! - A move is settled only when its record is durable, so the next access may come before that. In this test a request is one extent (the
+//!   trace is cut beforehand), and all effects of an access end before the next access.
+//! - MCML, busy extents and flushes of metadata cause refusals: with devices that answer at once, none of them occurs.
+//! - A background scan ends after 2048 slots and continues a microsecond later: accesses are further apart.
 
 use std::collections::VecDeque;
 
@@ -93,14 +92,14 @@ fn decisions(r: &Report) -> (u64, String, u64, u64, u64, u64, u64) {
 
 fn equal_under_every_tiering_preset(trace: &Memory, fast: Size) {
     let mut moved = 0;
-    // cold-DST makes room for a newcomer: without devices it is there at once, on a volume the newcomer does not wait for it
-    // (a demotion takes a commit round, however fast the devices are) and starts on the slow tier instead.
+    // cold-DST makes room for a new extent. Without device time the room is there at once. On a volume the new extent does not wait for it
+    // (a demotion takes a commit round, however fast the devices are), and starts on the slow tier instead.
     let waits = |name: &str| name.starts_with("cold-dst");
     for preset in PRESETS
         .iter()
         .filter(|p| p.kind() == "tiering" && !waits(p.name))
     {
-        // It weighs by what tiers can do; devices without latency can do anything, unless it is told otherwise.
+        // edt compares the capabilities of tiers; devices without latency have unlimited ones unless parameters state others.
         let spec = match preset.name {
             "edt" => "edt,fast_iops=20000,slow_iops=180,fast_bandwidth=2.5e8,slow_bandwidth=1e8",
             other => other,
@@ -116,7 +115,7 @@ fn equal_under_every_tiering_preset(trace: &Memory, fast: Size) {
             .full()
             .expect("runs");
         let (h, f) = (decisions(&hits), decisions(&full));
-        // Every access is served alike. Moves that were asked for last are under way, or a plan is due, when the trace ends.
+        // Every access is served in the same way. When the trace ends, the last proposed moves are in progress, or a plan is due.
         assert_eq!((h.0, &h.1), (f.0, &f.1), "{}", preset.name);
         for (a, b) in [(h.2, f.2), (h.3, f.3)] {
             assert!(a.abs_diff(b) <= 16 + a / 6, "{}: {h:?} {f:?}", preset.name);

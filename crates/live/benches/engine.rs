@@ -14,6 +14,7 @@ use isotherm_core::{ExtentId, Nanos, RequestOp};
 use isotherm_live::buffers::{Buffer, Region};
 use isotherm_live::config::{IoConfig, Size};
 use isotherm_live::inbox::{Done, Submission};
+use isotherm_live::port::{IoRequest, Port};
 use isotherm_live::{Handle, MemberConfig, OpenMode, Session, Volume, VolumeConfig};
 use std::error::Error;
 use std::fs::{File, OpenOptions};
@@ -201,18 +202,12 @@ impl Ours {
             RequestOp::Read
         };
         self.session.submit(Submission {
-            op,
-            offset: at,
-            len: case.len,
-            fua: false,
-            class: 0,
-            buf: Some(buf),
+            request: IoRequest::new(op, at, case.len).with_buffer(Some(buf)),
             done: Done::Ticket(0),
         });
     }
 
     fn run(&mut self, case: Case, time: Duration) -> Outcome<f64> {
-        use isotherm_live::port::Port;
         let mut addresses = Addresses::new(case);
         for _ in 0..case.depth {
             let buf = self.handle.buffer(0, case.len);
@@ -246,7 +241,6 @@ impl Ours {
 
     /// Write the whole span once.
     fn fill(&mut self) -> Outcome<()> {
-        use isotherm_live::port::Port;
         let case = sequential("", true);
         for at in (0..SPAN).step_by(MIB as usize) {
             let mut buf = self.handle.buffer(at, case.len);

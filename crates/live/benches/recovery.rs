@@ -14,7 +14,7 @@ use isotherm_core::store::{BLOCK, HEADER, Superblock, record};
 use isotherm_core::{ExtentId, Nanos, RequestOp, Slot};
 use isotherm_live::config::{IoConfig, Size};
 use isotherm_live::inbox::{Done, Submission};
-use isotherm_live::port::Port;
+use isotherm_live::port::{IoRequest, Port};
 use isotherm_live::{Handle, MemberConfig, OpenMode, Session, Volume, VolumeConfig};
 use std::error::Error;
 use std::fs::File;
@@ -157,12 +157,7 @@ impl Served {
     fn ask(&mut self, op: RequestOp, offset: u64, len: u32) -> Outcome<()> {
         let buf = (op == RequestOp::Write).then(|| self.handle.buffer(offset, len));
         self.session.submit(Submission {
-            op,
-            offset,
-            len,
-            fua: false,
-            class: 0,
-            buf,
+            request: IoRequest::new(op, offset, len).with_buffer(buf),
             done: Done::Ticket(0),
         });
         loop {

@@ -1,4 +1,4 @@
-//! Request memory: one registered region, carved by a buddy allocator.
+//! Memory of requests: one registered region, divided by a buddy allocator.
 //!
 //! ```text
 //! region (anonymous, 2 MiB aligned, one fixed buffer of the ring)
@@ -6,8 +6,9 @@
 //! │ pool: 4 KiB … 32 MiB chunks  │ move buffers, n × ext │ world's own │ block file │ zeros │ FUSE's ring  │
 //! └──────────────────────────────┴───────────────────────┴─────────────┴────────────┴───────┴──────────────┘
 //! ```
-//! Who may hold how much of the pool: `shares.rs`. In steady state nothing is allocated: chunks go round. A request that no chunk can hold gets memory of its own, one such
-//! at a time; the ring then uses the plain instead of the fixed operations.
+//! `shares.rs` limits how much of the pool each client may hold. In steady state nothing is allocated, because chunks are reused. A request
+//! that is larger than any chunk gets memory of its own, one such request at a time; the ring then uses the plain operations instead of the
+//! fixed ones.
 
 mod buddy;
 mod memory;
@@ -23,7 +24,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What `O_DIRECT` and registered buffers want, in bytes; also the smallest chunk.
+/// The alignment that `O_DIRECT` and registered buffers need, in bytes; also the smallest chunk.
 pub const ALIGNMENT: usize = 4096;
 /// log2 of the largest chunk over the smallest: 4 KiB … 32 MiB.
 const ORDERS: usize = 14;
@@ -31,7 +32,7 @@ const NONE: u32 = u32::MAX;
 const NOT_FREE: u8 = u8::MAX;
 const HUGE: usize = 2 << 20;
 
-/// Memory of a region, shared out in chunks of 4 KiB … 32 MiB.
+/// Memory of a region, divided into chunks of 4 KiB … 32 MiB.
 pub struct Pool {
     region: Option<Arc<Region>>,
     /// First byte of the region that belongs to this pool.
@@ -47,15 +48,15 @@ pub struct Pool {
 struct State {
     buddy: Buddy,
     out: usize,
-    /// Memory outside the region that is out.
+    /// Bytes in use outside the region.
     alone: usize,
-    /// Callers are served in order of arrival, or a large request would starve behind small ones.
+    /// Callers that wait, in order of arrival; otherwise small requests could overtake a large one for ever.
     waiting: VecDeque<u64>,
     next: u64,
 }
 
 impl Pool {
-    /// A pool of its own region of `limit` bytes. Where the system refuses the region, every buffer gets memory of its own.
+    /// A pool with a region of its own of `limit` bytes. If the system refuses the region, every buffer gets memory of its own.
     pub fn new(limit: usize) -> Arc<Pool> {
         let limit = limit.max(ALIGNMENT) / ALIGNMENT * ALIGNMENT;
         match Region::new(limit) {
@@ -101,13 +102,13 @@ impl Pool {
         }
     }
 
-    /// Bytes that are out now, in chunk sizes.
+    /// Bytes in use now, in chunk sizes.
     pub fn bytes_out(&self) -> usize {
         let state = self.lock();
         state.out + state.alone
     }
 
-    /// Could a request of `bytes` be given memory now, without waiting?
+    /// Whether a request of `bytes` would get memory now, without waiting.
     pub fn has(&self, bytes: usize) -> bool {
         let state = self.lock();
         let order = order_of(bytes);
@@ -120,7 +121,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every critical section leaves the lists whole, so a panic elsewhere does not spoil them.
+        // Every critical section leaves the lists consistent, so a panic elsewhere does not damage them.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -157,7 +158,7 @@ impl Pool {
         }
     }
 
-    /// Waits for its turn and for memory, unless `give_up` says, whenever memory comes back, that it is not wanted any more.
+    /// Waits for its turn and for memory. Each time memory is returned it calls `give_up`, and stops waiting if the result is true.
     pub(crate) fn get_unless(
         self: &Arc<Self>,
         bytes: usize,
@@ -188,7 +189,7 @@ impl Pool {
         }
     }
 
-    /// Memory of the pool, if it is there and nobody waits for it.
+    /// Memory of the pool, if there is any and no other caller waits for it.
     pub(crate) fn get_if_idle(self: &Arc<Self>, bytes: usize) -> Option<Memory> {
         let mut state = self.lock();
         if !state.waiting.is_empty() {
@@ -197,24 +198,24 @@ impl Pool {
         self.try_take(&mut state, order_of(bytes))
     }
 
-    /// Wakes those that wait, so that they look at what they gave up on.
+    /// Wakes the callers that wait, so that they call `give_up` again.
     pub(crate) fn nudge(&self) {
         if !self.lock().waiting.is_empty() {
             self.returned.notify_all();
         }
     }
 
-    /// Connections that share it.
+    /// The connections that share the pool.
     pub(crate) fn shares(&self) -> &AtomicUsize {
         &self.shares
     }
 
-    /// Bytes of it.
+    /// Size of the pool in bytes.
     pub(crate) fn limit(&self) -> usize {
         self.len
     }
 
-    /// Memory at once: from the pool, else outside the region. For the engine's thread, which must never wait.
+    /// Memory at once: from the pool, otherwise outside the region. For the engine's thread, which must never wait.
     pub(crate) fn get_now(self: &Arc<Self>, bytes: usize) -> Memory {
         let order = order_of(bytes);
         let taken = if class_bytes(order) <= self.largest {
@@ -251,7 +252,7 @@ pub(crate) fn class_bytes(order: usize) -> usize {
 
 /// Aligned memory for one request. Derefs to the payload; [`Buffer::aligned`] is the whole range in logical blocks.
 ///
-/// Contents of a fresh buffer are whatever its last user left: whoever fills it must fill all of it.
+/// A new buffer has the contents that its last user left: its user must fill all of it.
 pub struct Buffer {
     memory: Memory,
     head: usize,
@@ -271,7 +272,7 @@ impl Buffer {
         }
     }
 
-    /// Over `memory`, which must be large enough for the range rounded out.
+    /// A buffer over `memory`, which must be large enough for the rounded range.
     pub(crate) fn over(memory: Memory, offset: u64, len: u32, block_bytes: u32) -> Buffer {
         let (head, covered) = cover(offset, len, block_bytes);
         assert!(
@@ -286,12 +287,12 @@ impl Buffer {
         }
     }
 
-    /// The range rounded out to logical blocks.
+    /// The range, rounded out to logical blocks.
     pub fn aligned(&self) -> &[u8] {
         &self.memory.bytes()[..self.covered]
     }
 
-    /// The range rounded out to logical blocks, to be filled by a device.
+    /// The range, rounded out to logical blocks, to be filled by a device.
     pub fn aligned_mut(&mut self) -> &mut [u8] {
         let covered = self.covered;
         &mut self.memory.bytes_mut()[..covered]
@@ -336,7 +337,7 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
-/// Bytes before the payload, and bytes in the range rounded out.
+/// Number of bytes before the payload, and of the rounded range.
 pub(crate) fn cover(offset: u64, len: u32, block_bytes: u32) -> (usize, usize) {
     let block = u64::from(block_bytes.max(1));
     let head = offset % block;
@@ -347,13 +348,13 @@ pub(crate) fn cover(offset: u64, len: u32, block_bytes: u32) -> (usize, usize) {
 /// All the memory of a volume: see the module.
 pub(crate) struct Arena {
     pub region: Arc<Region>,
-    /// For requests.
+    /// Memory for requests.
     pub pool: Arc<Pool>,
-    /// For bounces and edge blocks; used by the engine's thread only.
+    /// Memory for bounce buffers and edge blocks; used by the engine's thread only.
     pub own: Arc<Pool>,
-    /// For the block file alone, when others hold all of `pool`.
+    /// Memory for the block file alone, if others use all of `pool`.
     pub file: Arc<Pool>,
-    /// For what sources keep in the ring, if there is any.
+    /// Memory that sources keep in the ring, if there are any.
     pub ring: Option<Arc<Pool>>,
     moves: usize,
     move_bytes: usize,
@@ -364,12 +365,12 @@ pub(crate) struct Arena {
 impl Arena {
     /// Bytes of the world's own pool.
     const OWN: usize = 8 << 20;
-    /// Bytes that only the block file gets: four of its largest requests with odd ends.
+    /// Bytes for the block file alone: four of its largest unaligned requests.
     const FILE: usize = 8 << 20;
     /// Bytes of the zeroed buffer.
     pub const ZEROS: usize = 1 << 20;
 
-    /// `ring`: bytes for what sources keep in the ring.
+    /// `ring` is the number of bytes that sources keep in the ring.
     pub fn new(pool: usize, move_buffers: u16, extent: u32, ring: usize) -> io::Result<Arena> {
         let pool_bytes = pool.max(ALIGNMENT).next_multiple_of(ALIGNMENT);
         let (move_count, move_bytes) = (usize::from(move_buffers), extent as usize);
@@ -393,8 +394,7 @@ impl Arena {
         })
     }
 
-    /// Address of byte `offset` of move buffer `index`, from which on `len` bytes will be used: a joined operation uses
-    /// buffers that follow one another.
+    /// Address of byte `offset` of move buffer `index`, from which `len` bytes will be used: a joined operation uses consecutive buffers.
     pub fn move_at(&self, index: u16, offset: u32, len: u32) -> *mut u8 {
         let (index, offset) = (usize::from(index), offset as usize);
         assert!(
@@ -408,7 +408,7 @@ impl Arena {
             .wrapping_add(self.moves + index * self.move_bytes + offset)
     }
 
-    /// Address of [`Arena::ZEROS`] zeros that nobody writes to.
+    /// Address of [`Arena::ZEROS`] zeros, which are never written to.
     pub fn zeros(&self) -> *mut u8 {
         self.region.base().wrapping_add(self.zeros)
     }

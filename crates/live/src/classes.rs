@@ -1,4 +1,4 @@
-//! What kind of data a served volume holds: kept current beside the engine's thread, looked up on it.
+//! The classes of the data on a served volume: kept current on other threads, looked up on the engine's thread.
 //!
 //! ```text
 //!  Keeper's thread: layout, refreshed by what was written ─┐
@@ -6,38 +6,38 @@
 //!                                                                          └─► extents: Engine::reclassify
 //! ```
 //!
-//! Never false: nothing here changes data, and requests never wait for it.
+//! Invariant: this module changes no data, and requests never wait for it.
 
-use crate::inbox::{Done, Submission};
-use crate::port::{Buffer, Completion, Port};
+use crate::inbox::Done;
+use crate::port::{Buffer, Completion, IoRequest, Port};
 use crate::server::Handle;
 use isotherm_classify::ext::Bytes;
 use isotherm_classify::layout::Looks;
 use isotherm_classify::{ClassMap, Classifier, Layers, Layout, Source, Watch};
+use isotherm_core::ExtentId;
 use isotherm_core::io::QUIET;
-use isotherm_core::{ExtentId, RequestOp};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
-/// Work of one settling, in runs of blocks: a few milliseconds.
+/// Work of one step of settling, in runs of blocks: a few milliseconds.
 const SETTLE: u64 = 1 << 14;
-/// Extents told of in one visit to the engine's thread: well under a millisecond.
+/// Number of extents that are reclassified in one call on the engine's thread: well under a millisecond.
 const BATCH: usize = 256;
-/// What was written is looked at so much later: its data are there then, and what comes in bursts is looked at once.
+/// Delay between a write and the examination of its metadata: by then the data is there, and a burst of writes is examined once.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// How often somebody looks whether anything was written.
+/// Interval at which the keeper checks whether anything was written.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The classes of one volume, shared by whoever says something of them.
+/// The classes of one volume, shared by all sources.
 pub struct Classes {
     layers: Mutex<Layers>,
     map: Arc<ClassMap>,
     watch: Arc<Watch>,
     layout: Mutex<Layout>,
-    /// One settling at a time, so that extents are told of in order.
+    /// Only one settling at a time, so that extents are reclassified in order.
     settling: Mutex<()>,
 }
 
@@ -65,23 +65,23 @@ impl Classes {
         Classifier::new(Arc::clone(&self.map), Arc::clone(&self.watch), extent_shift)
     }
 
-    /// What counts, block by block.
+    /// The resulting class of each block.
     pub fn map(&self) -> &Arc<ClassMap> {
         &self.map
     }
 
-    /// What sources say. Call [`Classes::settle`] after a change.
+    /// The classes from each source. Call [`Classes::settle`] after a change.
     pub fn layers(&self) -> MutexGuard<'_, Layers> {
         locked(&self.layers)
     }
 
-    /// Memory of all of it, bytes.
+    /// Memory of all of it, in bytes.
     pub fn memory(&self) -> usize {
         self.layers().memory() + locked(&self.layout).memory()
     }
 
-    /// What was found of file systems: how often they were looked at, what went wrong, and for each its kind, first byte, bytes
-    /// and block size.
+    /// The file systems that were found: the number of examinations, the last error, and for each its kind, first byte, size and block
+    /// size.
     pub fn file_systems(&self) -> (Looks, Option<String>, Vec<FileSystem>) {
         let layout = locked(&self.layout);
         let ext = layout.file_systems().iter();
@@ -92,7 +92,7 @@ impl Classes {
         (looks, trouble, ext.chain(xfs).collect())
     }
 
-    /// Brings what counts up to date, and tells the engine of extents whose class changed. False if the volume is closed.
+    /// Updates the map from the sources, and reclassifies extents in the engine. Returns false if the volume is closed.
     pub fn settle(&self, handle: &Handle) -> bool {
         let _one = locked(&self.settling);
         loop {
@@ -133,7 +133,7 @@ impl Classes {
         true
     }
 
-    /// Looks at the volume's file systems: at what was written, or with `all` at everything.
+    /// Examines the volume's file systems: the written metadata, or with `all` everything.
     ///
     /// # Errors
     /// The volume is closed.
@@ -142,7 +142,7 @@ impl Classes {
         let mut layout = locked(&self.layout);
         let written = self.watch.take();
         let written = written.as_deref().filter(|_| !all);
-        // Reading may take long, and whoever says something meanwhile waits for it; requests do not.
+        // Reading may take long. Other sources wait for this lock meanwhile; requests do not.
         let mut layers = self.layers();
         layout.refresh(&mut volume, &mut layers, &self.watch, written);
         drop((layout, layers));
@@ -154,28 +154,23 @@ impl Classes {
     }
 }
 
-/// The volume's bytes as its users see them; policies do not hear of it.
+/// The bytes of the volume as users see them; policies do not see these reads.
 struct Volume<'a>(&'a Handle);
 
 impl Bytes for Volume<'_> {
     fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let (send, receive) = mpsc::sync_channel(1);
         let done = move |result, buffer: Option<Buffer>| {
-            // Whoever waited may have gone.
+            // The receiver may have gone.
             let _ = send.send((result, buffer));
         };
         let len = buf.len() as u32;
-        // Memory of its own: what the pools have is for those who wait for it.
+        // Memory of its own, because the pools are for clients.
         let buffer = Buffer::new(offset, len, self.0.block_bytes());
-        self.0.hand_over(Submission {
-            op: RequestOp::Read,
-            offset,
-            len,
-            fua: false,
-            class: QUIET,
-            buf: Some(buffer),
-            done: Done::Call(Completion::new(done)),
-        });
+        self.0.hand_over(
+            IoRequest::read(offset, len, buffer).in_class(QUIET),
+            Done::Call(Completion::new(done)),
+        );
         match receive.recv() {
             Ok((Ok(()), Some(buffer))) => {
                 buf.copy_from_slice(&buffer);
@@ -187,17 +182,17 @@ impl Bytes for Volume<'_> {
     }
 }
 
-/// The thread that keeps the layout current, until dropped.
+/// The thread that keeps the layout current. It ends when the value is dropped.
 pub struct Keeper {
     stop: Arc<(AtomicBool, Mutex<()>, Condvar)>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Keeper {
-    /// Looks for file systems on a served volume, and keeps up with them.
+    /// Looks for file systems on a served volume, and follows their changes.
     ///
     /// # Errors
-    /// No thread.
+    /// The thread cannot be started.
     pub fn start(handle: Handle) -> io::Result<Keeper> {
         let stop = Arc::new((AtomicBool::new(false), Mutex::new(()), Condvar::new()));
         let flag = Arc::clone(&stop);
@@ -243,7 +238,7 @@ impl Drop for Keeper {
         drop(locked(&self.stop.1));
         self.stop.2.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A panic there was reported already; classes are only less current for it.
+            // A panic there was reported already; only the classes are less current.
             let _ = thread.join();
         }
     }

@@ -26,16 +26,16 @@ pub struct MemberConfig {
     pub path: PathBuf,
     /// Tier, 0 = fastest.
     pub tier: u8,
-    /// Bytes to use; a file that does not exist is created with so many. Default: all of the device.
+    /// Bytes to use; a file that does not exist is created with this size. Default: the whole device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
-    /// Completions wait until the model of this device preset says so.
+    /// If set, completions wait until the model of this device preset allows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paced: Option<String>,
-    /// Which part of the modelled drive the member is: `full` (spread over all of it, the default) or its first byte.
+    /// The part of the modelled drive that the member is: `full` (spread over the whole drive, the default), or its first byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<String>,
-    /// Spin down after so many seconds without use.
+    /// Seconds without use after which the disk is sent to standby.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standby_s: Option<f64>,
 }
@@ -49,7 +49,7 @@ impl MemberConfig {
         self.modelled(bytes, Sheet::model)
     }
 
-    /// What its data sheet says that it costs, if it has one: where measuring starts from.
+    /// The costs according to its data sheet, if it has one; measuring starts from these values.
     ///
     /// # Errors
     /// As [`MemberConfig::model`].
@@ -85,44 +85,45 @@ impl MemberConfig {
     }
 }
 
-/// How the engine's thread and its memory are set up.
+/// Settings of the engine's thread and its memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IoConfig {
-    /// Request memory, locked and registered.
+    /// Memory for requests, locked and registered.
     pub buffers: Size,
-    /// Extent-sized move buffers: moves under way at most, those that wait for their record among them.
+    /// Number of extent-sized buffers for moves, and so the largest number of moves in progress, including those that wait for their
+    /// record.
     pub move_buffers: u16,
     /// Submission queue entries.
     pub queue_depth: u32,
-    /// Look for work so long before sleeping, at most, microseconds; 0 = sleep at once.
+    /// Longest time to poll for work before sleeping, microseconds; 0 = sleep at once.
     pub spin_us: u32,
-    /// Take the block file's requests through io_uring where the kernel offers it and it is on.
+    /// Take the block file's requests through io_uring if the kernel offers it and it is switched on.
     pub fuse_ring: bool,
-    /// Bypass the page cache where the file system allows.
+    /// Bypass the page cache if the file system allows it.
     pub direct: bool,
-    /// Records wait at most so long for a FLUSH to carry them, seconds.
+    /// Longest time that records wait for a FLUSH to carry them, seconds.
     pub commit_interval_s: f64,
     /// FLUSHes that must have followed the last write at once before one begins ahead of its FLUSH; 8 if left out, 0: none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flush_ahead: Option<u16>,
     /// Journal blocks kept in memory until the mirror has them.
     pub stage_blocks: u32,
-    /// Pass discards of freed slots down to the devices.
+    /// Pass discards of freed slots to the devices.
     pub pass_discards: bool,
     /// Bandwidth for moves, bytes per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub move_bytes_per_s: Option<Size>,
-    /// Foreground 99th percentile that moves yield to, seconds.
+    /// Limit of the 99th percentile of foreground latency, in seconds; above it, moves are reduced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_limit_s: Option<f64>,
-    /// Moves under way at once at most, whatever the policy allows itself.
+    /// Largest number of concurrent moves, in addition to the policy's own limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moves_max: Option<u16>,
-    /// Wear budget: bytes that the fastest tier may be written in a day.
+    /// Wear budget: bytes that may be written to the fastest tier each day.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wear_bytes_per_day: Option<Size>,
-    /// Or: years that the fastest tier must last, ...
+    /// As an alternative: years that the fastest tier must last, ...
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wear_years: Option<f64>,
     /// ... and terabytes (10^12 bytes) that may be written to it in its life. Default: by the data sheets of its paced members.
@@ -131,28 +132,28 @@ pub struct IoConfig {
     /// Hours for which unused wear budget can be saved up; 24 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wear_burst_h: Option<f64>,
-    /// Background work waits for a sleeping disk so long, seconds.
+    /// Longest time that background work waits for a sleeping disk, seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sleep_hold_s: Option<f64>,
-    /// No more dirty bytes than this wait.
+    /// Amount of dirty data in bytes that ends this wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sleep_hold_bytes: Option<Size>,
-    /// Longest joined operation of moves; 1M if left out, 0: none are joined.
+    /// Longest joined operation of moves; default 1M, 0: none are joined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join_bytes: Option<Size>,
-    /// Seconds that a joined operation may take its device; 0.05 if left out, 0: no matter how long.
+    /// Longest duration of a joined operation in seconds; default 0.05, 0: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join_s: Option<f64>,
-    /// 1: what was answered as written is found again after the server was killed; 0 if left out.
+    /// 1: a write that was answered survives a kill of the server; default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_writes: Option<u8>,
-    /// Sources of classes that are not asked: front-end, ranges, database, files, layout.
+    /// Sources of classes that are switched off: front-end, ranges, database, files, layout.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes_off: Vec<String>,
 }
 
 impl IoConfig {
-    /// The usual settings for a volume with extents of that size.
+    /// The default settings for a volume with extents of that size.
     pub fn for_extents(bytes: u64) -> IoConfig {
         IoConfig {
             move_buffers: Params::buffers_for(u32::try_from(bytes).unwrap_or(u32::MAX)),
@@ -205,7 +206,7 @@ pub struct VolumeConfig {
     pub extent: Size,
     /// `name,key=value…`
     pub policy: String,
-    /// What classes are promised, `CLASSES+KEY=VALUE…` each.
+    /// Promises to classes, `CLASSES+KEY=VALUE…` each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub qos: Vec<String>,
     /// See [`IoConfig`].
@@ -235,7 +236,7 @@ impl VolumeConfig {
         let mut table: toml::Table = toml::from_str(text).map_err(|e| bad(e.to_string()))?;
         let old = fields::renamed(&mut table).map_err(bad)?;
         fields::known(&table).map_err(bad)?;
-        // From the text where that can be: so errors of type carry line and column.
+        // From the text if possible, so that errors of type have a line and a column.
         let config: VolumeConfig = if old {
             table.try_into()
         } else {
@@ -281,10 +282,10 @@ impl VolumeConfig {
         write().map_err(|e: std::io::Error| bad(&e))
     }
 
-    /// Every value by itself; what depends on the devices is checked when they are open.
+    /// Checks every value by itself; values that depend on the devices are checked when these are open.
     ///
     /// # Errors
-    /// Names the field and what it may be, without the file.
+    /// Names the field and its valid values, without the file.
     pub fn check(&self) -> Result<(), String> {
         if self.name.is_empty() || self.name.len() > 100 || self.name.contains(['/', '\0']) {
             return Err("name: 1 to 100 bytes, without `/`".into());
@@ -330,7 +331,7 @@ impl VolumeConfig {
         build_policy(&self.policy)
     }
 
-    /// What classes are promised.
+    /// The promises to classes.
     ///
     /// # Errors
     /// The row that is wrong.

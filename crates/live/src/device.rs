@@ -1,5 +1,5 @@
-//! Opening member devices: regular files and block devices, found out about (`device/kind.rs`) and locked (`device/lock.rs`), and
-//! sent to sleep (`device/power.rs`).
+//! Opens member devices, which are regular files or block devices: their properties (`device/kind.rs`), their locks (`device/lock.rs`), and
+//! their standby state (`device/power.rs`).
 
 mod kind;
 mod lock;
@@ -25,13 +25,13 @@ const BLKSSZGET: libc::Ioctl = 0x1268;
 /// How to open a member.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenHow {
-    /// Create the file with so many bytes if it does not exist.
+    /// Create the file with this size if it does not exist.
     pub create: Option<u64>,
-    /// Only reads will come: a shared lock.
+    /// The member will only be read: a shared lock is taken.
     pub read_only: bool,
-    /// Go through the page cache on purpose.
+    /// Use the page cache on purpose.
     pub buffered: bool,
-    /// Whatever is on it will be overwritten: nobody else may have it in sight, as a loop device has its file.
+    /// The contents will be overwritten: no other user may show them, as a loop device does with its file.
     pub fresh: bool,
 }
 
@@ -40,36 +40,36 @@ pub struct OpenHow {
 pub struct Device {
     /// Its file.
     pub file: File,
-    /// As given.
+    /// The path as it was given.
     pub path: PathBuf,
     /// Size in bytes.
     pub bytes: u64,
     /// Smallest aligned unit of I/O, 512 to 4096 bytes.
     pub align: u32,
-    /// I/O bypasses the page cache.
+    /// Whether I/O bypasses the page cache.
     pub direct: bool,
-    /// A block device (or else a regular file).
+    /// Whether it is a block device (otherwise a regular file).
     pub is_block: bool,
-    /// It turns, as far as the system knows.
+    /// Whether it is a rotating disk, if the system knows.
     pub rotational: Option<bool>,
-    /// This opening made the file.
+    /// Whether this opening created the file.
     pub created: bool,
-    /// A word for people: what is not as one would expect.
+    /// A remark for people about an unexpected property.
     pub note: Option<String>,
-    /// Holds the bytes of the file at the bottom, whatever lies between: see `stack.rs`.
+    /// Holds the lock on the file at the bottom of the stack: see `stack.rs`.
     bottom: Option<File>,
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // Not left to the last close: a ring that goes keeps its files for a moment, and the next opening would find them
+        // The lock is not left to the last close: a ring that ends keeps its files open for a moment, and the next opening would find them
         // in use.
         // SAFETY: flock on a descriptor that we own.
         unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
     }
 }
 
-/// What tells devices apart: the same one under two names has the same.
+/// Identifies a device: one device under two names has one identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// A regular file: file system and inode.
@@ -86,7 +86,7 @@ impl Device {
     /// Opens and locks `path`.
     ///
     /// # Errors
-    /// Missing, in use, neither a regular file nor a block device, of a strange sector size; each named with its fix.
+    /// It is missing, in use, neither a regular file nor a block device, or has an unsupported sector size. Each message states the fix.
     pub fn open(path: &Path, how: OpenHow) -> Result<Device, Error> {
         let bad = |e: io::Error| fail(path, ErrorKind::Device, e);
         crate::mounts::answers(path).map_err(bad)?;
@@ -122,7 +122,7 @@ impl Device {
             Ok(device)
         });
         if device.is_err() && created {
-            // Nothing is created half-way; that the file cannot be removed either changes nothing for the caller.
+            // No half-created file is left; if it cannot be removed either, the caller can do nothing about it.
             let _ = fs::remove_file(path);
         }
         device
@@ -141,7 +141,7 @@ impl Device {
             file.set_len(bytes).map_err(bad)?;
             file.sync_all().map_err(bad)?;
         }
-        // The one way that works for files and for block devices.
+        // The only way that works for files and for block devices.
         let bytes = file.seek(SeekFrom::End(0)).map_err(bad)?;
         let mut note = None;
         let (mut direct, mut align) = (direct, 512);
@@ -187,11 +187,11 @@ impl Device {
         })
     }
 
-    /// Makes sure that the first `bytes` of a regular file have room on its file system, so that writing them never runs out of
-    /// it. Nothing to do for a block device. `Ok(false)`: the file system cannot promise that.
+    /// Reserves space for the first `bytes` of a regular file on its file system, so that writes to them never fail for lack of space. Does
+    /// nothing for a block device. `Ok(false)`: the file system cannot guarantee this.
     ///
     /// # Errors
-    /// There is no room.
+    /// There is not enough space.
     pub fn allocate(&self, bytes: u64) -> io::Result<bool> {
         if self.is_block {
             return Ok(true);
@@ -211,7 +211,7 @@ impl Device {
         }
     }
 
-    /// From now on I/O goes through the page cache, so that it may have any size and place.
+    /// From now on I/O uses the page cache, so that it may have any size and offset.
     pub fn use_page_cache(&mut self) {
         // SAFETY: plain numbers and our descriptor. Both calls succeed on every file that can be open here.
         unsafe {
@@ -228,7 +228,7 @@ impl Device {
     /// See [`Identity`].
     ///
     /// # Errors
-    /// The file cannot be looked at.
+    /// The file's attributes cannot be read.
     pub fn identity(path: &Path) -> io::Result<Identity> {
         crate::mounts::answers(path)?;
         let m = fs::metadata(path)?;
@@ -240,7 +240,7 @@ impl Device {
     }
 }
 
-/// How long another's claim to a block device is waited for.
+/// Longest wait for the end of another process's claim to a block device.
 const CLAIM_ENDS: Duration = Duration::from_secs(3);
 
 fn open_file(
@@ -262,7 +262,7 @@ fn open_file(
         if created {
             options.create_new(true).mode(0o600);
         }
-        // The kernel takes a killed server's ring apart after the process has ended, and its claim with it.
+        // After a killed server has ended, the kernel still takes its ring apart, and releases its claim with it.
         let begun = Instant::now();
         loop {
             let opened = options.open(path);
@@ -297,7 +297,7 @@ fn open_file(
     })
 }
 
-/// Refuses two names for one device, and devices that share bytes below. Files that do not exist yet differ when their paths do.
+/// Refuses two names for one device, and devices that share bytes below. Files that do not exist yet differ if their paths do.
 ///
 /// # Errors
 /// Names both.

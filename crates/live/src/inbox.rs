@@ -1,19 +1,19 @@
-//! How other threads reach the engine's thread: a bounded lock-free queue, and an eventfd written only when it sleeps.
+//! The way of requests from other threads to the engine's thread: a bounded lock-free queue, and an eventfd that is written only when the
+//! engine's thread sleeps.
 
 mod doorbell;
 #[cfg(test)]
 mod modelled;
 
-/// What [`doorbell`] is made of; its model has others.
+/// The atomics of [`doorbell`]; its model uses others.
 mod atomics {
     pub use std::sync::atomic::{AtomicBool, Ordering, fence};
 }
 
-use crate::buffers::Buffer;
-use crate::port::Completion;
+use crate::port::{Completion, IoRequest};
 use crossbeam_queue::ArrayQueue;
 use doorbell::Doorbell;
-use isotherm_core::{IoError, RequestOp};
+use isotherm_core::IoError;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
@@ -24,34 +24,24 @@ use std::thread::ThreadId;
 
 /// A request on its way to the engine.
 pub struct Submission {
-    /// What to do.
-    pub op: RequestOp,
-    /// First byte.
-    pub offset: u64,
-    /// Bytes.
-    pub len: u32,
-    /// Durable before the reply.
-    pub fua: bool,
-    /// What kind of data, 0…63.
-    pub class: u8,
-    /// Payload or room for it.
-    pub buf: Option<Buffer>,
-    /// Who wants to know.
+    /// The operation, its range and its payload.
+    pub request: IoRequest,
+    /// The receiver of the result.
     pub done: Done,
 }
 
-/// How a request's end is told.
+/// The way in which the end of a request is reported.
 pub enum Done {
-    /// Call this.
+    /// This function is called.
     Call(Completion),
-    /// Push this number to [`crate::world::UringWorld::ended`]: for sources on the engine's own thread, which allocate nothing.
+    /// This number is pushed to [`crate::world::UringWorld::ended`]: for sources on the engine's own thread, which allocate nothing.
     Ticket(u64),
 }
 
-/// See the module. `C` is what commands act on.
+/// See the module. `C` is the type on which commands act.
 pub struct Inbox<C> {
     queue: ArrayQueue<Submission>,
-    /// What the engine's own thread submits: it must not wait for itself, and nobody needs waking.
+    /// Requests of the engine's own thread: it must not wait for itself, and need not be woken.
     own: Mutex<VecDeque<Submission>>,
     owned: AtomicUsize,
     commands: Mutex<VecDeque<C>>,
@@ -67,7 +57,7 @@ fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<C> Inbox<C> {
-    /// With room for `capacity` requests.
+    /// An inbox with room for `capacity` requests.
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -86,7 +76,7 @@ impl<C> Inbox<C> {
             closed: AtomicBool::new(false),
             door: Doorbell::new(),
             owner: OnceLock::new(),
-            // SAFETY: a fresh descriptor that nobody else owns.
+            // SAFETY: a new descriptor that has no other owner.
             bell: unsafe { File::from_raw_fd(fd) },
         })
     }
@@ -94,8 +84,8 @@ impl<C> Inbox<C> {
     /// Hands a request over; waits while the queue is full, except on the engine's own thread.
     ///
     /// # Errors
-    /// Gives it back if the volume is closed.
-    // Boxing what comes back would allocate for each request.
+    /// Returns the request if the volume is closed.
+    // A boxed error would be an allocation for each request.
     #[allow(clippy::result_large_err)]
     pub fn push(&self, mut s: Submission) -> Result<(), Submission> {
         if self.on_own_thread() {
@@ -118,14 +108,14 @@ impl<C> Inbox<C> {
             std::thread::sleep(std::time::Duration::from_micros(50));
         }
         self.wake();
-        // The engine's thread may have gone between the check above and the push.
+        // The engine's thread may have ended between the check above and the push.
         if self.door.has_ended() {
             self.refuse_all();
         }
         Ok(())
     }
 
-    /// Hands over something to do between events. False if the volume is closed: it will not be done.
+    /// Hands over a command to run between events. Returns false if the volume is closed: then it will not run.
     pub fn command(&self, c: C) -> bool {
         let mut commands = locked(&self.commands);
         if self.closed.load(Ordering::Acquire) {
@@ -141,29 +131,29 @@ impl<C> Inbox<C> {
     /// Wakes the engine's thread if it sleeps.
     pub fn wake(&self) {
         if self.door.must_ring() {
-            // Fails only when the counter is full, that is, when the bell rings already.
+            // This fails only if the counter is full, and then the bell rings already.
             let _ = (&self.bell).write(&1u64.to_ne_bytes());
         }
     }
 
-    /// Descriptor that becomes readable when somebody rings.
+    /// A descriptor that becomes readable when the bell is rung.
     pub fn bell(&self) -> RawFd {
         self.bell.as_raw_fd()
     }
 
-    /// The calling thread is the engine's.
+    /// Declares the calling thread to be the engine's thread.
     pub fn adopt(&self) {
         let _ = self.owner.set(std::thread::current().id());
     }
 
-    /// Is the caller the engine's thread?
+    /// Whether the caller is the engine's thread.
     pub fn on_own_thread(&self) -> bool {
         self.owner.get() == Some(&std::thread::current().id())
     }
 
-    /// Next request, in order of arrival per submitting thread.
+    /// The next request; the requests of one thread stay in order.
     pub fn pop(&self) -> Option<Submission> {
-        // Popping from an empty queue costs a fence; the engine's thread asks in every loop.
+        // Popping from an empty queue costs a fence, and the engine's thread asks in every loop.
         let handed = if self.queue.is_empty() {
             None
         } else {
@@ -180,7 +170,7 @@ impl<C> Inbox<C> {
         })
     }
 
-    /// Next command.
+    /// The next command.
     pub fn pop_command(&self) -> Option<C> {
         if !self.commanded.load(Ordering::Acquire) {
             return None;
@@ -192,14 +182,14 @@ impl<C> Inbox<C> {
         c
     }
 
-    /// Is there anything to pop?
+    /// Whether there is anything to pop.
     pub fn has_mail(&self) -> bool {
         !self.queue.is_empty()
             || self.owned.load(Ordering::Acquire) != 0
             || self.commanded.load(Ordering::Acquire)
     }
 
-    /// Says that the engine's thread is about to sleep. False if it must not, because something is there.
+    /// Announces that the engine's thread is about to sleep. Returns false if it must not, because there is something to do.
     pub fn prepare_sleep(&self) -> bool {
         self.door.doze(|| self.has_mail())
     }
@@ -209,13 +199,13 @@ impl<C> Inbox<C> {
         self.door.awake();
     }
 
-    /// Accept nothing any more. What is queued is still popped.
+    /// Accepts nothing more. Queued requests can still be popped.
     pub fn close(&self) {
         let _commands = locked(&self.commands);
         self.closed.store(true, Ordering::Release);
     }
 
-    /// The engine's thread goes: whatever is here or still comes is refused.
+    /// The engine's thread ends: all queued and later requests are refused.
     pub fn end(&self) {
         self.close();
         self.door.end();
@@ -232,10 +222,11 @@ impl<C> Inbox<C> {
 }
 
 impl Submission {
-    /// Ends it without the engine. Tickets cannot be told here: their source is on the engine's thread and sees the end itself.
+    /// Ends the request without the engine. Tickets cannot be reported here: their source is on the engine's thread and sees the end
+    /// itself.
     pub fn refuse(self, error: IoError) {
         if let Done::Call(done) = self.done {
-            done.call(Err(error), self.buf);
+            done.call(Err(error), self.request.buffer);
         }
     }
 }
@@ -243,17 +234,13 @@ impl Submission {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_core::RequestOp;
     use std::sync::Arc;
 
     fn flush(n: u64) -> Submission {
         let done = Done::Ticket(n);
         Submission {
-            op: RequestOp::Flush,
-            offset: n,
-            len: 0,
-            fua: false,
-            class: 0,
-            buf: None,
+            request: IoRequest::new(RequestOp::Flush, n, 0),
             done,
         }
     }
@@ -273,12 +260,12 @@ mod tests {
         while next.iter().sum::<u64>() < 9000 {
             match inbox.pop() {
                 Some(s) => {
-                    let t = (s.offset >> 32) as usize;
-                    assert_eq!(s.offset & 0xffff_ffff, next[t], "out of order");
+                    let t = (s.request.offset >> 32) as usize;
+                    assert_eq!(s.request.offset & 0xffff_ffff, next[t], "out of order");
                     next[t] += 1;
                 }
                 None if inbox.prepare_sleep() => {
-                    // Sleep as the world does, without a time limit: a lost wake-up would hang here.
+                    // Sleeps as the world does, without a time limit: a lost wake-up would hang here.
                     let mut p = libc::pollfd {
                         fd: inbox.bell(),
                         events: libc::POLLIN,
@@ -309,7 +296,7 @@ mod tests {
         inbox.close();
         assert!(inbox.push(flush(9)).is_err() && !inbox.command(8));
         let order: Vec<u64> = std::iter::from_fn(|| inbox.pop())
-            .map(|s| s.offset)
+            .map(|s| s.request.offset)
             .collect();
         assert_eq!(order, [0, 1, 2, 3, 4]);
         assert_eq!((inbox.pop_command(), inbox.pop_command()), (Some(7), None));

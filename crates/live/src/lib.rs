@@ -1,4 +1,4 @@
-//! The real world below and above the engine: devices, buffers, front ends.
+//! The real devices below the engine, and the buffers and front ends above it.
 //!
 //! ```text
 //!  block file · NBD · ublk · iSCSI   front ends (front_end.rs): know their protocol, never the extent map
@@ -7,7 +7,7 @@
 //!  engine thread (core + io_uring)
 //! ```
 //!
-//! Never false: a front end reaches the volume only through [`port::Port`].
+//! Invariant: a front end reaches the volume only through [`port::Port`].
 
 pub mod block_file;
 pub mod buffers;

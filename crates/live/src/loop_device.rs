@@ -1,5 +1,5 @@
-//! A loop device over a file, by the kernel's own calls (`linux/loop.h`): attached with direct I/O in one step, told from
-//! another's, and taken away again.
+//! A loop device over a file, by the kernel's own calls (`linux/loop.h`): it is attached with direct I/O in one step, distinguished from a
+//! device of another process, and detached.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,9 +19,9 @@ const AUTOCLEAR: u32 = 4;
 const PARTSCAN: u32 = 8;
 const DIRECT_IO: u32 = 16;
 
-/// Somebody else may take the free device between the question and the answer; so often it is asked again.
+/// Another process may take the free device between the query and the call; the query is repeated up to this often.
 const TRIES: u32 = 16;
-/// udev looks at a device that goes away; so long that is waited for.
+/// udev opens a device that disappears; the wait for this is limited to this time.
 const GONE: Duration = Duration::from_secs(2);
 
 /// `struct loop_info64`.
@@ -72,15 +72,15 @@ impl Info {
     }
 }
 
-/// A loop device that we attached. Dropping it leaves it attached: whoever ends must say so with [`LoopDevice::detach`].
+/// A loop device that we attached. Dropping the value leaves it attached; call [`LoopDevice::detach`] to detach it.
 #[derive(Debug)]
 pub struct LoopDevice {
     path: PathBuf,
-    /// Held open while attached: nobody else can take it away under us.
+    /// Held open while the device is attached, so that no other process can detach it.
     file: Option<File>,
 }
 
-/// What a loop device shows now, if anything.
+/// The file that a loop device shows now, if any.
 fn backing_of(device: &Path) -> Option<String> {
     let name = device.file_name()?;
     let sys = Path::new("/sys/block").join(name).join("loop/backing_file");
@@ -89,7 +89,7 @@ fn backing_of(device: &Path) -> Option<String> {
         .map(|s| s.trim_end_matches('\n').to_owned())
 }
 
-/// Loop devices that show `backing`, those of a server that was killed among them.
+/// Loop devices that show `backing`, including those of a server that was killed.
 pub fn showing(backing: &Path) -> Vec<PathBuf> {
     let wanted = backing.as_os_str().to_string_lossy().into_owned();
     let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
@@ -102,10 +102,10 @@ pub fn showing(backing: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Takes away a loop device that another process attached; if it is in use, the kernel does so when the last user has gone.
+/// Detaches a loop device that another process attached; if it is in use, the kernel does this when the last user has closed it.
 ///
 /// # Errors
-/// It cannot be opened, or shows nothing.
+/// It cannot be opened, or shows no file.
 pub fn release(device: &Path) -> io::Result<()> {
     let file = OpenOptions::new()
         .read(true)
@@ -123,10 +123,10 @@ fn clear(device: &File) -> io::Result<()> {
 }
 
 impl LoopDevice {
-    /// Shows `backing` as a loop device with direct I/O, partitions in it as devices of their own.
+    /// Attaches `backing` as a loop device with direct I/O; partitions in it become devices of their own.
     ///
     /// # Errors
-    /// No right to (`EACCES`, `EPERM`: root has it), no loop devices in this kernel, or the file cannot be opened.
+    /// No permission (`EACCES`, `EPERM`: root has it), no loop devices in this kernel, or the file cannot be opened.
     pub fn attach(backing: &Path, read_only: bool, block_bytes: u32) -> io::Result<LoopDevice> {
         let control = OpenOptions::new()
             .read(true)
@@ -178,7 +178,7 @@ impl LoopDevice {
         &self.path
     }
 
-    /// Is a file system on it mounted, or does another device stand on it?
+    /// Whether a file system on it is mounted, or another device uses it.
     pub fn is_claimed(&self) -> bool {
         let open = OpenOptions::new()
             .read(true)
@@ -187,7 +187,7 @@ impl LoopDevice {
         open.is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY))
     }
 
-    /// Takes it away unless it is in use; then it stays as it is. True if it is gone.
+    /// Detaches the device unless it is in use; then it stays unchanged. Returns true if it is detached.
     pub fn detach(&mut self) -> bool {
         let Some(file) = self.file.take() else {
             return true;
@@ -197,7 +197,7 @@ impl LoopDevice {
             return false;
         }
         let before = backing_of(&self.path);
-        // Who else has it open only shows by the device staying: the kernel then waits for the last one to close it.
+        // Another user is visible only by the device staying: the kernel then waits for the last one to close it.
         let cleared = clear(&file);
         drop(file);
         let asked = Instant::now();
@@ -211,7 +211,7 @@ impl LoopDevice {
         true
     }
 
-    /// Somebody has it open: it stays after all, also when he closes it.
+    /// Another process has it open: it stays attached, also when that process closes it.
     fn keep(&mut self) {
         let Ok(file) = File::open(&self.path) else {
             return;
@@ -224,16 +224,16 @@ impl LoopDevice {
                 libc::ioctl(file.as_raw_fd(), SET_STATUS, &raw const info) == 0
             }
         };
-        // It went away meanwhile, which is what was wanted.
+        // It disappeared in the meantime, which was the purpose.
         if kept {
             self.file = Some(file);
         }
     }
 
-    /// Takes it away as soon as its users let go: they get errors until then.
+    /// Detaches it as soon as its users close it; until then they get errors.
     pub fn abandon(mut self) {
         if let Some(file) = self.file.take() {
-            // Whoever ends cannot do more.
+            // An error here has no remedy, because the process ends.
             let _ = clear(&file);
         }
     }

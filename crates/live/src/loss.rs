@@ -1,32 +1,32 @@
-//! What a volume has lost with a cache that is gone.
+//! The data that a volume has lost with a missing cache.
 
 use crate::volume::Volume;
 use isotherm_core::Slot;
 use isotherm_core::policy::Uses;
 use isotherm_core::store::Opened;
 
-/// Bytes of the volume from the first of each to the second.
+/// Byte ranges of the volume, as start and end.
 pub type Ranges = Vec<(u64, u64)>;
 
-/// Ranges that are shown; a longer list is cut.
+/// Number of ranges that are shown; a longer list is cut.
 const SHOWN: usize = 20;
 
-/// What of a volume is lost with missing members, or served as older than it was.
+/// The data that is lost with missing members, or is served in an older version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Byte ranges whose newest data was in a cache that is gone.
+    /// Byte ranges whose newest data was in a missing cache.
     pub ranges: Ranges,
-    /// There may be more, of which the survivors know nothing.
+    /// Whether there may be more ranges, of which the present members have no record.
     pub unsure: bool,
 }
 
 impl Lost {
-    /// Is nothing of that kind missing?
+    /// Whether nothing is lost.
     pub fn is_nothing(&self) -> bool {
         self.ranges.is_empty() && !self.unsure
     }
 
-    /// Of what was opened without writing.
+    /// The losses of a volume that was opened without writing.
     pub(crate) fn of(o: &Opened, uses: Uses) -> Lost {
         let map = &o.space.map;
         let (geo, missing) = (&o.space.geo, &o.report.missing);
@@ -66,7 +66,7 @@ impl Lost {
         }
     }
 
-    /// In words, a line for each range.
+    /// A description, with one line for each range.
     pub fn words(&self) -> String {
         let bytes: u64 = self.ranges.iter().map(|(a, z)| z - a).sum();
         let mut words = vec![format!(
@@ -90,7 +90,7 @@ impl Lost {
 }
 
 impl Volume {
-    /// What is lost with missing members, or served as older than it was.
+    /// The data that is lost with missing members, or is served in an older version.
     pub fn lost_writes(&self) -> &Lost {
         &self.lost
     }

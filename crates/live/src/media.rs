@@ -1,4 +1,4 @@
-//! Synchronous metadata I/O for creation, recovery and the clean mark.
+//! Synchronous metadata I/O for creation, recovery and marking a volume clean.
 
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::device::Device;
@@ -8,10 +8,10 @@ use isotherm_core::store::{Media, MediaError};
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes of the aligned bounce buffer: what recovery reads at a time.
+/// Bytes of the aligned bounce buffer, which is the size of one read of recovery.
 const BOUNCE: usize = 1 << 20;
 
-/// Members as [`Media`]. A member that is not there fails every access.
+/// Members as [`Media`]. Every access to a missing member fails.
 pub struct FileMedia<'a> {
     devices: &'a [Option<Device>],
     bounce: Buffer,
@@ -19,7 +19,7 @@ pub struct FileMedia<'a> {
 }
 
 impl<'a> FileMedia<'a> {
-    /// Over the members in the order of the member list.
+    /// A medium over the members, in the order of the member list.
     pub fn new(devices: &'a [Option<Device>]) -> FileMedia<'a> {
         FileMedia {
             devices,
@@ -28,12 +28,12 @@ impl<'a> FileMedia<'a> {
         }
     }
 
-    /// Is this member there?
+    /// Whether this member is present.
     pub fn is_there(&self, member: MemberId) -> bool {
         matches!(self.devices.get(usize::from(member.0)), Some(Some(_)))
     }
 
-    /// What the system said at the last [`MediaError`].
+    /// The system's error of the last [`MediaError`].
     pub fn last_error(&self) -> Option<&io::Error> {
         self.last.as_ref()
     }

@@ -1,8 +1,8 @@
-//! File systems whose answers come from somebody else: FUSE, network file systems. If that somebody hangs, so does whoever looks
-//! at a file there, and cannot even be killed. So another process looks first, and is left behind if it does not come back.
+//! File systems whose answers come from a server: FUSE, network file systems. If the server hangs, so does every process that accesses a
+//! file there, and it cannot even be killed. So another process tests the file system first, and is abandoned if it does not return.
 //!
-//! What lies where is known from the mount table and from links, read on the way down: nothing on such a mount is touched before
-//! its server has answered. Mounts of other kinds cost a look at the mount table.
+//! The file system of a path is known from the mount table and from links that are read on the way: nothing on such a mount is touched
+//! before its server has answered. For mounts of other kinds the only cost is a look at the mount table.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -14,18 +14,18 @@ use std::sync::mpsc;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A server that has not said how full its file system is by then is taken to be dead.
+/// A server that does not answer a query for the free space within this time is treated as dead.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// For how long an answer counts, and for how long that there was none.
+/// How long an answer, or the lack of one, stays valid.
 const FRESH: Duration = Duration::from_secs(1);
 const STALE: Duration = Duration::from_secs(30);
-/// Most links on the way to a file, as in the kernel.
+/// Largest number of links on the way to a file, as in the kernel.
 const LINKS_MAX: usize = 40;
 
-/// When a mount was last asked, and whether it answered.
+/// The time of the last test of each mount, and whether it answered.
 static ASKED: Mutex<BTreeMap<PathBuf, (Instant, bool)>> = Mutex::new(BTreeMap::new());
 
-/// Where file systems with servers are mounted.
+/// The mount points of file systems with servers.
 fn served() -> Vec<PathBuf> {
     let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let lines = table.split(|&b| b == b'\n');
@@ -43,7 +43,7 @@ fn mount_point(line: &[u8]) -> Option<PathBuf> {
     (kinds.contains(&kind) || kind.starts_with(b"fuse.")).then(|| unescaped(point))
 }
 
-/// Space, tab, newline and backslash are written as a backslash and three octal digits.
+/// Decodes a path: space, tab, newline and backslash are written as a backslash and three octal digits.
 fn unescaped(text: &[u8]) -> PathBuf {
     let (mut out, mut at) = (Vec::new(), 0);
     while let Some(&b) = text.get(at) {
@@ -55,7 +55,7 @@ fn unescaped(text: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(out))
 }
 
-/// On which of `mounts` the way to `path` comes first. Links before it are followed; nothing on it is touched.
+/// The first of `mounts` on the way to `path`. Links before it are followed; nothing on it is touched.
 fn first_on(path: &Path, mounts: &[PathBuf]) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let parts = |p: &Path| -> Vec<OsString> {
@@ -92,7 +92,7 @@ fn first_on(path: &Path, mounts: &[PathBuf]) -> Option<PathBuf> {
     None
 }
 
-/// Asks the file system at `point`, by a process that can be left behind.
+/// Tests the file system at `point` by a process that can be abandoned.
 fn asked(point: &Path) -> bool {
     let child = Command::new("stat")
         .args(["-f", "--"])
@@ -102,13 +102,13 @@ fn asked(point: &Path) -> bool {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    // Without that program nobody knows.
+    // Without that program the answer is unknown.
     let Ok(mut child) = child else { return true };
     let (tell, told) = mpsc::channel();
     let waiter = std::thread::Builder::new().name("mount".into());
     let waits = waiter.spawn(move || {
         let _ = child.wait();
-        // Nobody listens after the deadline.
+        // After the deadline there is no receiver.
         let _ = tell.send(());
     });
     waits.is_err() || told.recv_timeout(PATIENCE).is_ok()
@@ -134,10 +134,10 @@ pub fn dead(path: &Path) -> Option<PathBuf> {
     (!alive).then_some(point)
 }
 
-/// Nothing, unless [`dead`] says so of `path`.
+/// Checks that [`dead`] finds no such mount on the way to `path`.
 ///
 /// # Errors
-/// Names the mount, and what to do.
+/// Names the mount, and the remedy.
 pub fn answers(path: &Path) -> io::Result<()> {
     dead(path).map_or(Ok(()), |point| {
         let what = format!(

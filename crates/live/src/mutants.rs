@@ -1,39 +1,39 @@
-//! Rules of the real world and its front ends that can be taken out, one at a time, to prove that tests notice.
+//! Rules below the engine and in front ends that can be removed, one at a time, to prove that tests notice it.
 //!
-//! As in the core (`isotherm_core::engine::MUTANTS`): without the `mutants` feature `broken` is a constant and the compiler removes
-//! the branches. With it, `ISOTHERM_LIVE_MUTANT=Name` chooses one for a whole process, since most of these rules live on threads of
-//! their own. What noticed each: `docs/on-disk-format.md`, section 8.
+//! As in the core (`isotherm_core::engine::MUTANTS`), without the `mutants` feature `broken` is a constant and the compiler removes the
+//! branches. With it, `ISOTHERM_LIVE_MUTANT=Name` chooses one for a whole process, because most of these rules are on threads of their own.
+//! `docs/on-disk-format.md`, section 8 lists what noticed each of them.
 
 /// One removed rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiveMutant {
-    /// A device's flush ends without a system call.
+    /// The flush of a device ends without a system call.
     FlushNothing,
-    /// Writes that must be durable go without `RWF_DSYNC`.
+    /// Writes that must be durable are made without `RWF_DSYNC`.
     DropDsync,
-    /// A flush that failed counts as one that did not.
+    /// A failed flush is treated as a success.
     ForgetFlushError,
-    /// Of zeros that must be written piece by piece only the first piece is.
+    /// Of zeros that must be written piece by piece, only the first piece is written.
     ZeroFirstPiece,
-    /// A member that was cut short goes on being read and written.
+    /// A truncated member is still read and written.
     ServeCut,
-    /// A server that finds another's stamp writes its own over it.
+    /// A server that finds the stamp of another server overwrites it.
     ServeOvertaken,
-    /// After a gap nobody looks at the stamp before writing.
+    /// After a gap the stamp is not read before writing.
     NoLookAfterGap,
-    /// Whoever opens a volume that was not closed does not wait whether somebody serves it.
+    /// Opening a volume that was not closed does not wait for a possible server.
     ClaimAtOnce,
-    /// Two devices with one member's identity: the first that is found is taken.
+    /// If two devices have one member's identity, the first one found is used.
     TakeEitherTwin,
-    /// The members of a volume that failed are marked clean.
+    /// The members of a failed volume are marked clean.
     CleanAfterFailure,
     /// Metadata that creation and recovery write is not flushed.
     MediaFlushNothing,
-    /// An odd write keeps what is before it in its first block, and not what is behind it in its last.
+    /// An unaligned write keeps the old bytes of its first block, but not those of its last block.
     PatchHeadOnly,
-    /// An odd write's edge blocks are read over its payload.
+    /// The edge blocks of an unaligned write are read over its payload.
     ReadOverPayload,
-    /// FUA of NBD requests is forgotten.
+    /// The FUA flag of NBD requests is ignored.
     DropNbdFua,
     /// An NBD FLUSH is answered by the front end.
     AnswerNbdFlush,
@@ -41,23 +41,23 @@ pub enum LiveMutant {
     LostNbdSucceeds,
     /// An NBD request that failed is answered as done.
     FailedNbdSucceeds,
-    /// What an NBD peer sent of a WRITE before it went is written.
+    /// The received part of an NBD WRITE whose peer disappeared is written.
     WriteHalfPayload,
-    /// NBD's WRITE_ZEROES frees space that the client wants kept.
+    /// NBD's WRITE_ZEROES frees space that the client wants to keep.
     FreeKeptZeroes,
-    /// An export that is read-only takes NBD writes.
+    /// A read-only export accepts NBD writes.
     WriteReadOnlyNbd,
-    /// A payload that must be skipped is taken for the next requests.
+    /// A payload that must be skipped is read as the next requests.
     ForgetSkip,
     /// `fsync` of the block file is answered by the front end.
     AnswerFsync,
-    /// Writes through an `O_DSYNC` descriptor of the block file go without FUA.
+    /// Writes through an `O_DSYNC` descriptor of the block file are made without FUA.
     DropDsyncFlag,
-    /// Of a discard in pieces the end counts, not what failed before.
+    /// The result of a discard in pieces is that of the last piece, and earlier errors are ignored.
     LastPieceCounts,
 }
 
-/// All of them.
+/// All mutants.
 pub const LIVE_MUTANTS: [LiveMutant; 24] = [
     LiveMutant::FlushNothing,
     LiveMutant::DropDsync,
@@ -85,7 +85,7 @@ pub const LIVE_MUTANTS: [LiveMutant; 24] = [
     LiveMutant::LastPieceCounts,
 ];
 
-/// Was this rule taken out?
+/// Whether this rule was removed.
 #[cfg(any(test, feature = "mutants"))]
 #[inline]
 pub(crate) fn broken(m: LiveMutant) -> bool {
@@ -98,7 +98,7 @@ pub(crate) fn broken(m: LiveMutant) -> bool {
     });
     *chosen == Some(m)
 }
-/// Was this rule taken out? (Never, in a build without the feature.)
+/// Whether this rule was removed. (Never, in a build without the feature.)
 #[cfg(not(any(test, feature = "mutants")))]
 #[inline(always)]
 #[allow(clippy::inline_always)]

@@ -1,7 +1,7 @@
-//! Paced members: a real file whose completions wait until a device model says so.
+//! Paced members: real files whose completions wait until a device model allows them.
 //!
-//! The real I/O starts at once; it and the model run side by side, and the completion goes up when both are done. So a paced
-//! member is never faster than its model, and slower only where the real file is. Results are always labelled as paced.
+//! The real I/O starts at once; it and the model run in parallel, and the completion is reported when both are done. So a paced member is
+//! never faster than its model, and slower only if the real file is. Results are always labelled as paced.
 
 use isotherm_core::{DeviceOp, Nanos, OpKind};
 use isotherm_models::{Counters, DeviceModel, ModelOp, Wear};
@@ -13,7 +13,7 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// Around a model to which nothing happened yet.
+    /// Wraps a model that has not been used yet.
     pub fn new(model: Box<dyn DeviceModel>) -> Pacer {
         Pacer {
             model,
@@ -31,7 +31,7 @@ impl Pacer {
             OpKind::Standby => ModelOp::Standby,
         };
         if op.fua && kind == ModelOp::Write {
-            // Durable at completion: models have no such write, so what counts is the end of a flush behind it.
+            // The operation must be durable when it completes. Models have no such write, so the end of a flush after it counts.
             self.model.start(now, u64::MAX, kind, op.offset, op.len);
             self.model.start(now, id, ModelOp::Flush, 0, 0);
         } else {
@@ -39,12 +39,12 @@ impl Pacer {
         }
     }
 
-    /// When the model wants to be asked again.
+    /// The time at which the model must be polled again.
     pub fn next_event(&self) -> Option<Nanos> {
         self.model.next_event()
     }
 
-    /// Operations finished by `now`.
+    /// The operations that have finished by `now`.
     pub fn poll(&mut self, now: Nanos) -> impl Iterator<Item = u64> + '_ {
         self.model.poll(now, &mut self.done);
         self.done.drain(..).filter(|&id| id != u64::MAX)

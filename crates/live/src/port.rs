@@ -31,6 +31,69 @@ impl Completion {
     }
 }
 
+/// A request of a front end.
+pub struct IoRequest {
+    /// What to do.
+    pub op: RequestOp,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes; of any alignment. `0` for a flush.
+    pub len: u32,
+    /// Durable before the reply.
+    pub fua: bool,
+    /// The kind of data, 0…63; 0 if the front end does not know it.
+    pub class: u8,
+    /// The payload of a write, the room for that of a read; from [`Port::buffer`] or a [`Share`].
+    pub buffer: Option<Buffer>,
+}
+
+impl IoRequest {
+    /// A request without payload, FUA or class.
+    pub fn new(op: RequestOp, offset: u64, len: u32) -> IoRequest {
+        IoRequest {
+            op,
+            offset,
+            len,
+            fua: false,
+            class: 0,
+            buffer: None,
+        }
+    }
+
+    /// Everything that was answered before becomes durable.
+    pub fn flush() -> IoRequest {
+        IoRequest::new(RequestOp::Flush, 0, 0)
+    }
+
+    /// The same request with this payload.
+    #[must_use]
+    pub fn with_buffer(self, buffer: Option<Buffer>) -> IoRequest {
+        IoRequest { buffer, ..self }
+    }
+
+    /// Reads `len` bytes at `offset` into `buffer`, which was made for this range.
+    pub fn read(offset: u64, len: u32, buffer: Buffer) -> IoRequest {
+        IoRequest::new(RequestOp::Read, offset, len).with_buffer(Some(buffer))
+    }
+
+    /// Writes `len` bytes at `offset` from `buffer`, which was made for this range.
+    pub fn write(offset: u64, len: u32, buffer: Buffer) -> IoRequest {
+        IoRequest::new(RequestOp::Write, offset, len).with_buffer(Some(buffer))
+    }
+
+    /// The same request, durable before the reply if `fua`.
+    #[must_use]
+    pub fn with_fua(self, fua: bool) -> IoRequest {
+        IoRequest { fua, ..self }
+    }
+
+    /// The same request for data of this class.
+    #[must_use]
+    pub fn in_class(self, class: u8) -> IoRequest {
+        IoRequest { class, ..self }
+    }
+}
+
 /// The interface through which front ends pass requests to the engine's thread.
 pub trait Port: Send + Sync {
     /// Size of the volume in bytes; fixed while it is served.
@@ -48,17 +111,39 @@ pub trait Port: Send + Sync {
         None
     }
     /// Submits a request. `done` is called on the engine's thread with the buffer, and must not block for long.
-    #[allow(clippy::too_many_arguments)]
-    fn submit(
-        &self,
-        op: RequestOp,
-        offset: u64,
-        len: u32,
-        fua: bool,
-        class: u8,
-        buf: Option<Buffer>,
-        done: Completion,
-    );
+    fn submit(&self, request: IoRequest, done: Completion);
     /// Allocation status of a range: (length, mapped) runs starting at offset, at most `max` runs. May take a moment.
     fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)>;
+}
+
+/// A port that passes requests to another one and sees or changes some on the way. All other calls go to the port below.
+pub trait Layer: Send + Sync {
+    /// The port below.
+    fn below(&self) -> &dyn Port;
+    /// Takes the place of [`Port::submit`].
+    fn submit(&self, request: IoRequest, done: Completion);
+}
+
+impl<T: Layer> Port for T {
+    fn volume_bytes(&self) -> u64 {
+        self.below().volume_bytes()
+    }
+    fn block_bytes(&self) -> u32 {
+        self.below().block_bytes()
+    }
+    fn read_only(&self) -> bool {
+        self.below().read_only()
+    }
+    fn buffer(&self, offset: u64, len: u32) -> Buffer {
+        self.below().buffer(offset, len)
+    }
+    fn share(&self) -> Option<Arc<Share>> {
+        self.below().share()
+    }
+    fn submit(&self, request: IoRequest, done: Completion) {
+        Layer::submit(self, request, done);
+    }
+    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
+        self.below().block_status(offset, len, max)
+    }
 }

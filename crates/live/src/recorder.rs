@@ -1,13 +1,13 @@
-//! Writing down what the engine is told and decides, without holding it up.
+//! Records the calls of the engine and its decisions, without delaying it.
 //!
 //! ```text
 //! engine's thread: Driver ─► Encoder ─ full chunks ─► Recording: another thread ─► file or socket
 //!                                    ◄ empty ones ──
 //! ```
-//! Both queues are bounded and made beforehand. When no empty chunk is left the recording ends and says so; the engine never
-//! waits and, once chunks have their size, never allocates for it.
+//! Both queues are bounded and allocated beforehand. When there is no empty chunk, the recording ends and states the reason. The engine
+//! never waits for it and, once chunks have their size, never allocates for it.
 //!
-//! Never false: the engine is changed only through [`Driver`], so a recording lacks nothing.
+//! Invariant: the engine is changed only through [`Driver`], so a recording is complete.
 
 use crate::server::Handle;
 use isotherm_core::engine::Explained;
@@ -26,28 +26,28 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Bytes after which a chunk is handed over.
+/// Number of bytes after which a chunk is handed over.
 const CHUNK: usize = 64 << 10;
-/// Room of a chunk: the event that fills it seldom exceeds this.
+/// Capacity of a chunk: the event that fills it rarely exceeds this.
 const CHUNK_ROOM: usize = CHUNK + (16 << 10);
-/// Chunks under way at most: 8 MiB, a second of several hundred thousand requests.
+/// Largest number of chunks in the queue: 8 MiB, about a second at several hundred thousand requests per second.
 const CHUNKS: usize = 128;
-/// A chunk is handed over after so long even if it is not full.
+/// A chunk is handed over after this time even if it is not full.
 const PATIENCE: Nanos = Nanos::from_secs(1);
-/// The writer asks for one that is not full when none came for so long.
+/// If no chunk arrives for this time, the writer asks for one that is not full.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The engine, and who writes down what it is told. Everything that changes the engine goes through here.
+/// The engine and its recorder. Every change of the engine goes through this type.
 pub struct Driver {
     engine: Engine,
     recorder: Option<Box<Recorder>>,
-    /// The policy that took over last, if one did.
+    /// The policy that took over last, if the policy was changed.
     policy: Option<String>,
-    /// A recording that is to begin at the next quiet moment.
+    /// A recording that will begin as soon as no request is in progress.
     pub(crate) wish: Option<Wish>,
 }
 
-/// Where the recording that was wished for goes.
+/// The receiver of the requested recording.
 pub(crate) type Wish = SyncSender<Result<Recording, crate::Error>>;
 
 impl Deref for Driver {
@@ -58,7 +58,7 @@ impl Deref for Driver {
 }
 
 impl Driver {
-    /// Around an engine to which nothing happened yet.
+    /// Wraps an engine that has not been used yet.
     pub(crate) fn new(engine: Engine, recorder: Option<Box<Recorder>>) -> Driver {
         Driver {
             engine,
@@ -71,7 +71,7 @@ impl Driver {
     /// See [`Engine::set`].
     ///
     /// # Errors
-    /// As there.
+    /// As for that function.
     pub fn set(&mut self, now: Nanos, key: &str, value: f64) -> Result<(), ParamError> {
         let result = self.engine.set(key, value);
         if self.recorder.is_some() {
@@ -81,10 +81,10 @@ impl Driver {
         result
     }
 
-    /// Let the policy described by `text` take over: see [`Engine::set_policy`].
+    /// Replaces the policy by the one that `text` describes: see [`Engine::set_policy`].
     ///
     /// # Errors
-    /// As there.
+    /// As for that function.
     pub fn set_policy(
         &mut self,
         now: Nanos,
@@ -102,7 +102,7 @@ impl Driver {
         result
     }
 
-    /// Promise classes that: see [`Engine::promise`].
+    /// Makes promises to classes: see [`Engine::promise`].
     pub fn promise(&mut self, now: Nanos, spec: Spec) {
         let text = isotherm_words::qos::items(&spec).join(";");
         self.engine.promise(spec);
@@ -123,35 +123,35 @@ impl Driver {
         }
     }
 
-    /// The policy that took over since the start, as it was described.
+    /// The policy that took over since the start, in its text form.
     pub(crate) fn policy(&self) -> Option<&str> {
         self.policy.as_deref()
     }
 
-    /// See [`Engine::explain`]; it changes nothing.
+    /// See [`Engine::explain`]. It changes nothing.
     pub fn explain(&mut self, now: Nanos, extent: ExtentId) -> Explained {
         self.engine.explain(now, extent)
     }
 
-    /// The engine itself, for tests that break its rules. A recording cannot hold that and ends.
+    /// The engine itself, for tests that break its rules. A recording cannot hold this and ends.
     pub fn untold(&mut self) -> &mut Engine {
         self.end_recording(Ending::Untold);
         &mut self.engine
     }
 
-    /// Is a recording under way?
+    /// Whether a recording is in progress.
     pub fn is_recorded(&self) -> bool {
         self.recorder.is_some()
     }
 
-    /// Ends the recording, if any.
+    /// Ends the recording, if there is one.
     pub fn end_recording(&mut self, ending: Ending) {
         if let Some(r) = self.recorder.take() {
             r.end(ending, &self.engine);
         }
     }
 
-    /// Hands over what was recorded so far, if anything.
+    /// Hands over the events that were recorded so far, if any.
     fn hand_over(&mut self, now: Nanos) {
         if let Some(r) = &mut self.recorder
             && !r.encoder.is_empty()
@@ -224,29 +224,29 @@ enum Message {
 /// The engine's side of a recording.
 pub(crate) struct Recorder {
     encoder: Encoder,
-    /// When the chunk began.
+    /// The time at which the chunk began.
     begun: Nanos,
-    /// Events and requests handed over.
+    /// Numbers of events and requests that were handed over.
     sent: (u64, u64),
     full: SyncSender<Message>,
     empty: Receiver<Vec<u8>>,
-    /// Says why, where the queue has no place for it.
+    /// The reason of the end, if the queue has no room for it.
     ended: Arc<Mutex<Option<End>>>,
 }
 
 impl Recorder {
-    /// Both sides of a new recording. `handle` is how the writer asks for its end.
+    /// Both sides of a new recording. The writer uses `handle` to ask for the end.
     pub(crate) fn new(
         now: Nanos,
         origin: Origin,
         image: Image,
         handle: Handle,
     ) -> (Box<Recorder>, Recording) {
-        // One place more for the last message.
+        // One more place, for the last message.
         let (full, chunks) = sync_channel(CHUNKS + 1);
         let (back, empty) = sync_channel(CHUNKS);
         for _ in 0..CHUNKS {
-            // There is room for all of them.
+            // The queue has room for all of them.
             let _ = back.try_send(Vec::with_capacity(CHUNK_ROOM));
         }
         let ended = Arc::default();
@@ -269,7 +269,7 @@ impl Recorder {
         (Box::new(recorder), recording)
     }
 
-    /// False if that was not possible: the recording is over, and what was handed over before is all of it.
+    /// Returns false if this was not possible: the recording is over, and consists of the chunks that were handed over before.
     fn hand_over(&mut self, now: Nanos) -> bool {
         self.begun = now;
         let Ok(room) = self.empty.try_recv() else {
@@ -277,7 +277,7 @@ impl Recorder {
             return false;
         };
         let chunk = self.encoder.take(room);
-        // There are as many places as chunks; it fails only when the writer has gone.
+        // There are as many places as chunks, so this fails only if the writer has gone.
         let sent = self.full.try_send(Message::Events(chunk)).is_ok();
         self.sent = self.encoder.counts();
         sent
@@ -304,12 +304,12 @@ impl Recorder {
             requests: self.sent.1,
             standing: Some(Standing::of(engine)),
         };
-        // Fails only when the writer has gone.
+        // This fails only if the writer has gone.
         let _ = self.full.try_send(Message::End(Box::new(end)));
     }
 }
 
-/// A recording under way, to be written by a thread that may wait. Dropping it ends the recording.
+/// A recording in progress, to be written by a thread that may wait. Dropping it ends the recording.
 pub struct Recording {
     origin: Box<Origin>,
     image: Image,
@@ -319,26 +319,26 @@ pub struct Recording {
     handle: Handle,
 }
 
-/// What was written.
+/// Summary of a written recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// The last block; `None` if the engine's thread died.
     pub end: Option<End>,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
 impl Recording {
-    /// How the engine began.
+    /// The state in which the engine began.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// Writes until the recording ends; asks for its end when more than `limit` bytes are written. Not for the
-    /// engine's thread: it is asked, and must be able to answer.
+    /// Writes until the recording ends; asks for its end when more than `limit` bytes are written. It must not run on the engine's thread,
+    /// because it sends queries to that thread.
     ///
     /// # Errors
-    /// As `out`; the recording is over then.
+    /// Those of `out`; the recording is over then.
     pub fn write_to<W: Write>(self, out: W, limit: u64) -> io::Result<Recorded> {
         let mut writer = Writer::create(out, &self.origin, &self.image)?;
         writer.flush()?;
@@ -354,7 +354,7 @@ impl Recording {
                     writer.events(&chunk)?;
                     chunk.clear();
                     chunk.shrink_to(4 * CHUNK_ROOM);
-                    // Fails only when the recorder has gone.
+                    // This fails only if the recorder has gone.
                     let _ = self.back.try_send(chunk);
                 }
                 Ok(Message::End(end)) => {
@@ -367,7 +367,7 @@ impl Recording {
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     writer.flush()?;
-                    // Nothing happens there, perhaps, and what happened last is in a chunk that is not full.
+                    // Perhaps there are no new events, and the last ones are in a chunk that is not full.
                     let _ = self
                         .handle
                         .call(|driver, world| driver.hand_over(world.now()));

@@ -1,12 +1,12 @@
-//! Beginning a recording: the engine is closed and opened again from its own store, in place.
+//! The beginning of a recording: the engine is closed and opened again from its own store, in place.
 //!
 //! ```text
 //! hold new requests ─► those in flight end ─► Engine::close ─► closed ─► store::open, every block that it reads kept
 //!                                                                        ─► a new engine, recorded from its first call
 //! ```
-//! Clients stay connected and wait, as long as recovery takes. What the policy kept beside the map (counts of a collector,
-//! queues) starts anew, as after a restart. The price of that: recording disturbs placement a little. What it buys: the
-//! beginning is a few blocks of a format that is there, not a copy of every structure that a policy may ever have.
+//! Clients stay connected and wait as long as recovery takes. State that the policy keeps outside the map (counters of a collector, queues)
+//! starts anew, as after a restart. So a recording disturbs placement a little. In return, the beginning of the file is a few blocks of an
+//! existing format, and not a copy of every data structure that a policy may ever have.
 
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
@@ -21,15 +21,15 @@ use isotherm_traces::events::{Image, Origin};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A recording that waits for the engine to come to rest.
+/// A recording that waits until no request is in progress in the engine.
 pub(crate) struct Reopening {
     wish: Wish,
-    /// Requests that came meanwhile, in order.
+    /// Requests that arrived in the meantime, in order.
     pub held: VecDeque<Request>,
     closing: bool,
 }
 
-/// Keeps what is read.
+/// A reader that keeps the blocks that it reads.
 struct Seeing<'a> {
     media: FileMedia<'a>,
     image: Image,
@@ -57,7 +57,7 @@ fn refused(what: &str) -> Error {
 }
 
 impl Session {
-    /// Takes up a wish for a recording, or goes on with one. Call it after every step.
+    /// Begins a requested recording, or continues to begin one. Call it after every step.
     pub(crate) fn reopen_if_due(&mut self) {
         if let Some(wish) = self.engine.wish.take() {
             let why = if self.engine.is_recorded() || self.reopening.is_some() {
@@ -70,7 +70,7 @@ impl Session {
                 None
             };
             match why {
-                // Whoever wished may have gone.
+                // The receiver may have gone.
                 Some(why) => drop(wish.send(Err(refused(why)))),
                 None => {
                     self.reopening = Some(Reopening {
@@ -92,7 +92,7 @@ impl Session {
         }
     }
 
-    /// The engine is closed: everything is on the members.
+    /// The engine is closed: all its state is on the members.
     fn reopen(&mut self) {
         let Some(r) = self.reopening.take() else {
             return;
@@ -103,11 +103,11 @@ impl Session {
                 for request in r.held {
                     self.submit_admitted(request);
                 }
-                // Whoever wished may have gone; the recording ends by itself then.
+                // The receiver may have gone; then the recording ends by itself.
                 let _ = r.wish.send(Ok(recording));
             }
             Err(e) => {
-                // As after any failed opening: nothing can be served. The members are as a crash leaves them, whole.
+                // As after any failed opening, nothing can be served. The members are in the state that a crash leaves, and whole.
                 self.world.refuse_from_now_on();
                 for request in r.held {
                     let gone = Effect::Reply {
@@ -135,7 +135,7 @@ impl Session {
         let tolerant = read_only || degraded;
         let found = find_superblocks(&mut media.media, &paths, tolerant, &mut Vec::new())?;
         let (epoch, how) = match self.mode {
-            // What was lost was accepted when this session began.
+            // The losses were accepted when this session began.
             OpenMode::ReadWrite | OpenMode::AcceptLoss if degraded => {
                 let epoch = u64::from_le_bytes(random()?);
                 let accept_loss = true;
@@ -152,9 +152,9 @@ impl Session {
         };
         let mut opened = store::open(&mut media, &found, how)
             .map_err(|e| Error::new(ErrorKind::Volume, format!("opening again to record: {e}")))?;
-        // Engine time goes on: the world's clock has not been away.
+        // Engine time continues, because the world's clock did not stop.
         opened.time_base = opened.time_base.max(now);
-        // The one that serves now, which need not be the one of the start.
+        // The present policy, which may differ from the one at the start.
         if let Some(text) = self.engine.policy() {
             text.clone_into(&mut self.config.policy);
         }
@@ -179,7 +179,7 @@ impl Session {
         let (recorder, recording) = Recorder::new(now, origin, image, self.handle.clone());
         let knobs = self.engine.knobs();
         let promised = self.engine.promised().cloned();
-        // What is known of extents is in memory only: told again before anything else happens.
+        // The classes of extents are only in memory: they are set again before anything else happens.
         let space = self.engine.space();
         let classes: Vec<(ExtentId, u8)> = (0..space.geo.extents)
             .map(|e| (ExtentId(e), space.class(ExtentId(e))))
@@ -194,7 +194,7 @@ impl Session {
         if let Some(spec) = promised {
             self.engine.promise(now, spec);
         }
-        // What was set since the start is set again. Values may bound each other, so the order matters, and is tried.
+        // Knobs that were set since the start are set again. One value may limit another, so several orders are tried.
         for _ in 0..knobs.len() {
             let fresh = self.engine.knobs();
             let different: Vec<_> = knobs
@@ -206,7 +206,7 @@ impl Session {
                 break;
             }
             for (old, _) in different {
-                // Refused now, it is tried again when the others are set.
+                // A refused value is tried again when the others are set.
                 let _ = self.engine.set(now, old.0, old.1);
             }
         }

@@ -61,16 +61,17 @@ impl Table {
 
     /// Gives the submission a tag; `None` if it was invalid and is answered already.
     pub fn admit(&mut self, s: Submission) -> Option<Request> {
+        let Submission { request: s, done } = s;
         let payload = matches!(s.op, RequestOp::Read | RequestOp::Write);
         if payload
-            && s.buf.as_ref().is_none_or(|b| {
+            && s.buffer.as_ref().is_none_or(|b| {
                 b.len() != s.len as usize || b.head() != s.offset as usize % self.block
             })
         {
-            self.tell(s.done, Err(IoError::Invalid), s.buf);
+            self.tell(done, Err(IoError::Invalid), s.buffer);
             return None;
         }
-        let odd = s.buf.as_ref().is_some_and(|b| b.head() + b.tail() != 0);
+        let odd = s.buffer.as_ref().is_some_and(|b| b.head() + b.tail() != 0);
         let side = (s.op == RequestOp::Write && odd).then(|| self.own.get_now(2 * self.block));
         let tag = self.free.pop().unwrap_or_else(|| {
             self.entries.push(None);
@@ -78,8 +79,8 @@ impl Table {
         });
         self.entries[tag as usize] = Some(Entry {
             op: s.op,
-            buf: s.buf,
-            done: s.done,
+            buf: s.buffer,
+            done,
             side,
             ops: 0,
         });
@@ -200,6 +201,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::port::IoRequest;
 
     fn table() -> (Table, Arc<Pool>) {
         let pool = Pool::new(1 << 20);
@@ -210,12 +212,7 @@ mod tests {
         let mut buf = pool.buffer(offset, len, 512);
         buf.fill(9);
         Submission {
-            op: RequestOp::Write,
-            offset,
-            len,
-            fua: false,
-            class: 0,
-            buf: Some(buf),
+            request: IoRequest::write(offset, len, buf),
             done: Done::Ticket(1),
         }
     }
@@ -263,13 +260,13 @@ mod tests {
     fn wrong_submissions_are_answered_at_once() {
         let (mut t, pool) = table();
         let mut s = write(&pool, 0, 512);
-        s.len = 1024;
+        s.request.len = 1024;
         assert!(t.admit(s).is_none());
         let mut s = write(&pool, 0, 512);
-        s.offset = 100;
+        s.request.offset = 100;
         assert!(t.admit(s).is_none());
         let mut s = write(&pool, 0, 512);
-        s.buf = None;
+        s.request.buffer = None;
         assert!(t.admit(s).is_none());
         assert!(
             t.ended()

@@ -1,7 +1,7 @@
 //! Fair shares of request memory: a peer that does not read its replies, or stops in the middle of a write, delays only
 //! itself.
 //!
-//! | who | may hold |
+//! | holder | limit |
 //! |---|---|
 //! | a connection | half of the pool if it is alone, otherwise an equal part; at least one request |
 //! | a connection that holds nothing, when the pool is empty | one request of up to 1 MiB, from outside the pool |
@@ -124,7 +124,7 @@ mod tests {
         assert!(!others[0].has(4096), "an equal part of four");
         drop(held);
         assert_eq!(one.bytes_out(), 0);
-        // A request that is larger than the part is one request all the same.
+        // A request that is larger than the part is still served, one at a time.
         assert!(others[1].has(8 << 20));
     }
 
@@ -139,13 +139,13 @@ mod tests {
         std::thread::scope(|s| {
             s.spawn(|| {
                 for _ in 0..3 {
-                    // One at a time; the next when it is back.
+                    // One at a time; the next when the first was returned.
                     drop(late.buffer(0, MIB, 4096));
                     drop(late.buffer(513, 4096, 512));
                 }
                 let small = late.buffer(0, 4096, 4096);
                 tell.send(()).unwrap();
-                // A second one waits until the first is back; then it needs the pool no longer.
+                // A second one waits until the first is returned; then it does not need the pool.
                 s.spawn(|| drop(late.buffer(4096, 4096, 4096)));
                 std::thread::sleep(Duration::from_millis(50));
                 drop(small);

@@ -1,22 +1,22 @@
-//! What NBD and iSCSI have in common as front ends: a server with clients on sockets.
+//! The common part of NBD and iSCSI as front ends: a server with clients on sockets.
 
 use crate::front_end::{Can, FrontEnd};
 
-/// A server of clients.
+/// A server that has clients.
 pub(crate) trait Clients: Send {
-    /// What they can ask for.
+    /// The operations that clients can request.
     const CAN: Can;
-    /// One of them, and several, as a sentence goes on behind their number.
+    /// The words for one client and for several, as they follow their number in a sentence.
     const WORDS: (&'static str, &'static str);
     /// See [`FrontEnd::outlives`].
     const OUTLIVES: bool;
-    /// Those that use the volume now.
+    /// Number of clients that use the volume now.
     fn clients(&self) -> usize;
-    /// Connections accepted, refused, ended for a breach of the protocol, for stalling, and because nobody knew who it was.
+    /// Numbers of connections that were accepted, refused, ended for a breach of the protocol, ended for stalling, and not authenticated.
     fn counts(&self) -> [u64; 5];
-    /// Listens no more.
+    /// Stops listening.
     fn refuse_new(&mut self);
-    /// Completes what was begun and ends.
+    /// Completes the work in progress and ends.
     fn stop(self);
 }
 

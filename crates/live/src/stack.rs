@@ -1,11 +1,11 @@
-//! What lies below and above a member: loop devices, partitions, device mapper. One device under two names must not be used
-//! twice, and a file that a loop device shows to others is in use although nobody holds it open under its own name.
+//! The devices below and above a member: loop devices, partitions, device mapper. The same bytes must not be used twice under two names,
+//! and a file that a loop device shows to others is in use although no process has the file itself open.
 //!
 //! ```text
 //! /dev/loop0p1 ─► /dev/loop0 (bytes 1 MiB … 9 MiB) ─► disk.img (the loop's offset added)
 //! /dev/dm-0    ─► /dev/sda, /dev/sdb (which bytes of them is not known here)
 //! ```
-//! Facts come from `/sys/dev/block`; what it does not say is not known, and refuses nothing.
+//! The facts come from `/sys/dev/block`; a fact that is not there is unknown, and is no reason to refuse.
 
 use crate::device::{Identity, lock_bytes};
 use crate::error::{Error, ErrorKind};
@@ -14,18 +14,18 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Deepest stack that is followed.
+/// Number of levels that are followed.
 const DEPTH_MAX: usize = 16;
 const SECTOR: u64 = 512;
 
 /// One device or file below a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// Which.
+    /// The identity of the device or file.
     pub id: Identity,
-    /// Its name, for people.
+    /// Its name, for messages.
     pub path: PathBuf,
-    /// Bytes of it from the first to the second, if known.
+    /// The range of its bytes that is visible above, as start and end, if known.
     pub range: Option<(u64, u64)>,
 }
 
@@ -58,7 +58,7 @@ fn identity(path: &Path) -> Option<Identity> {
     crate::device::Device::identity(path).ok()
 }
 
-/// Part `inner` of what is shown from byte `start` of the layer below.
+/// Part `inner` of a range that begins at byte `start` of the layer below.
 fn shifted(inner: Option<(u64, u64)>, start: u64) -> Option<(u64, u64)> {
     inner.map(|(a, z)| (a.saturating_add(start), z.saturating_add(start)))
 }
@@ -139,8 +139,8 @@ pub fn layers(path: &Path) -> io::Result<Vec<Layer>> {
     Ok(out)
 }
 
-/// Can `path` be read without waiting for a server that does not answer: of the file system that it lies on, or, if it is a loop
-/// device, of those below?
+/// Whether `path` can be read without waiting for a server that does not answer. This concerns the file system on which it lies and, for a
+/// loop device, the file systems below it.
 ///
 /// # Errors
 /// Names the file system.
@@ -152,7 +152,7 @@ pub fn reachable(path: &Path) -> io::Result<()> {
     for _ in 0..DEPTH_MAX {
         let mut dir = sys(device);
         if dir.join("partition").exists() {
-            // Its disk: the directory above.
+            // A partition: its disk is the directory above.
             dir = dir.canonicalize()?;
             dir.pop();
         }
@@ -169,20 +169,20 @@ pub fn reachable(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// How two stacks meet.
+/// The relation of two stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meet {
-    /// The very same device or file.
+    /// Both are the same device or file.
     Same,
-    /// The first lies above the second: it is shown from it.
+    /// The first lies above the second and shows its bytes.
     Above,
     /// The second lies above the first.
     Below,
-    /// Neither is above the other, but they share bytes of what lies below both.
+    /// Neither lies above the other, but they share bytes of a device below both.
     Share,
 }
 
-/// Do two stacks (as of [`layers`]) have bytes in common?
+/// The relation of two stacks (from [`layers`]); `None` if they have no bytes in common.
 pub fn meet(a: &[Layer], b: &[Layer]) -> Option<Meet> {
     let (first, second) = (a.first()?, b.first()?);
     if first.id == second.id {
@@ -196,14 +196,14 @@ pub fn meet(a: &[Layer], b: &[Layer]) -> Option<Meet> {
     }
     let shares = |x: &Layer, y: &Layer| match (x.range, y.range) {
         (Some(r), Some(s)) => x.id == y.id && r.0 < s.1 && s.0 < r.1,
-        // Volumes of one volume group share their disks and no bytes.
+        // Volumes of one volume group are on the same disks, but share no bytes.
         _ => false,
     };
     let any = a.iter().any(|x| b.iter().any(|y| shares(x, y)));
     any.then_some(Meet::Share)
 }
 
-/// Loop devices that show (part of) the file `id`.
+/// Loop devices that show the file `id` or a part of it.
 fn loops_over(id: Identity) -> Vec<PathBuf> {
     let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     all.filter(|d| d.file_name().as_encoded_bytes().starts_with(b"loop"))
@@ -215,7 +215,7 @@ fn loops_over(id: Identity) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Somebody has claimed this block device: it is mounted, or part of another.
+/// Whether this block device is claimed: it is mounted, or part of another device.
 fn is_claimed(device: &Path) -> bool {
     let opened = OpenOptions::new()
         .read(true)
@@ -224,7 +224,7 @@ fn is_claimed(device: &Path) -> bool {
     opened.is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY))
 }
 
-/// Space and backslash are written as `\040` and `\134` in `/proc/swaps`.
+/// Whether the device is used as swap. Spaces and backslashes are written as `\040` and `\134` in `/proc/swaps`.
 fn is_swap(id: Identity) -> bool {
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     swaps.lines().skip(1).any(|line| {
@@ -234,8 +234,8 @@ fn is_swap(id: Identity) -> bool {
     })
 }
 
-/// Refuses a member that others use by another way: as swap, or through a loop device. With `fresh` (all that is on it will be
-/// overwritten) a loop device that merely exists is enough; else somebody must have claimed it.
+/// Refuses a member that is used in another way: as swap, or through a loop device. With `fresh` (all its contents will be overwritten) it
+/// is enough that a loop device exists; otherwise the loop device must be claimed.
 ///
 /// # Errors
 /// Names the user.
@@ -251,7 +251,7 @@ pub fn refuse_used(path: &Path, fresh: bool) -> Result<(), Error> {
         return Err(in_use("is in use as swap: `swapoff` it first".into()));
     }
     if let Identity::Block(d) = own.id {
-        // O_EXCL refuses such devices as well; this names who holds them.
+        // O_EXCL refuses such devices as well; this message names the holders.
         let holders = fs::read_dir(sys(d).join("holders"))
             .into_iter()
             .flatten()
@@ -269,7 +269,7 @@ pub fn refuse_used(path: &Path, fresh: bool) -> Result<(), Error> {
     for layer in stack.iter().filter(|l| matches!(l.id, Identity::File(..))) {
         for device in loops_over(layer.id) {
             let Ok(other) = layers(&device) else { continue };
-            // The way that leads to the file from here is no other user.
+            // A loop device that is part of the path to the member is not another user.
             let here = stack.iter().any(|l| identity(&device) == Some(l.id));
             if !here && meet(&stack, &other).is_some() && (fresh || is_claimed(&device)) {
                 return Err(in_use(format!(
@@ -283,11 +283,11 @@ pub fn refuse_used(path: &Path, fresh: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Locks the bytes of the file at the bottom of a stack for as long as the result lives, so that a second server finds them
-/// taken by whatever name it comes.
+/// Locks the bytes of the file at the bottom of a stack as long as the result exists, so that a second server finds them locked under any
+/// name.
 ///
 /// # Errors
-/// Somebody has them.
+/// Another process has locked them.
 pub(crate) fn lock_bottom(path: &Path, shared: bool) -> Result<Option<File>, Error> {
     let Ok(stack) = layers(path) else {
         return Ok(None);
@@ -303,7 +303,7 @@ pub(crate) fn lock_bottom(path: &Path, shared: bool) -> Result<Option<File>, Err
         .write(!shared)
         .open(&bottom.path);
     let Some(file) = opened.ok().filter(|_| is_file) else {
-        // Not ours to open, or renamed since: then there is no telling.
+        // We may not open it, or it was renamed since: then the lock cannot be taken.
         return Ok(None);
     };
     if file
@@ -314,7 +314,7 @@ pub(crate) fn lock_bottom(path: &Path, shared: bool) -> Result<Option<File>, Err
     {
         return Ok(None);
     }
-    // 0 means up to the end, however large the file becomes.
+    // 0 stands for the end of the file, however large it becomes.
     let bytes = if end >= i64::MAX as u64 {
         0
     } else {
@@ -331,7 +331,7 @@ pub(crate) fn lock_bottom(path: &Path, shared: bool) -> Result<Option<File>, Err
                 bottom.path.display()
             ),
         )),
-        // File systems without such locks: as before.
+        // File systems without such locks are used without one.
         Err(_) => Ok(None),
     }
 }

@@ -1,14 +1,14 @@
-//! The activity stamp: who serves a volume, in a block of its own on the primary, so that two servers that reach the same bytes
-//! by ways that no lock knows of (two machines and one SAN) find out about each other.
+//! The activity stamp: a block of its own on the primary that states which process serves the volume. Two servers that reach the same bytes
+//! in ways that no lock covers (two machines and one SAN) detect each other by it.
 //!
 //! ```text
-//! opening:  write a claim ─► not closed cleanly? wait two intervals ─► still our claim, superblocks as before? ─► go on
-//! serving:  something goes on? every interval: read ─► ours? ─► write the next number        (`world/beat.rs`)
-//!           nothing stamped for longer: operations wait until the stamp was read again
+//! opening:  write a claim ─► not closed cleanly? wait two intervals ─► still our claim, superblocks as before? ─► go on serving:  is there
+//! any work? every interval: read ─► ours? ─► write the next number        (`world/beat.rs`) no stamp written for longer: operations wait
+//! until the stamp was read again
 //! ```
-//! Whoever serves answers a claim with its next number, which the claimer sees; whoever was away longer than its lease finds the
-//! claim, or the other's numbers, and stops. This is exclusion by best effort: a machine that stops for long between looking and
-//! writing, inside of its kernel or its controller, still writes. Only SCSI reservations exclude that.
+//! A server answers a claim by writing its next number, which the claimer sees. A server that was stopped for longer than its lease finds
+//! the claim, or the numbers of the new server, and stops serving. This exclusion is not perfect: a machine that stops between the check
+//! and a write, inside its kernel or its controller, still makes that write. Only SCSI reservations exclude this.
 
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::device::Device;
@@ -23,31 +23,31 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// So often a server stamps while something goes on.
+/// Interval at which a server writes the stamp while there is work.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
-/// A stamp not older than this lets operations go; less than the two intervals that an opener waits.
+/// Operations may start as long as the stamp is not older than this; shorter than the two intervals that an opener waits.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
-/// What of the block is used; it fits one sector, so it is written whole or not at all.
+/// The used bytes of the block; they fit into one sector, so they are written whole or not at all.
 pub(crate) const BYTES: usize = 512;
 const MAGIC: &[u8; 8] = b"ISOSTAMP";
 const SUM_AT: usize = BYTES - 8;
 const HOST_AT: usize = 96;
 const HOST_BYTES: usize = 64;
 
-/// What a stamp says.
+/// The kinds of stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Somebody wants to serve.
+    /// A process claims the volume.
     Claim,
-    /// Somebody serves.
+    /// A process serves the volume.
     Serving,
 }
 
-/// The process behind a stamp.
+/// The process that wrote a stamp.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Owner {
     boot: [u8; 16],
-    /// Namespace of process numbers, so that they mean the same.
+    /// The namespace of process numbers; numbers are comparable only within one.
     space: u64,
     process: u64,
     started: u64,
@@ -61,7 +61,7 @@ pub(crate) struct Stamp {
     token: [u8; 16],
     number: u64,
     owner: Owner,
-    /// As it was written last.
+    /// The contents that were written last.
     pub(crate) last: [u8; BYTES],
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Seen {
     owner: Owner,
 }
 
-/// FNV-1a: enough to tell a stamp from a block that is none.
+/// FNV-1a: enough to distinguish a stamp from other contents.
 fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| {
         (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -82,7 +82,7 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 fn started(process: u64) -> Option<u64> {
-    // "1234 (name) S …": the start is the 20th word behind the name.
+    // "1234 (name) S …": the start time is the 20th word after the name.
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
     rest.split_whitespace().nth(19)?.parse().ok()
@@ -102,8 +102,8 @@ impl Owner {
         }
     }
 
-    /// It ran under this kernel and does not any more; or it is this very process, whose earlier session has let go of the
-    /// devices, or we could not have opened them.
+    /// Whether the process has ended: it ran under this kernel and does not exist any more, or it is this process. In the latter case the
+    /// earlier session has closed the devices, because otherwise we could not have opened them.
     fn has_ended(&self) -> bool {
         let here = Owner::here();
         let same = here.boot != [0; 16] && (here.boot, here.space) == (self.boot, self.space);
@@ -112,7 +112,7 @@ impl Owner {
 }
 
 impl Seen {
-    /// `None`: no stamp.
+    /// Decodes a stamp; `None` if the block holds none.
     pub(crate) fn decode(b: &[u8]) -> Option<Seen> {
         let u64_at = |at: usize| Some(u64::from_le_bytes(b.get(at..at + 8)?.try_into().ok()?));
         let id_at = |at: usize| b.get(at..at + 16)?.try_into().ok();
@@ -139,7 +139,7 @@ impl Seen {
         })
     }
 
-    /// For people.
+    /// A description for people.
     pub(crate) fn words(&self) -> String {
         format!("process {} on {}", self.owner.process, self.owner.host)
     }
@@ -156,7 +156,7 @@ impl Stamp {
         })
     }
 
-    /// The next one.
+    /// Makes the next stamp.
     pub(crate) fn next(&mut self, kind: Kind) -> [u8; BYTES] {
         self.number += 1;
         let mut b = [0; BYTES];
@@ -177,12 +177,12 @@ impl Stamp {
         b
     }
 
-    /// Is what was read our last one?
+    /// Whether the block that was read is our last stamp.
     pub(crate) fn is_last(&self, read: &[u8]) -> bool {
         read.get(..BYTES) == Some(&self.last[..])
     }
 
-    /// On a device, waiting. For opening and closing, where nothing else goes on.
+    /// Reads the device and compares; blocks. For opening and closing, when nothing else is in progress.
     pub(crate) fn is_on(&self, device: &Device) -> Result<bool, Error> {
         Ok(self.is_last(&read(device)?))
     }
@@ -216,11 +216,11 @@ fn taken(path: &Path, by: Option<&Seen>) -> Error {
     )
 }
 
-/// Claims the volume whose primary is `device`. With `unclean` (a session is under way, or crashed) waits until whoever may be
-/// behind that would have shown itself, unless it is known to have ended. Words for people if it waited.
+/// Claims the volume whose primary is `device`. With `unclean` (a session is active, or crashed) it waits as long as a server would need to
+/// show itself, unless that server is known to have ended. If it waited, it returns a message for people.
 ///
 /// # Errors
-/// Somebody serves it.
+/// Another process serves the volume.
 pub(crate) fn claim(
     device: &Device,
     volume: [u8; 16],
@@ -237,7 +237,7 @@ pub(crate) fn claim(
         .write_all_at(&block, STAMP_AT)
         .map_err(|e| failed(device, "written", &e))?;
     stamp.last = bytes;
-    // A volume that nobody ever stamped was never served by somebody who stamps.
+    // A volume without any stamp was never served by a program that writes stamps.
     let Some(before) =
         before.filter(|b| unclean && !b.owner.has_ended() && !broken(LiveMutant::ClaimAtOnce))
     else {
@@ -259,10 +259,10 @@ pub(crate) fn claim(
     Ok((stamp, Some(waited)))
 }
 
-/// Refuses if the claim is not the last word any more.
+/// Refuses if the claim is not the newest stamp any more.
 ///
 /// # Errors
-/// Somebody else has come.
+/// Another process has claimed or serves the volume.
 pub(crate) fn confirm(device: &Device, stamp: &Stamp) -> Result<(), Error> {
     let now = read(device)?;
     if stamp.is_last(&now) {
@@ -291,7 +291,7 @@ mod tests {
         device.file.write_all_at(&block, STAMP_AT).unwrap();
     }
 
-    /// As another machine would.
+    /// A stamp as another machine would write it.
     fn stranger(volume: [u8; 16]) -> Stamp {
         let mut s = Stamp::new(volume).unwrap();
         s.owner.boot = [9; 16];
@@ -337,7 +337,7 @@ mod tests {
         let d = device(&dir);
         let mut other = stranger([1; 16]);
         put(&d, &other.next(Kind::Serving));
-        // Closed cleanly: nobody can be there.
+        // The volume was closed cleanly, so no server can exist.
         let (ours, waited) = claim(&d, [1; 16], false).unwrap();
         assert!(waited.is_none() && confirm(&d, &ours).is_ok());
         let next = other.next(Kind::Serving);
@@ -347,7 +347,7 @@ mod tests {
             e.kind == ErrorKind::InUse && e.to_string().contains("elsewhere"),
             "{e}"
         );
-        // Not closed: whoever is there shows itself while we wait.
+        // The volume was not closed: a server shows itself while we wait.
         std::thread::scope(|s| {
             let answer = s.spawn(|| {
                 while read(&d).unwrap()[..BYTES] == next {
@@ -359,7 +359,7 @@ mod tests {
             assert!(e.to_string().contains("elsewhere"), "{e}");
             answer.join().unwrap();
         });
-        // Nobody answers: then it is ours, with a word.
+        // No server answers: the volume is ours, with a message.
         let (ours, waited) = claim(&d, [1; 16], true).unwrap();
         assert!(waited.is_some_and(|w| w.contains("elsewhere")));
         assert!(ours.is_on(&d).unwrap());

@@ -8,7 +8,7 @@
 //! ```
 //! `flight.rs` has the life of one operation.
 //!
-//! Never false: memory that a device operation uses is neither given back nor used for anything else until its completion.
+//! Invariant: memory that a device operation uses is neither returned nor used for anything else until its completion.
 
 mod beat;
 mod faults;
@@ -237,7 +237,7 @@ impl UringWorld {
         };
         if let Err(e) = done {
             match e.raw_os_error() {
-                // Busy, again: completions must be taken first. They are, by the caller's loop; `push` brings them here.
+                // EBUSY or EAGAIN: completions must be taken before anything can be submitted. `push` relies on this, too.
                 Some(libc::EBUSY | libc::EAGAIN) => self.take_completions(),
                 Some(libc::EINTR | libc::ETIME) => {}
                 _ => panic!("io_uring_enter failed: {e}"),
@@ -337,7 +337,7 @@ impl World for UringWorld {
 
     /// Also returns without events: at `until`, or if there is a command.
     fn wait(&mut self, until: Option<Nanos>, events: &mut Vec<Event>) {
-        // The events of the last round may have given memory back.
+        // The handling of the last events may have returned memory.
         let mut eager = self.has_busy_source();
         loop {
             self.beat_if_due();
@@ -361,7 +361,7 @@ impl World for UringWorld {
             let left = deadline.map(|d| Duration::from_nanos(d.since(self.seen).0));
             let due = left.is_some_and(|l| l.is_zero());
             if due || std::mem::take(&mut eager) || self.is_pending() || self.look_around() {
-                // One call submits what the last round of effects queued and runs what has completed meanwhile.
+                // One call submits the operations of the last effects and takes the completions that have arrived meanwhile.
                 if !self.ring.is_idle() || self.ring.taskrun() {
                     self.enter(0, None);
                 }
@@ -420,7 +420,7 @@ impl World for UringWorld {
 impl Drop for UringWorld {
     fn drop(&mut self) {
         self.finish_beat();
-        // The kernel may still write to request memory: wait for it, whatever brought us here.
+        // The kernel may still write to the memory of requests, so wait for it in any case.
         while self
             .flights
             .iter()
@@ -435,13 +435,13 @@ impl Drop for UringWorld {
                 }
             }
         }
-        // Now rather than when the kernel gets to it, so that block devices can be claimed again at once.
+        // The files are unregistered now and not when the kernel gets to it, so that block devices can be claimed again at once.
         let _ = self.ring.submitter().unregister_files();
         self.requests.refuse_all(IoError::Gone);
     }
 }
 
-// What names an operation must survive the trip through the ring.
+// The name of an operation must fit into the ring's user data.
 const _: () = assert!(size_of::<OpId>() == 4 && size_of::<Tag>() == 4);
 
 #[cfg(test)]

@@ -2,7 +2,7 @@ use super::*;
 use crate::config::IoConfig;
 use crate::device::OpenHow;
 use crate::inbox::Done;
-use crate::port::Completion;
+use crate::port::{Completion, IoRequest};
 use isotherm_core::{BufRef, DeviceOp, MemberId, RequestOp};
 use isotherm_models::{DeviceModel, ModelOp, Options, Span, preset};
 use std::fs::File;
@@ -111,12 +111,7 @@ impl Bench {
         let mut buf = self.arena.pool.buffer(offset, len, 512);
         buf.fill(fill);
         let s = Submission {
-            op,
-            offset,
-            len,
-            fua: false,
-            class: 0,
-            buf: Some(buf),
+            request: IoRequest::new(op, offset, len).with_buffer(Some(buf)),
             done: Done::Ticket(7),
         };
         self.world.admit(s).unwrap().tag
@@ -132,7 +127,7 @@ impl Bench {
 fn bytes_go_from_every_kind_of_memory_to_the_device_and_back() {
     let mut b = bench(None);
     let tag = b.admit(RequestOp::Write, 0, 8192, 0x11);
-    // A run of a request goes elsewhere than the rest.
+    // A part of a request goes to another place than the rest.
     assert_eq!(
         b.one(
             OpKind::Write,
@@ -157,7 +152,7 @@ fn bytes_go_from_every_kind_of_memory_to_the_device_and_back() {
         (b.on_disk(4096, 4096), b.on_disk(8192, 512)),
         (vec![0x11; 4096], vec![0xab; 512])
     );
-    // Into a move buffer, and from there to a request that is served from RAM.
+    // Into a move buffer, and from there to a request that is served from memory.
     assert_eq!(
         b.one(
             OpKind::Read,
@@ -262,7 +257,7 @@ fn discards_and_zeroes_work_or_are_worked_around() {
         Ok(65536)
     );
     assert_eq!(b.on_disk(65536, 65537)[65535..], [0, 7]);
-    // FUA, or a file system without ZERO_RANGE: real zeros, longer than the zeroed buffer.
+    // FUA, or a file system without ZERO_RANGE: zeros are written, more than the zeroed buffer has.
     fill(&b);
     assert_eq!(
         b.one(OpKind::WriteZeroes, 4096, 5 << 19, BufRef::None, true),
@@ -287,7 +282,7 @@ fn discards_and_zeroes_work_or_are_worked_around() {
 #[test]
 fn errors_come_up_and_are_counted() {
     let mut b = bench(None);
-    // Beyond the end of the file: short, then nothing.
+    // At the end of the file: a short transfer, then none.
     let end = BufRef::Move {
         index: 0,
         offset: 0,
@@ -320,7 +315,7 @@ fn errors_come_up_and_are_counted() {
 #[test]
 fn hundreds_at_once_all_come_back() {
     let mut b = bench(None);
-    // More than the submission queue holds.
+    // More operations than the submission queue holds.
     let ids: Vec<OpId> = (0..1000u64)
         .map(|i| b.start(OpKind::Write, i * 4096, 4096, BufRef::Meta, false))
         .collect();
@@ -339,12 +334,7 @@ fn other_threads_wake_a_sleeping_world() {
     let thread = std::thread::spawn(move || {
         for i in 0..500u64 {
             let s = Submission {
-                op: RequestOp::Flush,
-                offset: i,
-                len: 0,
-                fua: false,
-                class: 0,
-                buf: None,
+                request: IoRequest::new(RequestOp::Flush, i, 0),
                 done: Done::Ticket(i),
             };
             assert!(inbox.push(s).is_ok());
@@ -373,7 +363,7 @@ fn other_threads_wake_a_sleeping_world() {
         }
     }
     thread.join().unwrap();
-    // A time limit ends a wait without events, and time starts where it was told to.
+    // A time limit ends a wait without events, and the clock starts at the given time.
     let until = b.world.now() + Nanos::from_millis(2);
     b.world.wait(Some(until), &mut events);
     assert!(events.is_empty() && b.world.now() >= until && until > Nanos::from_secs(1000));
@@ -389,12 +379,7 @@ fn a_world_that_is_dropped_answers_and_waits_for_the_device() {
         send.send((result, buf.is_some())).unwrap();
     }));
     let s = Submission {
-        op: RequestOp::Write,
-        offset: 0,
-        len: 1 << 20,
-        fua: false,
-        class: 0,
-        buf: Some(buf),
+        request: IoRequest::write(0, 1 << 20, buf),
         done,
     };
     let tag = b.world.admit(s).unwrap().tag;

@@ -1,7 +1,7 @@
-//! No request allocates: counted by the allocator, on every way into a volume.
+//! No request allocates memory, through any front end; the allocator counts.
 //!
-//! The client lies in the same process and allocates nothing itself. What is counted is a few thousand requests in steady state;
-//! a handful of allocations may be of others (the stamp, which goes out every few seconds).
+//! The client is in the same process and allocates nothing itself. A few thousand requests in steady state are counted; a few allocations
+//! may have other causes (the stamp, which is written every few seconds).
 
 use isotherm_live::block_file::{Options, mount_on_engine};
 use isotherm_live::config::{IoConfig, Size};
@@ -24,20 +24,20 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: all is the system's; counting touches nothing of it.
+// SAFETY: all calls go to the system's allocator; counting changes nothing of it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's.
+        // SAFETY: the caller's guarantee.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's guarantee.
         unsafe { System.dealloc(at, layout) }
     }
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's.
+        // SAFETY: the caller's guarantee.
         unsafe { System.realloc(at, layout, size) }
     }
 }
@@ -48,14 +48,14 @@ static COUNTING: Counting = Counting;
 /// FUSE's switch for io_uring.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 const ROUNDS: u64 = 300;
-/// Requests of a round: a read, a write to a block that was written before, one to a new block, two flushes.
+/// Number of requests. A round has a read, a write to a block that was written before, a write to a new block, and two flushes.
 const REQUESTS: u64 = 5 * ROUNDS;
-/// Of others, in all that time.
+/// Allowed number of allocations with other causes, in all that time.
 const OTHERS: u64 = 25;
 const BLOCK: u64 = 4096;
 const EXTENT: u64 = 65536;
 
-/// A directory in memory where there is one: it is about allocations, not about disks.
+/// A directory in memory if there is one, because the test is about allocations and not about disks.
 fn in_memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
@@ -93,7 +93,7 @@ trait Client {
     fn flush(&mut self);
 }
 
-/// One and the same work, once to warm up and once counted. Places are `stride` bytes apart.
+/// Makes the same requests twice: once to warm up, and once counted. Places are `stride` bytes apart.
 fn count(what: &str, client: &mut impl Client, stride: u64) {
     let mut new = 64 * stride;
     let mut run = || {
@@ -316,7 +316,7 @@ fn by_block_file(ring: bool) {
     server.stop().unwrap();
 }
 
-/// One test: the allocator counts what all threads do.
+/// There is only one test, because the allocator counts for all threads.
 #[test]
 fn no_request_allocates() {
     by_nbd("greendm", 96 << 20, BLOCK);

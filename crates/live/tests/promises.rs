@@ -1,10 +1,10 @@
-//! Promises to classes on a live volume whose disk is paced: a noisy class beside a quiet one.
+//! Promises to classes on a live volume with a paced disk: a noisy class beside a quiet one.
 
 use isotherm_core::qos::Standing;
 use isotherm_core::random::SplitMix64;
 use isotherm_core::{IoError, RequestOp, World};
 use isotherm_live::config::{IoConfig, Size};
-use isotherm_live::port::{Completion, Port};
+use isotherm_live::port::{Completion, IoRequest, Port};
 use isotherm_live::{Handle, MemberConfig, OpenMode, Volume, VolumeConfig};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const NOISY: u8 = 18;
 const QUIET: u8 = 7;
 const BLOCK: u64 = 64 << 10;
-/// What both read, on the disk.
+/// Size of the range on the disk that both classes read.
 const BYTES: u64 = 8 << 20;
 
 fn config(dir: &Path) -> VolumeConfig {
@@ -46,7 +46,7 @@ struct Load {
     from: u64,
     random: SplitMix64,
     ends: Ends,
-    /// Requests that came back well, by class.
+    /// Number of requests that succeeded, by class.
     done: [u64; 64],
 }
 
@@ -55,13 +55,23 @@ impl Load {
         let at = self.from + self.random.below(BYTES / BLOCK) * BLOCK;
         let ended = self.ends.0.clone();
         let done = move |result: Result<(), IoError>, _| {
-            // An error is no class, and the test ends.
+            // An error is reported as an invalid class, which ends the test.
             let _ = ended.send(result.map_or(u8::MAX, |()| class));
         };
         let buf = self.port.buffer(at, len as u32);
         let op = RequestOp::Read;
         let done = Completion::new(done);
-        (self.port).submit(op, at, len as u32, false, class, Some(buf), done);
+        (self.port).submit(
+            IoRequest {
+                op,
+                offset: at,
+                len: len as u32,
+                fua: false,
+                class,
+                buffer: Some(buf),
+            },
+            done,
+        );
     }
 
     fn end(&mut self) -> u8 {
@@ -71,7 +81,7 @@ impl Load {
         class
     }
 
-    /// Eight noisy requests and a quiet one at once, until `until` says so; then until all have ended.
+    /// Keeps eight noisy requests and a quiet one in progress until `until` returns true; then waits until all have ended.
     fn run(&mut self, mut until: impl FnMut(&Load) -> bool) {
         let mut going = 9;
         (0..8).for_each(|_| self.send(NOISY, BLOCK));
@@ -124,12 +134,12 @@ fn promises_are_kept_on_a_paced_volume_and_it_is_said_when_not() {
         buf.fill(3);
         let (send, receive) = mpsc::channel();
         let done = Completion::new(move |r, _| send.send(r).expect("somebody waits"));
-        port.submit(RequestOp::Write, at, 1 << 20, false, 0, Some(buf), done);
+        port.submit(IoRequest::write(at, 1 << 20, buf), done);
         assert_eq!(receive.recv().unwrap(), Ok(()));
     }
     // The description's promise holds from the start.
     assert_eq!(standing(&handle, QUIET).row.share, 200);
-    // A ceiling is never passed, however fast the clock of this test runs.
+    // A ceiling is never exceeded, whatever the speed of this machine.
     promise(&handle, &["18+ceiling=1M"]);
     let begun = Instant::now();
     load.run(|_| begun.elapsed() > Duration::from_millis(1200));
@@ -139,7 +149,7 @@ fn promises_are_kept_on_a_paced_volume_and_it_is_said_when_not() {
     assert!((noisy * BLOCK) as f64 <= most, "{noisy} in {took} s");
     assert!(noisy > 0 && load.done[usize::from(QUIET)] > 0);
     assert!(standing(&handle, NOISY).waited > 0);
-    // No disk gives 100 GiB a second: said, and both go on.
+    // No disk delivers 100 GiB a second: this is reported, and both classes continue.
     promise(&handle, &["7+floor=100G"]);
     let told = Instant::now();
     let missed = |h: &Handle| standing(h, QUIET).floor_held == Some(false);
@@ -151,7 +161,7 @@ fn promises_are_kept_on_a_paced_volume_and_it_is_said_when_not() {
     let kept = |h: &Handle| standing(h, QUIET).latency_held == Some(true);
     load.run(|_| kept(&handle) || told.elapsed() > Duration::from_secs(60));
     assert!(kept(&handle), "{:?}", standing(&handle, QUIET));
-    // Those that are held when the volume stops are answered.
+    // Requests that are held when the volume stops are answered.
     promise(&handle, &["18+ceiling=4K"]);
     (0..8).for_each(|_| load.send(NOISY, BLOCK));
     while standing(&handle, NOISY).held == 0 {

@@ -2,7 +2,7 @@
 
 use isotherm_core::{IoError, RequestOp};
 use isotherm_live::config::{IoConfig, Size};
-use isotherm_live::port::{Buffer, Completion, Port};
+use isotherm_live::port::{Buffer, Completion, IoRequest, Port};
 use isotherm_live::volume::description;
 use isotherm_live::{ErrorKind, MemberConfig, OpenMode, Server, Volume, VolumeConfig};
 use std::path::{Path, PathBuf};
@@ -66,12 +66,14 @@ fn ask(
     });
     let (send, receive) = mpsc::channel();
     port.submit(
-        op,
-        offset,
-        len,
-        fua,
-        0,
-        buf,
+        IoRequest {
+            op,
+            offset,
+            len,
+            fua,
+            class: 0,
+            buffer: buf,
+        },
         Completion::new(move |r, b| send.send((r, b)).unwrap()),
     );
     receive.recv().unwrap()
@@ -98,7 +100,7 @@ fn what_was_written_is_there_after_stop_and_open() {
     assert_eq!(read(&port, 0, 8192), [0; 8192]);
     write(&port, 0, 65536, 1);
     write(&port, 1 << 20, 300_000, 2);
-    // Odd in every way, over an extent border.
+    // A write with unaligned begin and end, across an extent border.
     write(&port, 65536 - 100, 250, 3);
     assert_eq!(
         ask(&port, RequestOp::Write, 5000, 10, true, Some(4)).0,
@@ -209,15 +211,7 @@ fn many_requests_at_once_from_many_threads() {
                     buf.fill((t * 50 + i % 50) as u8 + 1);
                     let send = send.clone();
                     let done = Completion::new(move |r, _| send.send(r).unwrap());
-                    port.submit(
-                        RequestOp::Write,
-                        base + i * 16384,
-                        16384,
-                        false,
-                        0,
-                        Some(buf),
-                        done,
-                    );
+                    port.submit(IoRequest::write(base + i * 16384, 16384, buf), done);
                 }
                 assert!((0..256).all(|_| receive.recv() == Ok(Ok(()))));
                 for i in 0..256u64 {
@@ -349,7 +343,7 @@ fn wrong_set_ups_are_refused_with_the_reason() {
             .contains("extent: the volume was created with 65536")
     );
     edit("128K", "64K");
-    // A member that is nowhere near is not found by its superblock either.
+    // A member in a distant directory is not found by its superblock either.
     let away = tempfile::tempdir().unwrap();
     let (here, there) = (rig.dir.path().join("slow"), away.path().join("slow"));
     std::fs::rename(&here, &there).unwrap();
@@ -359,7 +353,7 @@ fn wrong_set_ups_are_refused_with_the_reason() {
             .1
             .contains("does not exist")
     );
-    // What survives is served.
+    // The data that survives is served.
     let half = Volume::open(&rig.volume(), OpenMode::ReadOnly).unwrap();
     assert!(
         half.notes().iter().any(|n| n.contains("served without")),

@@ -6,6 +6,7 @@ use isotherm_core::random::SplitMix64;
 use crate::model::{DeviceModel, ModelOp};
 use crate::preset::{FlashState, Options};
 use crate::sheet::{Metric, Published, Sheet, SheetError};
+use crate::span::Span;
 use crate::ssd::Rated;
 
 /// Work for [`run`]: a closed loop with `depth` operations in flight.
@@ -122,15 +123,43 @@ pub fn validate(sheet: &Sheet) -> Result<Vec<Comparison>, SheetError> {
             flash,
             ..Options::default()
         };
-        let mut model = sheet.model(&options)?;
+        let modelled = match p.places {
+            Some(places) => over_the_drive(sheet, p, &options, places)?,
+            None => measure_span(sheet.model(&options)?.as_mut(), p.what, p.depth, p.span),
+        };
         out.push(Comparison {
             device: sheet.name.clone(),
             published: p.clone(),
             flash: sheet.ssd.as_ref().and(Some(flash)),
-            modelled: measure_span(model.as_mut(), p.what, p.depth, p.span),
+            modelled,
         });
     }
     Ok(out)
+}
+
+/// Bytes of the part of the drive that each of several places covers.
+const PLACE_BYTES: u64 = 16 << 30;
+
+/// The mean of the figure at `places` places, the first at the first bytes and the last at the last ones.
+fn over_the_drive(
+    sheet: &Sheet,
+    p: &Published,
+    options: &Options,
+    places: u32,
+) -> Result<f64, SheetError> {
+    let size = PLACE_BYTES.min(sheet.capacity());
+    let most = u64::from(places.clamp(2, 64) - 1);
+    let mut sum = 0.0;
+    for i in 0..=most {
+        let start = ((sheet.capacity() - size) / most * i) >> 20 << 20;
+        let options = Options {
+            size,
+            span: Span::At { start },
+            ..*options
+        };
+        sum += measure_span(sheet.model(&options)?.as_mut(), p.what, p.depth, p.span);
+    }
+    Ok(sum / (most + 1) as f64)
 }
 
 /// Manufacturers state the rates of fresh drives, except for a random write rate that the sheet calls steady.

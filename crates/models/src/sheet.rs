@@ -51,6 +51,10 @@ pub struct Published {
     /// Random work covers this many bytes from the first one on; if absent, it covers the whole device.
     #[serde(default)]
     pub span: Option<u64>,
+    /// Sequential work runs at this many places, evenly from the first byte to the last, and the figure is their mean, as of a run over the
+    /// whole drive; if absent, it runs at the first bytes only. 2 to 64.
+    #[serde(default)]
+    pub places: Option<u32>,
     /// Whether the figure was used for a parameter of the sheet, or follows from its parameters by arithmetic. Such a figure shows that the
     /// model does what the sheet says, and shows nothing about the device. If the field is absent, it is taken as true.
     #[serde(default = "yes")]

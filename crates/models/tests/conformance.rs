@@ -1,4 +1,4 @@
-//! One suite for all models: whatever is thrown at them, these hold.
+//! One suite for all models: properties that must hold for any requests.
 
 use isotherm_core::Nanos;
 use isotherm_models::{
@@ -36,7 +36,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(ModelOp::Discard),
         1 => Just(ModelOp::Standby),
     ];
-    // Waits from none to seconds, offsets that often continue or repeat.
+    // Gaps from zero to seconds, and offsets that often continue or repeat.
     let wait = prop_oneof![4 => 0u64..20_000, 2 => 0u64..20_000_000, 1 => 0u64..20_000_000_000];
     let offset = prop_oneof![
         (0u64..SIZE / 4096).prop_map(|b| b * 4096),
@@ -59,7 +59,7 @@ fn step() -> impl Strategy<Value = Step> {
     })
 }
 
-/// When each id came out, polling at every event or only now and then.
+/// The completion time of each id; the model is polled at every event or only sometimes.
 fn drive(
     model: &mut dyn DeviceModel,
     steps: &[Step],
@@ -110,7 +110,7 @@ fn make(name: &str, write_cache: bool, queue_depth: u32) -> Box<dyn DeviceModel>
     preset(name, &options).unwrap()
 }
 
-/// The least that an operation can take, and the least and most power the device can draw.
+/// The shortest time of an operation, and the lowest and highest power of the device.
 fn bounds(name: &str, s: &Step) -> (u64, f64, f64) {
     let sheet = sheet(name).unwrap();
     if let Some(h) = &sheet.hdd {
@@ -161,7 +161,7 @@ proptest! {
         let mut model = make(name, write_cache, depth);
         let (out, c, end) = drive(model.as_mut(), &steps, true);
 
-        // Each id once, in the order of time, and not before the device could have done it.
+        // Each id completes once, in the order of time, and not before the device could have done it.
         prop_assert_eq!(out.len(), steps.len());
         prop_assert!(out.windows(2).all(|w| w[0].1 <= w[1].1), "{:?}", out);
         let mut seen = vec![false; steps.len()];
@@ -176,14 +176,14 @@ proptest! {
             prop_assert!(at + 4 >= arrivals[i] + least, "{:?} took {} of {}", steps[i], at - arrivals[i], least);
         }
 
-        // Bytes and operations are all accounted for.
+        // All bytes and operations must be counted.
         let sum = |op| steps.iter().filter(|s| s.op == op).map(|s| u64::from(s.len)).sum::<u64>();
         let count = |op| steps.iter().filter(|s| s.op == op).count() as u64;
         prop_assert_eq!((c.bytes_read, c.bytes_written), (sum(ModelOp::Read), sum(ModelOp::Write)));
         prop_assert_eq!((c.reads, c.writes, c.flushes), (count(ModelOp::Read), count(ModelOp::Write), count(ModelOp::Flush)));
         prop_assert!(c.start_stops <= count(ModelOp::Standby));
 
-        // Time and energy: all time is in some state; power lies between standby and the most the sheet names.
+        // Time and energy: the times of the states add up to the elapsed time; power is between standby and the highest value of the sheet.
         prop_assert_eq!(c.state_ns.iter().sum::<u64>(), end);
         prop_assert!(c.busy_ns <= end);
         let (_, least_w, most_w) = bounds(name, &steps[0]);
@@ -194,7 +194,7 @@ proptest! {
         }
         prop_assert!(c.energy_j() <= most_w * seconds * (1.0 + 1e-9) || most_w.is_infinite());
 
-        // Polling late changes when we learn of a completion, never what the device does.
+        // Late polling changes the time at which a completion is reported, but not what the device does.
         let mut late = make(name, write_cache, depth);
         let (mut late_out, late_c, _) = drive(late.as_mut(), &steps, false);
         let mut out = out;
@@ -205,7 +205,7 @@ proptest! {
         late_out.sort_unstable();
         prop_assert!(out.iter().zip(&late_out).all(|(a, b)| a.0 == b.0 && b.1 >= a.1));
 
-        // Equal calls, equal answers.
+        // Equal calls give equal answers.
         let mut again = make(name, write_cache, depth);
         let (mut again_out, again_c, _) = drive(again.as_mut(), &steps, true);
         again_out.sort_unstable();
@@ -214,8 +214,8 @@ proptest! {
     }
 }
 
-/// The watts that a sheet names for each state, by its number: the least and the most. They are equal but for flash at work. What
-/// its units do after the reply counts as work and not as time at work, so there is no most for that state alone.
+/// The lowest and highest power of each state according to the sheet, by the number of the state. Both are equal except for active flash:
+/// its units continue to work after the reply, which counts as work and not as active time, so that state alone has no highest power.
 fn state_watts(s: &Sheet) -> [(f64, f64); POWER_STATES] {
     let mut watts = [(0.0, 0.0); POWER_STATES];
     let mut set = |state: PowerState, least: f64, most: f64| watts[state as usize] = (least, most);
@@ -260,7 +260,7 @@ proptest! {
         let sheet = which.get(&all);
         let mut model = make(&sheet.name, write_cache, 32);
         let (_, _, end) = drive(model.as_mut(), &steps, true);
-        // Some seconds more, so that units are through with what they were given.
+        // Some more seconds, so that the units finish their work.
         let end = end + 10_000_000_000;
         let c = model.counters(Nanos(end));
         // An array's times are means over its disks, rounded down to a nanosecond each.

@@ -1,6 +1,6 @@
-//! Digests of every completion time of fixed work: a model may become faster, its answers may change only on purpose.
+//! Digests of every completion time of fixed work: a model may become faster, but its answers may change only on purpose.
 //!
-//! A changed number is explained in the commit that changes it.
+//! A commit that changes a number explains it.
 
 use isotherm_core::Nanos;
 use isotherm_models::{FlashState, ModelOp, Options, preset};
@@ -25,7 +25,7 @@ fn digest(name: &str, options: &Options, depth: u64) -> u64 {
     while finished < 20_000 {
         while issued < 20_000 && issued - finished < depth {
             let r = next(&mut seed);
-            // A third goes on where the last run stopped.
+            // A third of the operations continue at the end of the previous one.
             let (op, block) = match r % 12 {
                 0..=3 => (ModelOp::Read, next(&mut seed) % blocks),
                 4..=6 => (ModelOp::Write, next(&mut seed) % blocks),

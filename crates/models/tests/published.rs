@@ -20,10 +20,18 @@ fn random(name: &str, options: &Options, op: ModelOp, span: u64, depth: u32) -> 
 }
 
 #[test]
-fn published_figures_within_ten_percent() {
-    let mut compared = 0;
+fn the_figures_of_the_sheets_within_ten_percent() {
+    let (mut compared, mut outside) = (0, 0);
     for sheet in presets().unwrap() {
         for c in validate(&sheet).unwrap() {
+            // What others measured says something about the device: it is shown, and no parameter is bent to meet it.
+            if !c.published.fitted {
+                let off = c.error().abs();
+                println!("{} {}: {:?}", c.device, c.modelled, c.published);
+                assert!(off < 0.5, "{}: {:?}", c.device, c.published);
+                outside += 1;
+                continue;
+            }
             let what = c.published.what;
             assert!(
                 c.error().abs() < 0.10,
@@ -36,11 +44,12 @@ fn published_figures_within_ten_percent() {
         }
     }
     assert!(compared >= 50, "only {compared} figures");
+    assert!(outside >= 5, "only {outside} from outside");
 }
 
 #[test]
 fn loris_device_table() {
-    // The table itself, so that nobody can bend the sheet's own list of figures unseen.
+    // The table itself, so that a change of the sheet's own list of figures is noticed.
     let o = Options {
         flash: FlashState::Fresh,
         ..Options::default()
@@ -83,7 +92,7 @@ fn loris_device_table() {
 
 #[test]
 fn a_short_span_and_a_deep_queue_are_faster() {
-    // A buffer of writes would hide the depth.
+    // A write buffer would hide the effect of the depth.
     let o = Options {
         write_cache: Some(false),
         ..Options::default()
@@ -234,7 +243,8 @@ fn a_buffer_hides_positioning_only_until_it_is_full() {
             write_cache: Some(false),
             ..options
         };
-        // A full buffer is emptied in an order that suits the arm, at any depth: as a deep queue is served, and not better than 1.5 times that.
+        // A full buffer is emptied in an order that suits the arm, at any depth: at least as fast as a deep queue, and at most 1.5 times as
+        // fast.
         let deep = random(name, &through, ModelOp::Write, 0, 32).iops;
         for depth in [1, 4, 32] {
             let cached = random(name, &options, ModelOp::Write, 0, depth).iops;

@@ -1,23 +1,16 @@
-//! Text in HTML. Names come from traces, files and configurations, so all text is escaped.
+//! Text in HTML. Names come from traces, files and configurations: the templates escape all text.
 
 use serde::Serialize;
+use std::borrow::Cow;
 
-/// Escapes text for use as content and in double-quoted attributes.
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            // HTML allows no other control characters.
-            c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
+/// Text without the control characters that HTML does not allow, for use in a template.
+pub fn clean(text: &str) -> Cow<'_, str> {
+    let wrong = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if text.contains(wrong) {
+        Cow::Owned(text.replace(wrong, "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
     }
-    out
 }
 
 /// JSON for use inside a script element. It contains no `<`, so nothing in it can end the element or begin a comment.
@@ -40,9 +33,10 @@ mod tests {
         assert!(!text.contains('<') && !text.contains('\u{2028}'), "{text}");
         let back: Vec<String> = serde_json::from_str(&text).unwrap();
         assert_eq!(back, [name]);
+        let shown = maud::html! { (clean("<a href=\"x\">&\u{1}")) };
         assert_eq!(
-            escape("<a href=\"x\">'&\u{1}"),
-            "&lt;a href=&quot;x&quot;&gt;&#39;&amp;\u{fffd}"
+            shown.into_string(),
+            "&lt;a href=&quot;x&quot;&gt;&amp;\u{fffd}"
         );
     }
 }

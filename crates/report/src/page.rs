@@ -1,16 +1,20 @@
 //! A page: one HTML file with everything in it. It fetches nothing, and its content security policy enforces this.
 
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
 
 use super::chart::Chart;
 use super::data::chart_json;
-use super::html::{escape, json as script_json};
+use super::html::{clean, json as script_json};
 use super::table::Table;
 
 const ECHARTS: &str = include_str!("vendor/echarts.min.js");
 const LICENSES: &str = include_str!("vendor/LICENSES.txt");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The page may run and load only what is in it.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:";
 
 /// A page under construction. Its parts appear in the order in which they are added.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,85 +87,105 @@ impl Page {
 
     /// The whole file as text.
     pub fn html(&self) -> String {
-        let mut body: Vec<String> = Vec::new();
-        let mut data: Vec<Value> = Vec::new();
-        let mut in_grid = false;
-        for part in &self.parts {
-            let is_chart = matches!(part, Part::Chart(_));
-            if is_chart != in_grid {
-                let edge = if is_chart {
-                    "<div class=grid>\n"
-                } else {
-                    "</div>\n"
-                };
-                body.push(edge.to_owned());
-                in_grid = is_chart;
-            }
-            body.push(match part {
-                Part::Heading(t) => format!("<h2>{}</h2>\n", escape(t)),
-                Part::Text(t) => format!("<p>{}</p>\n", escape(t)),
-                Part::Tiles(t) => tiles(t),
-                Part::Table(t) => t.html() + "\n",
-                Part::Chart(c) => {
-                    data.push(chart_json(c));
-                    figure(c, data.len() - 1)
-                }
-            });
-        }
-        if in_grid {
-            body.push("</div>\n".to_owned());
-        }
+        let data: Vec<Value> = self.charts().map(chart_json).collect();
         // A page without charts does not need the chart library.
         let library = if data.is_empty() { "" } else { ECHARTS };
-        format!(
-            "<!DOCTYPE html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n\
-             <meta http-equiv=Content-Security-Policy content=\"default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:\">\n\
-             <meta name=viewport content=\"width=device-width, initial-scale=1\">\n\
-             <meta name=generator content=\"isotherm {version}\">\n\
-             <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-             <header><div><h1>{title}</h1><p class=sub>{subtitle}</p></div>\
-             <button type=button id=theme hidden>Dark</button></header>\n<main>\n\
-             <noscript><p class=note>Charts need JavaScript; the tables below have the same figures.</p></noscript>\n\
-             {body}</main>\n<footer>Made by isotherm {version}. This file loads nothing from anywhere.\
-             <details><summary>Licences of what is in it</summary><pre>{licenses}</pre></details></footer>\n\
-             <script type=\"application/json\" id=data>{data}</script>\n\
-             <script>{library}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
-            version = env!("CARGO_PKG_VERSION"),
-            title = escape(&self.title),
-            subtitle = escape(&self.subtitle),
-            body = body.concat(),
-            // A page with charts includes the chart library, so it must include the licence of the library.
-            licenses = escape(LICENSES),
-            data = script_json(&json!({ "charts": data })),
-        )
+        let data = script_json(&json!({ "charts": data }));
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                (self.head())
+                body {
+                    header {
+                        div { h1 { (clean(&self.title)) } p.sub { (clean(&self.subtitle)) } }
+                        button type="button" id="theme" hidden { "Dark" }
+                    }
+                    main {
+                        noscript { p.note { "Charts need JavaScript; the tables below have the same figures." } }
+                        (self.body())
+                    }
+                    footer {
+                        "Made by isotherm " (VERSION) ". This file loads nothing from anywhere."
+                        // A page with charts includes the chart library, so it must include the licence of the library.
+                        details { summary { "Licences of what is in it" } pre { (clean(LICENSES)) } }
+                    }
+                    script type="application/json" id="data" { (PreEscaped(data)) }
+                    script { (PreEscaped(library)) }
+                    script { (PreEscaped(SCRIPT)) }
+                }
+            }
+        };
+        page.into_string()
+    }
+
+    fn head(&self) -> Markup {
+        html! {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="generator" content={ "isotherm " (VERSION) };
+                title { (clean(&self.title)) }
+                style { (PreEscaped(STYLE)) }
+            }
+        }
+    }
+
+    /// The parts in their order. Charts that follow each other share a grid.
+    fn body(&self) -> Markup {
+        let is_chart = |p: &Part| matches!(p, Part::Chart(_));
+        let mut number = 0;
+        html! {
+            @for parts in self.parts.chunk_by(|a, b| is_chart(a) == is_chart(b)) {
+                @if parts.first().is_some_and(is_chart) {
+                    div.grid { @for p in parts { (part(p, &mut number)) } }
+                } @else {
+                    @for p in parts { (part(p, &mut number)) }
+                }
+            }
+        }
     }
 }
 
-fn tiles(tiles: &[Tile]) -> String {
-    let one = |t: &Tile| {
-        let note = if t.note.is_empty() {
-            String::new()
-        } else {
-            format!("<dd class=small>{}</dd>", escape(&t.note))
-        };
-        let (label, value) = (escape(&t.label), escape(&t.value));
-        format!("<div><dt>{label}</dt><dd>{value}</dd>{note}</div>\n")
-    };
-    let all: String = tiles.iter().map(one).collect();
-    format!("<dl class=tiles>\n{all}</dl>\n")
+/// A part of a page. `number` is that of the next chart.
+fn part(part: &Part, number: &mut usize) -> Markup {
+    match part {
+        Part::Heading(t) => html! { h2 { (clean(t)) } },
+        Part::Text(t) => html! { p { (clean(t)) } },
+        Part::Tiles(t) => tiles(t),
+        Part::Table(t) => t.html(),
+        Part::Chart(c) => {
+            *number += 1;
+            figure(c, *number - 1)
+        }
+    }
 }
 
-fn figure(chart: &Chart, number: usize) -> String {
-    let note = if chart.note.is_empty() {
-        String::new()
-    } else {
-        format!("<p class=note>{}</p>", escape(&chart.note))
-    };
-    format!(
-        "<figure id=fig{number}>\n<figcaption><h3>{title}</h3>{note}</figcaption>\n\
-         <div class=chart id=chart{number} data-chart={number} role=img aria-label=\"{title}; the table below has its figures\"></div>\n\
-         <details><summary>Table</summary>{table}</details>\n</figure>\n",
-        title = escape(&chart.title),
-        table = chart.table().html(),
-    )
+fn tiles(tiles: &[Tile]) -> Markup {
+    html! {
+        dl.tiles {
+            @for t in tiles {
+                div {
+                    dt { (clean(&t.label)) }
+                    dd { (clean(&t.value)) }
+                    @if !t.note.is_empty() { dd.small { (clean(&t.note)) } }
+                }
+            }
+        }
+    }
+}
+
+fn figure(chart: &Chart, number: usize) -> Markup {
+    let title = clean(&chart.title);
+    html! {
+        figure id={ "fig" (number) } {
+            figcaption {
+                h3 { (title) }
+                @if !chart.note.is_empty() { p.note { (clean(&chart.note)) } }
+            }
+            div.chart id={ "chart" (number) } data-chart=(number) role="img"
+                aria-label={ (title) "; the table below has its figures" } {}
+            details { summary { "Table" } (chart.table().html()) }
+        }
+    }
 }

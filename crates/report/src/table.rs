@@ -1,8 +1,9 @@
 //! Tables: those of the pages, and the one under each chart.
 
 use super::chart::{Axis, Bars, Chart, Heat, Lines, Plot, Scale, Scatter};
-use super::html::escape;
+use super::html::clean;
 use super::unit::{Unit, digits};
+use maud::{Markup, html};
 
 /// Most rows of a chart's table. The button below it copies all rows.
 const ROWS_MAX: usize = 60;
@@ -85,57 +86,49 @@ impl Cell {
         value.map_or(Cell::Empty, |v| Cell::Number(v, unit))
     }
 
-    fn html(&self) -> String {
-        match self {
-            Cell::Text(t) => format!("<td>{}", escape(t)),
-            Cell::Number(v, unit) => format!("<td class=n>{}", escape(&unit.text(*v))),
-            Cell::Best(v, unit) => format!("<td class=n><b>{}*</b>", escape(&unit.text(*v))),
-            Cell::Written(t) => format!("<td class=n>{}", escape(t)),
-            Cell::Verdict(v) => {
-                let (class, sign) = v.mark();
-                format!(
-                    "<td class=\"v {class}\"><span aria-hidden=true>{sign}</span> {}",
-                    v.text()
-                )
+    fn html(&self) -> Markup {
+        html! {
+            @match self {
+                Cell::Text(t) => td { (clean(t)) },
+                Cell::Number(v, unit) => td.n { (clean(&unit.text(*v))) },
+                Cell::Best(v, unit) => td.n { b { (clean(&unit.text(*v))) "*" } },
+                Cell::Written(t) => td.n { (clean(t)) },
+                Cell::Verdict(v) => {
+                    @let (class, sign) = v.mark();
+                    td.v.(class) { span aria-hidden="true" { (sign) } " " (v.text()) }
+                },
+                Cell::Empty => td.n { "–" },
             }
-            Cell::Empty => "<td class=n>–".to_owned(),
         }
+    }
+    fn is_number(&self) -> bool {
+        matches!(self, Cell::Number(..) | Cell::Best(..) | Cell::Written(_))
     }
 }
 
 impl Table {
-    /// The table as HTML. End tags that HTML allows to be omitted are omitted, because a page has thousands of cells.
-    pub fn html(&self) -> String {
-        let numbers = |i: usize| {
-            let cell = |r: &Vec<Cell>| {
-                matches!(
-                    r.get(i),
-                    Some(Cell::Number(..) | Cell::Best(..) | Cell::Written(_))
-                )
-            };
-            self.rows.iter().any(cell)
+    /// The table as HTML.
+    pub fn html(&self) -> Markup {
+        let has_numbers = |i: usize| {
+            self.rows
+                .iter()
+                .any(|r| r.get(i).is_some_and(Cell::is_number))
         };
-        let caption = if self.caption.is_empty() {
-            String::new()
-        } else {
-            format!("<caption>{}</caption>", escape(&self.caption))
-        };
-        let head = |(i, c): (usize, &String)| {
-            let class = if numbers(i) { " class=n" } else { "" };
-            format!("<th scope=col{class}>{}", escape(c))
-        };
-        let head = self
-            .columns
-            .iter()
-            .enumerate()
-            .map(head)
-            .collect::<Vec<_>>()
-            .concat();
-        let row = |r: &Vec<Cell>| "<tr>".to_owned() + &r.iter().map(Cell::html).collect::<String>();
-        let rows: String = self.rows.iter().map(row).collect();
-        format!(
-            "<div class=scroll tabindex=0><table>{caption}<thead><tr>{head}<tbody>{rows}</table></div>"
-        )
+        html! {
+            div.scroll tabindex="0" {
+                table {
+                    @if !self.caption.is_empty() { caption { (clean(&self.caption)) } }
+                    thead { tr {
+                        @for (i, c) in self.columns.iter().enumerate() {
+                            th.n[has_numbers(i)] scope="col" { (clean(c)) }
+                        }
+                    } }
+                    tbody {
+                        @for r in &self.rows { tr { @for c in r { (c.html()) } } }
+                    }
+                }
+            }
+        }
     }
 }
 

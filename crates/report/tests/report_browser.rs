@@ -1,5 +1,5 @@
-//! Pages in a real browser: no errors, no requests, everything drawn, hovering names the configuration. Skipped, with a
-//! message, where there is no chromium; `make report-check` installs it and fails instead. Screenshots stay in `target/tmp`.
+//! Pages in a real browser: no errors, no requests, every chart drawn, and hovering shows the name of a configuration. If there is no
+//! chromium, the test is skipped with a message; `make report-check` installs it and fails instead. Screenshots stay in `target/tmp`.
 
 #[path = "reports/sample.rs"]
 #[allow(dead_code)] // each test uses a part of it
@@ -12,7 +12,7 @@ use isotherm_report::{CostCurve, Page, Plot, run_page};
 use scraper::{Html, Selector};
 use serde_json::Value;
 
-/// Before everything else: remember what goes wrong.
+/// Runs before any other script: records errors.
 const LISTEN: &str = "<script>window.wrong = [];
 addEventListener('error', (e) => wrong.push('error: ' + e.message));
 addEventListener('unhandledrejection', (e) => wrong.push('rejected: ' + e.reason));
@@ -20,7 +20,7 @@ addEventListener('securitypolicyviolation', (e) => wrong.push('policy: ' + e.blo
 for (const k of ['error', 'warn']) console[k] = (...a) => wrong.push(k + ': ' + a.join(' '));
 </script>";
 
-/// After everything else: hover, look, and leave what was seen in the page.
+/// Runs after all other scripts: hovers, inspects, and leaves the findings in the page.
 const LOOK: &str = "<script>addEventListener('load', () => setTimeout(() => {
 const seen = { charts: [], tips: [] };
 for (const host of document.querySelectorAll('[data-chart]')) {
@@ -57,7 +57,7 @@ fn browser() -> Option<PathBuf> {
     all.into_iter().find(|p| p.is_file())
 }
 
-/// Chromium on a file, with its output.
+/// Runs chromium on a file; returns its output.
 fn chromium(program: &Path, file: &Path, more: &[String]) -> String {
     let home = tempfile::tempdir().expect("a directory");
     let out = Command::new(program)
@@ -68,7 +68,7 @@ fn chromium(program: &Path, file: &Path, more: &[String]) -> String {
             "--hide-scrollbars",
             "--no-first-run",
         ])
-        // Even what would slip past the page's policy finds nobody.
+        // Requests that get past the page's policy must reach no host either.
         .arg("--host-resolver-rules=MAP * ~NOTFOUND")
         .arg("--virtual-time-budget=5000")
         .arg(format!("--user-data-dir={}", home.path().display()))
@@ -157,7 +157,7 @@ fn pages_work_in_a_browser() {
                 ),
             }
         }
-        // Hovering over the first point of the first group names it.
+        // Hovering over the first point of the first group must show its name.
         let scatters = page.charts().filter_map(|c| match &c.plot {
             Plot::Scatter(s) => Some(s),
             _ => None,
@@ -178,7 +178,7 @@ fn pages_work_in_a_browser() {
             "{name}: the front is listed"
         );
     }
-    // Pictures beside the pages, to be looked at.
+    // Pictures are written beside the pages, for inspection by people.
     for (name, page) in &pages {
         for (i, c) in page.charts().enumerate() {
             let png = c.png(900, 420, 1.0).expect("a picture");

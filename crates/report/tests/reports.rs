@@ -1,4 +1,4 @@
-//! Pages and pictures of real and of hand-made data: whole, self-contained, and safe against the names in them.
+//! Pages and pictures of real and of artificial data: complete, self-contained, and safe against the names in them.
 
 #[path = "reports/sample.rs"]
 #[allow(dead_code)] // each test uses a part of it
@@ -7,7 +7,7 @@ mod sample;
 use isotherm_report::{Chart, CostCurve, Page, Plot, run_page};
 use scraper::{Html, Selector};
 
-/// A name that would end a script, an attribute and an element.
+/// A name that would end a script, an attribute and an element if it was not escaped.
 const EVIL: &str =
     "</script><script>alert(1)</script><img src=x onerror=\"alert('2')\">&amp;\u{2028}<!--";
 
@@ -16,13 +16,13 @@ fn all(html: &Html, css: &str) -> usize {
         .count()
 }
 
-/// What every page must be.
+/// Properties of every page.
 fn check(page: &Page) -> Html {
     let text = page.html();
     assert!(text.len() < 1_500_000, "{} bytes", text.len());
     let html = Html::parse_document(&text);
     assert!(html.errors.is_empty(), "{:?}", html.errors);
-    // Three scripts, all inline, and nothing that loads anything.
+    // Three scripts, all inline, and nothing that loads other files.
     assert_eq!(all(&html, "script"), 3);
     for css in [
         "script[src]",
@@ -51,7 +51,7 @@ fn check(page: &Page) -> Html {
         policy.contains("default-src 'none'") && !policy.contains("http"),
         "{policy}"
     );
-    // What is drawn is in the page as JSON, and every chart has a table with rows.
+    // The drawn data is in the page as JSON, and every chart has a table with rows.
     let data = Selector::parse("script#data").expect("a selector");
     let data: String = html.select(&data).flat_map(|s| s.text()).collect();
     let data: serde_json::Value = serde_json::from_str(&data).expect("JSON in the page");
@@ -97,7 +97,7 @@ fn the_page_of_a_real_run() {
         assert!(titles.contains(&t), "{t} not in {titles:?}");
     }
     assert!(all(&html, "dl.tiles > div") >= 8);
-    // The bars of sizes are shares: each series adds up to all requests.
+    // The bars of sizes are shares: the sum of each series is the number of requests.
     let sizes = page
         .charts()
         .find(|c| c.title.starts_with("Request sizes"))
@@ -109,7 +109,7 @@ fn the_page_of_a_real_run() {
         let sum: f64 = s.values.iter().flatten().sum();
         assert!((sum - 1.0).abs() < 1e-9, "{}: {sum}", s.name);
     }
-    // The heat map's counts are those by tier.
+    // The heat map's counts must be those by tier.
     let heat = page
         .charts()
         .find(|c| c.title == "Heat over time")
@@ -187,14 +187,14 @@ fn picture(c: &Chart) {
         .descendants()
         .filter(|n| ["polyline", "rect", "circle", "polygon"].contains(&n.tag_name().name()));
     assert!(drawn.count() > 3, "{}", c.title);
-    // Everything is a finite place inside the picture, or just outside where a line is cut.
+    // Every coordinate must be a finite place inside the picture, or just outside where a line is cut.
     assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", c.title);
     let png = c.png(900, 420, 2.0).expect("a PNG");
     assert_eq!(png[..8], *b"\x89PNG\r\n\x1a\n");
     assert_eq!(png[16..24], [0, 0, 7, 8, 0, 0, 3, 0x48], "1800 × 840");
 }
 
-/// Letters need the font in the tree: without any the same picture has fewer shades than with it.
+/// Letters need the font in the tree: without a font the same picture has fewer shades than with it.
 #[test]
 fn png_has_letters() {
     use resvg::{tiny_skia, usvg};

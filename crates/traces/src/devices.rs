@@ -94,7 +94,7 @@ impl Devices {
         Ok(self.keys.len() as u32 - 1)
     }
 
-    /// What the format calls device `id`.
+    /// The format's name of device `id`.
     pub(crate) fn label(&self, id: u32) -> Option<String> {
         Some(match self.keys.get(id as usize)? {
             Key::Number(n) => n.to_string(),

@@ -1,4 +1,4 @@
-//! What can go wrong at the edge: unreadable files, unknown formats, bad records.
+//! Errors at the edge: unreadable files, unknown formats, bad records.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -95,7 +95,7 @@ pub enum TraceError {
     Unknown {
         /// The file.
         path: PathBuf,
-        /// What was examined.
+        /// The findings of the examination.
         why: String,
     },
     /// A record is bad, and no more bad records may be skipped.
@@ -113,7 +113,7 @@ pub enum TraceError {
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// What is not possible, and what to do instead.
+        /// The operation that is not possible, and the remedy.
         what: String,
     },
 }

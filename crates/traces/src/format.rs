@@ -230,7 +230,7 @@ impl Format {
         self.row().name
     }
 
-    /// What a record looks like, in one line.
+    /// The form of a record, in one line.
     pub fn description(self) -> &'static str {
         self.row().what
     }

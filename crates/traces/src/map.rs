@@ -24,7 +24,7 @@ pub struct DeviceSpan {
     pub end: u64,
 }
 
-/// Reads the trace once and returns what it touches of each device, in the order of first requests.
+/// Reads the trace once and returns the range of addresses that it touches on each device, in the order of the devices' first requests.
 ///
 /// Flushes touch nothing: a device that is only flushed has an empty span.
 ///

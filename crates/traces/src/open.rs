@@ -1,4 +1,4 @@
-//! Opens traces: determines the format, resolves what the format leaves open, and chooses the decoder.
+//! Opens traces: determines the format, resolves the properties that the format leaves open, and chooses the decoder.
 
 use std::path::{Path, PathBuf};
 
@@ -27,6 +27,32 @@ const BLOCK_BYTES: u32 = 4096;
 /// The file cannot be opened; its format is neither given nor clear; the generator does not exist; or it does not have these parameters.
 pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Reader, TraceError> {
     Source::of(path)?.open(options)
+}
+
+/// Says that a file is named like one processor's part of a trace, and how many other parts lie beside it.
+fn note_one_processor(path: &Path, run: &mut Run) {
+    let (sure, beside) = match blktrace::of_other_processors(path) {
+        None => return,
+        Some(0) => (
+            Sure::Likely,
+            "the name is that of one processor's events: no file of another lies beside it."
+                .to_owned(),
+        ),
+        Some(1) => (
+            Sure::Guess,
+            "1 more file of the same trace lies beside it: name the folder to read both."
+                .to_owned(),
+        ),
+        Some(n) => (
+            Sure::Guess,
+            format!(
+                "{n} more files of the same trace lie beside it, one for each processor: name the folder to read all."
+            ),
+        ),
+    };
+    run.sure = sure;
+    run.assumed
+        .push(format!("Read as the whole trace, though {beside}"));
 }
 
 /// Opens several files of one trace, such as blktrace's one per processor, and merges their requests by time.
@@ -64,14 +90,7 @@ pub fn open_merged<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Rea
         ..Run::default()
     };
     if let (Format::Blktrace, []) = (format, others) {
-        let beside = blktrace::of_other_processors(path);
-        if beside > 0 {
-            run.sure = Sure::Guess;
-            run.assumed.push(format!(
-                "Read as the whole trace, though {beside} more files of the same trace lie beside it, one for each processor: \
-                 name the folder to read all of them."
-            ));
-        }
+        note_one_processor(path, &mut run);
     }
     let first_settings = settings(format, options, &paths, &mut run)?;
     let mut decoders = vec![first_settings.clone().decoder(first, &mut run)?];
@@ -153,7 +172,7 @@ fn open_input(path: &Path, options: &Options) -> Result<(Guess, Input), TraceErr
     })
 }
 
-/// What a decoder needs to know besides the bytes.
+/// The information that a decoder needs in addition to the bytes.
 #[derive(Clone)]
 struct Settings {
     format: Format,

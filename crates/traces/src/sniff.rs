@@ -41,7 +41,7 @@ pub enum Sure {
 pub(crate) struct Guess {
     pub(crate) format: Format,
     pub(crate) sure: Sure,
-    /// What was assumed, in whole sentences.
+    /// The assumptions, in whole sentences.
     pub(crate) assumed: Option<String>,
 }
 

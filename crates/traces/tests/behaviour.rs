@@ -1,4 +1,4 @@
-//! What every format shares: errors with a place, skipping, limits, compression, conversion.
+//! Properties that all formats share: errors with a place, skipping, limits, compression, conversion.
 
 mod common;
 
@@ -181,7 +181,7 @@ fn bad_records_are_skipped_up_to_the_allowed_number() {
     )
     .expect("it opens");
     let results: Vec<_> = reader.collect();
-    // The good ones before the fault come first, the error once, then nothing.
+    // The valid records before the fault come first, then the error once, then nothing.
     assert_eq!(
         results.iter().map(Result::is_ok).collect::<Vec<_>>(),
         [true, true, false]
@@ -283,7 +283,7 @@ fn write(path: &Path, options: &WriteOptions, records: &[Record]) -> isotherm_tr
 
 #[test]
 fn every_field_survives_our_own_formats() {
-    // Enough for several row groups and odd chunks.
+    // Enough records for several row groups and unaligned chunks.
     let many: Vec<Record> = rich()
         .into_iter()
         .chain((0..300_001u64).map(|n| Record {
@@ -413,7 +413,7 @@ fn conversions_keep_what_the_format_holds() {
                     .iter()
                     .filter(|r| r.op != Op::Flush || to != Format::Blkreplay);
                 for (a, b) in after.iter().zip(times) {
-                    // Relative to the first request kept, which may not have been the first of all.
+                    // Times are relative to the first request that is kept, which may not be the first of the trace.
                     assert!(
                         a.time.0.abs_diff(b.time.0) <= slack,
                         "{from} to {to}: {a:?} {b:?}"

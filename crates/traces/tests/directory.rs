@@ -1,5 +1,6 @@
-//! Reads every trace of the directory in `$ISOTHERM_TRACES` (else `../shared/traces` beside the repository) and compares
-//! it with the table of the README there. Says so and passes where the directory is missing: the traces are not ours to ship.
+//! Reads every trace of the directory in `$ISOTHERM_TRACES` (else `../shared/traces` beside the repository) and compares it with the table
+//! of the README there. If the directory is missing, the test prints this and passes, because the traces cannot be distributed with the
+//! program.
 
 use std::path::PathBuf;
 
@@ -21,7 +22,7 @@ fn directory() -> Option<PathBuf> {
         return Some(PathBuf::from(dir));
     }
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    // A worktree lies one level deeper than the main checkout.
+    // A worktree is one level deeper than the main checkout.
     ["../shared/traces", "../../shared/traces"]
         .iter()
         .map(|p| root.join(p))
@@ -73,7 +74,7 @@ fn rows(readme: &str) -> Vec<Row> {
         .collect()
 }
 
-/// The README's name of a format → ours.
+/// Our name of a format for the name in the README.
 fn our_name(format: &str) -> &str {
     match format {
         "ARC lis" => "arc",
@@ -92,7 +93,7 @@ fn our_name(format: &str) -> &str {
     }
 }
 
-/// "0.345 s", "60 min", "3.7 h", "6.7 d": seconds and how far rounding may have moved them.
+/// "0.345 s", "60 min", "3.7 h", "6.7 d": the seconds, and the largest error of rounding.
 fn seconds(text: &str) -> Option<(f64, f64)> {
     let (value, unit) = text.split_once(' ')?;
     let unit = match unit {
@@ -107,7 +108,7 @@ fn seconds(text: &str) -> Option<(f64, f64)> {
     Some((value.parse::<f64>().ok()? * unit, slack * unit))
 }
 
-/// The commonest size as the README prints it: "4K 63%".
+/// The most common size, as the README prints it: "4K 63%".
 fn commonest(i: &Info) -> String {
     let (size, count) = i
         .sizes
@@ -168,7 +169,7 @@ fn totals_equal_the_readme() {
             format!("{} for {}", i.unique_4k, row.unique),
         );
         if let Some(percent) = row.reads_percent {
-            // The README counted the plain R of blkreplay only. Its RA (read-ahead) is a read as well: 344 of them here.
+            // The README counted only the plain R of blkreplay. Its RA (read-ahead) is a read as well: 344 of them in this trace.
             let ahead = if row.file == "linux-webserver-2.load.zst" {
                 344
             } else {

@@ -25,7 +25,7 @@ fn mean(info: &Info) -> f64 {
     (info.bytes_read + info.bytes_written) as f64 / (info.reads + info.writes) as f64
 }
 
-/// FNV-1a over everything that a record says.
+/// FNV-1a over all fields of the records.
 fn digest(records: &[Record]) -> u64 {
     let mut h = 0xcbf2_9ce4_8422_2325u64;
     for r in records {
@@ -46,7 +46,7 @@ fn digest(records: &[Record]) -> u64 {
     h
 }
 
-/// Small enough for a test, large enough to reach the workload itself.
+/// A specification that is small enough for a test, and large enough to reach the workload itself.
 fn small(name: &str) -> String {
     let scale = match name {
         "mail-hro" | "office-hro" | "research-hro" => 0.0001,
@@ -56,7 +56,7 @@ fn small(name: &str) -> String {
     format!("gen:{name},scale={scale}")
 }
 
-/// The first 1 000 records of every generator. A changed number is a changed workload: say why in the commit.
+/// The first 1 000 records of every generator. If a number changes, the workload changed: the commit must state why.
 const GOLDEN: &[(&str, u64)] = &[
     ("postmark", 0x9b7e_9bbe_95cf_eb3f),
     ("postmark-loris", 0x6233_df9c_9874_b6b1),
@@ -170,7 +170,7 @@ fn wrong_specifications_name_the_nearest() {
             "{message}"
         );
     }
-    // Parameters that do not go together are found when it begins.
+    // Parameters that contradict each other are found when the generator begins.
     let error =
         open("gen:zipf,span=16T,size=512", &Options::default()).expect_err("too many places");
     assert!(error.to_string().contains("2^32"), "{error}");
@@ -212,7 +212,7 @@ fn postmark_as_oodt() {
     let kb = mean(&i) / 1024.0;
     assert!((kb / 9.5 - 1.0).abs() < 0.05, "{kb}");
     assert_eq!(i.sizes.last_key_value().map(|s| *s.0), Some(28 << 10));
-    // The third stage has only metadata requests, besides data still to be written back when it begins.
+    // The third stage has only metadata requests, except for data that still has to be written back when it begins.
     let (with, without) = (
         records("gen:postmark", u64::MAX),
         records("gen:postmark,delete=0", u64::MAX),
@@ -294,7 +294,7 @@ fn iozone_as_oodt() {
     assert!(i.sequential_ratio > 0.5, "{}", i.sequential_ratio);
 }
 
-/// Loris V-B1: twice as many bytes written as read, about; V-B3: ten reads to a write.
+/// Loris V-B1: about twice as many bytes written as read; V-B3: ten reads to a write.
 #[test]
 fn loris_read_shares() {
     let i = info("gen:web-server,prepare=0,cache=1M,loops=4000");
@@ -306,7 +306,7 @@ fn loris_read_shares() {
             .sum::<u64>()
     };
     let ratio = data(Op::Read) as f64 / data(Op::Write) as f64;
-    // Ten files of 32 KB on average to 16 KB of log.
+    // On average, ten files of 32 KB for 16 KB of log.
     assert!((14.0..30.0).contains(&ratio), "{ratio}");
     assert!(i.reads > 0);
     let i = info("gen:postmark-loris,files=4000,transactions=8000,cache=8M");
@@ -314,7 +314,7 @@ fn loris_read_shares() {
     assert!((0.3..0.8).contains(&ratio), "{ratio}");
 }
 
-/// GreenDM 6.2.5: the smaller the Gamma, the narrower the choice of files.
+/// GreenDM 6.2.5: the smaller the Gamma, the fewer files get most of the accesses.
 #[test]
 fn gamma_decides_locality() {
     let touched = |gamma: u32| {
@@ -327,14 +327,14 @@ fn gamma_decides_locality() {
     assert!(narrow < middle && middle < wide, "{narrow} {middle} {wide}");
 }
 
-/// Loris V-B4: Zipf has reuse that uniform choice has not.
+/// Loris V-B4: a Zipf choice has more reuse than a uniform one.
 #[test]
 fn zipf_files_are_reused() {
     let hits = |name: &str| {
         let i = info(&format!(
             "gen:{name},files=5000,prepare=0,cache=1M,loops=3000"
         ));
-        // By an LRU cache of a quarter of the files of one set.
+        // The hit ratio of an LRU cache of a quarter of the files of one set.
         let quarter = 5000.0 * 8192.0;
         i.reuse
             .lru_hit_ratio
@@ -351,7 +351,7 @@ fn mixed_has_two_volumes_at_the_same_time() {
     let all = records("gen:mixed,scale=0.05,prepare=0", 5000);
     let on = |d: u32| all.iter().filter(|r| r.device == d).count();
     assert!(on(0) > 500 && on(1) > 500, "{} {}", on(0), on(1));
-    // They interleave: many changes from one to the other.
+    // The two volumes interleave: there are many changes from one to the other.
     let changes = all
         .windows(2)
         .filter(|w| w[0].device != w[1].device)
@@ -359,7 +359,7 @@ fn mixed_has_two_volumes_at_the_same_time() {
     assert!(changes > 200, "{changes}");
 }
 
-/// HRO Table I: shares of operations cannot be seen on the disk, sizes of accesses can. Images: 50, 240 and 140 GB.
+/// HRO Table I: shares of operations are not visible on the disk, sizes of accesses are. Images: 50, 240 and 140 GB.
 #[test]
 fn hro_images() {
     for (name, gb) in [
@@ -390,7 +390,7 @@ fn uniform_is_uniform_and_zipf_is_not() {
     let uniform = count("gen:uniform,span=1M,requests=256000");
     assert!(uniform[0] > 850 && uniform[255] < 1150, "{uniform:?}");
     let zipf = count("gen:zipf,span=1M,requests=256000,exponent=1");
-    // The hottest of 256 has 1 / H(256) of the requests.
+    // The hottest of 256 regions has 1 / H(256) of the requests.
     let due = 256_000.0 / (1..=256).map(|r| 1.0 / f64::from(r)).sum::<f64>();
     assert!(
         (f64::from(zipf[255]) / due - 1.0).abs() < 0.03,

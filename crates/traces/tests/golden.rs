@@ -1,4 +1,4 @@
-//! Exact figures of real traces that may be shipped (`fixtures/`), and exact records of small hand-written ones.
+//! Exact figures of real traces that may be distributed (`fixtures/`), and exact records of small hand-written ones.
 
 mod common;
 
@@ -113,7 +113,7 @@ fn spc() {
         device: 1,
         ..r(1_499_999_000, Op::Read, 10_240, 512)
     };
-    // The third came before the second: its time is raised.
+    // The third record is earlier than the second: its time is raised.
     assert_eq!(
         sample(Format::Spc),
         [w, second, r(1_499_999_000, Op::Read, 0, 1024)]
@@ -169,7 +169,7 @@ fn disksim_units() {
         device: 1,
         ..r(time, Op::Write, 0, 4096)
     };
-    // 2500 is no multiple of 1000: microseconds.
+    // 2500 is not a multiple of 1000, so the unit is microseconds.
     assert_eq!(
         sample(Format::DiskSim),
         [r(0, Op::Read, 4096, 8192), second(1_500_000)]
@@ -278,7 +278,7 @@ fn blktrace_of_several_processors_is_merged_by_time() {
         |time, sector| blktrace_event(false, BLKTRACE_QUEUE_WRITE_FUA, time, sector, 4096, b"");
     let issue = blktrace_event(false, BLKTRACE_ISSUE_READ_META, 1, 8, 512, b"");
     let (_a, cpu0) = file(&[queue(10, 1), queue(30, 3), queue(50, 5)].concat());
-    // The second processor only issued what others queued: it adds nothing, as the others have Q events.
+    // The second processor only issued requests that others queued: it adds nothing, because the others have Q events.
     let (_b, cpu1) = file(&issue);
     let (_c, cpu2) = file(&[queue(20, 2), queue(30, 4)].concat());
     let (_e, idle) = file(b"");
@@ -482,7 +482,7 @@ fn requests_of_an_events_file() {
         latency_ns: Some(0),
         ..r(500, Op::Write, 8 * 4096, 512)
     };
-    // Never answered: there is no latency.
+    // It was never answered, so there is no latency.
     let flush = r(3_000, Op::Flush, 9 * 4096, 0);
     assert_eq!(all(&path, &Options::default()), [read, write, flush]);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The layout's promises, under random file operations.
+//! Guarantees of the layout under random file operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use isotherm_traces::layout::{Config, FileSystem, Ino, LayoutError, Owner, file_
 use isotherm_traces::{Flags, Op, Record};
 use proptest::prelude::*;
 
-/// A file operation on whatever there is.
+/// An operation on one of the files that exist.
 #[derive(Clone, Copy, Debug)]
 enum Do {
     Mkdir(u8),
@@ -30,7 +30,7 @@ fn any_op() -> impl Strategy<Value = Do> {
         1 => any::<u8>().prop_map(Do::Mkdir),
         6 => any::<u8>().prop_map(Do::Create),
         3 => (any::<u8>(), 0u32..300_000, 1u32..200_000).prop_map(|(f, at, n)| Do::Write(f, at, n)),
-        // Far enough for double indirect blocks.
+        // Offsets that need double indirect blocks.
         1 => (any::<u8>(), 4_000_000u32..6_000_000, 1u32..9000).prop_map(|(f, at, n)| Do::Write(f, at, n)),
         6 => (any::<u8>(), 1u32..100_000).prop_map(|(f, n)| Do::Append(f, n)),
         4 => any::<u8>().prop_map(Do::Read),
@@ -45,7 +45,7 @@ fn any_op() -> impl Strategy<Value = Do> {
     ]
 }
 
-/// The file system and what the test knows of it.
+/// The file system, and the test's own record of it.
 struct Tried {
     fs: FileSystem,
     directories: Vec<Ino>,
@@ -156,14 +156,14 @@ fn class_fits(r: &Record, block: u64, owners: &[&BTreeMap<u64, Owner>]) -> bool 
     })
 }
 
-/// Runs operations and checks every promise after each.
+/// Runs operations and checks every guarantee after each.
 fn check(config: Config, ops: &[Do]) -> Result<(), TestCaseError> {
     let (end, journal) = (config.bytes, config.journal_bytes > 0);
     let mut t = Tried::new(config);
     let mut owners = t.fs.owners().map_err(TestCaseError::fail)?;
     // Blocks that got an owner, and blocks written, since the last sync.
     let (mut fresh, mut written) = (BTreeSet::new(), BTreeSet::new());
-    // Metadata blocks written in place since the last write to the journal.
+    // Metadata blocks that were written in place since the last write to the journal.
     let mut in_place = BTreeSet::new();
     let mut journalled = false;
     let mut last = Nanos(0);
@@ -309,7 +309,7 @@ fn directories_grow_with_their_entries() {
             .filter(|o| **o == Owner::Directory(d))
             .count()
     };
-    // 128 places a block, two of them for `.` and `..`.
+    // 128 entries a block, two of them for `.` and `..`.
     for (files, blocks) in [(126, 1), (127, 2), (254, 2), (255, 3)] {
         while t.files.len() < files {
             t.files.push(t.fs.create(d).expect("room"));
@@ -414,7 +414,7 @@ fn with_room_of_its_own_a_file_has_its_rooms_for_itself_and_discards_them_when_i
             let gone = files.remove((i * 7 % files.len() as u64) as usize);
             fs.unlink(gone).expect("it is there");
         }
-        // Growth stays in the room, whatever was made in between.
+        // A file grows in its own room, whatever other files were created in between.
         let grown = files[(i * 5 % files.len() as u64) as usize];
         let size = fs.size(grown);
         fs.append(grown, (28_000 - size).min(5000)).expect("room");

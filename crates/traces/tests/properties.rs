@@ -1,4 +1,4 @@
-//! No input makes sniffing or reading panic, hang, or hand out a record that breaks the reader's promises.
+//! No input may cause detection or reading to panic, to hang, or to return a record that breaks the reader's guarantees.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::samples;
 use isotherm_traces::{Format, Op, Options, info, open, sniff};
 use proptest::prelude::*;
 
-/// Reads `bytes` as `format` to its end or first error and checks what comes out.
+/// Reads `bytes` as `format` to the end or the first error, and checks the records.
 fn survives(bytes: &[u8], format: Option<Format>, skip_bad: u64) -> Result<(), TestCaseError> {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("t");
@@ -32,7 +32,7 @@ fn survives(bytes: &[u8], format: Option<Format>, skip_bad: u64) -> Result<(), T
     prop_assert!(reader.next().is_none(), "the end is not the end");
     prop_assert_eq!(reader.stats().requests, count);
     prop_assert!(reader.stats().bad_skipped <= skip_bad);
-    // Sums must not overflow either, on what can be read.
+    // The sums over all readable records must not overflow either.
     let _ = info(&path, &options);
     Ok(())
 }
@@ -64,7 +64,7 @@ fn every_sample() -> Vec<(Format, Vec<u8>)> {
     all
 }
 
-/// Text that comes close to traces: digits, separators and the words that parsers know.
+/// Text that resembles traces: digits, separators and the words that parsers know.
 fn near_text() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         "[0-9]{1,22}",
@@ -132,7 +132,7 @@ fn every_cut_of_every_sample_survives() {
     }
 }
 
-/// Parquet has lengths and offsets everywhere, so the damage goes through the whole file. Steps of a prime keep it quick.
+/// Parquet has lengths and offsets everywhere, so every part of the file is damaged. Steps of a prime number limit the time.
 #[test]
 fn parquet_damaged_anywhere_survives() {
     let whole = parquet();

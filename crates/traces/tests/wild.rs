@@ -1,4 +1,4 @@
-//! Traces as they lie about: other units than the format's, parts of a trace, other compressors, text in between.
+//! Traces as they are in circulation: with other units than the format's, in parts, with other compressors, with text in between.
 
 mod common;
 
@@ -53,7 +53,7 @@ fn five_columns_in_bytes_are_not_taken_for_sectors() {
         (3 * 8192, 4096 + 3 * 512)
     );
     assert!(assumed[0].contains("count bytes"), "{assumed:?}");
-    // Who knows better says so.
+    // A user who knows the unit can state it.
     let options = Options {
         format: Some(Format::DiskSim),
         ..Options::default()
@@ -82,7 +82,7 @@ fn sizes_in_pages_beside_addresses_in_sectors() {
         read(some.as_bytes(), &Options::default()).0,
         Format::DiskSim
     );
-    // Aligned requests whose sizes are sectors stay what they are.
+    // Aligned requests whose sizes are sectors keep their unit.
     let plain = "1 0 8 8 1\n500 0 16 8 1\n902 0 64 16 0\n".repeat(10);
     assert_eq!(
         read(plain.as_bytes(), &Options::default()).0,
@@ -111,7 +111,7 @@ fn the_unit_of_time_is_weighed() {
     };
     let (us, said) = span(&lines(1, 0), &Options::default());
     assert!(said.iter().any(|s| s.contains("microseconds")), "{said:?}");
-    // The same requests by a clock of nanoseconds take as long, though no number is a multiple of 1 000.
+    // The same requests with times in nanoseconds take equally long, although no number is a multiple of 1 000.
     let (ns, said) = span(&lines(1_000, 1), &Options::default());
     assert!(said.iter().any(|s| s.contains("nanoseconds")), "{said:?}");
     assert_eq!(us / 1_000_000, ns / 1_000_000);
@@ -128,7 +128,7 @@ fn a_unit_that_no_disk_could_follow_is_not_believed() {
         let (_, _, assumed, records) = read(text.as_bytes(), &Options::default());
         (records.last().expect("records").time.as_secs_f64(), assumed)
     };
-    // An idle server by a clock of microseconds: a request each 30 ms or so, none within a millisecond of another.
+    // An idle server with times in microseconds: a request about every 30 ms, no two within a millisecond.
     let idle = (0..400u64)
         .map(|i| format!("{} 0 {} 8 1\n", i * 30_011 + i % 7, i * 24 + 1))
         .collect::<Vec<_>>()
@@ -136,7 +136,7 @@ fn a_unit_that_no_disk_could_follow_is_not_believed() {
     let (seconds, said) = span(&idle);
     assert!((11.9..12.1).contains(&seconds), "{seconds} {said:?}");
     assert!(said.iter().any(|s| s.contains("microseconds")), "{said:?}");
-    // Seconds with a point, not DiskSim's milliseconds.
+    // Seconds with a decimal point, not DiskSim's milliseconds.
     let points = (0..400u64)
         .map(|i| format!("{:.6} 0 {} 8 1\n", i as f64 * 0.011, i * 24 + 1))
         .collect::<Vec<_>>()
@@ -175,6 +175,14 @@ fn one_processors_file_says_so_and_a_folder_is_read_whole() {
     let part = open(dir.path().join("sda.blktrace.1"), &Options::default()).expect("a part");
     assert_eq!(part.sure(), Sure::Guess);
     assert!(part.assumed()[0].contains("1 more"), "{:?}", part.assumed());
+    let (_alone, path) = written("sdc.blktrace.3", &event(1, 8));
+    let alone = open(&path, &Options::default()).expect("a part");
+    assert_eq!(alone.sure(), Sure::Likely);
+    assert!(
+        alone.assumed()[0].contains("one processor"),
+        "{:?}",
+        alone.assumed()
+    );
     let whole = open(dir.path(), &Options::default()).expect("a folder");
     let places: Vec<u64> = whole.map(|r| r.expect("a record").offset / 512).collect();
     assert_eq!(places, [8, 16, 40, 64]);
@@ -207,7 +215,7 @@ fn bzip2_and_xz_are_read_also_in_several_streams() {
     for compressed in [bz, xz] {
         let (format, _, _, records) = read(&compressed, &Options::default());
         assert_eq!((format, records.len()), (Format::Spc, 100));
-        // A file that was cut off is an error, not a shorter trace.
+        // A truncated file is an error, not a shorter trace.
         let (_dir, path) = written("cut", &compressed[..compressed.len() - 20]);
         let failed = match open(&path, &Options::default()) {
             Ok(mut reader) => reader.find_map(Result::err),
@@ -258,7 +266,7 @@ fn columns_are_named_by_place_or_by_the_first_line() {
         (second.offset, second.len, second.latency_ns),
         (16 * 512, 512, Some(3_000))
     );
-    // Blanks, no first line, numbers for directions, no time.
+    // Blanks, no header line, numbers for directions, no time.
     let bare = read(b"7 1 3\n9 0 1\n", &by("offset_4k,op_read1,length_4k")).3;
     assert_eq!((bare[0].op, bare[1].op), (Op::Read, Op::Write));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The view over HTTP, from a source that is made up: what is answered, what is refused, what comes as events, and the end.
+//! The view over HTTP, with an artificial source: answers, refusals, events, and the end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use isotherm_web::{Listed, Question, Settings, Source, WebServer};
 use serde_json::{Value, json};
 
-/// Long enough for any machine; reached only by a failure.
+/// A limit that any machine meets; only a failure reaches it.
 const LIMIT: Duration = Duration::from_secs(60);
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// A volume `v` whose figures count up; it can vanish, or hang.
+/// A volume `v` whose figures count up; it can vanish or hang.
 #[derive(Default)]
 struct MadeUp {
     looks: AtomicU64,
@@ -69,7 +69,7 @@ fn port(server: &WebServer) -> String {
     address.trim_end_matches('/').to_owned()
 }
 
-/// One request on a connection of its own; status and the whole answer.
+/// Sends a request on a connection of its own; returns the status and the whole answer.
 fn send(server: &WebServer, request: &str) -> (u16, String) {
     let mut peer = TcpStream::connect(port(server)).expect("connects");
     peer.set_read_timeout(Some(LIMIT)).expect("set");
@@ -166,7 +166,7 @@ fn strangers_and_nonsense_are_refused() {
             set,
             403,
         ),
-        // A link to the page is followed.
+        // A user who follows a link to the page gets it.
         (
             "GET",
             "/",
@@ -260,7 +260,7 @@ fn strangers_and_nonsense_are_refused() {
     assert!(
         asked.contains(&Question::Switch("lru".into())) && asked.contains(&Question::Set(values))
     );
-    // A body that is too long, a head that is too long, and no HTTP at all.
+    // A body that is too long, a head that is too long, and a connection that does not speak HTTP.
     let long = "x".repeat(64 << 10);
     let (status, _) = send(
         &server,
@@ -333,7 +333,7 @@ fn events_begin_with_the_past_and_go_on_when_the_volume_vanishes() {
         assert!(frame["n"].as_u64() > last, "{frame}");
         last = frame["n"].as_u64();
     }
-    // However many watch, it is looked at once.
+    // The volume is polled only once, whatever the number of watchers.
     assert!(source.looks.load(Ordering::SeqCst) <= last.unwrap_or(0) + 2);
     source.vanished.store(true, Ordering::SeqCst);
     for events in [&mut one, &mut two] {
@@ -368,7 +368,7 @@ fn a_volume_that_hangs_holds_up_neither_pages_nor_the_end() {
             peer
         })
         .collect();
-    // Six wait; the others hear why at once, and so does whoever comes next.
+    // Six questions wait; further ones are refused at once, and so are later ones.
     let begun = Instant::now();
     while get(&server, "/api/moves?volume=v").0 != 503 {
         assert!(begun.elapsed() < LIMIT, "everybody waits");
@@ -457,14 +457,14 @@ fn other_machines_see_nothing_without_tls_and_token() {
             .write_all(request("GET", path, "nas.example", more, "").as_bytes())
             .expect("written");
         let mut text = String::new();
-        let _ = stream.read_to_string(&mut text); // closed without a farewell
+        let _ = stream.read_to_string(&mut text); // closed without a final message
         text
     };
     assert!(ask("/", &[]).starts_with("HTTP/1.1 200"));
     assert!(ask("/api/volumes", &[]).starts_with("HTTP/1.1 401"));
     let right = format!("Authorization: Bearer {TOKEN}");
     assert!(ask("/api/volumes", &[&right]).starts_with("HTTP/1.1 200"));
-    // Plain HTTP there gets nothing.
+    // Plain HTTP gets no answer there.
     let mut peer = TcpStream::connect(&at).expect("connects");
     peer.write_all(request("GET", "/", &at, &[&right], "").as_bytes())
         .expect("written");

@@ -1,7 +1,8 @@
-//! What the devices' work was for: time, bytes, energy and wear by class of data.
+//! The devices' work by class of data: time, bytes, energy and wear.
 //!
-//! An operation of a request is its class's; a move is that of the extent that it carries, and one that carries several is divided among
-//! them. What is left (metadata, discards, looks from inside) is the volume's own, so that all of it together is what the devices did.
+//! An operation of a request counts for the request's class. A move counts for the class of its extent; a joined operation is divided among
+//! its extents. The rest (metadata, discards, reads of the program itself) is the volume's own, so that the sum of all is the devices'
+//! work.
 
 use super::devices::{Op, What};
 use super::ground::Ground;
@@ -11,11 +12,11 @@ use crate::load::Cost;
 use crate::stats::{CLASSES, Work};
 use crate::units::{ExtentId, Nanos, TierId};
 
-/// Bytes whose energy is part of an operation's own in [`Cost`].
+/// Number of bytes whose energy is included in that of an operation in [`Cost`].
 const SMALL: u64 = 4096;
 
 impl Ground {
-    /// The class that work on an extent is for, when no request says it.
+    /// The class of work on an extent, if no request states it.
     pub(super) fn account_class(&self, e: ExtentId) -> u8 {
         match self.space.class(e) {
             0 => self.learned.get(e.0 as usize).copied().unwrap_or(0),
@@ -34,8 +35,8 @@ impl Ground {
     }
 }
 
-/// Joules beyond idling as the sheet has them for a random operation; of one that goes on where the last ended, the part that its time
-/// is of a random one's.
+/// Joules beyond idling: for a random operation the value of the sheet; for an operation that begins where the last one ended, the share
+/// that its time has of a random one's.
 fn energy(cost: &Cost, op: &Op) -> u64 {
     let (each, random) = match op.op.kind {
         OpKind::Read => (cost.read_nj, cost.read),
@@ -43,7 +44,7 @@ fn energy(cost: &Cost, op: &Op) -> u64 {
         _ => return 0,
     };
     if each == 0 {
-        // The sheet does not say.
+        // The sheet does not state it.
         return 0;
     }
     let each = if op.sequential && cost.sequential < random {
@@ -55,7 +56,7 @@ fn energy(cost: &Cost, op: &Op) -> u64 {
 }
 
 impl Relocation {
-    /// An operation ended that a device had for itself for so long.
+    /// An operation ended that occupied its device for this time.
     pub(super) fn charge(&self, g: &mut Ground, op: &Op, took: Nanos) {
         let tier = g.space.geo.members[op.member()].tier;
         let cost = g.space.loads.cost(tier);

@@ -1,4 +1,4 @@
-//! The member devices as the engine sees them: operations in flight, who is asleep, how long things took.
+//! The member devices from the engine's view: operations in progress, standby states, durations.
 
 use super::durability::MetaSource;
 use super::ground::Ground;
@@ -11,7 +11,7 @@ use crate::units::{MemberId, Nanos, Slot, TierId};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What a device operation is for.
+/// The purpose of a device operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
     /// Part of a request: whole or partial extents `ext…` in slots `slot…`, bytes `start…start + len` of the volume.
@@ -23,7 +23,7 @@ pub(super) enum What {
         slot: u32,
         start: u64,
         len: u32,
-        /// What it carries; with [`crate::QUIET`] it is nobody's.
+        /// The class of its data; with [`crate::QUIET`] it counts for no class.
         class: u8,
     },
     /// Zeros over the new home of an extent.
@@ -33,18 +33,18 @@ pub(super) enum What {
         start: u64,
         len: u32,
     },
-    /// Reading or writing the buffers of `count` moves, which follow one another.
+    /// Reads or writes the buffers of `count` moves, which are consecutive.
     Move { index: u16, count: u16 },
     /// A flush, metadata write or metadata flush of the current round.
     Round,
-    /// Passing a discard down before the slot is given out again.
+    /// Passes a discard to the device before the slot is allocated again.
     Trim { slot: Slot },
     /// Sending a disk to sleep.
     Standby,
 }
 
 impl What {
-    /// As what it wakes a member.
+    /// The cause of a wake-up of a member.
     fn waker(self) -> Waker {
         match self {
             What::Data {
@@ -58,13 +58,13 @@ impl What {
     }
 }
 
-/// An operation in flight.
+/// An operation in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Op {
     pub(super) what: What,
     #[allow(clippy::struct_field_names)]
     pub(super) op: DeviceOp,
-    /// When it was started, whether a request waits for it, and whether it goes on where the device's last one ended.
+    /// The time of its start, whether a request waits for it, and whether it begins where the device's last operation ended.
     issued: Nanos,
     foreground: bool,
     pub(super) sequential: bool,
@@ -76,13 +76,13 @@ impl Op {
     pub(super) fn member(&self) -> usize {
         usize::from(self.op.member.0)
     }
-    /// Where the bytes of a metadata write are.
+    /// The place of the bytes of a metadata write.
     pub(super) fn meta(&self) -> MetaSource {
         self.meta
     }
 }
 
-/// What is known of a member.
+/// The state of a member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemberState {
     /// Writes completed since the last flush was issued.
@@ -92,7 +92,7 @@ pub(super) struct MemberState {
     pub(super) asleep: bool,
     pub(super) missing: bool,
     pub(super) trims: bool,
-    /// For people; decides nothing.
+    /// For display; no decision depends on it.
     pub(super) sleep: SleepRecord,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct MemberState {
 pub(super) struct Devices {
     ops: Slab<Op>,
     pub(super) members: Vec<MemberState>,
-    /// What may still be written to the fastest tier.
+    /// The budget of writes to the fastest tier.
     pub(super) wear: Wear,
 }
 
@@ -128,39 +128,39 @@ impl Devices {
     pub(super) fn is_asleep(&self, m: MemberId) -> bool {
         self.members[usize::from(m.0)].asleep
     }
-    /// An operation in flight.
+    /// An operation in progress.
     pub(super) fn get(&self, id: OpId) -> Option<&Op> {
         self.ops.get(id.0)
     }
-    /// An operation that a device says has ended. One that is not in flight is the caller's bug.
+    /// An operation that has ended according to its device. If it is not in progress, this is a caller's bug.
     pub(super) fn ended(&mut self, id: OpId) -> Op {
         let op = *self.ops.at(id.0);
         self.members[op.member()].in_flight -= 1;
         op
     }
-    /// It is over.
+    /// Removes an operation that is over.
     pub(super) fn remove(&mut self, id: OpId) {
         self.ops.remove(id.0);
     }
-    /// Operations in flight.
+    /// Number of operations in progress.
     pub(super) fn in_flight(&self) -> usize {
         self.ops.len()
     }
 }
 
-/// Who an operation is for, as far as devices and measurements care.
+/// The cause of an operation, as far as devices and measurements need it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cause {
     pub(super) what: What,
-    /// A request waits for it.
+    /// Whether a request waits for it.
     pub(super) foreground: bool,
-    /// Bytes of the wear budget that were set aside for it.
+    /// Bytes of the wear budget that were reserved for it.
     pub(super) promised: u32,
     pub(super) meta: MetaSource,
 }
 
 impl Cause {
-    /// Of an operation that is neither a move's nor metadata.
+    /// The cause of an operation that is neither a move's nor metadata.
     pub(super) fn plain(what: What) -> Cause {
         Cause {
             what,
@@ -172,7 +172,7 @@ impl Cause {
 }
 
 impl Ground {
-    /// Start a device operation.
+    /// Starts a device operation.
     pub(super) fn start(&mut self, cause: Cause, mut op: DeviceOp) {
         let Cause { what, meta, .. } = cause;
         let i = usize::from(op.member.0);
@@ -195,7 +195,7 @@ impl Ground {
             m.sleep.last_wake = Some((self.clock, what.waker()));
             self.set_asleep(i, false);
             self.policy_due |= self.background.woke();
-            // Whatever woke it: it is not put to sleep again for less than its time.
+            // Whatever woke it, it stays awake for at least its standby time.
             if !self.background.heeds_sleep() {
                 self.devices.members[i].last_used = self.clock;
             }
@@ -221,7 +221,7 @@ impl Ground {
         self.space.loads.sleeps(member, asleep);
     }
 
-    /// A short transfer of `n` bytes: ask for the rest.
+    /// A short transfer of `n` bytes: issues the rest.
     pub(super) fn resume(&mut self, id: OpId, op: &Op, n: u32) {
         let mut d = DeviceOp { id, ..op.op };
         d.offset += u64::from(n);
@@ -239,7 +239,7 @@ impl Ground {
         self.out.push(Effect::Start(d));
     }
 
-    /// An operation ended: tell [`crate::load`] how long it took.
+    /// An operation ended: reports its duration to [`crate::load`].
     pub(super) fn measure(&mut self, op: &Op) -> Nanos {
         let data = matches!(op.what, What::Data { .. } | What::Move { .. })
             && matches!(op.op.kind, OpKind::Read | OpKind::Write);

@@ -1,4 +1,4 @@
-//! What is due: by time, and at the end of every event.
+//! Work that is due: by time, and at the end of every event.
 
 use super::ground::{Parts, Phase};
 use super::{Engine, SCAN_BUDGET};
@@ -6,37 +6,37 @@ use crate::io::Effect;
 use crate::units::Nanos;
 use alloc::vec::Vec;
 
-/// Times that a policy may react to how its wants ended within one event.
+/// Number of times that a policy may react to the outcomes of its proposals within one event.
 const WANT_TURNS: u32 = 64;
 
-/// What can be due. What ends every event is done in this order; alarms, the time of a batch and bedtime need a tick.
+/// The kinds of work that can be due. The work at the end of every event is done in this order; alarm, batch and bedtime need a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
-    /// A request that was held may begin.
+    /// A held request may begin.
     Held,
-    /// The policy wants something.
+    /// The policy has made proposals.
     Wants,
-    /// Something changed that a waiting piece of a request may have waited for.
+    /// Something changed for which a piece of a request may wait.
     Queue,
     /// A slot was freed, and a piece waits for one.
     Starving,
-    /// The policy should have a look.
+    /// The policy should be called.
     Policy,
-    /// Something lies where the policy has no use for it.
+    /// Some data is at a place that the policy does not use.
     Drain,
-    /// Whether what is held for a disk's sleep has reached a limit, or a step of a batch.
+    /// Whether work that is held for a sleeping disk has reached a limit, or the next step of a batch.
     Hold,
     /// A round.
     Round,
-    /// A time that the policy named.
+    /// A time that the policy has set.
     Alarm,
-    /// The next step of what is held.
+    /// The next step of held work.
     Batch,
-    /// An idle disk.
+    /// An idle disk goes to sleep.
     Bedtime,
 }
 
-/// What ends every event.
+/// The work at the end of every event.
 const AT_ONCE: [Due; 8] = [
     Due::Held,
     Due::Wants,
@@ -58,9 +58,9 @@ impl Engine {
         });
     }
 
-    /// When [`Engine::tick`] is wanted.
+    /// The time at which [`Engine::tick`] must be called.
     pub fn next_wake(&self) -> Option<Nanos> {
-        // A wake for something that cannot start would come again at once: a disk put to sleep must not cost a whole CPU.
+        // A wake-up for work that cannot start would be repeated at once, so a sleeping disk would cost a whole CPU.
         let later = [
             Due::Held,
             Due::Drain,
@@ -72,7 +72,7 @@ impl Engine {
         later.into_iter().filter_map(|due| self.when(due)).min()
     }
 
-    /// When that is due: now, or later if nothing happens before, or not.
+    /// The time at which it is due: now, later if nothing happens before, or never.
     #[inline]
     fn when(&self, due: Due) -> Option<Nanos> {
         let g = &self.ground;
@@ -99,7 +99,7 @@ impl Engine {
         }
     }
 
-    /// What ends every event: carry out wants, let waiting pieces try again, start a round if one is due.
+    /// The work at the end of every event: tries proposals, lets waiting pieces try again, starts a round if one is due.
     pub(super) fn upkeep(&mut self) {
         let mut turns = 0;
         while AT_ONCE.into_iter().any(|due| {
@@ -113,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// Do what is due; false if there was nothing to do after all.
+    /// Does the work that is due; returns false if there was nothing to do.
     fn carry_out(&mut self, due: Due, turns: &mut u32) -> bool {
         let (requests, mut p) = self.parts();
         match due {
@@ -122,7 +122,7 @@ impl Engine {
                 p.r.try_wanted(p.g, p.d);
                 *turns += 1;
                 if *turns > WANT_TURNS {
-                    // A policy that answers every refusal with a new want would keep the engine to itself.
+                    // A policy that answers every refusal with a new proposal would never let the engine continue.
                     p.r.refuse_wanted(p.g, p.d);
                 }
             }
@@ -156,7 +156,7 @@ impl Engine {
     }
 }
 
-/// Let the policy have a look.
+/// Calls the policy.
 fn look(p: &mut Parts<'_>) {
     p.g.policy_due = false;
     let now = p.g.clock;

@@ -1,12 +1,12 @@
-//! What all parts of the engine stand on: the volume, its policy, its devices, the time.
+//! The state that all parts of the engine use: the volume, its policy, its devices, the time.
 //!
 //! ```text
-//!   Engine ── entry points, and what is due
+//!   Engine ── entry points, and the work that is due
 //!      │
 //!   Requests      ──► Relocation ──► Durability ──► Ground
 //! ```
-//! A part is handed those to its right by whoever calls it, and knows nothing of those to its left. What it needs of them comes as an
-//! argument or lies here: who waits (requests), what may disturb a sleeping disk (background work).
+//! The caller gives a part access to the parts to its right; the part knows nothing about those to its left. What it needs of them is an
+//! argument or is kept here: which pieces wait (requests), and what may disturb a sleeping disk (background work).
 
 use super::background::Background;
 use super::devices::Devices;
@@ -23,7 +23,7 @@ use crate::volume::Space;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// How far the volume's life has come.
+/// The stage of the volume's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Running,
@@ -35,29 +35,29 @@ pub(super) enum Phase {
 pub(super) struct Ground {
     pub(super) space: Space,
     pub(super) policy: Box<dyn Policy>,
-    /// What the policy wants and nobody has tried yet.
+    /// Proposals of the policy that were not tried yet.
     pub(super) wanted: Vec<Action>,
-    /// The policy should have a look: an access or a settled move since the last tick.
+    /// Whether the policy should be called: there was an access or a settled move since the last tick.
     pub(super) policy_due: bool,
     pub(super) params: Params,
     pub(super) counters: Counters,
     pub(super) devices: Devices,
     pub(super) waiting: Waiting,
     pub(super) background: Background,
-    /// Classes that requests told, by extent ([`Params::learn_classes`]).
+    /// Classes that requests stated, by extent ([`Params::learn_classes`]).
     pub(super) learned: Vec<u8>,
     pub(super) phase: Phase,
-    /// A flush or metadata write failed: nothing can be promised any more.
+    /// Whether a flush or metadata write failed: then no guarantee can be given any more.
     pub(super) failed: bool,
-    /// Some class misses what it was promised: until then moves keep out of the way.
+    /// Until this time a promise to some class is not kept, and moves yield.
     pub(super) pressed_until: Nanos,
-    /// The time of the event that is being worked on.
+    /// The time of the event that is being handled.
     pub(super) clock: Nanos,
-    /// What the world is to do, in order; the caller's own list while an event is worked on.
+    /// The effects for the world, in order; while an event is handled, this is the caller's own list.
     pub(super) out: Vec<Effect>,
 }
 
-/// The ground, and the parts between it and whoever sets them to work: requests, background work.
+/// The ground, and the parts between it and the entry points: requests, background work.
 pub(super) struct Parts<'a> {
     pub(super) g: &'a mut Ground,
     pub(super) d: &'a mut Durability,
@@ -65,30 +65,30 @@ pub(super) struct Parts<'a> {
 }
 
 impl Ground {
-    /// It is `now`: told before anything else that an event does.
+    /// Sets the present time, before anything else in an event.
     #[inline]
     pub(super) fn pass(&mut self, now: Nanos) {
         self.clock = now;
         self.devices.wear.pass(now);
     }
-    /// Was this safety rule taken out?
+    /// Whether this safety rule was removed.
     #[inline]
     pub(super) fn broken(&self, m: Mutant) -> bool {
         mutants::chosen(&self.params, m)
     }
-    /// May anything be moved or changed in the background?
+    /// Whether data may be moved or changed in the background.
     pub(super) fn may_move(&self) -> bool {
         self.phase == Phase::Running && !self.failed && !self.params.read_only
     }
-    /// Can nothing become more durable than it is? Who waits for a round is answered at once then.
+    /// Whether nothing can become more durable than it is. Then requests that wait for a round are answered at once.
     pub(super) fn is_over(&self) -> bool {
         self.params.read_only || self.failed
     }
-    /// Does anybody wait for a move's end?
+    /// Whether a request waits for the end of a move.
     pub(super) fn is_urgent(&self) -> bool {
         self.waiting.is_anybody() || self.phase == Phase::Closing
     }
-    /// Writes in flight on the extent's home or copy.
+    /// Whether writes are in progress on the extent's home or copy.
     pub(super) fn has_writers(&self, e: ExtentId) -> bool {
         let on = |s: Option<Slot>| s.is_some_and(|s| self.space.pins.count(s).1 > 0);
         on(self.space.map.home(e)) || on(self.space.map.copy(e))
@@ -98,11 +98,11 @@ impl Ground {
         let e = self.space.map.owner(s)?;
         (self.space.map.copy(e) == Some(s)).then_some(e)
     }
-    /// Slots are numbered from the fastest tier on: this is the first of the slowest.
+    /// The first slot of the slowest tier; slots are numbered from the fastest tier on.
     pub(super) fn fast_slots(&self) -> u32 {
         self.space.geo.tier_slots(self.space.geo.slowest()).start
     }
-    /// First and last block (not included) of a piece.
+    /// The first block of a piece, and the block after its last one.
     pub(super) fn blocks_of(&self, w: &Waiter) -> (u32, u32) {
         let geo = &self.space.geo;
         let base = u64::from(w.extent.0) << geo.extent_shift;

@@ -1,4 +1,4 @@
-//! Looking at a running engine: counters, explanations.
+//! Inspection of a running engine: counters, explanations.
 
 use super::{Engine, Lately, WearBudget};
 use crate::policy::{Action, Policy, View};
@@ -8,10 +8,10 @@ use crate::volume::Space;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Memory of the engine, bytes.
+/// Memory of the engine in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Map rows and reverse map, with the statistics that ride in the rows.
+    /// The rows of the map, with the statistics in them, and the reverse map.
     pub map: usize,
     /// The policy's own statistics.
     pub policy: usize,
@@ -28,7 +28,7 @@ impl Memory {
     }
 }
 
-/// Where an extent is, and why.
+/// The place of an extent, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
     /// Its home.
@@ -37,34 +37,34 @@ pub struct Explained {
     pub tier: Option<TierId>,
     /// Member and byte offset of the home.
     pub place: Option<(MemberId, u64)>,
-    /// Blocks that are valid at the home, of all.
+    /// Number of blocks that are valid at the home.
     pub valid_blocks: u32,
     /// Its copy: slot, tier, member and byte offset.
     pub copy: Option<(Slot, TierId, MemberId, u64)>,
-    /// Blocks that the copy holds.
+    /// Number of blocks in the copy.
     pub copied_blocks: u32,
-    /// Of these, blocks that the home lacks.
+    /// Number of these blocks that the home lacks.
     pub dirty_blocks: u32,
-    /// Requests in flight on it.
+    /// Number of requests in progress on it.
     pub in_flight: u32,
-    /// A move is under way.
+    /// Whether a move is in progress.
     pub moving: bool,
     /// Time of the last access.
     pub last: Nanos,
-    /// What the policy says.
+    /// The policy's explanation.
     pub why: String,
 }
 
 impl Engine {
-    /// What is to be said on the members of a volume that is closed: for [`crate::store::mark_clean`].
+    /// The state that must be written to the members of a closed volume, for [`crate::store::mark_clean`].
     pub fn closing(&self) -> crate::store::Closing {
         self.durability.closing()
     }
-    /// The map and what goes with it.
+    /// The map and the other parts of the space.
     pub fn space(&self) -> &Space {
         &self.ground.space
     }
-    /// Counts so far.
+    /// The counters so far.
     pub fn counters(&self) -> &Counters {
         &self.ground.counters
     }
@@ -72,11 +72,11 @@ impl Engine {
     pub fn policy_name(&self) -> &'static str {
         self.ground.policy.name()
     }
-    /// The policy's parameters whose values are names; one that is given several times is there as often.
+    /// The policy's parameters whose values are names; a parameter that is given several times occurs several times.
     pub fn names(&self) -> Vec<(&'static str, String)> {
         self.ground.policy.names()
     }
-    /// Where an extent is, and what would move it.
+    /// The place of an extent, and what would move it.
     pub fn explain(&mut self, now: Nanos, extent: ExtentId) -> Explained {
         let moving = self.relocation.of(extent).is_some();
         let moves = self.relocation.copying();
@@ -114,22 +114,22 @@ impl Engine {
             why,
         }
     }
-    /// Extents with a copy, those whose copy is dirty, and their dirty bytes.
+    /// Number of extents with a copy, of those with a dirty copy, and their dirty bytes.
     pub fn copies(&self) -> (u32, u32, u64) {
         let g = &self.ground;
         let map = &g.space.map;
         let bytes = map.all_dirty_blocks() << g.space.geo.block_shift;
         (map.copied(), map.dirty(), bytes)
     }
-    /// Moves that ended lately, newest first, refusals apart: for people who watch.
+    /// Moves that ended recently, newest first, without refusals; for display.
     pub fn lately(&self) -> &Lately {
         &self.relocation.lately
     }
-    /// Extents that moves work on now.
+    /// The extents of moves in progress.
     pub fn moving(&self) -> Vec<(ExtentId, Action)> {
         self.relocation.under_way()
     }
-    /// What is under way, for the report of a run that hangs.
+    /// The work in progress, for the report of a run that hangs.
     pub fn under_way(&self) -> String {
         let g = &self.ground;
         alloc::format!(
@@ -142,11 +142,11 @@ impl Engine {
             g.space.slots.free(g.space.geo.slowest()),
         )
     }
-    /// The wear budget, if there is one: what is left at the last event.
+    /// The wear budget at the last event, if there is one.
     pub fn wear_budget(&self) -> Option<WearBudget> {
         self.ground.devices.wear.left()
     }
-    /// Memory used.
+    /// The memory in use.
     pub fn memory(&self) -> Memory {
         let (map, bitmaps) = self.ground.space.map.bytes();
         Memory {
@@ -156,16 +156,16 @@ impl Engine {
             other: self.ground.space.slots.bytes() + self.durability.memory(),
         }
     }
-    /// Moves under way, journal blocks that the mirror lacks, checkpoint number.
+    /// Number of moves in progress, of journal blocks that the mirror lacks, and of the checkpoint.
     pub fn progress(&self) -> (u32, u64, u64) {
         let (lag, checkpoint) = self.durability.progress();
         (self.relocation.active(), lag, checkpoint)
     }
-    /// What is known of a member's sleep.
+    /// The standby record of a member.
     pub fn sleep(&self, m: MemberId) -> SleepRecord {
         self.ground.devices.members[usize::from(m.0)].sleep
     }
-    /// Is a member asleep?
+    /// Whether a member is in standby.
     pub fn is_asleep(&self, m: MemberId) -> bool {
         self.ground.devices.is_asleep(m)
     }

@@ -10,13 +10,13 @@ use alloc::vec::Vec;
 pub struct Knob {
     /// Its name.
     pub name: &'static str,
-    /// What it does.
+    /// Its meaning.
     pub what: &'static str,
-    /// Unit and range, as errors say it.
+    /// Unit and range, in the words of error messages.
     pub range: &'static str,
     /// Lowest and highest value.
     pub limits: (f64, f64),
-    /// Zero lifts the limit, even where that is below the lowest value.
+    /// Whether zero lifts the limit, even if zero is below the lowest value.
     pub zero: bool,
     read: fn(&Params) -> f64,
     write: fn(&mut Params, f64),
@@ -38,7 +38,7 @@ fn number(n: Option<u64>) -> f64 {
     n.map_or(0.0, |n| n as f64)
 }
 
-/// All of them. Bounds, throttles and budgets are off unless set.
+/// All knobs. Limits, throttles and budgets are off unless set.
 pub const KNOBS: [Knob; 12] = [
     Knob {
         name: "move_bytes_per_s",
@@ -51,7 +51,7 @@ pub const KNOBS: [Knob; 12] = [
     },
     Knob {
         name: "p99_limit_s",
-        what: "foreground 99th percentile that moves yield to",
+        what: "99th percentile of the foreground latency above which moves pause",
         range: "p99_limit_s: seconds, 0 (no limit) to 3600",
         limits: (0.0, HOUR),
         zero: true,
@@ -60,7 +60,7 @@ pub const KNOBS: [Knob; 12] = [
     },
     Knob {
         name: "commit_interval_s",
-        what: "a mapping that no FLUSH records is recorded after so long, in a lull; after six times as long in any case",
+        what: "age at which a change of the mapping that no FLUSH has recorded is recorded in an idle moment; at six times this age it is recorded in any case",
         range: "commit_interval_s: seconds, 0.01 to 3600",
         limits: (0.01, HOUR),
         zero: false,
@@ -69,7 +69,7 @@ pub const KNOBS: [Knob; 12] = [
     },
     Knob {
         name: "flush_ahead",
-        what: "FLUSHes that must have followed the last write at once before one begins ahead of its FLUSH; each change in its place takes as many away",
+        what: "score that is needed for a flush of the devices to begin ahead of its FLUSH; a FLUSH directly after the last write adds 1 to the score, any other change subtracts this number",
         range: "flush_ahead: whole number of FLUSHes, 0 (none begins ahead) to 1000",
         limits: (0.0, 1000.0),
         zero: true,
@@ -78,7 +78,7 @@ pub const KNOBS: [Knob; 12] = [
     },
     Knob {
         name: "moves_max",
-        what: "moves that read or write at once at most",
+        what: "maximum number of moves that read or write at the same time",
         range: "moves_max: whole number of moves, 0 (as many as there are buffers) to 65535",
         limits: (0.0, 65_535.0),
         zero: true,
@@ -87,7 +87,7 @@ pub const KNOBS: [Knob; 12] = [
     },
     Knob {
         name: "wear_bytes_per_day",
-        what: "bytes that the fastest tier may be written in a day",
+        what: "bytes that may be written to the fastest tier in a day",
         range: "wear_bytes_per_day: bytes per day, 0 (no limit) or 1 to 10^16",
         limits: (1.0, 1e16),
         zero: true,
@@ -123,7 +123,7 @@ pub const KNOBS: [Knob; 12] = [
     },
     Knob {
         name: "join_bytes",
-        what: "longest joined operation of moves",
+        what: "maximum size of a joined operation of moves",
         range: "join_bytes: bytes, 0 (moves are not joined) to 10^9",
         limits: (0.0, 1e9),
         zero: true,
@@ -132,7 +132,7 @@ pub const KNOBS: [Knob; 12] = [
     },
     Knob {
         name: "join_s",
-        what: "time that a joined operation may take its device",
+        what: "longest time for which a joined operation may occupy its device",
         range: "join_s: seconds, 0 (no matter how long) or 0.0001 to 3600",
         limits: (0.0001, HOUR),
         zero: true,
@@ -141,7 +141,7 @@ pub const KNOBS: [Knob; 12] = [
     },
     Knob {
         name: "kept_writes",
-        what: "1: what was answered as written is found again after the server was killed (a loss of power may take it until a flush)",
+        what: "1: acknowledged writes survive a kill of the server (a loss of power can still lose those after the last flush)",
         range: "kept_writes: 0 or 1",
         limits: (1.0, 1.0),
         zero: true,
@@ -151,31 +151,31 @@ pub const KNOBS: [Knob; 12] = [
 ];
 
 impl Knob {
-    /// Its value, in its unit; 0 where a limit is off.
+    /// Its value, in its unit; 0 if a limit is off.
     pub fn get(&self, params: &Params) -> f64 {
         (self.read)(params)
     }
 
-    /// Give it a value that it takes ([`knob`] says so); 0 lifts a limit.
+    /// Sets a valid value (see [`knob`]); 0 lifts a limit.
     pub fn put(&self, params: &mut Params, value: f64) {
         (self.write)(params, value);
     }
 
-    /// Is `value` one that it takes?
+    /// Whether `value` is valid for it.
     fn takes(&self, value: f64) -> bool {
         (self.zero && value == 0.0) || (self.limits.0..=self.limits.1).contains(&value)
     }
 }
 
-/// Is there a knob of that name?
+/// Whether there is a knob of that name.
 pub fn is_knob(name: &str) -> bool {
     KNOBS.iter().any(|k| k.name == name)
 }
 
-/// The knob of that name, which takes `value`.
+/// The knob of that name, for which `value` is valid.
 ///
 /// # Errors
-/// There is none (the nearest is named), or it does not.
+/// There is no such knob (the nearest is named), or the value is not valid.
 pub fn knob(name: &str, value: f64) -> Result<&'static Knob, ParamError> {
     let Some(k) = KNOBS.iter().find(|k| k.name == name) else {
         return Err(ParamError::Unknown(nearest(
@@ -197,10 +197,10 @@ impl Engine {
         self.ground.policy.params().into_iter().chain(own).collect()
     }
 
-    /// Change a policy parameter or an engine knob (`0` lifts a limit).
+    /// Changes a parameter of the policy or a knob of the engine (`0` lifts a limit).
     ///
     /// # Errors
-    /// Neither policy nor engine has such a one, or it does not take the value.
+    /// Neither policy nor engine has it, or the value is not valid.
     pub fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
         match knob(key, value) {
             Ok(k) => {

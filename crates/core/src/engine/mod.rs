@@ -1,22 +1,22 @@
-//! The engine: one owner of map, moves and commits. Events in, effects out.
+//! The engine: the only owner of map, moves and commits. Events are its input, effects its output.
 //!
-//! Never false: a request is answered only when what it promises is true on the devices (or, for data not yet flushed, in
-//! their caches), and no byte is shown to anyone but the extent that it was written to.
+//! Invariant: a request is answered only when its guarantee holds on the devices (or, for data that is not yet flushed, in their caches),
+//! and no byte is shown to any extent but the one to which it was written.
 //!
-//! | where | what it owns |
+//! | file | content |
 //! |---|---|
 //! | `mod.rs` | the entry points |
-//! | `due.rs` | what is due: by time, and at the end of every event |
+//! | `due.rs` | work that is due: by time, and at the end of every event |
 //! | `requests/` | requests from arrival to reply |
-//! | `relocation/` | moves and copies, and what limits them |
-//! | `durability/` | rounds, checkpoints, records; slots between "given up" and "free" |
-//! | `background/` | what waits while a disk sleeps; what another policy leaves behind |
-//! | `ground.rs`, `devices.rs` | what all of these stand on; operations in flight |
-//! | `by_extent.rs`, `slab.rs` | tables of what is under way: by extent, by number |
-//! | `accounts.rs` | what the devices' work was for, by class |
-//! | `switch.rs`, `knobs.rs`, `inspect.rs` | another policy, other settings, a look inside |
+//! | `relocation/` | moves and copies, and their limits |
+//! | `durability/` | rounds, checkpoints, records; slots that are given up and not yet free |
+//! | `background/` | work that waits while a disk sleeps; data that another policy leaves behind |
+//! | `ground.rs`, `devices.rs` | the state that all of these use; operations in progress |
+//! | `by_extent.rs`, `slab.rs` | tables of work in progress: by extent, by number |
+//! | `accounts.rs` | the devices' work by class |
+//! | `switch.rs`, `knobs.rs`, `inspect.rs` | change of the policy, change of settings, inspection |
 //!
-//! Each part is a struct whose fields are its own. How they may use one another: `ground.rs`.
+//! Each part is a struct with private fields. `ground.rs` describes which part may use which.
 
 mod accounts;
 mod background;
@@ -58,7 +58,7 @@ use ground::{Ground, Parts, Phase};
 use relocation::{Relocation, Wear};
 use requests::{Requests, Waiting};
 
-/// Slots that a policy may look at in one call, for an access or in the background: about 20 µs.
+/// Number of slots that a policy may examine in one call, for an access or in the background: about 20 µs.
 const SCAN_BUDGET: u32 = 2048;
 
 /// The volume's engine: see the module.
@@ -70,7 +70,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Over an opened volume.
+    /// An engine for an opened volume.
     pub fn new(mut opened: Opened, mut policy: Box<dyn Policy>, params: Params) -> Engine {
         let clock = opened.time_base;
         prepare(&mut opened, &params);
@@ -127,7 +127,7 @@ impl Engine {
         (&mut self.requests, parts)
     }
 
-    /// Something happens at `now`: `what` is done about it, then what is due because of it.
+    /// An event at `now`: `what` handles it, then the work that is due because of it is done.
     #[inline]
     fn event(&mut self, now: Nanos, out: &mut Vec<Effect>, what: impl FnOnce(&mut Engine)) {
         core::mem::swap(&mut self.ground.out, out);
@@ -145,7 +145,7 @@ impl Engine {
         });
     }
 
-    /// A device operation ended: bytes transferred, or an error.
+    /// A device operation ended: the number of transferred bytes, or an error.
     pub fn complete(
         &mut self,
         now: Nanos,
@@ -160,13 +160,13 @@ impl Engine {
         });
     }
 
-    /// False if a short transfer goes on.
+    /// Returns false if a short transfer continues.
     fn completed(&mut self, id: OpId, result: Result<u32, IoError>) -> bool {
         let g = &mut self.ground;
         let op = g.devices.ended(id);
         let i = op.member();
-        // Keeping the map is no use of the device: else the round that writes the records of first touches, a
-        // commit interval later, starts the timer of a disk that nobody has asked for since.
+        // Writes of the map do not count as use of the device. Otherwise the round that writes the records of first touches, one commit
+        // interval later, would restart the timer of a disk that no request has used since.
         let background = if g.background.heeds_sleep() {
             self.relocation.is_background(op.what)
         } else {
@@ -180,8 +180,8 @@ impl Engine {
         let apart =
             joined && whole != Ok(true) && !(whole == Ok(false) && g.broken(Mutant::TrustTornJoin));
         if whole == Ok(false) && !joined {
-            // A short transfer: the rest is asked for again, from the block in which the device stopped; one that did not
-            // get past its first block is an error, or it would be asked for for ever.
+            // A short transfer: the rest is issued again, from the block in which the device stopped. A transfer that did not get past its
+            // first block is an error; otherwise it would be repeated for ever.
             let n = result.unwrap_or(0) & !(g.space.geo.block_bytes() - 1);
             if n > 0 && matches!(op.op.kind, OpKind::Read | OpKind::Write) {
                 if let What::Data { req, .. } = op.what {
@@ -210,7 +210,7 @@ impl Engine {
         true
     }
 
-    /// A device operation has ended for good.
+    /// A device operation has ended completely.
     fn ended(&mut self, op: &Op, result: Result<(), IoError>) {
         let (requests, mut p) = self.parts();
         match op.what {
@@ -225,17 +225,17 @@ impl Engine {
                 self.round_ended(end);
             }
             What::Trim { slot } => {
-                // Discards are advice; a device that cannot is not asked again.
+                // Discards are only hints; a device that does not support them gets no more.
                 p.g.devices.members[op.member()].trims &= result.is_ok();
                 p.d.trimmed(p.g, slot);
             }
-            // Another operation may have woken it since.
+            // Another operation may have woken it in the meantime.
             What::Standby if result.is_err() => p.g.set_asleep(op.member(), false),
             What::Standby => {}
         }
     }
 
-    /// What follows from the end of a round.
+    /// Handles the end of a round.
     fn round_ended(&mut self, how: RoundEnd) {
         let (requests, Parts { g, d, r }) = self.parts();
         match how {
@@ -253,7 +253,7 @@ impl Engine {
             }
             RoundEnd::Failed => {
                 g.failed = true;
-                // No slot will be let go of any more: who waits for one is told so.
+                // No more slots will be freed: a piece that waits for one gets an error.
                 g.waiting.slot_freed();
                 r.abandon_committing(g, d);
                 g.failed = !g.broken(Mutant::ForgetFailedFlush);
@@ -263,7 +263,7 @@ impl Engine {
         }
     }
 
-    /// No round will come for those who wait for one. With nothing written that is success, after a failure it is not.
+    /// There will be no round for requests that wait for one. If nothing was written this is success, after a failure it is not.
     fn dismiss(&mut self) {
         let (requests, Parts { g, d, r }) = self.parts();
         let failed = g.failed && !g.broken(Mutant::ForgetFailedFlush);
@@ -274,8 +274,8 @@ impl Engine {
         });
     }
 
-    /// Give every extent that has none a home where the policy puts what is touched first, all of its blocks written: a volume that
-    /// is full from the start. For a world that keeps no bytes (the lab), before the first request; nothing of it is recorded.
+    /// Gives every extent without a home one at the place of first touches, with all of its blocks written: a volume that is full from the
+    /// start. For a world that keeps no bytes (the lab), before the first request; none of it is recorded.
     pub fn fill(&mut self) {
         let (_, p) = self.parts();
         for e in (0..p.g.space.geo.extents).map(ExtentId) {
@@ -294,8 +294,8 @@ impl Engine {
         }
     }
 
-    /// A hint that byte `offset` will be asked for soon: bring its row of the map near. Worth it for a caller that knows many
-    /// requests to come, since the misses of these rows then overlap; without effect on what the engine does.
+    /// A hint that byte `offset` will be requested soon: loads its row of the map into the cache. This helps a caller that knows many
+    /// requests in advance, because the misses of their rows then overlap; it does not change the engine's decisions.
     #[inline]
     pub fn expect(&self, offset: u64) {
         let space = &self.ground.space;
@@ -305,8 +305,8 @@ impl Engine {
         }
     }
 
-    /// The data in `extent` is of that class (0…63; 0: nobody knows) until somebody says otherwise; requests that name a class of
-    /// their own go before this. The policy hears of it. Kept in memory only.
+    /// The data in `extent` is of that class (0…63; 0: unknown) until the next call for it. A class in a request has precedence. The policy
+    /// is informed. Kept in memory only.
     pub fn reclassify(&mut self, now: Nanos, extent: ExtentId, class: u8, out: &mut Vec<Effect>) {
         self.event(now, out, |me| {
             if me.ground.space.set_class(extent, class) {
@@ -318,23 +318,22 @@ impl Engine {
         });
     }
 
-    /// Promise classes that from now on, instead of what was promised before ([`crate::qos`]); [`Engine::tick`] is wanted after it.
-    /// Kept in memory only.
+    /// Replaces all promises to classes ([`crate::qos`]); call [`Engine::tick`] afterwards. Kept in memory only.
     pub fn promise(&mut self, spec: Spec) {
         self.requests.promise(&self.ground, spec);
     }
 
-    /// What classes are promised; `None`: nothing.
+    /// The promises to classes; `None`: there are none.
     pub fn promised(&self) -> Option<&Spec> {
         self.requests.promised()
     }
 
-    /// How that is kept, row by row, and last what no row names; empty where nothing is promised.
+    /// Whether each promise is kept, row by row, and at the end the classes without a promise; empty if there are no promises.
     pub fn standing(&self, now: Nanos) -> Vec<Standing> {
         self.requests.standing(now)
     }
 
-    /// No more requests will come: drain, write everything down.
+    /// No more requests will come: completes the requests in progress and writes all state.
     pub fn close(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         self.event(now, out, |me| {
             if me.ground.phase == Phase::Running {
@@ -347,17 +346,17 @@ impl Engine {
         });
     }
 
-    /// Everything that can be durable is, and nothing is in flight.
+    /// Whether everything is durable that can be, and nothing is in progress.
     pub fn is_closed(&self) -> bool {
         self.ground.phase == Phase::Closed
     }
 
-    /// Did a flush or metadata write fail, so that nothing can be promised any more?
+    /// Whether a flush or metadata write has failed, so that no guarantee can be given any more.
     pub fn has_failed(&self) -> bool {
         self.ground.failed
     }
 
-    /// The bytes of a metadata write in flight.
+    /// The bytes of a metadata write in progress.
     pub fn meta(&self, op: &DeviceOp) -> &[u8] {
         match self.ground.devices.get(op.id) {
             Some(o) if op.buf == BufRef::Meta => self.durability.meta_bytes(o.meta(), op.len),
@@ -366,7 +365,7 @@ impl Engine {
     }
 }
 
-/// What the parameters say of the space: slots that are nobody's to give out, what tiers cost.
+/// Applies the parameters that concern the space: slots that must not be allocated, the costs of tiers.
 fn prepare(opened: &mut Opened, params: &Params) {
     let space = &mut opened.space;
     if params.own_slots {

@@ -1,4 +1,4 @@
-//! Safety rules that can be taken out, one at a time, to prove that the test suites notice.
+//! Safety rules that can be removed, one at a time, to prove that the test suites notice it.
 //!
 //! Only with the `mutants` feature can one be chosen; without it [`chosen`] is a constant `false` and the compiler
 //! removes the branches. The chaos and crash suites must fail under every one of these (`crates/hostile/tests/mutants.rs`).
@@ -12,9 +12,9 @@ pub enum Mutant {
     FlipBeforeFlush,
     /// A FLUSH exposes and acknowledges writes without flushing their devices.
     ExposeBeforeFlush,
-    /// A FLUSH leaves out the fast devices.
+    /// A FLUSH does not flush the fast devices.
     FlushForgetsFast,
-    /// A FLUSH leaves out the slow devices.
+    /// A FLUSH does not flush the slow devices.
     FlushForgetsSlow,
     /// The journal is written but not flushed before the reply.
     SkipJournalFlush,
@@ -22,9 +22,9 @@ pub enum Mutant {
     ForgetStaleMark,
     /// Writes do not pin their slot: a move may start under them.
     SkipPin,
-    /// A freed slot is given out before its freeing is durable.
+    /// A freed slot is allocated before its freeing is durable.
     ReuseBeforeDurable,
-    /// A freed slot is given out while somebody still reads it.
+    /// A freed slot is allocated while a read of it is in progress.
     ReusePinned,
     /// A partial first write exposes the whole extent.
     ForgetZeroFill,
@@ -32,37 +32,37 @@ pub enum Mutant {
     CheckpointWithoutBarrier,
     /// The journal may overwrite what the last durable checkpoint still needs.
     OverrunJournal,
-    /// FUA is taken for an ordinary write.
+    /// A FUA write is treated as an ordinary write.
     ForgetFua,
-    /// A write that must survive the death of the server is answered before a record says where it is.
+    /// A write that must survive a kill of the server is answered before a record names its place.
     ForgetKept,
     /// After a failed flush, later ones succeed.
     ForgetFailedFlush,
-    /// A discard does not wait for writes in flight.
+    /// A discard does not wait for writes in progress.
     DiscardUnderWriter,
-    /// Odd writes to one block are not serialised.
+    /// Unaligned writes to one block are not serialised.
     UnserialisedEdges,
-    /// A slow slot is given out although the mirror does not know that it is free.
+    /// A slot of the slow tier is allocated although the mirror has no record that it is free.
     ReuseBeforeMirror,
-    /// A slot on the primary is given out although the mirror does not know that it is free.
+    /// A slot on the primary is allocated although the mirror has no record that it is free.
     ReusePrimaryBeforeMirror,
     /// A short transfer counts as a whole one.
     TrustShortTransfer,
-    /// A record says that blocks are clean although their home was not flushed.
+    /// A record states that blocks are clean although their home was not flushed.
     CleanBeforeFlush,
-    /// The slot of a copy is given out although a durable record names it as dirty.
+    /// The slot of a copy is allocated although a durable record names it as dirty.
     ReuseRecordedCopy,
     /// A write during a clean does not keep its blocks dirty.
     ForgetRedirty,
-    /// What a copy held clean is believed after a crash.
+    /// The clean blocks of a copy count after a crash.
     TrustCleanAfterCrash,
-    /// A fetch starts under a write in flight.
+    /// A fetch starts during a write of its extent.
     FetchUnderWriter,
-    /// A dirty copy is given up without being written home.
+    /// A dirty copy is dropped without being written home.
     DropDirtyCopy,
-    /// A write-through makes its copy valid when one of the two writes has ended well.
+    /// A write-through makes its copy valid when only one of the two writes has succeeded.
     TrustOneReplica,
-    /// A write to the home passes dirty blocks of the copy by.
+    /// A write to the home bypasses dirty blocks of the copy.
     PassDirtyBy,
     /// A write to the home leaves the copy valid.
     KeepStaleCopy,
@@ -70,103 +70,103 @@ pub enum Mutant {
     UnorderedReplicas,
     /// A discard does not wait for the writes of a clean or a fill.
     DiscardUnderClean,
-    /// The mirror is not told of homes before a FLUSH is answered.
+    /// Homes are not recorded on the mirror before a FLUSH is answered.
     MirrorForgetsHomes,
-    /// The mirror is not told that there are dirty copies.
+    /// The mirror has no record that there are dirty copies.
     MirrorForgetsDirty,
-    /// A mirror that may lag does not say so.
+    /// A mirror that may lag does not state this.
     LazyInSilence,
-    /// Slots of missing members are given out.
+    /// Slots of missing members are allocated.
     HandOutLost,
-    /// A joined write's device is left out of the flush before its moves' records.
+    /// The device of a joined write is not flushed before the records of its moves.
     JoinForgetsFlush,
-    /// A joined operation that was torn in the middle counts as whole.
+    /// A joined operation that was torn in the middle counts as complete.
     TrustTornJoin,
-    /// A move that was overtaken goes on if its operation was a joined one.
+    /// A stale move continues if its operation was a joined one.
     JoinForgetsStale,
-    /// Of a joined operation that failed only the first part is repeated, and the others count as done.
+    /// If a joined operation fails, only its first part is repeated, and the others count as done.
     RepeatOnlyFirst,
     /// A member that is an older copy of itself is brought up to date instead of refused.
     HealRollback,
-    /// A round that only the mirror has, since power was lost, is taken for damage.
+    /// A round that, after a power loss, only the mirror has is treated as damage.
     RefuseMirrorAhead,
-    /// A hole in the journal is taken for its end.
+    /// A hole in the journal is treated as its end.
     PassHole,
-    /// A journal block need not name the checksum of the one before.
+    /// A journal block need not state the checksum of the previous one.
     IgnoreChain,
     /// Blocks of a session that lost them count after a later session began.
     AllowLostSession,
-    /// What a copy held clean at the end of any session is believed.
+    /// The clean blocks of a copy at the end of any session count.
     TrustOldClean,
     /// A block that the primary lacks and the mirror has is not copied back.
     LeavePrimaryTorn,
     /// A checkpoint's header is copied before its blocks are durable.
     ResyncHeaderFirst,
-    /// Recovery reads what may still be in the devices' caches.
+    /// Recovery uses data that may only be in the devices' caches.
     NoFlushBeforeRecovery,
-    /// Both superblocks of a member are under one flush.
+    /// Both superblocks of a member are covered by one flush.
     SuperblocksTogether,
-    /// The next checkpoint's number ignores headers that were seen and not used.
+    /// The next checkpoint's number ignores headers that were found and not used.
     RepeatCheckpointNumber,
-    /// A member's counter is named before it is durable on that member.
+    /// A member's counter is stated elsewhere before it is durable on that member.
     NameBeforeRaise,
     /// Counters are not raised while the volume runs.
     NeverRaise,
-    /// FUA is forgotten for writes of zeros.
+    /// FUA is ignored for writes of zeros.
     ZeroesForgetFua,
     /// A round of moves does not flush the copy whose clean it records.
     CleanForgetsCopy,
     /// A checkpoint's records of dirty copies are not remembered.
     PieceForgetsRecorded,
-    /// A failed round frees the slots that its moves were going to.
+    /// A failed round frees the destination slots of its moves.
     FreeAfterFailure,
-    /// Of a member's two superblocks the first counts, even if the second is newer.
+    /// Of a member's two superblocks the first one counts, even if the second is newer.
     PreferFirstSuperblock,
-    /// What recovery copied from one journal to the other is not flushed.
+    /// The blocks that recovery copied from one journal to the other are not flushed.
     ResyncWithoutFlush,
-    /// A clean that was overtaken in part forgets that a durable record names the copy.
+    /// A clean that became stale in part forgets that a durable record names the copy.
     ForgetRecordedEarly,
-    /// A clean whose record found no room counts as done until it does.
+    /// A clean whose record had no room counts as done until it has.
     KeepUnrecordedClean,
-    /// A FLUSH that came while a round was under way is answered with it.
+    /// A FLUSH that arrived during a round is answered with that round.
     ServeLateFlush,
     /// A write that ends while its device is being flushed counts as flushed.
     ForgetLateWrite,
-    /// What only the primary was told counts as told to the mirror.
+    /// Records that only the primary has count as records of the mirror.
     SkipMirrorQuietly,
-    /// The journal is replayed from where a checkpoint ended, not from where it began.
+    /// The journal is replayed from the end of a checkpoint, not from its start.
     StartCheckpointLate,
-    /// A checkpoint leaves out the extent whose record does not fit the rest of a block.
+    /// A checkpoint omits the extent whose record does not fit into the rest of a block.
     SkipRowAtBlockEnd,
-    /// A session does not say which members it goes without.
+    /// A session does not record the members that are missing.
     ForgetAbsent,
-    /// A session begins without the step that tells a crash between members from one that stayed behind.
+    /// A session begins without the step that distinguishes a crash between members from a member that missed a session.
     ActiveAtOnce,
     /// A discard of part of an extent leaves its copy as it is.
     DiscardKeepsCopy,
     /// Blocks whose first write failed count as written.
     TrustFailedWrite,
-    /// A read of blocks that a fill does not carry is served from its buffer.
+    /// A read of blocks that a fill does not contain is served from its buffer.
     FillServesAll,
     /// An extent that is filled with zeros is exposed before the zeros are written.
     ExposeBeforeFill,
-    /// Zeros that a slot was filled with are not flushed before the extent is exposed.
+    /// The zeros of a slot are not flushed before the extent is exposed.
     ForgetFilled,
     /// A write does not wait until its extent is filled with zeros.
     WriteDuringFill,
-    /// A discard that should write zeros, for want of a bitmap, does nothing.
+    /// A discard that should write zeros, because there is no memory for a bitmap, does nothing.
     DiscardKeepsBytes,
-    /// A FLUSH is answered with a round that began ahead, although a write ended since.
+    /// A FLUSH is answered with a round that began ahead, although a write has ended since.
     AheadForgetsLate,
-    /// A FLUSH that is answered with a round that began ahead does not ask for its records.
+    /// A FLUSH that is answered with a round that began ahead does not wait for its records.
     AheadForgetsRecords,
-    /// A FLUSH is answered with a round that began ahead, although the mirror must be told something.
+    /// A FLUSH is answered with a round that began ahead, although a record for the mirror is due.
     AheadForgetsMirror,
-    /// A write to an extent does not see that a move of it is under way.
+    /// A write to an extent does not see that a move of it is in progress.
     GateForgetsMoves,
 }
 
-/// All of them.
+/// All mutants.
 pub const MUTANTS: [Mutant; 77] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
@@ -247,16 +247,16 @@ pub const MUTANTS: [Mutant; 77] = [
     Mutant::GateForgetsMoves,
 ];
 
-/// Rules that others imply: nobody can notice their absence. The argument: `docs/on-disk-format.md`, section 8.
+/// Rules that others imply: no test can notice their removal. The argument is in `docs/on-disk-format.md`, section 8.
 pub const IMPLIED: [Mutant; 1] = [Mutant::IgnoreChain];
 
-/// Was this rule taken out?
+/// Whether this rule was removed.
 #[cfg(feature = "mutants")]
 #[inline]
 pub(super) fn chosen(params: &super::Params, m: Mutant) -> bool {
     params.mutant == Some(m)
 }
-/// Was this rule taken out? (Never, in a build without the feature.)
+/// Whether this rule was removed. (Never, in a build without the feature.)
 #[cfg(not(feature = "mutants"))]
 #[inline(always)]
 #[allow(clippy::inline_always)]
@@ -265,7 +265,7 @@ pub(super) fn chosen(_params: &super::Params, _m: Mutant) -> bool {
 }
 
 impl Engine {
-    /// Take a rule out of a running engine.
+    /// Removes a rule from a running engine.
     #[cfg(feature = "mutants")]
     pub fn break_rule(&mut self, m: Mutant) {
         self.ground.params.mutant = Some(m);

@@ -1,4 +1,4 @@
-//! What the engine is told at the start; much of it can be set while it runs (`knobs.rs`).
+//! The parameters of the engine at the start; many of them can be set while it runs (`knobs.rs`).
 
 #[cfg(feature = "mutants")]
 use super::Mutant;
@@ -6,78 +6,78 @@ use crate::load::Cost;
 use crate::units::Nanos;
 use alloc::vec::Vec;
 
-/// What the engine needs to know beyond the volume itself.
+/// The information that the engine needs in addition to the volume itself.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// Extent-sized move buffers that the world has: moves under way at most, those that wait for their record among them
-    /// ([`Params::buffers_for`]).
+    /// Number of the world's extent-sized move buffers, and so the largest number of moves in progress, including those that wait for their
+    /// record ([`Params::buffers_for`]).
     pub move_buffers: u16,
-    /// Records that no FLUSH has carried for so long are written in the next lull of the device that holds the second copy of the
-    /// metadata, and after six times as long in any case.
+    /// Records that no FLUSH has carried for this time are written as soon as the device with the second copy of the metadata is idle, and
+    /// after six times as long in any case.
     pub commit_interval: Nanos,
-    /// So many FLUSHes more than other changes must have come when all that was written had been answered, before a round begins ahead
-    /// of the FLUSH that is likely to come next (`durability/ahead.rs`); 0: none does.
+    /// Score that is needed for a round to begin ahead of the FLUSH that will probably come next (`durability/ahead.rs`): a FLUSH adds 1 to
+    /// it, another change subtracts this number. 0: no round begins ahead.
     pub flush_ahead: u16,
-    /// A member's counter is raised at most so often, in rounds that write to it (`durability/counters.rs`); `None`: never, for
+    /// A member's counter is raised at most once in this time, in rounds that write to it (`durability/counters.rs`); `None`: never, for
     /// worlds that keep no bytes.
     pub counter_every: Option<Nanos>,
     /// Journal blocks kept in memory until the mirror has them.
     pub stage_blocks: u32,
-    /// Reads of unmapped extents give them a home (the lab; live they return zeros).
+    /// Reads of unmapped extents give them a home (in the lab; live, such reads return zeros).
     pub map_on_read: bool,
-    /// What is not mapped yet lies in the order of addresses on the slowest tier ([`crate::volume::Space::keep_own`]; the lab).
+    /// Unmapped extents have places in the order of addresses on the slowest tier ([`crate::volume::Space::keep_own`]; for the lab).
     pub own_slots: bool,
     /// Serve reads only.
     pub read_only: bool,
-    /// Per member: spin down after this long without use.
+    /// For each member, the time without use after which it is sent to standby.
     pub standby_after: Vec<Option<Nanos>>,
     /// Bandwidth for moves, bytes per second.
     pub move_bytes_per_s: Option<u64>,
-    /// Foreground 99th percentile that moves yield to.
+    /// Limit of the 99th percentile of foreground latency; above it, moves yield.
     pub p99_limit: Option<Nanos>,
-    /// Moves under way at most, whatever the policy allows itself; `None`: as many as there are buffers.
+    /// Largest number of concurrent moves, in addition to the policy's own limit; `None`: the number of buffers.
     pub moves_max: Option<u16>,
-    /// Bytes that the fastest tier may be written in a day (`wear.rs`).
+    /// Bytes that may be written to the fastest tier each day (`wear.rs`).
     pub wear_bytes_per_day: Option<u64>,
-    /// What is not used of it can be saved up for this long.
+    /// The time for which the unused part of this can be saved up.
     pub wear_burst: Nanos,
-    /// While a disk sleeps, hold background work that needs it for at most this long (`lull.rs`); `None`: do not hold it.
+    /// While a disk sleeps, background work that needs it is held for at most this time (`lull.rs`); `None`: it is not held.
     pub sleep_hold: Option<Nanos>,
-    /// And no more dirty bytes than this, in whole extents.
+    /// Amount of dirty data in bytes that ends this wait, in whole extents.
     pub sleep_hold_bytes: Option<u64>,
-    /// Joined operations of moves are no longer than this; 0: none are joined (`join.rs`).
+    /// Longest joined operation of moves; 0: none are joined (`join.rs`).
     pub join_bytes: u64,
-    /// Nor do they take the device longer than about this; 0: no matter how long.
+    /// Longest duration of a joined operation; 0: no limit.
     pub join_time: Nanos,
-    /// What tiers cost by their data sheets, fastest first: where measuring starts from ([`crate::load`]). Shorter than the list of
-    /// tiers: nothing is known of the others.
+    /// The costs of tiers according to their data sheets, fastest first: measuring starts from these ([`crate::load`]). If the list is
+    /// shorter than that of the tiers, nothing is known about the others.
     pub costs: Vec<Cost>,
-    /// A change is answered when a server that is started after this one was killed would find it. A loss of power may still take it
-    /// until a FLUSH. For front ends whose users hear nothing of a server that is killed and started again.
+    /// If set, a change is answered only when a server that is started after this one was killed would find it. A power loss may still lose
+    /// it until a FLUSH. For front ends whose users do not notice that a server is killed and started again.
     pub kept_writes: bool,
-    /// Extents that may be partly written at once, if fewer than the map has room for; where there are more, slots are filled with
-    /// zeros (`requests/fill.rs`).
+    /// Largest number of partly written extents, if it is lower than the number for which the map has room; beyond it, slots are filled
+    /// with zeros (`requests/fill.rs`).
     pub partial_max: Option<u32>,
-    /// End a session with a checkpoint even where the journal has room for what is to be said (`durability/farewell.rs`).
+    /// End a session with a checkpoint even if the journal has room for the records (`durability/farewell.rs`).
     pub end_with_checkpoint: bool,
-    /// Pass discards of freed slots down to the devices.
+    /// Pass discards of freed slots to the devices.
     pub pass_discards: bool,
-    /// Checkpoint blocks that a round may add, 1 to 256 (1 MiB).
+    /// Largest number of checkpoint blocks that a round may add, 1 to 256 (1 MiB).
     pub piece_blocks: u32,
-    /// Nobody asks for the bytes of metadata writes ([`crate::Engine::meta`]), so checkpoints need only have their sizes. For worlds
-    /// that keep no bytes: a volume of this kind cannot be recovered.
+    /// The bytes of metadata writes ([`crate::Engine::meta`]) are never read, so checkpoints need only have the right sizes. For worlds
+    /// that keep no bytes: such a volume cannot be recovered.
     pub unread_metadata: bool,
-    /// What a request says of an extent's class is remembered for the accounts (what moves, wear and energy are for), a byte an extent.
-    /// For worlds that tell classes with requests only; live, [`crate::Engine::reclassify`] tells of extents.
+    /// The class that a request states for an extent is remembered for the accounts (the purpose of moves, wear and energy), one byte an
+    /// extent. For worlds that state classes only in requests; live, [`crate::Engine::reclassify`] sets the classes of extents.
     pub learn_classes: bool,
-    /// A safety rule to leave out, for tests of the tests.
+    /// A safety rule that is removed, for tests of the tests.
     #[cfg(feature = "mutants")]
     pub mutant: Option<Mutant>,
 }
 
 impl Params {
-    /// Move buffers for extents of that size: 16 MiB of them, 16 to 128. A move keeps its buffer until it is on record, and
-    /// one flush serves all that wait: few buffers mean many flushes.
+    /// Number of move buffers for extents of that size: 16 MiB of them, 16 to 128. A move keeps its buffer until it is recorded, and one
+    /// flush serves all moves that wait: few buffers mean many flushes.
     pub fn buffers_for(extent_bytes: u32) -> u16 {
         ((16 << 20) / extent_bytes.max(1)).clamp(16, 128) as u16
     }

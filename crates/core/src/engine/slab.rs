@@ -1,4 +1,4 @@
-//! Numbered places for what is in flight; numbers are reused, memory is not given back.
+//! Numbered places for objects in progress; numbers are reused, and memory is not returned.
 
 use alloc::vec::Vec;
 
@@ -10,14 +10,14 @@ pub struct Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Room for `n` before it has to grow.
+    /// A slab with room for `n` objects before it has to grow.
     pub fn new(n: usize) -> Slab<T> {
         Slab {
             items: Vec::with_capacity(n),
             free: Vec::with_capacity(n),
         }
     }
-    /// Store; returns the number.
+    /// Stores an object; returns its number.
     pub fn insert(&mut self, t: T) -> u32 {
         if let Some(i) = self.free.pop() {
             self.items[i as usize] = Some(t);
@@ -27,25 +27,25 @@ impl<T> Slab<T> {
             self.items.len() as u32 - 1
         }
     }
-    /// Take out. A number that is not in use is a caller's bug.
+    /// Removes an object. A number that is not in use is a caller's bug.
     pub fn remove(&mut self, i: u32) -> T {
         let t = self.items[i as usize].take().expect("number not in use");
         self.free.push(i);
         t
     }
-    /// Look up, if in use.
+    /// An object, if the number is in use.
     pub fn get(&self, i: u32) -> Option<&T> {
         self.items.get(i as usize).and_then(Option::as_ref)
     }
-    /// Look up; a number that is not in use is a caller's bug.
+    /// An object; a number that is not in use is a caller's bug.
     pub fn at(&mut self, i: u32) -> &mut T {
         self.items[i as usize].as_mut().expect("number not in use")
     }
-    /// In use.
+    /// Number of objects.
     pub fn len(&self) -> usize {
         self.items.len() - self.free.len()
     }
-    /// Is none in use?
+    /// Whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

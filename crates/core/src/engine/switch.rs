@@ -1,4 +1,5 @@
-//! Another policy for a running volume: who may take over, and the change itself. What it leaves behind: `background/drain.rs`.
+//! Change of the policy of a running volume: which policies may take over, and the change itself. `background/drain.rs` handles the data
+//! that the old policy leaves behind.
 
 use super::Engine;
 use super::background::{Drain, SwitchError, fits};
@@ -7,10 +8,10 @@ use crate::units::Nanos;
 use alloc::boxed::Box;
 
 impl Engine {
-    /// May a policy with these needs take over?
+    /// Whether a policy with these needs may take over.
     ///
     /// # Errors
-    /// The volume's shape does not allow it, or it is not in a state to.
+    /// The volume's shape does not allow it, or the volume is not in the right state.
     pub fn may_switch(&self, uses: Uses) -> Result<(), SwitchError> {
         if !self.ground.may_move() {
             return Err(SwitchError::Closed);
@@ -18,8 +19,8 @@ impl Engine {
         fits(&self.ground.space.geo, self.relocation.copies_fit(), uses)
     }
 
-    /// Let another policy take over; what it has no use for is given up in the background: see [`Engine::draining`].
-    /// The caller makes the choice durable (it is kept in the superblock and the description).
+    /// Lets another policy take over; data at places that it does not use is moved in the background: see [`Engine::draining`]. The caller
+    /// makes the choice durable (in the superblock and the description).
     ///
     /// # Errors
     /// See [`Engine::may_switch`].
@@ -29,7 +30,7 @@ impl Engine {
         mut policy: Box<dyn Policy>,
     ) -> Result<(), SwitchError> {
         self.may_switch(policy.uses())?;
-        // Nobody is left who would hear how they end.
+        // The old policy is not informed of their outcomes any more.
         let g = &mut self.ground;
         g.wanted.clear();
         self.relocation.disown();
@@ -44,7 +45,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What is being given up, and how much of it is left.
+    /// The kind of data that is being moved away, and how much of it is left.
     pub fn draining(&self) -> Drain {
         self.ground.background.draining(&self.ground.space)
     }

@@ -1,8 +1,6 @@
 use super::*;
-use crate::geometry::Member;
 use crate::policy::build;
 use alloc::boxed::Box;
-use alloc::vec;
 
 fn engine(name: &str, params: &[(&str, f64)], fast: u32, slow: u32) -> NullEngine<Box<dyn Policy>> {
     let m = |t, slots| Member {

@@ -5,7 +5,7 @@ pub const LOWEST: u8 = 12;
 
 /// Priority of a class. For database classes, DSS 5.7 gives tables, logs and temporary tables the priority of metadata, and
 /// indexes the lowest; classes that no table names count as unclassified.
-pub fn priority(class: u8) -> u8 {
+pub const fn priority(class: u8) -> u8 {
     match class {
         1..=7 | 19..=24 => 0,
         8..=18 => class - 7,

@@ -23,7 +23,7 @@ mod linear;
 mod matrix;
 mod middle;
 mod opencas;
-mod param;
+pub mod param;
 mod raf;
 mod registry;
 mod shares;

@@ -2,7 +2,10 @@
 
 use super::ParamError;
 
-/// Returns `value` if it lies in `lo..=hi`; otherwise an error that gives the range as `what`.
+/// Returns `value` if it lies in `lo..=hi`.
+///
+/// # Errors
+/// It does not; the error gives the range as `what`.
 pub fn within(value: f64, lo: f64, hi: f64, what: &'static str) -> Result<f64, ParamError> {
     if (lo..=hi).contains(&value) {
         Ok(value)
@@ -12,6 +15,9 @@ pub fn within(value: f64, lo: f64, hi: f64, what: &'static str) -> Result<f64, P
 }
 
 /// Like [`within`], for whole numbers.
+///
+/// # Errors
+/// `value` is outside of the range, or no whole number; the error gives the range as `what`.
 pub fn whole(value: f64, lo: f64, hi: f64, what: &'static str) -> Result<u64, ParamError> {
     within(value, lo, hi, what).and_then(|v| {
         if v % 1.0 == 0.0 {

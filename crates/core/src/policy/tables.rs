@@ -30,7 +30,7 @@ pub(super) const BCACHE: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "rate_minimum",
-        what: "sectors a second cleaned at least, 1 to 10^6",
+        what: "minimum rate of cleaning in sectors per second, 1 to 10^6",
         default: "8",
     },
 ];
@@ -111,7 +111,7 @@ pub(super) const DSS: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "high",
-        what: "entries on the free list at which it sleeps, from low",
+        what: "entries on the free list at which the syncer sleeps, from low",
         default: "fast slots / 5, at least 2",
     },
     ParamInfo {
@@ -121,7 +121,7 @@ pub(super) const DSS: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "sync_batch",
-        what: "entries that it waits for before it cleans, 1 to 128",
+        what: "dirty entries that the syncer collects before it cleans them, 1 to 128",
         default: "1",
     },
 ];
@@ -179,7 +179,7 @@ pub(super) const HYSTOR: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "remap_share",
-        what: "part of the fast tier that plans fill, 0 to 1",
+        what: "share of the fast tier that is filled by plans, 0 to 1",
         default: "0.8",
     },
 ];
@@ -192,12 +192,12 @@ pub(super) const OODT: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "cost",
-        what: "what an access counts: queue, frequency, sequence or inverse-bitmap (OODT figure 2)",
+        what: "how an access is counted: queue, frequency, sequence or inverse-bitmap (OODT figure 2)",
         default: "queue",
     },
     ParamInfo {
         name: "queue",
-        what: "pending requests that accesses merge with, 1 to 64",
+        what: "pending requests with which an access can merge, 1 to 64",
         default: "8",
     },
     ParamInfo {
@@ -230,7 +230,7 @@ pub(super) const OPENCAS: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "trigger",
-        what: "per cent of the cache taken from which insertion counts, 0 to 100",
+        what: "per cent of the cache in use above which insertion applies, 0 to 100",
         default: "80",
     },
     ParamInfo {
@@ -240,7 +240,7 @@ pub(super) const OPENCAS: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "acp",
-        what: "1: clean the most dirty addresses all the time; 0: clean what is stale when idle (alru)",
+        what: "1: clean the addresses with the most dirty data all the time (acp); 0: clean stale copies when idle (alru)",
         default: "0",
     },
     ParamInfo {
@@ -255,7 +255,7 @@ pub(super) const OPENCAS: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "activity",
-        what: "seconds without any access after which alru works, 0 to 3600",
+        what: "seconds without any access after which alru starts, 0 to 3600",
         default: "10",
     },
     ParamInfo {
@@ -286,12 +286,12 @@ pub(super) const PERIOD_DAY: &[ParamInfo] = &[ParamInfo {
 pub(super) const RAF: &[ParamInfo] = &[
     ParamInfo {
         name: "sequential",
-        what: "bytes from which a request is sequential by itself, 512 to 2^31",
+        what: "bytes from which a single request counts as sequential, 512 to 2^31",
         default: "65536",
     },
     ParamInfo {
         name: "write_share",
-        what: "part of the fast tier for writes, 0 to 1",
+        what: "share of the fast tier for writes, 0 to 1",
         default: "0.1",
     },
 ];
@@ -339,12 +339,12 @@ pub(super) const SMQ: &[ParamInfo] = &[ParamInfo {
 pub(super) const W_TINYLFU: &[ParamInfo] = &[
     ParamInfo {
         name: "protected",
-        what: "share of main that is protected, 0 to 1; read at opening",
+        what: "share of the main part that is protected, 0 to 1; read when the volume is opened",
         default: "0.8",
     },
     ParamInfo {
         name: "window",
-        what: "share of the fast slots that takes newcomers, 0.001 to 1; read at opening",
+        what: "share of the fast slots for new copies, 0.001 to 1; read when the volume is opened",
         default: "0.01",
     },
 ];

@@ -1,4 +1,4 @@
-//! Policy-specs section 8, line by line.
+//! docs/policy-rules.md, section 8, line by line.
 
 use crate::reference::{Counts, Naive, Touch};
 
@@ -14,14 +14,14 @@ pub struct Dss {
     low: usize,
     high: usize,
     rate: usize,
-    /// Least recently used first, all priorities in one list each.
+    /// Least recently used first, one list for all priorities.
     clean: Vec<Entry>,
     dirty: Vec<Entry>,
     active: bool,
     counts: Counts,
 }
 
-/// DSS Table 3, and what section 5.7 does with databases.
+/// The priorities of DSS Table 3, and those of section 5.7 for databases.
 fn priority(class: u8) -> u8 {
     match class {
         1..=7 | 19..=24 => 0,
@@ -40,7 +40,7 @@ fn priority(class: u8) -> u8 {
     }
 }
 
-/// The first of the lowest priority.
+/// The first entry of the lowest priority.
 fn head(list: &[Entry]) -> Option<usize> {
     let lowest = list.iter().map(|e| e.priority).max()?;
     list.iter().position(|e| e.priority == lowest)

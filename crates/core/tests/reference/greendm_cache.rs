@@ -1,4 +1,4 @@
-//! Policy-specs section 3, last paragraph, line by line.
+//! docs/policy-rules.md, section 3, last paragraph, line by line.
 
 use crate::reference::{Counts, Naive, Touch};
 use std::collections::{BTreeMap, VecDeque};

@@ -1,4 +1,4 @@
-//! Policy-specs section 5, line by line.
+//! docs/policy-rules.md, section 5, line by line.
 
 use crate::reference::{Counts, Naive, Touch};
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ impl Loris {
     fn full(&self) -> bool {
         self.units.values().filter(|u| u.fast).count() >= self.slots
     }
-    /// Lowest counter, then least recently used.
+    /// The unit with the lowest counter; on ties the least recently used.
     fn coldest(&self) -> u32 {
         let fast = self.units.iter().filter(|(_, u)| u.fast);
         *fast

@@ -1,5 +1,5 @@
-//! What the naive references share: unit accesses, random work, and the comparison with the null engine at every access.
-//! The references are written from docs/policy-rules.md alone: vectors, maps and linear scans.
+//! Code that the naive references share: unit accesses, random work, and the comparison with the null engine at every access. The
+//! references are written from docs/policy-rules.md alone: vectors, maps and linear scans.
 #![allow(dead_code)]
 
 use isotherm_core::geometry::{Geometry, Member};
@@ -15,14 +15,14 @@ pub struct Touch {
     pub unit: u32,
     pub write: bool,
     pub class: u8,
-    /// Of the whole request.
+    /// First byte of the whole request.
     pub offset: u64,
     pub bytes: u32,
-    /// First unit of its request.
+    /// Whether this is the first unit of its request.
     pub first: bool,
 }
 
-/// What both sides count.
+/// The counts of both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub promotions: u64,
@@ -32,9 +32,9 @@ pub struct Counts {
     pub writebacks: u64,
 }
 
-/// A policy written straight from the page.
+/// A policy that is written directly from the page.
 pub trait Naive {
-    /// True if it hit.
+    /// Makes an access; returns whether it hit.
     fn access(&mut self, t: &Touch) -> bool;
     fn counts(&self) -> Counts;
 }
@@ -51,22 +51,22 @@ impl Draw {
     }
 }
 
-/// What kind of work to make.
+/// The properties of random work.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     pub units: u32,
     pub requests: u32,
-    /// Per cent of writes.
+    /// Share of writes, in per cent.
     pub writes: u64,
-    /// Classes drawn from, evenly.
+    /// The classes, which are drawn with equal probability.
     pub classes: &'static [u8],
-    /// Gaps between requests, nanoseconds, drawn evenly.
+    /// The gaps between requests in nanoseconds, which are drawn with equal probability.
     pub gaps: &'static [u64],
 }
 
 pub const SHIFT: u32 = 12;
 
-/// Random requests, cut into unit accesses: half of them go to a tenth of the units, which drifts.
+/// Random requests, cut into unit accesses: half of them touch a tenth of the units, and this part moves slowly.
 pub fn random(draw: &mut Draw, w: &Work) -> Vec<Touch> {
     let mut all = Vec::new();
     let mut now = 0;
@@ -105,7 +105,7 @@ pub fn random(draw: &mut Draw, w: &Work) -> Vec<Touch> {
     all
 }
 
-/// The null engine over tiers of that many slots.
+/// The null engine over tiers with that many slots.
 pub fn engine(
     name: &str,
     params: &[(&str, f64)],
@@ -116,7 +116,7 @@ pub fn engine(
     engine_of(policy, units, tiers)
 }
 
-/// The same of a policy that is there.
+/// The null engine with an existing policy.
 pub fn engine_of(
     policy: Box<dyn Policy>,
     units: u32,
@@ -132,7 +132,7 @@ pub fn engine_of(
     NullEngine::new(geo, policy)
 }
 
-/// One access of the null engine.
+/// Makes one access of the null engine.
 pub fn touch(e: &mut NullEngine<Box<dyn Policy>>, t: &Touch) -> bool {
     e.access(
         Nanos(t.now),
@@ -143,7 +143,7 @@ pub fn touch(e: &mut NullEngine<Box<dyn Policy>>, t: &Touch) -> bool {
     )
 }
 
-/// The engine's counts, as the references count.
+/// The engine's counts in the form of the references.
 pub fn counts(e: &NullEngine<Box<dyn Policy>>) -> Counts {
     let c = e.counters();
     Counts {
@@ -155,7 +155,7 @@ pub fn counts(e: &NullEngine<Box<dyn Policy>>) -> Counts {
     }
 }
 
-/// Equal hits at every access, equal counts in the end, nothing refused on the way.
+/// Compares: equal hits at every access, equal counts at the end, no refusal.
 pub fn compare(
     what: &str,
     ours: &mut NullEngine<Box<dyn Policy>>,
@@ -176,7 +176,7 @@ pub fn compare(
     assert_eq!(ours.counters().refused, 0, "{what}: something was refused");
 }
 
-/// The sizes worth trying: one slot, two, few, many, more than there is data.
+/// The sizes of the fast tier: one slot, two, few, many, more than there is data.
 pub fn fast_slots(draw: &mut Draw, units: u32) -> u32 {
     match draw.below(8) {
         0 => 1,

@@ -1,9 +1,9 @@
-//! `bcache-like` and `opencas-like` as their pages in the program describe them, naively.
+//! `bcache-like` and `opencas-like`, naively, from the comments at the head of their source files.
 
 use crate::reference::{Counts, Naive, SHIFT, Touch};
 use std::collections::BTreeMap;
 
-/// (end, bytes so far), most recent last.
+/// End of a stream and its bytes so far, most recent last.
 #[derive(Default)]
 struct Streams {
     ends: Vec<(u64, u64)>,
@@ -30,7 +30,7 @@ struct Copied {
     unit: u32,
     dirty: bool,
     used: u64,
-    /// When it became dirty, as a count of writes.
+    /// The time at which it became dirty, as a count of writes.
     dirtied: u64,
 }
 
@@ -203,7 +203,7 @@ impl OpenCas {
             last: 0,
         }
     }
-    /// True if there was something to do.
+    /// Cleans once; returns whether there was something to clean.
     fn round(&mut self, now: u64) -> bool {
         if self.acp {
             let chunk = |u: u32| u / (100 << 20 >> SHIFT);
@@ -249,7 +249,7 @@ impl Naive for OpenCas {
         while t0 + (self.rounds + 1) * period <= t.now {
             self.rounds += 1;
             if !self.round(t0 + self.rounds * period) {
-                self.rounds = (t.now - t0) / period; // nothing is dirty, so nothing will be until then
+                self.rounds = (t.now - t0) / period; // nothing is dirty, and nothing will be until then
             }
         }
         self.last = t.now;

@@ -1,4 +1,4 @@
-//! Policy-specs sections 4 (`oodt`) and 7 (`hro`, `hot`), line by line.
+//! docs/policy-rules.md, sections 4 (`oodt`) and 7 (`hro`, `hot`), line by line.
 
 use crate::reference::{Counts, Naive, SHIFT, Touch};
 use std::collections::{BTreeMap, VecDeque};
@@ -91,7 +91,7 @@ pub struct OodtParams {
     pub decay: f64,
 }
 
-/// Any number of tiers.
+/// The policy on any number of tiers.
 pub struct Oodt {
     p: OodtParams,
     tiers: Vec<usize>,

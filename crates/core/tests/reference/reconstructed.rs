@@ -1,4 +1,4 @@
-//! Policy-specs section 6 and the choices that the policies' own pages add, naively.
+//! docs/policy-rules.md, section 6, and the choices in the comments of the policies' source files, naively.
 
 use crate::reference::{Counts, Naive, SHIFT, Touch};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,7 +54,7 @@ impl Raf {
     }
 }
 
-/// Takes the oldest of a share out.
+/// Removes the oldest entry of a share.
 fn drop_oldest(lru: &mut Vec<Copied>, writes: bool, counts: &mut Counts) {
     let i = lru
         .iter()
@@ -260,7 +260,7 @@ pub struct Edt {
     t0: Option<u64>,
     plans: u64,
     streams: Streams,
-    /// Random requests, sequential bytes / 512, on fast.
+    /// Number of random requests, sequential bytes / 512, whether the unit is on fast.
     units: BTreeMap<u32, (u32, u32, bool)>,
     counts: Counts,
 }

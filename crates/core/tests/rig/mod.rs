@@ -1,4 +1,4 @@
-//! An engine over two members, in a world that only takes its time.
+//! An engine over two members, in a world in which operations only take time.
 #![allow(clippy::unwrap_used, dead_code)]
 
 use isotherm_core::engine::Params;
@@ -30,7 +30,7 @@ impl Media for Ram {
     }
 }
 
-/// Fast on member 0, slow on member 1, which holds all extents.
+/// Fast is on member 0, slow on member 1, which has room for all extents.
 pub fn engine(policy: &str, params: Params) -> Engine {
     sized(policy, params, FAST, EXTENTS)
 }
@@ -78,7 +78,7 @@ pub fn sized(policy: &str, params: Params, fast: u32, extents: u32) -> Engine {
     )
 }
 
-/// Time, devices that take a while, and what moves wrote to the fast member when.
+/// The time, devices whose operations take time, and the writes of moves to the fast member with their times.
 pub struct Run {
     pub engine: Engine,
     pub now: Nanos,
@@ -88,7 +88,7 @@ pub struct Run {
     pub tag: u32,
     pub replies: u32,
     pub moved: Vec<(Nanos, u64)>,
-    /// Operations on the slow member that woke it, and what put it to sleep.
+    /// The operations on the slow member that woke it, and its standby commands, with their times.
     pub naps: Vec<(Nanos, Option<OpKind>)>,
 }
 
@@ -159,7 +159,7 @@ impl Run {
         self.engine.submit(self.now, req, &mut self.out);
         self.carry_out();
     }
-    /// Let everything happen until `until`; how often the engine woke up for nothing but time.
+    /// Runs until `until`; returns how often the engine woke up only because of the time.
     pub fn run(&mut self, until: Nanos) -> u32 {
         let mut ticks = 0;
         loop {
@@ -188,7 +188,7 @@ impl Run {
         self.now = until;
         ticks
     }
-    /// Requests on extents that are hot by turns, `n` of them, one every `gap`.
+    /// Makes `n` requests, one every `gap`, on extents that are hot in turn.
     pub fn busy(&mut self, n: u64, gap: Nanos, writes: u64) {
         for i in 0..n {
             let hot = i / 200 * 7;

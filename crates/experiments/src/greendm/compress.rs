@@ -82,9 +82,9 @@ fn code(program: &[u8]) -> Option<&[u8]> {
 }
 
 fn random(random: &mut SplitMix64) -> Vec<u8> {
-    (0..BYTES / 8)
-        .flat_map(|_| random.draw().to_le_bytes())
-        .collect()
+    let mut bytes = vec![0; BYTES];
+    random.fill(&mut bytes);
+    bytes
 }
 
 /// The output of a tool at a level for some data.

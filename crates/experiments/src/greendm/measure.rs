@@ -13,9 +13,10 @@ use isotherm_models::{DeviceModel, FlashState, Options, Span, sheet};
 use super::unflushed::Unflushed;
 use isotherm_traces::{Op, Record, TraceError};
 
+use crate::Ctx;
 use crate::work::Work;
-use crate::{Ctx, grid};
 use isotherm_lab::LabError;
+use isotherm_lab::pool::try_parallel;
 use isotherm_lab::sim::{
     Begin, Device, Model, Records, Report, Run, Setup, Source, Tier, TimeMode, touched,
 };
@@ -146,7 +147,7 @@ impl Records for ScannedReader {
 /// # Errors
 /// A simulation fails.
 pub fn measure(ctx: &Ctx<'_>, work: &Work, cells: &[Cell]) -> Result<Vec<Arc<Measured>>, LabError> {
-    grid::parallel(ctx.threads, cells, |cell| {
+    try_parallel(ctx.threads, cells, |cell| {
         let key = format!("{} {} {cell:?}", work.name, work.bytes);
         let memo = || ctx.memo.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(m) = memo().get(&key) {

@@ -1,6 +1,6 @@
-//! The mover against trees that lose power after any call: what no sync covered is kept, lost or torn, directory by directory. After
-//! recovery, itself cut off anywhere, every file is whole at one place with all of its names, and nothing hidden is left. The same with
-//! each safety rule taken out must fail.
+//! The mover on trees that lose power after any call: changes that no sync covered are kept, lost or torn, directory by directory. After
+//! recovery, which is itself cut off at any call, every file must be whole at one place with all of its names, and no hidden file may be
+//! left. The same test must fail if any safety rule is removed.
 
 mod world;
 
@@ -18,7 +18,7 @@ struct Story {
     from: Tier,
     /// A user writes during the first copy.
     writes: bool,
-    /// Afterwards a user deletes the file and makes another of that name on the old tier.
+    /// Afterwards a user deletes the file and creates another of the same name on the old tier.
     again: bool,
 }
 
@@ -67,7 +67,7 @@ struct Played {
     outcome: Option<Outcome>,
 }
 
-/// Play it until the power goes.
+/// Plays the story until power is lost.
 #[expect(clippy::too_many_lines, reason = "one scenario")]
 fn play(story: Story, left: Option<u32>, error: bool) -> Played {
     let mut w = World::new();
@@ -127,7 +127,7 @@ fn play(story: Story, left: Option<u32>, error: bool) -> Played {
             }
             Step::Swap(_) => {
                 (frozen, home) = (false, to);
-                // Writers go on at once, and sync what they wrote.
+                // Writers continue at once, and sync their data.
                 w.user_writes(home, first, b"and after it had moved");
                 expected = b"and after it had moved".to_vec();
                 Ok(Answer::Done)
@@ -137,7 +137,7 @@ fn play(story: Story, left: Option<u32>, error: bool) -> Played {
         step = m.next(answer);
     };
     if !matches!(outcome, Outcome::Stuck(_)) && !w.dead {
-        // Life goes on where the file is now.
+        // Writers continue where the file is now.
         w.user_writes(home, first, b"later");
         expected = b"later".to_vec();
         if story.again && outcome == Outcome::Done {
@@ -191,7 +191,7 @@ fn verify(w: &World, story: Story, expected: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Recovery, cut off after each of its calls, then whole.
+/// Recovery, cut off after each of its calls, then complete.
 fn recover_anyhow(played: &Played, story: Story, mode: u64) -> Result<(), String> {
     let mut w = played.world.clone();
     w.power_comes_back(mode);
@@ -214,7 +214,7 @@ fn recover_anyhow(played: &Played, story: Story, mode: u64) -> Result<(), String
     Err("recovery does not end".into())
 }
 
-/// Power lost after each call, in all ways.
+/// Power is lost after each call, with all kinds of loss.
 fn all_crashes() -> Result<u32, String> {
     let mut runs = 0;
     for story in STORIES {
@@ -286,7 +286,7 @@ fn torn_and_void_intents_are_left_alone() {
         ];
         let mut bytes = encode(&ops);
         if cut == 3 {
-            // Of its length, but not what was written.
+            // The length is right, the contents are not those that were written.
             bytes = encode(&ops[1..]);
             *bytes.last_mut().unwrap() ^= 1;
             w.write(&At::new(0, join(INTENTS, b"m0")), &bytes).unwrap();

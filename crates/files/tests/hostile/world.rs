@@ -1,4 +1,4 @@
-//! Trees of directories that lose power: what no sync covered is kept, lost or torn.
+//! Trees of directories that lose power: changes that no sync covered are kept, lost or torn.
 
 use isotherm_core::random::SplitMix64;
 use isotherm_files::tree::{At, Facts, Id, Tier, Time, Tree, above, parent};
@@ -26,7 +26,7 @@ pub(crate) enum Entry {
     File(u64),
 }
 
-/// A change of entries that is not durable yet: all of it or nothing.
+/// A change of entries that is not durable yet. It is kept or lost as a whole.
 #[derive(Clone, Debug)]
 pub(crate) struct Change(pub(crate) Vec<(Vec<u8>, Option<Entry>)>);
 
@@ -42,7 +42,7 @@ pub(crate) struct Disk {
 pub(crate) struct World {
     pub(crate) disks: Vec<Disk>,
     pub(crate) clock: i64,
-    /// Calls left before something happens, and whether that is an error instead of the end.
+    /// Number of calls until something happens, and whether that is an error instead of the end.
     pub(crate) left: Option<u32>,
     pub(crate) error: bool,
     pub(crate) dead: bool,
@@ -66,7 +66,7 @@ impl Disk {
         Disk::apply(&mut self.now, &change);
         self.pending.push(change);
     }
-    /// Make those durable that `wanted` says, and the earlier ones of the same names.
+    /// Makes the changes durable for which `wanted` is true, and earlier changes of the same names.
     pub(crate) fn commit(&mut self, mut wanted: Vec<bool>) {
         for i in (0..wanted.len()).rev() {
             for j in 0..i {
@@ -90,7 +90,7 @@ impl Disk {
         let keep = keep.collect();
         self.commit(keep);
         self.pending.clear();
-        // What is in a directory that is not there is lost with it.
+        // The contents of a lost directory are lost with it.
         let all = self.durable.clone();
         let there = |p: &[u8]| above(p).all(|d| d == b"." || all.get(d) == Some(&Entry::Dir));
         self.durable.retain(|p, _| there(p));
@@ -123,7 +123,7 @@ impl Disk {
             _ => None,
         }
     }
-    /// The lowest number that no name has, durable or not: numbers are used again at once.
+    /// The lowest inode number that no name uses, durable or not: numbers are reused at once.
     pub(crate) fn number(&self) -> u64 {
         let used: BTreeSet<u64> = self
             .now
@@ -234,7 +234,7 @@ impl World {
         {
             i.now.data = data.to_vec();
             i.synced = Some(i.now.clone());
-            // Within a tick of the clock: the change time does not tell.
+            // Within one tick of the clock, so the change time does not reveal the change.
             let _ = clock;
         }
     }
@@ -270,7 +270,7 @@ impl Tree for World {
                 let i = &d.inodes[n];
                 let names = d.now.values().filter(|e| **e == Entry::File(*n)).count();
                 Some(Facts {
-                    // No file system says here when a file was born.
+                    // This file system does not report birth times.
                     id: Id { ino: *n, born: 0 },
                     mode: 0o100_644,
                     size: i.now.data.len() as u64,
@@ -310,7 +310,7 @@ impl Tree for World {
         let d = self.disk(to.tier);
         let m = d.file(&to.path).ok_or(Errno::NOENT)?;
         let copy = d.inodes.get_mut(&m).ok_or(Errno::IO)?;
-        // Two pieces, so that writes come in between.
+        // Two pieces, so that writes can happen in between.
         let (start, half) = (offset as usize, data.len() / 2);
         let end = if start == 0 { half } else { data.len() };
         copy.now.data.resize(data.len(), 0);

@@ -1,4 +1,4 @@
-//! Random reads, writes, truncations, holes and copies of one file against what it should hold, while it moves all the time.
+//! Random reads, writes, truncations, holes and copies of one file, compared with the expected contents, while the file moves all the time.
 
 use crate::world::{World, run};
 use isotherm_core::random::SplitMix64;
@@ -15,12 +15,12 @@ const STEPS: u32 = 1500;
 struct Tried {
     file: File,
     other: File,
-    /// What both files should hold.
+    /// The expected contents of both files.
     expected: Vec<u8>,
     copied: Vec<u8>,
 }
 
-/// Where the next step begins, and how many bytes it covers.
+/// The offset and the length of the next step.
 fn range(random: &mut SplitMix64) -> (usize, usize) {
     let at = random.below(LARGEST);
     let len = 1 + random.below((LARGEST - at).min(20_000));
@@ -138,7 +138,7 @@ fn a_file_holds_what_was_written_while_it_moves() {
     assert!(std::fs::metadata(&path).unwrap().len() == tried.expected.len() as u64);
 }
 
-/// Who may not give rights takes them away with every change of data, by whichever call; the kernel leaves that to us.
+/// A user without the right to set such bits clears them with every change of data, by any call; the kernel leaves this to the file system.
 #[test]
 fn rights_go_when_another_changes_the_data() {
     for io in [Io::Cached, Io::Passthrough] {

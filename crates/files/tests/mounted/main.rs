@@ -1,4 +1,4 @@
-//! A real mount: two directories as tiers, real programs, and a mover that moves every file at random meanwhile.
+//! A real mount: two directories as tiers, real programs, and a mover that moves every file at random in the meantime.
 
 mod fsx;
 mod renames;
@@ -165,7 +165,7 @@ fn files_keep_everything_when_they_move() {
     assert_eq!(&fs::read(w.on("slow", "a/g")).unwrap()[100..105], b"moved");
     assert_eq!(&fs::read(w.at("a/g")).unwrap()[105..], &data[105..]);
     assert_eq!(w.ask("a/f", "where")["tier"], 1);
-    // A link outside of the namespace: all names or none.
+    // A link outside of the namespace: all names or none must move.
     fs::hard_link(w.on("slow", "a/f"), w.on("slow", ".isotherm/outside")).unwrap();
     let outcome = w.send("a/f", 0);
     assert_eq!(outcome, Outcome::Refused(isotherm_files::mover::Why::Links));
@@ -450,7 +450,7 @@ fn passthrough_serves_and_keeps_open_files_where_they_are() {
     drop(f);
     assert_eq!(fs::read(w.at("f")).unwrap(), b"hello world");
     assert_eq!(fs::metadata(w.at("f")).unwrap().len(), 11);
-    // The last close is told to us a little later.
+    // The kernel reports the last close a little later.
     let mut moved = w.send("f", 1);
     for _ in 0..600 {
         if moved == Outcome::Done {

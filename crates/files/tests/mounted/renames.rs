@@ -1,4 +1,4 @@
-//! Names that change over tiers, and what a file system may refuse.
+//! Renames across tiers, and calls that a file system may refuse.
 
 use crate::world::{World, run};
 use isotherm_files::fuse::Io;
@@ -12,7 +12,7 @@ fn with(a: &Path, b: &Path, flags: RenameFlags) -> Result<(), Errno> {
     renameat_with(CWD, a, CWD, b, flags)
 }
 
-/// Files and directories on every pair of three tiers: replaced, exchanged, kept; then the same is shown after the next mount.
+/// Files and directories on every pair of three tiers are replaced, exchanged and kept; the next mount must show the same.
 #[test]
 fn names_change_places_over_three_tiers() {
     let Some(mut w) = World::with_tiers(3, |_| {}, Io::Cached) else {
@@ -69,8 +69,8 @@ fn names_change_places_over_three_tiers() {
     }
 }
 
-/// What is made nameless is refused in a way that programs know; mappings, locks, copies in the kernel and rewound listings work on every
-/// tier.
+/// Files without names are refused in a way that programs know; mappings, locks, copies in the kernel and rewound listings must work on
+/// every tier.
 #[test]
 fn odd_calls_work_or_are_refused() {
     let Some(w) = World::with_tiers(3, |_| {}, Io::Cached) else {
@@ -117,7 +117,7 @@ rm f g hole",
             &w.at(""),
         );
     }
-    // A listing that is rewound shows what was made since, also if it was empty.
+    // A rewound listing must show files that were created since, also if it was empty.
     fs::create_dir(w.at("empty")).unwrap();
     let mut list = rustix::fs::Dir::read_from(fs::File::open(w.at("empty")).unwrap()).unwrap();
     assert_eq!(list.by_ref().count(), 2);

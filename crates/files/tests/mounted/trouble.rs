@@ -1,4 +1,4 @@
-//! Bad days: a disk that is not mounted, one that dies while it is used, a tier that is full while a file grows on it, a slow disk that
+//! Faults: a disk that is not mounted, a disk that fails during use, a tier that becomes full while a file on it grows, a slow disk that
 //! should sleep.
 
 use crate::world::{World, run};
@@ -90,7 +90,7 @@ fn a_tier_that_is_missing_takes_only_its_files_along() {
     }
     let said = w.ask("", "status")["said"].to_string();
     assert!(said.contains("does not answer (it is missing)"), "{said}");
-    // The rest works, below directories of the missing tier, too.
+    // The rest must work, also in directories of the missing tier.
     fs::write(w.at("slow only/new"), "new").unwrap();
     let mode = fs::metadata(w.on("fast", "slow only")).unwrap().mode_bits();
     assert_eq!(mode, 0o751);
@@ -102,7 +102,7 @@ fn a_tier_that_is_missing_takes_only_its_files_along() {
         isotherm_files::mover::Outcome::Refused(_)
     ));
     w.unmount();
-    // The disk is back.
+    // The disk is mounted again.
     fs::remove_dir_all(w.root.join("slow")).unwrap();
     fs::rename(w.root.join("away"), w.root.join("slow")).unwrap();
     w.settings.degraded = false;
@@ -118,7 +118,7 @@ fn a_tier_that_is_missing_takes_only_its_files_along() {
         assert!(fs::read(w.at(f)).is_ok(), "{f}");
     }
     w.unmount();
-    // Another directory on purpose.
+    // Another directory is used on purpose.
     fs::rename(w.root.join("middle"), w.root.join("old")).unwrap();
     fs::create_dir(w.root.join("middle")).unwrap();
     w.settings.accept = true;
@@ -139,7 +139,7 @@ impl Bits for fs::Metadata {
     }
 }
 
-/// A small fast tier is full in the middle of a write; all others are, too, at last.
+/// A small fast tier becomes full in the middle of a write; in the end all others are full, too.
 #[test]
 fn a_full_tier_gives_its_growing_file_away() {
     let Some(mut w) = World::with_tiers(3, |_| {}, Io::Cached) else {
@@ -183,7 +183,7 @@ fn a_full_tier_gives_its_growing_file_away() {
     assert_eq!((byte[0], f.metadata().unwrap().len() >= written), (7, true));
     drop(f);
     assert_eq!(w.ask("", "check")["ok"], true, "{}", w.ask("", "check"));
-    // Room again: on the fast one.
+    // There is room again, on the fast tier.
     fs::remove_file(w.at("f")).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(600));
     fs::write(w.at("g"), "x").unwrap();
@@ -192,7 +192,7 @@ fn a_full_tier_gives_its_growing_file_away() {
     drop(small);
 }
 
-/// An ext4 over a loop device as the slow tier of a world with two tiers, mounted as by default; nothing of it is written later by itself.
+/// An ext4 over a loop device as the slow tier of a world with two tiers, with default mount options; it has no delayed writes of its own.
 fn slow_disk(
     change: impl FnOnce(&mut isotherm_files::store::Settings),
 ) -> Option<(World, Unmount)> {
@@ -207,7 +207,7 @@ fn slow_disk(
     Some((w, disk))
 }
 
-/// Requests to the block device that a directory lies on: reads and writes.
+/// Number of reads and writes of the block device on which a directory lies.
 fn requests(dir: &Path) -> (u64, u64) {
     let dev = fs::metadata(dir).unwrap().dev();
     let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
@@ -219,7 +219,7 @@ fn requests(dir: &Path) -> (u64, u64) {
     (counts[0], counts[4])
 }
 
-/// Whoever looks at names wakes no disk: the block device below the slow tier gets no request, with all of the kernel's caches dropped.
+/// A look at names must wake no disk: the block device below the slow tier gets no request, with all caches of the kernel dropped.
 #[test]
 fn a_slow_disk_sleeps_while_names_are_looked_at() {
     let Some((mut w, disk)) = slow_disk(|s| s.moves = true) else {
@@ -237,7 +237,7 @@ fn a_slow_disk_sleeps_while_names_are_looked_at() {
     let tagged = w.on("slow", "d3/f3");
     rustix::fs::setxattr(&tagged, "user.tag", b"x", rustix::fs::XattrFlags::empty()).unwrap();
     w.mount();
-    // What reading the names at mount has left to be written (times of directories) is.
+    // Reading the names at the mount changed times of directories; these are written now.
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
     let before = requests(&w.root.join("slow"));
@@ -252,7 +252,7 @@ fn a_slow_disk_sleeps_while_names_are_looked_at() {
     );
     assert_eq!(fs::read_link(w.at("d3/points")).unwrap(), Path::new("f1"));
     assert!(fs::metadata(w.at("d3/nobody")).is_err());
-    // The fast tier is used meanwhile, in a directory that only the slow one had.
+    // The fast tier is used in the meantime, in a directory that only the slow tier had.
     for _ in 0..2 {
         fs::write(w.at("d4/new"), "new").unwrap();
         assert_eq!(fs::read(w.at("d4/new")).unwrap(), b"new");
@@ -269,7 +269,7 @@ fn a_slow_disk_sleeps_while_names_are_looked_at() {
         before,
         "somebody woke the disk"
     );
-    // The measure sees what does wake it.
+    // The measurement does notice a request that wakes the disk.
     assert_eq!(fs::read(w.at("d7/f7")).unwrap(), b"some bytes");
     assert!(requests(&w.root.join("slow")).0 > before.0);
     let woke = &w.ask("", "status")["tiers"][1]["last_opened"];
@@ -283,7 +283,7 @@ fn a_slow_disk_sleeps_while_names_are_looked_at() {
     drop(disk);
 }
 
-/// The slow disk dies under the mount: what needs it gets EIO, with a line that says why; all else goes on.
+/// The slow disk fails under the mount: calls that need it return EIO, with a message that states the reason; everything else works.
 #[test]
 #[expect(
     clippy::too_many_lines,
@@ -309,7 +309,7 @@ fn a_tier_that_dies_takes_only_its_files_along() {
         .open(w.at("both/open"))
         .unwrap();
     rustix::fs::sync();
-    // Every later call on that file system fails, as after the controller has given the disk up (EXT4_IOC_SHUTDOWN, the log is lost).
+    // Every later call on that file system fails, as after the kernel has given up the disk (EXT4_IOC_SHUTDOWN, the log is lost).
     let die = "import fcntl, os, struct; fcntl.ioctl(os.open('slow', 0), 0x8004587D, struct.pack('I', 2))";
     run(
         &format!("python3 -c \"{die}\"; echo 3 >/proc/sys/vm/drop_caches"),
@@ -345,7 +345,7 @@ fn a_tier_that_dies_takes_only_its_files_along() {
     );
     let said = status["said"].to_string();
     assert!(said.contains("does not answer"), "{said}");
-    // Names are shown, and the fast tier is as it was.
+    // Names are shown, and the fast tier is unchanged.
     assert_eq!(fs::metadata(&slow).unwrap().len(), 8192);
     assert_eq!(fs::read_dir(w.at("both")).unwrap().count(), 6);
     fs::write(w.at("both/new"), "new").unwrap();
@@ -353,7 +353,7 @@ fn a_tier_that_dies_takes_only_its_files_along() {
     fs::remove_file(w.at("both/new")).unwrap();
     fs::create_dir(w.at("made")).unwrap();
     assert_eq!(fs::read(w.at("both/g")).unwrap(), b"both/f");
-    // The mover gives up, and loses nothing.
+    // The mover stops, and loses nothing.
     for (f, to) in [("both/up", 0), ("both/down", 1)] {
         let outcome = w.send(f, to);
         assert!(
@@ -368,7 +368,7 @@ fn a_tier_that_dies_takes_only_its_files_along() {
     );
     fs::write(w.at("both/late"), "late").unwrap();
     w.unmount();
-    // Another disk controller: the disk is back as it was, and so are its files.
+    // With another disk controller the disk is as before, and so are its files.
     drop(disk);
     run("mount -o loop disk slow", &w.root);
     let disk = Unmount(w.root.join("slow"));
@@ -389,7 +389,7 @@ fn a_tier_that_dies_takes_only_its_files_along() {
     drop(disk);
 }
 
-/// Unmounts at the end, whatever happened.
+/// Unmounts at the end of the test in any case.
 struct Unmount(std::path::PathBuf);
 
 impl Drop for Unmount {

@@ -1,4 +1,4 @@
-//! Two directories (or more) as tiers, mounted.
+//! A mount of two or more directories as tiers.
 
 use isotherm_files::fuse::Io;
 use isotherm_files::mount::{Mounted, Options, mount};
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 pub(crate) struct World {
-    // Unmounted before the directories go.
+    // It is unmounted before the directories are removed.
     pub(crate) mounted: Option<Mounted>,
     pub(crate) root: PathBuf,
     pub(crate) settings: Settings,
@@ -45,7 +45,7 @@ impl World {
         let mut settings = Settings {
             tiers: names.iter().map(|n| root.join(n)).collect(),
             moves: false,
-            // The disk below may be as full as it likes.
+            // The disk below may be full up to any level.
             marks: (100, 100),
             ..Settings::default()
         };

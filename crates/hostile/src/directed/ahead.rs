@@ -1,4 +1,4 @@
-//! Rounds that begin before anybody asks for a FLUSH: which FLUSH they may answer.
+//! Rounds that begin before a FLUSH asks for them, and the FLUSHes that they may answer.
 
 use super::stage::{Shape, Stage, nothing};
 use isotherm_core::engine::Mutant;
@@ -10,7 +10,7 @@ fn is_flush(op: &DeviceOp) -> bool {
     op.kind == OpKind::Flush && op.member == MemberId(1)
 }
 
-/// A volume that knows the extents 1 and 2, and that has seen `flushes` FLUSHes come right after a write.
+/// A volume with the extents 1 and 2, in which `flushes` FLUSHes have come right after a write.
 fn sure(mutant: Option<Mutant>, uses: Uses, after: u16, flushes: u32) -> Result<Stage, String> {
     let shape = Shape {
         slots: vec![10, 30],
@@ -39,7 +39,7 @@ fn begins_ahead(s: &Stage) -> Result<(), String> {
     }
 }
 
-/// A write ends after the flush of a round that began ahead was issued: the FLUSH that comes next asks for another one.
+/// A write ends after the flush of a round that began ahead was issued: the next FLUSH must issue another flush.
 pub(super) fn late_write(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = sure(mutant, Uses::Copies, 2, 2)?;
     s.hold(is_flush);
@@ -59,10 +59,10 @@ pub(super) fn late_write(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// A round begins ahead although a record is due: the FLUSH that meets it is answered when the record is durable, too.
+/// A round begins ahead although a record is due: the FLUSH that meets it must be answered only when the record is durable, too.
 pub(super) fn new_extent(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = sure(mutant, Uses::Homes, 1, 1)?;
-    // From the first record of such a session on the mirror may lag, and is owed nothing.
+    // From the first record of such a session on, the mirror may lag and no record for it is due.
     s.write(4, (0, 8))?;
     s.flush()?;
     s.hold(is_flush);
@@ -75,8 +75,8 @@ pub(super) fn new_extent(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// The primary alone has the record of a new home when a round begins ahead: the FLUSH that meets it is not answered before the
-/// mirror has it, too.
+/// When a round begins ahead, only the primary has the record of a new home: the FLUSH that meets the round must not be answered before the
+/// mirror has the record, too.
 pub(super) fn silent_mirror(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = sure(mutant, Uses::Copies, 2, 4)?;
     s.write(3, (0, 8))?;

@@ -7,8 +7,8 @@ use isotherm_core::store::OpenError;
 use isotherm_core::store::open::Mode;
 use isotherm_core::{BufRef, DeviceOp, ExtentId, Nanos, OpKind, TierId};
 
-/// A copy became dirty on record through a checkpoint alone, since the journal had no room for it. It is given up, and its slot is
-/// not used again before a record says so.
+/// A copy was recorded as dirty only by a checkpoint, because the journal had no room. The copy is dropped; its slot must not be used again
+/// before a record states this.
 pub(super) fn named_by_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         extents: 120,
@@ -32,7 +32,7 @@ pub(super) fn named_by_checkpoint(mutant: Option<Mutant>) -> Result<(), String> 
     for e in 0..110 {
         s.write(e, (0, 1))?;
     }
-    // The round ends, and one begins that carries a checkpoint and as many records as there is room for; then its header.
+    // The round ends. The next one carries a checkpoint and as many records as fit, then the checkpoint's header.
     let header = s.is_region(0);
     s.hold(header.clone());
     s.pump()?;
@@ -50,7 +50,7 @@ pub(super) fn named_by_checkpoint(mutant: Option<Mutant>) -> Result<(), String> 
     s.verify()
 }
 
-/// An extent with a copy whose first block is dirty on record, and a clean of it whose write has not ended.
+/// An extent with a copy whose first block is recorded as dirty, and a clean of it whose write has not ended.
 fn cleaning(mutant: Option<Mutant>) -> Result<Stage, String> {
     let mut s = stage(mutant)?;
     s.write(1, (0, 8))?;
@@ -67,7 +67,7 @@ fn cleaning(mutant: Option<Mutant>) -> Result<Stage, String> {
     Ok(s)
 }
 
-/// Another block is written to a copy that is being cleaned: the record of the clean tells of it, and so it must be durable.
+/// Another block is written to a copy during a clean: the record of the clean contains this block, so the block must be durable.
 pub(super) fn clean_beside_write(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = cleaning(mutant)?;
     s.write(1, (4, 5))?;
@@ -82,7 +82,8 @@ pub(super) fn clean_beside_write(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// The same, and then the extent is discarded: its copy's slot, which that record names, is not used again before another says so.
+/// The same, and then the extent is discarded: the record names the copy's slot, which must not be used again before another record states
+/// the discard.
 pub(super) fn overtaken_in_part(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = cleaning(mutant)?;
     s.write(1, (4, 5))?;
@@ -97,8 +98,8 @@ pub(super) fn overtaken_in_part(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// A clean is through, and the round has no room for its record: the copy counts until there is one. (A write that passes the copy
-/// by, and its FLUSH, come meanwhile; and so many other changes that the next round has no room for the record either.)
+/// A clean has ended, and the round has no room for its record: the copy counts until there is a record. (In the meantime a write that
+/// bypasses the copy and its FLUSH arrive, and so many other changes that the next round has no room for the record either.)
 pub(super) fn no_room(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         extents: 600,
@@ -128,7 +129,7 @@ pub(super) fn no_room(mutant: Option<Mutant>) -> Result<(), String> {
     s.pump()?;
     s.hold(piece.clone());
     s.pump()?;
-    // The one behind it has no room at all, and waits for the header.
+    // The round after it has no room at all, and waits for the header.
     let header = s.is_region(0);
     s.hold(header.clone());
     s.pump()?;
@@ -151,7 +152,7 @@ pub(super) fn no_room(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// Blocks of an extent with a copy are discarded: they read as zeros, in the copy as well.
+/// Blocks of an extent with a copy are discarded: they must read as zeros, also from the copy.
 pub(super) fn discarded_in_part(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
     s.write(1, (0, 8))?;
@@ -167,7 +168,7 @@ pub(super) fn discarded_in_part(mutant: Option<Mutant>) -> Result<(), String> {
     s.read(1)
 }
 
-/// An extent is discarded while a clean writes to its home: that write must not land on whoever gets the slot.
+/// An extent is discarded while a clean writes to its home: that write must not change the data of the extent that gets the slot next.
 pub(super) fn discarded_under_clean(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = cleaning(mutant)?;
     s.hold(|op| op.kind == OpKind::Write && matches!(op.buf, BufRef::Move { .. }));
@@ -189,7 +190,7 @@ pub(super) fn discarded_under_clean(mutant: Option<Mutant>) -> Result<(), String
     Ok(())
 }
 
-/// Blocks of an extent are read while others of it are filled into its copy: they are not in the buffer of that.
+/// Blocks of an extent are read while other blocks of it are fetched into its copy: the read blocks are not in the buffer of that fetch.
 pub(super) fn read_beside_fill(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
     s.write(1, (0, 8))?;
@@ -201,7 +202,7 @@ pub(super) fn read_beside_fill(mutant: Option<Mutant>) -> Result<(), String> {
     s.wish(Action::FetchPart {
         extent: ExtentId(1),
         to: TierId(0),
-        // Two of its eight logical blocks.
+        // Two of the extent's eight logical blocks.
         from: 2 * 512,
         bytes: 2 * 512,
     })?;
@@ -213,7 +214,7 @@ pub(super) fn read_beside_fill(mutant: Option<Mutant>) -> Result<(), String> {
     s.read(1)
 }
 
-/// The cache is gone, and held what the home lacks: the mirror knows as much, and the volume does not go on as if nothing were
+/// The cache is missing, and it held data that the home lacks: the mirror knows this, so the volume must not continue as if nothing were
 /// lost.
 pub(super) fn dirty_cache_gone(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {

@@ -1,4 +1,4 @@
-//! How sessions of a scene begin and end, and what is there then.
+//! Begin and end of the sessions of a scene, and checks of the contents.
 
 use super::stage::{CELLS, EXTENT, Stage};
 use crate::Rng;
@@ -13,7 +13,7 @@ use isotherm_core::{Engine, Event, IoError, MemberId, Nanos};
 use std::collections::BTreeMap;
 
 impl Stage {
-    /// Power is lost; of each unflushed sector `keep` says whether it landed.
+    /// Power is lost; for each unflushed sector, `keep` tells whether it reached the medium.
     pub(super) fn lose_power(&mut self, keep: impl Fn(MemberId, u64) -> bool) {
         self.forget();
         if let Some(w) = self.world.take() {
@@ -24,7 +24,7 @@ impl Stage {
             }
         }
     }
-    /// The process dies; what landed stays in the caches of the devices.
+    /// The process dies; completed writes stay in the caches of the devices.
     pub(super) fn die(&mut self) {
         self.forget();
         if let Some(mut w) = self.world.take() {
@@ -35,14 +35,14 @@ impl Stage {
         self.engine = None;
         self.asked.clear();
     }
-    /// Closing begins.
+    /// Begins to close the volume.
     pub(super) fn shut(&mut self) -> Result<(), String> {
         if let Some((engine, world, run)) = self.both() {
             run.tell(engine, world, Event::Closed);
         }
         self.pump()
     }
-    /// Close cleanly; after `fuse` changes of the last step (marking the members) the process dies.
+    /// Closes cleanly; if `fuse` is set, the process dies after that many changes of the last step (marking the members).
     pub(super) fn close(&mut self, fuse: Option<u64>) -> Result<(), String> {
         self.shut()?;
         let (Some(engine), Some(world)) = (&self.engine, &mut self.world) else {
@@ -79,7 +79,7 @@ impl Stage {
         }
         found
     }
-    /// Open, or try to: power is lost after `fuse` changes.
+    /// Tries to open the volume; if `fuse` is set, power is lost after that many changes.
     pub(super) fn try_open(
         &mut self,
         mode: impl FnOnce(u64) -> Mode,
@@ -107,23 +107,23 @@ impl Stage {
         self.world = Some(world);
         Ok(())
     }
-    /// Open to go on; that must be possible.
+    /// Opens the volume to continue the scene; this must succeed.
     pub(super) fn open(&mut self) -> Result<(), String> {
         self.try_open(|epoch| Mode::ReadWrite { epoch }, None)
             .map_err(|e| format!("recovery refused: {e}"))
     }
-    /// Open for somebody who loses power after `fuse` changes; `keep` as above. It is not served.
+    /// Opens the volume and loses power after `fuse` changes; `keep` as above. The volume is not served.
     pub(super) fn open_cut(&mut self, fuse: u64, keep: impl Fn(MemberId, u64) -> bool) {
         let _ = self.try_open(|epoch| Mode::ReadWrite { epoch }, Some(fuse));
         self.lose_power(keep);
     }
-    /// All that is there, extent by extent.
+    /// The contents of all extents, in order.
     pub(super) fn contents(&mut self) -> Result<Vec<Result<Vec<u8>, IoError>>, String> {
         let volume = self.truth.cells() as u64 * CELL as u64;
         let (engine, world, _) = self.both().ok_or("nobody serves")?;
         read_all(engine, world, volume)
     }
-    /// After a crash: every cell holds something that it may hold, and is held to that.
+    /// After a crash: every cell must hold one of its permitted values, which must stay from then on.
     pub(super) fn verify(&mut self) -> Result<(), String> {
         for (e, data) in self.contents()?.into_iter().enumerate() {
             let data = data.map_err(|e| format!("a read after recovery fails: {e:?}"))?;
@@ -133,7 +133,7 @@ impl Stage {
         }
         Ok(())
     }
-    /// Nothing is shown but an extent's own bytes.
+    /// Every extent must show only its own bytes.
     pub(super) fn own(&mut self) -> Result<(), String> {
         for (e, data) in self.contents()?.into_iter().enumerate() {
             let Ok(data) = data else { continue };
@@ -143,7 +143,7 @@ impl Stage {
         }
         Ok(())
     }
-    /// Mend what is at rest; how much there was to mend.
+    /// Repairs the metadata at rest; returns the number of repairs.
     pub(super) fn mend(&mut self) -> Result<usize, String> {
         let (found, mutant) = (self.found(), self.mutant);
         let (disks, fuse) = (&mut self.disks, None);
@@ -155,7 +155,7 @@ impl Stage {
         let mended = isotherm_core::store::mend(all, &found).map_err(|e| format!("mend: {e}"))?;
         Ok(mended.len())
     }
-    /// A copy of what is at rest, to try something on.
+    /// A copy of the volume at rest, for an experiment.
     pub(super) fn fork(&self) -> Stage {
         Stage {
             sb: self.sb.clone(),

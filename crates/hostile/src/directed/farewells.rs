@@ -9,7 +9,7 @@ fn number(s: &Stage) -> u64 {
     s.engine.as_ref().map_or(0, |e| e.progress().2)
 }
 
-/// Blocks that the copy of `e` holds, and dirty ones among them.
+/// Number of valid blocks in the copy of `e`, and the number of dirty ones.
 fn copied(s: &Stage, e: u32) -> (u32, u32) {
     let blocks = |e: &Engine, x| {
         let map = &e.space().map;
@@ -20,8 +20,8 @@ fn copied(s: &Stage, e: u32) -> (u32, u32) {
         .map_or((0, 0), |engine| blocks(engine, ExtentId(e)))
 }
 
-/// What copies hold is there after the end, clean or dirty. In the next session a write passes a clean copy by, which no record says;
-/// then power is lost: what that copy held does not count any more.
+/// The contents of copies, clean or dirty, must be there after the end of the session. In the next session a write bypasses a clean copy,
+/// which no record states; then power is lost: the old contents of that copy must not count any more.
 pub(super) fn keeps_the_cache(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = Stage::with(mutant, &Shape::default(), |p| p.end_with_checkpoint = false)?;
     for e in 1..4 {
@@ -59,7 +59,7 @@ pub(super) fn keeps_the_cache(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// There are more copies than half of the ring can tell of: a checkpoint ends the session.
+/// There are more copies than half of the ring can describe: a checkpoint must end the session.
 pub(super) fn too_much_to_say(mutant: Option<Mutant>) -> Result<(), String> {
     const COPIES: u32 = 700;
     let shape = Shape {

@@ -1,4 +1,4 @@
-//! No room for bitmaps: slots are filled with zeros before anything of them is exposed.
+//! No memory for bitmaps: slots are filled with zeros before any of their contents are exposed.
 
 use super::stage::{Shape, Stage, nothing};
 use crate::world::Fate;
@@ -6,7 +6,7 @@ use isotherm_core::engine::Mutant;
 use isotherm_core::policy::WriteTo;
 use isotherm_core::{DeviceOp, OpKind};
 
-/// A volume without room for a single bitmap.
+/// A volume without memory for a single bitmap.
 fn bare(mutant: Option<Mutant>) -> Result<Stage, String> {
     Stage::with(mutant, &Shape::default(), |p| p.partial_max = Some(0))
 }
@@ -15,7 +15,7 @@ fn is_fill(op: &DeviceOp) -> bool {
     op.kind == OpKind::WriteZeroes
 }
 
-/// A round is through while the zeros of an extent are on their way; then power is lost: whatever was in the slot is not shown.
+/// A round ends while the zeros of an extent are being written; then power is lost: the old contents of the slot must not be shown.
 pub(super) fn round_during_fill(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = bare(mutant)?;
     s.hold(is_fill);
@@ -30,10 +30,10 @@ pub(super) fn round_during_fill(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// The zeros have landed in the device's cache, the write behind them has not; a FLUSH is answered, and power is lost.
+/// The zeros are in the device's cache, and the write that follows them is not; a FLUSH is answered, and power is lost.
 pub(super) fn flush_behind_fill(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = bare(mutant)?;
-    // The mirror has heard that it may lag: from here on a round writes to the primary alone, and flushes that alone.
+    // The mirror has a record that it may lag: from here on a round writes to the primary alone, and flushes only that.
     for e in [2, 3] {
         s.write(e, (0, 8))?;
         s.flush()?;
@@ -50,7 +50,7 @@ pub(super) fn flush_behind_fill(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// A write, an odd number of others and a discard come while the zeros are on their way: none of them is undone by these.
+/// A write, an unaligned write of other blocks and a discard arrive while the zeros are being written: the zeros must undo none of them.
 pub(super) fn change_during_fill(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = bare(mutant)?;
     s.hold(is_fill);
@@ -66,7 +66,7 @@ pub(super) fn change_during_fill(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// Part of a whole extent is discarded, with a copy that holds dirty blocks and without one: it reads as zeros, and stays so.
+/// A part of a whole extent is discarded, with a dirty copy and without a copy: it must read as zeros, and stay so.
 pub(super) fn discard_writes_zeros(mutant: Option<Mutant>) -> Result<(), String> {
     for copied in [false, true] {
         let mut s = bare(mutant)?;
@@ -87,7 +87,7 @@ pub(super) fn discard_writes_zeros(mutant: Option<Mutant>) -> Result<(), String>
     Ok(())
 }
 
-/// The device refuses the zeros and takes the write: the extent is as one with a bitmap.
+/// The device fails the write of zeros and accepts the other write: the extent must be like one with a bitmap.
 pub(super) fn fill_fails(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = bare(mutant)?;
     s.script(|op| if is_fill(op) { Fate::Fail } else { Fate::Go });

@@ -1,15 +1,15 @@
-//! Directed scenes: a volume is brought, step by step, into exactly the state in which a safety rule matters. What random
-//! scenarios meet once in thousands of seeds, or never, these meet every time, in milliseconds.
+//! Directed scenes: each brings a volume, step by step, into exactly the state in which a safety rule matters. Random scenarios meet such a
+//! state once in thousands of seeds, or never; a scene meets it every time, in milliseconds.
 //!
 //! | file | scenes about |
 //! |---|---|
-//! | `stage.rs`, `ends.rs`, `wished.rs` | (the volume, its members, its clients, its policy: all led by hand) |
-//! | `recovery.rs` | opening: what power lost during recovery, or a spoilt block, may not do |
-//! | `ahead.rs` | rounds that begin before anybody asks for a FLUSH |
+//! | `stage.rs`, `ends.rs`, `wished.rs` | (the volume, its members, its clients and its policy, all under the control of the scene) |
+//! | `recovery.rs` | opening: effects of a power loss during recovery, or of a damaged block |
+//! | `ahead.rs` | rounds that begin before a FLUSH asks for them |
 //! | `rounds.rs` | rounds, checkpoints, the mirror, slots that are used again |
 //! | `copies.rs` | copies: dirty blocks, cleans, discards |
 //! | `farewells.rs` | sessions that end without a checkpoint |
-//! | `fills.rs` | zeros where there is no room for bitmaps |
+//! | `fills.rs` | zeros if there is no memory for bitmaps |
 
 mod ahead;
 mod copies;
@@ -23,10 +23,10 @@ mod wished;
 
 use isotherm_core::engine::Mutant;
 
-/// A scene, played with a rule taken out or with all of them.
+/// A scene. It runs with one rule removed, or with all rules.
 ///
 /// # Errors
-/// What was wrong at its end.
+/// The fault that was found at its end.
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
@@ -103,7 +103,7 @@ pub const SCENES: [(&str, Scene); 37] = [
     ("an end with too much to say", farewells::too_much_to_say),
 ];
 
-/// Plays all scenes in order: the first that goes wrong, and how. A scene that ends in an assertion of the engine went wrong.
+/// Runs all scenes in order. Returns the first one that fails, and its fault. A scene in which an assertion of the engine fires has failed.
 #[must_use]
 pub fn first_failure(mutant: Option<Mutant>) -> Option<(&'static str, String)> {
     SCENES.iter().find_map(|(name, scene)| {

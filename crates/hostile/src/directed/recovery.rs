@@ -1,4 +1,4 @@
-//! Opening: what power lost during recovery, or a spoilt block, may not do.
+//! Opening: effects of a power loss during recovery, or of a damaged block.
 
 use super::stage::{Shape, Stage, everything, nothing, stage};
 use isotherm_core::engine::Mutant;
@@ -13,8 +13,8 @@ fn small() -> Shape {
     }
 }
 
-/// The process dies in the last step of a clean close: a counter was raised, and is in the cache of its device. Recovery reads it,
-/// and names it elsewhere; then power is lost. Nothing that recovery read may be gone.
+/// The process dies in the last step of a clean close: a counter was raised, and is in the cache of its device. Recovery reads it and
+/// states it in another place; then power is lost. Everything that recovery read must still be there.
 pub(super) fn dies_while_closing(mutant: Option<Mutant>) -> Result<(), String> {
     for died in 1..8 {
         let mut s = Stage::new(mutant, &small())?;
@@ -32,8 +32,8 @@ pub(super) fn dies_while_closing(mutant: Option<Mutant>) -> Result<(), String> {
     Ok(())
 }
 
-/// A session's block is torn: all its sectors landed but the last. The next session writes its own block there, and of that one
-/// the last sector alone lands, in which both have the same bytes: the block that was lost is whole again.
+/// A session's block is torn: all its sectors were written but the last. The next session writes its own block there, and of that write
+/// only the last sector reaches the medium, which has the same bytes in both: the lost block is whole again, and must not count.
 pub(super) fn lost_session(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
     let area = s.sb.area;
@@ -53,8 +53,8 @@ pub(super) fn lost_session(mutant: Option<Mutant>) -> Result<(), String> {
     Ok(())
 }
 
-/// The mirror's checkpoint is damaged, opening writes it anew, and power is lost meanwhile: of what was not flushed the header
-/// alone lands. Who opens next must not take that header for a whole checkpoint.
+/// The mirror's checkpoint is damaged, opening writes it anew, and power is lost meanwhile: of the unflushed writes only the header reached
+/// the medium. The next opening must not take that header for a whole checkpoint.
 pub(super) fn mending_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = Stage::new(mutant, &small())?;
     for e in 0..6 {
@@ -88,9 +88,9 @@ pub(super) fn mending_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
     Ok(())
 }
 
-/// The first data block of the newest checkpoint is spoilt on both sides, and the one before it will do. The next checkpoint lies in
-/// the place of the spoilt one, with other extents in each block. Power is lost when half of it is there: what is left of the
-/// spoilt one must not complete it.
+/// The first data block of the newest checkpoint is damaged on both sides, and the previous checkpoint can be used. The next checkpoint is
+/// written in the place of the damaged one, with other extents in each block. Power is lost when half of it is written: blocks that are
+/// left of the damaged checkpoint must not complete it.
 pub(super) fn spoilt_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         extents: 300,
@@ -103,7 +103,7 @@ pub(super) fn spoilt_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
     }
     s.flush()?;
     s.close(None)?;
-    // Number 2: in the first region.
+    // Checkpoint 2 is in the first region.
     let block = s.sb.area.region_offset(0) + BLOCK as u64;
     for d in &mut s.disks {
         d.rot(block, 64);
@@ -127,7 +127,7 @@ pub(super) fn spoilt_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// The write of a member's first superblock was lost by the device, and the second tells of the newer session.
+/// The device lost the write of a member's first superblock, and the second superblock is that of the newer session.
 pub(super) fn older_first_superblock(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
     s.write(1, (0, 8))?;
@@ -142,7 +142,7 @@ pub(super) fn older_first_superblock(mutant: Option<Mutant>) -> Result<(), Strin
     s.verify()
 }
 
-/// What was mended without a session is still mended after power was lost.
+/// A repair that was made without a session must still be there after a power loss.
 pub(super) fn mended_is_durable(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
     for e in 0..4 {
@@ -160,7 +160,7 @@ pub(super) fn mended_is_durable(mutant: Option<Mutant>) -> Result<(), String> {
     }
 }
 
-/// Power is lost after each step of an opening, and again in the next one: the volume opens.
+/// Power is lost after each step of an opening, and again in the next one: the volume must open.
 pub(super) fn opening_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = Stage::new(mutant, &small())?;
     s.write(1, (0, 8))?;
@@ -178,7 +178,8 @@ pub(super) fn opening_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
     Ok(())
 }
 
-/// A volume goes on without its cache, and the cache comes back: it is left out, and refused by who insists on all members.
+/// A volume continues without its cache, and the cache is attached again: it must be left out, and an opening that requires all members
+/// must be refused.
 pub(super) fn left_behind(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         slots: vec![10, 30],

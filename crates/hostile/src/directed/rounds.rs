@@ -18,8 +18,8 @@ fn up(e: u32) -> Action {
     Action::Move { extent, to }
 }
 
-/// The flush behind a move's record fails while somebody waits for a slot. The record may be durable all the same: the slot that
-/// it names is nobody else's.
+/// The flush after a move's record fails while a request waits for a slot. The record may still be durable, so the slot that it names must
+/// not be given to another extent.
 pub(super) fn fails_and_starves(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         extents: 8,
@@ -62,8 +62,8 @@ fn has(s: &Stage, member: usize, seq: u64) -> bool {
     journal::decode(block, &s.sb.uuid).is_some_and(|h| h.seq == seq)
 }
 
-/// A slot of the primary is let go of, and the primary alone knows. Then its newest journal blocks are spoilt: nobody else's bytes
-/// may be in the slot.
+/// A slot of the primary is freed, and only the primary has the record. Then its newest journal blocks are damaged: the slot must not hold
+/// another extent's bytes.
 pub(super) fn primary_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
     s.high([1, 2]);
@@ -90,7 +90,7 @@ pub(super) fn primary_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
     s.own()
 }
 
-/// A FLUSH comes while a round is under way, after writes that this round does not carry: it is not answered with it.
+/// A FLUSH arrives during a round, after writes that this round does not include: the round must not answer it.
 pub(super) fn late_flush(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
     for e in [1, 2] {
@@ -109,7 +109,7 @@ pub(super) fn late_flush(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// A write ends after its device was asked to flush, and before it has: the next FLUSH asks again.
+/// A write ends after the flush of its device was issued, and before that flush ends: the next FLUSH must issue another one.
 pub(super) fn late_write(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
     for e in [1, 2] {
@@ -127,7 +127,7 @@ pub(super) fn late_write(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// The mirror lags, is told of a move, and the primary is lost: what the mirror was never told, it must not seem to know.
+/// The mirror lags, receives the record of a move, and the primary is lost: the mirror must not seem to know earlier records that it lacks.
 pub(super) fn mirror_gap(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
     for e in [1, 3, 4] {
@@ -137,7 +137,7 @@ pub(super) fn mirror_gap(mutant: Option<Mutant>) -> Result<(), String> {
     s.discard(1, (0, 8))?;
     s.flush()?;
     s.wish(up(3))?;
-    // Of two free slots the lower one is taken.
+    // The lower one of two free slots is taken.
     s.write(2, (0, 8))?;
     s.write(5, (0, 8))?;
     s.lose_power(everything);
@@ -147,7 +147,8 @@ pub(super) fn mirror_gap(mutant: Option<Mutant>) -> Result<(), String> {
     s.own()
 }
 
-/// An extent that a checkpoint has told already changes before the checkpoint is whole: the journal says so to who starts there.
+/// An extent that a checkpoint already contains changes before the checkpoint is complete: a replay that starts at this checkpoint must
+/// find the change in the journal.
 pub(super) fn change_meanwhile(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         extents: 300,
@@ -181,7 +182,7 @@ pub(super) fn change_meanwhile(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// A checkpoint whose blocks are full to the last unit tells of every extent.
+/// A checkpoint whose blocks are full to the last unit must contain every extent.
 pub(super) fn full_blocks(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         extents: 600,
@@ -197,7 +198,7 @@ pub(super) fn full_blocks(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// The first write of an extent fails: whatever was in its slot is not shown.
+/// The first write of an extent fails: the old contents of its slot must not be shown.
 pub(super) fn failed_write(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
     let data = s.is_data();
@@ -216,7 +217,8 @@ pub(super) fn failed_write(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// A slow slot is let go of, and the primary alone knows. Without the primary, the mirror shows nobody else's bytes there.
+/// A slot of the slow tier is freed, and only the primary has the record. Without the primary, the mirror must not show another extent's
+/// bytes there.
 pub(super) fn slow_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
     for e in [1, 3] {
@@ -234,7 +236,7 @@ pub(super) fn slow_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
     s.own()
 }
 
-/// Extents side by side, about to be moved.
+/// Adjacent extents that will be moved.
 fn neighbours(mutant: Option<Mutant>) -> Result<Stage, String> {
     let mut s = stage(mutant)?;
     for e in 1..5 {
@@ -244,7 +246,7 @@ fn neighbours(mutant: Option<Mutant>) -> Result<Stage, String> {
     Ok(s)
 }
 
-/// Moves whose writes were joined: power is lost when their records are there, and what was not flushed is gone.
+/// Moves whose writes were joined: power is lost when their records are durable, and all unflushed writes are lost.
 pub(super) fn joined_moves(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = neighbours(mutant)?;
     s.hold(s.is_ring());
@@ -258,7 +260,7 @@ pub(super) fn joined_moves(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// A joined operation fails, or ends after half of its bytes: each part is done again by itself.
+/// A joined operation fails, or ends after half of its bytes: each part must be repeated by itself.
 pub(super) fn joined_failure(mutant: Option<Mutant>) -> Result<(), String> {
     for (kind, fate) in [
         (OpKind::Read, Fate::Fail),

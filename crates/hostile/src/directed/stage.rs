@@ -1,4 +1,4 @@
-//! A volume on a stage: every step of it is asked for, every device operation ends when the scene says so.
+//! A volume under the full control of a scene: the scene requests every step, and every device operation ends when the scene says so.
 
 use super::wished::Wished;
 use crate::disk::{Disk, Disks};
@@ -15,12 +15,12 @@ use isotherm_core::{
 };
 use std::collections::BTreeMap;
 
-/// Bytes of an extent, and logical blocks and cells in it.
+/// Number of bytes in an extent, and of logical blocks and cells in it.
 pub(super) const EXTENT: u64 = 4096;
 pub(super) const CELLS: usize = EXTENT as usize / CELL;
 const BLOCK_CELLS: usize = 512 / CELL;
 
-/// What a request in flight will have done.
+/// The effect of a request in progress.
 pub(super) enum Asked {
     Read {
         from: usize,
@@ -58,11 +58,11 @@ impl Default for Shape {
 pub(super) struct Stage {
     pub(super) sb: Superblock,
     pub(super) mutant: Option<Mutant>,
-    /// The members, while nobody serves them.
+    /// The members, while they are not served.
     pub(super) disks: Vec<Disk>,
     pub(super) engine: Option<Engine>,
     pub(super) world: Option<Hostile>,
-    /// As the session that serves began it.
+    /// The superblock with which the present session began.
     pub(super) session: Option<Superblock>,
     pub(super) run: Loop,
     pub(super) truth: Truth,
@@ -72,16 +72,16 @@ pub(super) struct Stage {
     pub(super) answers: BTreeMap<Tag, Result<(), IoError>>,
     pub(super) tags: u32,
     pub(super) epochs: u64,
-    /// The first member is not to be found.
+    /// The first member is missing.
     pub(super) gone: bool,
 }
 
 impl Stage {
-    /// A new volume, served.
+    /// A new volume, which is served.
     pub(super) fn new(mutant: Option<Mutant>, shape: &Shape) -> Result<Stage, String> {
         Stage::with(mutant, shape, |_| {})
     }
-    /// The same with other parameters.
+    /// A new volume with other parameters.
     pub(super) fn with(
         mutant: Option<Mutant>,
         shape: &Shape,
@@ -151,7 +151,7 @@ impl Stage {
 
     // The policy.
 
-    /// First homes of these extents are on the fastest tier.
+    /// The first homes of these extents will be on the fastest tier.
     pub(super) fn high(&self, extents: impl IntoIterator<Item = u32>) {
         self.policy.with(|w| w.high.extend(extents));
     }
@@ -161,13 +161,13 @@ impl Stage {
     pub(super) fn uses(&self, uses: Uses) {
         self.policy.with(|w| w.uses = uses);
     }
-    /// The policy wants this, and what can be done about it is.
+    /// The policy proposes this action, and the engine does all of it that can be done now.
     pub(super) fn wish(&mut self, action: Action) -> Result<(), String> {
         self.policy.with(|w| w.wanted.push(action));
         self.tick();
         self.pump()
     }
-    /// The same for several things that it wants at once.
+    /// The same for several actions that are proposed at once.
     pub(super) fn wish_all(&mut self, actions: Vec<Action>) -> Result<(), String> {
         self.policy.with(|w| w.wanted.extend(actions));
         self.tick();
@@ -189,7 +189,7 @@ impl Stage {
         let (a, z) = (area.ring_offset(0), area.region_offset(0));
         move |op| changes(op) && (a..z).contains(&op.offset)
     }
-    /// A write to block `block` (0: the header) of the regions of checkpoints.
+    /// Matches a write to block `block` (0: the header) of either checkpoint region.
     pub(super) fn is_region(&self, block: u64) -> impl Fn(&DeviceOp) -> bool + Clone + use<> {
         let area = self.sb.area;
         let at = [0, 1].map(|r| area.region_offset(r) + block * BLOCK as u64);
@@ -199,7 +199,7 @@ impl Stage {
         let at: Vec<u64> = self.sb.members.iter().map(|m| m.data_offset).collect();
         move |op| changes(op) && op.offset >= at[usize::from(op.member.0)]
     }
-    /// Does that byte of a member belong to a slot?
+    /// Matches a byte of a member that belongs to a slot.
     pub(super) fn is_slot(&self) -> impl Fn(MemberId, u64) -> bool + Clone + use<> {
         let at: Vec<u64> = self.sb.members.iter().map(|m| m.data_offset).collect();
         move |m, offset| offset >= at[usize::from(m.0)]
@@ -223,16 +223,16 @@ impl Stage {
             w.script = Some(Box::new(script));
         }
     }
-    /// Operations of which this is true do not end.
+    /// Operations that match do not end.
     pub(super) fn hold(&mut self, which: impl Fn(&DeviceOp) -> bool + 'static) {
         self.script(move |op| if which(op) { Fate::Hold } else { Fate::Go });
     }
-    /// All end well.
+    /// From now on all operations succeed.
     pub(super) fn release(&mut self) -> Result<(), String> {
         self.script(|_| Fate::Go);
         self.pump()
     }
-    /// Let happen what happens by itself, without time passing.
+    /// Runs the engine and the world until nothing more happens, without time passing.
     pub(super) fn pump(&mut self) -> Result<(), String> {
         for _ in 0..100_000 {
             self.hear()?;
@@ -255,7 +255,7 @@ impl Stage {
         }
         Err(String::from("the scene does not come to rest"))
     }
-    /// Time passes.
+    /// Advances the time to `t`.
     pub(super) fn pass(&mut self, t: Nanos) -> Result<(), String> {
         if let Some(w) = &mut self.world {
             w.pass(t);
@@ -263,7 +263,7 @@ impl Stage {
         self.tick();
         self.pump()
     }
-    /// Is an operation of this kind in flight?
+    /// Whether a matching operation is in progress.
     pub(super) fn flies(&self, which: impl Fn(&DeviceOp) -> bool) -> bool {
         let world = self.world.as_ref();
         world.is_some_and(|w| w.flying().any(|op| which(&op)))
@@ -330,11 +330,11 @@ impl Stage {
         let asked = Asked::Change { from, to, version };
         self.submit(req, asked)
     }
-    /// A write of some blocks of an extent is sent.
+    /// Issues a write of some blocks of an extent.
     pub(super) fn send(&mut self, e: u32, blocks: (u32, u32)) -> Result<Tag, String> {
         self.change(RequestOp::Write, e, blocks)
     }
-    /// A write of some blocks, answered.
+    /// Writes some blocks of an extent, and waits for the answer.
     pub(super) fn write(&mut self, e: u32, blocks: (u32, u32)) -> Result<(), String> {
         let tag = self.send(e, blocks)?;
         self.answered(tag)
@@ -346,7 +346,7 @@ impl Stage {
         let tag = self.send_discard(e, blocks)?;
         self.answered(tag)
     }
-    /// A FLUSH is sent.
+    /// Issues a FLUSH.
     pub(super) fn send_flush(&mut self) -> Result<Tag, String> {
         let (tag, moment) = (self.tag(), self.truth.moment());
         let req = Request {
@@ -381,7 +381,7 @@ impl Stage {
         let tag = self.submit(req, Asked::Read { from, expect })?;
         self.answered(tag)
     }
-    /// How a request was answered, if it was.
+    /// The answer to a request, if there is one.
     pub(super) fn answer(&self, tag: Tag) -> Option<Result<(), IoError>> {
         self.answers.get(&tag).copied()
     }
@@ -397,17 +397,17 @@ fn changes(op: &DeviceOp) -> bool {
     matches!(op.kind, OpKind::Write | OpKind::WriteZeroes)
 }
 
-/// Nothing that was not flushed landed.
+/// No unflushed write reached the medium.
 pub(super) fn nothing(_: MemberId, _: u64) -> bool {
     false
 }
 
-/// All of it did.
+/// Every unflushed write reached the medium.
 pub(super) fn everything(_: MemberId, _: u64) -> bool {
     true
 }
 
-/// A stage of the usual shape.
+/// A stage with a volume of the usual shape.
 pub(super) fn stage(mutant: Option<Mutant>) -> Result<Stage, String> {
     Stage::new(mutant, &Shape::default())
 }

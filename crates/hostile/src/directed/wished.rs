@@ -1,4 +1,4 @@
-//! A policy that does what a scene wishes.
+//! A policy that does what a scene requests.
 
 use isotherm_core::policy::{
     Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo,
@@ -7,7 +7,7 @@ use isotherm_core::{ExtentId, Nanos, TierId};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the policy of a scene does.
+/// The requests of a scene to its policy.
 #[derive(Debug)]
 pub(super) struct Wish {
     pub(super) wanted: Vec<Action>,
@@ -16,7 +16,7 @@ pub(super) struct Wish {
     pub(super) uses: Uses,
 }
 
-/// A policy that does what the scene wishes, and nothing else.
+/// A policy that does what the scene requests, and nothing else.
 #[derive(Clone, Debug)]
 pub(super) struct Wished(Arc<Mutex<Wish>>);
 

@@ -13,7 +13,7 @@ use crate::json::JsonArg;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  isotherm classes show v")]
 pub struct ClassesArgs {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: ClassesCommand,
 }
@@ -21,14 +21,14 @@ pub struct ClassesArgs {
 /// The commands about classes.
 #[derive(Debug, Subcommand)]
 pub enum ClassesCommand {
-    /// Say what kinds of data a served volume holds, who says so, and how they fare
+    /// Show the classes of data on a served volume, their sources, and figures for each class
     #[command(after_help = "Example:\n  isotherm classes show v")]
     Show(VolumeArgs),
-    /// Say what ranges are, and which sources count
+    /// Set the classes of ranges, switch sources, give rows and promises
     Set(ClassesSetArgs),
-    /// Take ranges from a file
+    /// Read the classes of ranges from a file
     Import(ClassesImportArgs),
-    /// Write all ranges to a file that `import` understands
+    /// Write all ranges to a file that `import` can read
     Export(ClassesExportArgs),
 }
 
@@ -44,9 +44,9 @@ pub struct ClassesSetArgs {
     /// The volume, which must be served
     #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
-    /// bytes/FROM-TO=CLASS (TO is not part of it; CLASS is a name or 0 to 63), SOURCE=on, SOURCE=off, layout=again; under
-    /// dss-lru-s CLASSES+KEY=VALUE (priority, admit, pin, min, max: docs/policies.md), rows=none; under any policy
-    /// CLASSES+KEY=VALUE (floor, ceiling, latency, share: docs/serving.md), depth=N (requests at a tier at once), qos=none
+    /// bytes/FROM-TO=CLASS (TO is exclusive; CLASS is a name or 0 to 63), SOURCE=on, SOURCE=off, layout=again; under dss-lru-s
+    /// CLASSES+KEY=VALUE (priority, admit, pin, min, max: docs/policies.md), rows=none; under any policy CLASSES+KEY=VALUE (floor, ceiling,
+    /// latency, share: docs/serving.md), depth=N (concurrent requests on a tier), qos=none
     #[arg(required = true, value_name = "WHAT")]
     pub what: Vec<ClassesWhat>,
     /// Where the figures go.
@@ -65,7 +65,7 @@ pub struct ClassesImportArgs {
     pub volume: PathBuf,
     /// JSON, or ioclass-config.csv
     pub file: PathBuf,
-    /// Who says so: ranges, database or files
+    /// The source for which the ranges count: ranges, database or files
     #[arg(long, default_value = "ranges")]
     pub source: String,
     /// Where the figures go.
@@ -80,24 +80,24 @@ pub struct ClassesExportArgs {
     /// The volume, which must be served
     #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
-    /// JSON; one of that name is replaced
+    /// The file to write (JSON); an existing one is replaced
     pub file: PathBuf,
 }
 
-/// One thing to set.
+/// One item to set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClassesWhat {
     /// First byte, bytes, class.
     Range(u64, u64, u8),
-    /// A source, and whether it is asked.
+    /// A source, and whether it is on.
     Switch(String, bool),
-    /// Look at the layout anew.
+    /// Examine the layout again.
     Again,
     /// A row of the policy's table.
     Row(String),
     /// No rows.
     NoRows,
-    /// A promise to classes, or the depth that they are kept with.
+    /// A promise to classes, or the depth with which they are kept.
     Promise(String),
     /// No promises.
     NoPromises,

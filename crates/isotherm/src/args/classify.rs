@@ -18,31 +18,31 @@ use crate::json::JsonArg;
     setfattr -n user.isotherm.class -v class-40 film.mkv"
 )]
 pub struct ClassifyArgs {
-    /// Walk the file system mounted here, and say what its files are
+    /// Walk the file system that is mounted here, and register the classes of its files
     #[arg(long, value_name = "MOUNTPOINT")]
     pub fs: Option<PathBuf>,
-    /// Ask this database what its files are (as psql understands it: key=value words, a URI, or a name)
+    /// Read the classes of this database's files from its catalogue (in psql's form: key=value words, a URI, or a name)
     #[arg(long, value_name = "DSN")]
     pub postgres: Option<String>,
-    /// The volume that holds them, which must be served
+    /// The volume that holds these files; it must be served
     #[arg(long, value_name = "VOLUME", value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// Rules for files, TOML
     #[arg(long, value_name = "FILE", requires = "fs")]
     pub rules: Option<PathBuf>,
-    /// Class file of Open CAS (ioclass-config.csv), asked after the rules
+    /// Class file of Open CAS (ioclass-config.csv), which is used after the rules
     #[arg(long, value_name = "FILE", requires = "fs")]
     pub open_cas: Option<PathBuf>,
-    /// Leave out files that no rule fits and no attribute names, instead of classing them by size
+    /// Leave out files for which there is neither a rule nor an attribute, instead of classifying them by size
     #[arg(long, requires = "fs")]
     pub only_rules: bool,
-    /// Do it again every so many seconds, until stopped
+    /// Repeat this every N seconds, until stopped
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub every: Option<u64>,
-    /// Do it again until stopped, but only after something changed (fanotify, root): looks every 60 seconds, or --every
+    /// Repeat this until stopped, but only after a change (fanotify, root): checks every 60 seconds, or --every
     #[arg(long, requires = "fs")]
     pub watch: bool,
-    /// Do it although it cannot be told that the file system lies on this volume
+    /// Do this although it cannot be verified that the file system is on this volume
     #[arg(long)]
     pub force: bool,
     /// Where the figures go.

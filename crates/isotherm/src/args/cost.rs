@@ -14,49 +14,49 @@ use crate::json::JsonArg;
     isotherm cost --example greendm-7.2\n  isotherm cost shelves"
 )]
 pub struct CostArgs {
-    /// Other tables.
+    /// Further tables.
     #[command(subcommand)]
     pub command: Option<CostCommand>,
-    /// What is bought (see `isotherm devices`)
+    /// A device of the system (see `isotherm devices`)
     #[arg(long = "device", value_name = "NAME=PRESET[:COUNT]")]
     pub devices: Vec<Device>,
     /// Price of one device instead of its preset's, US dollars
     #[arg(long, value_name = "NAME=USD")]
     pub price: Vec<Amount>,
-    /// GB (10⁹ bytes) of each device that are used and paid for [default: all of it]
+    /// GB (10⁹ bytes) of each device that are used and paid for [default: the whole device]
     #[arg(long, value_name = "NAME=GB")]
     pub used_gb: Vec<Amount>,
     /// GB (10⁹ bytes) written to each device in a run
     #[arg(long, value_name = "NAME=GB")]
     pub written_gb: Vec<Amount>,
-    /// Starts and stops of each device in a run
+    /// Start-stop cycles of each device in a run
     #[arg(long, value_name = "NAME=N")]
     pub start_stops: Vec<Amount>,
-    /// Life of each device used in a run besides, in eu (millionths of a life)
+    /// Further life of each device that a run uses, in eu (millionths of a life)
     #[arg(long, value_name = "NAME=EU")]
     pub wear_eu: Vec<Amount>,
-    /// Energy of a run, devices and host together
+    /// Energy of a run, of devices and host together
     #[arg(long, value_name = "J", value_parser = amount)]
     pub energy_j: Option<f64>,
     /// Mean power of a run
     #[arg(long, value_name = "W", value_parser = amount)]
     pub power_w: Option<f64>,
-    /// Length of a run
+    /// Duration of a run
     #[arg(long, value_name = "H", value_parser = amount)]
     pub hours: Option<f64>,
-    /// Service (space, work), once
+    /// Service (space, work), paid once
     #[arg(long, value_name = "USD", default_value = "0", value_parser = amount)]
     pub service: f64,
-    /// How many times the run is repeated; one column each
+    /// Number of repetitions of the run; one column each
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u64).range(1..))]
     pub time_factor: Vec<u64>,
     /// Prices of energy and power: a preset or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "lipa-2013")]
     pub tariff: String,
-    /// Round a GB's price and each device's wear to cents on the way, as GreenDM does
+    /// Round the price of a GB and the wear of each device to cents in between, as GreenDM does
     #[arg(long)]
     pub cents: bool,
-    /// A worked example instead
+    /// Show a worked example instead
     #[arg(long, value_enum, conflicts_with_all = ["devices", "price", "used_gb", "written_gb", "start_stops",
         "wear_eu", "energy_j", "power_w", "hours", "service", "tariff", "cents"])]
     pub example: Option<Example>,
@@ -73,12 +73,12 @@ pub enum Example {
     Greendm72,
 }
 
-/// Other tables of cost.
+/// Further tables of cost.
 #[derive(Debug, Subcommand)]
 pub enum CostCommand {
-    /// Power saved against disk shelves at rest (GreenDM, figure 4.4)
+    /// Power saved, compared with disk shelves at rest (GreenDM, figure 4.4)
     Shelves(ShelvesArgs),
-    /// Price of capacity, tiering against caching (GreenDM, figure 2.1)
+    /// Price of capacity, tiering compared with caching (GreenDM, figure 2.1)
     Capacity(CapacityArgs),
 }
 
@@ -91,7 +91,7 @@ pub struct ShelvesArgs {
     /// Shelves behind each controller
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub shelves: u32,
-    /// Saving asked for, in percent of the system's power
+    /// Desired saving, in percent of the system's power
     #[arg(long, value_name = "PERCENT", default_value = "20", value_parser = amount)]
     pub saving: f64,
     /// Where the figures go.
@@ -122,11 +122,11 @@ pub struct CapacityArgs {
 /// `NAME=PRESET[:COUNT]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// What it is called here.
+    /// Its name in this command.
     pub name: String,
     /// The model.
     pub preset: String,
-    /// How many.
+    /// The number of devices.
     pub count: u32,
 }
 
@@ -152,9 +152,9 @@ impl std::str::FromStr for Device {
 /// `NAME=NUMBER`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Amount {
-    /// Of which device.
+    /// The device.
     pub name: String,
-    /// How much.
+    /// The number.
     pub value: f64,
 }
 

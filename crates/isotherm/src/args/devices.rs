@@ -11,7 +11,7 @@ use crate::json::JsonArg;
     after_help = "Examples:\n  isotherm devices --json\n  isotherm devices validate wd5000aaks smr-8tb\n  isotherm devices measure /dev/sdb --out sdb.toml"
 )]
 pub struct DevicesArgs {
-    /// What to do instead of listing.
+    /// The command; without one, the models are listed.
     #[command(subcommand)]
     pub command: Option<DevicesCommand>,
     /// Where the list goes.
@@ -19,12 +19,12 @@ pub struct DevicesArgs {
     pub json: JsonArg,
 }
 
-/// What can be done with device models.
+/// Commands about device models.
 #[derive(Debug, Subcommand)]
 pub enum DevicesCommand {
-    /// Run the makers' and papers' own tests on models: published beside modelled figures
+    /// Run the tests of makers and papers on the models: published figures beside modelled ones
     Validate(ValidateArgs),
-    /// Measure a device of one's own and write a sheet for it
+    /// Measure a device, and write a data sheet for it
     Measure(MeasureArgs),
 }
 
@@ -36,19 +36,19 @@ pub enum DevicesCommand {
     Examples:\n  isotherm devices measure /dev/sdb --out sdb.toml\n  isotherm devices measure /dev/nvme1n1 --destructive --seconds 60"
 )]
 pub struct MeasureArgs {
-    /// The device, or a file
+    /// The device or file
     #[arg(value_name = "PATH")]
     pub path: std::path::PathBuf,
-    /// Write, too: what is on the device is lost
+    /// Also measure writes: all data on the device is lost
     #[arg(long)]
     pub destructive: bool,
-    /// Seconds that the reads take altogether, and the writes again, 0.5 to 3600
+    /// Seconds for all reads, and again for all writes, 0.5 to 3600
     #[arg(long, value_name = "S", default_value_t = 12.0, value_parser = seconds)]
     pub seconds: f64,
     /// Name of the device in the sheet
     #[arg(long, value_name = "NAME", default_value = "measured")]
     pub name: String,
-    /// Where the sheet is written
+    /// The data sheet to write
     #[arg(long, value_name = "FILE", default_value = "measured.toml")]
     pub out: std::path::PathBuf,
     /// Where the figures go.

@@ -22,28 +22,28 @@ pub struct MountArgs {
     /// Directory of the slow tier
     #[arg(long, value_name = "DIR")]
     pub slow: PathBuf,
-    /// Directory of a tier in between, faster ones first; repeatable
+    /// Directory of a tier between them, faster ones first; repeatable
     #[arg(long, value_name = "DIR")]
     pub tier: Vec<PathBuf>,
-    /// Empty directory to mount on
+    /// Empty directory to use as the mount point
     pub mountpoint: PathBuf,
     /// Policy with parameters, NAME,KEY=VALUE,... (see `isotherm policies`)
     #[arg(long, default_value = isotherm_files::placement::DEFAULT)]
     pub policy: String,
-    /// MATCH=TIER: files that belong on a tier whatever the policy thinks; MATCH is a pattern of the path, size>N, size<N,
-    /// age>DAYS or owner:UID; TIER is fast, slow or a number; repeatable, the first that matches counts
+    /// MATCH=TIER: a rule that places files on a tier, independent of the policy; MATCH is a pattern of the path, size>N, size<N, age>DAYS
+    /// or owner:UID; TIER is fast, slow or a number; repeatable, the first matching rule applies
     #[arg(long, value_name = "MATCH=TIER", value_parser = isotherm_files::rules::Rule::parse)]
     pub rule: Vec<isotherm_files::rules::Rule>,
-    /// TIER=SIZE: bytes of files that a tier (by number, 0 the fast one) may hold; repeatable
+    /// TIER=SIZE: limit of the bytes of files on a tier (by number, 0 is the fast one); repeatable
     #[arg(long, value_name = "TIER=SIZE", value_parser = quota)]
     pub quota: Vec<(u8, u64)>,
-    /// LOW,HIGH in per cent: new files go elsewhere where a tier is fuller than HIGH, and the coldest leave down to LOW
+    /// LOW,HIGH in per cent: if a tier is fuller than HIGH, new files go to another, and the coldest files leave until it is at LOW
     #[arg(long, value_name = "LOW,HIGH", default_value = "80,90", value_parser = marks)]
     pub watermarks: (u8, u8),
-    /// Let the kernel read and write files by itself: as fast as the file below, but an open file cannot move
+    /// Let the kernel read and write files itself: as fast as on the tier, but an open file cannot be moved
     #[arg(long)]
     pub passthrough: bool,
-    /// Move nothing by itself, only with `isotherm files migrate --now`
+    /// Move no files, except with `isotherm files migrate --now`
     #[arg(long)]
     pub no_moves: bool,
     /// For tests: move every file at random, without end, by this seed
@@ -52,16 +52,16 @@ pub struct MountArgs {
     /// Session threads
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub threads: u8,
-    /// Serve also where a tier but the fastest is missing: its files are shown, and reading or changing them gives EIO
+    /// Serve even if a tier other than the fastest is missing: its files are shown, and reading or changing them fails with EIO
     #[arg(long)]
     pub degraded: bool,
-    /// Take these directories for the tiers from now on, also if they are others than the last time
+    /// Accept these directories as the tiers from now on, even if they differ from those of the last time
     #[arg(long)]
     pub accept_tiers: bool,
     /// Refuse all changes
     #[arg(long)]
     pub read_only: bool,
-    /// Only the user who mounts may use it
+    /// Only the user who mounts may use the mount
     #[arg(long)]
     pub private: bool,
 }
@@ -88,46 +88,46 @@ fn marks(text: &str) -> Result<(u8, u8), String> {
     after_help = "Examples:\n  isotherm files status /mnt/files\n  isotherm files why /mnt/files/a.db\n  isotherm files migrate /mnt/files --dry-run"
 )]
 pub struct FilesArgs {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: FilesCommand,
 }
 
-/// What can be asked of a mounted file system.
+/// Commands about a mounted file system.
 #[derive(Debug, Subcommand)]
 pub enum FilesCommand {
-    /// Say what is mounted and how it does
+    /// Show the tiers of a mount and its state
     #[command(after_help = "Example:\n  isotherm files status /mnt/files --json")]
     Status(PathArgs),
-    /// Print its figures
+    /// Print the figures of a mount
     #[command(after_help = "Example:\n  isotherm files stats /mnt/files --json")]
     Stats(PathArgs),
-    /// Say on which tier a file is, and its path there
+    /// Show the tier of a file, and its path there
     #[command(
         name = "where",
         after_help = "Example:\n  isotherm files where /mnt/files/a.db"
     )]
     Where(PathArgs),
-    /// Say what decides where a file is
+    /// Explain what decides the place of a file
     #[command(after_help = "Example:\n  isotherm files why /mnt/files/a.db")]
     Why(PathArgs),
-    /// Keep a file, or all below a directory, on a tier
+    /// Keep a file, or all files below a directory, on a tier
     #[command(after_help = "Example:\n  isotherm files pin /mnt/files/db --to fast")]
     Pin(PinArgs),
-    /// Let the policy decide again
+    /// Remove a pin: the policy decides again
     #[command(after_help = "Example:\n  isotherm files unpin /mnt/files/db")]
     Unpin(PathArgs),
-    /// Move what belongs elsewhere, or show what would move
+    /// Move files that belong on another tier, or show which would move
     #[command(
         after_help = "Examples:\n  isotherm files migrate /mnt/files --dry-run\n  isotherm files migrate /mnt/files --now"
     )]
     Migrate(MigrateArgs),
-    /// Compare names and attributes with what lies on the tiers
+    /// Compare names and attributes with the contents of the tiers
     #[command(
         after_help = "Example:\n  isotherm files check /mnt/files --repair   # what is there counts from then on"
     )]
     Check(FilesCheckArgs),
-    /// Give all below a directory a policy of its own, with a share of the fast tier
+    /// Give all files below a directory a policy of their own, with a share of the fast tier
     #[command(
         after_help = "Examples:\n  isotherm files policy /mnt/files/db hro --share 30\n  isotherm files policy /mnt/files/db --none"
     )]
@@ -137,7 +137,7 @@ pub enum FilesCommand {
 /// A path in a mounted file system.
 #[derive(Debug, Args)]
 pub struct PathArgs {
-    /// The mount point, or something in it
+    /// The mount point, or a path in it
     pub path: PathBuf,
     /// Where the figures go.
     #[command(flatten)]
@@ -160,10 +160,10 @@ pub struct PinArgs {
 pub struct MigrateArgs {
     /// The mount point
     pub path: PathBuf,
-    /// Make plans now, and move
+    /// Make plans now, and move files
     #[arg(long)]
     pub now: bool,
-    /// Make plans now, show what would move, and move nothing
+    /// Make plans now, show which files would move, and move none
     #[arg(long)]
     pub dry_run: bool,
     /// Where the figures go.
@@ -176,7 +176,7 @@ pub struct MigrateArgs {
 pub struct FilesCheckArgs {
     /// The mount point
     pub path: PathBuf,
-    /// Show what lies on the tiers from then on
+    /// Show the contents of the tiers from then on
     #[arg(long)]
     pub repair: bool,
     /// Where the figures go.
@@ -192,10 +192,10 @@ pub struct PolicyArgs {
     pub dir: PathBuf,
     /// Policy with parameters, NAME,KEY=VALUE,...
     pub preset: Option<String>,
-    /// Per cent of the fast tier
+    /// Share of the fast tier in per cent
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub share: u8,
-    /// No policy of its own any more
+    /// Remove the directory's own policy
     #[arg(long)]
     pub none: bool,
 }

@@ -42,12 +42,12 @@ pub use sim::{
     WorldArgs,
 };
 
-/// A volume on the command line: a path, or a bare name that becomes one.
+/// A volume on the command line: a path, or a bare name that is resolved to one.
 fn volume_name() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().map(|p| isotherm_control::place::find(&p))
 }
 
-/// Fast-and-small and slow-and-large devices as one volume, and a lab to choose them by.
+/// One volume out of fast-and-small and slow-and-large devices, and a lab to choose them.
 #[derive(Debug, Parser)]
 #[command(
     name = "isotherm",
@@ -58,7 +58,7 @@ fn volume_name() -> impl TypedValueParser<Value = PathBuf> {
     after_help = "Example:\n  isotherm create v --fast ssd.img:1G --slow hdd.img:10G\n  isotherm serve v --loop\n  isotherm top v"
 )]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -66,16 +66,16 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a volume of devices or files
+    /// Create a volume out of devices or files
     Create(CreateArgs),
     /// Serve a volume in the foreground until `stop`, SIGTERM or SIGINT
     Serve(ServeArgs),
-    /// Stop serving; returns when everything is written down
+    /// Stop serving; returns when all data and state is written
     #[command(after_help = "Example:\n  isotherm stop v")]
     Stop(VolumeArgs),
     /// List the volumes of this machine
     List(VolumesArgs),
-    /// Say what a volume is and how it does
+    /// Show a volume's description and state
     #[command(after_help = "Example:\n  isotherm status v --json | jq .state")]
     Status(VolumeArgs),
     /// Print the figures of a served volume
@@ -84,27 +84,27 @@ pub enum Command {
     Top(TopArgs),
     /// Show all volumes of this machine in a browser
     Web(MachineWebArgs),
-    /// Say where a byte of a served volume is, and why
+    /// Show the place of a byte of a served volume, and the reason
     Why(WhyArgs),
     /// Change parameters of a served volume
     Set(SetArgs),
-    /// What kinds of data a volume holds
+    /// Show and set the classes of data on a volume
     Classes(ClassesArgs),
-    /// Say what the files of a file system or a database on a volume are
+    /// Classify the files of a file system or a database on a volume
     Classify(ClassifyArgs),
     /// Verify the metadata of a volume that is not served
     Check(CheckArgs),
     /// Record the requests of a served volume as a trace
     Record(RecordArgs),
-    /// Decide a recorded run again and say where the decisions differ
+    /// Replay a recorded run and show whether its decisions differ
     ReplayEvents(ReplayEventsArgs),
     /// Find volumes on devices and print their descriptions
     Find(FindArgs),
-    /// Say which volumes of this machine are complete, and start their services
+    /// Show which volumes of this machine are complete, and start their services
     Assemble(AssembleArgs),
     /// Print the line for /etc/fstab that mounts a volume's file system at boot
     Fstab(FstabArgs),
-    /// What mount(8) runs for `mount -t isotherm`
+    /// The command that mount(8) runs for `mount -t isotherm`
     #[command(hide = true)]
     MountHelper(MountHelperArgs),
     /// Write man pages and completions for shells
@@ -116,28 +116,28 @@ pub enum Command {
     Compare(CompareArgs),
     /// Run a grid of simulations on all cores
     Sweep(SweepArgs),
-    /// Run the papers' figures and tables again, beside what they print
+    /// Reproduce figures and tables of the papers, beside the printed values
     Reproduce(ReproduceArgs),
-    /// Look into trace files
+    /// Inspect and convert trace files
     Trace(TraceArgs),
     /// List policies, or show one with its parameters and source
     Policies(PoliciesArgs),
-    /// List device models, or try them against published figures
+    /// List device models, or compare them with published figures
     Devices(DevicesArgs),
-    /// Price a system: purchase, energy, power, wear, service
+    /// Compute the cost of a system: purchase, energy, power, wear, service
     Cost(CostArgs),
     /// List trace formats
     #[command(after_help = "Example:\n  isotherm formats --json")]
     Formats(ListArgs),
-    /// Mount a fast and a slow directory as one, with files that move between them
+    /// Mount a fast and a slow directory as one tree; files move between them
     Mount(MountArgs),
-    /// Ask a mounted file system, or give it orders
+    /// Show and change the state of a mounted file system
     Files(FilesArgs),
-    /// Show the main job in one go
+    /// Show a volume, a workload and its figures in one command
     Demo(DemoArgs),
 }
 
-/// Understand a command line; `None` if it asked for help or version, which is then printed.
+/// Parses a command line; `None` if it asked for help or version, which is then printed.
 ///
 /// # Errors
 /// [`Failure::Usage`] in one line.
@@ -147,7 +147,7 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Cli>, Failu
         words.insert(1, "mount-helper".into());
     }
     if words.len() < 2 && std::io::IsTerminal::is_terminal(&std::io::stdout()) {
-        // Programs get one line as for every wrong call; nobody at a terminal has to know `--help` to get some.
+        // A program gets one line, as for every wrong call; a user at a terminal gets some help without `--help`.
         crate::json::to_stdout(SHORT_HELP)?;
     }
     let text: Option<Vec<String>> = words
@@ -173,7 +173,7 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Cli>, Failu
     }
 }
 
-/// What a bare `isotherm` prints.
+/// The output of `isotherm` without arguments.
 const SHORT_HELP: &str = "\
 Isotherm: fast-and-small and slow-and-large devices as one volume.
 
@@ -188,13 +188,13 @@ Isotherm: fast-and-small and slow-and-large devices as one volume.
   isotherm --help                all commands; isotherm COMMAND --help: one, with an example
 ";
 
-/// Is this program called by that name, as through a link?
+/// Whether this program was called by that name, as through a link.
 fn called_as(words: &[OsString], name: &str) -> bool {
     let own = words.first().map(std::path::Path::new);
     own.and_then(std::path::Path::file_name) == Some(name.as_ref())
 }
 
-/// clap's message without its paragraphs: what is wrong, the hint, where to read on.
+/// clap's message without its paragraphs: the error, the hint, and the command for help.
 fn one_line(error: &clap::Error, words: &[OsString]) -> String {
     let rendered = error.render().to_string();
     let kept = rendered
@@ -228,7 +228,7 @@ fn one_line(error: &clap::Error, words: &[OsString]) -> String {
 mod tests {
     use super::*;
 
-    /// What follows `Example` in a command's help, by line.
+    /// The lines after `Example` in a command's help.
     fn examples(help: &str) -> Vec<String> {
         let part = help.split("Example").nth(1).unwrap_or_default();
         let lines = part.lines().map(str::trim);

@@ -15,13 +15,13 @@ pub struct ReproduceArgs {
     /// Experiments (greendm-6.5 or a figure of it, greendm-6.5a), `all` of this build, or `list`
     #[arg(value_name = "ID", default_value = "list")]
     pub ids: Vec<String>,
-    /// Sizes and counts of simulated workloads times this; 1 is the papers' size [default: each experiment's, see list]
+    /// Scale of sizes and counts of simulated workloads; 1 is the papers' size [default: each experiment's own, see list]
     #[arg(long, value_name = "S", value_parser = scale)]
     pub scale: Option<f64>,
     /// Seed of the generated workloads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Run with so many seeds, from --seed on, and judge claims over all of them; verdicts are meant for 5 or more
+    /// Run with N seeds, from --seed on, and judge claims over all of them; verdicts need 5 or more
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub seeds: u16,
     /// Pages and pictures.

@@ -24,14 +24,14 @@ use crate::size::{self, Size};
     isotherm sim a.csv --policy lru --fast-size 10% --time trace --standby 0,60 --set sleep_hold_s=3600 --set sleep_hold_bytes=1G"
 )]
 pub struct SimArgs {
-    /// Trace files or generators (gen:NAME,KEY=VALUE,...), each a run of its own; formats are sniffed, .zst and .gz read directly
+    /// Trace files or generators (gen:NAME,KEY=VALUE,...), each in a run of its own; formats are detected, .zst and .gz are read directly
     #[arg(required = true, value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
-    /// All traces as the volumes of one run, merged by time
+    /// Replay all traces as the volumes of one run, merged by time
     #[arg(long)]
     pub side_by_side: bool,
-    /// Estimate hits from samples of the extents, each this share of all (0.01); the error is printed with them. The trace is read
-    /// once, for whatever many sizes
+    /// Estimate hits from samples of the extents, each with this share of all extents (0.01); the error is printed, too. The trace is read
+    /// once, for any number of sizes
     #[arg(long, value_name = "SHARE", requires = "hit_only", conflicts_with = "side_by_side", value_parser = sample)]
     pub sample: Option<f64>,
     /// Policy with parameters, NAME,KEY=VALUE,...
@@ -51,16 +51,16 @@ pub struct SimArgs {
     pub page: PageArgs,
 }
 
-/// What a run in the lab is told besides trace and policy.
+/// Settings of a run in the lab in addition to trace and policy.
 #[derive(Clone, Debug, Args)]
 pub struct WorldArgs {
-    /// Size of the fast tier: bytes (8G) or a share of the touched addresses (10%); `sim` takes a list (1%,2%,5%), a run each
+    /// Size of the fast tier: bytes (8G) or a share of the touched addresses (10%); `sim` takes a list (1%,2%,5%) with a run for each
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     pub fast_size: Vec<Size>,
     /// Extent size, a power of two from 4K to 4M [default: 4K]
     #[arg(long, value_name = "SIZE", value_parser = size::extent)]
     pub extent: Option<u32>,
-    /// Count hits and moves only: no device models, no time, no energy
+    /// Count only hits and moves: no device models, no time, no energy
     #[arg(long)]
     pub hit_only: bool,
     /// Model of the fast device [default: the first of intel-x25e-32, intel-320-300, sata-enterprise, nvme-tlc that is large enough]
@@ -72,35 +72,35 @@ pub struct WorldArgs {
     /// A tier, fastest first, instead of --fast, --slow and --fast-size; the last one needs no size
     #[arg(long, value_name = "PRESET[:SIZE]", conflicts_with_all = ["fast", "slow", "fast_size"])]
     pub tier: Vec<TierArg>,
-    /// Flash begins overwritten at random for long (preconditioned, or ftl for short) or erased (fresh), or has no translation
-    /// layer: no collection and no write amplification (ideal) [default: preconditioned]
+    /// Initial state of flash: overwritten at random for a long time (preconditioned, or ftl for short), erased (fresh), or without a
+    /// translation layer, so without garbage collection and write amplification (ideal) [default: preconditioned]
     #[arg(long, value_name = "STATE", conflicts_with = "hit_only", value_parser = FlashState::parse)]
     pub flash: Option<FlashState>,
-    /// Spare flash as a share of what is visible, 0.01 to 10, instead of the data sheet's
+    /// Spare flash as a share of the visible capacity, 0.01 to 10, instead of the data sheet's
     #[arg(long, value_name = "SHARE", conflicts_with = "hit_only")]
     pub over_provisioning: Option<f64>,
-    /// Where members lie on their drives: spread over all of each, so that seeks are as long as on a drive in use (full), or from
-    /// this byte on as the trace has them (0 is a disk's outer edge) [default: full]
+    /// Place of members on their drives: spread over the whole drive, so that seeks are as long as on a drive in use (full), or from this
+    /// byte on with the trace's addresses (0 is a disk's outer edge) [default: full]
     #[arg(long, value_name = "full|BYTE", conflicts_with = "hit_only", value_parser = isotherm_lab::sim::parse_span)]
     pub span: Option<isotherm_models::Span>,
-    /// Requests follow each other (closed) or the trace's clock
+    /// Requests follow one another (closed), or arrive at the trace's times (trace)
     #[arg(long, value_enum, conflicts_with = "hit_only")]
     pub time: Option<TimeMode>,
-    /// Requests in flight in the closed loop [default: 1]
+    /// Number of concurrent requests in the closed loop [default: 1]
     #[arg(long, conflicts_with = "hit_only", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub depth: Option<u32>,
-    /// The trace's clock runs so many times faster [default: 1]
+    /// Factor by which the trace's clock runs faster [default: 1]
     #[arg(long, value_name = "FACTOR", conflicts_with = "hit_only")]
     pub accelerate: Option<f64>,
-    /// Requests before anything counts
+    /// Number of requests at the start that are not measured
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub warm_up: u64,
-    /// The volume begins as `create` makes it, empty: extents get their places on the slowest tier when they are first touched,
-    /// side by side, on a member of the size that --tier gives it or of the trace's span. Otherwise data lie there before the run,
-    /// where the trace has them
+    /// The volume is empty at the start, as `create` makes it: extents get their places on the slowest tier when they are first touched,
+    /// side by side, on a member of the size in --tier, or of the trace's span. Without this option, data is there before the run, at the
+    /// trace's addresses
     #[arg(long, conflicts_with = "hit_only")]
     pub new_volume: bool,
-    /// Seconds between the warm-up and what counts, in which what the warm-up set off ends
+    /// Pause in seconds between warm-up and measurement, in which moves of the warm-up end
     #[arg(
         long,
         value_name = "SECONDS",
@@ -108,7 +108,7 @@ pub struct WorldArgs {
         conflicts_with = "hit_only"
     )]
     pub rest: f64,
-    /// Seconds without use after which each member, fastest first, goes to sleep; 0 = never
+    /// Seconds without use after which each member, fastest first, goes to standby; 0 = never
     #[arg(
         long,
         value_name = "SECONDS,...",
@@ -116,7 +116,7 @@ pub struct WorldArgs {
         conflicts_with = "hit_only"
     )]
     pub standby: Vec<f64>,
-    /// Setting of the engine, which works with every policy.
+    /// A setting of the engine, which works with every policy.
     #[arg(help = engine_settings())]
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "hit_only", value_parser = setting)]
     pub set: Vec<(String, f64)>,
@@ -126,10 +126,10 @@ pub struct WorldArgs {
     /// Years that the fast tier must last: sets wear_bytes_per_day to what its data sheet (or --wear-tbw) allows
     #[arg(long, value_name = "YEARS", conflicts_with = "hit_only")]
     pub wear_years: Option<f64>,
-    /// Terabytes (10^12 bytes) that may be written to the fast tier in its life, instead of what the data sheet says
+    /// Terabytes (10^12 bytes) that may be written to the fast tier in its life, instead of the data sheet's value
     #[arg(long, value_name = "TB", requires = "wear_years")]
     pub wear_tbw: Option<f64>,
-    /// Power of the host beside the devices, watts
+    /// Power of the host in addition to the devices, watts
     #[arg(
         long,
         value_name = "WATTS",
@@ -137,13 +137,13 @@ pub struct WorldArgs {
         conflicts_with = "hit_only"
     )]
     pub host_power: f64,
-    /// Leave out the trace's discards, as hit-only runs do
+    /// Ignore the trace's discards, as hit-only runs do
     #[arg(long)]
     pub no_discards: bool,
-    /// The volume is full from the start; else an extent gets its home at its first touch, which is recorded like any change
+    /// Every extent has a home from the start; otherwise it gets one at its first touch, which is recorded like any change
     #[arg(long, conflicts_with = "hit_only")]
     pub full: bool,
-    /// Keep series with at least so many time bins
+    /// Record series with at least N time bins
     #[arg(
         long,
         value_name = "N",
@@ -151,7 +151,7 @@ pub struct WorldArgs {
         conflicts_with = "hit_only"
     )]
     pub time_bins: u32,
-    /// Keep a heat map with so many address bins
+    /// Record a heat map with N address bins
     #[arg(
         long,
         value_name = "N",
@@ -159,10 +159,10 @@ pub struct WorldArgs {
         conflicts_with = "hit_only"
     )]
     pub address_bins: u32,
-    /// Seed of everything random; so far nothing in a run is
+    /// Seed of all random numbers; so far a run uses none
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Stop after so many requests
+    /// Stop after N requests
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
 }
@@ -182,7 +182,7 @@ fn setting(text: &str) -> Result<(String, f64), String> {
     Ok((key, value))
 }
 
-/// A row of promises, looked at.
+/// A row of promises, which is checked.
 fn promise(text: &str) -> Result<String, String> {
     isotherm_lab::qos::spec([text]).map(|_| text.to_owned())
 }
@@ -192,7 +192,7 @@ fn promise(text: &str) -> Result<String, String> {
 pub struct TierArg {
     /// Device preset.
     pub preset: String,
-    /// What of it holds data.
+    /// The part of it that holds data.
     pub size: Option<Size>,
 }
 
@@ -212,12 +212,12 @@ impl std::str::FromStr for TierArg {
     }
 }
 
-/// When requests start.
+/// The time at which requests start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TimeMode {
     /// When an earlier one ends.
     Closed,
-    /// When the trace says.
+    /// At the trace's time.
     Trace,
 }
 
@@ -237,18 +237,18 @@ pub enum Unit {
 /// How to read a trace.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TraceOptions {
-    /// Format of the trace instead of the sniffed one (see `isotherm formats`)
+    /// Format of the trace instead of the detected one (see `isotherm formats`)
     #[arg(long)]
     pub format: Option<String>,
-    /// Bad records to skip and count before giving up
+    /// Number of bad records that are skipped and counted before the command fails
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip_bad: u64,
-    /// Unit of time where the format leaves it open (disksim, replay, disksim-pages)
+    /// Unit of time, if the format does not define it (disksim, replay, disksim-pages)
     #[arg(long = "time-unit", alias = "trace-unit", value_enum)]
     pub trace_unit: Option<Unit>,
-    /// What the columns of a text of no known format hold, by place (- for one that does not matter) or as ROLE=NAME of its first
-    /// line: time_s, _ms, _us, _100ns, _ns; device; op (letters), op_read1, op_read0; offset_bytes, _sectors, _4k; length_bytes,
-    /// _sectors, _4k; latency_s … _ns; class
+    /// Meaning of the columns of a text without a known format, by position (- for a column to ignore) or as ROLE=NAME of its first line:
+    /// time_s, _ms, _us, _100ns, _ns; device; op (letters), op_read1, op_read0; offset_bytes, _sectors, _4k; length_bytes, _sectors, _4k;
+    /// latency_s … _ns; class
     #[arg(long, value_name = "COLUMN,...", conflicts_with = "format")]
     pub columns: Option<isotherm_traces::ColumnMap>,
     /// Bytes of a block in lists of block numbers
@@ -296,10 +296,10 @@ pub struct SweepArgs {
     /// The grid (docs/lab.md lists its keys)
     #[arg(value_name = "GRID.toml")]
     pub grid: PathBuf,
-    /// Directory of the results; what is there already is not run again
+    /// Directory of the results; cells that are there already are not run again
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Threads [default: as many as there are cores]
+    /// Number of threads [default: number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
     /// Where the summary goes.
@@ -311,15 +311,15 @@ pub struct SweepArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  isotherm trace info web.spc.zst --json")]
 pub struct TraceArgs {
-    /// What to do with it.
+    /// The command.
     #[command(subcommand)]
     pub command: TraceCommand,
 }
 
-/// What can be done with traces.
+/// Commands about traces.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Sum up a trace
+    /// Show the figures of a trace
     Info(TraceInfoArgs),
     /// Write a trace in another format
     Convert(TraceConvertArgs),
@@ -343,7 +343,7 @@ pub struct TraceConvertArgs {
     /// Format to write
     #[arg(long, value_name = "FORMAT", default_value = "parquet")]
     pub to: String,
-    /// Stop after so many requests
+    /// Stop after N requests
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
     /// How to read it.
@@ -362,10 +362,10 @@ pub struct TraceConvertArgs {
 pub struct TraceInfoArgs {
     /// The trace, or gen:NAME,KEY=VALUE,... (see `isotherm trace generators`)
     pub file: PathBuf,
-    /// Draw it as SVG: heat of address over time, request sizes, reuse distances
+    /// Draw an SVG: heat of addresses over time, request sizes, reuse distances
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
-    /// Stop after so many requests
+    /// Stop after N requests
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
     /// How to read it.
@@ -382,7 +382,7 @@ pub struct TraceInfoArgs {
     after_help = "Examples:\n  isotherm policies\n  isotherm policies greendm\n  isotherm policies --json"
 )]
 pub struct PoliciesArgs {
-    /// One policy in full: what it does, its parameters and its source
+    /// Show one policy in full: its effect, its parameters and its source
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
     /// Where the list goes.
@@ -404,44 +404,44 @@ pub struct ListArgs {
     after_help = "Examples:\n  isotherm demo\n  isotherm demo --skip-postmark --json out.json --plot out.svg"
 )]
 pub struct DemoArgs {
-    /// Where the figures go as JSON; `-` is standard output, without the table
+    /// Write the figures as JSON to this file; `-` is standard output, without the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,
         default_value = "demo-out/demo.json", default_missing_value = "-")]
     pub json: PathBuf,
     /// Draw the figures into this file (SVG)
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
-    /// Where the work directory is made [default: where temporary files go]
+    /// Directory in which the work directory is created [default: that of temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Policy of the hybrid, NAME[,KEY=VALUE...]
     #[arg(long, default_value = isotherm_core::policy::DEFAULT)]
     pub policy: PolicySpec,
-    /// Files of postmark
+    /// Number of files of postmark
     #[arg(long, value_name = "N", default_value_t = 14_000, value_parser = clap::value_parser!(u32).range(1000..=1_000_000))]
     pub files: u32,
-    /// Transactions of postmark
+    /// Number of transactions of postmark
     #[arg(long, value_name = "N", default_value_t = 3000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     pub transactions: u32,
     /// Trace to replay [default: linux-mysql.load, which is built in]
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Requests of the trace
+    /// Number of requests of the trace
     #[arg(long, value_name = "N", default_value_t = 8000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub limit: u32,
-    /// Requests of the trace in flight
+    /// Number of concurrent requests of the trace
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub depth: u16,
-    /// Write what is replayed, behind the writes that fill the volume before, as a trace (for `sim --warm-up`, see bench/parity)
+    /// Write the replayed requests, after the writes that fill the volume, as a trace (for `sim --warm-up`, see bench/parity)
     #[arg(long, value_name = "FILE")]
     pub save_trace: Option<PathBuf>,
-    /// Leave out postmark, which needs root
+    /// Skip postmark, which needs root
     #[arg(long)]
     pub skip_postmark: bool,
-    /// Leave out the trace
+    /// Skip the trace
     #[arg(long)]
     pub skip_trace: bool,
-    /// No progress lines
+    /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
 }

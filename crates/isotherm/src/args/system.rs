@@ -1,4 +1,4 @@
-//! Arguments of the commands that make volumes part of a machine.
+//! Arguments of the commands for volumes as part of a machine.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::json::JsonArg;
     after_help = "Example:\n  isotherm list\n  isotherm list --json | jq -r '.[] | select(.degraded) | .name'"
 )]
 pub struct VolumesArgs {
-    /// Also look on all block devices for volumes that have no description here; disks that sleep are not woken
+    /// Also search all block devices for volumes that have no description here; sleeping disks are not woken
     #[arg(long)]
     pub all: bool,
     /// Where the list goes.
@@ -27,7 +27,7 @@ pub struct VolumesArgs {
     isotherm assemble --start /dev/sda   # what udev does when a member appears"
 )]
 pub struct AssembleArgs {
-    /// Only volumes that these devices belong to [default: all that have a description]
+    /// Only volumes to which these devices belong [default: all with a description]
     #[arg(value_name = "DEVICE")]
     pub devices: Vec<PathBuf>,
     /// Start the service isotherm@NAME of each volume that is complete and not served
@@ -42,10 +42,10 @@ pub struct AssembleArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  isotherm fstab v /srv | sudo tee -a /etc/fstab")]
 pub struct FstabArgs {
-    /// The volume, which has its description in /etc/isotherm
+    /// The volume; its description must be in /etc/isotherm
     #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
-    /// Where its file system is to be mounted
+    /// Mount point of its file system
     pub mountpoint: PathBuf,
     /// Type of the file system
     #[arg(long = "type", value_name = "TYPE", default_value = "auto")]
@@ -55,7 +55,7 @@ pub struct FstabArgs {
     pub options: String,
 }
 
-/// `isotherm mount-helper`, which is what `mount.isotherm` stands for.
+/// `isotherm mount-helper`, which `mount.isotherm` runs.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  mount -t isotherm v /mnt   # runs: mount.isotherm v /mnt -o rw"
@@ -64,24 +64,24 @@ pub struct MountHelperArgs {
     /// The volume
     #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
-    /// Where to mount its file system
+    /// Mount point of its file system
     pub mountpoint: PathBuf,
     /// Options for mount(8), joined by commas; `fstype=TYPE` names the file system on the volume
     #[arg(short, value_name = "OPTIONS", action = clap::ArgAction::Append)]
     pub o: Vec<String>,
-    /// Say what is done
+    /// Print each step
     #[arg(short)]
     pub verbose: bool,
-    /// Take options that are not known
+    /// Accept unknown options
     #[arg(short)]
     pub sloppy: bool,
     /// Do not mount
     #[arg(short = 'f')]
     pub fake: bool,
-    /// Do not write /etc/mtab; nothing writes it
+    /// Do not write /etc/mtab (it is never written)
     #[arg(short)]
     pub no_mtab: bool,
-    /// Type, as mount(8) says it: `isotherm` or `isotherm.TYPE`
+    /// Type as mount(8) passes it: `isotherm` or `isotherm.TYPE`
     #[arg(short = 't', value_name = "TYPE")]
     pub of_type: Option<String>,
 }
@@ -90,6 +90,6 @@ pub struct MountHelperArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  isotherm generate target/generated")]
 pub struct GenerateArgs {
-    /// Where: man pages go to DIR/man, completions of bash, zsh and fish to DIR/completions, the reference to DIR/reference.md
+    /// Directory: man pages go to DIR/man, completions of bash, zsh and fish to DIR/completions, the reference to DIR/reference.md
     pub dir: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! Arguments of the commands that make, serve and ask volumes.
+//! Arguments of the commands that create, serve and query volumes.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ use crate::size;
     isotherm create v --config v-new.toml"
 )]
 pub struct CreateArgs {
-    /// Where: the description goes to VOLUME.toml
+    /// Name or path of the volume: the description goes to VOLUME.toml
     pub volume: PathBuf,
     /// Description in TOML instead of the options below
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fast", "slow", "tier", "paced", "sleep", "extent", "policy"])]
@@ -35,26 +35,26 @@ pub struct CreateArgs {
     /// Device or file of tier N (0 = fastest), for more than two tiers; repeatable
     #[arg(long, value_name = "N=PATH[:SIZE]", value_parser = crate::member::tier)]
     pub tier: Vec<(u8, MemberSpec)>,
-    /// Let a tier be as slow as a modelled device: TIER=PRESET, TIER is fast, slow or a number; repeatable
+    /// Make a tier as slow as a modelled device: TIER=PRESET, TIER is fast, slow or a number; repeatable
     #[arg(long, value_name = "TIER=PRESET", value_parser = crate::member::paced)]
     pub paced: Vec<(String, String)>,
-    /// Let disks (all tiers but the fastest) sleep after so long without use: 90s, 10m, 1h. Moves and
-    /// write-backs wait for a sleeping disk up to an hour (sleep_hold_s), on the fast tier alone
+    /// Let disks (all tiers but the fastest) sleep after this time without use: 90s, 10m, 1h. Moves and write-backs wait for a sleeping
+    /// disk for up to an hour (sleep_hold_s); their data is on the fast tier alone
     #[arg(long, value_name = "TIME", value_parser = crate::member::duration)]
     pub sleep: Option<f64>,
     /// Extent size, a power of two from 4K to 4M [default: 64K]
     #[arg(long, value_name = "SIZE", value_parser = size::extent)]
     pub extent: Option<u32>,
-    /// Policy with parameters, NAME,KEY=VALUE,... [default: benefit; with one tier or more than two greendm]
+    /// Policy with parameters, NAME,KEY=VALUE,... [default: benefit; greendm if the number of tiers is not two]
     #[arg(long)]
     pub policy: Option<PolicySpec>,
-    /// What the policy `benefit` is to save: time (fast), energy and wake-ups of the disk (quiet), wear of flash (lasting), money (cheap)
+    /// What the policy `benefit` saves: time (fast), energy and wake-ups of the disk (quiet), wear of flash (lasting), money (cheap)
     #[arg(long, value_name = "GOAL", conflicts_with_all = ["policy", "config"], value_parser = isotherm_core::policy::GOALS)]
     pub goal: Option<String>,
-    /// Overwrite devices that carry something (a volume, a file system, a partition table, a database); all of it is erased first
+    /// Overwrite devices that hold data (a volume, a file system, a partition table, a database); all of it is erased first
     #[arg(long)]
     pub force: bool,
-    /// Set room aside for all data of members that are files (for their metadata it always is)
+    /// Reserve space for all data of members that are files (for their metadata it is always reserved)
     #[arg(long)]
     pub preallocate: bool,
     /// Where the figures go.
@@ -85,26 +85,27 @@ pub struct ServeArgs {
     /// Serve NBD on a unix socket (unix:PATH) or on HOST:PORT of this machine; repeatable
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Vec<String>,
-    /// Serve NBD also on addresses that other machines can reach. They must speak TLS and show a certificate
+    /// Serve NBD also on addresses that other machines can reach. Clients must use TLS and have a certificate
     #[arg(long, requires_all = ["nbd", "nbd_tls_cert", "nbd_tls_key", "nbd_tls_clients"])]
     pub nbd_allow_remote: bool,
-    /// Certificate of this server (PEM). With it every TCP client must speak TLS; unix sockets stay as they are
+    /// Certificate of this server (PEM). With it, every TCP client must use TLS; unix sockets do not change
     #[arg(long, value_name = "FILE", requires_all = ["nbd", "nbd_tls_key", "nbd_tls_clients"])]
     pub nbd_tls_cert: Option<PathBuf>,
     /// Its private key (PEM, without a password)
     #[arg(long, value_name = "FILE", requires = "nbd_tls_cert")]
     pub nbd_tls_key: Option<PathBuf>,
-    /// Who signs certificates of clients (PEM): whoever holds one of these may read and write the volume
+    /// Certificate of the authority that signs clients' certificates (PEM): every client with such a certificate may read and write the
+    /// volume
     #[arg(long, value_name = "FILE", requires = "nbd_tls_cert")]
     pub nbd_tls_clients: Option<PathBuf>,
     /// Serve as the block device /dev/ublkbN, with the link /dev/isotherm/NAME (root; Linux 6.5 with ublk_drv)
     #[arg(long)]
     pub ublk: bool,
-    /// Queues of that device, each with a thread
+    /// Number of queues of that device, each with a thread
     #[arg(long, value_name = "N", default_value_t = 1, requires = "ublk", value_parser = clap::value_parser!(u16).range(1..=16))]
     pub ublk_queues: u16,
-    /// Remove that device if this program is killed: its users get errors then, and until then writes are faster. Without it the
-    /// device stays, its users wait for the next `serve`, and every write is durable before it is answered
+    /// Remove that device if this program is killed: its users get errors then; in return writes are faster. Without this option the device
+    /// stays, its users wait for the next `serve`, and every write is durable before it is answered
     #[arg(long, requires = "ublk")]
     pub ublk_no_recovery: bool,
     /// Serve as an iSCSI target on HOST:PORT of this machine; repeatable
@@ -113,55 +114,55 @@ pub struct ServeArgs {
     /// Name of that target [default: iqn.2026-01.local.isotherm:NAME]
     #[arg(long, value_name = "IQN", requires = "iscsi")]
     pub iscsi_name: Option<String>,
-    /// Only initiators with a name and secret of this file log in (CHAP): lines NAME SECRET, and mutual NAME SECRET for the target
+    /// Only initiators with a name and secret in this file may log in (CHAP): lines NAME SECRET, and mutual NAME SECRET for the target
     #[arg(long, value_name = "FILE", requires = "iscsi")]
     pub iscsi_chap: Option<PathBuf>,
-    /// Serve iSCSI also on addresses that other machines can reach. Nothing is encrypted: only on networks that are yours
+    /// Serve iSCSI also on addresses that other machines can reach. There is no encryption: use it only in a private network
     #[arg(long, requires_all = ["iscsi", "iscsi_chap"])]
     pub iscsi_allow_remote: bool,
-    /// Show the volume as a loop device under the stable name /dev/isotherm/NAME (root); taken away again at the end
+    /// Show the volume as a loop device under the stable name /dev/isotherm/NAME (root); it is removed at the end
     #[arg(long = "loop")]
     pub loop_device: bool,
-    /// Answer Prometheus on unix:PATH or 127.0.0.1:PORT, as /metrics
+    /// Serve metrics for Prometheus on unix:PATH or 127.0.0.1:PORT, as /metrics
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<crate::http::Address>,
-    /// Show the volume in a browser: 127.0.0.1:PORT or unix:PATH; other addresses with --web-tls-cert and --web-token only
+    /// Show the volume in a browser: 127.0.0.1:PORT or unix:PATH; other addresses need --web-tls-cert and --web-token
     #[arg(long, value_name = "ADDRESS")]
     pub web: Option<isotherm_web::Address>,
-    /// Who sees what there.
+    /// Access to the web view.
     #[command(flatten)]
     pub web_view: WebArgs,
-    /// Wait so many seconds for members that are not there yet
+    /// Wait N seconds for missing members
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub wait: u64,
-    /// Refuse writes; serves what survives when a member is missing
+    /// Refuse writes; without a member, serve the data that survives
     #[arg(long)]
     pub read_only: bool,
-    /// Serve although a cache that held the newest data of some ranges is gone: from now on the older data of the slow tier
-    /// counts there. With --read-only nothing is decided, and what is known to be lost reads as an error
+    /// Serve although a missing cache held the newest data of some ranges: from now on these ranges have the older data of the slow tier.
+    /// With --read-only nothing is changed, and reads of ranges that are known to be lost fail
     #[arg(long)]
     pub accept_loss: bool,
-    /// After SIGTERM, SIGINT or SIGHUP, wait so many seconds for users of the volume to go; a second signal ends at once
+    /// After SIGTERM, SIGINT or SIGHUP, wait N seconds for the users of the volume to leave; a second signal ends at once
     #[arg(long, value_name = "SECONDS", default_value_t = 80, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub stop_timeout: u64,
-    /// Record everything that the engine is told and decides to FILE, which must not exist (see `replay-events`)
+    /// Record all calls of the engine and its decisions to FILE, which must not exist (see `replay-events`)
     #[arg(long, value_name = "FILE")]
     pub events: Option<PathBuf>,
-    /// End that recording, not the serving, when the file has so many bytes
+    /// End this recording, not the service, when the file has this size
     #[arg(long, value_name = "SIZE", default_value = "4G", requires = "events", value_parser = size::absolute)]
     pub events_limit: u64,
 }
 
-/// Who may look at the web view, and who may change things there.
+/// Access to the web view: for reading, and for changes.
 #[derive(Debug, Args)]
 pub struct WebArgs {
-    /// Let whoever has the token change parameters and policies in the web view; without this it shows and changes nothing
+    /// Users with the token may change parameters and policies in the web view; without this option it only shows figures
     #[arg(long, requires = "web_token")]
     pub web_control: bool,
-    /// File with the token; one that does not exist is made. On addresses that other machines reach nothing is shown without it
+    /// File with the token; it is created if it does not exist. On addresses that other machines reach, nothing is shown without it
     #[arg(long, value_name = "FILE")]
     pub web_token: Option<PathBuf>,
-    /// Certificate of the web view (PEM): it speaks HTTPS then
+    /// Certificate of the web view (PEM): then it uses HTTPS
     #[arg(long, value_name = "FILE", requires = "web_tls_key")]
     pub web_tls_cert: Option<PathBuf>,
     /// Its private key (PEM, without a password)
@@ -177,10 +178,10 @@ pub struct WebArgs {
     isotherm web --listen 192.168.1.2:9450 --web-token token --web-tls-cert cert.pem --web-tls-key key.pem"
 )]
 pub struct MachineWebArgs {
-    /// Where: 127.0.0.1:PORT or unix:PATH; other addresses with --web-tls-cert and --web-token only
+    /// Address: 127.0.0.1:PORT or unix:PATH; other addresses need --web-tls-cert and --web-token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9450")]
     pub listen: isotherm_web::Address,
-    /// Who sees what there.
+    /// Access to the web view.
     #[command(flatten)]
     pub web: WebArgs,
 }
@@ -202,10 +203,10 @@ pub struct VolumeArgs {
     after_help = "Examples:\n  isotherm check v\n  isotherm check v --repair   # of two copies the damaged one is written anew"
 )]
 pub struct CheckArgs {
-    /// Which.
+    /// The volume.
     #[command(flatten)]
     pub of: VolumeArgs,
-    /// Mend what is damaged on one copy and whole on another, then check
+    /// Repair metadata that is damaged on one copy and whole on another, then check
     #[arg(long)]
     pub repair: bool,
 }
@@ -216,13 +217,13 @@ pub struct CheckArgs {
     after_help = "Examples:\n  isotherm stats v\n  isotherm stats v --watch=5\n  isotherm stats v --all | grep refused"
 )]
 pub struct StatsArgs {
-    /// Which.
+    /// The volume.
     #[command(flatten)]
     pub of: VolumeArgs,
-    /// Print every figure, one a line, exact, since serving began
+    /// Print every exact figure since the start of the service, one on each line
     #[arg(long)]
     pub all: bool,
-    /// Print again every so many seconds, rates of that time, until Ctrl-C
+    /// Repeat every N seconds with the rates of that time, until Ctrl-C
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2", conflicts_with_all = ["all", "json"], value_parser = crate::member::seconds)]
     pub watch: Option<f64>,
 }
@@ -236,13 +237,13 @@ pub struct TopArgs {
     /// The volume, which must be served [default: all of this machine]
     #[arg(value_parser = super::volume_name())]
     pub volume: Option<PathBuf>,
-    /// Seconds between two looks
+    /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = crate::member::seconds)]
     pub every: f64,
-    /// Print lines instead of drawing; always so if the output is no terminal
+    /// Print lines instead of drawing; this is the default if the output is not a terminal
     #[arg(long)]
     pub plain: bool,
-    /// With --plain: end after so many looks
+    /// With --plain: end after N updates
     #[arg(long, value_name = "N", requires = "plain", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
 }
@@ -259,7 +260,7 @@ pub struct WhyArgs {
     /// Byte of the volume (64K, 3G or plain)
     #[arg(required_unless_present = "file", conflicts_with = "file", value_parser = crate::member::offset)]
     pub offset: Option<u64>,
-    /// A file of the mounted file system that the volume holds: where its parts are
+    /// A file in the mounted file system that the volume holds: shows the place of its parts
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
     /// Where the figures go.
@@ -276,7 +277,7 @@ pub struct SetArgs {
     /// The volume, which must be served
     #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
-    /// Parameters of the policy and knobs of the engine, set together or not at all; or policy=NAME,KEY=VALUE,... by itself
+    /// Parameters of the policy and knobs of the engine, of which all are set or none; or policy=NAME,KEY=VALUE,... by itself
     #[arg(required = true, value_name = "KEY=VALUE", value_parser = crate::member::setting)]
     pub values: Vec<Setting>,
     /// Where the figures go.
@@ -297,13 +298,13 @@ pub struct RecordArgs {
     /// File to write, a trace (Parquet) unless --events is given; it must not exist
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Record everything that the engine is told and decides, to be decided again by `replay-events`
+    /// Record all calls of the engine and its decisions, for `replay-events`
     #[arg(long)]
     pub events: bool,
-    /// Stop when the events file has so many bytes
+    /// Stop when the events file has this size
     #[arg(long, value_name = "SIZE", default_value = "4G", requires = "events", value_parser = size::absolute)]
     pub limit: u64,
-    /// Stop after so long; without it, SIGINT (Ctrl-C) or SIGTERM stops
+    /// Stop after N seconds; without this option, SIGINT (Ctrl-C) or SIGTERM stops it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub seconds: Option<u64>,
     /// Where the figures go.
@@ -315,7 +316,7 @@ pub struct RecordArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  isotherm replay-events run.events --json")]
 pub struct ReplayEventsArgs {
-    /// Recorded by `record --events` or `serve --events`
+    /// The file, recorded by `record --events` or `serve --events`
     pub file: PathBuf,
     /// Where the figures go.
     #[command(flatten)]

@@ -155,7 +155,7 @@ fn start(volume: &Path) -> Result<(), Failure> {
 
 fn text(list: &[Value]) -> String {
     if list.is_empty() {
-        return "no volume of this machine is concerned\n".into();
+        return "no volumes: the directories of descriptions have none, or none of theirs has these devices\n".into();
     }
     let rows: Vec<Vec<String>> = list
         .iter()

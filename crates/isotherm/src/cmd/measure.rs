@@ -1,16 +1,18 @@
 //! `devices measure`: a bounded series of reads (and writes, if requested) on a device, and a sheet that is fitted to it.
 //!
 //! Reads bypass the page cache if the file system allows it. Each run ends after its share of the time or of the operations. Nothing is
-//! written without `--destructive`, and then only to a file, or to a block device that is not mounted (O_EXCL).
+//! written without `--destructive`, and then only to what nobody else uses and no volume has.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use isotherm_core::random::SplitMix64;
+use isotherm_live::contents;
+use isotherm_live::device::{Device, OpenHow};
 use isotherm_models::fit::{Measured, Writes, fit};
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
@@ -80,17 +82,13 @@ impl Buffer {
 impl Target {
     fn open(path: &Path, destructive: bool) -> Result<(Target, bool), Failure> {
         let refuse = |e: std::io::Error| Failure::failed(format!("{}: {e}", path.display()));
-        let block = std::fs::metadata(path).map_err(refuse)?.file_type();
-        let mut flags = OFlags::CLOEXEC
+        std::fs::metadata(path).map_err(refuse)?;
+        let flags = OFlags::CLOEXEC
             | if destructive {
                 OFlags::RDWR
             } else {
                 OFlags::RDONLY
             };
-        if destructive && block.is_block_device() {
-            // This fails if the device, or a part of it, is mounted or in use by another driver.
-            flags |= OFlags::EXCL;
-        }
         let open = |f| rustix::fs::open(path, f, Mode::empty());
         let (fd, direct) = match open(flags | OFlags::DIRECT) {
             Ok(fd) => (fd, true),
@@ -215,6 +213,27 @@ impl Target {
     }
 }
 
+/// Holds what may be written to, so that nobody else uses it meanwhile. What a volume has is refused, served or not: `--destructive` is said
+/// of a device, and not of the other members of its volume, whose data would be lost, too.
+fn hold(path: &Path) -> Result<Device, Failure> {
+    let how = OpenHow {
+        fresh: true,
+        ..OpenHow::default()
+    };
+    let device = Device::open(path, how).map_err(|e| Failure::failed(e.to_string()))?;
+    let found =
+        contents::look(&device).map_err(|e| Failure::failed(format!("{}: {e}", path.display())))?;
+    let member = |c: &&contents::Content| c.what.starts_with("a member of a volume");
+    match found.iter().find(member) {
+        None => Ok(device),
+        Some(c) => Err(Failure::failed(format!(
+            "{}: is {}: measure it without --destructive, or erase it first",
+            path.display(),
+            c.what
+        ))),
+    }
+}
+
 /// `isotherm devices measure`.
 ///
 /// # Errors
@@ -222,6 +241,7 @@ impl Target {
 #[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn run(args: &MeasureArgs) -> Result<(), Failure> {
     let path = &args.path;
+    let _held = args.destructive.then(|| hold(path)).transpose()?;
     let (target, direct) = Target::open(path, args.destructive)?;
     if !direct {
         eprintln!(

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::random::SplitMix64;
 use isotherm_core::{IoError, Nanos, RequestOp};
-use isotherm_live::port::{Buffer, Completion, Port};
+use isotherm_live::port::{Buffer, Completion, IoRequest, Port};
 use isotherm_live::{OpenMode, Server, Volume};
 use isotherm_traces::{Format, Op, Options, Record, WriteOptions, Writer};
 
@@ -374,7 +374,17 @@ impl<'a> Run<'a> {
             version,
             begun: Instant::now(),
         });
-        port.submit(op, offset, len, false, 0, Some(buf), done);
+        port.submit(
+            IoRequest {
+                op,
+                offset,
+                len,
+                fua: false,
+                class: 0,
+                buffer: Some(buf),
+            },
+            done,
+        );
         Ok(())
     }
 
@@ -424,7 +434,7 @@ impl<'a> Run<'a> {
         let done = Completion::new(move |result, _| {
             let _ = send.send(result);
         });
-        port.submit(RequestOp::Flush, 0, 0, false, 0, None, done);
+        port.submit(IoRequest::flush(), done);
         match receive.recv_timeout(PATIENCE) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(e)) => Err(Failure::failed(format!("flush: {e:?}"))),
@@ -457,9 +467,7 @@ fn stamp(sector: u64, version: u32, bytes: &mut [u8]) {
         sector.wrapping_mul(0x9e37_79b9_7f4a_7c15)
             ^ u64::from(version).wrapping_mul(0xd1b5_4a32_d192_ed03),
     );
-    for word in bytes.chunks_mut(8) {
-        word.copy_from_slice(&random.draw().to_le_bytes()[..word.len()]);
-    }
+    random.fill(bytes);
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::setup::{HDD, SSD, STANDBY_S, SetUp};
 use crate::args::DemoArgs;
 use crate::table::table;
 
-/// What was done.
+/// The measurements of the demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Workload {
@@ -71,7 +71,7 @@ pub struct Row {
     pub flash_bytes: u64,
     /// Size of the volume.
     pub volume_bytes: u64,
-    /// What the work touches: peak of the blocks in use, or touched extents.
+    /// Amount of data that the work touches: peak of the blocks in use, or touched extents.
     pub working_set_bytes: u64,
     /// Memory that postmark and its page cache could use.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +79,7 @@ pub struct Row {
     /// Postmark's transactions a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transactions_per_s: Option<f64>,
-    /// What `e2fsck -fn` said.
+    /// The output of `e2fsck -fn`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fsck_clean: Option<bool>,
     /// Bytes read and compared.
@@ -116,7 +116,7 @@ impl Row {
                 .as_f64()
                 .filter(|_| setup == SetUp::Hybrid)
                 .or(match setup {
-                    // What is not mapped has no tier and hits none; on flash alone there is nothing to miss.
+                    // Unmapped extents have no tier and count as no hit; on flash alone there are no misses.
                     SetUp::Ssd => Some(1.0),
                     _ => None,
                 }),
@@ -187,18 +187,18 @@ fn mebibytes(n: u64) -> String {
 pub struct Report {
     /// Which devices are played by files.
     pub paced: String,
-    /// What was done, and what was left out.
+    /// The parts that ran, and those that were left out.
     pub notes: Vec<String>,
     /// The figures.
     pub rows: Vec<Row>,
-    /// What was seen.
+    /// The results.
     pub seen: Vec<String>,
     /// All of it, cleaning up included.
     pub wall_s: f64,
 }
 
 impl Report {
-    /// Says what the rows show. Every number is computed from them.
+    /// Describes the rows. Every number is computed from them.
     pub fn conclude(&mut self, args: &DemoArgs) {
         self.paced = format!(
             "All devices are paced: files whose completions wait until a model of the drive says so (HDD = {HDD}, with its own \

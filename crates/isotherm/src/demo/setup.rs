@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use crate::Failure;
 
-/// What plays the disk: 112 random reads a second, 126 MB/s, 32 requests in its own queue (Loris, Table I).
+/// The model of the disk: 112 random reads a second, 126 MB/s, 32 requests in its own queue (Loris, Table I).
 pub const HDD: &str = "wd5000aaks";
-/// What plays the flash (Loris, Table I).
+/// The model of the flash (Loris, Table I).
 pub const SSD: &str = "ocz-vertex3-maxiops";
 /// Seconds without use until the disk is sent to sleep. GreenDM (6.1.4) takes 5; but this disk needs 11 to wake up again, so that a
 /// hybrid would lose by each sleep more than its flash can win back.
 pub const STANDBY_S: f64 = 600.0;
-/// Share of the fast tier in what the work touches.
+/// Size of the fast tier as a share of the touched data.
 pub const FAST_SHARE: f64 = 0.25;
 /// Unit of placement.
 pub const EXTENT: u64 = 64 << 10;
@@ -93,7 +93,7 @@ impl Sized {
     /// Finds the member sizes: metadata and reserve take their share, and how much is known when the volume is made.
     ///
     /// # Errors
-    /// The volume cannot be made in `dir`, or no sizes give what is asked for.
+    /// The volume cannot be created in `dir`, or no sizes give the requested shares.
     pub fn find(
         kind: SetUp,
         policy: &str,
@@ -111,7 +111,7 @@ impl Sized {
             bytes: vec![u64::from(extents) * EXTENT],
         };
         if kind == SetUp::Hybrid {
-            // Room for the metadata; what is too much is taken back below.
+            // Space for the metadata; an excess is taken back below.
             sized.bytes = vec![
                 (u64::from(fast) * EXTENT).max(4 << 20),
                 (u64::from(extents - fast) * EXTENT).max(4 << 20),

@@ -1,4 +1,4 @@
-//! A disk that misbehaves when it is told to: one file in a FUSE file system over a file elsewhere.
+//! A disk with faults on request: one file in a FUSE file system that shows a file elsewhere.
 
 use fuser::{
     BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem,
@@ -14,23 +14,23 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The name may change at any time.
+/// Time to live of cached names: the name may change at any time.
 const TTL: Duration = Duration::ZERO;
 
 #[derive(Default)]
 struct State {
     name: String,
-    /// Answers to everything, and to flushes alone.
+    /// Error of all operations, and of flushes alone.
     all: Option<i32>,
     flushes: Option<i32>,
-    /// Nothing is answered until this is over.
+    /// While set, no request is answered.
     hangs: bool,
-    /// Writes are done, and answered when this is over.
+    /// While set, writes are carried out and not answered.
     holds_writes: bool,
     held: Vec<(ReplyWrite, u32)>,
 }
 
-/// The disk, attached. Dropping it unmounts.
+/// The disk, attached. Dropping it unmounts it.
 pub struct Faulty {
     state: Arc<Mutex<State>>,
     session: Option<BackgroundSession>,
@@ -42,7 +42,7 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl Faulty {
-    /// `dir/name` shows `backing`; `None`, with a word, where FUSE is not to be had.
+    /// Attaches the disk: `dir/name` shows `backing`. Returns `None`, with a message, if FUSE is not available.
     pub fn attach(backing: &Path, dir: &Path, name: &str) -> Option<Faulty> {
         std::fs::create_dir_all(dir).expect("made");
         let file = File::options().read(true).write(true).open(backing);
@@ -69,32 +69,32 @@ impl Faulty {
         }
     }
 
-    /// From now on everything fails so.
+    /// From now on every operation fails with `errno`.
     pub fn fail(&self, errno: i32) {
         locked(&self.state).all = Some(errno);
     }
 
-    /// From now on flushes fail so.
+    /// From now on flushes fail with `errno`.
     pub fn fail_flushes(&self, errno: i32) {
         locked(&self.state).flushes = Some(errno);
     }
 
-    /// From now on nothing is answered.
+    /// From now on no request is answered.
     pub fn hang(&self) {
         locked(&self.state).hangs = true;
     }
 
-    /// From now on writes are under way, as on a disk with a long queue; everything else is answered.
+    /// From now on writes stay in progress, as on a disk with a long queue; all other requests are answered.
     pub fn hold_writes(&self) {
         locked(&self.state).holds_writes = true;
     }
 
-    /// Writes that wait for their answer.
+    /// Number of writes that wait for their answer.
     pub fn held(&self) -> usize {
         locked(&self.state).held.len()
     }
 
-    /// What was asked meanwhile is answered, and all that follows.
+    /// Answers the waiting requests and all later ones.
     pub fn go_on(&self) {
         let mut state = locked(&self.state);
         (state.hangs, state.holds_writes) = (false, false);
@@ -103,7 +103,7 @@ impl Faulty {
         }
     }
 
-    /// All is well again, under this name.
+    /// The disk works again, under this name.
     pub fn come_back(&self, name: &str) {
         *locked(&self.state) = State {
             name: name.into(),
@@ -118,7 +118,7 @@ impl Drop for Faulty {
             return;
         };
         self.go_on();
-        // A closed ring gives its files back a moment later, so an ordinary unmount may be refused.
+        // A closed ring closes its files a moment later, so an ordinary unmount may be refused.
         let done = Command::new("umount").arg("--lazy").arg(&self.dir).status();
         if done.is_ok_and(|s| s.success()) {
             let _ = session.join();
@@ -213,7 +213,7 @@ impl Filesystem for Drive {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // Times are of no interest, and nobody changes the size of a disk.
+        // Times are not used, and the size of a disk does not change.
         reply.attr(&TTL, &self.attr(ino));
     }
     fn readdir(
@@ -275,7 +275,7 @@ impl Filesystem for Drive {
         }
     }
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // close() promises nothing.
+        // close() guarantees nothing.
         reply.ok();
     }
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _datasync: bool, reply: ReplyEmpty) {

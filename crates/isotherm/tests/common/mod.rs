@@ -1,5 +1,5 @@
-//! A directory of its own, and the program run in it.
-// Each test program uses a part of this.
+//! A test directory, and the program run in it.
+// Each test program uses only a part of this module.
 #![allow(dead_code)]
 
 pub mod faulty;
@@ -19,7 +19,7 @@ impl Place {
         Place(tempfile::tempdir().expect("a temporary directory"))
     }
 
-    /// In memory where that is and has room, so that a busy disk does not matter.
+    /// A directory in memory, if there is one with enough room, so that the test does not depend on a busy disk.
     pub fn in_memory() -> Place {
         const ROOM: u64 = 2 << 30;
         let room = |dir: &str| {
@@ -41,14 +41,14 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// A place where nobody looks for the member of that name.
+    /// A path for the member of that name in a directory that is not searched for members.
     pub fn away(&self, name: &str) -> PathBuf {
         let dir = self.path("away");
         std::fs::create_dir_all(&dir).expect("made");
         dir.join(name)
     }
 
-    /// Names in it, sorted.
+    /// The names in the directory, sorted.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = std::fs::read_dir(self.0.path())
             .expect("listed")
@@ -70,7 +70,7 @@ impl Place {
         self.command(call).output().expect("the program starts")
     }
 
-    /// Runs, wants success, returns standard output.
+    /// Runs a command that must succeed; returns standard output.
     pub fn ok(&self, call: &str) -> String {
         let out = self.run(call);
         let stderr = String::from_utf8_lossy(&out.stderr);
@@ -78,26 +78,26 @@ impl Place {
         String::from_utf8(out.stdout).expect("text")
     }
 
-    /// Runs with `--json`, wants success and an answer that fits the command's schema.
+    /// Runs a command with `--json` that must succeed, and compares the answer with the command's schema.
     pub fn json(&self, call: &str, schema: &str) -> Value {
         let value: Value = serde_json::from_str(&self.ok(&format!("{call} --json"))).expect("JSON");
         fits(&value, schema);
         value
     }
 
-    /// Runs, wants failure, returns standard error.
+    /// Runs a command that must fail; returns standard error.
     pub fn fails(&self, call: &str) -> String {
         let out = self.run(call);
         assert_eq!(out.status.code(), Some(1), "`{call}` succeeded");
         String::from_utf8(out.stderr).expect("text")
     }
 
-    /// Serves until dropped or stopped; returns when the volume is ready.
+    /// Serves a volume until the value is dropped or stopped; returns when the volume is ready.
     pub fn serve(&self, call: &str) -> Served {
         Place::wait_ready(self.command(&format!("serve {call}")), call)
     }
 
-    /// As [`Place::serve`], with SIGHUP as `env` is told (`default`, `ignore`), whatever the test itself was started with.
+    /// As [`Place::serve`], with SIGHUP in the state `hup` (`default`, `ignore`), independent of the state in the test itself.
     pub fn serve_with_hup(&self, hup: &str, call: &str) -> Served {
         let mut command = Command::new("env");
         command
@@ -142,13 +142,13 @@ pub struct Served {
 }
 
 impl Served {
-    /// As if the power failed, for the process.
+    /// Kills the process, as a power failure would.
     pub fn kill(mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("waited");
     }
 
-    /// Send a signal by its name, such as TERM.
+    /// Sends a signal by its name, such as TERM.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill")
             .args([&format!("-{name}"), &self.child.id().to_string()])
@@ -156,18 +156,18 @@ impl Served {
         assert!(sent.expect("kill runs").success());
     }
 
-    /// Has it ended by now?
+    /// Whether the process has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("waited").is_some()
     }
 
-    /// Send SIGTERM and return the exit code.
+    /// Sends SIGTERM and returns the exit code.
     pub fn terminate(mut self) -> Option<i32> {
         self.signal("TERM");
         self.child.wait().expect("waited").code()
     }
 
-    /// Wait for the end and return the exit code and standard error.
+    /// Waits for the end and returns the exit code and standard error.
     pub fn end(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().expect("waited").code();
         let mut stderr = String::new();
@@ -179,13 +179,13 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // A test that fails must not leave a process; one that ended is no error.
+        // A failed test must not leave a process behind; a process that has ended already is no error.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Validate against `docs/json/NAME.schema.json`.
+/// Validates a value against `docs/json/NAME.schema.json`.
 pub fn fits(value: &Value, name: &str) {
     let file =
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/json/{name}.schema.json"));

@@ -1,18 +1,17 @@
-//! Data in and out of a volume served on the socket `n`, by the tools that users have.
+//! Copies data to and from a volume that is served on the socket `n`, with common NBD tools.
 
 use super::Place;
 
-/// The volume, for nbdcopy and its kin.
+/// The URI of the volume, for nbdcopy and similar programs.
 pub const NBD: &str = "nbd+unix:///?socket=n";
 /// 2^20 bytes.
 pub const MIB: usize = 1 << 20;
 
 /// Bytes that differ from place to place and from seed to seed.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut random = isotherm_core::random::SplitMix64::new(seed);
-    (0..len / 8)
-        .flat_map(|_| random.draw().to_le_bytes())
-        .collect()
+    let mut bytes = vec![0; len];
+    isotherm_core::random::SplitMix64::new(seed).fill(&mut bytes);
+    bytes
 }
 
 fn nbdcopy(place: &Place, args: &[&str]) {
@@ -21,19 +20,19 @@ fn nbdcopy(place: &Place, args: &[&str]) {
     assert!(out.status.success(), "{why}");
 }
 
-/// Write `data` from the volume's first byte on, and flush.
+/// Writes `data` from the volume's first byte on, and flushes.
 pub fn copy_in(place: &Place, data: &[u8]) {
     std::fs::write(place.path("data"), data).expect("written");
     nbdcopy(place, &["--flush", "data", NBD]);
 }
 
-/// The whole volume.
+/// Reads the whole volume.
 pub fn back(place: &Place) -> Vec<u8> {
     nbdcopy(place, &[NBD, "back"]);
     std::fs::read(place.path("back")).expect("read")
 }
 
-/// The volume begins with `data`, and the rest was never written.
+/// Checks that the volume begins with `data`, and that the rest was never written.
 pub fn holds(place: &Place, data: &[u8]) {
     let all = back(place);
     assert!(all[..data.len()] == *data, "other data than was written");

@@ -1,11 +1,11 @@
-//! An NBD client that does only what it is told, also what no good client does.
+//! An NBD client under the control of a test, which can also break the protocol.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// No wait of a test is longer.
+/// Longest wait of a test.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
 pub const READ: u16 = 0;
@@ -15,10 +15,10 @@ pub const FLUSH: u16 = 3;
 /// A connection to the volume served on a socket.
 pub struct Peer(pub UnixStream);
 
-/// Calls `f` until it gives something.
+/// Calls `f` until it returns a value.
 ///
 /// # Panics
-/// After [`PATIENCE`], with what was waited for.
+/// After [`PATIENCE`]; the message states `what`.
 pub fn wait_for<T>(what: &str, mut f: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -31,7 +31,7 @@ pub fn wait_for<T>(what: &str, mut f: impl FnMut() -> Option<T>) -> T {
 }
 
 impl Peer {
-    /// Connects and says nothing.
+    /// Connects and sends nothing.
     pub fn silent(socket: &Path) -> io::Result<Peer> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -45,7 +45,7 @@ impl Peer {
         let mut greeting = [0; 18];
         peer.0.read_exact(&mut greeting)?;
         assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
-        // Fixed newstyle, no zeroes; then NBD_OPT_EXPORT_NAME with an empty name.
+        // The flags are fixed newstyle and no zeroes; then comes NBD_OPT_EXPORT_NAME with an empty name.
         peer.0.write_all(&3u32.to_be_bytes())?;
         peer.0.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0")?;
         let mut export = [0; 10];
@@ -65,7 +65,7 @@ impl Peer {
         self.0.write_all(&header)
     }
 
-    /// Takes a simple reply without data; its error number.
+    /// Receives a simple reply without data; returns its error number.
     pub fn answer(&mut self) -> io::Result<u32> {
         let mut reply = [0; 16];
         self.0.read_exact(&mut reply)?;
@@ -73,7 +73,7 @@ impl Peer {
         Ok(u32::from_be_bytes([reply[4], reply[5], reply[6], reply[7]]))
     }
 
-    /// Reads and waits for the data.
+    /// Reads, and waits for the data.
     pub fn read(&mut self, offset: u64, len: u32) -> io::Result<Vec<u8>> {
         self.ask(READ, offset, len)?;
         match self.answer()? {
@@ -86,7 +86,7 @@ impl Peer {
         }
     }
 
-    /// Writes and waits for the answer.
+    /// Writes, and waits for the answer.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.ask(WRITE, offset, data.len() as u32)?;
         self.0.write_all(data)?;

@@ -1,4 +1,4 @@
-//! kill -9 of the server under each front end, again and again, with a client that knows what it was told.
+//! kill -9 of the server under each front end, repeatedly, with a client that knows which requests were acknowledged.
 //!
 //! `ISOTHERM_KILLS=20` (or `make soak-fronts`) is the long form. ublk is killed in a guest: `scripts/vm-ublk`.
 
@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const BLOCK: usize = 4096;
-/// One block in each extent: every write is about another record.
+/// One block in each extent, so that every write has a record of its own.
 const STRIDE: u64 = 64 << 10;
 const BLOCKS: usize = 1500;
 
-/// What a front end shows.
+/// The volume as a front end shows it.
 trait Disk {
     fn read(&mut self, at: u64) -> io::Result<Vec<u8>>;
     fn write(&mut self, at: u64, data: &[u8]) -> io::Result<()>;
@@ -79,7 +79,7 @@ fn good(status: u8) -> io::Result<()> {
     }
 }
 
-/// Versions that a block may hold: of the first it is certain that it was there.
+/// The versions that each block may hold; the first of them was certainly there.
 type Held = Vec<Vec<u64>>;
 
 fn content(block: usize, version: u64) -> Vec<u8> {
@@ -90,7 +90,7 @@ fn content(block: usize, version: u64) -> Vec<u8> {
     word.to_le_bytes().repeat(BLOCK / 8)
 }
 
-/// Every block holds what it may; it is held to that from now on.
+/// Every block must hold one of its permitted versions, which must stay from then on.
 fn check(disk: &mut dyn Disk, held: &mut Held, kill: u64) {
     for (b, may) in held.iter_mut().enumerate() {
         let data = disk.read(b as u64 * STRIDE).expect("read after recovery");
@@ -103,7 +103,7 @@ fn check(disk: &mut dyn Disk, held: &mut Held, kill: u64) {
     }
 }
 
-/// Writes and flushes until the server is gone. `kept`: what is answered as written need not be flushed to survive that.
+/// Writes and flushes until the server is gone. With `kept`, a write that was answered must survive without a flush.
 fn work(disk: &mut dyn Disk, held: &mut Held, rng: &mut Rng, kept: bool) -> u64 {
     let mut done = 0;
     let mut version = held.iter().flatten().copied().max().unwrap_or(0);
@@ -112,7 +112,7 @@ fn work(disk: &mut dyn Disk, held: &mut Held, rng: &mut Rng, kept: bool) -> u64 
             if disk.flush().is_err() {
                 return done;
             }
-            // One request at a time: the newest of each block was answered.
+            // One request at a time: the newest version of each block was answered.
             for may in held.iter_mut() {
                 *may = may.split_off(may.len() - 1);
             }
@@ -130,7 +130,7 @@ fn work(disk: &mut dyn Disk, held: &mut Held, rng: &mut Rng, kept: bool) -> u64 
     }
 }
 
-/// `show` gives what the front end shows, as often as it is served; what it needs besides is dropped after the kill.
+/// `show` opens the front end each time the volume is served; `Keep` holds other things that it needs, and is dropped after the kill.
 fn survives<D: Disk + Send + 'static, Keep>(
     front: &str,
     kept: bool,
@@ -194,7 +194,7 @@ fn an_nbd_client_finds_what_it_flushed() {
     });
 }
 
-/// The client flushes seldom, and is held to nothing but the answers: it would not hear that the server was another one.
+/// The client flushes rarely, and all acknowledged data must survive, because the client would not learn that the server was restarted.
 #[test]
 fn an_nbd_client_finds_what_was_answered_where_writes_are_kept() {
     survives("NBD, kept writes", true, |place| {

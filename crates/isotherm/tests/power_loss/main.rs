@@ -1,8 +1,8 @@
-//! FLUSH and FUA through the real world: io_uring, O_DIRECT and fdatasync on members that drop what was not flushed.
+//! FLUSH and FUA with io_uring, O_DIRECT and fdatasync, on members that drop unflushed data.
 //!
-//! The power goes at a random write or flush; the volume is opened again over what survived; every cell must hold a value
-//! at least as new as the last FLUSH (or FUA write) that covered it. Then the test proves its teeth: an engine that leaves
-//! out one device's fdatasync, or the journal's, must fail it. `ISOTHERM_SEEDS=N` runs more, `ISOTHERM_SEED=X` one.
+//! Power is lost at a random write or flush, and the volume is opened again on the data that survived. Every cell must hold a value that is
+//! at least as new as the last FLUSH (or FUA write) that covered it. Then the test proves that it can fail: it must notice an engine that
+//! leaves out one device's fdatasync, or that of the journal. `ISOTHERM_SEEDS=N` runs more seeds, `ISOTHERM_SEED=X` repeats one.
 
 mod rack;
 
@@ -12,7 +12,7 @@ use isotherm_hostile::Rng;
 use isotherm_hostile::disk::Disk;
 use isotherm_hostile::truth::{self, CELL, Expect, Truth};
 use isotherm_live::config::{IoConfig, Size};
-use isotherm_live::port::{Buffer, Completion, Port};
+use isotherm_live::port::{Buffer, Completion, IoRequest, Port};
 use isotherm_live::{MemberConfig, OpenMode, Volume, VolumeConfig};
 use rack::Rack;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use std::sync::{Arc, mpsc};
 const EXTENT: u64 = 16 << 10;
 const BLOCK: usize = 4096;
 const CELLS_PER_BLOCK: usize = BLOCK / CELL;
-/// 16 slots beyond the metadata, so that most of the volume lives on the slow member.
+/// 16 slots in addition to the metadata, so that most of the volume is on the slow member.
 const FAST: usize = (1 << 20) + 16 * EXTENT as usize;
 const SLOW: usize = (1 << 20) + 40 * EXTENT as usize;
 
@@ -45,7 +45,7 @@ enum Pending {
 
 type Reply = (u64, Result<(), IoError>, Option<Buffer>);
 
-/// What a run did, to see that it did something.
+/// Counts of the events in a run, so that a test can check that something happened.
 #[derive(Debug, Default)]
 struct Did {
     lost_power: u64,
@@ -84,8 +84,8 @@ fn config(members: &Path, policy: &str) -> VolumeConfig {
     }
 }
 
-/// Three lives of one volume, each ended by a power failure. An error is a fault of the volume; what the test itself needs
-/// and does not get is a panic, so that it is never taken for a caught mutant.
+/// Three lives of one volume, each ended by a power failure. An error is a fault of the volume. If something that the test itself needs
+/// fails, it panics, so that this is never taken for a caught mutant.
 fn run(seed: u64, mutant: Option<Mutant>) -> Result<Did, String> {
     let dir = tempfile::tempdir().unwrap();
     let members = dir.path().join("members");
@@ -147,7 +147,7 @@ impl Run {
         let result = self.work(rack, &port);
         rack.cut();
         self.did.lost_power += 1;
-        // Without power the last writes cannot be made durable, and it says so; or nothing was left to write.
+        // Without power the last writes cannot be made durable, and `stop` reports this, unless there was nothing to write.
         let _ = server.stop();
         result
     }
@@ -158,7 +158,7 @@ impl Run {
             .expect("set when the volume is first opened")
     }
 
-    /// Clients with several requests in flight until the power goes, or they have enough.
+    /// Clients with several requests in progress, until power is lost or they have made enough requests.
     fn work(&mut self, rack: &Rack, port: &Arc<dyn Port>) -> Result<(), String> {
         let (send, receive) = mpsc::channel::<Reply>();
         let mut flying: BTreeMap<u64, Pending> = BTreeMap::new();
@@ -173,7 +173,7 @@ impl Run {
             if flying.is_empty() {
                 break;
             }
-            // Answers that are there are taken before the next FLUSH is issued: it must cover them.
+            // Answers that have arrived are processed before the next FLUSH is issued, because it must cover them.
             let first = receive.recv().map_err(|e| e.to_string())?;
             for (number, result, buf) in std::iter::once(first).chain(receive.try_iter()) {
                 let p = flying.remove(&number).ok_or("answered twice")?;
@@ -229,17 +229,17 @@ impl Run {
     ) -> Option<Pending> {
         let send = send.clone();
         let done = Completion::new(move |result, buf| {
-            // The receiver has gone when the run ended with an error.
+            // The receiver is gone if the run ended with an error.
             let _ = send.send((number, result, buf));
         });
         let kind = self.rng.below(20);
         if kind < 2 {
             let moment = self.truth().moment();
-            port.submit(RequestOp::Flush, 0, 0, false, 0, None, done);
+            port.submit(IoRequest::flush(), done);
             return Some(Pending::Flush { moment });
         }
         let cells = self.truth().cells();
-        // Whole blocks mostly; now and then odd ends.
+        // Mostly whole blocks, sometimes unaligned ranges.
         let (mut from, mut len) = if self.rng.one_in(4) {
             (
                 self.rng.below(cells as u64) as usize,
@@ -264,12 +264,7 @@ impl Run {
             let expect = self.truth().expect(from, to);
             let buf = port.buffer((from * CELL) as u64, (len * CELL) as u32);
             port.submit(
-                RequestOp::Read,
-                (from * CELL) as u64,
-                (len * CELL) as u32,
-                false,
-                0,
-                Some(buf),
+                IoRequest::read((from * CELL) as u64, (len * CELL) as u32, buf),
                 done,
             );
             return Some(Pending::Read { from, expect });
@@ -294,13 +289,13 @@ impl Run {
             } else {
                 RequestOp::WriteZeroes { keep: true }
             };
-            port.submit(op, offset, len, false, 0, None, done);
+            port.submit(IoRequest::new(op, offset, len), done);
         } else {
             let mut buf = port.buffer(offset, len);
             for (c, b) in (from..to).zip(buf.chunks_exact_mut(CELL)) {
                 b.copy_from_slice(&truth::content(c, version));
             }
-            port.submit(RequestOp::Write, offset, len, fua, 0, Some(buf), done);
+            port.submit(IoRequest::write(offset, len, buf).with_fua(fua), done);
         }
         Some(Pending::Change {
             from,
@@ -310,7 +305,7 @@ impl Run {
         })
     }
 
-    /// After a power failure: every cell holds something that it may hold.
+    /// After a power failure: every cell must hold one of its permitted values.
     fn verify(&mut self, port: &Arc<dyn Port>) -> Result<(), String> {
         for at in (0..port.volume_bytes()).step_by(EXTENT as usize) {
             let (send, receive) = mpsc::channel();
@@ -318,15 +313,7 @@ impl Run {
             let done = Completion::new(move |result, buf| {
                 let _ = send.send((result, buf));
             });
-            port.submit(
-                RequestOp::Read,
-                at,
-                EXTENT as u32,
-                false,
-                0,
-                Some(buf),
-                done,
-            );
+            port.submit(IoRequest::read(at, EXTENT as u32, buf), done);
             let (result, buf): (Result<(), IoError>, Option<Buffer>) =
                 receive.recv().map_err(|e| e.to_string())?;
             result.map_err(|e| format!("read at {at} after recovery: {e:?}"))?;
@@ -347,7 +334,7 @@ fn seeds(default: u64) -> std::ops::Range<u64> {
     }
 }
 
-/// Members are files in a FUSE mount.
+/// Members are files in a FUSE mount, so the test needs FUSE.
 fn can_mount() -> bool {
     let ok = std::fs::OpenOptions::new()
         .read(true)
@@ -400,7 +387,7 @@ fn an_engine_that_leaves_out_a_flush_is_caught() {
     }
 }
 
-/// The same of the rules of the world below the engine. One is taken out for a whole process: this program again.
+/// The same for the rules below the engine. A rule is removed for a whole process, so this program runs itself again.
 #[test]
 fn a_world_that_leaves_out_a_flush_is_caught() {
     if !can_mount() {

@@ -1,8 +1,7 @@
 //! Member files whose writes are volatile until fsync: a FUSE file system over the hostile world's disks.
 //!
-//! The volume above is the real one: its io_uring, its O_DIRECT files, its fdatasync and RWF_DSYNC end here. When the power
-//! goes, every sector of every unflushed write is kept or lost on its own, at one instant for all members, and every later
-//! request fails.
+//! The volume above is the real one: its io_uring, its O_DIRECT files, its fdatasync and RWF_DSYNC end here. When power is lost, every
+//! sector of every unflushed write is kept or lost on its own, at one instant for all members, and every later request fails.
 
 use fuser::{
     BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem,
@@ -17,12 +16,12 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Names never change, attributes neither.
+/// Time to live of cached names and attributes, which never change.
 const TTL: Duration = Duration::from_secs(3600);
 
 struct State {
     disks: Vec<Disk>,
-    /// Writes and flushes until the power goes.
+    /// Number of writes and flushes until power is lost.
     fuse: Option<u64>,
     rng: Rng,
     dead: bool,
@@ -81,27 +80,27 @@ impl Rack {
             dir: dir.to_owned(),
         })
     }
-    /// The power will go after so many writes and flushes.
+    /// Power will be lost after that many writes and flushes.
     pub fn cut_after(&self, changes: u64) {
         locked(&self.state).fuse = Some(changes);
     }
-    /// The power goes now, if it has not.
+    /// Power is lost now, if it was not lost before.
     pub fn cut(&self) {
         let mut s = locked(&self.state);
         s.fuse = Some(0);
-        // The error is the point.
+        // The error is the purpose of this call.
         let _ = s.change();
     }
-    /// Has it gone?
+    /// Whether power was lost.
     pub fn is_dead(&self) -> bool {
         locked(&self.state).dead
     }
-    /// Flushes of each member so far, and writes that were durable by themselves.
+    /// Number of flushes of each member so far, and of writes that were durable by themselves.
     pub fn flushes(&self) -> (Vec<u64>, u64) {
         let s = locked(&self.state);
         (s.flushes.clone(), s.forced)
     }
-    /// Unmount; what survived.
+    /// Unmounts, and returns the data that survived.
     pub fn into_disks(mut self) -> std::io::Result<Vec<Disk>> {
         self.unmount()?;
         Ok(std::mem::take(&mut locked(&self.state).disks))
@@ -110,8 +109,8 @@ impl Rack {
         let Some(session) = self.session.take() else {
             return Ok(());
         };
-        // A closed ring gives its files back a moment later, so an ordinary unmount may be refused. The session ends when
-        // the last of them is gone.
+        // A closed ring closes its files a moment later, so an ordinary unmount may be refused. The session ends when the last of them is
+        // closed.
         let done = Command::new("umount")
             .arg("--lazy")
             .arg(&self.dir)
@@ -162,7 +161,7 @@ impl Shelf {
             flags: 0,
         })
     }
-    /// A write that lands, durable by itself or not.
+    /// Carries out a write, which is durable by itself or not.
     fn land(&self, ino: INodeNo, offset: u64, data: &[u8], forced: bool) -> Result<(), Errno> {
         let mut s = locked(&self.0);
         s.change()?;
@@ -222,7 +221,7 @@ impl Filesystem for Shelf {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // Times are of no interest, and nobody changes the size of a disk.
+        // Times are not used, and the size of a disk does not change.
         match self.attr(ino) {
             Some(a) => reply.attr(&TTL, &a),
             None => reply.error(Errno::ENOENT),
@@ -278,11 +277,11 @@ impl Filesystem for Shelf {
         _mode: i32,
         reply: ReplyEmpty,
     ) {
-        // Punched or zeroed: zeros, and as volatile as any write.
+        // A punched or zeroed range holds zeros, and is as volatile as any write.
         end(reply, self.land(ino, offset, &vec![0; len as usize], false));
     }
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // close() promises nothing.
+        // close() guarantees nothing.
         reply.ok();
     }
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _datasync: bool, reply: ReplyEmpty) {

@@ -1,6 +1,6 @@
-//! A volume served by the program, killed and served again; loop devices, mounts and control groups that go away with the
-//! test, whatever its end. Everything that waits has a limit, which fails the test.
-// Each test program uses a part of this.
+//! A volume that the program serves, kills and serves again; loop devices, mounts and control groups that are removed at the end of the
+//! test in any case. Every wait has a limit; if it is reached, the test fails.
+// Each test program uses only a part of this module.
 #![allow(dead_code)]
 
 use std::io::{BufRead, BufReader, Read};
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest that any one step may take. Far beyond what it does take: whatever reaches it hangs.
+/// Longest duration of one step: far more than any needs, so a step that reaches it hangs.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Are these programs there, and are we root? If not, says what is missing.
+/// Whether these programs are installed and, with `root`, the user is root. Prints what is missing.
 pub fn able(programs: &[&str], root: bool) -> bool {
     let missing: Vec<&str> = programs.iter().filter(|p| !has(p)).copied().collect();
     if !missing.is_empty() {
@@ -36,7 +36,7 @@ fn has(program: &str) -> bool {
         .any(|d| d.join(program).exists())
 }
 
-/// The seed of this run: `ISOTHERM_SEED`, else a fixed one; printed.
+/// The seed of this run: `ISOTHERM_SEED`, else a fixed one. Prints it.
 pub fn seed() -> u64 {
     let seed = std::env::var("ISOTHERM_SEED")
         .ok()
@@ -46,7 +46,7 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// Wait for `child`, at most [`PATIENCE`].
+/// Waits for `child`, at most [`PATIENCE`].
 pub fn wait(child: &mut Child, what: &str) -> std::process::ExitStatus {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -61,7 +61,7 @@ pub fn wait(child: &mut Child, what: &str) -> std::process::ExitStatus {
     }
 }
 
-/// Run to the end.
+/// Runs a program to its end.
 pub fn output(command: &mut Command) -> Output {
     let what = format!("{command:?}");
     let mut child = command
@@ -74,7 +74,7 @@ pub fn output(command: &mut Command) -> Output {
     let collect = |pipe: Option<Box<dyn Read + Send>>| {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
-            // A pipe that breaks ends the text.
+            // A broken pipe ends the text.
             let _ = pipe.map(|mut p| p.read_to_end(&mut bytes));
             bytes
         })
@@ -89,8 +89,8 @@ pub fn output(command: &mut Command) -> Output {
     }
 }
 
-/// Run a program, want success, return standard output. The system's own programs come first: nbdsh belongs to the
-/// system's Python, not to whatever another is called first.
+/// Runs a program that must succeed; returns standard output. The directories of the system come first on the path, because nbdsh needs the
+/// system's Python and not another one.
 pub fn run(program: &str, args: &[&str]) -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("/usr/sbin:/usr/bin:/sbin:/bin:{path}");
@@ -136,7 +136,7 @@ pub struct Place {
     dir: tempfile::TempDir,
     serving: Option<Child>,
     mnt: PathBuf,
-    /// Control group that the server is started in.
+    /// The control group in which the server is started.
     pub group: Option<PathBuf>,
 }
 
@@ -170,7 +170,7 @@ impl Place {
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
-    /// The program, to be run in the directory.
+    /// The program, which will run in the directory.
     pub fn isotherm(&self, call: &str) -> Command {
         let mut c = match &self.group {
             None => Command::new(env!("CARGO_BIN_EXE_isotherm")),
@@ -179,7 +179,7 @@ impl Place {
         c.args(call.split_whitespace()).current_dir(self.dir.path());
         c
     }
-    /// Serves until killed, stopped or dropped.
+    /// Serves the volume until it is killed, stopped or dropped.
     pub fn serve(&mut self, front_end: &str) {
         let mut child = self
             .isotherm(&format!("serve v {front_end}"))
@@ -203,18 +203,18 @@ impl Place {
         }
         self.serving = Some(child);
     }
-    /// Serves the block file; its path.
+    /// Serves the block file; returns its path.
     pub fn serve_file(&mut self) -> PathBuf {
         self.serve("--block-file mnt");
         self.mnt.join("v")
     }
-    /// Is the server still there?
+    /// Whether the server is still running.
     pub fn is_serving(&mut self) -> bool {
         self.serving
             .as_mut()
             .is_some_and(|c| matches!(c.try_wait(), Ok(None)))
     }
-    /// kill -9. The mount that it leaves behind goes, too.
+    /// kill -9. The mount that the server leaves behind is removed, too.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.serving.take() {
             child.kill().expect("killed");
@@ -229,7 +229,7 @@ impl Place {
             let _ = Command::new("umount").arg("-l").arg(&self.mnt).status();
         }
     }
-    /// Ends it in order; it must succeed.
+    /// Ends the server in order; this must succeed.
     pub fn stop(&mut self) {
         let out = output(&mut self.isotherm("stop v"));
         assert!(
@@ -241,7 +241,7 @@ impl Place {
             assert!(wait(&mut child, "serve").success());
         }
     }
-    /// `isotherm check`, which must find nothing wrong.
+    /// `isotherm check`, which must find no problem.
     pub fn check(&self) {
         let out = output(&mut self.isotherm("check v"));
         assert!(
@@ -257,8 +257,8 @@ impl Drop for Place {
     fn drop(&mut self) {
         if let Some(mut child) = self.serving.take() {
             let _ = child.kill();
-            // A server that hangs in the kernel waits for its own mount; force ends every request of that, and so lets
-            // go whoever waits. It says "busy" all the same.
+            // A server that hangs in the kernel waits for its own mount. A forced unmount ends all its requests, and so releases every
+            // waiting process. It reports "busy" nevertheless.
             if !matches!(child.try_wait(), Ok(Some(_))) {
                 let _ = Command::new("umount")
                     .arg("-f")
@@ -276,7 +276,7 @@ impl Drop for Place {
 pub struct Loop(pub String);
 
 impl Loop {
-    /// With direct I/O, so that nothing is cached twice.
+    /// Attaches the file with direct I/O, so that nothing is cached twice.
     pub fn over(file: &Path) -> Loop {
         let file = file.to_str().expect("text");
         Loop(
@@ -290,7 +290,7 @@ impl Loop {
 impl Drop for Loop {
     fn drop(&mut self) {
         let _ = Command::new("losetup").args(["-d", &self.0]).status();
-        // Detaching ends when the last user is gone; whoever comes next needs the block file unused.
+        // Detaching ends when the last user is gone; the next step needs an unused block file.
         let file = format!("/sys/block/{}/loop", self.0.trim_start_matches("/dev/"));
         for _ in 0..200 {
             if !Path::new(&file).exists() {
@@ -301,11 +301,11 @@ impl Drop for Loop {
     }
 }
 
-/// A mounted file system; unmounted when dropped, by force if need be.
+/// A mounted file system; unmounted when dropped, if necessary by force.
 pub struct Mounted(pub PathBuf);
 
 impl Mounted {
-    /// Mounts.
+    /// Mounts `device`.
     pub fn new(device: &str, dir: PathBuf) -> Mounted {
         let _ = std::fs::create_dir(&dir);
         run("mount", &[device, dir.to_str().expect("text")]);

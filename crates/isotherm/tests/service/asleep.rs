@@ -1,4 +1,4 @@
-//! A disk that sleeps under `benefit`: what nobody asked for does not wake it.
+//! A disk that sleeps under `benefit`: only requests of a user wake it.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn disk(m: &Machine) -> Value {
     m.status("v")["members"][1].clone()
 }
 
-/// A volume whose disk sleeps over a cache with copies in it.
+/// A volume whose disk sleeps, below a cache with copies in it.
 fn asleep(m: &Machine) -> (Served, String) {
     let etc = m.0.path("etc").display().to_string();
     m.ok(&format!(
@@ -31,7 +31,7 @@ fn asleep(m: &Machine) -> (Served, String) {
     let served = m.serve(&format!("v --nbd unix:{nbd}"));
     let uri = format!("nbd+unix:///?socket={nbd}");
     io(m, &uri, &["write -P 7 0 8M".into(), "flush".into()]);
-    // Read at random until some of it is worth a copy.
+    // Random reads until a part of the data is worth a copy.
     wait_for("copies", || {
         let reads =
             (0..48u64).map(|i| format!("read {} 4k", ((i * 5 % 8) << 20) + ((i / 8) << 12)));
@@ -50,7 +50,7 @@ fn moves_of_benefit_wait_for_a_disk_that_sleeps() {
     let m = Machine::new();
     let (served, uri) = asleep(&m);
     let before = disk(&m)["sleep"]["wake_ups"].clone();
-    // Writes to copies, made durable, longer than everything that benefit cleans after.
+    // Writes to copies, made durable, over a longer time than any after which benefit cleans.
     for i in 0..4 {
         let at = (1 << 20) + (i << 12);
         io(&m, &uri, &[format!("write -P 9 {at} 4k"), "flush".into()]);
@@ -66,7 +66,7 @@ fn moves_of_benefit_wait_for_a_disk_that_sleeps() {
         status["copies"]["dirty_bytes"].as_u64() > Some(0),
         "{status}"
     );
-    // It is this that it waits for: without it the same work wakes the disk.
+    // The knob causes this: without it the same work wakes the disk.
     m.ok("set v sleep_hold_s=0");
     wait_for("woken by what was held", || {
         disk(&m)["sleep"]["wake_ups"].as_u64() > before.as_u64()

@@ -1,4 +1,4 @@
-//! Chromium without a head, told what to do through a pipe (the DevTools protocol): enough to click through a page.
+//! Headless Chromium, controlled through a pipe (the DevTools protocol): enough to click through a page.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -16,13 +16,14 @@ pub struct Browser {
     answers: BufReader<ChildStdout>,
     session: String,
     next: u64,
-    /// What went wrong in the page: exceptions, errors on its console, refused requests.
+    /// Faults in the page: exceptions, errors on its console, refused requests.
     pub wrong: Vec<String>,
     _home: tempfile::TempDir,
 }
 
 impl Browser {
-    /// None, with words, unless `ISOTHERM_NEED_CHROMIUM` asks for one (`make web-check`): it takes a minute or two.
+    /// Starts a browser; `None`, with a message, unless `ISOTHERM_NEED_CHROMIUM` requests it (`make web-check`), because it takes a minute
+    /// or two.
     pub fn start() -> Option<Browser> {
         if std::env::var_os("ISOTHERM_NEED_CHROMIUM").is_none() {
             eprintln!("skipped: make web-check runs it in a real browser");
@@ -30,7 +31,7 @@ impl Browser {
         }
         let home = tempfile::tempdir().expect("a directory");
         let flags = "--headless=new --no-sandbox --disable-gpu --no-first-run --hide-scrollbars --disable-dev-shm-usage --remote-debugging-pipe";
-        // Even what would slip past the page's policy finds nobody.
+        // Requests that get past the page's policy must reach no host either.
         let resolver = "--host-resolver-rules='MAP * ~NOTFOUND, EXCLUDE 127.0.0.1'";
         let line = format!(
             "exec chromium {flags} {resolver} --user-data-dir='{}' about:blank 3<&0 4>&1 1>&2",
@@ -69,7 +70,7 @@ impl Browser {
         Some(b)
     }
 
-    /// Gives an order and waits for its answer.
+    /// Sends a command and waits for its answer.
     pub fn order(&mut self, method: &str, params: &Value) -> Value {
         self.next += 1;
         let id = self.next;
@@ -110,7 +111,7 @@ impl Browser {
         self.wrong.push(wrong);
     }
 
-    /// What an expression comes to in the page; promises are waited for.
+    /// The value of an expression in the page; promises are awaited.
     pub fn eval(&mut self, expression: &str) -> Value {
         let asked = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
         let answer = self.order("Runtime.evaluate", &asked);
@@ -118,7 +119,7 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// Until an expression is true.
+    /// Waits until an expression is true.
     pub fn wait(&mut self, expression: &str) {
         let begun = Instant::now();
         while self.eval(expression) != json!(true) {
@@ -130,14 +131,14 @@ impl Browser {
         }
     }
 
-    /// A page, in a window of that size.
+    /// Opens a page in a window of that size.
     pub fn open(&mut self, url: &str, width: u32, height: u32, dark: bool) {
         self.look(width, height, dark);
         self.order("Page.navigate", &json!({"url": url}));
         self.wait("document.readyState === 'complete'");
     }
 
-    /// Another size and scheme of colours.
+    /// Changes the size and the colour scheme.
     pub fn look(&mut self, width: u32, height: u32, dark: bool) {
         let phone = width < 600;
         let size = json!({"width": width, "height": height, "deviceScaleFactor": if phone { 2 } else { 1 }, "mobile": phone});
@@ -146,7 +147,7 @@ impl Browser {
         self.order("Emulation.setEmulatedMedia", &scheme);
     }
 
-    /// A real click in the middle of an element, or at a share of it.
+    /// A real click on an element, at the given share of its width and height.
     pub fn click(&mut self, id: &str, (x, y): (f64, f64)) {
         let place = self.eval(&format!(
             "(() => {{ const e = document.getElementById('{id}'); e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect(); return [r.left + r.width * {x}, r.top + r.height * {y}]; }})()"
@@ -157,7 +158,7 @@ impl Browser {
         }
     }
 
-    /// Keys, by the names of the DOM.
+    /// Presses keys, by the names of the DOM.
     pub fn keys(&mut self, keys: &[&str]) {
         for key in keys {
             for kind in ["keyDown", "keyUp"] {
@@ -169,12 +170,12 @@ impl Browser {
         }
     }
 
-    /// Text, as if typed.
+    /// Inserts text as if it was typed.
     pub fn insert(&mut self, text: &str) {
         self.order("Input.insertText", &json!({"text": text}));
     }
 
-    /// The whole page as a picture, in `target/tmp`.
+    /// Saves a picture of the whole page in `target/tmp`.
     pub fn picture(&mut self, name: &str) {
         self.shoot(
             name,
@@ -182,7 +183,7 @@ impl Browser {
         );
     }
 
-    /// Its upper part, for the documentation.
+    /// Saves a picture of its upper part, for the documentation.
     pub fn upper_part(&mut self, name: &str, width: u32, height: u32) {
         let clip = json!({"x": 0, "y": 0, "width": width, "height": height, "scale": 1});
         self.shoot(
@@ -192,7 +193,7 @@ impl Browser {
     }
 
     fn shoot(&mut self, name: &str, how: &Value) {
-        // Fonts and the next frame.
+        // Waits for fonts and the next frame.
         self.eval("document.fonts.ready.then(() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(() => r(true)))))");
         let shot = self.order("Page.captureScreenshot", how);
         let text = shot["data"].as_str().expect("a picture");
@@ -218,7 +219,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

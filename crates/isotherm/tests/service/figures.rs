@@ -1,4 +1,4 @@
-//! What is shown of a volume, and that asking for it wakes no disk.
+//! The figures of a volume, and that a query for them wakes no disk.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -58,7 +58,7 @@ fn figures_are_readable_and_exact() {
     assert!(String::from_utf8_lossy(&out.stderr).contains("other machines could connect"));
 }
 
-/// As before `| head -1`.
+/// The command must end when its reader does, as before `| head -1`.
 fn ends_with_its_reader(mut command: Command, call: &str) {
     let mut child = command.stdout(Stdio::piped()).spawn().expect("starts");
     let mut byte = [0];
@@ -75,7 +75,7 @@ fn ends_with_its_reader(mut command: Command, call: &str) {
     assert!(ended, "`{call}` goes on though nobody reads");
 }
 
-/// Nothing that only asks wakes a disk that sleeps; what does is told.
+/// No query wakes a sleeping disk; the cause of a wake-up is reported.
 #[test]
 #[expect(clippy::too_many_lines, reason = "one scenario")]
 fn questions_let_disks_sleep() {
@@ -92,7 +92,7 @@ fn questions_let_disks_sleep() {
     let (nbd, port) = (m.0.path("n").display().to_string(), free_port());
     let served = m.serve(&format!("v --nbd unix:{nbd} --metrics 127.0.0.1:{port}"));
     let data = m.0.path("data");
-    // More than the fast tier holds, so that some of it lies on the disk.
+    // More data than the fast tier holds, so that a part of it is on the disk.
     std::fs::write(&data, vec![5; 40 << 20]).expect("written");
     let uri = format!("nbd+unix:///?socket={nbd}");
     let put = m.0.tool(
@@ -110,7 +110,7 @@ fn questions_let_disks_sleep() {
         status["members"][1]["asleep"] == json!(true)
     };
     wait_for("the disk sleeps", sleeps);
-    // What was written settles with its records; from then on nothing is to do.
+    // The written data is recorded and moved first; from then on there is no work left.
     std::thread::sleep(Duration::from_secs(2));
     wait_for("the disk sleeps", sleeps);
     let before = disk(&m.status("v"));
@@ -155,7 +155,7 @@ fn questions_let_disks_sleep() {
         woken["wake_ups"].as_u64() > before["wake_ups"].as_u64(),
         "{woken}"
     );
-    // The read itself, or the promotion that it is served by.
+    // The read itself, or the promotion that serves it.
     match woken["last_wake"]["by"].as_str() {
         Some("read") => assert_eq!(woken["last_wake"]["offset"], json!(at), "{woken}"),
         by => assert_eq!(by, Some("move"), "{woken}"),
@@ -166,7 +166,7 @@ fn questions_let_disks_sleep() {
 #[test]
 fn a_bare_call_shows_the_short_help() {
     let m = Machine::new();
-    // `script` gives it a terminal; without one it is a wrong call as any other (tests/usage.rs).
+    // `script` provides a terminal; without one, the call is wrong usage (tests/usage.rs).
     let mut call = Command::new("script");
     call.args(["-qec", env!("CARGO_BIN_EXE_isotherm"), "/dev/null"]);
     m.set(&mut call);

@@ -1,4 +1,4 @@
-//! A machine of its own: directories for descriptions, sockets and devices; and what tests ask of it.
+//! A simulated machine: directories for descriptions, sockets and devices, and the helpers of tests.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::common::{Place, Served, fits};
 
-/// Long enough for any machine; reached only by a failure.
+/// A limit that any machine meets; only a failure reaches it.
 pub const LIMIT: Duration = Duration::from_secs(90);
 
-/// Directories of a machine of its own.
+/// The directories of a simulated machine.
 pub struct Machine(pub Place);
 
 impl Machine {
@@ -25,7 +25,7 @@ impl Machine {
         Machine(place)
     }
 
-    /// In a directory that has nothing to do with the volume.
+    /// The command, to be run in a directory that has nothing to do with the volume.
     pub fn command(&self, call: &str) -> Command {
         let mut c = self.0.command(call);
         c.current_dir(self.0.path("away"));
@@ -72,7 +72,7 @@ impl Machine {
     }
 }
 
-/// Whatever a failed test left mounted or attached goes, so that the machine is as before.
+/// Removes everything that a failed test left mounted or attached, so that the machine is as before.
 impl Drop for Machine {
     fn drop(&mut self) {
         let mnt = self.0.path("mnt");
@@ -117,7 +117,7 @@ pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Loop devices, FUSE and root, or words.
+/// Whether loop devices, FUSE and root are available; prints what is missing.
 pub fn has_loops() -> bool {
     let root = Command::new("id")
         .arg("-u")

@@ -1,4 +1,4 @@
-//! A volume as part of a machine: found by name, watched, mounted, ended in order; and what happens when it is not.
+//! A volume as part of a machine: found by name, monitored, mounted, ended in order; and what happens if it is not ended in order.
 
 mod asleep;
 mod chromium;
@@ -33,23 +33,23 @@ fn volumes_are_found_by_name_from_anywhere() {
     let served = m.serve(&format!("one --nbd unix:{nbd}"));
     assert!(m.0.path("run/one.sock").exists() && !m.0.path("etc/one.sock").exists());
     assert_eq!(m.status("one")["state"], json!("serving"));
-    // Its path means the same volume.
+    // The path refers to the same volume.
     let path = m.0.path("etc/one").display().to_string();
     assert_eq!(m.status(&path)["pid"], json!(served.child.id()));
     assert_eq!(m.json("list", "list")[0]["state"], json!("serving"));
-    // One of that name in the working directory comes first.
+    // A volume of that name in the working directory has precedence.
     let here = m.0.path("away").display().to_string();
     m.ok(&format!("create {here}/one --slow {here}/s:64M"));
     assert_eq!(m.status("one")["state"], json!("stopped"));
     std::fs::remove_file(m.0.path("away/one.toml")).expect("removed");
-    // A server that hangs does not hang those who ask for all.
+    // A server that hangs must not delay a query for all volumes.
     served.signal("STOP");
     let list = m.json("list", "list");
     served.signal("CONT");
     assert_eq!(list[0]["state"], json!("unreachable"), "{list}");
     m.ok("stop one");
     assert_eq!(m.json("list", "list")[0]["state"], json!("stopped"));
-    // Killed: what it left behind is in nobody's way.
+    // After a kill, the files that it left behind do not disturb other volumes.
     m.serve(&format!("two --nbd unix:{nbd}")).kill();
     assert_eq!(m.json("list", "list")[1]["state"], json!("stopped"));
     let again = m.serve(&format!("two --nbd unix:{nbd}"));
@@ -97,7 +97,7 @@ fn members_are_assembled_by_identity() {
     let stranger = m.0.path("etc/v.slow");
     let away = m.0.path("moved");
     std::fs::rename(&stranger, &away).expect("moved");
-    // Not near: neither the description nor the hints know the place.
+    // Not in the neighbourhood: neither the description nor the hints contain the place.
     let nested = m.0.path("mnt/deep");
     std::fs::create_dir(&nested).expect("made");
     std::fs::rename(&away, nested.join("x")).expect("moved");
@@ -109,7 +109,7 @@ fn members_are_assembled_by_identity() {
         ),
         (&json!("incomplete"), Some(1))
     );
-    // `serve --wait` goes on as soon as the member is back, under another name.
+    // `serve --wait` continues as soon as the member is attached again, under another name.
     let mut waiting = m.command("serve v --nbd unix:n --wait 300");
     let mut child = waiting
         .stdout(Stdio::piped())
@@ -135,7 +135,7 @@ fn members_are_assembled_by_identity() {
     assert_eq!(m.json("assemble", "assemble")[0]["state"], json!("served"));
     m.ok("stop v");
     wait_for("it ends", || served.has_ended());
-    // Started by its service, once, and only if one of its members was named.
+    // The service starts it, once, and only if one of its members was named.
     let bin = m.0.path("bin");
     std::fs::create_dir(&bin).expect("made");
     let log = m.0.path("log");
@@ -227,14 +227,14 @@ fn a_device_under_a_stable_name_comes_and_goes() {
     assert!(words.contains("is in use"), "{words}");
     assert!(link.exists(), "it stays");
     drop(open);
-    // Another volume of the name does not take the link away.
+    // Another volume of the same name must not take the link.
     let away = m.0.path("away").display().to_string();
     m.ok(&format!("create {away}/v --slow {away}/s:64M"));
     let out = m.run("serve v --loop --block-file ../mnt");
     assert_eq!(out.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&out.stderr).contains("another volume of this name"));
     std::fs::remove_file(m.0.path("away/v.toml")).expect("removed");
-    // Killed: the next server releases what it left behind.
+    // After a kill, the next server releases the device that was left behind.
     served.kill();
     let again = m.serve("v --loop");
     let now = std::fs::canonicalize(&link).expect("a device");
@@ -265,7 +265,7 @@ fn mount_serves_and_mounts_and_a_file_is_explained() {
     );
     m.ok("stop v");
     drop(first);
-    // As mount(8) calls its helper: nobody serves the volume yet.
+    // As mount(8) calls its helper, while the volume is not served.
     let helper = m.0.path("mount.isotherm");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_isotherm"), &helper).expect("linked");
     let mut call = Command::new(&helper);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::common::Served;
 use crate::machine::{LIMIT, Machine, free_port, get, has, wait_for};
 
-/// A real Prometheus scrapes a volume under load; every rule is sound and every query of the dashboard has an answer.
+/// A real Prometheus scrapes a volume under load; every rule must be valid, and every query of the dashboard must have an answer.
 #[test]
 #[expect(clippy::too_many_lines, reason = "one scenario")]
 fn prometheus_answers_every_query_of_the_dashboard() {
@@ -115,7 +115,7 @@ fn prometheus_answers_every_query_of_the_dashboard() {
         left.retain(|q| !has_answer(own, q));
         std::thread::sleep(Duration::from_millis(300));
     }
-    // No alert is about a volume that is well.
+    // There must be no alert for a volume without problems.
     let alerts = query(own, "ALERTS{alertstate=\"firing\"}");
     assert_eq!(alerts["data"]["result"], json!([]), "{alerts}");
 }
@@ -142,7 +142,7 @@ fn query(port: u16, text: &str) -> Value {
     serde_json::from_str(json.unwrap_or_default()).unwrap_or(Value::Null)
 }
 
-/// Some samples, none of them NaN. A query that is wrong is a failure at once.
+/// Whether a query returns samples, none of them NaN. An invalid query is a failure at once.
 fn has_answer(port: u16, text: &str) -> bool {
     let answer = query(port, text);
     assert_ne!(answer["status"], json!("error"), "{text}: {answer}");

@@ -1,6 +1,5 @@
-//! The task pages (`docs/tasks`), word for word: every command on them is run, with files in the place of devices, a directory
-//! in the place of `/`, and `systemctl` played by a shell function. Messages that pages quote must be ones that the program can
-//! print.
+//! The task pages (`docs/tasks`), word for word: every command on them is run, with files in the place of devices, a directory in the place
+//! of `/`, and a shell function in the place of `systemctl`. Messages that pages quote must be messages of the program.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -17,7 +16,7 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(docs().join(format!("tasks/{name}.md"))).expect("the page")
 }
 
-/// The blocks that say `sh`, in order.
+/// The code blocks of type `sh`, in order.
 fn blocks(page: &str) -> Vec<String> {
     let (mut all, mut open): (Vec<String>, Option<String>) = (Vec::new(), None);
     for line in page.lines() {
@@ -34,7 +33,7 @@ fn blocks(page: &str) -> Vec<String> {
     all
 }
 
-/// What pages call it, and what it is here; longer names first.
+/// A name on the pages, and its stand-in in this test; longer names first.
 const STAND_INS: [(&str, &str); 14] = [
     ("/dev/isotherm/", "$T/dev/"),
     ("/dev/nvme0n1p3", "$T/fast.img"),
@@ -49,14 +48,14 @@ const STAND_INS: [(&str, &str); 14] = [
     ("/disk", "$T/disk"),
     ("/pool", "$T/mnt/pool"),
     ("/dev/isotherm", "$T/dev"),
-    // As long a trace takes a minute.
+    // The full trace takes a minute.
     ("gen:postmark", "gen:postmark,scale=0.02"),
 ];
 
 fn with_stand_ins(text: &str) -> String {
     let mut text = text.to_owned();
     for (page, here) in STAND_INS {
-        // Between the names of a directory it is part of another path.
+        // Between the characters of a file name, it is a part of another path.
         let mut out = String::new();
         let mut rest = text.as_str();
         while let Some(at) = rest.find(page) {
@@ -70,7 +69,7 @@ fn with_stand_ins(text: &str) -> String {
     text
 }
 
-/// A machine for the shell: what the pages take for granted.
+/// The parts of a machine that the pages take for granted, for the shell.
 const PRELUDE: &str = r#"set -eu
 sudo() { "$@"; }
 wait_until() { n=0; until "$@"; do n=$((n + 1)); [ $n -lt 900 ] || { echo "waited in vain: $*" >&2; cat "$T"/*.log >&2; exit 9; }; command sleep 0.1; done; }
@@ -100,7 +99,7 @@ truncate -s 64M "$T/fast.img"
 truncate -s 256M "$T/slow.img"
 "#;
 
-/// After everything, however it ended: nothing of it stays mounted or served.
+/// The last commands, after success and failure: nothing stays mounted or served.
 const END: &str = r#"
 end() {
     for m in srv new pool; do ! mountpoint -q "$T/mnt/$m" || command umount -l "$T/mnt/$m" || :; done
@@ -149,7 +148,7 @@ fn run(m: &Machine, before: &str, blocks: &[String]) {
     );
 }
 
-/// `isotherm-core --test golden`: is there such a test program?
+/// `isotherm-core --test golden`: whether there is such a test program.
 fn is_suite(words: &str) -> bool {
     let mut words = words.split_whitespace();
     let (Some(package), Some("--test"), Some(test)) = (words.next(), words.next(), words.next())
@@ -163,7 +162,7 @@ fn is_suite(words: &str) -> bool {
         || crates.join(format!("tests/{test}/main.rs")).exists()
 }
 
-/// As [`Machine`], in memory: volumes of 256 MiB are made and filled.
+/// As [`Machine`], in memory, because volumes of 256 MiB are made and filled.
 fn machine() -> Machine {
     let place = Place::in_memory();
     for dir in ["etc", "away", "mnt"] {
@@ -182,7 +181,7 @@ fn pages_about_volumes_run_word_for_word() {
         assert!(all.len() >= 3, "{name}");
         run(&machine(), "", &all);
     }
-    // Everything there asks about a volume that is not served.
+    // All commands there concern a volume that is not served.
     let m = machine();
     m.create("v");
     run(&m, "", &blocks(&page("when-something-broke")));
@@ -213,7 +212,7 @@ mergerfs -o category.create=ff "$T/ssd:$T/disk" "$T/mnt/pool"
 "#;
     let m = machine();
     run(&m, pool, &blocks(second));
-    // Every file is in a branch, whole.
+    // Every file is whole, in one branch.
     let found = |name: &str| {
         ["ssd", "disk"].map(|b| std::fs::read_to_string(m.0.path(b).join("a").join(name)).ok())
     };

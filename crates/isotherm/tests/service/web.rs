@@ -1,4 +1,4 @@
-//! The web view of served volumes: over HTTP always, in a real browser where there is one (`make web-check`).
+//! The web view of served volumes: over HTTP always, and in a real browser if there is one (`make web-check`).
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -15,7 +15,7 @@ fn body(answer: &str) -> Value {
     serde_json::from_str(body).expect("JSON")
 }
 
-/// Asks the view as a page does.
+/// Sends a query to the view, as a page does.
 fn ask(port: u16, what: &str) -> Value {
     body(&get(&format!("127.0.0.1:{port}"), &format!("/api/{what}")))
 }
@@ -75,7 +75,7 @@ fn a_served_volume_is_shown_and_changed_only_with_the_token() {
     let served = m.serve(&format!(
         "v --nbd unix:{nbd} --web 127.0.0.1:{own} --web-control --web-token {token}"
     ));
-    // Of all volumes, at another port.
+    // All volumes, at another port.
     let mut web = m.command(&format!("web --listen 127.0.0.1:{all}"));
     let web = Served {
         child: web.stderr(Stdio::null()).spawn().expect("starts"),
@@ -165,7 +165,7 @@ fn a_served_volume_is_shown_and_changed_only_with_the_token() {
         Some(50e6)
     );
     assert_eq!(served.terminate(), Some(0));
-    // The volume is gone; the view of the machine stays and says so.
+    // The volume is gone; the view of the machine stays and shows this.
     wait_for("it is seen", || {
         ask(all, "volumes")["volumes"][0]["state"] == json!("stopped")
     });
@@ -192,7 +192,7 @@ fn load(nbd: &str) -> Option<Served> {
     Some(Served { child })
 }
 
-/// A volume of 100 000 extents over a disk that is as slow as a disk.
+/// A volume of 100 000 extents over a disk with the speed of a real one.
 fn large(m: &Machine, name: &str) {
     let etc = m.0.path("etc").display().to_string();
     m.ok(&format!(
@@ -217,13 +217,13 @@ fn the_page_works_in_a_browser() {
     let call =
         format!("films --nbd unix:{nbd} --web 127.0.0.1:{port} --web-control --web-token {token}");
     let served = m.serve(&call);
-    // Most of it was written at some time.
+    // Most of the volume was written at some time.
     io(&m, &nbd, &["write -P 3 0 300M", "flush"]);
     let fio = load(&nbd);
     let url = format!("http://127.0.0.1:{port}/");
     b.open(&url, 1280, 900, false);
     b.wait("document.getElementById('sentence').innerText.startsWith('Serving well')");
-    // Curves, a map of all extents, moves with reasons, and figures of a volume at work.
+    // The page must show curves, a map of all extents, moves with reasons, and figures of a volume at work.
     b.wait("document.querySelectorAll('#moves li .because').length > 3");
     b.wait("/a cell is one extent/i.test(document.getElementById('map-summary').innerText)");
     b.wait("document.querySelectorAll('#classes .bars span').length > 0 && document.querySelectorAll('#refused p').length > 0");
@@ -235,16 +235,16 @@ fn the_page_works_in_a_browser() {
     ));
     b.picture("web-light");
     b.upper_part("web-view", 1280, 1180);
-    // How long a frame takes while the map is drawn anew: printed, not judged.
+    // The duration of a frame while the map is drawn: printed, not judged.
     let ms = b.eval("(async () => { const t = []; for (let i = 0; i < 20; i++) { const a = performance.now(); document.getElementById(i % 2 ? 'by-tier' : 'by-heat').click(); t.push(performance.now() - a); await new Promise(requestAnimationFrame); } t.sort((x, y) => x - y); return [t[10], t[19]]; })()");
     eprintln!("the map of 100 000 extents is painted in {ms} ms (median, most)");
-    // By mouse: a place is explained, and the map zooms.
+    // With the mouse: a place is explained, and the map zooms.
     b.click("map", (0.1, 0.1));
     b.wait("document.getElementById('why').innerText.includes('benefit says:')");
     b.click("zoom-in", (0.5, 0.5));
     b.click("zoom-in", (0.5, 0.5));
     b.wait("document.getElementById('map-summary').innerText.includes(' to ')");
-    // By keys alone.
+    // With keys alone.
     b.eval("document.getElementById('map').focus()");
     b.keys(&["ArrowRight", "ArrowDown", "Enter"]);
     b.wait("document.getElementById('why').innerText.includes('benefit says:')");
@@ -254,14 +254,14 @@ fn the_page_works_in_a_browser() {
     b.click("rate-table-button", (0.5, 0.5));
     b.wait("document.querySelectorAll('#rate-table tbody tr').length > 1");
     b.click("rate-table-button", (0.5, 0.5));
-    // What a screen reader has: a name for everything that can be used, one heading of each part.
+    // For a screen reader: everything that can be used has a name, and each part has one heading.
     let nameless = b.eval("[...document.querySelectorAll('button, select, input, canvas, [role=img]')].filter((e) => e.getAttribute('aria-hidden') !== 'true' && !e.innerText?.trim() && !e.getAttribute('aria-label') && !(e.labels?.length)).map((e) => e.outerHTML)");
     assert_eq!(nameless, json!([]));
     assert_eq!(
         b.eval("document.querySelectorAll('section h2').length >= 8"),
         json!(true)
     );
-    // Nothing is wider than a phone.
+    // On a phone nothing may be wider than the screen.
     for (name, width, height, dark) in [
         ("web-dark", 1280, 900, true),
         ("web-phone", 390, 844, false),
@@ -277,7 +277,7 @@ fn the_page_works_in_a_browser() {
         b.picture(name);
     }
     b.look(1280, 900, false);
-    // A change: first the token is asked for, then it is done.
+    // A change: the page asks for the token first, then makes the change.
     b.eval("const i = document.querySelector('#policy input[aria-label=move_bytes_per_s]'); i.value = '20000000'; i.dispatchEvent(new Event('input')); true");
     b.click("set", (0.5, 0.5));
     b.wait("!document.getElementById('ask-token').hidden");
@@ -291,14 +291,14 @@ fn the_page_works_in_a_browser() {
         Some(20e6)
     );
     assert_eq!(b.wrong, Vec::<String>::new());
-    // It vanishes while the page is open, and comes back.
+    // The volume vanishes while the page is open, and returns.
     served.kill();
     drop(fio);
     b.wait("document.getElementById('sentence').innerText.startsWith('No figures') && document.getElementById('figures').classList.contains('stale')");
     b.picture("web-vanished");
     let served = m.serve(&call);
     b.wait("document.getElementById('sentence').innerText.startsWith('Serving well') && document.getElementById('live').dataset.state === 'live'");
-    // A member is cut short: the volume fails, and the page says so first.
+    // A member is truncated: the volume fails, and the page shows this first.
     let slow = m.0.path("etc/films.s");
     std::fs::OpenOptions::new()
         .write(true)
@@ -312,7 +312,7 @@ fn the_page_works_in_a_browser() {
     degraded(&m, &mut b);
 }
 
-/// A volume without its fast member, served for reading.
+/// A volume without its fast member, served read-only.
 fn degraded(m: &Machine, b: &mut Browser) {
     let etc = m.0.path("etc").display().to_string();
     m.ok(&format!(

@@ -235,8 +235,7 @@ pub fn sweep(
     let kept = cells.len() - missing.len();
     let done = AtomicUsize::new(kept);
     on_done(kept, cells.len());
-    let results = parallel(missing.len(), threads, |n| {
-        let i = missing[n];
+    let results = parallel(threads, &missing, |&i| {
         let result = runner.run(&cells[i]).and_then(|v| sweep.keep(i, &v));
         let now = done.fetch_add(1, Ordering::Relaxed) + 1;
         on_done(now, cells.len());

@@ -1,4 +1,4 @@
-//! What several tests share.
+//! Code that several tests share.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub const PLAIN: [&str; 8] = [
     "w-tinylfu",
 ];
 
-/// A fixture, or a trace below `$ISOTHERM_TRACES`; None where it is not there.
+/// A fixture, or a trace below `$ISOTHERM_TRACES`; `None` if it is not there.
 pub fn trace(name: &str) -> Option<PathBuf> {
     let fixtures = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures"));
     let others = std::env::var_os("ISOTHERM_TRACES").map(PathBuf::from);
@@ -29,7 +29,7 @@ pub fn trace(name: &str) -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
-/// Play a trace of 4 KiB extents with fast slots as `slots` says for the touched extents.
+/// Plays a trace in extents of 4 KiB, with the number of fast slots that `slots` gives for the number of touched extents.
 pub fn play(
     path: &std::path::Path,
     policy: &str,

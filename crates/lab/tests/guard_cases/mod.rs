@@ -1,10 +1,10 @@
-//! Work made to hurt a cache, from a seed: what `bench/benefit/adversary.py` makes, smaller.
+//! Work that is made to hurt a cache, from a seed: that of `bench/benefit/adversary.py`, in a smaller size.
 
 use isotherm_core::Nanos;
 use isotherm_lab::sim::Memory;
 use isotherm_traces::{Op, Record};
 
-/// Kinds of work.
+/// The kinds of work.
 pub const KINDS: [Kind; 6] = [
     Kind::Scan,
     Kind::Once,
@@ -14,14 +14,14 @@ pub const KINDS: [Kind; 6] = [
     Kind::Shift,
 ];
 
-/// What a case does.
+/// The pattern of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Reads from the first block to the last, over and over.
+    /// Reads from the first block to the last, repeatedly.
     Scan,
     /// Reads, and in some cases as many writes, at random places.
     Once,
-    /// The same blocks, a little more than a tenth of all, over and over.
+    /// The same blocks, a little more than a tenth of all, repeatedly.
     Thrash,
     /// Many requests at once, then none for seconds.
     Burst,
@@ -54,7 +54,7 @@ impl Draw {
 /// 3000 requests of a kind; the same for the same seed.
 pub fn case(kind: Kind, seed: u64) -> Memory {
     let mut r = Draw(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    // The first numbers of neighbouring seeds are alike.
+    // The first numbers of similar seeds are similar.
     for _ in 0..8 {
         let _ = r.below(2);
     }

@@ -1,5 +1,5 @@
-//! A trace as unit accesses. Units are numbered in address order, with one number left out where addresses leave a gap: so
-//! two units are neighbours here if and only if they are on the device, and no rows are spent on what nobody touches.
+//! A trace as unit accesses. Units are numbered in the order of addresses, and one number is left out at each gap. So two units are
+//! adjacent here if and only if they are adjacent on the device, and no rows are used for units that are never touched.
 
 use crate::reference::{SHIFT, Touch};
 use isotherm_traces::{Op, Options, SideBySide, open, scan};
@@ -13,7 +13,7 @@ pub struct Trace {
     pub work: Vec<Touch>,
 }
 
-/// A fixture of the repository, else a file of `$ISOTHERM_TRACES`; `None` where that is not set or has no such file.
+/// A fixture of the repository, else a file of `$ISOTHERM_TRACES`; `None` if this is not set or has no such file.
 pub fn find(name: &str) -> Option<PathBuf> {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../fixtures")

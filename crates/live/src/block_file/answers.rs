@@ -1,4 +1,4 @@
-//! Answers that carry nothing but an error or none.
+//! Answers without data: success or an error.
 
 use crate::mutants::{LiveMutant, broken};
 use fuser::{Errno, ReplyEmpty};
@@ -23,7 +23,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// So many of them.
+    /// A reply for `count` pieces.
     pub(super) fn new(reply: ReplyEmpty, count: u32) -> Pieces {
         Pieces {
             left: AtomicU32::new(count),
@@ -32,7 +32,7 @@ impl Pieces {
     }
 
     pub(super) fn done(&self, result: Result<(), IoError>) {
-        // Nothing panics under the lock; even then the reply is whole.
+        // No code panics while it holds the lock; even then the reply would be consistent.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.1.is_ok() || broken(LiveMutant::LastPieceCounts) {
             state.1 = result;

@@ -1,19 +1,19 @@
-//! What can go wrong around a mount, and what to do about it.
+//! Errors around a mount, and their remedies.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a block file could not be mounted or unmounted.
+/// The reason why a block file could not be mounted or unmounted.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// `/dev/fuse` cannot be opened.
     NoDevice {
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// Neither may we mount nor is the helper installed.
+    /// We have no permission to mount, and the helper is not installed.
     NoPermission {
         /// The mount point.
         dir: PathBuf,
@@ -22,7 +22,7 @@ pub enum Error {
     Directory {
         /// The mount point as given.
         dir: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The directory has entries, which a mount would hide.
@@ -30,7 +30,7 @@ pub enum Error {
         /// The mount point.
         dir: PathBuf,
     },
-    /// Something else is mounted there.
+    /// Another file system is mounted there.
     OtherMount {
         /// The mount point.
         dir: PathBuf,
@@ -42,7 +42,7 @@ pub enum Error {
         /// The mount point.
         dir: PathBuf,
     },
-    /// The file name is not one.
+    /// The name is not a valid file name.
     Name {
         /// The name as given.
         name: String,
@@ -51,7 +51,7 @@ pub enum Error {
     Mount {
         /// The mount point.
         dir: PathBuf,
-        /// What it said.
+        /// Its message.
         reason: String,
     },
     /// The file is still open.
@@ -63,12 +63,12 @@ pub enum Error {
     Unmount {
         /// The mount point.
         dir: PathBuf,
-        /// What it said.
+        /// Its error.
         source: io::Error,
     },
     /// The session could not start, or ended with an error.
     Session {
-        /// What went wrong.
+        /// The cause.
         source: io::Error,
     },
 }

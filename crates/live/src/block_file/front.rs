@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What users of a block file can ask for. FUSE tells neither FUA nor classes.
+/// The operations that users of a block file can request. FUSE transfers neither FUA nor classes.
 pub const CAN: Can = Can {
     fua: false,
     discard: true,
@@ -20,7 +20,7 @@ pub const CAN: Can = Can {
 pub struct Wanted {
     /// An empty directory.
     pub dir: PathBuf,
-    /// See there.
+    /// See [`Options`].
     pub options: Options,
 }
 

@@ -5,25 +5,25 @@
 //!
 //! # Life of a request
 //!
-//! A session thread reads it from `/dev/fuse`, takes a [`Buffer`](crate::port::Buffer), copies a write's payload into it
-//! and submits it; it does not wait, so as many requests are in flight as the kernel sends. The reply goes out from the
-//! completion, on the engine's thread. Only directory and attribute requests, and `lseek` for data and holes, are
-//! answered on the session thread. With [`mount_on_engine`] the engine's thread takes reads, writes and flushes from the
-//! kernel itself, which saves the hand-off; see [`Pump`]. Where the kernel offers FUSE over io_uring and root has turned it
-//! on, requests come through that thread's own ring instead, and no payload is copied by us (`ring.rs`).
+//! A session thread reads it from `/dev/fuse`, takes a [`Buffer`](crate::port::Buffer), copies a write's payload into it and submits it. It
+//! does not wait, so as many requests are in progress as the kernel sends. The reply is sent from the completion, on the engine's thread.
+//! Only directory and attribute requests, and `lseek` for data and holes, are answered on the session thread. With [`mount_on_engine`] the
+//! engine's thread takes reads, writes and flushes from the kernel itself, which saves the hand-off; see [`Pump`]. If the kernel offers
+//! FUSE over io_uring and root has switched it on, requests come through that thread's own ring instead, and this program copies no payload
+//! (`ring.rs`).
 //!
-//! # What the file promises
+//! # Guarantees of the file
 //!
 //! | system call | volume |
 //! |---|---|
 //! | `fsync`, `fdatasync` | FLUSH |
 //! | write with `O_DSYNC`, `O_SYNC`, `RWF_DSYNC` | write with FUA |
-//! | `close` | nothing, as for a disk |
+//! | `close` | no guarantee, as for a disk |
 //! | `fallocate` `PUNCH_HOLE` | discard |
 //! | `fallocate` `ZERO_RANGE` | write zeros, space stays allocated |
 //! | `lseek` `SEEK_DATA`, `SEEK_HOLE` | allocation status |
 //! | read past the end | short |
-//! | write past the end | short, `ENOSPC` if nothing fits |
+//! | write past the end | short, `ENOSPC` if no byte fits |
 //! | `truncate` to another size, `chmod`, `chown`, create, unlink, rename | `EPERM` |
 //! | anything that changes a read-only volume | `EROFS` |
 //!
@@ -32,23 +32,21 @@
 //!
 //! # No deadlock under memory pressure
 //!
-//! When memory is short the kernel may wait for dirty pages of a file system on this volume to be written, which needs
-//! this process; if this process then waited for memory that the kernel frees by writing such pages, neither would go on.
-//! Therefore:
+//! When memory is short, the kernel may wait until dirty pages of a file system on this volume are written, which needs this process. If
+//! this process then waited for memory that the kernel frees by writing such pages, neither would continue. Therefore:
 //! - the file's own pages are never dirty in the cache (direct I/O above, no writeback cache);
-//! - session threads are marked with `PR_SET_IO_FLUSHER`, so that no allocation or page fault of theirs starts I/O (it
-//!   needs `CAP_SYS_RESOURCE`; without it, and only without it, this paragraph is a hope). The engine's thread should do
-//!   the same with [`become_io_flusher`];
-//! - a request needs no memory but fuser's buffer (one per session thread, made at mount), the port's pooled buffer and
-//!   one boxed completion of some hundred bytes. The pool is bounded: when it is empty the session thread waits for a
-//!   completion, never for the kernel, and completions run on the engine's thread, so they still happen;
-//! - requests that a [`Pump`] passes on to fuser are copied to the heap; none of them is a read, write or flush;
+//! - session threads are marked with `PR_SET_IO_FLUSHER`, so that their allocations and page faults never start I/O. This needs
+//!   `CAP_SYS_RESOURCE`; without it there is no guarantee. The engine's thread should do the same with [`become_io_flusher`];
+//! - a request needs no memory but fuser's buffer (one for each session thread, made at mount), the port's pooled buffer and one boxed
+//!   completion of some hundred bytes. The pool is bounded: when it is empty, the session thread waits for a completion, never for the
+//!   kernel, and completions run on the engine's thread, so they still happen;
+//! - requests that a [`Pump`] passes to fuser are copied to the heap; none of them is a read, write or flush;
 //! - this process must not open, stat or list its own mount while it serves it.
 //!
 //! # Cost
 //!
-//! One copy of each write's payload (fuser's buffer is not aligned for direct I/O) and, for each request, the hand-off to
-//! the engine's thread; see `bench/block-file/handoff.sh`. Neither through io_uring.
+//! One copy of each write's payload (fuser's buffer is not aligned for direct I/O) and, for each request, the hand-off to the engine's
+//! thread; see `bench/block-file/handoff.sh`. With io_uring there is neither.
 
 mod answers;
 mod error;
@@ -74,30 +72,30 @@ use crate::server::Handle;
 pub use error::Error;
 pub use pump::{Pump, Received};
 
-/// The last close may still be under way when its caller has gone on: `losetup -d` does not wait for it. So a busy
-/// unmount is tried for 200 ms before it is reported.
+/// The last close may still be in progress after its caller has continued, because `losetup -d` does not wait for it. So a busy unmount is
+/// repeated for 200 ms before it is reported.
 const BUSY_TRIES: u32 = 10;
 const BUSY_WAIT: Duration = Duration::from_millis(20);
-/// Looks, so far apart, whether the entries of the mount before have come back: 2 s.
+/// Number of checks whether the entries of the previous mount have come back: 2 s in all.
 const ENTRY_TRIES: u32 = 100;
 
 /// How a block file is shown and served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Let other users reach the mount; the file's mode (0600) still decides who may open it. Mounting without root then
-    /// needs `user_allow_other` in `/etc/fuse.conf`.
+    /// Let other users reach the mount; the file's mode (0600) still decides which of them may open it. Mounting without root then needs
+    /// `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
     /// `st_blksize`: the request size that suits the volume, its extent for example. Bytes, rounded to a power of two
     /// from 4 KiB to 16 MiB.
     pub preferred_bytes: u32,
-    /// Session threads, 1 to 64. More than one helps where completions come on the session thread itself or where
-    /// copying payloads is the limit.
+    /// Number of session threads, 1 to 64. More than one helps if completions run on the session thread itself, or if copying payloads is
+    /// the limit.
     pub threads: usize,
     /// Asynchronous requests that the kernel keeps in flight, at least 1: the queue depth of a loop device above.
     pub max_background: u16,
-    /// Take requests through the engine's io_uring where the kernel offers that and it is on
-    /// (`/sys/module/fuse/parameters/enable_uring`), instead of from `/dev/fuse`. Only with [`mount_on_engine`]. Requests are then
-    /// of 256 KiB at most instead of 1 MiB.
+    /// Take requests through the engine's io_uring if the kernel offers this and it is switched on
+    /// (`/sys/module/fuse/parameters/enable_uring`), instead of from `/dev/fuse`. Only with [`mount_on_engine`]. Then a request has at most
+    /// 256 KiB instead of 1 MiB.
     pub ring: bool,
 }
 
@@ -113,27 +111,27 @@ impl Default for Options {
     }
 }
 
-/// A block file that is being served. Dropping it unmounts; if the file is still open its users get errors from then on.
+/// A block file that is being served. Dropping it unmounts; if the file is still open, its users get errors from then on.
 #[derive(Debug)]
 pub struct Mount {
     dir: PathBuf,
     file: PathBuf,
-    /// `major:minor` of our file system, to tell it from a later mount on the same directory.
+    /// `major:minor` of our file system, to distinguish it from a later mount on the same directory.
     device: Option<String>,
     session: Option<JoinHandle<io::Result<()>>>,
-    /// Set: nobody may open the file any more.
+    /// If set, the file can no longer be opened.
     shut: Arc<AtomicBool>,
-    /// With a pump: the way to fuser's session, and the thread that carries its replies.
+    /// With a pump: the connection to fuser's session, and the thread that relays its replies.
     slow: Option<Arc<pump::Slow>>,
     relay: Option<JoinHandle<()>>,
-    /// Requests come through io_uring.
+    /// Whether requests come through io_uring.
     ring: bool,
 }
 
-/// Show `port`'s volume as the file `dir/name` and serve it from threads of its own.
+/// Shows `port`'s volume as the file `dir/name` and serves it from threads of its own.
 ///
-/// `dir` must be an empty directory; a dead mount that an earlier process of ours left there is cleared away first. As
-/// root the mount system call is used directly, otherwise the helper `fusermount3`. I/O works when this returns.
+/// `dir` must be an empty directory; a dead mount that an earlier process of ours left there is removed first. As root the mount system
+/// call is used directly, otherwise the helper `fusermount3`. I/O works when this returns.
 ///
 /// # Errors
 /// See [`Error`]; nothing stays mounted.
@@ -198,8 +196,8 @@ fn pumped(
     Ok((mount, parts.pump))
 }
 
-/// As [`mount`], with reads, writes and flushes taken from the kernel by the engine's own thread. `port` leads to the
-/// volume of `handle`, possibly by way of somebody who listens.
+/// As [`mount`], with reads, writes and flushes taken from the kernel by the engine's own thread. `port` leads to the volume of `handle`,
+/// possibly through a recorder.
 ///
 /// # Errors
 /// As [`mount`]; also if the volume is closed.
@@ -243,7 +241,7 @@ pub fn mount_on_engine(
     added.map(|()| mount).ok_or_else(closed)
 }
 
-/// Is nothing of the entries' memory in use? Those of a mount that has ended come back a moment later.
+/// Whether no part of the entries' memory is in use. The entries of a mount that has ended come back a moment later.
 fn is_unused(memory: &Arc<crate::buffers::Pool>) -> bool {
     (0..ENTRY_TRIES).any(|i| {
         if i > 0 {
@@ -253,7 +251,7 @@ fn is_unused(memory: &Arc<crate::buffers::Pool>) -> bool {
     })
 }
 
-/// Mount; whoever drops the result unmounts.
+/// Mounts; dropping the result unmounts.
 fn place(
     port: &dyn Port,
     dir: &Path,
@@ -289,7 +287,7 @@ fn place(
 }
 
 impl Mount {
-    /// Start fuser's session on `descriptor`.
+    /// Starts fuser's session on `descriptor`.
     fn serve(
         &mut self,
         volume: serve::Volume,
@@ -298,7 +296,7 @@ impl Mount {
     ) -> Result<(), Error> {
         let failed = |source| Error::Session { source };
         let mut config = fuser::Config::default();
-        // The kernel has checked who may reach the mount; fuser's own check would refuse requests of the loop driver.
+        // The kernel has checked which users may reach the mount; fuser's own check would refuse requests of the loop driver.
         config.acl = fuser::SessionACL::All;
         config.n_threads = Some(threads);
         config.clone_fd = threads > 1;
@@ -323,25 +321,25 @@ impl Mount {
         &self.file
     }
 
-    /// Do requests come through io_uring?
+    /// Whether requests come through io_uring.
     pub fn uses_ring(&self) -> bool {
         self.ring
     }
 
-    /// From now on nobody can open the file (`ESHUTDOWN`); who has it open goes on.
+    /// From now on the file cannot be opened (`ESHUTDOWN`); processes that have it open continue.
     pub fn refuse_new(&self) {
         self.shut.store(true, Ordering::Release);
     }
 
-    /// Whether the session has ended, because somebody unmounted it or its connection was cut.
+    /// Whether the session has ended, because the file was unmounted or its connection was cut.
     pub fn is_finished(&self) -> bool {
         self.session.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Unmount and wait for the session to end: no request reaches the port afterwards.
+    /// Unmounts and waits for the session to end: no request reaches the port afterwards.
     ///
     /// # Errors
-    /// [`Error::Busy`] while the file is open; the mount goes on and `unmount` may be tried again.
+    /// [`Error::Busy`] while the file is open; the mount continues, and `unmount` may be called again.
     pub fn unmount(&mut self) -> Result<(), Error> {
         let mut tries = 0;
         while self.is_mounted() {
@@ -388,7 +386,7 @@ impl Mount {
         }
         match self.session.take().map(JoinHandle::join) {
             None | Some(Ok(Ok(()))) => Ok(()),
-            // How fuser calls the end of a socket.
+            // This is how fuser reports the end of a socket.
             Some(Ok(Err(error)))
                 if slow.is_some() && error.kind() == io::ErrorKind::InvalidData =>
             {
@@ -402,10 +400,10 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Other errors have nobody to go to; `unmount` is there for those who want to know.
+        // Other errors cannot be reported here; `unmount` reports them.
         if let Err(Error::Busy { .. } | Error::Unmount { .. }) = self.unmount() {
-            // Forced: the connection is cut, so the session ends. Through the helper (not root) it is only taken out of
-            // the tree and the session lives until the last user closes the file: do not wait for that.
+            // By force: the connection is cut, so the session ends. Through the helper (not root) the mount is only removed from the tree,
+            // and the session lives until the last user closes the file: do not wait for that.
             let cut = mountpoint::detach(&self.dir).is_ok() && nix::unistd::geteuid().is_root();
             if cut {
                 let _ = self.join();
@@ -414,8 +412,8 @@ impl Drop for Mount {
     }
 }
 
-/// Mark the calling thread, and threads that it starts later, as needed for writing back dirty pages: their allocations
-/// and page faults then never wait for I/O. Returns whether the kernel agreed (it wants `CAP_SYS_RESOURCE`).
+/// Marks the calling thread, and threads that it starts later, as needed for writing back dirty pages: their allocations and page faults
+/// then never wait for I/O. Returns whether the kernel agreed (it requires `CAP_SYS_RESOURCE`).
 pub fn become_io_flusher() -> bool {
     io_flusher_option(PR_SET_IO_FLUSHER, 1) == 0
 }

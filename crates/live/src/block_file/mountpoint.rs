@@ -1,8 +1,8 @@
-//! Mount points: what is there now, mounting, unmounting.
+//! Mount points: their present state, mounting, unmounting.
 //!
-//! We mount by ourselves and hand the descriptor to fuser, for three reasons: the kernel's errno reaches the user (fuser
-//! turns it into text), an unmount that fails can be tried again, and we never unmount a mount that is not the one we
-//! made, even when somebody else mounted over the same directory meanwhile.
+//! We mount by ourselves and pass the descriptor to fuser, for three reasons: the kernel's errno reaches the user (fuser turns it into
+//! text); an unmount that fails can be repeated; and we never unmount a mount that we did not make, even if another one was mounted over
+//! the same directory meanwhile.
 
 use std::fs;
 use std::io::{self, IoSliceMut, Read};
@@ -22,15 +22,15 @@ use super::Error;
 pub(super) const FS_TYPE: &str = "fuse.isotherm";
 const DEVICE: &str = "/dev/fuse";
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
-/// Dead mounts may lie on each other after repeated crashes; more than this is something else.
+/// Dead mounts may be stacked after repeated crashes; more than this has another cause.
 const MAX_DEAD: usize = 16;
 
-/// One line of `/proc/self/mountinfo`, as far as we need it.
+/// The parts of a line of `/proc/self/mountinfo` that we need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MountLine {
-    /// `major:minor` of the file system: tells our mount from a later one on the same directory.
+    /// `major:minor` of the file system, which distinguishes our mount from a later one on the same directory.
     pub device: String,
-    /// Where it is mounted.
+    /// The mount point.
     pub point: PathBuf,
     /// File system type with subtype, e.g. `fuse.isotherm`.
     pub kind: String,
@@ -97,7 +97,7 @@ pub(super) fn resolve(dir: &Path) -> Result<PathBuf, Error> {
     }
 }
 
-/// Make sure that `dir` (resolved) is an empty directory and nobody's mount. A dead mount of ours is cleared away.
+/// Makes sure that `dir` (resolved) is an empty directory without a mount. A dead mount of ours is removed.
 pub(super) fn prepare(dir: &Path) -> Result<(), Error> {
     let failed = |source: io::Error| Error::Directory {
         dir: dir.to_owned(),
@@ -140,7 +140,7 @@ pub(super) fn prepare(dir: &Path) -> Result<(), Error> {
     })
 }
 
-/// How and as what to mount.
+/// The parameters of a mount.
 pub(super) struct Wanted<'a> {
     /// Resolved directory.
     pub dir: &'a Path,
@@ -150,7 +150,7 @@ pub(super) struct Wanted<'a> {
     pub allow_other: bool,
 }
 
-/// Mount, by the system call if we may, else through the set-uid helper. Gives the session's descriptor.
+/// Mounts, by the system call if permitted, otherwise through the set-uid helper. Returns the session's descriptor.
 pub(super) fn mount(wanted: &Wanted<'_>) -> Result<OwnedFd, Error> {
     let device = match fs::OpenOptions::new().read(true).write(true).open(DEVICE) {
         Ok(device) => device,
@@ -226,7 +226,7 @@ fn mount_by_helper(wanted: &Wanted<'_>) -> Result<OwnedFd, Error> {
         let received = receive_descriptor(&ours);
         let mut said = Vec::new();
         if let Some(mut stderr) = child.stderr.take() {
-            // If this fails we report the exit status instead.
+            // If this fails, the exit status is reported instead.
             let _ = stderr.read_to_end(&mut said);
         }
         let said = String::from_utf8_lossy(&said).trim().to_owned();
@@ -265,14 +265,14 @@ fn receive_descriptor(socket: &UnixStream) -> nix::Result<Option<OwnedFd>> {
         if let ControlMessageOwned::ScmRights(descriptors) = control
             && let Some(&descriptor) = descriptors.first()
         {
-            // SAFETY: the kernel has just installed this descriptor for us; nobody else owns it.
+            // SAFETY: the kernel has just installed this descriptor for us; it has no other owner.
             return Ok(Some(unsafe { OwnedFd::from_raw_fd(descriptor) }));
         }
     }
     Ok(None)
 }
 
-/// Unmount for good; fails with `EBUSY` while a file is open (a loop device counts).
+/// Unmounts; fails with `EBUSY` while a file is open (a loop device counts).
 pub(super) fn unmount(dir: &Path) -> io::Result<()> {
     match nix::mount::umount2(dir, MntFlags::UMOUNT_NOFOLLOW) {
         Err(Errno::EPERM) => unmount_by_helper(dir, false),
@@ -280,7 +280,7 @@ pub(super) fn unmount(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Take the mount out of the tree at once and cut its connection: open requests and later ones fail.
+/// Removes the mount from the tree at once and cuts its connection: open requests and later ones fail.
 pub(super) fn detach(dir: &Path) -> io::Result<()> {
     let flags = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_FORCE | MntFlags::MNT_DETACH;
     match nix::mount::umount2(dir, flags) {
@@ -302,7 +302,7 @@ fn unmount_by_helper(dir: &Path, lazy: bool) -> io::Result<()> {
             Ok(output) if output.status.success() => return Ok(()),
             Ok(output) => {
                 let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-                // The helper has no other way to say so.
+                // The helper reports this only in its text.
                 let busy = said.contains("busy");
                 return Err(if busy {
                     Errno::EBUSY.into()

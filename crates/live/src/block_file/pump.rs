@@ -1,10 +1,10 @@
-//! The hot requests without a thread of their own.
+//! The frequent requests, without a thread of their own.
 //!
 //! At queue depth 1 the hand-off from a session thread to the engine's thread costs as much as the rest of the request.
 //! A [`Pump`] lets the engine's thread take requests from `/dev/fuse` itself: it watches the descriptor in its ring and
 //! calls [`Pump::receive`] when it is readable. Reads, writes and flushes go to the port on that thread, everything else
-//! (directory, attributes, `fallocate`, `lseek`) is passed on, unread, to fuser, which believes that its end of a packet
-//! socket is `/dev/fuse`. So most of the protocol stays fuser's, and we decode three messages.
+//! (directory, attributes, `fallocate`, `lseek`) is passed on, unread, to fuser, whose session runs on one end of a packet socket instead
+//! of `/dev/fuse`. So most of the protocol is left to fuser, and we decode three messages.
 //!
 //! ```text
 //! /dev/fuse ──► Pump ── READ, WRITE, FSYNC ──► port ──► reply to /dev/fuse from the completion
@@ -20,13 +20,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use isotherm_core::{IoError, RequestOp};
+use isotherm_core::IoError;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{self, MsgFlags, SockFlag, SockType};
 
 use super::ring::Answers;
-use crate::port::{Buffer, Completion, Port};
+use crate::port::{Buffer, Completion, IoRequest, Port};
 use crate::server::Handle;
 
 /// `fuse_in_header`.
@@ -38,33 +38,33 @@ pub(super) const FUSE_READ: u32 = 15;
 pub(super) const FUSE_WRITE: u32 = 16;
 pub(super) const FUSE_FSYNC: u32 = 20;
 const FUSE_INIT: u32 = 26;
-/// `FUSE_INIT_EXT`: there are more flags; `FUSE_OVER_IO_URING` is one of those.
+/// `FUSE_INIT_EXT`: there are more flags; `FUSE_OVER_IO_URING` is one of them.
 const INIT_MORE: u32 = 1 << 30;
 const INIT_RING: u32 = 1 << 9;
-/// Byte offsets of the flags and the others in `fuse_init_in` and in `fuse_init_out`.
+/// Byte offsets of the first and the second word of flags in `fuse_init_in` and in `fuse_init_out`.
 const INIT_IN_FLAGS: [usize; 2] = [12, 16];
 const INIT_OUT_FLAGS: [usize; 2] = [12, 32];
-/// How long fuser's answer to INIT is waited for.
+/// Longest wait for fuser's answer to INIT.
 const INIT_PATIENCE: Duration = Duration::from_secs(10);
-/// Largest message that is not a write, as the kernel promises (`FUSE_MIN_READ_BUFFER`).
+/// Size of the largest message that is not a write, guaranteed by the kernel (`FUSE_MIN_READ_BUFFER`).
 const SLOW_MESSAGE: usize = 8192;
 /// Largest reply of fuser: a directory page or the answer to INIT.
 const SLOW_REPLY: usize = 1 << 17;
 
-/// What [`Pump::receive`] found.
+/// The result of [`Pump::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// A request was taken and is on its way, or answered.
+    /// A request was taken, and is in progress or answered.
     Request,
-    /// None is waiting: watch the descriptor for input.
+    /// No request is waiting: watch the descriptor for input.
     Nothing,
     /// The file system was unmounted or its connection cut: no request will come any more.
     Ended,
 }
 
-/// Takes requests from `/dev/fuse` on the caller's thread and never blocks, with one exception: [`Port::buffer`] waits
-/// for memory that completions give back. Where completions run on this same thread that wait would not end, so call
-/// [`Pump::receive`] only while the port has [`Pump::LARGEST`] bytes to give.
+/// Takes requests from `/dev/fuse` on the caller's thread and never blocks, with one exception: [`Port::buffer`] waits for memory that
+/// completions return. If completions run on this same thread, that wait would not end; so call [`Pump::receive`] only while the port has
+/// [`Pump::LARGEST`] bytes available.
 pub struct Pump {
     device: Arc<File>,
     slow: Arc<Slow>,
@@ -88,7 +88,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// The other end of one hot request. Dropped unsent (a port that loses a completion), it answers `EIO`: a caller must
+/// The answer to one request. If it is dropped without being sent (a port that loses a completion), it answers `EIO`, because a caller must
 /// never wait for ever.
 struct Reply {
     device: Option<Arc<File>>,
@@ -108,7 +108,7 @@ impl Reply {
         header[..4].copy_from_slice(&((OUT_HEADER + payload.len()) as u32).to_ne_bytes());
         header[4..8].copy_from_slice(&(-error).to_ne_bytes());
         header[8..].copy_from_slice(&self.unique.to_ne_bytes());
-        // Fails only when the caller was killed or the mount is gone: then nobody waits for the answer.
+        // This fails only if the caller was killed or the mount is gone; then the answer is not needed.
         let _ = (&*device).write_vectored(&[IoSlice::new(&header), IoSlice::new(payload)]);
     }
 
@@ -134,10 +134,10 @@ impl Pump {
     /// Payload of the largest request, bytes.
     pub const LARGEST: u32 = super::serve::MAX_IO;
 
-    /// Take and start one request, if one waits.
+    /// Takes and starts one request, if one waits.
     ///
     /// # Errors
-    /// If the kernel's descriptor fails in a way that leaves no session; the mount should be dropped then.
+    /// The kernel's descriptor fails in a way that leaves no session; the mount should be dropped then.
     pub fn receive(&mut self) -> io::Result<Received> {
         let read = loop {
             match (&*self.device).read(&mut self.buffer) {
@@ -158,17 +158,17 @@ impl Pump {
         Ok(Received::Request)
     }
 
-    /// The descriptor that requests come from.
+    /// The descriptor from which requests come.
     pub(super) fn device(&self) -> Arc<File> {
         Arc::clone(&self.device)
     }
 
-    /// No request can be taken any more: end what is beside it too, so that the mount sees the end.
+    /// No more requests can be taken: ends the session beside it, too, so that the mount sees the end.
     pub(super) fn end(&self) {
         self.slow.close();
     }
 
-    /// Start a read, write or flush; `None` for everything else, and then nothing was done.
+    /// Starts a read, write or flush. Returns `None` for everything else; then nothing was done.
     fn hot(&self, message: &[u8]) -> Option<()> {
         let opcode = u32_at(message, 4)?;
         let unique = u64_at(message, 8)?;
@@ -205,15 +205,7 @@ impl Pump {
             Ok(()) => reply.send(0, &[]),
             Err(error) => reply.error(error),
         };
-        self.port.submit(
-            RequestOp::Flush,
-            0,
-            0,
-            false,
-            0,
-            None,
-            Completion::new(done),
-        );
+        self.port.submit(IoRequest::flush(), Completion::new(done));
     }
 
     fn read(&self, offset: u64, len: u32, reply: Reply) {
@@ -226,18 +218,11 @@ impl Pump {
             (Ok(()), None) => reply.error(IoError::Io),
             (Err(error), _) => reply.error(error),
         };
-        self.port.submit(
-            RequestOp::Read,
-            offset,
-            len,
-            false,
-            0,
-            Some(buffer),
-            Completion::new(done),
-        );
+        self.port
+            .submit(IoRequest::read(offset, len, buffer), Completion::new(done));
     }
 
-    /// `len` is what of `payload` lies inside the volume.
+    /// `len` is the number of bytes of `payload` inside the volume.
     fn write(&self, offset: u64, len: u32, payload: &[u8], flags: i32, reply: Reply) {
         if self.port.read_only() {
             return reply.error(IoError::ReadOnly);
@@ -257,34 +242,30 @@ impl Pump {
             Err(error) => reply.error(error),
         };
         self.port.submit(
-            RequestOp::Write,
-            offset,
-            len,
-            fua,
-            0,
-            Some(buffer),
+            IoRequest::write(offset, len, buffer).with_fua(fua),
             Completion::new(done),
         );
     }
 }
 
-/// The way to fuser's session and back.
+/// The connection to fuser's session and back.
 pub(super) struct Slow {
     socket: OwnedFd,
     device: Arc<File>,
-    /// Messages that found the socket full. The engine's thread must not wait for fuser, which may be waiting for the
-    /// engine (allocation status); so they wait here until the relay has seen fuser answer.
+    /// Messages that found the socket full. The engine's thread must not wait for fuser, which may be waiting for the engine (allocation
+    /// status). So the messages wait here until the relay has received an answer of fuser.
     backlog: Mutex<VecDeque<Vec<u8>>>,
     init: Mutex<Init>,
     initialised: Condvar,
-    /// Where the requests are that came by way of entries, and the engine's thread that answers them.
+    /// The place of the requests that came through entries, and the engine's thread that answers them.
     ring: OnceLock<(Handle, Answers)>,
 }
 
-/// How far the agreement with the kernel is.
+/// The state of the negotiation with the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Init {
-    /// fuser has not answered INIT yet. Agree to requests through io_uring if the kernel offered it and we wish it?
+    /// fuser has not answered INIT yet. `ring`: whether to agree to requests through io_uring, because the kernel offered it and we want
+    /// it.
     Asked { unique: u64, ring: bool },
     /// The kernel has the answer.
     Answered { ring: bool },
@@ -309,17 +290,17 @@ impl Slow {
     }
 
     fn init(&self) -> MutexGuard<'_, Init> {
-        // A plain value is always whole.
+        // A plain value is always consistent.
         self.init.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on answers to what came by way of entries go there.
+    /// From now on, answers to requests that came through entries go to them.
     pub(super) fn lead_to(&self, handle: Handle, answers: Answers) {
-        // Set once: a mount has its entries once.
+        // Set once, because a mount has its entries once.
         let _ = self.ring.set((handle, answers));
     }
 
-    /// Waits for the answer to INIT; did it agree to requests through io_uring? `None`: no answer came in time.
+    /// Waits for the answer to INIT; returns whether it agreed to requests through io_uring. `None`: no answer came in time.
     pub(super) fn agreed(&self) -> Option<bool> {
         let asked = |init: &mut Init| matches!(init, Init::Asked { .. });
         let waited = self
@@ -331,7 +312,7 @@ impl Slow {
         }
     }
 
-    /// One of fuser's replies, to the kernel.
+    /// Passes one of fuser's replies to the kernel.
     fn carry(&self, reply: &mut [u8]) {
         let unique = u64_at(reply, 8);
         let mut init = self.init();
@@ -342,7 +323,7 @@ impl Slow {
             && unique == Some(asked)
         {
             let ring = ring && agree(reply);
-            // A caller that was killed does not want its answer; the kernel says so with an error.
+            // A caller that was killed does not need its answer; the kernel then returns an error.
             let _ = (&*self.device).write(reply);
             *init = Init::Answered { ring };
             self.initialised.notify_all();
@@ -354,7 +335,7 @@ impl Slow {
             return;
         };
         let (answers, device, reply) = (answers.clone(), Arc::clone(&self.device), reply.to_vec());
-        // Entries belong to the engine's thread. A volume that is closed answers nothing any more.
+        // Entries belong to the engine's thread. A closed volume gives no more answers.
         handle.post(move || {
             if !answers.answer(&reply) {
                 let _ = (&*device).write(&reply);
@@ -363,14 +344,14 @@ impl Slow {
     }
 
     fn backlog(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
-        // Whole messages go in and out, so a panic elsewhere leaves it whole.
+        // Whole messages are added and removed, so a panic elsewhere leaves the list consistent.
         self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// False if the socket is full.
+    /// Returns false if the socket is full.
     fn send(&self, message: &[u8]) -> bool {
         let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
-        // Any other error means that the session has ended, and with it the wish for an answer.
+        // Any other error means that the session has ended, so the answer is not needed.
         socket::send(self.socket.as_raw_fd(), message, flags) != Err(Errno::EAGAIN)
     }
 
@@ -386,7 +367,7 @@ impl Slow {
         }
     }
 
-    /// Carry fuser's replies to the kernel until the socket is closed.
+    /// Relays fuser's replies to the kernel until the socket is closed.
     pub(super) fn relay(&self) {
         let mut reply = vec![0; SLOW_REPLY];
         loop {
@@ -400,21 +381,21 @@ impl Slow {
         }
     }
 
-    /// End fuser's session and the relay.
+    /// Ends fuser's session and the relay.
     pub(super) fn close(&self) {
-        // Fails only if it was closed before.
+        // This fails only if it was closed before.
         let _ = socket::shutdown(self.socket.as_raw_fd(), socket::Shutdown::Both);
     }
 }
 
-/// Does this INIT offer requests through io_uring?
+/// Whether this INIT offers requests through io_uring.
 fn offered(message: &[u8]) -> bool {
     let [flags, more] = INIT_IN_FLAGS.map(|at| u32_at(message, IN_HEADER + at).unwrap_or(0));
     flags & INIT_MORE != 0 && more & INIT_RING != 0
 }
 
-/// Makes fuser's answer to INIT agree to requests through io_uring, of which fuser knows nothing. False: it is too short for that, or
-/// an error.
+/// Changes fuser's answer to INIT so that it agrees to requests through io_uring, which fuser does not know. Returns false if it is too
+/// short for that, or an error.
 fn agree(reply: &mut [u8]) -> bool {
     let long = reply.len() >= OUT_HEADER + INIT_OUT_FLAGS[1] + 4;
     if !long || u32_at(reply, 4) != Some(0) {
@@ -428,7 +409,7 @@ fn agree(reply: &mut [u8]) -> bool {
     true
 }
 
-/// A pump and what keeps fuser beside it alive.
+/// A pump, and the parts that keep fuser's session beside it alive.
 pub(super) struct Parts {
     pub pump: Pump,
     /// fuser's end of the socket.
@@ -437,9 +418,8 @@ pub(super) struct Parts {
     pub slow: Arc<Slow>,
 }
 
-/// Split the descriptor of a fresh mount into hot and slow requests. The kernel's INIT is passed on at once, so that
-/// fuser's session finds it; its answer is relayed like all others.
-/// `ring`: agree to requests through io_uring if the kernel offers that.
+/// Splits the descriptor of a new mount into frequent and other requests. The kernel's INIT is passed on at once, so that fuser's session
+/// finds it; its answer is relayed like all others. With `ring`, the answer agrees to requests through io_uring if the kernel offers them.
 pub(super) fn split(device: OwnedFd, port: Arc<dyn Port>, ring: bool) -> io::Result<Parts> {
     let (ours, session) = socket::socketpair(
         socket::AddressFamily::Unix,
@@ -450,7 +430,7 @@ pub(super) fn split(device: OwnedFd, port: Arc<dyn Port>, ring: bool) -> io::Res
     let device = Arc::new(File::from(device));
     let slow = Arc::new(Slow::new(ours, Arc::clone(&device)));
     let size = port.volume_bytes();
-    // The kernel wants room for the largest write with its headers before it gives any request.
+    // The kernel requires room for the largest write with its headers before it gives any request.
     let buffer = vec![0; super::serve::MAX_IO as usize + SLOW_MESSAGE].into_boxed_slice();
     let mut pump = Pump {
         device,
@@ -459,7 +439,7 @@ pub(super) fn split(device: OwnedFd, port: Arc<dyn Port>, ring: bool) -> io::Res
         size,
         buffer,
     };
-    // Still blocking: INIT is on its way.
+    // The descriptor is still blocking: INIT will come.
     pump.receive()?;
     if u32_at(&pump.buffer, 4) == Some(FUSE_INIT) {
         let unique = u64_at(&pump.buffer, 8).unwrap_or_default();

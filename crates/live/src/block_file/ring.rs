@@ -1,21 +1,21 @@
-//! Requests through the engine's io_uring instead of `/dev/fuse` (Linux 6.14 and later, where
-//! `/sys/module/fuse/parameters/enable_uring` is on).
+//! Requests through the engine's io_uring instead of `/dev/fuse` (Linux 6.14 and later, if `/sys/module/fuse/parameters/enable_uring` is
+//! on).
 //!
-//! A request through `/dev/fuse` costs a poll, a read and a write beside its I/O. Here the engine's ring holds *entries*: each is a
-//! command to the kernel's FUSE connection that comes back with a request in the entry's memory, and that is put into the ring
-//! again with the answer. So a request costs no system call of its own, and its payload is never copied by us: a write goes
-//! from the entry's memory to the device, a read from the device into it.
+//! A request through `/dev/fuse` costs a poll, a read and a write in addition to its I/O. Here the engine's ring holds *entries*: each is a
+//! command to the kernel's FUSE connection that comes back with a request in the entry's memory, and that is put into the ring again with
+//! the answer. So a request costs no system call of its own, and this program never copies its payload: a write goes from the entry's
+//! memory to the device, and a read from the device into that memory.
 //!
 //! ```text
 //! REGISTER ─► kernel ─► request in the entry ─► READ, WRITE, FSYNC: port ─► answer in the entry ─► COMMIT_AND_FETCH ─┐
 //!                ▲                          └─► all others: fuser, by way of the pump's socket ─┘                     │
 //!                └────────────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
-//! The kernel has a queue per processor, each of which needs an entry before it sends anything this way. FORGET and
-//! INTERRUPT still come through `/dev/fuse`, which the [`Pump`](super::Pump) goes on to read.
+//! The kernel has a queue for each processor, and each queue needs an entry before the kernel sends anything in this way. FORGET and
+//! INTERRUPT still come through `/dev/fuse`, from which the [`Pump`](super::Pump) continues to read.
 //!
-//! Never false: an entry is put into the ring only when nobody uses its memory, and answered only once the request has
-//! ended; a request whose end is lost is answered with `EIO`.
+//! Invariant: an entry is put into the ring only when its memory has no other user, and it is answered only after its request has ended; a
+//! request whose end is lost is answered with `EIO`.
 //!
 //! Layouts: `include/uapi/linux/fuse.h` (`fuse_uring_req_header`, `fuse_uring_cmd_req`), `Documentation/filesystems/fuse/fuse-io-uring.rst`.
 
@@ -26,11 +26,11 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use io_uring::{opcode, squeue, types};
-use isotherm_core::{IoError, RequestOp};
+use isotherm_core::IoError;
 
 use super::pump::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, IN_HEADER, OUT_HEADER, Slow};
 use crate::buffers::{Buffer, Memory, Pool, Region};
-use crate::port::{Completion, Port};
+use crate::port::{Completion, IoRequest, Port};
 use crate::world::RingSource;
 pub(crate) use queues::memory;
 use queues::{per_queue, queues};
@@ -39,12 +39,12 @@ use queues::{per_queue, queues};
 pub(super) const LARGEST: u32 = 256 << 10;
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
-/// Parts of `fuse_uring_req_header`, byte offsets: `op_in`, `commit_id` and `payload_sz` of `ring_ent_in_out`. `in_out` is first.
+/// Byte offsets in `fuse_uring_req_header`: `op_in`, and `commit_id` and `payload_sz` of `ring_ent_in_out`. `in_out` is first.
 const OP_IN: usize = 128;
 const COMMIT_ID: usize = 264;
 const PAYLOAD_SIZE: usize = 272;
 const HEADER: usize = 288;
-/// Room for a header, so that none lies across pages.
+/// Room for a header, so that no header crosses a page boundary.
 const HEADER_ROOM: usize = 512;
 
 struct Entry {
@@ -52,20 +52,20 @@ struct Entry {
     memory: Memory,
     /// Header and payload, as REGISTER names them.
     parts: Box<[libc::iovec; 2]>,
-    /// What the kernel calls the request that is here.
+    /// The kernel's number of the request in this entry.
     commit: u64,
-    /// A request is here and not answered.
+    /// Whether the entry holds a request that is not answered.
     open: bool,
 }
 
-// SAFETY: the pointers are to memory that the entry (payload) and its `Shared` (header) own.
+// SAFETY: the pointers refer to memory that the entry (payload) and its `Shared` (header) own.
 unsafe impl Send for Entry {}
 
 struct State {
     entries: Vec<Entry>,
-    /// Entries to be put into the ring: REGISTER the first time, then an answer.
+    /// Entries to be put into the ring: for the first time with REGISTER, later with an answer.
     put: Vec<(u16, u32)>,
-    /// Entries that have neither come back with an error nor are lost.
+    /// Number of entries that have neither come back with an error nor been lost.
     live: usize,
 }
 
@@ -82,7 +82,7 @@ struct Shared {
 /// The entries, as a source of the engine's thread.
 pub(super) struct Entries(Arc<Shared>);
 
-/// The way of fuser's answers back to the entries, as long as they are there.
+/// The way of fuser's answers to the entries, as long as these exist.
 #[derive(Clone)]
 pub(super) struct Answers(Weak<Shared>);
 
@@ -152,7 +152,7 @@ impl RingSource for Entries {
 
     fn back(&mut self, number: u16, result: i32) {
         if result < 0 {
-            // The connection has ended, or this entry was never taken: the kernel goes on with `/dev/fuse` then.
+            // The connection has ended, or this entry was never accepted: then the kernel uses `/dev/fuse`.
             self.0.lock().live -= 1;
             return;
         }
@@ -165,7 +165,7 @@ impl RingSource for Entries {
 }
 
 impl Answers {
-    /// fuser's reply to a request that came by way of an entry; on the engine's thread. False: it came another way.
+    /// Handles fuser's reply to a request that came through an entry; on the engine's thread. Returns false if it came in another way.
     pub(super) fn answer(&self, reply: &[u8]) -> bool {
         let (Some(error), Some(unique)) = (number::<4>(reply, 4), number::<8>(reply, 8)) else {
             return false;
@@ -200,7 +200,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }
 
-/// What the kernel wants done.
+/// The kernel's request.
 struct Asked {
     opcode: u32,
     unique: u64,
@@ -211,7 +211,7 @@ struct Asked {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Only ever taken on the engine's thread; every critical section leaves the state whole.
+        // The lock is only taken on the engine's thread; every critical section leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -234,10 +234,10 @@ impl Shared {
             .wrapping_add(usize::from(number) * HEADER_ROOM)
     }
 
-    /// The header of an entry that is here.
+    /// The header of an entry that is not in the ring.
     fn read_header(&self, number: u16) -> [u8; HEADER] {
-        // SAFETY: the region has `HEADER_ROOM` bytes for each entry. The kernel writes there only while the entry is its own,
-        // and on this thread.
+        // SAFETY: the region has `HEADER_ROOM` bytes for each entry. The kernel writes there only while it owns the entry, and on this
+        // thread.
         unsafe { self.header(number).cast::<[u8; HEADER]>().read() }
     }
 
@@ -272,15 +272,7 @@ impl Shared {
             _ if MUTANT.get() == Some(Mutant::AnswerEarly) => reply.end(Ok(()), 0),
             FUSE_FSYNC => {
                 let done = move |result, _| reply.end(result, 0);
-                this.port.submit(
-                    RequestOp::Flush,
-                    0,
-                    0,
-                    false,
-                    0,
-                    None,
-                    Completion::new(done),
-                );
+                this.port.submit(IoRequest::flush(), Completion::new(done));
             }
             _ => this.pass_on(entry, &header, payload, reply),
         }
@@ -292,7 +284,7 @@ impl Shared {
         if !offset.is_multiple_of(block) || !u64::from(len).is_multiple_of(block) {
             return None;
         }
-        // SAFETY: nobody uses the memory of an entry that is here until its `Reply` ends, which the engine does only once no
+        // SAFETY: the memory of an entry that is not in the ring has no other user until its `Reply` ends. The engine ends it only when no
         // device uses the buffer.
         let memory = unsafe { self.lock().entries[usize::from(entry)].memory.lend() };
         Some(Buffer::over(memory, offset, len, self.block))
@@ -314,12 +306,7 @@ impl Shared {
             (Err(error), _) => reply.end(Err(error), 0),
         };
         self.port.submit(
-            RequestOp::Read,
-            asked.offset,
-            len,
-            false,
-            0,
-            Some(buffer),
+            IoRequest::read(asked.offset, len, buffer),
             Completion::new(done),
         );
     }
@@ -354,17 +341,12 @@ impl Shared {
             Err(error) => reply.end(Err(error), 0),
         };
         self.port.submit(
-            RequestOp::Write,
-            asked.offset,
-            len,
-            fua,
-            0,
-            Some(buffer),
+            IoRequest::write(asked.offset, len, buffer).with_fua(fua),
             Completion::new(done),
         );
     }
 
-    /// Everything else is fuser's, which sees the message as from `/dev/fuse`: headers and payload in one piece.
+    /// All other requests are left to fuser, which gets the message as from `/dev/fuse`: headers and payload in one piece.
     fn pass_on(&self, entry: u16, header: &[u8; HEADER], payload: usize, mut reply: Reply) {
         let whole = u32::from_ne_bytes(number(header, 0).unwrap_or_default()) as usize;
         let Some(op) = whole
@@ -384,7 +366,7 @@ impl Shared {
         self.slow.pass_on(&message);
     }
 
-    /// The request in the entry has ended, with `payload` bytes in its memory: it may go back to the kernel.
+    /// The request in the entry has ended, with `payload` bytes in its memory: the entry may go back to the kernel.
     fn finish(&self, state: &mut State, number: u16, error: i32, payload: u32) {
         let entry = &mut state.entries[usize::from(number)];
         if !std::mem::take(&mut entry.open) {
@@ -408,15 +390,15 @@ impl Shared {
     }
 }
 
-/// The command of an entry with two parts: the crate sets everything but their number.
+/// The command of an entry with two parts: the crate sets all fields except their number.
 fn with_len(mut entry: squeue::Entry128, len: u32) -> squeue::Entry128 {
     const { assert!(size_of::<squeue::Entry128>() == 128) };
-    // SAFETY: an entry is the kernel's `io_uring_sqe` and 64 bytes more; `len` is its field at byte 24.
+    // SAFETY: an entry is the kernel's `io_uring_sqe` followed by 64 bytes; `len` is its field at byte 24.
     unsafe { (&raw mut entry).cast::<u32>().add(6).write(len) };
     entry
 }
 
-/// The end of one request. Dropped without one (a port that loses a completion), it answers `EIO`.
+/// The end of one request. If it is dropped without one (a port that loses a completion), it answers `EIO`.
 struct Reply {
     shared: Arc<Shared>,
     entry: u16,
@@ -439,7 +421,7 @@ impl Reply {
         self.shared.finish(&mut state, self.entry, error, bytes);
     }
 
-    /// Ended; the first `lies_there` bytes of the entry's memory are the answer.
+    /// The request has ended; the first `lies_there` bytes of the entry's memory are the answer.
     fn end(mut self, result: Result<(), IoError>, lies_there: u32) {
         let error = result.map_or_else(|e| -i32::from(super::serve::errno(e)), |()| 0);
         self.send(error, &[], lies_there);
@@ -467,13 +449,13 @@ impl Drop for Reply {
     }
 }
 
-/// Rules that the tests below take out, to see that they notice.
+/// Rules that the tests below remove, to check that they notice it.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
-    /// A request is answered when it was handed over, not when it has ended.
+    /// A request is answered when it was handed over, before it has ended.
     AnswerEarly,
-    /// The end of a request that was lost is not told.
+    /// The end of a lost request is not reported.
     ForgetLost,
 }
 

@@ -1,43 +1,23 @@
 use super::*;
 use crate::block_file::testing::MemPort;
-use crate::port::Completion;
+use crate::port::{Completion, IoRequest, Layer};
 use std::sync::atomic::Ordering;
 
 const BLOCK: u32 = 512;
 
-/// A port whose requests end when they are told to.
+/// A port whose requests end when a test says so.
 struct Holding {
     memory: MemPort,
     held: Mutex<Vec<(Option<Buffer>, Completion)>>,
 }
 
-impl Port for Holding {
-    fn volume_bytes(&self) -> u64 {
-        self.memory.volume_bytes()
+impl Layer for Holding {
+    fn below(&self) -> &dyn Port {
+        &self.memory
     }
-    fn block_bytes(&self) -> u32 {
-        self.memory.block_bytes()
-    }
-    fn read_only(&self) -> bool {
-        false
-    }
-    fn buffer(&self, offset: u64, len: u32) -> Buffer {
-        self.memory.buffer(offset, len)
-    }
-    fn submit(
-        &self,
-        _: RequestOp,
-        _: u64,
-        _: u32,
-        _: bool,
-        _: u8,
-        buffer: Option<Buffer>,
-        done: Completion,
-    ) {
-        self.held.lock().unwrap().push((buffer, done));
-    }
-    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
-        self.memory.block_status(offset, len, max)
+
+    fn submit(&self, request: IoRequest, done: Completion) {
+        self.held.lock().unwrap().push((request.buffer, done));
     }
 }
 
@@ -57,7 +37,7 @@ impl Holding {
     }
 }
 
-/// Entries without a kernel: the device is a socket that nobody reads.
+/// Entries without a kernel: the device is a socket that is never read.
 fn entries(port: Arc<dyn Port>) -> Entries {
     let (ours, _) = std::os::unix::net::UnixStream::pair().unwrap();
     let device = Arc::new(File::from(std::os::fd::OwnedFd::from(ours)));
@@ -74,7 +54,7 @@ fn put(entries: &mut Entries) -> Vec<u16> {
     numbers
 }
 
-/// What the kernel would do: a request for entry 0, which comes back with it.
+/// Simulates the kernel: a request for entry 0, which comes back with it.
 fn ask(entries: &mut Entries, opcode: u32, unique: u64, offset: u64, payload: &[u8], bytes: u32) {
     let shared = Arc::clone(&entries.0);
     let mut header = [0; HEADER];
@@ -86,7 +66,7 @@ fn ask(entries: &mut Entries, opcode: u32, unique: u64, offset: u64, payload: &[
     set(OP_IN + 16, &bytes.to_ne_bytes());
     set(COMMIT_ID, &unique.to_ne_bytes());
     set(PAYLOAD_SIZE, &(payload.len() as u32).to_ne_bytes());
-    // SAFETY: the entry is here, and nobody else uses its header.
+    // SAFETY: the entry is not in the ring, and its header has no other user.
     unsafe { shared.header(0).cast::<[u8; HEADER]>().write(header) };
     shared.lock().entries[0].memory.bytes_mut()[..payload.len()].copy_from_slice(payload);
     entries.back(0, 0);
@@ -124,7 +104,7 @@ fn processors_are_counted_as_the_kernel_lists_them() {
     assert_eq!((per_queue(2), per_queue(64), per_queue(200)), (32, 1, 1));
 }
 
-/// Nothing is answered before its end, and everything once, also what is lost.
+/// Checks that no request is answered before its end, and that each is answered once, also a lost one.
 fn check_ends() -> Result<(), &'static str> {
     let port = Holding::new();
     let mut entries = entries(Arc::clone(&port) as Arc<dyn Port>);
@@ -188,7 +168,7 @@ fn odd_ranges_and_ends_of_the_volume() {
     assert_eq!(answer(&entries), (0, 2, vec![9, 0, 0, 0, 0, 0, 0, 0]));
     ask(&mut entries, FUSE_READ, 4, 1000, &[], 9);
     assert_eq!(answer(&entries), (0, 4, b"odd bytes".to_vec()));
-    // Short at the end, nothing beyond it.
+    // A read is short at the end, and empty beyond it.
     ask(&mut entries, FUSE_READ, 6, end - 4, &[], 100);
     assert_eq!(answer(&entries), (0, 6, vec![0; 4]));
     ask(&mut entries, FUSE_READ, 8, end, &[], 100);
@@ -197,7 +177,7 @@ fn odd_ranges_and_ends_of_the_volume() {
     assert_eq!(answer(&entries).0, -libc::ENOSPC);
     ask(&mut entries, FUSE_WRITE, 12, end - 512, &[3; 1024], 1024);
     assert_eq!(answer(&entries), (0, 12, vec![0, 2, 0, 0, 0, 0, 0, 0]));
-    // A write whose payload is not what it says.
+    // A write whose payload has another length than it states.
     ask(&mut entries, FUSE_WRITE, 14, 0, &[3; 512], 1024);
     assert_eq!(answer(&entries).0, -libc::EINVAL);
     assert_eq!(memory.counts.writes.load(Ordering::Relaxed), 2);

@@ -13,19 +13,18 @@ use fuser::{
     ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use isotherm_core::RequestOp;
 
 use super::Options;
 use super::answers::answer;
 pub(super) use super::answers::errno;
 use crate::mutants::{LiveMutant, broken};
-use crate::port::{Completion, Port};
+use crate::port::{Completion, IoRequest, Port};
 
 const ROOT: INodeNo = INodeNo::ROOT;
 const FILE: INodeNo = INodeNo(2);
-/// Names and attributes never change while we serve, so the kernel need not ask again.
+/// Names and attributes never change while the volume is served, so the kernel need not query them again.
 const FOREVER: Duration = Duration::from_secs(24 * 3600);
-/// Largest read or write request, bytes: what fits the kernel's default limit of 256 pages.
+/// Largest read or write request in bytes, which fits the kernel's default limit of 256 pages.
 pub(super) const MAX_IO: u32 = 1 << 20;
 /// The volume as a directory with one file.
 pub(super) struct Volume {
@@ -38,7 +37,7 @@ pub(super) struct Volume {
     max_io: u32,
     root: FileAttr,
     file: FileAttr,
-    /// Set when the file must not be opened any more.
+    /// Set when the file may no longer be opened.
     shut: Arc<AtomicBool>,
     /// Unit of `statfs`; the loop driver takes it for the granularity of discards.
     unit: u32,
@@ -71,7 +70,7 @@ impl Volume {
             uid: nix::unistd::geteuid().as_raw(),
             gid: nix::unistd::getegid().as_raw(),
             rdev: 0,
-            // The kernel keeps its logarithm only.
+            // The kernel stores only its logarithm.
             blksize: options
                 .preferred_bytes
                 .clamp(4096, 16 << 20)
@@ -114,7 +113,7 @@ impl Volume {
         }
     }
 
-    /// The directory never changes; a read-only volume says so first, as other file systems do.
+    /// The error for a change of the directory, which never changes; a read-only volume has an error of its own, as in other file systems.
     fn refusal(&self) -> Errno {
         if self.read_only {
             Errno::EROFS
@@ -131,7 +130,7 @@ impl Volume {
 
 impl Filesystem for Volume {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Each is a wish; an older kernel has its own limit or lacks the ability, and the file works all the same.
+        // These calls may be refused: an older kernel has its own limit or lacks the feature, and the file works nevertheless.
         let _ = config.set_max_write(self.max_io);
         if let Err(most) = config.set_max_readahead(self.max_io) {
             let _ = config.set_max_readahead(most);
@@ -158,8 +157,8 @@ impl Filesystem for Volume {
         }
     }
 
-    /// Times are accepted and forgotten (as on a device node nobody relies on them); everything else is refused, the
-    /// size too unless it stays as it is.
+    /// Times are accepted and forgotten (no program relies on those of a device node); everything else is refused, a size too unless it is
+    /// the present one.
     fn setattr(
         &self,
         _req: &Request,
@@ -231,15 +230,8 @@ impl Filesystem for Volume {
             (Ok(()), None) => reply.error(Errno::EIO),
             (Err(error), _) => reply.error(errno(error)),
         };
-        self.port.submit(
-            RequestOp::Read,
-            offset,
-            len,
-            false,
-            0,
-            Some(buffer),
-            Completion::new(done),
-        );
+        self.port
+            .submit(IoRequest::read(offset, len, buffer), Completion::new(done));
     }
 
     fn write(
@@ -274,12 +266,7 @@ impl Filesystem for Volume {
             Err(error) => reply.error(errno(error)),
         };
         self.port.submit(
-            RequestOp::Write,
-            offset,
-            len,
-            fua,
-            0,
-            Some(buffer),
+            IoRequest::write(offset, len, buffer).with_fua(fua),
             Completion::new(done),
         );
     }
@@ -307,15 +294,7 @@ impl Filesystem for Volume {
             return reply.ok();
         }
         let done = move |result, _buffer| answer(reply, result);
-        self.port.submit(
-            RequestOp::Flush,
-            0,
-            0,
-            false,
-            0,
-            None,
-            Completion::new(done),
-        );
+        self.port.submit(IoRequest::flush(), Completion::new(done));
     }
 
     fn fsyncdir(
@@ -391,7 +370,7 @@ impl Filesystem for Volume {
     }
 
     fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        // Full: nothing can be created here, whatever the volume's own space.
+        // Full: no file can be created here, whatever the volume's own free space.
         reply.statfs(
             self.size / u64::from(self.unit),
             0,
@@ -412,7 +391,7 @@ impl Filesystem for Volume {
         _size: u32,
         reply: ReplyXattr,
     ) {
-        // The kernel remembers this answer and does not ask again.
+        // The kernel remembers this answer and does not call again.
         reply.error(Errno::ENOSYS);
     }
 

@@ -6,17 +6,17 @@ use super::pump::{Pump, Received};
 use crate::server::Handle;
 use crate::world::{Source, Watch};
 
-/// Requests taken in one call, so that completions are not kept waiting.
+/// Largest number of requests that one call takes, so that completions do not wait for long.
 const BATCH: u32 = 64;
-/// While requests come one by one, look behind every so manieth whether another waits.
+/// While requests come one by one, poll for another one only after every 16th.
 const LOOK_EVERY: u32 = 16;
 
 pub(super) struct PumpSource {
     pump: Pump,
     handle: Handle,
-    /// The last look behind a request found another.
+    /// Whether the last poll after a request found another one.
     crowded: bool,
-    /// Requests since that look.
+    /// Number of requests since that poll.
     lone: u32,
 }
 
@@ -39,7 +39,7 @@ impl Source for PumpSource {
     fn receive(&mut self) -> Watch {
         let mut taken = 0;
         while taken < BATCH {
-            // The pump waits for memory if there is none, and this thread is the one that gives it back.
+            // The pump waits for memory if there is none, and this thread is the one that returns memory.
             if !self.handle.has_memory(Pump::LARGEST) {
                 return Watch::Busy;
             }
@@ -55,8 +55,8 @@ impl Source for PumpSource {
                     return Watch::Ended;
                 }
             }
-            // A lone request is the rule at queue depth 1: do not ask in vain whether there is another. If there is,
-            // watching the descriptor tells at once.
+            // At queue depth 1 there is usually no other request, so a poll after each one would be a waste. If there is one, the watched
+            // descriptor reports it at once.
             self.lone += 1;
             if !self.crowded && self.lone < LOOK_EVERY {
                 return Watch::Empty;

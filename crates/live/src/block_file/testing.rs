@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::{IoError, RequestOp};
 
-use crate::port::{Buffer, Completion, Pool, Port};
+use crate::port::{Buffer, Completion, IoRequest, Layer, Pool, Port};
 
 const STRIPE: u64 = 1 << 20;
 
@@ -42,7 +42,7 @@ pub struct MemPort {
     read_only: bool,
     stripes: Box<[Mutex<Stripe>]>,
     pool: Arc<Pool>,
-    /// What was asked for.
+    /// Counts of the requests.
     pub counts: Counts,
 }
 
@@ -55,7 +55,7 @@ impl MemPort {
     pub fn new(size: u64, block: u32) -> MemPort {
         let stripe = |n: u64| {
             let len = STRIPE.min(size - n * STRIPE) as usize;
-            // Written, not only reserved: first touches in a benchmark would measure page faults.
+            // The memory is written, not only reserved; otherwise a benchmark would measure page faults.
             let mut bytes = vec![1; len];
             bytes.fill(0);
             Mutex::new(Stripe {
@@ -75,14 +75,14 @@ impl MemPort {
         }
     }
 
-    /// The same, refusing changes.
+    /// The same volume, which refuses changes.
     #[must_use]
     pub fn refusing_changes(mut self) -> MemPort {
         self.read_only = true;
         self
     }
 
-    /// Call `each(stripe, from, to, position)` for the part of the range in each stripe; `position` counts from `offset`.
+    /// Calls `each(stripe, from, to, position)` for the part of the range in each stripe; `position` counts from `offset`.
     fn over(&self, offset: u64, len: u64, mut each: impl FnMut(&mut Stripe, usize, usize, usize)) {
         let mut at = offset;
         while at < offset + len {
@@ -169,18 +169,9 @@ impl Port for MemPort {
     fn buffer(&self, offset: u64, len: u32) -> Buffer {
         self.pool.buffer(offset, len, self.block)
     }
-    fn submit(
-        &self,
-        op: RequestOp,
-        offset: u64,
-        len: u32,
-        fua: bool,
-        _class: u8,
-        mut buf: Option<Buffer>,
-        done: Completion,
-    ) {
-        let result = self.carry_out(op, offset, len, fua, buf.as_mut());
-        done.call(result, buf);
+    fn submit(&self, mut r: IoRequest, done: Completion) {
+        let result = self.carry_out(r.op, r.offset, r.len, r.fua, r.buffer.as_mut());
+        done.call(result, r.buffer);
     }
     fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
         let block = u64::from(self.block);
@@ -202,25 +193,15 @@ impl Port for MemPort {
     }
 }
 
-struct Job {
-    op: RequestOp,
-    offset: u64,
-    len: u32,
-    fua: bool,
-    class: u8,
-    buf: Option<Buffer>,
-    done: Completion,
-}
-
 struct Queue {
-    jobs: Mutex<VecDeque<Job>>,
-    /// Length of `jobs`, to be watched without the lock.
+    jobs: Mutex<VecDeque<(IoRequest, Completion)>>,
+    /// Length of `jobs`, which can be read without the lock.
     waiting: AtomicUsize,
     asleep: AtomicBool,
     closed: AtomicBool,
 }
 
-/// Another port behind a thread of its own, as the real engine is: what the hand-off costs can be measured.
+/// Another port behind a thread of its own, as with the real engine, so that the cost of the hand-off can be measured.
 pub struct Handoff {
     inner: Arc<dyn Port>,
     queue: Arc<Queue>,
@@ -229,7 +210,7 @@ pub struct Handoff {
 }
 
 impl Handoff {
-    /// Requests of `inner` are carried out on a thread that looks for the next one for `spin` before it sleeps.
+    /// Requests of `inner` are carried out on a thread that polls for the next one for `spin` before it sleeps.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -276,10 +257,8 @@ fn engine(port: &dyn Port, queue: &Queue, spin: Duration) {
             std::mem::swap(&mut *jobs, &mut batch);
             queue.waiting.store(0, Ordering::SeqCst);
         }
-        for job in batch.drain(..) {
-            port.submit(
-                job.op, job.offset, job.len, job.fua, job.class, job.buf, job.done,
-            );
+        for (request, done) in batch.drain(..) {
+            port.submit(request, done);
         }
     }
 }
@@ -295,47 +274,19 @@ impl Drop for Handoff {
     }
 }
 
-impl Port for Handoff {
-    fn volume_bytes(&self) -> u64 {
-        self.inner.volume_bytes()
+impl Layer for Handoff {
+    fn below(&self) -> &dyn Port {
+        &*self.inner
     }
-    fn block_bytes(&self) -> u32 {
-        self.inner.block_bytes()
-    }
-    fn read_only(&self) -> bool {
-        self.inner.read_only()
-    }
-    fn buffer(&self, offset: u64, len: u32) -> Buffer {
-        self.inner.buffer(offset, len)
-    }
-    fn submit(
-        &self,
-        op: RequestOp,
-        offset: u64,
-        len: u32,
-        fua: bool,
-        class: u8,
-        buf: Option<Buffer>,
-        done: Completion,
-    ) {
+
+    fn submit(&self, request: IoRequest, done: Completion) {
         {
             let mut jobs = lock(&self.queue.jobs);
-            jobs.push_back(Job {
-                op,
-                offset,
-                len,
-                fua,
-                class,
-                buf,
-                done,
-            });
+            jobs.push_back((request, done));
             self.queue.waiting.store(jobs.len(), Ordering::SeqCst);
         }
         if self.queue.asleep.load(Ordering::SeqCst) {
             self.engine.unpark();
         }
-    }
-    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
-        self.inner.block_status(offset, len, max)
     }
 }

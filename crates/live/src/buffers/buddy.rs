@@ -1,4 +1,4 @@
-//! Which parts of a region are free: a buddy allocator.
+//! The free parts of a region: a buddy allocator.
 
 use super::{NONE, NOT_FREE, ORDERS};
 

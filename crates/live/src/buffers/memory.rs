@@ -1,4 +1,4 @@
-//! Memory that one request, or one operation, owns.
+//! Memory of one request, or of one operation.
 
 use super::{ALIGNMENT, NONE, Pool};
 use crate::shares::Share;
@@ -6,17 +6,17 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A chunk of a pool, or memory of its own: aligned, initialised, owned alone.
+/// A chunk of a pool, or memory of its own: aligned, initialised, with one owner.
 pub(crate) struct Memory {
     pub(super) start: NonNull<u8>,
     pub(super) capacity: usize,
     pub(super) chunk: Option<u32>,
     pub(super) owner: Option<Arc<Pool>>,
-    /// Whose account it is on.
+    /// The share to which its bytes are charged.
     pub(super) share: Option<Arc<Share>>,
 }
 
-// SAFETY: a `Memory` owns its bytes alone, like a `Box<[u8]>`; nothing in it is tied to a thread.
+// SAFETY: a `Memory` is the only owner of its bytes, like a `Box<[u8]>`; nothing in it is tied to a thread.
 unsafe impl Send for Memory {}
 // SAFETY: shared access gives out `&[u8]` only.
 unsafe impl Sync for Memory {}
@@ -39,10 +39,10 @@ impl Memory {
         }
     }
 
-    /// The same bytes once more, not owned: dropping it gives nothing back.
+    /// The same bytes as a second value, which does not own them: dropping it returns nothing.
     ///
     /// # Safety
-    /// This value is neither dropped nor are its bytes used as long as the loan exists.
+    /// As long as the second value exists, this value is not dropped, and its bytes are not used through it.
     pub(crate) unsafe fn lend(&self) -> Memory {
         Memory {
             start: self.start,
@@ -54,11 +54,11 @@ impl Memory {
     }
 
     fn layout(bytes: usize) -> Layout {
-        // Cannot fail: a power of two of at most 2^33 and a constant alignment.
+        // This cannot fail: the size is a power of two of at most 2^33, and the alignment is a constant.
         Layout::from_size_align(bytes, ALIGNMENT).unwrap_or(Layout::new::<u8>())
     }
 
-    /// On the account of `share`, which counts its size already.
+    /// Charges the memory to `share`, whose count already contains its size.
     pub(crate) fn on(mut self, share: &Arc<Share>) -> Memory {
         self.share = Some(Arc::clone(share));
         self
@@ -81,7 +81,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // First, so that whoever the pool wakes sees it.
+        // The share is updated first, so that a caller that the pool wakes sees the new count.
         let share = self.share.take();
         if let Some(share) = &share {
             share.gives(self.capacity);

@@ -6,14 +6,14 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Anonymous memory, mapped once and unmapped when the last user is gone.
+/// Anonymous memory, mapped once and unmapped when it has no user any more.
 pub struct Region {
     pub(super) base: NonNull<u8>,
     len: usize,
     mapped: (usize, usize),
 }
 
-// SAFETY: plain memory; whoever hands out parts of it makes sure that they do not overlap.
+// SAFETY: plain memory; the users of its parts make sure that these do not overlap.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -42,7 +42,7 @@ impl Region {
         }
         let start = at as usize;
         let base = start.next_multiple_of(HUGE);
-        // SAFETY: base … base + len lies inside the mapping. Advice only: a refusal costs speed, nothing else.
+        // SAFETY: base … base + len lies inside the mapping. This is advice: a refusal costs only speed.
         unsafe { libc::madvise(base as *mut libc::c_void, len, libc::MADV_HUGEPAGE) };
         let base = NonNull::new(base as *mut u8).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Arc::new(Region {
@@ -62,7 +62,7 @@ impl Region {
         self.len
     }
 
-    /// Does `len` bytes at `at` lie inside?
+    /// Whether `len` bytes at `at` lie inside the region.
     pub fn contains(&self, at: *const u8, len: usize) -> bool {
         let (at, base) = (at as usize, self.base.as_ptr() as usize);
         at >= base && at + len <= base + self.len
@@ -71,7 +71,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: exactly what `new` mapped; all users hold an `Arc`, so none is left.
+        // SAFETY: the range is exactly what `new` mapped; all users hold an `Arc`, so none is left.
         unsafe { libc::munmap(self.mapped.0 as *mut libc::c_void, self.mapped.1) };
     }
 }

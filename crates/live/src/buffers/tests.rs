@@ -34,7 +34,7 @@ fn a_buffer_covers_whole_blocks_and_derefs_to_the_payload() {
 
 #[test]
 fn chunks_never_overlap_and_all_come_together_again() {
-    // Not a power of two: the tail pages have no buddy.
+    // The size is not a power of two: the last pages have no buddy.
     let pool = Pool::new(11 * ALIGNMENT);
     let mut random = isotherm_core::random::SplitMix64::new(1);
     let mut held: Vec<(u8, Buffer)> = Vec::new();
@@ -51,7 +51,7 @@ fn chunks_never_overlap_and_all_come_together_again() {
     }
     held.clear();
     assert_eq!(pool.bytes_out(), 0);
-    // 8 + 2 + 1 pages, whole again.
+    // 8 + 2 + 1 pages, merged again.
     let all = [
         pool.buffer(0, 8 * 4096, 512),
         pool.buffer(0, 2 * 4096, 512),
@@ -70,7 +70,7 @@ fn threads_wait_in_order_and_share_fairly() {
             let (pool, large) = (&pool, &large);
             s.spawn(move || {
                 for i in 0..400u32 {
-                    // Thread 0 wants it all each time; it would starve if the others could overtake it.
+                    // Thread 0 needs the whole pool each time; if the others could overtake it, it would never get it.
                     let len = if t == 0 { 8 * 4096 } else { 4096 << (i % 2) };
                     let mut b = pool.buffer(0, len, 512);
                     b.fill(t);

@@ -1,15 +1,15 @@
-//! Budgets and throttles of a description: as the engine takes them.
+//! Budgets and throttles of a description, in the form in which the engine takes them.
 
 use super::VolumeConfig;
 use isotherm_core::engine::knob;
 use isotherm_core::policy::ParamError;
 
 impl VolumeConfig {
-    /// The wear budget, bytes a day: `wear_bytes_per_day`, or what `wear_tbw` (or the data sheets of the paced members of the
-    /// fastest tier) allow for `wear_years`.
+    /// The wear budget in bytes a day: `wear_bytes_per_day`, or the rate that follows from `wear_years` and `wear_tbw` (or the data sheets
+    /// of the paced members of the fastest tier).
     ///
     /// # Errors
-    /// Names the field: two that exclude each other, one without the other, or a limit that is not known.
+    /// Names the field: two that exclude each other, one without the other, or an unknown limit.
     pub fn wear_bytes_per_day(&self) -> Result<Option<u64>, String> {
         let io = &self.io;
         let Some(years) = io.wear_years else {
@@ -30,13 +30,12 @@ impl VolumeConfig {
             .map_err(|e| format!("wear_years: {e}"))
     }
 
-    /// Bytes that may be written to the fastest tier in its life, as far as that is known: `wear_tbw`, or the data sheets of
-    /// its paced members.
+    /// Bytes that may be written to the fastest tier in its life, if known: from `wear_tbw`, or from the data sheets of its paced members.
     pub fn wear_limit_bytes(&self) -> Option<f64> {
         (self.io.wear_tbw.map(|tb| tb * 1e12)).or_else(|| self.limit_of_sheets().ok())
     }
 
-    /// Times that a member may be stopped and started in its life, by its data sheet, if it has one.
+    /// Number of start-stop cycles that a member is specified for, if it has a data sheet.
     pub fn start_stop_limit(&self, member: usize) -> Option<f64> {
         let name = self.members.get(member)?.paced.as_deref()?;
         isotherm_models::sheet(name).ok()?.start_stop_limit()
@@ -54,7 +53,7 @@ impl VolumeConfig {
     }
 
     pub(super) fn check_budgets(&self) -> Result<(), String> {
-        // By years, the range is that of the bytes that follow from them.
+        // With `wear_years`, the valid range is that of the resulting bytes.
         match self.wear_bytes_per_day()? {
             Some(bytes) if self.io.wear_years.is_some() => {
                 match knob("wear_bytes_per_day", bytes as f64) {
@@ -90,13 +89,13 @@ mod tests {
             rate("wear_bytes_per_day = \"100G\"", ""),
             Ok(Some(100 << 30))
         );
-        // 365.25 TB in 1000 days of the calendar.
+        // 365.25 TB in 1000 days.
         let years = 1000.0 / 365.25;
         let by_tbw = format!("wear_years = {years}\nwear_tbw = 365.25");
         assert!(
             rate(&by_tbw, "").is_ok_and(|r| r.is_some_and(|r| r.abs_diff(365_250_000_000) < 2))
         );
-        // 600 TB over five years, by the sheet.
+        // 600 TB over five years, from the data sheet.
         let sheet = rate("wear_years = 5.0", "paced = \"nvme-tlc\"");
         assert!(
             sheet.is_ok_and(|r| r.is_some_and(|r| (328_000_000_000..329_000_000_000).contains(&r)))

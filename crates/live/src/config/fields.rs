@@ -1,4 +1,4 @@
-//! The keys of a description, as one table: what is known, what it may be, and what `docs/reference.md` says of it.
+//! The keys of a description in one table: their names, their valid values, and their text in `docs/reference.md`.
 //!
 //! ```text
 //!  [io] ─┬─ keys of the engine: KNOBS of the core, the names that `isotherm set` takes
@@ -13,13 +13,13 @@ use isotherm_core::policy::nearest;
 pub struct Field {
     /// Its name.
     pub name: &'static str,
-    /// Unit and range, as errors say it.
+    /// Unit and range, in the words of error messages.
     pub range: &'static str,
-    /// Lowest and highest value, where it is a number of this range whatever the rest of the description says.
+    /// Lowest and highest value, if it is a number whose range does not depend on other keys.
     pub limits: Option<(f64, f64)>,
-    /// What holds without it, in words.
+    /// The default, in words.
     pub default: &'static str,
-    /// What it does.
+    /// Its meaning.
     pub what: &'static str,
 }
 
@@ -62,7 +62,7 @@ pub const TOP: &[Field] = &[
         "uuid",
         "32 hexadecimal digits",
         "`create` assigns it",
-        "identity; members are found by it",
+        "identity of the volume; its members are found by it",
     ),
     field(
         "extent",
@@ -74,12 +74,12 @@ pub const TOP: &[Field] = &[
         "policy",
         "`NAME,KEY=VALUE,...`",
         "required",
-        "what decides where data lives; `isotherm policies` lists names and parameters",
+        "policy that decides the placement of data; `isotherm policies` lists names and parameters",
     ),
     field(
         "qos",
         "a list of `CLASSES+KEY=VALUE...` with the keys `floor`, `ceiling`, `latency`, `share`, and `depth=N`",
-        "nothing is promised",
+        "no promises",
         "bandwidth, latency and shares of classes, [serving.md](serving.md#promises-to-classes); `isotherm classes set` changes it",
     ),
 ];
@@ -90,7 +90,7 @@ pub const MEMBER: &[Field] = &[
         "path",
         "a file or block device, relative to the directory of the description",
         "required",
-        "a hint: the member is known by what is written on it",
+        "a hint: a member is identified by its superblock, not by its path",
     ),
     field(
         "tier",
@@ -107,20 +107,20 @@ pub const MEMBER: &[Field] = &[
     field(
         "paced",
         "a name of `isotherm devices`",
-        "as fast as it is",
-        "completions wait until the model of this device says so",
+        "not paced",
+        "completions are delayed to the times that the model of this device gives",
     ),
     field(
         "span",
         "`full`, or the first byte as a size; with `paced`",
         "`full`",
-        "which part of the modelled drive the member is",
+        "part of the modelled drive that the member represents",
     ),
     field(
         "standby_s",
         "1 to 10^7 seconds",
         "never",
-        "the disk is sent to sleep after so long without use",
+        "the disk is put into standby after this time without use",
     ),
 ];
 
@@ -136,7 +136,7 @@ pub const IO: &[Field] = &[
         "move_buffers",
         ("from 1 to 1024", 1.0, 1024.0),
         "16 MiB of extents, 16 to 128",
-        "extent-sized buffers of moves: moves under way at most, those that wait for their record among them",
+        "extent-sized buffers for moves, and so the maximum number of moves in progress, including those that wait for their record",
     ),
     number(
         "queue_depth",
@@ -148,13 +148,13 @@ pub const IO: &[Field] = &[
         "spin_us",
         ("from 0 to 1000", 0.0, 1000.0),
         "100",
-        "microseconds that the engine's thread looks for work before it sleeps, at most, where work came that soon lately, and 5 at most where no device is at work; 0: it sleeps at once",
+        "maximum time in microseconds for which the engine's thread polls for work before it sleeps; it polls this long only if work has recently come within this time, and at most 5 while no device is busy; 0: it sleeps at once",
     ),
     field(
         "fuse_ring",
         "true or false",
         "true",
-        "the block file's requests come through io_uring where the kernel offers it and it is on",
+        "requests of the block file come through io_uring if the kernel supports this and it is enabled",
     ),
     field(
         "direct",
@@ -166,7 +166,7 @@ pub const IO: &[Field] = &[
         "stage_blocks",
         ("from 16 to 65536", 16.0, 65536.0),
         "1024",
-        "journal blocks (4 KiB) kept in memory until the mirror has them",
+        "journal blocks (4 KiB) kept in memory until they are written to the mirror",
     ),
     field(
         "pass_discards",
@@ -189,15 +189,15 @@ pub const IO: &[Field] = &[
     field(
         "classes_off",
         "a list of `front-end`, `ranges`, `database`, `files`, `layout`",
-        "all are asked",
-        "sources of classes that are not asked",
+        "all are used",
+        "sources of classes that are not used",
     ),
 ];
 
-/// Tables that stand at the top.
+/// Tables at the top level.
 const TABLES: [&str; 2] = ["io", "members"];
 
-/// A key under `[io]` as it was called before each knob had one name, with the name and, where the unit changed, the factor to it.
+/// Keys under `[io]` of earlier versions: the old name, the present name and, if the unit changed, the factor.
 const RENAMED: [(&str, &str, Option<f64>); 4] = [
     ("commit_interval_ms", "commit_interval_s", Some(1e-3)),
     ("move_rate", "move_bytes_per_s", None),
@@ -205,10 +205,10 @@ const RENAMED: [(&str, &str, Option<f64>); 4] = [
     ("wear_per_day", "wear_bytes_per_day", None),
 ];
 
-/// Gives keys of descriptions of earlier versions their present names. True if there was one.
+/// Gives keys of descriptions of earlier versions their present names. Returns true if there was one.
 ///
 /// # Errors
-/// Both names are there.
+/// Both names are present.
 pub(super) fn renamed(table: &mut toml::Table) -> Result<bool, String> {
     let Some(toml::Value::Table(io)) = table.get_mut("io") else {
         return Ok(false);
@@ -234,10 +234,10 @@ pub(super) fn renamed(table: &mut toml::Table) -> Result<bool, String> {
     Ok(any)
 }
 
-/// Every key of a description must be one of those above.
+/// Checks that every key of a description is one of those above.
 ///
 /// # Errors
-/// One that is not, with the nearest that is.
+/// An unknown key, with the nearest known one.
 pub(super) fn known(table: &toml::Table) -> Result<(), String> {
     let names = |fields: &[Field]| fields.iter().map(|f| f.name).collect::<Vec<_>>();
     let top = [&names(TOP)[..], &TABLES].concat();

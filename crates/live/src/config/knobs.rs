@@ -1,4 +1,4 @@
-//! The engine's knobs in a description: each has one name and one unit, those that `isotherm set` takes.
+//! The engine's knobs in a description. Each has one name and one unit, those of `isotherm set`.
 
 use super::fields::IO;
 use super::{IoConfig, Size};
@@ -6,7 +6,8 @@ use isotherm_core::engine::{KNOBS, knob};
 use isotherm_core::policy::ParamError;
 
 impl IoConfig {
-    /// What the description says of a knob of the engine, in the knob's unit; `None`: nothing, or there is no such knob.
+    /// The value of a knob of the engine in the description, in the knob's unit; `None` if the description does not set it, or if there is
+    /// no such knob.
     pub fn knob(&self, name: &str) -> Option<f64> {
         let bytes = |b: Option<Size>| b.map(|b| b.0 as f64);
         match name {
@@ -26,8 +27,8 @@ impl IoConfig {
         }
     }
 
-    /// Writes a knob of the engine down, so that it holds after the next start. A limit that `value` lifts (0) is left out. False if
-    /// there is no such knob. `value` is one that the engine takes.
+    /// Stores a knob of the engine, so that it holds after the next start. A `value` of 0, which lifts a limit, removes the key. Returns
+    /// false if there is no such knob. `value` must be valid for the engine.
     pub fn keep_knob(&mut self, name: &str, value: f64) -> bool {
         let limit = (value > 0.0).then_some(value);
         let bytes = |v: f64| Size(v as u64);
@@ -52,7 +53,7 @@ impl IoConfig {
         true
     }
 
-    /// Every number by itself.
+    /// Checks every number by itself.
     ///
     /// # Errors
     /// Names the key and its range.
@@ -74,7 +75,7 @@ impl IoConfig {
         Ok(())
     }
 
-    /// A key of [`IO`] that is a number.
+    /// The value of a key of [`IO`], if it is a number.
     fn own(&self, name: &str) -> Option<f64> {
         match name {
             "buffers" => Some(self.buffers.0 as f64),

@@ -8,10 +8,10 @@ use std::fmt;
 pub struct Size(pub u64);
 
 impl Size {
-    /// From text such as `64K` or `1.5G`.
+    /// Parses a text such as `64K` or `1.5G`.
     ///
     /// # Errors
-    /// What is wrong with it, without the place.
+    /// The fault in the text, without its place.
     pub fn parse(text: &str) -> Result<Size, String> {
         let bytes = isotherm_words::size::bytes(text.trim());
         bytes.map(Size).map_err(|e| e.to_string())

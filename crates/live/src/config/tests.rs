@@ -1,4 +1,4 @@
-//! Descriptions are read back as written, and every wrong field is named.
+//! Descriptions are read back as they were written, and errors name every wrong field.
 
 use super::*;
 

@@ -1,11 +1,11 @@
-//! Signatures that need more than a magic number: short ones, ones whose place follows from the size, ones that repeat.
+//! Signatures that need more than a magic number: short ones, ones whose place depends on the size, ones that occur several times.
 
 use super::window::Window;
 
-/// A find: what, and its first byte.
+/// The name of a found format, and the offset of its signature.
 pub(super) type Hit = (String, u64);
 
-/// Looks with every check.
+/// Runs every check.
 pub(super) fn all(w: &Window) -> Vec<Hit> {
     let mut hits = Vec::new();
     let mut one = |what: &str, at: u64| hits.push((what.to_owned(), at));
@@ -34,7 +34,7 @@ fn be32(b: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
 }
 
-/// `struct ext4_super_block` at 1024: two bytes of magic, so the fields beside it must make sense.
+/// `struct ext4_super_block` at 1024: the magic number has only two bytes, so the fields beside it are checked, too.
 fn ext(w: &Window, one: &mut dyn FnMut(&str, u64)) {
     let Some(b) = w.get(1024, 264) else { return };
     if le16(b, 0x38) != 0xef53 || le32(b, 0x18) > 6 || le32(b, 0) == 0 && le32(b, 0x60) & 8 == 0 {
@@ -53,8 +53,8 @@ fn ext(w: &Window, one: &mut dyn FnMut(&str, u64)) {
     one(what, 1024 + 0x38);
 }
 
-/// Linux software RAID. Version 1 at 0 (1.1), 4096 (1.2) and near the end (1.0); version 0.90 near the end, in the maker's
-/// byte order.
+/// Linux software RAID. Version 1 at 0 (1.1), 4096 (1.2) and near the end (1.0); version 0.90 near the end, in the byte order of the
+/// machine that wrote it.
 fn md(w: &Window, one: &mut dyn FnMut(&str, u64)) {
     let sectors = w.bytes() / 512;
     let last = (sectors >= 32).then(|| (sectors - 16) / 8 * 8 * 512);
@@ -98,7 +98,7 @@ fn zfs(w: &Window, one: &mut dyn FnMut(&str, u64)) {
     }
 }
 
-/// The last ten bytes of the first page, whatever size the maker's pages have.
+/// The last ten bytes of the first page, for any page size of the machine that wrote it.
 fn swap(w: &Window, one: &mut dyn FnMut(&str, u64)) {
     for page in [4096u64, 8192, 16384, 32768, 65536] {
         let Some(b) = w.get(page - 10, 10) else {
@@ -113,16 +113,16 @@ fn swap(w: &Window, one: &mut dyn FnMut(&str, u64)) {
     }
 }
 
-/// Two bytes of magic each, and a field that must fit.
+/// Formats with a magic number of two bytes each, and a field that must be valid.
 fn small_file_systems(w: &Window, one: &mut dyn FnMut(&str, u64)) {
     let Some(b) = w.get(1024, 64) else { return };
-    // HFS Plus: version 4 or 5 behind the magic. HFS: a volume bitmap and an allocation block of whole sectors.
+    // HFS Plus: version 4 or 5 after the magic number. HFS: a volume bitmap and an allocation block of whole sectors.
     if (&b[..2] == b"H+" && be16(b, 2) == 4) || (&b[..2] == b"HX" && be16(b, 2) == 5) {
         one("an HFS+ file system", 1024);
     } else if &b[..2] == b"BD" && be32(b, 20) != 0 && be32(b, 20).is_multiple_of(512) {
         one("an HFS file system", 1024);
     }
-    // NILFS2: revision 2 before the magic.
+    // NILFS2: revision 2 before the magic number.
     if le16(b, 6) == 0x3434 && le32(b, 0) == 2 {
         one("a NILFS2 file system", 1030);
     }
@@ -136,7 +136,7 @@ fn small_file_systems(w: &Window, one: &mut dyn FnMut(&str, u64)) {
     }
 }
 
-/// What ends with 55 AA: FAT by its fields, a partition table by its entries, or a boot sector of some other kind.
+/// Sectors that end with 55 AA: FAT by its fields, a partition table by its entries, or another kind of boot sector.
 fn boot_sector(w: &Window, one: &mut dyn FnMut(&str, u64)) {
     let Some(b) = w.get(0, 512) else { return };
     let signed = b[510] == 0x55 && b[511] == 0xaa;
@@ -203,7 +203,7 @@ fn postgres(w: &Window, one: &mut dyn FnMut(&str, u64)) {
     }
 }
 
-/// InnoDB: page 0 of a tablespace says so, and names its space twice.
+/// InnoDB: page 0 of a tablespace has a type of its own, and states its space twice.
 fn innodb(w: &Window, one: &mut dyn FnMut(&str, u64)) {
     let Some(b) = w.get(0, 64) else { return };
     let header = be32(b, 4) == 0 && be16(b, 24) == 8;

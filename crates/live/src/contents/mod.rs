@@ -1,11 +1,11 @@
-//! What lies on a device that is about to become a member: nothing of anybody else's is overwritten without a word.
+//! The contents of a device that will become a member: existing data is not overwritten without `--force`.
 //!
 //! ```text
 //! 0            4 MiB + 64 KiB      64 MiB    256 GiB              size − 1 MiB      size
 //! │ head, read whole │ ………………… │ 4 KiB │ … │ 4 KiB │ ………………… │ tail, read whole │
 //! ```
-//! `table.rs` lists magic numbers in fixed places, `checks.rs` what needs a second look. Erasing clears the same parts, so
-//! whatever could be recognised is gone, the second GPT and RAID superblocks at the end included.
+//! `table.rs` lists magic numbers at fixed places, `checks.rs` has the formats that need further checks. Erasing clears the same parts, so
+//! all recognisable contents are gone, including the second GPT and RAID superblocks at the end.
 
 mod checks;
 mod table;
@@ -23,19 +23,19 @@ use window::Window;
 
 /// Asks the kernel to read the partition table again.
 const BLKRRPART: libc::Ioctl = 0x125f;
-/// Finds that are named; of more the number is said.
+/// Number of found formats that a message names; for more, it states their number.
 const NAMED: usize = 4;
 
-/// One thing that was found on a device.
+/// A format that was found on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
     /// With its article: `an ext4 file system`.
     pub what: String,
-    /// First byte of what tells it, from the start of the device.
+    /// Offset of its signature on the device.
     pub at: u64,
 }
 
-/// A second descriptor for the same device that goes through the page cache: any offset and length will do.
+/// A second descriptor for the same device that uses the page cache and so accepts any offset and length.
 fn plain(device: &Device, write: bool) -> io::Result<File> {
     let path = PathBuf::from(format!("/proc/self/fd/{}", device.file.as_raw_fd()));
     OpenOptions::new().read(true).write(write).open(path)
@@ -44,7 +44,7 @@ fn plain(device: &Device, write: bool) -> io::Result<File> {
 fn recognise(w: &Window) -> Vec<Content> {
     let mut found: Vec<Content> = Vec::new();
     let mut add = |what: String, at: u64| {
-        // Two magic numbers of one format in one place are one find.
+        // Two magic numbers of one format at one place count once.
         if !found.iter().any(|c| c.what == what && c.at == at) {
             found.push(Content { what, at });
         }
@@ -73,8 +73,7 @@ fn recognise(w: &Window) -> Vec<Content> {
     found
 }
 
-/// What is on `device`, as far as formats are known. An empty list means that nothing was recognised, not that the device
-/// is empty.
+/// The known formats on `device`. An empty list means that nothing was recognised, not that the device is empty.
 ///
 /// # Errors
 /// The device cannot be read.
@@ -83,10 +82,10 @@ pub fn look(device: &Device) -> io::Result<Vec<Content>> {
     Ok(recognise(&Window::read(&file, device.bytes)?))
 }
 
-/// Refuses a device that carries something.
+/// Refuses a device with recognised contents.
 ///
 /// # Errors
-/// Says what it carries and where, or that it cannot be read.
+/// Names the contents and their place, or states that the device cannot be read.
 pub fn refuse(device: &Device) -> Result<(), Error> {
     let place = device.path.display();
     let found = look(device).map_err(|e| {
@@ -119,10 +118,10 @@ pub fn refuse(device: &Device) -> Result<(), Error> {
     Err(Error::new(ErrorKind::InUse, what))
 }
 
-/// Erases everything that [`look`] can see, wherever it lies, and looks again.
+/// Erases everything that [`look`] recognises, at any place, and looks again.
 ///
 /// # Errors
-/// The device cannot be read or written, or something is still there afterwards.
+/// The device cannot be read or written, or a format is still recognised afterwards.
 pub fn erase(device: &Device) -> Result<(), Error> {
     let place = device.path.display();
     let failed = |e: io::Error| {

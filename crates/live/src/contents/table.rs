@@ -1,18 +1,18 @@
-//! Signatures that are a magic number in a fixed place, and nothing to check beyond it.
+//! Signatures that consist only of a magic number at a fixed place.
 //!
-//! Places and numbers are facts of the formats, from their public descriptions: the kernel's on-disk headers, the formats' own
-//! specifications. A magic of less than four bytes is never here: see `checks.rs`.
+//! Places and numbers are facts of the formats, from their public descriptions: the kernel's on-disk headers and the formats' own
+//! specifications. A magic number of less than four bytes is never in this table: see `checks.rs`.
 
-/// Where a magic lies.
+/// The place of a magic number.
 #[derive(Clone, Copy)]
 pub(super) enum At {
-    /// So many bytes from the start.
+    /// Number of bytes from the start.
     Start(u64),
-    /// So many bytes before the end.
+    /// Number of bytes before the end.
     End(u64),
 }
 
-/// What, where, and the bytes.
+/// Name of the format, place and bytes of its magic number.
 pub(super) type Entry = (&'static str, At, &'static [u8]);
 
 use At::{End, Start};
@@ -139,7 +139,7 @@ const IMAGES: &[Entry] = &[
     ("a partclone image", Start(0), b"partclone-image"),
 ];
 
-/// Databases' files, and archives and documents that may be somebody's only copy.
+/// Files of databases, and archives and documents, of which this may be the only copy.
 const FILES: &[Entry] = &[
     ("an SQLite database", Start(0), b"SQLite format 3\0"),
     ("an SQLite write-ahead log", Start(0), b"\x37\x7f\x06\x82"),
@@ -170,7 +170,7 @@ const FILES: &[Entry] = &[
     ("a Parquet file", Start(0), b"PAR1"),
 ];
 
-/// All of them.
+/// All entries.
 pub(super) fn entries() -> impl Iterator<Item = &'static Entry> {
     [FILE_SYSTEMS, LAYERS, IMAGES, FILES].into_iter().flatten()
 }

@@ -1,7 +1,7 @@
 use super::*;
 use std::os::unix::fs::FileExt;
 
-/// Recognises what `fill` puts on a sparse file of `bytes`.
+/// The formats that are recognised after `fill` has written to a sparse file of `bytes` bytes.
 fn seen(bytes: u64, fill: impl Fn(&File)) -> Vec<Content> {
     let file = tempfile::tempfile().unwrap();
     file.set_len(bytes).unwrap();
@@ -45,17 +45,15 @@ fn zeros_noise_and_text_are_nobodys() {
         seen(100_000, |f| put(f, 0, b"no image at all, just words\n")),
         []
     );
-    let mut random = isotherm_core::random::SplitMix64::new(1);
-    let noise: Vec<u8> = std::iter::repeat_with(|| random.draw() as u8)
-        .take(2 << 20)
-        .collect();
+    let mut noise = vec![0; 2 << 20];
+    isotherm_core::random::SplitMix64::new(1).fill(&mut noise);
     assert_eq!(seen(2 << 20, |f| put(f, 0, &noise)), []);
 }
 
 #[test]
 fn short_magic_numbers_need_fields_that_fit() {
     let names = |found: Vec<Content>| found.into_iter().map(|c| c.what).collect::<Vec<_>>();
-    // ext: the two bytes alone are nothing.
+    // ext: the two bytes of the magic number alone are not enough.
     assert_eq!(seen(1 << 20, |f| put(f, 0x438, b"\x53\xef")), []);
     let ext = |compat: u8, incompat: u8| {
         names(seen(1 << 20, |f| {

@@ -1,16 +1,16 @@
-//! The parts of a device in which signatures lie, read once.
+//! The parts of a device that can hold signatures, read once.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes at the start: LUKS2 keeps the furthest copy of its header at 4 MiB.
+/// Bytes at the start: the last copy of a LUKS2 header is at 4 MiB.
 const HEAD: u64 = (4 << 20) + (64 << 10);
 /// Bytes at the end: two ZFS labels, whose places are rounded down to 256 KiB.
 const TAIL: u64 = 1 << 20;
 /// btrfs keeps copies of its superblock here.
 const COPIES: [u64; 2] = [64 << 20, 256 << 30];
-/// What is read, and what is erased, at a time.
+/// Size of one read or erase.
 const PIECE: u64 = 4096;
 
 /// See the module.
@@ -50,7 +50,7 @@ impl Window {
         self.bytes
     }
 
-    /// `len` bytes at `at`, if they lie in one of the parts.
+    /// `len` bytes at `at`, if they are in one of the parts.
     pub(super) fn get(&self, at: u64, len: usize) -> Option<&[u8]> {
         self.parts.iter().find_map(|(start, part)| {
             let from = usize::try_from(at.checked_sub(*start)?).ok()?;
@@ -58,7 +58,7 @@ impl Window {
         })
     }
 
-    /// Makes all of it zeros; writes only where it is not, so that holes of a sparse file stay.
+    /// Fills all parts with zeros; writes only where the contents differ, so that holes of a sparse file stay.
     pub(super) fn erase(&self, file: &File) -> io::Result<()> {
         let zeros = [0; PIECE as usize];
         for (at, part) in &self.parts {

@@ -1,4 +1,4 @@
-//! What the system knows of a device: units of direct I/O, whether it turns, whether it waits for anything at all.
+//! Properties of a device according to the system: units of direct I/O, whether it rotates, whether its I/O ever waits.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -6,16 +6,15 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Lets the ring carry out I/O on a file in memory at once instead of on a thread of its own: tmpfs does not say that it
-/// never waits for a device, but `O_NONBLOCK` says so for it. On other file systems it would make the engine's thread
-/// wait, so there nothing is done.
+/// Lets the ring carry out I/O on a file in memory at once instead of on a worker thread. tmpfs does not declare that it never waits for a
+/// device, but `O_NONBLOCK` declares it for the file. On other file systems the engine's thread would wait, so nothing is done there.
 pub fn allow_inline(file: &File) {
     // SAFETY: all-zero is a valid `statfs`, written on success.
     let mut about: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: our descriptor and our structure.
     let known = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut about) } == 0;
     if known && about.f_type == libc::TMPFS_MAGIC {
-        // SAFETY: plain numbers. A refusal costs speed, nothing else.
+        // SAFETY: plain numbers. A refusal costs only speed.
         unsafe {
             let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
             libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK);
@@ -48,7 +47,7 @@ pub(super) fn rotational(file: &File) -> Option<bool> {
         libc::major(number),
         libc::minor(number)
     );
-    // A partition's queue is its parent's.
+    // A partition uses the queue of its disk.
     ["queue/rotational", "../queue/rotational"]
         .iter()
         .find_map(|f| fs::read_to_string(Path::new(&dir).join(f)).ok())

@@ -1,9 +1,9 @@
-//! The lock on a member: one server at a time, and who has it.
+//! The lock on a member: only one server at a time, and the holder's identity.
 //!
-//! A server that was killed holds its locks for as long as the kernel needs to end it: until all requests that its io_uring had
-//! under way are answered, the files of the ring stay open. On a busy disk that takes many seconds, and it must be waited for:
-//! those requests write to the member. So the lock of a process that has ended, or is about to, is waited for and that is said;
-//! the lock of one that lives is refused at once.
+//! A server that was killed holds its locks as long as the kernel needs to end it: the files of its io_uring stay open until all requests
+//! in progress are answered. On a busy disk this takes many seconds, and the next server must wait for it, because those requests write to
+//! the member. So the lock of a process that has ended, or is about to end, is waited for, and a message states this; the lock of a live
+//! process is refused at once.
 
 use super::fail;
 use crate::error::{Error, ErrorKind};
@@ -14,25 +14,25 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Longest wait for a process that has ended or is ending. Devices answer or fail in less than this: the kernel gives up a SCSI
-/// command after 30 s and at most five repetitions.
+/// Longest wait for a process that has ended or is ending. Devices answer or fail within this time: the kernel gives up a SCSI command
+/// after 30 s and at most five repetitions.
 const ENDED: Duration = Duration::from_secs(300);
-/// Wait for one that lives: it may be about to close.
+/// Wait for a live process: it may be about to close.
 const LIVES: Duration = Duration::from_millis(300);
-/// Wait where no holder of a lock on bytes is seen: what is left of one that ended, or one of another user or container.
+/// Wait if no holder of a byte lock is visible: the remains of a process that ended, or a process of another user or container.
 const UNSEEN: Duration = Duration::from_secs(30);
-/// A wait is said when it takes this long, and again after every further [`REPEATED`].
+/// The wait is reported when it takes this long, and again after every further [`REPEATED`].
 const SAID: Duration = Duration::from_secs(2);
 const REPEATED: Duration = Duration::from_secs(30);
 
-/// Who keeps us waiting.
+/// The holder of the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Holder {
-    /// A process at work.
+    /// A running process.
     Lives(String),
-    /// A process that ended or has been killed.
+    /// A process that has ended or was killed.
     Ended(String),
-    /// Nobody that we may see.
+    /// No holder that we may see.
     Unseen,
 }
 
@@ -70,7 +70,7 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// Tries `take` until it has the lock, for as long as the holder deserves; the inner error is that holder.
+/// Tries `take` until it has the lock, as long as the kind of holder allows; the inner error is that holder.
 fn wait_for(
     path: &Path,
     mut take: impl FnMut() -> io::Result<bool>,
@@ -78,7 +78,7 @@ fn wait_for(
 ) -> Result<Result<(), Holder>, io::Error> {
     let begun = Instant::now();
     let mut say_at = SAID;
-    // Looking for a holder may mean to look at all processes, so that is done less and less often.
+    // The search for a holder may have to examine all processes, so it becomes rarer and rarer.
     let (mut look_at, mut by) = (Duration::ZERO, Holder::Unseen);
     loop {
         if take()? {
@@ -114,7 +114,7 @@ pub(super) fn lock(file: &File, path: &Path, shared: bool) -> Result<(), Error> 
             Err(e)
         }
     };
-    // The lock is that of whoever called flock, so its number is in the list even when the process is gone.
+    // The lock belongs to the process that called flock, so its number is in the list even when that process is gone.
     let holder = || {
         let mut all = pids_of_lock(file, "FLOCK").into_iter();
         all.next().map_or(Holder::Unseen, Holder::of)
@@ -137,11 +137,11 @@ pub(super) fn lock(file: &File, path: &Path, shared: bool) -> Result<(), Error> 
     }
 }
 
-/// Takes the lock on bytes `start` to `start + bytes` of `file` (0 bytes: to the end, however large it becomes), which belongs to the
-/// open file and not to a process. `path` is the member whose data is in that file, for what is said while waiting.
+/// Takes the lock on bytes `start` to `start + bytes` of `file` (0 bytes: to the end, however large the file becomes). It belongs to the
+/// open file and not to a process. `path` is the member whose data is in that file, for messages during the wait.
 ///
 /// # Errors
-/// What to tell people about the holder, if another has it; the outer error is of a file system without such locks.
+/// A message about the holder, if another has the lock; the outer error is that of a file system without such locks.
 pub(crate) fn lock_bytes(
     file: &File,
     path: &Path,
@@ -169,7 +169,7 @@ pub(crate) fn lock_bytes(
     Ok(taken.map_err(|by| by.to_string()))
 }
 
-/// The process that has a lock on bytes of this file open. The list of locks does not name it; the processes' own lists of open files do.
+/// The process that has a byte lock on this file. The list of locks does not name it, but the processes' own lists of open files do.
 fn byte_holder(file: &File) -> Holder {
     let Some(id) = id_in_locks(file) else {
         return Holder::Unseen;
@@ -182,7 +182,7 @@ fn byte_holder(file: &File) -> Holder {
         if !pid.bytes().all(|b| b.is_ascii_digit()) {
             continue;
         }
-        // Our own descriptor waits; another one of ours, opened before, is a holder like others.
+        // Our own waiting descriptor does not count; another one of this process, opened before, is a holder like others.
         let ours = (pid == own).then(|| file.as_raw_fd().to_string());
         let files = fs::read_dir(process.path().join("fdinfo"));
         let has = files.into_iter().flatten().flatten().any(|f| {
@@ -198,16 +198,16 @@ fn byte_holder(file: &File) -> Holder {
     found
 }
 
-/// Does this `fdinfo` show a lock on bytes of the file `id`?
+/// Whether this `fdinfo` shows a byte lock on the file `id`.
 fn shows_lock(fdinfo: &str, id: &str) -> bool {
     fdinfo
         .lines()
         .any(|l| l.starts_with("lock:") && l.contains(" OFDLCK ") && l.contains(&format!(" {id} ")))
 }
 
-/// Gone; a zombie that waits for its parent; or killed and on its way out.
+/// Whether the process is gone, is a zombie that waits for its parent, or was killed and is ending.
 fn is_ending(pid: &str) -> bool {
-    /// Of `/proc/PID/stat`, since Linux 2.6.
+    /// A flag in `/proc/PID/stat`, since Linux 2.6.
     const PF_EXITING: u64 = 4;
     // "1234 (name) Z parent group session terminal its-group flags …"; the name may contain anything.
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -220,7 +220,7 @@ fn is_ending(pid: &str) -> bool {
         || is_killed(&fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default())
 }
 
-/// SIGKILL was sent and not yet obeyed, as a process that waits for a disk cannot.
+/// Whether SIGKILL is pending, which a process that waits for a disk cannot obey yet.
 fn is_killed(status: &str) -> bool {
     let bit = 1 << (libc::SIGKILL - 1);
     status
@@ -232,7 +232,7 @@ fn is_killed(status: &str) -> bool {
         .any(|mask| u64::from_str_radix(mask.trim(), 16).is_ok_and(|m| m & bit != 0))
 }
 
-/// The file as `/proc/locks` writes it: "fe:00:131".
+/// The file's id in the form of `/proc/locks`: "fe:00:131".
 fn id_in_locks(file: &File) -> Option<String> {
     let m = file.metadata().ok()?;
     Some(format!(
@@ -243,7 +243,7 @@ fn id_in_locks(file: &File) -> Option<String> {
     ))
 }
 
-/// Processes that hold locks of this kind on this file, as far as `/proc/locks` tells.
+/// The processes that hold locks of this kind on this file, according to `/proc/locks`.
 fn pids_of_lock(file: &File, kind: &str) -> Vec<String> {
     let Some(id) = id_in_locks(file) else {
         return Vec::new();
@@ -258,7 +258,7 @@ fn pids_of_lock(file: &File, kind: &str) -> Vec<String> {
         .filter(|l| !l.contains("->"))
         .filter_map(holds)
         .collect();
-    // One that lives is the reason to name.
+    // A live process is the better reason, so it comes first.
     pids.sort_by_key(|p| is_ending(p));
     pids
 }
@@ -274,7 +274,7 @@ mod tests {
         let path = dir.path().join("disk");
         fs::write(&path, [0; 4096]).unwrap();
         let file = File::open(&path).unwrap();
-        // `flock` ends, and the open file that it locked lives on in `cat`.
+        // `flock` ends, and the open file that it locked stays open in `cat`.
         let mut child = Command::new("sh")
             .args(["-c", "exec 9>>\"$0\"; flock 9; exec cat"])
             .arg(&path)
@@ -282,7 +282,7 @@ mod tests {
             .spawn()
             .unwrap();
         let end = child.stdin.take();
-        // In a container the list leaves out a lock whose process is gone.
+        // In a container the list omits a lock whose process is gone.
         let taken = || {
             // SAFETY: flock on a descriptor that is open.
             let free = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) } == 0;
@@ -301,7 +301,7 @@ mod tests {
         });
         lock(&file, &path, false).unwrap();
         assert!(child.wait().unwrap().success());
-        // Now it is ours, and we live.
+        // Now the lock is ours, and this process is alive.
         let own = std::process::id().to_string();
         assert_eq!(pids_of_lock(&file, "FLOCK"), [own.as_str()]);
         let other = File::open(&path).unwrap();
@@ -338,7 +338,7 @@ mod tests {
         let mut child = Command::new("true").spawn().unwrap();
         let pid = child.id().to_string();
         let begun = Instant::now();
-        // A zombie until it is waited for.
+        // It is a zombie until its parent waits for it.
         while !is_ending(&pid) {
             assert!(begun.elapsed() < Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(5));

@@ -1,4 +1,4 @@
-//! Disks that sleep.
+//! The standby state of disks.
 
 use super::Device;
 use std::fs::File;
@@ -10,8 +10,7 @@ const ATA_STANDBY_IMMEDIATE: u8 = 0xe0;
 const ATA_CHECK_POWER_MODE: u8 = 0xe5;
 
 impl Device {
-    /// Sends a disk to sleep (ATA STANDBY IMMEDIATE). `Ok(false)`: the device has no such state, which is no error.
-    /// May take seconds.
+    /// Sends a disk to standby (ATA STANDBY IMMEDIATE). `Ok(false)`: the device has no such state, which is no error. May take seconds.
     ///
     /// # Errors
     /// The disk has the state and refused.
@@ -22,7 +21,7 @@ impl Device {
         drive_command(file, ATA_STANDBY_IMMEDIATE).map(|()| true)
     }
 
-    /// Does the disk sleep? One that cannot say does not.
+    /// Whether the disk is in standby; false if the device cannot tell.
     pub fn is_asleep(file: &File) -> bool {
         let mut args = [ATA_CHECK_POWER_MODE, 0, 0, 0];
         // SAFETY: HDIO_DRIVE_CMD reads and writes these four bytes; a count of 0 means no data follows.
@@ -31,7 +30,7 @@ impl Device {
         asked == 0 && args[2] == 0
     }
 
-    /// Can the device be sent to sleep? A drive that cannot even say in which power mode it is has none to change.
+    /// Whether the device can be sent to standby: a drive that cannot report its power mode has none to change.
     pub fn has_standby(file: &File) -> bool {
         drive_command(file, ATA_CHECK_POWER_MODE).is_ok()
     }

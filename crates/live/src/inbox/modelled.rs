@@ -1,5 +1,5 @@
-//! The doorbell under every order of memory accesses, by loom. The queue is modelled by a count that orders nothing by itself,
-//! so that only the doorbell's own fences are relied on.
+//! Tests of the doorbell under every order of memory accesses, with loom. The queue is modelled by a count without any ordering of its own,
+//! so only the doorbell's own fences are relied on.
 
 mod atomics {
     pub use loom::sync::atomic::{AtomicBool, Ordering, fence};
@@ -16,7 +16,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
 
-/// Mail pushed, and how often somebody rang.
+/// The number of pushed mails, and of rings.
 #[derive(Default)]
 struct Counts {
     mail: AtomicUsize,
@@ -30,8 +30,8 @@ fn send(bell: &Doorbell, counts: &Counts) {
     }
 }
 
-/// With so many senders: a sleeper that saw no mail is rung for, once. With more than one sender at most two switches between
-/// threads that need not be are tried, else it takes minutes.
+/// With `senders` senders: a sleeper that saw no mail must be woken exactly once. With more than one sender, at most two voluntary switches
+/// between threads are tried, because more would take minutes.
 fn no_wake_up_is_lost(senders: usize) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = (senders > 1).then_some(2);
@@ -84,7 +84,7 @@ fn what_is_pushed_at_the_end_is_refused_by_somebody() {
     });
 }
 
-/// The model does see a lost wake-up: without the sender's fence one is found.
+/// The model can find a lost wake-up: without the sender's fence it finds one.
 #[test]
 #[should_panic(expected = "asleep")]
 fn without_a_fence_a_wake_up_is_lost() {

@@ -1,4 +1,4 @@
-//! CHAP (RFC 1994, with the keys of RFC 7143, section 12.1.3): who may use the target, and the answers to challenges.
+//! CHAP (RFC 1994, with the keys of RFC 7143, section 12.1.3): the initiators that may use the target, and the answers to challenges.
 
 use md5::{Digest, Md5};
 use std::fmt;
@@ -6,9 +6,9 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Shortest secret, bytes: RFC 7143 asks for 96 random bits.
+/// Minimum length of a secret in bytes: RFC 7143 requires 96 random bits.
 const SHORTEST: usize = 12;
-/// Longest name and secret, bytes.
+/// Maximum length of a name and of a secret in bytes.
 const LONGEST: usize = 255;
 
 /// Names and secrets.
@@ -16,12 +16,12 @@ const LONGEST: usize = 255;
 pub struct Secrets {
     /// Initiators: name, secret.
     users: Vec<(String, String)>,
-    /// Ours, for initiators that ask who we are.
+    /// Name and secret of this target, for initiators that authenticate it.
     own: Option<(String, String)>,
 }
 
 impl fmt::Debug for Secrets {
-    /// Names only.
+    /// Prints the names only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.users.iter().map(|u| u.0.as_str()).collect();
         write!(
@@ -33,10 +33,10 @@ impl fmt::Debug for Secrets {
 }
 
 impl Secrets {
-    /// Reads a file: a line `NAME SECRET` for each initiator, `mutual NAME SECRET` for the target's own, `#` begins a remark.
+    /// Reads a file: a line `NAME SECRET` for each initiator, `mutual NAME SECRET` for the target itself; `#` begins a comment.
     ///
     /// # Errors
-    /// Not readable, readable by others than its owner, or a line that is wrong, with its number.
+    /// The file cannot be read, users other than its owner can read it, or a line is wrong (the message has its number).
     pub fn load(path: &Path) -> io::Result<Secrets> {
         let place = path.display();
         let failed = |e: io::Error| io::Error::new(e.kind(), format!("{place}: {e}"));
@@ -60,7 +60,7 @@ impl Secrets {
     /// The contents of such a file.
     ///
     /// # Errors
-    /// A line that is wrong, with its number.
+    /// A line is wrong; the message has its number.
     pub fn parse(text: &str) -> Result<Secrets, String> {
         let (mut users, mut own) = (Vec::<(String, String)>::new(), None);
         for (n, line) in (1..).zip(text.lines()) {
@@ -106,9 +106,9 @@ impl Secrets {
         Ok(Secrets { users, own })
     }
 
-    /// Did who calls himself `name` answer this challenge?
+    /// Returns true if `response` answers this challenge for the user `name`.
     pub fn is_right(&self, name: &str, id: u8, challenge: &[u8], response: &[u8]) -> bool {
-        // An unknown name takes as long as a wrong secret.
+        // The check of an unknown name takes as long as that of a wrong secret.
         let user = self.users.iter().find(|u| u.0 == name);
         let want = answer(id, user.map_or("", |u| &u.1), challenge);
         let differ = (want.iter().zip(response)).fold(0, |d, (a, b)| d | (a ^ b));
@@ -122,7 +122,7 @@ impl Secrets {
     }
 }
 
-/// What whoever knows `secret` answers.
+/// The answer to a challenge for `secret`.
 pub fn answer(id: u8, secret: &str, challenge: &[u8]) -> [u8; 16] {
     let mut md5 = Md5::new();
     md5.update([id]);
@@ -137,7 +137,7 @@ pub fn hex(bytes: &[u8]) -> String {
     std::iter::once("0x".to_owned()).chain(digits).collect()
 }
 
-/// Reads `0x…`, at most 1 KiB; base64 (`0b…`) is not offered by initiators in use.
+/// Reads `0x…`, at most 1 KiB. Base64 (`0b…`) is not supported, because the initiators in use do not offer it.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text
         .strip_prefix("0x")

@@ -10,7 +10,7 @@ use super::session::{Session, Stop};
 use super::transfer::{Held, Sink, Transfer};
 use crate::port::Buffer;
 
-/// Slowest data that is waited for, bytes per second, beside the time that any may take.
+/// Minimum rate in bytes per second at which data must arrive, in addition to the time that any data may take.
 const DATA_RATE: u32 = 1 << 20;
 
 impl Session {
@@ -24,7 +24,7 @@ impl Session {
         if self.transfers.iter().any(|t| t.command.itt == c.itt) {
             return Err(Stop::Fault("a tag that is in use"));
         }
-        // INQUIRY, REPORT LUNS and REQUEST SENSE are answered whatever happened.
+        // INQUIRY, REPORT LUNS and REQUEST SENSE are answered even if a unit attention is pending.
         let is_told = c.lun == 0 && !matches!(c.cdb[0], 0x12 | 0xa0 | 0x03);
         let news = is_told
             .then(|| self.shared.attention(&self.nexus))
@@ -37,7 +37,7 @@ impl Session {
             self.elsewhere(&c)
         };
         let task = match task {
-            // Refused before its data is asked for.
+            // The command is refused before its data is requested.
             Ok(_) if self.is_kept_out(&c) => {
                 self.input.skip(data)?;
                 self.outbox.conflict(c.itt, ends);
@@ -52,7 +52,7 @@ impl Session {
         };
         let busy = !self.held.is_empty() || !self.has_memory(&task);
         if busy && (!self.transfers.is_empty() || !self.held.is_empty()) {
-            // Memory comes back only when this thread takes in what it has asked for.
+            // Memory is freed only when this thread receives the data that it has requested.
             let mut immediate = vec![0; data];
             self.input.fill(&mut immediate)?;
             self.held.push_back(Held {
@@ -65,7 +65,7 @@ impl Session {
         self.begin(c, task, data, None)
     }
 
-    /// Does a reservation of somebody else stand against it?
+    /// Returns true if a reservation of another initiator forbids the command.
     fn is_kept_out(&self, c: &Command) -> bool {
         c.lun == 0
             && !self
@@ -74,7 +74,7 @@ impl Session {
                 .allow(&self.nexus, use_of(&c.cdb))
     }
 
-    /// Units other than 0: they can be asked whether they are there.
+    /// A command to a unit other than 0. Initiators may ask whether such a unit exists.
     fn elsewhere(&self, c: &Command) -> Result<Task, Sense> {
         match c.cdb[0] {
             0x12 if c.cdb[1] & 1 == 0 => {
@@ -98,7 +98,7 @@ impl Session {
         self.share.as_ref().is_none_or(|s| s.has(e.len as usize))
     }
 
-    /// Memory on this connection's account. Waits only while nothing is owed to it.
+    /// Memory that is charged to this connection. Waits for memory only while the connection has no transfer in progress.
     pub(super) fn buffer(&self, offset: u64, len: u32) -> Buffer {
         let block = self.port().block_bytes();
         match &self.share {
@@ -108,7 +108,7 @@ impl Session {
         }
     }
 
-    /// Commands that waited for memory go on, in their order.
+    /// Continues the commands that waited for memory, in their order.
     pub(super) fn resume(&mut self) -> Result<(), Stop> {
         while let Some(h) = self.held.front() {
             if !self.transfers.is_empty() && !self.has_memory(&h.task) {
@@ -121,7 +121,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes in the data that is there, from the socket unless it was taken already, and asks for more or carries it out.
+    /// Takes the data that has arrived, from the socket unless it was read already. Then it requests more data or executes the command.
     fn begin(
         &mut self,
         c: Command,
@@ -181,7 +181,7 @@ impl Session {
         Ok(())
     }
 
-    /// Asks for the next burst.
+    /// Requests the next burst.
     fn ask(&self, t: &mut Transfer) {
         let n = (t.want - t.have).min(self.terms.max_burst);
         let mut b = header(0x31, 0x80, t.command.itt);
@@ -213,12 +213,12 @@ impl Session {
             return Ok(());
         };
         let Some(at) = self.transfers.iter().position(|t| t.command.itt == itt) else {
-            // Of a command that was aborted or refused.
+            // The data belongs to a command that was aborted or refused.
             return Ok(self.input.skip(data)?);
         };
         if data_sn != self.transfers[at].data_sn {
-            // Something was lost or came out of turn. Without error recovery the command fails and the session goes on (RFC 7143,
-            // 7.8); what else was sent for it is passed over.
+            // A PDU was lost or is out of order. Without error recovery the command fails and the session continues (RFC 7143, 7.8); other
+            // data for the command is discarded.
             let t = self.transfers.remove(at);
             self.input.skip(data)?;
             let ends = Ends::of(t.command.order);

@@ -1,4 +1,4 @@
-//! How a target is served, and what of that is refused.
+//! The configuration of a target, and the settings that are refused.
 
 use super::chap::Secrets;
 use super::kept::Keeper;
@@ -7,31 +7,31 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 
-/// How to serve.
+/// The configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Name of the volume, for people.
+    /// Name of the volume, for display.
     pub name: String,
-    /// Name of the target, `iqn.…`; without it one is made of the volume's name.
+    /// Name of the target, `iqn.…`; if it is absent, one is made from the volume's name.
     pub target: Option<String>,
     /// Identity of the volume.
     pub uuid: [u8; 16],
-    /// Preferred bytes of a transfer: an extent.
+    /// Preferred size of a transfer in bytes: an extent.
     pub preferred: u32,
-    /// Who may log in; everybody if there are no secrets.
+    /// The initiators that may log in; without secrets, all may.
     pub secrets: Option<Arc<Secrets>>,
-    /// Listen on addresses that other machines can reach; only with `secrets`.
+    /// Allows listening on addresses that other machines can reach; this needs `secrets`.
     pub allow_remote: bool,
-    /// Connections at once; more are closed as they come.
+    /// Maximum number of connections; further ones are closed at once.
     pub max_connections: usize,
-    /// How long peers that stop in the middle of something are waited for.
+    /// How long the server waits for peers that stall.
     pub patience: Patience,
-    /// Where reservations are kept that are to outlive the server; without it none do.
+    /// The file for reservations that survive a restart of the server; without it none do.
     pub keeper: Option<Keeper>,
 }
 
 impl Config {
-    /// Local initiators only, 64 connections, no secrets.
+    /// A configuration for local initiators only, with 64 connections and no secrets.
     pub fn new(name: &str, uuid: [u8; 16]) -> Config {
         Config {
             name: name.to_owned(),
@@ -83,7 +83,7 @@ fn invalid(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// Listens on an address, if it is one of this machine alone or others are wanted.
+/// Listens on an address. An address that other machines can reach is refused unless the configuration allows it.
 pub(super) fn bind(
     address: &str,
     allow_remote: bool,

@@ -13,7 +13,7 @@ use super::reservations::Nexus;
 use super::server::{End, Shared};
 use super::session::Session;
 
-/// A session that has begun; the status number with which its writer goes on.
+/// A session that has begun, with the next status number of its writer.
 pub(super) struct Begun {
     pub session: Session,
     pub stat_sn: u32,

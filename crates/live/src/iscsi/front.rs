@@ -12,15 +12,15 @@ use std::sync::Arc;
 /// A target on these addresses.
 #[derive(Debug)]
 pub struct Wanted {
-    /// `HOST:PORT`, where to listen.
+    /// The addresses `HOST:PORT` on which the target listens.
     pub addresses: Vec<String>,
-    /// Name of the target instead of the one made of the volume's name.
+    /// Name of the target; if it is absent, one is made from the volume's name.
     pub target: Option<String>,
-    /// Who may log in; everybody on this machine if there are none.
+    /// The initiators that may log in; without secrets, all initiators on this machine may.
     pub secrets: Option<Secrets>,
-    /// Addresses that other machines can reach are fine.
+    /// Allows addresses that other machines can reach.
     pub allow_remote: bool,
-    /// The file of reservations that are to outlive the server.
+    /// The file for reservations that survive a restart of the server.
     pub reservations: PathBuf,
 }
 
@@ -44,7 +44,7 @@ impl Kind for Wanted {
             }),
             ..Config::new(&way.name, way.uuid)
         };
-        // Initiators log in again and go on as if nothing had been.
+        // After a restart initiators log in again, and continue without an error.
         way.keep_writes()?;
         let server = Server::start(Arc::clone(&way.port), &self.addresses, config)?;
         let names = server

@@ -1,4 +1,4 @@
-//! Bytes of one initiator as they come, with limits on how long they may take.
+//! The bytes received from one initiator, with limits on the time that they may take.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::pdu::{HEADER, Header};
 
-/// Bytes received at once.
+/// Number of bytes that are received at once.
 const CHUNK: usize = 64 << 10;
-/// Data from which on it is received in place.
+/// Data of at least this size is received directly into its buffer.
 const IN_PLACE: usize = 16 << 10;
 
 pub(super) struct Input {
@@ -16,7 +16,7 @@ pub(super) struct Input {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
-    /// All that is asked for must be here by then.
+    /// All requested data must arrive by this time.
     pub until: Option<Instant>,
 }
 
@@ -31,7 +31,7 @@ impl Input {
         }
     }
 
-    /// How long the peer may send nothing, at least a millisecond.
+    /// How long the peer may send nothing; at least a millisecond.
     pub(super) fn set_patience(&self, patience: Duration) -> io::Result<()> {
         let patience = patience.max(Duration::from_millis(1));
         self.socket.set_read_timeout(Some(patience))
@@ -50,7 +50,7 @@ impl Input {
         }
     }
 
-    /// The next header; `None` at the end of the stream. With `idle` a peer may take as long as it likes to begin one.
+    /// The next header; `None` at the end of the stream. With `idle` there is no limit on the time until a header begins.
     pub(super) fn header(&mut self, idle: bool) -> io::Result<Option<Header>> {
         while self.end - self.start < HEADER {
             self.bytes.copy_within(self.start..self.end, 0);
@@ -71,7 +71,7 @@ impl Input {
         Ok(Some(b))
     }
 
-    /// Fills `to`.
+    /// Fills `to` with received bytes.
     pub(super) fn fill(&mut self, to: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
         while done < to.len() {
@@ -98,7 +98,7 @@ impl Input {
         Ok(())
     }
 
-    /// Passes over some bytes.
+    /// Discards some bytes.
     pub(super) fn skip(&mut self, mut bytes: usize) -> io::Result<()> {
         let mut nothing = [0; 4096];
         while bytes > 0 {

@@ -1,4 +1,4 @@
-//! Reservations that outlive the server (`APTPL`): a file beside the volume's description, replaced whole before the answer.
+//! Reservations that survive the server (`APTPL`): a file beside the volume's description, which is replaced as a whole before the answer.
 
 use super::reservations::{Held, MAX_REGISTRANTS, Nexus, Reservations};
 use serde::{Deserialize, Serialize};
@@ -6,14 +6,14 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Largest file that is read, bytes.
+/// Maximum size of the file in bytes.
 const MOST: u64 = 1 << 20;
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
-    /// Of the volume; a file that was copied to another volume's place is not its own.
+    /// Identity of the volume. A file that was copied from another volume is refused.
     volume: String,
     /// Type of the reservation; 0 without one.
     kind: u8,
@@ -59,12 +59,12 @@ impl Port {
     }
 }
 
-/// Where reservations are kept.
+/// The place where reservations are kept.
 #[derive(Clone, Debug)]
 pub struct Keeper {
     /// The file.
     pub file: PathBuf,
-    /// Identity of the volume, in words.
+    /// Identity of the volume as text.
     pub volume: String,
 }
 
@@ -73,11 +73,11 @@ impl Keeper {
         io::Error::new(e.kind(), format!("{}: {e}", self.file.display()))
     }
 
-    /// What was kept; nothing if there is no file.
+    /// The reservations in the file; none if there is no file.
     ///
     /// # Errors
-    /// It cannot be read, or holds what was not written by [`Keeper::save`] for this volume. Who was fenced off before must not get
-    /// in because of that: the target does not start.
+    /// The file cannot be read, or [`Keeper::save`] did not write it for this volume. The target does not start then: an initiator that was
+    /// fenced off must not regain access.
     pub fn load(&self) -> io::Result<Reservations> {
         let text = match read(&self.file) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Reservations::default()),
@@ -119,10 +119,10 @@ impl Keeper {
         })
     }
 
-    /// Writes them down, durably, or takes the file away when they are not to be kept.
+    /// Writes the reservations durably, or removes the file if they are not to be kept.
     ///
     /// # Errors
-    /// As the file system says; the file is as it was then.
+    /// The file system reports an error; the file is unchanged then.
     pub fn save(&self, all: &Reservations) -> io::Result<()> {
         let done = if all.aptpl && !all.registrants.is_empty() {
             self.write(all)

@@ -4,66 +4,66 @@ use super::chap::{Secrets, hex, unhex};
 use super::pdu::{self, Header, MAX_SEGMENT, Violation, add_pair, header, pairs, put};
 use std::sync::Arc;
 
-/// Bytes of text that an initiator may send before it has logged in.
+/// Maximum number of bytes of text from an initiator before it has logged in.
 const MAX_TEXT: usize = 16 << 10;
-/// Requests that a login may take.
+/// Maximum number of requests in a login.
 const MAX_STEPS: u32 = 32;
-/// Largest burst of data that we take, bytes.
+/// Maximum size of a burst of data that the target accepts, in bytes.
 pub const MAX_BURST: u32 = 1 << 20;
-/// Most data that may come with a command, bytes.
+/// Maximum amount of data that may arrive with a command, in bytes.
 pub const FIRST_BURST: u32 = 64 << 10;
 
-/// Who we are.
+/// The identity of the target.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// `iqn.…`
     pub name: String,
-    /// Who may log in; everybody if there are no secrets.
+    /// The initiators that may log in; without secrets, all may.
     pub secrets: Option<Arc<Secrets>>,
 }
 
-/// What was agreed on.
+/// The negotiated parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// Name of the initiator.
     pub initiator: String,
-    /// It only wants to know what targets there are.
+    /// The session only discovers targets.
     pub discovery: bool,
-    /// Largest data segment that it takes, bytes.
+    /// Maximum data segment that the initiator accepts, in bytes.
     pub max_send: u32,
-    /// Most data of one sequence, bytes.
+    /// Maximum amount of data in one sequence, in bytes.
     pub max_burst: u32,
-    /// Most data with a command, bytes.
+    /// Maximum amount of unsolicited data with a command, in bytes.
     pub first_burst: u32,
-    /// Commands may bring data along.
+    /// Commands may carry data.
     pub immediate_data: bool,
 }
 
-/// What to do after a request.
+/// The next action after a request.
 #[derive(Debug)]
 pub enum Step {
-    /// Send it; the login goes on.
+    /// Send this reply; the login continues.
     Reply(Header, Vec<u8>),
-    /// Send it; the session has begun.
+    /// Send this reply; the session has begun.
     Begin(Header, Vec<u8>),
-    /// Send it and close.
+    /// Send this reply and close the connection.
     Refuse(Header, &'static str),
 }
 
-/// Where an initiator is with its security.
+/// State of an initiator's authentication.
 #[derive(Debug, PartialEq, Eq)]
 enum Proof {
-    /// Nothing was said yet.
+    /// No authentication key has been received.
     Open,
     /// CHAP was chosen.
     Chosen,
-    /// It was challenged.
+    /// The challenge was sent.
     Challenged,
-    /// It is known, or need not be.
+    /// The initiator is authenticated, or need not be.
     Done,
 }
 
-/// A login under way.
+/// A login in progress.
 #[derive(Debug)]
 pub struct Login {
     target: Target,
@@ -71,17 +71,17 @@ pub struct Login {
     proof: Proof,
     challenge: [u8; 16],
     challenge_id: u8,
-    /// Handle of the session to be.
+    /// Handle of the future session.
     tsih: u16,
     text: Vec<u8>,
     steps: u32,
     named: bool,
     has_told_segment: bool,
-    /// The session's name, from the first request.
+    /// Identifier of the session, from the first request.
     isid: Option<[u8; 6]>,
 }
 
-/// Why a login is refused: class, detail, words.
+/// The reason why a login is refused: class, detail, text.
 type Refusal = (u8, u8, &'static str);
 
 const INITIATOR_ERROR: Refusal = (2, 0, "the login contradicts the protocol");
@@ -94,7 +94,7 @@ impl From<Violation> for Refusal {
 }
 
 impl Login {
-    /// A login that may lead to the session `tsih`; the challenge must be unpredictable.
+    /// Starts a login that may lead to the session `tsih`; the challenge must be unpredictable.
     pub fn new(target: Target, tsih: u16, challenge_id: u8, challenge: [u8; 16]) -> Login {
         Login {
             target,
@@ -118,12 +118,12 @@ impl Login {
         }
     }
 
-    /// What was agreed on; of use once the session has begun.
+    /// The negotiated parameters; they are valid once the session has begun.
     pub fn terms(&self) -> &Terms {
         &self.terms
     }
 
-    /// Answers one request. Status and command numbers of the answer are the caller's.
+    /// Answers one request. The caller inserts status and command numbers into the answer.
     pub fn step(&mut self, request: &pdu::Login, text: &[u8]) -> Step {
         match self.answer(request, text) {
             Ok(step) => step,
@@ -205,7 +205,7 @@ impl Login {
         })
     }
 
-    /// Who speaks to whom: in the first request that is whole.
+    /// Reads the names of initiator and target, which are in the first complete request.
     fn names(&mut self, keys: &[(&str, &str)]) -> Result<(), Refusal> {
         let of = |key: &str| keys.iter().find(|k| k.0 == key).map(|k| k.1);
         if self.named {
@@ -225,7 +225,7 @@ impl Login {
         Ok(())
     }
 
-    /// One step of security; true when nothing is missing any more.
+    /// Executes one step of authentication. Returns true when it is complete.
     fn security(&mut self, keys: &[(&str, &str)], out: &mut Vec<u8>) -> Result<bool, Refusal> {
         let of = |key: &str| keys.iter().find(|k| k.0 == key).map(|k| k.1);
         let offers =
@@ -247,7 +247,7 @@ impl Login {
                 self.portal_group(out);
                 self.proof = Proof::Chosen;
             }
-            // An initiator may say its name first.
+            // An initiator may send its name first.
             Proof::Open if of("AuthMethod").is_none() => self.portal_group(out),
             Proof::Chosen if of("CHAP_A").is_some_and(|a| a.split(',').any(|a| a == "5")) => {
                 add_pair(out, "CHAP_A", "5");
@@ -282,7 +282,7 @@ impl Login {
         };
         let id = id.parse::<u8>().map_err(|_| NOT_AUTHENTIC)?;
         let challenge = unhex(challenge).ok_or(NOT_AUTHENTIC)?;
-        // Who sends our challenge back wants us to answer it for him.
+        // An initiator that sends our challenge back wants us to compute its answer.
         if challenge == self.challenge {
             return Err(NOT_AUTHENTIC);
         }
@@ -321,7 +321,7 @@ impl Login {
                 return Ok(());
             }
             _ if key.starts_with("CHAP_") => return Ok(()),
-            // Answers to what we said.
+            // These are answers to our keys.
             _ if matches!(value, "NotUnderstood" | "Irrelevant" | "Reject") => return Ok(()),
             "MaxRecvDataSegmentLength" => {
                 self.terms.max_send = segment(number()?)?;
@@ -355,7 +355,7 @@ impl Login {
     }
 }
 
-/// The first header of the answer with its numbers.
+/// Inserts the numbers into the first header of the answer.
 pub fn numbered(mut b: Header, stat_sn: u32, exp_cmd_sn: u32, max_cmd_sn: u32) -> Header {
     put(&mut b, 24, stat_sn);
     put(&mut b, 28, exp_cmd_sn);

@@ -107,7 +107,7 @@ fn with_secrets_only_the_right_answer_leads_on() {
 fn short_cuts_around_the_secret_are_refused() {
     let secret = Some("joe secret-of-joe");
     let refused = |l: &mut Login, r: pdu::Login, keys: &[(&str, &str)]| matches!(l.step(&r, &text(keys)), Step::Refuse(b, _) if b[36] == 2);
-    // Straight to the parameters, straight to the end, another method.
+    // An attempt to go directly to the parameters, one to go directly to the end, and another method.
     assert!(refused(&mut login(secret), request(1, 3), &NAMES));
     let mut l = login(secret);
     let step = l.step(&request(0, 3), &text(&NAMES));
@@ -115,7 +115,7 @@ fn short_cuts_around_the_secret_are_refused() {
     let mut none = NAMES.to_vec();
     none.push(("AuthMethod", "None"));
     assert!(refused(&mut login(secret), request(0, 3), &none));
-    // Our own challenge sent back to us.
+    // Our own challenge is sent back to us.
     let mut l = login(Some("joe secret-of-joe\nmutual us our-own-secret"));
     let mut keys = NAMES.to_vec();
     keys.push(("AuthMethod", "CHAP"));

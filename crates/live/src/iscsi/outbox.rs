@@ -1,7 +1,7 @@
-//! Answers on their way to one initiator, the numbers that they carry, and the window of commands.
+//! Answers to one initiator, the status and command numbers in them, and the window of commands.
 //!
-//! Completions queue answers on the engine's thread and never wait; a writer thread sends them. A command counts against the
-//! window until its answer is about to be sent.
+//! Completions queue answers on the engine's thread and never wait; a writer thread sends them. A command occupies a place in the window
+//! until its answer is about to be sent.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -15,16 +15,16 @@ use super::pdu::{HEADER, Header, NO_TAG, Order, header, put, put_data_len};
 use super::scsi::Sense;
 use crate::port::Buffer;
 
-/// Commands that an initiator may have open.
+/// Maximum number of open commands of an initiator.
 pub(super) const WINDOW: u32 = 128;
-/// Immediate commands beside those; who has more open breaks the protocol.
+/// Maximum number of immediate commands in addition to those; an initiator with more open commands violates the protocol.
 const IMMEDIATE: u32 = 64;
-/// How often to look whether the volume has answered, when somebody was fenced off.
+/// Interval of the check whether the volume has answered, after an initiator was fenced off.
 const LOOK: Duration = Duration::from_millis(1);
-/// Bytes that gather before they are sent.
+/// Number of bytes that are collected before they are sent.
 const GATHER: usize = 64 << 10;
 
-/// Bytes of an answer.
+/// The payload of an answer.
 pub(super) enum Body {
     None,
     Bytes(Vec<u8>),
@@ -41,14 +41,14 @@ impl Body {
     }
 }
 
-/// Which command an answer ends.
+/// The kind of command that an answer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// None.
+    /// The answer ends no command.
     Nothing,
-    /// One that did not use up a number.
+    /// An immediate command, which used no number.
     Immediate,
-    /// One of the window.
+    /// A command of the window.
     Numbered,
 }
 
@@ -63,11 +63,11 @@ impl Ends {
 }
 
 pub(super) enum Kind {
-    /// Uses up a status number.
+    /// The answer uses a status number.
     Status,
-    /// Carries the next status number (R2T).
+    /// The answer carries the next status number without using it (R2T).
     Plain,
-    /// The body as a sequence of Data-In, the last one with good status.
+    /// The payload is sent as a sequence of Data-In PDUs, the last one with good status.
     Data,
 }
 
@@ -92,11 +92,11 @@ struct State {
 
 pub(super) struct Outbox {
     socket: TcpStream,
-    /// Commands that the volume has, or is about to get.
+    /// Commands that the volume is executing or is about to get.
     at_volume: AtomicU32,
     state: Mutex<State>,
     writer: Condvar,
-    /// Fewer commands are open.
+    /// Signals that fewer commands are open.
     sent: Condvar,
 }
 
@@ -115,7 +115,7 @@ impl Drop for AtVolume {
     }
 }
 
-/// Is `a` before `b` in the circle of numbers (RFC 1982)?
+/// Returns true if `a` is before `b` in serial number arithmetic (RFC 1982).
 fn is_before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
@@ -139,7 +139,7 @@ impl Outbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every critical section leaves the state whole.
+        // Every critical section leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -147,13 +147,13 @@ impl Outbox {
         &self.socket
     }
 
-    /// A command goes to the volume, until what this returns is dropped.
+    /// Counts a command as being at the volume until the returned value is dropped.
     pub(super) fn enter_volume(self: &Arc<Self>) -> AtVolume {
         self.at_volume.fetch_add(1, Ordering::SeqCst);
         AtVolume(Arc::clone(self))
     }
 
-    /// Waits until the volume has none of its commands. Those that come meanwhile are the caller's to keep away.
+    /// Waits until the volume has none of the initiator's commands. The caller must prevent new ones in this time.
     pub(super) fn wait_for_volume(&self) {
         while self.at_volume.load(Ordering::SeqCst) > 0 {
             std::thread::sleep(LOOK);
@@ -165,8 +165,8 @@ impl Outbox {
         self.lock().exp_cmd_sn = cmd_sn;
     }
 
-    /// A command has come. `None`: out of the window or of turn, to be ignored. An error: too many that do not wait for their
-    /// turn.
+    /// Accepts a command that has arrived. `None`: it is outside of the window or out of order, and is ignored. An error: there are too
+    /// many immediate commands.
     pub(super) fn accept(&self, order: Order) -> Result<bool, ()> {
         let mut state = self.lock();
         if order.immediate {
@@ -206,7 +206,8 @@ impl Outbox {
         }
     }
 
-    /// Queues how a SCSI command went. `residual`: bytes that the command has more (or less) than the initiator expected.
+    /// Queues the result of a SCSI command. `residual`: the number of bytes by which the command exceeds (or falls short of) the
+    /// initiator's expectation.
     pub(super) fn respond(&self, itt: u32, ends: Ends, sense: Option<Sense>, residual: i64) {
         let mut b = header(0x21, 0x80, itt);
         put_residual(&mut b, residual);
@@ -225,7 +226,7 @@ impl Outbox {
         });
     }
 
-    /// Queues that a reservation of somebody else stands against it.
+    /// Queues a reservation conflict.
     pub(super) fn conflict(&self, itt: u32, ends: Ends) {
         let mut b = header(0x21, 0x80, itt);
         b[3] = 0x18;
@@ -237,7 +238,7 @@ impl Outbox {
         });
     }
 
-    /// Queues what was read.
+    /// Queues the data of a read.
     pub(super) fn give(&self, itt: u32, ends: Ends, body: Body, residual: i64) {
         if body.bytes().is_empty() {
             return self.respond(itt, ends, None, residual);
@@ -253,7 +254,7 @@ impl Outbox {
         });
     }
 
-    /// Waits until no more than `left` commands are open. False: the initiator is gone.
+    /// Waits until at most `left` commands are open. Returns false if the initiator is gone.
     pub(super) fn wait(&self, left: u32) -> bool {
         let mut state = self.lock();
         while state.open > left {
@@ -265,7 +266,7 @@ impl Outbox {
         !state.dead
     }
 
-    /// Waits until everything is answered and sent, or nobody is there to take it.
+    /// Waits until everything is answered and sent, or the initiator is gone.
     pub(super) fn drain(&self) {
         self.wait(0);
         let mut state = self.lock();
@@ -277,11 +278,11 @@ impl Outbox {
         }
     }
 
-    /// The initiator is gone: drop what is queued and what will come.
+    /// Records that the initiator is gone: drops the queued answers and all later ones.
     pub(super) fn give_up(&self) {
         let mut state = self.lock();
         state.dead = true;
-        // Wakes reader and writer; fails only if it was shut before.
+        // This wakes the reader and the writer. It fails only if the socket was shut down before.
         let _ = self.socket.shutdown(Shutdown::Both);
         for item in std::mem::take(&mut state.queue) {
             state.numbered -= u32::from(item.ends == Ends::Numbered);
@@ -291,7 +292,7 @@ impl Outbox {
         self.writer.notify_all();
     }
 
-    /// Ends the writer once it has nothing to do.
+    /// Ends the writer as soon as the queue is empty.
     pub(super) fn close(&self) {
         self.lock().closing = true;
         self.writer.notify_all();
@@ -402,7 +403,7 @@ impl Sender<'_> {
         }
     }
 
-    /// `stat`: how many status numbers it uses up, if it carries one.
+    /// `stat`: the number of status numbers that the PDU uses, if it carries one.
     fn pdu(&mut self, mut b: Header, body: &[u8], stat: Option<u32>) -> io::Result<()> {
         if let Some(n) = stat {
             put(&mut b, 24, *self.stat_sn);

@@ -1,4 +1,4 @@
-//! Protocol data units (RFC 7143, section 11): what comes in as fields, what goes out as bytes. No I/O, no clock.
+//! Protocol data units (RFC 7143, section 11): received PDUs as fields, PDUs to send as bytes. No I/O, no clock.
 
 /// Bytes of a basic header.
 pub const HEADER: usize = 48;
@@ -10,16 +10,16 @@ pub const NO_TAG: u32 = u32::MAX;
 /// The bytes of a basic header.
 pub type Header = [u8; HEADER];
 
-/// The peer broke the protocol; in words.
+/// A violation of the protocol by the peer, as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation(pub &'static str);
 
-/// Place of a command in the order of its session.
+/// Position of a command in the order of its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Its number.
     pub cmd_sn: u32,
-    /// It does not wait for its turn and uses up no number.
+    /// The command is executed at once, outside of the order, and uses no number.
     pub immediate: bool,
 }
 
@@ -28,7 +28,7 @@ pub struct Order {
 pub struct Command {
     /// See [`Order`].
     pub order: Order,
-    /// The initiator's name for it.
+    /// The initiator's tag for the command.
     pub itt: u32,
     /// Logical unit, as on the wire.
     pub lun: u64,
@@ -36,9 +36,9 @@ pub struct Command {
     pub read: bool,
     /// The initiator has data.
     pub write: bool,
-    /// No unsolicited data follows behind this PDU.
+    /// No unsolicited data follows this PDU.
     pub last: bool,
-    /// Bytes that the initiator wants to move.
+    /// Number of bytes that the initiator wants to transfer.
     pub expected: u32,
     /// The command descriptor block.
     pub cdb: [u8; 16],
@@ -47,17 +47,17 @@ pub struct Command {
 /// A login request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Login {
-    /// Wants to go to `next`.
+    /// The initiator requests the transition to `next`.
     pub transit: bool,
-    /// Its text goes on in the next PDU.
+    /// The text continues in the next PDU.
     pub more: bool,
     /// Current stage: 0 security, 1 operational, 3 full feature.
     pub current: u8,
     /// Next stage.
     pub next: u8,
-    /// Lowest version that the initiator knows; ours is 0.
+    /// Lowest version that the initiator supports; ours is 0.
     pub version_min: u8,
-    /// The initiator's part of the session's name.
+    /// The initiator's part of the session identifier.
     pub isid: [u8; 6],
     /// The target's part; 0 for a new session.
     pub tsih: u16,
@@ -67,18 +67,18 @@ pub struct Login {
     pub cid: u16,
     /// First command number.
     pub cmd_sn: u32,
-    /// Status number that it expects.
+    /// Status number that the initiator expects next.
     pub exp_stat_sn: u32,
 }
 
-/// What a PDU of an initiator says.
+/// The contents of a PDU from an initiator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A ping, or the answer to ours.
     Nop {
         /// See [`Order`].
         order: Order,
-        /// [`NO_TAG`]: no answer is wanted.
+        /// With [`NO_TAG`] no answer is expected.
         itt: u32,
         /// Logical unit.
         lun: u64,
@@ -89,13 +89,13 @@ pub enum What {
     Task {
         /// See [`Order`].
         order: Order,
-        /// Name of the request itself.
+        /// Tag of the request itself.
         itt: u32,
         /// 1 abort task … 8 reassign.
         function: u8,
         /// Logical unit.
         lun: u64,
-        /// The task that it is about.
+        /// Tag of the task to which the request refers.
         about: u32,
     },
     /// See [`Login`].
@@ -104,34 +104,34 @@ pub enum What {
     Text {
         /// See [`Order`].
         order: Order,
-        /// Name of the request.
+        /// Tag of the request.
         itt: u32,
-        /// Its text goes on.
+        /// The text continues in the next PDU.
         more: bool,
     },
-    /// Data that we asked for.
+    /// Data that the target requested.
     Data {
-        /// The command that it belongs to.
+        /// Tag of the command to which the data belongs.
         itt: u32,
-        /// Our name for the transfer.
+        /// The target's tag for the transfer.
         ttt: u32,
-        /// Number in its burst.
+        /// Number of this PDU in its burst.
         data_sn: u32,
-        /// Place in the command's data.
+        /// Offset in the command's data.
         offset: u32,
-        /// Last of its burst.
+        /// This is the last PDU of its burst.
         last: bool,
     },
     /// The end of a session.
     Logout {
         /// See [`Order`].
         order: Order,
-        /// Name of the request.
+        /// Tag of the request.
         itt: u32,
         /// 0 session, 1 connection, 2 recovery.
         reason: u8,
     },
-    /// An operation that we do not offer.
+    /// An operation that is not supported.
     Unknown {
         /// See [`Order`].
         order: Order,
@@ -147,7 +147,7 @@ pub struct Incoming {
     pub data: usize,
     /// Bytes behind the data that fill up the last word.
     pub padding: usize,
-    /// What it says.
+    /// The contents.
     pub what: What,
 }
 
@@ -155,12 +155,12 @@ fn u16_at(b: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([b[at], b[at + 1]])
 }
 
-/// Four bytes at `at`, which the caller knows to be there.
+/// Four bytes at `at`; the caller has checked that they exist.
 pub fn u32_at(b: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
 }
 
-/// Eight bytes at `at`, which the caller knows to be there.
+/// Eight bytes at `at`; the caller has checked that they exist.
 pub fn u64_at(b: &[u8], at: usize) -> u64 {
     u64::from(u32_at(b, at)) << 32 | u64::from(u32_at(b, at + 4))
 }
@@ -169,7 +169,7 @@ impl Incoming {
     /// Reads a header.
     ///
     /// # Errors
-    /// More data than was agreed on, or fields that contradict each other: the connection cannot go on.
+    /// The data is larger than negotiated, or fields contradict each other; the connection must be closed.
     pub fn parse(b: &Header) -> Result<Incoming, Violation> {
         let data = (u32_at(b, 4) & 0xff_ffff) as usize;
         if data > MAX_SEGMENT {
@@ -257,7 +257,7 @@ fn login(b: &Header) -> Login {
     }
 }
 
-/// A header of ours: operation, flags, and the tag that it answers. Numbers of status and commands are put in when it is sent.
+/// A header for an answer: operation, flags, and the tag of the request. Status and command numbers are inserted when it is sent.
 pub fn header(opcode: u8, flags: u8, itt: u32) -> Header {
     let mut b = [0; HEADER];
     (b[0], b[1]) = (opcode, flags);
@@ -270,15 +270,15 @@ pub fn put(b: &mut Header, at: usize, value: u32) {
     b[at..at + 4].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Says how much data follows the header.
+/// Sets the length of the data that follows the header.
 pub fn put_data_len(b: &mut Header, len: usize) {
     b[5..8].copy_from_slice(&(len as u32).to_be_bytes()[1..]);
 }
 
-/// Splits `key=value` pairs that end in a zero byte each.
+/// Splits `key=value` pairs, each of which ends with a zero byte.
 ///
 /// # Errors
-/// No `=`, or not text.
+/// A pair has no `=`, or the bytes are not text.
 pub fn pairs(text: &[u8]) -> Result<Vec<(&str, &str)>, Violation> {
     let whole = text.split(|b| *b == 0).filter(|p| !p.is_empty());
     whole

@@ -1,22 +1,23 @@
-//! Persistent reservations (SPC-4, 5.13, 6.15 and 6.16): who is registered, who holds the disk, who may do what. No I/O.
+//! Persistent reservations (SPC-4, 5.13, 6.15 and 6.16): the registered initiators, the holder of the disk, and the permitted commands. No
+//! I/O.
 //!
-//! A *nexus* is an initiator's port and the target's only one. Registrations belong to a nexus and outlive its session; with `APTPL`
-//! they outlive the server as well ([`super::kept`]). Legacy RESERVE and RELEASE are not offered.
+//! A *nexus* is an initiator's port together with the only port of the target. Registrations belong to a nexus and survive its session;
+//! with `APTPL` they survive the server as well ([`super::kept`]). Legacy RESERVE and RELEASE are not supported.
 
 use super::scsi::Sense;
 
-/// Most registrations; one more is refused with INSUFFICIENT REGISTRATION RESOURCES.
+/// Maximum number of registrations; a further one is refused with INSUFFICIENT REGISTRATION RESOURCES.
 pub const MAX_REGISTRANTS: usize = 256;
-/// Bytes of the parameters of PERSISTENT RESERVE OUT.
+/// Size of the parameters of PERSISTENT RESERVE OUT in bytes.
 pub const PARAMETERS: usize = 24;
 
-/// Types of reservations (SPC-4, table 67), by what they mean.
+/// Types of reservations (SPC-4, table 67), by meaning.
 const EXCLUSIVE_ACCESS: [u8; 3] = [3, 6, 8];
 const REGISTRANTS_ONLY: [u8; 2] = [5, 6];
 const ALL_REGISTRANTS: [u8; 2] = [7, 8];
 const TYPES: [u8; 6] = [1, 3, 5, 6, 7, 8];
 
-/// An initiator's port: its name, and the part of the session's name that it chose.
+/// An initiator's port: its name, and the part of the session identifier that the initiator chose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nexus {
     /// `iqn.…`
@@ -39,21 +40,21 @@ impl Nexus {
     }
 }
 
-/// What a command does to the disk, as far as reservations go (SPC-4, table 66; SBC-3, table 15).
+/// The effect of a command on the disk that matters for reservations (SPC-4, table 66; SBC-3, table 15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// Allowed to everybody.
+    /// Always permitted.
     Asks,
-    /// Kept from others by exclusive access alone.
+    /// Refused to others only by exclusive access.
     Reads,
-    /// Kept from others by every reservation.
+    /// Refused to others by every reservation.
     Changes,
 }
 
-/// That of a command.
+/// The class of a command.
 pub fn use_of(cdb: &[u8; 16]) -> Use {
     match cdb[0] {
-        // What a disk says to everybody; reservations have rules of their own for who may change them.
+        // These are always permitted. Commands that change reservations have rules of their own.
         0x00 | 0x03 | 0x12 | 0x25 | 0xa0 | 0x5e | 0x5f => Use::Asks,
         0x9e if cdb[1] & 0x1f == 0x10 => Use::Asks,
         // START.
@@ -68,7 +69,7 @@ pub fn use_of(cdb: &[u8; 16]) -> Use {
 pub struct Held {
     /// 1 write exclusive, 3 exclusive access; 5 and 6 the same for registrants only, 7 and 8 for all registrants.
     pub kind: u8,
-    /// Who made it. For all-registrants types every registrant holds it, whoever that was.
+    /// The nexus that made the reservation. With the types for all registrants, every registrant holds it.
     pub by: Nexus,
 }
 
@@ -78,22 +79,22 @@ impl Held {
     }
 }
 
-/// All of it.
+/// The state of all registrations and reservations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reservations {
-    /// Grows with every change of registrations, and begins at 0 with the server.
+    /// Increases with every change of registrations; it begins at 0 when the server starts.
     pub generation: u32,
-    /// Who is registered, with his key.
+    /// The registered nexuses with their keys.
     pub registrants: Vec<(Nexus, u64)>,
     /// See [`Held`].
     pub held: Option<Held>,
-    /// The last REGISTER asked for it: kept over a restart of the server.
+    /// The last REGISTER requested persistence over a restart of the server.
     pub aptpl: bool,
-    /// What initiators are to be told with their next command.
+    /// Unit attentions that are pending for initiators; each is reported with the initiator's next command.
     pub attentions: Vec<(Nexus, Sense)>,
 }
 
-/// Why PERSISTENT RESERVE OUT fails.
+/// The reason why PERSISTENT RESERVE OUT fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Status RESERVATION CONFLICT.
@@ -115,24 +116,24 @@ pub struct Order {
     pub action: u8,
     /// Scope in the upper four bits, type in the lower.
     pub scope_type: u8,
-    /// RESERVATION KEY: who asks.
+    /// RESERVATION KEY: the key of the caller.
     pub key: u64,
-    /// SERVICE ACTION RESERVATION KEY: the new key, or whom it is about.
+    /// SERVICE ACTION RESERVATION KEY: the new key, or the key of the nexuses to which the order applies.
     pub about: u64,
     /// See [`Reservations::aptpl`].
     pub aptpl: bool,
 }
 
 impl Order {
-    /// Reads them.
+    /// Reads the parameters.
     ///
     /// # Errors
-    /// Not exactly [`PARAMETERS`] bytes, or what is not offered: other initiators' ports named (SPEC_I_PT).
+    /// The data does not have exactly [`PARAMETERS`] bytes, or requests an unsupported feature: other initiators' ports (SPEC_I_PT).
     pub fn parse(action: u8, scope_type: u8, data: &[u8]) -> Result<Order, Sense> {
         if data.len() != PARAMETERS {
             return Err(Sense::LENGTH);
         }
-        // ALL_TG_PT (4) names all of the target's ports: there is one.
+        // ALL_TG_PT (4) means all ports of the target; there is only one.
         if data[20] & 8 != 0 {
             return Err(Sense::PARAMETER);
         }
@@ -157,7 +158,7 @@ impl Reservations {
             && self.key_of(who).is_some()
     }
 
-    /// May `who` do this just now?
+    /// Returns true if `who` may use the disk in this way now.
     pub fn allow(&self, who: &Nexus, what: Use) -> bool {
         let Some(held) = &self.held else { return true };
         let passes = match what {
@@ -169,19 +170,19 @@ impl Reservations {
         passes || shared || self.holds(who)
     }
 
-    /// Is there anything that `who` must hear of first? Told once.
+    /// Returns a pending unit attention of `who`, and removes it.
     pub fn attention(&mut self, who: &Nexus) -> Option<Sense> {
         let at = self.attentions.iter().position(|a| a.0 == *who)?;
         Some(self.attentions.remove(at).1)
     }
 
-    /// A session of `who` has ended: what it was to be told goes with it.
+    /// A session of `who` has ended; its pending unit attentions are dropped.
     pub fn left(&mut self, who: &Nexus) {
         self.attentions.retain(|a| a.0 != *who);
     }
 
     fn tell(&mut self, who: Nexus, what: Sense) {
-        // The newest counts, and what is there for one initiator stays bounded.
+        // Only the newest is kept, so the number for one initiator is bounded.
         self.attentions.retain(|a| a.0 != who);
         self.attentions.push((who, what));
     }
@@ -193,14 +194,14 @@ impl Reservations {
         }
     }
 
-    /// PERSISTENT RESERVE OUT of `who`. Returns those whose commands under way are to end before the answer (PREEMPT AND ABORT).
+    /// PERSISTENT RESERVE OUT of `who`. Returns the nexuses whose commands in progress must end before the answer (PREEMPT AND ABORT).
     ///
     /// # Errors
-    /// Nothing has changed then.
+    /// The order is refused; nothing has changed.
     pub fn change(&mut self, who: &Nexus, order: &Order) -> Result<Vec<Nexus>, Refusal> {
         let is_registration = matches!(order.action, 0 | 6);
         if order.action > 6 {
-            // REGISTER AND MOVE: there is one target port to be registered with, and nobody to move it to.
+            // REGISTER AND MOVE: there is only one target port, so there is no other nexus to move to.
             return Err(Sense::FIELD.into());
         }
         if !is_registration {
@@ -248,7 +249,7 @@ impl Reservations {
         Ok(())
     }
 
-    /// A reservation ends with its holder's registration; one of all registrants with the last.
+    /// A reservation ends with its holder's registration, and one for all registrants with the last registration.
     fn unregister(&mut self, who: &Nexus) {
         self.registrants.retain(|r| r.0 != *who);
         let ends = |h: &Held| {
@@ -303,7 +304,7 @@ impl Reservations {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// Those who were registered with the key, or the holder, are no more; the disk may be the caller's then.
+    /// Removes the registrations with the key, or the holder; the caller may take over the reservation.
     fn preempt(&mut self, who: &Nexus, order: &Order) -> Result<Vec<Nexus>, Refusal> {
         let everybody = self.held.as_ref().is_some_and(|h| h.is(&ALL_REGISTRANTS));
         let holder = (self.held.as_ref())
@@ -319,7 +320,7 @@ impl Reservations {
         }
         let goes = |r: &(Nexus, u64)| {
             let named = (order.about == 0 && everybody) || r.1 == order.about;
-            // Who takes the disk stays registered.
+            // The caller stays registered if it takes over the reservation.
             named && !(takes && r.0 == *who)
         };
         let gone: Vec<Nexus> = self
@@ -333,7 +334,7 @@ impl Reservations {
         }
         let before = self.held.clone();
         if takes {
-            // It goes from one to the other: nobody is told that it was released.
+            // The reservation passes from one nexus to the other, so no initiator gets the unit attention for a release.
             self.held = None;
         }
         for other in &gone {
@@ -357,10 +358,10 @@ impl Reservations {
         Ok(gone)
     }
 
-    /// PERSISTENT RESERVE IN. `keeps`: the server can keep them over a restart.
+    /// PERSISTENT RESERVE IN. `keeps`: the server can keep reservations over a restart.
     ///
     /// # Errors
-    /// No such service action.
+    /// The service action does not exist.
     pub fn report(&self, action: u8, keeps: bool) -> Result<Vec<u8>, Sense> {
         let mut b = self.generation.to_be_bytes().to_vec();
         b.extend_from_slice(&[0; 4]);
@@ -377,7 +378,7 @@ impl Reservations {
                     b.extend_from_slice(&[0, 0, 0, 0, 0, h.kind, 0, 0]);
                 }
             }
-            // Eight bytes; target ports need not be named (ATP_C), kept over a loss of power if asked for (PTPL_C); types.
+            // Eight bytes: ALL_TG_PT is accepted (ATP_C), reservations can survive a loss of power (PTPL_C), and the supported types.
             2 => {
                 let can = 4 | u8::from(keeps);
                 let now = 0x80 | u8::from(self.aptpl);
@@ -412,7 +413,7 @@ impl Reservations {
     }
 }
 
-/// The whole logical unit, and a type that is known.
+/// Returns true for the whole logical unit and a known type.
 fn is_offered(scope_type: u8) -> bool {
     scope_type >> 4 == 0 && TYPES.contains(&(scope_type & 15))
 }

@@ -55,7 +55,7 @@ fn who_may_do_what_under_each_type() {
         ];
         assert_eq!(got, want, "type {kind}");
         assert!(r.allow(&stranger, Use::Asks));
-        // The same again is fine for who holds it, another type is not; nobody else gets it.
+        // The holder may repeat the order with the same type, but not with another; no other initiator gets the reservation.
         assert!(r.change(&nexus(1), &order(1, kind, 11, 0)).is_ok());
         let other = if kind == 1 { 3 } else { 1 };
         assert_eq!(
@@ -150,13 +150,13 @@ fn preempting_the_holder_takes_the_disk_and_fences_him_off() {
         assert_eq!(r.attention(&nexus(1)), Some(Sense::UNREGISTERED));
         assert_eq!(r.attention(&nexus(3)), Some(Sense::RELEASED));
     }
-    // Somebody else's registration goes, the reservation stays.
+    // The registration of another initiator is removed, and the reservation stays.
     let mut r = three();
     r.change(&nexus(1), &order(1, 5, 11, 0)).unwrap();
     r.change(&nexus(2), &order(4, 6, 12, 13)).unwrap();
     assert_eq!(r.held.as_ref().map(|h| h.kind), Some(5));
     assert!(!r.allow(&nexus(3), Use::Changes) && r.allow(&nexus(2), Use::Changes));
-    // Key 0 is everybody, where everybody holds it.
+    // Key 0 means all registrants if all registrants hold the reservation.
     let mut r = three();
     r.change(&nexus(1), &order(1, 8, 11, 0)).unwrap();
     r.change(&nexus(2), &order(4, 1, 12, 0)).unwrap();

@@ -1,71 +1,71 @@
-//! Commands of SPC-4 and SBC-3: what is asked, and what goes wrong. No I/O.
+//! Commands of SPC-4 and SBC-3, and their errors. No I/O.
 
 use super::pdu::{u32_at, u64_at};
 use super::reservations::PARAMETERS;
 use isotherm_core::IoError;
 
-/// Most bytes of one read, write or write-same.
+/// Maximum size of one read, write or write-same in bytes.
 pub const MAX_TRANSFER: u32 = 4 << 20;
-/// Most bytes that are compared with what an initiator sends.
+/// Maximum amount of data that is compared with data from an initiator, in bytes.
 pub const MAX_COMPARE: u32 = 256 << 10;
-/// Most bytes of one unmap.
+/// Maximum number of bytes of one unmap.
 pub const MAX_UNMAP: u64 = 512 << 20;
-/// Most ranges of one unmap.
+/// Maximum number of ranges of one unmap.
 pub const MAX_RANGES: usize = 256;
 /// Bytes of sense data.
 pub const SENSE: usize = 18;
 
-/// What the logical unit is.
+/// Properties of the logical unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
     /// Name of the volume.
     pub name: String,
     /// Name of the target, `iqn.…`.
     pub target: String,
-    /// Identity of the volume; the same wherever and whenever it is served.
+    /// Identity of the volume; it does not depend on the machine or the session.
     pub uuid: [u8; 16],
-    /// Logical blocks.
+    /// Number of logical blocks.
     pub blocks: u64,
-    /// Bytes of one, a power of two from 512 to 4096.
+    /// Size of a block in bytes, a power of two from 512 to 4096.
     pub block: u32,
-    /// Preferred bytes of a transfer.
+    /// Preferred size of a transfer in bytes.
     pub preferred: u32,
     /// Writes are refused.
     pub read_only: bool,
 }
 
-/// Why a command fails: key, additional code and qualifier (SPC-4, tables 48 and 49).
+/// The reason why a command fails: key, additional code and qualifier (SPC-4, tables 48 and 49).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sense(pub u8, pub u8, pub u8);
 
 impl Sense {
-    /// The operation is not offered.
+    /// The operation is not supported.
     pub const OPCODE: Sense = Sense(5, 0x20, 0);
     /// A field of the command is wrong.
     pub const FIELD: Sense = Sense(5, 0x24, 0);
     /// A field of the command's data is wrong.
     pub const PARAMETER: Sense = Sense(5, 0x26, 0);
-    /// The data is shorter than it says.
+    /// The data is shorter than its length field states.
     pub const LENGTH: Sense = Sense(5, 0x1a, 0);
-    /// Beyond the last block.
+    /// The range goes beyond the last block.
     pub const RANGE: Sense = Sense(5, 0x21, 0);
     /// No such logical unit.
     pub const UNIT: Sense = Sense(5, 0x25, 0);
     /// Writes are refused.
     pub const PROTECTED: Sense = Sense(7, 0x27, 0);
-    /// What was read is not what it should be.
+    /// The blocks differ from the data of the command.
     pub const DIFFERS: Sense = Sense(14, 0x1d, 0);
-    /// Data on its way in was lost.
+    /// Data from the initiator was lost.
     pub const DATA_PHASE: Sense = Sense(11, 0x4b, 0);
 
-    /// Unit attention: somebody cleared all registrations.
+    /// Unit attention: another initiator cleared all registrations.
     pub const PREEMPTED: Sense = Sense(6, 0x2a, 3);
-    /// Unit attention: the reservation that a registrant shared is gone.
+    /// Unit attention: the reservation that this registrant shared was released.
     pub const RELEASED: Sense = Sense(6, 0x2a, 4);
-    /// Unit attention: somebody took the registration away.
+    /// Unit attention: another initiator removed the registration.
     pub const UNREGISTERED: Sense = Sense(6, 0x2a, 5);
 
-    /// Of an error of the volume.
+    /// The sense data for an error of the volume.
     pub fn of(error: IoError, reading: bool) -> Sense {
         match error {
             IoError::Invalid => Sense::RANGE,
@@ -79,7 +79,7 @@ impl Sense {
         }
     }
 
-    /// In fixed format.
+    /// The sense data in fixed format.
     pub fn bytes(self) -> [u8; SENSE] {
         let mut b = [0; SENSE];
         (b[0], b[2], b[7], b[12], b[13]) = (0x70, self.0, 10, self.1, self.2);
@@ -87,80 +87,80 @@ impl Sense {
     }
 }
 
-/// A stretch of the disk, and how it is to be treated.
+/// A range of the disk, with the attributes of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// First byte.
     pub offset: u64,
     /// Bytes.
     pub len: u32,
-    /// Durable before the reply.
+    /// The data must be durable before the reply.
     pub fua: bool,
     /// The group number, 0 to 31.
     pub class: u8,
 }
 
-/// A command, understood.
+/// A decoded command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Done as soon as it is understood: an answer of at most so many bytes.
+    /// The answer is known at once; at most this many bytes of it are sent.
     Say(Vec<u8>, usize),
-    /// Nothing to do, nothing to say.
+    /// Nothing needs to be done; the answer has no data.
     Nothing,
     /// Send these bytes.
     Read(Extent),
     /// Take these bytes.
     Write(Extent),
-    /// Are these bytes readable?
+    /// Checks that these bytes are readable.
     Verify(Extent),
-    /// Are these bytes the same as those that follow?
+    /// Compares these bytes with the data that follows.
     Compare(Extent),
     /// Make everything durable.
     Flush {
         /// The group number.
         class: u8,
     },
-    /// Ranges follow as so many bytes of data: give them up.
+    /// Unmaps ranges, which follow as this many bytes of data.
     Unmap {
         /// Bytes of data.
         data: u32,
         /// The group number.
         class: u8,
     },
-    /// One block follows; write it everywhere there.
+    /// Writes one block, which follows, to all blocks of the range.
     WriteSame {
-        /// Where.
+        /// The range.
         extent: Extent,
-        /// No block follows: zeros.
+        /// No block follows; zeros are written.
         zeros: bool,
-        /// Room may be given up.
+        /// The space may be freed.
         unmap: bool,
     },
-    /// What is reserved, and by whom?
+    /// Reports the reservation and its holder.
     ReserveIn {
         /// Service action.
         action: u8,
-        /// Bytes of the answer.
+        /// Maximum size of the answer in bytes.
         room: usize,
     },
-    /// Register, reserve, take away; [`PARAMETERS`] bytes follow.
+    /// Registers, reserves or removes; [`PARAMETERS`] bytes follow.
     ReserveOut {
         /// Service action.
         action: u8,
         /// Scope and type.
         scope_type: u8,
     },
-    /// Which blocks are mapped, from this byte on, in at most so many bytes?
+    /// Reports which blocks are mapped, beginning with this byte.
     Status {
         /// First byte.
         offset: u64,
-        /// Bytes of the answer.
+        /// Maximum size of the answer in bytes.
         room: usize,
     },
 }
 
 impl Task {
-    /// Bytes that the initiator has for it.
+    /// Number of bytes that the initiator sends with the command.
     pub fn data_in(&self, block: u32) -> u32 {
         match self {
             Task::Write(e) | Task::Compare(e) => e.len,
@@ -176,7 +176,7 @@ fn u16_at(b: &[u8], at: usize) -> u32 {
     u32::from(b[at]) << 8 | u32::from(b[at + 1])
 }
 
-/// What blocks a command names.
+/// The blocks that a command names.
 struct Blocks {
     lba: u64,
     count: u32,
@@ -185,7 +185,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// By the length of the command, which its first byte tells.
+    /// Reads the fields; their places depend on the length of the command, which its first byte determines.
     fn of(cdb: &[u8; 16]) -> Blocks {
         let (lba, count, group) = match cdb[0] >> 5 {
             0 => {
@@ -210,7 +210,7 @@ impl Blocks {
         }
     }
 
-    /// The stretch, if it lies on the disk and is short enough.
+    /// The range, if it is on the disk and not too long.
     fn extent(&self, disk: &Disk, most: u64) -> Result<Extent, Sense> {
         let end = self.lba.checked_add(self.count.into());
         if self.lba > disk.blocks || end.is_none_or(|e| e > disk.blocks) {
@@ -229,17 +229,17 @@ impl Blocks {
     }
 }
 
-/// Understands a command to the disk.
+/// Decodes a command to the disk.
 ///
 /// # Errors
-/// What the initiator is told.
+/// The sense data for the initiator.
 pub fn task(disk: &Disk, cdb: &[u8; 16]) -> Result<Task, Sense> {
     let writes = matches!(
         cdb[0],
         0x0a | 0x2a | 0x8a | 0xaa | 0x2e | 0x8e | 0xae | 0x41 | 0x93 | 0x42
     );
     let task = match cdb[0] {
-        0x00 | 0x1b => Task::Nothing, // TEST UNIT READY; START STOP UNIT: nothing starts or stops.
+        0x00 | 0x1b => Task::Nothing, // TEST UNIT READY; START STOP UNIT: the disk has no motor to start or stop.
         0x03 => Task::Say(Sense(0, 0, 0).bytes().to_vec(), usize::from(cdb[4])),
         0x12 => Task::Say(super::vpd::inquiry(disk, cdb)?, u16_at(cdb, 3) as usize),
         0x1a => Task::Say(super::vpd::mode_sense(disk, cdb)?, usize::from(cdb[4])),
@@ -253,7 +253,7 @@ pub fn task(disk: &Disk, cdb: &[u8; 16]) -> Result<Task, Sense> {
         0xa0 => Task::Say(super::vpd::report_luns(cdb)?, u32_at(cdb, 6) as usize),
         0x08 | 0x28 | 0x88 | 0xa8 => Task::Read(moved(disk, cdb)?),
         0x0a | 0x2a | 0x8a | 0xaa => Task::Write(moved(disk, cdb)?),
-        // WRITE AND VERIFY: as a write that is durable, which the members' own checks vouch for.
+        // WRITE AND VERIFY is executed as a durable write; the verification is left to the checks of the members.
         0x2e | 0x8e | 0xae => {
             let e = verified(disk, cdb, MAX_TRANSFER)?;
             Task::Write(Extent { fua: true, ..e })
@@ -274,13 +274,13 @@ pub fn task(disk: &Disk, cdb: &[u8; 16]) -> Result<Task, Sense> {
             action: cdb[1] & 0x1f,
             room: u16_at(cdb, 7) as usize,
         },
-        // Lists of other ports, which would be longer, are not offered.
+        // Parameter lists with other ports, which would be longer, are not supported.
         0x5f if u32_at(cdb, 5) != PARAMETERS as u32 => return Err(Sense::LENGTH),
         0x5f => Task::ReserveOut {
             action: cdb[1] & 0x1f,
             scope_type: cdb[2],
         },
-        // Legacy RESERVE and RELEASE (16, 17, 56, 57) among others: see docs/serving.md.
+        // Legacy RESERVE and RELEASE (16, 17, 56, 57) are among these: see docs/serving.md.
         _ => return Err(Sense::OPCODE),
     };
     if writes && disk.read_only {
@@ -289,7 +289,7 @@ pub fn task(disk: &Disk, cdb: &[u8; 16]) -> Result<Task, Sense> {
     Ok(task)
 }
 
-/// Of a read or write. Protection information is not kept, so asking for it is wrong.
+/// The range of a read or write. Protection information is not stored, so a request for it is an error.
 fn moved(disk: &Disk, cdb: &[u8; 16]) -> Result<Extent, Sense> {
     if cdb[0] >= 0x20 && cdb[1] & 0xe0 != 0 {
         return Err(Sense::FIELD);
@@ -298,7 +298,7 @@ fn moved(disk: &Disk, cdb: &[u8; 16]) -> Result<Extent, Sense> {
 }
 
 fn verified(disk: &Disk, cdb: &[u8; 16], most: u32) -> Result<Extent, Sense> {
-    // Of BYTCHK 0 (the medium) and 1 (bytes against data), not 3 (one block against many).
+    // BYTCHK 0 (check the medium) and 1 (compare with the data) are supported, 3 (compare many blocks with one) is not.
     if cdb[1] & 0xe4 != 0 {
         return Err(Sense::FIELD);
     }
@@ -310,7 +310,7 @@ fn write_same(disk: &Disk, cdb: &[u8; 16]) -> Result<Task, Sense> {
     let is_16 = cdb[0] == 0x93;
     let zeros = is_16 && cdb[1] & 1 != 0;
     let unmap = cdb[1] & 8 != 0;
-    // Protection information, anchors, and counts that mean the rest of the disk are not offered.
+    // Protection information, anchors, and counts that mean the rest of the disk are not supported.
     if cdb[1] & 0xf6 != 0 || b.count == 0 {
         return Err(Sense::FIELD);
     }
@@ -339,7 +339,7 @@ fn status(disk: &Disk, cdb: &[u8; 16]) -> Result<Task, Sense> {
 /// The ranges of an unmap's data, as bytes.
 ///
 /// # Errors
-/// Lengths that contradict each other, more than was said to be possible, beyond the last block.
+/// Lengths contradict each other, exceed the announced limits, or a range goes beyond the last block.
 pub fn unmap_ranges(disk: &Disk, data: &[u8]) -> Result<Vec<(u64, u64)>, Sense> {
     if data.is_empty() {
         return Ok(Vec::new());

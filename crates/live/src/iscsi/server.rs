@@ -1,4 +1,4 @@
-//! Listeners and their connections' threads: a reader and a writer for each.
+//! Listeners, and the threads of their connections: a reader and a writer for each.
 
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,9 +20,9 @@ use super::scsi::{Disk, Sense};
 pub use crate::nbd::server::Patience;
 use crate::port::Port;
 
-/// How long a stopping server waits for initiators to take the answers that they are owed.
+/// How long a server that stops waits for initiators to receive the pending answers.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
-/// How long a session that is taken over may need to finish what it had begun.
+/// How long a session that is taken over may need to finish its commands.
 const TAKE_OVER: Duration = Duration::from_secs(30);
 
 /// Figures since the start.
@@ -30,35 +30,35 @@ const TAKE_OVER: Duration = Duration::from_secs(30);
 pub struct Counts {
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections closed at once because too many were open, or no thread could be had.
+    /// Connections closed at once because too many were open, or because no thread could be started.
     pub refused: u64,
-    /// Logins refused: no or a wrong secret, another target's name.
+    /// Logins refused: a missing or wrong secret, or the name of another target.
     pub unknown: u64,
     /// Connections ended because the peer broke the protocol.
     pub violations: u64,
     /// Connections ended because the peer did not log in, or stopped in the middle of a request.
     pub stalled: u64,
-    /// Why the last login was refused or the last connection ended for its peer's fault.
+    /// The reason of the last refused login, or of the last connection that ended because of its peer.
     pub last_fault: Option<&'static str>,
 }
 
-/// How a connection ended.
+/// The way in which a connection ended.
 pub(super) enum End {
     /// The socket failed.
     Lost,
-    /// The peer left.
+    /// The peer closed the connection.
     Eof,
-    /// The peer began something and did not go on.
+    /// The peer stalled in the middle of a request.
     Stalled,
     /// The peer broke the protocol.
     Violation(&'static str),
-    /// It could not log in.
+    /// The peer could not log in.
     Refused(&'static str),
 }
 
 struct Entry {
     outbox: Arc<Outbox>,
-    /// Who it is, once he has logged in.
+    /// The nexus of the initiator, once it has logged in.
     session: Option<Nexus>,
     discovery: bool,
 }
@@ -74,7 +74,7 @@ pub(super) struct Shared {
     pub config: Config,
     pub disk: Disk,
     pub stopping: AtomicBool,
-    /// No new connections.
+    /// No new connections are accepted.
     full: AtomicBool,
     table: Mutex<Table>,
     left: Condvar,
@@ -84,7 +84,7 @@ pub(super) struct Shared {
 
 impl Shared {
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Every critical section leaves the table whole.
+        // Every critical section leaves the table consistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -95,9 +95,9 @@ impl Shared {
         }
     }
 
-    /// Who is registered and who holds the disk.
+    /// The registrations and the reservation.
     pub(super) fn reservations(&self) -> RwLockReadGuard<'_, Reservations> {
-        // Replaced whole.
+        // The value is always replaced as a whole.
         let all = self.reservations.read();
         all.unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,7 +107,7 @@ impl Shared {
         all.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What `who` must hear before anything else.
+    /// The unit attention that is pending for `who`.
     pub(super) fn attention(&self, who: &Nexus) -> Option<Sense> {
         if self.reservations().attentions.is_empty() {
             return None;
@@ -115,8 +115,8 @@ impl Shared {
         self.change_reservations().attention(who)
     }
 
-    /// PERSISTENT RESERVE OUT. What is to be kept is durable when this returns, and of those whose commands are to be aborted the
-    /// volume has none any more: what they sent before and what is still on its way is refused when it is complete.
+    /// PERSISTENT RESERVE OUT. When this returns, reservations that must be kept are durable, and the volume has no command of the
+    /// initiators whose commands must be aborted: earlier commands whose data is still arriving are refused when the data is complete.
     pub(super) fn reserve(&self, who: &Nexus, order: &Order) -> Result<(), Refusal> {
         let gone = {
             let mut now = self.change_reservations();
@@ -145,8 +145,8 @@ impl Shared {
         Ok(())
     }
 
-    /// A session begins. An older one of that name ends, and what it had begun is over before this returns: nothing of it
-    /// overtakes what the initiator sends now.
+    /// A session begins. An older session of the same nexus ends, and all its commands have ended before this returns, so none of them is
+    /// executed after a command of the new session.
     pub(super) fn enter(&self, outbox: &Arc<Outbox>, who: &Nexus, discovery: bool) {
         let until = Instant::now() + TAKE_OVER;
         let is_same =
@@ -177,10 +177,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on all of `addresses` (`HOST:PORT`), or on none and says why not.
+    /// Listens on all of `addresses` (`HOST:PORT`), or on none and returns the reason.
     ///
     /// # Errors
-    /// An address that is malformed, taken, not local (without [`Config::allow_remote`]); a bad name in `config`; no thread.
+    /// An address is malformed, in use, or not local (without [`Config::allow_remote`]); a name in `config` is invalid; no thread can be
+    /// started.
     pub fn start(port: Arc<dyn Port>, addresses: &[String], config: Config) -> io::Result<Server> {
         config.check()?;
         let mut bound = Vec::new();
@@ -225,7 +226,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it listens; the ports are the real ones.
+    /// The addresses on which the server listens, with the actual ports.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let all = self
             .listeners
@@ -244,12 +245,12 @@ impl Server {
         self.shared.table().counts
     }
 
-    /// Connections now.
+    /// Number of open connections.
     pub fn connections(&self) -> usize {
         self.shared.table().open.len()
     }
 
-    /// Initiators that have logged in to the disk.
+    /// Number of initiators that have logged in to the disk.
     pub fn clients(&self) -> usize {
         let table = self.shared.table();
         let clients = table
@@ -259,13 +260,13 @@ impl Server {
         clients.count()
     }
 
-    /// Listens no more, and closes connections that have not logged in yet. Initiators go on.
+    /// Stops listening, and closes connections that have not logged in yet. Sessions continue.
     pub fn refuse_new(&mut self) {
         self.shared.full.store(true, Ordering::SeqCst);
         for (listener, thread) in self.listeners.drain(..) {
-            // Makes `accept` fail; fails itself only for a socket that is shut down already.
+            // This makes `accept` fail. It fails itself only for a socket that is already shut down.
             let _ = rustix::net::shutdown(&*listener, rustix::net::Shutdown::Both);
-            // A panic there was reported already.
+            // A panic of the thread was already reported.
             let _ = thread.join();
         }
         let table = self.shared.table();
@@ -274,7 +275,8 @@ impl Server {
         }
     }
 
-    /// Takes in no more, completes what was begun, closes. An initiator that does not take its answers is cut off.
+    /// Accepts no more requests, completes the accepted ones, and closes. A connection whose initiator does not receive its answers is
+    /// closed.
     pub fn stop(mut self) {
         self.end();
     }
@@ -284,7 +286,7 @@ impl Server {
         self.refuse_new();
         let mut table = self.shared.table();
         for e in &table.open {
-            // The reader sees the end of the stream behind what it received already.
+            // The reader sees the end of the stream after the data that was already received.
             let _ = e.outbox.socket().shutdown(std::net::Shutdown::Read);
         }
         while !table.open.is_empty() {
@@ -311,15 +313,15 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         match listener.accept() {
             Ok((socket, _)) => welcome(socket, shared),
             Err(_) if shared.full.load(Ordering::SeqCst) => return,
-            // Out of descriptors, or a peer that left before it was accepted. Neither ends the server; the pause keeps the
-            // first from spinning.
+            // There are no descriptors left, or a peer left before it was accepted. Neither ends the server; the pause prevents a busy loop
+            // in the first case.
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
     }
 }
 
 fn welcome(socket: TcpStream, shared: &Arc<Shared>) {
-    // Answers are sent whole; a peer that vanished without a word must not stay for ever; nor one that takes no answers.
+    // Answers are sent as a whole. Peers that have disappeared silently, or that do not receive answers, must be detected.
     let prepared = socket
         .set_nodelay(true)
         .and_then(|()| Ok(rustix::net::sockopt::set_socket_keepalive(&socket, true)?))
@@ -347,12 +349,12 @@ fn welcome(socket: TcpStream, shared: &Arc<Shared>) {
         .name("iscsi-read".into())
         .spawn(move || converse(&leave));
     if started.is_err() {
-        // What was to run there is dropped, and has left the table.
+        // The closure was dropped, and has removed the connection from the table.
         shared.table().counts.refused += 1;
     }
 }
 
-/// Takes the connection out of the table however its thread ends.
+/// Removes the connection from the table when its thread ends, in whichever way.
 struct Leave {
     outbox: Arc<Outbox>,
     shared: Arc<Shared>,
@@ -374,7 +376,7 @@ impl Drop for Leave {
     }
 }
 
-/// An identifier and a challenge that nobody can guess.
+/// An identifier and a challenge that cannot be predicted.
 fn challenge() -> io::Result<(u8, [u8; 16])> {
     let mut bytes = [0; 17];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -421,7 +423,7 @@ fn transmit(at: &Leave, begun: Begun) -> End {
     };
     let end = begun.session.run();
     at.outbox.close();
-    // A panic there was reported already.
+    // A panic of the thread was already reported.
     let _ = writer.join();
     end
 }

@@ -1,4 +1,4 @@
-//! One connection, which is one session: the thread that reads from it.
+//! The thread that reads from a connection, which is one session.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,9 +16,9 @@ use super::server::{End, Shared};
 use super::transfer::{Held, Transfer};
 use crate::port::{Port, Share};
 
-/// Longest text of a text request, bytes.
+/// Maximum length of the text of a text request in bytes.
 const MAX_TEXT: usize = 8 << 10;
-/// Longest ping that is echoed, bytes.
+/// Maximum length of a ping that is echoed, in bytes.
 const MAX_PING: usize = 32 << 10;
 
 pub(super) struct Session {
@@ -35,7 +35,7 @@ pub(super) struct Session {
     pub(super) logged_out: bool,
 }
 
-/// What ends a session: the socket, or the peer's fault.
+/// The reason why a session ends: an error of the socket, or a fault of the peer.
 pub(super) enum Stop {
     Socket(io::Error),
     Fault(&'static str),
@@ -56,7 +56,7 @@ impl Session {
         &self.shared.disk
     }
 
-    /// Serves until the initiator leaves. Every request is completed when it returns.
+    /// Serves the session until the initiator leaves. When this returns, every request is completed.
     pub(super) fn run(mut self) -> End {
         let end = loop {
             match self.step() {
@@ -80,9 +80,9 @@ impl Session {
         end
     }
 
-    /// One PDU. False: the end.
+    /// Processes one PDU. Returns false at the end of the stream.
     fn step(&mut self) -> Result<bool, Stop> {
-        // Of several transfers the oldest must be through first: they are asked for in this order.
+        // The data of several transfers is requested in their order, so the time limit of the oldest applies.
         self.input.until = self.transfers.first().map(|t| t.until);
         let Some(b) = self.input.header(self.transfers.is_empty())? else {
             return Ok(false);
@@ -103,7 +103,7 @@ impl Session {
         Ok(!self.logged_out)
     }
 
-    /// Is it this one's turn? If not, it is passed over.
+    /// Returns true if the PDU is in order and must be processed; otherwise it is ignored.
     fn accepts(&self, what: &What) -> Result<bool, Stop> {
         let is_any = matches!(
             what,
@@ -113,7 +113,7 @@ impl Session {
             return Err(Stop::Fault("a command in a discovery session"));
         }
         let order = match what {
-            // An answer to a ping of ours has no place in the order.
+            // An answer to a ping of the target has no place in the order.
             What::Nop { itt: NO_TAG, .. }
             | What::Data { .. }
             | What::Login(_)
@@ -163,7 +163,7 @@ impl Session {
                     kind: Kind::Status,
                     ends: Ends::Nothing,
                 });
-                // Each costs memory until it is sent, and nothing bounds them.
+                // Each rejection takes memory until it is sent, and their number is not limited.
                 Err(Stop::Fault("an operation that is not offered"))
             }
         }
@@ -227,7 +227,7 @@ impl Session {
         Ok(())
     }
 
-    /// Commands that wait for data or memory end; those that the volume has are waited for.
+    /// Commands that wait for data or memory are ended; the ones that the volume is executing are waited for.
     fn manage(
         &mut self,
         order: Order,
@@ -252,7 +252,7 @@ impl Session {
             _ => 5,
         };
         if response < 2 {
-            // This request is open itself, and whatever waits for data.
+            // This request itself is open, and so are the commands that wait for data.
             let left = 1 + self.transfers.len() + self.held.len();
             if !self.outbox.wait(left as u32) {
                 return Err(Stop::Socket(io::ErrorKind::ConnectionAborted.into()));
@@ -286,7 +286,7 @@ impl Session {
         self.abandon(|_| true);
         self.outbox.wait(1);
         let mut b = header(0x26, 0x80, itt);
-        // Connections are not taken over for recovery.
+        // Connections cannot be taken over for recovery.
         b[2] = if reason < 2 { 0 } else { 2 };
         self.logged_out = reason < 2;
         self.outbox.push(Item {
@@ -299,7 +299,7 @@ impl Session {
 }
 
 impl Shared {
-    /// Ended by whoever stops the server.
+    /// Returns true if the server is stopping and ends this session.
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }

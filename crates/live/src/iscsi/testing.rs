@@ -1,4 +1,4 @@
-//! An initiator for tests: one session, one command at a time, or bytes of one's own.
+//! An initiator for tests: one session, which sends one command at a time, or arbitrary bytes.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::chap::{answer, hex, unhex};
 use super::pdu::{HEADER, Header, NO_TAG, add_pair, header, pairs, put, put_data_len, u32_at};
 
-/// How long the target may take.
+/// How long the target may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One PDU of the target.
@@ -19,16 +19,16 @@ pub struct Answer {
     pub data: Vec<u8>,
 }
 
-/// What a command came to.
+/// The outcome of a command.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// SCSI status: 0 good, 2 check condition.
     pub status: u8,
-    /// What was read.
+    /// The data that was read.
     pub data: Vec<u8>,
     /// Key, code and qualifier of a check condition.
     pub sense: Option<(u8, u8, u8)>,
-    /// Bytes more (or less) than were expected.
+    /// The number of bytes by which the command exceeded (or fell short of) the expectation.
     pub residual: i64,
 }
 
@@ -38,7 +38,7 @@ pub struct Initiator {
     cmd_sn: u32,
     stat_sn: u32,
     itt: u32,
-    /// Data sent with a command, bytes at most.
+    /// Maximum amount of data that is sent with a command, in bytes.
     pub immediate: usize,
 }
 
@@ -68,7 +68,7 @@ impl Initiator {
     /// Connects and logs in to `target` as `name`, with a user and secret if there is one.
     ///
     /// # Errors
-    /// Refused, with class and detail, or the socket failed.
+    /// The login was refused (class and detail), or the socket failed.
     pub fn login(
         at: SocketAddr,
         name: &str,
@@ -102,7 +102,7 @@ impl Initiator {
     /// One login request with these flags.
     ///
     /// # Errors
-    /// Refused, with class and detail, or the socket failed.
+    /// The login was refused (class and detail), or the socket failed.
     pub fn negotiate(
         &mut self,
         flags: u8,
@@ -129,7 +129,7 @@ impl Initiator {
             .collect())
     }
 
-    /// Sends a PDU; numbers are filled in.
+    /// Sends a PDU; this function fills in the numbers.
     ///
     /// # Errors
     /// The socket failed.
@@ -169,7 +169,7 @@ impl Initiator {
         Ok(Answer { header: b, data })
     }
 
-    /// Has the target closed the connection? Waits for it.
+    /// Waits until the target has closed the connection. Returns false if it does not.
     pub fn is_closed(&mut self) -> bool {
         let mut rest = [0; 4096];
         loop {
@@ -181,7 +181,7 @@ impl Initiator {
         }
     }
 
-    /// Begins a command; its tag. `read`: bytes that it may bring, `data`: what it sends.
+    /// Starts a command, and returns its tag. `read`: the maximum amount of data to receive, `data`: the data to send.
     ///
     /// # Errors
     /// The socket failed.
@@ -204,10 +204,10 @@ impl Initiator {
         Ok(self.itt)
     }
 
-    /// Carries out a command.
+    /// Executes a command.
     ///
     /// # Errors
-    /// The socket failed, or the target answered something else.
+    /// The socket failed, or the target sent an unexpected answer.
     pub fn command(&mut self, cdb: &[u8], read: u32, data: &[u8]) -> io::Result<Outcome> {
         let itt = self.begin(cdb, read, data)?;
         let mut all = Vec::new();
@@ -249,7 +249,7 @@ impl Initiator {
         }
     }
 
-    /// Sends what a request for data asks for.
+    /// Sends the data that the target requests.
     fn burst(&mut self, r2t: &Header, data: &[u8]) -> io::Result<()> {
         let (offset, len) = (u32_at(r2t, 40) as usize, u32_at(r2t, 44) as usize);
         let mut at = offset;

@@ -1,4 +1,4 @@
-//! Data of commands on its way in, and requests on their way to the volume.
+//! Data of commands that is being received, and requests to the volume.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,16 +9,16 @@ use isotherm_core::{IoError, RequestOp};
 use super::outbox::{AtVolume, Body, Ends};
 use super::pdu::Command;
 use super::scsi::{Sense, Task};
-use crate::port::{Buffer, Completion, Port};
+use crate::port::{Buffer, Completion, IoRequest, Port};
 
-/// Largest piece of a range that is given up, bytes: a multiple of every block.
+/// Maximum size of one piece of a range that is unmapped, in bytes: a multiple of every block size.
 const PIECE: u64 = 1 << 30;
 
-/// Where the data of a command goes.
+/// The destination of a command's data.
 pub(super) enum Sink {
-    /// To the volume.
+    /// A buffer for the volume.
     Memory(Buffer),
-    /// To whoever reads the command's parameters.
+    /// The parameters of the command.
     Bytes(Vec<u8>),
 }
 
@@ -31,21 +31,21 @@ impl Sink {
     }
 }
 
-/// A command whose data is not here yet.
+/// A command whose data has not arrived completely.
 pub(super) struct Transfer {
     pub command: Command,
     pub task: Task,
     pub sink: Sink,
     pub residual: i64,
-    /// Bytes that are wanted, that are here, and up to which the initiator was asked.
+    /// The number of bytes that are needed, that have arrived, and up to which data was requested.
     pub want: u32,
     pub have: u32,
     pub asked: u32,
-    /// Our name for it, the number of the next request for data, and of the next PDU of data.
+    /// The target's tag for the transfer, the number of the next request for data, and of the next PDU of data.
     pub ttt: u32,
     pub r2t_sn: u32,
     pub data_sn: u32,
-    /// All of it must be here by then.
+    /// All data must arrive by this time.
     pub until: Instant,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Held {
     pub immediate: Vec<u8>,
 }
 
-/// An answer that an initiator waits for. Dropped without one (the engine ended), it says so.
+/// An answer for which an initiator waits. If it is dropped without a result (because the engine ended), it sends an error.
 pub(super) struct Owed {
     pub at: AtVolume,
     pub itt: u32,
@@ -77,7 +77,7 @@ impl Owed {
                     .give(itt, ends, Body::Memory(data), residual);
             }
             (Ok(()), _) if !self.read => self.at.outbox().respond(itt, ends, None, residual),
-            // A read without its data is a fault of the port: no bytes are better than wrong ones.
+            // A read without its data is a fault of the port. An error is better than wrong data.
             (result, _) => {
                 let error = result.err().unwrap_or(IoError::Io);
                 let sense = Some(Sense::of(error, self.read));
@@ -86,7 +86,7 @@ impl Owed {
         }
     }
 
-    /// Of a read whose bytes should be these.
+    /// The completion of a read whose data should equal `want`.
     pub(super) fn comparison(mut self, want: Vec<u8>) -> Completion {
         Completion::new(move |result: Result<(), IoError>, buffer: Option<Buffer>| {
             let same = buffer.as_deref().is_some_and(|b| *b == want[..]);
@@ -114,13 +114,13 @@ impl Drop for Owed {
     }
 }
 
-/// Requests that are one command; the last one to end pays.
+/// The requests of one command; the last one to end sends the answer.
 struct Join {
     left: AtomicU32,
     state: Mutex<(Result<(), IoError>, Option<Owed>)>,
 }
 
-/// Zeros in place of ranges of bytes, with `owed` paid when all of them are.
+/// Writes zeros to ranges of bytes, and completes `owed` when all of them are written.
 pub(super) fn zero(port: &dyn Port, ranges: &[(u64, u64)], op: RequestOp, class: u8, owed: Owed) {
     let pieces: Vec<(u64, u32)> = ranges
         .iter()
@@ -141,7 +141,7 @@ pub(super) fn zero(port: &dyn Port, ranges: &[(u64, u64)], op: RequestOp, class:
     for (offset, len) in pieces {
         let join = Arc::clone(&join);
         let done = Completion::new(move |result, _| join.ended(result));
-        port.submit(op, offset, len, false, class, None, done);
+        port.submit(IoRequest::new(op, offset, len).in_class(class), done);
     }
 }
 

@@ -1,8 +1,8 @@
-//! What the disk says of itself: inquiry (SPC-4, 6.6 and 7.8), mode pages (7.5), capacity (SBC-3, 5.15 and 5.16).
+//! The disk's description of itself: inquiry (SPC-4, 6.6 and 7.8), mode pages (7.5), capacity (SBC-3, 5.15 and 5.16).
 
 use super::scsi::{Disk, MAX_RANGES, MAX_TRANSFER, MAX_UNMAP, Sense};
 
-/// Exactly `N` bytes: cut off, or filled up with blanks.
+/// The text as exactly `N` bytes: truncated, or padded with blanks.
 fn padded<const N: usize>(text: &str) -> [u8; N] {
     let mut b = [b' '; N];
     let plain = text
@@ -29,9 +29,9 @@ pub(super) fn inquiry(disk: &Disk, cdb: &[u8; 16]) -> Result<Vec<u8>, Sense> {
         0x80 => serial(disk).into_bytes(),
         0x83 => identification(disk),
         0xb0 => limits(disk),
-        // Rotation is not reported, and the form neither; caches are non-volatile only after a flush.
+        // Neither the rotation rate nor the form factor is reported; caches are non-volatile only after a flush.
         0xb1 => vec![0; 60],
-        // No threshold; UNMAP and both WRITE SAME; what was unmapped reads as zeros; resource provisioned or thin: thin.
+        // No threshold; UNMAP and both WRITE SAME are supported; unmapped blocks read as zeros; the provisioning type is thin.
         0xb2 => vec![0, 0xe4, 2, 0],
         _ => return Err(Sense::FIELD),
     };
@@ -62,7 +62,7 @@ fn identification(disk: &Disk) -> Vec<u8> {
         b.extend_from_slice(&[set, kind, 0, id.len() as u8]);
         b.extend_from_slice(id);
     };
-    // Locally assigned: the volume's own identity.
+    // The identifier is assigned locally: it is the volume's identity.
     let mut naa = [0; 8];
     naa.copy_from_slice(&disk.uuid[..8]);
     naa[0] = 0x30 | naa[0] & 0x0f;
@@ -70,7 +70,7 @@ fn identification(disk: &Disk) -> Vec<u8> {
     let mut vendor = padded::<8>("ISOTHERM").to_vec();
     vendor.extend_from_slice(serial(disk).as_bytes());
     add(2, 1, &vendor);
-    // Name of the unit and of the port behind which it is, in UTF-8 with a zero, to whole words.
+    // Name of the unit and of its port, in UTF-8 with a terminating zero, padded to whole words.
     for (kind, tail) in [(0x08, ",L,0x0000000000000000"), (0x98, ",t,0x0001")] {
         let mut name = format!("{}{tail}", disk.target).into_bytes();
         name.truncate(247);
@@ -83,7 +83,7 @@ fn identification(disk: &Disk) -> Vec<u8> {
 
 fn limits(disk: &Disk) -> Vec<u8> {
     let blocks = |bytes: u64| (bytes / u64::from(disk.block)).min(u32::MAX.into()) as u32;
-    // Numbers of bytes are the standard's; the body begins at byte 4. WSNZ: a WRITE SAME of zero blocks is refused.
+    // The byte numbers are those of the standard; the body begins at byte 4. WSNZ: a WRITE SAME of zero blocks is refused.
     let mut b = vec![0; 60];
     b[0] = 1;
     let mut put = |at: usize, value: u32| b[at - 4..at].copy_from_slice(&value.to_be_bytes());
@@ -118,14 +118,14 @@ pub(super) fn mode_sense(disk: &Disk, cdb: &[u8; 16]) -> Result<Vec<u8>, Sense> 
             pages[start + at] = *value;
         }
     };
-    // A volatile write cache, which a flush empties.
+    // A volatile write cache, which is written by a flush.
     add(0x08, 18, &[(2, 4)]);
     // Commands may be reordered; busy time-out unlimited.
     add(0x0a, 10, &[(3, 0x10), (8, 0xff), (9, 0xff)]);
     if pages.is_empty() || !(sub == 0 || (page == 0x3f && sub == 0xff)) {
         return Err(Sense::FIELD);
     }
-    // Write protection; DPO and FUA are understood.
+    // Write protection; DPO and FUA are supported.
     let specific = if disk.read_only { 0x90 } else { 0x10 };
     let blocks = u32::try_from(disk.blocks).unwrap_or(u32::MAX);
     let mut descriptor = blocks.to_be_bytes().to_vec();
@@ -149,7 +149,7 @@ pub(super) fn mode_sense(disk: &Disk, cdb: &[u8; 16]) -> Result<Vec<u8>, Sense> 
 
 /// READ CAPACITY (10).
 pub(super) fn capacity_10(disk: &Disk, cdb: &[u8; 16]) -> Result<Vec<u8>, Sense> {
-    // Without PMI the address must be zero.
+    // If PMI is 0, the address must be zero.
     if cdb[8] & 1 == 0 && cdb[2..6] != [0; 4] {
         return Err(Sense::FIELD);
     }
@@ -169,11 +169,11 @@ pub(super) fn capacity_16(disk: &Disk) -> Vec<u8> {
     b
 }
 
-/// REPORT LUNS: one, number 0.
+/// REPORT LUNS: there is one unit, number 0.
 pub(super) fn report_luns(cdb: &[u8; 16]) -> Result<Vec<u8>, Sense> {
     let luns = match cdb[2] {
         0 | 2 => 1,
-        // Well-known units only: none.
+        // Only well-known units are requested; there are none.
         1 => 0,
         _ => return Err(Sense::FIELD),
     };
@@ -182,14 +182,14 @@ pub(super) fn report_luns(cdb: &[u8; 16]) -> Result<Vec<u8>, Sense> {
     Ok(b)
 }
 
-/// INQUIRY of a unit that is not there.
+/// INQUIRY of a unit that does not exist.
 pub(super) fn nobody() -> Vec<u8> {
     let mut b = vec![0; 36];
     (b[0], b[2], b[3], b[4]) = (0x7f, 6, 2, 31);
     b
 }
 
-/// The answer to GET LBA STATUS (SBC-3, 5.4): runs of bytes from `offset` on that are mapped or not.
+/// The answer to GET LBA STATUS (SBC-3, 5.4): runs of bytes, mapped or not, beginning at `offset`.
 pub(super) fn lba_status(disk: &Disk, mut offset: u64, runs: &[(u32, bool)]) -> Vec<u8> {
     let block = u64::from(disk.block);
     let mut out = vec![0; 8];

@@ -1,4 +1,4 @@
-//! Commands whose data is complete: requests to the volume, and answers that need none.
+//! Commands whose data is complete: requests to the volume, and answers that need no request.
 
 use isotherm_core::RequestOp;
 
@@ -8,18 +8,18 @@ use super::reservations::{Order, Refusal, use_of};
 use super::scsi::{self, Sense, Task};
 use super::session::Session;
 use super::transfer::{Owed, Sink, zero};
-use crate::port::{Buffer, Completion};
+use crate::port::{Buffer, Completion, IoRequest};
 
 impl Session {
-    /// Whether a reservation lets the command through is asked when it goes to the volume, not when it comes: from then on whoever
-    /// fences its initiator off can wait for it.
+    /// Checks the reservation when the command is sent to the volume, not when it arrives. From then on an initiator that fences this one
+    /// off can wait for the command.
     fn admit(&self, c: &Command) -> Option<AtVolume> {
         let all = self.shared.reservations();
         let passes = c.lun != 0 || all.allow(&self.nexus, use_of(&c.cdb));
         passes.then(|| self.outbox.enter_volume())
     }
 
-    /// The data is complete.
+    /// Executes a command whose data is complete.
     pub(super) fn carry_out(&mut self, c: &Command, task: Task, sink: Sink, residual: i64) {
         let ends = Ends::of(c.order);
         let Some(at) = self.admit(c) else {
@@ -51,8 +51,7 @@ impl Session {
             (Task::Compare(e), Sink::Bytes(data)) => self.compare(e, data, owe(false, residual)),
             (Task::Flush { class }, _) => {
                 let done = owe(false, residual).completion();
-                self.port()
-                    .submit(RequestOp::Flush, 0, 0, false, class, None, done);
+                self.port().submit(IoRequest::flush().in_class(class), done);
             }
             (Task::Unmap { class, .. }, Sink::Bytes(list)) => {
                 match scsi::unmap_ranges(self.disk(), &list) {
@@ -69,14 +68,14 @@ impl Session {
                 self.write_same(extent, unmap, &block, owe(false, residual));
             }
             (task, sink) => {
-                // The volume gets nothing of these.
+                // The volume receives no request for these.
                 drop(owe);
                 self.answer(c, task, sink, residual);
             }
         }
     }
 
-    /// Commands that are answered here.
+    /// Executes the commands that need no request to the volume.
     fn answer(&self, c: &Command, task: Task, sink: Sink, residual: i64) {
         let ends = Ends::of(c.order);
         match (task, sink) {
@@ -113,7 +112,7 @@ impl Session {
             (Task::Nothing, _) | (Task::Write(_), Sink::Bytes(_)) => {
                 self.outbox.respond(c.itt, ends, None, residual);
             }
-            // Data of a length that does not fit; only writes go to memory.
+            // The length of the data is wrong; only the data of writes goes to memory.
             _ => self.outbox.respond(c.itt, ends, Some(Sense::FIELD), 0),
         }
     }
@@ -121,12 +120,9 @@ impl Session {
     fn write(&self, e: scsi::Extent, buffer: Buffer, done: Completion) {
         let len = buffer.len() as u32;
         self.port().submit(
-            RequestOp::Write,
-            e.offset,
-            len,
-            e.fua,
-            e.class,
-            Some(buffer),
+            IoRequest::write(e.offset, len, buffer)
+                .with_fua(e.fua)
+                .in_class(e.class),
             done,
         );
     }
@@ -145,15 +141,8 @@ impl Session {
         }
         let buffer = self.buffer(offset, len);
         let done = owed.completion();
-        self.port().submit(
-            RequestOp::Read,
-            offset,
-            len,
-            false,
-            class,
-            Some(buffer),
-            done,
-        );
+        self.port()
+            .submit(IoRequest::read(offset, len, buffer).in_class(class), done);
     }
 
     fn compare(&self, e: scsi::Extent, data: Vec<u8>, owed: Owed) {
@@ -163,15 +152,8 @@ impl Session {
         }
         let done = owed.comparison(data);
         let buffer = self.buffer(e.offset, n);
-        self.port().submit(
-            RequestOp::Read,
-            e.offset,
-            n,
-            false,
-            e.class,
-            Some(buffer),
-            done,
-        );
+        self.port()
+            .submit(IoRequest::read(e.offset, n, buffer).in_class(e.class), done);
     }
 
     fn write_same(&self, e: scsi::Extent, unmap: bool, block: &[u8], owed: Owed) {

@@ -1,4 +1,4 @@
-//! Members by identity. What a superblock says counts; the path in the description is a hint where to look first.
+//! Finds members by their identity. The superblocks decide; the path in the description is a hint where to look first.
 //!
 //! ```text
 //! hints ─► superblocks ─► all members there? ─ yes ─► clones are looked for: of devices among devices, since their names
@@ -6,10 +6,10 @@
 //!                           ▼                       ▼
 //!          block devices, files near the description and the hints ─► one place per member, or a refusal
 //! ```
-//! Two places that carry the same member are one if one lies above the other in the stack (a file and its loop device, a
-//! multipath map and its legs). Else one is a clone, and nobody can tell which. Only a file that is *older* than the member which
-//! the description names, by the session, is no clone to be afraid of: files do not change their names by themselves, and whoever
-//! keeps an old one for safety must not be punished. One of the same session is refused: either of them may be the one to serve.
+//! Two places with the same member are one if one lies above the other in the stack (a file and its loop device, a multipath map and its
+//! paths). Otherwise one of them is a clone, and the program cannot know which. There is one exception: a file that is *older*, by its
+//! session, than the member that the description names is ignored. Files do not change their names by themselves, so it cannot be mistaken
+//! for the member, and keeping an old copy must be possible. A file of the same session is refused: the user may mean either of them.
 
 pub mod probe;
 pub mod scan;
@@ -30,13 +30,13 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// A place that carries a member of the volume.
+/// A place that holds a member of the volume.
 struct Candidate {
     path: PathBuf,
     sb: Superblock,
     stack: Vec<Layer>,
     is_block: bool,
-    /// The description names it.
+    /// Whether the description names it.
     hinted: bool,
 }
 
@@ -51,7 +51,7 @@ impl Candidate {
         }
     }
 
-    /// Of the session that wrote last, or of the one before if the last got no further than preparing.
+    /// Whether it is of the last session that wrote, or of the previous one if the last did not get beyond preparing.
     fn is_current(&self, newest: &Superblock) -> bool {
         let own = (self.sb.generation, self.sb.epoch);
         own == (newest.generation, newest.epoch)
@@ -64,7 +64,7 @@ impl Candidate {
         stack::meet(&self.stack, &other.stack) == Some(Meet::Above)
     }
 
-    /// The same bytes, by whatever way.
+    /// Whether both have the same bytes, in any way.
     fn is(&self, other: &Candidate) -> bool {
         self.path == other.path || stack::meet(&self.stack, &other.stack).is_some()
     }
@@ -75,13 +75,13 @@ fn is_block(path: &Path) -> bool {
         && std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device())
 }
 
-/// What a member's hint holds.
+/// The contents of the place that a hint names.
 enum Hint {
     /// A member of this volume.
     Member(Box<Superblock>),
-    /// Something of ours that cannot be read: it is not passed over for another copy.
+    /// A superblock of ours that cannot be read: it is not replaced by another copy.
     Unreadable,
-    /// Nothing, or nothing of this volume.
+    /// No superblock, or not one of this volume.
     Nothing,
 }
 
@@ -107,12 +107,12 @@ pub(crate) fn find_near(config: &mut VolumeConfig, base: &Path) -> Result<Vec<St
     locate(config, &absolute(Path::new("."))?)
 }
 
-/// Puts the members of `config` in the order of the volume's member list, each with the path where it is now. `dir` is where the
-/// description lies. Paths must be absolute, members sorted by tier. A member that is found nowhere keeps its path: whoever
-/// opens it says what is wrong. Returns words for people.
+/// Puts the members of `config` in the order of the volume's member list, each with its present path. `dir` is the directory of the
+/// description. Paths must be absolute, and members sorted by tier. A member that is not found keeps its path; opening it reports the
+/// problem. Returns messages for people.
 ///
 /// # Errors
-/// A member is there twice.
+/// A member was found at two places.
 pub fn locate(config: &mut VolumeConfig, dir: &Path) -> Result<Vec<String>, Error> {
     let hints: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
     let mut held: Vec<Hint> = hints.iter().map(|p| look(p)).collect();
@@ -161,7 +161,7 @@ pub fn locate(config: &mut VolumeConfig, dir: &Path) -> Result<Vec<String>, Erro
         return Ok(notes);
     };
     if newest.members.len() != config.members.len() {
-        // The description is wrong, which is said where the shape is checked.
+        // The description is wrong; the check of its shape reports this.
         return Ok(notes);
     }
     let mut chosen: Vec<Option<usize>> = Vec::new();
@@ -185,7 +185,7 @@ fn newest(places: &[Candidate]) -> Option<&Superblock> {
     places.iter().map(|c| &c.sb).max_by_key(|sb| rank(sb))
 }
 
-/// Where the second superblocks of this volume's members are.
+/// The offsets of the second superblocks of this volume's members.
 fn second_places(places: &[Candidate]) -> Vec<u64> {
     let Some(sb) = newest(places) else {
         return Vec::new();
@@ -194,8 +194,8 @@ fn second_places(places: &[Candidate]) -> Vec<u64> {
     all.collect::<BTreeSet<u64>>().into_iter().collect()
 }
 
-/// Files near the description and near where members were; `moved`: also where they may be after a directory was renamed. Words for
-/// people go to `notes`.
+/// Files near the description and near the former places of members; with `moved`, also their places after a directory was renamed.
+/// Messages for people go to `notes`.
 fn near(hints: &[PathBuf], dir: &Path, moved: bool, notes: &mut Vec<String>) -> Vec<PathBuf> {
     let mut dirs: BTreeSet<&Path> = BTreeSet::from([dir]);
     dirs.extend(hints.iter().filter_map(|h| h.parent()));
@@ -211,7 +211,7 @@ fn near(hints: &[PathBuf], dir: &Path, moved: bool, notes: &mut Vec<String>) -> 
     files
 }
 
-/// Which of `places` to use for member `index`.
+/// Chooses the place to use for member `index`.
 fn choose(
     places: &[Candidate],
     index: u8,
@@ -221,7 +221,7 @@ fn choose(
     let all: Vec<usize> = (0..places.len())
         .filter(|&i| places[i].sb.index == index)
         .collect();
-    // One of each set of names for the same bytes: what the description names if it is a file or on top, else the top.
+    // One of each set of names for the same bytes: the one that the description names if it is a file or at the top, otherwise the top.
     let mut distinct: Vec<usize> = Vec::new();
     for &i in &all {
         let c = &places[i];
@@ -236,7 +236,7 @@ fn choose(
         .copied()
         .find(|i| places[*i].hinted && current(i));
     let rivals: Vec<usize> = distinct.iter().copied().filter(current).collect();
-    // A clone or snapshot on a device, older or not, must not be taken for the member one day.
+    // A clone or snapshot on a device, older or not, might one day be mistaken for the member.
     let strange = |i: &usize| places[*i].is_block && Some(*i) != hinted;
     let stranger = distinct.iter().copied().rev().find(strange);
     let twins = match (hinted, rivals.as_slice(), stranger) {
@@ -244,7 +244,7 @@ fn choose(
             distinct.iter().find(|&&i| i != s).map(|&other| (other, s))
         }
         (None, [a, b, ..], _) => Some((*a, *b)),
-        // A file beside a device cannot come to be taken for it.
+        // A file beside a device cannot be mistaken for it.
         (Some(h), [_, _, ..], _) if !places[h].is_block => {
             rivals.iter().find(|&&i| i != h).map(|&other| (h, other))
         }
@@ -272,12 +272,12 @@ fn choose(
     Ok(one)
 }
 
-/// Is `a` the better name for the bytes of `b`? `first` decides between equals.
+/// Whether `a` is a better name than `b` for the same bytes. `first` decides if they are equally good.
 fn beats(a: &Candidate, b: &Candidate, first: bool) -> bool {
     if !a.is(b) {
         return false;
     }
-    // Device mapper and md claim what they stand on: it can be used by the upper name only. A loop device does not.
+    // Device mapper and md claim the devices below: only the upper name can be used. A loop device does not claim its file.
     let claims = |c: &Candidate| {
         !c.path
             .as_os_str()
@@ -294,7 +294,7 @@ fn beats(a: &Candidate, b: &Candidate, first: bool) -> bool {
     over || !under && first
 }
 
-/// Gives each line of the description its member, and each member its path.
+/// Assigns a member to each line of the description, and a path to each member.
 fn arrange(
     config: &mut VolumeConfig,
     held: &[Hint],
@@ -307,7 +307,7 @@ fn arrange(
     let mut lines: Vec<Option<usize>> = vec![None; count];
     let mut free: Vec<usize> = (0..count).collect();
     let tier = |line: usize| TierId(config.members[line].tier);
-    // Lines whose hint is right keep their member, in whatever order they are.
+    // Lines whose hint is right keep their member, in any order.
     for (line, hint) in held.iter().enumerate() {
         let Hint::Member(sb) = hint else { continue };
         let i = usize::from(sb.index);
@@ -316,7 +316,7 @@ fn arrange(
             free.retain(|&l| l != line);
         }
     }
-    // The others by tier and order, as they were written at creation.
+    // The others are assigned by tier and order, as they were written at creation.
     for same_tier in [true, false] {
         for (i, line) in lines.iter_mut().enumerate().filter(|(_, l)| l.is_none()) {
             let fits = |&l: &usize| !same_tier || tier(l) == newest.members[i].tier;

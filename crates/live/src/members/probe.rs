@@ -1,7 +1,7 @@
-//! What a device or file says of itself: the superblock on it, read without a lock and without waiting for whoever has it open.
+//! Reads the superblock on a device or file, without a lock and without waiting for a process that has it open.
 //!
-//! A superblock that is being written may be met half-written. One of the two copies is whole at every moment, so the answer is
-//! right all the same, or one session old.
+//! The read may meet a superblock that is being written. One of the two copies is whole at every moment, so the result is right, or one
+//! session old.
 
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::stack;
@@ -14,16 +14,17 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Where to look for the second superblock when the first does not say.
+/// Where to look for the second superblock if the first does not state its place.
 #[derive(Clone, Copy, Debug)]
 pub enum Second<'a> {
-    /// At these bytes: where other members of the volume say that it is.
+    /// At these offsets, which are those of other members of the volume.
     At(&'a [u64]),
-    /// Wherever it can be, counters damaged as well: it ends at a multiple of 1 MiB. A thousand reads.
+    /// At every possible place, for the case that the counters are damaged as well: it ends at a multiple of 1 MiB. This takes about a
+    /// thousand reads.
     Anywhere,
 }
 
-/// Furthest place that [`Second::Anywhere`] looks at, in MiB.
+/// Last place that [`Second::Anywhere`] examines, in MiB.
 pub(crate) const SEARCH_MIB: u64 = 1024;
 
 fn open_quietly(path: &Path) -> io::Result<File> {
@@ -32,7 +33,7 @@ fn open_quietly(path: &Path) -> io::Result<File> {
         options.read(true).custom_flags(libc::O_NONBLOCK | flags);
         options.open(path)
     };
-    // Past the page cache: a loop device and its file each have one of their own.
+    // The read bypasses the page cache, because a loop device and its file each have a cache of their own.
     match open(libc::O_DIRECT) {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => open(0),
         other => other,
@@ -48,7 +49,7 @@ fn at(file: &File, offset: u64) -> Result<Superblock, SuperblockError> {
     }
 }
 
-/// Where the second superblock is, by what the member's counter says.
+/// The place of the second superblock according to the member's counter.
 pub(crate) fn second_by_counter(mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Option<u64> {
     let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
     (0..2).find_map(|v| {
@@ -58,10 +59,10 @@ pub(crate) fn second_by_counter(mut read: impl FnMut(u64, &mut [u8]) -> bool) ->
     })
 }
 
-/// The better superblock of what lies at `path`.
+/// The better superblock of the contents at `path`.
 ///
 /// # Errors
-/// It cannot be opened. The inner error says that it carries no volume, or none that can be used.
+/// It cannot be opened. The inner error states that it holds no volume, or none that can be used.
 pub fn probe(path: &Path, second: Second<'_>) -> io::Result<Result<Superblock, SuperblockError>> {
     stack::reachable(path)?;
     let file = open_quietly(path)?;

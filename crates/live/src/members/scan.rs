@@ -11,21 +11,21 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// A device that has not answered a read of 4 KiB by then is left out.
+/// A device that does not answer a read of 4 KiB within this time is left out.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// More names than these in one directory are not looked at.
+/// Largest number of names in a directory that are examined.
 const NAMES_MAX: usize = 4096;
-/// No member is smaller.
+/// Smallest size of a member.
 const LEAST_BYTES: u64 = 1 << 20;
-/// Directories above a description that are tried in place of those above a member's path.
+/// Number of directories above a description that are tried in place of those above a member's path.
 const DEPTH_MAX: usize = 8;
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// Whoever carries a superblock, and it.
+    /// The places with a superblock, and the superblocks.
     pub found: Vec<(PathBuf, Superblock)>,
-    /// Words for people: what could not be looked at.
+    /// Messages for people about places that could not be examined.
     pub notes: Vec<String>,
 }
 
@@ -33,8 +33,8 @@ fn text(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok().map(|s| s.trim().to_owned())
 }
 
-/// Block devices that there is any sense in reading. Not those without a medium, nor those whose reads wait for somebody:
-/// suspended device mapper targets, drives for removable discs.
+/// Block devices that are worth reading: not those without a medium, nor those whose reads wait for another process (suspended device
+/// mapper targets, drives for removable discs).
 pub fn block_devices() -> Vec<PathBuf> {
     let all = fs::read_dir("/sys/class/block")
         .into_iter()
@@ -60,7 +60,7 @@ pub fn block_devices() -> Vec<PathBuf> {
     paths
 }
 
-/// Those of `paths` that carry a superblock. One that does not answer holds up nobody for longer than `PATIENCE`.
+/// The places among `paths` that hold a superblock. A place that does not answer delays the scan by at most `PATIENCE`.
 pub fn probe_all(paths: Vec<PathBuf>, second: &[u64], wake: bool) -> Scan {
     let mut scan = Scan::default();
     let mut waiting: BTreeSet<PathBuf> = BTreeSet::new();
@@ -81,7 +81,7 @@ pub fn probe_all(paths: Vec<PathBuf>, second: &[u64], wake: bool) -> Scan {
                     let answer = probe(&asked, Second::At(&second));
                     answer.ok().and_then(Result::ok)
                 };
-                // Nobody listens after the deadline.
+                // After the deadline there is no receiver.
                 let _ = tell.send((asked, seen));
             });
         match started {
@@ -112,8 +112,8 @@ pub fn probe_all(paths: Vec<PathBuf>, second: &[u64], wake: bool) -> Scan {
     scan
 }
 
-/// Regular files of `dir` that are large enough; and words for people: what of it could not be looked at, because its file system does
-/// not answer.
+/// Regular files of `dir` that are large enough, and messages for people about parts that could not be examined because their file system
+/// does not answer.
 pub fn files_in(dir: &Path) -> (Vec<PathBuf>, Vec<String>) {
     let passed_over = |path: &Path, mount: &Path| {
         format!(
@@ -138,7 +138,7 @@ pub fn files_in(dir: &Path) -> (Vec<PathBuf>, Vec<String>) {
     (files, notes)
 }
 
-/// Where the file that was at `hint` may be after a directory above it and the description was renamed: each tail of its path,
+/// The possible places of the file that was at `hint`, after a directory above it and the description was renamed: each tail of its path,
 /// below each directory above the description.
 pub fn moved_along(hint: &Path, dir: &Path) -> Vec<PathBuf> {
     let parts: Vec<&OsStr> = hint.iter().collect();
@@ -178,7 +178,7 @@ mod tests {
             moved_along(&hint, &dir),
             [root.path().join("new/elsewhere/slow")]
         );
-        // A name that nobody has in the directories above.
+        // A name that does not exist in the directories above.
         let hint = Path::new("/gone/isotherm-no-such-member");
         assert!(moved_along(hint, &dir).is_empty());
     }

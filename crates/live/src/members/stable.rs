@@ -1,11 +1,11 @@
-//! Names of devices that stay the same whatever else is attached.
+//! Names of devices that do not depend on the other devices of the machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where udev keeps them.
+/// The directory in which udev keeps them.
 const BY_ID: &str = "/dev/disk/by-id";
-/// Best first: what the drive itself says it is, then what its bus calls it, then the rest.
+/// Best first: the drive's own identification, then that of its bus, then the rest.
 const KINDS: [&str; 9] = [
     "nvme-eui.",
     "nvme-uuid.",
@@ -24,7 +24,7 @@ pub fn stable_name(path: &Path) -> Option<PathBuf> {
 }
 
 fn within(path: &Path, by_id: &Path) -> Option<PathBuf> {
-    // Whoever gave `/dev/vg/lv` or a link of his own meant that name.
+    // A user who gave `/dev/vg/lv` or a link of their own meant that name.
     if path.parent() != Some(Path::new("/dev")) || fs::symlink_metadata(path).ok()?.is_symlink() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The superblocks of members that are open.
+//! The superblocks of open members.
 
 use super::probe::{SEARCH_MIB, second_by_counter};
 use crate::error::{Error, ErrorKind};
@@ -10,7 +10,8 @@ use std::path::PathBuf;
 
 pub(crate) type Found = Vec<Option<Superblock>>;
 
-/// The better superblock of each device. Where the first cannot be read, the others' member list says where the second is.
+/// The better superblock of each device. If the first copy cannot be read, the member lists of the other members state the place of the
+/// second.
 pub(crate) fn find_superblocks(
     media: &mut FileMedia<'_>,
     paths: &[PathBuf],
@@ -46,7 +47,7 @@ pub(crate) fn find_superblocks(
             Some((sb, index)) if usize::from(index) < sb.members.len() => {
                 read(i, sb.copy_offset(MemberId(index)))
             }
-            // No other member knows: its own counter does, else it ends at some multiple of 1 MiB.
+            // No other member knows the place: the member's own counter may state it; otherwise it ends at some multiple of 1 MiB.
             None if there[i] => {
                 let told = told[i].map(|at| read(i, at)).filter(Result::is_ok);
                 told.or_else(|| {
@@ -59,9 +60,9 @@ pub(crate) fn find_superblocks(
         };
         match store::choose(one, second) {
             Ok(sb) => found.push(Some(sb)),
-            // That it is not there was said already, or will be.
+            // Its absence was reported already, or will be.
             Err(_) if tolerant && !there[i] => found.push(None),
-            // A member of another format is there, and not for this program.
+            // A member in another format is present, but not usable for this program.
             Err(e)
                 if tolerant
                     && !matches!(e, SuperblockError::Newer(_) | SuperblockError::Older(_)) =>

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct Wanted {
     /// Where to listen.
     pub addresses: Vec<Address>,
-    /// See there.
+    /// See [`Config`].
     pub config: Config,
 }
 

@@ -1,13 +1,13 @@
-//! Replies on their way to one peer.
+//! The replies to one peer that were not sent yet.
 //!
-//! Who sends? Whoever is there, so that a lone request (queue depth 1) costs no thread switch and many share a system
-//! call:
+//! Which thread sends a reply? One that is awake, so that a lone request (queue depth 1) costs no thread switch, and several replies share
+//! a system call:
 //!
-//! - While the reader works through received requests, replies gather; it sends them before it waits for more.
-//! - Otherwise a completion with no other request open sends at once, on the engine's thread, if the socket takes it.
-//! - Otherwise, or if the socket is full, the writer thread sends all that has gathered.
+//! - While the reader handles received requests, replies accumulate; it sends them before it waits for more.
+//! - Otherwise a completion sends at once, on the engine's thread, if no other request is open and the socket accepts it.
+//! - Otherwise, or if the socket is full, the writer thread sends all accumulated replies.
 //!
-//! One sender at a time, in the order of completion.
+//! Only one thread sends at a time, in the order of completion.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -21,13 +21,13 @@ use super::proto::Head;
 use super::socket;
 use crate::port::Buffer;
 
-/// Replies in one system call: two parts each, far below the system's 1024.
+/// Largest number of replies in one system call: two parts each, far below the system's 1024.
 const BATCH: usize = 64;
-/// Replies' data that may wait for a busy reader. It bounds the memory that a reader can hold back while it waits for
-/// memory itself.
+/// Largest amount of reply data that may wait for a busy reader. It bounds the memory that a reader can hold back while it waits for memory
+/// itself.
 const CORKED_BYTES: usize = 128 << 10;
 
-/// What follows a reply's head.
+/// The data after the head of a reply.
 pub(super) enum Tail {
     None,
     Data(Buffer),
@@ -38,7 +38,7 @@ pub(super) enum Tail {
 pub(super) struct Reply {
     pub head: Option<Head>,
     pub tail: Tail,
-    /// What the connection is told when it is sent.
+    /// The bytes that the connection releases when the reply is sent.
     pub payload_bytes: u32,
 }
 
@@ -61,7 +61,7 @@ impl Reply {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sender {
     None,
-    /// Someone who does not wait for the socket.
+    /// A thread that does not wait for the socket.
     Passing,
     /// The writer thread, woken or at work.
     Writer,
@@ -70,10 +70,10 @@ enum Sender {
 struct State {
     queue: VecDeque<Reply>,
     queued_bytes: usize,
-    /// Bytes of the queue's front that are sent.
+    /// Number of bytes at the front of the queue that were sent.
     skip: usize,
     sender: Sender,
-    /// The reader will send before it waits.
+    /// Whether the reader will send before it waits.
     corked: bool,
     reader_waits: bool,
     closing: bool,
@@ -84,9 +84,9 @@ struct State {
 
 pub(super) struct Outbox {
     socket: OwnedFd,
-    /// Requests handed to the engine and not completed.
+    /// Number of requests in the engine.
     at_work: AtomicU32,
-    /// The peer has chosen the export: it is a client.
+    /// Whether the peer has chosen the export and so is a client.
     client: AtomicBool,
     state: Mutex<State>,
     writer: Condvar,
@@ -130,7 +130,7 @@ impl Outbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every critical section leaves the state whole.
+        // Every critical section leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -142,7 +142,7 @@ impl Outbox {
     /// The engine's answer, on any thread; does not wait for the socket.
     pub(super) fn complete(&self, reply: Reply) {
         let mut state = self.lock();
-        // Under the lock, so that `drained` sees either the request at work or its reply queued.
+        // Under the lock, so that `drained` sees either the request in the engine or its reply in the queue.
         let others = self.at_work.fetch_sub(1, Ordering::Relaxed) - 1;
         Self::push(&mut state, reply);
         if state.dead {
@@ -161,14 +161,14 @@ impl Outbox {
         }
     }
 
-    /// The reader's own answer to a request that never went to the engine.
+    /// The reader's own answer to a request that did not go to the engine.
     pub(super) fn answer(&self, reply: Reply) {
         Self::push(&mut self.lock(), reply);
     }
 
     fn push(state: &mut State, reply: Reply) {
         if state.dead {
-            // Nobody will read it; what it held is free.
+            // The reply will not be read; its memory is free.
             state.released.0 += 1;
             state.released.1 += u64::from(reply.payload_bytes);
             return;
@@ -177,12 +177,12 @@ impl Outbox {
         state.queue.push_back(reply);
     }
 
-    /// The reader works through what it received: leave sending to it.
+    /// The reader handles the requests that it received; it will send the replies.
     pub(super) fn cork(&self) {
         self.lock().corked = true;
     }
 
-    /// The reader is about to wait. Sends what gathered, and returns what was sent since the last call.
+    /// The reader is about to wait. Sends the accumulated replies, and returns what was sent since the last call.
     pub(super) fn uncork(&self) -> (u32, u64) {
         let mut state = self.lock();
         state.corked = false;
@@ -192,7 +192,7 @@ impl Outbox {
         std::mem::take(&mut state.released)
     }
 
-    /// Wait until at least one reply was sent; what was sent. `None`: the peer is gone.
+    /// Waits until at least one reply was sent; returns what was sent. `None`: the peer is gone.
     pub(super) fn wait_released(&self) -> Option<(u32, u64)> {
         let mut state = self.lock();
         loop {
@@ -206,7 +206,7 @@ impl Outbox {
         }
     }
 
-    /// Wait until every request is completed and its reply sent or given up.
+    /// Waits until every request has ended and its reply was sent or dropped.
     pub(super) fn drain(&self) {
         let mut state = self.lock();
         while self.at_work.load(Ordering::Relaxed) != 0
@@ -227,7 +227,7 @@ impl Outbox {
         state
     }
 
-    /// The peer is gone: drop what is queued and what will come.
+    /// The peer is gone: drops the queued replies and all later ones.
     pub(super) fn give_up(&self) {
         let mut state = self.lock();
         self.mark_dead(&mut state);
@@ -244,7 +244,7 @@ impl Outbox {
         self.reader.notify_all();
     }
 
-    /// End the writer thread once it has nothing to do.
+    /// Ends the writer thread once it has no more work.
     pub(super) fn close(&self) {
         self.lock().closing = true;
         self.writer.notify_all();
@@ -255,7 +255,7 @@ impl Outbox {
         self.writer.notify_one();
     }
 
-    /// Send until the queue is empty or the socket full; the writer takes over then.
+    /// Sends until the queue is empty or the socket is full; then the writer continues.
     fn send_passing<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         state.sender = Sender::Passing;
         loop {
@@ -307,7 +307,7 @@ impl Outbox {
         }
     }
 
-    /// Send what is queued now. The lock is not held while the system works; what is not sent goes back in front.
+    /// Sends the queued replies. The lock is not held during the system call; unsent bytes go back to the front.
     fn send_queue<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,

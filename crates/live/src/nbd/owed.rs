@@ -1,4 +1,4 @@
-//! Replies that are owed to clients.
+//! Replies that are due to clients.
 
 use super::outbox::{Outbox, Reply, Tail};
 use super::proto::{Errno, Ticket};
@@ -7,7 +7,7 @@ use crate::port::Buffer;
 use isotherm_core::IoError;
 use std::sync::Arc;
 
-/// A reply that the client waits for. Dropped without an answer (the engine ended), it says so.
+/// A reply for which the client waits. If it is dropped without an answer (the engine ended), it reports this to the client.
 pub(super) struct Owed {
     ticket: Ticket,
     outbox: Arc<Outbox>,
@@ -16,7 +16,7 @@ pub(super) struct Owed {
 }
 
 impl Owed {
-    /// A READ is owed `data_bytes` of data.
+    /// The reply to a READ has `data_bytes` of data.
     pub(super) fn new(ticket: Ticket, outbox: Arc<Outbox>, data_bytes: Option<u32>) -> Owed {
         Owed {
             ticket,
@@ -37,7 +37,7 @@ impl Owed {
             (Ok(()), Some(len), Some(data)) if data.len() == len as usize => {
                 succeeded(&self.ticket, Some(data))
             }
-            // A read without its data is a fault of the port: no bytes are better than wrong ones.
+            // A read without data is a fault of the port: no bytes are better than wrong ones.
             (Ok(()), Some(_), _) => failed(&self.ticket, Errno::Io),
         };
         self.outbox.complete(reply);

@@ -1,7 +1,8 @@
-//! Between a TLS connection and the session that serves it: bytes decrypted one way, encrypted the other, on one thread.
+//! Relays between a TLS connection and the session that serves it, on one thread: bytes are decrypted in one direction and encrypted in the
+//! other.
 //!
-//! Nothing gathers here: the peer is read only when the session has taken all that came before, the session only when the peer
-//! has. So whoever stalls is stalled for the session as on any socket, and its time-outs count.
+//! No data accumulates here: the peer is read only when the session has taken all earlier bytes, and the session only when the peer has. So
+//! a peer that stalls is visible to the session as on any socket, and the session's time limits apply.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,28 +14,28 @@ use rustls::ServerConnection;
 
 use super::proto::GREETING_BYTES;
 
-/// Bytes read at once, either way.
+/// Number of bytes in one read, in either direction.
 const CHUNK: usize = 256 << 10;
-/// How long the last bytes may take once the session has ended.
+/// Time limit for the last bytes after the session has ended.
 const LAST: Duration = Duration::from_secs(3);
 
 struct Relay<'a> {
     tls: ServerConnection,
     peer: &'a TcpStream,
     session: &'a UnixStream,
-    /// Decrypted, not taken by the session yet.
+    /// Decrypted bytes that the session has not taken yet.
     up: Vec<u8>,
     taken: usize,
-    /// Bytes of the session's greeting, which the peer has heard before, that are still to come.
+    /// Number of bytes of the session's greeting that are still to come; the peer has received the greeting before.
     skip: usize,
-    /// No more comes from the peer.
+    /// Whether the peer sends no more.
     peer_ended: bool,
-    /// No more comes from the session, since then.
+    /// The time since which the session sends no more.
     session_ended: Option<Instant>,
     chunk: Box<[u8]>,
 }
 
-/// Until both have ended or one has failed.
+/// Runs until both have ended or one has failed.
 pub(super) fn run(tls: ServerConnection, peer: &TcpStream, session: &UnixStream) {
     let mut relay = Relay {
         tls,
@@ -50,7 +51,7 @@ pub(super) fn run(tls: ServerConnection, peer: &TcpStream, session: &UnixStream)
     let prepared = peer
         .set_nonblocking(true)
         .and_then(|()| session.set_nonblocking(true));
-    // However it ends, both ends see it; there is nobody to tell more.
+    // Both sides see the end in any case, so there is no one to report an error to.
     let _ = prepared.and_then(|()| relay.carry());
     let _ = session.shutdown(Shutdown::Both);
 }
@@ -65,9 +66,9 @@ fn now_or_later(result: io::Result<usize>) -> io::Result<Option<usize>> {
 
 impl Relay<'_> {
     fn carry(&mut self) -> io::Result<()> {
-        // What is handed over at once is bounded by the chunk.
+        // The amount that is passed at once is limited by the chunk.
         self.tls.set_buffer_limit(None);
-        // The handshake may have brought the first bytes along.
+        // The first bytes may have arrived with the handshake.
         self.decrypted()?;
         loop {
             self.give_session();
@@ -94,7 +95,7 @@ impl Relay<'_> {
         }
     }
 
-    /// An end of which nothing is wanted is not watched: it would report its own end over and over.
+    /// A closed side is not watched, because it would report its end repeatedly.
     fn wait(&self, peer: PollFlags, session: PollFlags) -> io::Result<()> {
         let mut fds = Vec::with_capacity(2);
         if !peer.is_empty() {
@@ -134,12 +135,12 @@ impl Relay<'_> {
         result
     }
 
-    /// What TLS has understood by now.
+    /// Takes the bytes that TLS has decrypted so far.
     fn decrypted(&mut self) -> io::Result<()> {
         let state = match self.tls.process_new_packets() {
             Ok(state) => state,
             Err(e) => {
-                // Why, in an alert: as far as it goes.
+                // The alert tells the peer the reason, if it can still be sent.
                 let _ = self.give_peer();
                 return Err(io::Error::new(ErrorKind::InvalidData, e));
             }
@@ -160,7 +161,7 @@ impl Relay<'_> {
             match now_or_later(session.write(&self.up[self.taken..])) {
                 Ok(Some(n)) => self.taken += n,
                 Ok(None) => return,
-                // It takes no more; its last replies are still to be delivered.
+                // The session accepts no more bytes; its last replies must still be sent.
                 Err(_) => {
                     self.peer_ended = true;
                     self.taken = self.up.len();
@@ -170,7 +171,7 @@ impl Relay<'_> {
         self.up.clear();
         self.taken = 0;
         if self.peer_ended {
-            // The session hears it once and may have ended before.
+            // The session gets this once and may have ended before.
             let _ = session.shutdown(Shutdown::Write);
         }
     }

@@ -1,7 +1,7 @@
-//! Listeners and their connections' threads.
+//! Listening sockets, and the threads of their connections.
 //!
-//! Two threads for a connection: a reader, and a writer that sleeps unless replies gather or the socket is full (see
-//! `outbox.rs`). They reach the volume only through [`Port`].
+//! A connection has two threads: a reader, and a writer that sleeps unless replies accumulate or the socket is full (see `outbox.rs`). They
+//! reach the volume only through [`Port`].
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ use crate::server::Handle;
 
 /// Longest export name and description, in bytes (the specification's limit for strings).
 const MAX_STRING: usize = 4096;
-/// How long a stopping server waits for clients to take the replies that they are owed.
+/// Time that a stopping server waits for clients to take their replies.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How to serve.
@@ -35,18 +35,18 @@ pub struct Config {
     pub description: String,
     /// Listen on addresses that other machines can reach; only with `tls`.
     pub allow_remote: bool,
-    /// Every TCP connection must speak TLS and prove with a certificate who it is; unix sockets go on as they are.
+    /// If set, every TCP connection must use TLS, and clients must prove their identity with a certificate; unix sockets do not change.
     pub tls: Option<Tls>,
-    /// Connections at once; more are closed as they come.
+    /// Largest number of connections; further ones are closed at once.
     pub max_connections: usize,
     /// Open requests of each connection.
     pub limits: Limits,
-    /// How long peers that stop in the middle of something are waited for.
+    /// Time limits for peers that stop in the middle of a message.
     pub patience: Patience,
 }
 
 impl Config {
-    /// Local clients only, 64 connections.
+    /// A configuration for local clients only, with 64 connections.
     pub fn new(name: &str) -> Config {
         Config {
             name: name.to_owned(),
@@ -78,18 +78,18 @@ impl Config {
     }
 }
 
-/// Figures since the start.
+/// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections closed at once because too many were open, or no thread could be had.
+    /// Connections that were closed at once because there were too many, or no thread could be started.
     pub refused: u64,
     /// Connections ended because the peer broke the protocol.
     pub violations: u64,
     /// Connections ended because the peer did not choose an export, or stopped in the middle of a write.
     pub stalled: u64,
-    /// TLS connections that ended before the peer had proved who it is.
+    /// TLS connections that ended before the peer had proved its identity.
     pub unknown: u64,
 }
 
@@ -103,14 +103,14 @@ struct Shared {
     port: Arc<dyn Port>,
     export: Arc<Export>,
     config: Config,
-    /// Lone clients are served on its thread.
+    /// If set, lone clients are served on the engine's thread.
     engine: Option<Handle>,
     stopping: Arc<AtomicBool>,
-    /// No new connections.
+    /// Whether new connections are refused.
     full: AtomicBool,
     table: Mutex<Table>,
     left: Condvar,
-    /// Those of the network.
+    /// Connections over the network.
     peers: Arc<Peers>,
 }
 
@@ -121,17 +121,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listen on all of `addresses`, or on none and say why not.
+    /// Listens on all of `addresses`, or on none; then the error gives the reason.
     ///
     /// # Errors
-    /// An address that is malformed, taken, not local (without [`Config::allow_remote`]); a bad name in `config`; no
-    /// thread to be had.
+    /// An address that is malformed, in use, or not local (without [`Config::allow_remote`]); an invalid name in `config`; a thread could
+    /// not be started.
     pub fn start(port: Arc<dyn Port>, addresses: &[Address], config: Config) -> io::Result<Server> {
         Server::begin(port, None, addresses, config)
     }
 
-    /// As [`Server::start`]; clients that send one request after the other are served on the engine's own thread. `port`
-    /// leads to the volume of `engine`, possibly by way of somebody who listens.
+    /// As [`Server::start`]; clients that send one request after another are served on the engine's own thread. `port` leads to the volume
+    /// of `engine`, possibly through a recorder.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -187,12 +187,12 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it listens; the port is the real one.
+    /// The addresses at which it listens, with the real port numbers.
     pub fn addresses(&self) -> Vec<Address> {
         self.listeners.iter().map(|(l, _)| l.address()).collect()
     }
 
-    /// Figures since the start.
+    /// Counts since the start.
     pub fn counts(&self) -> Counts {
         Counts {
             unknown: self.shared.peers.failed(),
@@ -200,23 +200,23 @@ impl Server {
         }
     }
 
-    /// Connections now.
+    /// Number of present connections.
     pub fn connections(&self) -> usize {
         self.shared.table().open.len()
     }
 
-    /// Clients that have chosen the export.
+    /// Number of clients that have chosen the export.
     pub fn clients(&self) -> usize {
         let table = self.shared.table();
         table.open.iter().filter(|o| o.is_client()).count()
     }
 
-    /// Listen no more, and close connections that have not chosen an export yet. Clients go on.
+    /// Stops listening, and closes connections that have not chosen an export yet. Clients continue.
     pub fn refuse_new(&mut self) {
         self.shared.full.store(true, Ordering::SeqCst);
         for (listener, thread) in self.listeners.drain(..) {
             listener.stop();
-            // A panic there was reported already.
+            // A panic in the thread was reported already.
             thread.join().ok();
         }
         self.shared.peers.refuse_new();
@@ -225,8 +225,8 @@ impl Server {
         }
     }
 
-    /// Accept no more, answer `ESHUTDOWN` to what was received and not begun, complete what was begun, close.
-    /// Returns when no thread of the server is left. A client that does not read its replies is cut off.
+    /// Accepts no more connections, answers `ESHUTDOWN` to requests that were received but not started, completes the started ones, closes.
+    /// Returns when all threads of the server have ended. A client that does not read its replies is disconnected.
     pub fn stop(mut self) {
         self.end();
     }
@@ -236,7 +236,7 @@ impl Server {
         self.refuse_new();
         let mut table = self.shared.table();
         for outbox in &table.open {
-            // The reader sees the end of the stream behind what it received already.
+            // The reader sees the end of the stream after the bytes that it received already.
             socket::shut(outbox.socket(), Shutdown::Read);
         }
         while !table.open.is_empty() {
@@ -265,7 +265,7 @@ impl Drop for Server {
 
 impl Shared {
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Every critical section leaves the table whole.
+        // Every critical section leaves the table consistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -285,8 +285,8 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
                 _ => welcome(socket, shared),
             },
             Err(_) if shared.full.load(Ordering::SeqCst) => return,
-            // Out of descriptors, or a peer that left before it was accepted. Neither ends the server; the pause keeps
-            // the first from spinning.
+            // There are no descriptors, or the peer left before it was accepted. Neither ends the server; the pause avoids a busy loop in
+            // the first case.
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
     }
@@ -320,7 +320,7 @@ fn welcome(socket: std::os::fd::OwnedFd, shared: &Arc<Shared>) {
     }
 }
 
-/// Takes the connection out of the table however its thread ends.
+/// Removes the connection from the table, whatever the reason for the end of its thread.
 struct Leave<'a> {
     outbox: &'a Arc<Outbox>,
     shared: &'a Shared,

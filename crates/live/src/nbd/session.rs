@@ -1,9 +1,9 @@
-//! One connection: its reader thread, and the engine's thread where that is faster.
+//! One connection: it is served by its reader thread, or by the engine's thread if that is faster.
 //!
-//! A client that sends one small request after the other gains nothing from a thread of its own but two switches for each
-//! request. So the reader lends such a session to the engine's thread, which watches the socket in its ring and receives
-//! without waiting. Whatever could make it wait (block status, memory that is short, large requests, many at once, the
-//! end) goes back to the reader with the session.
+//! For a client that sends one small request after another, a thread of its own only causes two thread switches for each request. So the
+//! reader lends such a session to the engine's thread, which watches the socket in its ring and receives without waiting. If there is
+//! anything for which it might have to wait (block status, lack of memory, large requests, many at once, the end), the session goes back to
+//! the reader.
 //!
 //! ```text
 //!  reader thread ── LONE requests one by one ──► engine's thread (a `Source`)
@@ -25,27 +25,27 @@ use super::owed::{Owed, failed, succeeded};
 use super::proto::{Close, Command, Connection, Event, Export, Limits, MAX_UNIT, Request};
 use super::socket;
 use crate::mutants::{LiveMutant, broken};
-use crate::port::{Buffer, Completion, Port, Share};
+use crate::port::{Buffer, Completion, IoRequest, Port, Share};
 use crate::server::Handle;
 use lent::lend;
 
-/// Received bytes at once: sixteen 4 KiB writes with their headers.
+/// Number of bytes received at once: sixteen 4 KiB writes with their headers.
 const INPUT_BYTES: usize = 68 << 10;
-/// Payload from which on it is received in place, and the following header alone with it, so that a stream of large
-/// writes is never copied. Below, one copy costs less than a system call.
+/// Size from which a payload is received in place, and only the following header with it, so that a stream of large writes is never copied.
+/// Below this size, one copy costs less than a system call.
 const IN_PLACE_BYTES: usize = 16 << 10;
 const HEADER_BYTES: usize = 28;
-/// Slowest payload of a WRITE that is waited for, bytes per second, beside the time that any may take.
+/// Slowest accepted transfer of a WRITE's payload in bytes per second, in addition to the time that any payload may take.
 const PAYLOAD_RATE: u64 = 1 << 20;
 const _: () = assert!(INPUT_BYTES > MAX_UNIT + HEADER_BYTES);
-/// So many receives in a row with one request each, and the session is lent.
+/// Number of consecutive receives with one request each after which the session is lent.
 const LONE: u32 = 16;
-/// So many in a row with more than one, and it comes back.
+/// Number of consecutive receives with more than one request after which it is returned.
 const CROWD: u32 = 4;
-/// Largest request that the engine's thread receives, bytes: copying more would keep others waiting.
+/// Largest request that the engine's thread receives, in bytes: copying more would delay others.
 const LENT_BYTES: u32 = 64 << 10;
 
-/// How a connection ended.
+/// The way in which a connection ended.
 pub(super) enum End {
     /// The socket failed.
     Lost,
@@ -53,16 +53,16 @@ pub(super) enum End {
     Closed(Close),
     /// The peer closed the socket.
     Eof,
-    /// The peer began something and did not go on.
+    /// The peer stopped in the middle of a message.
     Stalled,
 }
 
-/// How long peers are waited for. A client that is idle between requests is waited for as long as it likes.
+/// Time limits for peers. There is no limit for a client that is idle between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// From the connection to the choice of an export, all in all.
+    /// The whole time from the connection to the choice of an export.
     pub handshake: Duration,
-    /// For the next bytes of a WRITE's payload, and for room in the socket for replies.
+    /// The time for the next bytes of a WRITE's payload, and for room in the socket for replies.
     pub transmission: Duration,
 }
 
@@ -78,7 +78,7 @@ impl Default for Patience {
 
 struct Session {
     port: Arc<dyn Port>,
-    /// Its part of the port's memory.
+    /// Its share of the port's memory.
     share: Option<Arc<Share>>,
     patience: Patience,
     begun: Instant,
@@ -87,18 +87,18 @@ struct Session {
     stopping: Arc<AtomicBool>,
     /// The engine's thread, if sessions can be lent to it.
     engine: Option<Handle>,
-    /// This is the engine's thread: never wait.
+    /// Whether this is the engine's thread, which must never wait.
     lent: bool,
-    /// What the other thread is to do.
+    /// An event that the other thread has to handle.
     pending: Option<Event>,
-    /// Requests since the last receive, and receives in a row that brought one or more than one.
+    /// Number of requests since the last receive, and of consecutive receives with one request or with more.
     requests: u32,
     lone: u32,
     crowd: u32,
     input: Box<[u8]>,
     start: usize,
     end: usize,
-    /// How much to receive next, beyond what is understood.
+    /// Number of bytes to receive next, beyond those that were interpreted.
     appetite: usize,
     /// The WRITE whose payload is being received.
     writing: Option<Writing>,
@@ -108,11 +108,11 @@ struct Writing {
     request: Request,
     buffer: Buffer,
     filled: usize,
-    /// All of it must be here by then.
+    /// All of it must have arrived by this time.
     until: Instant,
 }
 
-/// Serve one peer until it leaves. Returns with every request completed.
+/// Serves one peer until it leaves. When it returns, every request has ended.
 pub(super) fn run(
     port: Arc<dyn Port>,
     engine: Option<Handle>,
@@ -151,7 +151,7 @@ pub(super) fn run(
             }
             match lend(session) {
                 Some(back) => session = back,
-                // Only a panic on the engine's thread loses it.
+                // It is lost only by a panic on the engine's thread.
                 None => break End::Lost,
             }
         },
@@ -178,7 +178,7 @@ impl Session {
         (used, event)
     }
 
-    /// On the reader's thread. `None`: lend it to the engine's.
+    /// Serves on the reader's thread. `None`: the session should be lent to the engine's thread.
     fn serve(&mut self) -> Option<End> {
         loop {
             let (used, event) = self.next();
@@ -193,7 +193,7 @@ impl Session {
                 Some(Event::Request(request)) => {
                     self.requests += 1;
                     if request.len > LENT_BYTES {
-                        // Keeps the session here.
+                        // This keeps the session here.
                         self.requests += 1;
                     }
                     self.carry_out(request);
@@ -224,9 +224,9 @@ impl Session {
         }
     }
 
-    /// On the engine's thread: take what is there. False: the reader must go on.
+    /// Handles the available input, on the engine's thread. Returns false if the reader must continue.
     fn take_some(&mut self) -> bool {
-        // The descriptor is readable at the first call only.
+        // The descriptor is known to be readable only for the first call.
         let mut received = false;
         loop {
             let (used, event) = self.next();
@@ -251,7 +251,7 @@ impl Session {
             match outcome {
                 Ok(true) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
-                // The reader meets the same end.
+                // The reader will see the same end.
                 Ok(false) | Err(_) => return false,
             }
         }
@@ -267,7 +267,7 @@ impl Session {
         simple && request.len <= LENT_BYTES && self.share.as_ref().is_some_and(has)
     }
 
-    /// Memory on this connection's account. Waits, except on the engine's thread.
+    /// Memory from this connection's share. Waits, except on the engine's thread.
     fn buffer(&self, offset: u64, len: u32) -> Buffer {
         match &self.share {
             Some(share) if self.lent => share.buffer_now(offset, len, self.port.block_bytes()),
@@ -276,7 +276,7 @@ impl Session {
         }
     }
 
-    /// What a receive that brought nothing in time means.
+    /// The error for a receive that got no bytes in time.
     fn stalled(&self, e: io::Error) -> io::Error {
         if !self.lent && e.kind() == io::ErrorKind::WouldBlock {
             io::ErrorKind::TimedOut.into()
@@ -285,14 +285,14 @@ impl Session {
         }
     }
 
-    /// Replies gather from here on, except on the engine's thread, which sends them as they come.
+    /// From now on replies accumulate, except on the engine's thread, which sends each at once.
     fn cork(&self) {
         if !self.lent {
             self.outbox.cork();
         }
     }
 
-    /// Handshake replies are sent from here, before more options are read.
+    /// Sends handshake replies, before more options are read.
     fn handshake(&mut self, bytes: &[u8]) -> io::Result<bool> {
         socket::send_all(self.outbox.socket(), bytes)?;
         if self.connection.in_transmission() {
@@ -302,13 +302,13 @@ impl Session {
         Ok(true)
     }
 
-    /// Before every wait: let the replies go.
+    /// Sends the replies; called before every wait.
     fn pause(&mut self) {
         let (requests, bytes) = self.outbox.uncork();
         self.connection.release(requests, bytes);
     }
 
-    /// Receive more. False at the end of the stream.
+    /// Receives more bytes. Returns false at the end of the stream.
     fn fill(&mut self) -> io::Result<bool> {
         self.pause();
         if self.start == self.end {
@@ -336,7 +336,7 @@ impl Session {
             !self.lent,
         );
         let n = match received {
-            // Idle clients are welcome once they have chosen.
+            // After the choice of an export, a client may be idle.
             Err(e) if !self.lent && e.kind() == io::ErrorKind::WouldBlock => {
                 self.cork();
                 return Ok(true);
@@ -349,7 +349,7 @@ impl Session {
         Ok(n != 0)
     }
 
-    /// Move payload on: what is here by copying, the rest from the socket in place.
+    /// Passes payload to its buffer: received bytes by copying, the rest directly from the socket.
     fn payload(&mut self, left: usize) -> io::Result<bool> {
         let Some(mut writing) = self.writing.take() else {
             return Err(io::Error::other("payload without a request"));
@@ -361,7 +361,7 @@ impl Session {
         self.start += here;
         if here < left {
             self.pause();
-            // Everything received is consumed: the input is free for what follows the payload.
+            // All received bytes are consumed: the input buffer is free for the bytes after the payload.
             let large = writing.buffer.len() >= IN_PLACE_BYTES;
             let beyond = if large {
                 HEADER_BYTES
@@ -381,7 +381,7 @@ impl Session {
                 ],
                 !self.lent,
             );
-            // What was copied above is taken, whatever the socket says.
+            // The bytes copied above are consumed, whatever the socket returns.
             (self.start, self.end) = (0, 0);
             let n = match received {
                 Ok(n) if n != 0 => n,
@@ -412,7 +412,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Too much is open: wait for a reply to go out.
+    /// The limits of open requests are reached: waits until a reply was sent.
     fn hold(&mut self) -> bool {
         let before = self.connection.open();
         self.pause();
@@ -481,8 +481,18 @@ impl Session {
         let data_bytes = (command == Command::Read).then_some(len);
         let owed = Owed::new(ticket, Arc::clone(&self.outbox), data_bytes);
         let done = Completion::new(move |result, buffer| owed.pay(result, buffer));
-        // A connection carries no class: classifiers know better, by address.
+        // A connection has no class: classifiers determine it by address.
         let fua = fua && !broken(LiveMutant::DropNbdFua);
-        self.port.submit(op, offset, len, fua, 0, buffer, done);
+        self.port.submit(
+            IoRequest {
+                op,
+                offset,
+                len,
+                fua,
+                class: 0,
+                buffer,
+            },
+            done,
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Stream sockets of both families, and where to listen.
+//! Stream sockets of both families, and the addresses of servers.
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -15,10 +15,10 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
-/// Longest path that fits a socket's address beside the closing zero.
+/// Longest path that fits into a socket's address with the terminating zero.
 const SUN_PATH_MAX: usize = 107;
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A unix socket at this path.
@@ -71,7 +71,7 @@ fn at(place: &dyn fmt::Display, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("NBD socket {place}: {error}"))
 }
 
-/// A listening socket; its unix socket file goes with it.
+/// A listening socket. The file of a unix socket is removed with it.
 pub(super) enum Listener {
     Unix {
         listener: UnixListener,
@@ -82,7 +82,7 @@ pub(super) enum Listener {
 }
 
 impl Listener {
-    /// Listen on everything that `address` means: one socket, or one for each address of a host name.
+    /// Listens on everything to which `address` refers: one socket, or one for each address of a host name.
     pub(super) fn bind(address: &Address, allow_remote: bool) -> io::Result<Vec<Listener>> {
         match address {
             Address::Unix(path) => Ok(vec![bind_unix(path)?]),
@@ -128,12 +128,12 @@ impl Listener {
         }
     }
 
-    /// Clients come over a network, or could.
+    /// Whether clients come over a network, or could.
     pub(super) fn is_tcp(&self) -> bool {
         matches!(self, Listener::Tcp(_))
     }
 
-    /// The address it got, as `Address` prints it.
+    /// The real address, in the form in which `Address` is printed.
     pub(super) fn address(&self) -> Address {
         match self {
             Listener::Unix { path, .. } => Address::Unix(path.clone()),
@@ -145,13 +145,13 @@ impl Listener {
         }
     }
 
-    /// Make `accept` return an error now and for ever.
+    /// Makes `accept` return an error, now and later.
     pub(super) fn stop(&self) {
         let fd = match self {
             Listener::Unix { listener, .. } => listener.as_fd(),
             Listener::Tcp(listener) => listener.as_fd(),
         };
-        // Fails only for a socket that is already shut down.
+        // This fails only for a socket that is already shut down.
         rustix::net::shutdown(fd, Shutdown::Both).ok();
     }
 }
@@ -168,9 +168,9 @@ impl Drop for Listener {
 }
 
 fn prepare_tcp(stream: &TcpStream) -> io::Result<()> {
-    // Replies are sent whole; waiting to merge them with later ones only adds latency.
+    // Replies are sent whole; a delay to merge them with later ones would only add latency.
     stream.set_nodelay(true)?;
-    // A peer that vanished without a word would hold its connection for ever.
+    // A peer that vanished without closing would hold its connection for ever.
     rustix::net::sockopt::set_socket_keepalive(stream, true)?;
     Ok(())
 }
@@ -179,10 +179,10 @@ fn inode_of(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|m| (m.dev(), m.ino()))
 }
 
-/// Bind, after removing a socket file that a dead server left.
+/// Binds, after removing a socket file that a dead server left.
 ///
-/// Looking, removing and binding happen under a lock of the directory, so that of two servers that start together
-/// neither takes the other's fresh socket for a dead one.
+/// The check, the removal and the bind happen under a lock of the directory. Otherwise, of two servers that start together, one could take
+/// the other's new socket for a dead one.
 fn bind_unix(path: &Path) -> io::Result<Listener> {
     let place = path.display();
     let parent = path
@@ -224,7 +224,7 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
     })
 }
 
-/// Receive into the parts in order; 0 is the end of the stream. Without `wait`, `WouldBlock` when nothing is there.
+/// Receives into the parts in order; 0 is the end of the stream. Without `wait`, it returns `WouldBlock` if there are no bytes.
 pub(super) fn receive(
     socket: &OwnedFd,
     parts: &mut [IoSliceMut<'_>],
@@ -244,7 +244,7 @@ pub(super) fn receive(
     }
 }
 
-/// Send what fits; without `wait`, `WouldBlock` when nothing does.
+/// Sends as much as fits; without `wait`, it returns `WouldBlock` if nothing fits.
 pub(super) fn send(socket: &OwnedFd, parts: &[IoSlice<'_>], wait: bool) -> io::Result<usize> {
     let flags = if wait {
         SendFlags::NOSIGNAL
@@ -253,7 +253,7 @@ pub(super) fn send(socket: &OwnedFd, parts: &[IoSlice<'_>], wait: bool) -> io::R
     };
     loop {
         let sent = match parts {
-            // The common single reply without data is spared the vector.
+            // The common case of one reply without data needs no vector.
             [one] => rustix::net::send(socket, one, flags),
             many => rustix::net::sendmsg(socket, many, &mut SendAncillaryBuffer::default(), flags),
         };
@@ -264,7 +264,7 @@ pub(super) fn send(socket: &OwnedFd, parts: &[IoSlice<'_>], wait: bool) -> io::R
     }
 }
 
-/// Send all of it, waiting as long as it takes.
+/// Sends all bytes, and waits as long as necessary.
 pub(super) fn send_all(socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let n = send(socket, &[IoSlice::new(bytes)], true)?;
@@ -273,19 +273,19 @@ pub(super) fn send_all(socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// End one or both directions; whoever waits there wakes.
+/// Ends one or both directions, and wakes threads that wait there.
 pub(super) fn shut(socket: &OwnedFd, how: Shutdown) {
-    // Fails only when the peer ended it first.
+    // This fails only if the peer ended it first.
     rustix::net::shutdown(socket, how).ok();
 }
 
-/// How long a receive may wait, at least a millisecond.
+/// Sets the time limit of a receive, at least a millisecond.
 pub(super) fn set_patience(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
     let patience = Some(patience.max(Duration::from_millis(1)));
     Ok(set_socket_timeout(socket, Timeout::Recv, patience)?)
 }
 
-/// How long a send may wait for room, at least a millisecond.
+/// Sets the time limit of a send that waits for room, at least a millisecond.
 pub(super) fn set_send_patience(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
     let patience = Some(patience.max(Duration::from_millis(1)));
     Ok(set_socket_timeout(socket, Timeout::Send, patience)?)

@@ -8,11 +8,11 @@ use std::thread;
 
 use isotherm_core::{IoError, RequestOp};
 
-use crate::port::{Buffer, Completion, Pool, Port, Share};
+use crate::port::{Buffer, Completion, IoRequest, Pool, Port, Share};
 
-/// Bytes of memory that are there or are a hole.
+/// Size in bytes of the pieces of memory that exist or are a hole.
 const CHUNK: usize = 64 << 10;
-/// Request memory of a port.
+/// Memory for requests of a port.
 const POOL_BYTES: usize = 512 << 20;
 
 type Chunk = RwLock<Option<Box<[u8]>>>;
@@ -26,18 +26,12 @@ struct Disk {
     fua_writes: AtomicU64,
 }
 
-struct Job {
-    op: RequestOp,
-    offset: u64,
-    len: u32,
-    fua: bool,
-    buf: Option<Buffer>,
-    done: Completion,
-}
+/// A request, and whom to tell.
+type Job = (IoRequest, Completion);
 
 /// A sparse volume in memory.
 ///
-/// Completions come from the submitting thread ([`MemPort::new`]) or, as from a real engine, from a thread of its own
+/// Completions run on the submitting thread ([`MemPort::new`]) or, as with a real engine, on a thread of their own
 /// ([`MemPort::with_engine_thread`]).
 pub struct MemPort {
     disk: Arc<Disk>,
@@ -51,15 +45,15 @@ impl MemPort {
         MemPort::build(bytes, false, POOL_BYTES)
     }
 
-    /// One that refuses writes.
+    /// A volume that refuses writes.
     pub fn new_read_only(bytes: u64) -> MemPort {
         MemPort::build(bytes, true, POOL_BYTES)
     }
 
-    /// A volume of `bytes` whose one engine thread completes all requests, with `pool_bytes` of request memory.
+    /// A volume of `bytes` whose single engine thread completes all requests, with `pool_bytes` of memory for requests.
     ///
     /// # Errors
-    /// No thread to be had.
+    /// The thread cannot be started.
     pub fn with_engine_thread(bytes: u64, pool_bytes: usize) -> std::io::Result<MemPort> {
         let mut port = MemPort::build(bytes, false, pool_bytes);
         let (sender, receiver) = channel::<Job>();
@@ -108,7 +102,7 @@ impl MemPort {
         self.disk.flushes.load(Ordering::Relaxed)
     }
 
-    /// Requests other than reads and flushes that came with FUA.
+    /// Number of requests with FUA, except reads and flushes.
     pub fn fua_writes(&self) -> u64 {
         self.disk.fua_writes.load(Ordering::Relaxed)
     }
@@ -121,16 +115,9 @@ impl MemPort {
 
 impl Disk {
     fn run(&self, job: Job) {
-        let Job {
-            op,
-            offset,
-            len,
-            fua,
-            mut buf,
-            done,
-        } = job;
-        let result = self.carry_out(op, offset, len, fua, buf.as_deref_mut());
-        done.call(result, buf);
+        let (mut r, done) = job;
+        let result = self.carry_out(r.op, r.offset, r.len, r.fua, r.buffer.as_deref_mut());
+        done.call(result, r.buffer);
     }
 
     fn carry_out(
@@ -197,7 +184,7 @@ impl Disk {
         Ok(())
     }
 
-    /// `f(chunk, part of it, bytes before the part)` for each chunk of a range.
+    /// Calls `f(chunk, part of it, bytes before the part)` for each chunk of a range.
     fn each(&self, offset: u64, len: u32, mut f: impl FnMut(&Chunk, Range<usize>, usize)) {
         let mut at = 0;
         while at < len as usize {
@@ -232,27 +219,11 @@ impl Port for MemPort {
         Some(Share::of(&self.pool))
     }
 
-    fn submit(
-        &self,
-        op: RequestOp,
-        offset: u64,
-        len: u32,
-        fua: bool,
-        _class: u8,
-        buf: Option<Buffer>,
-        done: Completion,
-    ) {
-        let job = Job {
-            op,
-            offset,
-            len,
-            fua,
-            buf,
-            done,
-        };
+    fn submit(&self, request: IoRequest, done: Completion) {
+        let job = (request, done);
         match &self.engine {
             None => self.disk.run(job),
-            // If the thread is gone, the completion is dropped, and with it the client hears of it.
+            // If the thread is gone, the completion is dropped, which reports an error to the client.
             Some(sender) => drop(
                 sender
                     .lock()

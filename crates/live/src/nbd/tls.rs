@@ -1,13 +1,13 @@
-//! TLS for clients of other machines: NBD's STARTTLS, forced. Whoever comes over the network proves with a certificate that he
-//! may, before anything of the volume is told or done.
+//! TLS for clients of other machines: NBD's STARTTLS, which is mandatory. A client that comes over the network must prove with a
+//! certificate that it may connect, before any information about the volume is given or any operation is done.
 //!
 //! ```text
 //!  TCP ─► greeting, options (all but STARTTLS refused) ─► TLS handshake ─┬─ decrypted ─► socket pair ─► session
 //!                                                                        └─ encrypted ◄─ socket pair ◄─ session
 //! ```
-//! Each connection has a thread of its own here and the end of a socket pair in `server.rs`, which meets it like any local
-//! client: shares of memory, time-outs and the end are those of `session.rs`. Until the handshake is done a peer costs that
-//! thread alone and takes no place among the clients; of those who dally the oldest makes room.
+//! Each connection has a thread of its own here, and the end of a socket pair in `server.rs`, which treats it like any local client: shares
+//! of memory, time limits and the end are those of `session.rs`. Until the handshake is complete, a peer costs only that thread and does
+//! not count as a client; if too many handshakes are in progress, the oldest one is ended.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,12 +30,12 @@ use super::proto::starttls::{self, Next};
 use super::relay;
 use super::session::Patience;
 
-/// Handshakes under way at once; one more ends the oldest.
+/// Largest number of handshakes in progress; one more ends the oldest.
 const HANDSHAKES_MAX: usize = 32;
 /// Options that a client may try before STARTTLS.
 const OPTIONS_MAX: usize = 32;
 
-/// Who we are and whom we let in.
+/// The server's identity, and the clients that may connect.
 #[derive(Clone)]
 pub struct Tls(Arc<ServerConfig>);
 
@@ -66,11 +66,11 @@ fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
 }
 
 impl Tls {
-    /// From PEM files: the server's certificate (with those between it and its root behind it), its private key, and the
-    /// certificates of those who sign clients' certificates.
+    /// From PEM files: the server's certificate (followed by those between it and its root), its private key, and the certificates of the
+    /// authorities that sign clients' certificates.
     ///
     /// # Errors
-    /// A file that cannot be read or does not hold what it should; a key that does not belong to the certificate.
+    /// A file that cannot be read or has the wrong contents; a key that does not belong to the certificate.
     pub fn load(certificate: &Path, key: &Path, clients: &Path) -> io::Result<Tls> {
         let chain = certificates(certificate)?;
         let text = fs::read(key).map_err(|e| bad(key, e))?;
@@ -106,7 +106,7 @@ impl Tls {
     }
 }
 
-/// A TCP stream whose reads and writes all end by one moment.
+/// A TCP stream whose reads and writes all end by one time.
 struct ByThen<'a> {
     stream: &'a TcpStream,
     until: Instant,
@@ -141,8 +141,8 @@ impl Write for ByThen<'_> {
     }
 }
 
-/// The part of the protocol before TLS. Returns the client's flags. Nothing is read beyond STARTTLS, so that nothing that
-/// came unencrypted is taken for something that came encrypted.
+/// The part of the protocol before TLS. Returns the client's flags. It reads nothing beyond STARTTLS, so that unencrypted bytes are never
+/// taken for encrypted ones.
 fn haggle(stream: &mut (impl Read + Write)) -> io::Result<[u8; 4]> {
     let broken = || io::Error::from(ErrorKind::InvalidData);
     stream.write_all(&starttls::greeting())?;
@@ -172,7 +172,7 @@ fn haggle(stream: &mut (impl Read + Write)) -> io::Result<[u8; 4]> {
 
 struct Peer {
     stream: Arc<TcpStream>,
-    /// It proved who it is.
+    /// Whether the peer has proved its identity.
     known: bool,
 }
 
@@ -190,7 +190,7 @@ pub(super) struct Peers {
     left: Condvar,
 }
 
-/// Takes a peer out of the table however its thread ends.
+/// Removes a peer from the table, whatever the reason for the end of its thread.
 struct Leave<'a>(&'a Peers, u64);
 
 impl Drop for Leave<'_> {
@@ -202,11 +202,12 @@ impl Drop for Leave<'_> {
 
 impl Peers {
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Every critical section leaves the table whole.
+        // Every critical section leaves the table consistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begin with a peer on a thread of its own; `welcome` gets the session's end once the peer is known. It may refuse.
+    /// Serves a peer on a thread of its own; `welcome` gets the session's end of the pair once the peer's identity is proved. It may
+    /// refuse.
     pub(super) fn meet(
         self: &Arc<Self>,
         socket: OwnedFd,
@@ -221,7 +222,7 @@ impl Peers {
             if dallying.clone().count() >= HANDSHAKES_MAX
                 && let Some(oldest) = dallying.map(|p| &p.stream).next()
             {
-                // Its thread takes it out. One that is gone already is no loss.
+                // Its thread removes it. If it has gone already, nothing is lost.
                 let _ = oldest.shutdown(Shutdown::Both);
             }
             let id = table.next;
@@ -258,12 +259,12 @@ impl Peers {
         Ok(())
     }
 
-    /// Connections that ended before the peer was known.
+    /// Number of connections that ended before the peer's identity was proved.
     pub(super) fn failed(&self) -> u64 {
         self.table().failed
     }
 
-    /// End handshakes that are under way.
+    /// Ends the handshakes in progress.
     pub(super) fn refuse_new(&self) {
         for peer in self.table().peers.values().filter(|p| !p.known) {
             // As above.
@@ -271,7 +272,7 @@ impl Peers {
         }
     }
 
-    /// Wait until the last bytes of all are sent, at most so long, then cut them off. Sessions must have ended before.
+    /// Waits until the last bytes of all peers were sent, at most `patience`, then disconnects them. Sessions must have ended before.
     pub(super) fn end(&self, patience: Duration) {
         self.refuse_new();
         let until = Instant::now() + patience;
@@ -292,7 +293,7 @@ impl Peers {
     }
 }
 
-/// Everything up to the moment at which the session takes over: its end of a pair, our end, and the keys.
+/// All steps until the session takes over. Returns its end of a pair, our end, and the keys.
 fn greet(
     stream: &TcpStream,
     config: Arc<ServerConfig>,
@@ -306,13 +307,13 @@ fn greet(
     let mut connection = ServerConnection::new(config).map_err(io::Error::other)?;
     while connection.is_handshaking() {
         if let Err(e) = connection.complete_io(&mut slow) {
-            // Why, in an alert: as far as it goes.
+            // The alert tells the peer the reason, if it can still be sent.
             let _ = connection.write_tls(&mut slow);
             return Err(e);
         }
     }
     let (inner, outer) = UnixStream::pair()?;
-    // The session greets as it greets everybody; the client has heard it, and its flags count again.
+    // The session sends its greeting as to every client; the peer has received one before, and its flags are passed on again.
     (&outer).write_all(&flags)?;
     Ok((connection, inner.into(), outer))
 }

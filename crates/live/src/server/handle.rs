@@ -1,11 +1,11 @@
-//! The way to a served volume from any thread.
+//! Access to a served volume from any thread.
 
 use super::VolumeFailure;
 use crate::buffers::{Buffer, Pool};
 use crate::classes::Classes;
 use crate::error::{Error, ErrorKind};
 use crate::inbox::{Done, Inbox, Submission};
-use crate::port::{Completion, Port, Share};
+use crate::port::{Completion, IoRequest, Port, Share};
 use crate::recorder::{Driver, Recording};
 use crate::world::{Command, UringWorld};
 use isotherm_core::{Engine, ExtentId, IoError, RequestOp};
@@ -13,7 +13,7 @@ use isotherm_traces::events::Ending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 
-/// The way to a served volume from any thread.
+/// Access to a served volume from any thread.
 #[derive(Clone)]
 pub struct Handle {
     pub(super) inbox: Arc<Inbox<Command>>,
@@ -29,65 +29,65 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Runs `f` on the engine's thread between events and waits for it. `None` if the volume is closed. Never call it from a
-    /// completion: that would wait for itself.
+    /// Runs `f` on the engine's thread between events and waits for the result. `None` if the volume is closed. Must not be called from a
+    /// completion, because it would wait for itself.
     pub fn call<R: Send + 'static>(
         &self,
         f: impl FnOnce(&mut Driver, &mut UringWorld) -> R + Send + 'static,
     ) -> Option<R> {
         let (send, receive) = mpsc::sync_channel(1);
         let command: Command = Box::new(move |engine, world| {
-            // The caller may have given up: then nobody wants the answer.
+            // The caller may have stopped waiting; then the answer is not needed.
             let _ = send.send(f(engine, world));
         });
         self.inbox.command(command).then(|| receive.recv().ok())?
     }
 
-    /// Runs `f` on the engine's thread between events, without waiting for it. Not if the volume is closed.
+    /// Runs `f` on the engine's thread between events, without waiting for it. Does nothing if the volume is closed.
     pub(crate) fn post(&self, f: impl FnOnce() + Send + 'static) {
         self.inbox.command(Box::new(|_, _| f()));
     }
 
-    /// Begins to record everything that the engine is told and decides. The engine is opened again for that (see
-    /// `reopen.rs`): requests wait meanwhile, as long as recovery takes.
+    /// Begins to record all calls of the engine and its decisions. The engine is opened again for this (see `reopen.rs`): requests wait as
+    /// long as recovery takes.
     ///
     /// # Errors
-    /// Recorded already, closing, failed; or the volume could not be opened again, and is lost to its clients until it is
-    /// served anew.
+    /// A recording is in progress, or the volume is closing or has failed; or it could not be opened again, and its clients have lost it
+    /// until it is served anew.
     pub fn record_events(&self) -> Result<Recording, Error> {
         let closing = || Error::new(ErrorKind::Volume, "the volume is closing");
         let (wish, granted) = mpsc::sync_channel(1);
         self.call(move |driver, _| {
-            // Two at a time: the later one hears that its wish is gone.
+            // If there are two at a time, the later one gets an error.
             driver.wish.get_or_insert(wish);
         })
         .ok_or_else(closing)?;
         granted.recv().map_err(|_| closing())?
     }
 
-    /// Ends the recording, if any; its writer gets the rest.
+    /// Ends the recording, if there is one; its writer gets the remaining events.
     pub fn end_events(&self) {
-        // Closed: then it has ended.
+        // If the volume is closed, the recording has ended already.
         let _ = self.call(|driver, _| driver.end_recording(Ending::Asked));
     }
 
-    /// Why the volume has failed, if it has: writes are refused then until it is served anew.
+    /// The reason why the volume has failed, if it has: writes are refused from then on until it is served anew.
     pub fn failure(&self) -> Option<&VolumeFailure> {
         self.failure.get()
     }
 
-    /// Request memory that is out, bytes.
+    /// Memory of requests that is in use, in bytes.
     pub fn buffer_bytes_out(&self) -> usize {
         self.pool.bytes_out()
     }
 
-    /// Is there memory for a request of the block file of `len` bytes without waiting?
+    /// Whether there is memory for a request of the block file of `len` bytes without waiting.
     pub fn has_memory(&self, len: u32) -> bool {
         let bytes = len as usize + 2 * self.block as usize;
         self.pool.has(bytes) || self.file.has(bytes)
     }
 
-    /// What kind of data the volume holds.
+    /// The classes of the volume's data.
     pub fn classes(&self) -> &Arc<Classes> {
         &self.classes
     }
@@ -97,22 +97,15 @@ impl Handle {
         self.extent_shift
     }
 
-    pub(crate) fn hand_over(&self, s: Submission) {
-        if let Err(s) = self.inbox.push(s) {
+    pub(crate) fn hand_over(&self, request: IoRequest, done: Done) {
+        if let Err(s) = self.inbox.push(Submission { request, done }) {
             s.refuse(IoError::Gone);
         }
     }
 
-    /// Write-zeroes with odd ends: the ends become small writes of zeros, the middle whole blocks.
-    fn write_odd_zeroes(
-        &self,
-        op: RequestOp,
-        offset: u64,
-        len: u32,
-        fua: bool,
-        class: u8,
-        done: Completion,
-    ) {
+    /// Writes zeros to an unaligned range: the ends become small writes, the middle whole blocks.
+    fn write_odd_zeroes(&self, request: &IoRequest, done: Completion) {
+        let (op, offset, len) = (request.op, request.offset, request.len);
         let end = offset + u64::from(len);
         let block = u64::from(self.block);
         let (first, last) = (offset.next_multiple_of(block).min(end), end / block * block);
@@ -133,24 +126,23 @@ impl Handle {
         });
         for (op, from, to) in parts {
             let len = (to - from) as u32;
-            // Memory of its own: this call must not wait for the pool, since its caller may hold some of it.
-            let buf = (op == RequestOp::Write).then(|| Buffer::new(from, len, self.block));
+            // The memory is not from the pool: this call must not wait for the pool, because its caller may hold some of it.
+            let buffer = (op == RequestOp::Write).then(|| Buffer::new(from, len, self.block));
             let join = Arc::clone(&join);
             let done = Completion::new(move |result, _| join.ended(result));
-            self.hand_over(Submission {
+            let part = IoRequest {
                 op,
                 offset: from,
                 len,
-                fua,
-                class,
-                buf,
-                done: Done::Call(done),
-            });
+                buffer,
+                ..*request
+            };
+            self.hand_over(part, Done::Call(done));
         }
     }
 }
 
-/// Parts of one request; the last one to end tells.
+/// The parts of one request; the last one to end reports the result.
 struct Join {
     left: AtomicUsize,
     state: Mutex<(Result<(), IoError>, Option<Completion>)>,
@@ -185,8 +177,8 @@ impl Port for Handle {
 
     fn buffer(&self, offset: u64, len: u32) -> Buffer {
         if self.inbox.on_own_thread() {
-            // Waiting here would be waiting for ourselves. The block file asks for memory before it takes a request, so this
-            // seldom leaves the pools. (Connections have shares.)
+            // The engine's thread must not wait for itself. The block file checks for memory before it takes a request, so memory outside
+            // the pools is rarely needed. (Connections have shares.)
             let bytes = crate::buffers::cover(offset, len, self.block).1;
             let memory = self.pool.get_if_idle(bytes);
             let memory = memory.unwrap_or_else(|| self.file.get_now(bytes));
@@ -199,33 +191,17 @@ impl Port for Handle {
         Some(Share::of(&self.pool))
     }
 
-    fn submit(
-        &self,
-        op: RequestOp,
-        offset: u64,
-        len: u32,
-        fua: bool,
-        class: u8,
-        buf: Option<Buffer>,
-        done: Completion,
-    ) {
+    fn submit(&self, request: IoRequest, done: Completion) {
         let block = u64::from(self.block);
-        let odd = !offset.is_multiple_of(block) || !u64::from(len).is_multiple_of(block);
+        let (offset, len) = (request.offset, u64::from(request.len));
+        let odd = !offset.is_multiple_of(block) || !len.is_multiple_of(block);
         let inside = offset
-            .checked_add(u64::from(len))
+            .checked_add(len)
             .is_some_and(|end| end <= self.volume_bytes);
-        if matches!(op, RequestOp::WriteZeroes { .. }) && odd && inside && len != 0 {
-            return self.write_odd_zeroes(op, offset, len, fua, class, done);
+        if matches!(request.op, RequestOp::WriteZeroes { .. }) && odd && inside && len != 0 {
+            return self.write_odd_zeroes(&request, done);
         }
-        self.hand_over(Submission {
-            op,
-            offset,
-            len,
-            fua,
-            class,
-            buf,
-            done: Done::Call(done),
-        });
+        self.hand_over(request, Done::Call(done));
     }
 
     fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
@@ -235,7 +211,7 @@ impl Port for Handle {
     }
 }
 
-/// Mapped and unmapped stretches of `from..end`.
+/// The mapped and unmapped parts of `from..end`.
 fn runs(engine: &Engine, from: u64, end: u64, max: usize) -> Vec<(u32, bool)> {
     let space = engine.space();
     let (shift, block_shift) = (space.geo.extent_shift, space.geo.block_shift);

@@ -1,4 +1,4 @@
-//! Serving a volume: the loop on the engine's thread, and the handle that front ends and control use.
+//! Serves a volume: the loop on the engine's thread, and the handle for front ends and control.
 //!
 //! ```text
 //! loop { wait; each event: submit or complete; tick when due; commands }
@@ -30,7 +30,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-/// Engine and world on one thread: what [`Server`] runs, and what a benchmark drives by itself.
+/// Engine and world on one thread. [`Server`] runs it on a thread of its own; a benchmark runs it directly.
 pub struct Session {
     pub(crate) engine: Driver,
     pub(crate) world: UringWorld,
@@ -40,30 +40,30 @@ pub struct Session {
     pub(crate) devices: Arc<Vec<Option<crate::device::Device>>>,
     inbox: Arc<Inbox<Command>>,
     pub(crate) closing: bool,
-    /// As at the start; knobs that were set since are the engine's.
+    /// The description at the start; the engine holds knobs that were set since.
     pub(crate) config: VolumeConfig,
     pub(crate) params: Params,
     pub(crate) handle: Handle,
-    /// A recording is about to begin.
+    /// A recording that is about to begin.
     pub(crate) reopening: Option<Reopening>,
-    /// Why the volume could not be opened again.
+    /// The reason why the volume could not be opened again.
     pub(crate) lost: Option<Error>,
-    /// It was said in [`Handle::failure`] that the volume has failed.
+    /// Whether the failure was reported in [`Handle::failure`].
     told: bool,
 }
 
-/// Why a volume serves reads at best from now on, and nothing more until it is served anew.
+/// The reason why a volume can only be read, or not even that, until it is served anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeFailure {
-    /// What failed, as in `a flush failed`.
+    /// The failed operation, as in `a flush failed`.
     pub reason: String,
-    /// Member, as in the member list, and its path.
+    /// The member, by its number in the member list, and its path.
     pub member: Option<(usize, std::path::PathBuf)>,
-    /// The system's number, where it gave one.
+    /// The system's error number, if there is one.
     pub errno: Option<i32>,
-    /// When.
+    /// The time of the failure.
     pub at: std::time::SystemTime,
-    /// Another server has the volume: this one must end at once.
+    /// Whether another server has the volume: then this one must end at once.
     pub overtaken: bool,
 }
 
@@ -80,7 +80,7 @@ impl std::fmt::Display for VolumeFailure {
     }
 }
 
-/// The engine behind a gate that is closed while the volume is opened again.
+/// The engine behind a gate, which is closed while the volume is opened again.
 struct Gate<'a> {
     engine: &'a mut Driver,
     reopening: &'a mut Option<Reopening>,
@@ -114,12 +114,12 @@ impl Host for Gate<'_> {
 }
 
 impl Session {
-    /// Calls the engine, and carries out what it wants done.
+    /// Calls the engine, and carries out the resulting effects.
     pub(crate) fn call(&mut self, what: impl FnOnce(&mut Driver, &mut Vec<Effect>)) {
         self.run.call(&mut self.engine, &mut self.world, what);
     }
 
-    /// Opens the engine on the calling thread, for sources that live on it. The handle works from any thread.
+    /// Opens the engine on the calling thread, for sources that run on it. The handle works from any thread.
     ///
     /// # Errors
     /// No memory, no io_uring.
@@ -128,7 +128,7 @@ impl Session {
         Ok((prepared.start()?, handle))
     }
 
-    /// Waits for the next events, at most until `until`, and handles them all. False once the volume is closed.
+    /// Waits for the next events, at most until `until`, and handles all of them. Returns false once the volume is closed.
     pub fn step(&mut self, until: Option<Nanos>) -> bool {
         let mut host = Gate {
             engine: &mut self.engine,
@@ -139,7 +139,7 @@ impl Session {
         while let Some(command) = self.inbox.pop_command() {
             command(&mut self.engine, &mut self.world);
         }
-        // An engine that closes has no use for it; one that is opened again hears it then.
+        // An engine that is closing does not need the classes; an engine that is being opened again gets them afterwards.
         while self.reopening.is_none()
             && !self.closing
             && let Some((extent, class)) = self.world.reclassified.pop_front()
@@ -158,7 +158,7 @@ impl Session {
         !self.engine.is_closed()
     }
 
-    /// Leaves word of a failure where other threads see it: this one has better things to do than to print.
+    /// Stores a failure where other threads can see it, because this thread must not spend time on messages.
     fn tell_failure(&mut self) {
         self.told = true;
         let fault = self.world.fault().cloned();
@@ -175,7 +175,7 @@ impl Session {
             at: fault.map_or_else(std::time::SystemTime::now, |f| f.at),
             overtaken: self.world.is_overtaken(),
         };
-        // Said once, by this thread alone.
+        // It is set once, and only by this thread.
         let _ = self.handle.failure.set(failure);
     }
 
@@ -204,8 +204,7 @@ impl Session {
         &mut self.world
     }
 
-    /// No more requests: what was handed over before is served, then everything is written down. Call [`Session::step`] until
-    /// it says false.
+    /// No more requests will come: earlier requests are served, then all state is written. Call [`Session::step`] until it returns false.
     pub fn close(&mut self) {
         // A recording that is about to begin holds requests that were handed over: they come first.
         while self.reopening.is_some() && self.step(None) {}
@@ -216,18 +215,18 @@ impl Session {
         while let Some(s) = self.inbox.pop() {
             self.submit(s);
         }
-        // From here on only a submitter that was just between its check and its push can still arrive.
+        // From here on, only a request whose sender was between its check and its push can still arrive.
         self.world.refuse_from_now_on();
         let now = self.world.now();
         self.call(|engine, out| engine.close(now, out));
     }
 
-    /// Serves until somebody asks to stop, then closes.
+    /// Serves until a stop is requested, then closes.
     ///
     /// # Errors
-    /// The last writes could not be made durable; the members say so at the next opening.
+    /// The last writes could not be made durable; the next opening reports this.
     pub fn run(mut self, stop: &StopFlag) -> Result<(), Error> {
-        // Closed before anybody asked: it could not be opened again.
+        // The loop also ends if the volume is closed without a request, because it could not be opened again.
         while !stop.is_set() && self.step(None) {}
         self.finish()
     }
@@ -291,12 +290,12 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Whoever waits for this thread must not wait for ever, whatever ended it.
+        // A thread that waits for this one must not wait for ever, whatever the reason of the end.
         self.inbox.end();
     }
 }
 
-/// Whether somebody asked to stop.
+/// Whether a stop was requested.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag(Arc<std::sync::atomic::AtomicBool>);
 
@@ -304,13 +303,13 @@ impl StopFlag {
     fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
-    /// Was it?
+    /// Returns whether it was.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// A volume being served by a thread of its own.
+/// A volume that a thread of its own serves.
 pub struct Server {
     handle: Handle,
     stop: StopFlag,
@@ -357,25 +356,25 @@ impl Volume {
 }
 
 impl Server {
-    /// For front ends and control.
+    /// The handle for front ends and control.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// As a port.
+    /// The volume as a port.
     pub fn port(&self) -> Arc<dyn Port> {
         Arc::new(self.handle())
     }
 
-    /// Has the engine's thread ended by itself?
+    /// Whether the engine's thread has ended by itself.
     pub fn has_died(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Serves what was handed over, writes everything down, marks the members clean.
+    /// Serves earlier requests, writes all state, marks the members clean.
     ///
     /// # Errors
-    /// See [`Session::run`], or the thread died.
+    /// See [`Session::run`], or the thread panicked.
     pub fn stop(mut self) -> Result<(), Error> {
         self.end()
     }
@@ -397,7 +396,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // An error here was not asked for; `stop` is the way to see it.
+        // The caller did not ask for errors; `stop` reports them.
         let _ = self.end();
     }
 }

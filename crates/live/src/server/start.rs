@@ -1,4 +1,4 @@
-//! What a session is made of: memory, thread, ring, engine.
+//! Creates the parts of a session: memory, thread, ring, engine.
 
 use super::{Handle, Session};
 use crate::VolumeConfig;
@@ -16,15 +16,15 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Requests that may wait for the engine's thread.
+/// Largest number of requests that wait for the engine's thread.
 const INBOX: usize = 4096;
-/// `linux/prctl.h`; the C library's bindings leave it out.
+/// From `linux/prctl.h`; the C library's bindings do not have it.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
 
-/// Asks the system to treat this process as part of the storage stack. Call it before any thread or ring is made.
+/// Asks the system to treat this process as a part of the storage stack. Call it before any thread or ring is made.
 ///
-/// A volume may hold the file system that memory is written back to: our own allocations must not wait for that
-/// (`PR_SET_IO_FLUSHER`), and our pages must not lie on it (`mlockall`). Returns words for people where the system refuses.
+/// A volume may hold the file system to which memory is written back. So our own allocations must not wait for that (`PR_SET_IO_FLUSHER`),
+/// and our pages must stay in memory (`mlockall`). Returns messages for people if the system refuses.
 pub fn prepare_process() -> Vec<String> {
     let mut notes = Vec::new();
     // SAFETY: no pointers.
@@ -32,27 +32,27 @@ pub fn prepare_process() -> Vec<String> {
         let e = io::Error::last_os_error();
         crate::world::NOT_A_FLUSHER.store(true, Ordering::Relaxed);
         notes.push(format!(
-            "not an I/O flusher ({e}): do not swap to this volume; CAP_SYS_RESOURCE helps"
+            "the kernel does not let this process act as an I/O flusher ({e}): with swap on this volume it may hang when memory is short; run it as root or with CAP_SYS_RESOURCE"
         ));
     }
     // SAFETY: no pointers.
     if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
         let e = io::Error::last_os_error();
-        notes.push(format!("memory is not locked ({e}): do not swap to this volume; CAP_IPC_LOCK or a higher memlock limit helps"));
+        notes.push(format!("the memory of this process cannot be locked ({e}): with swap on this volume it may hang when memory is short; CAP_IPC_LOCK or a higher memlock limit helps"));
     }
     notes
 }
 
-/// Was this signal ignored by whoever started the process? What it asked to be ignored should stay so.
+/// Whether this signal was ignored when the process was started. If so, it should stay ignored.
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: all-zero is a valid `sigaction`, written on success.
     let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: asks only; `now` is ours.
+    // SAFETY: a query only; `now` is ours.
     let known = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut now) } == 0;
     known && now.sa_sigaction == libc::SIG_IGN
 }
 
-/// What a session needs besides the thread.
+/// The parts of a session that are made before its thread.
 pub(super) struct Prepared {
     volume: Volume,
     arena: Arc<Arena>,
@@ -60,7 +60,7 @@ pub(super) struct Prepared {
     handle: Handle,
 }
 
-/// Memory for the block file's requests through io_uring, where this kernel has that.
+/// Bytes of memory for the block file's requests through io_uring, if this kernel has that.
 fn ring_bytes() -> usize {
     if crate::world::offers_fuse() {
         crate::block_file::ring::memory()
@@ -109,10 +109,10 @@ pub(super) fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
     ))
 }
 
-/// The engine's parameters as the description has them.
+/// The engine's parameters according to the description.
 fn params(config: &VolumeConfig, mode: OpenMode) -> Result<Params, Error> {
     let io = &config.io;
-    // With the core's `mutants` feature there is one field more.
+    // The core's `mutants` feature adds a field.
     #[allow(clippy::needless_update)]
     let mut params = Params {
         move_buffers: io.move_buffers,

@@ -1,6 +1,6 @@
 //! The kernel's interface: numbers and layouts of `linux/ublk_cmd.h` (Linux 6.5).
 
-/// Where devices are added and removed.
+/// The device through which devices are added and removed.
 pub const CONTROL: &str = "/dev/ublk-control";
 
 /// An ioctl number: direction (2 read, 3 both), bytes of the argument, command.
@@ -23,42 +23,42 @@ pub(super) const GET_FEATURES: u32 = ioctl(2, 32, 0x13);
 pub(super) const FETCH: u32 = ioctl(3, 16, 0x20);
 pub(super) const COMMIT_AND_FETCH: u32 = ioctl(3, 16, 0x21);
 
-/// The device outlives its server.
+/// The device survives its server.
 pub const F_USER_RECOVERY: u64 = 1 << 3;
-/// What was in flight is sent again.
+/// Requests that were in flight are sent again.
 pub const F_REISSUE: u64 = 1 << 4;
 /// Commands are numbered as ioctls.
 pub const F_IOCTL: u64 = 1 << 6;
 /// Data is copied by pread and pwrite.
 pub const F_USER_COPY: u64 = 1 << 7;
-/// What is needed at most: Linux 6.5 has all of it.
+/// All features that are needed; Linux 6.5 has them.
 pub const NEEDED: u64 = F_USER_RECOVERY | F_REISSUE | F_IOCTL | F_USER_COPY;
 
-/// No server has started it.
+/// No server has started the device.
 pub const DEAD: u16 = 0;
-/// Its server is there.
+/// The device has a server.
 pub const LIVE: u16 = 1;
-/// Its server is gone; users wait.
+/// The server of the device is gone; users wait.
 pub const QUIESCED: u16 = 2;
 
 /// First byte of the requests' data in `/dev/ublkcN`.
 const DATA: u64 = 0x8000_0000;
-/// Most requests of a queue, which says where descriptors of the next one begin.
+/// Maximum number of requests of a queue; it determines where the descriptors of the next queue begin.
 const MAX_DEPTH: usize = 4096;
-/// Bytes of a descriptor.
+/// Size of a descriptor in bytes.
 pub const DESCRIPTOR: usize = 24;
 
-/// Where the data of a request lies in `/dev/ublkcN`.
+/// Offset of a request's data in `/dev/ublkcN`.
 pub fn data_at(queue: u16, tag: u16) -> u64 {
     DATA + (u64::from(queue) << 41 | u64::from(tag) << 25)
 }
 
-/// Where the descriptors of a queue lie in `/dev/ublkcN`.
+/// Offset of a queue's descriptors in `/dev/ublkcN`.
 pub fn descriptors_at(queue: u16) -> usize {
     usize::from(queue) * MAX_DEPTH * DESCRIPTOR
 }
 
-/// A control command's argument.
+/// The argument of a control command.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ControlCommand {
@@ -72,34 +72,34 @@ pub(super) struct ControlCommand {
     pub reserved: u32,
 }
 
-/// A device, as the kernel describes it.
+/// The kernel's description of a device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// Queues.
+    /// Number of queues.
     pub queues: u16,
-    /// Requests in each.
+    /// Number of requests in each queue.
     pub depth: u16,
     /// [`DEAD`], [`LIVE`], [`QUIESCED`].
     pub state: u16,
     pub(super) pad0: u16,
-    /// Largest request, bytes.
+    /// Maximum size of a request in bytes.
     pub max_io_bytes: u32,
-    /// The N of `/dev/ublkbN`.
+    /// The number N of `/dev/ublkbN`.
     pub id: u32,
-    /// Its server's process.
+    /// Process of the server.
     pub pid: i32,
     pub(super) pad1: u32,
     /// `F_…`
     pub flags: u64,
-    /// Ours: whose volume it shows.
+    /// A value of ours: the volume that the device shows.
     pub owner: u64,
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) reserved: [u64; 2],
 }
 
-/// What a device is like: basic and discard parameters.
+/// Properties of a device: basic and discard parameters.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Params {
@@ -112,7 +112,7 @@ pub struct Params {
     pub(super) minimal_shift: u8,
     pub(super) max_sectors: u32,
     pub(super) chunk_sectors: u32,
-    /// Sectors of 512 bytes.
+    /// Size in sectors of 512 bytes.
     pub sectors: u64,
     pub(super) virtual_boundary: u64,
     pub(super) discard_alignment: u32,
@@ -123,9 +123,9 @@ pub struct Params {
     pub(super) reserved: u16,
 }
 
-/// Bytes of [`Params`] without what the compiler fills up.
+/// Size of [`Params`] in bytes without the padding of the compiler.
 pub(super) const PARAMS: u32 = 60;
-/// Both kinds of [`Params`] are there.
+/// Both kinds of [`Params`] are set.
 pub(super) const PARAM_TYPES: u32 = 1 | 2;
 pub(super) const ATTR_READ_ONLY: u32 = 1;
 pub(super) const ATTR_CACHE: u32 = 4;
@@ -140,10 +140,10 @@ pub(super) fn io_command(queue: u16, tag: u16, result: i32) -> [u8; 16] {
     b
 }
 
-/// What the kernel asks for.
+/// A request of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Descriptor {
-    /// Operation in the low byte, flags above.
+    /// The operation is in the low byte, flags are above it.
     pub op_flags: u32,
     pub sectors: u32,
     pub first_sector: u64,
@@ -154,7 +154,7 @@ pub(super) const OP_WRITE: u32 = 1;
 pub(super) const OP_FLUSH: u32 = 2;
 pub(super) const OP_DISCARD: u32 = 3;
 pub(super) const OP_ZEROES: u32 = 5;
-/// The file system says that it is metadata.
+/// The file system marks the request as metadata.
 pub(super) const IO_META: u32 = 1 << 11;
 pub(super) const IO_FUA: u32 = 1 << 13;
 pub(super) const IO_NOUNMAP: u32 = 1 << 15;

@@ -10,9 +10,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
 
-/// No queue in particular.
+/// The command refers to no queue.
 const NO_QUEUE: u16 = u16::MAX;
-/// Let the kernel choose the number of a device.
+/// The kernel chooses the number of the device.
 const ANY: u32 = u32::MAX;
 
 /// The control device.
@@ -22,10 +22,10 @@ pub struct Control {
 }
 
 impl Control {
-    /// Opens it.
+    /// Opens the control device.
     ///
     /// # Errors
-    /// There is none, only root may, the kernel is too old, or it has no io_uring.
+    /// There is no such device, the process is not root, the kernel is too old, or it has no io_uring.
     pub fn open() -> io::Result<Control> {
         if let Some(why) = super::missing() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
@@ -69,7 +69,7 @@ impl Control {
         bytes[..plain.len()].copy_from_slice(plain);
         let entry = opcode::UringCmd80::new(types::Fd(self.file.as_raw_fd()), command).cmd(bytes);
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: what the command points to (`addr`) lives in our caller, who waits for its completion below.
+        // SAFETY: the memory to which the command points (`addr`) belongs to the caller, and this function waits for the completion below.
         unsafe { ring.submission().push(&entry.build()) }
             .map_err(|_| io::Error::other("ublk: the control ring is full"))?;
         while let Err(e) = ring.submit_and_wait(1) {
@@ -87,20 +87,20 @@ impl Control {
         }
     }
 
-    /// Adds a device; the kernel fills in its number and what it changed.
+    /// Adds a device. The kernel fills in its number and the values that it has changed.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The kernel refuses.
     pub fn add(&self, info: &mut DeviceInfo) -> io::Result<()> {
         info.id = ANY;
         let len = size_of_val(info) as u16;
         self.run(ADD_DEV, ANY, len, std::ptr::from_mut(info) as u64, 0)
     }
 
-    /// What a device is.
+    /// The kernel's description of a device.
     ///
     /// # Errors
-    /// There is none of that number.
+    /// There is no device of this number.
     pub fn info(&self, id: u32) -> io::Result<DeviceInfo> {
         let mut info = DeviceInfo::default();
         let len = size_of_val(&info) as u16;
@@ -108,19 +108,19 @@ impl Control {
         Ok(info)
     }
 
-    /// Says what the device is like.
+    /// Sets the properties of the device.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The kernel refuses.
     pub fn set_params(&self, id: u32, params: &Params) -> io::Result<()> {
         let mut params = *params;
         self.run(SET_PARAMS, id, PARAMS as u16, (&raw mut params) as u64, 0)
     }
 
-    /// What the device is like.
+    /// The properties of the device.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The kernel refuses.
     pub fn params(&self, id: u32) -> io::Result<Params> {
         let mut params = Params {
             len: PARAMS,
@@ -130,18 +130,18 @@ impl Control {
         Ok(params)
     }
 
-    /// Makes the disk appear. Waits until every queue has been fetched from.
+    /// Creates the disk. Waits until a fetch command has been issued for every queue.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The kernel refuses.
     pub fn start(&self, id: u32) -> io::Result<()> {
         self.run(START_DEV, id, 0, 0, std::process::id().into())
     }
 
-    /// Takes the disk away. What the kernel has in flight is still to be answered.
+    /// Removes the disk. Requests that the kernel has in flight must still be answered.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The kernel refuses.
     pub fn stop(&self, id: u32) -> io::Result<()> {
         self.run(STOP_DEV, id, 0, 0, 0)
     }
@@ -149,36 +149,36 @@ impl Control {
     /// Removes the device.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The kernel refuses.
     pub fn delete(&self, id: u32) -> io::Result<()> {
         self.run(DEL_DEV, id, 0, 0, 0)
     }
 
-    /// Removes a device that nobody serves, as soon as its last user has closed it.
+    /// Removes a device without a server as soon as its last user has closed it.
     ///
     /// # Errors
-    /// As the kernel says; older ones than 6.9 do not know it.
+    /// The kernel refuses; kernels before 6.9 do not have this command.
     pub fn delete_later(&self, id: u32) -> io::Result<()> {
         self.run(DEL_DEV_ASYNC, id, 0, 0, 0)
     }
 
-    /// Begins to take over a device whose server is gone.
+    /// Starts to take over a device whose server is gone.
     ///
     /// # Errors
-    /// `EBUSY` until the kernel has noticed that it is gone.
+    /// `EBUSY` until the kernel has noticed that the server is gone.
     pub fn begin_recovery(&self, id: u32) -> io::Result<()> {
         self.run(START_RECOVERY, id, 0, 0, 0)
     }
 
-    /// Goes on with it. Waits until every queue has been fetched from.
+    /// Completes the takeover. Waits until a fetch command has been issued for every queue.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The kernel refuses.
     pub fn end_recovery(&self, id: u32) -> io::Result<()> {
         self.run(END_RECOVERY, id, 0, 0, std::process::id().into())
     }
 
-    /// Numbers of all devices.
+    /// The numbers of all devices.
     pub fn all(&self) -> Vec<u32> {
         let names = std::fs::read_dir("/sys/class/ublk-char")
             .into_iter()

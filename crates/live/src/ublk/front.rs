@@ -1,4 +1,4 @@
-//! A device as a [`FrontEnd`]: added, found again, taken over, removed.
+//! A device as a [`FrontEnd`]: it is added, found again, taken over, removed.
 
 use super::abi::{self, DeviceInfo, Params};
 use super::control::Control;
@@ -15,31 +15,31 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Where links with the names of volumes are.
+/// The directory for links with the names of volumes.
 const LINKS: &str = "/dev/isotherm";
-/// How long the kernel may take to show a device, or to notice that its server is gone.
+/// How long the kernel may take to create a device, or to notice that its server is gone.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often to look meanwhile.
+/// Interval of the checks in this time.
 const LOOK: Duration = Duration::from_millis(20);
-/// Largest request, bytes.
+/// Maximum size of a request in bytes.
 const LARGEST: u32 = 1 << 20;
-/// Largest discard, bytes.
+/// Maximum size of a discard in bytes.
 const DISCARD: u32 = 1 << 30;
 
-/// A device wanted.
+/// The configuration of a device.
 #[derive(Debug)]
 pub struct Wanted {
-    /// Queues, each with a thread; the engine is one thread, so more than a few help nobody.
+    /// Number of queues, each with a thread. The engine is one thread, so more than a few queues have no advantage.
     pub queues: u16,
-    /// Requests in each queue.
+    /// Number of requests in each queue.
     pub depth: u16,
-    /// The device outlives a server that is killed, and the next one takes it over. Its users hear of no crash, so a write is answered
-    /// when the next server would find it ([`Way::keep_writes`]).
+    /// The device survives a server that is killed, and the next server takes it over. Its users do not notice the crash, so a write is
+    /// answered only when the next server would find it ([`Way::keep_writes`]).
     pub recover: bool,
 }
 
 impl Default for Wanted {
-    /// A queue of 128, recovered.
+    /// One queue of 128 requests, with recovery.
     fn default() -> Wanted {
         Wanted {
             queues: 1,
@@ -49,7 +49,7 @@ impl Default for Wanted {
     }
 }
 
-/// Whose device it is: kept by the kernel with the device. Never 0, which other servers leave there.
+/// Identifies the volume of a device; the kernel keeps the value with the device. It is never 0, which other servers use.
 fn owner(uuid: &[u8; 16]) -> u64 {
     let half = |at: usize| {
         uuid[at..at + 8]
@@ -89,7 +89,7 @@ impl Kind for Wanted {
     }
 }
 
-/// What the disk is like.
+/// The properties of the disk.
 fn params(port: &dyn Port, extent: u32) -> Params {
     let shift = port.block_bytes().trailing_zeros() as u8;
     let read_only = if port.read_only() {
@@ -115,16 +115,16 @@ fn params(port: &dyn Port, extent: u32) -> Params {
     }
 }
 
-/// A device of this volume whose server is gone. One that never started or cannot go on is removed.
+/// Finds a device of this volume whose server is gone. A device that was never started or cannot continue is removed.
 fn left_behind(control: &Control, owner: u64) -> io::Result<Option<DeviceInfo>> {
     let until = Instant::now() + PATIENCE;
     for id in control.all() {
-        // Others are somebody else's, or removed meanwhile.
+        // Other devices belong to another server, or were removed in the meantime.
         while let Some(info) = control.info(id).ok().filter(|i| i.owner == owner) {
             match info.state {
                 abi::QUIESCED => return Ok(Some(info)),
                 abi::DEAD => {
-                    // Its users have errors already; it goes when they do.
+                    // Its users have already received errors; the device is removed when they close it.
                     (control.delete_later(id).or_else(|_| control.delete(id)))
                         .map_err(|e| words(id, "left behind, and cannot be removed", &e))?;
                     break;
@@ -135,7 +135,7 @@ fn left_behind(control: &Control, owner: u64) -> io::Result<Option<DeviceInfo>> 
                         info.pid
                     )));
                 }
-                // The kernel has not noticed yet.
+                // The kernel has not yet noticed that the server is gone.
                 _ => std::thread::sleep(LOOK),
             }
         }
@@ -143,7 +143,7 @@ fn left_behind(control: &Control, owner: u64) -> io::Result<Option<DeviceInfo>> 
     Ok(None)
 }
 
-/// The link must not lead to another volume's device.
+/// Checks that the link does not lead to the device of another volume.
 fn check_link(control: &Control, link: &Path, owner: u64) -> io::Result<()> {
     let Ok(to) = std::fs::read_link(link) else {
         return match link.symlink_metadata() {
@@ -230,7 +230,7 @@ fn take_over(control: Control, info: DeviceInfo, params: &Params, way: &Way) -> 
         }
     }
     let mut shown = Shown::new(control, &info, true);
-    // A server of an earlier version may have told the device that there is no cache: then no flush will come.
+    // A server of an earlier version may have told the kernel that the device has no cache: in that case no flush will arrive.
     shown.durable = known.attributes & abi::ATTR_CACHE == 0;
     shown.serve(&info, way)?;
     shown
@@ -263,7 +263,7 @@ fn wait_for(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets the link lead to the device, at once or not at all.
+/// Changes the link atomically so that it leads to the device.
 fn point(link: &Path, id: u32) -> io::Result<()> {
     let failed = |e: io::Error| io::Error::new(e.kind(), format!("ublk: {}: {e}", link.display()));
     std::fs::create_dir_all(LINKS).map_err(failed)?;
@@ -271,13 +271,13 @@ fn point(link: &Path, id: u32) -> io::Result<()> {
     let made = std::os::unix::fs::symlink(format!("../ublkb{id}"), &new)
         .and_then(|()| std::fs::rename(&new, link));
     if made.is_err() {
-        // It may be the one that could not be renamed.
+        // This may be the link that could not be renamed.
         let _ = std::fs::remove_file(&new);
     }
     made.map_err(failed)
 }
 
-/// A device at work. Dropping it removes it.
+/// A device in service. Dropping it removes the device.
 struct Shown {
     control: Control,
     id: u32,
@@ -285,7 +285,7 @@ struct Shown {
     link: Option<PathBuf>,
     threads: Vec<JoinHandle<()>>,
     counts: Arc<Counts>,
-    /// Users of a server before us wait for it: not to be removed when taking it over fails.
+    /// Users of an earlier server wait for the device, so it must not be removed if the takeover fails.
     is_left: bool,
     is_over: bool,
     /// Every change is made durable before it is answered.
@@ -310,12 +310,12 @@ impl Shown {
         }
     }
 
-    /// Starts the queues' threads. The kernel has all entries when it returns.
+    /// Starts the queues' threads. When this returns, the kernel has all entries.
     fn serve(&mut self, info: &DeviceInfo, way: &Way) -> io::Result<()> {
         let path = PathBuf::from(format!("/dev/ublkc{}", self.id));
         wait_for(&path)?;
         let until = Instant::now() + PATIENCE;
-        // Between servers the kernel lets nobody else have it, for a moment.
+        // Directly after the end of the previous server, the kernel refuses to open the device for a moment.
         let device: File = loop {
             match OpenOptions::new().read(true).write(true).open(&path) {
                 Err(e) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until => {
@@ -347,7 +347,7 @@ impl Shown {
         Ok(())
     }
 
-    /// Does anybody have the disk mounted, or to himself?
+    /// Returns true if the disk is mounted or opened exclusively.
     fn is_in_use(&self) -> bool {
         let holders = std::fs::read_dir(format!("/sys/block/ublkb{}/holders", self.id));
         if holders.is_ok_and(|mut h| h.next().is_some()) {
@@ -365,14 +365,14 @@ impl Shown {
             return;
         }
         if self.is_left {
-            // Its threads end with the process; the next server may have more luck.
+            // The threads end with the process; the next server may succeed.
             return;
         }
         if let Err(e) = self.control.stop(self.id) {
             tracing::warn!(device = self.id, "{}", words(self.id, "does not stop", &e));
         }
         for thread in self.threads.drain(..) {
-            // A panic there was reported already.
+            // A panic of the thread was already reported.
             let _ = thread.join();
         }
         if let Err(e) = self.control.delete(self.id) {
@@ -385,7 +385,7 @@ impl Shown {
         if let Some(link) = self.link.take() {
             let ours = format!("../ublkb{}", self.id);
             if std::fs::read_link(&link).is_ok_and(|to| to == Path::new(&ours)) {
-                // Somebody else may have removed it.
+                // Another process may have removed it.
                 let _ = std::fs::remove_file(link);
             }
         }
@@ -426,7 +426,7 @@ impl FrontEnd for Shown {
         self.recover
     }
 
-    /// The kernel's device cannot be closed to new users alone.
+    /// The kernel's device cannot be closed to new users only.
     fn refuse_new(&mut self) {}
 
     fn users(&mut self) -> Option<String> {

@@ -5,21 +5,21 @@
 //!                 request's pages ◄──────────── pread, pwrite ──── queue thread ◄── eventfd ────────┘
 //! ```
 //!
-//! [`abi`] knows the kernel's numbers, [`control`] the commands to `/dev/ublk-control`, `queue` takes requests, [`front`] adds,
-//! takes over and removes devices. Written to the kernel's interface with the `io-uring` crate alone: the crate `libublk` would
-//! need a C compiler's headers (bindgen, libclang) wherever this is built.
+//! [`abi`] has the kernel's numbers, [`control`] the commands to `/dev/ublk-control`, `queue` receives requests, [`front`] adds, takes over
+//! and removes devices. The code uses the kernel's interface through the `io-uring` crate alone: the crate `libublk` would need a C
+//! compiler's headers (bindgen, libclang) wherever this is built.
 //!
-//! Unless it is told not to, a device outlives a server that is killed: its users wait, the next server of the volume finds it by the volume's identity and
-//! takes it over, and the kernel sends it again what was in flight (`UBLK_F_USER_RECOVERY_REISSUE`). Never false: what such a device
-//! has acknowledged is found by the next server (`kept_writes`). If it could be lost with the server's memory, that would happen behind
-//! the back of users who hear of no crash, and a later FLUSH would claim that it is safe.
+//! Unless recovery is turned off, a device survives a server that is killed. Its users wait, the next server of the volume finds the device
+//! by the volume's identity and takes it over, and the kernel sends the requests in flight again (`UBLK_F_USER_RECOVERY_REISSUE`). The next
+//! server must find everything that such a device has acknowledged (`kept_writes`). If this data could be lost with the server's memory,
+//! its users would not notice the loss, because they do not see a crash, and a later FLUSH would wrongly report that the data is durable.
 
 pub mod abi;
 pub mod control;
 pub mod front;
 mod queue;
 
-/// Why there is no ublk, in words; `None` if there is.
+/// The reason why ublk is not available; `None` if it is.
 pub fn missing() -> Option<String> {
     let there = std::path::Path::new(abi::CONTROL).exists();
     (!there).then(|| {

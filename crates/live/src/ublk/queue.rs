@@ -1,10 +1,10 @@
-//! One queue of a device: a thread that takes requests from the kernel, hands them on and answers.
+//! One queue of a device: a thread that receives requests from the kernel, passes them to the volume, and answers them.
 //!
-//! Data is copied between the request's pages and the engine's memory by pread and pwrite, on this thread. Completions come on
-//! the engine's thread, which only leaves a note and rings an eventfd.
+//! The thread copies data between the request's pages and the engine's memory by pread and pwrite. Completions arrive on the engine's
+//! thread, which only stores a note and signals an eventfd.
 
 use super::abi::{self, COMMIT_AND_FETCH, DESCRIPTOR, Descriptor, FETCH};
-use crate::port::{Buffer, Completion, Port, Share};
+use crate::port::{Buffer, Completion, IoRequest, Port, Share};
 use io_uring::{IoUring, opcode, types};
 use isotherm_classify::classes;
 use isotherm_core::{IoError, RequestOp};
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Name of the eventfd's entry in the ring; tags are smaller.
+/// User data of the eventfd's entry in the ring; tags are smaller.
 const BELL: u64 = 1 << 32;
 
 /// Counts of all queues of a device.
@@ -28,7 +28,7 @@ pub(super) struct Counts {
     pub flushes: AtomicU64,
     pub discards: AtomicU64,
     pub fua: AtomicU64,
-    /// Reads and writes that the file system calls metadata.
+    /// Reads and writes that the file system marks as metadata.
     pub metadata: AtomicU64,
     pub errors: AtomicU64,
 }
@@ -37,10 +37,10 @@ fn count(which: &AtomicU64) {
     which.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A request's tag, how it ended, and its buffer.
+/// A request's tag, its result, and its buffer.
 type Note = (u16, Result<(), IoError>, Option<Buffer>);
 
-/// Requests that have ended, on their way back.
+/// Requests that have ended and were not answered yet.
 struct Ended {
     bell: OwnedFd,
     is_rung: AtomicBool,
@@ -53,13 +53,13 @@ impl Ended {
         notes.push((tag, result, buffer));
         drop(notes);
         if !self.is_rung.swap(true, Ordering::AcqRel) {
-            // Fails only when the count is at its end: then it was rung anyway.
+            // This fails only if the counter is at its limit; the eventfd is signalled then anyway.
             let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
         }
     }
 }
 
-/// A request that the kernel waits for. Dropped without an answer (the engine ended), it says so.
+/// A request for which the kernel waits. If it is dropped without a result (because the engine ended), it reports an error.
 struct Owed {
     ended: Arc<Ended>,
     tag: u16,
@@ -81,20 +81,20 @@ impl Drop for Owed {
     }
 }
 
-/// The descriptors of a queue, which the kernel writes.
+/// The descriptors of a queue; the kernel writes them.
 struct Descriptors {
     at: *const u64,
     len: usize,
 }
 
-// SAFETY: a mapping that lives as long as this; it is only read.
+// SAFETY: the mapping lives as long as this value, and it is only read.
 unsafe impl Send for Descriptors {}
 
 impl Descriptors {
     fn map(device: &File, queue: u16, depth: u16) -> io::Result<Descriptors> {
         let len = (usize::from(depth) * DESCRIPTOR).next_multiple_of(4096);
         let offset = abi::descriptors_at(queue) as libc::off_t;
-        // SAFETY: a new read-only mapping at an address of the kernel's choice touches nothing that exists.
+        // SAFETY: a new read-only mapping at an address that the kernel chooses does not overlap existing memory.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -111,11 +111,11 @@ impl Descriptors {
         Ok(Descriptors { at: at.cast(), len })
     }
 
-    /// The request of that tag, which has just come.
+    /// The request of this tag, which has just arrived.
     fn read(&self, tag: u16) -> Descriptor {
         let at = self.at.wrapping_add(usize::from(tag) * DESCRIPTOR / 8);
-        // SAFETY: `tag` is below the depth, so three whole words are mapped there; the kernel does not write to them between the
-        // completion that told of the request and our answer.
+        // SAFETY: `tag` is below the depth, so three whole words are mapped there. The kernel does not write to them between the completion
+        // that reported the request and our answer.
         let (first, first_sector) = unsafe { (at.read_volatile(), at.add(1).read_volatile()) };
         let [a, b, c, d, e, f, g, h] = first.to_ne_bytes();
         Descriptor {
@@ -128,19 +128,19 @@ impl Descriptors {
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
-        // SAFETY: exactly what `map` mapped; nobody else has its address.
+        // SAFETY: this is exactly the mapping that `map` made; no other code has its address.
         unsafe { libc::munmap(self.at.cast_mut().cast(), self.len) };
     }
 }
 
-/// What a queue's thread is started with.
+/// The parameters of a queue's thread.
 pub(super) struct Plan {
     pub device: Arc<File>,
     pub port: Arc<dyn Port>,
     pub queue: u16,
     pub depth: u16,
     pub counts: Arc<Counts>,
-    /// Nothing is answered before it is durable: the device's users were told that there is no cache to flush.
+    /// Changes are answered only when they are durable: the kernel was told that the device has no cache to flush.
     pub durable: bool,
 }
 
@@ -150,9 +150,9 @@ struct Queue {
     descriptors: Descriptors,
     share: Option<Arc<Share>>,
     ended: Arc<Ended>,
-    /// What the bell's count is read into.
+    /// Destination of reads from the eventfd.
     rung: Box<u64>,
-    /// Requests of the kernel that the volume has, and entries that the kernel will not use again.
+    /// Number of the kernel's requests at the volume, and of entries that the kernel will not use again.
     at_work: u32,
     over: u16,
     /// Requests that wait for memory.
@@ -161,14 +161,14 @@ struct Queue {
     spare: Vec<Note>,
 }
 
-/// Serves until the device is stopped. Tells `ready` once the kernel has all entries, or why not.
+/// Serves until the device is stopped. Reports to `ready` that the kernel has all entries, or the error.
 pub(super) fn run(plan: Plan, ready: &SyncSender<io::Result<()>>) {
-    // Memory is freed by writing to this device: it must not wait for that itself.
+    // The kernel frees memory by writing to this device, so this thread must not wait for such a write.
     crate::block_file::become_io_flusher();
     let mut queue = match Queue::new(plan) {
         Ok(queue) => queue,
         Err(e) => {
-            // Whoever waits may have given up.
+            // The receiver may no longer wait.
             let _ = ready.send(Err(e));
             return;
         }
@@ -186,7 +186,7 @@ pub(super) fn run(plan: Plan, ready: &SyncSender<io::Result<()>>) {
             queue.plan.queue
         );
     }
-    // What the volume still has comes back to nobody, and its memory must not be in use when it does.
+    // The results of requests that the volume still has are discarded; their memory is freed when they end.
 }
 
 impl Queue {
@@ -214,7 +214,7 @@ impl Queue {
 
     fn push(&mut self, entry: &io_uring::squeue::Entry) -> io::Result<()> {
         loop {
-            // SAFETY: commands carry their data; the bell's number lies in a box that lives as long as the ring.
+            // SAFETY: commands contain their data; the eventfd's count is read into a box that lives as long as the ring.
             let pushed = unsafe { self.ring.submission().push(entry) };
             if pushed.is_ok() {
                 return Ok(());
@@ -236,14 +236,14 @@ impl Queue {
         self.push(&opcode::Read::new(fd, to, 8).build().user_data(BELL))
     }
 
-    /// Gives the kernel all entries.
+    /// Gives all entries to the kernel.
     fn fetch_all(&mut self) -> io::Result<()> {
         self.listen()?;
         for tag in 0..self.plan.depth {
             self.command(FETCH, tag, -1)?;
         }
         self.ring.submit()?;
-        // What the kernel does not take comes back at once.
+        // Entries that the kernel refuses are completed at once.
         let refused = self
             .ring
             .completion()
@@ -268,7 +268,7 @@ impl Queue {
                 } else if result == 0 {
                     self.held.push_back(name as u16);
                 } else {
-                    // -ENODEV: the device is stopped. Anything else will not come again either.
+                    // -ENODEV: the device is stopped. After another error, the entry is not used again either.
                     self.over += 1;
                 }
             }
@@ -278,7 +278,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Requests go to the volume, as far as there is memory.
+    /// Passes requests to the volume, as long as there is memory.
     fn take(&mut self) -> io::Result<()> {
         while let Some(&tag) = self.held.front() {
             let d = self.descriptors.read(tag);
@@ -291,7 +291,7 @@ impl Queue {
                     .as_ref()
                     .is_some_and(|s| !s.has((d.sectors as usize) << 9))
             {
-                // Memory comes back only when this thread has answered what has ended.
+                // Memory is freed only when this thread has answered the requests that have ended.
                 return Ok(());
             }
             self.held.pop_front();
@@ -303,11 +303,11 @@ impl Queue {
         Ok(())
     }
 
-    /// An error's number.
+    /// Passes a request to the volume. An error is an errno.
     fn hand_over(&mut self, tag: u16, d: Descriptor) -> Result<(), i32> {
         let counts = &self.plan.counts;
         let is_flush = d.op_flags & 0xff == abi::OP_FLUSH;
-        // A flush names no sectors: what stands there means nothing.
+        // A flush has no sectors, so these fields have no meaning.
         let (sectors, first) = if is_flush {
             (0, 0)
         } else {
@@ -356,13 +356,21 @@ impl Queue {
         let done = Completion::new(move |result, buffer| owed.pay(result, buffer));
         let class = if is_metadata { classes::METADATA } else { 0 };
         self.at_work += 1;
-        self.plan
-            .port
-            .submit(op, offset, len, fua, class, buffer, done);
+        self.plan.port.submit(
+            IoRequest {
+                op,
+                offset,
+                len,
+                fua,
+                class,
+                buffer,
+            },
+            done,
+        );
         Ok(())
     }
 
-    /// Waits only while nothing of ours could come back from here.
+    /// Waits for memory only while none of this queue's requests could free some.
     fn buffer(&self, offset: u64, len: u32) -> Buffer {
         let block = self.plan.port.block_bytes();
         match &self.share {
@@ -372,9 +380,9 @@ impl Queue {
         }
     }
 
-    /// What has ended goes back to the kernel.
+    /// Answers the requests that have ended.
     fn answer(&mut self) -> io::Result<()> {
-        // Before looking: what ends behind the look rings again.
+        // The flag is cleared before the queue is read: a request that ends afterwards signals again.
         self.ended.is_rung.store(false, Ordering::Release);
         let mut notes = std::mem::take(&mut self.spare);
         {
@@ -395,7 +403,7 @@ impl Queue {
                     let written = self.plan.device.write_all_at(&data, to);
                     written.map_or_else(|e| -e.raw_os_error().unwrap_or(libc::EIO), |()| len)
                 }
-                // A read without its data is a fault of the port: no bytes are better than wrong ones.
+                // A read without its data is a fault of the port. An error is better than wrong data.
                 (Ok(()), abi::OP_READ, _) => -libc::EIO,
                 (Ok(()), abi::OP_WRITE, _) => len,
                 (Ok(()), ..) => 0,

@@ -14,7 +14,7 @@ use isotherm_core::store::{self, Layout, MetaArea, Superblock};
 use isotherm_core::{MemberId, TierId};
 use std::path::{Path, PathBuf};
 
-/// Removes the created files unless told to keep them, so that no half-created volume remains.
+/// Removes the created files unless it is told to keep them, so that no half-created volume remains.
 struct Undo(Vec<PathBuf>);
 
 impl Drop for Undo {
@@ -63,8 +63,8 @@ impl Plan {
         let caching = policy.uses() == Uses::Copies;
         let tiers = config.members.iter().map(|m| m.tier);
         let slowest = tiers.max().unwrap_or_default();
-        // Metadata takes a little from the members, so this is a bound from above on what the areas must hold. With caching
-        // only the slowest tier has homes.
+        // Metadata takes a small part of the members, so this is an upper bound for the areas. With caching, only the slowest tier has
+        // homes.
         let all = bytes.iter().map(|b| b / extent).sum::<u64>();
         let homes = bytes.iter().zip(&config.members);
         let homes = homes.filter(|(_, m)| !caching || m.tier == slowest);
@@ -81,7 +81,7 @@ impl Plan {
         let copies = faster
             .filter(|(_, m)| m.tier < slowest)
             .map(|(b, _)| b / extent);
-        // Room for copies in any case: the policy may change later.
+        // There is room for copies in any case, because the policy may change later.
         let area = MetaArea::for_volume(bound as u32, blocks_per_extent, fast).with_copies(
             bound as u32,
             copies.sum::<u64>() as u32,
@@ -158,7 +158,7 @@ fn entries(config: &VolumeConfig) -> Result<Vec<MemberEntry>, Error> {
     config.members.iter().map(entry).collect()
 }
 
-/// Lays metadata and slots out on members that have `bytes` each.
+/// Plans metadata and slots on members that have `bytes` each.
 fn give_room(sb: &mut Superblock, bytes: &[u64], file: &Path) -> Result<(), Error> {
     let (layout, area, extent) = (sb.layout(), sb.area, 1u64 << sb.extent_shift);
     for (i, entry) in sb.members.iter_mut().enumerate() {
@@ -203,13 +203,13 @@ fn open_or_make(config: &VolumeConfig, undo: &mut Undo) -> Result<Vec<Option<Dev
 }
 
 impl Volume {
-    /// Creates volume `p/v`: formats the members and writes the description. `force` overwrites whatever lies on them.
+    /// Creates volume `p/v`: formats the members and writes the description. With `force`, existing data on them is overwritten.
     ///
-    /// Paths of members are taken as they are (relative to the working directory) and written absolute.
+    /// Paths of members are taken as they are (relative to the working directory) and written as absolute paths.
     ///
     /// # Errors
-    /// A wrong description, a device that cannot be used, is in use, or carries something (see [`contents`]). Files that this
-    /// call made are removed again.
+    /// A wrong description, or a device that cannot be used, is in use, or holds data (see [`contents`]). Files that this call created are
+    /// removed again.
     pub fn create(volume: &Path, config: VolumeConfig, force: bool) -> Result<Created, Error> {
         let how = CreateHow {
             force,
@@ -221,7 +221,7 @@ impl Volume {
     /// As [`Volume::create`], with all its options.
     ///
     /// # Errors
-    /// As [`Volume::create`]; also if there is no room for what is to be set aside.
+    /// As [`Volume::create`]; also if there is not enough space to reserve.
     pub fn create_as(
         volume: &Path,
         mut config: VolumeConfig,
@@ -276,7 +276,7 @@ impl Volume {
             );
         }
         for (m, bytes) in config.members.iter().zip(&sizes) {
-            // A paced member that its model cannot stand for must be refused before anything is written.
+            // A paced member that the model cannot represent must be refused before anything is written.
             m.model(*bytes).map_err(|e| config_error(&file, e))?;
         }
         if force {
@@ -298,8 +298,8 @@ impl Volume {
     }
 }
 
-/// Room for the metadata of every member, and with `all` for its data: metadata must never meet a full file system. Words for
-/// people where that cannot be promised.
+/// Reserves space for the metadata of every member, and with `all` for its data: metadata must never meet a full file system. Returns
+/// messages for people if this cannot be guaranteed.
 fn make_room(
     devices: &[Option<Device>],
     sb: &Superblock,

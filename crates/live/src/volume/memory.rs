@@ -1,5 +1,4 @@
-//! How much memory a volume's map takes, said and judged before it is asked for: an allocation that fails half-way ends the
-//! process.
+//! The memory of a volume's map, computed, reported and checked before it is allocated, because an allocation that fails ends the process.
 
 use crate::error::{Error, ErrorKind};
 use isotherm_core::geometry::Geometry;
@@ -12,12 +11,12 @@ const POLICY: u64 = 8;
 /// Above this size, the creation of a volume gives a warning.
 const WORTH_A_WORD: u64 = 1 << 30;
 
-/// Bytes of memory.
+/// Amounts of memory in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Needs {
     /// Memory at the start.
     pub least: u64,
-    /// With as many partly valid extents as have bitmaps, and a copy in every slot of the faster tiers.
+    /// Memory with the largest number of partly valid extents that have bitmaps, and a copy in every slot of the faster tiers.
     pub most: u64,
 }
 
@@ -75,7 +74,7 @@ fn number(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// What the control group leaves us (version 2), all of it or what is not in use.
+/// The memory of our control group (version 2): all of it, or the part that is not in use.
 fn group(free: bool) -> Option<u64> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = own.lines().find_map(|l| l.strip_prefix("0::/"))?;

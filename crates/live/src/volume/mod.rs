@@ -26,8 +26,8 @@ pub use pages::ask_for_huge;
 pub enum OpenMode {
     /// All members must be present, except members that are not needed, such as a cache that held no dirty data.
     ReadWrite,
-    /// As [`OpenMode::ReadWrite`]; and go on although writes that only a missing cache held are lost. What the slow tier has
-    /// of them counts from then on.
+    /// As [`OpenMode::ReadWrite`], and it continues although writes that only a missing cache held are lost. From then on the data of the
+    /// slow tier counts.
     AcceptLoss,
     /// Nothing is written; the surviving data is served.
     ReadOnly,
@@ -38,11 +38,11 @@ pub enum OpenMode {
 pub struct CreateHow {
     /// Overwrite data on the members, and an existing description.
     pub force: bool,
-    /// Set room aside for all data of members that are files, not only for their metadata.
+    /// Reserve space for all data of members that are files, not only for their metadata.
     pub preallocate: bool,
 }
 
-/// The volume that `create` made.
+/// The volume that `create` has made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Created {
     /// Size of the volume.
@@ -55,7 +55,7 @@ pub struct Created {
     pub slots: Vec<u32>,
     /// The policy keeps copies on the faster tiers, which add no capacity.
     pub caching: bool,
-    /// Words for people.
+    /// Messages for people.
     pub notes: Vec<String>,
 }
 
@@ -66,12 +66,12 @@ pub struct Volume {
     pub(crate) opened: Opened,
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) pacers: Vec<Option<Pacer>>,
-    /// What tiers cost by their sheets, as far as there are any: the tiers before the first without one.
+    /// The costs of tiers according to their data sheets: of the tiers before the first one without a sheet.
     pub(crate) costs: Vec<Cost>,
     pub(crate) mode: OpenMode,
     notes: Vec<String>,
     pub(crate) lost: Lost,
-    /// Claimed on the primary, unless nothing is written.
+    /// The stamp that was claimed on the primary, unless the volume is read only.
     pub(crate) stamp: Option<(Stamp, usize)>,
 }
 
@@ -105,12 +105,12 @@ impl Volume {
         &self.config
     }
 
-    /// Report of what opening found and did.
+    /// The report of opening and recovery.
     pub fn report(&self) -> &store::Report {
         &self.opened.report
     }
 
-    /// Words for people: members missing, page cache in use.
+    /// Messages for people: missing members, use of the page cache.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -28,8 +28,7 @@ impl Volume {
         Volume::open_config(config, &file, &base, mode)
     }
 
-    /// Opens a volume by a description that was read (or made) elsewhere; `file` is named in errors, `base` is what relative
-    /// paths start from.
+    /// Opens a volume by a description that was read (or made) elsewhere; `file` is named in errors, and relative paths start from `base`.
     ///
     /// # Errors
     /// As [`Volume::open`].
@@ -57,7 +56,7 @@ impl Volume {
             for (entry, m) in sb.members.iter_mut().zip(&config.members) {
                 entry.hint = m.path.display().to_string();
             }
-            // The description says what policy it is now; the superblocks follow when the session begins.
+            // The description has the present policy; the superblocks follow when the session begins.
             sb.policy.clone_from(&config.policy);
         }
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
@@ -137,7 +136,7 @@ fn open_members(
                 notes.push(format!("served without this member: {e}"));
                 devices.push(None);
             }
-            // Not there, which is more than not to be opened just now.
+            // The device is gone, not only unusable at present.
             Err(e) if e.kind == ErrorKind::Device && is_gone(&m.path) => {
                 absent.get_or_insert(e);
                 devices.push(None);
@@ -219,10 +218,10 @@ fn pacers(
     members.enumerate().map(model).collect()
 }
 
-/// Whether there is nothing at this path, or no device behind it.
+/// Whether there is no file at this path, or no device behind it.
 fn is_gone(path: &Path) -> bool {
     let gone = [libc::ENOENT, libc::ENXIO, libc::ENODEV, libc::ENOMEDIUM];
-    // Behind a server that hangs it may be whole.
+    // Behind a server that hangs, the member may be whole.
     crate::mounts::dead(path).is_none()
         && std::fs::File::open(path)
             .is_err_and(|e| e.raw_os_error().is_some_and(|n| gone.contains(&n)))
@@ -332,8 +331,7 @@ fn in_place(
     ))
 }
 
-/// A member may be a copy on a disk whose sectors are larger than the volume's blocks. The page cache does there what the disk
-/// cannot.
+/// Lets members be copies on a disk whose sectors are larger than the volume's blocks: there the page cache does what the disk cannot.
 fn go_around_sectors(devices: &mut [Option<Device>], found: &Found, notes: &mut Vec<String>) {
     let Some(sb) = found.iter().flatten().next() else {
         return;
@@ -349,7 +347,7 @@ fn go_around_sectors(devices: &mut [Option<Device>], found: &Found, notes: &mut 
     }
 }
 
-/// What is fixed at creation must still be so, or the engine would look for extents in wrong places.
+/// Properties that are fixed at creation must be unchanged, because otherwise the engine would look for extents in wrong places.
 fn check_shape(
     config: &VolumeConfig,
     devices: &[Option<Device>],

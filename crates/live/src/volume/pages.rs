@@ -1,18 +1,18 @@
 //! Huge pages for a large map.
 //!
-//! A request at a random place of a large map misses the processor's caches for its row, and with pages of 4 KiB it misses the cache
-//! of page addresses, too: a second load from memory before the first (`bench/map/run.sh` says what that is). Where the system leaves
-//! huge pages to those who ask (`/sys/kernel/mm/transparent_hugepage/enabled` is `madvise`), this asks. Memory stays as it is: every
-//! page of the map is filled when it is made.
+//! A request at a random place of a large map misses the processor's caches for its row, and with pages of 4 KiB it also misses the cache
+//! of page addresses: this is a second load from memory before the first (`bench/map/run.sh` measures it). If the system gives huge pages
+//! only on request (`/sys/kernel/mm/transparent_hugepage/enabled` is `madvise`), this module requests them. The use of memory does not
+//! change: every page of the map is filled when it is made.
 
 use isotherm_core::volume::ExtentMap;
 
-/// A huge page of x86 and of arm64 with base pages of 4 KiB, bytes. Elsewhere the system refuses, which changes nothing.
+/// Size of a huge page of x86 and of arm64 with base pages of 4 KiB, in bytes. On other systems the request is refused, which does no harm.
 const HUGE: usize = 2 << 20;
-/// Smaller tables fit the caches.
+/// Smaller tables fit into the caches.
 const LEAST: usize = 8 * HUGE;
 
-/// Asks for huge pages under the map's tables, and has the system collect them now. Bytes for which it agreed.
+/// Requests huge pages for the map's tables, and asks the system to collect them now. Returns the number of bytes for which it agreed.
 pub fn ask_for_huge(map: &ExtentMap) -> usize {
     map.tables()
         .into_iter()
@@ -22,11 +22,11 @@ pub fn ask_for_huge(map: &ExtentMap) -> usize {
             let len = (at + bytes).saturating_sub(from) / HUGE * HUGE;
             let advise = |advice| {
                 let start = std::ptr::without_provenance_mut(from);
-                // SAFETY: the range lies within a table that `map` holds, and neither advice changes what is in it.
+                // SAFETY: the range lies within a table that `map` holds, and neither request changes its contents.
                 len > 0 && unsafe { libc::madvise(start, len, advice) } == 0
             };
             let agreed = advise(libc::MADV_HUGEPAGE);
-            // Linux 6.1. Without it the kernel collects them later, in its own time.
+            // Since Linux 6.1. Without it the kernel collects them later.
             if agreed && !advise(libc::MADV_COLLAPSE) {
                 return 0;
             }
@@ -56,7 +56,7 @@ mod tests {
         for e in (0..extents).step_by(7) {
             map.map(ExtentId(e), slot(e), false);
         }
-        // Whether the system agrees is its own affair.
+        // The system may agree or not.
         let agreed = ask_for_huge(&map);
         assert!(agreed <= 12 * extents as usize && agreed.is_multiple_of(HUGE));
         for e in 0..extents {

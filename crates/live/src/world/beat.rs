@@ -16,14 +16,14 @@ use isotherm_core::store::layout::STAMP_AT;
 use isotherm_core::{DeviceOp, Event, IoError, Nanos, OpKind};
 use std::time::{Duration, SystemTime};
 
-/// Names the stamp's operations in the ring.
+/// The name of the stamp's operations in the ring.
 pub(super) const STAMP: u64 = u64::MAX - 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Idle,
     Reading,
-    /// Since then.
+    /// Being written since this time.
     Writing(Duration),
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Beat {
     member: usize,
     block: Buffer,
     phase: Phase,
-    /// Time at which the last stamp that is on the device was begun.
+    /// Time at which the last stamp on the device was begun.
     good: Duration,
     /// Time at which the last read of the stamp began.
     looked: Duration,
@@ -42,7 +42,7 @@ pub(super) struct Beat {
     held: Vec<(DeviceOp, Vec<u8>)>,
     /// Whether another server has taken over the volume.
     overtaken: bool,
-    /// The stamp cannot be read or written: nothing is written any more, reads go on.
+    /// Whether the stamp can no longer be read or written: then there are no more writes, and reads continue.
     broken: bool,
 }
 
@@ -92,7 +92,7 @@ impl UringWorld {
         self.beat.as_ref().is_some_and(Beat::has_ended)
     }
 
-    /// Whether `op` may go to its device now. Otherwise it is kept, or has ended.
+    /// Whether `op` may go to its device now. Otherwise it is kept, or was ended.
     pub(super) fn may_go(&mut self, op: &DeviceOp, meta: &[u8]) -> bool {
         let Some(beat) = &mut self.beat else {
             return true;
@@ -133,7 +133,7 @@ impl UringWorld {
         Some(self.seen + Nanos(left.as_nanos() as u64))
     }
 
-    /// Stamps if it is time.
+    /// Writes the stamp if it is due.
     pub(super) fn beat_if_due(&mut self) {
         let due = |b: &Beat| b.active && now().saturating_sub(b.looked) >= INTERVAL;
         if self.beat.as_ref().is_some_and(due) {
@@ -165,7 +165,7 @@ impl UringWorld {
         self.push(&entry.user_data(STAMP));
     }
 
-    /// The kernel's answer.
+    /// Handles the kernel's answer.
     pub(super) fn stamped(&mut self, res: i32) {
         if matches!(-res, libc::EINTR | libc::EAGAIN) {
             return self.issue_stamp();
@@ -229,8 +229,8 @@ impl UringWorld {
         self.woken = true;
     }
 
-    /// Waits for the stamp's operation that is under way, if any, and says whether the volume is still ours. For the end, when
-    /// nothing else goes on.
+    /// Waits for the stamp's operation in progress, if any, and returns whether the volume is still ours. For the end, when nothing else is
+    /// in progress.
     pub(crate) fn is_still_ours(&mut self) -> bool {
         self.finish_beat();
         if let Some(beat) = &self.beat

@@ -103,7 +103,7 @@ impl UringWorld {
         self.members[member].cut
     }
 
-    /// As [`UringWorld::look_at_size`], all members, now and then.
+    /// As [`UringWorld::look_at_size`] for all members, at intervals.
     pub(super) fn look_at_sizes(&mut self) {
         if self.seen.since(self.looked) < LOOK {
             return;

@@ -15,7 +15,7 @@ pub(super) struct Flight {
     /// The parts that have not ended: [`REAL`], [`MODEL`].
     pub waiting: u8,
     result: Result<u32, IoError>,
-    /// Bytes of zeros written so far, where zeros must be written.
+    /// Number of zero bytes written so far, if zeros must be written.
     zeroed: Option<u32>,
     bounce: Option<Memory>,
 }
@@ -232,7 +232,7 @@ impl UringWorld {
         f.waiting &= !part;
         if part == REAL {
             f.result = result;
-            // The kernel is done with the memory even if the model is not; but the engine does not know yet.
+            // The kernel no longer uses the memory even if the model has not ended.
             f.bounce = None;
         }
         let (left, result, op) = (f.waiting, f.result, f.op);

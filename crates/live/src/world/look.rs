@@ -37,7 +37,7 @@ impl Look {
         }
     }
 
-    /// There is nothing to do. Returns the time for which to poll; zero: sleep at once.
+    /// There is nothing to do. Returns the time for which to poll; zero means to sleep at once.
     fn begin(&mut self) -> Duration {
         self.since = Instant::now();
         if self.took > self.most {
@@ -88,13 +88,13 @@ impl UringWorld {
     pub(super) fn look_around(&mut self) -> bool {
         let limit = self.looker().begin();
         if limit.is_zero() {
-            // Sleeping submits, too.
+            // Sleeping submits the queued entries, too.
             return false;
         }
         if !self.ring.is_idle() {
             self.enter(0, None);
             if self.is_pending() {
-                // It ended at once (memory, page cache), which says nothing about polling.
+                // The operation ended at once (memory, page cache), which is no information about polling.
                 return true;
             }
         }

@@ -8,7 +8,7 @@ const FUSE_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// A source of requests that keeps entries in the engine's ring and runs on the engine's thread.
 ///
-/// From the time at which an entry is put into the ring until it comes back, the kernel owns the entry and the memory that it points to.
+/// From the time at which an entry is put into the ring until it comes back, the kernel owns the entry and the memory to which it points.
 pub trait RingSource: Send {
     /// Passes to `push` the entries for the ring: the entry's number, below 2^16, and the command.
     fn put(&mut self, push: &mut dyn FnMut(u16, squeue::Entry128));
@@ -28,7 +28,7 @@ pub(super) fn name(source: usize, entry: u16) -> u64 {
     SOURCE | (source as u64) << 16 | u64::from(entry)
 }
 
-/// Source and entry, if that is a name of one.
+/// Source and entry, if the name is that of an entry.
 pub(super) fn named(data: u64) -> Option<(usize, u16)> {
     (data & SOURCE != 0 && data & OTHERS == 0)
         .then_some(((data & (SOURCE - 1)) as usize >> 16, data as u16))
@@ -44,8 +44,8 @@ fn build<S: squeue::EntryMarker>(entries: u32, modern: bool) -> io::Result<IoUri
     let mut builder = IoUring::<S>::builder();
     builder.setup_clamp().setup_cqsize(entries * 8);
     if modern {
-        // Completions are handled when we ask for them, without interrupting: fewest switches for one thread that submits and
-        // waits.
+        // Completions are handled when we ask for them, without interrupting this thread: this needs the fewest switches for one thread
+        // that submits and waits.
         builder
             .setup_single_issuer()
             .setup_defer_taskrun()
@@ -96,7 +96,7 @@ impl Ring {
     /// # Safety
     /// What it points to stays until its completion.
     pub(super) unsafe fn push(&mut self, entry: &squeue::Entry) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's guarantee.
         unsafe {
             match self {
                 Ring::Narrow(ring) => ring.submission().push(entry).is_ok(),
@@ -112,7 +112,7 @@ impl Ring {
     pub(super) unsafe fn push_wide(&mut self, entry: &squeue::Entry128) -> bool {
         match self {
             Ring::Narrow(_) => false,
-            // SAFETY: the caller's.
+            // SAFETY: the caller's guarantee.
             Ring::Wide(ring) => unsafe { ring.submission().push(entry).is_ok() },
         }
     }

@@ -36,10 +36,10 @@ pub(crate) struct Parts {
 /// The process could not become an I/O flusher.
 pub(crate) static NOT_A_FLUSHER: AtomicBool = AtomicBool::new(false);
 
-/// Creates the ring's kernel workers now, one of each kind, and no more later. An I/O flusher's allocations never wait for
-/// write-back; without that right, making a worker in the middle of the work can wait for dirty pages that only this very
-/// thread can write back (seen as a hang with writer and server in one small memory group). The last worker of a kind does
-/// not end when idle. The cost: operations that the kernel cannot start at once (flushes, writes into holes) run one at a time.
+/// Creates the ring's kernel workers now, one of each kind, and allows no more later. Allocations of an I/O flusher never wait for
+/// write-back. Without that permission, the creation of a worker during the work can wait for dirty pages that only this thread can write
+/// back (this was seen as a hang with writer and server in one small memory group). The last worker of a kind does not end when idle. The
+/// cost: operations that the kernel cannot start at once (flushes, writes into holes) run one at a time.
 fn bind_workers(ring: &mut Ring, fds: &[RawFd]) -> io::Result<()> {
     ring.submitter().register_iowq_max_workers(&mut [1, 1])?;
     let mut waiting = 0;
@@ -87,8 +87,8 @@ impl UringWorld {
             iov_base: parts.arena.region.base().cast(),
             iov_len: parts.arena.region.bytes(),
         };
-        // SAFETY: the region lives as long as `arena`, which is dropped after the ring. Where locked memory is limited the
-        // plain operations do the same, slower.
+        // SAFETY: the region lives as long as `arena`, which is dropped after the ring. If locked memory is limited, the plain operations
+        // do the same, only slower.
         let fixed = unsafe { ring.submitter().register_buffers(&[region]) }.is_ok();
         let mut pacers = parts.pacers.into_iter();
         let members: Vec<MemberState> = parts

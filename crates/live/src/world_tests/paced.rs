@@ -33,7 +33,7 @@ fn a_paced_member_ends_what_its_model_ends() {
         "a full span makes the arm travel: {} seeks",
         c.seeks
     );
-    // The world's clock advanced by at least what the model says the arm and platter took.
+    // The world's clock advanced by at least the time that the model's arm and platter needed.
     assert!(b.world.model_now().0 >= c.busy_ns);
     assert_eq!(b.one(OpKind::Write, 0, 4096, BufRef::Meta, true), Ok(4096));
     let (c, _) = b.world.model(0).unwrap();
@@ -41,7 +41,7 @@ fn a_paced_member_ends_what_its_model_ends() {
     assert_eq!(b.on_disk(0, 4096), [0xab; 4096]);
 }
 
-/// A device that ends nothing before it is told to.
+/// A device that ends operations only when a test tells it to.
 struct Gate {
     open: Arc<std::sync::atomic::AtomicBool>,
     held: Vec<u64>,
@@ -89,7 +89,7 @@ fn the_completion_waits_for_file_and_model() {
     }
     let soon = b.world.now() + Nanos::from_millis(5);
     b.world.wait(Some(soon), &mut events);
-    // ... but nobody hears of it before the model says so.
+    // ... but its completion is reported only when the model allows it.
     assert!(events.is_empty());
     open.store(true, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(b.finish(1), [(id, Ok(4096))]);

@@ -1,4 +1,4 @@
-//! The iSCSI target against an initiator of ours and against libiscsi's programs: data, classes, login, faulty and vanished peers.
+//! The iSCSI target with an initiator of the test and with libiscsi's programs: data, classes, login, faulty and vanished peers.
 
 mod programs;
 mod reservations;
@@ -9,7 +9,7 @@ use isotherm_live::iscsi::pdu::{header, put, put_data_len, u32_at};
 use isotherm_live::iscsi::server::{Config, Patience, Server};
 use isotherm_live::iscsi::testing::{Initiator, Outcome};
 use isotherm_live::nbd::testing::MemPort;
-use isotherm_live::port::{Buffer, Completion, Port, Share};
+use isotherm_live::port::{Completion, IoRequest, Layer, Port};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -24,37 +24,15 @@ struct Heard {
     classes: Mutex<Vec<(RequestOp, u8)>>,
 }
 
-impl Port for Heard {
-    fn volume_bytes(&self) -> u64 {
-        self.inner.volume_bytes()
+impl Layer for Heard {
+    fn below(&self) -> &dyn Port {
+        &self.inner
     }
-    fn block_bytes(&self) -> u32 {
-        self.inner.block_bytes()
-    }
-    fn read_only(&self) -> bool {
-        self.inner.read_only()
-    }
-    fn buffer(&self, offset: u64, len: u32) -> Buffer {
-        self.inner.buffer(offset, len)
-    }
-    fn share(&self) -> Option<Arc<Share>> {
-        self.inner.share()
-    }
-    fn submit(
-        &self,
-        op: RequestOp,
-        offset: u64,
-        len: u32,
-        fua: bool,
-        class: u8,
-        buf: Option<Buffer>,
-        done: Completion,
-    ) {
-        self.classes.lock().unwrap().push((op, class));
-        self.inner.submit(op, offset, len, fua, class, buf, done);
-    }
-    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
-        self.inner.block_status(offset, len, max)
+
+    fn submit(&self, request: IoRequest, done: Completion) {
+        let heard = (request.op, request.class);
+        self.classes.lock().unwrap().push(heard);
+        Port::submit(&self.inner, request, done);
     }
 }
 
@@ -91,7 +69,7 @@ impl Rig {
         Initiator::login(self.at, name, &self.target, None).unwrap()
     }
 
-    /// Everything works for somebody else.
+    /// Another client must be served without problems.
     fn is_well(&self) {
         let mut i = self.login("iqn.x:well");
         let data = noise(9, 4096);
@@ -112,11 +90,9 @@ fn good(o: &Outcome) {
 }
 
 fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut random = isotherm_core::random::SplitMix64::new(seed);
-    (0..len.div_ceil(8))
-        .flat_map(|_| random.draw().to_le_bytes())
-        .take(len)
-        .collect()
+    let mut bytes = vec![0; len];
+    isotherm_core::random::SplitMix64::new(seed).fill(&mut bytes);
+    bytes
 }
 
 fn until(what: &str, mut is: impl FnMut() -> bool) {
@@ -204,7 +180,7 @@ fn ranges_are_given_up_and_written_over_alike() {
     assert!(back[32 * 512..48 * 512].chunks(512).all(|b| b == block));
     assert!(back[64 * 512..80 * 512].iter().all(|b| *b == 0));
     assert!(back[80 * 512..] == data[80 * 512..65536]);
-    // A list that is cut short, and a reservation of the old kind, are refused by their names.
+    // A truncated list, and a reservation of the old kind, are refused by their names.
     let cut = i
         .command(&[0x42, 0, 0, 0, 0, 0, 0, 0, 16, 0], 0, &list[..16])
         .unwrap();
@@ -284,7 +260,7 @@ fn addresses_that_others_reach_are_refused() {
 
 type Fault = fn(&mut Initiator);
 
-/// A write of 128 KiB of which only what fits the command was sent; the request for the rest.
+/// Sends a write of 128 KiB of which only the part in the command is sent; returns the target's request for the rest.
 fn half_a_write(i: &mut Initiator) -> [u8; 48] {
     i.immediate = 512;
     i.begin(
@@ -345,7 +321,7 @@ fn peers_that_break_the_rules_are_cut_off_and_nobody_else() {
         assert!(i.is_closed(), "{name}");
         until(name, || rig.server.counts().violations == n as u64 + 1);
     }
-    // Before a login nothing else is understood.
+    // Before a login only login PDUs are understood.
     let mut i = Initiator::connect(rig.at).unwrap();
     i.send(header(0x01, 0x80, 1), &[]).unwrap();
     assert!(i.is_closed());
@@ -354,7 +330,7 @@ fn peers_that_break_the_rules_are_cut_off_and_nobody_else() {
     until("all have left", || rig.server.connections() == 0);
 }
 
-/// A number that is missing costs the command, and nothing else.
+/// If a number is missing, the command fails, and nothing else.
 #[test]
 fn data_out_of_turn_fails_its_command_alone() {
     let rig = rig();
@@ -366,7 +342,7 @@ fn data_out_of_turn_fails_its_command_alone() {
         let answer = i.receive().unwrap();
         assert_eq!((answer.header[0], answer.header[3]), (0x21, 2));
         assert_eq!((answer.data[4] & 15, answer.data[14]), (11, 0x4b));
-        // What was sent before the answer came is passed over.
+        // Data that was sent before the answer is skipped.
         i.send(data_out(&r2t, 1024, 0, false), &[1; 512]).unwrap();
         good(&i.command(&[0; 6], 0, &[]).unwrap());
     }
@@ -393,8 +369,8 @@ fn who_stops_in_the_middle_is_not_waited_for_and_who_is_idle_is() {
     until("memory comes back", || rig.port.inner.pool_bytes_out() == 0);
 }
 
-/// Writes that are begun and never go on use up the memory: others are served all the same, and so are other commands of their
-/// own.
+/// Writes that begin and never continue use up the memory: other clients must be served nevertheless, and so must other commands of the
+/// same client.
 #[test]
 fn who_holds_all_memory_holds_up_only_himself() {
     let rig = rig_with(8 << 20, |_| {});
@@ -409,7 +385,7 @@ fn who_holds_all_memory_holds_up_only_himself() {
         }
     }
     rig.is_well();
-    // One of them goes on: all of what it began comes through, in spite of the others.
+    // One of them continues: all of its writes must complete, in spite of the others.
     let mut left = 8;
     let hog = &mut hogs[0];
     while left > 0 {
@@ -452,7 +428,7 @@ fn a_session_that_logs_in_again_takes_its_place() {
     good(&new.command(&[0; 6], 0, &[]).unwrap());
     good(&other.command(&[0; 6], 0, &[]).unwrap());
     assert_eq!(rig.server.clients(), 2);
-    // A task that waits for data can be aborted; then it is unknown.
+    // A task that waits for data can be aborted; afterwards it is unknown.
     half_a_write(&mut new);
     for (function, about, want) in [(1u8, 2u32, 0u8), (1, 2, 1), (5, 0, 0)] {
         let mut b = header(0x42, 0x80 | function, 99);

@@ -40,7 +40,7 @@ fn programs_of_libiscsi_find_and_ask_the_disk() {
     }
 }
 
-/// libiscsi's own conformance tests of what the target claims.
+/// libiscsi's own conformance tests of the features that the target claims.
 #[test]
 fn conformance_tests_of_libiscsi_pass() {
     let rig = rig();
@@ -70,7 +70,7 @@ fn conformance_tests_of_libiscsi_pass() {
     rig.is_well();
 }
 
-/// What is quick. Not here at all: what is not offered (legacy reservations, copies, atomic writes).
+/// The quick tests. Tests of features that the target does not have are left out (legacy reservations, copies, atomic writes).
 const QUICK: [&str; 22] = [
     "ALL.GetLBAStatus.*",
     "ALL.Inquiry.*",
@@ -96,7 +96,7 @@ const QUICK: [&str; 22] = [
     "ALL.iSCSIdatasn.*",
 ];
 
-/// With `ISOTHERM_CONFORMANCE=1` these as well.
+/// `ISOTHERM_CONFORMANCE=1` adds these.
 const LONG: [&str; 15] = [
     "ALL.Read10.*",
     "ALL.Read12.*",

@@ -1,4 +1,4 @@
-//! Initiators that share the disk, and fence each other off.
+//! Initiators that share the disk, and exclude each other.
 
 use super::{READ, Rig, WRITE, data_out, good, half_a_write, noise, rig, rig_with};
 use isotherm_live::iscsi::kept::Keeper;
@@ -60,7 +60,7 @@ fn who_is_fenced_off_writes_no_more_not_even_what_he_had_begun() {
     assert_eq!(out(&mut b, CLEAR, 0, 0, false).status, CONFLICT);
     good(&out(&mut b, REGISTER, 0, 12, false));
     good(&write(&mut b, &noise(3, 4096)));
-    // A write of 128 KiB is on its way when he is fenced off.
+    // A write of 128 KiB is in progress when its initiator is excluded.
     let r2t = half_a_write(&mut b);
     good(&out(&mut a, PREEMPT_AND_ABORT, 11, 12, false));
     assert_eq!(keys(&mut a), 1);
@@ -69,13 +69,13 @@ fn who_is_fenced_off_writes_no_more_not_even_what_he_had_begun() {
     let answer = b.receive().unwrap();
     assert_eq!((answer.header[0], answer.header[3]), (0x21, CONFLICT));
     assert_eq!(u32_at(&answer.header, 16), u32_at(&r2t, 16));
-    // The next command brings the news, those behind it the conflict.
+    // The next command gets the unit attention, later ones the conflict.
     let news = b.command(&[0; 6], 0, &[]).unwrap();
     assert_eq!(news.sense, Some((6, 0x2a, 5)));
     assert_eq!(write(&mut b, &noise(4, 4096)).status, CONFLICT);
     assert!(read(&mut a, 4096) == noise(3, 4096));
     good(&write(&mut a, &noise(5, 4096)));
-    // Registrations outlive sessions.
+    // Registrations survive sessions.
     a.logout().unwrap();
     let mut a = rig.login("iqn.x:a");
     good(&write(&mut a, &noise(6, 4096)));
@@ -101,7 +101,7 @@ fn reservations_outlive_the_server_where_that_was_asked_for() {
         let mut a = before.login("iqn.x:a");
         good(&out(&mut a, REGISTER, 0, 11, aptpl));
         good(&out(&mut a, RESERVE, 11, 0, false));
-        // As if it was killed: nothing is written at its end.
+        // As after a kill: nothing is written at its end.
         before.server.stop();
         let after = kept(&file);
         let mut b = after.login("iqn.x:b");
@@ -110,7 +110,7 @@ fn reservations_outlive_the_server_where_that_was_asked_for() {
         good(&write(&mut a, &noise(2, 4096)));
         assert_eq!(keys(&mut a), usize::from(aptpl));
     }
-    // Where nothing can be kept, nobody is told that it is.
+    // If reservations cannot be stored, the target does not claim that they are.
     let rig = rig();
     let mut a = rig.login("iqn.x:a");
     assert_eq!(out(&mut a, REGISTER, 0, 11, true).sense, Some((5, 0x26, 0)));

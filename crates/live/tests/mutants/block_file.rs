@@ -1,4 +1,4 @@
-//! The block file, where something can be mounted.
+//! The block file, if FUSE can be mounted.
 
 use super::{Heard, check};
 use isotherm_core::{IoError, RequestOp};
@@ -59,7 +59,7 @@ pub fn file_dsync() -> Result<(), String> {
     let file = m.open(libc::O_DSYNC)?;
     file.write_all_at(&[1; 4096], 0)
         .map_err(|e| e.to_string())?;
-    // The kernel may flush after the write instead, which promises as much.
+    // The kernel may flush after the write instead, which gives the same guarantee.
     let durable = m.port.heard(RequestOp::Write, true);
     check(
         durable,
@@ -80,7 +80,7 @@ pub fn file_pieces() -> Result<(), String> {
     check(done != 0, "a discard of which a piece failed did not")
 }
 
-/// Where nothing can be mounted, the scene cannot be played: it says so, and passes with all rules and fails without.
+/// If FUSE cannot be mounted, the scene is skipped with a message: it passes with all rules and fails without one.
 fn without_fuse(m: LiveMutant) -> Result<(), String> {
     let asked = std::env::var("ISOTHERM_LIVE_MUTANT").is_ok_and(|n| n == format!("{m:?}"));
     check(!asked, "skipped")

@@ -1,8 +1,8 @@
-//! Rules of the real world and its front ends, taken out one at a time: a scene notices each.
+//! Rules below the engine and in front ends, removed one at a time: a scene must notice each removal.
 //!
-//! A rule is taken out for a whole process, so each scene runs in a process of its own: this program again, told by the environment
-//! which scene to play. Scenes of rules that only lost power, two servers or a device that refuses can show are in the tests of the
-//! command line (`power_loss`, `worst_days`).
+//! A rule is removed for a whole process, so each scene runs in a process of its own: this program runs itself, and the environment names
+//! the scene. Some rules need a power loss, two servers or a device that refuses; their scenes are in the tests of the command line
+//! (`power_loss`, `worst_days`).
 #![cfg(feature = "mutants")]
 
 mod block_file;
@@ -13,7 +13,7 @@ use block_file::{file_dsync, file_fsync, file_pieces};
 use isotherm_core::RequestOp;
 use isotherm_live::mutants::LiveMutant;
 use isotherm_live::nbd::testing::MemPort;
-use isotherm_live::port::{Buffer, Completion, Port};
+use isotherm_live::port::{Completion, IoRequest, Layer, Port};
 use nbd::{
     nbd_failed, nbd_flush, nbd_fua, nbd_half_payload, nbd_kept_zeroes, nbd_lost, nbd_read_only,
     nbd_skipped_payload,
@@ -45,7 +45,7 @@ const SCENES: [(LiveMutant, Scene); 17] = [
     (LiveMutant::TakeEitherTwin, twins),
 ];
 
-/// Plays a scene in a process of its own; what was wrong, if anything was.
+/// Runs a scene in a process of its own; returns the fault that it found, if any.
 fn play(i: usize, mutant: Option<LiveMutant>) -> Result<(), String> {
     let me = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut child = Command::new("timeout");
@@ -63,7 +63,7 @@ fn play(i: usize, mutant: Option<LiveMutant>) -> Result<(), String> {
     if out.status.success() {
         Ok(())
     } else {
-        // What the scene says, and not why a scene could not be played.
+        // The fault that the scene found, not the reason why it could not run.
         Err(said.into_owned())
     }
 }
@@ -112,11 +112,11 @@ fn check(ok: bool, what: &str) -> Result<(), String> {
     if ok { Ok(()) } else { Err(what.to_owned()) }
 }
 
-/// A volume in memory that writes down what reaches it.
+/// A volume in memory that records its requests.
 struct Heard {
     memory: MemPort,
     ops: Mutex<Vec<(RequestOp, bool)>>,
-    /// Requests at this offset are lost: nobody answers them.
+    /// Requests at this offset are lost: they are never answered.
     lost: Option<u64>,
 }
 
@@ -134,38 +134,18 @@ impl Heard {
     }
 }
 
-impl Port for Heard {
-    fn volume_bytes(&self) -> u64 {
-        self.memory.volume_bytes()
+impl Layer for Heard {
+    fn below(&self) -> &dyn Port {
+        &self.memory
     }
-    fn block_bytes(&self) -> u32 {
-        self.memory.block_bytes()
-    }
-    fn read_only(&self) -> bool {
-        self.memory.read_only()
-    }
-    fn buffer(&self, offset: u64, len: u32) -> Buffer {
-        self.memory.buffer(offset, len)
-    }
-    fn submit(
-        &self,
-        op: RequestOp,
-        offset: u64,
-        len: u32,
-        fua: bool,
-        class: u8,
-        buf: Option<Buffer>,
-        done: Completion,
-    ) {
+
+    fn submit(&self, request: IoRequest, done: Completion) {
         self.ops
             .lock()
             .expect("nobody panics with it")
-            .push((op, fua));
-        if self.lost != Some(offset) || op == RequestOp::Read {
-            self.memory.submit(op, offset, len, fua, class, buf, done);
+            .push((request.op, request.fua));
+        if self.lost != Some(request.offset) || request.op == RequestOp::Read {
+            self.memory.submit(request, done);
         }
-    }
-    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
-        self.memory.block_status(offset, len, max)
     }
 }

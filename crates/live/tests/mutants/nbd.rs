@@ -1,4 +1,4 @@
-//! NBD, byte by byte, so that the peer is as rude as a scene wants it.
+//! NBD, byte by byte, so that a scene can break the protocol.
 
 use super::{Heard, check};
 use isotherm_core::{IoError, RequestOp};
@@ -30,7 +30,7 @@ fn connect(socket: &Path) -> std::io::Result<UnixStream> {
     s.set_read_timeout(Some(Duration::from_secs(20)))?;
     let mut greeting = [0; 18];
     s.read_exact(&mut greeting)?;
-    // Fixed newstyle without zeroes; the default export by the oldest option.
+    // The flags are fixed newstyle without zeroes; the oldest option chooses the default export.
     s.write_all(&3u32.to_be_bytes())?;
     s.write_all(b"IHAVEOPT")?;
     s.write_all(&1u32.to_be_bytes())?;
@@ -53,7 +53,7 @@ impl Client {
             dir,
         }
     }
-    /// Sends the header of a request. A server that was led astray may have closed the connection by then: that is a finding.
+    /// Sends the header of a request. A faulty server may have closed the connection by then: that is a finding.
     fn header(&mut self, kind: u16, flags: u16, offset: u64, len: u32) -> Result<(), String> {
         let mut b = 0x2560_9513_u32.to_be_bytes().to_vec();
         b.extend(flags.to_be_bytes());
@@ -136,7 +136,7 @@ pub fn nbd_half_payload() -> Result<(), String> {
         &mut c.stream,
         connect(&other).map_err(|e| e.to_string())?,
     ));
-    // The server has seen the end of the first connection when a later one is answered after a while.
+    // A later connection is answered after a while; by then the server has seen the end of the first one.
     std::thread::sleep(Duration::from_millis(300));
     c.header(READ, 0, 0, 8192)?;
     check(c.reply(8192)?.1 == [0; 8192], "half a payload was written")?;
@@ -170,7 +170,7 @@ pub fn nbd_read_only() -> Result<(), String> {
 
 pub fn nbd_skipped_payload() -> Result<(), String> {
     let mut c = plain();
-    // Beyond the end: refused, and its payload is not taken for a request.
+    // A write beyond the end is refused, and its payload is not read as requests.
     check(
         c.write(0, MIB, &[1; 4096])? != 0,
         "a write beyond the end is done",

@@ -3,7 +3,7 @@
 use super::check;
 use isotherm_core::RequestOp;
 use isotherm_live::config::{IoConfig, Size};
-use isotherm_live::port::{Buffer, Completion};
+use isotherm_live::port::{Buffer, Completion, IoRequest};
 use isotherm_live::{MemberConfig, OpenMode, Server, Volume, VolumeConfig};
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -68,13 +68,23 @@ fn ask(
     let done = Completion::new(move |r, b: Option<Buffer>| {
         let _ = send.send((r, b.map(|b| b.to_vec()).unwrap_or_default()));
     });
-    port.submit(op, at, len, fua, 0, buf, done);
+    port.submit(
+        IoRequest {
+            op,
+            offset: at,
+            len,
+            fua,
+            class: 0,
+            buffer: buf,
+        },
+        done,
+    );
     let (result, data) = receive.recv().map_err(|e| e.to_string())?;
     result.map_err(|e| format!("{op:?} failed: {e:?}"))?;
     Ok(data)
 }
 
-/// Zeros longer than the memory that they are written from, durable by themselves: to whole extents that are on record.
+/// Writes zeros to whole extents that are recorded: more zeros than the zeroed memory has, durable by themselves.
 pub fn long_zeroes() -> Result<(), String> {
     let rig = Rig::new();
     let server = rig.serve()?;
@@ -120,7 +130,7 @@ pub fn odd_writes() -> Result<(), String> {
     )
 }
 
-/// The slow member is cut short while the volume is served: nothing is durable from then on.
+/// The slow member is truncated while the volume is served: nothing is durable from then on.
 fn cut(rig: &Rig) -> Result<Server, String> {
     let server = rig.serve()?;
     ask(&server, RequestOp::Write, 0, 20 << 20, false, 3)?;
@@ -147,7 +157,7 @@ pub fn cut_member() -> Result<(), String> {
     Err("a member that was cut short goes on".to_owned())
 }
 
-/// A volume that failed does not end clean: what it promises was not kept.
+/// A volume that failed must not be closed as clean, because its guarantees were not kept.
 pub fn failed_is_not_clean() -> Result<(), String> {
     let rig = Rig::new();
     let server = cut(&rig)?;
@@ -156,7 +166,7 @@ pub fn failed_is_not_clean() -> Result<(), String> {
     check(server.stop().is_err(), "a volume that failed ends well")
 }
 
-/// A member and a copy of it from the same session: neither is taken.
+/// A member and a copy of it from the same session: neither may be used.
 pub fn twins() -> Result<(), String> {
     let rig = Rig::new();
     let server = rig.serve()?;

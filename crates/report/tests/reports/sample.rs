@@ -1,4 +1,4 @@
-//! Runs and pages that the tests of the reports look at.
+//! Runs and pages that the tests of the reports examine.
 
 use std::path::Path;
 
@@ -115,7 +115,7 @@ pub fn reproduction_page() -> Page {
     ])
 }
 
-/// One chart of each kind, every name of it `name`, with gaps, zeros and what cannot be drawn.
+/// One chart of each kind, with every name in it `name`, with gaps, zeros and values that cannot be drawn.
 #[expect(clippy::too_many_lines, reason = "one scenario")]
 pub fn every_chart(name: &str) -> Page {
     let text = || name.to_owned();

@@ -11,6 +11,8 @@
 
 mod block;
 mod code;
+mod decode;
+mod numbers;
 mod origin;
 mod read;
 mod tables;
@@ -116,11 +118,11 @@ pub enum EventsError {
         /// Whole blocks before the cut.
         blocks: u32,
     },
-    /// A block differs from what was written.
+    /// A block differs from the one that was written.
     Damaged {
         /// Number of the block, from 0.
         block: u32,
-        /// What is wrong with it.
+        /// The fault in it.
         what: &'static str,
     },
 }

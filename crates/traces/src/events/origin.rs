@@ -1,6 +1,6 @@
 //! The state from which an engine started: metadata as it was read at opening, parameters, policy.
 
-use super::code::{Bad, Cursor, put, put_bytes};
+use super::numbers::{Bad, Cursor, put, put_bytes};
 use isotherm_core::load::Cost;
 use isotherm_core::store::{BLOCK, Media, MediaError};
 use isotherm_core::{MemberId, Nanos, Params};

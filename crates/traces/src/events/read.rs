@@ -1,7 +1,9 @@
 //! Reads events files. No input makes it panic. Memory is bounded by the state and one block.
 
 use super::block::{BlockReader, Kind};
-use super::code::{Bad, Call, Cursor, Decision, Decoder};
+use super::code::{Call, Decision};
+use super::decode::Decoder;
+use super::numbers::{Bad, Cursor};
 use super::{End, Ending, EventsError, Image, MAGIC, Origin, Standing};
 use isotherm_core::Nanos;
 use std::fs::File;
@@ -18,9 +20,9 @@ pub struct Event {
     pub number: u64,
     /// Engine time.
     pub now: Nanos,
-    /// What the engine was told.
+    /// The call of the engine.
     pub call: Call,
-    /// What it decided.
+    /// The engine's decisions.
     pub decisions: Vec<Decision>,
 }
 

@@ -1,7 +1,7 @@
 //! Writes events files.
 
 use super::block::{BlockWriter, Kind};
-use super::code::{put, put_bytes};
+use super::numbers::{put, put_bytes};
 use super::{End, Image, Origin};
 use std::io::{self, Write};
 
@@ -30,7 +30,7 @@ impl<W: Write> Writer<W> {
         self.blocks.write(Kind::Events, chunk)
     }
 
-    /// Flushes what is buffered.
+    /// Flushes the buffered data.
     ///
     /// # Errors
     /// `out` fails.

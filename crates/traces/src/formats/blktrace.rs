@@ -274,18 +274,16 @@ fn parts(folder: &Path) -> std::io::Result<Vec<(String, u32, PathBuf)>> {
     Ok(found)
 }
 
-/// The number of files of other processors beside `path`; 0 if it cannot be determined.
-pub(crate) fn of_other_processors(path: &Path) -> usize {
-    let Some((base, mine)) = part_of(path) else {
-        return 0;
-    };
+/// The number of files of other processors beside `path`; `None` if its name is not that of one processor's file.
+pub(crate) fn of_other_processors(path: &Path) -> Option<usize> {
+    let (base, mine) = part_of(path)?;
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
     let others = parts(folder).unwrap_or_default();
     let of_this = others.iter().filter(|(b, p, _)| b == base && *p != mine);
-    of_this.count()
+    Some(of_this.count())
 }
 
 /// The files of the single trace in `folder`.

@@ -15,7 +15,7 @@ use crate::field::{
 };
 use crate::record::{Op, Record};
 
-/// What a column holds.
+/// The meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// Time of arrival, in units of this many nanoseconds.

@@ -1,4 +1,4 @@
-//! The requests of an events file (`docs/events-format.md`): what a live engine was asked to do, with the latency of each answer.
+//! The requests of an events file (`docs/events-format.md`): those that a live engine received, with the latency of each answer.
 
 use std::collections::VecDeque;
 use std::fs::File;

@@ -51,7 +51,7 @@ pub(super) const IOZONE: &[Param] = &[
     ),
 ];
 
-/// What a test does with each record.
+/// The operation of a test on each record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Test {
     /// A new file is written (write, fwrite).

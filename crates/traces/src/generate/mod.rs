@@ -1,4 +1,4 @@
-//! Workload generators: what the papers ran, as streams of requests.
+//! Workload generators: the workloads of the papers, as streams of requests.
 //!
 //! ```text
 //!  gen:postmark,files=4000,seed=7 ─► Spec ─► Generate ─► Reader ─► Record, Record, …

@@ -25,7 +25,7 @@ pub struct Param {
     pub name: &'static str,
     /// The meaning, and the source of the default.
     pub what: &'static str,
-    /// What it counts.
+    /// The unit of its value.
     pub unit: Unit,
     /// The value if the parameter is not given.
     pub default: f64,

@@ -15,7 +15,7 @@ type Make = fn(&Values) -> Result<Box<dyn Generate>, LayoutError>;
 pub struct Generator {
     /// The name to type after `gen:`.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Its workload, in one line.
     pub what: &'static str,
     /// The paper and section.
     pub source: &'static str,

@@ -16,7 +16,7 @@ use crate::reader::Options;
 use crate::record::{Flags, Op, Record};
 use sink::Target;
 
-/// What a writer must know in advance.
+/// The information that a writer needs in advance.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
     /// The format: one of [`Format::writable`].
@@ -41,7 +41,7 @@ impl WriteOptions {
     }
 }
 
-/// What was written, and what the format could not hold.
+/// Counts of the written records, and a list of the properties that the format could not hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Written {
     /// Requests written.
@@ -62,7 +62,7 @@ trait Encode {
         written: &mut Written,
     ) -> Result<(), Refusal>;
 
-    /// Writes what is still buffered and completes the file.
+    /// Writes the buffered data and completes the file.
     fn finish(self: Box<Self>, devices: &[String]) -> std::io::Result<()>;
 }
 

@@ -72,12 +72,12 @@ pub fn oracle(seconds: u32, object: u64, size: u32, next: i64) -> Vec<u8> {
     b
 }
 
-/// Q (queue) of a write, sync and FUA, as the kernel puts it together.
+/// Q (queue) of a write, sync and FUA, as the kernel combines them.
 pub const BLKTRACE_QUEUE_WRITE_FUA: u32 = 1 | (1 << 1 | 1 << 3 | 1 << 4 | 1 << 15) << 16;
 /// D (issue) of a read of metadata.
 pub const BLKTRACE_ISSUE_READ_META: u32 = 7 | (1 | 1 << 6 | 1 << 12) << 16;
 
-/// Every stream format with a small sound trace of it.
+/// Every stream format with a small valid trace of it.
 #[expect(clippy::too_many_lines, reason = "one scenario")]
 pub fn samples() -> Vec<(Format, Vec<u8>)> {
     let text = |format, text: &str| (format, text.as_bytes().to_vec());

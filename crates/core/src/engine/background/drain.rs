@@ -1,9 +1,9 @@
-//! Another policy for a running volume.
+//! The data that a previous policy leaves behind.
 //!
-//! The new policy takes over at once: it sees the space as it is. What it has no use for (the copies, if it keeps none; homes
-//! on the faster tiers, if it keeps copies there) is given up in the background while the volume serves: dirty copies are
-//! written home first. Where it keeps copies but leaves none dirty (a write mode that writes through or around), dirty ones are
-//! written home and stay. The same happens when a volume is opened with such a policy, so a crash on the way does no harm.
+//! The new policy takes over at once, with the space as it is. Data at places that it does not use (copies, if it keeps none; homes on the
+//! faster tiers, if it keeps copies there) is moved away in the background while the volume is served; dirty copies are written home first.
+//! If the policy keeps copies but leaves none dirty (a write mode that writes through or around), dirty copies are written home and stay.
+//! The same happens when a volume is opened with such a policy, so a crash in the meantime does no harm.
 
 use super::lull::ASK_AGAIN;
 use super::{Background, LOOKS};
@@ -13,9 +13,9 @@ use crate::units::{ExtentId, Nanos, Slot, TierId};
 use crate::volume::{Geometry, Space};
 use core::fmt;
 
-/// The next look comes after this, so that a long list does not stall requests.
+/// Delay before the next step, so that a long list does not stall requests.
 const NEXT: Nanos = Nanos::from_millis(1);
-/// What could not be given up just now is tried again after this.
+/// Delay before the next attempt, if data could not be moved now.
 const AGAIN: Nanos = Nanos::from_millis(20);
 
 /// Reason why a policy cannot take over.
@@ -114,7 +114,7 @@ impl Draining {
 /// Whether a policy with these needs can run on a volume of this shape, whose checkpoints may have room for copies.
 ///
 /// # Errors
-/// Why not.
+/// The reason why it cannot.
 pub fn fits(geo: &Geometry, has_room: bool, uses: Uses) -> Result<(), SwitchError> {
     let slow = geo.tier_slots(geo.slowest());
     let slots = slow.end - slow.start;
@@ -149,19 +149,19 @@ impl Background {
             _ => Drain::Homes(0),
         }
     }
-    /// Whether the policy has no use for the existing copies.
+    /// Whether the policy does not use the existing copies.
     pub(in crate::engine) fn gives_up_copies(&self) -> bool {
         self.drain.next.is_some() && self.drain.uses == Uses::Homes
     }
-    /// When there is something to give up.
+    /// The time at which there is data to remove.
     pub(in crate::engine) fn drain_due(&self) -> Option<Nanos> {
         self.drain.next
     }
 }
 
 impl Ground {
-    /// Something came to lie in `slot` that was on its way there when the policy changed, or (a home) because the slowest tier
-    /// was full for the moment: if the policy has no use for it there, it goes again.
+    /// Data arrived in `slot` by a move that was in progress when the policy changed, or (a home) because the slowest tier was full for a
+    /// moment. If the policy does not use that place, the data is moved away again.
     pub(in crate::engine) fn misplaced(&mut self, slot: Slot, is_copy: bool) {
         let unwanted = match self.background.drain.uses {
             Uses::Homes => is_copy,
@@ -173,7 +173,7 @@ impl Ground {
         }
     }
 
-    /// A write that was on its way when the policy changed made a copy dirty: if the policy leaves none so, it is written home.
+    /// A write that was in progress when the policy changed made a copy dirty: if the policy leaves no copy dirty, it is written home.
     #[inline]
     pub(in crate::engine) fn soiled(&mut self) {
         if self.background.drain.cleans {
@@ -183,7 +183,7 @@ impl Ground {
 }
 
 impl Parts<'_> {
-    /// Look at some slots, for what the policy has no use for.
+    /// Examines some slots for data that the policy does not use.
     pub(in crate::engine) fn drain_step(&mut self) {
         let now = self.g.clock;
         let fast = self.g.fast_slots();
@@ -219,7 +219,7 @@ impl Parts<'_> {
         &mut self.g.background.drain
     }
 
-    /// Removes the data in `s` if the policy has no use for it. `None`: there is nothing to remove; false: not possible now.
+    /// Removes the data in `s` if the policy does not use it. `None`: there is nothing to remove; false: it is not possible now.
     fn drain_slot(&mut self, s: Slot) -> Option<bool> {
         let (g, r) = (&mut *self.g, &mut *self.r);
         let extent = g.space.map.owner(s)?;

@@ -6,16 +6,15 @@
 //!     │                                   └── held too long ──────┤
 //!     └────── a request needs the disk ───────────────────────────┘
 //! ```
-//! *Held*: what the policy wants and would touch a disk that sleeps (source, destination, or the mirror that has to hear of
-//! it) is refused as `asleep`; copies stay dirty. Not held is what comes with an access that wakes the disk in any case, and
-//! what a request needs.
-//! *Batch*: the policy is asked again, every dirty copy is written home, and a round flushes the disk and brings its mirror
-//! up to date, so that no FLUSH needs it soon. A batch begins when the disk would go to sleep, and, when it sleeps, once dirty
-//! data or a refused want is older than `sleep_hold` or there is more dirty data than `sleep_hold_bytes`. (Linux' laptop mode
-//! does the same with dirty pages.) Background work does not count as use: the disk sleeps when the batch is over.
+//! *Held*: proposals that would touch a sleeping disk (as source, as destination, or as the mirror that must have a record of it) are
+//! refused as `asleep`; copies stay dirty. Moves that belong to an access that wakes the disk in any case, and work that a request needs,
+//! are not held. *Batch*: the policy is asked again, every dirty copy is written home, and a round flushes the disk and brings its mirror
+//! up to date, so that no FLUSH needs it soon. A batch begins when the disk would go to sleep. While it sleeps, a batch begins when dirty
+//! data or a refused proposal is older than `sleep_hold`, or when there is more dirty data than `sleep_hold_bytes`. (The laptop mode of
+//! Linux does the same with dirty pages.) Background work does not count as use: the disk sleeps when the batch is over.
 //!
-//! This file does not change what is durable, or when: a copy is recorded as dirty like any other, and a FLUSH is answered as
-//! always. Background work never waits for members of the fastest tier.
+//! This file does not change what is durable, or when: a copy is recorded as dirty like any other, and a FLUSH is answered as usual.
+//! Background work never waits for members of the fastest tier.
 
 use super::{Background, LOOKS};
 use crate::engine::devices::{Cause, What};
@@ -24,10 +23,10 @@ use crate::io::{BufRef, DeviceOp, OpId, OpKind};
 use crate::policy::{Action, Refusal};
 use crate::units::{MemberId, Nanos, Slot};
 
-/// A policy that was refused because a disk sleeps is not asked again before this has passed, nor is a batch that did not
-/// get below the limit of dirty bytes repeated: a disk put to sleep must not cost a whole CPU.
+/// A policy that was refused because a disk sleeps is not asked again before this time has passed. Nor is a batch repeated earlier that did
+/// not get below the limit of dirty bytes: a sleeping disk must not cost a whole CPU.
 pub(super) const ASK_AGAIN: Nanos = Nanos::from_secs(1);
-/// The next look for dirty copies comes after this, so that a long list does not stall requests.
+/// Delay before the next search for dirty copies, so that a long list does not stall requests.
 const NEXT: Nanos = Nanos::from_millis(1);
 
 /// A batch in progress.
@@ -92,25 +91,25 @@ impl Background {
     pub(in crate::engine) fn set_hold(&mut self, hold: Option<Nanos>, bytes: Option<u64>) {
         self.lull.set(hold, bytes);
     }
-    /// Should the round that starts next be a whole one, the mirror included?
+    /// Whether the next round should be a complete one, including the mirror.
     pub(in crate::engine) fn wants_round(&self) -> bool {
         self.lull.wants_round
     }
     pub(in crate::engine) fn round_began(&mut self) {
         self.lull.wants_round = false;
     }
-    /// A member woke up; true if the policy should have a look at once.
+    /// A member woke up; returns true if the policy should be called at once.
     #[inline]
     pub(in crate::engine) fn woke(&mut self) -> bool {
         self.lull.ask_again = None;
         self.lull.is_on()
     }
-    /// Not before this is the policy asked for background work.
+    /// The earliest time at which the policy is asked for background work.
     #[inline]
     pub(in crate::engine) fn not_before(&self) -> Option<Nanos> {
         self.lull.ask_again
     }
-    /// Is it too early to ask the policy for background work ([`Self::not_before`])? Forgets that instant once it has come.
+    /// Whether it is too early to ask the policy for background work ([`Self::not_before`]). Clears that time once it has passed.
     #[inline]
     pub(in crate::engine) fn lets_policy_rest(&mut self, now: Nanos) -> bool {
         if self.lull.ask_again.is_some_and(|t| t <= now) {
@@ -121,7 +120,7 @@ impl Background {
 }
 
 impl Ground {
-    /// A disk of which this mode knows: it is told when to sleep, and is not of the fastest tier.
+    /// Whether this mode concerns the disk: it is sent to sleep by the engine, and is not of the fastest tier.
     fn is_sleeper(&self, member: usize) -> bool {
         let after = self.params.standby_after.get(member).copied().flatten();
         after.is_some() && self.space.geo.members[member].tier.0 > 0
@@ -137,7 +136,7 @@ impl Ground {
         self.devices.is_asleep(m) && self.is_sleeper(i) && self.background.lull.waking >> i & 1 == 0
     }
 
-    /// An access is about to be served at the home of its extent: what comes with it need not wait for the disk.
+    /// An access will be served at the home of its extent: moves that belong to it need not wait for the disk.
     #[inline]
     pub(in crate::engine) fn wake_with(&mut self, home: Option<Slot>) {
         if self.background.lull.is_on() {
@@ -145,7 +144,7 @@ impl Ground {
         }
     }
 
-    /// May background work touch these slots, and `mirror`, which has to hear of it?
+    /// Whether background work may touch these slots, and the `mirror`, which must have a record of it.
     pub(in crate::engine) fn may_disturb(
         &mut self,
         slots: &[Slot],
@@ -165,7 +164,7 @@ impl Ground {
         Err(Refusal::Asleep)
     }
 
-    /// There is dirty data: from now on it is held.
+    /// There is dirty data: its time of being held begins.
     fn hold_dirty(&mut self) {
         if self.space.map.dirty() > 0 {
             let now = self.clock;
@@ -181,7 +180,7 @@ impl Ground {
             || (lull.bytes.is_some_and(|b| dirty >= b) && now.since(lull.ended) >= ASK_AGAIN)
     }
 
-    /// When that disk is to be sent to sleep, unless it is used before.
+    /// The time at which that disk is to be sent to sleep, unless it is used before.
     fn bedtime(&self, member: usize) -> Option<Nanos> {
         let after = self.params.standby_after.get(member).copied().flatten()?;
         let m = &self.devices.members[member];
@@ -225,7 +224,7 @@ impl Ground {
 }
 
 impl Parts<'_> {
-    /// Send idle disks to sleep (GreenDM 6.1.4); `first`, do what was held for them.
+    /// Sends idle disks to sleep (GreenDM 6.1.4); with `first`, the work that was held for them is done before.
     pub(in crate::engine) fn put_to_sleep(&mut self, first: bool) {
         self.r.issue_parts(self.g);
         for i in 0..self.g.devices.members.len() {
@@ -248,7 +247,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Start a batch instead of putting `member` to sleep, if there is anything to do.
+    /// Starts a batch instead of sending `member` to sleep, if there is any work.
     fn batch_first(&mut self, member: usize) -> bool {
         let g = &mut *self.g;
         if !g.background.lull.is_on() || !g.is_sleeper(member) || !g.may_move() {
@@ -265,7 +264,7 @@ impl Parts<'_> {
         true
     }
 
-    /// What ends every event, of this mode; true if anything was done.
+    /// The step of this mode at the end of every event; returns true if anything was done.
     pub(in crate::engine) fn lull_step(&mut self) -> bool {
         let g = &mut *self.g;
         if !g.may_move() {
@@ -296,7 +295,7 @@ impl Parts<'_> {
                 b.hand = fast;
                 break;
             }
-            // Those that a write or a move is busy with are left for the next batch.
+            // Copies with a write or a move in progress are left for the next batch.
             let dirty = g
                 .copy_in(Slot(b.hand))
                 .filter(|&e| g.space.map.is_dirty(e) && !g.space.map.is_held(e))
@@ -315,7 +314,7 @@ impl Parts<'_> {
         }
         b.next = now + NEXT;
         g.background.lull.batch = Some(b);
-        // What is given up after a change of policy belongs to the batch.
+        // Data that is moved away after a change of policy belongs to the batch.
         let draining = g.background.drain_due().is_some();
         if b.hand < fast || draining || r.active() > 0 || !self.d.is_idle() {
             return false;
@@ -323,7 +322,7 @@ impl Parts<'_> {
         self.end_batch(b)
     }
 
-    /// Every dirty copy was written home: flush the disks, then let them sleep.
+    /// Every dirty copy was written home: flushes the disks, then lets them sleep.
     fn end_batch(&mut self, b: Batch) -> bool {
         let (g, d) = (&mut *self.g, &*self.d);
         let left = (0..g.devices.members.len())

@@ -1,7 +1,7 @@
-//! Background work: what waits while a disk sleeps (`lull.rs`), what another policy leaves behind (`drain.rs`).
+//! Background work: work that waits while a disk sleeps (`lull.rs`), and data that another policy leaves behind (`drain.rs`).
 //!
-//! What may be disturbed, and what the policy has a use for, is asked by all parts and lies on the ground. The steps of the work itself
-//! are on top: they are handed the parts that they set to work.
+//! All parts ask what may be disturbed, and which places the policy uses, so this state is part of the ground. The steps of the work itself
+//! are above the other parts, which they get as arguments.
 
 mod drain;
 mod lull;
@@ -15,7 +15,7 @@ use crate::volume::{Geometry, Space};
 use drain::Draining;
 use lull::Lull;
 
-/// Slots looked at in one go in the background: about 20 µs.
+/// Number of slots examined at once in the background: about 20 µs.
 const LOOKS: u32 = 2048;
 
 /// See the module.
@@ -36,13 +36,13 @@ impl Background {
     pub(super) fn serve(&mut self, policy: &dyn Policy, space: &Space) {
         self.drain = Draining::new(policy, space);
     }
-    /// May the mirror lag? Under policies that move homes; and while a disk is to sleep in spite of writes, since telling it of
+    /// Whether the mirror may lag: under policies that move homes, and while a disk should sleep in spite of writes, because a record of
     /// the first dirty copy would wake it.
     pub(super) fn lets_mirror_lag(&self) -> bool {
         self.drain.uses() != Uses::Copies || self.lull.is_on()
     }
-    /// Does the policy know of a copy in `slot`? A tiering policy knows of none, others of those on the fastest tier: what else
-    /// there is was left by the policy before.
+    /// Whether the policy knows of a copy in `slot`. A tiering policy knows of none, the others know of those on the fastest tier; the
+    /// previous policy left any other copy.
     #[inline]
     pub(super) fn is_the_policys(&self, geo: &Geometry, slot: Slot) -> bool {
         self.drain.uses() != Uses::Homes && geo.tier_of(slot) == TierId(0)

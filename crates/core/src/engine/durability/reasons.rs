@@ -5,19 +5,19 @@ use crate::engine::ground::{Ground, Phase};
 use crate::engine::relocation::Relocation;
 use crate::units::Nanos;
 
-/// How long nobody has waited for a device before a round that is due by time alone begins.
+/// How long no request may have waited for a device before a round begins that is due only by time.
 const LULL: Nanos = Nanos::from_millis(50);
-/// Commit intervals for which such a round waits for that.
+/// Number of commit intervals for which such a round waits for an idle device.
 const PATIENCE: u64 = 5;
 
-/// Why a round should begin.
+/// The reasons for a round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reasons {
     /// The last round of the session may begin.
     pub(super) closing: bool,
     /// A piece waits for a slot that a round would free.
     pub(super) for_space: bool,
-    /// The mirror should catch up, and is awake.
+    /// The mirror should be updated, and is awake.
     pub(super) mirror_due: bool,
 }
 
@@ -33,8 +33,8 @@ impl Durability {
         }
     }
 
-    /// Has nothing changed since the last round, and is nothing on its way to be free? Then there is no reason for a round but that
-    /// somebody waits for one, or a lack of space. This is asked after every event, and is the usual answer where data is only read, or
+    /// Whether nothing has changed since the last round and no slot waits to be freed. Then the only reasons for a round are that a
+    /// request waits for one, and a lack of space. This is asked after every event, and is the usual answer where data is only read, or
     /// written where it was written before.
     #[inline]
     fn is_calm(&self, g: &Ground) -> bool {
@@ -45,7 +45,7 @@ impl Durability {
             && !g.background.wants_round()
     }
 
-    /// Is there a reason for a round of more than moves?
+    /// Whether there is a reason for a round of more than moves.
     #[inline]
     pub(super) fn wants_all(&self, g: &Ground, why: Reasons) -> bool {
         !self.callers.is_empty()
@@ -67,7 +67,7 @@ impl Durability {
         self.has_mirror() && self.staging.lag() * 2 >= self.staging.lag() + self.staging.room()
     }
 
-    /// When a round should begin: now, or later if nothing happens before.
+    /// The time at which a round should begin: now, or later if nothing happens before.
     pub(in crate::engine) fn due(
         &self,
         g: &Ground,
@@ -102,9 +102,9 @@ impl Durability {
         records.into_iter().chain(r.round_due(urgent)).min()
     }
 
-    /// When a round begins for records that are due at `t` and that nobody waits for. Its flushes empty a disk's cache, and a request
-    /// that comes meanwhile waits for that: so it begins when nobody has waited for the mirror (or the only member) for
-    /// [`LULL`], and after [`PATIENCE`] more intervals in any case.
+    /// The time at which a round begins for records that are due at `t` and for which no request waits. Its flushes empty a disk's cache,
+    /// and a request that arrives meanwhile waits for that. So the round begins when no request has waited for the mirror (or the only
+    /// member) for [`LULL`], and after [`PATIENCE`] more intervals in any case.
     fn in_a_lull(&self, g: &Ground, t: Nanos) -> Nanos {
         if t > g.clock || g.phase != Phase::Running {
             return t;

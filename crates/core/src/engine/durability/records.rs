@@ -109,7 +109,6 @@ impl Durability {
 
     /// Raises the due counters of members to which this round writes: those whose data it flushes (`targets`), the primary if there are
     /// records for the journal, the mirror if it is updated.
-    /// there is news for the journal, the mirror if it is told.
     pub(super) fn raise_counters(&mut self, g: &Ground, targets: u32, mirror: bool, limit: u64) {
         if g.broken(Mutant::NeverRaise) {
             return;
@@ -162,7 +161,6 @@ impl Durability {
 
     /// Encodes one extent's record with its home in `slot`; `tell` decides whether the clean blocks of its copy are recorded. Returns false
     /// if this round has no space for it.
-    /// for it.
     pub(super) fn encode(
         &mut self,
         g: &mut Ground,

@@ -1,18 +1,19 @@
-//! Rounds: how anything becomes durable.
+//! Rounds, which make changes durable.
 //!
 //! ```text
 //!  idle ──► flush data devices ──► write records (and a piece of checkpoint) ──► flush metadata ──► reply, flip, free ──► idle
 //!        ▲ snapshot: records are encoded here, from blocks that were valid before the flush was issued
 //! ```
-//! One round at a time. FLUSHes that arrive during a round share the next. A round that serves only moves flushes only the
-//! devices that they were copied to. One that begins ahead (`ahead.rs`) only flushes. Cost is the number of changes since the last round, never the size of the volume.
+//! There is one round at a time. FLUSHes that arrive during a round share the next one. A round that serves only moves flushes only the
+//! devices to which they were copied. A round that begins ahead (`ahead.rs`) only flushes. The cost depends on the number of changes since
+//! the last round, never on the size of the volume.
 //!
-//! The journal on the primary decides; the mirror follows when moves need it, when the staging area is half full, when a
-//! checkpoint is written, or when it is awake anyway and `commit_interval` has passed. A round that nobody waits for waits
-//! for a lull.
+//! The journal on the primary decides. The mirror follows when moves need it, when the staging area is half full, when a checkpoint is
+//! written, or when it is awake anyway and `commit_interval` has passed. A round for which no request waits is delayed until the devices
+//! are idle.
 //!
-//! Checkpoints are fuzzy and incremental: each full round may add a piece, encoded like the records at the snapshot, so
-//! everything in it is durable when it is written. What changes later is in the journal after the checkpoint's start.
+//! Checkpoints are fuzzy and incremental: each full round may add a piece, encoded like the records at the snapshot, so everything in it is
+//! durable when it is written. Later changes are in the journal after the checkpoint's start.
 
 use super::{Durability, MetaSource};
 use crate::engine::devices::{Cause, What};
@@ -24,7 +25,7 @@ use crate::store::{BLOCK, record};
 use crate::units::{MemberId, Nanos};
 use alloc::vec::Vec;
 
-/// A metadata write of a round: to the primary (0) or mirror (1), member, offset, bytes, and where they are.
+/// A metadata write of a round: to the primary (0) or mirror (1), member, offset, length, and the place of its bytes.
 pub(super) type MetaWrite = (usize, MemberId, u64, u32, MetaSource);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,25 +37,25 @@ enum Step {
     FlushingMeta,
 }
 
-/// The round under way.
+/// The round in progress.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Round {
     step: Step,
-    /// Device operations of this step that have not ended.
+    /// Number of device operations of this step that have not ended.
     outstanding: u32,
     failed: bool,
     /// Journal blocks of this round.
     from: u64,
     to: u64,
-    /// Pending records committed when it ends.
+    /// Number of pending records that are committed when it ends.
     taken: u64,
     mirror: bool,
-    /// Metadata flush needed: (primary, mirror).
+    /// Whether a metadata flush is needed on the primary and on the mirror.
     wrote: [bool; 2],
     begun: Nanos,
-    /// Moves that it carries.
+    /// Number of moves in it.
     moves: u32,
-    /// It began before anybody asked (`ahead.rs`): it flushes, and carries neither records of changes nor moves.
+    /// Whether it began before a request for it (`ahead.rs`): then it flushes, and contains neither records of changes nor moves.
     ahead: bool,
 }
 
@@ -62,7 +63,7 @@ impl Round {
     pub(super) fn is_idle(&self) -> bool {
         self.step == Step::Idle
     }
-    /// Is one under way that began ahead?
+    /// Whether a round is in progress that began ahead.
     pub(super) fn is_ahead(&self) -> bool {
         self.ahead && !self.is_idle()
     }
@@ -71,19 +72,19 @@ impl Round {
     }
 }
 
-/// What came of a step of a round.
+/// The result of a step of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum RoundEnd {
-    /// It goes on.
+    /// The round continues.
     Going,
-    /// What it carried is durable.
+    /// Everything in it is durable.
     Durable,
-    /// A flush or metadata write failed. What was acknowledged before stays; nothing more is promised.
+    /// A flush or metadata write failed. Earlier acknowledgements still hold; nothing more can be guaranteed.
     Failed,
 }
 
 impl Durability {
-    /// Begin a round, for which there is a reason.
+    /// Begins a round, for which there is a reason.
     pub(in crate::engine) fn begin_round(
         &mut self,
         g: &mut Ground,
@@ -120,7 +121,7 @@ impl Durability {
         self.flush_data(g, r, targets)
     }
 
-    /// The snapshot: encode all records of the round, and settle who gets them. The first journal block.
+    /// The snapshot: encodes all records of the round, and determines the requests that it serves. Returns the first journal block.
     fn encode_round(
         &mut self,
         g: &mut Ground,
@@ -146,7 +147,7 @@ impl Durability {
         } else {
             self.encode_moves(g, r, limit)
         };
-        // What is about to be acknowledged must not be news to the mirror, if that is to be relied on.
+        // If the mirror must be reliable, every change that will be acknowledged must also be recorded there.
         let owed = self.owes_mirror(g) && self.callers.are_served();
         let checkpoint = self.checkpoints.adds() || self.checkpoints.header_due();
         let mirror = self.has_mirror() && (mirror || owed || moves > 0 || checkpoint);
@@ -168,7 +169,7 @@ impl Durability {
         from
     }
 
-    /// Flush the devices that hold what the records will expose.
+    /// Flushes the devices that hold the data that the records will expose.
     fn flush_data(&mut self, g: &mut Ground, r: &mut Relocation, targets: u32) -> RoundEnd {
         self.round.step = Step::FlushingData;
         self.round.outstanding = targets.count_ones() + self.raising.writes().len() as u32;
@@ -198,7 +199,7 @@ impl Durability {
         RoundEnd::Going
     }
 
-    /// The data is durable: write what exposes it.
+    /// The data is durable: writes the records that expose it.
     fn write_metadata(&mut self, g: &mut Ground, r: &mut Relocation) -> RoundEnd {
         self.round.step = Step::WritingMeta;
         self.raising.durable();
@@ -206,7 +207,7 @@ impl Durability {
         self.metadata_writes(&mut writes);
         let some = !writes.is_empty();
         self.start_metadata(g, &mut writes);
-        // Its memory is kept: a round allocates nothing.
+        // Its memory is reused: a round allocates nothing.
         self.writes = writes;
         if some {
             RoundEnd::Going
@@ -217,7 +218,7 @@ impl Durability {
 
     /// Starts the metadata writes of this round.
     fn start_metadata(&mut self, g: &mut Ground, writes: &mut Vec<MetaWrite>) {
-        // One write to one device carries its own flush.
+        // A single write to one device is written through, and needs no flush.
         let hurried = g.broken(Mutant::CheckpointWithoutBarrier) && self.checkpoints.is_building();
         let skip_flush = hurried || g.broken(Mutant::SkipJournalFlush);
         let alone = writes.len() == 1 && !skip_flush;
@@ -241,7 +242,7 @@ impl Durability {
         }
     }
 
-    /// The metadata writes of this round, into an empty list.
+    /// Adds the metadata writes of this round to an empty list.
     fn metadata_writes(&mut self, writes: &mut Vec<MetaWrite>) {
         let area = self.layout.area;
         self.checkpoints
@@ -312,7 +313,7 @@ impl Durability {
         }
     }
 
-    /// Everything that the round carried is durable.
+    /// Everything in the round is durable.
     fn finish(&mut self, g: &mut Ground, r: &mut Relocation) -> RoundEnd {
         self.round.step = Step::Idle;
         if self.round.moves > 0 {
@@ -330,13 +331,14 @@ impl Durability {
         let next = g.clock + g.params.commit_interval;
         self.mirror_due = (self.has_mirror() && self.staging.lag() > 0)
             .then(|| self.mirror_due.unwrap_or(next))
-            // Due, but the mirror sleeps: look again later.
+            // It is due, but the mirror sleeps: check again later.
             .map(|t| if t <= g.clock { next } else { t });
         g.counters.checkpoints += u64::from(self.checkpoints.landed());
         RoundEnd::Durable
     }
 
-    /// The round is durable: who waited for it, and for no more than it carried; `late`: and whoever came since (a mutant).
+    /// The round is durable: reports the requests that waited for it and need no more than its records; with `late` also those that came
+    /// since (a mutant).
     pub(in crate::engine) fn serve(&mut self, late: bool, served: impl FnMut(u32)) {
         let (committed, _) = self.pending.committed(false);
         if late {
@@ -345,7 +347,7 @@ impl Durability {
         self.callers.land(committed, served);
     }
 
-    /// No round will come any more: everybody who waits for one.
+    /// There will be no more rounds: reports every request that waits for one.
     pub(in crate::engine) fn dismiss(&mut self, each: impl FnMut(u32)) {
         self.callers.dismiss(each);
     }
@@ -364,7 +366,7 @@ fn flush(g: &mut Ground, member: MemberId) {
     g.start(Cause::plain(What::Round), op);
 }
 
-/// Devices to flush before the records may be written, as a bit set.
+/// The devices to flush before the records may be written, as a bit set.
 fn flush_targets(g: &Ground, r: &Relocation, all: bool) -> u32 {
     let set = |on: &dyn Fn(usize) -> bool| {
         let members = 0..g.devices.members.len();

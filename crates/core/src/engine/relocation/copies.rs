@@ -1,10 +1,10 @@
-//! The life of a copy: fetched or allocated, cleaned, given up.
+//! The life of a copy: it is fetched or allocated, cleaned, and dropped.
 //!
-//! What is durable knows homes, and the dirty blocks of copies. Which blocks a copy holds *clean* is known in memory only (and
-//! after a clean close): so making a copy, or giving up a clean one, costs no record. Crash points: before the record of a
-//! clean is durable the copy's dirty blocks are the truth and are still there; after it the home is, and was flushed before
-//! the record was issued. A slot that a durable record names as a dirty copy is given out only when a record that
-//! contradicts it is durable, like any other freed slot (`free.rs`).
+//! Durable records name homes and the dirty blocks of copies. Only memory knows which blocks of a copy are *clean* (and the records of a
+//! clean close). So no record is needed to make a copy or to drop a clean one. Crash points: before the record of a clean is durable, the
+//! copy's dirty blocks count and are still there; after it the home counts, and it was flushed before the record was issued. A slot that a
+//! durable record names as a dirty copy is allocated again only when a record that contradicts it is durable, like any other freed slot
+//! (`free.rs`).
 
 use super::Relocation;
 use super::move_list::{Kind, Move};
@@ -25,7 +25,7 @@ impl Relocation {
         }
     }
 
-    /// The blocks of a fetch are in the copy's slot: from now on they are read there.
+    /// The blocks of a fetch are in the copy's slot: from now on they are read from there.
     pub(super) fn flip_copy(&mut self, g: &mut Ground, d: &mut Durability, index: u16) {
         let m = self.end_move(g, d, index);
         if m.kind == Kind::Relocate {
@@ -46,8 +46,8 @@ impl Relocation {
         self.settle_move(g, d, &m, Outcome::Done);
     }
 
-    /// Write the dirty blocks of the extent of `action` home, the engine's own idea or the policy's. The caller has seen to it that
-    /// no write is in flight and a buffer is free.
+    /// Writes the dirty blocks of the extent of `action` home, for the engine itself or for the policy. The caller has made sure that no
+    /// write of the extent is in progress and a buffer is free.
     pub(super) fn start_clean(&mut self, g: &mut Ground, action: Action, own: bool) {
         let e = action.extent();
         if let (Some(copy), Some(home)) = (g.space.map.copy(e), g.space.map.home(e)) {
@@ -59,14 +59,14 @@ impl Relocation {
         }
     }
 
-    /// The same as the engine's own idea: a clean, or an eviction of a dirty copy.
+    /// The same for the engine itself: a clean, or an eviction of a dirty copy.
     pub(in crate::engine) fn own_clean(&mut self, g: &mut Ground, action: Action) {
         Relocation::proposed(g, action);
         self.start_clean(g, action, true);
     }
 
-    /// A round is about to carry the record of a clean: from here on the map says what that record says. Whoever writes
-    /// meanwhile makes the blocks dirty again, on a record of their own. False if nothing is left of it.
+    /// A round is about to write the record of a clean: from here on the map states what that record states. A later write makes its blocks
+    /// dirty again, in a record of its own. Returns false if no block is left to clean.
     pub(in crate::engine) fn apply_clean(&mut self, g: &mut Ground, index: u16, m: &Move) -> bool {
         let (forgets, all) = (
             g.broken(Mutant::ForgetRedirty),
@@ -87,7 +87,7 @@ impl Relocation {
         at > 0
     }
 
-    /// There was no room for the record.
+    /// The round had no room for the record.
     pub(in crate::engine) fn revert_clean(&mut self, g: &mut Ground, index: u16, m: &Move) {
         let mut at = 0;
         while let Some((a, z)) = self.next_part(g, index, at) {
@@ -107,7 +107,7 @@ impl Relocation {
             return self.settle_move(g, d, m, Outcome::Done);
         }
         own_done(g, &mut self.lately, Action::Clean { extent: e });
-        // A write in flight will make it dirty again when it ends.
+        // A write in progress will make it dirty again when it ends.
         if dirty || g.has_writers(e) {
             return self.settle_move(g, d, m, Outcome::Stale);
         }
@@ -115,8 +115,8 @@ impl Relocation {
         self.settle_move(g, d, m, Outcome::Done);
     }
 
-    /// Give up a copy that holds nothing of its own. Its slot is free as soon as nobody reads it, unless a durable record
-    /// names it.
+    /// Drops a copy that holds no data of its own. Its slot is free as soon as no read of it is in progress, unless a durable record names
+    /// it.
     pub(in crate::engine) fn drop_copy(&self, g: &mut Ground, d: &mut Durability, e: ExtentId) {
         let Some(slot) = g.space.map.copy(e) else {
             return;
@@ -141,8 +141,8 @@ impl Relocation {
         }
     }
 
-    /// No slot is free, and an extent needs a home: copies are worth less. True if a slot is free now; else one may become
-    /// free, if there is any copy at all.
+    /// No slot is free, and an extent needs a home, which is more important than copies. Returns true if a slot is free now; otherwise one
+    /// may become free, if there is any copy.
     pub(in crate::engine) fn reclaim(&mut self, g: &mut Ground, d: &mut Durability) -> bool {
         let fast = g.fast_slots();
         let any_free = |g: &Ground| {
@@ -156,7 +156,7 @@ impl Relocation {
         for i in 0..fast {
             let s = Slot((self.hand + i) % fast);
             let Some(e) = g.copy_in(s) else { continue };
-            // A piece that waits on the extent looks again when it goes on: only moves and writes in flight matter.
+            // A piece that waits for the extent looks again before it continues: only moves and writes in progress matter.
             if self.moves.of(e).is_some() || g.has_writers(e) {
                 continue;
             }
@@ -166,7 +166,7 @@ impl Relocation {
             }
             self.hand = s.0 + 1;
             self.own_eviction(g, d, e);
-            // If not free yet, then a round or a reader away: one at a time will do.
+            // If it is not free yet, it will be after a round or a read: one at a time is enough.
             return any_free(g);
         }
         if let Some((s, extent)) = dirty
@@ -179,7 +179,7 @@ impl Relocation {
         false
     }
 
-    /// The engine gives up a copy that holds nothing of its own.
+    /// The engine itself drops a copy that holds no data of its own.
     pub(in crate::engine) fn own_eviction(
         &mut self,
         g: &mut Ground,
@@ -190,7 +190,7 @@ impl Relocation {
         self.drop_copy(g, d, e);
     }
 
-    /// A write wanted the copy given up, and it holds dirty blocks: write them home when that is possible. Advice only.
+    /// A write needed the copy dropped, but it has dirty blocks: they are written home if that is possible now. This is only a hint.
     pub(in crate::engine) fn evict_behind(&mut self, g: &mut Ground, extent: ExtentId) {
         if g.space.map.is_dirty(extent)
             && g.may_move()

@@ -1,13 +1,13 @@
-//! Joining: moves started in one event that lie side by side on a device become one device operation.
+//! Joining: moves that start in one event and are adjacent on a device become one device operation.
 //!
-//! Parts of moves are gathered while an event is worked on, and issued at its end, in the order of addresses. Two parts are one
-//! operation when the second begins where the first ends, on the device and in the move buffers, which are one stretch of
-//! memory: so moves started one after another get buffers that follow one another. A read that misses over many extents thus
-//! reads the slow device once, and what it read is what the fetches write.
+//! Parts of moves are collected while an event is handled, and issued at its end in the order of addresses. Two parts become one operation
+//! if the second begins where the first ends, on the device and in the move buffers, which are one range of memory. For this reason, moves
+//! that start one after another get consecutive buffers. So a read that misses over many extents reads the slow device once, and the
+//! fetches write the same data.
 //!
-//! Rules: a joined operation that fails or is short is repeated extent by extent, and only the bad one gets the error. A write
-//! that comes meanwhile cancels its own part only. A joined operation is no longer than `join_bytes`, and takes about
-//! `join_s` at most, by what the device's last joined operations took: whoever comes next waits no longer.
+//! Rules: a joined operation that fails or is short is repeated extent by extent, and only the faulty extent gets the error. A write that
+//! arrives in the meantime cancels only its own part. A joined operation is no longer than `join_bytes`, and takes at most about `join_s`,
+//! estimated from the device's last joined operations, so that a later request does not wait longer.
 
 use super::Relocation;
 use crate::engine::devices::{Cause, Op, What};
@@ -19,10 +19,10 @@ use crate::units::{MemberId, Nanos, Slot, TierId};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A cap in time makes joined operations no shorter than this: a disk's seek is worth at least as much.
+/// The limit of time never makes joined operations shorter than this, because the seek of a disk costs at least as much.
 const LEAST_BYTES: u64 = 32 << 10;
 
-/// One move's part of a device operation that is yet to be issued.
+/// One move's part of a device operation that will be issued.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     index: u16,
@@ -43,7 +43,7 @@ struct Tail {
     index: u16,
     up: bool,
     member: MemberId,
-    /// Where it ends on the slower of its two devices, and how much has been joined up to there.
+    /// Its end on the slower of its two devices, and the number of bytes that were joined up to there.
     end: u64,
     bytes: u64,
 }
@@ -53,9 +53,9 @@ struct Tail {
 pub(super) struct Joins {
     parts: Vec<Part>,
     tail: Option<Tail>,
-    /// The number of this event, among those that started moves.
+    /// The number of this event among those that started moves.
     batch: u32,
-    /// By member: how long they may be, as learned from how long they took.
+    /// For each member, the longest joined operation, learned from the durations of earlier ones.
     learned: Vec<u64>,
 }
 
@@ -68,19 +68,19 @@ impl Joins {
             learned: vec![u64::MAX; members],
         }
     }
-    /// Moves started now are of this batch.
+    /// The batch of moves that start now.
     pub(super) fn batch(&self) -> u32 {
         self.batch
     }
-    /// The buffer that a move should use to be joined with the one before it.
+    /// The buffer that a move should use so that it can be joined with the previous one.
     pub(super) fn next_buffer(&self) -> Option<u16> {
         self.tail.map(|t| t.index + 1)
     }
 }
 
 impl Relocation {
-    /// Would a move up from `slot`, started now, go on where the one started before it in this event ends, as one operation
-    /// on the slower device? Then it costs that device no operation of its own, and no limit of moves counts it.
+    /// Whether a promotion from `slot` that starts now would begin where the previous one of this event ends, as one operation on the
+    /// slower device. Then it costs that device no operation of its own, and no limit of moves counts it.
     pub(super) fn rides(&self, g: &Ground, slot: Slot, up: bool) -> bool {
         let Some(t) = self.joins.tail.filter(|t| t.up && up) else {
             return false;
@@ -122,7 +122,7 @@ impl Relocation {
         self.joins.learned[usize::from(m.0)].min(bytes)
     }
 
-    /// Have a part issued at the end of this event.
+    /// Collects a part, to be issued at the end of this event.
     pub(super) fn want_part(
         &mut self,
         g: &Ground,
@@ -143,7 +143,7 @@ impl Relocation {
         });
     }
 
-    /// Issue what was gathered: by member, reads first, in the order of addresses.
+    /// Issues the collected parts: by member, reads first, in the order of addresses.
     pub(in crate::engine) fn issue_parts(&mut self, g: &mut Ground) {
         self.joins.tail = None;
         if self.joins.parts.is_empty() {
@@ -203,7 +203,7 @@ impl Relocation {
         g.start(cause, op);
     }
 
-    /// A joined operation failed or was short: each extent's part is asked for again, by itself.
+    /// A joined operation failed or was short: the part of each extent is issued again by itself.
     pub(in crate::engine) fn repeat_apart(&mut self, g: &mut Ground, d: &mut Durability, op: &Op) {
         let (What::Move { index, count }, BufRef::Move { offset: mut at, .. }) =
             (op.what, op.op.buf)
@@ -230,7 +230,7 @@ impl Relocation {
         }
     }
 
-    /// An operation of moves ended: one by one.
+    /// An operation of moves ended: handles the moves one by one.
     pub(in crate::engine) fn moves_done(
         &mut self,
         g: &mut Ground,
@@ -250,7 +250,7 @@ impl Relocation {
         }
     }
 
-    /// Learn from how long a joined operation took how long they may be.
+    /// Learns from the duration of a joined operation how long they may be.
     pub(in crate::engine) fn learn_join(&mut self, g: &Ground, op: &Op, took: Nanos) {
         if !matches!(op.what, What::Move { count: 2.., .. }) || took.0 == 0 {
             return;
@@ -258,7 +258,7 @@ impl Relocation {
         let limit = u128::from(g.params.join_time.0);
         let fits = u128::from(op.op.len) * limit / u128::from(took.0);
         let fits = (fits.min(u128::from(u32::MAX)) as u64).max(LEAST_BYTES);
-        // The mean of the last few; the first counts alone.
+        // The mean of the last few; the first one counts alone.
         let known = &mut self.joins.learned[op.member()];
         *known = if *known == u64::MAX {
             fits
@@ -269,7 +269,7 @@ impl Relocation {
 }
 
 impl Part {
-    /// Does `next` go on where a run of `count` parts and `len` bytes that begins with this one ends?
+    /// Whether `next` begins where a run of `count` parts and `len` bytes that starts with this part ends.
     fn follows(&self, next: &Part, count: u16, len: u32, extent: u32) -> bool {
         let whole = self.at + len == u32::from(count) * extent;
         whole

@@ -5,21 +5,21 @@ use crate::units::Nanos;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Moves that are remembered.
+/// Number of moves that are remembered.
 const KEPT: usize = 128;
 
 /// A move that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// When.
+    /// The time of its end.
     pub at: Nanos,
-    /// What was wanted.
+    /// The requested action.
     pub action: Action,
-    /// To a faster tier.
+    /// Whether it went to a faster tier.
     pub up: bool,
-    /// The engine's own idea, not the policy's: room for a home, or what another policy left behind.
+    /// Whether the engine itself started it, and not the policy: to make room for a home, or because another policy left data behind.
     pub own: bool,
-    /// How it ended; never refused, since nothing began then.
+    /// Its outcome; never a refusal, because a refused move does not start.
     pub how: Outcome,
 }
 
@@ -27,7 +27,7 @@ pub struct Ended {
 #[derive(Clone)]
 pub struct Lately {
     ring: Vec<Ended>,
-    /// Of all that ended.
+    /// Number of all moves that ended.
     count: u64,
 }
 
@@ -46,20 +46,20 @@ impl Lately {
         }
         self.count += 1;
     }
-    /// Newest first.
+    /// The moves, newest first.
     pub fn newest(&self) -> impl Iterator<Item = &Ended> {
         let (after, before) = self
             .ring
             .split_at((self.count % KEPT as u64) as usize % self.ring.len().max(1));
         after.iter().rev().chain(before.iter().rev())
     }
-    /// How many ended since the engine was made.
+    /// Number of moves that ended since the engine was created.
     pub fn count(&self) -> u64 {
         self.count
     }
 }
 
-/// Short: reports of runs that hang print everything that is under way.
+/// Short, because reports of runs that hang print everything that is in progress.
 impl fmt::Debug for Lately {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} moves ended", self.count)

@@ -1,15 +1,15 @@
-//! Relocation: moves and copies, from what somebody wants to how it ended.
+//! Relocation: moves and copies, from the proposal to the outcome.
 //!
-//! | file | what it owns |
+//! | file | content |
 //! |---|---|
-//! | `wants.rs` | what the policy wants, tried in order; refusals |
-//! | `moves.rs` | the life of a move: started, given up, flipped when its record is durable |
-//! | `copies.rs` | the life of a copy: fetched, allocated, cleaned, given up |
-//! | `move_list.rs` | moves under way, and what limits them |
-//! | `parts.rs` | the blocks that a move is about |
-//! | `transfer.rs`, `join.rs` | what moves read and write; neighbours become one device operation |
-//! | `lately.rs` | moves that ended lately, to be looked at |
-//! | `wear.rs` | how much may be written to the fastest tier |
+//! | `wants.rs` | the policy's proposals, tried in order; refusals |
+//! | `moves.rs` | the life of a move: it starts, is abandoned, or flips when its record is durable |
+//! | `copies.rs` | the life of a copy: it is fetched, allocated, cleaned, dropped |
+//! | `move_list.rs` | the moves in progress, and their limits |
+//! | `parts.rs` | the blocks that a move concerns |
+//! | `transfer.rs`, `join.rs` | the reads and writes of moves; adjacent ones become one device operation |
+//! | `lately.rs` | recent moves, for display |
+//! | `wear.rs` | the budget of writes to the fastest tier |
 
 mod copies;
 mod join;
@@ -41,9 +41,9 @@ use move_list::Moves;
 pub(super) struct Relocation {
     moves: Moves,
     joins: Joins,
-    /// Checkpoints have room for copies.
+    /// Whether checkpoints have room for copies.
     copies_fit: bool,
-    /// Where the next look for a copy to give up starts.
+    /// The slot at which the next search for a copy to drop starts.
     hand: u32,
     pub(super) lately: Lately,
 }
@@ -58,7 +58,7 @@ impl Relocation {
             lately: Lately::new(),
         }
     }
-    /// The policy, what it sees, and where it says what it wants; it may look at `budget` slots.
+    /// The policy, its view, and the list of its proposals; it may examine `budget` slots.
     #[inline]
     pub(super) fn ask<'a>(
         &self,
@@ -77,19 +77,19 @@ impl Relocation {
     pub(super) fn copies_fit(&self) -> bool {
         self.copies_fit
     }
-    /// Moves under way.
+    /// Number of moves in progress.
     pub(super) fn active(&self) -> u32 {
         self.moves.active()
     }
-    /// Those that read or write.
+    /// Number of moves that read or write.
     pub(super) fn copying(&self) -> u32 {
         self.moves.copying()
     }
-    /// Move buffers, used or free.
+    /// Number of move buffers, used or free.
     pub(super) fn buffers(&self) -> usize {
         self.moves.len()
     }
-    /// May the engine itself start a move? Its own needs know no throttle.
+    /// Whether the engine itself may start a move. No throttle applies to it.
     pub(super) fn has_buffer(&self) -> bool {
         self.moves.has_free()
     }
@@ -98,45 +98,45 @@ impl Relocation {
     pub(super) fn of(&self, e: ExtentId) -> Option<u16> {
         self.moves.of(e)
     }
-    /// What each move under way is for.
+    /// The extents and actions of the moves in progress.
     pub(super) fn under_way(&self) -> Vec<(ExtentId, Action)> {
         let all = self.moves.iter();
         all.map(|(_, m)| (m.extent, m.action)).collect()
     }
-    /// A move under way.
+    /// A move in progress.
     pub(super) fn get(&self, index: u16) -> Move {
         self.moves.get(index)
     }
-    /// It was overtaken by a write or discard.
+    /// A write or discard made it stale.
     pub(super) fn mark_stale(&mut self, index: u16) {
         self.moves.mark_stale(index);
     }
-    /// A write to blocks `from..to` is about to be issued: what move `index` read of them is old.
+    /// A write to blocks `from..to` is about to be issued: the data that move `index` read of them is outdated.
     pub(super) fn overtake(&mut self, index: u16, from: u32, to: u32) {
         self.moves.overtake(index, from, to);
     }
-    /// A request took that long: moves may have to yield.
+    /// A request took this long: moves may have to yield.
     #[inline]
     pub(super) fn heard(&mut self, g: &Ground, latency: Nanos) {
         self.moves.foreground(g.clock, latency, g.params.p99_limit);
     }
-    /// Another bandwidth for moves.
+    /// Sets the bandwidth for moves.
     pub(super) fn set_rate(&mut self, bytes_per_s: Option<u64>) {
         self.moves.set_rate(bytes_per_s);
     }
-    /// The policy that asked for these is gone.
+    /// The policy that proposed these moves is gone.
     pub(super) fn disown(&mut self) {
         self.moves.disown();
     }
-    /// Should a round begin for the moves that wait for one?
+    /// Whether a round should begin for the moves that wait for one.
     pub(super) fn wants_round(&self, now: Nanos, urgent: bool) -> bool {
         self.moves.want_round(now, urgent)
     }
-    /// When it should if nothing else happens.
+    /// The time at which it should begin if nothing else happens.
     pub(super) fn round_due(&self, urgent: bool) -> Option<Nanos> {
         self.moves.next_wake(urgent)
     }
-    /// A round that carried moves took that long.
+    /// A round that carried moves took this long.
     pub(super) fn round_took(&mut self, time: Nanos) {
         self.moves.round_took(time);
     }
@@ -149,7 +149,7 @@ impl Relocation {
         self.moves.committing(index);
         self.moves.waits_since(g.clock);
     }
-    /// Does the end of such an operation leave its device as idle as it was?
+    /// Whether such an operation leaves its device as idle as it was.
     #[inline]
     pub(super) fn is_background(&self, what: What) -> bool {
         match what {
@@ -158,12 +158,12 @@ impl Relocation {
             What::Data { .. } | What::Fill { .. } | What::Standby => false,
         }
     }
-    /// Clear the held mark of `e` unless something still holds it.
+    /// Clears the held mark of `e` unless something still holds it.
     pub(super) fn release_hold(&self, g: &mut Ground, e: ExtentId) {
         let held = self.moves.of(e).is_some() || g.waiting.holds(e);
         g.space.map.hold(e, held);
     }
-    /// Let go of a slot that a reader or writer had; `d` frees it if it was the last.
+    /// Ends the pin of a read or write on a slot; `d` frees the slot if this was the last one.
     pub(super) fn unpin(g: &mut Ground, d: &mut Durability, slot: Slot, write: bool) {
         if g.space.pins.unpin(slot, write) {
             d.unpinned(g, slot);

@@ -1,4 +1,4 @@
-//! Moves under way, and what limits them. What happens to them is in `moves.rs` and `copies.rs`.
+//! The moves in progress, and their limits. `moves.rs` and `copies.rs` have their steps.
 
 use crate::bits::Bits;
 use crate::engine::Params;
@@ -8,51 +8,50 @@ use crate::stats::Histogram;
 use crate::units::{ExtentId, Nanos, Slot};
 use alloc::vec::Vec;
 
-/// Moves whose copies are complete wait at most this long for company, so that one flush serves a batch, when somebody waits for
-/// one of them.
+/// If a request waits for a move whose data is copied, a round for it starts after this time, so that one flush serves several moves.
 const BATCH_WAIT: Nanos = Nanos::from_millis(5);
-/// The longest that they wait when nobody does. Otherwise they wait twice as long as the last such round took: moves then keep
-/// the devices flushing for a third of the time at most.
+/// The longest wait if no request waits. Otherwise the wait is twice as long as the last such round took: then moves keep the devices
+/// flushing for at most a third of the time.
 const CALM_WAIT_MAX: Nanos = Nanos::from_millis(100);
-/// Copied moves that are reason enough for a round: a disk writes so many at random places in about 0.2 s, for which requests wait.
+/// Number of copied moves that start a round: a disk writes this many at random places in about 0.2 s, for which requests wait.
 const BATCH: u32 = 32;
-/// Moves that read or write at once, where neither policy nor settings say how many. More of them would only stand in the
-/// devices' queues, before requests.
+/// Number of moves that read or write at the same time, if neither policy nor settings limit it. More of them would only be in the devices'
+/// queues, before requests.
 pub(super) const AT_WORK: u32 = 16;
-/// How often foreground latency is judged against its limit.
+/// Interval at which foreground latency is compared with its limit.
 const FEEDBACK_EVERY: Nanos = Nanos::from_millis(500);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Reading,
-    /// Read, waits for the others of its batch.
+    /// It was read, and waits for the other moves of its batch.
     Gathered,
     Writing,
-    /// Copied, waits for a round.
+    /// It was copied, and waits for a round.
     Copied,
     /// Its record is part of the current round.
     Committing,
 }
 
-/// What a move is for.
+/// The kinds of moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Home to a slot on another tier, which becomes the home.
+    /// From the home to a slot on another tier, which becomes the home.
     Rehome,
-    /// Home to a free slot on a faster tier, which becomes a copy.
+    /// From the home to a free slot on a faster tier, which becomes a copy.
     Fetch,
-    /// Home to the copy that is there already: what that lacks.
+    /// From the home to the existing copy: the blocks that it lacks.
     Fill,
-    /// Copy to a free slot on another tier, which becomes the copy.
+    /// From the copy to a free slot on another tier, which becomes the copy.
     Relocate,
-    /// Dirty blocks of the copy to the home.
+    /// The dirty blocks of the copy to the home.
     Clean {
-        /// Then give up the copy.
+        /// Whether the copy is then dropped.
         evict: bool,
     },
 }
 
-/// A move under way.
+/// A move in progress.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Move {
     pub(super) action: Action,
@@ -61,28 +60,28 @@ pub(in crate::engine) struct Move {
     pub(in crate::engine) dst: Slot,
     pub(super) kind: Kind,
     pub(super) up: bool,
-    /// The engine's own idea: the policy does not hear of it.
+    /// Whether the engine itself started it; then the policy is not informed.
     pub(super) own: bool,
     pub(super) step: Step,
-    /// Operations in flight.
+    /// Number of its operations in progress.
     pub(super) left: u32,
     pub(super) failed: bool,
-    /// Overtaken by a write or discard: the copy must not be used.
+    /// Whether a write or discard made it stale: its data must not be used.
     pub(in crate::engine) stale: bool,
-    /// Bytes of the wear budget that are set aside for it.
+    /// Bytes of the wear budget that are reserved for it.
     pub(super) owed: u32,
-    /// The event that it was started in.
+    /// The event in which it was started.
     pub(super) batch: u32,
-    /// It is part of the operation of the move before it, and no limit counts it.
+    /// Whether it is part of the operation of the previous move, so that no limit counts it.
     pub(super) rides: bool,
 }
 
 impl Move {
-    /// Is what it carries in its buffer?
+    /// Whether its data is in its buffer.
     pub(in crate::engine) fn has_buffer(&self) -> bool {
         self.step != Step::Reading
     }
-    /// Has it come to nothing?
+    /// The outcome, if it can no longer succeed.
     pub(super) fn lost(&self) -> Option<Outcome> {
         if self.failed {
             Some(Outcome::Failed)
@@ -90,48 +89,48 @@ impl Move {
             self.stale.then_some(Outcome::Stale)
         }
     }
-    /// Is its record being written?
+    /// Whether its record is being written.
     pub(in crate::engine) fn is_committing(&self) -> bool {
         self.step == Step::Committing
     }
-    /// To a faster tier?
+    /// Whether it goes to a faster tier.
     pub(in crate::engine) fn is_promotion(&self) -> bool {
         self.up
     }
-    /// Does it write dirty blocks home?
+    /// Whether it writes dirty blocks home.
     pub(in crate::engine) fn is_clean(&self) -> bool {
         matches!(self.kind, Kind::Clean { .. })
     }
-    /// Does it write where the extent's blocks are, or may come to be, while it is under way? Then giving it up is not
-    /// enough: its writes must have ended before anybody else writes there.
+    /// Whether it writes to a place where blocks of the extent are, or may be while it is in progress. Then it is not enough to abandon it:
+    /// its writes must have ended before another write goes there.
     pub(in crate::engine) fn writes_in_place(&self) -> bool {
         matches!(self.kind, Kind::Fill | Kind::Clean { .. })
     }
 }
 
-/// Moves under way, and what limits them.
+/// The moves in progress, and their limits.
 #[derive(Clone)]
 pub(super) struct Moves {
     list: Vec<Option<Move>>,
-    /// By extent: the index of its move. An extent has one move at most.
+    /// By extent: the index of its move. An extent has at most one move.
     by_extent: ByExtent<u16>,
-    /// By index: is there a move?
+    /// By index: whether there is a move.
     busy: Bits,
-    /// By move: the blocks that it is about, for those that are not about all.
+    /// For each move that does not concern the whole extent, its blocks.
     pub(super) parts: Vec<Bits>,
     active: u32,
-    /// Of those that read or write, the ones that are part of another's operation.
+    /// Number of moves that read or write as a part of another one's operation.
     riders: u32,
-    /// Since when a copied move waits for a round.
+    /// The time since which a copied move waits for a round.
     copied_since: Option<Nanos>,
     copied: u32,
-    /// How long they wait when nobody waits for them; not at all until a round showed what it costs.
+    /// The wait for a round if no request waits; zero until a round has shown its cost.
     calm_wait: Nanos,
     pub(super) bytes_per_s: Option<u64>,
-    /// Bytes that may be moved now; negative after a burst.
+    /// Number of bytes that may be moved now; negative after a burst.
     pub(super) budget: i64,
     refilled: Nanos,
-    /// Moves allowed by latency feedback.
+    /// Number of moves that latency feedback allows.
     allowed: u32,
     window: Histogram,
     window_start: Nanos,
@@ -167,7 +166,7 @@ impl Moves {
     pub(super) fn len(&self) -> usize {
         self.list.len()
     }
-    /// Moves under way.
+    /// Number of moves in progress.
     pub(super) fn active(&self) -> u32 {
         self.active
     }
@@ -189,7 +188,7 @@ impl Moves {
         let next = i + self.busy.run(i.min(n), n, false);
         (next < n).then_some(next as u16)
     }
-    /// Moves under way, in the order of their buffers.
+    /// The moves in progress, in the order of their buffers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u16, &Move)> + '_ {
         let mut at = 0;
         core::iter::from_fn(move || {
@@ -198,7 +197,7 @@ impl Moves {
             self.list[usize::from(i)].as_ref().map(|m| (i, m))
         })
     }
-    /// A move starts in a free buffer. One whose extent has a move already is the caller's bug: the gate would not know of both.
+    /// A move starts in a free buffer. The extent must have no other move, because the gate would see only one of the two.
     pub(super) fn put(&mut self, i: u16, m: Move) {
         assert!(
             self.of(m.extent).is_none() && self.is_free(i),
@@ -210,7 +209,7 @@ impl Moves {
         self.count(&m, true);
         self.list[usize::from(i)] = Some(m);
     }
-    /// A move ended. Its buffer is free.
+    /// Removes a move that ended. Its buffer is free.
     pub(super) fn take(&mut self, i: u16) -> Move {
         let m = self.get(i);
         self.list[usize::from(i)] = None;
@@ -220,7 +219,7 @@ impl Moves {
         self.count(&m, false);
         m
     }
-    /// Counts a move in (or out) as its step is.
+    /// Counts a move according to its step, when it comes or goes.
     fn count(&mut self, m: &Move, come: bool) {
         let copied = m.step == Step::Copied;
         let rides = m.rides && !matches!(m.step, Step::Copied | Step::Committing);
@@ -234,7 +233,7 @@ impl Moves {
         by(&mut self.copied, copied);
         by(&mut self.riders, rides);
     }
-    /// Does a request wait for it?
+    /// Whether a request waits for it.
     pub(super) fn is_foreground(&self, i: u16) -> bool {
         self.list[usize::from(i)].is_some_and(|m| m.up && !m.own)
     }
@@ -257,14 +256,14 @@ impl Moves {
             m.stale = true;
         }
     }
-    /// Copied moves that wait for a round, as (index, extent, destination), and the members that must be flushed for them.
+    /// The copied moves that wait for a round, with their indexes.
     pub(super) fn copied(&self) -> impl Iterator<Item = (u16, Move)> + '_ {
         let waits = |m: &Move| m.step == Step::Copied && !m.stale;
         let all = (self.copied > 0).then(|| self.iter());
         let copied = all.into_iter().flatten();
         copied.filter_map(move |(i, m)| waits(m).then_some((i, *m)))
     }
-    /// A write to blocks `from..to` is about to be issued: what move `i` read of them is old.
+    /// A write to blocks `from..to` is about to be issued: the data that move `i` read of them is outdated.
     pub(super) fn overtake(&mut self, i: u16, from: u32, to: u32) {
         self.parts[usize::from(i)].fill(from as usize, to as usize, false);
     }
@@ -279,11 +278,11 @@ impl Moves {
     pub(super) fn has_free(&self) -> bool {
         (self.active as usize) < self.list.len()
     }
-    /// Is buffer `i` free?
+    /// Whether buffer `i` is free.
     pub(super) fn is_free(&self, i: u16) -> bool {
         self.list.get(usize::from(i)).is_some_and(Option::is_none)
     }
-    /// Where the longest run of free buffers starts: those that follow may be joined.
+    /// The start of the longest run of free buffers: moves in consecutive buffers may be joined.
     pub(super) fn longest_free(&self) -> Option<u16> {
         let (mut at, mut start, mut longest) = (0, 0, 0);
         while at < self.list.len() {
@@ -296,32 +295,32 @@ impl Moves {
         }
         (longest > 0).then_some(start as u16)
     }
-    /// The policy that asked for these is gone.
+    /// The policy that proposed these moves is gone.
     pub(super) fn disown(&mut self) {
         for m in self.list.iter_mut().flatten() {
             m.own = true;
         }
     }
-    /// Moves that still read or write. One that only waits for its record burdens nobody.
+    /// Number of moves that still read or write. A move that only waits for its record burdens no device.
     pub(super) fn at_work(&self) -> u32 {
         self.active - self.copied
     }
-    /// Those of them that cost the slower device an operation of its own: what MCML counts.
+    /// Number of these moves that cost the slower device an operation of its own, which is what MCML counts.
     pub(super) fn copying(&self) -> u32 {
         self.at_work() - self.riders
     }
-    /// Should a round be started for the moves that wait? `urgent`: somebody waits for an extent or a slot.
+    /// Whether a round should start for the moves that wait. `urgent`: a request waits for an extent or a slot.
     pub(super) fn want_round(&self, now: Nanos, urgent: bool) -> bool {
         let Some(since) = self.copied_since else {
             return false;
         };
-        // With half of the buffers waiting, the other half goes on copying while the round is under way.
+        // If half of the buffers wait, the other half can be used while the round is in progress.
         self.copied >= BATCH.min(self.list.len() as u32 / 2).max(1)
             || self.active as usize == self.list.len()
             || (urgent && self.copied == self.active)
             || now.since(since) >= self.wait(urgent)
     }
-    /// When [`Moves::want_round`] will say so if nothing else happens.
+    /// The time at which [`Moves::want_round`] will return true if nothing else happens.
     pub(super) fn next_wake(&self, urgent: bool) -> Option<Nanos> {
         self.copied_since.map(|t| t + self.wait(urgent))
     }
@@ -332,11 +331,11 @@ impl Moves {
             self.calm_wait
         }
     }
-    /// A round that carried moves took that long.
+    /// A round that carried moves took this long.
     pub(super) fn round_took(&mut self, time: Nanos) {
         self.calm_wait = Nanos(time.0.saturating_mul(2)).min(CALM_WAIT_MAX);
     }
-    /// `count` moves from `index` on begin to write to the fastest tier: how much of it was set aside before.
+    /// `count` moves from `index` on begin to write to the fastest tier: returns how much of the wear budget was reserved for this.
     pub(super) fn pay(&mut self, index: u16, count: u16, len: u32) -> u32 {
         let mut paid = 0;
         let moves = self.list.iter_mut().skip(usize::from(index));
@@ -347,13 +346,13 @@ impl Moves {
         }
         paid
     }
-    /// Is more under way than the bandwidth for moves allows?
+    /// Whether more is in progress than the bandwidth for moves allows.
     pub(super) fn is_overdrawn(&self) -> bool {
         self.bytes_per_s.is_some() && self.budget < 0
     }
     pub(super) fn set_rate(&mut self, bytes_per_s: Option<u64>) {
         if self.bytes_per_s.is_none() {
-            // What was moved while there was no limit is not owed.
+            // Bytes that were moved while there was no limit do not count.
             self.budget = 0;
         }
         self.bytes_per_s = bytes_per_s;
@@ -363,7 +362,7 @@ impl Moves {
             let ms = (now.since(self.refilled).0 / 1_000_000).min(1000);
             if ms > 0 {
                 self.refilled = now;
-                // A second's worth at most: a long idle time does not become a burst.
+                // At most the bytes of one second: a long idle time does not become a burst.
                 self.budget = self
                     .budget
                     .saturating_add((ms * rate / 1000) as i64)
@@ -371,7 +370,7 @@ impl Moves {
             }
         }
     }
-    /// A foreground request took `latency`: over the limit, moves are halved; under it, one more is allowed.
+    /// A foreground request took `latency`. Over the limit, the number of moves is halved; under it, one more is allowed.
     pub(super) fn foreground(&mut self, now: Nanos, latency: Nanos, limit: Option<Nanos>) {
         let Some(limit) = limit else { return };
         self.window.add(latency);
@@ -386,7 +385,7 @@ impl Moves {
             self.window_start = now;
         }
     }
-    /// Moves that latency feedback allows. Without a limit, or without traffic that could suffer, all of them.
+    /// Number of moves that latency feedback allows. Without a limit, or without traffic that could suffer, all of them.
     pub(super) fn allowed(&mut self, now: Nanos, limit: Option<Nanos>) -> u32 {
         if limit.is_none() {
             return u32::MAX;

@@ -1,10 +1,10 @@
 //! The life of a move: read source → write destination → (round: flush, record, flush) → flip → free source.
 //!
-//! Copies use the same machinery. A fetch flips as soon as the copy is written, since nothing durable says that it is there.
-//! A clean writes the dirty blocks home, and its record says that they are no longer dirty (`copies.rs` starts them).
+//! Copies use the same steps. A fetch flips as soon as the copy is written, because no durable record names the copy. A clean writes the
+//! dirty blocks home, and its record states that they are no longer dirty (`copies.rs` starts cleans).
 //!
-//! Crash points: before the record is durable the map says *source*, which nobody overwrote; after it, *destination*, which
-//! was flushed before the record was issued. The source slot is free only after the record is durable and unread.
+//! Crash points: before the record is durable the map names the *source*, which was not overwritten; after it, the *destination*, which was
+//! flushed before the record was issued. The source slot is free only after the record is durable and no read of the slot is in progress.
 
 use super::Relocation;
 use super::move_list::{Kind, Move, Step};
@@ -16,7 +16,7 @@ use crate::policy::{Action, Outcome};
 use crate::units::{ExtentId, Slot, TierId};
 
 impl Relocation {
-    /// Move a home that nothing holds and nobody writes to, whatever the policy thinks; false if there is no slot.
+    /// Moves a home that is not held and has no write in progress, independent of the policy; returns false if there is no slot.
     pub(in crate::engine) fn own_move(&mut self, g: &mut Ground, e: ExtentId, to: TierId) -> bool {
         let (Some(src), Some(dst)) = (g.space.map.home(e), g.space.slots.take_lowest(to)) else {
             return false;
@@ -27,8 +27,8 @@ impl Relocation {
         true
     }
 
-    /// Start a move, for which there is room: up, the engine's own, part of the operation of the one before it? The blocks of those
-    /// that are not about the whole extent were set by [`Relocation::set_parts`].
+    /// Starts a move for which there is room. The flags are: promotion, started by the engine itself, part of the operation of the previous
+    /// move. If the move does not concern the whole extent, [`Relocation::set_parts`] has set its blocks.
     pub(super) fn start_move(
         &mut self,
         g: &mut Ground,
@@ -67,15 +67,15 @@ impl Relocation {
         self.move_io(g, index, OpKind::Read, src, read);
     }
 
-    /// The buffer that the next move will use. A caller's bug if there is none.
+    /// The buffer that the next move will use. It is a caller's bug if there is none.
     pub(super) fn next_move(&self) -> u16 {
         let next = self.joins.next_buffer().filter(|&i| self.moves.is_free(i));
         next.or_else(|| self.moves.longest_free())
             .expect("no move buffer is free")
     }
 
-    /// Does the buffer of move `index` hold, or will it, what the home has of all blocks `from..to`? That of a fill only those that it
-    /// is about.
+    /// Whether the buffer of move `index` holds, or will hold, the home's data of all blocks `from..to`. A fill has only the blocks that it
+    /// concerns.
     pub(in crate::engine) fn carries(
         &self,
         g: &Ground,
@@ -92,7 +92,7 @@ impl Relocation {
         }
     }
 
-    /// Take a move out of the list; its extent is let go of.
+    /// Removes a move from the list and ends its hold on the extent.
     pub(super) fn end_move(&mut self, g: &mut Ground, d: &mut Durability, index: u16) -> Move {
         let m = self.moves.take(index);
         g.devices.wear.release(m.owed);
@@ -100,17 +100,17 @@ impl Relocation {
         Relocation::unpin(g, d, m.src, false);
         self.release_hold(g, m.extent);
         g.waiting.stir(m.extent);
-        // Whoever waits for a slot may get one now, or have one made free.
+        // A piece that waits for a slot may get one now, or have one freed.
         g.waiting.slot_freed();
         m
     }
 
-    /// Tell how a move ended.
+    /// Records the outcome of a move.
     pub(super) fn settle_move(&mut self, g: &mut Ground, d: &Durability, m: &Move, how: Outcome) {
         self.settle(g, d, (m.action, m.up, m.own), how);
     }
 
-    /// Cancel what can still be cancelled (closing).
+    /// Cancels all moves that can still be cancelled (at closing).
     pub(in crate::engine) fn cancel_all(&mut self, g: &mut Ground, d: &mut Durability) {
         let mut at = 0;
         while let Some(i) = self.moves.next_busy(at) {
@@ -125,7 +125,7 @@ impl Relocation {
         }
     }
 
-    /// Give up all copied moves that `which` names.
+    /// Abandons all copied moves for which `which` is true.
     fn give_up_copied(
         &mut self,
         g: &mut Ground,
@@ -143,12 +143,12 @@ impl Relocation {
         }
     }
 
-    /// Drop copied moves that were overtaken while they waited for a round.
+    /// Drops copied moves that became stale while they waited for a round.
     pub(in crate::engine) fn drop_stale(&mut self, g: &mut Ground, d: &mut Durability) {
         self.give_up_copied(g, d, Outcome::Stale, |m| m.stale);
     }
 
-    /// End a move without effect. A destination of its own was never exposed, so it is free at once.
+    /// Ends a move without effect. If it had a destination slot of its own, this was never exposed, so it is free at once.
     pub(super) fn give_up(&mut self, g: &mut Ground, d: &mut Durability, index: u16, how: Outcome) {
         if self.moves.is_free(index) {
             return;
@@ -160,7 +160,7 @@ impl Relocation {
         self.settle_move(g, d, &m, how);
     }
 
-    /// The round is durable: flip what it carried.
+    /// The round is durable: flips the moves that it carried.
     pub(in crate::engine) fn flip_committed(&mut self, g: &mut Ground, d: &mut Durability) {
         let mut at = 0;
         while let Some(i) = self.moves.next_busy(at) {
@@ -183,7 +183,7 @@ impl Relocation {
         }
     }
 
-    /// A round failed: its moves did not happen. Their slots stay taken, since either record may be the durable one.
+    /// A round failed: its moves did not happen. Their slots stay occupied, because either record may be the durable one.
     pub(in crate::engine) fn abandon_committing(&mut self, g: &mut Ground, d: &mut Durability) {
         let mut at = 0;
         while let Some(i) = self.moves.next_busy(at) {
@@ -196,18 +196,18 @@ impl Relocation {
                 self.settle_move(g, d, &m, Outcome::Failed);
             }
         }
-        // No round will come for the others either: whoever waits for them goes on from the source.
+        // There will be no round for the other moves either: pieces that wait for them continue with the source.
         self.give_up_copied(g, d, Outcome::Failed, |_| true);
     }
 
-    /// Members that the copied moves were written to, as a bit set.
+    /// The members to which the copied moves were written, as a bit set.
     pub(in crate::engine) fn members_of_copied(&self, g: &Ground) -> u32 {
         if g.broken(Mutant::FlipBeforeFlush) {
             return 0;
         }
         let member = |s| 1u32 << g.space.geo.locate(s).0.0;
         self.moves.copied().fold(0, |set, (_, m)| {
-            // The record of a clean tells of what stays dirty, too.
+            // The record of a clean also names the blocks that stay dirty.
             let forget = g.broken(Mutant::CleanForgetsCopy);
             let also = if m.is_clean() && !forget {
                 member(m.src)
@@ -218,14 +218,14 @@ impl Relocation {
         })
     }
 
-    /// Of these the ones that cleans wrote to.
+    /// The members among these to which cleans wrote.
     pub(in crate::engine) fn homes_of_cleans(&self, g: &Ground) -> u32 {
         let cleans = self.moves.copied().filter(|(_, m)| m.is_clean());
         cleans.fold(0, |set, (_, m)| set | 1 << g.space.geo.locate(m.dst).0.0)
     }
 }
 
-/// What a move that starts will write to the fastest tier at most: set aside until it has.
+/// The largest number of bytes that a starting move will write to the fastest tier: they are reserved until then.
 fn reserve_wear(g: &mut Ground, kind: Kind, dst: Slot) -> u32 {
     if matches!(kind, Kind::Clean { .. }) || g.space.geo.tier_of(dst) != TierId(0) {
         return 0;

@@ -1,7 +1,7 @@
-//! What a move reads and writes: source to buffer, buffer to destination, and what follows when that has ended.
+//! The reads and writes of a move: source to buffer, buffer to destination, and the steps after these have ended.
 //!
-//! Moves down that were started together write together: the first whose source has been read waits for the others, so that
-//! the slower device is written in the order of addresses, side by side where they lie so (`join.rs`).
+//! Demotions that were started together also write together: the first one whose source has been read waits for the others, so that the
+//! slower device is written in the order of addresses, and adjacent ones as one operation (`join.rs`).
 
 use super::Relocation;
 use super::move_list::{Kind, Move, Step};
@@ -13,7 +13,7 @@ use crate::policy::Outcome;
 use crate::units::Slot;
 
 impl Relocation {
-    /// Have blocks `from..to` of a move read from, or written to, `slot`.
+    /// Issues the read or write of blocks `from..to` of a move, from or to `slot`.
     pub(super) fn move_io(
         &mut self,
         g: &mut Ground,
@@ -42,7 +42,7 @@ impl Relocation {
         self.want_part(g, index, kind, (member, start + u64::from(at)), (at, len));
     }
 
-    /// A read or write of a move ended, by itself or (`joined`) as part of one.
+    /// A read or write of a move ended, by itself or (`joined`) as part of a joined operation.
     pub(super) fn move_step(
         &mut self,
         g: &mut Ground,
@@ -77,12 +77,12 @@ impl Relocation {
         if gathers {
             self.write_gathered(g, d, m.batch);
         }
-        // Readers that waited are served from the buffer now.
+        // Reads that waited are served from the buffer now.
         g.waiting.stir(m.extent);
         self.moves.waits_since(g.clock);
     }
 
-    /// The moves down of a batch are written when the last of them has been read.
+    /// The demotions of a batch are written when the last of them has been read.
     fn write_gathered(&mut self, g: &mut Ground, d: &mut Durability, batch: u32) {
         let reads = |m: &Move| m.batch == batch && m.step == Step::Reading && !m.up;
         if self.moves.iter().any(|(_, m)| reads(m)) {
@@ -108,7 +108,7 @@ impl Relocation {
             return self.move_io(g, index, OpKind::Write, m.dst, (0, blocks));
         }
         if self.next_part(g, index, 0).is_none() {
-            // Every block was written anew meanwhile.
+            // Every block was written again in the meantime.
             return self.give_up(g, d, index, Outcome::Stale);
         }
         let mut at = 0;

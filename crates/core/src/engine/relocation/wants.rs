@@ -1,4 +1,4 @@
-//! What the policy wants, tried in order: whether it may start now, or why not.
+//! The policy's proposals, tried in order: each is started now, or refused with a reason.
 
 use super::Relocation;
 use super::lately::{Ended, Lately};
@@ -13,7 +13,7 @@ use crate::stats::{CLASSES, Counters, MoveCounters};
 use crate::units::{ExtentId, Slot, TierId};
 use crate::volume::Space;
 
-/// The engine on the ladder from proposal to outcome: what starts takes its time.
+/// The engine on the ladder from proposal to outcome; its moves take time.
 struct Timed<'a> {
     r: &'a mut Relocation,
     g: &'a mut Ground,
@@ -77,7 +77,7 @@ fn counted(c: &mut Counters, action: Action, up: bool) -> &mut MoveCounters {
     }
 }
 
-/// The same by what the extent holds.
+/// The counter of the extent's class.
 fn by_class(g: &mut Ground, action: Action, up: bool) -> &mut u64 {
     let class = usize::from(g.account_class(action.extent())) % CLASSES;
     let c = &mut g.counters.classes[class];
@@ -90,7 +90,7 @@ fn by_class(g: &mut Ground, action: Action, up: bool) -> &mut u64 {
     }
 }
 
-/// The engine cleaned or evicted outside of what was proposed.
+/// The engine itself cleaned or evicted a copy, without a proposal.
 pub(super) fn own_done(g: &mut Ground, lately: &mut Lately, action: Action) {
     lately.note(Ended {
         at: g.clock,
@@ -106,17 +106,17 @@ pub(super) fn own_done(g: &mut Ground, lately: &mut Lately, action: Action) {
 }
 
 impl Relocation {
-    /// Try what the policy wants, in order.
+    /// Tries the policy's proposals, in order.
     pub(in crate::engine) fn try_wanted(&mut self, g: &mut Ground, d: &mut Durability) {
         let mut wanted = core::mem::take(&mut g.wanted);
         sort_cleans(&g.space, &mut wanted);
         ladder::climb(&mut Timed { r: self, g, d }, &mut wanted);
-        // Keep the buffer: the policy may have pushed more into the new one.
+        // The buffer is kept; the policy may have added proposals to the new one.
         wanted.append(&mut g.wanted);
         g.wanted = wanted;
     }
 
-    /// Refuse everything that the policy wants, and what it wants in answer.
+    /// Refuses all proposals of the policy, and those that it makes in response.
     pub(in crate::engine) fn refuse_wanted(&mut self, g: &mut Ground, d: &mut Durability) {
         let mut wanted = core::mem::take(&mut g.wanted);
         let mut floor = Timed { r: self, g, d };
@@ -124,12 +124,12 @@ impl Relocation {
         g.wanted.clear();
     }
 
-    /// An idea of the engine's own: counted like the policy's.
+    /// An action of the engine itself is counted like the policy's.
     pub(super) fn proposed(g: &mut Ground, action: Action) {
         counted(&mut g.counters, action, false).proposed += 1;
     }
 
-    /// It ended: action, whether it went up, and whether it was the engine's own.
+    /// An action ended: the action, whether it went up, and whether the engine itself started it.
     pub(super) fn settle(
         &mut self,
         g: &mut Ground,
@@ -165,7 +165,7 @@ impl Relocation {
         (extent, src, to): (ExtentId, Slot, TierId),
         up: bool,
     ) -> Result<bool, Refusal> {
-        // A read in flight pins the slot but does not stop a copy; a write could land after the copy was read.
+        // A read in progress pins the slot but does not prevent a move; a write could end after the data was read.
         if g.space.pins.count(src).1 > 0 {
             return Err(Refusal::Busy);
         }
@@ -199,7 +199,7 @@ impl Relocation {
         let (kind, src, parts) = match copy {
             None => (Kind::Fetch, home, Blocks::Valid),
             Some(c) if g.space.geo.tier_of(c) == to => (Kind::Fill, home, Blocks::Lacking),
-            // Its new slot would have to be on record before the old one could go.
+            // Its new slot would have to be recorded before the old one could be freed.
             Some(_) if g.space.map.is_dirty(e) => return Err(Refusal::Busy),
             Some(c) => (Kind::Relocate, c, Blocks::Copied),
         };
@@ -226,8 +226,8 @@ impl Relocation {
         Ok(false)
     }
 
-    /// A part of the extent is filled into its copy. One that is new is empty and clean until the fill has ended, so giving the fill
-    /// up leaves nothing behind that is wrong.
+    /// Fetches a part of the extent into its copy. A new copy is empty and clean until the fetch has ended, so if the fetch is abandoned,
+    /// the state is still correct.
     fn try_fetch_part(
         &mut self,
         g: &mut Ground,
@@ -281,7 +281,7 @@ impl Relocation {
         e: ExtentId,
         to: TierId,
     ) -> Result<bool, Refusal> {
-        // A write in flight to the home would be missed by what keeps writes of copied extents in order (`replicas.rs`).
+        // A write to the home in progress would not be seen by the rule that orders writes of extents with a copy (`replicas.rs`).
         if g.space.map.is_held(e) || g.has_writers(e) {
             return Err(Refusal::Busy);
         }
@@ -291,7 +291,7 @@ impl Relocation {
         may_wear(g, to)?;
         let slot = g.space.slots.take_lowest(to).ok_or(Refusal::Full)?;
         g.space.map.add_empty_copy(e, slot);
-        // The write that it is for goes there, not to the home.
+        // The write that needs it goes there, not to the home.
         g.wake_with(None);
         self.tell_copied(g, d, e, slot);
         Ok(true)
@@ -332,8 +332,8 @@ impl Relocation {
         Ok(true)
     }
 
-    /// May a move of `extent` out of `src` start, which no writer stops? True: as part of the operation of the one before it,
-    /// which no limit of moves counts but the user's own.
+    /// Whether a move of `extent` out of `src`, which no write prevents, may start. `Ok(true)`: as part of the operation of the previous
+    /// move, which only the user's own limit counts.
     fn may_copy(
         &mut self,
         g: &mut Ground,
@@ -383,7 +383,7 @@ fn may_wear(g: &mut Ground, to: TierId) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Cleans that are wanted one after another go home in the order of addresses.
+/// Consecutive proposals of cleans are sorted by the addresses of the homes.
 fn sort_cleans(space: &Space, wanted: &mut [Action]) {
     let clean = |a: &Action| matches!(a, Action::Clean { .. });
     for batch in wanted.chunk_by_mut(|a, b| clean(a) && clean(b)) {

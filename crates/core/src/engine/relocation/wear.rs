@@ -1,19 +1,19 @@
-//! The wear budget: how many bytes a day the fastest tier may be written.
+//! The wear budget: the number of bytes per day that may be written to the fastest tier.
 //!
-//! A token bucket. It fills at the budget's rate, from empty, up to `burst` worth of it. Everything that is written to the
-//! fastest tier is taken out of it: moves, requests and metadata. Requests are never refused, so it may go below zero; what
-//! was overdrawn is worked off before anything is let in again.
+//! It is a token bucket. It starts empty and fills at the budget's rate, up to the bytes of `burst`. All writes to the fastest tier are
+//! taken from it: moves, requests and metadata. Requests are never refused, so the level may become negative; it must be positive again
+//! before anything is admitted.
 //!
-//! Admission tightens as it empties. Of what came in (the burst, or less while the budget is young) half is left or more:
-//! every promotion, fetch and allocation passes. Below that, the share 2 · left / came in of them, and none that what is left
-//! cannot pay. That is a proportional controller: with a demand of
-//! D bytes a day and a budget of R < D the level settles where D · share = R, and what passes is thinned out evenly, so an
-//! extent that is asked for often has more chances than one that is asked for once (admission by chance at a rate that
-//! follows a write budget is what flash caches of content delivery networks do). Who passes follows the multiples of the
-//! golden ratio: as even as chance, without its clusters, the same on every run, and in step with no periodic trace.
+//! Admission becomes stricter as the bucket empties. Let *received* be the bytes received so far, at most the burst. If half of it or more
+//! is left, every promotion, fetch and allocation is admitted. Below that, the share 2 · left / received of them is admitted, and none that
+//! costs more than is left. This is a proportional controller: with a demand of D bytes a day and a budget of R < D, the level settles
+//! where D · share = R. The admitted actions are evenly spaced, so an extent that is proposed often has more chances than one that is
+//! proposed once (flash caches of content delivery networks admit at random, at a rate that follows a write budget). The choice follows the
+//! multiples of the golden ratio: it is as even as a random choice without its clusters, the same in every run, and does not resonate with
+//! a periodic trace.
 //!
-//! Never false: moves write at most rate · window + burst bytes to the fastest tier in any window of time. So a move's bytes
-//! are set aside when it starts, and what is set aside counts against the burst until it is written.
+//! Invariant: moves write at most rate · window + burst bytes to the fastest tier in any window of time. For this, a move's bytes are
+//! reserved when it starts, and reserved bytes count against the burst until they are written.
 
 use crate::engine::Params;
 use crate::units::Nanos;
@@ -27,7 +27,7 @@ const LEAST_EXTENTS: u64 = 8;
 /// State of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WearBudget {
-    /// Bytes that the fastest tier may be written in a day.
+    /// Bytes that may be written to the fastest tier each day.
     pub bytes_per_day: u64,
     /// Maximum number of bytes that can be accumulated.
     pub burst_bytes: u64,
@@ -42,11 +42,11 @@ pub(in crate::engine) struct Wear {
     burst: Nanos,
     least: u64,
     level: i64,
-    /// What came in since it began, no more than the burst: full is relative to that, or a young budget would pass as spent.
+    /// Bytes received since it began, at most the burst. "Full" is relative to this; otherwise a new budget would seem to be spent.
     came: i64,
-    /// Of `level`, promised to moves that have not written yet.
+    /// The part of `level` that is reserved for moves that have not written yet.
     reserved: i64,
-    /// Filled until then, and what is short of a whole byte, in bytes · ns a day.
+    /// The time up to which it was filled, and the remainder below a whole byte, in bytes · ns a day.
     at: Nanos,
     rest: u64,
     asked: u32,
@@ -85,7 +85,7 @@ impl Wear {
         let cap = worth.max(u128::from(self.least));
         i64::try_from(cap).unwrap_or(i64::MAX)
     }
-    /// It is `now`. Told before anything happens at that time: a full bucket runs over before it is emptied.
+    /// Sets the present time. It is called before anything else at that time: a full bucket overflows before bytes are taken from it.
     #[inline]
     pub(in crate::engine) fn pass(&mut self, now: Nanos) {
         if self.is_on() {
@@ -124,7 +124,7 @@ impl Wear {
         // turn / 2^32 < 2 · left / full; neither is negative here.
         turn * (full as u128) < (left as u128) << 33
     }
-    /// So many bytes are on their way to the fastest tier, `promised` of them set aside before.
+    /// A write of `len` bytes to the fastest tier begins; `promised` of them were reserved before.
     #[inline]
     pub(in crate::engine) fn wrote(&mut self, len: u32, promised: u32) {
         self.reserved -= i64::from(promised);
@@ -132,15 +132,15 @@ impl Wear {
             self.level = self.level.saturating_sub(i64::from(len));
         }
     }
-    /// So many bytes will be written by a move that starts: set them aside until it has.
+    /// A move that starts will write these bytes: reserves them until then.
     pub(super) fn reserve(&mut self, bytes: u32) {
         self.reserved += i64::from(bytes);
     }
-    /// These are not needed after all.
+    /// These reserved bytes are not needed.
     pub(super) fn release(&mut self, bytes: u32) {
         self.reserved -= i64::from(bytes);
     }
-    /// What is left at the last event, if there is a budget.
+    /// The budget at the last event, if there is one.
     pub(in crate::engine) fn left(&self) -> Option<WearBudget> {
         self.is_on().then(|| WearBudget {
             bytes_per_day: self.bytes_per_day,

@@ -9,8 +9,8 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use isotherm_core::RequestOp;
 use isotherm_live::Server;
+use isotherm_live::port::{Completion, IoRequest};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use isotherm_control::fronts::Fronts;
@@ -170,12 +170,10 @@ fn drain(
 /// Makes everything durable that was written so far. The receiver gets the outcome.
 fn flush(server: &Server) -> Receiver<Result<(), isotherm_core::IoError>> {
     let (tell, told) = channel();
-    let done = isotherm_live::port::Completion::new(move |result, _| {
+    let done = Completion::new(move |result, _| {
         // An error means that the receiver has been dropped.
         let _ = tell.send(result);
     });
-    server
-        .port()
-        .submit(RequestOp::Flush, 0, 0, false, 0, None, done);
+    server.port().submit(IoRequest::flush(), done);
     told
 }

@@ -4,38 +4,17 @@ use std::sync::atomic::Ordering;
 
 use super::*;
 use crate::block_file::testing::MemPort;
-use crate::port::Completion;
+use crate::port::{Completion, IoRequest, Layer};
 
 /// A port that forgets whom to tell.
 struct Forgetful(MemPort);
 
-impl Port for Forgetful {
-    fn volume_bytes(&self) -> u64 {
-        self.0.volume_bytes()
+impl Layer for Forgetful {
+    fn below(&self) -> &dyn Port {
+        &self.0
     }
-    fn block_bytes(&self) -> u32 {
-        self.0.block_bytes()
-    }
-    fn read_only(&self) -> bool {
-        self.0.read_only()
-    }
-    fn buffer(&self, offset: u64, len: u32) -> Buffer {
-        self.0.buffer(offset, len)
-    }
-    fn submit(
-        &self,
-        _: RequestOp,
-        _: u64,
-        _: u32,
-        _: bool,
-        _: u8,
-        _: Option<Buffer>,
-        _: Completion,
-    ) {
-    }
-    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
-        self.0.block_status(offset, len, max)
-    }
+
+    fn submit(&self, _: IoRequest, _: Completion) {}
 }
 
 /// A pump whose replies can be read from the pipe.

@@ -2,7 +2,7 @@
 
 use super::Volume;
 use crate::block_file::answers::Pieces;
-use crate::port::Completion;
+use crate::port::{Completion, IoRequest};
 use fuser::{Errno, ReplyEmpty};
 use isotherm_core::RequestOp;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Volume {
             let pieces = Arc::clone(&pieces);
             let done = Completion::new(move |result, _buffer| pieces.done(result));
             self.port
-                .submit(op, cut[0], (cut[1] - cut[0]) as u32, false, 0, None, done);
+                .submit(IoRequest::new(op, cut[0], (cut[1] - cut[0]) as u32), done);
         }
     }
 

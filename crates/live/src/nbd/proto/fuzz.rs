@@ -1,4 +1,4 @@
-//! Peers that send noise: mutated sessions and random bytes.
+//! Peers that send invalid bytes: mutated sessions and random data.
 
 use super::tests::{BYTES, Harness, flags, go, opt, req, session, volume};
 use isotherm_core::random::SplitMix64;
@@ -14,7 +14,7 @@ impl Random {
     }
 }
 
-/// Run `f` with each seed; a panic names the seed.
+/// Runs `f` with each seed; a panic names the seed.
 fn seeds(count: u64, f: impl Fn(&mut Random) + std::panic::RefUnwindSafe) {
     for seed in 1..=count {
         let run = std::panic::catch_unwind(|| f(&mut Random(SplitMix64::new(seed))));
@@ -59,7 +59,7 @@ fn mutated_sessions_do_no_harm() {
 fn random_bytes_do_no_harm() {
     seeds(3000, |random| {
         let mut harness = Harness::new(volume(false));
-        // Far enough in, by chance, that every state meets noise.
+        // The position is random, so that invalid bytes arrive in every state.
         match random.below(4) {
             0 => {}
             1 => harness.feed(&flags(3)),

@@ -11,9 +11,9 @@ use super::{
     MAX_SKIPPED_OPTION, MAX_STRING, State,
 };
 
-/// Odd requests are served (read-modify-write under the engine), so that no client needs to round.
+/// Unaligned requests are served (read-modify-write under the engine), so that no client needs to round.
 const MIN_BLOCK: u32 = 1;
-/// Below this a request costs as much as at it.
+/// Smaller requests cost as much as those of this size.
 const PREFERRED_BLOCK: u32 = 4096;
 const ALLOCATION: &[u8] = b"base:allocation";
 
@@ -171,7 +171,7 @@ impl Connection {
 
     fn export_name(&mut self, name: &[u8]) -> Event {
         if !self.knows(name) {
-            // The only way to say no to this old option.
+            // This old option has no other way to refuse.
             return self.violation("unknown export name");
         }
         let mut bytes = self.export.bytes.to_be_bytes().to_vec();
@@ -233,7 +233,7 @@ impl Connection {
                 ],
             );
         }
-        // Asked for or not: it costs a few bytes and lets every client choose well.
+        // It is sent with or without a request: it costs a few bytes and lets every client choose well.
         answer.add(
             reply::INFO,
             &[
@@ -253,7 +253,7 @@ impl Connection {
         let mut answer = Answer::new(option);
         let set = option == option::SET_META_CONTEXT;
         if set {
-            // Whatever comes of it, an earlier choice is gone.
+            // An earlier choice is void, whatever the result is.
             self.allocation = false;
         }
         if !self.structured {
@@ -289,7 +289,7 @@ fn parse_queries(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
     let mut reader = Reader(data);
     let name = reader.string()?;
     let count = reader.u32()?;
-    // Each query has at least its length, so that a false count runs out before it costs memory.
+    // Each query has at least its length field, so a false count exceeds the data before it costs memory.
     let mut queries = Vec::new();
     for _ in 0..count {
         let query = reader.string()?;

@@ -1,13 +1,12 @@
-//! The protocol without sockets, threads or clock: bytes in, events out.
+//! The protocol without sockets, threads or clock: bytes are the input, events the output.
 //!
-//! A [`Connection`] is one peer. Its owner keeps the received bytes, calls [`Connection::receive`] with what it has,
-//! drops what was consumed and acts on the event. Payload of a WRITE never passes through here: the event
-//! [`Event::Payload`] says that the next bytes belong to the request just announced, and the owner may receive them
-//! straight into that request's buffer. Replies are built from the request's [`Ticket`] by whoever completes it, on
-//! any thread.
+//! A [`Connection`] is one peer. Its owner keeps the received bytes, calls [`Connection::receive`] with them, drops the consumed bytes and
+//! acts on the event. The payload of a WRITE never passes through here: the event [`Event::Payload`] means that the next bytes belong to
+//! the request that was just announced, and the owner may receive them directly into that request's buffer. The code that completes a
+//! request builds the reply from the request's [`Ticket`], on any thread.
 //!
-//! Never false: nothing here panics or grows, whatever the peer sends. A connection holds no received bytes, the owner
-//! needs at most [`MAX_UNIT`] of them before it is understood, and at most `limits` requests are open.
+//! Invariant: no code here panics or needs unbounded memory, whatever the peer sends. A connection holds no received bytes, the owner needs
+//! at most [`MAX_UNIT`] of them until a message is understood, and at most `limits` requests are open.
 
 #[cfg(test)]
 mod fuzz;
@@ -26,25 +25,25 @@ pub use reply::{Head, Ticket};
 
 /// Longest READ or WRITE in bytes, as announced to the client.
 pub const MAX_PAYLOAD: u32 = 32 << 20;
-/// Longest WRITE that is refused with the stream kept in step; a longer one ends the connection.
+/// Longest WRITE that is refused while the stream stays in step; a longer one ends the connection.
 const MAX_SKIPPED_PAYLOAD: u32 = 2 * MAX_PAYLOAD;
-/// Longest understood option data in bytes: a name of 4096 and as much again for what surrounds it.
+/// Longest understood option data in bytes: a name of 4096 bytes, and as much again for the other fields.
 const MAX_OPTION: u32 = 8192;
-/// Longest option that is refused with the stream kept in step.
+/// Longest option that is refused while the stream stays in step.
 const MAX_SKIPPED_OPTION: u32 = 1 << 20;
 /// The specification's limit of strings, in bytes.
 const MAX_STRING: usize = 4096;
-/// Options that a client may haggle over. The busiest client known sends about ten.
+/// Largest number of options in a handshake. Known clients send at most about ten.
 const MAX_OPTIONS: u32 = 256;
 /// [`Connection::receive`] understands every message once it has this many bytes of it.
 pub const MAX_UNIT: usize = 16 + MAX_OPTION as usize;
-/// What the server sends first.
+/// Length of the server's first message.
 pub const GREETING_BYTES: usize = 18;
 
-/// What is served.
+/// The volume as it is exported.
 #[derive(Clone, Debug)]
 pub struct Export {
-    /// The volume's name; the empty name means it too. At most 4096 bytes.
+    /// The volume's name; the empty name refers to it, too. At most 4096 bytes.
     pub name: String,
     /// For people, shown by `nbdinfo`. At most 4096 bytes.
     pub description: String,
@@ -54,12 +53,12 @@ pub struct Export {
     pub read_only: bool,
 }
 
-/// How much of a peer's work may be open at once; past either limit [`Event::Hold`] stops reading.
+/// Limits on the open requests of a peer; beyond either limit, [`Event::Hold`] stops reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Requests without a sent reply, at least 1.
     pub requests: u32,
-    /// Payload bytes of those requests. One request may pass it, by at most [`MAX_PAYLOAD`].
+    /// Payload bytes of those requests. One request may exceed the limit, by at most [`MAX_PAYLOAD`].
     pub bytes: u64,
 }
 
@@ -106,16 +105,16 @@ impl From<isotherm_core::IoError> for Errno {
     }
 }
 
-/// What a request asks for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Reply with `len` bytes.
     Read,
     /// Write `len` bytes; [`Event::Payload`] follows if `len` is not 0.
     Write,
-    /// Make everything replied to so far durable.
+    /// Make all writes durable that were answered so far.
     Flush,
-    /// The range is unused.
+    /// The range is not used any more.
     Trim,
     /// The range reads as zeros afterwards.
     WriteZeroes {
@@ -124,9 +123,9 @@ pub enum Command {
     },
     /// The range will be read soon.
     Cache,
-    /// Which parts of the range hold data: at most `max` runs, replied with [`Ticket::block_status`].
+    /// Return the allocation of the range as at most `max` runs, with [`Ticket::block_status`].
     BlockStatus {
-        /// Runs.
+        /// Number of runs.
         max: usize,
     },
 }
@@ -134,24 +133,24 @@ pub enum Command {
 /// One valid request: its range lies inside the export and its flags are allowed.
 #[derive(Debug)]
 pub struct Request {
-    /// What to do.
+    /// The operation.
     pub command: Command,
     /// First byte.
     pub offset: u64,
-    /// Bytes; 0 is possible for reads, writes and the like, and means success without work.
+    /// Length in bytes. 0 is possible for reads, writes and similar requests, and means success without work.
     pub len: u32,
-    /// Durable before the reply.
+    /// Whether it must be durable before the reply.
     pub fua: bool,
-    /// For the reply.
+    /// The ticket for the reply.
     pub ticket: Ticket,
 }
 
-/// Why a connection ends.
+/// The reason why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// The client said goodbye: answer what is open, then close.
+    /// The client ends the connection: answer the open requests, then close.
     Disconnect,
-    /// The client gave up during the handshake.
+    /// The client ended the handshake.
     Abort,
     /// The client broke the protocol, and the stream can no longer be understood.
     Violation(&'static str),
@@ -167,14 +166,14 @@ impl fmt::Display for Close {
     }
 }
 
-/// What the connection's owner has to do next.
+/// The next step for the connection's owner.
 #[derive(Debug)]
 pub enum Event {
     /// Send these handshake bytes.
     Send(Vec<u8>),
     /// Carry this out and reply through its ticket.
     Request(Request),
-    /// The next `left` bytes are payload of the last request. Put them (or some) into its buffer, and tell by
+    /// The next `left` bytes are payload of the last request. Put them (or some of them) into its buffer, and report this with
     /// [`Connection::payload_received`].
     Payload {
         /// Bytes, not 0.
@@ -182,7 +181,7 @@ pub enum Event {
     },
     /// Reply with this error.
     Refuse(Ticket, Errno),
-    /// Too much is open: receive again after [`Connection::release`].
+    /// The limits of open requests are reached: receive again after [`Connection::release`].
     Hold,
     /// Receive no more.
     Close(Close),
@@ -223,7 +222,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A new peer, and the greeting to send it.
+    /// A new peer, and the greeting to send to it.
     pub fn new(export: Arc<Export>, limits: Limits) -> (Connection, [u8; GREETING_BYTES]) {
         let connection = Connection {
             export,
@@ -241,8 +240,8 @@ impl Connection {
         (connection, handshake::greeting())
     }
 
-    /// Understand the front of `input`: how many bytes of it are done with, and what to do, if anything. `(0, None)`
-    /// asks for more bytes after those.
+    /// Interprets the front of `input`: returns the number of consumed bytes, and an event, if any. `(0, None)` means that more bytes are
+    /// needed.
     pub fn receive(&mut self, input: &[u8]) -> (usize, Option<Event>) {
         match self.state {
             State::ClientFlags => self.client_flags(input),
@@ -255,7 +254,7 @@ impl Connection {
         }
     }
 
-    /// `n` bytes of payload reached their buffer; true when that was the last of it.
+    /// `n` bytes of payload reached their buffer; returns true if they were the last ones.
     pub fn payload_received(&mut self, n: u32) -> bool {
         let State::Payload { left } = &mut self.state else {
             return true;
@@ -274,7 +273,7 @@ impl Connection {
         self.open_bytes = self.open_bytes.saturating_sub(bytes);
     }
 
-    /// Requests whose replies were not released yet.
+    /// Number of requests whose replies were not released yet.
     pub fn open(&self) -> u32 {
         self.open
     }
@@ -287,7 +286,7 @@ impl Connection {
         )
     }
 
-    /// From now on every new request is answered `ESHUTDOWN`.
+    /// From now on every new request is answered with `ESHUTDOWN`.
     pub fn shut_down(&mut self) {
         self.shutting_down = true;
     }
@@ -301,7 +300,7 @@ impl Connection {
         self.close(Close::Violation(what))
     }
 
-    /// Take a place among the open requests.
+    /// Adds a request to the open ones.
     fn ticket(
         &mut self,
         cookie: u64,

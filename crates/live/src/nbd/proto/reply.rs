@@ -1,4 +1,4 @@
-//! Replies of the transmission phase, built by whoever completes a request.
+//! Replies of the transmission phase, built by the code that completes a request.
 
 use std::ops::Deref;
 
@@ -10,7 +10,7 @@ pub(super) const ALLOCATION_ID: u32 = 1;
 /// Structured header and the offset of a data chunk.
 const MAX_HEAD: usize = 28;
 
-/// How a request wants to be answered.
+/// The form of the reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A simple reply without data.
@@ -23,7 +23,7 @@ pub(super) enum Kind {
     BlockStatus,
 }
 
-/// The right and duty to reply once. Plain data: it may travel to another thread.
+/// Permission and obligation to reply once. It is plain data and may be passed to another thread.
 #[derive(Debug)]
 #[must_use = "every request is owed one reply"]
 pub struct Ticket {
@@ -33,7 +33,7 @@ pub struct Ticket {
     payload: u32,
 }
 
-/// The bytes of a reply before its data (or all of them).
+/// The bytes of a reply before its data, or all of its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     bytes: [u8; MAX_HEAD],
@@ -96,16 +96,16 @@ impl Ticket {
         self.payload
     }
 
-    /// The client's name for the request.
+    /// The client's identifier of the request.
     pub fn cookie(&self) -> u64 {
         self.cookie
     }
 
-    /// A successful reply starts with this; a READ's data follows it, exactly `len` bytes.
+    /// The beginning of a successful reply; for a READ, exactly `len` bytes of data follow it.
     pub fn success(&self) -> Head {
         match self.kind {
             Kind::Simple | Kind::SimpleRead => Head::simple(self.cookie, 0),
-            // The data is complete before the reply starts, so that one chunk says all and no error can follow it.
+            // The data is complete before the reply starts, so one chunk is enough and no error can follow it.
             Kind::StructuredRead if self.payload != 0 => Head::last_chunk(
                 self.cookie,
                 chunk::OFFSET_DATA,
@@ -131,8 +131,8 @@ impl Ticket {
         }
     }
 
-    /// The whole reply to BLOCK_STATUS: runs of (bytes, mapped) from the request's offset on, of which only those
-    /// inside its `len` bytes count. No run at all is an error, which the protocol cannot express otherwise.
+    /// The whole reply to BLOCK_STATUS: runs of (bytes, mapped) from the request's offset on; only the part inside its `len` bytes counts.
+    /// An empty list of runs is an error, because the protocol cannot express it.
     pub fn block_status(&self, len: u32, runs: &[(u32, bool)]) -> Vec<u8> {
         let mut left = len;
         let mut descriptors = Vec::with_capacity(8 * runs.len());

@@ -1,25 +1,25 @@
-//! The handshake before TLS on a server that insists on it: every option but STARTTLS is refused.
+//! The handshake before TLS on a server that requires TLS: every option but STARTTLS is refused.
 
 pub(in crate::nbd) use super::handshake::greeting;
 use super::wire::{IHAVEOPT, OPTION_REPLY_MAGIC, Reader, option, reply};
 
 /// Bytes of an option before its data.
 pub const OPTION_BYTES: usize = 16;
-/// Longest data of an option that is read and thrown away.
+/// Longest option data that is read and discarded.
 const DATA_MAX: u32 = 64 << 10;
 
-/// What follows an option.
+/// The state after an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// More options.
+    /// More options follow.
     Options,
-    /// The TLS handshake.
+    /// The TLS handshake follows.
     Tls,
-    /// The end.
+    /// The connection ends.
     Close,
 }
 
-/// The bytes of data that follow the option whose first bytes are these; `None` if it is no option, or none that is waited for.
+/// The length of the data after the option that begins with these bytes; `None` if it is no option, or one whose data is not awaited.
 pub fn data_bytes(head: &[u8; OPTION_BYTES]) -> Option<u32> {
     let mut reader = Reader(head);
     let (magic, code, len) = (reader.u64()?, reader.u32()?, reader.u32()?);
@@ -27,7 +27,7 @@ pub fn data_bytes(head: &[u8; OPTION_BYTES]) -> Option<u32> {
     (magic == IHAVEOPT && code != option::EXPORT_NAME && len <= DATA_MAX).then_some(len)
 }
 
-/// The reply, and what comes then.
+/// The reply, and the next state.
 pub fn answer(head: &[u8; OPTION_BYTES]) -> ([u8; 20], Next) {
     let mut reader = Reader(&head[8..]);
     let code = reader.u32().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The protocol against scripted, and truncated peers; `fuzz.rs` has the rest.
+//! The protocol with scripted and truncated peers; `fuzz.rs` has the others.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(super) fn volume(read_only: bool) -> Arc<Export> {
     })
 }
 
-/// Plays the server: executes nothing, answers success, and checks what must hold for every peer.
+/// Simulates the server: executes nothing, answers success, and checks properties that hold for every peer.
 pub(super) struct Harness {
     connection: Connection,
     limits: Limits,
@@ -61,7 +61,7 @@ impl Harness {
             self.sent.extend_from_slice(&ticket.success());
         }
         if command == Command::Read {
-            // Enough to see its place without filling memory with a fuzzer's 32 MiB.
+            // Enough to verify its place without the 32 MiB of a fuzzer in memory.
             self.sent
                 .extend_from_slice(&vec![0xdd; len.min(16) as usize]);
         }
@@ -193,7 +193,7 @@ fn replies(mut bytes: &[u8]) -> Vec<(u32, u32, Vec<u8>)> {
     all
 }
 
-/// What a client that knows everything sends: every option, every command, some of them wrong.
+/// The bytes of a client that uses every option and every command, some of them wrong.
 pub(super) fn session() -> Vec<u8> {
     [
         flags(3),

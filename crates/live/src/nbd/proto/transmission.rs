@@ -9,7 +9,7 @@ use super::{
 use crate::mutants::{LiveMutant, broken};
 
 const REQUEST_BYTES: usize = 28;
-/// Runs in one BLOCK_STATUS reply: 8 KiB of descriptors. A client asks again from where they end.
+/// Largest number of runs in one BLOCK_STATUS reply: 8 KiB of descriptors. A client asks again from their end.
 const MAX_RUNS: usize = 1024;
 
 struct Header {
@@ -65,7 +65,7 @@ impl Connection {
             return (0, Some(Event::Hold));
         }
         let Some(bytes) = input.get(..REQUEST_BYTES) else {
-            // The magic is checked as soon as it is there, so that a stream out of step ends without a wait.
+            // The magic number is checked as soon as it has arrived, so that a stream out of step ends without a wait.
             if input.len() >= 4 && input[..4] != REQUEST_MAGIC.to_be_bytes() {
                 return (0, Some(self.violation("wrong request magic")));
             }
@@ -85,7 +85,7 @@ impl Connection {
         let kind = match header.kind {
             c::READ if self.structured => Kind::StructuredRead,
             c::READ => Kind::SimpleRead,
-            // Without the context negotiated the client may not know structured replies.
+            // If the context was not negotiated, the client may not know structured replies.
             c::BLOCK_STATUS if self.structured => Kind::BlockStatus,
             _ => Kind::Simple,
         };
@@ -128,7 +128,7 @@ impl Connection {
         }
     }
 
-    /// What a request means, or why it is refused. Malformed comes before forbidden, forbidden before out of range.
+    /// The meaning of a request, or the reason to refuse it. Malformed requests are found first, then forbidden ones, then ranges.
     fn check(&self, header: &Header) -> Result<Command, Errno> {
         if self.shutting_down {
             return Err(Errno::Shutdown);
@@ -156,7 +156,7 @@ impl Connection {
             }
             _ => return Err(Errno::Inval),
         };
-        // FUA is allowed everywhere: the specification makes servers bear it where it means nothing.
+        // FUA is always allowed: the specification requires servers to accept it where it has no effect.
         if header.flags & !(allowed | c::FLAG_FUA) != 0 {
             return Err(Errno::Inval);
         }
@@ -183,7 +183,7 @@ impl Connection {
             .checked_add(u64::from(header.len))
             .is_some_and(|end| end <= self.export.bytes);
         if !inside {
-            // What would need more space says so; all else is a bad argument.
+            // A request that would need more space gets its own error; all others are invalid arguments.
             let grows = matches!(command, Command::Write | Command::WriteZeroes { .. });
             return Err(if grows { Errno::NoSpc } else { Errno::Inval });
         }

@@ -85,7 +85,7 @@ pub(super) mod chunk {
 /// `base:allocation`: bits of a hole that reads as zeros.
 pub(super) const STATE_HOLE_ZERO: u32 = 0b11;
 
-/// A big-endian reader that runs out instead of panicking.
+/// A big-endian reader that returns `None` at the end instead of panicking.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a>(pub &'a [u8]);
 
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
     pub fn u64(&mut self) -> Option<u64> {
         Some(u64::from_be_bytes(self.take(8)?.try_into().ok()?))
     }
-    /// A string preceded by its 32-bit length. `None` if it is longer than what is there.
+    /// A string after its 32-bit length. `None` if it is longer than the rest.
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let len = self.u32()?;
         self.take(len as usize)

@@ -5,13 +5,13 @@ use crate::world::{Source, Watch};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-/// A session on the engine's thread. However it ends there, the reader gets it back.
+/// A session on the engine's thread. The reader gets it back, whatever the reason for its end there.
 struct Lent {
     session: Option<Box<Session>>,
     back: SyncSender<Box<Session>>,
 }
 
-/// Let the engine's thread serve; the session when it is to be served here again.
+/// Lets the engine's thread serve the session; returns it when this thread should serve it again.
 pub(super) fn lend(session: Session) -> Option<Session> {
     let Some(engine) = session.engine.clone() else {
         return Some(session);
@@ -23,7 +23,7 @@ pub(super) fn lend(session: Session) -> Option<Session> {
         session: Some(session),
         back,
     };
-    // A volume that is closed drops the source, which sends the session back.
+    // A closed volume drops the source, which returns the session.
     let _ = engine.call(move |_, world| world.add_source(Box::new(source)));
     let mut session = *returned.recv().ok()?;
     (session.lent, session.lone, session.crowd) = (false, 0, 0);
@@ -33,7 +33,7 @@ pub(super) fn lend(session: Session) -> Option<Session> {
 impl Drop for Lent {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
-            // The reader waits for exactly one.
+            // The reader waits for exactly one message.
             let _ = self.back.try_send(session);
         }
     }
@@ -48,7 +48,7 @@ impl Source for Lent {
 
     fn receive(&mut self) -> Watch {
         let goes_on = self.session.as_mut().is_some_and(|s| s.take_some());
-        // At the end the source is dropped, which sends the session back.
+        // At the end the source is dropped, which returns the session.
         if goes_on { Watch::Empty } else { Watch::Ended }
     }
 }

@@ -1,11 +1,14 @@
-//! Images that mke2fs and debugfs make in many shapes: our class of every block against what `dumpe2fs` and `debugfs` say of it.
+//! Images of mke2fs and debugfs in many shapes: our class of every block is compared with the output of `dumpe2fs` and `debugfs`.
 //!
-//! Needs e2fsprogs; without it the tests are skipped, and say so. `ISOTHERM_SEED_BASE=N` builds other files.
+//! Needs e2fsprogs; without it the tests are skipped with a message. `ISOTHERM_SEED_BASE=N` creates other files.
+
+mod reference;
 
 use isotherm_classify::classes::{self, Source};
 use isotherm_classify::layout::Layout;
 use isotherm_classify::{Layers, Watch};
 use isotherm_core::random::SplitMix64;
+use reference::reference;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -31,7 +34,7 @@ fn output(program: &str, args: &[&str]) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
-/// Files of all kinds: small, large, sparse, in deep and wide directories, links short and long.
+/// Creates files of all kinds: small, large, sparse, in deep and wide directories, links short and long.
 fn populate(dir: &Path, r: &mut SplitMix64, budget: u64) {
     use std::io::{Seek, SeekFrom, Write};
     let mut left = budget;
@@ -51,7 +54,7 @@ fn populate(dir: &Path, r: &mut SplitMix64, budget: u64) {
                 std::os::unix::fs::symlink("l/".repeat(40 + r.below(100) as usize), &path).unwrap();
             }
             2 => {
-                // Sparse: pieces far apart make indirect blocks and extents many.
+                // A sparse file whose distant pieces need many indirect blocks or extents.
                 let mut f = File::create(&path).unwrap();
                 for _ in 0..r.below(30) {
                     f.seek(SeekFrom::Start(r.below(60 << 20))).unwrap();
@@ -79,104 +82,6 @@ fn populate(dir: &Path, r: &mut SplitMix64, budget: u64) {
     }
 }
 
-/// `a-b` or `a`.
-fn range(text: &str) -> Option<(u64, u64)> {
-    let (a, b) = text.split_once('-').unwrap_or((text, text));
-    Some((a.trim().parse().ok()?, b.trim().parse().ok()?))
-}
-
-/// What e2fsprogs says every block is.
-#[expect(clippy::too_many_lines, reason = "one scenario")]
-fn reference(image: &Path, blocks: u64) -> Vec<u8> {
-    let image = image.to_str().unwrap();
-    let dump = output("dumpe2fs", &[image]);
-    let mut class = vec![0u8; blocks as usize];
-    let mut free_inodes = Vec::new();
-    let mut journal_inode = 0u64;
-    let mut fixed: Vec<(u64, u64, u8)> = Vec::new();
-    let mut inodes = 0;
-    for line in dump.lines() {
-        let line = line.trim();
-        if let Some(n) = line.strip_prefix("Inode count:") {
-            inodes = n.trim().parse().unwrap();
-        } else if let Some(n) = line.strip_prefix("Journal inode:") {
-            journal_inode = n.trim().parse().unwrap();
-        } else if let Some(list) = line.strip_prefix("Free inodes:") {
-            free_inodes.extend(list.split(',').filter_map(|x| range(x.trim())));
-        } else if let Some(n) = line.strip_prefix("MMP block number:") {
-            fixed.push((n.trim().parse().unwrap(), 0, classes::SUPERBLOCK));
-        }
-        for part in line.split(", ") {
-            let number = |p: &str| {
-                let p = p.strip_prefix("at ").unwrap_or(p);
-                range(p.split([' ', '(']).next()?)
-            };
-            for (name, c) in [
-                ("Primary superblock", classes::SUPERBLOCK),
-                ("Backup superblock", classes::SUPERBLOCK),
-                ("Group descriptors", classes::DESCRIPTORS),
-                ("Group descriptor", classes::DESCRIPTORS),
-                ("Reserved GDT blocks", classes::DESCRIPTORS),
-                ("Block bitmap", classes::BITMAP),
-                ("Inode bitmap", classes::BITMAP),
-                ("Inode table", classes::INODES),
-            ] {
-                let rest = part.strip_prefix(name).and_then(|r| r.strip_prefix(' '));
-                if let Some((a, b)) = rest.and_then(number) {
-                    fixed.push((a, b.max(a), c));
-                }
-            }
-        }
-    }
-    let used = |i: u64| !free_inodes.iter().any(|(a, b)| (*a..=*b).contains(&i));
-    let commands: String = (1..=inodes)
-        .filter(|i| used(*i))
-        .fold(String::new(), |all, i| all + &format!("stat <{i}>\n"));
-    let file = tempfile::NamedTempFile::new().unwrap();
-    fs::write(file.path(), commands).unwrap();
-    let stats = output("debugfs", &["-f", file.path().to_str().unwrap(), image]);
-    for one in stats.split("debugfs: stat ").skip(1) {
-        let number: u64 = one[1..one.find('>').unwrap()].parse().unwrap();
-        let field = |name: &str| {
-            let rest = &one[one.find(name)? + name.len()..];
-            rest.split_whitespace().next()
-        };
-        let links: u64 = field("Links:").map_or(0, |x| x.parse().unwrap());
-        if links == 0 || number == 1 {
-            continue;
-        }
-        let size: u64 = field("Size:").unwrap().parse().unwrap();
-        let data = match field("Type:").unwrap() {
-            _ if number == 7 => classes::DESCRIPTORS,
-            _ if number == journal_inode => classes::JOURNAL,
-            "directory" => classes::DIRECTORY,
-            "regular" | "symlink" => classes::of_file_size(size),
-            _ => 0,
-        };
-        let acl: u64 = field("File ACL:").unwrap().parse().unwrap();
-        if acl != 0 {
-            class[acl as usize] = classes::INDIRECT;
-        }
-        let Some(at) = one.find("BLOCKS:").or_else(|| one.find("EXTENTS:")) else {
-            continue;
-        };
-        let list = one[at..].lines().skip(1).take_while(|l| l.starts_with('('));
-        for item in list.flat_map(|l| l.split(", ")) {
-            let Some((what, place)) = item.trim_end_matches(',').split_once("):") else {
-                continue;
-            };
-            let tree = what.contains("IND") || what.contains("ETB");
-            let (a, b) = range(place).unwrap_or_else(|| panic!("{item}"));
-            let c = if tree { classes::INDIRECT } else { data };
-            class[a as usize..=b as usize].fill(c);
-        }
-    }
-    for (a, b, c) in fixed {
-        class[a as usize..=b.max(a) as usize].fill(c);
-    }
-    class
-}
-
 fn read(image: &Path) -> (Layers, Layout) {
     let mut file = File::open(image).unwrap();
     let mut layers = Layers::new(file.metadata().unwrap().len());
@@ -186,7 +91,7 @@ fn read(image: &Path) -> (Layers, Layout) {
     (layers, layout)
 }
 
-/// Classes of every block as we see them, in the file system's own blocks.
+/// Our class of every block, in the file system's own block size.
 fn ours(image: &Path) -> Vec<u8> {
     let (layers, layout) = read(image);
     let ext = &layout.file_systems()[0];
@@ -305,7 +210,7 @@ fn every_block_is_what_debugfs_says() {
         let has = |c: u8| counts.contains_key(&c);
         assert!((1..=4).chain([6, 8]).all(has), "{name}: {counts:?}");
         assert_eq!(has(7), !options.contains("ext2"), "{name}: {counts:?}");
-        // Tree blocks are what indirect files and sparse ones have.
+        // Files with indirect blocks and sparse files have tree blocks.
         if options.contains("ext2") || options.contains("ext3") || options.contains("^extents") {
             assert!(has(5), "{name}: {counts:?}");
         }
@@ -319,7 +224,7 @@ fn journals_outside_and_file_systems_in_partitions() {
     }
     let place = tempfile::tempdir().unwrap();
     let at = |name: &str| -> PathBuf { place.path().join(name) };
-    // A journal somewhere else.
+    // A journal on another device.
     make(
         &at("outside"),
         None,
@@ -336,7 +241,7 @@ fn journals_outside_and_file_systems_in_partitions() {
     make(&at("journal"), None, "-b 4096 -O journal_dev", "16M");
     let all = ours(&at("journal"));
     assert_eq!((all[0], all[1], all[4095]), (1, 7, 7));
-    // Two partitions of other block sizes.
+    // Two partitions with different block sizes.
     let (a, b) = (at("a"), at("b"));
     make(&a, None, "-t ext4 -b 4096", "16M");
     make(&b, None, "-t ext3 -b 1024", "16M");
@@ -366,7 +271,7 @@ fn journals_outside_and_file_systems_in_partitions() {
     }
 }
 
-/// Changes by debugfs, and only the blocks that differ told of: as after a full look.
+/// debugfs changes an image, and the layout learns only which blocks differ: the result must be that of a full examination.
 #[test]
 #[expect(clippy::too_many_lines, reason = "one scenario")]
 fn a_refresh_of_what_was_written_is_as_good_as_a_full_look() {
@@ -395,7 +300,7 @@ fn a_refresh_of_what_was_written_is_as_good_as_a_full_look() {
         let (mut layers, mut layout) = read(&image);
         let mut before = fs::read(&image).unwrap();
         for round in 0..6 {
-            // Half of what was written goes, as much comes.
+            // Half of the written files are removed, and as many are created.
             let mut script = Vec::new();
             for i in 0..25 {
                 let source = place.path().join(format!("s{round}-{i}"));
@@ -438,7 +343,7 @@ fn a_refresh_of_what_was_written_is_as_good_as_a_full_look() {
             }
             before = after;
         }
-        // Made anew as something else: read anew.
+        // Another file system is made on it: it must be read again.
         make(&image, None, "-t ext3 -b 1024", "32M");
         let mut file = File::open(&image).unwrap();
         layout.refresh(
@@ -451,7 +356,7 @@ fn a_refresh_of_what_was_written_is_as_good_as_a_full_look() {
     }
 }
 
-/// What is on a volume may be anything: no panic, an end, and as many blocks as there are.
+/// A volume may hold arbitrary bytes: reading must end without a panic, with the right number of blocks.
 #[test]
 fn damaged_images_end_without_harm() {
     if !has_tools() {
@@ -473,7 +378,7 @@ fn damaged_images_end_without_harm() {
         make(&image, Some(&dir), options, "16M");
         let sound = fs::read(&image).unwrap();
         let (layers, _) = read(&image);
-        // Where the metadata is.
+        // The blocks that hold metadata.
         let meta: Vec<usize> = (0..sound.len() >> 12)
             .filter(|b| {
                 let at = layers

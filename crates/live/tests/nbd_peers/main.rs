@@ -1,7 +1,7 @@
-//! The NBD server against the clients that people use. A test whose tool is missing says so and ends.
+//! The NBD server with common clients. A test whose tool is missing is skipped with a message.
 
-use std::net::TcpStream;
-use std::os::unix::net::UnixListener;
+mod raw;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use isotherm_live::nbd::testing::MemPort;
 
 const MIB: u64 = 1 << 20;
 
-/// A directory of its own, gone at the end.
+/// A test directory, which is removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -34,7 +34,7 @@ impl Drop for Scratch {
 
 fn missing(tools: &[&str]) -> bool {
     let absent = |tool: &&&str| {
-        // nbdsh is a script: being there does not mean that its Python finds libnbd.
+        // nbdsh is a script: it may exist although its Python does not find libnbd.
         let probe: &[&str] = if **tool == "nbdsh" {
             &["-c", "import nbd"]
         } else {
@@ -61,8 +61,8 @@ fn serve(port: &Arc<MemPort>, scratch: &Scratch) -> (Server, String) {
     (server, format!("nbd+unix:///vol?socket={}", path.display()))
 }
 
-/// A tool with the system's own directory first: nbdsh runs the first `python3` it finds, and libnbd's module comes
-/// with the system's.
+/// A tool, with the system's directory first on the path: nbdsh runs the first `python3` that it finds, and libnbd's module belongs to the
+/// system's Python.
 fn command(tool: &str) -> Command {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new("timeout");
@@ -94,9 +94,7 @@ fn image(path: &Path, bytes: u64) -> Vec<u8> {
     let mut data = vec![0; bytes as usize];
     for (n, block) in data.chunks_mut(96 << 10).enumerate() {
         if n % 3 != 1 {
-            for word in block.chunks_mut(8) {
-                word.copy_from_slice(&random.draw().to_le_bytes()[..word.len()]);
-            }
+            random.fill(block);
         }
     }
     std::fs::write(path, &data).expect("image written");
@@ -155,7 +153,7 @@ fn nbdcopy_both_ways_keeps_every_byte() {
     let data = image(&from, bytes);
     for engine in [false, true] {
         let port = if engine {
-            // Far less memory than nbdcopy has in flight, so that the reader waits for buffers.
+            // Far less memory than nbdcopy's requests need, so that the reader waits for buffers.
             MemPort::with_engine_thread(bytes, MIB as usize).expect("thread")
         } else {
             MemPort::new(bytes)
@@ -197,7 +195,7 @@ fn qemu_img_converts_and_compares() {
         &["convert", "-f", "raw", "-O", "raw", &uri, utf8(&to)],
     );
     assert!(std::fs::read(&to).expect("copy") == data);
-    // And one byte of difference is seen.
+    // A difference of one byte must be noticed.
     let mut changed = data;
     changed[12_345] ^= 1;
     std::fs::write(&to, changed).expect("written");
@@ -247,7 +245,7 @@ fn fio_verifies_over_four_connections() {
     assert_eq!(server.counts().violations, 0);
 }
 
-/// Every command and every error, as libnbd sees them.
+/// Every command and every error from libnbd's view.
 const SCRIPT: &str = r#"
 import errno, nbd
 def fails(number, call):
@@ -356,163 +354,4 @@ assert h.pread(512, 0) == bytes(512)
 h.flush()
 ";
     ok("nbdsh", &["-u", &uri, "-c", script]);
-}
-
-#[test]
-fn sockets_are_taken_only_when_free() {
-    let scratch = Scratch::new("sockets");
-    let port = Arc::new(MemPort::new(MIB));
-    let start = |address: Address| Server::start(port.clone(), &[address], Config::new("vol"));
-    let path = scratch.path("s");
-    let unix = Address::Unix(path.clone());
-
-    // A dead server's file is in nobody's way.
-    drop(UnixListener::bind(&path).expect("bound"));
-    let first = start(unix.clone()).expect("over a stale socket");
-    let second = start(unix.clone())
-        .err()
-        .expect("a live socket is not taken");
-    assert!(
-        second.to_string().contains("another server listens"),
-        "{second}"
-    );
-    first.stop();
-    assert!(!path.exists(), "the socket file goes with its server");
-
-    std::fs::write(&path, "precious").expect("written");
-    assert!(start(unix).is_err());
-    assert_eq!(std::fs::read(&path).expect("kept"), b"precious");
-
-    let remote = start("0.0.0.0:0".parse().expect("address"))
-        .err()
-        .expect("not without leave");
-    assert!(remote.to_string().contains("other machines"), "{remote}");
-    let local = start("127.0.0.1:0".parse().expect("address")).expect("loopback");
-    let [Address::Tcp(address)] = &local.addresses()[..] else {
-        panic!("one TCP address")
-    };
-    let mut greeting = [0; 18];
-    let mut peer = TcpStream::connect(address).expect("connected");
-    std::io::Read::read_exact(&mut peer, &mut greeting).expect("greeted");
-    assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
-    // An idle peer does not hold up the end.
-    local.stop();
-    for text in ["", "unix:", "nohost", "host:", "host:99999", ":10809"] {
-        assert!(text.parse::<Address>().is_err(), "{text:?}");
-    }
-}
-
-#[test]
-fn a_peer_that_vanishes_or_never_reads_leaves_nothing_behind() {
-    use std::io::{Read, Write};
-    let scratch = Scratch::new("rude");
-    for vanish in [true, false] {
-        let port = Arc::new(MemPort::with_engine_thread(64 * MIB, 16 << 20).expect("thread"));
-        let (server, _) = serve(&port, &scratch);
-        let mut peer =
-            std::os::unix::net::UnixStream::connect(scratch.path("s")).expect("connected");
-        let mut greeting = [0; 18];
-        peer.read_exact(&mut greeting).expect("greeted");
-        // Client flags, then EXPORT_NAME with the empty name.
-        let hello = [
-            &3u32.to_be_bytes()[..],
-            b"IHAVEOPT",
-            &1u32.to_be_bytes(),
-            &[0; 4],
-        ]
-        .concat();
-        peer.write_all(&hello).expect("sent");
-        let mut export = [0; 10];
-        peer.read_exact(&mut export).expect("answered");
-        assert_eq!(export[..8], (64 * MIB).to_be_bytes());
-        // Reads of 1 MiB, more than the pool holds; none of the data is ever taken.
-        let mut read = 0x2560_9513_u32.to_be_bytes().to_vec();
-        read.extend_from_slice(&[0; 20]);
-        read.extend_from_slice(&(1u32 << 20).to_be_bytes());
-        peer.write_all(&read.repeat(100)).expect("sent");
-        // The first bytes of a reply: by now work is under way.
-        peer.read_exact(&mut [0; 16]).expect("a reply began");
-        if vanish {
-            drop(peer);
-            while server.connections() != 0 {
-                std::thread::yield_now();
-            }
-            server.stop();
-        } else {
-            drop(server);
-            drop(peer);
-        }
-        assert_eq!(port.pool_bytes_out(), 0, "vanish: {vanish}");
-    }
-}
-
-/// What a peer hears until the server ends the connection; within the limit or the test fails.
-fn cut_off(mut peer: std::os::unix::net::UnixStream, what: &str) {
-    use std::io::Read;
-    let limit = std::time::Duration::from_secs(20);
-    peer.set_read_timeout(Some(limit)).expect("set");
-    let mut rest = Vec::new();
-    match peer.read_to_end(&mut rest) {
-        Ok(_) => {}
-        Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => {}
-        Err(e) => panic!("{what}: not cut off after {limit:?}: {e}"),
-    }
-}
-
-#[test]
-fn peers_that_stop_in_the_middle_are_cut_off_and_idle_ones_are_not() {
-    use isotherm_live::nbd::server::Patience;
-    use std::io::{Read, Write};
-    use std::os::unix::net::UnixStream;
-    use std::time::Duration;
-    let scratch = Scratch::new("stall");
-    let (path, port) = (scratch.path("s"), Arc::new(MemPort::new(64 * MIB)));
-    let mut config = Config::new("vol");
-    config.patience = Patience {
-        handshake: Duration::from_millis(400),
-        transmission: Duration::from_millis(400),
-    };
-    let server =
-        Server::start(port.clone(), &[Address::Unix(path.clone())], config).expect("server");
-    let greeted = || {
-        let mut peer = UnixStream::connect(&path).expect("connected");
-        peer.read_exact(&mut [0; 18]).expect("greeting");
-        peer
-    };
-    let ready = || {
-        let mut peer = greeted();
-        peer.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0")
-            .expect("sent");
-        peer.read_exact(&mut [0; 10]).expect("export");
-        peer
-    };
-    let header = |kind: u8, len: u32| {
-        let mut h = [0; 28];
-        h[..4].copy_from_slice(&0x2560_9513_u32.to_be_bytes());
-        h[7] = kind;
-        h[24..].copy_from_slice(&len.to_be_bytes());
-        h
-    };
-    let mut idle = ready();
-    cut_off(greeted(), "silent in the handshake");
-    let mut half = ready();
-    half.write_all(&header(1, 32 << 20)).expect("sent");
-    half.write_all(&[1; 5000]).expect("sent");
-    cut_off(half, "in the middle of a write");
-    let mut deaf = ready();
-    for _ in 0..8 {
-        deaf.write_all(&header(0, 1 << 20)).expect("sent");
-    }
-    let limit = std::time::Instant::now() + Duration::from_secs(20);
-    while port.pool_bytes_out() != 0 || server.connections() > 1 {
-        assert!(
-            std::time::Instant::now() < limit,
-            "a peer that reads nothing keeps its memory"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!(server.counts().stalled, 2);
-    // Longer than any patience, and served as ever.
-    idle.write_all(&header(0, 512)).expect("sent");
-    idle.read_exact(&mut [0; 16 + 512]).expect("answered");
 }

@@ -1,0 +1,128 @@
+//! Zeroed memory that is handed out in slabs of 1 KiB and never given back before the end.
+//!
+//! Slabs lie side by side in chunks of up to 32 MiB, so that the system can put huge pages under them: with pages of 4 KiB, a look-up at a
+//! random place of a large map would miss the processor's cache of page addresses as well. The system gives a chunk memory only where it
+//! is touched, so a chunk costs what its slabs in use take, rounded up to a page.
+
+use std::alloc::{Layout, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Words in a slab.
+pub(crate) const WORDS: usize = 128;
+const CHUNK_SHIFT: u32 = 15;
+/// With fewer slabs than these 8 MiB, pages of 4 KiB do as well.
+const HUGE_FROM: usize = 1 << 13;
+
+/// See the module. Anyone may read; one thread at a time takes slabs.
+pub(crate) struct Arena {
+    chunks: Box<[OnceLock<Chunk>]>,
+    slabs: usize,
+}
+
+impl Arena {
+    /// Room for `slabs`; nothing is allocated yet.
+    pub(crate) fn new(slabs: usize) -> Arena {
+        let chunks = slabs.div_ceil(1 << CHUNK_SHIFT);
+        Arena {
+            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
+            slabs,
+        }
+    }
+
+    /// Slab `n`. Empty if its chunk does not exist yet.
+    #[inline]
+    pub(crate) fn slab(&self, n: usize) -> &[AtomicU64] {
+        let at = n % (1 << CHUNK_SHIFT) * WORDS;
+        let chunk = self.chunks.get(n >> CHUNK_SHIFT).and_then(OnceLock::get);
+        chunk
+            .and_then(|c| c.words().get(at..at + WORDS))
+            .unwrap_or_default()
+    }
+
+    /// Takes slab `n`, which must be below the room and not taken yet, and fills it with `word`.
+    pub(crate) fn take(&self, n: usize, word: u64) -> &[AtomicU64] {
+        let first = n >> CHUNK_SHIFT << CHUNK_SHIFT;
+        let slabs = (self.slabs - first).min(1 << CHUNK_SHIFT);
+        let huge = self.slabs >= HUGE_FROM;
+        self.chunks[n >> CHUNK_SHIFT].get_or_init(|| Chunk::new(slabs * WORDS, huge));
+        let slab = self.slab(n);
+        if word != 0 {
+            for w in slab {
+                w.store(word, Ordering::Relaxed);
+            }
+        }
+        slab
+    }
+}
+
+struct Chunk {
+    at: NonNull<AtomicU64>,
+    words: usize,
+}
+
+// SAFETY: the memory is the chunk's own, and is reached only as atomic words.
+unsafe impl Send for Chunk {}
+// SAFETY: as above.
+unsafe impl Sync for Chunk {}
+
+impl Chunk {
+    fn new(words: usize, huge: bool) -> Chunk {
+        let bytes = words * size_of::<AtomicU64>();
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at a place of the kernel's choice.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+        let at = NonNull::new(at).filter(|_| at != libc::MAP_FAILED);
+        let Some(at) = at else {
+            handle_alloc_error(Layout::array::<AtomicU64>(words).unwrap_or(Layout::new::<u8>()))
+        };
+        if huge {
+            // SAFETY: the range is the mapping. Whether the system agrees is its own affair.
+            unsafe { libc::madvise(at.as_ptr(), bytes, libc::MADV_HUGEPAGE) };
+        }
+        Chunk {
+            at: at.cast(),
+            words,
+        }
+    }
+
+    #[inline]
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping holds this many words at an address that is a multiple of a page; zero is a valid value for each; it lives
+        // as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.words) }
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        let bytes = self.words * size_of::<AtomicU64>();
+        // SAFETY: the mapping is the chunk's own, and nothing borrows from it any more.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slabs_are_apart_and_as_they_were_made() {
+        let all = (1 << CHUNK_SHIFT) + 3;
+        let arena = Arena::new(all);
+        assert!(arena.slab(0).is_empty() && arena.slab(all).is_empty());
+        let some = [0, 1, (1 << CHUNK_SHIFT) - 1, 1 << CHUNK_SHIFT, all - 1];
+        for n in some {
+            assert_eq!(arena.take(n, n as u64 + 7).len(), WORDS);
+        }
+        let holds = |n: usize, word: u64| {
+            let slab = arena.slab(n);
+            slab.len() == WORDS && slab.iter().all(|w| w.load(Ordering::Relaxed) == word)
+        };
+        assert!(some.into_iter().all(|n| holds(n, n as u64 + 7)));
+        assert!(holds(2, 0), "memory is zero before it is taken");
+        assert!(arena.slab(all).is_empty());
+    }
+}

@@ -1,0 +1,139 @@
+//! The effect of each system call on the volume.
+
+use super::{MIB, Served, errno, fallocate, open, seek, seen};
+use isotherm_live::block_file::Error;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+
+/// Makes each call once, and checks the requests that reach the volume, the results, and the end of the mount.
+#[expect(clippy::too_many_lines, reason = "one scenario")]
+pub(super) fn check_each_call(mut served: Served) {
+    let counts = &served.memory.counts;
+    let about = std::fs::metadata(served.mount.file()).unwrap();
+    assert_eq!(
+        (
+            about.len(),
+            about.permissions().mode() & 0o7777,
+            about.blksize()
+        ),
+        (4 * MIB, 0o600, 65536)
+    );
+    let file = open(served.mount.file(), 0).unwrap();
+
+    // Unaligned offsets and lengths.
+    file.write_all_at(b"odd bytes across a block", 1000)
+        .unwrap();
+    let mut back = [0; 24];
+    file.read_exact_at(&mut back, 1000).unwrap();
+    assert_eq!(&back, b"odd bytes across a block");
+    assert_eq!(seen(&counts.fua), 0);
+
+    file.sync_all().unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(seen(&counts.flushes), 2);
+    drop(open(served.mount.file(), 0).unwrap());
+    assert_eq!(seen(&counts.flushes), 2, "closing flushes nothing");
+    open(served.mount.file(), libc::O_DSYNC)
+        .unwrap()
+        .write_all_at(&[1; 512], 0)
+        .unwrap();
+    open(served.mount.file(), libc::O_SYNC)
+        .unwrap()
+        .write_all_at(&[1; 512], 0)
+        .unwrap();
+    assert_eq!(seen(&counts.fua), 2);
+
+    // The end of the volume.
+    let end = 4 * MIB;
+    let mut tail = [9; 100];
+    assert_eq!(file.read_at(&mut tail, end - 10).unwrap(), 10);
+    assert_eq!(file.read_at(&mut tail, end).unwrap(), 0);
+    assert_eq!(file.write_at(&tail, end - 10).unwrap(), 10);
+    assert_eq!(errno(&file.write_at(&tail, end).unwrap_err()), libc::ENOSPC);
+    assert_eq!(errno(&file.set_len(end / 2).unwrap_err()), libc::EPERM);
+    assert_eq!(errno(&file.set_len(end * 2).unwrap_err()), libc::EPERM);
+    file.set_len(end).unwrap();
+    assert_eq!(std::fs::metadata(served.mount.file()).unwrap().len(), end);
+
+    // Holes.
+    let (keep, punch, zero) = (
+        libc::FALLOC_FL_KEEP_SIZE,
+        libc::FALLOC_FL_PUNCH_HOLE,
+        libc::FALLOC_FL_ZERO_RANGE,
+    );
+    file.write_all_at(&vec![5; 65536], MIB).unwrap();
+    assert_eq!(
+        seek(&file, MIB as i64 - 4096, libc::SEEK_DATA),
+        Ok(MIB as i64)
+    );
+    assert_eq!(
+        seek(&file, MIB as i64, libc::SEEK_HOLE),
+        Ok(MIB as i64 + 65536)
+    );
+    fallocate(&file, punch | keep, MIB as i64, 4096).unwrap();
+    assert_eq!(seen(&counts.discarded), 4096);
+    assert_eq!(
+        seek(&file, MIB as i64, libc::SEEK_DATA),
+        Ok(MIB as i64 + 4096)
+    );
+    fallocate(&file, zero | keep, MIB as i64, 8192).unwrap();
+    fallocate(&file, zero, MIB as i64 + 8192, 512).unwrap();
+    assert_eq!(seen(&counts.zeroed), 8192 + 512);
+    assert_eq!(
+        seek(&file, MIB as i64, libc::SEEK_DATA),
+        Ok(MIB as i64),
+        "zeroed ranges stay allocated"
+    );
+    let mut zeros = [1; 8192 + 512 + 1];
+    file.read_exact_at(&mut zeros, MIB).unwrap();
+    assert!(zeros[..8704].iter().all(|b| *b == 0) && zeros[8704] == 5);
+    fallocate(&file, punch | keep, 0, 2 * end as i64).unwrap();
+    assert_eq!(seek(&file, 0, libc::SEEK_DATA), Err(libc::ENXIO));
+    assert_eq!(seek(&file, 0, libc::SEEK_HOLE), Ok(0));
+    assert_eq!(
+        fallocate(&file, zero, end as i64 - 512, 1024),
+        Err(libc::ENOSPC)
+    );
+    assert_eq!(fallocate(&file, 0, 0, 4096), Err(libc::EOPNOTSUPP));
+    assert_eq!(
+        fallocate(&file, libc::FALLOC_FL_COLLAPSE_RANGE, 0, 4096),
+        Err(libc::EOPNOTSUPP)
+    );
+
+    // The directory.
+    let names: Vec<_> = std::fs::read_dir(served.dir.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    assert_eq!(names, ["volume"]);
+    let other = served.dir.path().join("other");
+    assert_eq!(
+        File::create(&other).unwrap_err().kind(),
+        ErrorKind::PermissionDenied
+    );
+    assert_eq!(
+        errno(&std::fs::remove_file(served.mount.file()).unwrap_err()),
+        libc::EPERM
+    );
+    assert_eq!(
+        errno(&std::fs::rename(served.mount.file(), &other).unwrap_err()),
+        libc::EPERM
+    );
+    assert_eq!(
+        errno(&std::fs::create_dir(&other).unwrap_err()),
+        libc::EPERM
+    );
+    assert_eq!(File::open(&other).unwrap_err().kind(), ErrorKind::NotFound);
+
+    // The file is busy while it is open; afterwards it can be unmounted.
+    let said = served.mount.unmount().unwrap_err();
+    assert!(
+        matches!(said, Error::Busy { .. }) && said.to_string().contains("losetup -j"),
+        "{said}"
+    );
+    file.read_exact_at(&mut back, 0).unwrap();
+    drop(file);
+    served.mount.unmount().unwrap();
+    assert!(served.mount.is_finished());
+}

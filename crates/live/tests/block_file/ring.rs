@@ -1,0 +1,149 @@
+//! The block file through FUSE over io_uring, and the same calls if that is switched off.
+
+use super::calls::check_each_call;
+use super::{MIB, Served, can_mount, check_every_block, open};
+use isotherm_live::block_file::testing::MemPort;
+use isotherm_live::block_file::{Options, mount_on_engine};
+use isotherm_live::config::{IoConfig, Size};
+use isotherm_live::port::{Buffer, Port};
+use isotherm_live::{MemberConfig, OpenMode, Server, Volume, VolumeConfig};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// FUSE's switch for io_uring, switched on; dropping the value restores it. Only one test at a time uses it.
+struct Switched {
+    before: Vec<u8>,
+    _alone: std::sync::MutexGuard<'static, ()>,
+}
+
+const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+impl Switched {
+    fn on() -> Option<Switched> {
+        static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let alone = ALONE
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let before = std::fs::read(SWITCH).ok();
+        let on = before.filter(|_| can_mount() && std::fs::write(SWITCH, "Y").is_ok());
+        if on.is_none() {
+            eprintln!("skipped: this kernel has no FUSE over io_uring, or it cannot be turned on");
+        }
+        on.map(|before| Switched {
+            before,
+            _alone: alone,
+        })
+    }
+}
+
+impl Drop for Switched {
+    fn drop(&mut self) {
+        let _ = std::fs::write(SWITCH, &self.before);
+    }
+}
+
+/// An engine whose ring serves the block file of a volume in memory.
+fn engine(dir: &Path) -> Server {
+    let member = |name: &str, tier| MemberConfig {
+        path: dir.join(name),
+        tier,
+        size: Some(Size(16 << 20)),
+        ..MemberConfig::default()
+    };
+    let buffers = Size(8 << 20);
+    let config = VolumeConfig {
+        qos: Vec::new(),
+        name: "engine".into(),
+        uuid: None,
+        extent: Size(65536),
+        policy: "greendm".into(),
+        io: IoConfig {
+            buffers,
+            ..IoConfig::default()
+        },
+        members: vec![member("fast", 0), member("slow", 1)],
+    };
+    Volume::create(&dir.join("engine"), config, false).unwrap();
+    Volume::open(&dir.join("engine"), OpenMode::ReadWrite)
+        .unwrap()
+        .serve()
+        .unwrap()
+}
+
+fn serve_by_ring(server: &Server, memory: &Arc<MemPort>) -> Served {
+    let dir = tempfile::tempdir().unwrap();
+    let port = Arc::clone(memory) as Arc<dyn Port>;
+    let options = Options::default();
+    let mount = mount_on_engine(&server.handle(), port, dir.path(), "volume", &options).unwrap();
+    assert!(mount.uses_ring());
+    Served {
+        mount,
+        memory: Arc::clone(memory),
+        dir,
+    }
+}
+
+#[test]
+fn each_call_reaches_the_volume_through_the_ring_too() {
+    let Some(_on) = Switched::on() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let server = engine(dir.path());
+    let memory = Arc::new(MemPort::new(4 * MIB, 512));
+    check_each_call(serve_by_ring(&server, &memory));
+    server.stop().unwrap();
+}
+
+#[test]
+fn parallel_direct_io_keeps_every_block_through_the_ring_too() {
+    let Some(_on) = Switched::on() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let server = engine(dir.path());
+    let memory = Arc::new(MemPort::new(32 * MIB, 512));
+    let mut served = serve_by_ring(&server, &memory);
+    check_every_block(served.mount.file(), &memory);
+    served.mount.unmount().unwrap();
+
+    // Again on the same engine; if the connection is cut while the file is open, the entries are returned.
+    for _ in 0..2 {
+        let served = serve_by_ring(&server, &memory);
+        let file = open(served.mount.file(), libc::O_DIRECT).unwrap();
+        let mut buffer = Buffer::new(0, 1 << 20, 4096);
+        file.read_exact_at(&mut buffer, 0).unwrap();
+        drop(served);
+        assert!(
+            file.read_at(&mut buffer, 0).is_err(),
+            "the connection is cut"
+        );
+    }
+    server.stop().unwrap();
+}
+
+/// The switch is off, or the volume's description excludes it: requests come from `/dev/fuse`, without a message.
+#[test]
+fn without_the_ring_the_block_file_is_the_same() {
+    let Some(_on) = Switched::on() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let server = engine(dir.path());
+    let memory = Arc::new(MemPort::new(4 * MIB, 512));
+    let serve = |options: &Options| {
+        let dir = tempfile::tempdir().unwrap();
+        let port = Arc::clone(&memory) as Arc<dyn Port>;
+        let mount = mount_on_engine(&server.handle(), port, dir.path(), "volume", options).unwrap();
+        assert!(!mount.uses_ring());
+        Served {
+            mount,
+            memory: Arc::clone(&memory),
+            dir,
+        }
+    };
+    let plain = Options {
+        ring: false,
+        ..Options::default()
+    };
+    drop(serve(&plain));
+    // It is switched off after the engine began: the kernel does not offer it.
+    std::fs::write(SWITCH, "N").unwrap();
+    check_each_call(serve(&Options::default()));
+    server.stop().unwrap();
+}

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! cargo bench -p isotherm-live --bench map -- [rounds=3] [requests=2000000] [largest=100000000]
+//! cargo bench -p isotherm-live --bench map -- only=EXTENTS:POLICY:TOGETHER [requests=2000000]
 //! ```
+//! The second form runs one case, without a warm-up, for `bench/map/misses.sh`.
 //!
 //! The whole engine (submit, device operation, completion, reply) over a world that completes at once. Every extent has a home, and
 //! 4 KiB reads go to random extents: one at a time, or 32 that arrive together, whose rows are then fetched together
@@ -150,7 +152,22 @@ fn keep(case: &str, of: &str, round: u32, value: f64) -> Outcome<()> {
     Ok(())
 }
 
+/// One case, given as `EXTENTS:POLICY:TOGETHER`.
+fn only(case: &str, requests: u32) -> Outcome<()> {
+    let words: Vec<&str> = case.split(':').collect();
+    let [extents, policy, together] = words[..] else {
+        return Err(format!("only={case}: write EXTENTS:POLICY:TOGETHER").into());
+    };
+    let mut e = engine(policy, extents.parse()?)?;
+    let (mut now, mut random) = (e.space().geo.extents.into(), SplitMix64::new(42));
+    let together = together.parse::<u32>()?.clamp(1, 1000);
+    let ns = reads(&mut e, &mut now, &mut random, requests, together);
+    println!("{case}: {ns:.1} ns a request, {requests} requests");
+    Ok(())
+}
+
 fn main() -> Outcome<()> {
+    let mut one = None;
     let (mut rounds, mut requests, mut largest) = (3, 2_000_000, 100_000_000);
     // Cargo adds `--bench`.
     for word in std::env::args().skip(1).filter(|w| w != "--bench") {
@@ -158,8 +175,14 @@ fn main() -> Outcome<()> {
             Some(("rounds", n)) => rounds = n.parse()?,
             Some(("requests", n)) => requests = n.parse::<u32>()?.max(1000),
             Some(("largest", n)) => largest = n.parse()?,
-            _ => return Err("usage: map [rounds=N] [requests=N] [largest=EXTENTS]".into()),
+            Some(("only", case)) => one = Some(case.to_owned()),
+            _ => {
+                return Err("usage: map [rounds=N] [requests=N] [largest=EXTENTS] [only=EXTENTS:POLICY:TOGETHER]".into());
+            }
         }
+    }
+    if let Some(case) = one {
+        return only(&case, requests);
     }
     for round in 1..=rounds {
         for extents in [10_000, 1_000_000, 100_000_000] {

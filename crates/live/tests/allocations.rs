@@ -5,12 +5,15 @@
 
 use isotherm_live::block_file::{Options, mount_on_engine};
 use isotherm_live::config::{IoConfig, Size};
+use isotherm_live::iscsi::pdu::{HEADER, header, put, put_data_len, u32_at};
+use isotherm_live::iscsi::server::{Config as IscsiConfig, Server as IscsiServer};
 use isotherm_live::nbd::server::{Config, Server as NbdServer};
 use isotherm_live::port::{Buffer, Port};
 use isotherm_live::{MemberConfig, OpenMode, Server, Volume, VolumeConfig};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -50,30 +53,31 @@ const REQUESTS: u64 = 5 * ROUNDS;
 /// Allowed number of allocations with other causes, in all that time.
 const OTHERS: u64 = 25;
 const BLOCK: u64 = 4096;
+const EXTENT: u64 = 65536;
 
 /// A directory in memory if there is one, because the test is about allocations and not about disks.
 fn in_memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
 
-fn serve(dir: &Path) -> Server {
-    let member = |name: &str, tier| MemberConfig {
+fn serve(dir: &Path, policy: &str, fast: u64) -> Server {
+    let member = |name: &str, tier, bytes| MemberConfig {
         path: dir.join(name),
         tier,
-        size: Some(Size(96 << 20)),
+        size: Some(Size(bytes)),
         ..MemberConfig::default()
     };
     let config = VolumeConfig {
         qos: Vec::new(),
         name: "v".into(),
         uuid: None,
-        extent: Size(65536),
-        policy: "greendm".into(),
+        extent: Size(EXTENT),
+        policy: policy.into(),
         io: IoConfig {
             buffers: Size(8 << 20),
             ..IoConfig::default()
         },
-        members: vec![member("fast", 0), member("slow", 1)],
+        members: vec![member("fast", 0, fast), member("slow", 1, 128 << 20)],
     };
     Volume::create(&dir.join("v"), config, false).unwrap();
     Volume::open(&dir.join("v"), OpenMode::ReadWrite)
@@ -89,18 +93,18 @@ trait Client {
     fn flush(&mut self);
 }
 
-/// Makes the same requests twice: once to warm up, and once counted.
-fn count(what: &str, client: &mut impl Client) {
-    let mut new = 1 << 20;
+/// Makes the same requests twice: once to warm up, and once counted. Places are `stride` bytes apart.
+fn count(what: &str, client: &mut impl Client, stride: u64) {
+    let mut new = 64 * stride;
     let mut run = || {
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         for i in 0..ROUNDS {
-            client.write(i % 64 * BLOCK);
+            client.write(i % 64 * stride);
             client.flush();
             client.write(new);
             client.flush();
-            client.read(i % 64 * BLOCK);
-            new += BLOCK;
+            client.read(i % 64 * stride);
+            new += stride;
         }
         ALLOCATIONS.load(Ordering::Relaxed) - before
     };
@@ -168,9 +172,123 @@ impl Client for Nbd {
     }
 }
 
+/// A session of an initiator.
+struct Iscsi {
+    socket: TcpStream,
+    /// Numbers of the next command and of the last status.
+    cmd_sn: u32,
+    stat_sn: u32,
+    bytes: Box<[u8; HEADER + BLOCK as usize]>,
+}
+
+impl Iscsi {
+    fn login(at: SocketAddr, target: &str) -> Iscsi {
+        let socket = TcpStream::connect(at).unwrap();
+        socket.set_nodelay(true).unwrap();
+        let mut me = Iscsi {
+            socket,
+            cmd_sn: 1,
+            stat_sn: 0,
+            bytes: Box::new([7; _]),
+        };
+        let text =
+            format!("InitiatorName=iqn.x:counting\0TargetName={target}\0SessionType=Normal\0");
+        let mut login = header(0x43, 0x87, 0);
+        login[8] = 0x40;
+        put(&mut login, 24, me.cmd_sn);
+        put_data_len(&mut login, text.len());
+        let mut bytes = [&login, text.as_bytes()].concat();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        me.socket.write_all(&bytes).unwrap();
+        assert_eq!(me.answer()[0], 0x23);
+        me
+    }
+    /// The header of the next answer. Its data is left in `bytes`.
+    fn answer(&mut self) -> [u8; HEADER] {
+        let mut b = [0; HEADER];
+        self.socket.read_exact(&mut b).unwrap();
+        let len = ((u32_at(&b, 4) & 0xff_ffff) as usize).next_multiple_of(4);
+        self.socket
+            .read_exact(&mut self.bytes[HEADER..HEADER + len])
+            .unwrap();
+        self.stat_sn = u32_at(&b, 24).wrapping_add(1);
+        b
+    }
+    /// Carries out a command on one block (or on none) that reads, writes or does neither.
+    fn command(&mut self, opcode: u8, offset: u64, direction: u8) {
+        let len = if direction == 0 { 0 } else { BLOCK as u32 };
+        let mut b = header(0x01, 0x80 | direction | 1, self.cmd_sn);
+        put(&mut b, 20, len);
+        put(&mut b, 24, self.cmd_sn);
+        put(&mut b, 28, self.stat_sn);
+        b[32] = opcode;
+        b[34..42].copy_from_slice(&(offset / BLOCK).to_be_bytes());
+        put(&mut b, 42, u32::from(len > 0));
+        let sent = if direction == 0x20 { BLOCK as usize } else { 0 };
+        put_data_len(&mut b, sent);
+        self.bytes[..HEADER].copy_from_slice(&b);
+        self.socket.write_all(&self.bytes[..HEADER + sent]).unwrap();
+        let answer = self.answer();
+        // The last Data-In carries the status of a read.
+        let is_last = answer[0] == 0x21 || (answer[0] == 0x25 && answer[1] & 1 == 1);
+        assert!(is_last && answer[3] == 0, "{answer:?}");
+        self.cmd_sn = self.cmd_sn.wrapping_add(1);
+    }
+}
+
+impl Client for Iscsi {
+    fn read(&mut self, offset: u64) {
+        self.command(0x88, offset, 0x40);
+    }
+    fn write(&mut self, offset: u64) {
+        self.command(0x8a, offset, 0x20);
+    }
+    fn flush(&mut self) {
+        self.command(0x91, 0, 0);
+    }
+}
+
+fn by_nbd(policy: &str, fast: u64, stride: u64) {
+    let scratch = in_memory();
+    let server = serve(scratch.path(), policy, fast);
+    let path = scratch.path().join("socket");
+    let address = format!("unix:{}", path.display()).parse().unwrap();
+    let nbd =
+        NbdServer::start_on_engine(server.handle(), server.port(), &[address], Config::new("v"));
+    let nbd = nbd.unwrap();
+    let mut client = Nbd::connect(&path);
+    count(&format!("NBD, {policy}"), &mut client, stride);
+    drop(client);
+    let c = server
+        .handle()
+        .call(|engine, _| engine.counters().clone())
+        .unwrap();
+    let (fetched, home) = (c.fetches.done, c.writebacks.done + c.evictions.done);
+    eprintln!("NBD, {policy}: {fetched} copies made, {home} written home or given up");
+    // The work was what it says below.
+    assert!(
+        policy != "lru" || (fetched > 100 && home > 100),
+        "{fetched}, {home}"
+    );
+    drop(nbd);
+    server.stop().unwrap();
+}
+
+fn by_iscsi() {
+    let scratch = in_memory();
+    let server = serve(scratch.path(), "greendm", 96 << 20);
+    let config = IscsiConfig::new("v", [7; 16]);
+    let target = IscsiServer::start(server.port(), &["127.0.0.1:0".into()], config).unwrap();
+    let mut client = Iscsi::login(target.addresses()[0], target.target());
+    count("iSCSI", &mut client, BLOCK);
+    drop(client);
+    drop(target);
+    server.stop().unwrap();
+}
+
 fn by_block_file(ring: bool) {
     let scratch = in_memory();
-    let server = serve(scratch.path());
+    let server = serve(scratch.path(), "greendm", 96 << 20);
     let dir = tempfile::tempdir().unwrap();
     let options = Options {
         ring,
@@ -192,7 +310,7 @@ fn by_block_file(ring: bool) {
     };
     let mut client = BlockFile(file, Buffer::new(0, BLOCK as u32, BLOCK as u32));
     client.1.fill(7);
-    count(what, &mut client);
+    count(what, &mut client, BLOCK);
     drop(client);
     mount.unmount().unwrap();
     server.stop().unwrap();
@@ -201,18 +319,11 @@ fn by_block_file(ring: bool) {
 /// There is only one test, because the allocator counts for all threads.
 #[test]
 fn no_request_allocates() {
-    let scratch = in_memory();
-    let server = serve(scratch.path());
-    let path = scratch.path().join("socket");
-    let address = format!("unix:{}", path.display()).parse().unwrap();
-    let nbd =
-        NbdServer::start_on_engine(server.handle(), server.port(), &[address], Config::new("v"));
-    let nbd = nbd.unwrap();
-    let mut client = Nbd::connect(&path);
-    count("NBD", &mut client);
-    drop(client);
-    drop(nbd);
-    server.stop().unwrap();
+    by_nbd("greendm", 96 << 20, BLOCK);
+    // Every place is an extent of its own, and few of them fit: copies are made, written home and given up.
+    by_nbd("lru", 16 << 20, EXTENT);
+    by_nbd("benefit", 16 << 20, EXTENT);
+    by_iscsi();
 
     if !nix::unistd::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
         eprintln!("skipped: the block file needs root and /dev/fuse");

@@ -301,6 +301,8 @@ impl Outbox {
     /// The writer thread.
     pub(super) fn run_writer(&self, mut stat_sn: u32, terms: &Terms) {
         let mut bytes = Vec::with_capacity(GATHER + HEADER);
+        // Changes places with the queue, so that neither is allocated again.
+        let mut taken = VecDeque::new();
         loop {
             let mut state = self.lock();
             while state.queue.is_empty() {
@@ -312,7 +314,7 @@ impl Outbox {
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner);
             }
-            let taken = std::mem::take(&mut state.queue);
+            std::mem::swap(&mut taken, &mut state.queue);
             // What is answered here opens the window, and the answers say so.
             let numbered = taken.iter().filter(|i| i.ends == Ends::Numbered).count();
             state.numbered -= numbered as u32;
@@ -320,7 +322,7 @@ impl Outbox {
             drop(state);
             let ended = taken.iter().filter(|i| i.ends != Ends::Nothing).count() as u32;
             let mut result = Ok(());
-            for item in taken {
+            for item in taken.drain(..) {
                 result = result.and_then(|()| {
                     let mut out = Sender {
                         socket: &self.socket,

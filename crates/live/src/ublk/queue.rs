@@ -157,6 +157,8 @@ struct Queue {
     over: u16,
     /// Requests that wait for memory.
     held: VecDeque<u16>,
+    /// Empty; changes places with the list of what has ended, so that neither is allocated again.
+    spare: Vec<Note>,
 }
 
 /// Serves until the device is stopped. Reports to `ready` that the kernel has all entries, or the error.
@@ -205,6 +207,7 @@ impl Queue {
             at_work: 0,
             over: 0,
             held: VecDeque::new(),
+            spare: Vec::new(),
             plan,
         })
     }
@@ -381,15 +384,15 @@ impl Queue {
     fn answer(&mut self) -> io::Result<()> {
         // The flag is cleared before the queue is read: a request that ends afterwards signals again.
         self.ended.is_rung.store(false, Ordering::Release);
-        let notes = {
-            let mut notes = self
-                .ended
-                .notes
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *notes)
-        };
-        for (tag, result, buffer) in notes {
+        let mut notes = std::mem::take(&mut self.spare);
+        {
+            let told = self.ended.notes.lock();
+            std::mem::swap(
+                &mut notes,
+                &mut *told.unwrap_or_else(PoisonError::into_inner),
+            );
+        }
+        for (tag, result, buffer) in notes.drain(..) {
             self.at_work -= 1;
             let d = self.descriptors.read(tag);
             let len = d.sectors.wrapping_shl(9) as i32;
@@ -410,6 +413,7 @@ impl Queue {
             }
             self.command(COMMIT_AND_FETCH, tag, code)?;
         }
+        self.spare = notes;
         Ok(())
     }
 }

@@ -3,7 +3,8 @@
 //! | file | content |
 //! |---|---|
 //! | `ahead.rs` | flushes that begin before a FLUSH asks for them |
-//! | `round.rs` | rounds: their reasons, flush of data, writing of records, flush of the journal, and the outcome |
+//! | `reasons.rs` | reasons for a round, and when one begins |
+//! | `round.rs` | rounds: flush of data, writing of records, flush of the journal, and the outcome |
 //! | `records.rs` | the records of a round: of changes, of moves; the place of the bytes of metadata |
 //! | `pending.rs` | extents whose durable state differs from the map, and the requests that wait for them |
 //! | `checkpoints.rs` | the checkpoint being built, the last durable one |
@@ -21,6 +22,7 @@ mod farewell;
 mod follow;
 mod free;
 mod pending;
+mod reasons;
 mod records;
 mod round;
 

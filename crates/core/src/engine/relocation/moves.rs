@@ -99,8 +99,9 @@ impl Relocation {
         self.moves.waits_since(g.clock);
         Relocation::unpin(g, d, m.src, false);
         self.release_hold(g, m.extent);
+        g.waiting.stir(m.extent);
         // A piece that waits for a slot may get one now, or have one freed.
-        g.waiting.try_all();
+        g.waiting.slot_freed();
         m
     }
 

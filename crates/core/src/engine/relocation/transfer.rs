@@ -78,7 +78,7 @@ impl Relocation {
             self.write_gathered(g, d, m.batch);
         }
         // Reads that waited are served from the buffer now.
-        g.waiting.try_queue();
+        g.waiting.stir(m.extent);
         self.moves.waits_since(g.clock);
     }
 

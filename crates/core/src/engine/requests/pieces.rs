@@ -5,6 +5,7 @@
 
 use super::gate::{Gate, gate};
 use super::runs::Runs;
+use super::waiting::Tried;
 use super::{Req, Requests, Waiter};
 use crate::engine::SCAN_BUDGET;
 use crate::engine::ground::{Ground, Parts};
@@ -114,14 +115,14 @@ impl Requests {
         g.waiting.push(w, changes);
     }
 
-    /// Let every waiting piece try again, in order of arrival.
+    /// Let the waiting pieces for which something may have changed try again, in order of arrival.
     pub(in crate::engine) fn retry_waiting(&mut self, p: &mut Parts<'_>) {
-        let mut trying = p.g.waiting.trying_queue();
-        while let Some(w) = trying.pop_front() {
+        let trying = p.g.waiting.trying_queue();
+        for &Tried { piece: w, is_due } in &trying {
             let req = self.list.at(w.req);
-            if still_waits(p, req, &w) {
-                // The usual case: most retries are for another extent.
-                p.g.counters.waited += 1;
+            if !is_due || still_waits(p, req, &w) {
+                // What was tried before it may have ended a move and its hold.
+                p.g.space.map.hold(w.extent, true);
                 p.g.waiting.push(w, req.op != RequestOp::Read);
                 continue;
             }

@@ -4,6 +4,7 @@ use super::edges::Edges;
 use crate::engine::by_extent::ByExtent;
 use crate::units::ExtentId;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 /// A piece of a request (within one extent) that cannot proceed at the moment.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +15,14 @@ pub(in crate::engine) struct Waiter {
     pub(in crate::engine) to: u64,
     /// Whether the policy has seen this access.
     pub(super) touched: bool,
+}
+
+/// A piece in the queue while this is tried.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tried {
+    pub(super) piece: Waiter,
+    /// Whether something has changed for which it may have waited. If not, it stays in its place.
+    pub(super) is_due: bool,
 }
 
 /// The requests of some pieces, as far as somebody asks: is there one other than mine?
@@ -38,6 +47,8 @@ impl Who {
 struct On {
     all: Who,
     changers: Who,
+    /// Whether something has changed on the extent since they were tried.
+    stirred: bool,
 }
 
 /// See the module.
@@ -46,14 +57,16 @@ pub(in crate::engine) struct Waiting {
     queue: VecDeque<Waiter>,
     /// Who waits in the queue, by extent.
     on: ByExtent<On>,
-    /// The second one of the two queues, which are used alternately.
-    spare: VecDeque<Waiter>,
+    /// The pieces that are being tried; empty between two tries.
+    trying: Vec<Tried>,
+    is_trying: bool,
     /// Pieces that wait for a free slot. They are tried again only when one was freed.
     pub(super) starving: VecDeque<Waiter>,
     /// Extents locked by odd writes.
     pub(super) edges: Edges,
-    /// Whether something has changed for which a piece in the queue may have waited.
+    /// Whether something has changed for which any piece in the queue may have waited, or only for those on some extents.
     retry: bool,
+    stirred: bool,
     /// Whether a slot was freed, or can be freed.
     freed: bool,
 }
@@ -63,29 +76,37 @@ impl Default for Waiting {
         Waiting {
             queue: VecDeque::with_capacity(256),
             on: ByExtent::new(256),
-            spare: VecDeque::with_capacity(256),
+            trying: Vec::with_capacity(256),
+            is_trying: false,
             starving: VecDeque::new(),
             edges: Edges::default(),
             retry: false,
+            stirred: false,
             freed: false,
         }
     }
 }
 
 impl Waiting {
-    /// Something has changed for which a piece may have waited.
+    /// Something has changed for which any piece may have waited.
     #[inline]
     pub(in crate::engine) fn try_queue(&mut self) {
         self.retry = true;
+    }
+    /// Something has changed on `e`, a move of it, for which only pieces on `e` may have waited.
+    pub(in crate::engine) fn stir(&mut self, e: ExtentId) {
+        if self.is_trying {
+            // A piece that is yet to be tried is not in the queue.
+            self.retry = true;
+        } else if self.on.get(e).is_some() {
+            self.on.entry(e).stirred = true;
+            self.stirred = true;
+        }
     }
     /// A slot was freed, or can be freed.
     #[inline]
     pub(in crate::engine) fn slot_freed(&mut self) {
         self.freed = true;
-    }
-    /// Both of these.
-    pub(in crate::engine) fn try_all(&mut self) {
-        (self.retry, self.freed) = (true, true);
     }
     /// Whether `e` is held by something other than a move.
     pub(in crate::engine) fn holds(&self, e: ExtentId) -> bool {
@@ -124,29 +145,91 @@ impl Waiting {
     /// Whether the queue should be tried.
     #[inline]
     pub(in crate::engine) fn queue_due(&self) -> bool {
-        self.retry
+        self.retry || self.stirred
     }
     /// Whether the pieces that wait for a slot should be tried.
     #[inline]
     pub(in crate::engine) fn starving_due(&self) -> bool {
         self.freed && !self.starving.is_empty()
     }
-    /// The queue is tried now: its pieces, in order of arrival. A piece that waits again goes to a new queue, so that only pieces in that
+    /// The queue is tried now: its pieces, in order of arrival. A piece that waits again goes to the queue anew, so that only pieces in the
     /// queue are ahead of others. The list is given back by [`Waiting::tried`].
-    pub(super) fn trying_queue(&mut self) -> VecDeque<Waiter> {
-        self.retry = false;
-        let mut trying = core::mem::take(&mut self.spare);
-        core::mem::swap(&mut trying, &mut self.queue);
-        for w in &trying {
-            self.on.remove(w.extent);
+    pub(super) fn trying_queue(&mut self) -> Vec<Tried> {
+        let all = core::mem::take(&mut self.retry);
+        self.stirred = false;
+        self.is_trying = true;
+        let mut trying = core::mem::take(&mut self.trying);
+        for piece in self.queue.drain(..) {
+            let on = self.on.get(piece.extent);
+            let is_due = all || on.is_some_and(|on| on.stirred);
+            trying.push(Tried { piece, is_due });
+        }
+        for t in &trying {
+            self.on.remove(t.piece.extent);
         }
         trying
     }
-    /// All of these were tried: the list is empty.
-    pub(super) fn tried(&mut self, trying: VecDeque<Waiter>) {
-        self.spare = trying;
+    /// All of these were tried.
+    pub(super) fn tried(&mut self, mut trying: Vec<Tried>) {
+        trying.clear();
+        self.trying = trying;
+        self.is_trying = false;
     }
     pub(super) fn trying_starving(&mut self) {
         self.freed = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(req: u32, e: u32) -> Waiter {
+        Waiter {
+            req,
+            extent: ExtentId(e),
+            from: 0,
+            to: 4096,
+            touched: true,
+        }
+    }
+
+    #[test]
+    fn others_on_an_extent_are_told_from_oneself() {
+        let (mut w, e) = (Waiting::default(), ExtentId(7));
+        w.push(piece(1, 7), false);
+        w.push(piece(2, 7), true);
+        w.push(piece(2, 7), true);
+        assert!(w.has_other(e, 1) && w.has_other(e, 2) && w.has_other(e, 3));
+        // Request 2 alone will change it.
+        assert!(w.has_other_changer(e, 1) && !w.has_other_changer(e, 2));
+        w.push(piece(3, 7), true);
+        assert!(w.has_other_changer(e, 2) && w.has_other_changer(e, 3));
+        assert!(w.holds(e) && !w.holds(ExtentId(8)) && !w.has_other(ExtentId(8), 1));
+    }
+
+    #[test]
+    fn only_pieces_on_an_extent_that_was_stirred_are_due() {
+        let mut w = Waiting::default();
+        (0..3).for_each(|i| w.push(piece(i, i), false));
+        w.stir(ExtentId(9));
+        assert!(!w.queue_due());
+        w.stir(ExtentId(1));
+        assert!(w.queue_due());
+        let trying = w.trying_queue();
+        let due: Vec<bool> = trying.iter().map(|t| t.is_due).collect();
+        assert_eq!(due, [false, true, false]);
+        assert!(!w.queue_due() && !w.holds(ExtentId(0)));
+        // What is not in the queue at the moment must not miss a change.
+        w.stir(ExtentId(2));
+        for t in &trying {
+            w.push(t.piece, false);
+        }
+        w.tried(trying);
+        assert!(w.queue_due());
+        let trying = w.trying_queue();
+        assert!(trying.len() == 3 && trying.iter().all(|t| t.is_due));
+        w.tried(trying);
+        assert!(!w.is_queued() && !w.queue_due());
     }
 }

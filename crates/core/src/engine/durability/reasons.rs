@@ -1,0 +1,121 @@
+//! Reasons for a round, and when one should begin.
+
+use super::Durability;
+use crate::engine::ground::{Ground, Phase};
+use crate::engine::relocation::Relocation;
+use crate::units::Nanos;
+
+/// How long no request may have waited for a device before a round begins that is due only by time.
+const LULL: Nanos = Nanos::from_millis(50);
+/// Number of commit intervals for which such a round waits for an idle device.
+const PATIENCE: u64 = 5;
+
+/// The reasons for a round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reasons {
+    /// The last round of the session may begin.
+    pub(super) closing: bool,
+    /// A piece waits for a slot that a round would free.
+    pub(super) for_space: bool,
+    /// The mirror should be updated, and is awake.
+    pub(super) mirror_due: bool,
+}
+
+impl Durability {
+    #[inline]
+    pub(super) fn reasons(&self, g: &Ground, r: &Relocation, requests: usize) -> Reasons {
+        let now = g.clock;
+        Reasons {
+            closing: g.phase == Phase::Closing && requests == self.callers.len() && r.active() == 0,
+            for_space: self.freeing.wants_round() && g.waiting.is_starving(),
+            mirror_due: self.mirror_due.is_some_and(|t| self.in_a_lull(g, t) <= now)
+                && self.mirror_awake(g),
+        }
+    }
+
+    /// Whether nothing has changed since the last round and no slot waits to be freed. Then the only reasons for a round are that a
+    /// request waits for one, and a lack of space. This is asked after every event, and is the usual answer where data is only read, or
+    /// written where it was written before.
+    #[inline]
+    fn is_calm(&self, g: &Ground) -> bool {
+        g.phase == Phase::Running
+            && self.pending.due().is_none()
+            && self.mirror_due.is_none()
+            && !self.freeing.wants_round()
+            && !g.background.wants_round()
+    }
+
+    /// Whether there is a reason for a round of more than moves.
+    #[inline]
+    pub(super) fn wants_all(&self, g: &Ground, why: Reasons) -> bool {
+        !self.callers.is_empty()
+            || self
+                .pending
+                .due()
+                .is_some_and(|t| self.in_a_lull(g, t) <= g.clock)
+            || (self.staging.lag() > 0 && why.mirror_due)
+            || why.for_space
+            || self.checkpoints.is_building()
+            || self.half_full()
+            || self.mirror_wanted()
+            || g.background.wants_round()
+            || (why.closing && !self.is_settled())
+    }
+
+    #[inline]
+    pub(super) fn mirror_wanted(&self) -> bool {
+        self.has_mirror() && self.staging.lag() * 2 >= self.staging.lag() + self.staging.room()
+    }
+
+    /// The time at which a round should begin: now, or later if nothing happens before.
+    pub(in crate::engine) fn due(
+        &self,
+        g: &Ground,
+        r: &Relocation,
+        requests: usize,
+    ) -> Option<Nanos> {
+        if !self.round.is_idle() {
+            return None;
+        }
+        if g.is_over() {
+            return (!self.callers.is_empty()).then_some(g.clock);
+        }
+        let urgent = g.is_urgent();
+        let calm = self.is_calm(g);
+        let all = if calm {
+            !self.callers.is_empty()
+                || self.checkpoints.is_building()
+                || self.half_full()
+                || self.mirror_wanted()
+        } else {
+            self.wants_all(g, self.reasons(g, r, requests))
+        };
+        if all || r.wants_round(g.clock, urgent) || self.ahead_due(g, requests) {
+            return Some(g.clock);
+        }
+        if calm {
+            return r.round_due(urgent);
+        }
+        let mirror_due = self.mirror_due.filter(|_| self.mirror_awake(g));
+        let records = [self.pending.due(), mirror_due].into_iter().flatten().min();
+        let records = records.map(|t| self.in_a_lull(g, t));
+        records.into_iter().chain(r.round_due(urgent)).min()
+    }
+
+    /// The time at which a round begins for records that are due at `t` and for which no request waits. Its flushes empty a disk's cache,
+    /// and a request that arrives meanwhile waits for that. So the round begins when no request has waited for the mirror (or the only
+    /// member) for [`LULL`], and after [`PATIENCE`] more intervals in any case.
+    fn in_a_lull(&self, g: &Ground, t: Nanos) -> Nanos {
+        if t > g.clock || g.phase != Phase::Running {
+            return t;
+        }
+        let last = t + Nanos(g.params.commit_interval.0.saturating_mul(PATIENCE));
+        let member = self.mirror().unwrap_or(self.layout.primary);
+        let lull = match g.space.loads.member(member, g.clock) {
+            Some(m) if m.waiting > 0 => last,
+            Some(m) => g.clock + Nanos(LULL.0.saturating_sub(m.quiet.0)),
+            None => t,
+        };
+        lull.min(last)
+    }
+}

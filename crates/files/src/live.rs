@@ -168,25 +168,36 @@ impl Store {
             live.users.fetch_add(1, Ordering::SeqCst);
             Arc::clone(live)
         };
-        let open = live.hold().0.is_some();
-        if !open {
+        for last in [false, false, true] {
+            if live.hold().0.is_some() {
+                return Ok((live, now));
+            }
+            // A rename may happen while the file is opened, unless names are locked, which comes before the descriptor.
+            let names = last.then(|| self.names_or_wait());
             let mut state = live.state.write().unwrap_or_else(PoisonError::into_inner);
-            if state.is_none() {
-                match self.open_backing(node) {
-                    Ok((b, facts)) => {
-                        self.show_as_known(&live, &facts);
-                        now = Some(live.as_shown(facts));
-                        *state = Some(b);
-                    }
-                    Err(e) => {
-                        drop(state);
-                        self.release(&live);
-                        return Err(e);
-                    }
+            if state.is_some() {
+                break;
+            }
+            match self.open_backing(node, last) {
+                Ok(None) => {}
+                Ok(Some((b, facts))) => {
+                    self.show_as_known(&live, &facts);
+                    now = Some(live.as_shown(facts));
+                    *state = Some(b);
+                    break;
+                }
+                Err(e) => {
+                    drop((state, names));
+                    self.release(&live);
+                    return Err(e);
                 }
             }
         }
-        Ok((live, now))
+        if live.hold().0.is_some() {
+            return Ok((live, now));
+        }
+        self.release(&live);
+        Err(Errno::STALE)
     }
     /// Begins to use a file that was just created and is already open. Another thread that saw its name (the mover, another user) may have
     /// opened it first. Then all share that descriptor, because only that one follows the file when it moves.
@@ -250,70 +261,66 @@ impl Store {
             });
         }
     }
-    fn open_backing(&self, node: NodeId) -> Result<(Backing, Facts), Errno> {
-        for last in [false, false, true] {
-            // A rename may happen in between, unless names are locked.
-            let names = last.then(|| self.names_or_wait());
-            let (path, tier, id) = {
-                let cat = self.cat();
-                let n = cat.get(node).ok_or(Errno::NOENT)?;
-                (cat.path(node), n.tier, n.facts.id)
-            };
-            let Some(path) = path else {
-                return Err(Errno::NOENT);
-            };
-            self.here(tier, &path)?;
-            let root: &Root = &self.roots[usize::from(tier)];
-            let opened = root.open_data(&path);
-            let facts = opened.as_ref().ok().map(|o| facts_of(&o.0));
-            match (opened, facts) {
-                (Ok((fd, writable)), Some(Ok(f))) if f.id == id => {
-                    self.answers(tier);
-                    let backing = Backing {
-                        copy: self.open_copy(node, &f),
-                        tier,
-                        fd,
-                        writable,
-                    };
-                    return Ok((backing, f));
-                }
-                (Ok((fd, writable)), Some(Ok(f))) if last && f.mode & 0o170_000 == 0o100_000 => {
+    /// Opens a file at its home. `None` if it is not there under its name: it may be renamed at this moment. With `last`, names are locked.
+    fn open_backing(&self, node: NodeId, last: bool) -> Result<Option<(Backing, Facts)>, Errno> {
+        let (path, tier, id) = {
+            let cat = self.cat();
+            let n = cat.get(node).ok_or(Errno::NOENT)?;
+            (cat.path(node), n.tier, n.facts.id)
+        };
+        let Some(path) = path else {
+            return Err(Errno::NOENT);
+        };
+        self.here(tier, &path)?;
+        let root: &Root = &self.roots[usize::from(tier)];
+        let opened = root.open_data(&path);
+        let facts = opened.as_ref().ok().map(|o| facts_of(&o.0));
+        match (opened, facts) {
+            (Ok((fd, writable)), Some(Ok(f))) if f.id == id => {
+                self.answers(tier);
+                let backing = Backing {
+                    copy: self.open_copy(node, &f),
+                    tier,
+                    fd,
+                    writable,
+                };
+                return Ok(Some((backing, f)));
+            }
+            (Ok((fd, writable)), Some(Ok(f))) if last && f.mode & 0o170_000 == 0o100_000 => {
+                self.say(&format!(
+                    "{}: replaced underneath on {}; what is there now is shown",
+                    String::from_utf8_lossy(&path),
+                    self.tier_name(tier)
+                ));
+                self.cat_mut().replace(node, tier, f.id);
+                self.seen(node, f);
+                self.copies.forget(node);
+                let backing = Backing {
+                    tier,
+                    fd,
+                    writable,
+                    copy: None,
+                };
+                return Ok(Some((backing, f)));
+            }
+            (Err(e), _) | (_, Some(Err(e))) if last => {
+                if e == Errno::NOENT {
                     self.say(&format!(
-                        "{}: replaced underneath on {}; what is there now is shown",
+                        "{}: taken away underneath on {}",
                         String::from_utf8_lossy(&path),
                         self.tier_name(tier)
                     ));
-                    self.cat_mut().replace(node, tier, f.id);
-                    self.seen(node, f);
-                    self.copies.forget(node);
-                    let backing = Backing {
-                        tier,
-                        fd,
-                        writable,
-                        copy: None,
-                    };
-                    return Ok((backing, f));
+                    return Err(Errno::STALE);
                 }
-                (Err(e), _) | (_, Some(Err(e))) if last => {
-                    if e == Errno::NOENT {
-                        self.say(&format!(
-                            "{}: taken away underneath on {}",
-                            String::from_utf8_lossy(&path),
-                            self.tier_name(tier)
-                        ));
-                        return Err(Errno::STALE);
-                    }
-                    let shown = self.noticed(tier, &path, e);
-                    if shown == e && e != Errno::IO {
-                        self.does_not_answer(tier, &path, &e.to_string());
-                    }
-                    return Err(shown);
+                let shown = self.noticed(tier, &path, e);
+                if shown == e && e != Errno::IO {
+                    self.does_not_answer(tier, &path, &e.to_string());
                 }
-                _ => {}
+                return Err(shown);
             }
-            drop(names);
+            _ => {}
         }
-        Err(Errno::STALE)
+        Ok(None)
     }
 }
 
@@ -322,6 +329,46 @@ mod tests {
     use super::*;
     use crate::names::Maker;
     use crate::store::Settings;
+
+    /// Names are locked before a descriptor, everywhere: who opens a file that is not where it should be waits for names, and holds nothing.
+    #[test]
+    fn an_open_that_waits_for_names_holds_no_descriptor() {
+        let dir = tempfile::tempdir().unwrap();
+        let tiers: Vec<_> = ["fast", "slow"].map(|t| dir.path().join(t)).into();
+        for t in &tiers {
+            std::fs::create_dir(t).unwrap();
+        }
+        let store = Store::open(&Settings {
+            tiers,
+            // The disk below may be as full as it likes.
+            marks: (100, 100),
+            ..Settings::default()
+        })
+        .unwrap();
+        let (uid, gid) = (
+            rustix::process::getuid().as_raw(),
+            rustix::process::getgid().as_raw(),
+        );
+        let maker = Maker { uid, gid, umask: 0 };
+        let (node, live, _) = store.create(0, b"f", 0o600, maker).unwrap();
+        store.release(&live);
+        std::fs::remove_file(dir.path().join("fast/f")).unwrap();
+        std::thread::scope(|scope| {
+            let names = store.names().unwrap();
+            let open = scope.spawn(|| store.live(node).map(|_| ()));
+            let pause = || std::thread::sleep(std::time::Duration::from_millis(300));
+            while store.lives.count() == 0 && !open.is_finished() {
+                pause();
+            }
+            pause();
+            let live = store.lives.get(node).unwrap();
+            let free = live.state.try_read().is_ok();
+            drop(names);
+            assert_eq!(open.join().unwrap(), Err(Errno::STALE));
+            assert!(free, "the descriptor is locked");
+        });
+        assert_eq!(store.lives.count(), 0);
+    }
 
     /// The mover begins to use a file while another thread asks for its attributes: there is no descriptor yet.
     #[test]

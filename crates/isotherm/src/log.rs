@@ -10,7 +10,7 @@ use std::fmt::{self, Write as _};
 use std::io::Write as _;
 use std::os::fd::AsFd;
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::callsite::Identifier;
@@ -19,10 +19,14 @@ use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Filter, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, reload};
 
 /// Most events of one place in the program within [`WINDOW`].
 const MOST: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(60);
+
+/// The journal's layer, to be told which volume this process serves.
+static JOURNAL: OnceLock<reload::Handle<tracing_journald::Layer, Registry>> = OnceLock::new();
 
 /// From now on events go to the journal, or to standard error.
 ///
@@ -41,16 +45,32 @@ pub fn start() -> Result<(), String> {
     };
     let registry = tracing_subscriber::registry();
     // A test that runs several commands in one process has already set it; this error is harmless.
-    let _ = match is_journal().then(tracing_journald::layer) {
-        Some(Ok(journal)) => {
-            let journal = journal
-                .with_syslog_identifier("isotherm".to_owned())
-                .with_field_prefix(Some("ISOTHERM".to_owned()));
-            registry.with(journal.with_filter(chatter)).try_init()
+    let _ = match is_journal().then(|| journal(None)) {
+        Some(Ok(layer)) => {
+            let (layer, handle) = reload::Layer::new(layer);
+            let _ = JOURNAL.set(handle);
+            registry.with(layer.with_filter(chatter)).try_init()
         }
         Some(Err(_)) | None => registry.with(Lines.with_filter(chatter)).try_init(),
     };
     Ok(())
+}
+
+/// From now on each event in the journal has the field `ISOTHERM_VOLUME`. Without a journal this does nothing.
+pub fn is_about(volume: &str) {
+    if let Some(handle) = JOURNAL.get()
+        && let Ok(layer) = journal(Some(volume))
+    {
+        // Fails only if the subscriber is gone: then there is no log either.
+        let _ = handle.reload(layer);
+    }
+}
+
+fn journal(volume: Option<&str>) -> std::io::Result<tracing_journald::Layer> {
+    Ok(tracing_journald::layer()?
+        .with_syslog_identifier("isotherm".to_owned())
+        .with_field_prefix(Some("ISOTHERM".to_owned()))
+        .with_custom_fields(volume.map(|v| ("ISOTHERM_VOLUME", v))))
 }
 
 /// Whether standard error is connected to the journal. systemd tells the process which stream it is.

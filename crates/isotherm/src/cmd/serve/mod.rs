@@ -43,6 +43,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     let volume = open(args)?;
     let config = volume.config().clone();
+    crate::log::is_about(&config.name);
     let shown = device::Told::default();
     let kinds = fronts::kinds(args, &config, &shown)?;
     let fronts = Fronts::new(kinds.iter().flat_map(|k| k.names(&config.name)).collect());

@@ -13,7 +13,8 @@ pub fn allow_inline(file: &File) {
     let mut about: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: our descriptor and our structure.
     let known = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut about) } == 0;
-    if known && about.f_type == libc::TMPFS_MAGIC {
+    // musl's field has no sign.
+    if known && about.f_type as i64 == libc::TMPFS_MAGIC {
         // SAFETY: plain numbers. A refusal costs only speed.
         unsafe {
             let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);

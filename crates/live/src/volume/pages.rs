@@ -12,6 +12,9 @@ const HUGE: usize = 2 << 20;
 /// Smaller tables fit into the caches.
 const LEAST: usize = 8 * HUGE;
 
+/// `MADV_COLLAPSE` of `linux/mman.h` (Linux 6.1), which the `libc` crate lacks for musl.
+const COLLAPSE: libc::c_int = 25;
+
 /// Requests huge pages for the map's tables, and asks the system to collect them now. Returns the number of bytes for which it agreed.
 pub fn ask_for_huge(map: &ExtentMap) -> usize {
     map.tables()
@@ -27,7 +30,7 @@ pub fn ask_for_huge(map: &ExtentMap) -> usize {
             };
             let agreed = advise(libc::MADV_HUGEPAGE);
             // Since Linux 6.1. Without it the kernel collects them later.
-            if agreed && !advise(libc::MADV_COLLAPSE) {
+            if agreed && !advise(COLLAPSE) {
                 return 0;
             }
             if agreed { len } else { 0 }

@@ -5,7 +5,7 @@ SEEDS ?= 1000
 # make test PROPTEST_RNG_SEED=$(date +%s)
 PROPTEST_RNG_SEED ?= 20261122
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-move-over dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -80,6 +80,16 @@ vm-boot:
 	scripts/dist deb
 	scripts/vm-boot target/dist/isotherm_*.deb
 
+# A machine whose root file system is on a volume (root; an hour without KVM)
+vm-root:
+	scripts/install-deps mmdebstrap qemu-system-x86 qemu-utils
+	scripts/dist deb
+	scripts/vm-root target/dist/isotherm_*.deb
+
+# The recipes for moving over from bcache and from an LVM cache, in a guest (skipped unless ISOTHERM_VM names the program that runs it)
+vm-move-over: build
+	scripts/vm-move-over run
+
 # The pages of reports in a real browser; screenshots and pictures to look at stay in target/tmp
 report-check:
 	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps chromium
@@ -120,10 +130,12 @@ bare-metal:
 	rustup target add x86_64-unknown-none thumbv7em-none-eabi
 	$(CARGO) build -p isotherm-core --locked --target x86_64-unknown-none --target thumbv7em-none-eabi
 
-# The Debian package, the static program, wheel, container image, SBOM and checksums, in target/dist; see scripts/dist
+# The Debian package, the static program, wheel, container image, SBOM and checksums, in target/dist (scripts/dist); then each of them
+# is used once (scripts/dist-check)
 dist:
-	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps lintian musl-tools buildah python3-venv
+	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps lintian musl-tools buildah python3-venv libnbd-bin jq
 	scripts/dist
+	scripts/dist-check
 
 fmt:
 	$(CARGO) fmt --all

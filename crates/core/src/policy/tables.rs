@@ -38,7 +38,7 @@ pub(super) const BCACHE: &[ParamInfo] = &[
 pub(super) const BENEFIT: &[ParamInfo] = &[
     ParamInfo {
         name: "half_life",
-        what: "misses in which worth halves, in fast slots, 0.001 to 100",
+        what: "misses in which worth halves, in fast slots, 0.001 to 100; 0: never",
         default: "0.3",
     },
     ParamInfo {
@@ -77,6 +77,11 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
         default: "1",
     },
     ParamInfo {
+        name: "homes",
+        what: "1: homes lie on flash as well and the volume is as large as both tiers, chosen when it is made; 0: flash holds copies only",
+        default: "0",
+    },
+    ParamInfo {
         name: "goal",
         what: "what counts, a set of the weights that follow: fast, quiet, lasting or cheap",
         default: "fast",
@@ -100,6 +105,36 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
         name: "w_money",
         what: "seconds of device time that a dollar of wear or energy is worth, 0 to 10^12",
         default: "0",
+    },
+    ParamInfo {
+        name: "w_read",
+        what: "how much more a read counts, 0 to 100 (oodt's weight of reads)",
+        default: "0",
+    },
+    ParamInfo {
+        name: "w_metadata",
+        what: "how much more an access to metadata (classes 1 to 7) counts, 0 to 100 (oodt)",
+        default: "0",
+    },
+    ParamInfo {
+        name: "w_class",
+        what: "seconds of device time that an extent is worth for each step of its class' priority, 0 to 10^6 (dss-lru-s)",
+        default: "0",
+    },
+    ParamInfo {
+        name: "by_request",
+        what: "1: an access counts as its share of the request's extents (oodt); 0: as a whole one",
+        default: "0",
+    },
+    ParamInfo {
+        name: "w_random",
+        what: "1: worth is multiplied by the number of accesses that went on with no stream, up to 1023 (hro); 0: not",
+        default: "0",
+    },
+    ParamInfo {
+        name: "without",
+        what: "for measurements: mechanisms to leave out, joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value",
+        default: "none",
     },
 ];
 

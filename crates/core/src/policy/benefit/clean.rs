@@ -1,5 +1,6 @@
 //! Dirty data goes home: when, and how much at once.
 
+use super::without::Part;
 use super::{Benefit, FAST, millis};
 use crate::policy::{Action, View};
 use crate::units::Nanos;
@@ -12,6 +13,8 @@ const CLEAN_LOOKS: u32 = 256;
 /// Cleans that are worth a commit round of their own, and writes that a round takes the slow device as long as.
 const FEW: usize = 4;
 const ROUND: usize = 2;
+/// Cleans in a batch while clean copies are scarce: long batches keep fewer requests waiting for a round.
+const SCARCE: usize = 64;
 /// Of 256 gaps that lasted so long, how many must go on for as long as a batch takes: while less than half of flash is dirty, and else.
 const MOST: u32 = 230;
 const HALF: u32 = 200;
@@ -56,6 +59,9 @@ impl Benefit {
         } else {
             load.quiet
         };
+        if !self.has(Part::Emptying) {
+            return quiet;
+        }
         quiet.min(view.now().since(self.busy))
     }
     /// Have settled data written home for at most half as long as the slow device has been quiet. What makes that durable takes it as
@@ -67,6 +73,20 @@ impl Benefit {
             return;
         }
         let most = room.saturating_sub(ROUND).min(CLEANS);
+        self.batch(view, most, u64::MAX, wanted);
+    }
+    /// Flash is so full of dirty data that this costs more than cleaning a batch: whoever is worth less than those who were missed.
+    pub(super) fn clean_for_room(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
+        self.regret.paid(Benefit::batch_takes(view));
+        self.batch(view, SCARCE, self.regret.bar(), wanted);
+    }
+    /// Nanoseconds of the slow device for such a batch.
+    pub(super) fn batch_takes(view: &View<'_>) -> u64 {
+        let each = Benefit::debt(view).max(view.cost(view.slowest()).write);
+        each.0 * SCARCE as u64 + ROUND as u64 * Benefit::written_at_random(view).0
+    }
+    /// Have up to `most` settled copies written home that are worth less than `bar`.
+    fn batch(&mut self, view: &View<'_>, most: usize, bar: u64, wanted: &mut Vec<Action>) {
         let (now, urgent) = (millis(view.now()), self.is_full_of_dirt());
         let settled = millis(self.settings.settled);
         let (mut found, mut from) = (0, self.at as usize);
@@ -76,7 +96,7 @@ impl Benefit {
                 .first_from(from)
                 .or_else(|| self.dirty.first_from(0))
             else {
-                return;
+                break;
             };
             let e = UnitId(i as u32);
             from = i + 1;
@@ -91,7 +111,8 @@ impl Benefit {
                 .written
                 .get(s.index() as usize)
                 .map_or(0, |w| now.wrapping_sub(*w));
-            if view.is_held(e) || (age < settled && !urgent) {
+            let wait = age < settled && !urgent && bar == u64::MAX;
+            if view.is_held(e) || wait || self.worth(view, e) >= bar {
                 continue;
             }
             wanted.push(Action::Clean { extent: e });
@@ -117,7 +138,7 @@ impl Benefit {
         let enough = if self.is_half_dirty() { HALF } else { MOST };
         let so_far = view.load(view.slowest()).quiet;
         let mut n = room.min((CLEANS + ROUND) as u64);
-        while n > 0 {
+        while n > 0 && self.has(Part::Gaps) {
             let more = Nanos(n * each);
             match self.gaps.chance(so_far, more) {
                 Some(c) if c < enough => n = n * 2 / 3,
@@ -131,8 +152,21 @@ impl Benefit {
     }
     /// Does flash, which has a queue, answer writes so late that the slow device would have done one more by then? A small fast device
     /// whose buffer is full does that in a burst of writes.
-    fn is_flash_late(view: &View<'_>) -> bool {
-        view.load(FAST).waiting > 0 && view.answers(FAST).write >= Benefit::debt(view)
+    fn is_flash_late(&self, view: &View<'_>) -> bool {
+        self.has(Part::Late)
+            && view.load(FAST).waiting > 0
+            && view.answers(FAST).write >= Benefit::debt(view)
+    }
+    /// Nanoseconds that a write to the slow device counts: until it is answered, and what it keeps others waiting for.
+    fn slow_write(&self, view: &View<'_>) -> u64 {
+        let (t, debt) = (view.slowest(), Benefit::debt(view).0);
+        let gap = self.reads_gap.max(view.now().since(self.last_read)).0;
+        let work = debt / 2 + self.busy.since(view.now()).0;
+        let later = u128::from(debt) * u128::from(work) / u128::from(gap.max(1));
+        let later = u64::try_from(later).unwrap_or(u64::MAX);
+        let waiting = debt.saturating_mul(u64::from(view.load(t).waiting));
+        let answer = view.answers(t).write.0;
+        answer.saturating_add(later).saturating_add(waiting)
     }
     /// Should a write go to the slow device, which takes writes into a cache, all told?
     ///
@@ -146,21 +180,22 @@ impl Benefit {
     pub(super) fn slow_is_sooner(&mut self, view: &View<'_>, known: bool) -> bool {
         let t = view.slowest();
         let (cost, waiting) = (view.cost(t), view.load(t).waiting);
-        let debt = Benefit::debt(view).0;
+        if !self.has(Part::Sooner) {
+            return false;
+        }
         if cost.write.0 * 2 >= cost.read.0 {
             return false;
         }
-        if (waiting > 0 || self.busy > view.now()) && !Benefit::is_flash_late(view) {
+        if (waiting > 0 || self.busy > view.now()) && !self.is_flash_late(view) {
             return false;
         }
-        let gap = self.reads_gap.max(view.now().since(self.last_read)).0;
-        let work = debt / 2 + self.busy.since(view.now()).0;
-        let later = u128::from(debt) * u128::from(work) / u128::from(gap.max(1));
-        let later = u64::try_from(later).unwrap_or(u64::MAX);
-        let slow = view.answers(t).write.0.saturating_add(later);
-        let slow = slow.saturating_add(debt.saturating_mul(u64::from(waiting)));
+        let slow = self.slow_write(view);
         // What was used lately is written again, and cleaned once for several writes.
-        let harm = self.harm.each().min(cost.read.0) / if known { 2 } else { 1 };
+        let harm = if self.has(Part::Harm) {
+            self.harm.each().min(cost.read.0) / if known { 2 } else { 1 }
+        } else {
+            0
+        };
         slow < view.answers(FAST).write.0.saturating_add(harm)
             || (self.quiet(view) >= self.settings.idle && self.draw(PROBES) == 0)
     }

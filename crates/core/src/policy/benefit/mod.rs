@@ -14,11 +14,13 @@
 //! - Of an extent whose rest is hardly ever asked for, only the part that is read is copied (`regions.rs`).
 //! - No batch of cleans is longer than most gaps go on that lasted as long (`gaps.rs`), and what cleaning costs those who come meanwhile
 //!   is seen and counts (`harm.rs`): a slow device that takes writes into a cache, and has nothing to do, gets them itself.
+//! - Where the slow device is never quiet, as in a closed loop, all copies would become dirty: once reads that miss have lost as much as a
+//!   batch of cleans takes, because no dirty copy could go, one is done (`regret.rs`).
 //! - An account of what copies save and cost keeps fetches that are not used again from slowing the slow device down (`account.rs`).
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
-//! | half_life | 0.001…100 | 0.3 | fast slots, in misses: worth halves in so many |
+//! | half_life | 0, 0.001…100 | 0.3 | fast slots, in misses: worth halves in so many; 0: never |
 //! | move_price | 0…1000 | 1 | weight of the cost of a copy |
 //! | stream_bypass | 0…2⁴⁰ | 262144 | bytes of a stream from which it passes the cache by; 0: never |
 //! | request_bypass | 0…2⁴⁰ | 65536 | bytes of a request from which it does; 0: never |
@@ -26,11 +28,17 @@
 //! | settled_s | 0…3600 | 5 | seconds that data was not written before it is cleaned |
 //! | guard | 0, 1 | 1 | 1: in debt, only what was used lately is copied; writes go where they are answered sooner, cleaning counted |
 //! | parts | 0, 1 | 1 | 1: parts of extents are copied where the rest is not asked for |
+//! | homes | 0, 1 | 0 | 1: homes lie on flash as well, so that the volume is as large as both tiers (`homes.rs`) |
 //! | goal | fast, quiet, lasting, cheap | fast | a set of the weights below (`weights.rs`) |
 //! | w_latency | 0…1000 | 1 | weight of device time |
 //! | w_energy | 0…10⁶ | 0 | seconds of device time that a joule is worth |
 //! | w_wear | 0…10¹² | 0 | seconds that a dollar of wear is worth |
 //! | w_money | 0…10¹² | 0 | seconds that a dollar of wear or energy is worth |
+//! | w_read, w_metadata | 0…100 | 0 | how much more a read counts, and an access to metadata (`order.rs`) |
+//! | w_class | 0…10⁶ | 0 | seconds that an extent is worth for each step of its class' priority |
+//! | by_request | 0, 1 | 0 | 1: an access counts as its share of the request |
+//! | w_random | 0, 1 | 0 | 1: worth is multiplied by the number of random accesses |
+//! | without | names | none | what is left out, for measurements (`without.rs`) |
 //!
 //! With a weight of energy, the slow device's sleep is spared as well: an access that would wake it is worth a wake-up more, and
 //! writes go to flash while it sleeps.
@@ -40,14 +48,21 @@
 //! `bench/benefit/adversary.py` and `lab/tests/guard.rs` look for work on which the slow device alone is faster.
 
 mod account;
+mod admit;
 mod clean;
 mod gaps;
 mod harm;
+mod homes;
+mod order;
+#[cfg(test)]
+mod orders;
 mod regions;
+mod regret;
 mod score;
 mod settings;
 mod victims;
 mod weights;
+mod without;
 
 use super::hold::FAST;
 use super::{Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
@@ -62,10 +77,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 use gaps::Gaps;
 use harm::Harm;
+use order::Order;
 use regions::Regions;
+use regret::Regret;
 use score::Scores;
 use settings::Settings;
 pub use weights::GOALS;
+use without::Part;
 
 /// Copies under way at once: a fetch rides on a read that is at the slow device in any case.
 const MOVES: u32 = 128;
@@ -84,6 +102,8 @@ pub struct Benefit {
     written: Vec<u32>,
     /// Copies asked for and not settled.
     coming: Vec<UnitId>,
+    /// Homes on their way to the slow tier.
+    down: u32,
     /// Cleans under way; where cleaning goes on.
     cleaning: u32,
     at: u32,
@@ -94,6 +114,8 @@ pub struct Benefit {
     gaps: Gaps,
     /// What cleaning costs those who wait.
     harm: Harm,
+    /// What is lost because flash is full of dirty data.
+    regret: Regret,
     /// When a read went to the slow device last, and the mean time between such reads.
     last_read: Nanos,
     reads_gap: Nanos,
@@ -114,12 +136,14 @@ impl Default for Benefit {
             dirty_count: 0,
             written: Vec::new(),
             coming: Vec::new(),
+            down: 0,
             cleaning: 0,
             at: 0,
             next: None,
             busy: Nanos(0),
             gaps: Gaps::default(),
             harm: Harm::default(),
+            regret: Regret::default(),
             last_read: Nanos(0),
             reads_gap: Nanos(0),
             seed: 0x9e37_79b9_7f4a_7c15,
@@ -128,14 +152,37 @@ impl Default for Benefit {
     }
 }
 
+/// What was used within so many half-lives would still have its copy, were none lost to dirty data: three of 0.3 fast slots in misses
+/// are as many misses as there are slots, nearly.
+const REUSED: u64 = 1 << 3;
+
+/// What is known of an extent when it is asked for.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// It was used within a half-life.
+    known: bool,
+    /// It was used so lately that a copy made then would still be there, were none lost to dirty data.
+    reused: bool,
+}
+
 fn millis(t: Nanos) -> u32 {
     (t.0 / 1_000_000) as u32
 }
 
 impl Benefit {
+    fn has(&self, part: Part) -> bool {
+        self.settings.without.has(part)
+    }
+    /// What an extent is worth, nanoseconds of device time.
+    fn worth(&self, view: &View<'_>, e: UnitId) -> u64 {
+        self.settings.order.worth(view, self.scores.worth(e), e)
+    }
     fn half_life(&self) -> u32 {
+        if self.settings.half_life == 0 {
+            return 0;
+        }
         let misses = u64::from(self.fast) * u64::from(self.settings.half_life) / 1000;
-        u32::try_from(misses).unwrap_or(u32::MAX)
+        u32::try_from(misses).unwrap_or(u32::MAX).max(1)
     }
     /// Nanoseconds that an access saves on the fast device. A write that a disk's cache takes at once is a debt of a seek.
     fn saves_time(view: &View<'_>) -> u64 {
@@ -160,134 +207,6 @@ impl Benefit {
     fn is_spared(&self, view: &View<'_>) -> bool {
         self.settings.weights.spares_sleep() && view.load(view.slowest()).asleep
     }
-    /// What a copy must be worth more than its victim: its cost, at the price that was set.
-    fn price(&self, view: &View<'_>, unit: UnitId) -> u64 {
-        let cost = self
-            .settings
-            .weights
-            .copy(&view.cost(FAST), view.unit_bytes(unit));
-        cost.saturating_mul(self.settings.price) / 100
-    }
-    fn bypasses(&self, access: &Access, run: u64) -> bool {
-        let s = &self.settings;
-        (s.stream > 0 && run >= s.stream)
-            || (s.request > 0 && u64::from(access.request_bytes) >= s.request)
-    }
-    /// Nanoseconds of a random read of the slow device.
-    fn slow_read(view: &View<'_>) -> u64 {
-        view.cost(view.slowest()).read.0
-    }
-    /// What it counts to fetch the whole extent of `access` beyond what is asked for: time of the slow device, and of flash.
-    fn rest(&self, view: &View<'_>, access: &Access) -> (u64, u64) {
-        let (_, asked) = view.part(access);
-        let unit = view.unit_bytes(access.extent);
-        let more = unit.saturating_sub(u64::from(asked));
-        let read = more.saturating_mul(view.cost(view.slowest()).read_byte_ps) / 1000;
-        let (fast, w) = (view.cost(FAST), &self.settings.weights);
-        let bytes = more.saturating_mul(fast.write_byte_ps) / 1000;
-        let wear = w
-            .copy(&fast, unit)
-            .saturating_sub(w.copy(&fast, u64::from(asked)));
-        let flash = wear
-            .saturating_add(bytes)
-            .saturating_mul(self.settings.price)
-            / 100;
-        (read, flash)
-    }
-    /// The action that answers a read: all of the extent, or what it asks for.
-    fn fetch(&self, view: &View<'_>, access: &Access) -> Action {
-        let (extent, to) = (access.extent, FAST);
-        let (from, bytes) = view.part(access);
-        let (read, flash) = self.rest(view, access);
-        let whole = u64::from(bytes) >= view.unit_bytes(extent)
-            || !self.settings.parts
-            || self
-                .regions
-                .pays_whole(extent, Benefit::saves_time(view), read + flash);
-        if whole {
-            return Action::Fetch { extent, to };
-        }
-        Action::FetchPart {
-            extent,
-            to,
-            from,
-            bytes,
-        }
-    }
-    /// Put down what a miss would have saved, had it been fetched before, or what fetching it costs. May it be copied?
-    fn may_copy(&mut self, view: &View<'_>, access: &Access, known: bool, what: Action) -> bool {
-        let read = Benefit::slow_read(view);
-        if known {
-            let saved = if access.write {
-                Benefit::debt(view).0
-            } else {
-                read
-            };
-            self.account.earn(saved, read);
-        } else if !access.write {
-            let more = if matches!(what, Action::Fetch { .. }) {
-                self.rest(view, access).0
-            } else {
-                0
-            };
-            let copy = view.cost(FAST).write.0;
-            self.account.pay(more.saturating_add(copy), read);
-        }
-        known || !self.settings.guard || !self.account.is_in_debt()
-    }
-    fn miss(
-        &mut self,
-        view: &mut View<'_>,
-        access: &Access,
-        run: u64,
-        known: bool,
-        wanted: &mut Vec<Action>,
-    ) {
-        let extent = access.extent;
-        // A write that would wake the slow device goes to flash, whatever it is worth.
-        let absorbed = access.write && self.is_spared(view);
-        if (self.bypasses(access, run) && !absorbed)
-            || self.coming.contains(&extent)
-            || view.home(extent).is_some_and(|h| view.tier_of(h) == FAST)
-        {
-            return;
-        }
-        if access.write && !absorbed && self.settings.guard && self.slow_is_sooner(view, known) {
-            self.harm.fades();
-            return;
-        }
-        let to = FAST;
-        let what = if access.write {
-            Action::Allocate { extent, to }
-        } else {
-            self.fetch(view, access)
-        };
-        if !self.may_copy(view, access, known, what) && !absorbed {
-            return;
-        }
-        let (worth, price) = (self.scores.worth(extent), self.price(view, extent));
-        if view.copy(extent).is_some() {
-            // It is there, and lacks what is asked for.
-            if worth <= price {
-                return;
-            }
-        } else if view.free(FAST) == 0 {
-            let Some((least, extent)) = self.victim(view) else {
-                return;
-            };
-            if worth <= least.saturating_add(price) && !absorbed {
-                return;
-            }
-            wanted.push(Action::Evict { extent });
-        } else if worth <= price && !absorbed {
-            return;
-        }
-        if matches!(what, Action::FetchPart { .. }) && view.copy(extent).is_none() {
-            self.regions.made(extent);
-        }
-        self.coming.push(extent);
-        wanted.push(what);
-    }
 }
 
 impl Policy for Benefit {
@@ -295,12 +214,17 @@ impl Policy for Benefit {
         "benefit"
     }
     fn uses(&self) -> Uses {
-        Uses::Copies
+        if self.settings.homes {
+            Uses::Both
+        } else {
+            Uses::Copies
+        }
     }
     fn attach(&mut self, view: &mut View<'_>) {
         let units = view.units();
         self.fast = view.seats(FAST).end;
         self.scores = Scores::new(units, self.half_life());
+        Order::attach(view);
         self.regions = Regions::new(units);
         self.dirty = BitTree::new(units as usize);
         self.written = vec![millis(view.now()); self.fast as usize];
@@ -317,6 +241,9 @@ impl Policy for Benefit {
             self.next = Some(view.now() + self.settings.idle);
         }
     }
+    fn make_room(&mut self, view: &mut View<'_>, _access: &Access, wanted: &mut Vec<Action>) {
+        wanted.extend(self.room_for_home(view));
+    }
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(view.slowest())
     }
@@ -331,11 +258,17 @@ impl Policy for Benefit {
         view.set_last(extent, access.now);
         let (goes_on, run) = self.streams.note(access);
         let saves = self.saves(view);
-        // Used within a half-life.
-        let known = self.scores.worth(extent).saturating_mul(2) >= saves;
-        self.scores.touch(extent, saves);
+        let before = self.scores.worth(extent);
+        let seen = Seen {
+            known: before.saturating_mul(2) >= saves,
+            reused: before.saturating_mul(REUSED) >= saves,
+        };
+        let counts = self.settings.order.counts(view, access, goes_on, saves);
+        self.scores.touch(extent, counts);
         let copied = access.copy.is_some_and(|c| view.tier_of(c) == FAST);
-        if copied && (access.write || view.holds(access)) {
+        if access.home.is_some_and(|h| view.tier_of(h) == FAST) {
+            // Its home is on flash: nothing is saved beyond that.
+        } else if copied && (access.write || view.holds(access)) {
             let saved = if access.write {
                 Benefit::debt(view).0
             } else {
@@ -359,10 +292,13 @@ impl Policy for Benefit {
                 self.owes(access.now, Benefit::debt(view));
             }
             self.scores.missed();
-            self.miss(view, access, run, known, wanted);
+            self.miss(view, access, run, seen, wanted);
         }
         if self.dirty_count > 0 && self.next.is_none() {
             self.next = Some(access.now + self.settings.idle);
+        }
+        if self.cleaning == 0 && self.regret.pays(Benefit::batch_takes(view)) {
+            self.next = Some(access.now);
         }
     }
     fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
@@ -391,10 +327,9 @@ impl Policy for Benefit {
                     self.next.get_or_insert(view.now() + Nanos::from_millis(5));
                 }
             }
-            Action::Fetch { .. } | Action::FetchPart { .. } | Action::Allocate { .. } => {
-                self.coming.retain(|e| *e != extent);
-            }
-            _ => {}
+            Action::Move { to, .. } if to != FAST => self.down = self.down.saturating_sub(1),
+            Action::Evict { .. } => {}
+            _ => self.coming.retain(|e| *e != extent),
         }
     }
     fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
@@ -407,7 +342,10 @@ impl Policy for Benefit {
             return;
         }
         let (patience, quiet) = (self.settings.idle, self.quiet(view));
-        self.next = Some(if quiet >= patience {
+        self.next = Some(if self.regret.pays(Benefit::batch_takes(view)) {
+            self.clean_for_room(view, wanted);
+            view.now() + patience
+        } else if quiet >= patience {
             self.clean(view, quiet, wanted);
             // If nothing was settled.
             view.now() + patience.max(Nanos::from_millis(100))
@@ -420,12 +358,17 @@ impl Policy for Benefit {
     }
     fn move_rules(&self) -> MoveRules {
         MoveRules {
-            limit: Some(MOVES),
+            limit: self.has(Part::Riding).then_some(MOVES),
             ..MoveRules::default()
         }
     }
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        let homes = self.settings.homes;
         self.settings.set(key, value)?;
+        if self.fast > 0 && self.settings.homes != homes {
+            self.settings.homes = homes;
+            return Err(ParamError::Range("0 or 1, before the volume is opened"));
+        }
         let half_life = self.half_life();
         self.scores.set_half_life(half_life);
         Ok(())
@@ -437,20 +380,21 @@ impl Policy for Benefit {
         self.settings.list()
     }
     fn names(&self) -> Vec<(&'static str, String)> {
-        vec![self.settings.weights.goal()]
+        self.settings.names()
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let ms = |ns: u64| ns as f64 / 1e6;
         let what = match view.copy(extent) {
             Some(_) if view.is_dirty(extent) => "a dirty copy",
             Some(_) => "a clean copy",
+            None if Benefit::lives_fast(view, extent) => "its home is on flash",
             None => "no copy",
         };
         format!(
             "{what}; its accesses cost the slow device {:.1} ms lately, an access saves {:.2} ms, a copy must be worth {:.2} ms \
              more than the one that goes (goal {}); {} of {} fast slots are dirty; copies have saved {:.0} ms more than they cost \
              (within bounds)",
-            ms(self.scores.worth(extent)),
+            ms(self.worth(view, extent)),
             ms(self.saves(view)),
             ms(self.price(view, extent)),
             self.settings.weights.name(),

@@ -15,7 +15,7 @@ pub struct Scores {
     of: Vec<(u32, u32)>,
     /// Misses so far.
     clock: u32,
-    /// Misses in which worth halves; at least 1.
+    /// Misses in which worth halves; 0: it never does.
     half_life: u32,
 }
 
@@ -25,12 +25,12 @@ impl Scores {
         Scores {
             of: vec![(0, 0); extents as usize],
             clock: 0,
-            half_life: half_life.max(1),
+            half_life,
         }
     }
-    /// Worth halves in so many misses from now on.
+    /// Worth halves in so many misses from now on, or never (0).
     pub fn set_half_life(&mut self, misses: u32) {
-        self.half_life = misses.max(1);
+        self.half_life = misses;
     }
     /// An access was served by the slow device.
     pub fn missed(&mut self) {
@@ -60,6 +60,9 @@ impl Scores {
         self.units_of(self.entry(e))
     }
     fn units_of(&self, (units, then): (u32, u32)) -> u32 {
+        if self.half_life == 0 {
+            return units;
+        }
         let age = self.clock.wrapping_sub(then);
         let (halves, rest) = (age / self.half_life, age % self.half_life);
         if halves >= 32 {
@@ -103,5 +106,9 @@ mod tests {
         assert_eq!(s.worth(b), u64::from(u32::MAX) << SHIFT);
         s.forget(b);
         assert_eq!(s.worth(b), 0);
+        s.set_half_life(0);
+        s.touch(b, 1 << 20);
+        (0..320).for_each(|_| s.missed());
+        assert_eq!(s.worth(b), 1 << 20);
     }
 }

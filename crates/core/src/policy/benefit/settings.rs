@@ -1,15 +1,18 @@
 //! Parameters of `benefit`: names, ranges, values.
 
+use super::order::Order;
 use super::weights::Weights;
+use super::without::Without;
 use crate::policy::{ParamError, nearest, param};
 use crate::units::Nanos;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// See the table in `mod.rs`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// Thousandths of the fast slots.
+    /// Thousandths of the fast slots; 0: nothing is forgotten.
     pub half_life: u32,
     /// Per cent of a copy's cost.
     pub price: u64,
@@ -23,8 +26,14 @@ pub struct Settings {
     pub guard: bool,
     /// Fetch a part of an extent where the rest is not asked for.
     pub parts: bool,
+    /// Homes lie on flash as well.
+    pub homes: bool,
     /// What counts, and how much.
     pub weights: Weights,
+    /// What an access is worth beyond the time that it saves.
+    pub order: Order,
+    /// What is left out, for measurements.
+    pub without: Without,
 }
 
 impl Default for Settings {
@@ -38,7 +47,10 @@ impl Default for Settings {
             settled: Nanos::from_secs(5),
             guard: true,
             parts: true,
+            homes: false,
             weights: Weights::default(),
+            order: Order::default(),
+            without: Without::default(),
         }
     }
 }
@@ -48,11 +60,15 @@ impl Settings {
         if let Some(set) = self.weights.set(key, value) {
             return set;
         }
+        if let Some(set) = self.order.set(key, value) {
+            return set;
+        }
         let bytes = "bytes, a whole number from 0 (none bypasses) to 2^40";
         match key {
             "half_life" => {
-                let what = "a share of the fast slots, 0.001 to 100";
-                self.half_life = (param::within(value, 0.001, 100.0, what)? * 1e3) as u32;
+                let what = "a share of the fast slots, 0.001 to 100, or 0 (never)";
+                let least = if value == 0.0 { 0.0 } else { 0.001 };
+                self.half_life = (param::within(value, least, 100.0, what)? * 1e3) as u32;
             }
             "move_price" => {
                 let what = "times the cost of a copy, 0 to 1000";
@@ -78,15 +94,20 @@ impl Settings {
             "parts" => {
                 self.parts = param::whole(value, 0.0, 1.0, "0 (off) or 1 (on)")? == 1;
             }
+            "homes" => {
+                self.homes = param::whole(value, 0.0, 1.0, "0 (off) or 1 (on)")? == 1;
+            }
             "goal" => return Err(ParamError::Range("the name of a goal")),
+            "without" => return Err(ParamError::Range("names of mechanisms")),
             _ => return Err(self.unknown(key)),
         }
         Ok(())
     }
-    /// Change a parameter whose values are names: the goal, which sets all weights.
+    /// Change a parameter whose values are names: the goal, which sets all weights, or what is left out.
     pub fn set_name(&mut self, key: &str, name: &str) -> Result<(), ParamError> {
         match key {
             "goal" => self.weights = Weights::named(name)?,
+            "without" => self.without = Without::named(name)?,
             _ if self.list().iter().any(|p| p.0 == key) => {
                 return Err(ParamError::Range("a number"));
             }
@@ -96,7 +117,7 @@ impl Settings {
     }
     fn unknown(&self, key: &str) -> ParamError {
         let names = self.list();
-        let names = names.iter().map(|p| p.0).chain(["goal"]);
+        let names = names.iter().map(|p| p.0).chain(["goal", "without"]);
         ParamError::Unknown(nearest(key, names))
     }
     pub fn list(&self) -> Vec<(&'static str, f64)> {
@@ -109,8 +130,17 @@ impl Settings {
             ("settled_s", self.settled.as_secs_f64()),
             ("guard", f64::from(u8::from(self.guard))),
             ("parts", f64::from(u8::from(self.parts))),
+            ("homes", f64::from(u8::from(self.homes))),
         ];
         all.extend(self.weights.list());
+        all.extend(self.order.list());
         all
+    }
+    /// The parameters whose values are names.
+    pub fn names(&self) -> Vec<(&'static str, String)> {
+        let without = self.without.text().map(|text| ("without", text));
+        core::iter::once(self.weights.goal())
+            .chain(without)
+            .collect()
     }
 }

@@ -1,0 +1,165 @@
+//! What is copied: the price of a copy, who goes for it, and how much of an extent is fetched.
+
+use super::without::Part;
+use super::{Benefit, FAST, Seen};
+use crate::policy::{Access, Action, View};
+use crate::volume::UnitId;
+use alloc::vec::Vec;
+
+impl Benefit {
+    /// What a copy must be worth more than its victim: its cost, at the price that was set.
+    pub(super) fn price(&self, view: &View<'_>, unit: UnitId) -> u64 {
+        let cost = self
+            .settings
+            .weights
+            .copy(&view.cost(FAST), view.unit_bytes(unit));
+        cost.saturating_mul(self.settings.price) / 100
+    }
+    /// A read that misses an extent that was used lately is not copied: would it be, if a dirty copy that is worth `dirty` were clean?
+    /// (Writes do not count: where the slow device takes them into a cache, it empties that about as fast as copies are cleaned.)
+    fn regrets(&mut self, view: &View<'_>, access: &Access, worth: u64, dirty: Option<u64>) {
+        let price = self.price(view, access.extent);
+        let would = dirty.is_some_and(|d| worth > d.saturating_add(price));
+        if would && !access.write && self.has(Part::Value) {
+            self.regret.missed(Benefit::saves_time(view), worth);
+        }
+    }
+    pub(super) fn bypasses(&self, access: &Access, run: u64) -> bool {
+        let s = &self.settings;
+        (s.stream > 0 && run >= s.stream)
+            || (s.request > 0 && u64::from(access.request_bytes) >= s.request)
+    }
+    /// Nanoseconds of a random read of the slow device.
+    pub(super) fn slow_read(view: &View<'_>) -> u64 {
+        view.cost(view.slowest()).read.0
+    }
+    /// What it counts to fetch the whole extent of `access` beyond what is asked for: time of the slow device, and of flash.
+    fn rest(&self, view: &View<'_>, access: &Access) -> (u64, u64) {
+        let (_, asked) = view.part(access);
+        let unit = view.unit_bytes(access.extent);
+        let more = unit.saturating_sub(u64::from(asked));
+        let read = more.saturating_mul(view.cost(view.slowest()).read_byte_ps) / 1000;
+        let (fast, w) = (view.cost(FAST), &self.settings.weights);
+        let bytes = more.saturating_mul(fast.write_byte_ps) / 1000;
+        let wear = w
+            .copy(&fast, unit)
+            .saturating_sub(w.copy(&fast, u64::from(asked)));
+        let flash = wear
+            .saturating_add(bytes)
+            .saturating_mul(self.settings.price)
+            / 100;
+        (read, flash)
+    }
+    /// The action that answers a read: all of the extent, or what it asks for.
+    fn fetch(&self, view: &View<'_>, access: &Access) -> Action {
+        let (extent, to) = (access.extent, FAST);
+        let (from, bytes) = view.part(access);
+        let (read, flash) = self.rest(view, access);
+        let whole = u64::from(bytes) >= view.unit_bytes(extent)
+            || !self.settings.parts
+            || self
+                .regions
+                .pays_whole(extent, Benefit::saves_time(view), read + flash);
+        if whole {
+            return Action::Fetch { extent, to };
+        }
+        Action::FetchPart {
+            extent,
+            to,
+            from,
+            bytes,
+        }
+    }
+    /// Put down what a miss would have saved, had it been fetched before, or what fetching it costs. May it be copied?
+    fn may_copy(&mut self, view: &View<'_>, access: &Access, known: bool, what: Action) -> bool {
+        let read = Benefit::slow_read(view);
+        if known {
+            let saved = if access.write {
+                Benefit::debt(view).0
+            } else {
+                read
+            };
+            self.account.earn(saved, read);
+        } else if !access.write {
+            let more = if matches!(what, Action::FetchPart { .. }) {
+                0
+            } else {
+                self.rest(view, access).0
+            };
+            let copy = view.cost(FAST).write.0;
+            self.account.pay(more.saturating_add(copy), read);
+        }
+        let guard = self.settings.guard && self.has(Part::Account);
+        known || !guard || !self.account.is_in_debt()
+    }
+    pub(super) fn miss(
+        &mut self,
+        view: &mut View<'_>,
+        access: &Access,
+        run: u64,
+        seen: Seen,
+        wanted: &mut Vec<Action>,
+    ) {
+        let known = seen.known;
+        let extent = access.extent;
+        // A write that would wake the slow device goes to flash, whatever it is worth.
+        let absorbed = access.write && self.is_spared(view);
+        if (self.bypasses(access, run) && !absorbed)
+            || self.coming.contains(&extent)
+            || Benefit::lives_fast(view, extent)
+        {
+            return;
+        }
+        if access.write && !absorbed && self.settings.guard && self.slow_is_sooner(view, known) {
+            self.harm.fades();
+            return;
+        }
+        let to = FAST;
+        let what = if access.write {
+            Action::Allocate { extent, to }
+        } else if self.brings_home(view, extent) {
+            Action::Move { extent, to }
+        } else {
+            self.fetch(view, access)
+        };
+        if !self.may_copy(view, access, known, what) && !absorbed {
+            return;
+        }
+        let (worth, price) = if self.has(Part::Worth) {
+            (self.worth(view, extent), self.price(view, extent))
+        } else {
+            (u64::MAX, 0)
+        };
+        if view.copy(extent).is_some() {
+            // It is there, and lacks what is asked for.
+            if worth <= price || !self.has(Part::Lacks) {
+                return;
+            }
+        } else if view.free(FAST) == 0 {
+            let (clean, dirty) = self.victim(view);
+            let goes = clean.filter(|&(least, victim)| {
+                let least = least.saturating_add(Benefit::parting(view, victim));
+                worth > least.saturating_add(price) || absorbed
+            });
+            let Some((_, victim)) = goes else {
+                if seen.reused {
+                    self.regrets(view, access, worth, dirty);
+                }
+                return;
+            };
+            let leaves = self.leave(view, victim);
+            wanted.push(leaves);
+            if matches!(leaves, Action::Move { .. }) {
+                // That takes a while: the next miss finds the slot free.
+                return;
+            }
+        } else if worth <= price && !absorbed {
+            return;
+        }
+        if matches!(what, Action::FetchPart { .. }) && view.copy(extent).is_none() {
+            self.regions.made(extent);
+        }
+        self.coming.push(extent);
+        wanted.push(what);
+    }
+}

@@ -1,0 +1,123 @@
+//! Homes on flash as well (`homes=1`, `create --capacity all`): the volume is as large as both tiers together.
+//!
+//! New data still goes to the slow tier while that has room, and what is used gets a copy. A home on flash takes a slot as a copy does: where
+//! it is worth less than a newcomer, and the slow tier has room, it goes down. Where the slow tier has none, a read that misses brings the
+//! home up in place of a copy, which makes room there. The engine keeps some slots of the slow tier out of the volume's size, so that this
+//! never comes to a stop.
+
+use super::{Benefit, FAST};
+use crate::policy::{Action, View};
+use crate::volume::UnitId;
+
+/// Homes on their way down at once.
+const DOWN: u32 = 4;
+
+impl Benefit {
+    /// The home of `e` is on flash.
+    pub(super) fn lives_fast(view: &View<'_>, e: UnitId) -> bool {
+        view.home(e).is_some_and(|h| view.tier_of(h) == FAST)
+    }
+    /// A home may go down: there is room for it, beside those on their way.
+    pub(super) fn may_go_down(&self, view: &View<'_>) -> bool {
+        self.settings.homes && self.down < DOWN && view.free(view.slowest()) > self.down
+    }
+    /// Makes room: gives up the copy of `e`, or sends its home down.
+    pub(super) fn leave(&mut self, view: &View<'_>, e: UnitId) -> Action {
+        if Benefit::lives_fast(view, e) {
+            self.down += 1;
+            let to = view.slowest();
+            return Action::Move { extent: e, to };
+        }
+        Action::Evict { extent: e }
+    }
+    /// A home is needed and no tier has room: a copy goes, a clean one if there is one.
+    pub(super) fn room_for_home(&mut self, view: &View<'_>) -> Option<Action> {
+        if !self.settings.homes || view.free(view.slowest()) > 0 || view.free(FAST) > 0 {
+            return None;
+        }
+        let copied = |e: &UnitId| view.copy(*e).is_some() && !view.is_held(*e);
+        let clean = self.victim(view).0.map(|(_, e)| e).filter(copied);
+        let mut all = view.residents(FAST).map(|(_, e)| e);
+        let extent = clean.or_else(|| all.find(copied))?;
+        Some(Action::Evict { extent })
+    }
+    /// What a victim must be worth less by: a home that goes down is written at a random place.
+    pub(super) fn parting(view: &View<'_>, e: UnitId) -> u64 {
+        if Benefit::lives_fast(view, e) {
+            let slow = view.cost(view.slowest());
+            return slow.write.max(slow.read).0;
+        }
+        0
+    }
+    /// A read that misses brings the home up, as the slow tier has no room.
+    pub(super) fn brings_home(&self, view: &View<'_>, e: UnitId) -> bool {
+        self.settings.homes && view.copy(e).is_none() && view.free(view.slowest()) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::null::NullEngine;
+    use crate::policy::Policy;
+    use crate::units::{ExtentId, Nanos, TierId};
+    use crate::volume::{Geometry, Member};
+
+    const FAST_SLOTS: u32 = 8;
+    const UNITS: u32 = 18;
+
+    /// Eight slots on flash, twelve on the disk, eighteen extents: all of them have been written.
+    fn full() -> NullEngine<Benefit> {
+        let member = |tier, slots| Member {
+            tier: TierId(tier),
+            first_slot: 0,
+            slots,
+            data_offset: 0,
+        };
+        let members = alloc::vec![member(0, FAST_SLOTS), member(1, 12)];
+        let mut policy = Benefit::default();
+        assert_eq!(policy.set("homes", 1.0), Ok(()));
+        let geo = Geometry::new(12, 12, UNITS, members);
+        let mut e = NullEngine::new(geo.expect("a valid shape"), policy);
+        for unit in 0..UNITS {
+            access(&mut e, u64::from(unit), unit, true);
+        }
+        e
+    }
+    fn access(e: &mut NullEngine<Benefit>, s: u64, unit: u32, write: bool) -> bool {
+        let request = (u64::from(unit) * 4096, 4096);
+        e.access(Nanos::from_secs(s), ExtentId(unit), write, 0, request)
+    }
+
+    #[test]
+    fn a_volume_as_large_as_both_tiers_serves_what_is_used_from_flash() {
+        let mut e = full();
+        let home = |e: &NullEngine<Benefit>, u| e.home(ExtentId(u)).map(|s| s.0);
+        assert!((0..UNITS).all(|u| home(&e, u).is_some()));
+        // Extents of either tier are used, over and over; nobody asks for the others.
+        let hot = [0, 5, 11, 17];
+        let mut hits = 0;
+        for round in 0..100 {
+            for u in hot {
+                hits += u32::from(access(&mut e, 1000 + round, u, false));
+            }
+        }
+        assert!(hits > 380, "{hits} of 400");
+        // Nothing is lost, and every home has a slot of its own.
+        let mut slots: alloc::vec::Vec<_> = (0..UNITS).filter_map(|u| home(&e, u)).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        assert_eq!(slots.len(), UNITS as usize);
+    }
+
+    #[test]
+    fn where_homes_lie_is_chosen_when_the_policy_is_made() {
+        let mut policy = Benefit::default();
+        assert_eq!(policy.uses(), crate::policy::Uses::Copies);
+        assert_eq!(policy.set("homes", 1.0), Ok(()));
+        assert_eq!(policy.uses(), crate::policy::Uses::Both);
+        policy.fast = FAST_SLOTS;
+        assert!(policy.set("homes", 0.0).is_err());
+        assert_eq!(policy.set("homes", 1.0), Ok(()));
+    }
+}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`benefit` beside other presets and the slow device alone, on the traces that it was tuned on or on those that it was not.
 
-    bench/benefit/table.py [--report] [--grid [full]] [--quick] [--set KEY=VALUE]... [--keep DIR]
+    bench/benefit/table.py [--report] [--grid [full]] [--quick] [--set KEY=VALUE]... [--keep DIR] [--page]
 
 Needs a build (ISOTHERM names the program) and the traces in ISOTHERM_TRACES; those that are not there are said to be skipped. Standard
 library only. Prints Markdown. Without --grid: mean latency as a share of the slow device's alone, and SSD writes as a share of
@@ -12,30 +12,21 @@ combinations), each cell against the best of the eight peers in that cell, and h
 
 --keep DIR keeps what the peers and the devices alone did, so that another try of `benefit` runs nothing else. Remove it when the engine,
 the models or the peers have changed.
+
+--page puts the table without --grid, and the bars with it, into docs/policies-compared.md.
 """
 
 import argparse
 import collections
 import hashlib
 import json
-import math
-import os
 import pathlib
-import subprocess
-import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-ISOTHERM = os.environ.get("ISOTHERM", str(ROOT / "target/release/isotherm"))
-TRACES = pathlib.Path(os.environ.get("ISOTHERM_TRACES", ROOT / "fixtures"))
+from common import PAIRS, REPORT, TRACES, TUNE, isotherm, mean, put
 
-TUNE = ["linux-mysql.load.zst", "linux-webserver-2.load.zst", "cloudphysics-io.vscsi.zst", "msr-web_0-head65k.csv.zst",
-        "dtrs-0-200s.trace.zst", "hplajw-1week.csv.zst", "msr-rsrch_1.csv.zst"]
-REPORT = ["websearch-0-40s.spc.zst", "financial1-head10k.spc.zst", "tencent-cbs-sample50k.csv.zst", "linux-sample.blktrace.0.zst",
-          "windows-shared-server.load.zst", "msr-wdev_1.csv.zst", "fiu-mail-head7k.blkparse.zst", "systor17-sample1k.csv.zst"]
 OTHERS = ["smq", "opencas-like", "bcache-like", "arc", "s3-fifo", "w-tinylfu", "dss-lru", "hystor"]
 
 Cell = collections.namedtuple("Cell", "extent share pair depth")
-PAIRS = [("sata-enterprise", "exos-18tb"), ("nvme-tlc", "smr-8tb"), ("intel-x25e-32", "wd5000aaks")]
 USUAL = [Cell("16K", "10%", PAIRS[0], 0), Cell("64K", "10%", PAIRS[0], 0)]
 
 
@@ -52,13 +43,6 @@ def grid(full):
 def say(cell):
     loop = f"depth {cell.depth}" if cell.depth else "open"
     return f"{cell.extent}, {cell.share}, {cell.pair[0]} + {cell.pair[1]}, {loop}"
-
-
-def isotherm(*words):
-    done = subprocess.run([ISOTHERM, *words], capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"isotherm {' '.join(words)}: {done.stderr}")
-    return json.loads(done.stdout)
 
 
 def options(path, cell):
@@ -81,11 +65,6 @@ def compare(path, cell, own, others, keep):
     return json.loads(file.read_text()), isotherm("sim", *options(path, cell), "--policy", own, "--json")
 
 
-def mean(xs):
-    xs = [x for x in xs if x > 0]
-    return math.exp(sum(map(math.log, xs)) / len(xs)) if xs else float("nan")
-
-
 def results(args, cells, others):
     """(trace, cell, comparison, benefit's report, the disk's alone, others by name) for all that can be run."""
     own = ",".join(["benefit", *args.set])
@@ -103,8 +82,8 @@ def results(args, cells, others):
 
 def plain(args):
     others = ["bcache-like"] if args.quick else OTHERS
-    print(f"| trace | extent | disk ms | benefit | {' | '.join(others)} | SSD writes / bcache-like |")
-    print("|---|---|--:|--:|" + "--:|" * (len(others) + 1))
+    lines = [f"| trace | extent | disk ms | benefit | {' | '.join(others)} | SSD writes / bcache-like |",
+             "|---|---|--:|--:|" + "--:|" * (len(others) + 1)]
     shares = collections.defaultdict(list)
     for trace, cell, _, mine, alone, by in results(args, USUAL, others):
         disk = alone["latency_mean_s"]
@@ -114,9 +93,10 @@ def plain(args):
         for name, x in [*share.items(), ("writes", writes)]:
             shares[name].append(x)
         cells = " | ".join(f"{share[n]:.3f}" for n in ["benefit", *others])
-        print(f"| {trace} | {cell.extent} | {1e3 * disk:.2f} | {cells} | {writes:.2f} |", flush=True)
+        lines.append(f"| {trace} | {cell.extent} | {1e3 * disk:.2f} | {cells} | {writes:.2f} |")
     cells = " | ".join(f"{mean(shares[n]):.3f}" for n in ["benefit", *others])
-    print(f"| *geometric mean* | | | {cells} | {mean(shares['writes']):.2f} |")
+    lines.append(f"| *geometric mean* | | | {cells} | {mean(shares['writes']):.2f} |")
+    return lines
 
 
 def bars(args):
@@ -142,14 +122,16 @@ def bars(args):
     def count(which):
         return f"{sum(map(which, rows))} of {len(rows)} cells ({100 * sum(map(which, rows)) / n:.0f} %)"
 
-    print("\n| bar | met |\n|---|---|")
-    print(f"| mean latency at most 1.05 of the best peer in the cell (90 %) | {count(lambda r: r[0] <= 1.05)} |")
-    print(f"| at most 1.25 of it (all) | {count(lambda r: r[0] <= 1.25)}; worst {max((r[0] for r in rows), default=0):.2f} |")
-    print(f"| geometric mean where the offline bound leaves 1.5 (0.7) | {mean(room):.2f} over {len(room)} cells; over all "
-          f"{mean([r[0] for r in rows]):.2f} |")
-    print(f"| 99th percentile at most that of the best peer (90 %) | {count(lambda r: r[2] <= 1.0)} |")
-    print(f"| SSD writes / bcache-like, geometric mean (0.5) | {mean([r[3] for r in rows]):.2f} |")
-    print(f"| at most 1.02 of the disk alone (all) | {count(lambda r: r[1] <= 1.02)}; worst {max((r[1] for r in rows), default=0):.3f} |")
+    return [
+        "| bar | met |", "|---|---|",
+        f"| mean latency at most 1.05 of the best peer in the cell (90 %) | {count(lambda r: r[0] <= 1.05)} |",
+        f"| at most 1.25 of it (all) | {count(lambda r: r[0] <= 1.25)}; worst {max((r[0] for r in rows), default=0):.2f} |",
+        f"| geometric mean where the offline bound leaves 1.5 (0.7) | {mean(room):.2f} over {len(room)} cells; over all "
+        f"{mean([r[0] for r in rows]):.2f} |",
+        f"| 99th percentile at most that of the best peer (90 %) | {count(lambda r: r[2] <= 1.0)} |",
+        f"| SSD writes / bcache-like, geometric mean (0.5) | {mean([r[3] for r in rows]):.2f} |",
+        f"| at most 1.02 of the disk alone (all) | {count(lambda r: r[1] <= 1.02)}; worst {max((r[1] for r in rows), default=0):.3f} |",
+    ]
 
 
 def main():
@@ -159,11 +141,13 @@ def main():
     args.add_argument("--grid", nargs="?", const="star", choices=["star", "full"], help="shares, devices, loops; bars counted")
     args.add_argument("--set", action="append", default=[], help="a parameter of benefit")
     args.add_argument("--keep", help="a directory for what does not depend on benefit")
+    args.add_argument("--page", action="store_true", help="put the table into the page")
     args = args.parse_args()
-    if args.grid:
-        bars(args)
-    else:
-        plain(args)
+    lines = bars(args) if args.grid else plain(args)
+    print("\n" + "\n".join(lines))
+    if args.page:
+        kind = (" --report" if args.report else "") + (" --grid" if args.grid else " --quick")
+        put(f"bench/benefit/table.py{kind}", lines)
 
 
 main()

@@ -234,6 +234,7 @@ pub fn params(engine: &Engine) -> Value {
 /// The number of copies, and the copies that are still to be given up after a change of policy.
 pub fn copies(engine: &Engine) -> Value {
     let (extents, dirty, dirty_bytes) = engine.copies();
+    let homes = engine.fast_home_bytes();
     let (draining, left) = match engine.draining() {
         Drain::None => (Value::Null, 0),
         Drain::Copies(n) => (json!("copies"), n),
@@ -242,6 +243,7 @@ pub fn copies(engine: &Engine) -> Value {
     };
     json!({
         "extents": extents, "dirty_extents": dirty, "dirty_bytes": dirty_bytes,
+        "lost_with_fast_bytes": dirty_bytes + homes,
         "draining": draining, "draining_left": left,
     })
 }

@@ -66,6 +66,8 @@ pub struct Overview {
     pub moving: u64,
     /// Dirty bytes, which only the cache holds.
     pub dirty: u64,
+    /// Bytes of extents whose home is on a tier faster than the slowest.
+    pub fast_homes: u64,
     /// Requests that are not answered yet.
     pub queue: u64,
     /// Power in watts, if all members are modelled.
@@ -180,6 +182,8 @@ impl Overview {
                 .collect(),
             moving: int(&s["moves"]["active"]),
             dirty: int(&s["copies"]["dirty_bytes"]),
+            fast_homes: int(&s["copies"]["lost_with_fast_bytes"])
+                .saturating_sub(int(&s["copies"]["dirty_bytes"])),
             queue: int(&s["in_flight"]),
             power_w: s["energy_j"].as_f64().map(|_| per_s("/energy_j")),
             errors: int(&s["errors"]),
@@ -222,6 +226,9 @@ impl Overview {
             ));
         }
         out.push(format!("dirty      {}\n", bytes(self.dirty)));
+        if self.tiers.len() > 1 {
+            out.push(format!("loss       {}\n", self.loss_words()));
+        }
         if let Some(w) = self.power_w {
             out.push(format!("power      {w:.1} W\n"));
         }
@@ -232,6 +239,21 @@ impl Overview {
             ));
         }
         out.concat()
+    }
+
+    /// What is gone with the faster tiers, if they are lost.
+    pub fn loss_words(&self) -> String {
+        let mut parts = Vec::new();
+        if self.dirty > 0 {
+            parts.push(format!("{} of dirty data", bytes(self.dirty)));
+        }
+        if self.fast_homes > 0 {
+            parts.push(format!("{} that live there", bytes(self.fast_homes)));
+        }
+        if parts.is_empty() {
+            parts.push("no data".to_owned());
+        }
+        format!("of the faster tiers would cost {}", parts.join(" and "))
     }
 
     /// Moves per second of each kind that occurred.
@@ -302,7 +324,7 @@ pub(crate) mod tests {
                 "volume": "v", "policy": "benefit", "paced": true, "elapsed_s": elapsed_s, "extent_bytes": 65536,
                 "accesses": 100 * n, "reads": 80 * n, "writes": 20 * n, "flushes": n,
                 "bytes_read": (80 * n) << 12, "bytes_written": (20 * n) << 12, "energy_j": 6.5 * elapsed_s, "errors": 0,
-                "in_flight": 3, "copies": {"dirty_bytes": 5 << 20},
+                "in_flight": 3, "copies": {"dirty_bytes": 5 << 20, "lost_with_fast_bytes": 9 << 20},
                 "latency": {"read": latency(80 * n, 0.001), "write": latency(20 * n, 0.0002)},
                 "tiers": [
                     {"tier": 0, "slots": 1024, "free_slots": 24, "hits": 90 * n},
@@ -336,6 +358,7 @@ pub(crate) mod tests {
             "tier 1     960 MiB of 1.00 GiB used, served 10.0 %, asleep",
             "moves      fetches 200/s, evictions 100/s; 2 under way",
             "dirty      5.00 MiB",
+            "loss       of the faster tiers would cost 5.00 MiB of dirty data and 4.00 MiB that live there",
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }

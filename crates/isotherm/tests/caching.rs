@@ -138,3 +138,40 @@ fn caching_needs_a_slow_tier_that_holds_everything() {
     std::fs::write(&file, text.replace("\"greendm\"", "\"lru\"")).expect("written");
     assert!(place.fails("serve v --nbd unix:n").contains("slowest tier"));
 }
+
+#[test]
+fn all_capacity_holds_homes_on_both_tiers_and_says_what_a_loss_costs() {
+    let place = Place::new();
+    let text = place.ok("create u --fast g:16M --slow t:32M");
+    assert!(text.contains("all else is on the slowest tier"), "{text}");
+    let text = place.ok("create w --fast h:16M --slow r:32M --capacity all");
+    assert!(text.contains("if the faster tiers are lost"), "{text}");
+    let wrong = place.run("create x --tier 0=a:1M --tier 1=b:2M --slow c:4M --capacity all");
+    assert_eq!(wrong.status.code(), Some(2));
+    let made = place.json(
+        "create v --fast f:16M --slow s:32M --capacity all",
+        "create",
+    );
+    assert_eq!(made["caching"], json!(false));
+    assert_eq!(made["policy"], json!("benefit,homes=1"));
+    let slow = count(&made, "/members/1/bytes");
+    let bytes = count(&made, "/volume_bytes");
+    assert!(bytes > slow, "{bytes} of {slow} on the slow tier");
+    let served = place.serve("v --nbd unix:n");
+    // All of it, which neither tier could hold; then what came first and what came last, over and over.
+    let data = noise(1, bytes as usize / MIB * MIB);
+    copy_in(&place, &data);
+    holds(&place, &data);
+    holds(&place, &data);
+    let status = place.json("status v", "status");
+    let lost = count(&status, "/copies/lost_with_fast_bytes");
+    assert!(
+        lost > count(&status, "/copies/dirty_bytes") && lost <= 16 << 20,
+        "{lost}"
+    );
+    assert!(place.fails("set v policy=lru").contains("slowest tier"));
+    served.kill();
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &data);
+    assert_eq!(served.terminate(), Some(0));
+}

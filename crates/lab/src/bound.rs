@@ -20,6 +20,7 @@
 
 use std::collections::BinaryHeap;
 
+use isotherm_core::Nanos;
 use isotherm_traces::Op;
 use serde::Serialize;
 
@@ -62,11 +63,13 @@ impl Prices {
 const WRITE: u32 = 1 << 31;
 const NEVER: u32 = u32::MAX;
 
-/// The extent accesses of a trace: 4 bytes each.
+/// The extent accesses of a trace: 4 bytes each, and with times 16 bytes a request more.
 #[derive(Clone, Debug, Default)]
 pub struct Sequence {
     units: Vec<u32>,
-    extents: usize,
+    pub(crate) extents: usize,
+    /// Of each request: its time, and how many accesses it is. Empty unless it was asked for.
+    requests: Vec<(Nanos, u32)>,
 }
 
 impl Sequence {
@@ -77,9 +80,19 @@ impl Sequence {
                 .map(|(u, w)| u | if w { WRITE } else { 0 })
                 .collect(),
             extents: extents as usize,
+            requests: Vec::new(),
         }
     }
-    /// The accesses of `source`, with the row numbers of the run.
+    /// The same with the time of each access, which is a request of its own.
+    pub fn timed(extents: u32, accesses: impl Iterator<Item = (Nanos, u32, bool)>) -> Sequence {
+        let all: Vec<_> = accesses.collect();
+        let units = all.iter().map(|&(_, u, w)| (u, w));
+        Sequence {
+            requests: all.iter().map(|&(at, ..)| (at, 1)).collect(),
+            ..Sequence::new(extents, units)
+        }
+    }
+    /// The accesses of `source`, with the row numbers of the run; `timed`: with the time of each request.
     ///
     /// # Errors
     /// It cannot be read, or has more than 2³² accesses.
@@ -88,9 +101,10 @@ impl Sequence {
         touched: &Touched,
         shape: &Shape,
         limit: Option<u64>,
+        timed: bool,
     ) -> Result<Sequence, LabError> {
         let mut rows = shape.rows(touched);
-        let mut units = Vec::new();
+        let (mut units, mut requests) = (Vec::new(), Vec::new());
         let mut reader = source.open()?;
         let mut reading = std::time::Duration::ZERO;
         crate::sim::each_batch(reader.as_mut(), limit, &mut reading, |batch| {
@@ -104,6 +118,9 @@ impl Sequence {
                 let first = rows.row(from) as u32;
                 let mark = if r.op == Op::Write { WRITE } else { 0 };
                 units.extend((first..=first + (to - from) as u32).map(|u| u | mark));
+                if timed {
+                    requests.push((r.time, (to - from) as u32 + 1));
+                }
             }
             if units.len() >= NEVER as usize {
                 return Err(LabError::setup(
@@ -115,6 +132,7 @@ impl Sequence {
         Ok(Sequence {
             units,
             extents: shape.extents as usize,
+            requests,
         })
     }
     /// Number of accesses.
@@ -130,7 +148,15 @@ impl Sequence {
         let reads = self.units.iter().filter(|u| **u & WRITE == 0).count();
         reads as f64 / self.units.len().max(1) as f64
     }
-    fn unit(&self, i: usize) -> usize {
+    /// Whether access `i` is a write.
+    pub(crate) fn is_write(&self, i: usize) -> bool {
+        self.units[i] & WRITE != 0
+    }
+    /// When each request came and how many accesses it is, if it was loaded with times.
+    pub(crate) fn requests(&self) -> &[(Nanos, u32)] {
+        &self.requests
+    }
+    pub(crate) fn unit(&self, i: usize) -> usize {
         (self.units[i] & !WRITE) as usize
     }
     /// For each access, the index of the next access to the same unit.
@@ -146,7 +172,25 @@ impl Sequence {
 
 /// The largest number of hits of any demand-fill policy with `slots` on tier 0. See the module.
 pub fn belady(s: &Sequence, slots: u64) -> u64 {
-    let next = s.next_uses();
+    kept(s, slots, &s.next_uses())
+}
+
+/// The largest number of reads that find their unit on tier 0, of any demand-fill policy with `slots` there, if a write needs nothing of
+/// what was there before (it is allocated). What counts are the intervals from an access to the next access of the unit if that is a
+/// read; at most `slots` may overlap. To drop the interval that ends last whenever there are too many keeps the most (U. Faigle and
+/// W. M. Nawijn, Discrete Applied Mathematics 58, 1995).
+pub fn read_hits(s: &Sequence, slots: u64) -> u64 {
+    let mut next = s.next_uses();
+    for at in &mut next {
+        if *at != NEVER && s.is_write(*at as usize) {
+            *at = NEVER;
+        }
+    }
+    kept(s, slots, &next)
+}
+
+/// The hits if a unit is kept until its `next` use, unless there are too many: then the one that is kept longest goes.
+fn kept(s: &Sequence, slots: u64, next: &[u32]) -> u64 {
     // Next use of each resident unit; NEVER = not resident.
     let mut resident = vec![NEVER; s.extents];
     let mut heap: BinaryHeap<(u32, u32)> = BinaryHeap::new();

@@ -6,9 +6,12 @@ use serde::Serialize;
 
 use crate::LabError;
 use crate::bound::{Prices, Sequence, belady, interval_bound, write_back_bound};
+use crate::latency::{Service, latency_bound};
 use crate::policy_spec::PolicySpec;
 use crate::pool::parallel;
-use crate::sim::{Device, Drive, Report, Run, Setup, Shape, Source, Tier, Touched, touched};
+use crate::sim::{
+    Device, Drive, Report, Run, Setup, Shape, Source, Tier, TimeMode, Touched, touched,
+};
 use crate::size::Size;
 
 /// Number of operations with which a device's prices are measured.
@@ -50,6 +53,9 @@ pub struct Bounds {
     pub caching_interval: usize,
     /// A lower bound for the service cost of demand-filled write-back caches.
     pub write_back_cost_s: f64,
+    /// A lower bound for the mean latency of demand-filled caches ([`crate::latency`]), if the disk's operations take as long as those
+    /// of the disk alone did; `None` in runs without time, without the disk alone, or with a warm-up.
+    pub latency_mean_s: Option<f64>,
 }
 
 /// One policy.
@@ -65,6 +71,8 @@ pub struct Row {
     pub cost_s: f64,
     /// Service cost divided by the bound of its kind, minus 1; `None` for one device alone.
     pub cost_regret: Option<f64>,
+    /// Mean latency divided by the bound, minus 1; `None` without that bound and for one device alone.
+    pub latency_regret: Option<f64>,
     /// Hit ratio of the bound minus its own; `None` for one device alone. It is negative only for planners that fetch extents without an
     /// access.
     pub hit_regret: Option<f64>,
@@ -102,9 +110,13 @@ pub fn compare(
         ..base.clone()
     };
     let shape = Shape::new(&packed, &first, false, &source.name())?;
-    let sequence = Sequence::load(source, &first, &shape, base.limit)?;
+    let timed = !hit_only && base.warm_up == 0;
+    let sequence = Sequence::load(source, &first, &shape, base.limit, timed)?;
     let prices = prices(base, &shape, &first, sequence.read_share())?;
-    let bounds = bounds(&sequence, &shape, &prices);
+    let mut bounds = bounds(&sequence, &shape, &prices);
+    if let Some(service) = service(base, &jobs, &results, &prices) {
+        bounds.latency_mean_s = latency_bound(&sequence, fast_slots(&shape), &service);
+    }
     let mut rows = Vec::new();
     let mut left_out = Vec::new();
     for (job, result) in jobs.into_iter().zip(results) {
@@ -142,11 +154,15 @@ fn row(job: Job, report: Report, prices: &Prices, bounds: &Bounds) -> Row {
     } else {
         bounds.tiering_cost_s
     };
+    let latency = bounds.latency_mean_s.filter(|&b| !alone && b > 0.0);
     Row {
         name: job.name,
         kind: job.kind,
         cost_s,
         cost_regret: (!alone && bound > 0.0).then(|| cost_s / bound - 1.0),
+        latency_regret: latency
+            .zip(report.latency_mean_s)
+            .map(|(b, mine)| mine / b - 1.0),
         hit_regret: (!alone).then_some(bounds.hit_ratio - report.fast_hit_ratio),
         report,
     }
@@ -247,12 +263,7 @@ fn prices(setup: &Setup, shape: &Shape, touched: &Touched, reads: f64) -> Result
 }
 
 fn bounds(s: &Sequence, shape: &Shape, p: &Prices) -> Bounds {
-    let slots: u64 = shape
-        .members
-        .iter()
-        .filter(|m| m.tier == 0)
-        .map(|m| u64::from(m.slots))
-        .sum();
+    let slots = fast_slots(shape);
     let hits = belady(s, slots);
     let (tiering_cost_s, tiering_interval) = interval_bound(s, slots, p, false);
     let (caching_cost_s, caching_interval) = interval_bound(s, slots, p, true);
@@ -263,7 +274,40 @@ fn bounds(s: &Sequence, shape: &Shape, p: &Prices) -> Bounds {
         caching_cost_s,
         caching_interval,
         write_back_cost_s: write_back_bound(s, slots, p, hits),
+        latency_mean_s: None,
     }
+}
+
+/// Slots of the fastest tier.
+fn fast_slots(shape: &Shape) -> u64 {
+    let fast = shape.members.iter().filter(|m| m.tier == 0);
+    fast.map(|m| u64::from(m.slots)).sum()
+}
+
+/// How long operations take at least: of the slow tier, what an operation of the disk alone took on average, which had the longest queue
+/// to choose from; of the fast tier, the same of the flash alone, or its price if that is less or flash alone could not hold the data.
+fn service(
+    base: &Setup,
+    jobs: &[Job],
+    results: &[Result<Report, LabError>],
+    p: &Prices,
+) -> Option<Service> {
+    let each = |name: &str| {
+        let i = jobs.iter().position(|j| j.baseline && j.name == name)?;
+        let usage = results[i].as_ref().ok()?.usage.as_ref()?;
+        let m = usage.members.values().next()?;
+        let n = m.reads + m.writes;
+        (n > 0).then(|| m.busy_s / n as f64)
+    };
+    Some(Service {
+        slow_s: each("hdd-only")?,
+        fast_s: each("ssd-only").map_or(p.fast_s, |s| s.min(p.fast_s)),
+        devices: base.tiers.last()?.devices.len() as u32,
+        acceleration: match base.time {
+            TimeMode::Closed { .. } => None,
+            TimeMode::Trace { acceleration } => Some(acceleration),
+        },
+    })
 }
 
 /// The first pass and the bounds of a trace, without any run.
@@ -272,7 +316,7 @@ fn bounds(s: &Sequence, shape: &Shape, p: &Prices) -> Bounds {
 /// As [`compare`].
 pub fn bounds_of(setup: &Setup, source: &dyn Source, first: &Touched) -> Result<Bounds, LabError> {
     let shape = Shape::new(setup, first, false, &source.name())?;
-    let sequence = Sequence::load(source, first, &shape, setup.limit)?;
+    let sequence = Sequence::load(source, first, &shape, setup.limit, false)?;
     let prices = prices(setup, &shape, first, sequence.read_share())?;
     Ok(bounds(&sequence, &shape, &prices))
 }

@@ -10,6 +10,7 @@ pub mod compare;
 mod error;
 pub mod hit_only;
 mod kept;
+pub mod latency;
 mod touched;
 
 pub mod parity;

@@ -285,3 +285,23 @@ fn a_late_flash_leaves_writes_to_the_disk() {
     let alone = mean("linear", vec![disk]);
     assert!(guarded < free, "{guarded} {free} {alone}");
 }
+
+/// 400 writes to as many extents, then 3000 reads of fifty others, in a closed loop: the disk is never quiet.
+#[test]
+fn flash_full_of_dirty_data_makes_room_for_what_is_read() {
+    let place = |i: u64| i * 2741 % 1000 * EXTENT;
+    let writes = (0..400).map(|i| Record::new(Nanos(i), Op::Write, place(i), 4096));
+    let reads = (0..3000).map(|i| Record::new(Nanos(400 + i), Op::Read, place(500 + i % 50), 4096));
+    let work = Memory::new("full", writes.chain(reads).collect());
+    let of = |policy: &str| {
+        let mut s = Setup::pair(policy.parse().expect("a preset"), Size::Bytes(100 * EXTENT))
+            .expect("sheets");
+        s.extent_bytes = EXTENT as u32;
+        s.time = TimeMode::Closed { depth: 1 };
+        run(&s, &work).expect("runs")
+    };
+    let (with, waits) = (of("benefit"), of("benefit,without=value"));
+    assert_eq!(waits.writebacks, 0);
+    assert!(with.writebacks > 0 && with.fast_hit_ratio > 2.0 * waits.fast_hit_ratio);
+    assert!(with.latency_mean_s < waits.latency_mean_s);
+}

@@ -121,6 +121,18 @@ impl Engine {
         let bytes = map.all_dirty_blocks() << g.space.geo.block_shift;
         (map.copied(), map.dirty(), bytes)
     }
+    /// Bytes of extents whose home is on a tier faster than the slowest: what is lost with those tiers beside dirty data. 0 with one tier.
+    pub fn fast_home_bytes(&self) -> u64 {
+        let g = &self.ground;
+        let (geo, slots) = (&g.space.geo, &g.space.slots);
+        let free = |t| {
+            let t = TierId(t);
+            slots.free(t) + slots.freeing(t) + slots.lost(t)
+        };
+        let unused: u32 = (0..geo.slowest().0).map(free).sum();
+        let used = geo.tier_slots(geo.slowest()).start.saturating_sub(unused);
+        u64::from(used.saturating_sub(g.space.map.copied())) * u64::from(geo.extent_bytes())
+    }
     /// Moves that ended recently, newest first, without refusals; for display.
     pub fn lately(&self) -> &Lately {
         &self.relocation.lately

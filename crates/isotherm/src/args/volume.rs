@@ -51,6 +51,10 @@ pub struct CreateArgs {
     /// What the policy `benefit` saves: time (fast), energy and wake-ups of the disk (quiet), wear of flash (lasting), money (cheap)
     #[arg(long, value_name = "GOAL", conflicts_with_all = ["policy", "config"], value_parser = isotherm_core::policy::GOALS)]
     pub goal: Option<String>,
+    /// How large the volume is with `benefit`: as the slow tier, and flash holds copies (slow, the default); or as both tiers, and flash
+    /// holds data of its own as well, which its loss then costs (all)
+    #[arg(long, value_name = "slow|all", conflicts_with_all = ["policy", "config"], value_parser = ["slow", "all"])]
+    pub capacity: Option<String>,
     /// Overwrite devices that hold data (a volume, a file system, a partition table, a database); all of it is erased first
     #[arg(long)]
     pub force: bool,

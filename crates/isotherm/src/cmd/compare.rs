@@ -81,6 +81,12 @@ fn text(c: &Comparison) -> String {
         row[9] = format!("{cost:.3}");
         rows.push(row);
     }
+    if let Some(latency) = b.latency_mean_s {
+        let mut row = vec!["-".to_owned(); 11];
+        "best latency of a cache".clone_into(&mut row[0]);
+        row[5] = format!("{:.3}", latency * 1e3);
+        rows.push(row);
+    }
     let head = [
         "policy",
         "hits",

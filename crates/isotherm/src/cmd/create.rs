@@ -96,6 +96,7 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
         if made.caching {
             text.push("  the policy keeps copies: caching adds no capacity, the volume is as large as its slowest tier".into());
         }
+        text.extend(loss(&made, &config));
         text.extend(start_stops(&config));
         text.join("\n") + "\n"
     })
@@ -237,16 +238,53 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
 /// With `--sleep` or `--goal quiet`, background work waits for a sleeping disk for up to this time.
 const HOLD_S: f64 = 3600.0;
 
-/// The policy of `--policy` or `--goal`, else the default; `slowest` is the number of the slowest tier.
+/// The policy of `--policy`, or of `--goal` and `--capacity`, else the default; `slowest` is the number of the slowest tier.
 fn policy_of(args: &CreateArgs, slowest: u8) -> Result<String, Failure> {
-    match (&args.policy, &args.goal) {
-        (Some(policy), _) => Ok(policy.to_string()),
-        (None, Some(_)) if slowest != 1 => Err(Failure::usage(
-            "--goal is of the policy benefit, which needs two tiers: give --fast and --slow, or a --policy instead",
-        )),
-        (None, Some(goal)) => Ok(format!("benefit,goal={goal}")),
-        (None, None) => Ok(default_policy(slowest).to_owned()),
+    if let Some(policy) = &args.policy {
+        return Ok(policy.to_string());
     }
+    let given = [("--goal", &args.goal), ("--capacity", &args.capacity)];
+    let given = given.iter().find(|(_, value)| value.is_some());
+    let Some((option, _)) = given else {
+        return Ok(default_policy(slowest).to_owned());
+    };
+    if slowest != 1 {
+        return Err(Failure::usage(format!(
+            "{option} is of the policy benefit, which needs two tiers: give --fast and --slow, or a --policy instead"
+        )));
+    }
+    let mut policy = "benefit".to_owned();
+    if let Some(goal) = &args.goal {
+        policy += &format!(",goal={goal}");
+    }
+    if args.capacity.as_deref() == Some("all") {
+        policy += ",homes=1";
+    }
+    Ok(policy)
+}
+
+/// What the loss of the fastest tier costs.
+fn loss(made: &isotherm_live::volume::Created, config: &VolumeConfig) -> Option<String> {
+    let slowest = config.members.iter().map(|m| m.tier).max()?;
+    if slowest == 0 {
+        return None;
+    }
+    if made.caching {
+        return Some(
+            "  if the fastest tier is lost, what was written and is not yet on the slowest is lost with it (`isotherm status`: copies.lost_with_fast_bytes); all \
+             else is on the slowest tier"
+                .into(),
+        );
+    }
+    let members = config.members.iter().zip(&made.slots);
+    let fast = members.filter(|(m, _)| m.tier < slowest);
+    let slots: u64 = fast.map(|(_, n)| u64::from(*n)).sum();
+    let bytes = (slots * config.extent.0).min(made.volume_bytes);
+    Some(format!(
+        "  if the faster tiers are lost, what lies on them is lost with them: up to {:.2} GiB, {:.0} % of the volume (`isotherm status`: copies.lost_with_fast_bytes)",
+        bytes as f64 / f64::from(1 << 30),
+        100.0 * bytes as f64 / made.volume_bytes.max(1) as f64,
+    ))
 }
 
 /// The default policy; `slowest` is the number of the slowest tier.

@@ -45,7 +45,7 @@ impl Benefit {
                 }
                 let score = self.scores.worth_of(scores[i]);
                 let worth = self.settings.order.worth(view, score, e);
-                if view.is_dirty_in(seats[i]) {
+                if home != seats[i] && view.is_dirty_in(seats[i]) {
                     dirty = Some(dirty.map_or(worth, |d| d.min(worth)));
                     continue;
                 }

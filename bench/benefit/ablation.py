@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""What each mechanism of `benefit` is good for: all of them at work, and each one left out.
+
+    bench/benefit/ablation.py [--tune] [--page]
+
+Needs a release build (ISOTHERM names another program) and the traces in ISOTHERM_TRACES; those that are not there are said to be
+skipped. Standard library only. The traces are those that `benefit` was not tuned on (--tune: those that it was), extents of 16 and
+64 KiB by the trace's clock and of 64 KiB in a closed loop of depth 1, a tenth of what is touched on flash. --page puts the table into
+docs/policies-compared.md.
+"""
+
+import argparse
+import concurrent.futures
+import os
+
+from common import PAIRS, REPORT, TUNE, found, isotherm, mean, put
+
+CLOCKS = [("16K", ["--time", "trace"]), ("64K", ["--time", "trace"]), ("64K", ["--depth", "1"])]
+# Parameter, and what is done without it.
+OFF = [
+    ("without=account", "data that nobody uses again is fetched as well"),
+    ("without=sooner", "no write passes flash by, although the disk would answer sooner"),
+    ("without=late", "nor if flash has a queue"),
+    ("guard=0", "all three of these"),
+    ("without=gaps", "cleaning goes by the time that was quiet, not by how long such gaps last"),
+    ("without=harm", "what cleaning costs those who come meanwhile does not count"),
+    ("without=emptying", "a disk that empties its cache counts as quiet"),
+    ("without=value", "cleaning waits for the disk to be quiet, however scarce clean copies are"),
+    ("idle_s=0.001", "the disk counts as quiet after 1 ms"),
+    ("settled_s=0", "what was written just now is cleaned"),
+    ("parts=0", "always whole extents"),
+    ("without=lacks", "a read that its copy lacks is not fetched"),
+    ("without=riding", "16 copies under way at once in place of 128"),
+    ("without=worth", "a random clean copy goes for every newcomer"),
+    ("half_life=0", "nothing is forgotten"),
+    ("move_price=0", "a copy costs nothing"),
+    ("stream_bypass=0,request_bypass=0", "streams and long requests are copied"),
+]
+
+
+def run(job):
+    path, extent, clock, policy = job
+    fast, slow = PAIRS[0]
+    return isotherm("sim", str(path), "--fast-size", "10%", "--extent", extent, *clock, "--fast", fast, "--slow", slow, "--policy", policy,
+                    "--json")
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    args.add_argument("--tune", action="store_true", help="the traces that it was tuned on")
+    args.add_argument("--page", action="store_true", help="put the table into the page")
+    args = args.parse_args()
+    paths = list(found(TUNE if args.tune else REPORT))
+    cells = [(path, extent, clock) for path in paths for extent, clock in CLOCKS]
+    policies = ["benefit"] + [f"benefit,{off}" for off, _ in OFF]
+    jobs = [(*cell, policy) for policy in policies for cell in cells]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        reports = list(pool.map(run, jobs))
+    n = len(cells)
+    whole = reports[:n]
+    lines = ["| left out | without it | mean latency | 99th percentile | written to flash | worst cell | best cell |",
+             "|---|---|--:|--:|--:|--:|--:|"]
+    for i, (off, what) in enumerate(OFF, 1):
+        mine = reports[i * n:(i + 1) * n]
+        share = [b["latency_mean_s"] / a["latency_mean_s"] for a, b in zip(whole, mine)]
+        p99 = mean([b["latency_p99_s"] / max(a["latency_p99_s"], 1e-9) for a, b in zip(whole, mine)])
+        wear = mean([b["fast_write_bytes"] / max(a["fast_write_bytes"], 1) for a, b in zip(whole, mine)])
+
+        def cell(j):
+            path, extent, clock = cells[j]
+            loop = "" if clock[0] == "--time" else ", depth 1"
+            return f"{share[j]:.2f} ({path.name.split('.')[0]}, {extent}{loop})"
+
+        worst, best = max(range(n), key=share.__getitem__), min(range(n), key=share.__getitem__)
+        lines.append(f"| `{off}` | {what} | {mean(share):.3f} | {p99:.3f} | {wear:.2f} | {cell(worst)} | {cell(best)} |")
+    print("\n".join(lines))
+    if args.page:
+        put("bench/benefit/ablation.py", lines)
+
+
+main()

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Joules of both devices under `benefit,goal=quiet` beside the disk alone with the same standby timer, on traces with lulls.
+
+    bench/benefit/energy.py [--page]
+
+Needs a release build (ISOTHERM names another program) and the traces in ISOTHERM_TRACES; those that are not there are said to be
+skipped. Standard library only. By the trace's clock, extents of 64 KiB, a tenth of what is touched on flash, the disk asleep after 60 s
+and after 600 s without use, work held back for up to an hour (`sleep_hold_s=3600`, as `create --goal quiet` has it). The flash never
+sleeps; its idle watts count. Starts of the disk are set beside what its sheet allows in five years. --page puts the table into
+docs/policies-compared.md.
+"""
+
+import argparse
+import concurrent.futures
+import os
+
+from common import PAIRS, REPORT, TUNE, found, isotherm, put
+
+TIMERS = [60, 600]
+# Shorter traces have no lulls of minutes.
+LONG_S = 1800.0
+
+
+def run(job):
+    path, (fast, slow), timer, what = job
+    words = ["sim", str(path), "--extent", "64K", "--time", "trace", "--json"]
+    if what == "alone":
+        words += ["--tier", slow, "--policy", "linear", "--standby", str(timer)]
+    else:
+        goal = {"quiet": "benefit,goal=quiet", "fast": "benefit"}[what]
+        words += ["--fast-size", "10%", "--fast", fast, "--slow", slow, "--policy", goal, "--standby", f"0,{timer}"]
+        if what == "quiet":
+            words += ["--set", "sleep_hold_s=3600"]
+    return isotherm(*words)
+
+
+def disk(report):
+    return list(report["usage"]["members"].values())[-1]
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    args.add_argument("--page", action="store_true", help="put the table into the page")
+    args = args.parse_args()
+    jobs = [(path, pair, timer, "alone") for path in found(TUNE + REPORT) for pair in PAIRS for timer in TIMERS]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        reports = dict(zip(jobs, pool.map(run, jobs)))
+        more = [(*job[:3], what) for job in jobs if reports[job]["elapsed_s"] >= LONG_S for what in ("fast", "quiet")]
+        reports.update(zip(more, pool.map(run, more)))
+    lines = ["| trace | pair | timer s | disk alone J | `fast` | `quiet` | flash J | starts an hour: alone | `quiet` | mean ms: alone | `quiet` |",
+             "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"]
+    lulls = below = 0
+    for job, alone in reports.items():
+        path, pair, timer, what = job
+        if what != "alone" or alone["elapsed_s"] < LONG_S:
+            continue
+        fast, quiet = (reports[(path, pair, timer, w)] for w in ("fast", "quiet"))
+        hours = alone["elapsed_s"] / 3600
+        flash = list(quiet["usage"]["members"].values())[0]
+        lulls += 1
+        below += quiet["energy_j"] < alone["energy_j"]
+        shares = " | ".join(f"{r['energy_j'] / alone['energy_j']:.3f}" for r in (fast, quiet))
+        starts = " | ".join(f"{(r['spin_downs'] or 0) / hours:.2f}" for r in (alone, quiet))
+        ms = " | ".join(f"{1e3 * r['latency_mean_s']:.2f}" for r in (alone, quiet))
+        lines.append(f"| {path.name.split('.')[0]} | {pair[0]} + {pair[1]} | {timer} | {alone['energy_j']:.0f} | {shares} | "
+                     f"{flash['energy_j'] / alone['energy_j']:.3f} | {starts} | {ms} |")
+    lines += ["", f"`quiet` is below the disk alone in {below} of {lulls} rows."]
+    print("\n".join(lines))
+    if args.page:
+        put("bench/benefit/energy.py", lines)
+
+
+main()

@@ -1,6 +1,6 @@
 //! `isotherm compare`: compares policies on a trace.
 
-use isotherm_lab::compare::{Comparison, compare};
+use isotherm_lab::compare::{Bounds, Comparison, compare};
 use isotherm_report::comparison_page;
 
 use crate::Failure;
@@ -69,24 +69,7 @@ fn text(c: &Comparison) -> String {
             ]
         })
         .collect();
-    let b = &c.bounds;
-    for (name, cost) in [
-        ("best tiering", b.tiering_cost_s),
-        ("best caching", b.caching_cost_s),
-        ("best write-back cache", b.write_back_cost_s),
-    ] {
-        let mut row = vec!["-".to_owned(); 11];
-        name.clone_into(&mut row[0]);
-        row[1] = format!("{:.4}", b.hit_ratio);
-        row[9] = format!("{cost:.3}");
-        rows.push(row);
-    }
-    if let Some(latency) = b.latency_mean_s {
-        let mut row = vec!["-".to_owned(); 11];
-        "best latency of a cache".clone_into(&mut row[0]);
-        row[5] = format!("{:.3}", latency * 1e3);
-        rows.push(row);
-    }
+    rows.extend(bounds(&c.bounds));
     let head = [
         "policy",
         "hits",
@@ -119,4 +102,27 @@ fn text(c: &Comparison) -> String {
         text.push('\n');
     }
     text
+}
+
+/// The rows of the bounds, below those of the policies.
+fn bounds(b: &Bounds) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for (name, cost) in [
+        ("best tiering", b.tiering_cost_s),
+        ("best caching", b.caching_cost_s),
+        ("best write-back cache", b.write_back_cost_s),
+    ] {
+        let mut row = vec!["-".to_owned(); 11];
+        name.clone_into(&mut row[0]);
+        row[1] = format!("{:.4}", b.hit_ratio);
+        row[9] = format!("{cost:.3}");
+        rows.push(row);
+    }
+    if let Some(latency) = b.latency_mean_s {
+        let mut row = vec!["-".to_owned(); 11];
+        "best latency of a cache".clone_into(&mut row[0]);
+        row[5] = format!("{:.3}", latency * 1e3);
+        rows.push(row);
+    }
+    rows
 }

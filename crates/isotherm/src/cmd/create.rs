@@ -253,14 +253,12 @@ fn policy_of(args: &CreateArgs, slowest: u8) -> Result<String, Failure> {
             "{option} is of the policy benefit, which needs two tiers: give --fast and --slow, or a --policy instead"
         )));
     }
-    let mut policy = "benefit".to_owned();
-    if let Some(goal) = &args.goal {
-        policy += &format!(",goal={goal}");
-    }
+    let mut policy = vec!["benefit".to_owned()];
+    policy.extend(args.goal.iter().map(|goal| format!("goal={goal}")));
     if args.capacity.as_deref() == Some("all") {
-        policy += ",homes=1";
+        policy.push("homes=1".to_owned());
     }
-    Ok(policy)
+    Ok(policy.join(","))
 }
 
 /// What the loss of the fastest tier costs.

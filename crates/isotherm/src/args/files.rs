@@ -142,7 +142,7 @@ pub enum FilesCommand {
     Policy(PolicyArgs),
     /// Record reads, writes, syncs and deletions of files as a trace for the lab
     #[command(
-        after_help = "Example:\n  isotherm files record /mnt/files --out today.parquet --seconds 3600\n  isotherm sim today.parquet"
+        after_help = "Example:\n  isotherm files record /mnt/files --out today.parquet --seconds 3600   # then: sim today.parquet"
     )]
     Record(FilesRecordArgs),
 }

@@ -54,14 +54,16 @@ mod gaps;
 mod harm;
 mod homes;
 mod order;
-#[cfg(test)]
-mod orders;
 mod regions;
 mod regret;
 mod score;
 mod settings;
 mod victims;
 mod weights;
+#[cfg(test)]
+mod tests {
+    mod orders;
+}
 mod without;
 
 use super::hold::FAST;

@@ -2,9 +2,9 @@
 //! compares how they order the extents.
 #![allow(clippy::unwrap_used)]
 
-use super::Benefit;
 use crate::collector::{Collector, Hro, Oodt};
 use crate::null::NullEngine;
+use crate::policy::benefit::Benefit;
 use crate::policy::{Access, Dss, Outcome, Policy, Refusal, View};
 use crate::random::SplitMix64;
 use crate::units::{ExtentId, Nanos, TierId};

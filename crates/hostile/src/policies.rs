@@ -13,7 +13,8 @@ use isotherm_core::{Engine, ExtentId, Nanos, World};
 impl Run {
     pub(super) fn policy(&self, life: u32) -> Result<Box<dyn Policy>, String> {
         if let Some(name) = self.s.policy {
-            return policy::build(name, core::iter::empty()).map_err(|e| format!("{e:?}"));
+            let params = self.s.params.iter().copied();
+            return policy::build(name, params).map_err(|e| format!("{e:?}"));
         }
         let seed = self.s.seed ^ (u64::from(life) << 32);
         if let Some(through) = self.s.cache {
@@ -113,7 +114,6 @@ impl Run {
         }
         p.flush_ahead = [0, 1, 1, 2][(self.s.seed % 4) as usize];
         p.kept_writes = rng.one_in(4);
-        p.flush_ahead = [0, 1, 1, 2][(self.s.seed % 4) as usize];
         // Few bitmaps, or none: slots are filled with zeros instead.
         if rng.one_in(4) {
             p.partial_max = Some(rng.below(6) as u32);

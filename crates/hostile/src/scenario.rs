@@ -40,6 +40,8 @@ pub struct Scenario {
     pub crash_at: Option<u64>,
     /// Preset to run instead of the chaos policy.
     pub policy: Option<&'static str>,
+    /// Its parameters, where they are not the defaults.
+    pub params: &'static [(&'static str, f64)],
     /// After every crash, and at the end, check the data that is left without the fast member.
     pub lose_fast: bool,
     /// The shape of the volume.
@@ -74,6 +76,7 @@ impl Scenario {
             mutant: None,
             crash_at: None,
             policy: None,
+            params: &[],
             lose_fast: false,
             shape: Shape::Small,
             switch: false,

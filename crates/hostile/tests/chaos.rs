@@ -223,6 +223,20 @@ fn caching_presets_are_as_safe_as_chaos() {
     assert!(busy > 10, "{busy} caching presets fetched and evicted");
 }
 
+/// `create --capacity all`: homes on the fast tier beside copies, with a volume larger than the slow tier.
+#[test]
+fn a_volume_as_large_as_both_tiers_is_as_safe() {
+    let did = all("benefit,homes=1", 600, |seed| Scenario {
+        policy: Some("benefit"),
+        params: &[("homes", 1.0)],
+        shape: [Shape::Small, Shape::TwoFast, Shape::Roomy][seed as usize % 3],
+        lose_fast: seed % 5 == 0,
+        ..Scenario::new(seed)
+    });
+    println!("{did:?}");
+    assert!(did.moves > 0 && did.fetches > 0 && did.evictions > 0);
+}
+
 #[test]
 fn a_clean_cache_may_be_lost() {
     let did = all("clean cache lost", 1500, |seed| Scenario {

@@ -219,7 +219,36 @@ fn requests(dir: &Path) -> (u64, u64) {
     (counts[0], counts[4])
 }
 
+/// Looks at names, attributes and the state of a mount, and uses the fast tier in a directory that at first only the slow tier had.
+fn look_at_names(w: &World) {
+    run(
+        "test $(ls -lR mnt | wc -l) -gt 1000; find mnt -newermt 2001-01-01 -size -20c >found; test -s found; du -s mnt >du; df mnt >df",
+        &w.root,
+    );
+    let mut tag = [0; 8];
+    assert_eq!(
+        rustix::fs::getxattr(w.at("d3/f3"), "user.tag", &mut tag[..]),
+        Ok(1)
+    );
+    assert_eq!(fs::read_link(w.at("d3/points")).unwrap(), Path::new("f1"));
+    assert!(fs::metadata(w.at("d3/nobody")).is_err());
+    for _ in 0..2 {
+        fs::write(w.at("d4/new"), "new").unwrap();
+        assert_eq!(fs::read(w.at("d4/new")).unwrap(), b"new");
+        fs::rename(w.at("d4/new"), w.at("d5/other")).unwrap();
+        fs::remove_file(w.at("d5/other")).unwrap();
+    }
+    for what in ["status", "stats"] {
+        w.ask("", what);
+    }
+    assert_eq!(w.ask("d3/f3", "why")["tier"], 1);
+    std::thread::sleep(Duration::from_millis(1500));
+}
+
 /// A look at names must wake no disk: the block device below the slow tier gets no request, with all caches of the kernel dropped.
+///
+/// Programs of the machine (blkid, udev) and the kernel's thread for new file systems read block devices when they like, so one of three
+/// looks has to be without a request. A request of the mount's own would come with each.
 #[test]
 fn a_slow_disk_sleeps_while_names_are_looked_at() {
     let Some((mut w, disk)) = slow_disk(|s| s.moves = true) else {
@@ -236,42 +265,29 @@ fn a_slow_disk_sleeps_while_names_are_looked_at() {
     }
     let tagged = w.on("slow", "d3/f3");
     rustix::fs::setxattr(&tagged, "user.tag", b"x", rustix::fs::XattrFlags::empty()).unwrap();
-    w.mount();
-    // Reading the names at the mount changed times of directories; these are written now.
-    rustix::fs::sync();
-    fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
-    let before = requests(&w.root.join("slow"));
-    run(
-        "test $(ls -lR mnt | wc -l) -gt 1000; find mnt -newermt 2001-01-01 -size -20c >found; test -s found; du -s mnt >du; df mnt >df",
-        &w.root,
-    );
-    let mut tag = [0; 8];
-    assert_eq!(
-        rustix::fs::getxattr(w.at("d3/f3"), "user.tag", &mut tag[..]),
-        Ok(1)
-    );
-    assert_eq!(fs::read_link(w.at("d3/points")).unwrap(), Path::new("f1"));
-    assert!(fs::metadata(w.at("d3/nobody")).is_err());
-    // The fast tier is used in the meantime, in a directory that only the slow tier had.
-    for _ in 0..2 {
-        fs::write(w.at("d4/new"), "new").unwrap();
-        assert_eq!(fs::read(w.at("d4/new")).unwrap(), b"new");
-        fs::rename(w.at("d4/new"), w.at("d5/other")).unwrap();
-        fs::remove_file(w.at("d5/other")).unwrap();
-    }
-    for what in ["status", "stats"] {
-        w.ask("", what);
-    }
-    assert_eq!(w.ask("d3/f3", "why")["tier"], 1);
-    std::thread::sleep(Duration::from_millis(1500));
-    assert_eq!(
-        requests(&w.root.join("slow")),
-        before,
-        "somebody woke the disk"
-    );
+    let mut looks = Vec::new();
+    let still = loop {
+        w.mount();
+        // Reading the names at the mount changed times of directories; these are written now.
+        rustix::fs::sync();
+        fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+        let before = requests(&w.root.join("slow"));
+        look_at_names(&w);
+        let after = requests(&w.root.join("slow"));
+        if before == after {
+            break before;
+        }
+        looks.push((before, after));
+        assert!(
+            looks.len() < 3,
+            "somebody woke the disk each time; (reads, writes) before and after: {looks:?}"
+        );
+        w.unmount();
+        run("rm -rf fast/d4 fast/d5", &w.root);
+    };
     // The measurement does notice a request that wakes the disk.
     assert_eq!(fs::read(w.at("d7/f7")).unwrap(), b"some bytes");
-    assert!(requests(&w.root.join("slow")).0 > before.0);
+    assert!(requests(&w.root.join("slow")).0 > still.0);
     let woke = &w.ask("", "status")["tiers"][1]["last_opened"];
     let here = u64::from(std::process::id());
     assert_eq!(woke["path"], "d7/f7");

@@ -56,7 +56,7 @@ fn volume_name() -> impl TypedValueParser<Value = PathBuf> {
     subcommand_required = true,
     arg_required_else_help = false,
     max_term_width = 100,
-    after_help = "Example:\n  isotherm create v --fast ssd.img:1G --slow hdd.img:10G\n  isotherm serve v --loop\n  isotherm top v"
+    after_help = "Example:\n  isotherm create v --fast ssd.img:1G --slow hdd.img:10G\n  isotherm serve v --device\n  isotherm top v"
 )]
 pub struct Cli {
     /// The command.
@@ -179,7 +179,7 @@ const SHORT_HELP: &str = "\
 Isotherm: fast-and-small and slow-and-large devices as one volume.
 
   isotherm create v --fast /dev/nvme0n1p3 --slow /dev/sda   make a volume
-  isotherm serve v --loop        serve it; then: mkfs.ext4 /dev/isotherm/v
+  isotherm serve v --device      serve it; then: mkfs.ext4 /dev/isotherm/v
   isotherm list                  the volumes of this machine
   isotherm status v              what one is and how it does
   isotherm stats v               its figures; isotherm top: live

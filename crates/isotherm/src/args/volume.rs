@@ -67,10 +67,10 @@ pub struct CreateArgs {
 }
 
 /// `isotherm serve`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(
-    group = clap::ArgGroup::new("front end").required(true).multiple(true).args(["block_file", "nbd", "ublk", "iscsi", "loop_device"]),
-    after_help = "Examples:\n  isotherm serve v --loop                  # then: mount /dev/isotherm/v /mnt\n  \
+    group = clap::ArgGroup::new("front end").required(true).multiple(true).args(["device", "block_file", "nbd", "ublk", "iscsi", "loop_device"]),
+    after_help = "Examples:\n  isotherm serve v --device                # then: mount /dev/isotherm/v /mnt\n  \
     isotherm serve v --block-file mnt        # then: losetup --direct-io=on -f mnt/v\n  \
     isotherm serve v --ublk                  # then: mkfs.ext4 /dev/isotherm/v\n  \
     isotherm serve v --loop --web 127.0.0.1:9450   # then: http://127.0.0.1:9450/ in a browser\n  \
@@ -83,6 +83,9 @@ pub struct ServeArgs {
     /// The volume
     #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
+    /// Serve as the block device /dev/isotherm/NAME, as with --ublk if this kernel can, else as with --loop (root)
+    #[arg(long, conflicts_with_all = ["ublk", "loop_device"])]
+    pub device: bool,
     /// Show the volume as a file in this empty directory (FUSE)
     #[arg(long, value_name = "DIR")]
     pub block_file: Option<PathBuf>,
@@ -158,7 +161,7 @@ pub struct ServeArgs {
 }
 
 /// Access to the web view: for reading, and for changes.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct WebArgs {
     /// Users with the token may change parameters and policies in the web view; without this option it only shows figures
     #[arg(long, requires = "web_token")]

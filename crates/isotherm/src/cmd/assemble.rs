@@ -146,7 +146,7 @@ fn start(volume: &Path) -> Result<(), Failure> {
             String::from_utf8_lossy(&out.stderr).trim()
         ))),
         Err(e) => Err(Failure::failed(format!(
-            "{unit}: not started: systemctl: {}: without systemd run `isotherm serve {} --loop`",
+            "{unit}: not started: systemctl: {}: without systemd run `isotherm serve {} --device`",
             crate::failure::reason(&e),
             volume.display()
         ))),

@@ -124,7 +124,7 @@ fn split_options(given: &[String], of_type: Option<&str>) -> (Option<String>, Ve
 
 fn no_device(volume: &Path) -> Failure {
     Failure::failed(format!(
-        "{}: is served without a device: stop it, and let it be served with --loop",
+        "{}: is served without a device: stop it, and let it be served with --device",
         volume.display()
     ))
 }
@@ -161,7 +161,7 @@ fn serve(volume: &Path) -> Result<(), Failure> {
     let mut child = Command::new(own)
         .arg("serve")
         .arg(volume)
-        .arg("--loop")
+        .arg("--device")
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::null())
         .process_group(0)

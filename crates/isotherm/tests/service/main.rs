@@ -209,7 +209,8 @@ fn a_device_under_a_stable_name_comes_and_goes() {
     }
     let m = Machine::new();
     m.create("v");
-    let served = m.serve("v --loop");
+    // Over ublk where this kernel has it, else a loop device.
+    let served = m.serve("v --device");
     let link = m.0.path("dev/v");
     let device = std::fs::canonicalize(&link).expect("a device");
     assert_eq!(

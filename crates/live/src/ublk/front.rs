@@ -15,7 +15,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The directory for links with the names of volumes.
+/// The usual directory for links with the names of volumes.
 const LINKS: &str = "/dev/isotherm";
 /// How long the kernel may take to create a device, or to notice that its server is gone.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -36,6 +36,8 @@ pub struct Wanted {
     /// The device survives a server that is killed, and the next server takes it over. Its users do not notice the crash, so a write is
     /// answered only when the next server would find it ([`Way::keep_writes`]).
     pub recover: bool,
+    /// The directory for links with the names of volumes.
+    pub links: PathBuf,
 }
 
 impl Default for Wanted {
@@ -45,7 +47,15 @@ impl Default for Wanted {
             queues: 1,
             depth: 128,
             recover: true,
+            links: LINKS.into(),
         }
+    }
+}
+
+impl Wanted {
+    /// The link to the device of the volume `name`.
+    pub fn link(&self, name: &str) -> PathBuf {
+        self.links.join(name)
     }
 }
 
@@ -65,12 +75,12 @@ fn words(id: u32, what: &str, e: &io::Error) -> io::Error {
 
 impl Kind for Wanted {
     fn names(&self, name: &str) -> Vec<String> {
-        vec![format!("ublk:{LINKS}/{name}")]
+        vec![format!("ublk:{}", self.link(name).display())]
     }
 
     fn start(self: Box<Self>, way: &Way) -> io::Result<Box<dyn FrontEnd>> {
         let control = Control::open()?;
-        let link = Path::new(LINKS).join(&way.name);
+        let link = self.link(&way.name);
         let owner = owner(&way.uuid);
         let left = left_behind(&control, owner)?;
         check_link(&control, &link, owner)?;
@@ -82,9 +92,11 @@ impl Kind for Wanted {
             Some(info) => take_over(control, info, &params, way)?,
             None => add(control, &self, &params, owner, way)?,
         };
-        wait_for(&shown.disk)?;
+        // The link is there when udev hears of the disk: by it udev knows the volume's name.
         point(&link, shown.id)?;
         shown.link = Some(link);
+        shown.go_on()?;
+        wait_for(&shown.disk)?;
         Ok(Box::new(shown))
     }
 }
@@ -170,6 +182,7 @@ fn check_link(control: &Control, link: &Path, owner: u64) -> io::Result<()> {
     }
 }
 
+/// Adds a device. Its queues are served when this returns; there is no disk yet.
 fn add(
     control: Control,
     wanted: &Wanted,
@@ -199,13 +212,10 @@ fn add(
         .set_params(id, params)
         .map_err(|e| words(id, "its parameters are refused", &e))?;
     shown.serve(&info, way)?;
-    shown
-        .control
-        .start(id)
-        .map_err(|e| words(id, "does not start", &e))?;
     Ok(shown)
 }
 
+/// Serves the queues of a device that was left behind. Its users wait until [`Shown::go_on`].
 fn take_over(control: Control, info: DeviceInfo, params: &Params, way: &Way) -> io::Result<Shown> {
     let id = info.id;
     let known = control
@@ -233,14 +243,9 @@ fn take_over(control: Control, info: DeviceInfo, params: &Params, way: &Way) -> 
     // A server of an earlier version may have told the kernel that the device has no cache: in that case no flush will arrive.
     shown.durable = known.attributes & abi::ATTR_CACHE == 0;
     shown.serve(&info, way)?;
-    shown
-        .control
-        .end_recovery(id)
-        .map_err(|e| words(id, "does not go on", &e))?;
-    shown.is_left = false;
     tracing::info!(
         device = id,
-        "ublk: took /dev/ublkb{id} over from process {}: its users go on",
+        "ublk: takes /dev/ublkb{id} over from process {}: its users go on",
         info.pid
     );
     Ok(shown)
@@ -263,13 +268,17 @@ fn wait_for(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Changes the link atomically so that it leads to the device.
+/// Changes the link atomically so that it leads to the device. In /dev it has the form that udev gives it.
 fn point(link: &Path, id: u32) -> io::Result<()> {
     let failed = |e: io::Error| io::Error::new(e.kind(), format!("ublk: {}: {e}", link.display()));
-    std::fs::create_dir_all(LINKS).map_err(failed)?;
+    let dir = link.parent().unwrap_or(Path::new(LINKS));
+    std::fs::create_dir_all(dir).map_err(failed)?;
+    let to = match dir.parent() {
+        Some(dev) if dev == Path::new("/dev") => format!("../ublkb{id}"),
+        _ => format!("/dev/ublkb{id}"),
+    };
     let new = link.with_extension(format!("new{id}"));
-    let made = std::os::unix::fs::symlink(format!("../ublkb{id}"), &new)
-        .and_then(|()| std::fs::rename(&new, link));
+    let made = std::os::unix::fs::symlink(to, &new).and_then(|()| std::fs::rename(&new, link));
     if made.is_err() {
         // This may be the link that could not be renamed.
         let _ = std::fs::remove_file(&new);
@@ -347,6 +356,19 @@ impl Shown {
         Ok(())
     }
 
+    /// Creates the disk, or lets the users of the one that was left behind continue.
+    fn go_on(&mut self) -> io::Result<()> {
+        let id = self.id;
+        if self.is_left {
+            let ended = self.control.end_recovery(id);
+            ended.map_err(|e| words(id, "does not go on", &e))?;
+            self.is_left = false;
+            return Ok(());
+        }
+        let started = self.control.start(id);
+        started.map_err(|e| words(id, "does not start", &e))
+    }
+
     /// Returns true if the disk is mounted or opened exclusively.
     fn is_in_use(&self) -> bool {
         let holders = std::fs::read_dir(format!("/sys/block/ublkb{}/holders", self.id));
@@ -383,8 +405,8 @@ impl Shown {
             );
         }
         if let Some(link) = self.link.take() {
-            let ours = format!("../ublkb{}", self.id);
-            if std::fs::read_link(&link).is_ok_and(|to| to == Path::new(&ours)) {
+            let leads_here = |to: PathBuf| to.file_name() == self.disk.file_name();
+            if std::fs::read_link(&link).is_ok_and(leads_here) {
                 // Another process may have removed it.
                 let _ = std::fs::remove_file(link);
             }

@@ -19,6 +19,14 @@ pub mod control;
 pub mod front;
 mod queue;
 
+/// Checks that this process can serve devices over ublk.
+///
+/// # Errors
+/// The reason why it cannot: the kernel has no ublk or an older one, or the process is not root.
+pub fn usable() -> std::io::Result<()> {
+    control::Control::open().map(drop)
+}
+
 /// The reason why ublk is not available; `None` if it is.
 pub fn missing() -> Option<String> {
     let there = std::path::Path::new(abi::CONTROL).exists();

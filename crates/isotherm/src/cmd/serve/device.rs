@@ -1,4 +1,4 @@
-//! `serve --loop`: the volume as a block device with a stable name, and `serve --wait`.
+//! `serve --loop` and `--ublk`: the volume as a block device with a stable name, and `serve --wait`.
 //!
 //! ```text
 //! block file in NAME.mnt ─► /dev/loopN (direct I/O) ─► /dev/isotherm/NAME
@@ -16,6 +16,7 @@ use isotherm_control::live::End;
 use isotherm_live::block_file::{self, Mount};
 use isotherm_live::front_end::{Can, FrontEnd, Kind, Way};
 use isotherm_live::loop_device::{self, LoopDevice};
+use isotherm_live::ublk;
 use serde_json::{Value, json};
 
 use crate::args::ServeArgs;
@@ -60,6 +61,30 @@ impl Kind for Wanted {
             mount,
             own_dir: self.own.then_some(self.dir),
         }))
+    }
+}
+
+/// `--ublk`, whose device `status` shows as well.
+pub(super) struct Ublk {
+    pub wanted: ublk::front::Wanted,
+    pub told: Told,
+}
+
+impl Kind for Ublk {
+    fn names(&self, name: &str) -> Vec<String> {
+        self.wanted.names(name)
+    }
+
+    fn start(self: Box<Self>, way: &Way) -> io::Result<Box<dyn FrontEnd>> {
+        let link = self.wanted.link(&way.name);
+        let front = Box::new(self.wanted).start(way)?;
+        let disk = front
+            .names()
+            .into_iter()
+            .find_map(|n| Some(n.strip_prefix("ublk:")?.to_owned()));
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) =
+            json!({ "path": disk, "link": link });
+        Ok(front)
     }
 }
 

@@ -11,6 +11,21 @@ use crate::Failure;
 use crate::args::ServeArgs;
 use crate::control::beside;
 
+/// The arguments with `--device` replaced by the front end that this kernel can: ublk, else a loop device.
+pub(super) fn chosen(args: &ServeArgs) -> ServeArgs {
+    let mut args = args.clone();
+    if args.device {
+        match ublk::usable() {
+            Ok(()) => args.ublk = true,
+            Err(e) => {
+                tracing::info!("--device: a loop device, because: {e}");
+                args.loop_device = true;
+            }
+        }
+    }
+    args
+}
+
 /// Checks everything that can be checked before a volume is opened.
 ///
 /// # Errors
@@ -96,10 +111,14 @@ pub(super) fn kinds(
         }));
     }
     if args.ublk {
-        kinds.push(Box::new(ublk::front::Wanted {
-            queues: args.ublk_queues,
-            recover: !args.ublk_no_recovery,
-            ..ublk::front::Wanted::default()
+        kinds.push(Box::new(device::Ublk {
+            wanted: ublk::front::Wanted {
+                queues: args.ublk_queues,
+                recover: !args.ublk_no_recovery,
+                links: crate::place::device_dir(),
+                ..ublk::front::Wanted::default()
+            },
+            told: device.clone(),
         }));
     }
     Ok(kinds)

@@ -29,6 +29,7 @@ use isotherm_control::classes_kept;
 /// The volume cannot be opened, or a front end cannot be started; then nothing stays mounted or listening.
 #[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
+    let args = &fronts::chosen(args);
     fronts::check(args)?;
     if !isotherm_live::volume::description(&args.volume).exists() {
         // This error has the same text in all commands.

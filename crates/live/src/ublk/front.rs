@@ -2,6 +2,7 @@
 
 use super::abi::{self, DeviceInfo, Params};
 use super::control::Control;
+use super::link;
 use super::queue::{self, Counts, Plan};
 use crate::front_end::{Can, FrontEnd, Kind, Way};
 use crate::port::Port;
@@ -15,8 +16,6 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The usual directory for links with the names of volumes.
-const LINKS: &str = "/dev/isotherm";
 /// How long the kernel may take to create a device, or to notice that its server is gone.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Interval of the checks in this time.
@@ -47,7 +46,7 @@ impl Default for Wanted {
             queues: 1,
             depth: 128,
             recover: true,
-            links: LINKS.into(),
+            links: link::DIRECTORY.into(),
         }
     }
 }
@@ -83,7 +82,7 @@ impl Kind for Wanted {
         let link = self.link(&way.name);
         let owner = owner(&way.uuid);
         let left = left_behind(&control, owner)?;
-        check_link(&control, &link, owner)?;
+        link::check(&control, &link, owner)?;
         let params = params(&*way.port, way.extent);
         if self.recover || left.is_some() {
             way.keep_writes()?;
@@ -93,7 +92,7 @@ impl Kind for Wanted {
             None => add(control, &self, &params, owner, way)?,
         };
         // The link is there when udev hears of the disk: by it udev knows the volume's name.
-        point(&link, shown.id)?;
+        link::point(&link, shown.id)?;
         shown.link = Some(link);
         shown.go_on()?;
         wait_for(&shown.disk)?;
@@ -153,33 +152,6 @@ fn left_behind(control: &Control, owner: u64) -> io::Result<Option<DeviceInfo>> 
         }
     }
     Ok(None)
-}
-
-/// Checks that the link does not lead to the device of another volume.
-fn check_link(control: &Control, link: &Path, owner: u64) -> io::Result<()> {
-    let Ok(to) = std::fs::read_link(link) else {
-        return match link.symlink_metadata() {
-            Err(_) => Ok(()),
-            Ok(_) => Err(io::Error::other(format!(
-                "ublk: {} is there and is no link: remove it",
-                link.display()
-            ))),
-        };
-    };
-    let id = to
-        .to_str()
-        .and_then(|t| t.rsplit_once("ublkb")?.1.parse().ok());
-    let foreign = id
-        .and_then(|id| control.info(id).ok())
-        .filter(|i| i.owner != owner);
-    match foreign {
-        Some(i) if i.state != abi::DEAD => Err(io::Error::other(format!(
-            "ublk: {} leads to /dev/ublkb{}, which shows another volume of that name: stop that one, or rename this one",
-            link.display(),
-            i.id
-        ))),
-        _ => Ok(()),
-    }
 }
 
 /// Adds a device. Its queues are served when this returns; there is no disk yet.
@@ -266,24 +238,6 @@ fn wait_for(path: &Path) -> io::Result<()> {
         std::thread::sleep(LOOK);
     }
     Ok(())
-}
-
-/// Changes the link atomically so that it leads to the device. In /dev it has the form that udev gives it.
-fn point(link: &Path, id: u32) -> io::Result<()> {
-    let failed = |e: io::Error| io::Error::new(e.kind(), format!("ublk: {}: {e}", link.display()));
-    let dir = link.parent().unwrap_or(Path::new(LINKS));
-    std::fs::create_dir_all(dir).map_err(failed)?;
-    let to = match dir.parent() {
-        Some(dev) if dev == Path::new("/dev") => format!("../ublkb{id}"),
-        _ => format!("/dev/ublkb{id}"),
-    };
-    let new = link.with_extension(format!("new{id}"));
-    let made = std::os::unix::fs::symlink(to, &new).and_then(|()| std::fs::rename(&new, link));
-    if made.is_err() {
-        // This may be the link that could not be renamed.
-        let _ = std::fs::remove_file(&new);
-    }
-    made.map_err(failed)
 }
 
 /// A device in service. Dropping it removes the device.
@@ -405,11 +359,7 @@ impl Shown {
             );
         }
         if let Some(link) = self.link.take() {
-            let leads_here = |to: PathBuf| to.file_name() == self.disk.file_name();
-            if std::fs::read_link(&link).is_ok_and(leads_here) {
-                // Another process may have removed it.
-                let _ = std::fs::remove_file(link);
-            }
+            link::remove(&link, &self.disk);
         }
     }
 }

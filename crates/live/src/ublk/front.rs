@@ -87,6 +87,7 @@ impl Kind for Wanted {
         if self.recover || left.is_some() {
             way.keep_writes()?;
         }
+        let earlier = left.as_ref().map(|l| l.pid);
         let mut shown = match left {
             Some(info) => take_over(control, info, &params, way)?,
             None => add(control, &self, &params, owner, way)?,
@@ -95,6 +96,13 @@ impl Kind for Wanted {
         link::point(&link, shown.id)?;
         shown.link = Some(link);
         shown.go_on()?;
+        if let Some(pid) = earlier {
+            let id = shown.id;
+            tracing::info!(
+                device = id,
+                "ublk: took /dev/ublkb{id} over from process {pid}: its users go on"
+            );
+        }
         wait_for(&shown.disk)?;
         Ok(Box::new(shown))
     }
@@ -215,11 +223,6 @@ fn take_over(control: Control, info: DeviceInfo, params: &Params, way: &Way) -> 
     // A server of an earlier version may have told the kernel that the device has no cache: in that case no flush will arrive.
     shown.durable = known.attributes & abi::ATTR_CACHE == 0;
     shown.serve(&info, way)?;
-    tracing::info!(
-        device = id,
-        "ublk: takes /dev/ublkb{id} over from process {}: its users go on",
-        info.pid
-    );
     Ok(shown)
 }
 

@@ -17,7 +17,7 @@
 pub mod abi;
 pub mod control;
 pub mod front;
-mod link;
+pub mod link;
 mod queue;
 
 /// Checks that this process can serve devices over ublk.

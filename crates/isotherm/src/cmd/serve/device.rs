@@ -77,6 +77,12 @@ impl Kind for Ublk {
 
     fn start(self: Box<Self>, way: &Way) -> io::Result<Box<dyn FrontEnd>> {
         let link = self.wanted.link(&way.name);
+        if let Some(runtime) = place::runtime_dir() {
+            let dir = runtime.join(format!("{}.mnt", way.name));
+            if fs::metadata(&dir).is_err_and(|e| dead(&e)) {
+                clear_stale(&dir.join(&way.name));
+            }
+        }
         let front = Box::new(self.wanted).start(way)?;
         let disk = front
             .names()
@@ -205,6 +211,14 @@ impl Shown {
                     other.trim_end()
                 )));
             }
+        }
+        let is_ublk = |to: &String| to.contains("ublkb");
+        if let Some(other) = ublk::link::occupied(&link, Path::new("/sys/block")).filter(is_ublk) {
+            return Err(Failure::failed(format!(
+                "{}: is {other} already, served over ublk or left behind by its server: stop that one, or serve this volume with --ublk \
+                 if it is its own",
+                link.display()
+            )));
         }
         let device = LoopDevice::attach(file, read_only, block_bytes).map_err(|e| {
             let why = crate::failure::reason(&e);

@@ -5,6 +5,7 @@
 use isotherm_classify::{Classifier, Layers, Source};
 use isotherm_core::RequestOp;
 use isotherm_core::random::SplitMix64;
+use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -12,12 +13,7 @@ const LOOKUPS: u64 = 1_000_000;
 
 /// CPU time of this thread, ns: what a machine that does other things, too, does not change much.
 fn now() -> u64 {
-    let mut t = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `t` is ours and large enough.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut t) };
+    let t = clock_gettime(ClockId::ThreadCPUTime);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 

@@ -4,6 +4,7 @@
 //! random place of a large map would miss the processor's cache of page addresses as well. The system gives a chunk memory only where it
 //! is touched, so a chunk costs what its slabs in use take, rounded up to a page.
 
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -70,17 +71,16 @@ unsafe impl Sync for Chunk {}
 impl Chunk {
     fn new(words: usize, huge: bool) -> Chunk {
         let bytes = words * size_of::<AtomicU64>();
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let kind = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new mapping at a place of the kernel's choice.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
-        let at = NonNull::new(at).filter(|_| at != libc::MAP_FAILED);
-        let Some(at) = at else {
+        let at = unsafe { mm::mmap_anonymous(std::ptr::null_mut(), bytes, access, kind) };
+        let Some(at) = at.ok().and_then(NonNull::new) else {
             handle_alloc_error(Layout::array::<AtomicU64>(words).unwrap_or(Layout::new::<u8>()))
         };
         if huge {
-            // SAFETY: the range is the mapping. Whether the system agrees is its own affair.
-            unsafe { libc::madvise(at.as_ptr(), bytes, libc::MADV_HUGEPAGE) };
+            // SAFETY: the range is the mapping. This is advice: a refusal costs only speed.
+            let _ = unsafe { mm::madvise(at.as_ptr(), bytes, Advice::LinuxHugepage) };
         }
         Chunk {
             at: at.cast(),
@@ -99,8 +99,8 @@ impl Chunk {
 impl Drop for Chunk {
     fn drop(&mut self) {
         let bytes = self.words * size_of::<AtomicU64>();
-        // SAFETY: the mapping is the chunk's own, and nothing borrows from it any more.
-        unsafe { libc::munmap(self.at.as_ptr().cast(), bytes) };
+        // SAFETY: the mapping is the chunk's own, and nothing borrows from it any more. Unmapping a whole mapping does not fail.
+        let _ = unsafe { mm::munmap(self.at.as_ptr().cast(), bytes) };
     }
 }
 

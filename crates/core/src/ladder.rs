@@ -103,7 +103,7 @@ pub(crate) fn is_up(space: &Space, action: Action) -> bool {
 ///
 /// # Errors
 /// The action is pointless: there is no such unit or tier, there is nothing to move or to clean, or the data is there already.
-#[inline(always)] // What it finds and what is done about it are one look at the action then: 2 % of a decision.
+#[inline(always)] // The check and its consequence then examine the action only once: 2 % of a decision.
 #[allow(clippy::inline_always)]
 fn examine(space: &Space, action: Action) -> Result<Rung, Refusal> {
     let extent = action.extent();

@@ -35,7 +35,7 @@ pub struct NullCounters {
     pub refused: u64,
 }
 
-/// If so many consecutive proposals of a policy are refused at one time, the policy is not asked again before time passes.
+/// If this number of consecutive proposals of a policy is refused at one time, the policy makes no more proposals until time passes.
 const FRUITLESS_MAX: u32 = 1 << 16;
 
 /// A policy and a map, without device time.

@@ -121,3 +121,48 @@ fn an_extent_costs_few_bytes() {
     }
     assert!(over.is_empty(), "{}", over.join("\n"));
 }
+
+/// The last column of the table of plain caches in docs/policies.md: least and most bytes a fast slot.
+fn documented() -> Vec<(String, f64, f64)> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/policies.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let table = page.split("| own memory per fast slot |").nth(1);
+    let rows = table.expect("the table").lines().skip(2);
+    let row = |line: &str| {
+        let name = line.split('`').nth(1).expect("a name").to_owned();
+        let cell = line.trim_end_matches(" |").rsplit(" | ").next();
+        let cell = cell.and_then(|c| c.strip_suffix(" bytes"));
+        let (least, most) = cell.map_or(("", ""), |c| c.split_once(" to ").unwrap_or((c, c)));
+        let number = |text: &str| text.parse().expect("N bytes, or N to M bytes");
+        (name, number(least), number(most))
+    };
+    rows.take_while(|l| l.starts_with('|')).map(row).collect()
+}
+
+/// Tables of powers of two make the memory of a slot depend on the number of slots: the numbers here cover one doubling, with both ends of
+/// each step.
+#[test]
+fn the_page_gives_the_memory_of_a_cached_extent() {
+    let steps = [
+        49_151, 49_152, 54_611, 54_614, 65_536, 65_537, 80_000, 98_302,
+    ];
+    let mut wrong = Vec::new();
+    for (name, least, most) in documented() {
+        let each = steps.map(|slots| {
+            let policy = build(&name, std::iter::empty()).expect("a preset");
+            let e = NullEngine::two_tiers(slots, 2 * slots, policy);
+            e.policy().bytes() as f64 / f64::from(slots)
+        });
+        let low = each.into_iter().fold(f64::MAX, f64::min);
+        let high = each.into_iter().fold(0.0, f64::max);
+        println!("{name:<12}{low:>8.2}{high:>8.2}");
+        // A range is given in whole bytes; a single figure may have one decimal.
+        let tolerance = if least < most { 0.5 } else { 0.051 };
+        if (low - least).abs() > tolerance || (high - most).abs() > tolerance {
+            wrong.push(format!(
+                "{name}: {low:.2} to {high:.2}, the page says {least} to {most}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,6 +1,6 @@
-//! How each tier answers: what failed on it, whether it fails now, and who used it last.
+//! The health of each tier: the errors of its calls, whether it fails now, and the program that used it last.
 //!
-//! None of this asks a tier anything: a disk that sleeps goes on sleeping while somebody looks.
+//! No function here makes a call on a tier, so that a query does not wake a sleeping disk.
 
 use crate::catalogue::NodeId;
 use crate::store::Store;
@@ -95,8 +95,8 @@ impl Store {
             ));
         }
     }
-    /// A call on something at that path of a tier failed. If the device is to blame that is counted and said. What a user of the file
-    /// gets: EIO where the tier is a remote or user-level file system that is gone, which says so in ways that programs do not expect.
+    /// A call on that path of a tier failed. An error of the device is counted and reported. Returns the error for the user of the file:
+    /// EIO if the device failed, because remote and user-level file systems that are gone return errors that programs do not expect.
     pub(crate) fn noticed(&self, tier: Tier, path: &[u8], e: Errno) -> Errno {
         if !is_trouble(e) {
             return e;
@@ -129,7 +129,7 @@ impl Store {
             n.and_then(|n| Some((n.tier, cat.path(node)?)))
         };
         let Some((tier, path)) = at else { return };
-        // Looked up at once: it may be over when somebody asks.
+        // The name is looked up now, because the process may have ended when `status` is called.
         let program = if pid == 0 {
             "isotherm (a move)".into()
         } else {

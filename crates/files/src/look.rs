@@ -1,7 +1,7 @@
-//! Looking at directories while somebody mounts: several threads ask the tier, one takes the answers in the order of the questions.
+//! Reads directories during a mount: several threads read the tier, and the caller takes the results in the order of its requests.
 //!
-//! Three system calls a file (name, attributes, has it extended ones) take most of the time of a mount. More threads than processors:
-//! a tier on a disk or a network answers several questions together sooner than one after the other.
+//! Three system calls per file (its name, its attributes, whether it has extended attributes) take most of the time of a mount. There may
+//! be more threads than processors, because a disk or a network serves several calls at the same time faster than one after the other.
 
 use crate::disk::{Beside, Root, Xattrs, is_hidden, xattrs};
 use crate::scan::{LNK, TYPE};
@@ -16,10 +16,10 @@ use std::thread::{Builder, Scope};
 
 /// Threads.
 const THREADS: usize = 4;
-/// Names of one directory that are looked at in one go.
+/// Most names of one directory that one job reads.
 const PART: usize = 512;
 
-/// What a name stands for.
+/// A name in a directory, with the attributes of its file.
 pub(crate) struct Met {
     pub(crate) name: Vec<u8>,
     /// From the tier's root.
@@ -30,7 +30,7 @@ pub(crate) struct Met {
     pub(crate) target: Box<[u8]>,
 }
 
-/// What to look at.
+/// A job of the threads.
 pub(crate) enum Job {
     /// A directory.
     Dir(Vec<u8>),
@@ -38,17 +38,17 @@ pub(crate) enum Job {
     Rest(OwnedFd, Vec<u8>, Vec<CString>),
 }
 
-/// What was there, and what is left of that directory.
+/// The names that were read, and a job for the rest of the directory.
 type Seen = (Vec<Met>, Option<Job>);
 
 /// The path at which it failed.
 pub(crate) struct Failed(pub(crate) Vec<u8>, pub(crate) Errno);
 
-/// An answer to come.
+/// The result of a job, which may not be ready yet.
 pub(crate) struct Answer(Receiver<Result<Seen, Failed>>);
 
 impl Answer {
-    /// Wait for it.
+    /// Waits for the result.
     pub(crate) fn wait(self) -> Result<Seen, Failed> {
         self.0
             .recv()
@@ -58,11 +58,11 @@ impl Answer {
 
 type Question = (Job, SyncSender<Result<Seen, Failed>>);
 
-/// Threads that look; they end when this goes.
+/// The threads that read directories. They end when this value is dropped.
 pub(crate) struct Lookers(Sender<Question>);
 
 impl Lookers {
-    /// Over one tier.
+    /// Starts the threads for one tier.
     ///
     /// # Errors
     /// Not a single thread can be started.
@@ -81,7 +81,7 @@ impl Lookers {
             };
             let look = move || {
                 while let Some((job, answer)) = next() {
-                    // Who asked may have given up.
+                    // The receiver may no longer wait.
                     let _ = answer.send(look(root, job));
                 }
             };
@@ -99,10 +99,10 @@ impl Lookers {
             None => Ok(Lookers(ask)),
         }
     }
-    /// Ask. Answers are for whoever asked, in no order.
+    /// Queues a job. The results of several jobs become ready in any order.
     pub(crate) fn ask(&self, job: Job) -> Answer {
         let (answer, answered) = sync_channel(1);
-        // Without threads nobody answers, which the answer says.
+        // If all threads have ended, `Answer::wait` returns an error.
         let _ = self.0.send((job, answer));
         Answer(answered)
     }

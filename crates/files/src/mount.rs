@@ -28,7 +28,7 @@ pub struct Options {
 
 /// A mounted file system. Dropping it unmounts.
 pub struct Mounted {
-    /// What is served.
+    /// The served tiers.
     pub store: Arc<Store>,
     /// The mount point.
     pub dir: PathBuf,
@@ -171,7 +171,7 @@ impl Mounted {
         // `self` has a sender, so the channel cannot be closed.
         let _ = self.over.recv();
     }
-    /// Whether it was unmounted by someone else. What is mounted at its place then is another file system, and is left alone.
+    /// Whether it was unmounted by another program. A file system that is mounted there afterwards is another one, and is not touched.
     pub fn is_over(&self) -> bool {
         let session = self.session.as_ref();
         self.ended.unmounted.load(Ordering::SeqCst) || session.is_none_or(|s| s.guard.is_finished())

@@ -1,9 +1,9 @@
 //! Decides the tier of each file: the core's policies with files as units, pins, rules and watermarks.
 //!
 //! The policy runs in the core's null engine (`isotherm_core::null`) over a space with one unit per file. Accesses are passed to it in
-//! batches. If the engine then has a file on another tier than it is, a move is wanted. If a move does not happen, the engine is told, so
-//! that the two never diverge. Caching presets make their usual decisions; where they want a copy, the file gets one ([`crate::copies`]) if
-//! the mount has copies, and is moved if not.
+//! batches. If the engine then has a file on another tier than the one where it is, it wants a move. A move that does not happen is
+//! reported to the engine, so that the two never diverge. Caching presets make their usual decisions; where they want a copy, the file gets
+//! one ([`crate::copies`]) if the mount has copies, and is moved if not.
 
 use crate::brain::{Brain, Remembered};
 use crate::catalogue::{Catalogue, NodeId};
@@ -61,7 +61,7 @@ pub struct Wanted {
     pub to: Tier,
     /// The reason.
     pub why: &'static str,
-    /// What is to be done.
+    /// The kind of the move.
     pub how: How,
 }
 
@@ -397,7 +397,7 @@ impl Placement {
             brain.resting.insert(node, Instant::now() + REST);
         }
     }
-    /// Sets other pins or policies of directories. The policy starts anew, with every file where it is.
+    /// Sets other pins or policies of directories. The policy starts again without statistics, with each file at its present place.
     ///
     /// # Errors
     /// There is no such policy.

@@ -95,7 +95,8 @@ impl Store {
         }
         wanted
     }
-    /// The moves that `migrate --dry-run` shows, as if plans were made now. Nothing is moved, and the policy is told so.
+    /// The moves that `migrate --dry-run` shows, as if plans were made now. Nothing is moved, and the policy is informed that these moves
+    /// did not happen.
     pub fn would_move(&self) -> Vec<Wanted> {
         self.listen();
         self.placement.plan_now();

@@ -75,7 +75,7 @@ fn facts(w: &[u64; 13]) -> Facts {
 }
 
 /// Encodes every name on a tier, a piece at a time, with each directory before its entries. Between two pieces the catalogue is not
-/// locked. What changes then may be missing or old in the list, which is no more than what changes after it.
+/// locked. A change at that time may be missing in the list, like a change after the list was written.
 struct Encoder {
     tier: Tier,
     todo: Vec<NodeId>,

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 
 /// Number of clashes that are named; further ones are only counted.
 const SHOWN: usize = 10;
-/// Directories (parts of large ones) that are asked for ahead of the one that is taken.
+/// Number of directories (or parts of large ones) that are read ahead of the one whose result is taken.
 const AHEAD: usize = 64;
 
 /// Type bits of a mode.

@@ -63,9 +63,9 @@ pub struct Facts {
     pub mtime: Time,
     /// Time of the last change of data or attributes.
     pub ctime: Time,
-    /// Whether it must stay as it is: immutable, append-only, or sealed by fs-verity.
+    /// Whether the file system refuses changes: it is immutable, append-only, or sealed by fs-verity.
     pub fixed: bool,
-    /// Whether its file system encrypts it, so that a copy elsewhere would show what it hides.
+    /// Whether its file system encrypts it: a copy on another tier would not be encrypted.
     pub secret: bool,
 }
 
@@ -137,8 +137,8 @@ pub trait Tree {
     /// # Errors
     /// A device error.
     fn stat(&mut self, at: &At) -> Result<Option<Facts>, Errno>;
-    /// Whether the name may be removed or renamed, as far as can be told before: neither what has it nor its directory is immutable or
-    /// append-only, and the directory may be written. Also true if nothing has the name.
+    /// Whether the name may be removed or renamed, as far as this is known in advance: neither its file nor its directory is immutable or
+    /// append-only, and the directory may be written. Also true if no file has the name.
     ///
     /// # Errors
     /// A device error.

@@ -3,17 +3,15 @@
 //! It needs no runtime besides the engine's threads, keeps no state of clients, and has fixed limits: eight peers at a time, request heads
 //! of 8 KiB, ten seconds for each peer. A peer that stalls occupies one of the eight places for that time, and has no other effect.
 
-use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use isotherm_web::{Address, SocketFile};
 
 use crate::Failure;
 
@@ -24,33 +22,18 @@ const HEAD_MAX: usize = 8 << 10;
 /// Time limit for a peer to send its request and to receive the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The address at which to listen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
-    /// `unix:PATH`
-    Unix(PathBuf),
-    /// A loopback address, which other machines cannot reach.
-    Loopback(SocketAddr),
-}
-
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Address, String> {
-        if let Some(path) = text.strip_prefix("unix:").filter(|p| !p.is_empty()) {
-            return Ok(Address::Unix(path.into()));
-        }
-        let address: SocketAddr = text
-            .replacen("localhost:", "127.0.0.1:", 1)
-            .parse()
-            .map_err(|_| format!("`{text}`: write unix:PATH or 127.0.0.1:PORT"))?;
-        if !address.ip().is_loopback() {
-            return Err(format!(
-                "`{text}`: other machines could connect, and there is no password: write 127.0.0.1:PORT or unix:PATH, and put a proxy with TLS before it"
-            ));
-        }
-        Ok(Address::Loopback(address))
+/// Parses an address that other machines cannot reach.
+///
+/// # Errors
+/// The message says what to write instead.
+pub fn local_address(text: &str) -> Result<Address, String> {
+    let address: Address = text.parse()?;
+    if address.is_remote() {
+        return Err(format!(
+            "`{text}`: other machines could connect, and there is no password: write 127.0.0.1:PORT or unix:PATH, and put a proxy with TLS before it"
+        ));
     }
+    Ok(address)
 }
 
 /// An answer.
@@ -83,7 +66,8 @@ impl Response {
 pub type Pages = Arc<dyn Fn(&str) -> Response + Send + Sync>;
 
 enum Listener {
-    Unix(UnixListener, PathBuf, (u64, u64)),
+    /// The file is removed when the listener is dropped.
+    Unix(UnixListener, SocketFile),
     Tcp(TcpListener),
 }
 
@@ -115,7 +99,7 @@ impl Peer for TcpStream {
 impl Listener {
     fn bind(address: &Address) -> Result<Listener, Failure> {
         match address {
-            Address::Loopback(a) => match TcpListener::bind(a) {
+            Address::Tcp(a) => match TcpListener::bind(a) {
                 Ok(listener) => Ok(Listener::Tcp(listener)),
                 Err(e) => Err(Failure::failed(format!(
                     "{a}: cannot listen there: {}",
@@ -123,36 +107,15 @@ impl Listener {
                 ))),
             },
             Address::Unix(path) => {
-                let failed = |e: io::Error| Failure::file(path, "listen there", &e);
-                match fs::symlink_metadata(path) {
-                    Ok(m) if !m.file_type().is_socket() => {
-                        return Err(Failure::failed(format!(
-                            "{}: exists and is no socket: move it away",
-                            path.display()
-                        )));
-                    }
-                    Ok(_) if UnixStream::connect(path).is_ok() => {
-                        return Err(Failure::failed(format!(
-                            "{}: somebody listens there already",
-                            path.display()
-                        )));
-                    }
-                    // The socket of a process that was killed.
-                    Ok(_) => fs::remove_file(path).map_err(failed)?,
-                    Err(_) => {}
-                }
-                let listener = UnixListener::bind(path).map_err(failed)?;
-                // Users who may enter the directory may connect.
-                fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(failed)?;
-                let m = fs::symlink_metadata(path).map_err(failed)?;
-                Ok(Listener::Unix(listener, path.clone(), (m.dev(), m.ino())))
+                let (listener, file) = SocketFile::listen(path).map_err(Failure::failed)?;
+                Ok(Listener::Unix(listener, file))
             }
         }
     }
 
     fn accept(&self) -> io::Result<Box<dyn Peer + Send>> {
         Ok(match self {
-            Listener::Unix(l, ..) => Box::new(l.accept()?.0),
+            Listener::Unix(l, _) => Box::new(l.accept()?.0),
             Listener::Tcp(l) => Box::new(l.accept()?.0),
         })
     }
@@ -161,7 +124,7 @@ impl Listener {
     fn ring(&self) {
         // If it fails, the thread has already ended.
         match self {
-            Listener::Unix(_, path, _) => drop(UnixStream::connect(path)),
+            Listener::Unix(_, file) => drop(UnixStream::connect(file.path())),
             Listener::Tcp(l) => {
                 if let Ok(a) = l.local_addr() {
                     drop(TcpStream::connect_timeout(&a, PATIENCE));
@@ -194,7 +157,7 @@ impl HttpServer {
     /// The address at which it listens; if the port was 0, with the port that the system chose.
     pub fn address(&self) -> String {
         match &*self.listener {
-            Listener::Unix(_, path, _) => format!("unix:{}", path.display()),
+            Listener::Unix(_, file) => format!("unix:{}", file.path().display()),
             Listener::Tcp(l) => l
                 .local_addr()
                 .map_or_else(|e| e.to_string(), |a| a.to_string()),
@@ -206,13 +169,6 @@ impl Drop for HttpServer {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
         self.listener.ring();
-        if let Listener::Unix(_, path, inode) = &*self.listener {
-            let ours = fs::symlink_metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == *inode);
-            if ours {
-                // If this fails, the next server replaces the socket.
-                let _ = fs::remove_file(path);
-            }
-        }
         if let Some(thread) = self.thread.take() {
             // A panic in the thread was already reported.
             let _ = thread.join();
@@ -339,9 +295,9 @@ mod tests {
             "unix:",
             "nonsense",
         ] {
-            assert!(refused.parse::<Address>().is_err(), "{refused}");
+            assert!(local_address(refused).is_err(), "{refused}");
         }
-        let address: Address = "localhost:0".parse().expect("an address");
+        let address = local_address("localhost:0").expect("an address");
         let pages: Pages = Arc::new(|path| match path {
             "/metrics" => Response::plain("200 OK", "yes\n"),
             _ => Response::not_found(),
@@ -370,17 +326,14 @@ mod tests {
     }
 
     #[test]
-    fn sockets_of_dead_servers_are_replaced_and_ours_is_taken_away() {
+    fn a_socket_is_removed_at_the_end() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("m");
-        drop(UnixListener::bind(&path).expect("binds"));
         let pages: Pages = Arc::new(|_| Response::not_found());
         let address = Address::Unix(path.clone());
-        let server = HttpServer::start(&address, Arc::clone(&pages)).expect("replaces it");
-        assert!(HttpServer::start(&address, Arc::clone(&pages)).is_err());
+        let server = HttpServer::start(&address, Arc::clone(&pages)).expect("listens");
+        assert!(HttpServer::start(&address, pages).is_err());
         drop(server);
         assert!(!path.exists());
-        fs::write(&path, "precious").expect("written");
-        assert!(HttpServer::start(&address, pages).is_err());
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use isotherm_control::metrics::{Snapshot, text};
 
 use crate::Failure;
-use crate::http::{Address, HttpServer, Pages, Response};
+use crate::http::{HttpServer, Pages, Response};
+use isotherm_web::Address;
 
 /// Listens at `address`; `snapshot` is called for every scrape.
 ///

@@ -241,7 +241,7 @@ impl Overview {
         out.concat()
     }
 
-    /// What is gone with the faster tiers, if they are lost.
+    /// The data that is lost if the faster tiers fail.
     pub fn loss_words(&self) -> String {
         let mut parts = Vec::new();
         if self.dirty > 0 {

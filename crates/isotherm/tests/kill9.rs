@@ -8,6 +8,7 @@ mod proof;
 
 use common::peer::{FLUSH, Peer};
 use isotherm_hostile::Rng;
+use isotherm_live::block_file::O_DSYNC;
 use proof::{Loop, Mounted, Place, Shape, able, output, run, seed, wait};
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -64,7 +65,7 @@ fn write_until_killed(file: PathBuf, mut held: Vec<Held>, seed: u64, at: u64) ->
     let mut rng = Rng::new(seed);
     let f = OpenOptions::new()
         .write(true)
-        .custom_flags(libc::O_DSYNC)
+        .custom_flags(O_DSYNC)
         .open(file)
         .expect("the block file");
     let mut written = 0;

@@ -8,8 +8,11 @@ use std::process::Command;
 use common::Place;
 use common::faulty::Faulty;
 use common::peer::{FLUSH, Peer, wait_for};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 
+const ENODEV: i32 = Errno::NODEV.raw_os_error();
+const ENOSPC: i32 = Errno::NOSPC.raw_os_error();
 const MIB: u64 = 1 << 20;
 
 /// A disk of 64 MiB as `bay/NAME`.
@@ -46,7 +49,7 @@ fn a_disk_that_vanishes_fails_the_volume_and_is_found_under_its_new_name() {
         peer.write(mib * MIB, &[7; 4096]).expect("written");
     }
     assert_eq!(flush(&mut peer), 0);
-    disk.fail(libc::ENODEV);
+    disk.fail(ENODEV);
     // Requests that need the disk fail, and a flush of data that it may have lost fails the volume.
     assert!(peer.read(39 * MIB, 4096).is_err());
     let _ = peer.write(39 * MIB, &[8; 4096]);
@@ -56,7 +59,7 @@ fn a_disk_that_vanishes_fails_the_volume_and_is_found_under_its_new_name() {
     assert!(path.ends_with("bay/sdb"), "{failure}");
     assert_eq!(
         (&failure["errno"], &failure["member"]),
-        (&json!(libc::ENODEV), &json!(0))
+        (&json!(ENODEV), &json!(0))
     );
     drop(peer);
     served.signal("TERM");
@@ -99,11 +102,11 @@ fn room_that_runs_out_at_a_flush_is_final_and_said() {
     peer.write(0, &[1; 4096]).expect("written");
     assert_eq!(flush(&mut peer), 0);
     // As on btrfs or ZFS: every write is accepted, and the lack of space appears at the flush.
-    disk.fail_flushes(libc::ENOSPC);
+    disk.fail_flushes(ENOSPC);
     peer.write(MIB, &[2; 4096]).expect("written");
     assert_ne!(flush(&mut peer), 0);
     let failure = failure(&place);
-    assert_eq!(failure["errno"], json!(libc::ENOSPC), "{failure}");
+    assert_eq!(failure["errno"], json!(ENOSPC), "{failure}");
     let reason = failure["reason"].as_str().unwrap_or_default();
     assert!(reason.contains("flush failed"), "{failure}");
     // There is space again. Data that one flush has lost cannot be guaranteed by the next.

@@ -16,6 +16,7 @@ use isotherm_live::config::{IoConfig, Size};
 use isotherm_live::inbox::{Done, Submission};
 use isotherm_live::port::{IoRequest, Port};
 use isotherm_live::{Handle, MemberConfig, OpenMode, Session, Volume, VolumeConfig};
+use rustix::fs::OFlags;
 use std::error::Error;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -113,7 +114,10 @@ struct Raw {
 impl Raw {
     fn new(path: &Path, base: u64) -> Outcome<Raw> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(libc::O_DIRECT);
+        options
+            .read(true)
+            .write(true)
+            .custom_flags(OFlags::DIRECT.bits() as i32);
         let file = options.open(path)?;
         isotherm_live::device::allow_inline(&file);
         let ring = IoUring::builder()
@@ -124,6 +128,7 @@ impl Raw {
             .build(256)?;
         ring.submitter().register_files(&[file.as_raw_fd()])?;
         let memory = Region::new(64 * MIB as usize)?;
+        // The io-uring crate takes libc's type.
         let parts = [libc::iovec {
             iov_base: memory.base().cast(),
             iov_len: memory.bytes(),

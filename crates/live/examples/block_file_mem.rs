@@ -10,7 +10,6 @@
 
 use std::error::Error;
 use std::io::Read;
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +17,7 @@ use std::time::{Duration, Instant};
 use isotherm_live::block_file::testing::{Handoff, MemPort};
 use isotherm_live::block_file::{Options, Pump, Received, mount, mount_pumped};
 use isotherm_live::port::Port;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -72,10 +71,7 @@ fn drive(mut pump: Pump, spin: Duration) -> std::io::Result<()> {
                 std::hint::spin_loop();
             }
             Received::Nothing => {
-                poll(
-                    &mut [PollFd::new(pump.as_fd(), PollFlags::POLLIN)],
-                    PollTimeout::NONE,
-                )?;
+                poll(&mut [PollFd::new(&pump, PollFlags::IN)], None)?;
             }
         }
     }

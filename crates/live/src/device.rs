@@ -12,15 +12,14 @@ use crate::error::{Error, ErrorKind};
 use crate::stack;
 use kind::{direct_alignment, rotational};
 use lock::lock;
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-const BLKSSZGET: libc::Ioctl = 0x1268;
 
 /// How to open a member.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,8 +63,8 @@ impl Drop for Device {
     fn drop(&mut self) {
         // The lock is not left to the last close: a ring that ends keeps its files open for a moment, and the next opening would find them
         // in use.
-        // SAFETY: flock on a descriptor that we own.
-        unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+        // A failure leaves it to that.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 
@@ -146,11 +145,7 @@ impl Device {
         let mut note = None;
         let (mut direct, mut align) = (direct, 512);
         if is_block {
-            let mut sector: libc::c_int = 0;
-            // SAFETY: BLKSSZGET writes one int.
-            if unsafe { libc::ioctl(file.as_raw_fd(), BLKSSZGET, &raw mut sector) } == 0 {
-                align = sector as u32;
-            }
+            align = rustix::fs::ioctl_blksszget(&file).unwrap_or(align);
         } else if direct {
             match direct_alignment(&file) {
                 Some(0) => direct = false,
@@ -196,31 +191,21 @@ impl Device {
         if self.is_block {
             return Ok(true);
         }
-        let len = i64::try_from(bytes.min(self.bytes)).map_err(io::Error::other)?;
-        loop {
-            // SAFETY: plain numbers and our descriptor. Mode 0 keeps what is there and never shortens.
-            if unsafe { libc::fallocate(self.file.as_raw_fd(), 0, 0, len) } == 0 {
-                return Ok(true);
-            }
-            let e = io::Error::last_os_error();
-            match e.raw_os_error() {
-                Some(libc::EINTR) => {}
-                Some(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(false),
-                _ => return Err(e),
-            }
+        let len = bytes.min(self.bytes);
+        // Without a flag the call keeps the contents and never shortens the file.
+        let call = || rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len);
+        match rustix::io::retry_on_intr(call) {
+            Ok(()) => Ok(true),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+            Err(e) => Err(e.into()),
         }
     }
 
     /// From now on I/O uses the page cache, so that it may have any size and offset.
     pub fn use_page_cache(&mut self) {
-        // SAFETY: plain numbers and our descriptor. Both calls succeed on every file that can be open here.
-        unsafe {
-            let flags = libc::fcntl(self.file.as_raw_fd(), libc::F_GETFL);
-            libc::fcntl(
-                self.file.as_raw_fd(),
-                libc::F_SETFL,
-                flags & !libc::O_DIRECT,
-            );
+        // Both calls succeed on every file that can be open here.
+        if let Ok(flags) = rustix::fs::fcntl_getfl(&self.file) {
+            let _ = rustix::fs::fcntl_setfl(&self.file, flags - OFlags::DIRECT);
         }
         (self.direct, self.align) = (false, 512);
     }
@@ -243,6 +228,22 @@ impl Device {
 /// Longest wait for the end of another process's claim to a block device.
 const CLAIM_ENDS: Duration = Duration::from_secs(3);
 
+/// Repeats `call` while it fails with `EBUSY`, for at most `limit`.
+pub(crate) fn while_busy<T>(
+    limit: Duration,
+    mut call: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    let begun = Instant::now();
+    loop {
+        match call() {
+            Err(e) if Errno::from_io_error(&e) == Some(Errno::BUSY) && begun.elapsed() < limit => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            other => return other,
+        }
+    }
+}
+
 fn open_file(
     path: &Path,
     how: OpenHow,
@@ -251,34 +252,26 @@ fn open_file(
 ) -> Result<(File, bool), Error> {
     let open = |direct: bool| {
         // On a block device O_EXCL claims it: mounted or part of something else means EBUSY.
-        let mut flags = if is_block && !how.read_only {
-            libc::O_EXCL
-        } else {
-            0
-        };
-        flags |= if direct { libc::O_DIRECT } else { 0 };
+        let mut flags = OFlags::empty();
+        flags.set(OFlags::EXCL, is_block && !how.read_only);
+        flags.set(OFlags::DIRECT, direct);
         let mut options = OpenOptions::new();
-        options.read(true).write(!how.read_only).custom_flags(flags);
+        options
+            .read(true)
+            .write(!how.read_only)
+            .custom_flags(flags.bits() as i32);
         if created {
             options.create_new(true).mode(0o600);
         }
         // After a killed server has ended, the kernel still takes its ring apart, and releases its claim with it.
-        let begun = Instant::now();
-        loop {
-            let opened = options.open(path);
-            let claimed = |e: &io::Error| e.raw_os_error() == Some(libc::EBUSY);
-            if !opened.as_ref().is_err_and(claimed) || begun.elapsed() >= CLAIM_ENDS {
-                return opened;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        while_busy(CLAIM_ENDS, || options.open(path))
     };
     let opened = match if how.buffered {
         open(false)
     } else {
         open(true)
     } {
-        Err(e) if !how.buffered && e.raw_os_error() == Some(libc::EINVAL) => {
+        Err(e) if !how.buffered && Errno::from_io_error(&e) == Some(Errno::INVAL) => {
             // A refused O_DIRECT may have left the new file behind.
             if created {
                 let _ = fs::remove_file(path);
@@ -287,8 +280,8 @@ fn open_file(
         }
         other => other.map(|f| (f, !how.buffered)),
     };
-    opened.map_err(|e| match e.raw_os_error() {
-        Some(libc::EBUSY) => fail(
+    opened.map_err(|e| match Errno::from_io_error(&e) {
+        Some(Errno::BUSY) => fail(
             path,
             ErrorKind::InUse,
             "device in use (mounted, or part of another volume): unmount it first",

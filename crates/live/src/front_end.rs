@@ -90,10 +90,10 @@ pub trait FrontEnd: Send {
     fn refuse_new(&mut self);
     /// Describes its present users. If users can only be found by trying to stop the front end (the block file), this tries to.
     fn users(&mut self) -> Option<String>;
-    /// Stops it, unless somebody has it open.
+    /// Stops it, unless it is in use.
     ///
     /// # Errors
-    /// Describes who has it open.
+    /// Describes its present users.
     fn leave(&mut self) -> Result<(), String> {
         Ok(())
     }

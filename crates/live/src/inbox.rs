@@ -14,10 +14,11 @@ use crate::port::{Completion, IoRequest};
 use crossbeam_queue::ArrayQueue;
 use doorbell::Doorbell;
 use isotherm_core::IoError;
+use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::ThreadId;
@@ -62,11 +63,7 @@ impl<C> Inbox<C> {
     /// # Errors
     /// The system has no descriptor left.
     pub fn new(capacity: usize) -> io::Result<Inbox<C>> {
-        // SAFETY: no pointers; the result is checked.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Inbox {
             queue: ArrayQueue::new(capacity),
             own: Mutex::new(VecDeque::with_capacity(1024)),
@@ -76,8 +73,7 @@ impl<C> Inbox<C> {
             closed: AtomicBool::new(false),
             door: Doorbell::new(),
             owner: OnceLock::new(),
-            // SAFETY: a new descriptor that has no other owner.
-            bell: unsafe { File::from_raw_fd(fd) },
+            bell: File::from(bell),
         })
     }
 
@@ -235,6 +231,7 @@ impl Submission {
 mod tests {
     use super::*;
     use isotherm_core::RequestOp;
+    use rustix::event::{PollFd, PollFlags, poll};
     use std::sync::Arc;
 
     fn flush(n: u64) -> Submission {
@@ -266,13 +263,8 @@ mod tests {
                 }
                 None if inbox.prepare_sleep() => {
                     // Sleeps as the world does, without a time limit: a lost wake-up would hang here.
-                    let mut p = libc::pollfd {
-                        fd: inbox.bell(),
-                        events: libc::POLLIN,
-                        revents: 0,
-                    };
-                    // SAFETY: one valid entry.
-                    unsafe { libc::poll(&raw mut p, 1, -1) };
+                    let mut watched = [PollFd::new(&inbox.bell, PollFlags::IN)];
+                    poll(&mut watched, None).unwrap();
                     let mut count = [0; 8];
                     let _ = io::Read::read(&mut &inbox.bell, &mut count);
                     inbox.awake();

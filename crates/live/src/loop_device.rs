@@ -1,18 +1,21 @@
 //! A loop device over a file, by the kernel's own calls (`linux/loop.h`): it is attached with direct I/O in one step, distinguished from a
 //! device of another process, and detached.
 
+use crate::stack;
+use rustix::io::Errno;
+use rustix::ioctl::{Getter, Ioctl, IoctlOutput, NoArg, Opcode, Setter, ioctl};
+use std::ffi::c_void;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const GET_FREE: libc::Ioctl = 0x4C82;
-const CONFIGURE: libc::Ioctl = 0x4C0A;
-const CLEAR: libc::Ioctl = 0x4C01;
-const SET_STATUS: libc::Ioctl = 0x4C04;
-const GET_STATUS: libc::Ioctl = 0x4C05;
+const GET_FREE: Opcode = 0x4C82;
+const CONFIGURE: Opcode = 0x4C0A;
+const CLEAR: Opcode = 0x4C01;
+const SET_STATUS: Opcode = 0x4C04;
+const GET_STATUS: Opcode = 0x4C05;
 
 const READ_ONLY: u32 = 1;
 const AUTOCLEAR: u32 = 4;
@@ -107,19 +110,35 @@ pub fn showing(backing: &Path) -> Vec<PathBuf> {
 /// # Errors
 /// It cannot be opened, or shows no file.
 pub fn release(device: &Path) -> io::Result<()> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_CLOEXEC)
-        .open(device)?;
+    let file = OpenOptions::new().read(true).open(device)?;
     clear(&file)
 }
 
 fn clear(device: &File) -> io::Result<()> {
-    // SAFETY: no pointers.
-    if unsafe { libc::ioctl(device.as_raw_fd(), CLEAR, 0) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    // SAFETY: the call takes no argument.
+    unsafe { ioctl(device, NoArg::<CLEAR>::new())? };
     Ok(())
+}
+
+/// The query for the number of a loop device that is not attached. The kernel returns the number as the result of the call.
+struct GetFree;
+
+// SAFETY: the call takes no argument, so the kernel writes to no memory of ours.
+unsafe impl Ioctl for GetFree {
+    type Output = i32;
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        GET_FREE
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+
+    unsafe fn output_from_ptr(number: IoctlOutput, _: *mut c_void) -> rustix::io::Result<i32> {
+        Ok(number)
+    }
 }
 
 impl LoopDevice {
@@ -137,13 +156,10 @@ impl LoopDevice {
             .write(!read_only)
             .open(backing)?;
         let flags = DIRECT_IO | PARTSCAN | if read_only { READ_ONLY } else { 0 };
-        let mut last = io::Error::from_raw_os_error(libc::EBUSY);
+        let mut last = Errno::BUSY;
         for _ in 0..TRIES {
-            // SAFETY: no pointers.
-            let number = unsafe { libc::ioctl(control.as_raw_fd(), GET_FREE) };
-            if number < 0 {
-                return Err(io::Error::last_os_error());
-            }
+            // SAFETY: see `GetFree`.
+            let number = unsafe { ioctl(&control, GetFree)? };
             let path = PathBuf::from(format!("/dev/loop{number}"));
             let device = OpenOptions::new()
                 .read(true)
@@ -158,19 +174,22 @@ impl LoopDevice {
             let name = backing.as_os_str().as_encoded_bytes();
             let n = name.len().min(63);
             config.info.file_name[..n].copy_from_slice(&name[..n]);
-            // SAFETY: `config` is a `struct loop_config` that lives as long as the call.
-            if unsafe { libc::ioctl(device.as_raw_fd(), CONFIGURE, &raw const config) } == 0 {
-                return Ok(LoopDevice {
-                    path,
-                    file: Some(device),
-                });
-            }
-            last = io::Error::last_os_error();
-            if last.raw_os_error() != Some(libc::EBUSY) {
-                break;
+            // SAFETY: `Config` is the kernel's `struct loop_config`.
+            match unsafe { ioctl(&device, Setter::<CONFIGURE, Config>::new(config)) } {
+                Ok(()) => {
+                    return Ok(LoopDevice {
+                        path,
+                        file: Some(device),
+                    });
+                }
+                Err(Errno::BUSY) => {}
+                Err(e) => {
+                    last = e;
+                    break;
+                }
             }
         }
-        Err(last)
+        Err(last.into())
     }
 
     /// `/dev/loopN`.
@@ -180,11 +199,7 @@ impl LoopDevice {
 
     /// Whether a file system on it is mounted, or another device uses it.
     pub fn is_claimed(&self) -> bool {
-        let open = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_EXCL)
-            .open(&self.path);
-        open.is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY))
+        stack::is_claimed(&self.path)
     }
 
     /// Detaches the device unless it is in use; then it stays unchanged. Returns true if it is detached.
@@ -216,16 +231,15 @@ impl LoopDevice {
         let Ok(file) = File::open(&self.path) else {
             return;
         };
-        let mut info = Info::new(0);
-        // SAFETY: `info` is a `struct loop_info64` that lives as long as the calls.
+        // SAFETY: `Info` is the kernel's `struct loop_info64`, in both calls.
         let kept = unsafe {
-            libc::ioctl(file.as_raw_fd(), GET_STATUS, &raw mut info) == 0 && {
+            ioctl(&file, Getter::<GET_STATUS, Info>::new()).and_then(|mut info| {
                 info.flags &= !AUTOCLEAR;
-                libc::ioctl(file.as_raw_fd(), SET_STATUS, &raw const info) == 0
-            }
+                ioctl(&file, Setter::<SET_STATUS, Info>::new(info))
+            })
         };
         // It disappeared in the meantime, which was the purpose.
-        if kept {
+        if kept.is_ok() {
             self.file = Some(file);
         }
     }

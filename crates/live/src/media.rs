@@ -5,6 +5,7 @@ use crate::device::Device;
 use crate::mutants::{LiveMutant, broken};
 use isotherm_core::MemberId;
 use isotherm_core::store::{Media, MediaError};
+use rustix::io::Errno;
 use std::io;
 use std::os::unix::fs::FileExt;
 
@@ -46,7 +47,7 @@ impl<'a> FileMedia<'a> {
     ) -> Result<(), MediaError> {
         let result = match self.devices.get(usize::from(member.0)) {
             Some(Some(device)) => f(device, &mut self.bounce),
-            _ => Err(io::Error::from_raw_os_error(libc::ENODEV)),
+            _ => Err(Errno::NODEV.into()),
         };
         result.map_err(|e| {
             self.last = Some(e);
@@ -130,8 +131,8 @@ mod tests {
             })
         );
         assert_eq!(
-            media.last_error().and_then(io::Error::raw_os_error),
-            Some(libc::ENODEV)
+            media.last_error().and_then(Errno::from_io_error),
+            Some(Errno::NODEV)
         );
     }
 }

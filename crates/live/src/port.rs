@@ -33,7 +33,7 @@ impl Completion {
 
 /// A request of a front end.
 pub struct IoRequest {
-    /// What to do.
+    /// The operation.
     pub op: RequestOp,
     /// First byte.
     pub offset: u64,

@@ -5,7 +5,7 @@
 //!                                                                        ─► a new engine, recorded from its first call
 //! ```
 //! Clients stay connected and wait as long as recovery takes. State that the policy keeps outside the map (counters of a collector, queues)
-//! starts anew, as after a restart. So a recording disturbs placement a little. In return, the beginning of the file is a few blocks of an
+//! starts again, as after a restart. So a recording disturbs placement a little. In return, the beginning of the file is a few blocks of an
 //! existing format, and not a copy of every data structure that a policy may ever have.
 
 use crate::error::{Error, ErrorKind};

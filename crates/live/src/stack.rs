@@ -9,6 +9,8 @@
 
 use crate::device::{Identity, lock_bytes};
 use crate::error::{Error, ErrorKind};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -38,14 +40,15 @@ fn number(path: &Path) -> Option<u64> {
 }
 
 fn sys(device: u64) -> PathBuf {
-    let (major, minor) = (libc::major(device), libc::minor(device));
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
 }
 
 /// `8:16` as a device number.
 fn device_number(text: &str) -> Option<u64> {
     let (major, minor) = text.split_once(':')?;
-    Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
+    let (major, minor) = (major.parse().ok()?, minor.parse().ok()?);
+    Some(rustix::fs::makedev(major, minor))
 }
 
 fn name_of(device: u64) -> PathBuf {
@@ -216,12 +219,12 @@ fn loops_over(id: Identity) -> Vec<PathBuf> {
 }
 
 /// Whether this block device is claimed: it is mounted, or part of another device.
-fn is_claimed(device: &Path) -> bool {
+pub(crate) fn is_claimed(device: &Path) -> bool {
     let opened = OpenOptions::new()
         .read(true)
-        .custom_flags(libc::O_EXCL)
+        .custom_flags(OFlags::EXCL.bits() as i32)
         .open(device);
-    opened.is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY))
+    opened.is_err_and(|e| Errno::from_io_error(&e) == Some(Errno::BUSY))
 }
 
 /// Whether the device is used as swap. Spaces and backslashes are written as `\040` and `\134` in `/proc/swaps`.

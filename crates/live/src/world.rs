@@ -35,6 +35,8 @@ use look::Looks;
 use ring::Ring;
 pub use ring::RingSource;
 pub(crate) use ring::offers_fuse;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
 use sources::BUSY_PAUSE;
 pub use sources::{Source, Watch};
 pub(crate) use start::{NOT_A_FLUSHER, Parts};
@@ -208,7 +210,7 @@ impl UringWorld {
     }
 
     fn watch_bell(&mut self) {
-        let entry = opcode::PollAdd::new(types::Fd(self.inbox.bell()), libc::POLLIN as u32)
+        let entry = opcode::PollAdd::new(types::Fd(self.inbox.bell()), PollFlags::IN.bits().into())
             .multi(true)
             .build();
         self.push(&entry.user_data(BELL));
@@ -236,10 +238,10 @@ impl UringWorld {
             None => self.ring.submitter().submit_and_wait(want),
         };
         if let Err(e) = done {
-            match e.raw_os_error() {
+            match Errno::from_io_error(&e) {
                 // EBUSY or EAGAIN: completions must be taken before anything can be submitted. `push` relies on this, too.
-                Some(libc::EBUSY | libc::EAGAIN) => self.take_completions(),
-                Some(libc::EINTR | libc::ETIME) => {}
+                Some(Errno::BUSY | Errno::AGAIN) => self.take_completions(),
+                Some(Errno::INTR | Errno::TIME) => {}
                 _ => panic!("io_uring_enter failed: {e}"),
             }
         }

@@ -10,6 +10,7 @@ use isotherm_live::iscsi::server::{Config as IscsiConfig, Server as IscsiServer}
 use isotherm_live::nbd::server::{Config, Server as NbdServer};
 use isotherm_live::port::{Buffer, Port};
 use isotherm_live::{MemberConfig, OpenMode, Server, Volume, VolumeConfig};
+use rustix::fs::OFlags;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -300,7 +301,7 @@ fn by_block_file(ring: bool) {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
-        .custom_flags(libc::O_DIRECT)
+        .custom_flags(OFlags::DIRECT.bits() as i32)
         .open(mount.file())
         .unwrap();
     let what = if mount.uses_ring() {
@@ -325,7 +326,7 @@ fn no_request_allocates() {
     by_nbd("benefit", 16 << 20, EXTENT);
     by_iscsi();
 
-    if !nix::unistd::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
         eprintln!("skipped: the block file needs root and /dev/fuse");
         return;
     }

@@ -26,10 +26,12 @@ mod guard;
 mod listen;
 mod routes;
 mod settings;
+mod socket;
 mod token;
 
 pub use listen::WebServer;
 pub use settings::{Address, Settings};
+pub use socket::SocketFile;
 pub use token::token;
 
 use serde_json::Value;

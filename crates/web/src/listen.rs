@@ -3,9 +3,8 @@
 use std::fs;
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -25,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::follow::All;
 use crate::routes::{Served, router};
-use crate::{Address, Settings, Source};
+use crate::{Address, Settings, SocketFile, Source};
 
 /// Most connections at a time; further ones are closed.
 const PEERS_MAX: usize = 64;
@@ -40,7 +39,8 @@ pub struct WebServer {
     shown: String,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    socket: Option<(PathBuf, (u64, u64))>,
+    /// Removed at the end.
+    _socket: Option<SocketFile>,
 }
 
 enum Listener {
@@ -113,7 +113,7 @@ impl WebServer {
             shown,
             stop: Some(stop),
             thread: Some(thread),
-            socket,
+            _socket: socket,
         })
     }
 
@@ -129,13 +129,6 @@ impl Drop for WebServer {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(()); // an error means that it has already ended
         }
-        if let Some((path, inode)) = &self.socket {
-            let ours = fs::symlink_metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == *inode);
-            if ours {
-                // If this fails, the next server replaces the socket.
-                let _ = fs::remove_file(path);
-            }
-        }
         if let Some(thread) = self.thread.take() {
             // A panic in the thread was already reported.
             let _ = thread.join();
@@ -144,7 +137,7 @@ impl Drop for WebServer {
 }
 
 /// The listener, its address, and the socket to remove at the end.
-type Bound = (Listener, String, Option<(PathBuf, (u64, u64))>);
+type Bound = (Listener, String, Option<SocketFile>);
 
 fn bind(address: &Address, tls: bool) -> Result<Bound, String> {
     match address {
@@ -157,35 +150,13 @@ fn bind(address: &Address, tls: bool) -> Result<Bound, String> {
             Ok((Listener::Tcp(listener), format!("{scheme}://{own}/"), None))
         }
         Address::Unix(path) => {
-            let failed = |e: io::Error| format!("{}: cannot listen there: {e}", path.display());
-            match fs::symlink_metadata(path) {
-                Ok(m) if !m.file_type().is_socket() => {
-                    return Err(format!(
-                        "{}: exists and is no socket: move it away",
-                        path.display()
-                    ));
-                }
-                Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
-                    return Err(format!(
-                        "{}: somebody listens there already",
-                        path.display()
-                    ));
-                }
-                // The socket of a process that was killed.
-                Ok(_) => fs::remove_file(path).map_err(failed)?,
-                Err(_) => {}
-            }
-            let listener = UnixListener::bind(path).map_err(failed)?;
-            listener.set_nonblocking(true).map_err(failed)?;
-            // Users who may enter the directory may connect; a proxy runs as another user.
-            fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(failed)?;
-            let m = fs::symlink_metadata(path).map_err(failed)?;
-            let socket = Some((path.clone(), (m.dev(), m.ino())));
-            Ok((
-                Listener::Unix(listener),
-                format!("unix:{}", path.display()),
-                socket,
-            ))
+            // A proxy runs as another user.
+            let (listener, socket) = SocketFile::listen(path)?;
+            listener
+                .set_nonblocking(true)
+                .map_err(|e| format!("{}: cannot listen there: {e}", path.display()))?;
+            let shown = format!("unix:{}", path.display());
+            Ok((Listener::Unix(listener), shown, Some(socket)))
         }
     }
 }

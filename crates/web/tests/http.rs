@@ -407,7 +407,7 @@ fn sockets_of_dead_servers_are_replaced_and_other_files_are_not() {
         };
         WebServer::start(settings, source.clone()).err()
     };
-    assert!(again(&address).is_some_and(|e| e.contains("somebody listens")));
+    assert!(again(&address).is_some_and(|e| e.contains("another server listens")));
     drop(server);
     assert!(!path.exists());
     std::fs::write(&path, "precious").expect("written");

@@ -1,9 +1,13 @@
 //! Detects whether anything has changed on a mounted file system (fanotify), so that a walk over a million files is not repeated
 //! needlessly.
+//!
+//! rustix has no fanotify, so the two calls that open the watch come from libc.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::ffi::CString;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -57,18 +61,11 @@ impl Changes {
         let mut buf = vec![0; 64 << 10];
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let mut ask = libc::pollfd {
-                fd: self.0.as_raw_fd(),
-                events: libc::POLLIN,
-                revents: 0,
-            };
-            let ms = i32::try_from(left.as_millis()).unwrap_or(i32::MAX);
-            // SAFETY: one `pollfd`, ours.
-            let ready = unsafe { libc::poll(&raw mut ask, 1, ms) };
-            match ready {
-                0 if left.as_millis() <= i32::MAX as u128 => return Ok(any),
-                0 => {}
-                1.. => match self.0.read(&mut buf) {
+            let limit = Timespec::try_from(left).ok();
+            let mut watched = [PollFd::new(&self.0, PollFlags::IN)];
+            match poll(&mut watched, limit.as_ref()) {
+                Ok(0) => return Ok(any),
+                Ok(_) => match self.0.read(&mut buf) {
                     Ok(n) => {
                         any |= n > 0;
                         // Changes come in bursts, so a burst is read in one go.
@@ -77,12 +74,8 @@ impl Changes {
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                     Err(e) => return Err(e),
                 },
-                _ => {
-                    let e = io::Error::last_os_error();
-                    if e.kind() != io::ErrorKind::Interrupted {
-                        return Err(e);
-                    }
-                }
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
             }
         }
     }

@@ -23,7 +23,7 @@ pub struct Place {
 /// the location of its blocks below cannot be determined.
 pub fn place_of(path: &Path) -> io::Result<Place> {
     let device = fs::metadata(path)?.dev();
-    let (major, minor) = (libc::major(device), libc::minor(device));
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let refused = |why: &str| io::Error::other(format!("{}: {why}", path.display()));
     let sys = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}"))
         .map_err(|_| refused("its file system is not mounted from one block device"))?;

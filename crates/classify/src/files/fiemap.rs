@@ -1,11 +1,10 @@
 //! The location of a file's data on its device (`FS_IOC_FIEMAP`).
 
+use rustix::ioctl::{Opcode, Updater, ioctl};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 
-// The type of a request number differs between C libraries; in musl it is signed.
-const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b_u32 as libc::Ioctl;
+const FS_IOC_FIEMAP: Opcode = 0xc020_660b;
 const LAST: u32 = 1;
 /// Flags of pieces that are not on the device (yet), or not in the form in which they are read: unknown, delayed, encoded, inline, and
 /// shared tails.
@@ -54,10 +53,8 @@ pub fn extents(file: &File) -> io::Result<Vec<(u64, u64)>> {
             reserved: 0,
             pieces: [Piece::default(); AT_ONCE],
         };
-        // SAFETY: `ask` is a `struct fiemap` followed by space for `count` pieces, as the kernel requires; it outlives the call.
-        if unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut ask) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        // SAFETY: `Ask` is a `struct fiemap` followed by space for `count` pieces, as the kernel requires.
+        unsafe { ioctl(file, Updater::<FS_IOC_FIEMAP, Ask>::new(&mut ask))? };
         let got = &ask.pieces[..(ask.mapped as usize).min(AT_ONCE)];
         for p in got.iter().filter(|p| p.flags & NOT_THERE == 0) {
             match all.last_mut() {

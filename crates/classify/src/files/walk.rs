@@ -3,6 +3,8 @@
 use super::rules::{Facts, Rules};
 use super::{Place, Ranges, fiemap};
 use crate::classes;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -73,7 +75,7 @@ pub fn walk(root: &Path, place: &Place, options: &Options) -> io::Result<Walked>
                 out.ranges.extend(placed);
             }
             Ok(None) => {}
-            Err(e) if !said && e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+            Err(e) if !said && Errno::from_io_error(&e) == Some(Errno::OPNOTSUPP) => {
                 return Err(io::Error::other(format!(
                     "{}: its file system cannot say where files are (FIEMAP)",
                     root.display()
@@ -97,10 +99,10 @@ fn one(
     out: &mut Walked,
 ) -> io::Result<Option<Seen>> {
     // If the file has become a pipe, opening it must not block.
-    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let file = File::options()
         .read(true)
-        .custom_flags(flags)
+        .custom_flags(flags.bits() as i32)
         .open(entry.path())?;
     let meta = file.metadata()?;
     let named = class_attribute(&file);

@@ -1,7 +1,7 @@
 //! Finds the unit of lowest worth on the faster tiers, for counters that mostly grow.
 //!
 //! A unit's rank is read only when the unit reaches the top. A hit costs the heap nothing, because a stored rank that is too low
-//! merely surfaces too early and is then stored anew: at most one O(log n) repair for each access that raised it. 24 bytes a
+//! merely surfaces too early and is then stored again: at most one O(log n) repair for each access that raised it. 24 bytes a
 //! slot of the faster tiers, and an eighth of 20 at most for room to grow.
 
 use super::Rank;

@@ -70,7 +70,7 @@ pub const KNOBS: [Knob; 12] = [
     Knob {
         name: "flush_ahead",
         what: "score that is needed for a flush of the devices to begin ahead of its FLUSH; a FLUSH directly after the last write adds 1 to the score, any other change subtracts this number",
-        range: "flush_ahead: whole number of FLUSHes, 0 (none begins ahead) to 1000",
+        range: "flush_ahead: a whole number of FLUSHes, 0 (none begins ahead) to 1000",
         limits: (0.0, 1000.0),
         zero: true,
         read: |p| f64::from(p.flush_ahead),
@@ -79,7 +79,7 @@ pub const KNOBS: [Knob; 12] = [
     Knob {
         name: "moves_max",
         what: "maximum number of moves that read or write at the same time",
-        range: "moves_max: whole number of moves, 0 (as many as there are buffers) to 65535",
+        range: "moves_max: a whole number of moves, 0 (as many as there are buffers) to 65535",
         limits: (0.0, 65_535.0),
         zero: true,
         read: |p| p.moves_max.map_or(0.0, f64::from),

@@ -27,7 +27,7 @@ use alloc::vec::Vec;
 /// The cleaner takes at most this share of the fast tier after one eviction (docs/policy-rules.md section 5).
 const CLEAN_SHARE: u32 = 64;
 
-/// What the policy does besides the first placement.
+/// The work of the policy in addition to the first placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cold {
     /// A demoted extent never returns.

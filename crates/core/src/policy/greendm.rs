@@ -308,7 +308,7 @@ impl Policy for GreenDm {
         match key {
             "PT" => {
                 self.promotion_threshold =
-                    whole(1.0, 63.0, "PT: whole number of misses, 1 to 63")? as u16;
+                    whole(1.0, 63.0, "PT: a whole number of misses, 1 to 63")? as u16;
             }
             "TW" => {
                 if !(0.0..=1e6).contains(&value) {
@@ -317,22 +317,30 @@ impl Policy for GreenDm {
                 self.clock.window = Nanos((value * 1e9) as u64);
             }
             "LT" => {
-                let v = whole(1.0, 536_870_911.0, "LT: whole number of slots, at least 1")?;
+                let v = whole(
+                    1.0,
+                    536_870_911.0,
+                    "LT: a whole number of slots, at least 1",
+                )?;
                 if self.high.is_some_and(|h| v > h) {
-                    return Err(ParamError::Range("LT: must not be over HT; raise HT first"));
+                    return Err(ParamError::Range("LT: at most HT; raise HT first"));
                 }
                 self.low = Some(v);
             }
             "HT" => {
-                let v = whole(1.0, 536_870_911.0, "HT: whole number of slots, at least LT")?;
+                let v = whole(
+                    1.0,
+                    536_870_911.0,
+                    "HT: a whole number of slots, at least LT",
+                )?;
                 if self.low.is_some_and(|l| v < l) {
-                    return Err(ParamError::Range(
-                        "HT: must not be under LT; lower LT first",
-                    ));
+                    return Err(ParamError::Range("HT: at least LT; lower LT first"));
                 }
                 self.high = Some(v);
             }
-            "MCML" => self.move_limit = whole(1.0, 256.0, "MCML: whole number of moves, 1 to 256")?,
+            "MCML" => {
+                self.move_limit = whole(1.0, 256.0, "MCML: a whole number of moves, 1 to 256")?;
+            }
             _ => {
                 return Err(ParamError::Unknown(super::nearest(
                     key,

@@ -46,7 +46,7 @@ impl HotDst {
     pub fn new(name: &'static str, collector: Box<dyn Collector>) -> HotDst {
         HotDst::holding(name, collector, Hold::Home)
     }
-    /// Creates the policy; `hold` says whether it moves homes or makes copies.
+    /// Creates the policy; `hold` decides whether it moves homes or makes copies.
     pub fn holding(name: &'static str, collector: Box<dyn Collector>, hold: Hold) -> HotDst {
         HotDst {
             name,

@@ -54,7 +54,7 @@ enum Due {
     Now,
 }
 
-/// What differs between the presets that plan.
+/// The differences between the presets that plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Whether the preset moves homes or makes copies.

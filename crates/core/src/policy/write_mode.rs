@@ -90,7 +90,7 @@ pub struct Moded {
 }
 
 impl Moded {
-    /// `inner`, writing as `mode` says.
+    /// Wraps `inner`, whose writes follow `mode`.
     pub fn new(inner: Box<dyn Policy>, mode: WriteMode) -> Moded {
         Moded { inner, mode }
     }

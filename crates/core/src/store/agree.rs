@@ -123,7 +123,7 @@ pub(super) fn agree(
             closed: None,
         }
     };
-    // A member that says "clean" got this state after everything was durable on primary and mirror.
+    // A member whose superblock says "clean" got this state after everything was durable on primary and mirror.
     let ended = |s: &&Superblock| s.epoch == session.epoch && s.state == State::Clean;
     let closed = found.iter().flatten().find(ended).map(|s| s.closed_seq);
     let closed = closed.filter(|&n| n > 0);

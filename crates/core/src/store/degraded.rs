@@ -1,7 +1,7 @@
 //! Opening without some members: which data is lost with them, and whether the volume may be opened.
 //!
 //! The decision is based on the metadata of the remaining members. It knows every home if the primary remains, if the volume was closed, or
-//! if the mirror was told in time of everything that was acknowledged ([`Follow`]). Of the dirty copies, a mirror that follows knows at
+//! if the mirror received the news of everything before it was acknowledged ([`Follow`]). Of the dirty copies, a mirror that follows knows at
 //! least one if there are any. So it can distinguish "none" from "some", although it may not know which.
 
 use super::error::OpenError;
@@ -82,7 +82,7 @@ fn copies_on(space: &Space, missing: &[MemberId]) -> Vec<ExtentId> {
         .collect()
 }
 
-/// Drops the copies on absent members. Extents that lost writes with them need a record that says so.
+/// Drops the copies on absent members. Extents that lost writes with them need a record of the loss.
 pub(super) fn drop_lost(space: &mut Space, report: &mut Report) {
     for e in copies_on(space, &report.missing) {
         if space.map.is_dirty(e) {

@@ -23,7 +23,7 @@ pub enum OpenError {
         /// Extents.
         extents: u32,
     },
-    /// A member is absent, and the remaining members may not know everything: the mirror was not told in time.
+    /// A member is absent, and the remaining members may not know everything: the mirror did not get all news in time.
     Unsure(MemberId),
     /// A member is absent, and it held, or may have held, writes that no other member has.
     LostWrites {

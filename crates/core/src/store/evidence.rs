@@ -1,4 +1,4 @@
-//! What members know about each other: which of them is an older copy of itself, and which blocks must be in the journal.
+//! The knowledge of members about each other: whether one of them is an older copy of itself, and which blocks must be in the journal.
 
 use super::counter::{self, Counter, Known, learn};
 use super::error::OpenError;
@@ -109,7 +109,7 @@ impl Evidence {
         })
     }
 
-    /// Writes damaged counters anew, with a value above every known one.
+    /// Writes damaged counters again, with a value above every known one.
     pub(super) fn mend<M: Media + ?Sized>(
         &mut self,
         media: &mut M,

@@ -1,4 +1,4 @@
-//! Repairs: blocks that are damaged on one copy and complete on another are detected when read, reported, and written anew.
+//! Repairs: blocks that are damaged on one copy and complete on another are detected when read, reported, and written again.
 
 use super::checkpoint::{self, Header};
 use super::error::OpenError;

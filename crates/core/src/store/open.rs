@@ -45,7 +45,7 @@ pub struct Report {
     pub unsure: bool,
     /// Whether the remaining members know every home, so that an extent without a known home is not mapped.
     pub knows_homes: bool,
-    /// Extents that lost their newest data, if the loss was accepted. No record says so yet.
+    /// Extents that lost their newest data, if the loss was accepted. There is no record of the loss yet.
     pub dropped: Vec<ExtentId>,
     /// Whether the map may lack extents that were mapped. Then unmapped extents must not be read as zeros.
     pub incomplete: bool,

@@ -202,7 +202,7 @@ impl Space {
     pub fn class(&self, e: UnitId) -> u8 {
         self.classes.get(e.0 as usize).copied().unwrap_or(0)
     }
-    /// The class of an access whose request has class `told`.
+    /// The class of an access whose request came with class `told`.
     #[inline]
     pub fn class_of(&self, told: u8, e: UnitId) -> u8 {
         if told == 0 { self.class(e) } else { told }

@@ -112,10 +112,10 @@ impl Known {
     }
 }
 
-/// Make a directory on a tier as it is on another. One that is there already stays as it is.
+/// Creates a directory on a tier with its attributes from another tier. An existing directory is not changed.
 ///
 /// # Errors
-/// Something else is called so, or the device's.
+/// The name belongs to something else, or a device error.
 pub(crate) fn make_known(root: &Root, known: &Known) -> Result<(), Errno> {
     let mode = Mode::from_raw_mode(known.facts.mode & 0o1777);
     match rustix::fs::mkdirat(&root.fd, &known.path[..], mode) {

@@ -75,7 +75,7 @@ fn facts(s: &Statx) -> Facts {
     }
 }
 
-/// What has one of these cannot be removed or renamed; a directory with one of these keeps all of its names.
+/// A file with one of these attributes cannot be removed or renamed, and neither can any name in a directory with one of them.
 const FIXED: StatxAttributes = StatxAttributes::IMMUTABLE.union(StatxAttributes::APPEND);
 
 fn wanted() -> StatxFlags {

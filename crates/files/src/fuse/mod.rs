@@ -31,7 +31,7 @@ const TTL: Duration = Duration::from_secs(3600);
 pub enum Io {
     /// Through the kernel's cache and this program. Open files can be moved.
     Cached,
-    /// The same, and the kernel also keeps what is written for a while (its writeback cache) and looks after sizes and times of writing.
+    /// The same, and the kernel also caches written data (its writeback cache) and manages sizes and modification times.
     Writeback,
     /// The kernel itself reads and writes the file on the tier. Open files are not moved.
     Passthrough,
@@ -69,7 +69,7 @@ pub struct Ended {
 impl Ended {
     fn say(&self) {
         self.unmounted.store(true, Ordering::SeqCst);
-        // If nobody waits, nobody needs to know.
+        // The receiver may no longer wait.
         let _ = self.tell.send(());
     }
 }

@@ -7,8 +7,8 @@ use crate::tree::Tier;
 use rustix::io::Errno;
 
 impl Store {
-    /// Make sure that a directory is on a tier, with those above it. What they are like is known: no other tier is asked, which may sleep
-    /// or be missing.
+    /// Makes sure that a directory and those above it exist on a tier. Their attributes come from the catalogue, because the other tiers may
+    /// sleep or be absent.
     pub(crate) fn ensure_dir(&self, dir: NodeId, tier: Tier) -> Result<(), Errno> {
         let missing = {
             let cat = self.cat();

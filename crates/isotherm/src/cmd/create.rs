@@ -261,7 +261,7 @@ fn policy_of(args: &CreateArgs, slowest: u8) -> Result<String, Failure> {
     Ok(policy.join(","))
 }
 
-/// What the loss of the fastest tier costs.
+/// The data that is lost if the fastest tier fails.
 fn loss(made: &isotherm_live::volume::Created, config: &VolumeConfig) -> Option<String> {
     let slowest = config.members.iter().map(|m| m.tier).max()?;
     if slowest == 0 {

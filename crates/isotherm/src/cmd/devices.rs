@@ -131,7 +131,7 @@ fn check(args: &ValidateArgs) -> Result<(), Failure> {
         );
         format!("{}\n{verdict}\n", table(&head, &rows))
     })?;
-    // A model that misses its own sheet is broken; one that misses what others measured is as good as it is said to be.
+    // A model that misses the figures of its own sheet is faulty. One that misses independent figures is only as accurate as stated.
     if bad > missed {
         Err(Failure::Bad)
     } else {

@@ -106,7 +106,7 @@ fn name(what: &str) -> String {
     format!("user.isotherm.{what}")
 }
 
-/// What a query gives.
+/// The result of a query.
 pub(super) fn fetch(path: &Path, what: &str) -> Result<Vec<u8>, rustix::io::Errno> {
     let mut buffer = vec![0; isotherm_files::control::ANSWER_MAX];
     let n = rustix::fs::getxattr(path, name(what), &mut buffer[..])?;

@@ -1,30 +1,25 @@
 //! `isotherm files record`: records the operations on the files of a mounted file system as a trace of the lab.
 //!
 //! The lab's traces have addresses, so each file gets some: whole pieces of [`PIECE`] bytes that no other file has, one after the other as
-//! far as the file's size was known when it was met. What a deleted file had is discarded, and not used again.
+//! far as the file's size was known when it was met. The addresses of a deleted file are discarded, and not used again.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
 
 use isotherm_core::Nanos;
 use isotherm_files::recording::{ENTRY_BYTES, Entry, HEAD_BYTES, Op as FileOp};
-use isotherm_traces::{Format, Op, Record, WriteOptions, Writer};
+use isotherm_traces::{Op, Record};
 use rustix::io::Errno;
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::files::{fetch, order};
+use super::recording::{End, SortedTrace, lost_words};
 use crate::Failure;
 use crate::args::FilesRecordArgs;
-use crate::cmd::trace::failed;
 
 /// Addresses are given to files in pieces of this size.
 const PIECE: u64 = 64 << 10;
-/// Records that are held back for sorting: they arrive in the order in which the operations ended.
-const REORDER: usize = 1 << 16;
 /// Interval between two fetches while little happens.
 const REST: Duration = Duration::from_millis(20);
 /// Longest record: a longer operation becomes several.
@@ -35,29 +30,15 @@ const LONGEST: u64 = 1 << 30;
 /// # Errors
 /// Nothing of this program is mounted there, it is recorded already, or the trace cannot be written.
 pub fn run(args: &FilesRecordArgs) -> Result<(), Failure> {
-    if args.out.exists() {
-        return Err(Failure::failed(format!(
-            "{}: exists already: choose another name",
-            args.out.display()
-        )));
-    }
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|e| Failure::failed(format!("cannot watch for signals: {e}")))?;
-    }
-    let mut trace = Trace::new(
-        Writer::create(&args.out, &WriteOptions::new(Format::Parquet)).map_err(|e| failed(&e))?,
-    );
+    let mut end = End::after(args.seconds)?;
+    let mut trace = Trace::create(&args.out)?;
     order(&args.path, "record", "start")?;
     eprintln!(
         "isotherm: recording {} to {}",
         args.path.display(),
         args.out.display()
     );
-    let until = args
-        .seconds
-        .map(|s| Instant::now() + Duration::from_secs(s));
+    end.begin();
     let mut over = false;
     loop {
         let batch = match fetch(&args.path, "record") {
@@ -71,7 +52,7 @@ pub fn run(args: &FilesRecordArgs) -> Result<(), Failure> {
         if over && many == 0 {
             break;
         }
-        over |= stop.load(Ordering::Relaxed) || until.is_some_and(|u| Instant::now() >= u);
+        over |= end.is_due();
         if many == 0 {
             std::thread::sleep(REST);
         }
@@ -79,37 +60,19 @@ pub fn run(args: &FilesRecordArgs) -> Result<(), Failure> {
     // It may be unmounted by now.
     let _ = order(&args.path, "record", "stop");
     let (files, lost) = (trace.files, trace.lost);
-    let written = trace.finish()?;
+    let written = trace.sorted.finish()?;
     let result = json!({"path": args.path, "out": args.out, "requests": written, "files": files, "lost": lost});
     args.json.print(&result, || {
-        let lost = if lost > 0 {
-            format!(", {lost} lost because the recorder fell behind")
-        } else {
-            String::new()
-        };
         format!(
-            "{}: {written} requests to {files} files{lost}\n",
-            args.out.display()
+            "{}: {written} requests to {files} files{}\n",
+            args.out.display(),
+            lost_words(lost)
         )
     })
 }
 
-/// A record without its time; it has an order only because the heap requires one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Line {
-    offset: u64,
-    len: u32,
-    op: Op,
-    class: u8,
-    size: u64,
-    latency_ns: u64,
-}
-
 struct Trace {
-    writer: Writer,
-    waiting: BinaryHeap<Reverse<(u64, u64, Line)>>,
-    seen: u64,
-    last: u64,
+    sorted: SortedTrace,
     lost: u64,
     files: u64,
     /// The address of each piece of each file, by node and generation.
@@ -118,17 +81,14 @@ struct Trace {
 }
 
 impl Trace {
-    fn new(writer: Writer) -> Trace {
-        Trace {
-            writer,
-            waiting: BinaryHeap::new(),
-            seen: 0,
-            last: 0,
+    fn create(out: &Path) -> Result<Trace, Failure> {
+        Ok(Trace {
+            sorted: SortedTrace::create(out)?,
             lost: 0,
             files: 0,
             pieces: BTreeMap::new(),
             next: 0,
-        }
+        })
     }
     /// Returns the number of entries.
     fn add_batch(&mut self, batch: &[u8]) -> Result<usize, Failure> {
@@ -181,7 +141,7 @@ impl Trace {
         }
         Ok(())
     }
-    /// Gives a file the addresses that it lacks for so many bytes.
+    /// Gives a file more addresses, so that it has enough for this number of bytes.
     fn give(&mut self, key: (u32, u16), bytes: u64) {
         let files = &mut self.files;
         let all = self.pieces.entry(key).or_insert_with(|| {
@@ -195,40 +155,12 @@ impl Trace {
         }
     }
     fn push(&mut self, e: &Entry, op: Op, offset: u64, len: u32) -> Result<(), Failure> {
-        let line = Line {
-            offset,
-            len,
-            op,
+        self.sorted.add(Record {
             class: e.class,
-            size: e.size,
-            latency_ns: e.latency_ns,
-        };
-        self.seen += 1;
-        self.waiting.push(Reverse((e.time_ns, self.seen, line)));
-        if self.waiting.len() > REORDER {
-            self.write_one()?;
-        }
-        Ok(())
-    }
-    fn write_one(&mut self) -> Result<(), Failure> {
-        let Some(Reverse((time, _, l))) = self.waiting.pop() else {
-            return Ok(());
-        };
-        self.last = self.last.max(time);
-        let record = Record {
-            class: l.class,
-            file_size: (l.op != Op::Flush).then_some(l.size),
-            latency_ns: Some(l.latency_ns),
-            ..Record::new(Nanos(self.last), l.op, l.offset, l.len)
-        };
-        self.writer.write(&record).map_err(|e| failed(&e))
-    }
-    fn finish(mut self) -> Result<u64, Failure> {
-        while !self.waiting.is_empty() {
-            self.write_one()?;
-        }
-        let written = self.writer.finish().map_err(|e| failed(&e))?;
-        Ok(written.requests)
+            file_size: (op != Op::Flush).then_some(e.size),
+            latency_ns: Some(e.latency_ns),
+            ..Record::new(Nanos(e.time_ns), op, offset, len)
+        })
     }
 }
 
@@ -254,8 +186,7 @@ mod tests {
     fn files_have_addresses_of_their_own() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("t.parquet");
-        let writer = Writer::create(&path, &WriteOptions::new(Format::Parquet));
-        let mut t = Trace::new(writer.expect("created"));
+        let mut t = Trace::create(&path).expect("created");
         let ops = [
             entry(FileOp::Read, 1, 4096, 8192, 3 * PIECE),
             entry(FileOp::Write, 2, 0, 100, 100),
@@ -271,7 +202,7 @@ mod tests {
             t.add(e).expect("written");
         }
         assert_eq!(t.files, 3);
-        t.finish().expect("complete");
+        t.sorted.finish().expect("complete");
         let reader = isotherm_traces::open(&path, &isotherm_traces::Options::default());
         let all: Vec<Record> = reader.expect("opened").map(|r| r.expect("read")).collect();
         let shown: Vec<(Op, u64, u64)> = all

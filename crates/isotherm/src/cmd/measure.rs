@@ -1,7 +1,7 @@
 //! `devices measure`: a bounded series of reads (and writes, if requested) on a device, and a sheet that is fitted to it.
 //!
 //! Reads bypass the page cache if the file system allows it. Each run ends after its share of the time or of the operations. Nothing is
-//! written without `--destructive`, and then only to what nobody else uses and no volume has.
+//! written without `--destructive`, and then only to a device or file that has no other user and belongs to no volume.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -213,8 +213,8 @@ impl Target {
     }
 }
 
-/// Holds what may be written to, so that nobody else uses it meanwhile. What a volume has is refused, served or not: `--destructive` is said
-/// of a device, and not of the other members of its volume, whose data would be lost, too.
+/// Claims the device or file that may be written to, so that no other program uses it meanwhile. A member of a volume is refused, served or
+/// not: `--destructive` permits the loss of this device's data, and not of the data on the other members of its volume.
 fn hold(path: &Path) -> Result<Device, Failure> {
     let how = OpenHow {
         fresh: true,

@@ -18,6 +18,7 @@ pub mod list;
 pub mod measure;
 pub mod record;
 mod record_events;
+mod recording;
 pub mod replay_events;
 pub mod reproduce;
 pub mod serve;

@@ -1,26 +1,21 @@
 //! `isotherm record`: records the requests of a served volume as a trace.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::io::{ErrorKind, Read};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::io::{BufReader, ErrorKind, Read};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
 
 use isotherm_core::Nanos;
-use isotherm_traces::{Flags, Format, Op, Record, WriteOptions, Writer};
+use isotherm_traces::{Flags, Op, Record};
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::recording::{End, SortedTrace, lost_words};
 use crate::Failure;
 use crate::args::RecordArgs;
-use crate::cmd::trace::failed;
 use crate::control::Request;
 use crate::control::client::served;
 use crate::control::entry::{ENTRY_BYTES, Entry, EntryOp};
 
-/// Requests that are held back for sorting: they arrive in the order of completion and are written in the order of arrival.
-const REORDER: usize = 65_536;
 /// Interval between two checks for the end of the recording.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -28,51 +23,45 @@ const LOOK: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// The volume is not served or already recorded, or the trace cannot be written. The trace appears under its name only when it is complete.
-#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn run(args: &RecordArgs) -> Result<(), Failure> {
-    if args.out.exists() {
-        return Err(Failure::failed(format!(
-            "{}: exists already: choose another name",
-            args.out.display()
-        )));
-    }
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|e| Failure::failed(format!("cannot watch for signals: {e}")))?;
-    }
+    let mut end = End::after(args.seconds)?;
+    let mut trace = Trace::create(&args.out)?;
     let mut client = served(&args.volume)?;
-    let mut trace = Trace {
-        writer: Writer::create(&args.out, &WriteOptions::new(Format::Parquet))
-            .map_err(|e| failed(&e))?,
-        waiting: BinaryHeap::new(),
-        seen: 0,
-        last: 0,
-        lost: 0,
-    };
     client.ask(&Request::Record)?;
-    let mut stream = client.into_stream();
-    let broken = |e: &std::io::Error| {
-        Failure::failed(format!(
-            "the recording broke off: {}",
-            crate::failure::reason(e)
-        ))
-    };
-    stream
-        .get_ref()
-        .set_read_timeout(Some(LOOK))
-        .map_err(|e| broken(&e))?;
     eprintln!(
         "isotherm: recording {} to {}",
         args.volume.display(),
         args.out.display()
     );
-    let until = args
-        .seconds
-        .map(|s| Instant::now() + Duration::from_secs(s));
+    end.begin();
+    receive(&mut client.into_stream(), &mut trace, &end)?;
+    let lost = trace.lost;
+    let written = trace.sorted.finish()?;
+    let result = json!({"volume": args.volume, "out": args.out, "requests": written, "lost": lost});
+    args.json.print(&result, || {
+        format!(
+            "{}: {written} requests{}\n",
+            args.out.display(),
+            lost_words(lost)
+        )
+    })
+}
+
+/// Adds the requests that the volume sends to the trace, until the recording ends.
+fn receive(
+    stream: &mut BufReader<UnixStream>,
+    trace: &mut Trace,
+    end: &End,
+) -> Result<(), Failure> {
+    let broken = |why: &str| Failure::failed(format!("the recording broke off: {why}"));
+    let failed = |e: &std::io::Error| broken(&crate::failure::reason(e));
+    stream
+        .get_ref()
+        .set_read_timeout(Some(LOOK))
+        .map_err(|e| failed(&e))?;
     let mut bytes = [0; ENTRY_BYTES];
     let mut have = 0;
-    while !stop.load(Ordering::Relaxed) && until.is_none_or(|u| Instant::now() < u) {
+    while !end.is_due() {
         match stream.read(&mut bytes[have..]) {
             // The volume has stopped.
             Ok(0) => break,
@@ -82,52 +71,28 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
                     e.kind(),
                     ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
                 ) => {}
-            Err(e) => return Err(broken(&e)),
+            Err(e) => return Err(failed(&e)),
         }
         if have == ENTRY_BYTES {
             have = 0;
-            let entry = Entry::decode(&bytes).ok_or_else(|| {
-                Failure::failed(
-                    "the recording broke off: the volume sent something else than requests",
-                )
-            })?;
-            trace.add(entry)?;
+            let wrong = "the volume sent something else than requests";
+            trace.add(Entry::decode(&bytes).ok_or_else(|| broken(wrong))?)?;
         }
     }
-    let lost = trace.lost;
-    let written = trace.finish()?;
-    let result = json!({"volume": args.volume, "out": args.out, "requests": written, "lost": lost});
-    args.json.print(&result, || {
-        let lost = if lost > 0 {
-            format!(", {lost} lost because the recorder fell behind")
-        } else {
-            String::new()
-        };
-        format!("{}: {written} requests{lost}\n", args.out.display())
-    })
+    Ok(())
 }
 
 struct Trace {
-    writer: Writer,
-    /// Ordered by arrival. The number keeps requests with equal times in the order in which they came.
-    waiting: BinaryHeap<Reverse<(u64, u64, Line)>>,
-    seen: u64,
-    last: u64,
+    sorted: SortedTrace,
     lost: u64,
 }
 
-/// An entry without its time; it has an order only because the heap requires one.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Line {
-    offset: u64,
-    latency_ns: u64,
-    len: u32,
-    op: Op,
-    class: u8,
-    fua: bool,
-}
-
 impl Trace {
+    fn create(out: &Path) -> Result<Trace, Failure> {
+        let sorted = SortedTrace::create(out)?;
+        Ok(Trace { sorted, lost: 0 })
+    }
+
     fn add(&mut self, e: Entry) -> Result<(), Failure> {
         let op = match e.op {
             EntryOp::Read => Op::Read,
@@ -139,48 +104,12 @@ impl Trace {
                 return Ok(());
             }
         };
-        let line = Line {
-            offset: e.offset,
-            latency_ns: e.latency_ns,
-            len: e.len,
-            op,
+        self.sorted.add(Record {
             class: e.class,
-            fua: e.fua,
-        };
-        self.seen += 1;
-        let number = self.seen;
-        self.waiting.push(Reverse((e.time_ns, number, line)));
-        if self.waiting.len() > REORDER {
-            self.write_one()
-        } else {
-            Ok(())
-        }
-    }
-
-    fn write_one(&mut self) -> Result<(), Failure> {
-        let Some(Reverse((time, _, l))) = self.waiting.pop() else {
-            return Ok(());
-        };
-        // It arrived later than all requests that were held back. Its place in the order is already written, so its time is raised to the
-        // last one.
-        self.last = self.last.max(time);
-        let record = Record {
-            class: l.class,
-            latency_ns: Some(l.latency_ns),
-            flags: if l.fua { Flags::FUA } else { Flags::NONE },
-            ..Record::new(Nanos(self.last), l.op, l.offset, l.len)
-        };
-        self.writer.write(&record).map_err(|e| failed(&e))
-    }
-
-    fn finish(mut self) -> Result<u64, Failure> {
-        while !self.waiting.is_empty() {
-            self.write_one()?;
-        }
-        self.writer
-            .finish()
-            .map(|w| w.requests)
-            .map_err(|e| failed(&e))
+            latency_ns: Some(e.latency_ns),
+            flags: if e.fua { Flags::FUA } else { Flags::NONE },
+            ..Record::new(Nanos(e.time_ns), op, e.offset, e.len)
+        })
     }
 }
 
@@ -192,14 +121,7 @@ mod tests {
     fn every_column_of_a_recording_comes_back_in_order_of_arrival() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("t.parquet");
-        let writer = Writer::create(&path, &WriteOptions::new(Format::Parquet));
-        let mut trace = Trace {
-            writer: writer.expect("created"),
-            waiting: BinaryHeap::new(),
-            seen: 0,
-            last: 0,
-            lost: 0,
-        };
+        let mut trace = Trace::create(&path).expect("created");
         let entry = |time_ns, op, offset, len| Entry {
             time_ns,
             latency_ns: time_ns * 3 + 1,
@@ -225,7 +147,7 @@ mod tests {
         };
         trace.add(lost).expect("counted");
         assert_eq!(trace.lost, 17);
-        assert_eq!(trace.finish().expect("whole"), 4);
+        assert_eq!(trace.sorted.finish().expect("whole"), 4);
         let reader = isotherm_traces::open(&path, &isotherm_traces::Options::default());
         let back: Vec<Record> = reader
             .expect("opens")

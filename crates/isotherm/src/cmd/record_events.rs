@@ -4,14 +4,12 @@ use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use isotherm_traces::events::{Ending, summary};
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::recording::{self, End};
 use crate::Failure;
 use crate::args::RecordArgs;
 use crate::control::Request;
@@ -27,17 +25,10 @@ const LAST: Duration = Duration::from_secs(30);
 /// # Errors
 /// The volume is not served or already recorded, or the recording was cut; the file then holds the events up to the cut.
 pub fn run(args: &RecordArgs) -> Result<(), Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|e| Failure::failed(format!("cannot watch for signals: {e}")))?;
-    }
+    let mut end = End::after(args.seconds)?;
     let mut client = served(&args.volume)?;
     let mut file = File::create_new(&args.out).map_err(|e| match e.kind() {
-        ErrorKind::AlreadyExists => Failure::failed(format!(
-            "{}: exists already: choose another name",
-            args.out.display()
-        )),
+        ErrorKind::AlreadyExists => recording::exists(&args.out),
         _ => Failure::file(&args.out, "create", &e),
     })?;
     if let Err(e) = client.ask(&Request::Events { limit: args.limit }) {
@@ -50,7 +41,8 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
         args.volume.display(),
         args.out.display()
     );
-    receive(client.into_stream(), &mut file, args, &stop)?;
+    end.begin();
+    receive(client.into_stream(), &mut file, args, &end)?;
     let length = file
         .sync_all()
         .and_then(|()| file.metadata())
@@ -58,13 +50,13 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
         .len();
     let whole =
         summary(&args.out).map_err(|e| Failure::failed(format!("{}: {e}", args.out.display())))?;
-    let end = whole.end;
+    let last = whole.end;
     let result = json!({
-        "volume": args.volume, "out": args.out, "events": end.events, "requests": end.requests,
-        "bytes": length, "ending": end.ending.name(),
+        "volume": args.volume, "out": args.out, "events": last.events, "requests": last.requests,
+        "bytes": length, "ending": last.ending.name(),
     });
     args.json.print(&result, || {
-        let why = match end.ending {
+        let why = match last.ending {
             Ending::Asked | Ending::Closed => "",
             Ending::FellBehind => ", ended early because the writer fell behind the engine",
             Ending::Untold => ", ended early because the engine was changed behind its back",
@@ -72,8 +64,8 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
         format!(
             "{}: {} events, {} requests, {length} bytes{why}\n",
             args.out.display(),
-            end.events,
-            end.requests
+            last.events,
+            last.requests
         )
     })
 }
@@ -83,7 +75,7 @@ fn receive(
     mut stream: BufReader<UnixStream>,
     file: &mut File,
     args: &RecordArgs,
-    stop: &AtomicBool,
+    end: &End,
 ) -> Result<(), Failure> {
     let broken = |e: &std::io::Error| {
         Failure::failed(format!(
@@ -93,21 +85,17 @@ fn receive(
     };
     let timeout = stream.get_ref().set_read_timeout(Some(LOOK));
     timeout.map_err(|e| broken(&e))?;
-    let mut until = args
-        .seconds
-        .map(|s| Instant::now() + Duration::from_secs(s));
-    let mut ending = false;
+    // Set when the volume was asked to end the recording.
+    let mut latest: Option<Instant> = None;
     let mut bytes = vec![0; 1 << 18];
     loop {
-        let over = until.is_some_and(|u| Instant::now() >= u);
-        if ending && over {
+        if latest.is_some_and(|l| Instant::now() >= l) {
             return Err(Failure::failed(
                 "the recording broke off: the volume does not answer",
             ));
         }
-        if !ending && (over || stop.load(Ordering::Relaxed)) {
-            ending = true;
-            until = Some(Instant::now() + LAST);
+        if latest.is_none() && end.is_due() {
+            latest = Some(Instant::now() + LAST);
             let ended = stream.get_ref().shutdown(Shutdown::Write);
             ended.map_err(|e| broken(&e))?;
         }

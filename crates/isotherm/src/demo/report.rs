@@ -182,7 +182,7 @@ fn mebibytes(n: u64) -> String {
     format!("{:.0} MiB", n as f64 / f64::from(1 << 20))
 }
 
-/// Everything that the demo says.
+/// All output of the demo.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
     /// Which devices are played by files.

@@ -173,7 +173,7 @@ impl Drive {
 
     fn run<T>(&self, f: impl FnOnce(&File) -> std::io::Result<T>) -> Result<T, Errno> {
         self.well()?;
-        f(&self.file).map_err(|e| Errno::from_i32(e.raw_os_error().unwrap_or(libc::EIO)))
+        f(&self.file).map_err(|e| e.raw_os_error().map_or(Errno::EIO, Errno::from_i32))
     }
 }
 

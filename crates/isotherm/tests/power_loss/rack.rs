@@ -10,6 +10,7 @@ use fuser::{
 };
 use isotherm_hostile::Rng;
 use isotherm_hostile::disk::Disk;
+use isotherm_live::block_file::O_DSYNC;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -262,7 +263,7 @@ impl Filesystem for Shelf {
         reply: ReplyWrite,
     ) {
         // RWF_DSYNC arrives as O_DSYNC of that one write.
-        match self.land(ino, offset, data, flags.0 & libc::O_DSYNC != 0) {
+        match self.land(ino, offset, data, flags.0 & O_DSYNC != 0) {
             Ok(()) => reply.written(data.len() as u32),
             Err(e) => reply.error(e),
         }

@@ -66,11 +66,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use crate::port::Port;
 use crate::server::Handle;
 
 pub use error::Error;
 pub use pump::{Pump, Received};
+
+/// The flag of an open file, or of one write, whose data must be durable (`linux/fcntl.h`). `rustix` has only the flag of `O_SYNC`, under
+/// both names; that has this bit and another one.
+pub const O_DSYNC: i32 = 0o10000;
 
 /// The last close may still be in progress after its caller has continued, because `losetup -d` does not wait for it. So a busy unmount is
 /// repeated for 200 ms before it is reported.
@@ -346,7 +352,7 @@ impl Mount {
             let Err(source) = mountpoint::unmount(&self.dir) else {
                 break;
             };
-            let busy = source.raw_os_error() == Some(libc::EBUSY);
+            let busy = Errno::from_io_error(&source) == Some(Errno::BUSY);
             if busy && tries < BUSY_TRIES {
                 tries += 1;
                 std::thread::sleep(BUSY_WAIT);
@@ -404,7 +410,7 @@ impl Drop for Mount {
         if let Err(Error::Busy { .. } | Error::Unmount { .. }) = self.unmount() {
             // By force: the connection is cut, so the session ends. Through the helper (not root) the mount is only removed from the tree,
             // and the session lives until the last user closes the file: do not wait for that.
-            let cut = mountpoint::detach(&self.dir).is_ok() && nix::unistd::geteuid().is_root();
+            let cut = mountpoint::detach(&self.dir).is_ok() && rustix::process::geteuid().is_root();
             if cut {
                 let _ = self.join();
             }
@@ -415,18 +421,7 @@ impl Drop for Mount {
 /// Marks the calling thread, and threads that it starts later, as needed for writing back dirty pages: their allocations and page faults
 /// then never wait for I/O. Returns whether the kernel agreed (it requires `CAP_SYS_RESOURCE`).
 pub fn become_io_flusher() -> bool {
-    io_flusher_option(PR_SET_IO_FLUSHER, 1) == 0
-}
-
-/// From `linux/prctl.h` (Linux 5.6); the libc crate does not have them.
-const PR_SET_IO_FLUSHER: libc::c_int = 57;
-#[cfg(test)]
-const PR_GET_IO_FLUSHER: libc::c_int = 58;
-
-fn io_flusher_option(option: libc::c_int, value: libc::c_ulong) -> libc::c_int {
-    let zero: libc::c_ulong = 0;
-    // SAFETY: both options take plain numbers and read or change only the calling thread's flags.
-    unsafe { libc::prctl(option, value, zero, zero, zero) }
+    rustix::process::configure_io_flusher_behavior(true).is_ok()
 }
 
 #[cfg(test)]
@@ -435,15 +430,15 @@ mod tests {
 
     #[test]
     fn threads_started_by_an_io_flusher_are_io_flushers() {
-        let ask = || io_flusher_option(PR_GET_IO_FLUSHER, 0);
         let child = std::thread::spawn(move || {
             if !become_io_flusher() {
                 eprintln!("skipped: no CAP_SYS_RESOURCE");
-                return 1;
+                return Ok(true);
             }
+            let ask = rustix::process::is_io_flusher;
             std::thread::spawn(ask).join().unwrap()
         });
-        assert_eq!(child.join().unwrap(), 1);
+        assert_eq!(child.join().unwrap(), Ok(true));
     }
 
     #[test]

@@ -4,17 +4,19 @@
 //! text); an unmount that fails can be repeated; and we never unmount a mount that we did not make, even if another one was mounted over
 //! the same directory meanwhile.
 
+use std::ffi::CString;
 use std::fs;
 use std::io::{self, IoSliceMut, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use nix::errno::Errno;
-use nix::mount::{MntFlags, MsFlags};
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::mount::{MountFlags, UnmountFlags, unmount as umount};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::Error;
 
@@ -86,7 +88,7 @@ pub(super) fn resolve(dir: &Path) -> Result<PathBuf, Error> {
         source,
     };
     match dir.canonicalize() {
-        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTCONN) => {
             let absolute = std::path::absolute(dir).map_err(failed)?;
             let (Some(parent), Some(last)) = (absolute.parent(), absolute.file_name()) else {
                 return Err(failed(error));
@@ -113,7 +115,7 @@ pub(super) fn prepare(dir: &Path) -> Result<(), Error> {
         }
         // Reading the directory always asks the server; `stat` could be answered from the kernel's cached attributes.
         match (fs::read_dir(dir), here) {
-            (Err(error), Some(_)) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+            (Err(error), Some(_)) if Errno::from_io_error(&error) == Some(Errno::NOTCONN) => {
                 detach(dir).map_err(|source| Error::Unmount {
                     dir: dir.to_owned(),
                     source,
@@ -160,32 +162,30 @@ pub(super) fn mount(wanted: &Wanted<'_>) -> Result<OwnedFd, Error> {
         }
         Err(source) => return Err(Error::NoDevice { source }),
     };
-    let (uid, gid) = (nix::unistd::getuid(), nix::unistd::getgid());
     let mut data = format!(
-        "fd={},rootmode=40000,user_id={uid},group_id={gid},default_permissions",
-        device.as_raw_fd()
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
+        device.as_raw_fd(),
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw()
     );
     if wanted.allow_other {
         data.push_str(",allow_other");
     }
+    let data = CString::new(data).map_err(|source| Error::NoDevice {
+        source: source.into(),
+    })?;
     let mut flags =
-        MsFlags::MS_NODEV | MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC | MsFlags::MS_NOATIME;
-    flags.set(MsFlags::MS_RDONLY, wanted.read_only);
-    match nix::mount::mount(
-        Some(wanted.source),
-        wanted.dir,
-        Some(FS_TYPE),
-        flags,
-        Some(data.as_str()),
-    ) {
+        MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NOATIME;
+    flags.set(MountFlags::RDONLY, wanted.read_only);
+    match rustix::mount::mount(wanted.source, wanted.dir, FS_TYPE, flags, &*data) {
         Ok(()) => Ok(device.into()),
-        Err(Errno::EPERM) => mount_by_helper(wanted),
-        Err(Errno::ENODEV) => Err(Error::NoDevice {
-            source: Errno::ENODEV.into(),
+        Err(Errno::PERM) => mount_by_helper(wanted),
+        Err(Errno::NODEV) => Err(Error::NoDevice {
+            source: Errno::NODEV.into(),
         }),
         Err(errno) => Err(Error::Mount {
             dir: wanted.dir.to_owned(),
-            reason: errno.desc().to_owned(),
+            reason: errno.to_string(),
         }),
     }
 }
@@ -246,45 +246,32 @@ fn mount_by_helper(wanted: &Wanted<'_>) -> Result<OwnedFd, Error> {
     })
 }
 
-fn receive_descriptor(socket: &UnixStream) -> nix::Result<Option<OwnedFd>> {
+fn receive_descriptor(socket: &UnixStream) -> rustix::io::Result<Option<OwnedFd>> {
     let mut byte = [0u8];
     let mut parts = [IoSliceMut::new(&mut byte)];
-    let mut space = nix::cmsg_space!(RawFd);
-    let message = loop {
-        match recvmsg::<()>(
-            socket.as_raw_fd(),
-            &mut parts,
-            Some(&mut space),
-            MsgFlags::MSG_CMSG_CLOEXEC,
-        ) {
-            Err(Errno::EINTR) => {}
-            other => break other?,
-        }
-    };
-    for control in message.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(descriptors) = control
-            && let Some(&descriptor) = descriptors.first()
-        {
-            // SAFETY: the kernel has just installed this descriptor for us; it has no other owner.
-            return Ok(Some(unsafe { OwnedFd::from_raw_fd(descriptor) }));
-        }
-    }
-    Ok(None)
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    retry_on_intr(|| recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC))?;
+    let descriptor = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    Ok(descriptor)
 }
 
 /// Unmounts; fails with `EBUSY` while a file is open (a loop device counts).
 pub(super) fn unmount(dir: &Path) -> io::Result<()> {
-    match nix::mount::umount2(dir, MntFlags::UMOUNT_NOFOLLOW) {
-        Err(Errno::EPERM) => unmount_by_helper(dir, false),
+    match umount(dir, UnmountFlags::NOFOLLOW) {
+        Err(Errno::PERM) => unmount_by_helper(dir, false),
         other => other.map_err(Into::into),
     }
 }
 
 /// Removes the mount from the tree at once and cuts its connection: open requests and later ones fail.
 pub(super) fn detach(dir: &Path) -> io::Result<()> {
-    let flags = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_FORCE | MntFlags::MNT_DETACH;
-    match nix::mount::umount2(dir, flags) {
-        Err(Errno::EPERM) => unmount_by_helper(dir, true),
+    let flags = UnmountFlags::NOFOLLOW | UnmountFlags::FORCE | UnmountFlags::DETACH;
+    match umount(dir, flags) {
+        Err(Errno::PERM) => unmount_by_helper(dir, true),
         other => other.map_err(Into::into),
     }
 }
@@ -305,14 +292,14 @@ fn unmount_by_helper(dir: &Path, lazy: bool) -> io::Result<()> {
                 // The helper reports this only in its text.
                 let busy = said.contains("busy");
                 return Err(if busy {
-                    Errno::EBUSY.into()
+                    Errno::BUSY.into()
                 } else {
                     io::Error::other(said)
                 });
             }
         }
     }
-    Err(Errno::EPERM.into())
+    Err(Errno::PERM.into())
 }
 
 /// A file name that can stand alone in a directory.

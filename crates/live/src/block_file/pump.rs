@@ -16,15 +16,16 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use isotherm_core::IoError;
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::socket::{self, MsgFlags, SockFlag, SockType};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
+use super::O_DSYNC;
 use super::ring::Answers;
 use crate::port::{Buffer, Completion, IoRequest, Port};
 use crate::server::Handle;
@@ -126,7 +127,7 @@ impl Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        self.write(libc::EIO, &[]);
+        self.write(Errno::IO.raw_os_error(), &[]);
     }
 }
 
@@ -142,11 +143,11 @@ impl Pump {
         let read = loop {
             match (&*self.device).read(&mut self.buffer) {
                 Ok(read) => break read,
-                Err(error) => match Errno::from_raw(error.raw_os_error().unwrap_or(0)) {
+                Err(error) => match Errno::from_io_error(&error) {
                     // ENOENT: the request was interrupted before it could be read.
-                    Errno::EINTR | Errno::ENOENT => {}
-                    Errno::EAGAIN => return Ok(Received::Nothing),
-                    Errno::ENODEV | Errno::ECONNABORTED => return Ok(Received::Ended),
+                    Some(Errno::INTR | Errno::NOENT) => {}
+                    Some(Errno::AGAIN) => return Ok(Received::Nothing),
+                    Some(Errno::NODEV | Errno::CONNABORTED) => return Ok(Received::Ended),
                     _ => return Err(error),
                 },
             }
@@ -236,7 +237,7 @@ impl Pump {
         }
         let mut buffer = self.port.buffer(offset, len);
         buffer.copy_from_slice(&payload[..len as usize]);
-        let fua = flags & libc::O_DSYNC != 0;
+        let fua = flags & O_DSYNC != 0;
         let done = move |result, _buffer| match result {
             Ok(()) => reply.written(len),
             Err(error) => reply.error(error),
@@ -350,9 +351,9 @@ impl Slow {
 
     /// Returns false if the socket is full.
     fn send(&self, message: &[u8]) -> bool {
-        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         // Any other error means that the session has ended, so the answer is not needed.
-        socket::send(self.socket.as_raw_fd(), message, flags) != Err(Errno::EAGAIN)
+        net::send(&self.socket, message, flags) != Err(Errno::AGAIN)
     }
 
     pub(super) fn pass_on(&self, message: &[u8]) {
@@ -371,10 +372,10 @@ impl Slow {
     pub(super) fn relay(&self) {
         let mut reply = vec![0; SLOW_REPLY];
         loop {
-            match socket::recv(self.socket.as_raw_fd(), &mut reply, MsgFlags::empty()) {
-                Ok(0) => return,
-                Ok(len) => self.carry(&mut reply[..len]),
-                Err(Errno::EINTR) => {}
+            match net::recv(&self.socket, &mut *reply, RecvFlags::empty()) {
+                Ok((0, _)) => return,
+                Ok((len, _)) => self.carry(&mut reply[..len]),
+                Err(Errno::INTR) => {}
                 Err(_) => return,
             }
             self.drain(&mut self.backlog());
@@ -384,7 +385,7 @@ impl Slow {
     /// Ends fuser's session and the relay.
     pub(super) fn close(&self) {
         // This fails only if it was closed before.
-        let _ = socket::shutdown(self.socket.as_raw_fd(), socket::Shutdown::Both);
+        let _ = net::shutdown(&self.socket, net::Shutdown::Both);
     }
 }
 
@@ -418,15 +419,16 @@ pub(super) struct Parts {
     pub slow: Arc<Slow>,
 }
 
+/// Two connected sockets that keep the boundaries of messages.
+fn packet_sockets() -> io::Result<(OwnedFd, OwnedFd)> {
+    let kind = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    Ok(net::socketpair(kind.0, kind.1, SocketFlags::CLOEXEC, None)?)
+}
+
 /// Splits the descriptor of a new mount into frequent and other requests. The kernel's INIT is passed on at once, so that fuser's session
 /// finds it; its answer is relayed like all others. With `ring`, the answer agrees to requests through io_uring if the kernel offers them.
 pub(super) fn split(device: OwnedFd, port: Arc<dyn Port>, ring: bool) -> io::Result<Parts> {
-    let (ours, session) = socket::socketpair(
-        socket::AddressFamily::Unix,
-        SockType::SeqPacket,
-        None,
-        SockFlag::SOCK_CLOEXEC,
-    )?;
+    let (ours, session) = packet_sockets()?;
     let device = Arc::new(File::from(device));
     let slow = Arc::new(Slow::new(ours, Arc::clone(&device)));
     let size = port.volume_bytes();
@@ -446,7 +448,7 @@ pub(super) fn split(device: OwnedFd, port: Arc<dyn Port>, ring: bool) -> io::Res
         let ring = ring && offered(&pump.buffer);
         *slow.init() = Init::Asked { unique, ring };
     }
-    fcntl(&*pump.device, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    fcntl_setfl(&*pump.device, OFlags::NONBLOCK)?;
     Ok(Parts {
         pump,
         session,

@@ -27,7 +27,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use io_uring::{opcode, squeue, types};
 use isotherm_core::IoError;
+use rustix::io::Errno;
 
+use super::O_DSYNC;
 use super::pump::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, IN_HEADER, OUT_HEADER, Slow};
 use crate::buffers::{Buffer, Memory, Pool, Region};
 use crate::port::{Completion, IoRequest, Port};
@@ -47,11 +49,18 @@ const HEADER: usize = 288;
 /// Room for a header, so that no header crosses a page boundary.
 const HEADER_ROOM: usize = 512;
 
+/// `struct iovec`.
+#[repr(C)]
+struct Part {
+    base: *mut u8,
+    len: usize,
+}
+
 struct Entry {
     queue: u16,
     memory: Memory,
     /// Header and payload, as REGISTER names them.
-    parts: Box<[libc::iovec; 2]>,
+    parts: Box<[Part; 2]>,
     /// The kernel's number of the request in this entry.
     commit: u64,
     /// Whether the entry holds a request that is not answered.
@@ -101,10 +110,7 @@ impl Entries {
         for i in 0..number {
             let memory = pool.get_if_idle(LARGEST as usize)?;
             let header = headers.base().wrapping_add(i * HEADER_ROOM);
-            let part = |base: *mut u8, len: usize| libc::iovec {
-                iov_base: base.cast(),
-                iov_len: len,
-            };
+            let part = |base, len| Part { base, len };
             entries.push(Entry {
                 queue: (i % queues) as u16,
                 parts: Box::new([
@@ -335,7 +341,7 @@ impl Shared {
             buffer.copy_from_slice(&memory.bytes()[..len as usize]);
             buffer
         });
-        let fua = asked.flags & libc::O_DSYNC != 0;
+        let fua = asked.flags & O_DSYNC != 0;
         let done = move |result, _| match result {
             Ok(()) => reply.written(len),
             Err(error) => reply.end(Err(error), 0),
@@ -445,7 +451,7 @@ impl Drop for Reply {
         if MUTANT.get() == Some(Mutant::ForgetLost) {
             return;
         }
-        self.send(-libc::EIO, &[], 0);
+        self.send(-Errno::IO.raw_os_error(), &[], 0);
     }
 }
 

@@ -115,7 +115,7 @@ fn check_ends() -> Result<(), &'static str> {
     );
     for (opcode, unique) in [(FUSE_FSYNC, 2), (FUSE_WRITE, 4), (FUSE_READ, 6)] {
         let payload: &[u8] = if opcode == FUSE_WRITE { &[7; 512] } else { &[] };
-        for (result, error) in [(Ok(()), 0), (Err(IoError::Io), -libc::EIO)] {
+        for (result, error) in [(Ok(()), 0), (Err(IoError::Io), -Errno::IO.raw_os_error())] {
             ask(&mut entries, opcode, unique, 1024, payload, BLOCK);
             if !put(&mut entries).is_empty() {
                 return Err("answered before its end");
@@ -138,7 +138,7 @@ fn check_ends() -> Result<(), &'static str> {
         if put(&mut entries) != [0] {
             return Err("what is lost is not answered");
         }
-        assert_eq!(answer(&entries).0, -libc::EIO);
+        assert_eq!(answer(&entries).0, -Errno::IO.raw_os_error());
     }
     Ok(())
 }
@@ -174,12 +174,12 @@ fn odd_ranges_and_ends_of_the_volume() {
     ask(&mut entries, FUSE_READ, 8, end, &[], 100);
     assert_eq!(answer(&entries), (0, 8, vec![]));
     ask(&mut entries, FUSE_WRITE, 10, end, b"beyond", 6);
-    assert_eq!(answer(&entries).0, -libc::ENOSPC);
+    assert_eq!(answer(&entries).0, -Errno::NOSPC.raw_os_error());
     ask(&mut entries, FUSE_WRITE, 12, end - 512, &[3; 1024], 1024);
     assert_eq!(answer(&entries), (0, 12, vec![0, 2, 0, 0, 0, 0, 0, 0]));
     // A write whose payload has another length than it states.
     ask(&mut entries, FUSE_WRITE, 14, 0, &[3; 512], 1024);
-    assert_eq!(answer(&entries).0, -libc::EINVAL);
+    assert_eq!(answer(&entries).0, -Errno::INVAL.raw_os_error());
     assert_eq!(memory.counts.writes.load(Ordering::Relaxed), 2);
 }
 
@@ -189,7 +189,7 @@ fn entries_that_the_kernel_gives_up_are_over() {
     let all = put(&mut entries);
     for (i, n) in all.iter().enumerate() {
         assert!(!entries.is_over(), "{i}");
-        entries.back(*n, -libc::ENOTCONN);
+        entries.back(*n, -Errno::NOTCONN.raw_os_error());
     }
     assert!(entries.is_over() && put(&mut entries).is_empty());
 }

@@ -14,11 +14,16 @@ use fuser::{
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
+use super::O_DSYNC;
 use super::Options;
 use super::answers::answer;
 pub(super) use super::answers::errno;
 use crate::mutants::{LiveMutant, broken};
 use crate::port::{Completion, IoRequest, Port};
+
+/// `lseek`, in `linux/fs.h`.
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
 
 const ROOT: INodeNo = INodeNo::ROOT;
 const FILE: INodeNo = INodeNo(2);
@@ -67,8 +72,8 @@ impl Volume {
             kind: FileType::RegularFile,
             perm: if read_only { 0o400 } else { 0o600 },
             nlink: 1,
-            uid: nix::unistd::geteuid().as_raw(),
-            gid: nix::unistd::getegid().as_raw(),
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
             rdev: 0,
             // The kernel stores only its logarithm.
             blksize: options
@@ -260,7 +265,7 @@ impl Filesystem for Volume {
         let mut buffer = self.port.buffer(offset, len);
         buffer.copy_from_slice(&data[..len as usize]);
         // `O_SYNC` contains `O_DSYNC`; the kernel adds it for `RWF_DSYNC` and `RWF_SYNC` too.
-        let fua = flags.0 & libc::O_DSYNC != 0 && !broken(LiveMutant::DropDsyncFlag);
+        let fua = flags.0 & O_DSYNC != 0 && !broken(LiveMutant::DropDsyncFlag);
         let done = move |result, _buffer| match result {
             Ok(()) => reply.written(len),
             Err(error) => reply.error(errno(error)),
@@ -331,8 +336,8 @@ impl Filesystem for Volume {
         reply: ReplyLseek,
     ) {
         let data = match whence {
-            libc::SEEK_DATA => true,
-            libc::SEEK_HOLE => false,
+            SEEK_DATA => true,
+            SEEK_HOLE => false,
             _ => return reply.error(Errno::EINVAL),
         };
         let found = match u64::try_from(offset) {

@@ -2,6 +2,7 @@
 
 use super::{ALIGNMENT, HUGE};
 
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -28,22 +29,17 @@ impl Region {
         let whole = len + HUGE;
         // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
         let at = unsafe {
-            libc::mmap(
+            mm::mmap_anonymous(
                 std::ptr::null_mut(),
                 whole,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )?
         };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
         let start = at as usize;
         let base = start.next_multiple_of(HUGE);
         // SAFETY: base … base + len lies inside the mapping. This is advice: a refusal costs only speed.
-        unsafe { libc::madvise(base as *mut libc::c_void, len, libc::MADV_HUGEPAGE) };
+        let _ = unsafe { mm::madvise(base as *mut _, len, Advice::LinuxHugepage) };
         let base = NonNull::new(base as *mut u8).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Arc::new(Region {
             base,
@@ -71,7 +67,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the range is exactly what `new` mapped; all users hold an `Arc`, so none is left.
-        unsafe { libc::munmap(self.mapped.0 as *mut libc::c_void, self.mapped.1) };
+        // SAFETY: the range is exactly what `new` mapped; all users hold an `Arc`, so none is left. Unmapping a whole mapping does not fail.
+        let _ = unsafe { mm::munmap(self.mapped.0 as *mut _, self.mapped.1) };
     }
 }

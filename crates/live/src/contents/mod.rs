@@ -14,6 +14,7 @@ mod window;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use isotherm_core::store::superblock::{MAGIC, Superblock};
+use rustix::ioctl::{NoArg, Opcode, ioctl};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -22,7 +23,7 @@ use table::At;
 use window::Window;
 
 /// Asks the kernel to read the partition table again.
-const BLKRRPART: libc::Ioctl = 0x125f;
+const BLKRRPART: Opcode = 0x125f;
 /// Number of found formats that a message names; for more, it states their number.
 const NAMED: usize = 4;
 
@@ -133,8 +134,9 @@ pub fn erase(device: &Device) -> Result<(), Error> {
         .and_then(|w| w.erase(&file))
         .map_err(failed)?;
     if device.is_block {
-        // SAFETY: no pointer. Without partitions, or while one is in use (which O_EXCL excludes), it does nothing.
-        unsafe { libc::ioctl(device.file.as_raw_fd(), BLKRRPART) };
+        // Without partitions, or while one is in use (which O_EXCL excludes), it does nothing.
+        // SAFETY: the call takes no argument.
+        let _ = unsafe { ioctl(&device.file, NoArg::<BLKRRPART>::new()) };
     }
     match look(device).map_err(failed)?.first() {
         None => Ok(()),

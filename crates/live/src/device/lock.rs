@@ -7,6 +7,8 @@
 
 use super::fail;
 use crate::error::{Error, ErrorKind};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -101,18 +103,15 @@ fn wait_for(
 }
 
 pub(super) fn lock(file: &File, path: &Path, shared: bool) -> Result<(), Error> {
-    let how = if shared { libc::LOCK_SH } else { libc::LOCK_EX };
-    let take = || {
-        // SAFETY: flock on a descriptor that we own.
-        if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
-            return Ok(true);
-        }
-        let e = io::Error::last_os_error();
-        if e.raw_os_error() == Some(libc::EWOULDBLOCK) {
-            Ok(false)
-        } else {
-            Err(e)
-        }
+    let how = if shared {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    let take = || match rustix::fs::flock(file, how) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(e) => Err(e.into()),
     };
     // The lock belongs to the process that called flock, so its number is in the list even when that process is gone.
     let holder = || {
@@ -138,7 +137,8 @@ pub(super) fn lock(file: &File, path: &Path, shared: bool) -> Result<(), Error> 
 }
 
 /// Takes the lock on bytes `start` to `start + bytes` of `file` (0 bytes: to the end, however large the file becomes). It belongs to the
-/// open file and not to a process. `path` is the member whose data is in that file, for messages during the wait.
+/// open file and not to a process; `rustix` has only locks of processes, so libc makes this call. `path` is the member whose data is in
+/// that file, for messages during the wait.
 ///
 /// # Errors
 /// A message about the holder, if another has the lock; the outer error is that of a file system without such locks.
@@ -160,8 +160,8 @@ pub(crate) fn lock_bytes(
             return Ok(true);
         }
         let e = io::Error::last_os_error();
-        match e.raw_os_error() {
-            Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+        match Errno::from_io_error(&e) {
+            Some(Errno::AGAIN | Errno::ACCESS) => Ok(false),
             _ => Err(e),
         }
     };
@@ -222,7 +222,7 @@ fn is_ending(pid: &str) -> bool {
 
 /// Whether SIGKILL is pending, which a process that waits for a disk cannot obey yet.
 fn is_killed(status: &str) -> bool {
-    let bit = 1 << (libc::SIGKILL - 1);
+    let bit = 1 << (rustix::process::Signal::KILL.as_raw() - 1);
     status
         .lines()
         .filter_map(|l| {
@@ -237,8 +237,8 @@ fn id_in_locks(file: &File) -> Option<String> {
     let m = file.metadata().ok()?;
     Some(format!(
         "{:02x}:{:02x}:{}",
-        libc::major(m.dev()),
-        libc::minor(m.dev()),
+        rustix::fs::major(m.dev()),
+        rustix::fs::minor(m.dev()),
         m.ino()
     ))
 }
@@ -284,10 +284,10 @@ mod tests {
         let end = child.stdin.take();
         // In a container the list omits a lock whose process is gone.
         let taken = || {
-            // SAFETY: flock on a descriptor that is open.
-            let free = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) } == 0;
-            // SAFETY: as above.
-            let _ = free && unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) } == 0;
+            let free = rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok();
+            if free {
+                rustix::fs::flock(&file, FlockOperation::Unlock).unwrap();
+            }
             !free
         };
         let begun = Instant::now();

@@ -1,11 +1,11 @@
 //! The standby state of disks.
 
 use super::Device;
+use rustix::ioctl::{Opcode, Updater, ioctl};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 
-const HDIO_DRIVE_CMD: libc::Ioctl = 0x031f;
+const HDIO_DRIVE_CMD: Opcode = 0x031f;
 const ATA_STANDBY_IMMEDIATE: u8 = 0xe0;
 const ATA_CHECK_POWER_MODE: u8 = 0xe5;
 
@@ -18,16 +18,13 @@ impl Device {
         if !Self::has_standby(file) {
             return Ok(false);
         }
-        drive_command(file, ATA_STANDBY_IMMEDIATE).map(|()| true)
+        drive_command(file, ATA_STANDBY_IMMEDIATE).map(|_| true)
     }
 
     /// Whether the disk is in standby; false if the device cannot tell.
     pub fn is_asleep(file: &File) -> bool {
-        let mut args = [ATA_CHECK_POWER_MODE, 0, 0, 0];
-        // SAFETY: HDIO_DRIVE_CMD reads and writes these four bytes; a count of 0 means no data follows.
-        let asked = unsafe { libc::ioctl(file.as_raw_fd(), HDIO_DRIVE_CMD, args.as_mut_ptr()) };
         // The sector count of the answer: 0x00 is standby.
-        asked == 0 && args[2] == 0
+        drive_command(file, ATA_CHECK_POWER_MODE).is_ok_and(|answer| answer[2] == 0)
     }
 
     /// Whether the device can be sent to standby: a drive that cannot report its power mode has none to change.
@@ -36,11 +33,10 @@ impl Device {
     }
 }
 
-fn drive_command(file: &File, command: u8) -> io::Result<()> {
-    let mut args = [command, 0, 0, 0];
+/// Sends a command without data; returns the drive's registers afterwards.
+fn drive_command(file: &File, command: u8) -> io::Result<[u8; 4]> {
+    let mut registers = [command, 0, 0, 0];
     // SAFETY: HDIO_DRIVE_CMD reads and writes these four bytes; a count of 0 means no data follows.
-    match unsafe { libc::ioctl(file.as_raw_fd(), HDIO_DRIVE_CMD, args.as_mut_ptr()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    unsafe { ioctl(file, Updater::<HDIO_DRIVE_CMD, _>::new(&mut registers))? };
+    Ok(registers)
 }

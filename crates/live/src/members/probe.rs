@@ -9,6 +9,8 @@ use isotherm_core::MemberId;
 use isotherm_core::store::counter::{self, Counter};
 use isotherm_core::store::superblock::SuperblockError;
 use isotherm_core::store::{self, BLOCK, Superblock};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -30,12 +32,14 @@ pub(crate) const SEARCH_MIB: u64 = 1024;
 fn open_quietly(path: &Path) -> io::Result<File> {
     let open = |flags| {
         let mut options = OpenOptions::new();
-        options.read(true).custom_flags(libc::O_NONBLOCK | flags);
+        options
+            .read(true)
+            .custom_flags((OFlags::NONBLOCK | flags).bits() as i32);
         options.open(path)
     };
     // The read bypasses the page cache, because a loop device and its file each have a cache of their own.
-    match open(libc::O_DIRECT) {
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => open(0),
+    match open(OFlags::DIRECT) {
+        Err(e) if Errno::from_io_error(&e) == Some(Errno::INVAL) => open(OFlags::empty()),
         other => other,
     }
 }

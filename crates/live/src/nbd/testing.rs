@@ -26,7 +26,7 @@ struct Disk {
     fua_writes: AtomicU64,
 }
 
-/// A request, and whom to tell.
+/// A request, and its completion.
 type Job = (IoRequest, Completion);
 
 /// A sparse volume in memory.

@@ -53,7 +53,7 @@ impl Handle {
     ///
     /// # Errors
     /// A recording is in progress, or the volume is closing or has failed; or it could not be opened again, and its clients have lost it
-    /// until it is served anew.
+    /// until it is served again.
     pub fn record_events(&self) -> Result<Recording, Error> {
         let closing = || Error::new(ErrorKind::Volume, "the volume is closing");
         let (wish, granted) = mpsc::sync_channel(1);
@@ -71,7 +71,7 @@ impl Handle {
         let _ = self.call(|driver, _| driver.end_recording(Ending::Asked));
     }
 
-    /// The reason why the volume has failed, if it has: writes are refused from then on until it is served anew.
+    /// The reason why the volume has failed, if it has: writes are refused from then on until it is served again.
     pub fn failure(&self) -> Option<&VolumeFailure> {
         self.failure.get()
     }

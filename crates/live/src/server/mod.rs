@@ -52,7 +52,7 @@ pub struct Session {
     told: bool,
 }
 
-/// The reason why a volume can only be read, or not even that, until it is served anew.
+/// The reason why a volume can only be read, or not even that, until it is served again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeFailure {
     /// The failed operation, as in `a flush failed`.

@@ -12,14 +12,13 @@ use crate::world::{Command, Parts, UringWorld};
 use isotherm_core::engine::KNOBS;
 use isotherm_core::run::Loop;
 use isotherm_core::{Engine, Nanos, Params};
+use rustix::mm::{MlockAllFlags, mlockall};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Largest number of requests that wait for the engine's thread.
 const INBOX: usize = 4096;
-/// From `linux/prctl.h`; the C library's bindings do not have it.
-const PR_SET_IO_FLUSHER: libc::c_int = 57;
 
 /// Asks the system to treat this process as a part of the storage stack. Call it before any thread or ring is made.
 ///
@@ -27,23 +26,20 @@ const PR_SET_IO_FLUSHER: libc::c_int = 57;
 /// and our pages must stay in memory (`mlockall`). Returns messages for people if the system refuses.
 pub fn prepare_process() -> Vec<String> {
     let mut notes = Vec::new();
-    // SAFETY: no pointers.
-    if unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) } != 0 {
-        let e = io::Error::last_os_error();
+    if let Err(e) = rustix::process::configure_io_flusher_behavior(true) {
         crate::world::NOT_A_FLUSHER.store(true, Ordering::Relaxed);
         notes.push(format!(
             "the kernel does not let this process act as an I/O flusher ({e}): with swap on this volume it may hang when memory is short; run it as root or with CAP_SYS_RESOURCE"
         ));
     }
-    // SAFETY: no pointers.
-    if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
-        let e = io::Error::last_os_error();
+    if let Err(e) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE) {
         notes.push(format!("the memory of this process cannot be locked ({e}): with swap on this volume it may hang when memory is short; CAP_IPC_LOCK or a higher memlock limit helps"));
     }
     notes
 }
 
-/// Whether this signal was ignored when the process was started. If so, it should stay ignored.
+/// Whether this signal was ignored when the process was started. If so, it should stay ignored. A query through libc: rustix offers signal
+/// handling only to C libraries.
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: all-zero is a valid `sigaction`, written on success.
     let mut now: libc::sigaction = unsafe { std::mem::zeroed() };

@@ -4,11 +4,12 @@ use super::abi::{self, DeviceInfo, Params};
 use super::control::Control;
 use super::link;
 use super::queue::{self, Counts, Plan};
+use crate::device::while_busy;
 use crate::front_end::{Can, FrontEnd, Kind, Way};
 use crate::port::Port;
-use std::fs::{File, OpenOptions};
+use crate::stack;
+use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -209,16 +210,8 @@ fn take_over(control: Control, info: DeviceInfo, params: &Params, way: &Way) -> 
             params.sectors << 9
         )));
     }
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match control.begin_recovery(id) {
-            Ok(()) => break,
-            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until => {
-                std::thread::sleep(LOOK);
-            }
-            Err(e) => return Err(words(id, "cannot be taken over", &e)),
-        }
-    }
+    while_busy(PATIENCE, || control.begin_recovery(id))
+        .map_err(|e| words(id, "cannot be taken over", &e))?;
     let mut shown = Shown::new(control, &info, true);
     // A server of an earlier version may have told the kernel that the device has no cache: in that case no flush will arrive.
     shown.durable = known.attributes & abi::ATTR_CACHE == 0;
@@ -280,16 +273,10 @@ impl Shown {
     fn serve(&mut self, info: &DeviceInfo, way: &Way) -> io::Result<()> {
         let path = PathBuf::from(format!("/dev/ublkc{}", self.id));
         wait_for(&path)?;
-        let until = Instant::now() + PATIENCE;
         // Directly after the end of the previous server, the kernel refuses to open the device for a moment.
-        let device: File = loop {
-            match OpenOptions::new().read(true).write(true).open(&path) {
-                Err(e) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until => {
-                    std::thread::sleep(LOOK);
-                }
-                other => break other.map_err(|e| words(self.id, "cannot be served", &e))?,
-            }
-        };
+        let open = || OpenOptions::new().read(true).write(true).open(&path);
+        let device =
+            while_busy(PATIENCE, open).map_err(|e| words(self.id, "cannot be served", &e))?;
         let device = Arc::new(device);
         for queue in 0..info.queues {
             let plan = Plan {
@@ -332,11 +319,7 @@ impl Shown {
         if holders.is_ok_and(|mut h| h.next().is_some()) {
             return true;
         }
-        let mut exclusive = OpenOptions::new();
-        exclusive.read(true).custom_flags(libc::O_EXCL);
-        exclusive
-            .open(&self.disk)
-            .is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY))
+        stack::is_claimed(&self.disk)
     }
 
     fn remove(&mut self) {

@@ -8,6 +8,8 @@ use crate::port::{Buffer, Completion, IoRequest, Port, Share};
 use io_uring::{IoUring, opcode, types};
 use isotherm_classify::classes;
 use isotherm_core::{IoError, RequestOp};
+use rustix::io::Errno;
+use rustix::mm::{self, MapFlags, ProtFlags};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -93,21 +95,19 @@ unsafe impl Send for Descriptors {}
 impl Descriptors {
     fn map(device: &File, queue: u16, depth: u16) -> io::Result<Descriptors> {
         let len = (usize::from(depth) * DESCRIPTOR).next_multiple_of(4096);
-        let offset = abi::descriptors_at(queue) as libc::off_t;
+        let kind = MapFlags::SHARED | MapFlags::POPULATE;
+        let offset = abi::descriptors_at(queue) as u64;
         // SAFETY: a new read-only mapping at an address that the kernel chooses does not overlap existing memory.
         let at = unsafe {
-            libc::mmap(
+            mm::mmap(
                 std::ptr::null_mut(),
                 len,
-                libc::PROT_READ,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                device.as_raw_fd(),
+                ProtFlags::READ,
+                kind,
+                device,
                 offset,
-            )
+            )?
         };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
         Ok(Descriptors { at: at.cast(), len })
     }
 
@@ -128,8 +128,8 @@ impl Descriptors {
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
-        // SAFETY: this is exactly the mapping that `map` made; no other code has its address.
-        unsafe { libc::munmap(self.at.cast_mut().cast(), self.len) };
+        // SAFETY: this is exactly the mapping that `map` made; no other code has its address. Unmapping a whole mapping does not fail.
+        let _ = unsafe { mm::munmap(self.at.cast_mut().cast(), self.len) };
     }
 }
 
@@ -297,14 +297,14 @@ impl Queue {
             self.held.pop_front();
             if let Err(error) = self.hand_over(tag, d) {
                 count(&self.plan.counts.errors);
-                self.command(COMMIT_AND_FETCH, tag, -error)?;
+                self.command(COMMIT_AND_FETCH, tag, answer_of(error))?;
             }
         }
         Ok(())
     }
 
-    /// Passes a request to the volume. An error is an errno.
-    fn hand_over(&mut self, tag: u16, d: Descriptor) -> Result<(), i32> {
+    /// Passes a request to the volume.
+    fn hand_over(&mut self, tag: u16, d: Descriptor) -> Result<(), Errno> {
         let counts = &self.plan.counts;
         let is_flush = d.op_flags & 0xff == abi::OP_FLUSH;
         // A flush has no sectors, so these fields have no meaning.
@@ -313,8 +313,8 @@ impl Queue {
         } else {
             (d.sectors, d.first_sector)
         };
-        let len = sectors.checked_mul(512).ok_or(libc::EINVAL)?;
-        let offset = first.checked_mul(512).ok_or(libc::EINVAL)?;
+        let len = sectors.checked_mul(512).ok_or(Errno::INVAL)?;
+        let offset = first.checked_mul(512).ok_or(Errno::INVAL)?;
         let (op, which) = match d.op_flags & 0xff {
             abi::OP_READ => (RequestOp::Read, &counts.reads),
             abi::OP_WRITE => (RequestOp::Write, &counts.writes),
@@ -324,7 +324,7 @@ impl Queue {
                 let keep = d.op_flags & abi::IO_NOUNMAP != 0;
                 (RequestOp::WriteZeroes { keep }, &counts.discards)
             }
-            _ => return Err(libc::EOPNOTSUPP),
+            _ => return Err(Errno::OPNOTSUPP),
         };
         count(which);
         let moves = matches!(op, RequestOp::Read | RequestOp::Write);
@@ -343,7 +343,7 @@ impl Queue {
                 let mut buffer = self.buffer(offset, len);
                 let from = abi::data_at(self.plan.queue, tag);
                 let read = self.plan.device.read_exact_at(&mut buffer, from);
-                read.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
+                read.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
                 Some(buffer)
             }
             _ => None,
@@ -397,14 +397,15 @@ impl Queue {
             let d = self.descriptors.read(tag);
             let len = d.sectors.wrapping_shl(9) as i32;
             let code = match (result, d.op_flags & 0xff, buffer) {
-                (Err(e), ..) => -errno(e),
+                (Err(e), ..) => answer_of(errno(e)),
                 (Ok(()), abi::OP_READ, Some(data)) if data.len() == len as usize => {
                     let to = abi::data_at(self.plan.queue, tag);
                     let written = self.plan.device.write_all_at(&data, to);
-                    written.map_or_else(|e| -e.raw_os_error().unwrap_or(libc::EIO), |()| len)
+                    let failed = |e| answer_of(Errno::from_io_error(&e).unwrap_or(Errno::IO));
+                    written.map_or_else(failed, |()| len)
                 }
                 // A read without its data is a fault of the port. An error is better than wrong data.
-                (Ok(()), abi::OP_READ, _) => -libc::EIO,
+                (Ok(()), abi::OP_READ, _) => answer_of(Errno::IO),
                 (Ok(()), abi::OP_WRITE, _) => len,
                 (Ok(()), ..) => 0,
             };
@@ -418,12 +419,17 @@ impl Queue {
     }
 }
 
-fn errno(error: IoError) -> i32 {
+/// The kernel takes an error as a negative number.
+fn answer_of(error: Errno) -> i32 {
+    -error.raw_os_error()
+}
+
+fn errno(error: IoError) -> Errno {
     match error {
-        IoError::Io => libc::EIO,
-        IoError::NoSpace => libc::ENOSPC,
-        IoError::Invalid => libc::EINVAL,
-        IoError::ReadOnly => libc::EROFS,
-        IoError::Gone => libc::ENODEV,
+        IoError::Io => Errno::IO,
+        IoError::NoSpace => Errno::NOSPC,
+        IoError::Invalid => Errno::INVAL,
+        IoError::ReadOnly => Errno::ROFS,
+        IoError::Gone => Errno::NODEV,
     }
 }

@@ -16,6 +16,7 @@ use crate::stamp::Stamp;
 use isotherm_core::load::Cost;
 use isotherm_core::policy::Policy;
 use isotherm_core::store::{self, Opened};
+use rustix::rand::GetRandomFlags;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -84,9 +85,8 @@ pub fn description(volume: &Path) -> PathBuf {
 
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut b = [0; N];
-    // SAFETY: writes N bytes at most. Requests of up to 256 bytes are never cut short once the pool is seeded.
-    let n = unsafe { libc::getrandom(b.as_mut_ptr().cast(), N, 0) };
-    if n != N as isize {
+    // Requests of up to 256 bytes are never cut short once the pool is seeded.
+    if rustix::rand::getrandom(&mut b, GetRandomFlags::empty()) != Ok(N) {
         return Err(Error::new(
             ErrorKind::System,
             "getrandom gave no random numbers: the system is not up yet",

@@ -14,6 +14,7 @@ use isotherm_core::load::Cost;
 use isotherm_core::store::superblock::{MemberEntry, State};
 use isotherm_core::store::{self, Opened, Superblock};
 use isotherm_core::{MemberId, TierId, engine};
+use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
 impl Volume {
@@ -220,11 +221,11 @@ fn pacers(
 
 /// Whether there is no file at this path, or no device behind it.
 fn is_gone(path: &Path) -> bool {
-    let gone = [libc::ENOENT, libc::ENXIO, libc::ENODEV, libc::ENOMEDIUM];
+    let gone = [Errno::NOENT, Errno::NXIO, Errno::NODEV, Errno::NOMEDIUM];
     // Behind a server that hangs, the member may be whole.
     crate::mounts::dead(path).is_none()
         && std::fs::File::open(path)
-            .is_err_and(|e| e.raw_os_error().is_some_and(|n| gone.contains(&n)))
+            .is_err_and(|e| Errno::from_io_error(&e).is_some_and(|n| gone.contains(&n)))
 }
 
 /// Members that were absent in the newest session lack its writes. They count as missing, and are not written to.

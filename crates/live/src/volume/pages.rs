@@ -12,7 +12,8 @@ const HUGE: usize = 2 << 20;
 /// Smaller tables fit into the caches.
 const LEAST: usize = 8 * HUGE;
 
-/// `MADV_COLLAPSE` of `linux/mman.h` (Linux 6.1), which the `libc` crate lacks for musl.
+/// `MADV_COLLAPSE` of `linux/mman.h` (Linux 6.1). rustix lacks it and takes no other numbers, and libc lacks it for musl, so both requests
+/// below are calls of libc with numbers.
 const COLLAPSE: libc::c_int = 25;
 
 /// Requests huge pages for the map's tables, and asks the system to collect them now. Returns the number of bytes for which it agreed.

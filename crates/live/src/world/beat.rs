@@ -6,6 +6,7 @@
 //! ```
 //! Without operations nothing is stamped, so that no disk is woken. The clock is one that continues while the machine is suspended.
 
+use super::faults::errno;
 use super::{Fault, UringWorld};
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::mutants::{LiveMutant, broken};
@@ -14,6 +15,8 @@ use io_uring::{opcode, types};
 use isotherm_core::store::BLOCK;
 use isotherm_core::store::layout::STAMP_AT;
 use isotherm_core::{DeviceOp, Event, IoError, Nanos, OpKind};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, SystemTime};
 
 /// The name of the stamp's operations in the ring.
@@ -47,12 +50,8 @@ pub(super) struct Beat {
 }
 
 fn now() -> Duration {
-    let mut t = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: writes one timespec; this clock exists since Linux 2.6.39.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut t) };
+    // This clock exists since Linux 2.6.39.
+    let t = clock_gettime(ClockId::Boottime);
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
@@ -167,7 +166,7 @@ impl UringWorld {
 
     /// Handles the kernel's answer.
     pub(super) fn stamped(&mut self, res: i32) {
-        if matches!(-res, libc::EINTR | libc::EAGAIN) {
+        if matches!(errno(-res), Some(Errno::INTR | Errno::AGAIN)) {
             return self.issue_stamp();
         }
         let Some(beat) = &mut self.beat else { return };

@@ -4,15 +4,15 @@ use super::{MemberState, UringWorld};
 use crate::device::Device;
 use crate::mutants::{LiveMutant, broken};
 use isotherm_core::{BufRef, DeviceOp, Nanos, OpKind};
-use rustix::fs::{AtFlags, StatxFlags};
+use rustix::fs::{AtFlags, FsWord, StatxFlags};
+use rustix::io::Errno;
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::time::SystemTime;
 
 /// Interval at which the sizes of members are checked while there are events.
 const LOOK: Nanos = Nanos(100_000_000);
 /// File systems on which even a query of the size may wait for a server: FUSE, NFS, SMB, CIFS.
-const SLOW: [i64; 4] = [0x6573_5546, 0x6969, 0xfe53_4d42, 0xff53_4d42];
+const SLOW: [FsWord; 4] = [0x6573_5546, 0x6969, 0xfe53_4d42, 0xff53_4d42];
 
 /// A failure of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,11 +29,15 @@ pub struct Fault {
 
 /// Bytes that a regular file of a local file system must keep; `None` for everything else.
 pub(super) fn size_to_keep(device: &Device) -> Option<u64> {
-    // SAFETY: all-zero is a valid `statfs`, written on success.
-    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: our descriptor and our structure.
-    let known = unsafe { libc::fstatfs(device.file.as_raw_fd(), &raw mut about) } == 0;
-    (known && !device.is_block && !SLOW.contains(&(about.f_type as i64))).then_some(device.bytes)
+    let about = rustix::fs::fstatfs(&device.file).ok()?;
+    (!device.is_block && !SLOW.contains(&about.f_type)).then_some(device.bytes)
+}
+
+/// An error number of a completion. `None`: it is no error.
+pub(super) fn errno(raw: i32) -> Option<Errno> {
+    (1..4096)
+        .contains(&raw)
+        .then(|| Errno::from_raw_os_error(raw))
 }
 
 /// Queries only the size. A query of the time stamps would make the kernel mark them as seen (multigrain timestamps); the next
@@ -71,11 +75,11 @@ impl UringWorld {
             (_, BufRef::Meta) => "a metadata write failed",
             _ => return,
         };
-        let why = match errno {
-            libc::ENOSPC | libc::EDQUOT => {
+        let why = match self::errno(errno) {
+            Some(Errno::NOSPC | Errno::DQUOT) => {
                 " (its file system has no room for what was written since the last good flush)"
             }
-            libc::ENODEV | libc::ENXIO => " (the device is gone)",
+            Some(Errno::NODEV | Errno::NXIO) => " (the device is gone)",
             _ => "",
         };
         self.fault.get_or_insert_with(|| Fault {

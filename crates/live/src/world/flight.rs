@@ -1,11 +1,14 @@
 //! The life cycle of a device operation: started, issued (possibly again), completed, settled.
 
+use super::faults::errno;
 use super::{Command, MODEL, REAL, UringWorld};
 use crate::buffers::{Arena, Memory};
 use crate::device::Device;
 use crate::mutants::{LiveMutant, broken};
 use io_uring::{opcode, types};
 use isotherm_core::{BufRef, DeviceOp, Event, IoError, Nanos, OpKind};
+use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, ReadWriteFlags};
 use std::sync::Arc;
 
 /// A device operation in progress.
@@ -91,10 +94,11 @@ impl UringWorld {
         let member = &mut self.members[usize::from(op.member.0)];
         let fd = types::Fixed(u32::from(op.member.0));
         let dsync = if op.fua && !broken(LiveMutant::DropDsync) {
-            libc::RWF_DSYNC
+            ReadWriteFlags::DSYNC
         } else {
-            0
+            ReadWriteFlags::empty()
         };
+        let dsync = dsync.bits() as i32;
         let fixed = self.fixed && self.arena.region.contains(at, op.len as usize);
         let entry = match op.kind {
             OpKind::Read if fixed => opcode::ReadFixed::new(fd, at, op.len, 0)
@@ -117,17 +121,17 @@ impl UringWorld {
                 .build(),
             OpKind::Discard if member.no_punch => return self.settle(id, REAL, Ok(op.len)),
             OpKind::Discard => {
-                let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+                let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 opcode::Fallocate::new(fd, op.len.into())
                     .offset(op.offset)
-                    .mode(mode)
+                    .mode(mode.bits() as i32)
                     .build()
             }
             OpKind::WriteZeroes if zeroed.is_none() && !member.no_zero_range && !op.fua => {
-                let mode = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
+                let mode = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
                 opcode::Fallocate::new(fd, op.len.into())
                     .offset(op.offset)
-                    .mode(mode)
+                    .mode(mode.bits() as i32)
                     .build()
             }
             OpKind::WriteZeroes => {
@@ -179,12 +183,13 @@ impl UringWorld {
         let op = f.op;
         let zeroed = f.zeroed;
         let member = &mut self.members[usize::from(op.member.0)];
-        if matches!(-res, libc::EINTR | libc::EAGAIN) {
+        let error = errno(-res);
+        if matches!(error, Some(Errno::INTR | Errno::AGAIN)) {
             return self.issue(id);
         }
         let unsupported = matches!(
-            -res,
-            libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL | libc::ENOTTY
+            error,
+            Some(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::NOTTY)
         );
         let result = match op.kind {
             OpKind::Discard if unsupported => {
@@ -247,11 +252,11 @@ impl UringWorld {
     }
 }
 
-fn io_error(errno: i32) -> IoError {
-    match errno {
-        libc::ENOSPC | libc::EDQUOT => IoError::NoSpace,
-        libc::ENODEV | libc::ENXIO => IoError::Gone,
-        libc::EROFS => IoError::ReadOnly,
+fn io_error(raw: i32) -> IoError {
+    match errno(raw) {
+        Some(Errno::NOSPC | Errno::DQUOT) => IoError::NoSpace,
+        Some(Errno::NODEV | Errno::NXIO) => IoError::Gone,
+        Some(Errno::ROFS) => IoError::ReadOnly,
         _ => IoError::Io,
     }
 }

@@ -58,7 +58,7 @@ impl Look {
     }
 }
 
-/// What the thread waits for: a busy device, or only clients.
+/// The reason why the thread waits: a busy device, or only clients.
 pub(super) struct Looks {
     device: Look,
     client: Look,

@@ -4,6 +4,7 @@ use super::ring::{self, RingSource};
 use super::{UringWorld, WATCH};
 use crate::buffers::Pool;
 use io_uring::{opcode, types};
+use rustix::event::PollFlags;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +85,8 @@ impl UringWorld {
             let how = source.receive();
             if how == Watch::Empty {
                 let entry =
-                    opcode::PollAdd::new(types::Fd(source.fd()), libc::POLLIN as u32).build();
+                    opcode::PollAdd::new(types::Fd(source.fd()), PollFlags::IN.bits().into())
+                        .build();
                 self.push(&entry.user_data(WATCH + i as u64));
             }
             self.sources[i].1 = how == Watch::Busy;

@@ -83,6 +83,7 @@ impl UringWorld {
         if NOT_A_FLUSHER.load(Ordering::Relaxed) {
             bind_workers(&mut ring, &fds).map_err(refused)?;
         }
+        // The io-uring crate takes libc's type.
         let region = libc::iovec {
             iov_base: parts.arena.region.base().cast(),
             iov_len: parts.arena.region.bytes(),

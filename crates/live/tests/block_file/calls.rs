@@ -1,7 +1,9 @@
 //! The effect of each system call on the volume.
 
-use super::{MIB, Served, errno, fallocate, open, seek, seen};
-use isotherm_live::block_file::Error;
+use super::{MIB, Served, data_from, errno, fallocate, hole_from, open, seen};
+use isotherm_live::block_file::{Error, O_DSYNC};
+use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -34,11 +36,11 @@ pub(super) fn check_each_call(mut served: Served) {
     assert_eq!(seen(&counts.flushes), 2);
     drop(open(served.mount.file(), 0).unwrap());
     assert_eq!(seen(&counts.flushes), 2, "closing flushes nothing");
-    open(served.mount.file(), libc::O_DSYNC)
+    open(served.mount.file(), O_DSYNC)
         .unwrap()
         .write_all_at(&[1; 512], 0)
         .unwrap();
-    open(served.mount.file(), libc::O_SYNC)
+    open(served.mount.file(), OFlags::SYNC.bits() as i32)
         .unwrap()
         .write_all_at(&[1; 512], 0)
         .unwrap();
@@ -50,55 +52,46 @@ pub(super) fn check_each_call(mut served: Served) {
     assert_eq!(file.read_at(&mut tail, end - 10).unwrap(), 10);
     assert_eq!(file.read_at(&mut tail, end).unwrap(), 0);
     assert_eq!(file.write_at(&tail, end - 10).unwrap(), 10);
-    assert_eq!(errno(&file.write_at(&tail, end).unwrap_err()), libc::ENOSPC);
-    assert_eq!(errno(&file.set_len(end / 2).unwrap_err()), libc::EPERM);
-    assert_eq!(errno(&file.set_len(end * 2).unwrap_err()), libc::EPERM);
+    assert_eq!(errno(file.write_at(&tail, end)), Some(Errno::NOSPC));
+    assert_eq!(errno(file.set_len(end / 2)), Some(Errno::PERM));
+    assert_eq!(errno(file.set_len(end * 2)), Some(Errno::PERM));
     file.set_len(end).unwrap();
     assert_eq!(std::fs::metadata(served.mount.file()).unwrap().len(), end);
 
     // Holes.
     let (keep, punch, zero) = (
-        libc::FALLOC_FL_KEEP_SIZE,
-        libc::FALLOC_FL_PUNCH_HOLE,
-        libc::FALLOC_FL_ZERO_RANGE,
+        FallocateFlags::KEEP_SIZE,
+        FallocateFlags::PUNCH_HOLE,
+        FallocateFlags::ZERO_RANGE,
     );
     file.write_all_at(&vec![5; 65536], MIB).unwrap();
-    assert_eq!(
-        seek(&file, MIB as i64 - 4096, libc::SEEK_DATA),
-        Ok(MIB as i64)
-    );
-    assert_eq!(
-        seek(&file, MIB as i64, libc::SEEK_HOLE),
-        Ok(MIB as i64 + 65536)
-    );
-    fallocate(&file, punch | keep, MIB as i64, 4096).unwrap();
+    assert_eq!(data_from(&file, MIB - 4096), Ok(MIB));
+    assert_eq!(hole_from(&file, MIB), Ok(MIB + 65536));
+    fallocate(&file, punch | keep, MIB, 4096).unwrap();
     assert_eq!(seen(&counts.discarded), 4096);
-    assert_eq!(
-        seek(&file, MIB as i64, libc::SEEK_DATA),
-        Ok(MIB as i64 + 4096)
-    );
-    fallocate(&file, zero | keep, MIB as i64, 8192).unwrap();
-    fallocate(&file, zero, MIB as i64 + 8192, 512).unwrap();
+    assert_eq!(data_from(&file, MIB), Ok(MIB + 4096));
+    fallocate(&file, zero | keep, MIB, 8192).unwrap();
+    fallocate(&file, zero, MIB + 8192, 512).unwrap();
     assert_eq!(seen(&counts.zeroed), 8192 + 512);
     assert_eq!(
-        seek(&file, MIB as i64, libc::SEEK_DATA),
-        Ok(MIB as i64),
+        data_from(&file, MIB),
+        Ok(MIB),
         "zeroed ranges stay allocated"
     );
     let mut zeros = [1; 8192 + 512 + 1];
     file.read_exact_at(&mut zeros, MIB).unwrap();
     assert!(zeros[..8704].iter().all(|b| *b == 0) && zeros[8704] == 5);
-    fallocate(&file, punch | keep, 0, 2 * end as i64).unwrap();
-    assert_eq!(seek(&file, 0, libc::SEEK_DATA), Err(libc::ENXIO));
-    assert_eq!(seek(&file, 0, libc::SEEK_HOLE), Ok(0));
+    fallocate(&file, punch | keep, 0, 2 * end).unwrap();
+    assert_eq!(data_from(&file, 0), Err(Errno::NXIO));
+    assert_eq!(hole_from(&file, 0), Ok(0));
+    assert_eq!(fallocate(&file, zero, end - 512, 1024), Err(Errno::NOSPC));
     assert_eq!(
-        fallocate(&file, zero, end as i64 - 512, 1024),
-        Err(libc::ENOSPC)
+        fallocate(&file, FallocateFlags::empty(), 0, 4096),
+        Err(Errno::OPNOTSUPP)
     );
-    assert_eq!(fallocate(&file, 0, 0, 4096), Err(libc::EOPNOTSUPP));
     assert_eq!(
-        fallocate(&file, libc::FALLOC_FL_COLLAPSE_RANGE, 0, 4096),
-        Err(libc::EOPNOTSUPP)
+        fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 0, 4096),
+        Err(Errno::OPNOTSUPP)
     );
 
     // The directory.
@@ -113,17 +106,14 @@ pub(super) fn check_each_call(mut served: Served) {
         ErrorKind::PermissionDenied
     );
     assert_eq!(
-        errno(&std::fs::remove_file(served.mount.file()).unwrap_err()),
-        libc::EPERM
+        errno(std::fs::remove_file(served.mount.file())),
+        Some(Errno::PERM)
     );
     assert_eq!(
-        errno(&std::fs::rename(served.mount.file(), &other).unwrap_err()),
-        libc::EPERM
+        errno(std::fs::rename(served.mount.file(), &other)),
+        Some(Errno::PERM)
     );
-    assert_eq!(
-        errno(&std::fs::create_dir(&other).unwrap_err()),
-        libc::EPERM
-    );
+    assert_eq!(errno(std::fs::create_dir(&other)), Some(Errno::PERM));
     assert_eq!(File::open(&other).unwrap_err().kind(), ErrorKind::NotFound);
 
     // The file is busy while it is open; afterwards it can be unmounted.

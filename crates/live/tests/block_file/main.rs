@@ -9,7 +9,6 @@ mod ring;
 
 use calls::check_each_call;
 use std::fs::{File, OpenOptions};
-use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
@@ -20,12 +19,14 @@ use std::time::Duration;
 use isotherm_live::block_file::testing::{Handoff, MemPort};
 use isotherm_live::block_file::{Error, Mount, Options, Received, mount, mount_pumped};
 use isotherm_live::port::{Buffer, Port};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
+use rustix::io::Errno;
 
 const MIB: u64 = 1 << 20;
 
 fn can_mount() -> bool {
-    let fine = nix::unistd::geteuid().is_root() && Path::new("/dev/fuse").exists();
+    let fine = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
     if !fine {
         eprintln!("skipped: needs root and /dev/fuse");
     }
@@ -65,28 +66,21 @@ fn seen(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-fn errno(error: &std::io::Error) -> i32 {
-    error.raw_os_error().unwrap_or(0)
+/// The error number of a call that must fail.
+fn errno<T>(result: std::io::Result<T>) -> Option<Errno> {
+    result.err().as_ref().and_then(Errno::from_io_error)
 }
 
-fn fallocate(file: &File, mode: i32, offset: i64, len: i64) -> Result<(), i32> {
-    // SAFETY: plain numbers and an open descriptor.
-    let result = unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, len) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(errno(&std::io::Error::last_os_error()))
-    }
+fn fallocate(file: &File, mode: FallocateFlags, offset: u64, len: u64) -> Result<(), Errno> {
+    rustix::fs::fallocate(file, mode, offset, len)
 }
 
-fn seek(file: &File, offset: i64, whence: i32) -> Result<i64, i32> {
-    // SAFETY: plain numbers and an open descriptor.
-    let at = unsafe { libc::lseek(file.as_raw_fd(), offset, whence) };
-    if at >= 0 {
-        Ok(at)
-    } else {
-        Err(errno(&std::io::Error::last_os_error()))
-    }
+fn data_from(file: &File, offset: u64) -> Result<u64, Errno> {
+    rustix::fs::seek(file, SeekFrom::Data(offset))
+}
+
+fn hole_from(file: &File, offset: u64) -> Result<u64, Errno> {
+    rustix::fs::seek(file, SeekFrom::Hole(offset))
 }
 
 fn run(program: &str, arguments: &[&str]) -> String {
@@ -148,7 +142,7 @@ fn check_every_block(path: &Path, memory: &MemPort) {
     std::thread::scope(|scope| {
         for thread in 0..8u64 {
             scope.spawn(move || {
-                let file = open(path, libc::O_DIRECT).unwrap();
+                let file = open(path, OFlags::DIRECT.bits() as i32).unwrap();
                 let mut expected = vec![0; 16384];
                 let mut buffer = Buffer::new(0, 16384, 4096);
                 for round in 0..3 {
@@ -182,11 +176,7 @@ fn serve_pumped(memory: MemPort) -> (Served, std::thread::JoinHandle<()>) {
                 Received::Request => {}
                 Received::Ended => return,
                 Received::Nothing => {
-                    poll(
-                        &mut [PollFd::new(pump.as_fd(), PollFlags::POLLIN)],
-                        PollTimeout::NONE,
-                    )
-                    .unwrap();
+                    poll(&mut [PollFd::new(&pump, PollFlags::IN)], None).unwrap();
                 }
             }
         }
@@ -216,15 +206,12 @@ fn a_read_only_volume_refuses_changes() {
         return;
     }
     let served = serve(MemPort::new(MIB, 512).refusing_changes());
-    assert_eq!(
-        errno(&open(served.mount.file(), 0).unwrap_err()),
-        libc::EROFS
-    );
+    assert_eq!(errno(open(served.mount.file(), 0)), Some(Errno::ROFS));
     let file = File::open(served.mount.file()).unwrap();
     assert_eq!(file.read_at(&mut [0; 512], 0).unwrap(), 512);
     assert_eq!(
-        errno(&std::fs::remove_file(served.mount.file()).unwrap_err()),
-        libc::EROFS
+        errno(std::fs::remove_file(served.mount.file())),
+        Some(Errno::ROFS)
     );
 }
 

@@ -7,6 +7,7 @@ use isotherm_live::block_file::{Options, mount_on_engine};
 use isotherm_live::config::{IoConfig, Size};
 use isotherm_live::port::{Buffer, Port};
 use isotherm_live::{MemberConfig, OpenMode, Server, Volume, VolumeConfig};
+use rustix::fs::OFlags;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -107,7 +108,7 @@ fn parallel_direct_io_keeps_every_block_through_the_ring_too() {
     // Again on the same engine; if the connection is cut while the file is open, the entries are returned.
     for _ in 0..2 {
         let served = serve_by_ring(&server, &memory);
-        let file = open(served.mount.file(), libc::O_DIRECT).unwrap();
+        let file = open(served.mount.file(), OFlags::DIRECT.bits() as i32).unwrap();
         let mut buffer = Buffer::new(0, 1 << 20, 4096);
         file.read_exact_at(&mut buffer, 0).unwrap();
         drop(served);

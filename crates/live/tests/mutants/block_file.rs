@@ -2,11 +2,11 @@
 
 use super::{Heard, check};
 use isotherm_core::{IoError, RequestOp};
-use isotherm_live::block_file::{self, Options};
+use isotherm_live::block_file::{self, O_DSYNC, Options};
 use isotherm_live::mutants::LiveMutant;
 use isotherm_live::nbd::testing::MemPort;
+use rustix::fs::FallocateFlags;
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub fn file_dsync() -> Result<(), String> {
     let Some(m) = mounted(MemPort::new(MIB)) else {
         return without_fuse(LiveMutant::DropDsyncFlag);
     };
-    let file = m.open(libc::O_DSYNC)?;
+    let file = m.open(O_DSYNC)?;
     file.write_all_at(&[1; 4096], 0)
         .map_err(|e| e.to_string())?;
     // The kernel may flush after the write instead, which gives the same guarantee.
@@ -74,10 +74,9 @@ pub fn file_pieces() -> Result<(), String> {
         return without_fuse(LiveMutant::LastPieceCounts);
     };
     let file = m.open(0)?;
-    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    // SAFETY: plain numbers and our descriptor.
-    let done = unsafe { libc::fallocate(file.as_raw_fd(), mode, 0, 3 << 30) };
-    check(done != 0, "a discard of which a piece failed did not")
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let done = rustix::fs::fallocate(&file, mode, 0, 3 << 30);
+    check(done.is_err(), "a discard of which a piece failed did not")
 }
 
 /// If FUSE cannot be mounted, the scene is skipped with a message: it passes with all rules and fails without one.

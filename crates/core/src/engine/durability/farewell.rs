@@ -3,8 +3,8 @@
 //! At the end of a session, three things are only in memory: the clean blocks of copies, and, for the extents that were used since the last
 //! checkpoint, the time of that use and the policy's statistics. A checkpoint of all extents would record them, with at least 16 bytes for
 //! each extent of the volume: 1.5 GB twice for 100 TB. So, if the journal has space, records of just these extents are written, in the form
-//! in which a checkpoint would hold them. The same rule applies to them: their clean blocks are valid only if every member says *clean* and
-//! this session was the last one.
+//! in which a checkpoint would hold them. The same rule applies to them: their clean blocks are valid only if the superblock of every
+//! member says *clean* and this session was the last one.
 //!
 //! Changes of a policy's statistics for extents that were not used since (a policy may age all of them at once) are not recorded; the
 //! checkpoint's values stay. At most this costs speed, as after a crash.

@@ -1,4 +1,4 @@
-//! What the mirror must know before anything is acknowledged, so that the volume can be used without its primary.
+//! The news that the mirror must have before a request is acknowledged, so that the volume can be used without its primary.
 //!
 //! A caching volume has all homes on the slow tier, and its primary on the device that is most likely to be lost: the cache. So, under a
 //! caching policy, a FLUSH that makes a change of homes durable (a first write, valid blocks, a discard) is recorded on the mirror, too,
@@ -73,7 +73,7 @@ impl Follow {
         self.homes &= !all;
         self.mirrored = self.count;
     }
-    /// The mirror has a block that says that it may lag.
+    /// The mirror has a block which states that it may lag.
     pub(super) fn disclaimed(&mut self) {
         *self = Follow::default();
     }

@@ -61,7 +61,7 @@ pub(super) struct Durability {
     /// When the mirror should catch up if nothing makes it earlier.
     mirror_due: Option<Nanos>,
     checkpoints: Checkpoints,
-    /// What the mirror must know.
+    /// The news for the mirror.
     follow: Follow,
     freeing: Freeing,
     /// Members' counters.

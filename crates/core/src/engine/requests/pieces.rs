@@ -121,7 +121,7 @@ impl Requests {
         for &Tried { piece: w, is_due } in &trying {
             let req = self.list.at(w.req);
             if !is_due || still_waits(p, req, &w) {
-                // What was tried before it may have ended a move and its hold.
+                // A piece that was tried before this one may have ended a move and its hold.
                 p.g.space.map.hold(w.extent, true);
                 p.g.waiting.push(w, req.op != RequestOp::Read);
                 continue;
@@ -161,8 +161,8 @@ impl Requests {
 }
 
 /// Whether a piece that waited in the queue would only wait again, without a change of anything: it is held at the gate, and the policy
-/// has seen its access (so it is not a discard, nor an odd write, which have not been shown to it). An extent at whose gate somebody
-/// waits is held.
+/// has seen its access (so it is not a discard, nor an odd write, which have not been shown to it). An extent for which a
+/// piece waits at the gate is held.
 fn still_waits(p: &mut Parts<'_>, req: &Req, w: &Waiter) -> bool {
     let passes_gate = match req.op {
         RequestOp::Read | RequestOp::Write | RequestOp::WriteZeroes { keep: true } => w.touched,

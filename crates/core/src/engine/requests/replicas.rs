@@ -33,7 +33,7 @@ pub(super) struct Replicas {
 }
 
 impl Replicas {
-    /// Whether nothing is in flight. (A volume without copies asks only this.)
+    /// Whether nothing is in flight. (For a volume without copies, only this is called.)
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.writing.is_empty()

@@ -25,7 +25,7 @@ pub(super) struct Tried {
     pub(super) is_due: bool,
 }
 
-/// The requests of some pieces, as far as somebody asks: is there one other than mine?
+/// Answers whether some pieces belong to a request other than a given one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Who {
     first: Option<u32>,
@@ -55,7 +55,7 @@ struct On {
 #[derive(Debug)]
 pub(in crate::engine) struct Waiting {
     queue: VecDeque<Waiter>,
-    /// Who waits in the queue, by extent.
+    /// The requests whose pieces wait in the queue, by extent.
     on: ByExtent<On>,
     /// The pieces that are being tried; empty between two tries.
     trying: Vec<Tried>,
@@ -220,7 +220,7 @@ mod tests {
         let due: Vec<bool> = trying.iter().map(|t| t.is_due).collect();
         assert_eq!(due, [false, true, false]);
         assert!(!w.queue_due() && !w.holds(ExtentId(0)));
-        // What is not in the queue at the moment must not miss a change.
+        // A piece that is not in the queue at the moment must not miss a change.
         w.stir(ExtentId(2));
         for t in &trying {
             w.push(t.piece, false);

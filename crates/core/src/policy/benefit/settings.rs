@@ -71,7 +71,7 @@ impl Settings {
                 self.half_life = (param::within(value, least, 100.0, what)? * 1e3) as u32;
             }
             "move_price" => {
-                let what = "times the cost of a copy, 0 to 1000";
+                let what = "0 to 1000 times the cost of a copy";
                 self.price = (param::within(value, 0.0, 1000.0, what)? * 1e2) as u64;
             }
             "stream_bypass" => {

@@ -1,11 +1,8 @@
 //! `arc`: adaptive replacement (Megiddo and Modha, FAST '03, figure 4; docs/policy-rules.md section 1).
 //!
 //! T1 holds units that were accessed once recently, T2 those accessed more often. The ghost lists B1 and B2 remember the units that
-//! each of them evicted. A miss
-//! found in B1 says that T1 was too small, one found in B2 that T2 was; the target p for T1 follows. p is real, the
-//! quotients are not rounded and are computed before the unit leaves its ghost list.
-//!
-//! 9 bytes a fast slot, and one ghost a fast slot at 23 to 38 bytes.
+//! each of them evicted. A miss that is found in B1 shows that T1 was too small, and one in B2 that T2 was; the target p for the size of
+//! T1 is adjusted accordingly. p is a real number; the quotients are not rounded, and are computed before the unit leaves its ghost list.
 //!
 //! Parameters: none. When not to use it: with little memory, or for loops that are a little longer than the fast tier.
 

@@ -1,4 +1,4 @@
-//! `fifo`: evicts the copy that was fetched longest ago, whether it was used or not (docs/policy-rules.md section 1). 8 bytes a fast slot.
+//! `fifo`: evicts the copy that was fetched longest ago, whether it was used or not (docs/policy-rules.md section 1).
 //!
 //! Parameters: none. When not to use it: it is a baseline. `sieve` costs as little and keeps units that are used.
 

@@ -1,6 +1,6 @@
 //! Ghost lists: numbers of units whose copy was evicted, in the order of eviction.
 //!
-//! Memory is fixed when the shape is known: a node is 12 bytes and its index entry 11 to 21, so a ghost takes 23 to 33 bytes.
+//! The memory is fixed when the number of fast slots is known; docs/policies.md has the memory of each policy.
 
 use super::Index;
 use crate::collector::Lists;

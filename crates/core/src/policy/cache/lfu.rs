@@ -1,8 +1,7 @@
 //! `lfu`: evicts the least frequently used copy; on ties, the one accessed longest ago (docs/policy-rules.md section 1).
 //!
 //! The count is 1 at the fetch and forgotten at the eviction; it saturates at 2^32 − 1. Copies of one count form a list in
-//! the order of their last access, and the lists stand in the order of their counts, so every step is O(1). 32 bytes a
-//! fast slot.
+//! the order of their last access, and the lists stand in the order of their counts, so every step is O(1).
 //!
 //! Parameters: none. When not to use it: when the popular data changes. Counts never age, so formerly popular units stay and
 //! new data passes through one slot; `hot-dst-frequency` and `w-tinylfu` age.

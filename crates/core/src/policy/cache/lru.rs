@@ -1,4 +1,4 @@
-//! `lru`: evicts the least recently used copy (docs/policy-rules.md section 1). 8 bytes a fast slot.
+//! `lru`: evicts the least recently used copy (docs/policy-rules.md section 1).
 //!
 //! Parameters: none. When not to use it: scans and loops longer than the fast tier push everything else out.
 

@@ -8,8 +8,6 @@
 //! eviction, newcomers enter main if the small queue is full: libCacheSim fills an empty cache in this way (found by
 //! comparing miss ratios over sizes; docs/policy-rules.md does not mention it).
 //!
-//! 9 bytes a fast slot, and 0.9 ghosts a fast slot at 23 to 38 bytes.
-//!
 //! Parameters: none. When not to use it: under about twenty fast slots, where the small queue is one unit.
 
 use super::{Ghosts, Replacement};

@@ -1,7 +1,7 @@
 //! `sieve`: one queue, one bit, one hand (Zhang et al., NSDI '24; docs/policy-rules.md section 1).
 //!
 //! Newcomers enter at the young end and never move. A hit sets the unit's bit. The hand walks from old to young, clears bits
-//! and takes the first unit without one; past the young end it starts at the old end again. 8.1 bytes a fast slot.
+//! and takes the first unit without one; past the young end it starts at the old end again.
 //!
 //! Parameters: none. When not to use it: when most hits are to data fetched a moment ago (block traces often are like that):
 //! the hand meets new units before their second use; `s3-fifo` or `arc` do better there.

@@ -14,8 +14,6 @@
 //! levels are balanced one node at a time instead of periodically; reads and writes are admitted in the same way; background
 //! write-back is controlled by the share of dirty slots instead of an idle timer. There are no published hit ratios to compare with.
 //!
-//! 41 to 53 bytes a fast slot, hotspot queue included.
-//!
 //! Parameters: `dirty` (share of the fast slots that may be dirty before cleaning starts, 0 to 1, default 0.1). When not to
 //! use it: for short runs and small fast tiers, because a unit must be accessed several times before it is admitted.
 

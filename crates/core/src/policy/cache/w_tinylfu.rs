@@ -7,7 +7,7 @@
 //! Frequencies are those of a count-min sketch of 4-bit counters that halves all counters once in 10 · F touches.
 //!
 //! Differs from the reference implementations in hash functions, in ageing bit by bit instead of all at once, and in
-//! leaving out the doorkeeper and random admission; so hit ratios are close to theirs, but not equal. 21 to 29 bytes a fast slot.
+//! leaving out the doorkeeper and random admission; so hit ratios are close to theirs, but not equal.
 //!
 //! Parameters: `window` (share of the fast slots, 0.001 to 1, default 0.01), `protected` (share of main, 0 to 1, default
 //! 0.8), both read when the volume is opened. When not to use it: when new data is used soon and then never again (mail

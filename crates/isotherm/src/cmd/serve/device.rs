@@ -140,7 +140,7 @@ impl FrontEnd for Looped {
         }
         drop(self.mount);
         if let Some(dir) = self.own_dir {
-            // The directory is empty again, unless somebody put something into it.
+            // The directory is empty again, unless another program put something into it.
             let _ = fs::remove_dir(dir);
         }
     }

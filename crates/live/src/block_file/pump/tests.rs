@@ -6,7 +6,7 @@ use super::*;
 use crate::block_file::testing::MemPort;
 use crate::port::{Completion, IoRequest, Layer};
 
-/// A port that forgets whom to tell.
+/// A port that loses its completions.
 struct Forgetful(MemPort);
 
 impl Layer for Forgetful {
@@ -21,13 +21,7 @@ impl Layer for Forgetful {
 fn pump(port: Arc<dyn Port>) -> (Pump, io::PipeReader) {
     let (replies, device) = io::pipe().unwrap();
     let device = Arc::new(File::from(OwnedFd::from(device)));
-    let (socket, _) = socket::socketpair(
-        socket::AddressFamily::Unix,
-        SockType::SeqPacket,
-        None,
-        SockFlag::SOCK_CLOEXEC,
-    )
-    .unwrap();
+    let (socket, _) = packet_sockets().unwrap();
     let slow = Arc::new(Slow::new(socket, Arc::clone(&device)));
     let size = port.volume_bytes();
     (
@@ -83,5 +77,8 @@ fn a_message_that_is_cut_short_is_never_taken_for_a_hot_one() {
 fn a_lost_completion_is_an_error_for_the_caller() {
     let (pump, mut replies) = pump(Arc::new(Forgetful(MemPort::new(1 << 20, 512))));
     assert_eq!(pump.hot(&write_message(9, 512)), Some(()));
-    assert_eq!(reply(&mut replies, 0), (-libc::EIO, 9, vec![]));
+    assert_eq!(
+        reply(&mut replies, 0),
+        (-Errno::IO.raw_os_error(), 9, vec![])
+    );
 }

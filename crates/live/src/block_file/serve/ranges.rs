@@ -5,6 +5,7 @@ use crate::block_file::answers::Pieces;
 use crate::port::{Completion, IoRequest};
 use fuser::{Errno, ReplyEmpty};
 use isotherm_core::RequestOp;
+use rustix::fs::FallocateFlags;
 use std::sync::Arc;
 
 /// A discard or zeroing is cut into pieces of at most this many bytes, a multiple of every logical block.
@@ -16,11 +17,12 @@ const RUNS: usize = 256;
 impl Volume {
     /// `fallocate`: a hole is a discard; zeroing keeps the space.
     pub(super) fn change_range(&self, offset: u64, length: u64, mode: i32, reply: ReplyEmpty) {
-        let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+        let mode = FallocateFlags::from_bits_retain(mode as u32);
+        let keep_size = mode.contains(FallocateFlags::KEEP_SIZE);
         let len = self.inside(offset, length);
-        let op = match mode & !libc::FALLOC_FL_KEEP_SIZE {
-            libc::FALLOC_FL_PUNCH_HOLE if keep_size => RequestOp::Discard,
-            libc::FALLOC_FL_ZERO_RANGE => RequestOp::WriteZeroes { keep: true },
+        let op = match mode - FallocateFlags::KEEP_SIZE {
+            FallocateFlags::PUNCH_HOLE if keep_size => RequestOp::Discard,
+            FallocateFlags::ZERO_RANGE => RequestOp::WriteZeroes { keep: true },
             _ => return reply.error(Errno::EOPNOTSUPP),
         };
         if self.read_only {

@@ -278,7 +278,7 @@ fn decisions_are_those_of_the_references() {
                 let seed = seed * 100 + round;
                 let (mut e, mut n) = (engine(name, f, extents), naive(name, f as usize));
                 for (i, x) in trace(seed, extents, len).into_iter().enumerate() {
-                    // What is written decides nothing in these caches.
+                    // These caches decide independently of whether an access is a write.
                     let hit = access(&mut e, x, i % 3 == 0);
                     assert_eq!(hit, n.access(x), "{name}, F = {f}, seed {seed}, access {i}");
                 }

@@ -1,4 +1,4 @@
-//! What happens once an export is chosen, and peers that break the rules.
+//! The transmission phase, which begins when an export is chosen, and peers that violate the protocol.
 
 use super::*;
 

@@ -212,7 +212,6 @@ impl Store {
             tier,
             fd,
             writable: true,
-            copy: None,
         };
         Ok((id, self.live_new(id, backing), facts))
     }

@@ -71,3 +71,54 @@ fn a_slow_disk_sleeps_while_copies_are_read() {
     w.unmount();
     drop(disk);
 }
+
+/// A file is read, then changed directly on its tier with the size that it had; `check --repair` finds that out, and what is read then is
+/// not what the kernel has in memory. The same for a file of which only the copy is open, and if the change is noticed in passing, when the
+/// file loses one of its names.
+#[test]
+fn what_check_mends_is_read_anew() {
+    let Some((mut w, disk)) = slow_disk(|s| s.copies = true) else {
+        return;
+    };
+    for name in ["plain", "copied", "linked"] {
+        fs::write(w.on("slow", name), b"what was there").unwrap();
+    }
+    fs::hard_link(w.on("slow", "linked"), w.on("slow", "other")).unwrap();
+    w.mount();
+    let copied = w.at("copied");
+    {
+        let store = &w.mounted.as_ref().unwrap().store;
+        let node = store.cat().find(b"copied").unwrap();
+        assert_eq!(store.fetch(node), Outcome::Done);
+    }
+    for name in ["plain", "copied", "linked"] {
+        assert_eq!(fs::read(w.at(name)).unwrap(), b"what was there");
+    }
+    rustix::fs::sync();
+    for _ in 0..4 {
+        fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+    }
+    for name in ["plain", "linked"] {
+        assert_eq!(fs::read(w.at(name)).unwrap(), b"what was there");
+    }
+    let open = fs::File::open(&copied).unwrap();
+    assert_eq!(std::io::read_to_string(&open).unwrap(), "what was there");
+    for name in ["plain", "copied", "linked"] {
+        fs::write(w.on("slow", name), b"what is there!").unwrap();
+    }
+    fs::remove_file(w.at("other")).unwrap();
+    let store = std::sync::Arc::clone(&w.mounted.as_ref().unwrap().store);
+    let found = isotherm_files::check::check(&store, true);
+    assert_eq!(found["findings"].as_array().unwrap().len(), 2, "{found}");
+    for name in ["plain", "copied", "linked"] {
+        // The kernel is told by a thread of its own.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while fs::read(w.at(name)).unwrap() != b"what is there!" {
+            assert!(std::time::Instant::now() < until, "{name}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+    drop((open, store));
+    w.unmount();
+    drop(disk);
+}

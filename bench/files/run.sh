@@ -122,6 +122,7 @@ if [ "$idle" -gt 0 ]; then
         until grep -q ready "$memory/out"; do kill -0 "$server"; sleep 0.02; done
         took=$((($(date +%s%N) - start) / 1000000))
         kib=$(awk '/VmRSS/ {print $2}' "/proc/$server/status")
+        cpu=$(awk -v hz="$(getconf CLK_TCK)" '{print int(($14 + $15) * 1000 / hz)}' "/proc/$server/stat")
         unserve
     }
     mkdir -p "$memory/mnt"
@@ -129,6 +130,7 @@ if [ "$idle" -gt 0 ]; then
     none=$kib
     resident "$idle"
     note isotherm "mount of $idle files, ms" "$took"
+    note isotherm "mount of $idle files, ms of processor" "$cpu"
     note isotherm "bytes an idle file" "$(((kib - none) * 1024 / idle))"
 fi
 python3 "$here/table.py" "$results"

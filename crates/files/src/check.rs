@@ -77,8 +77,9 @@ fn differs(store: &Store, id: NodeId, fresh: &Catalogue, other: NodeId) -> Optio
     if a.facts.id != b.facts.id {
         return Some("replaced underneath");
     }
-    // The attributes of an open file come from its descriptor.
-    let in_use = store.lives.get(id).is_some();
+    // The attributes of an open file come from its descriptor, unless only its copy is open.
+    let live = store.lives.get(id);
+    let in_use = live.is_some_and(|l| l.hold().backing().is_ok());
     ((a.facts.size, a.facts.mtime) != (b.facts.size, b.facts.mtime) && !in_use)
         .then_some("changed underneath")
 }
@@ -100,6 +101,7 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[(Vec<u8>, Option<NodeId>, Opti
             store.gone(&mut cat, node);
         }
     }
+    let mut changed = Vec::new();
     for (path, id, other) in todo {
         let Some(n) = other.and_then(|o| fresh.get(o)) else {
             continue;
@@ -110,7 +112,7 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[(Vec<u8>, Option<NodeId>, Opti
         {
             cat.replace(*id, n.tier, n.facts.id);
             cat.set_facts(*id, &n.facts);
-            store.tell_kernel(*id);
+            changed.push(*id);
             continue;
         }
         let (dir, name) = split(path);
@@ -130,5 +132,11 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[(Vec<u8>, Option<NodeId>, Opti
             cat.set_xattrs(new, xattrs);
             store.tell_kernel_of_name(dir, name);
         }
+    }
+    drop(cat);
+    for id in changed {
+        // It may be read at this moment.
+        store.drop_copy(id);
+        store.tell_kernel_of_data(id);
     }
 }

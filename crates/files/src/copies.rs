@@ -4,8 +4,8 @@
 //! (write-through-update). If either of the two fails, or a change cannot be repeated on the copy, the copy is dropped. Names, attributes
 //! and syncs are the home's alone, so a copy does not know that its file was renamed or has several names.
 //!
-//! Copies last until the unmount: each mount removes what is left of them (`intent::recover`). So no copy is read that a crash, or
-//! somebody who changed the tiers meanwhile, could have made wrong.
+//! Copies outlive a clean unmount (`kept.rs`). A mount removes all others (`intent::recover`). So no copy is read that a crash, or somebody
+//! who changed the tiers meanwhile, could have made wrong.
 
 use crate::catalogue::NodeId;
 use crate::disk::{Disk, facts_of};
@@ -19,7 +19,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The open copy of a file in use.
@@ -59,13 +59,29 @@ pub(crate) enum Update {
 
 /// The copy of a file.
 #[derive(Clone, Copy, Debug)]
-struct Copied {
-    number: u64,
-    id: Id,
+pub(crate) struct Copied {
+    pub(crate) number: u64,
+    pub(crate) id: Id,
     bytes: u64,
     /// Size and time of writing of the file at home when the copy was made or last changed. Nothing but a copy's own changes sets it, so
     /// a change that somebody made directly on the tier is always noticed.
-    home: (u64, Time),
+    pub(crate) home: (u64, Time),
+}
+
+impl Copied {
+    pub(crate) fn new(number: u64, id: Id, bytes: u64, home: (u64, Time)) -> Copied {
+        Copied {
+            number,
+            id,
+            bytes,
+            home,
+        }
+    }
+    /// Whether a file with these attributes at home is what was copied.
+    fn is_of(&self, home: &Facts) -> bool {
+        let same = (self.id, self.home) == (home.id, (home.size, home.mtime));
+        same || broken(Mutant::TrustChangedHome)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -91,6 +107,8 @@ pub struct Copies {
     pub dropped: AtomicU64,
     /// Number of reads from a copy.
     pub reads: AtomicU64,
+    /// Bit *t* is set if this mount made a copy of a file on tier *t*, or changed a file there together with its copy.
+    pub(crate) sources: AtomicU16,
 }
 
 impl Copies {
@@ -126,13 +144,22 @@ impl Copies {
         self.dropped.fetch_add(1, Ordering::Relaxed);
         Some(gone.bytes)
     }
-    fn keep(&self, node: NodeId, copied: Copied) {
+    /// All copies, oldest first.
+    pub(crate) fn list(&self) -> Vec<(NodeId, Copied)> {
+        let all = self.all();
+        let nodes = all.order.values();
+        nodes.filter_map(|n| Some((*n, *all.of.get(n)?))).collect()
+    }
+    /// That copy is nobody's: the next [`Store::sweep`] removes it.
+    pub(crate) fn doom(&self, number: u64) {
+        self.all().doomed.push(number);
+    }
+    pub(crate) fn keep(&self, node: NodeId, copied: Copied) {
         let mut all = self.all();
         all.of.insert(node, copied);
         all.order.insert(copied.number, node);
         drop(all);
         self.bytes.fetch_add(copied.bytes, Ordering::Relaxed);
-        self.made.fetch_add(1, Ordering::Relaxed);
     }
     fn oldest(&self) -> Option<NodeId> {
         self.all().order.values().next().copied()
@@ -142,9 +169,7 @@ impl Copies {
 impl Live {
     /// A user set times of an open file: from `before` to `now`.
     pub(crate) fn retimed(&self, before: Facts, now: Facts) {
-        let held = self.hold();
-        let backing = held.backing().ok();
-        if let Some(copy) = backing.and_then(|b| b.copy.as_ref()) {
+        if let Some(copy) = self.hold().copy() {
             let mut home = copy.home();
             if *home == (before.size, before.mtime) {
                 *home = (now.size, now.mtime);
@@ -203,21 +228,18 @@ impl Store {
                     }
                 },
                 Step::Swap(id) => {
-                    if let (Some(backing), Some(fd)) =
-                        (state.as_mut().and_then(|s| s.as_mut()), copy.take())
+                    if let (Some(state), Some(fd)) = (&mut state, copy.take())
+                        && let Some(backing) = &state.home
                     {
                         let bytes = facts_of(&fd).map_or(size, |f| f.blocks * 512);
                         let home = facts_of(&backing.fd).map(|f| (f.size, f.mtime));
                         // Without these nothing is the same later, and the copy is dropped.
                         let home = home.unwrap_or_default();
-                        backing.copy = Some(OpenCopy::new(fd, home));
-                        let copied = Copied {
-                            number,
-                            id,
-                            bytes,
-                            home,
-                        };
+                        state.copy = Some(OpenCopy::new(fd, home));
+                        let copied = Copied::new(number, id, bytes, home);
                         self.copies.keep(node, copied);
+                        self.copies.made.fetch_add(1, Ordering::Relaxed);
+                        self.copies.sources.fetch_or(1 << from, Ordering::SeqCst);
                     }
                     Ok(Answer::Done)
                 }
@@ -255,21 +277,23 @@ impl Store {
             return None;
         }
         let copied = self.copies.all().of.get(&node).copied()?;
-        let same = (copied.id, copied.home) == (now.id, (now.size, now.mtime));
-        let open = || {
-            if !same && !broken(Mutant::TrustChangedHome) {
-                return None;
-            }
-            let at = copy_at(copied.number);
-            let fd = self.roots[0].open_at(&at.path, OFlags::RDWR, 0).ok()?;
-            (facts_of(&fd).ok()?.size == now.size).then_some(fd)
-        };
-        let Some(fd) = open() else {
+        let open = copied.is_of(now).then(|| self.open_copied(&copied, now));
+        if open.as_ref().is_none_or(Option::is_none) {
             self.copies.forget(node);
             self.sweep();
-            return None;
-        };
-        Some(OpenCopy::new(fd, copied.home))
+        }
+        open.flatten()
+    }
+    /// The copy of a file that has these attributes at home as far as is known, if it has one; nothing is done about it if it does not fit.
+    pub(crate) fn copy_as_known(&self, node: NodeId, known: &Facts) -> Option<OpenCopy> {
+        let copied = self.copies.all().of.get(&node).copied()?;
+        let fits = copied.is_of(known) || broken(Mutant::TrustOldRecord);
+        fits.then(|| self.open_copied(&copied, known)).flatten()
+    }
+    fn open_copied(&self, copied: &Copied, home: &Facts) -> Option<OpenCopy> {
+        let at = copy_at(copied.number);
+        let fd = self.roots[0].open_at(&at.path, OFlags::RDWR, 0).ok()?;
+        (facts_of(&fd).ok()?.size == home.size).then(|| OpenCopy::new(fd, copied.home))
     }
     /// A change was made at home, with that result: makes it on the copy, too, or drops the copy.
     pub(crate) fn follow<T>(
@@ -283,6 +307,8 @@ impl Store {
         if !copy.is_good() || broken(Mutant::ForgetUpdate) {
             return;
         }
+        let tier = self.cat().get(node).map_or(0, |n| n.tier);
+        self.copies.sources.fetch_or(1 << tier, Ordering::SeqCst);
         // A call that failed may have changed a part.
         let same = (done.is_ok() || broken(Mutant::TrustFailedHome)) && update == Update::Same;
         let good = same && (change(&copy.fd).is_ok() || broken(Mutant::TrustFailedUpdate));
@@ -317,9 +343,7 @@ impl Store {
         }
         if let Some(live) = self.lives.get(node) {
             let mut state = live.state.write().unwrap_or_else(PoisonError::into_inner);
-            if let Some(backing) = state.as_mut() {
-                backing.copy = None;
-            }
+            state.copy = None;
         }
         self.sweep();
     }

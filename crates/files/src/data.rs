@@ -286,11 +286,12 @@ impl Store {
         update: Update,
         f: impl Fn(&OwnedFd, bool) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
+        self.awake(live)?;
         loop {
             let tier = {
                 let held = live.hold();
                 let b = held.backing()?;
-                let copy = b.copy.as_ref().filter(|c| c.is_good());
+                let copy = held.copy();
                 let _turn =
                     copy.map(|_| live.update.lock().unwrap_or_else(PoisonError::into_inner));
                 let done = if b.writable {
@@ -331,24 +332,23 @@ impl Store {
     /// A device error.
     pub fn read(&self, live: &Live, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
         let start = self.recording.start();
-        let held = live.hold();
-        let backing = held.backing()?;
-        let copy = backing.copy.as_ref().filter(|c| c.is_good());
-        let done = match copy.map(|c| (c, read_all(&c.fd, buffer, offset))) {
-            Some((_, Ok(n))) => {
-                self.copies.reads.fetch_add(1, Ordering::Relaxed);
-                n
-            }
-            other => {
-                if let Some((copy, _)) = other {
-                    self.spoil(live.node, copy);
+        let done = loop {
+            let held = live.hold();
+            if let Some(copy) = held.copy() {
+                if let Ok(n) = read_all(&copy.fd, buffer, offset) {
+                    self.copies.reads.fetch_add(1, Ordering::Relaxed);
+                    break n;
                 }
-                let home = read_all(&backing.fd, buffer, offset);
-                home.map_err(|e| self.noticed_of(backing.tier, live.node, e))?
+                self.spoil(live.node, copy);
             }
+            if let Ok(home) = held.backing() {
+                let n = read_all(&home.fd, buffer, offset);
+                break n.map_err(|e| self.noticed_of(home.tier, live.node, e))?;
+            }
+            drop(held);
+            self.awake(live)?;
         };
         live.touched();
-        drop(held);
         self.note(start, Op::Read, live.node, (offset, done as u64));
         self.placement
             .see(Seen::new(live.node, false, offset, done as u32));
@@ -400,6 +400,7 @@ impl Store {
     /// # Errors
     /// There is none after the offset, or a device error.
     pub fn seek(&self, live: &Live, offset: u64, hole: bool) -> Result<u64, Errno> {
+        self.awake(live)?;
         let held = live.hold();
         let to = if hole {
             SeekFrom::Hole(offset)
@@ -424,6 +425,7 @@ impl Store {
         if a != b || from.node == to.node {
             return Err(Errno::XDEV);
         }
+        self.awake(from)?;
         let source = {
             let held = from.hold();
             rustix::io::fcntl_dupfd_cloexec(held.fd()?, 0)?
@@ -437,6 +439,7 @@ impl Store {
     /// A device error.
     pub fn sync(&self, live: &Live, data_only: bool) -> Result<(), Errno> {
         let start = self.recording.start();
+        self.awake(live)?;
         let held = live.hold();
         let Backing { tier, fd, .. } = held.backing()?;
         let done = if data_only {

@@ -6,10 +6,12 @@
 //! The protocol of such a change: (1) write the intent and sync it, (2) do the ops in order, (3) sync all directories that they change, (4)
 //! remove the intent and sync that, (5) only then let others use these names.
 
+use crate::fetch::copy_at;
 use crate::mutants::{Mutant, broken};
 use crate::tree::{At, COPIES, INTENTS, Id, TEMPS, Tier, Tree, above, join, parent};
 use isotherm_core::crc32c::crc32c;
 use rustix::io::Errno;
+use std::collections::HashSet;
 
 /// A step that can be repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -231,6 +233,14 @@ pub struct Recovered {
 /// # Errors
 /// An error of the tree; then nothing may be served.
 pub fn recover(tree: &mut dyn Tree) -> Result<Recovered, Errno> {
+    recover_but(tree, &[])
+}
+
+/// As [`recover`]; the copies with these numbers stay. They were whole and durable when the last mount ended.
+///
+/// # Errors
+/// As [`recover`].
+pub(crate) fn recover_but(tree: &mut dyn Tree, keep: &[u64]) -> Result<Recovered, Errno> {
     let mut report = Recovered::default();
     for name in tree.list(&At::new(0, INTENTS))? {
         let at = At::new(0, join(INTENTS, &name));
@@ -255,9 +265,13 @@ pub fn recover(tree: &mut dyn Tree) -> Result<Recovered, Errno> {
             report.temps += 1;
         }
     }
+    let keep: HashSet<At> = keep.iter().map(|n| copy_at(*n)).collect();
     if !broken(Mutant::KeepCopies) {
         for name in tree.list(&At::new(0, COPIES))? {
-            tree.unlink(&At::new(0, join(COPIES, &name)))?;
+            let at = At::new(0, join(COPIES, &name));
+            if !keep.contains(&at) {
+                tree.unlink(&at)?;
+            }
         }
     }
     Ok(report)

@@ -7,6 +7,7 @@
 use crate::catalogue::NodeId;
 use crate::copies::OpenCopy;
 use crate::disk::{Root, facts_of};
+use crate::mutants::{Mutant, broken};
 use crate::store::Store;
 use crate::tree::{Facts, Tier, Time};
 use rustix::fd::OwnedFd;
@@ -24,8 +25,40 @@ pub struct Backing {
     pub fd: OwnedFd,
     /// Whether it can be written.
     pub writable: bool,
+}
+
+/// What is open of a file in use.
+#[derive(Debug, Default)]
+pub struct State {
+    /// The file at its home. A file that is only read from its copy has none: see `doze.rs`.
+    pub home: Option<Backing>,
     /// Its copy on the fastest tier.
     pub copy: Option<OpenCopy>,
+}
+
+impl State {
+    fn is_open(&self, need: Need) -> bool {
+        self.home.is_some() || (need == Need::Data && self.copy.is_some())
+    }
+}
+
+/// The result of an attempt to open a file in use.
+enum Opened {
+    /// It was open.
+    Before,
+    /// It is open now, with these attributes.
+    Now(Facts),
+    /// It is not where it was: it may be renamed at this moment.
+    Again,
+}
+
+/// What a use of a file needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// The file at its home.
+    Home,
+    /// Its bytes: a copy is enough.
+    Data,
 }
 
 /// A file in use.
@@ -33,8 +66,8 @@ pub struct Backing {
 pub struct Live {
     /// Its node.
     pub node: NodeId,
-    /// Its location; `None` until it is opened.
-    pub state: RwLock<Option<Backing>>,
+    /// What is open of it; nothing until it is opened.
+    pub state: RwLock<State>,
     /// Number of changes so far. A change counts when it is done.
     pub changes: AtomicU64,
     users: AtomicU32,
@@ -67,20 +100,24 @@ impl Lives {
 }
 
 /// A read lock on the descriptor of a file in use.
-pub struct Held<'a>(RwLockReadGuard<'a, Option<Backing>>);
+pub struct Held<'a>(RwLockReadGuard<'a, State>);
 
 impl Held<'_> {
     /// Its location.
     ///
     /// # Errors
-    /// It could not be opened.
+    /// It could not be opened, or only its copy is open.
     pub fn backing(&self) -> Result<&Backing, Errno> {
-        self.0.as_ref().ok_or(Errno::IO)
+        self.0.home.as_ref().ok_or(Errno::IO)
+    }
+    /// Its copy, if it holds what the file holds.
+    pub(crate) fn copy(&self) -> Option<&OpenCopy> {
+        self.0.copy.as_ref().filter(|c| c.is_good())
     }
     /// Its descriptor.
     ///
     /// # Errors
-    /// It could not be opened.
+    /// As [`Held::backing`].
     pub fn fd(&self) -> Result<&OwnedFd, Errno> {
         self.backing().map(|b| &b.fd)
     }
@@ -90,7 +127,7 @@ impl Live {
     fn new(node: NodeId) -> Live {
         Live {
             node,
-            state: RwLock::new(None),
+            state: RwLock::default(),
             changes: AtomicU64::new(0),
             users: AtomicU32::new(0),
             used: AtomicBool::new(false),
@@ -154,50 +191,90 @@ impl Store {
     /// # Errors
     /// It cannot be opened.
     pub fn live(&self, node: NodeId) -> Result<Arc<Live>, Errno> {
-        self.live_as_opened(node).map(|l| l.0)
+        self.live_for(node, Need::Home).map(|l| l.0)
     }
     /// As [`Store::live`], with the attributes if this call opened the file.
     ///
     /// # Errors
     /// It cannot be opened.
-    pub(crate) fn live_as_opened(&self, node: NodeId) -> Result<(Arc<Live>, Option<Facts>), Errno> {
-        let mut now = None;
+    pub(crate) fn live_for(
+        &self,
+        node: NodeId,
+        need: Need,
+    ) -> Result<(Arc<Live>, Option<Facts>), Errno> {
         let live = {
             let mut all = self.lives.0.lock().unwrap_or_else(PoisonError::into_inner);
             let live = all.entry(node).or_insert_with(|| Arc::new(Live::new(node)));
             live.users.fetch_add(1, Ordering::SeqCst);
             Arc::clone(live)
         };
+        match self.open_for(&live, need) {
+            Ok(now) => Ok((live, now)),
+            Err(e) => {
+                self.release(&live);
+                Err(e)
+            }
+        }
+    }
+    /// Opens a file in use, unless it is open for that. Returns the attributes if this call opened it.
+    fn open_for(&self, live: &Live, need: Need) -> Result<Option<Facts>, Errno> {
         for last in [false, false, true] {
-            if live.hold().0.is_some() {
-                return Ok((live, now));
+            if live.hold().0.is_open(need) {
+                return Ok(None);
             }
             // A rename may happen while the file is opened, unless names are locked, which comes before the descriptor.
-            let names = last.then(|| self.names_or_wait());
-            let mut state = live.state.write().unwrap_or_else(PoisonError::into_inner);
-            if state.is_some() {
-                break;
-            }
-            match self.open_backing(node, last) {
-                Ok(None) => {}
-                Ok(Some((b, facts))) => {
-                    self.show_as_known(&live, &facts);
-                    now = Some(live.as_shown(facts));
-                    *state = Some(b);
-                    break;
-                }
-                Err(e) => {
-                    drop((state, names));
-                    self.release(&live);
-                    return Err(e);
-                }
+            let _names = last.then(|| self.names_or_wait());
+            match self.open_once(live, need, last)? {
+                Opened::Before => return Ok(None),
+                Opened::Now(facts) => return Ok(Some(facts)),
+                Opened::Again => {}
             }
         }
-        if live.hold().0.is_some() {
-            return Ok((live, now));
-        }
-        self.release(&live);
         Err(Errno::STALE)
+    }
+    /// Opens a file in use at its home if only its copy is open.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(crate) fn awake(&self, live: &Live) -> Result<(), Errno> {
+        self.open_for(live, Need::Home).map(|_| ())
+    }
+    /// As [`Store::awake`], for a file in use whose name is about to be removed by the caller, who has locked names.
+    pub(crate) fn awake_before_removal(&self, node: NodeId) {
+        if let Some(live) = self.lives.get(node)
+            && live.hold().backing().is_err()
+            && !broken(Mutant::ForgetSleeper)
+        {
+            // If it cannot be opened, its users can still read the copy.
+            let _ = self.open_once(&live, Need::Home, true);
+        }
+    }
+    /// One attempt to open a file in use; with `last`, names are locked.
+    fn open_once(&self, live: &Live, need: Need, last: bool) -> Result<Opened, Errno> {
+        let mut state = live.state.write().unwrap_or_else(PoisonError::into_inner);
+        if state.is_open(need) {
+            return Ok(Opened::Before);
+        }
+        if need == Need::Data
+            && let Some((copy, known)) = self.doze(live.node)
+        {
+            state.copy = Some(copy);
+            return Ok(Opened::Now(known));
+        }
+        let asleep = state.copy.is_some();
+        let known = asleep.then(|| self.cat().get(live.node).map(|n| n.facts));
+        let Some((home, copy, facts)) = self.open_backing(live.node, last)? else {
+            return Ok(Opened::Again);
+        };
+        self.show_as_known(live, &facts);
+        if let Some(Some(known)) = known {
+            self.woke(live.node, &known, facts);
+        }
+        *state = State {
+            home: Some(home),
+            copy,
+        };
+        Ok(Opened::Now(live.as_shown(facts)))
     }
     /// Begins to use a file that was just created and is already open. Another thread that saw its name (the mover, another user) may have
     /// opened it first. Then all share that descriptor, because only that one follows the file when it moves.
@@ -209,8 +286,8 @@ impl Store {
             Arc::clone(live)
         };
         let mut state = live.state.write().unwrap_or_else(PoisonError::into_inner);
-        if state.is_none() {
-            *state = Some(backing);
+        if state.home.is_none() {
+            state.home = Some(backing);
         }
         drop(state);
         live
@@ -228,9 +305,15 @@ impl Store {
         all.remove(&live.node);
         let used = live.used.load(Ordering::SeqCst) || live.passed.load(Ordering::SeqCst);
         let facts = used.then(|| live.facts().ok()).flatten();
-        if used && let Some(copy) = live.hold().0.as_ref().and_then(|b| b.copy.as_ref()) {
+        let held = live.hold();
+        // Nobody looked at the home of a file of which only the copy was open.
+        if used
+            && held.0.home.is_some()
+            && let Some(copy) = held.copy()
+        {
             self.close_copy(live.node, copy, facts);
         }
+        drop(held);
         if let Some(facts) = facts {
             self.seen(live.node, facts);
         }
@@ -262,7 +345,11 @@ impl Store {
         }
     }
     /// Opens a file at its home. `None` if it is not there under its name: it may be renamed at this moment. With `last`, names are locked.
-    fn open_backing(&self, node: NodeId, last: bool) -> Result<Option<(Backing, Facts)>, Errno> {
+    fn open_backing(
+        &self,
+        node: NodeId,
+        last: bool,
+    ) -> Result<Option<(Backing, Option<OpenCopy>, Facts)>, Errno> {
         let (path, tier, id) = {
             let cat = self.cat();
             let n = cat.get(node).ok_or(Errno::NOENT)?;
@@ -278,13 +365,9 @@ impl Store {
         match (opened, facts) {
             (Ok((fd, writable)), Some(Ok(f))) if f.id == id => {
                 self.answers(tier);
-                let backing = Backing {
-                    copy: self.open_copy(node, &f),
-                    tier,
-                    fd,
-                    writable,
-                };
-                return Ok(Some((backing, f)));
+                let copy = self.open_copy(node, &f);
+                let backing = Backing { tier, fd, writable };
+                return Ok(Some((backing, copy, f)));
             }
             (Ok((fd, writable)), Some(Ok(f))) if last && f.mode & 0o170_000 == 0o100_000 => {
                 self.say(&format!(
@@ -295,13 +378,8 @@ impl Store {
                 self.cat_mut().replace(node, tier, f.id);
                 self.seen(node, f);
                 self.copies.forget(node);
-                let backing = Backing {
-                    tier,
-                    fd,
-                    writable,
-                    copy: None,
-                };
-                return Ok(Some((backing, f)));
+                let backing = Backing { tier, fd, writable };
+                return Ok(Some((backing, None, f)));
             }
             (Err(e), _) | (_, Some(Err(e))) if last => {
                 if e == Errno::NOENT {

@@ -3,8 +3,8 @@
 //! Three system calls per file (its name, its attributes, whether it has extended attributes) take most of the time of a mount. There may
 //! be more threads than processors, because a disk or a network serves several calls at the same time faster than one after the other.
 
-use crate::disk::{Beside, Root, Xattrs, is_hidden, xattrs};
-use crate::scan::{LNK, TYPE};
+use crate::disk::{Beside, Root, Xattrs, is_hidden, own_directory, xattrs};
+use crate::scan::{DIR, LNK, TYPE};
 use crate::store::Refused;
 use crate::tree::{Facts, join};
 use rustix::fd::OwnedFd;
@@ -22,7 +22,7 @@ const PART: usize = 512;
 /// A name in a directory, with the attributes of its file.
 pub(crate) struct Met {
     pub(crate) name: Vec<u8>,
-    /// From the tier's root.
+    /// Its path from the tier's root if it is a directory; empty for other files, whose paths nobody needs.
     pub(crate) path: Vec<u8>,
     pub(crate) facts: Facts,
     pub(crate) xattrs: Xattrs,
@@ -80,9 +80,10 @@ impl Lookers {
                 asked.as_ref()?.recv().ok()
             };
             let look = move || {
+                let own = own_directory();
                 while let Some((job, answer)) = next() {
                     // The receiver may no longer wait.
-                    let _ = answer.send(look(root, job));
+                    let _ = answer.send(look(root, job, own));
                 }
             };
             let started = Builder::new()
@@ -108,7 +109,7 @@ impl Lookers {
     }
 }
 
-fn look(root: &Root, job: Job) -> Result<Seen, Failed> {
+fn look(root: &Root, job: Job, own: bool) -> Result<Seen, Failed> {
     let (dir, path, mut names) = match job {
         Job::Rest(dir, path, names) => (dir, path, names),
         Job::Dir(path) => {
@@ -118,11 +119,11 @@ fn look(root: &Root, job: Job) -> Result<Seen, Failed> {
         }
     };
     let rest = names.split_off(names.len().min(PART));
-    let here = Beside::new(&dir);
+    let here = Beside::new(&dir, own);
     let mut met = Vec::with_capacity(names.len());
     for name in names {
-        let below = join(&path, name.to_bytes());
-        if is_hidden(&below) {
+        let below = || join(&path, name.to_bytes());
+        if path == b"." && is_hidden(name.to_bytes()) {
             continue;
         }
         let one = || {
@@ -130,7 +131,7 @@ fn look(root: &Root, job: Job) -> Result<Seen, Failed> {
                 return Ok(None);
             };
             let xattrs = if here.has_xattrs(&name)? {
-                xattrs(root, &below)?
+                xattrs(root, &below())?
             } else {
                 Vec::new()
             };
@@ -145,13 +146,17 @@ fn look(root: &Root, job: Job) -> Result<Seen, Failed> {
         match one() {
             Ok(None) => {}
             Ok(Some((facts, xattrs, target))) => met.push(Met {
+                path: if facts.mode & TYPE == DIR {
+                    below()
+                } else {
+                    Vec::new()
+                },
                 name: name.into_bytes(),
-                path: below,
                 facts,
                 xattrs,
                 target,
             }),
-            Err(e) => return Err(Failed(below, e)),
+            Err(e) => return Err(Failed(below(), e)),
         }
     }
     let rest = (!rest.is_empty()).then(|| Job::Rest(dir, path, rest));

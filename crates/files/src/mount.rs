@@ -218,6 +218,10 @@ impl Mounted {
                     "the names of slower tiers could not be kept on the fast one: {e}"
                 ));
             }
+            if let Err(e) = self.store.keep_copies() {
+                self.store
+                    .say(&format!("copies could not be kept for the next mount: {e}"));
+            }
         }
     }
 }

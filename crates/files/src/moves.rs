@@ -2,7 +2,7 @@
 
 use crate::catalogue::NodeId;
 use crate::disk::{Disk, facts_of};
-use crate::live::{Backing, Live};
+use crate::live::{Backing, Live, State};
 use crate::mover::{Answer, Call, Move, Outcome, Step, Why, carry_out};
 use crate::store::Store;
 use crate::tree::{TEMPS, Tier, join};
@@ -142,14 +142,16 @@ impl Store {
                 }
                 Step::Swap(_) => {
                     if let (Some(s), Some(fd)) = (&mut state, copy.take()) {
-                        let before = s.as_ref().and_then(|b| live.facts_of(b).ok());
+                        let before = s.home.as_ref().and_then(|b| live.facts_of(b).ok());
                         self.swapped(live, before, from, to, &fd);
-                        **s = Some(Backing {
-                            tier: to,
-                            fd,
-                            writable: true,
+                        **s = State {
+                            home: Some(Backing {
+                                tier: to,
+                                fd,
+                                writable: true,
+                            }),
                             copy: None,
-                        });
+                        };
                     }
                     state = None;
                     Ok(Answer::Done)

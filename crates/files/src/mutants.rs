@@ -42,6 +42,16 @@ pub enum Mutant {
     TrustFailedHome,
     /// A copy is used although its file was changed directly on its tier.
     TrustChangedHome,
+    /// The copy of a file is opened without a look at the file at home even though the kernel has that in memory.
+    NeverLook,
+    /// A copy that does not fit what is known of the file at home is opened without a look there.
+    TrustOldRecord,
+    /// A file of which only the copy is open loses its last name without being opened.
+    ForgetSleeper,
+    /// A copy is kept over a remount although its file was changed meanwhile.
+    TrustKeptHome,
+    /// A copy is kept over a remount although it was changed itself.
+    TrustKeptCopy,
     /// Recovery keeps copies.
     KeepCopies,
 }

@@ -327,7 +327,8 @@ impl Placement {
             let how = match to {
                 Some(to) if to == n.tier && copied => How::Drop,
                 Some(to) if to == n.tier => continue,
-                Some(0) if copy && copied => continue,
+                // Also where the policy wants the file itself: it may know the file from the time when the copy was taken over.
+                Some(0) if copied && why == "policy" => continue,
                 Some(0) if copy => How::Copy,
                 Some(_) => How::Move,
                 None => continue,

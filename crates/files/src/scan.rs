@@ -116,14 +116,11 @@ impl Scan<'_> {
                         return refuse(format!(
                             "{}/{}: another file system is mounted there: give it as a tier of its own, or unmount it",
                             root.path.display(),
-                            String::from_utf8_lossy(&m.path)
+                            self.cat.shown(node, &m.name)
                         ));
                     }
-                    let path = (m.facts.mode & TYPE == DIR).then(|| m.path.clone());
-                    if let Some(child) = self.entry(tier, node, m, &mut new)
-                        && let Some(path) = path
-                    {
-                        todo.push((child, Job::Dir(path)));
+                    if let Some(dir) = self.entry(tier, node, m, &mut new) {
+                        todo.push(dir);
                     }
                 }
                 if whole {
@@ -141,7 +138,7 @@ impl Scan<'_> {
         dir: NodeId,
         met: Met,
         new: &mut Vec<NodeId>,
-    ) -> Option<NodeId> {
+    ) -> Option<(NodeId, Job)> {
         let facts = met.facts;
         let root = &self.roots[usize::from(tier)];
         let is_dir = facts.mode & TYPE == DIR;
@@ -152,12 +149,12 @@ impl Scan<'_> {
             let other = self.cat.get(there);
             if is_dir && other.is_some_and(|n| n.dir().is_some()) {
                 self.cat.now_on(there, tier);
-                return Some(there);
+                return Some((there, Job::Dir(met.path)));
             }
             let first = other.map_or(0, |n| usize::from(n.tier));
             self.clashes.push(format!(
                 "{} (on {} and {})",
-                String::from_utf8_lossy(&met.path),
+                self.cat.shown(dir, &met.name),
                 self.roots[first].path.display(),
                 root.path.display()
             ));
@@ -183,7 +180,7 @@ impl Scan<'_> {
             self.links.insert((tier, facts.id.ino), node);
         }
         self.cat.set_xattrs(node, met.xattrs);
-        is_dir.then_some(node)
+        is_dir.then(|| (node, Job::Dir(met.path)))
     }
 }
 

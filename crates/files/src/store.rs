@@ -7,7 +7,7 @@ use crate::catalogue::{Catalogue, NodeId};
 use crate::copies::Copies;
 use crate::disk::{Disk, Root};
 use crate::health::Health;
-use crate::intent::{Op, Recovered, Redo, dirs_of, encode, recover};
+use crate::intent::{Op, Recovered, Redo, dirs_of, encode, recover_but};
 use crate::live::Lives;
 use crate::placement::Placement;
 use crate::recording::Recording;
@@ -133,7 +133,13 @@ impl Store {
         let (roots, locks) = crate::tiers::open(settings)?;
         let roots = Arc::new(roots);
         crate::identity::agree(&roots, settings.accept)?;
-        let recovered = recover(&mut Disk::new(Arc::clone(&roots))).map_err(|e| {
+        let mut kept = crate::kept::take(&roots[0]);
+        if !settings.copies {
+            kept.clear();
+        }
+        let numbers: Vec<u64> = kept.iter().map(|k| k.number).collect();
+        let mut disk = Disk::new(Arc::clone(&roots));
+        let recovered = recover_but(&mut disk, &numbers).map_err(|e| {
             let missing = "a tier that it needs is missing: mount with all tiers";
             let why = if e == Errno::NODEV {
                 missing.into()
@@ -178,6 +184,7 @@ impl Store {
         for line in missing {
             store.say(&line);
         }
+        store.adopt_copies(&kept);
         Ok(store)
     }
     /// The catalogue, locked for reading.
@@ -359,6 +366,17 @@ impl Store {
         if let Some(n) = self.notifier.get() {
             // If the kernel does not know the node, nothing is to be done.
             let _ = n.inval_inode(fuser::INodeNo(u64::from(node) + 1), -1, 0);
+        }
+    }
+    /// Tells the kernel to forget the contents of a file. It waits for its own reads and writes of them, which may be waiting for an
+    /// answer, so another thread tells it.
+    pub(crate) fn tell_kernel_of_data(&self, node: NodeId) {
+        if let Some(n) = self.notifier.get().cloned() {
+            let tell = move || {
+                let _ = n.inval_inode(fuser::INodeNo(u64::from(node) + 1), 0, 0);
+            };
+            // If no thread can be started, the kernel forgets them at the next open.
+            let _ = std::thread::Builder::new().spawn(tell);
         }
     }
     /// A name has appeared that the kernel may have cached as absent. The kernel locks the directory while it waits for an answer, so

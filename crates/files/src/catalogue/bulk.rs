@@ -56,7 +56,7 @@ impl Catalogue {
         } else {
             let alias = self.slots.take(Kind::Alias);
             if let Some(s) = self.slots.get_mut(alias) {
-                s.class = id;
+                s.set_target(id);
             }
             self.aliases.entry(id).or_default().push(alias);
             alias

@@ -3,7 +3,7 @@
 //! A node is a file (or directory, link, …) with a number; its inode number for the kernel is that number + 1. The first name of a node is
 //! in the node's own slot; each further name (hard link) has a slot of its own.
 //!
-//! Memory of a file that is not in use: 64 bytes, its name (plus one byte, rounded up to 4), and 4 to 8 bytes in its directory.
+//! Memory of a file that is not in use: 56 bytes, its name (plus one byte, rounded up to 4), and 4 to 8 bytes in its directory.
 
 mod bulk;
 mod children;
@@ -151,7 +151,7 @@ impl Catalogue {
     fn insert(&mut self, tier: Tier, facts: &Facts, body: Body) -> NodeId {
         let id = self.slots.take(body.kind());
         if let Some(s) = self.slots.get_mut(id) {
-            s.tier = tier;
+            s.set_tier(tier);
         }
         self.slots.set_facts(id, facts);
         match body {
@@ -186,8 +186,8 @@ impl Catalogue {
         Some(Node {
             cat: self,
             id,
-            generation: s.generation,
-            tier: s.tier,
+            generation: self.slots.generation(id),
+            tier: s.tier(),
             facts,
             kind,
         })
@@ -222,7 +222,7 @@ impl Catalogue {
     }
     fn node_of(&self, slot: NodeId) -> NodeId {
         match self.slots.get(slot) {
-            Some(s) if s.kind() == Kind::Alias => s.class,
+            Some(s) if s.kind() == Kind::Alias => s.target(),
             _ => slot,
         }
     }
@@ -470,7 +470,7 @@ impl Catalogue {
     pub fn replace(&mut self, id: NodeId, tier: Tier, file: Id) {
         self.update(id, |f| f.id = file);
         if let Some(s) = self.slots.get_mut(id) {
-            s.tier = tier;
+            s.set_tier(tier);
         }
     }
     /// `dir/name`, for messages.

@@ -1,8 +1,8 @@
-//! Nodes of 64 bytes each, and their names.
+//! Nodes of 56 bytes each, and their names.
 //!
-//! Values that most files share (device, mode, owner) are stored once for all of them (a [`Class`]); inode number, size, blocks and times
-//! are packed. Values that do not fit (an inode number of 2^48 or more, a time after the year 2242, …) are stored unpacked in a separate
-//! table.
+//! Values that most files share (device, mode, owner, the upper bits of the inode number) are stored once for all of them (a [`Class`]);
+//! inode number, size, blocks and times are packed. Values that do not fit (an inode number of 2^56 or more, a size of 2^40 bytes or more,
+//! space that differs from the size by 16 MiB or more, a time after the year 2242, …) are stored unpacked in a separate table.
 
 use super::NodeId;
 use crate::tree::{Facts, Id, Tier, Time};
@@ -15,6 +15,12 @@ const BLOCK: usize = 1 << 16;
 /// Names begin at multiples of this number of bytes.
 const STEP: usize = 4;
 const LONGEST: usize = 255;
+/// Bits of an inode number that are in the slot; further ones are in the class.
+const INO_BITS: u32 = 40;
+/// Bits of an inode number in all. A file system that hashes numbers would make a class of every file if there were more.
+const INO_MOST: u32 = 56;
+/// Most classes: their numbers have three bytes.
+const CLASSES: usize = 1 << 24;
 
 /// The kind of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,33 +48,35 @@ struct Class {
     mode: u32,
     uid: u32,
     gid: u32,
+    ino_high: u32,
 }
 
-/// A node, or a further name of one (then `class` is the number of the node).
+/// A node, or a further name of one (then `born` is the number of the node).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slot {
     born: u64,
     atime: u64,
     mtime: u64,
     ctime: u64,
-    ino: u32,
-    size: u32,
-    ino_high: u16,
-    size_high: u16,
-    blocks: u32,
-    pub(super) class: u32,
     pub(super) parent: u32,
     name: u32,
-    pub(super) generation: u16,
-    pub(super) tier: Tier,
-    kind: u8,
+    ino: [u8; 5],
+    size: [u8; 5],
+    /// Space, less what a file of that size without holes takes.
+    blocks: i16,
+    class: [u8; 3],
+    /// Kind (bits 0 to 2), tier (3 to 6), whether its values are in the separate table (7).
+    flags: u8,
 }
 
+const KIND: u8 = 0x07;
+const TIER: u8 = 0x78;
+const TIER_AT: u32 = 3;
 const ODD: u8 = 0x80;
 
 impl Slot {
     pub(super) fn kind(&self) -> Kind {
-        match self.kind & !ODD {
+        match self.flags & KIND {
             1 => Kind::File,
             2 => Kind::Dir,
             3 => Kind::Link,
@@ -78,8 +86,36 @@ impl Slot {
         }
     }
     pub(super) fn set_kind(&mut self, kind: Kind) {
-        self.kind = kind as u8;
+        self.flags = self.flags & !KIND | kind as u8;
     }
+    pub(super) fn tier(&self) -> Tier {
+        (self.flags & TIER) >> TIER_AT
+    }
+    pub(super) fn set_tier(&mut self, tier: Tier) {
+        self.flags = self.flags & !TIER | tier << TIER_AT & TIER;
+    }
+    /// The node of which this is a further name.
+    pub(super) fn target(&self) -> NodeId {
+        self.born as NodeId
+    }
+    pub(super) fn set_target(&mut self, node: NodeId) {
+        self.born = u64::from(node);
+    }
+}
+
+/// The lowest five bytes of a number; `None` if it has more.
+fn five(n: u64) -> Option<[u8; 5]> {
+    let b = n.to_le_bytes();
+    (n >> 40 == 0).then_some([b[0], b[1], b[2], b[3], b[4]])
+}
+
+fn number(b: [u8; 5]) -> u64 {
+    u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], 0, 0, 0])
+}
+
+/// The space that a file of that size takes on most file systems, in units of 512 bytes.
+fn usual(size: u64) -> i64 {
+    (size.div_ceil(4096) * 8) as i64
 }
 
 fn pack(t: Time) -> Option<u64> {
@@ -100,6 +136,8 @@ pub(super) struct Slots {
     chunks: Vec<Vec<Slot>>,
     next: usize,
     free: Vec<NodeId>,
+    /// How often a number was used before, as far as numbers were used again.
+    generations: Vec<u16>,
     classes: Vec<Class>,
     known: HashMap<Class, u32>,
     /// The class of the previous file: the next one often has the same.
@@ -118,12 +156,12 @@ impl Slots {
     pub(super) fn get(&self, id: NodeId) -> Option<&Slot> {
         let id = id as usize;
         let slot = self.chunks.get(id / CHUNK)?.get(id % CHUNK)?;
-        (slot.kind & !ODD != 0).then_some(slot)
+        (slot.flags & KIND != 0).then_some(slot)
     }
     pub(super) fn get_mut(&mut self, id: NodeId) -> Option<&mut Slot> {
         let id = id as usize;
         let slot = self.chunks.get_mut(id / CHUNK)?.get_mut(id % CHUNK)?;
-        (slot.kind & !ODD != 0).then_some(slot)
+        (slot.flags & KIND != 0).then_some(slot)
     }
     /// Takes a free slot for that kind, without a name.
     pub(super) fn take(&mut self, kind: Kind) -> NodeId {
@@ -140,7 +178,6 @@ impl Slots {
         }
         let slot = &mut self.chunks[chunk][at];
         *slot = Slot {
-            generation: slot.generation,
             parent: NOBODY,
             name: NOBODY,
             ..Slot::default()
@@ -153,25 +190,35 @@ impl Slots {
         self.odd.remove(&id);
         if let Some(slot) = self.get_mut(id) {
             slot.set_kind(Kind::Free);
-            slot.generation = slot.generation.wrapping_add(1);
+            let at = id as usize;
+            if self.generations.len() <= at {
+                self.generations.resize(at + 1, 0);
+            }
+            self.generations[at] = self.generations[at].wrapping_add(1);
             self.free.push(id);
         }
+    }
+    /// How often this number was used before.
+    pub(super) fn generation(&self, id: NodeId) -> u16 {
+        self.generations.get(id as usize).copied().unwrap_or(0)
     }
     pub(super) fn facts(&self, id: NodeId) -> Facts {
         let Some(s) = self.get(id) else {
             return Facts::default();
         };
-        if s.kind & ODD != 0
+        if s.flags & ODD != 0
             && let Some(f) = self.odd.get(&id)
         {
             return *f;
         }
-        let Some(c) = self.classes.get(s.class as usize) else {
+        let class = u32::from_le_bytes([s.class[0], s.class[1], s.class[2], 0]);
+        let Some(c) = self.classes.get(class as usize) else {
             return Facts::default();
         };
+        let size = number(s.size);
         Facts {
             id: Id {
-                ino: u64::from(s.ino_high) << 32 | u64::from(s.ino),
+                ino: u64::from(c.ino_high) << INO_BITS | number(s.ino),
                 born: s.born,
             },
             dev: c.dev,
@@ -180,8 +227,8 @@ impl Slots {
             uid: c.uid,
             gid: c.gid,
             rdev: c.rdev,
-            size: u64::from(s.size_high) << 32 | u64::from(s.size),
-            blocks: u64::from(s.blocks),
+            size,
+            blocks: (usual(size) + i64::from(s.blocks)) as u64,
             atime: unpack(s.atime),
             mtime: unpack(s.mtime),
             ctime: unpack(s.ctime),
@@ -190,46 +237,74 @@ impl Slots {
     }
     /// Stores all attributes except for the number of names.
     pub(super) fn set_facts(&mut self, id: NodeId, f: &Facts) {
-        let class = Class {
+        let packed = self.pack(f);
+        let Some(s) = self.get_mut(id) else { return };
+        let was_odd = s.flags & ODD != 0;
+        if let Some(packed) = packed {
+            *s = Slot {
+                parent: s.parent,
+                name: s.name,
+                flags: s.flags & !ODD,
+                ..packed
+            };
+            if was_odd {
+                self.odd.remove(&id);
+            }
+        } else {
+            s.flags |= ODD;
+            self.odd.insert(id, *f);
+        }
+    }
+    /// The attributes as a slot has them; `None` if they do not fit.
+    fn pack(&mut self, f: &Facts) -> Option<Slot> {
+        if f.id.ino >> INO_MOST != 0 {
+            return None;
+        }
+        let size = five(f.size)?;
+        let blocks = i64::try_from(f.blocks).ok()?.checked_sub(usual(f.size))?;
+        let slot = Slot {
+            born: f.id.born,
+            atime: pack(f.atime)?,
+            mtime: pack(f.mtime)?,
+            ctime: pack(f.ctime)?,
+            ino: five(f.id.ino & ((1 << INO_BITS) - 1))?,
+            size,
+            blocks: i16::try_from(blocks).ok()?,
+            ..Slot::default()
+        };
+        let class = self.class(&Class {
             dev: f.dev,
             rdev: f.rdev,
             mode: f.mode,
             uid: f.uid,
             gid: f.gid,
-        };
-        let class = match self.last {
-            Some((last, number)) if last == class => number,
-            _ => {
-                let next = self.classes.len() as u32;
-                let number = *self.known.entry(class).or_insert_with(|| {
-                    self.classes.push(class);
-                    next
-                });
-                self.last = Some((class, number));
-                number
-            }
-        };
-        let Some(s) = self.get_mut(id) else { return };
-        s.class = class;
-        let packed = (|| {
-            let fits = f.id.ino >> 48 == 0 && f.size >> 48 == 0;
-            let blocks = u32::try_from(f.blocks).ok().filter(|_| fits)?;
-            Some((blocks, pack(f.atime)?, pack(f.mtime)?, pack(f.ctime)?))
-        })();
-        s.born = f.id.born;
-        (s.ino, s.ino_high) = (f.id.ino as u32, (f.id.ino >> 32) as u16);
-        (s.size, s.size_high) = (f.size as u32, (f.size >> 32) as u16);
-        let was_odd = s.kind & ODD != 0;
-        if let Some((blocks, atime, mtime, ctime)) = packed {
-            (s.blocks, s.atime, s.mtime, s.ctime) = (blocks, atime, mtime, ctime);
-            s.kind &= !ODD;
-            if was_odd {
-                self.odd.remove(&id);
-            }
-        } else {
-            s.kind |= ODD;
-            self.odd.insert(id, *f);
+            ino_high: (f.id.ino >> INO_BITS) as u32,
+        })?;
+        let class = class.to_le_bytes();
+        Some(Slot {
+            class: [class[0], class[1], class[2]],
+            ..slot
+        })
+    }
+    /// The number of a class; `None` if it is new and there are too many.
+    fn class(&mut self, class: &Class) -> Option<u32> {
+        if let Some((last, number)) = self.last
+            && last == *class
+        {
+            return Some(number);
         }
+        let number = if let Some(known) = self.known.get(class) {
+            *known
+        } else if self.classes.len() < CLASSES {
+            self.classes.push(*class);
+            let number = self.classes.len() as u32 - 1;
+            self.known.insert(*class, number);
+            number
+        } else {
+            return None;
+        };
+        self.last = Some((*class, number));
+        Some(number)
     }
     /// The name in a slot; empty if it has none.
     pub(super) fn name(&self, id: NodeId) -> &[u8] {
@@ -296,49 +371,56 @@ mod tests {
 
     #[test]
     fn what_goes_in_comes_out() {
-        assert_eq!(size_of::<Slot>(), 64);
+        assert_eq!(size_of::<Slot>(), 56);
         let mut s = Slots::default();
         let id = s.take(Kind::File);
         let t = |sec, nsec| Time { sec, nsec };
         let plain = Facts {
             id: Id {
-                ino: (1 << 48) - 1,
+                ino: (1 << INO_MOST) - 1,
                 born: u64::MAX,
             },
             dev: 7,
             mode: 0o100_644,
-            size: (1 << 48) - 1,
-            blocks: u64::from(u32::MAX),
+            size: (1 << 40) - 1,
+            blocks: (1 << 31) + 0x7fff,
             atime: t(-1, 999_999_999),
             mtime: t((1 << 33) - 1, 0),
             ctime: t(-(1 << 33), 5),
             ..Facts::default()
         };
+        let less = |blocks| Facts { blocks, ..plain };
+        let ino = |ino| Facts {
+            id: Id { ino, born: 0 },
+            ..plain
+        };
         let odd = [
             Facts {
-                size: 1 << 48,
-                ..plain
-            },
-            Facts {
-                blocks: 1 << 32,
+                size: 1 << 40,
                 ..plain
             },
             Facts {
                 mtime: t(1 << 33, 1),
                 ..plain
             },
-            Facts {
-                id: Id {
-                    ino: u64::MAX,
-                    born: 0,
-                },
-                ..plain
-            },
+            less((1 << 31) + 0x8000),
+            less((1 << 31) - 0x8001),
+            less(u64::MAX),
+            ino(1 << INO_MOST),
+            ino(u64::MAX),
         ];
-        for f in [plain].into_iter().chain(odd).chain([plain]) {
+        let more = [less((1 << 31) - 0x8000), ino(0), ino(1 << INO_BITS)];
+        s.get_mut(id).unwrap().set_tier(7);
+        for f in odd {
+            s.set_facts(id, &f);
+            assert!(s.facts(id) == f && s.odd.contains_key(&id));
+        }
+        for f in [plain].into_iter().chain(more).chain(odd).chain([plain]) {
             s.set_facts(id, &f);
             assert_eq!(s.facts(id), f);
         }
+        let slot = s.get(id).unwrap();
+        assert_eq!((slot.tier(), slot.kind()), (7, Kind::File));
         assert!(s.odd.is_empty());
         for name in [&b"a"[..], &[b'x'; 255], b"", b"four"] {
             s.set_name(id, 3, name);
@@ -356,6 +438,6 @@ mod tests {
         s.give_back(id);
         assert!(s.get(id).is_none());
         assert_eq!(s.take(Kind::Dir), id);
-        assert_eq!(s.get(id).unwrap().generation, 1);
+        assert_eq!((s.generation(id), s.generation(id + 1)), (1, 0));
     }
 }

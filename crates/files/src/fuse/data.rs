@@ -2,7 +2,7 @@
 
 use super::{Handle, Io, Served, TTL, attr, errno, libc_accmode};
 use crate::catalogue::NodeId;
-use crate::live::Live;
+use crate::live::{Live, Need};
 use crate::placement::Seen;
 use crate::tree::Facts;
 use fuser::{
@@ -20,15 +20,25 @@ thread_local! {
 
 impl Served {
     pub(super) fn open_file(&self, id: NodeId, pid: u32, flags: OpenFlags, reply: ReplyOpen) {
-        self.store.used_by(id, pid);
+        let wrote = flags.0 & libc_accmode() != 0;
+        let need = if wrote || self.io == Io::Passthrough {
+            Need::Home
+        } else {
+            Need::Data
+        };
         let before = self.store.cat().get(id).map(|n| n.facts);
-        let (live, opened) = match self.store.live_as_opened(id) {
+        let opened = self.store.live_for(id, need);
+        // Of a file of which only the copy is open, the disk was not asked.
+        let asleep = matches!(&opened, Ok((live, _)) if live.hold().backing().is_err());
+        if !asleep {
+            self.store.used_by(id, pid);
+        }
+        let (live, opened) = match opened {
             Ok(live) => live,
             Err(e) => return reply.error(errno(e)),
         };
-        let wrote = flags.0 & libc_accmode() != 0;
         let backing = self.backing(&live, |fd| reply.open_backing(fd));
-        let now = opened.or_else(|| live.facts().ok());
+        let now = opened.or_else(|| if asleep { before } else { live.facts().ok() });
         let fh = self.keep(Handle {
             live,
             backing: backing.clone(),

@@ -212,7 +212,6 @@ impl Store {
             tier,
             fd,
             writable: true,
-            copy: None,
         };
         Ok((id, self.live_new(id, backing), facts))
     }
@@ -361,11 +360,17 @@ impl Store {
     pub(crate) fn refresh(&self, node: NodeId) {
         let at = {
             let cat = self.cat();
-            cat.get(node).and_then(|n| Some((n.tier, cat.path(node)?)))
+            let n = cat.get(node);
+            n.and_then(|n| Some((n.tier, n.facts, n.is_file(), cat.path(node)?)))
         };
-        if let Some((tier, path)) = at
+        if let Some((tier, known, is_file, path)) = at
             && let Ok(Some(f)) = self.roots[usize::from(tier)].stat(&path)
         {
+            // Of a file that is not in use, the size and time of writing are known: it was changed directly on its tier.
+            let same = (known.size, known.mtime) == (f.size, f.mtime);
+            if is_file && !same && self.lives.get(node).is_none() {
+                self.tell_kernel_of_data(node);
+            }
             self.seen(node, f);
             self.cat_mut().update(node, |known| known.nlink = f.nlink);
         }

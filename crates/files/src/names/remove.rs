@@ -49,6 +49,7 @@ impl Store {
         self.here(tier, &path)?;
         self.still(node, tier, &path, id)
             .map_err(|e| self.noticed(tier, &path, e))?;
+        self.awake_before_removal(node);
         let root = &self.roots[usize::from(tier)];
         match rustix::fs::unlinkat(&root.fd, &path[..], AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}

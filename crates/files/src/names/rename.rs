@@ -42,6 +42,9 @@ impl Store {
         } else if plan.over.is_some() && plan.is_dir {
             self.rmdir_below(&plan.to, plan.over_on & !plan.on)?;
         }
+        if let Some(over) = plan.over.filter(|_| !exchange) {
+            self.awake_before_removal(over);
+        }
         if plan.simple() {
             let flags = if exchange {
                 RenameFlags::EXCHANGE

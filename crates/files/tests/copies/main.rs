@@ -1,6 +1,8 @@
 //! Copies on real directories: whatever is done to a file that has a copy, a read gives what the file holds at home, and after a crash
 //! no copy counts. The same with each safety rule taken out must fail.
 
+mod asleep;
+
 use isotherm_core::random::SplitMix64;
 use isotherm_files::catalogue::NodeId;
 use isotherm_files::data::{SetAttr, SetTime};
@@ -65,6 +67,13 @@ impl Pair {
     }
     /// Also after a crash: whoever served it before is gone, and has not cleaned up.
     fn mount(&mut self) {
+        self.mount_with(true);
+    }
+    /// Without copies.
+    fn mount_plain(&mut self) {
+        self.mount_with(false);
+    }
+    fn mount_with(&mut self, copies: bool) {
         self.store = None;
         self.store = Some(
             Store::open(&Settings {
@@ -72,11 +81,25 @@ impl Pair {
                 marks: (100, 100),
                 moves: false,
                 accept: true,
-                copies: true,
+                copies,
                 ..Settings::default()
             })
             .unwrap(),
         );
+    }
+    /// As a clean unmount.
+    fn unmount(&mut self) {
+        self.store().keep_copies().unwrap();
+        self.store = None;
+    }
+    /// The name of the copy of a file in the list that an unmount left.
+    fn copy_of(&self, name: &str) -> String {
+        let list = fs::read(self.root.join("fast/.isotherm/copies.json")).unwrap();
+        let list: serde_json::Value = serde_json::from_slice(&list).unwrap();
+        let path = serde_json::json!(name.as_bytes());
+        let all = list.as_array().unwrap().iter();
+        let mut of = all.filter(|c| c["path"] == path);
+        format!("c{}", of.next().unwrap()["number"])
     }
     fn store(&self) -> &Store {
         self.store.as_ref().unwrap()
@@ -313,6 +336,11 @@ fn tiers_that_are_full() {
 fn changes_underneath_and_crashes() {
     changed_underneath();
     a_crash();
+    asleep::a_change_that_the_kernel_knows();
+    let _ = (
+        asleep::a_change_that_is_known(),
+        asleep::removed_in_its_sleep(),
+    );
 }
 
 #[test]
@@ -333,6 +361,18 @@ fn every_rule_of_copies_is_needed() {
         changed_underneath();
         true
     });
+    caught(Mutant::NeverLook, || {
+        asleep::a_change_that_the_kernel_knows();
+        true
+    });
+    caught(Mutant::TrustOldRecord, asleep::a_change_that_is_known);
+    caught(Mutant::ForgetSleeper, asleep::removed_in_its_sleep);
+    for mutant in [Mutant::TrustKeptHome, Mutant::TrustKeptCopy] {
+        caught(mutant, || {
+            asleep::kept_over_a_remount();
+            true
+        });
+    }
     caught(Mutant::KeepCopies, || {
         a_crash();
         true

@@ -1,5 +1,6 @@
 //! A real mount: two directories as tiers, real programs, and a mover that moves every file at random in the meantime.
 
+mod asleep;
 mod fsx;
 mod renames;
 mod trouble;

@@ -193,7 +193,7 @@ fn a_full_tier_gives_its_growing_file_away() {
 }
 
 /// An ext4 over a loop device as the slow tier of a world with two tiers, with default mount options; it has no delayed writes of its own.
-fn slow_disk(
+pub(crate) fn slow_disk(
     change: impl FnOnce(&mut isotherm_files::store::Settings),
 ) -> Option<(World, Unmount)> {
     let mut w = World::new(change, Io::Cached)?;
@@ -208,7 +208,7 @@ fn slow_disk(
 }
 
 /// Number of reads and writes of the block device on which a directory lies.
-fn requests(dir: &Path) -> (u64, u64) {
+pub(crate) fn requests(dir: &Path) -> (u64, u64) {
     let dev = fs::metadata(dir).unwrap().dev();
     let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
     let stat = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).unwrap();
@@ -462,7 +462,7 @@ fn a_tier_that_dies_takes_only_its_files_along() {
 }
 
 /// Unmounts at the end of the test in any case.
-struct Unmount(std::path::PathBuf);
+pub(crate) struct Unmount(std::path::PathBuf);
 
 impl Drop for Unmount {
     fn drop(&mut self) {

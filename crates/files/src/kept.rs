@@ -1,0 +1,162 @@
+//! Copies outlive the mount: at a clean unmount they are listed on the fastest tier, and the next mount takes over those that still fit.
+//!
+//! ```text
+//!  unmount: sync tiers ─► write the list, sync it, give it its name
+//!  mount:   read the list, remove it, sync ─► remove every copy that is not in it ─► read names ─► compare ─► keep or remove
+//! ```
+//!
+//! So a list is there only while nothing is mounted, and what is in it was durable before it: after a crash there is none, and no copy is
+//! kept. Meanwhile only others can have changed something. A copy is kept if the file at home has the inode, time of birth, size and time
+//! of writing of before (the same that shows a change while it is mounted), and if the copy itself has those too, and its change time.
+
+use crate::copies::Copied;
+use crate::disk::{Disk, Root, write_all};
+use crate::fetch::copy_at;
+use crate::mutants::{Mutant, broken};
+use crate::store::Store;
+use crate::tree::{At, Facts, HIDDEN, Id, Time, Tree};
+use rustix::fs::{AtFlags, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const LIST: &[u8] = b".isotherm/copies.json";
+const NEW: &[u8] = b".isotherm/copies.new";
+/// Longest list: more copies than a fast tier holds.
+const LIST_MAX: u64 = 1 << 30;
+
+/// What a file has as long as nobody changes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Print {
+    ino: u64,
+    born: u64,
+    size: u64,
+    written: (i64, u32),
+}
+
+impl Print {
+    fn new(id: Id, (size, mtime): (u64, Time)) -> Print {
+        Print {
+            ino: id.ino,
+            born: id.born,
+            size,
+            written: (mtime.sec, mtime.nsec),
+        }
+    }
+    fn of(f: &Facts) -> Print {
+        Print::new(f.id, (f.size, f.mtime))
+    }
+}
+
+/// A copy in the list.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    pub(crate) number: u64,
+    path: Vec<u8>,
+    home: Print,
+    copy: Print,
+    /// Change time of the copy.
+    changed: (i64, u32),
+}
+
+/// The list, which is gone and durably so when this returns. Empty if there is none or it cannot be used.
+pub(crate) fn take(root: &Root) -> Vec<Kept> {
+    let Ok(fd) = root.open_at(LIST, OFlags::RDONLY, 0) else {
+        return Vec::new();
+    };
+    let mut text = Vec::new();
+    let mut file = std::io::Read::take(std::fs::File::from(fd), LIST_MAX);
+    let read = std::io::Read::read_to_end(&mut file, &mut text);
+    let gone = rustix::fs::unlinkat(&root.fd, LIST, AtFlags::empty())
+        .and_then(|()| root.directory(HIDDEN))
+        .and_then(rustix::fs::fsync);
+    if read.is_err() || gone.is_err() {
+        return Vec::new();
+    }
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+impl Store {
+    /// Takes over the copies of the last mount that still fit; the others are removed.
+    pub(crate) fn adopt_copies(&self, kept: &[Kept]) {
+        let last = kept.iter().map(|k| k.number).max().unwrap_or(0);
+        {
+            let mut names = self.names_or_wait();
+            names.number = names.number.max(last);
+        }
+        for k in kept {
+            let Some((node, facts, bytes)) = self.fits(k) else {
+                self.copies.doom(k.number);
+                continue;
+            };
+            let home = (facts.size, facts.mtime);
+            self.copies
+                .keep(node, Copied::new(k.number, facts.id, bytes, home));
+            self.placement.settled(node, 0, &facts, &k.path, true);
+        }
+        self.sweep();
+    }
+    fn fits(&self, k: &Kept) -> Option<(crate::catalogue::NodeId, Facts, u64)> {
+        let (node, tier, facts) = {
+            let cat = self.cat();
+            let node = cat.find(&k.path)?;
+            let n = cat.get(node).filter(|n| n.is_file() && n.tier > 0)?;
+            (node, n.tier, n.facts)
+        };
+        let same = Print::of(&facts) == k.home || broken(Mutant::TrustKeptHome);
+        if !same || self.is_absent(tier) || self.copies.has(node) {
+            return None;
+        }
+        let copy = self.roots[0].stat(&copy_at(k.number).path).ok()??;
+        let now = (Print::of(&copy), (copy.ctime.sec, copy.ctime.nsec));
+        let same = now == (k.copy, k.changed) || broken(Mutant::TrustKeptCopy);
+        (same && copy.size == facts.size).then_some((node, facts, copy.blocks * 512))
+    }
+    /// Lists the copies for the next mount. Nothing may be changed after this.
+    ///
+    /// # Errors
+    /// A device error: then the next mount keeps no copy.
+    pub fn keep_copies(&self) -> Result<(), Errno> {
+        let copied = self.copies.list();
+        if copied.is_empty() {
+            return Ok(());
+        }
+        // What a copy was made from, or written to together with it, is to be as durable as the list. Other tiers are not woken.
+        let changed = self.copies.sources.load(Ordering::SeqCst) | 1;
+        let tiers = self.roots.iter().enumerate();
+        for (_, root) in tiers.filter(|(t, r)| changed & (1 << t) != 0 && !r.absent) {
+            rustix::fs::syncfs(&root.fd)?;
+        }
+        let root = &self.roots[0];
+        let mut list = Vec::new();
+        for (node, c) in copied {
+            let path = {
+                let cat = self.cat();
+                let same = cat.get(node).is_some_and(|n| n.facts.id == c.id);
+                cat.path(node).filter(|_| same)
+            };
+            // Somebody still had it open when the mount was taken away.
+            let in_use = self.lives.get(node).is_some();
+            let (Some(path), false) = (path, in_use) else {
+                continue;
+            };
+            if let Some(f) = root.stat(&copy_at(c.number).path)? {
+                list.push(Kept {
+                    number: c.number,
+                    path,
+                    home: Print::new(c.id, c.home),
+                    copy: Print::of(&f),
+                    changed: (f.ctime.sec, f.ctime.nsec),
+                });
+            }
+        }
+        let text = serde_json::to_vec(&list).map_err(|_| Errno::INVAL)?;
+        let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR;
+        let fd = root.open_at(NEW, flags, 0o600)?;
+        write_all(&fd, &text, 0)?;
+        rustix::fs::fsync(&fd)?;
+        rustix::fs::renameat(&root.fd, NEW, &root.fd, LIST)?;
+        Disk::new(Arc::clone(&self.roots)).sync_dir(&At::new(0, HIDDEN))
+    }
+}

@@ -1,0 +1,124 @@
+//! Files with copies are read, through the kernel, while the disk of their homes sleeps.
+
+use crate::trouble::{requests, slow_disk};
+use crate::world::World;
+use isotherm_files::mover::Outcome;
+use std::fs;
+use std::sync::atomic::Ordering;
+
+/// Reads every file; the requests that the disk below the slow tier got meanwhile, with all caches of the kernel dropped.
+fn read_all(w: &World) -> ((u64, u64), (u64, u64)) {
+    rustix::fs::sync();
+    for _ in 0..4 {
+        fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+    }
+    let before = requests(&w.root.join("slow"));
+    for n in 0..20 {
+        let file = w.at(&format!("d{n}/f"));
+        assert_eq!(fs::read(&file).unwrap(), vec![n; 70_000]);
+    }
+    (before, requests(&w.root.join("slow")))
+}
+
+/// Programs of the machine read block devices when they like, so one of several tries has to be without a request.
+fn sleeps(w: &World) {
+    let mut tries = Vec::new();
+    while tries.len() < 4 {
+        let (before, after) = read_all(w);
+        if before == after {
+            return;
+        }
+        tries.push((before, after));
+    }
+    panic!("the disk was woken each time; (reads, writes) before and after: {tries:?}");
+}
+
+#[test]
+fn a_slow_disk_sleeps_while_copies_are_read() {
+    let Some((mut w, disk)) = slow_disk(|s| s.copies = true) else {
+        return;
+    };
+    for n in 0..20 {
+        let dir = w.on("slow", &format!("d{n}"));
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("f"), vec![n; 70_000]).unwrap();
+    }
+    w.mount();
+    {
+        let store = &w.mounted.as_ref().unwrap().store;
+        for n in 0..20 {
+            let node = store.cat().find(format!("d{n}/f").as_bytes()).unwrap();
+            assert_eq!(store.fetch(node), Outcome::Done);
+        }
+    }
+    sleeps(&w);
+    let woke = w.ask("", "status")["tiers"][1]["last_opened"].clone();
+    assert!(woke.is_null() || woke["pid"] == 0, "{woke}");
+    w.unmount();
+    w.mount();
+    sleeps(&w);
+    let store = &w.mounted.as_ref().unwrap().store;
+    assert_eq!(store.copies.count(), 20);
+    assert!(store.copies.reads.load(Ordering::SeqCst) >= 20);
+    // A write does wake it, and is noticed.
+    let before = requests(&w.root.join("slow"));
+    let file = fs::OpenOptions::new().write(true).open(w.at("d7/f"));
+    std::io::Write::write_all(&mut file.unwrap(), b"x").unwrap();
+    assert!(requests(&w.root.join("slow")).0 > before.0);
+    assert_eq!(fs::read(w.on("slow", "d7/f")).unwrap()[..2], [b'x', 7]);
+    assert_eq!(fs::read(w.at("d7/f")).unwrap()[..2], [b'x', 7]);
+    assert_eq!(w.ask("", "check")["ok"], true);
+    w.unmount();
+    drop(disk);
+}
+
+/// A file is read, then changed directly on its tier with the size that it had; `check --repair` finds that out, and what is read then is
+/// not what the kernel has in memory. The same for a file of which only the copy is open, and if the change is noticed in passing, when the
+/// file loses one of its names.
+#[test]
+fn what_check_mends_is_read_anew() {
+    let Some((mut w, disk)) = slow_disk(|s| s.copies = true) else {
+        return;
+    };
+    for name in ["plain", "copied", "linked"] {
+        fs::write(w.on("slow", name), b"what was there").unwrap();
+    }
+    fs::hard_link(w.on("slow", "linked"), w.on("slow", "other")).unwrap();
+    w.mount();
+    let copied = w.at("copied");
+    {
+        let store = &w.mounted.as_ref().unwrap().store;
+        let node = store.cat().find(b"copied").unwrap();
+        assert_eq!(store.fetch(node), Outcome::Done);
+    }
+    for name in ["plain", "copied", "linked"] {
+        assert_eq!(fs::read(w.at(name)).unwrap(), b"what was there");
+    }
+    rustix::fs::sync();
+    for _ in 0..4 {
+        fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+    }
+    for name in ["plain", "linked"] {
+        assert_eq!(fs::read(w.at(name)).unwrap(), b"what was there");
+    }
+    let open = fs::File::open(&copied).unwrap();
+    assert_eq!(std::io::read_to_string(&open).unwrap(), "what was there");
+    for name in ["plain", "copied", "linked"] {
+        fs::write(w.on("slow", name), b"what is there!").unwrap();
+    }
+    fs::remove_file(w.at("other")).unwrap();
+    let store = std::sync::Arc::clone(&w.mounted.as_ref().unwrap().store);
+    let found = isotherm_files::check::check(&store, true);
+    assert_eq!(found["findings"].as_array().unwrap().len(), 2, "{found}");
+    for name in ["plain", "copied", "linked"] {
+        // The kernel is told by a thread of its own.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while fs::read(w.at(name)).unwrap() != b"what is there!" {
+            assert!(std::time::Instant::now() < until, "{name}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+    drop((open, store));
+    w.unmount();
+    drop(disk);
+}

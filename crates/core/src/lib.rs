@@ -6,6 +6,7 @@ extern crate alloc;
 pub mod bits;
 pub mod collector;
 pub mod crc32c;
+pub mod divide;
 pub mod engine;
 pub mod io;
 mod ladder;

@@ -226,12 +226,14 @@ impl Loads {
         self.answers = self.costs.iter().map(Answers::by).collect();
     }
     /// Recent waiting times of requests for operations of that tier.
+    #[inline]
     pub fn answers(&self, t: TierId) -> Answers {
         self.answers[usize::from(t.0)]
     }
     /// The costs of that tier.
-    pub fn cost(&self, t: TierId) -> Cost {
-        self.costs[usize::from(t.0)]
+    #[inline]
+    pub fn cost(&self, t: TierId) -> &Cost {
+        &self.costs[usize::from(t.0)]
     }
     /// The load of a tier at `now`.
     pub fn load(&self, t: TierId, now: Nanos) -> Load {
@@ -379,7 +381,7 @@ mod tests {
     #[test]
     fn time_of_a_device_is_measured() {
         let mut l = loads();
-        let before = l.cost(SLOW);
+        let before = *l.cost(SLOW);
         assert_eq!(before, Cost::SLOW);
         assert!(!l.issue(1, 0, 4096));
         assert!(l.issue(1, 4096, 4096));

@@ -2,6 +2,9 @@
 //! median.
 //!
 //! `cargo bench -p isotherm-lab --bench policies`
+//!
+//! With the words `play POLICY ACCESSES` it plays that many accesses untimed and prints a digest of all hits, for profilers that count
+//! instructions (`bench/policies/instructions.sh`): equal digests mean equal decisions.
 
 use divan::{Bencher, counter::ItemsCount};
 use isotherm_core::geometry::{Geometry, Member};
@@ -13,6 +16,20 @@ use isotherm_core::{ExtentId, Nanos, TierId};
 const EXTENTS: u32 = 1 << 18;
 
 fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [play, policy, accesses, ..] = &words[..]
+        && play == "play"
+    {
+        let (Some(p), Ok(n)) = (PRESETS.iter().find(|p| p.name == policy), accesses.parse()) else {
+            eprintln!("usage: policies play POLICY ACCESSES");
+            std::process::exit(2);
+        };
+        let mut run = Run::new(p.name);
+        run.play(n);
+        let c = run.engine.counters();
+        println!("{policy}: digest {:016x}, {c:?}", run.digest);
+        return;
+    }
     println!(
         "{:<24} {:>16} {:>16}",
         "preset", "bytes/extent", "bytes/fast slot"
@@ -35,6 +52,8 @@ struct Run {
     engine: NullEngine<Box<dyn isotherm_core::policy::Policy>>,
     random: SplitMix64,
     now: u64,
+    /// Of which accesses hit.
+    digest: u64,
 }
 
 impl Run {
@@ -51,6 +70,7 @@ impl Run {
             engine: NullEngine::new(geo, build(policy, std::iter::empty()).expect("policy")),
             random: SplitMix64::new(7),
             now: 0,
+            digest: 0,
         }
     }
     fn play(&mut self, accesses: u32) -> u32 {
@@ -65,6 +85,7 @@ impl Run {
                 .engine
                 .access(Nanos(self.now), ExtentId(x as u32), write, 0, request);
             hits += u32::from(hit);
+            self.digest = self.digest.wrapping_mul(31).wrapping_add(u64::from(hit));
         }
         hits
     }

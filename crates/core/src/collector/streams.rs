@@ -6,10 +6,16 @@ use crate::policy::Access;
 const MAX: usize = 32;
 
 /// The last streams, each with its end and its length in bytes. The stream that was not continued for the longest time is dropped first.
+///
+/// They are kept in a ring, so that a request which continues none, which is the usual case, overwrites one entry and moves none. Whether
+/// any could be continued is known from 16 bits of each end, which are compared all at once.
 #[derive(Clone, Debug)]
 pub struct Streams {
-    /// (end, bytes of the stream), most recent first.
+    /// (end, bytes of the stream), from `newest` on in order of their last use.
     ends: [(u64, u64); MAX],
+    /// [`tag`] of each end.
+    tags: [u16; MAX],
+    newest: usize,
     used: usize,
     request: (u64, u32),
     run: u64,
@@ -20,6 +26,8 @@ impl Default for Streams {
     fn default() -> Streams {
         Streams {
             ends: [(0, 0); MAX],
+            tags: [0; MAX],
+            newest: 0,
             used: 0,
             request: (u64::MAX, 0),
             run: 0,
@@ -28,7 +36,41 @@ impl Default for Streams {
     }
 }
 
+/// 16 bits of a hash of an end.
+fn tag(end: u64) -> u16 {
+    (end.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16
+}
+
 impl Streams {
+    /// The place of the `i`th stream in the ring, the most recent one first.
+    fn at(&self, i: usize) -> usize {
+        (self.newest + i) % MAX
+    }
+    /// The most recent stream that ends there.
+    fn find(&self, end: u64) -> Option<usize> {
+        let wanted = tag(end);
+        // Without an early exit: the compiler compares eight at once.
+        let same: u32 = self.tags.iter().map(|t| u32::from(*t == wanted)).sum();
+        if same == 0 {
+            return None;
+        }
+        (0..self.used).find(|i| self.ends[self.at(*i)].0 == end)
+    }
+    /// Puts a stream before all others; `from`: it was the one in that place among them, or else the last one goes.
+    fn put_first(&mut self, from: Option<usize>, stream: (u64, u64)) {
+        if let Some(i) = from {
+            for i in (0..i).rev() {
+                let (a, b) = (self.at(i), self.at(i + 1));
+                self.ends[b] = self.ends[a];
+                self.tags[b] = self.tags[a];
+            }
+        } else {
+            self.newest = (self.newest + MAX - 1) % MAX;
+            self.used = (self.used + 1).min(MAX);
+        }
+        self.ends[self.newest] = stream;
+        self.tags[self.newest] = tag(stream.0);
+    }
     /// Records an access. Returns whether its request continues a stream, and the length of that stream including the request. This
     /// is decided at the first extent of the request and applies to all its extents.
     pub fn note(&mut self, access: &Access) -> (bool, u64) {
@@ -38,17 +80,10 @@ impl Streams {
         }
         self.request = request;
         let bytes = u64::from(access.request_bytes);
-        let found = self.ends[..self.used]
-            .iter()
-            .position(|e| e.0 == access.request_offset);
+        let found = self.find(access.request_offset);
         self.continued = found.is_some();
-        self.run = found.map_or(0, |i| self.ends[i].1) + bytes;
-        let at = found.unwrap_or_else(|| {
-            self.used = (self.used + 1).min(MAX);
-            self.used - 1
-        });
-        self.ends.copy_within(..at, 1);
-        self.ends[0] = (access.request_offset + bytes, self.run);
+        self.run = found.map_or(0, |i| self.ends[self.at(i)].1) + bytes;
+        self.put_first(found, (access.request_offset + bytes, self.run));
         (self.continued, self.run)
     }
     /// Memory in bytes.
@@ -74,6 +109,21 @@ mod tests {
             request_bytes: bytes,
             request_offset: offset,
             first: true,
+        }
+    }
+
+    #[test]
+    fn agrees_with_a_list() {
+        let (mut s, mut list) = (Streams::default(), alloc::vec::Vec::<(u64, u64)>::new());
+        let mut random = crate::random::SplitMix64::new(11);
+        for _ in 0..20_000 {
+            // Few places, so that streams go on, begin anew and end at one place.
+            let (offset, bytes) = (random.below(96) << 12, 4096 << random.below(2));
+            let found = list.iter().position(|e| e.0 == offset);
+            let run = found.map_or(0, |i| list.remove(i).1) + bytes;
+            list.insert(0, (offset + bytes, run));
+            list.truncate(MAX);
+            assert_eq!(s.note(&at(offset, bytes as u32)), (found.is_some(), run));
         }
     }
 

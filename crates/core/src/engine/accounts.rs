@@ -71,7 +71,7 @@ impl Relocation {
             bytes_read: if kind == OpKind::Read { len } else { 0 },
             bytes_written: written,
             busy: took,
-            energy_nj: energy(&cost, op),
+            energy_nj: energy(cost, op),
             wear_fusd: written.saturating_mul(cost.wear_byte_fusd),
         };
         match op.what {

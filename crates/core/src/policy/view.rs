@@ -218,6 +218,7 @@ impl<'a> View<'a> {
         self.space.slots.freeing(t)
     }
     /// Whether a move or a waiting request concerns this unit.
+    #[inline]
     pub fn is_held(&self, e: UnitId) -> bool {
         self.space.map.is_held(e)
     }
@@ -239,10 +240,12 @@ impl<'a> View<'a> {
         self.metadata_flushing
     }
     /// Costs of a tier's devices: recent measurements, and data-sheet values.
-    pub fn cost(&self, t: TierId) -> Cost {
+    #[inline]
+    pub fn cost(&self, t: TierId) -> &Cost {
         self.loads().cost(t)
     }
     /// Recent waiting times of requests for a tier's operations.
+    #[inline]
     pub fn answers(&self, t: TierId) -> Answers {
         self.loads().answers(t)
     }

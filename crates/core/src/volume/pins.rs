@@ -105,7 +105,11 @@ impl Pins {
         self.table[hole] = FREE;
     }
     /// (readers, writers) in flight on `s`.
+    #[inline]
     pub fn count(&self, s: Slot) -> (u32, u32) {
+        if self.used == 0 {
+            return (0, 0);
+        }
         let p = &self.table[self.find(s)];
         (p.readers, p.writers)
     }

@@ -1,43 +1,13 @@
 //! The places of bytes on the platters, and the time that the arm takes to reach them.
 
 use super::HddSheet;
+use isotherm_core::divide::Divisor;
 
 /// Zones with an equal number of cylinders each. More zones would change nothing that a volume can observe.
 const ZONES: u32 = 16;
 
 /// Entries of the lookup table for zones. An entry is smaller than every zone, so it meets at most two.
 const LOOKUP: usize = 256;
-
-/// Division by a constant: two multiplications in place of a division, with the same result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Divisor {
-    by: u64,
-    /// ⌊(2⁶⁴ - 1) / by⌋
-    reciprocal: u64,
-}
-
-impl Divisor {
-    pub fn new(by: u64) -> Divisor {
-        let by = by.max(1);
-        Divisor {
-            by,
-            reciprocal: u64::MAX / by,
-        }
-    }
-
-    /// Quotient and remainder.
-    #[inline]
-    pub fn div_rem(self, n: u64) -> (u64, u64) {
-        // The estimate is never too large, and it is too small by two at most.
-        let mut q = ((u128::from(n) * u128::from(self.reciprocal)) >> 64) as u64;
-        let mut r = n - q * self.by;
-        while r >= self.by {
-            q += 1;
-            r -= self.by;
-        }
-        (q, r)
-    }
-}
 
 /// The place of a byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -236,44 +206,5 @@ impl Geometry {
     /// The number of bytes from `place` on that pass the head in `ns`.
     pub fn bytes_passed(&self, place: &Place, ns: u64) -> u64 {
         (ns as f64 * place.track_bytes as f64 / (self.rev_ns + self.skew_ns) as f64) as u64
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Divisor;
-
-    #[test]
-    fn a_divisor_divides() {
-        let mut random = isotherm_core::random::SplitMix64::new(3);
-        for by in [
-            1,
-            2,
-            3,
-            7,
-            512,
-            8_333_333,
-            1_049_600,
-            u64::from(u32::MAX),
-            u64::MAX,
-        ] {
-            let d = Divisor::new(by);
-            for n in [
-                0,
-                1,
-                by - 1,
-                by,
-                by.wrapping_add(1),
-                u64::MAX,
-                u64::MAX - 1,
-                u64::MAX / 2,
-            ] {
-                assert_eq!(d.div_rem(n), (n / by, n % by), "{n} / {by}");
-            }
-            for _ in 0..1000 {
-                let n = random.draw() >> random.below(50);
-                assert_eq!(d.div_rem(n), (n / by, n % by), "{n} / {by}");
-            }
-        }
     }
 }

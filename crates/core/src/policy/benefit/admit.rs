@@ -1,5 +1,6 @@
 //! What is copied: the price of a copy, who goes for it, and how much of an extent is fetched.
 
+use super::victims::Drawn;
 use super::without::Part;
 use super::{Benefit, FAST, Seen};
 use crate::policy::{Access, Action, View};
@@ -12,15 +13,17 @@ impl Benefit {
         let cost = self
             .settings
             .weights
-            .copy(&view.cost(FAST), view.unit_bytes(unit));
+            .copy(view.cost(FAST), view.unit_bytes(unit));
         cost.saturating_mul(self.settings.price) / 100
     }
-    /// A read that misses an extent that was used lately is not copied: would it be, if a dirty copy that is worth `dirty` were clean?
-    /// (Writes do not count: where the slow device takes them into a cache, it empties that about as fast as copies are cleaned.)
-    fn regrets(&mut self, view: &View<'_>, access: &Access, worth: u64, dirty: Option<u64>) {
-        let price = self.price(view, access.extent);
-        let would = dirty.is_some_and(|d| worth > d.saturating_add(price));
-        if would && !access.write && self.has(Part::Value) {
+    /// A read that misses an extent that was used lately is not copied: would it be, if the dirty copies that the `search` for a victim met
+    /// were clean? (Writes do not count: where the slow device takes them into a cache, it empties that about as fast as copies are cleaned.)
+    fn regrets(&mut self, view: &View<'_>, access: &Access, worth: u64, search: Drawn) {
+        if access.write || !self.has(Part::Value) {
+            return;
+        }
+        let bar = (worth, self.price(view, access.extent));
+        if self.is_a_dirty_one_worth_less(view, search, bar) {
             self.regret.missed(Benefit::saves_time(view), worth);
         }
     }
@@ -38,12 +41,15 @@ impl Benefit {
         let (_, asked) = view.part(access);
         let unit = view.unit_bytes(access.extent);
         let more = unit.saturating_sub(u64::from(asked));
+        if more == 0 {
+            return (0, 0);
+        }
         let read = more.saturating_mul(view.cost(view.slowest()).read_byte_ps) / 1000;
         let (fast, w) = (view.cost(FAST), &self.settings.weights);
         let bytes = more.saturating_mul(fast.write_byte_ps) / 1000;
         let wear = w
-            .copy(&fast, unit)
-            .saturating_sub(w.copy(&fast, u64::from(asked)));
+            .copy(fast, unit)
+            .saturating_sub(w.copy(fast, u64::from(asked)));
         let flash = wear
             .saturating_add(bytes)
             .saturating_mul(self.settings.price)
@@ -54,13 +60,12 @@ impl Benefit {
     fn fetch(&self, view: &View<'_>, access: &Access) -> Action {
         let (extent, to) = (access.extent, FAST);
         let (from, bytes) = view.part(access);
-        let (read, flash) = self.rest(view, access);
-        let whole = u64::from(bytes) >= view.unit_bytes(extent)
-            || !self.settings.parts
-            || self
-                .regions
-                .pays_whole(extent, Benefit::saves_time(view), read + flash);
-        if whole {
+        let pays = || {
+            let (read, flash) = self.rest(view, access);
+            self.regions
+                .pays_whole(extent, Benefit::saves_time(view), read + flash)
+        };
+        if u64::from(bytes) >= view.unit_bytes(extent) || !self.settings.parts || pays() {
             return Action::Fetch { extent, to };
         }
         Action::FetchPart {
@@ -136,14 +141,14 @@ impl Benefit {
                 return;
             }
         } else if view.free(FAST) == 0 {
-            let (clean, dirty) = self.victim(view);
+            let (clean, search) = self.victim(view);
             let goes = clean.filter(|&(least, victim)| {
                 let least = least.saturating_add(Benefit::parting(view, victim));
                 worth > least.saturating_add(price) || absorbed
             });
             let Some((_, victim)) = goes else {
                 if seen.reused {
-                    self.regrets(view, access, worth, dirty);
+                    self.regrets(view, access, worth, search);
                 }
                 return;
             };

@@ -196,12 +196,12 @@ impl Benefit {
         let (fast, slow) = (view.cost(FAST), view.cost(view.slowest()));
         let w = &self.settings.weights;
         let wake = if self.is_spared(view) {
-            w.wake(&slow)
+            w.wake(slow)
         } else {
             0
         };
-        w.read(&slow)
-            .saturating_sub(w.read(&fast))
+        w.read(slow)
+            .saturating_sub(w.read(fast))
             .max(1)
             .saturating_add(wake)
     }
@@ -299,7 +299,10 @@ impl Policy for Benefit {
         if self.dirty_count > 0 && self.next.is_none() {
             self.next = Some(access.now + self.settings.idle);
         }
-        if self.cleaning == 0 && self.regret.pays(Benefit::batch_takes(view)) {
+        if self.cleaning == 0
+            && self.regret.is_any()
+            && self.regret.pays(Benefit::batch_takes(view))
+        {
             self.next = Some(access.now);
         }
     }
@@ -331,7 +334,12 @@ impl Policy for Benefit {
             }
             Action::Move { to, .. } if to != FAST => self.down = self.down.saturating_sub(1),
             Action::Evict { .. } => {}
-            _ => self.coming.retain(|e| *e != extent),
+            _ => {
+                // No extent is in it twice.
+                if let Some(i) = self.coming.iter().position(|e| *e == extent) {
+                    self.coming.swap_remove(i);
+                }
+            }
         }
     }
     fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {

@@ -31,6 +31,11 @@ impl Regret {
             self.worth - self.worth / SHARE + worth / SHARE
         };
     }
+    /// Is anything lost? If not, no batch pays.
+    #[inline]
+    pub fn is_any(&self) -> bool {
+        self.lost > 0
+    }
     /// Does a batch pay that takes `cost` nanoseconds?
     pub fn pays(&self, cost: u64) -> bool {
         self.lost >= cost.max(1)

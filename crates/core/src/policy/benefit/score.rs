@@ -1,6 +1,7 @@
 //! What an extent was worth lately: nanoseconds that its accesses would have cost the slow device beyond the fast one, halved
 //! with every so many misses. 8 bytes an extent; integers only.
 
+use crate::divide::Divisor;
 use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,22 +16,24 @@ pub struct Scores {
     of: Vec<(u32, u32)>,
     /// Misses so far.
     clock: u32,
-    /// Misses in which worth halves; 0: it never does.
-    half_life: u32,
+    /// Misses in which worth halves, and twice as many; `None`: it never does.
+    half_life: Option<(Divisor, Divisor)>,
 }
 
 impl Scores {
     /// For that many extents.
     pub fn new(extents: u32, half_life: u32) -> Scores {
-        Scores {
+        let mut scores = Scores {
             of: vec![(0, 0); extents as usize],
-            clock: 0,
-            half_life,
-        }
+            ..Scores::default()
+        };
+        scores.set_half_life(half_life);
+        scores
     }
     /// Worth halves in so many misses from now on, or never (0).
     pub fn set_half_life(&mut self, misses: u32) {
-        self.half_life = misses;
+        let misses = u64::from(misses);
+        self.half_life = (misses > 0).then(|| (Divisor::new(misses), Divisor::new(2 * misses)));
     }
     /// An access was served by the slow device.
     pub fn missed(&mut self) {
@@ -59,18 +62,19 @@ impl Scores {
     fn units(&self, e: UnitId) -> u32 {
         self.units_of(self.entry(e))
     }
+    #[inline]
     fn units_of(&self, (units, then): (u32, u32)) -> u32 {
-        if self.half_life == 0 {
+        let Some((half_life, twice)) = self.half_life else {
             return units;
-        }
+        };
         let age = self.clock.wrapping_sub(then);
-        let (halves, rest) = (age / self.half_life, age % self.half_life);
+        let (halves, rest) = half_life.div_rem(age.into());
         if halves >= 32 {
             return 0;
         }
         let units = units >> halves;
         // Between two halvings in a straight line.
-        let part = u64::from(units) * u64::from(rest) / (2 * u64::from(self.half_life));
+        let (part, _) = twice.div_rem(u64::from(units) * rest);
         units - part as u32
     }
     /// `e` holds nothing any more.

@@ -1,8 +1,10 @@
 //! The copy that makes room: the one of some clean copies, drawn at random, that is worth least.
 //!
-//! A draw leads to three places in memory (the reverse map, the home behind the copy, the score), and on a large volume each of them is
-//! a cache miss. So a whole sample is drawn ahead and each place is read for all of it before the next, which lets the misses overlap.
-//! The draws are the same as one by one: those that were not needed are given back.
+//! A draw leads to four places in memory (the dirty bit of the slot, the reverse map, the home behind the copy, the score), and on a large
+//! volume each of the last three is a cache miss. So a whole sample is drawn ahead and each place is read for all of it before the next,
+//! which lets the misses overlap. Of a slot whose copy is dirty only the bit is read: such copies count only if no clean one may go and the
+//! newcomer was used lately ([`Benefit::is_a_dirty_one_worth_less`]), and then the same draws are made once more. The draws are the same as
+//! one by one: those that were not needed are given back.
 
 use super::Benefit;
 use super::without::Part;
@@ -14,52 +16,120 @@ const SAMPLE: usize = 16;
 /// Slots looked at to find them, in samples.
 const SAMPLES: usize = 3;
 
+/// The draws of one search for a victim.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drawn {
+    /// The seed before them, and how many there were.
+    seed: u64,
+    draws: usize,
+}
+
+/// The seed after a draw.
+#[inline]
+fn after(mut seed: u64) -> u64 {
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    seed
+}
+
+/// The number below `below` that a draw gave which left this seed.
+#[inline]
+fn drawn(seed: u64, below: u32) -> u32 {
+    (((seed >> 32) * u64::from(below)) >> 32) as u32
+}
+
 impl Benefit {
     /// A number below `below`.
     pub(super) fn draw(&mut self, below: u32) -> u32 {
-        self.seed ^= self.seed << 13;
-        self.seed ^= self.seed >> 7;
-        self.seed ^= self.seed << 17;
-        (((self.seed >> 32) * u64::from(below)) >> 32) as u32
+        self.seed = after(self.seed);
+        drawn(self.seed, below)
     }
-    /// The clean copy of a sample that is worth least (or the home, if homes may go down), and the worth of the least valuable dirty one.
-    pub(super) fn victim(&mut self, view: &View<'_>) -> (Option<(u64, UnitId)>, Option<u64>) {
+    /// The clean copy of a sample that is worth least (or the home, if homes may go down), and the draws that found it.
+    pub(super) fn victim(&mut self, view: &View<'_>) -> (Option<(u64, UnitId)>, Drawn) {
         let wanted = if self.has(Part::Worth) { SAMPLE } else { 1 };
         let homes = self.may_go_down(view);
-        let (mut worst, mut dirty, mut seen) = (None::<(u64, UnitId)>, None::<u64>, 0);
-        for _ in 0..SAMPLES {
+        let (mut worst, mut seen, begun) = (None::<(u64, UnitId)>, 0, self.seed);
+        for sample in 0..SAMPLES {
             let mut seeds = [0; SAMPLE];
-            let seats = seeds.each_mut().map(|after| {
-                let seat = view.seat(self.draw(self.fast));
-                *after = self.seed;
-                seat
-            });
-            let owners = seats.map(|s| view.copied_in(s).or_else(|| at_home(view, s, homes)));
-            let scores = owners.map(|c| c.map_or((0, 0), |(e, _)| self.scores.entry(e)));
-            for i in 0..SAMPLE {
-                let Some((e, home)) = owners[i] else {
-                    continue;
-                };
-                if view.is_held(e) || view.in_flight_in(seats[i]) + view.in_flight_in(home) > 0 {
+            let (clean, cleans) = self.draw_sample(view, &mut seeds);
+            let mut found = [(0, UnitId(0), Seat::at(0)); SAMPLE];
+            let mut n = 0;
+            for &i in &clean[..cleans] {
+                let seat = view.seat(drawn(seeds[usize::from(i)], self.fast));
+                if let Some((e, home)) = view.copied_in(seat).or_else(|| at_home(view, seat, homes))
+                {
+                    found[n] = (i, e, home);
+                    n += 1;
+                }
+            }
+            let found = &found[..n];
+            let mut scores = [(0, 0); SAMPLE];
+            for (score, (_, e, _)) in scores.iter_mut().zip(found) {
+                *score = self.scores.entry(*e);
+            }
+            for (&(i, e, home), score) in found.iter().zip(scores) {
+                let seed = seeds[usize::from(i)];
+                if !is_free(view, e, view.seat(drawn(seed, self.fast)), home) {
                     continue;
                 }
-                let score = self.scores.worth_of(scores[i]);
-                let worth = self.settings.order.worth(view, score, e);
-                if home != seats[i] && view.is_dirty_in(seats[i]) {
-                    dirty = Some(dirty.map_or(worth, |d| d.min(worth)));
-                    continue;
-                }
-                let this = (worth, e);
+                let score = self.scores.worth_of(score);
+                let this = (self.settings.order.worth(view, score, e), e);
                 worst = Some(worst.map_or(this, |w| w.min(this)));
                 seen += 1;
                 if seen == wanted {
-                    self.seed = seeds[i];
-                    return (worst, dirty);
+                    self.seed = seed;
+                    let draws = sample * SAMPLE + usize::from(i) + 1;
+                    return (worst, Drawn { seed: begun, draws });
                 }
             }
         }
-        (worst, dirty)
+        let draws = SAMPLES * SAMPLE;
+        (worst, Drawn { seed: begun, draws })
     }
+    /// Makes a sample's draws, which leave these seeds. Returns the numbers of those that led to a slot without dirty data, and how many
+    /// they are.
+    #[inline]
+    fn draw_sample(&mut self, view: &View<'_>, seeds: &mut [u64; SAMPLE]) -> ([u8; SAMPLE], usize) {
+        let mut clean = [0; SAMPLE];
+        let (mut n, mut seed, fast) = (0, self.seed, self.fast);
+        for (i, left) in seeds.iter_mut().enumerate() {
+            seed = after(seed);
+            *left = seed;
+            let dirty = view.is_dirty_in(view.seat(drawn(seed, fast)));
+            // Without a branch, as nothing foretells which it is.
+            clean[n % SAMPLE] = i as u8;
+            n += usize::from(!dirty);
+        }
+        self.seed = seed;
+        (clean, n)
+    }
+    /// Whether one of the dirty copies that these draws met is worth less than `bar`, together with `price`.
+    pub(super) fn is_a_dirty_one_worth_less(
+        &self,
+        view: &View<'_>,
+        search: Drawn,
+        (bar, price): (u64, u64),
+    ) -> bool {
+        let mut seed = search.seed;
+        (0..search.draws).any(|_| {
+            seed = after(seed);
+            let seat = view.seat(drawn(seed, self.fast));
+            if !view.is_dirty_in(seat) {
+                return false;
+            }
+            let owner = view.copied_in(seat);
+            owner.is_some_and(|(e, home)| {
+                is_free(view, e, seat, home) && bar > self.worth(view, e).saturating_add(price)
+            })
+        })
+    }
+}
+
+/// Whether nothing is under way with a copy in `seat`, whose home is in `home`.
+#[inline]
+fn is_free(view: &View<'_>, e: UnitId, seat: Seat, home: Seat) -> bool {
+    !view.is_held(e) && view.in_flight_in(seat) + view.in_flight_in(home) == 0
 }
 
 /// The extent whose home is in a seat of the fast tier, and that seat, if `homes` may be victims.

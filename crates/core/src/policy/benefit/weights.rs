@@ -92,7 +92,15 @@ impl Weights {
         ("goal", String::from(self.name()))
     }
     /// Nanoseconds that `time` ns and `nj` nanojoules count.
+    #[inline]
     fn weigh(&self, time: u64, nj: u64) -> u64 {
+        // Divisions of 128 bits take longer than all the rest of a decision, and where only time counts they change nothing.
+        if self.energy == 0 && self.money == 0 && self.latency == 1000 {
+            return time;
+        }
+        self.weigh_all(time, nj)
+    }
+    fn weigh_all(&self, time: u64, nj: u64) -> u64 {
         // 10⁻¹⁸ dollars times seconds a dollar are 10⁻⁹ ns.
         let energy = u128::from(nj) * u128::from(self.energy) / 1000
             + u128::from(nj) * u128::from(NANOJOULE_AUSD) * u128::from(self.money) / 1_000_000_000;
@@ -111,11 +119,19 @@ impl Weights {
     pub fn copy(&self, tier: &Cost, bytes: u64) -> u64 {
         let each = known(tier.write_nj, tier.write.0 * USUAL_W);
         let nj = each.saturating_add(bytes.saturating_mul(tier.byte_pj) / 1000);
+        self.weigh(tier.write.0, nj)
+            .saturating_add(self.wear(tier, bytes))
+    }
+    /// What the wear of writing `bytes` to a tier counts.
+    #[inline]
+    fn wear(&self, tier: &Cost, bytes: u64) -> u64 {
+        if self.wear == 0 && self.money == 0 {
+            return 0;
+        }
         let fusd = u128::from(bytes) * u128::from(known(tier.wear_byte_fusd, USUAL_WEAR_FUSD));
         // 10⁻¹⁵ dollars times seconds a dollar are 10⁻⁶ ns.
         let wear = fusd * (u128::from(self.wear) + u128::from(self.money)) / 1_000_000;
-        self.weigh(tier.write.0, nj)
-            .saturating_add(u64::try_from(wear).unwrap_or(u64::MAX))
+        u64::try_from(wear).unwrap_or(u64::MAX)
     }
     /// Is the sleep of the slow device worth more than the time of a write?
     pub fn spares_sleep(&self) -> bool {

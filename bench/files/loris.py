@@ -180,7 +180,7 @@ def clients(load, top, seed, seconds):
 
 def postmark(top, seed, seconds):
     script = "set location %s\nset size 4096 28672\nset number %d\nset transactions %d\nset seed %d\nset read 4096\nset write 4096\nset subdirectories 10\nrun\nquit\n"
-    out = run("postmark", input=script % (top, FILES, 40 * seconds, seed))
+    out = run("postmark", input=script % (top, FILES, 400 * seconds, seed))
     # Its own figure counts whole seconds.
     return float(re.search(r"transactions\s*\n?.*?\((\d+) per second\)", out).group(1))
 

@@ -256,15 +256,23 @@ impl Store {
             return Ok(Opened::Before);
         }
         if need == Need::Data
-            && let Some((copy, known)) = self.doze(live.node)
+            && let Some((copy, known)) = self.doze(live.node, false)
         {
             state.copy = Some(copy);
             return Ok(Opened::Now(known));
         }
         let asleep = state.copy.is_some();
         let known = asleep.then(|| self.cat().get(live.node).map(|n| n.facts));
-        let Some((home, copy, facts)) = self.open_backing(live.node, last)? else {
-            return Ok(Opened::Again);
+        let (home, copy, facts) = match self.open_backing(live.node, last) {
+            Ok(Some(opened)) => opened,
+            Ok(None) => return Ok(Opened::Again),
+            // Its disk is dead.
+            Err(Errno::IO) if need == Need::Data => {
+                let (copy, known) = self.doze(live.node, true).ok_or(Errno::IO)?;
+                state.copy = Some(copy);
+                return Ok(Opened::Now(known));
+            }
+            Err(e) => return Err(e),
         };
         self.show_as_known(live, &facts);
         if let Some(Some(known)) = known {

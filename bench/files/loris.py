@@ -8,8 +8,10 @@ Each run begins with its files on the slow tier (cold-DST: written through the m
 Loads: `web`, whole files of 32 KB at random and an appended log (10:1); `zipf`, the same by Zipf, and other files are popular in the second
 half; `file`, create, write, read, append 16 KB, delete, stat; `mixed`, web and file in two directories; `mail`, the program postmark.
 
-Usage: loris.py [--isotherm PROGRAM] [--seconds N] [--shares 25,50,75] [--loads …] [--policies …] [--seeds 1,2,…] [--results FILE]
+Usage: loris.py [--isotherm PROGRAM] [--seconds N] [--shares 25,50,75] [--loads …] [--policies …] [--seeds 1,2,…] [--results FILE] [--lab DIR]
 Prints rates (operations a second; mail: transactions a second) as a table, means over the seeds, and the load of the machine meanwhile.
+With --lab, what the clients do over the disk alone is recorded in DIR (`isotherm files record`) and replayed in the lab, and the verdicts of
+both sides are printed beside each other: see lab.py.
 """
 
 import argparse
@@ -24,6 +26,8 @@ import tempfile
 import threading
 import time
 import traceback
+
+import lab
 
 HERE = pathlib.Path(__file__).resolve().parent
 NAME = "isotherm-loris"
@@ -176,13 +180,17 @@ def clients(load, top, seed, seconds):
 
 def postmark(top, seed, seconds):
     script = "set location %s\nset size 4096 28672\nset number %d\nset transactions %d\nset seed %d\nset read 4096\nset write 4096\nset subdirectories 10\nrun\nquit\n"
-    out = run("postmark", input=script % (top, FILES, 40 * seconds, seed))
+    out = run("postmark", input=script % (top, FILES, 400 * seconds, seed))
     # Its own figure counts whole seconds.
     return float(re.search(r"transactions\s*\n?.*?\((\d+) per second\)", out).group(1))
 
 
 def inside(pid="0"):
     (GROUP / "cgroup.procs").write_text(str(pid))
+
+
+def trace_of(args, load, seed):
+    return args.lab / ("%s-%d.parquet" % (load, seed))
 
 
 def measure(args, disk, name, load_name, share, seed, number):
@@ -220,6 +228,11 @@ def measure(args, disk, name, load_name, share, seed, number):
         if name == "type-aware":
             run(args.isotherm, "files", "policy", mnt / "web", "cache-ondemand", "--share", "50")
         os.sync()
+        recorder = None
+        if args.lab and name == lab.DISK:
+            trace_of(args, load_name, seed).unlink(missing_ok=True)
+            recorder = lab.Recorder(args.isotherm, mnt, trace_of(args, load_name, seed))
+            time.sleep(1)
         child = os.fork()
         if child == 0:
             inside()
@@ -233,6 +246,8 @@ def measure(args, disk, name, load_name, share, seed, number):
         status = os.waitpid(child, 0)[1]
         if status:
             raise SystemExit("the clients died (%d): does the limit of memory suffice?" % status)
+        if recorder:
+            print(json.dumps({"load": load_name, "recorded": recorder.end()}), flush=True)
         return float((disk.top / "value").read_text())
     finally:
         end(server)
@@ -262,8 +277,11 @@ def main():
     p.add_argument("--policies", default=",".join(POLICIES))
     p.add_argument("--seeds", default="1,2,3,4,5")
     p.add_argument("--results", type=pathlib.Path)
+    p.add_argument("--lab", type=pathlib.Path)
     args = p.parse_args()
     numbers = lambda text: [int(n) for n in text.split(",")]
+    if args.lab:
+        args.lab.mkdir(parents=True, exist_ok=True)
     GROUP.mkdir(exist_ok=True)
     (GROUP / "memory.limit_in_bytes").write_text(str(MEMORY))
     with tempfile.TemporaryDirectory(dir="/dev/shm", ignore_cleanup_errors=True) as top:
@@ -289,6 +307,13 @@ def main():
             disk.end()
             GROUP.rmdir()
     table(results)
+    if args.lab:
+        modelled = []
+        for load, seed in sorted({(r["load"], r["seed"]) for r in results if r["policy"] == lab.DISK}):
+            for share in numbers(args.shares):
+                rates = lab.replay(args.isotherm, trace_of(args, load, seed), args.policies.split(","), share, CLIENTS)
+                modelled += [{"load": load, "seed": seed, "share": share, "policy": p, "rate": r} for p, r in rates.items()]
+        lab.table(results, modelled)
 
 
 main()

@@ -125,11 +125,9 @@ impl Store {
             let before = live.facts()?;
             let done = f(&Target::Open(live.hold()));
             live.changed();
-            let facts = live.facts()?;
-            live.retimed(before, facts);
+            live.retimed(before, live.facts()?);
             done?;
-            self.seen(node, facts);
-            return Ok(());
+            return self.learn(node, || live.facts()).map(|_| ());
         }
         let path = path.ok_or(Errno::NOENT)?;
         let on = self.present(on);
@@ -145,10 +143,17 @@ impl Store {
             f(&Target::At(root, &path)).map_err(|e| self.noticed(tier as Tier, &path, e))?;
         }
         let first = on.trailing_zeros() as usize;
-        if let Some(facts) = self.roots[first].stat(&path)? {
-            self.cat_mut().set_facts(node, &facts);
+        match self.learn(node, || self.roots[first].stat(&path)?.ok_or(Errno::NOENT)) {
+            Ok(facts) => {
+                let mut cat = self.cat_mut();
+                if cat.get(node).is_some_and(|n| n.facts.id != facts.id) {
+                    cat.set_facts(node, &facts);
+                }
+                Ok(())
+            }
+            Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(e),
         }
-        Ok(())
     }
     /// Those of the given tiers (as bits) that are present.
     pub(crate) fn present(&self, on: u16) -> u16 {
@@ -251,7 +256,7 @@ impl Store {
         let mode = Mode::from_raw_mode(mode & 0o7777 & !gone);
         rustix::fs::fchmod(live.hold().fd()?, mode)?;
         live.changed();
-        self.seen(live.node, live.facts()?);
+        self.learn(live.node, || live.facts())?;
         self.tell_kernel(live.node);
         Ok(())
     }

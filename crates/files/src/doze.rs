@@ -27,8 +27,9 @@ impl Store {
     pub fn live_to_read(&self, node: NodeId) -> Result<Arc<Live>, Errno> {
         self.live_for(node, Need::Data).map(|l| l.0)
     }
-    /// The copy of a file, and what is known of the file, if the copy may be read without a look at the file at home.
-    pub(crate) fn doze(&self, node: NodeId) -> Option<(OpenCopy, Facts)> {
+    /// The copy of a file, and what is known of the file, if the copy may be read without a look at the file at home. `dead`: its device
+    /// does not answer, so there is nothing to look at.
+    pub(crate) fn doze(&self, node: NodeId, dead: bool) -> Option<(OpenCopy, Facts)> {
         if !self.copies.on || !self.copies.has(node) {
             return None;
         }
@@ -38,7 +39,8 @@ impl Store {
             (cat.path(node)?, n.tier, n.facts)
         };
         let root = &self.roots[usize::from(tier)];
-        if !root.local || (in_memory(root, &path) && !broken(Mutant::NeverLook)) {
+        let look = !dead && !broken(Mutant::NeverLook);
+        if !root.local || (look && in_memory(root, &path)) {
             return None;
         }
         Some((self.copy_as_known(node, &known)?, known))

@@ -27,6 +27,7 @@ mod health;
 mod identity;
 pub mod intent;
 mod kept;
+mod known;
 pub mod live;
 mod look;
 pub mod mount;

@@ -256,15 +256,23 @@ impl Store {
             return Ok(Opened::Before);
         }
         if need == Need::Data
-            && let Some((copy, known)) = self.doze(live.node)
+            && let Some((copy, known)) = self.doze(live.node, false)
         {
             state.copy = Some(copy);
             return Ok(Opened::Now(known));
         }
         let asleep = state.copy.is_some();
         let known = asleep.then(|| self.cat().get(live.node).map(|n| n.facts));
-        let Some((home, copy, facts)) = self.open_backing(live.node, last)? else {
-            return Ok(Opened::Again);
+        let (home, copy, facts) = match self.open_backing(live.node, last) {
+            Ok(Some(opened)) => opened,
+            Ok(None) => return Ok(Opened::Again),
+            // Its disk is dead.
+            Err(Errno::IO) if need == Need::Data => {
+                let (copy, known) = self.doze(live.node, true).ok_or(Errno::IO)?;
+                state.copy = Some(copy);
+                return Ok(Opened::Now(known));
+            }
+            Err(e) => return Err(e),
         };
         self.show_as_known(live, &facts);
         if let Some(Some(known)) = known {
@@ -304,18 +312,14 @@ impl Store {
         }
         all.remove(&live.node);
         let used = live.used.load(Ordering::SeqCst) || live.passed.load(Ordering::SeqCst);
-        let facts = used.then(|| live.facts().ok()).flatten();
+        let facts = used.then(|| self.learn(live.node, || live.facts()).ok());
         let held = live.hold();
         // Nobody looked at the home of a file of which only the copy was open.
         if used
             && held.0.home.is_some()
             && let Some(copy) = held.copy()
         {
-            self.close_copy(live.node, copy, facts);
-        }
-        drop(held);
-        if let Some(facts) = facts {
-            self.seen(live.node, facts);
+            self.close_copy(live.node, copy, facts.flatten());
         }
     }
     /// If only the change time differs, the file was moved: the change time from before is shown again.
@@ -326,22 +330,6 @@ impl Store {
             && known.ctime < now.ctime
         {
             live.show(now.ctime, known.ctime);
-        }
-    }
-    /// Stores the current attributes of a node.
-    pub(crate) fn seen(&self, node: NodeId, facts: Facts) {
-        let mut cat = self.cat_mut();
-        let known = cat.get(node).filter(|n| n.facts.id == facts.id);
-        let Some((tier, before, is_file)) = known.map(|n| (n.tier, n.facts.blocks, n.is_file()))
-        else {
-            return;
-        };
-        cat.set_facts(node, &facts);
-        if is_file {
-            let on = &self.bytes_on[usize::from(tier)];
-            let _ = on.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| {
-                Some((b + facts.blocks * 512).saturating_sub(before * 512))
-            });
         }
     }
     /// Opens a file at its home. `None` if it is not there under its name: it may be renamed at this moment. With `last`, names are locked.

@@ -364,14 +364,16 @@ impl Store {
             n.and_then(|n| Some((n.tier, n.facts, n.is_file(), cat.path(node)?)))
         };
         if let Some((tier, known, is_file, path)) = at
-            && let Ok(Some(f)) = self.roots[usize::from(tier)].stat(&path)
+            && let Ok(f) = self.learn(node, || {
+                let f = self.roots[usize::from(tier)].stat(&path)?;
+                f.ok_or(Errno::NOENT)
+            })
         {
             // Of a file that is not in use, the size and time of writing are known: it was changed directly on its tier.
             let same = (known.size, known.mtime) == (f.size, f.mtime);
             if is_file && !same && self.lives.get(node).is_none() {
                 self.tell_kernel_of_data(node);
             }
-            self.seen(node, f);
             self.cat_mut().update(node, |known| known.nlink = f.nlink);
         }
     }

@@ -2,6 +2,7 @@
 //! no copy counts. The same with each safety rule taken out must fail.
 
 mod asleep;
+mod attributes;
 
 use isotherm_core::random::SplitMix64;
 use isotherm_files::catalogue::NodeId;

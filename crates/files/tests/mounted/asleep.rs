@@ -1,6 +1,6 @@
 //! Files with copies are read, through the kernel, while the disk of their homes sleeps.
 
-use crate::trouble::{requests, slow_disk};
+use crate::trouble::{kill_slow_disk, requests, slow_disk};
 use crate::world::World;
 use isotherm_files::mover::Outcome;
 use std::fs;
@@ -121,4 +121,53 @@ fn what_check_mends_is_read_anew() {
     drop((open, store));
     w.unmount();
     drop(disk);
+}
+
+/// The disk dies: files with whole copies can be read on, whether the kernel has them in memory or not. They cannot be changed, so that a
+/// copy never has what its file has not.
+#[test]
+fn copies_are_read_when_their_disk_is_dead() {
+    let Some((mut w, disk)) = slow_disk(|s| s.copies = true) else {
+        return;
+    };
+    for name in ["known", "forgotten", "plain"] {
+        fs::write(w.on("slow", name), name).unwrap();
+    }
+    w.mount();
+    let fetch = |name: &str| {
+        let store = &w.mounted.as_ref().unwrap().store;
+        let node = store.cat().find(name.as_bytes()).unwrap();
+        assert_eq!(store.fetch(node), Outcome::Done);
+    };
+    fetch("known");
+    fetch("forgotten");
+    rustix::fs::sync();
+    kill_slow_disk(&w);
+    assert_eq!(fs::read_to_string(w.at("known")).unwrap(), "known");
+    for _ in 0..4 {
+        fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+    }
+    assert_eq!(fs::read_to_string(w.at("forgotten")).unwrap(), "forgotten");
+    assert!(fs::read(w.at("plain")).is_err());
+    let written = fs::OpenOptions::new().write(true).open(w.at("known"));
+    let written = written.and_then(|mut f| std::io::Write::write_all(&mut f, b"KNOWN"));
+    assert!(written.is_err());
+    assert!(
+        fs::OpenOptions::new()
+            .write(true)
+            .truncate(true)
+            .open(w.at("known"))
+            .is_err()
+    );
+    assert_eq!(fs::read_to_string(w.at("known")).unwrap(), "known");
+    assert_eq!(w.ask("", "status")["state"], "degraded");
+    w.unmount();
+    drop(disk);
+    crate::world::run("mount -o loop disk slow", &w.root);
+    w.mount();
+    for name in ["known", "forgotten", "plain"] {
+        assert_eq!(fs::read_to_string(w.at(name)).unwrap(), name);
+    }
+    w.unmount();
+    crate::world::run("umount slow", &w.root);
 }

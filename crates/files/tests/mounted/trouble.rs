@@ -207,6 +207,12 @@ pub(crate) fn slow_disk(
     Some((w, disk))
 }
 
+/// Every later call on the slow tier fails, as after the kernel has given up the disk (EXT4_IOC_SHUTDOWN, the log is lost).
+pub(crate) fn kill_slow_disk(w: &World) {
+    let die = "import fcntl, os, struct; fcntl.ioctl(os.open('slow', 0), 0x8004587D, struct.pack('I', 2))";
+    run(&format!("python3 -c \"{die}\""), &w.root);
+}
+
 /// Number of reads and writes of the block device on which a directory lies.
 pub(crate) fn requests(dir: &Path) -> (u64, u64) {
     let dev = fs::metadata(dir).unwrap().dev();
@@ -381,12 +387,8 @@ fn a_tier_that_dies_takes_only_its_files_along() {
         .open(w.at("both/open"))
         .unwrap();
     rustix::fs::sync();
-    // Every later call on that file system fails, as after the kernel has given up the disk (EXT4_IOC_SHUTDOWN, the log is lost).
-    let die = "import fcntl, os, struct; fcntl.ioctl(os.open('slow', 0), 0x8004587D, struct.pack('I', 2))";
-    run(
-        &format!("python3 -c \"{die}\"; echo 3 >/proc/sys/vm/drop_caches"),
-        &w.root,
-    );
+    kill_slow_disk(&w);
+    run("echo 3 >/proc/sys/vm/drop_caches", &w.root);
     let mut byte = [0];
     let slow = w.at("both/s");
     let errors = [

@@ -18,10 +18,13 @@ struct Tiers {
 }
 
 impl Tiers {
+    /// With an odd seed, files are copied at random as well.
     fn mount(&mut self, seed: u64) {
+        let copies = ["--copies"].iter().filter(|_| seed % 2 == 1);
         let mut child = Command::new(env!("CARGO_BIN_EXE_isotherm"))
             .args(["mount", "--watermarks", "100,100", "--chaos"])
             .arg(seed.to_string())
+            .args(copies)
             .arg("--fast")
             .arg(&self.fast)
             .arg("--slow")
@@ -157,4 +160,19 @@ fn postgres_keeps_everything_while_its_files_move() {
     let check = tiers.ask("check");
     assert_eq!(check["ok"], true, "{check}");
     tiers.unmount();
+    // With copies, which the second of these mounts takes over from the first.
+    let list = tiers.fast.join(".isotherm/copies.json");
+    for turn in 0..2 {
+        tiers.mount(seed | 1);
+        assert!(!list.exists(), "the list is gone while it is mounted");
+        pg.start();
+        pg.ok("pgbench", &["-n", "-c", "2", "-T", "1"]);
+        tiers.moves(20);
+        pg.check();
+        pg.stop();
+        let stats = tiers.ask("stats");
+        println!("mount {turn} with copies: {}", stats["copies"]);
+        tiers.unmount();
+        assert!(list.exists(), "copies are listed");
+    }
 }

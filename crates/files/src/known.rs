@@ -1,0 +1,118 @@
+//! What the catalogue knows of the attributes of files.
+
+use crate::catalogue::NodeId;
+use crate::store::Store;
+use crate::tree::Facts;
+use rustix::io::Errno;
+use std::sync::atomic::Ordering;
+
+/// Attempts to read attributes that nobody changes meanwhile.
+const TRIES: usize = 16;
+
+impl Store {
+    /// Reads the attributes of a node and stores them. What others read and stored in the meantime may be newer, so it is not replaced:
+    /// then they are read again.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub(crate) fn learn(
+        &self,
+        node: NodeId,
+        mut read: impl FnMut() -> Result<Facts, Errno>,
+    ) -> Result<Facts, Errno> {
+        for _ in 1..TRIES {
+            let known = self.cat().get(node).map(|n| n.facts);
+            let facts = read()?;
+            if self.store_facts(node, facts, |now| Some(*now) == known) {
+                return Ok(facts);
+            }
+        }
+        let facts = read()?;
+        self.seen(node, facts);
+        Ok(facts)
+    }
+    /// Stores attributes of a node that were just read.
+    pub(crate) fn seen(&self, node: NodeId, facts: Facts) {
+        self.store_facts(node, facts, |_| true);
+    }
+    /// Stores attributes if those that are known now are what the caller expects. Returns false if they are not.
+    fn store_facts(
+        &self,
+        node: NodeId,
+        facts: Facts,
+        expected: impl FnOnce(&Facts) -> bool,
+    ) -> bool {
+        let mut cat = self.cat_mut();
+        let Some(n) = cat.get(node).filter(|n| n.facts.id == facts.id) else {
+            // It is another file by now, or none.
+            return true;
+        };
+        let (tier, before, is_file) = (n.tier, n.facts.blocks, n.is_file());
+        if !expected(&n.facts) {
+            return false;
+        }
+        cat.set_facts(node, &facts);
+        if is_file {
+            let on = &self.bytes_on[usize::from(tier)];
+            let _ = on.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| {
+                Some((b + facts.blocks * 512).saturating_sub(before * 512))
+            });
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::Maker;
+    use crate::store::Settings;
+
+    /// A close reads the attributes of the file; before it stores them, somebody renames the file, which changes a time.
+    #[test]
+    fn what_was_stored_meanwhile_is_not_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let tiers: Vec<_> = ["fast", "slow"].map(|t| dir.path().join(t)).into();
+        for t in &tiers {
+            std::fs::create_dir(t).unwrap();
+        }
+        let store = Store::open(&Settings {
+            tiers,
+            marks: (100, 100),
+            ..Settings::default()
+        })
+        .unwrap();
+        let (uid, gid) = (
+            rustix::process::getuid().as_raw(),
+            rustix::process::getgid().as_raw(),
+        );
+        let maker = Maker { uid, gid, umask: 0 };
+        let (node, live, _) = store.create(0, b"f", 0o600, maker).unwrap();
+        let mut turns = 0;
+        let stored = store.learn(node, || {
+            let read = live.facts();
+            turns += 1;
+            if turns == 1 {
+                std::thread::sleep(std::time::Duration::from_millis(12));
+                store.rename(0, b"f", 0, b"g", true, false).unwrap();
+            }
+            read
+        });
+        assert_eq!(turns, 2);
+        let there = store.roots[0].stat(b"g").unwrap().unwrap();
+        let known = store.cat().get(node).unwrap().facts;
+        assert_eq!((stored, known), (Ok(there), there));
+        // Somebody who changes it without end does not stop anybody else.
+        turns = 0;
+        store
+            .learn(node, || {
+                turns += 1;
+                store.cat_mut().update(node, |f| f.size += 1);
+                live.facts()
+            })
+            .unwrap();
+        assert_eq!(turns, TRIES);
+        store.release(&live);
+        assert_eq!(store.cat().get(node).unwrap().facts.size, 0);
+    }
+}

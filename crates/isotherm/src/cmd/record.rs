@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{ErrorKind, Read};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +25,8 @@ use crate::control::entry::{ENTRY_BYTES, Entry, EntryOp};
 const REORDER: usize = 65_536;
 /// Interval between two checks for the end of the recording.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long the end of the recording by the server is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Records until it is told to stop, or until the volume stops.
 ///
@@ -94,6 +98,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
             trace.add(entry)?;
         }
     }
+    leave(&mut stream);
     let lost = trace.lost;
     let written = trace.finish()?;
     let result = json!({"volume": args.volume, "out": args.out, "requests": written, "lost": lost});
@@ -105,6 +110,24 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
         };
         format!("{}: {written} requests{lost}\n", args.out.display())
     })
+}
+
+/// Tells the server that nothing more is wanted, and waits until it has ended the recording, so that the next one can begin. A server that
+/// does not answer in time is left alone.
+fn leave(stream: &mut std::io::BufReader<UnixStream>) {
+    let end = Instant::now() + PATIENCE;
+    let mut rest = [0; 4096];
+    if stream.get_ref().shutdown(Shutdown::Write).is_err() {
+        return;
+    }
+    while Instant::now() < end {
+        match stream.read(&mut rest) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(_) => return,
+        }
+    }
 }
 
 struct Trace {

@@ -88,26 +88,38 @@ def load(pool, kind, seed, transactions, files):
     print(json.dumps({"seconds": time.monotonic() - begun, "p95_s": p95}))
 
 
-def utilities(v, group, pool, out):
+def utilities(v, group, pool, out, kind, opts):
     """find, tar and fsck, each on empty page caches."""
     some = sorted(os.listdir(pool))[::3]
     commands = {
         "find": ["find", pool, "-name", "nobody-has-this-name"],
         "tar": ["sh", "-c", 'cd "$0" && tar cf ../archive.tar "$@" && sync -f ..', pool, *some],
     }
+    def record(what):
+        return volume.Recorder(v, opts.record and opts.record.format(kind=f"{kind}-{what}"))
+
     for name, words in commands.items():
         v.unmount()
         v.mount()
-        before, begun = v.counters(), time.monotonic()
-        group.inside(*words)
-        out[f"{name}_s"] = round(time.monotonic() - begun, 3)
+        before = v.counters()
+        with record(name):
+            begun = time.monotonic()
+            group.inside(*words)
+            out[f"{name}_s"] = round(time.monotonic() - begun, 3)
         out[f"{name}_hit_ratio"] = volume.measured(before, v.counters())["hit_ratio"]
     v.unmount()
-    begun = time.monotonic()
-    checked = subprocess.run(["fsck.ext3", "-f", "-n", v.loop], capture_output=True, text=True)
-    out["fsck_s"] = round(time.monotonic() - begun, 3)
+    with record("fsck"):
+        begun = time.monotonic()
+        checked = subprocess.run(["fsck.ext3", "-f", "-n", v.loop], capture_output=True, text=True)
+        out["fsck_s"] = round(time.monotonic() - begun, 3)
     if checked.returncode != 0:
         sys.exit(f"fsck: {checked.stdout}")
+
+
+def export(v, opts, kind):
+    """Beside a recording: the classes of all ranges once they are known, for `why.py`."""
+    if opts.record:
+        run(opts.isotherm, "classes", "export", "v", f"{os.path.abspath(opts.record.format(kind=kind))}.json", cwd=v.place)
 
 
 def one(policy, kind, opts):
@@ -119,23 +131,29 @@ def one(policy, kind, opts):
     mkfs = ["mkfs.ext3", "-q", "-F", "-I", "128", *(["-J", f"size={opts.journal}"] if opts.journal else [])]
     v = volume.Volume(opts.isotherm, place, name, mib=opts.mib, flash_mib=opts.mib // 10, extent=opts.extent, mkfs=mkfs, mount=opts.mount)
     try:
+        if opts.guess:
+            run(opts.isotherm, "classes", "set", "v", "guess=on", cwd=place)
         pool = f"{v.fs}/pool"
         os.mkdir(pool)
         me = [sys.executable, os.path.abspath(__file__), "--load", pool, kind, opts.seed]
         pictures = volume.Pictures(v)
-        group.inside(*me, 0, opts.files)
+        with volume.Recorder(v, opts.record and opts.record.format(kind=f"{kind}-pool")):
+            group.inside(*me, 0, opts.files)
         # As the paper: a pool made before, then the transactions. Unmounting puts metadata in its place.
         v.unmount()
         v.mount()
         v.known()
+        export(v, opts, f"{kind}-pool")
         before = v.counters()
         with volume.Recorder(v, opts.record and opts.record.format(kind=kind)):
             done = json.loads(group.inside(*me, opts.transactions, opts.files))
         out = {"files_per_s": opts.transactions / done["seconds"], "p95_s": done["p95_s"], **volume.measured(before, v.counters())}
         out["contents"] = v.contents()
         points = pictures.stop()
-        with volume.Recorder(v, opts.record and opts.record.format(kind=f"{kind}-utilities")):
-            utilities(v, group, pool, out)
+        if opts.record:
+            v.known()
+            export(v, opts, kind)
+        utilities(v, group, pool, out, kind, opts)
         out["over_time"] = points[:: max(1, len(points) // 40)]
         show = v.json("classes", "show", "v")
         out |= {k: show[k] for k in ("unclassified_requests", "mixed_requests", "memory_bytes")}
@@ -164,7 +182,8 @@ def main():
     p.add_argument("--journal", type=int, default=0, help="MiB of the file system's journal instead of the usual size")
     p.add_argument("--dir", default="/dev/shm")
     p.add_argument("--keep", help="a file of results; docs/classes-live.md is made from bench/classes/results.json")
-    p.add_argument("--record", help="record the transactions and the utilities as traces: a path with {kind}")
+    p.add_argument("--record", help="record the making of the pool, the transactions and each utility as traces: a path with {kind}")
+    p.add_argument("--guess", action="store_true", help="guess the class of data that is written and not known yet")
     p.add_argument("--label", default="", help="name of this variant in the file of results")
     opts = p.parse_args()
     print(f"{volume.machine()}; load {os.getloadavg()[0]:.1f}; extent {opts.extent}, {opts.mib} MiB disk, {opts.mib // 10} MiB flash, "

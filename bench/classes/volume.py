@@ -144,12 +144,23 @@ class Recorder:
     def __enter__(self):
         if self.file:
             words = [self.v.isotherm, "record", "v", "--out", os.path.abspath(self.file)]
-            self.process = subprocess.Popen(words, cwd=self.v.place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            said = ""
-            while "recording" not in (line := self.process.stderr.readline()):
-                if not line:
-                    sys.exit(f"{self.file}: nothing is recorded: {said.strip()}")
-                said += line
+            end = time.monotonic() + 5
+            while not self.begins(words):
+                # The server may not have seen yet that the recorder before this one has left.
+                if "already" not in self.said or time.monotonic() > end:
+                    sys.exit(f"{self.file}: nothing is recorded: {self.said.strip()}")
+                time.sleep(0.1)
+
+    def begins(self, words):
+        """Starts the recorder. Returns whether it records; if not, `said` is why."""
+        self.process = subprocess.Popen(words, cwd=self.v.place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.said = ""
+        for line in self.process.stderr:
+            if line.startswith("isotherm: recording "):
+                return True
+            self.said += line
+        self.process.wait()
+        return False
 
     def __exit__(self, *_):
         if self.file:

@@ -14,6 +14,7 @@ mod arena;
 pub mod classes;
 pub mod ext;
 pub mod files;
+mod guess;
 pub mod layers;
 pub mod layout;
 pub mod map;
@@ -29,6 +30,7 @@ pub use layout::Layout;
 pub use map::{ClassMap, Found, Mark};
 pub use watch::Watch;
 
+use guess::Guess;
 use isotherm_core::{RequestOp, io::QUIET};
 use std::sync::Arc;
 
@@ -42,6 +44,8 @@ pub struct Counts {
     pub front_end: u64,
     /// By source, in the order of [`Source::ALL`].
     pub sources: [u64; Source::ALL.len()],
+    /// Writes whose class was guessed from the length of their run of writes.
+    pub guessed: u64,
     /// Requests without a known class.
     pub unknown: u64,
     /// Reads and writes whose blocks have several classes. They are also counted above, by the best class.
@@ -55,6 +59,7 @@ pub struct Classifier {
     front_end: bool,
     extent_shift: u32,
     minded: bool,
+    guess: Option<Guess>,
     /// The counters.
     pub counts: Counts,
 }
@@ -68,6 +73,7 @@ impl Classifier {
             front_end: true,
             extent_shift,
             minded: false,
+            guess: None,
             counts: Counts::default(),
         }
     }
@@ -75,6 +81,16 @@ impl Classifier {
     /// Sets whether classes that come with requests are used.
     pub fn set_front_end(&mut self, on: bool) {
         self.front_end = on;
+    }
+
+    /// Sets whether writes of unknown data get a class by the length of their run (see `guess.rs`).
+    pub fn set_guess(&mut self, on: bool) {
+        self.guess = on.then(Guess::default);
+    }
+
+    /// Whether they do.
+    pub fn guesses(&self) -> bool {
+        self.guess.is_some()
     }
 
     /// Whether the request of the last [`Classifier::class`] writes something that says where data is. The caller then says when it has ended
@@ -117,13 +133,24 @@ impl Classifier {
         }
         self.counts.mixed += u64::from(found.mixed);
         match found.mark.source() {
-            None => self.counts.unknown += 1,
+            None => return self.unknown(op, offset, len),
             Some(s) => self.counts.sources[s.index()] += 1,
         }
         if found.mixed && spans {
             return 0;
         }
         found.mark.class()
+    }
+
+    /// The class of a request of which no source knows anything.
+    fn unknown(&mut self, op: RequestOp, offset: u64, len: u32) -> u8 {
+        let class = match &mut self.guess {
+            Some(guess) if op == RequestOp::Write => guess.class(offset, len),
+            _ => 0,
+        };
+        self.counts.guessed += u64::from(class != 0);
+        self.counts.unknown += u64::from(class == 0);
+        class
     }
 }
 
@@ -174,6 +201,7 @@ mod tests {
         let expected = Counts {
             front_end: 1,
             sources: [1, 0, 0, 3],
+            guessed: 0,
             unknown: 2,
             mixed: 2,
         };
@@ -181,5 +209,36 @@ mod tests {
         c.class(RequestOp::Write, u64::MAX, u32::MAX, 0);
         c.set_front_end(false);
         assert_eq!(c.class(RequestOp::Read, 0, 512, 5), 8);
+    }
+
+    #[test]
+    fn only_writes_of_which_nobody_knows_anything_are_guessed() {
+        let mut layers = Layers::new(4 << 20);
+        layers.say(Source::Layout, 0, 16, 14);
+        layers.settle(u64::MAX);
+        let mut c = Classifier::new(Arc::clone(layers.shared()), Arc::default(), 16);
+        let far = 1 << 20;
+        assert_eq!(c.class(RequestOp::Write, far, 4096, 0), 0, "off by default");
+        c.set_guess(true);
+        assert!(c.guesses());
+        assert_eq!(c.class(RequestOp::Write, far, 4096, 0), classes::FILE);
+        assert_eq!(
+            c.class(RequestOp::Write, far + 4096, 4096, 0),
+            classes::FILE + 1
+        );
+        assert_eq!(c.class(RequestOp::Read, far, 4096, 0), 0);
+        assert_eq!(
+            c.class(RequestOp::Write, 0, 4096, 0),
+            14,
+            "the layout knows"
+        );
+        assert_eq!(
+            c.class(RequestOp::Write, far, 4096, 7),
+            7,
+            "the front end knows"
+        );
+        assert_eq!((c.counts.guessed, c.counts.unknown), (2, 2));
+        c.set_guess(false);
+        assert_eq!(c.class(RequestOp::Write, far, 4096, 0), 0);
     }
 }

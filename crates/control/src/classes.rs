@@ -1,6 +1,6 @@
 //! The contents of a served volume by class, for `classes show`, `stats` and `status`.
 
-use isotherm_classify::{ClassMap, Counts, Source, classes};
+use isotherm_classify::{ClassMap, Classifier, Counts, Source, classes};
 use isotherm_core::policy::priority;
 use isotherm_core::qos::Standing;
 use isotherm_core::stats::{CLASSES, ClassCounters, TierWork};
@@ -9,12 +9,31 @@ use isotherm_live::Handle;
 use isotherm_models::cost::Used;
 use isotherm_words::qos;
 use serde_json::{Map, Value, json};
+use std::ops::Range;
 
 /// Slots of the fastest tier that are examined per call on the engine's thread.
 const SLICE: u32 = 2048;
 
 /// Bytes by class.
 pub type Bytes = [u64; CLASSES];
+
+/// The contents of the fastest tier.
+#[derive(Clone, Copy, Debug)]
+pub struct Contents {
+    /// Valid bytes of copies and homes, by class.
+    pub bytes: Bytes,
+    /// Number of these copies and homes.
+    pub extents: u64,
+    /// How many of them hold valid blocks of several classes.
+    pub mixed: u64,
+}
+
+impl Contents {
+    /// The share of extents of several classes, 0 to 1; `None` if the tier is empty.
+    pub fn mixed_share(&self) -> Option<f64> {
+        (self.extents > 0).then(|| self.mixed as f64 / self.extents as f64)
+    }
+}
 
 fn gone() -> String {
     "the volume is closing".to_owned()
@@ -24,22 +43,25 @@ fn gone() -> String {
 ///
 /// # Errors
 /// The volume is closing.
-pub fn quick_contents(handle: &Handle) -> Result<Option<Bytes>, String> {
+pub fn quick_contents(handle: &Handle) -> Result<Option<Contents>, String> {
     const SLOTS_MAX: usize = 1 << 18;
     let slots = handle.call(|e, _| e.space().geo.tier_slots(TierId(0)).len());
     if slots.ok_or_else(gone)? > SLOTS_MAX {
         return Ok(None);
     }
-    contents(handle).map(|c| Some(c.0))
+    contents(handle).map(Some)
 }
 
-/// The contents of the fastest tier by class: valid blocks of its copies and homes.
+/// The contents of the fastest tier: valid blocks of its copies and homes.
 ///
 /// # Errors
 /// The volume is closing.
-pub fn contents(handle: &Handle) -> Result<(Bytes, u64), String> {
-    let mut bytes = [0; CLASSES];
-    let mut mixed = 0;
+pub fn contents(handle: &Handle) -> Result<Contents, String> {
+    let mut sum = Contents {
+        bytes: [0; CLASSES],
+        extents: 0,
+        mixed: 0,
+    };
     let slots = handle
         .call(|e, _| e.space().geo.tier_slots(TierId(0)))
         .ok_or_else(gone)?;
@@ -47,33 +69,26 @@ pub fn contents(handle: &Handle) -> Result<(Bytes, u64), String> {
     while at < slots.end {
         let to = slots.end.min(at + SLICE);
         let map = handle.classes().map().clone();
-        let part = handle
-            .call(move |e, _| slice(e, &map, at, to))
+        sum = handle
+            .call(move |e, _| slice(e, &map, at..to, sum))
             .ok_or_else(gone)?;
-        for (sum, n) in bytes.iter_mut().zip(part.0) {
-            *sum += n;
-        }
-        mixed += part.1;
         at = to;
     }
-    Ok((bytes, mixed))
+    Ok(sum)
 }
 
-/// The contents of some slots, and the number of their extents that hold several classes.
-fn slice(engine: &Engine, map: &ClassMap, from: u32, to: u32) -> (Bytes, u64) {
+/// Adds the contents of some slots to `sum`.
+fn slice(engine: &Engine, map: &ClassMap, slots: Range<u32>, mut sum: Contents) -> Contents {
     let space = engine.space();
     let (shift, block_shift) = (space.geo.extent_shift, space.geo.block_shift);
     let blocks = space.geo.blocks_per_extent();
-    let mut bytes = [0; CLASSES];
-    let mut mixed = 0;
-    for s in from..to {
+    for s in slots {
         let Some(e) = space.map.owner(Slot(s)) else {
             continue;
         };
         let is_copy = space.map.copy(e) == Some(Slot(s));
         let start = u64::from(e.0) << shift;
-        mixed += u64::from(map.of(start, 1 << shift).mixed);
-        let mut b = 0;
+        let (mut b, mut before, mut several) = (0, None, false);
         while b < blocks {
             let (n, valid) = if is_copy {
                 space.map.copy_run(e, b, blocks)
@@ -86,21 +101,28 @@ fn slice(engine: &Engine, map: &ClassMap, from: u32, to: u32) -> (Bytes, u64) {
                     map,
                     first,
                     first + (u64::from(n) << block_shift),
-                    &mut bytes,
+                    |class, n| {
+                        sum.bytes[usize::from(class)] += n;
+                        several |= before.is_some_and(|b| b != class);
+                        before = Some(class);
+                    },
                 );
             }
             b += n;
         }
+        sum.extents += u64::from(before.is_some());
+        sum.mixed += u64::from(several);
     }
-    (bytes, mixed)
+    sum
 }
 
-fn add(map: &ClassMap, from: u64, to: u64, bytes: &mut Bytes) {
+/// Calls `each` with the class of each run of blocks, and its bytes.
+fn add(map: &ClassMap, from: u64, to: u64, mut each: impl FnMut(u8, u64)) {
     let mut at = from;
     while at < to {
         let (mark, n) = map.run(at >> 12, (to - at).div_ceil(4096));
         let end = to.min(((at >> 12) + n) << 12);
-        bytes[usize::from(mark.class())] += end - at;
+        each(mark.class(), end - at);
         at = end;
     }
 }
@@ -108,7 +130,9 @@ fn add(map: &ClassMap, from: u64, to: u64, bytes: &mut Bytes) {
 /// Bytes of the volume by class.
 fn registered(map: &ClassMap) -> Bytes {
     let mut bytes = [0; CLASSES];
-    add(map, 0, map.blocks() << 12, &mut bytes);
+    add(map, 0, map.blocks() << 12, |class, n| {
+        bytes[usize::from(class)] += n;
+    });
     bytes
 }
 
@@ -179,14 +203,34 @@ pub fn promised(engine: &Engine, now: Nanos) -> Vec<Value> {
     engine.standing(now).into_iter().map(row).collect()
 }
 
+/// Which sources the classifier itself uses.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// Classes that come with requests.
+    pub front_end: bool,
+    /// Guesses about what is being written.
+    pub guess: bool,
+}
+
+impl Asked {
+    /// Those of a classifier.
+    pub fn of(c: &Classifier) -> Asked {
+        Asked {
+            front_end: c.front_end(),
+            guess: c.guesses(),
+        }
+    }
+}
+
 /// The sources of classes, and the number of requests that each has classified.
-pub fn sources(handle: &Handle, counts: &Counts, front_end: bool) -> Value {
+pub fn sources(handle: &Handle, counts: &Counts, asked: Asked) -> Value {
     let layers = handle.classes().layers();
     let mut all =
-        vec![json!({"source": "front-end", "on": front_end, "requests": counts.front_end})];
+        vec![json!({"source": "front-end", "on": asked.front_end, "requests": counts.front_end})];
     all.extend(Source::ALL.map(|s| {
         json!({"source": s.name(), "on": layers.is_on(s), "requests": counts.sources[s.index()]})
     }));
+    all.push(json!({"source": "guess", "on": asked.guess, "requests": counts.guessed}));
     json!({"sources": all, "unclassified_requests": counts.unknown, "mixed_requests": counts.mixed})
 }
 
@@ -195,13 +239,14 @@ pub fn sources(handle: &Handle, counts: &Counts, front_end: bool) -> Value {
 /// # Errors
 /// The volume is closing.
 pub fn show(handle: &Handle) -> Result<Value, String> {
-    let (fast, mixed_extents) = contents(handle)?;
-    let (counters, counts, front_end, rows, qos) = handle
+    let held = contents(handle)?;
+    let fast = held.bytes;
+    let (counters, counts, asked, rows, qos) = handle
         .call(|e, w| {
             let c = w.classifier();
             let counts = c
                 .as_ref()
-                .map(|c| (c.counts, c.front_end()))
+                .map(|c| (c.counts, Asked::of(c)))
                 .unwrap_or_default();
             let rows = e.names().into_iter().filter(|n| n.0 == "class");
             let rows: Vec<String> = rows.map(|n| n.1).collect();
@@ -218,13 +263,15 @@ pub fn show(handle: &Handle) -> Result<Value, String> {
         });
         row["volume_bytes"] = json!(n);
     }
-    let mut answer = sources(handle, &counts, front_end);
+    let mut answer = sources(handle, &counts, asked);
     let (looks, trouble, found) = handle.classes().file_systems();
     let memory = handle.classes().memory();
     let gib = (map.blocks() << 12) as f64 / f64::from(1 << 30);
     answer["rows"] = json!(rows);
     answer["qos"] = qos.into();
-    answer["mixed_fast_extents"] = json!(mixed_extents);
+    answer["fast_extents"] = json!(held.extents);
+    answer["mixed_fast_extents"] = json!(held.mixed);
+    answer["mixed_fast_share"] = json!(held.mixed_share());
     answer["memory_bytes"] = json!(memory);
     answer["memory_bytes_per_gib"] = json!(memory as f64 / gib.max(1e-9));
     answer["layout"] = json!({
@@ -309,16 +356,21 @@ pub fn ranges(handle: &Handle, from: u64) -> Value {
 /// # Errors
 /// No such source, or the volume is closing.
 pub fn switch(handle: &Handle, source: &str, on: bool) -> Result<(), String> {
-    if source == "front-end" {
-        let set = handle.call(move |_, w| {
+    let set: Option<fn(&mut Classifier, bool)> = match source {
+        "front-end" => Some(Classifier::set_front_end),
+        "guess" => Some(Classifier::set_guess),
+        _ => None,
+    };
+    if let Some(set) = set {
+        let done = handle.call(move |_, w| {
             if let Some(c) = w.classifier() {
-                c.set_front_end(on);
+                set(c, on);
             }
         });
-        return set.ok_or_else(gone);
+        return done.ok_or_else(gone);
     }
     let known = Source::parse(source).ok_or_else(|| {
-        format!("source `{source}`: there are front-end, ranges, database, files and layout")
+        format!("source `{source}`: there are front-end, ranges, database, files, layout and guess")
     })?;
     handle.classes().layers().switch(known, on);
     if handle.classes().settle(handle) {

@@ -135,20 +135,24 @@ impl Live {
         } else {
             None
         };
-        let (counters, counts, front_end, own, qos) = self.on_engine(|e, w| {
+        let (counters, counts, asked, own, qos) = self.on_engine(|e, w| {
             let c = w.classifier();
             let of = c
                 .as_ref()
-                .map(|c| (c.counts, c.front_end()))
+                .map(|c| (c.counts, classes::Asked::of(c)))
                 .unwrap_or_default();
             let c = e.counters();
             let qos = classes::promised(e, w.now());
             (c.classes.clone(), of.0, of.1, c.own_work, qos)
         })?;
-        stats["by_class"] = Value::Object(classes::by_class(&counters, fast.as_ref()));
+        stats["by_class"] = Value::Object(classes::by_class(
+            &counters,
+            fast.as_ref().map(|f| &f.bytes),
+        ));
+        stats["mixed_fast_share"] = json!(fast.and_then(|f| f.mixed_share()));
         stats["own_work"] = classes::used(Some(&own));
         stats["qos"] = qos.into();
-        stats["classes"] = classes::sources(&self.handle, &counts, front_end);
+        stats["classes"] = classes::sources(&self.handle, &counts, asked);
         Ok(stats)
     }
 
@@ -165,6 +169,11 @@ impl Live {
         } else {
             "serving"
         };
+        let (by_class, mixed_share) = if contents {
+            self.fast_by_class()?
+        } else {
+            (Value::Null, Value::Null)
+        };
         for (k, v) in [
             ("state", json!(state)),
             ("failure", figures::failure(&self.handle)),
@@ -176,14 +185,8 @@ impl Live {
             ("mapped_extents", json!(mapped)),
             ("copies", copies),
             ("params", params),
-            (
-                "fast_bytes_by_class",
-                if contents {
-                    self.fast_by_class()?
-                } else {
-                    Value::Null
-                },
-            ),
+            ("fast_bytes_by_class", by_class),
+            ("mixed_fast_share", mixed_share),
             ("qos", self.promised()?),
             ("front_ends", json!(self.fronts.lock().names())),
             ("pid", json!(std::process::id())),
@@ -229,16 +232,16 @@ impl Live {
         Ok(())
     }
 
-    /// The content of the fastest tier, by the names of classes.
-    fn fast_by_class(&self) -> Result<Value, String> {
-        let Some(bytes) = classes::quick_contents(&self.handle)? else {
-            return Ok(Value::Null);
+    /// The content of the fastest tier, by the names of classes, and the share of its extents that are of several classes.
+    fn fast_by_class(&self) -> Result<(Value, Value), String> {
+        let Some(fast) = classes::quick_contents(&self.handle)? else {
+            return Ok((Value::Null, Value::Null));
         };
-        let held = (0u8..).zip(bytes).filter(|(_, n)| *n > 0);
-        Ok(held
+        let held = (0u8..).zip(fast.bytes).filter(|(_, n)| *n > 0);
+        let by_class: serde_json::Map<_, _> = held
             .map(|(c, n)| (isotherm_classify::classes::name(c), json!(n)))
-            .collect::<serde_json::Map<_, _>>()
-            .into())
+            .collect();
+        Ok((by_class.into(), json!(fast.mixed_share())))
     }
 
     /// Sets numbers, all or none.
@@ -383,9 +386,15 @@ impl Live {
                 let _one = self.setting();
                 classes::switch(&self.handle, source, *on)?;
                 self.keep_config(|config| {
-                    config.io.classes_off.retain(|s| s != source);
-                    if !on {
-                        config.io.classes_off.push(source.clone());
+                    // All but guesses are used unless they are switched off.
+                    let (list, named) = if source == "guess" {
+                        (&mut config.io.classes_on, *on)
+                    } else {
+                        (&mut config.io.classes_off, !on)
+                    };
+                    list.retain(|s| s != source);
+                    if named {
+                        list.push(source.clone());
                     }
                 })?;
                 Ok(json!({"source": source, "on": on}))

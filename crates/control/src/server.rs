@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -21,6 +21,8 @@ use crate::{Answer, Failure, Request, read_line, with_short_path};
 const CONNECTIONS_MAX: usize = 32;
 /// A peer that does not read for this time is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval at which an idle recording checks whether its client has left.
+const LOOK: Duration = Duration::from_millis(100);
 /// When the server ends, it waits this long for answers in progress.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
@@ -258,7 +260,14 @@ fn record(stream: &mut UnixStream, shared: &Shared) -> io::Result<()> {
     )?;
     let mut batch = Vec::new();
     // Every way out drops the receiver, which ends the recording.
-    while let Ok(first) = entries.recv() {
+    loop {
+        let first = match entries.recv_timeout(LOOK) {
+            Ok(first) => first,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            // Without requests nothing is written, so a recorder that has left is not noticed by that.
+            Err(RecvTimeoutError::Timeout) if has_left(stream)? => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => continue,
+        };
         batch.clear();
         batch.extend_from_slice(&first.encode());
         for entry in entries.try_iter().take(4096) {
@@ -266,7 +275,18 @@ fn record(stream: &mut UnixStream, shared: &Shared) -> io::Result<()> {
         }
         stream.write_all(&batch)?;
     }
-    Ok(())
+}
+
+/// Whether the client has closed its side. It sends nothing after its request.
+fn has_left(stream: &mut UnixStream) -> io::Result<bool> {
+    stream.set_nonblocking(true)?;
+    let read = stream.read(&mut [0; 64]);
+    stream.set_nonblocking(false)?;
+    match read {
+        Ok(n) => Ok(n == 0),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(e) => Err(e),
+    }
 }
 
 fn events(stream: &mut UnixStream, shared: &Shared, limit: u64) -> io::Result<()> {
@@ -301,6 +321,7 @@ fn events(stream: &mut UnixStream, shared: &Shared, limit: u64) -> io::Result<()
 mod tests {
     use super::*;
     use crate::client::{connect, served};
+    use crate::entry::EntryOp;
     use std::sync::mpsc;
 
     struct Echo;
@@ -357,6 +378,59 @@ mod tests {
         );
         drop(control);
         assert!(!path.exists());
+    }
+
+    /// A volume without requests, which can be recorded by one at a time.
+    struct Idle(Mutex<Option<mpsc::SyncSender<Entry>>>);
+
+    impl Service for Idle {
+        fn answer(&self, _: &Request) -> Result<Value, String> {
+            Err("no".into())
+        }
+        fn record(&self) -> Result<Receiver<Entry>, String> {
+            let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let probe = Entry {
+                time_ns: 0,
+                latency_ns: 0,
+                offset: 0,
+                len: 0,
+                op: EntryOp::Read,
+                class: 0,
+                fua: false,
+            };
+            let is_used = |s: &mpsc::SyncSender<Entry>| {
+                !matches!(s.try_send(probe), Err(mpsc::TrySendError::Disconnected(_)))
+            };
+            if held.as_ref().is_some_and(is_used) {
+                return Err("recorded already".into());
+            }
+            let (sender, receiver) = mpsc::sync_channel(1);
+            *held = Some(sender);
+            Ok(receiver)
+        }
+        fn events(&self) -> Result<Recording, String> {
+            Err("no".into())
+        }
+        fn end_events(&self) {}
+    }
+
+    /// A recorder that leaves closes its side and waits for the end; then the next one is let in, though no request came.
+    #[test]
+    fn a_recorder_of_an_idle_volume_makes_room_for_the_next_one() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let volume = dir.path().join("v");
+        let path = super::super::socket_path(&volume);
+        let _control = Control::start(&path, Arc::new(Idle(Mutex::new(None)))).expect("listens");
+        for _ in 0..3 {
+            let mut client = served(&volume).expect("served");
+            client.ask(&Request::Record).expect("recorded");
+            let mut stream = client.into_stream();
+            let left = stream.get_ref().shutdown(std::net::Shutdown::Write);
+            left.expect("closed");
+            let mut rest = Vec::new();
+            stream.read_to_end(&mut rest).expect("the end");
+            assert!(rest.is_empty());
+        }
     }
 
     #[test]

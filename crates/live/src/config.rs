@@ -150,6 +150,9 @@ pub struct IoConfig {
     /// Sources of classes that are switched off: front-end, ranges, database, files, layout.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes_off: Vec<String>,
+    /// Sources of classes that are off unless they are named here: guess.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes_on: Vec<String>,
 }
 
 impl IoConfig {
@@ -188,6 +191,7 @@ impl Default for IoConfig {
             join_s: None,
             kept_writes: None,
             classes_off: Vec::new(),
+            classes_on: Vec::new(),
         }
     }
 }

@@ -10,6 +10,10 @@
 //! leave before a dirty movie). While the syncer is active, misses of files over 1 MiB (classes 13…18) and of unclassified
 //! requests bypass (*selective allocation*). A hit under another class moves the entry to the list of that class.
 //!
+//! The paper's entries are blocks of 4 KB. An entry of ours may be larger and hold blocks of several classes: it is in the list of the best
+//! class among the blocks that it *holds*, so that a journal block is not evicted because the end of a film beside it was read. A
+//! copy that was allocated by a write holds the blocks that were written, and not their neighbours.
+//!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
 //! | low | 1…slots | max(1, ⌊F/10⌋) | entries on the free list under which the syncer wakes |
@@ -20,7 +24,8 @@
 //! `class=ROW` (`dss-lru-s` only, may be repeated) changes priorities, and can pin, limit or exclude classes: see
 //! `class_table.rs`. Without it the tables are those of DSS.
 //!
-//! 9 bytes a fast slot, 1 more if a row pins or limits a class. When not to use it: without classes, `dss-lru-s` is a `dss-lru` that
+//! 9 bytes a fast slot, 1 more if a row pins or limits a class, and of `dss-lru-s` 1 more for the classes of copies, with a byte per block
+//! of those that hold several. When not to use it: without classes, `dss-lru-s` is a `dss-lru` that
 //! caches nothing while the syncer works.
 
 use super::class_table::{Admit, ClassTable, FORM};
@@ -33,6 +38,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// One ring for each priority, and one for pinned entries.
 const RINGS: u32 = LOWEST as u32 + 2;
@@ -46,6 +52,15 @@ const UNUSED: u8 = CLASSES as u8;
 /// Maximum number of concurrent moves, and how many of them may be cleans. The rest is left for misses.
 const AT_ONCE: u32 = 256;
 const CLEANS: u32 = AT_ONCE / 2;
+
+/// The blocks of a unit that were accessed, their class, and [`DIRTY`] if they were written.
+#[derive(Clone, Debug)]
+struct Part {
+    unit: UnitId,
+    written: u8,
+    class: u8,
+    blocks: Range<u32>,
+}
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -65,8 +80,8 @@ pub struct Dss {
     owed: u32,
     /// Entries being cleaned.
     cleaning: u32,
-    /// Copies that were proposed: unit, future state and class.
-    coming: Vec<(UnitId, u8, u8)>,
+    /// Copies that were proposed, for accesses to these parts.
+    coming: Vec<Part>,
     table: ClassTable,
     /// Class of each slot's entry. Empty unless the table pins or limits a class.
     class: Vec<u8>,
@@ -108,6 +123,22 @@ impl Dss {
         let row = self.table.row(class);
         if row.pin { PINNED } else { row.priority }
     }
+    /// The class of a copy after an access to some of its blocks: the best of those that it holds. `held`: it holds, or will hold, those.
+    fn class_of_copy(&self, view: &mut View<'_>, part: &Part, held: bool) -> u8 {
+        if !self.selective {
+            return part.class;
+        }
+        let (e, blocks) = (part.unit, part.blocks.clone());
+        view.note_class(e, blocks.clone(), part.class);
+        let coming = if held { blocks } else { 0..0 };
+        let best = view.best_class(e, coming, |c| self.rank(c));
+        best.unwrap_or(part.class)
+    }
+    /// Classes of a lower rank stay longer.
+    fn rank(&self, class: u8) -> u8 {
+        let row = self.table.row(class);
+        if row.pin { 0 } else { row.priority + 1 }
+    }
     /// Records the new class of a slot's entry.
     fn note_class(&mut self, s: u32, class: u8) {
         if let Some(old) = self.class.get_mut(s as usize) {
@@ -135,7 +166,7 @@ impl Dss {
         if self.class.is_empty() {
             return false;
         }
-        let coming = self.coming.iter().filter(|c| c.2 == class).count() as u64;
+        let coming = self.coming.iter().filter(|c| c.class == class).count() as u64;
         u64::from(self.held[usize::from(class)]) + coming >= most
     }
     fn take_out(&mut self, s: u32) {
@@ -238,6 +269,9 @@ impl Policy for Dss {
     }
     fn attach(&mut self, view: &mut View<'_>) {
         let f = view.seats(FAST).end;
+        if self.selective {
+            view.keep_classes();
+        }
         self.lists = Lists::new(f, 2 * RINGS);
         self.state = vec![0; f as usize];
         if self.table.counts() {
@@ -264,13 +298,13 @@ impl Policy for Dss {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(view.slowest())
     }
-    fn on_copied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        let known = self.coming.iter().position(|c| c.0 == extent);
-        let (state, class) = known.map_or((self.file(0), 0), |i| {
-            let (_, state, class) = self.coming.swap_remove(i);
-            (state, class)
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        let known = self.coming.iter().position(|c| c.unit == extent);
+        let (written, class) = known.map_or((0, 0), |i| {
+            let part = self.coming.swap_remove(i);
+            (part.written, self.class_of_copy(view, &part, true))
         });
-        self.append(seat.index(), state);
+        self.append(seat.index(), self.file(class) | written);
         self.note_class(seat.index(), class);
     }
     fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: UnitId, seat: Seat) {
@@ -285,6 +319,7 @@ impl Policy for Dss {
         _wanted: &mut Vec<Action>,
     ) {
         // The entry moves to the list of its new class, as after a hit under another class.
+        view.forget_classes(extent);
         if let Some(s) = view.copy(extent).filter(|&s| view.tier_of(s) == FAST) {
             let dirty = self.state[s.index() as usize] & DIRTY;
             self.append(s.index(), self.file(class) | dirty);
@@ -296,10 +331,17 @@ impl Policy for Dss {
         let extent = access.extent;
         let class = access.class % UNUSED;
         view.set_last(extent, access.now);
-        let state = self.file(class) | if access.write { DIRTY } else { 0 };
+        let part = Part {
+            unit: extent,
+            written: if access.write { DIRTY } else { 0 },
+            class,
+            blocks: view.blocks(access),
+        };
         if let Some(s) = access.copy {
+            let class = self.class_of_copy(view, &part, access.write);
             self.note_class(s.index(), class);
-            return self.append(s.index(), state | (self.state[s.index() as usize] & DIRTY));
+            let dirty = part.written | (self.state[s.index() as usize] & DIRTY);
+            return self.append(s.index(), self.file(class) | dirty);
         }
         let bypass = match self.table.row(class).admit {
             _ if !self.selective => false,
@@ -307,7 +349,7 @@ impl Policy for Dss {
             Admit::Calm => self.active,
             Admit::Never => true,
         };
-        if self.coming.iter().any(|c| c.0 == extent) || bypass {
+        if self.coming.iter().any(|c| c.unit == extent) || bypass {
             return;
         }
         if self.is_full(class) {
@@ -321,7 +363,7 @@ impl Policy for Dss {
         if !make_room(view, extent, wanted, head) {
             return;
         }
-        self.coming.push((extent, state, class));
+        self.coming.push(part);
         wanted.push(if access.write {
             Action::Allocate { extent, to: FAST }
         } else {
@@ -346,7 +388,7 @@ impl Policy for Dss {
             Action::Fetch { extent, .. } | Action::Allocate { extent, .. }
                 if how != Outcome::Done =>
             {
-                self.coming.retain(|c| c.0 != extent);
+                self.coming.retain(|c| c.unit != extent);
             }
             _ => {}
         }

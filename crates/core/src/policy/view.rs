@@ -4,6 +4,7 @@ use super::Access;
 use crate::load::{Answers, Cost, Load, Loads, MemberLoad};
 use crate::units::{MemberId, Nanos, TierId};
 use crate::volume::{Quota, Seat, Space, UnitId};
+use core::ops::Range;
 
 /// The volume as a policy sees it: everything readable, and only the policy's own statistics writable.
 pub struct View<'a> {
@@ -96,6 +97,36 @@ impl<'a> View<'a> {
     #[inline]
     pub fn class(&self, e: UnitId) -> u8 {
         self.space.class(e)
+    }
+    /// From now on, the classes of the data in copies are kept, by 4 KiB (or by block, if blocks are larger): one byte per seat of the
+    /// faster tiers, and more for copies of several classes. Only what the policy itself notes is known.
+    pub fn keep_classes(&mut self) {
+        self.space.map.keep_classes(self.space.geo.block_shift);
+    }
+    /// The blocks of its unit that `access` covers; all of them if units have sizes of their own.
+    pub fn blocks(&self, access: &Access) -> Range<u32> {
+        if !self.is_uniform() {
+            return 0..u32::MAX;
+        }
+        let (from, bytes) = self.part(access);
+        let shift = self.space.geo.block_shift;
+        from >> shift..(from + bytes).div_ceil(1 << shift)
+    }
+    /// Notes that `blocks` of a unit are of `class`, if it has a copy and classes are kept. Blocks of a copy about which nothing
+    /// was noted have the class of the unit ([`View::class`]), or without one the class that is noted first.
+    pub fn note_class(&mut self, e: UnitId, blocks: Range<u32>, class: u8) {
+        let unit = self.class(e);
+        let rest = if unit == 0 { class } else { unit };
+        self.space.map.note_class(e, blocks, class, rest);
+    }
+    /// Nothing is known about the classes of the unit's copy any more.
+    pub fn forget_classes(&mut self, e: UnitId) {
+        self.space.map.forget_classes(e);
+    }
+    /// The class with the lowest `rank` among the blocks that the copy of a unit holds; `coming` are blocks that are being written to
+    /// it. `None` if nothing is known about them.
+    pub fn best_class(&self, e: UnitId, coming: Range<u32>, rank: impl Fn(u8) -> u8) -> Option<u8> {
+        self.space.map.best_class(e, coming, rank)
     }
     /// Whether all units take one grain.
     #[inline]

@@ -5,8 +5,10 @@
 //! bit set, which is read only for extents that are marked partial. Slot numbers need all 32 bits, so the marks (partial, held) are bit
 //! sets of their own, which are not read while no extent has the mark.
 
+mod classes;
 mod copies;
 mod marks;
+mod memory;
 mod valid;
 
 use crate::bits::Bits;
@@ -14,6 +16,8 @@ use crate::units::{ExtentId, Nanos, Slot};
 use crate::volume::geometry::Geometry;
 use alloc::vec;
 use alloc::vec::Vec;
+use classes::Classes;
+pub use classes::Mixed;
 use copies::CopyBits;
 use marks::Marks;
 use valid::Valid;
@@ -50,6 +54,8 @@ pub struct ExtentMap {
     dirty_slots: Bits,
     /// The state of each copy's blocks, if it is needed (by the engine, and not by hit-only runs). See `copies.rs`.
     bits: CopyBits,
+    /// The classes of the blocks in copies, if a policy wants them. See `classes.rs`.
+    classes: Classes,
     copied: u32,
     dirty: u32,
     valid: Valid,
@@ -73,6 +79,7 @@ impl ExtentMap {
             copies: Vec::new(),
             dirty_slots: Bits::default(),
             bits: CopyBits::default(),
+            classes: Classes::default(),
             copied: 0,
             dirty: 0,
             valid: Valid::new(geo.extents as usize, blocks),
@@ -157,6 +164,7 @@ impl ExtentMap {
         self.copied -= 1;
         self.dirty -= u32::from(dirty);
         self.bits.wipe(s);
+        self.classes.wipe(s);
         Some((s, dirty))
     }
     /// Marks a copy as dirty or clean. Returns whether that changed anything. Without a copy it does nothing.
@@ -388,32 +396,6 @@ impl ExtentMap {
     pub fn forget(&mut self, e: ExtentId) {
         let r = &mut self.rows[e.0 as usize];
         (r.last_low, r.last_high, r.stat) = (0, 0, 0);
-    }
-    /// Bytes of a map of `extents` extents with `fast` slots on the faster tiers: before any extent is partly valid, and with the largest
-    /// number of partly valid extents and a copy in each of these slots.
-    pub fn estimate(extents: u64, fast: u64, blocks_per_extent: u64) -> (u64, u64) {
-        let (least, most) = Valid::estimate(extents, blocks_per_extent);
-        let rows = extents * size_of::<Row>() as u64 + extents / 8 * 2 + fast * 4;
-        let copies = fast * 4 + fast / 8 * 2 + fast * blocks_per_extent / 8 * 2;
-        (rows + least, rows + most + copies)
-    }
-    /// Address and size of its large tables (rows and reverse map), so that the world can choose how that memory is paged.
-    pub fn tables(&self) -> [(usize, usize); 2] {
-        [
-            (self.rows.as_ptr().addr(), size_of_val(&*self.rows)),
-            (self.owner.as_ptr().addr(), size_of_val(&*self.owner)),
-        ]
-    }
-    /// Memory: (rows and reverse map, bitmaps of valid and dirty blocks), bytes.
-    pub fn bytes(&self) -> (usize, usize) {
-        (
-            self.rows.len() * size_of::<Row>()
-                + (self.owner.len() + self.copies.len()) * 4
-                + self.partial.bits.bytes()
-                + self.held.bits.bytes()
-                + self.dirty_slots.bytes(),
-            self.valid.bytes() + self.bits.bytes(),
-        )
     }
 }
 

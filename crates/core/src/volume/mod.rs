@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `geometry.rs` | the tiers; the member and byte of each slot |
 //! | `map.rs`, `map/copies.rs` | for each unit: its home, its valid blocks, its last use |
+//! | `map/classes.rs` | the classes of the blocks in copies |
 //! | `slots.rs` | free slots |
 //! | `pins.rs` | slots that operations use |
 //! | `space.rs` | all of these together, and the allocator |
@@ -21,7 +22,7 @@ pub mod slots;
 mod space;
 
 pub use geometry::{Geometry, Member, Spot};
-pub use map::ExtentMap;
+pub use map::{ExtentMap, Mixed};
 pub use pins::Pins;
 pub use quota::Quota;
 pub use rooms::{SPAN_SHIFT, UNITS_MAX};

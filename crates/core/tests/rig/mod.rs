@@ -37,18 +37,24 @@ pub fn engine(policy: &str, params: Params) -> Engine {
 
 /// The same with a number of fast slots and of extents.
 pub fn sized(policy: &str, params: Params, fast: u32, extents: u32) -> Engine {
-    let area = MetaArea::for_volume(extents, 8, 0).with_copies(extents, fast, 8);
+    shaped(policy, params, (fast, extents), 12)
+}
+
+/// The same with another size of extents, in blocks of 512 bytes.
+pub fn shaped(policy: &str, params: Params, (fast, extents): (u32, u32), shift: u32) -> Engine {
+    let blocks = 1 << (shift - 9);
+    let area = MetaArea::for_volume(extents, blocks, 0).with_copies(extents, fast, blocks);
     let data_offset = (area.end() + 4096).div_ceil(4096) * 4096;
     let member = |i: u8, slots: u32| MemberEntry {
         uuid: [i + 1; 16],
         tier: TierId(i),
         slots,
         data_offset,
-        bytes: data_offset + u64::from(slots) * EXTENT,
+        bytes: data_offset + (u64::from(slots) << shift),
         ..MemberEntry::default()
     };
     let shape = Shape {
-        extent_shift: 12,
+        extent_shift: shift,
         block_shift: 9,
         extents,
         area,

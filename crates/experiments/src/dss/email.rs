@@ -62,5 +62,5 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
         "LRU {a:.1} %, LRU-S {b:.1} %; printed 54 and 25 (holds: falls by a third at least)"
     );
     out.judge("syncer", b < a * 2.0 / 3.0, why);
-    Ok(())
+    super::recorded::EMAIL.add(ctx, out, 1)
 }

@@ -80,5 +80,5 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     let gain = (none.elapsed_s / lru.elapsed_s - 1.0) * 100.0;
     let why = format!("ours {gain:.1} % faster, printed 8.9 % (slightly: over 0, under 25)");
     out.judge("slightly", gain > 0.0 && gain < 25.0, why);
-    Ok(())
+    super::recorded::FILE.add(ctx, out, 1)
 }

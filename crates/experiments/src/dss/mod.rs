@@ -3,6 +3,7 @@
 //! | file | content |
 //! |---|---|
 //! | `bench.rs` | the servers and the utilities as a workload; the three configurations |
+//! | `recorded.rs` | the same on recordings of live volumes |
 //! | `show.rs` | rows and sums that several experiments share |
 //! | others | one experiment each |
 
@@ -12,6 +13,7 @@ pub(super) mod database;
 pub(super) mod email;
 pub(super) mod indicators;
 pub(super) mod latencies;
+mod recorded;
 mod show;
 pub(super) mod tco;
 pub(super) mod utilities;

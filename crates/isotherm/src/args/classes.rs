@@ -38,7 +38,7 @@ pub enum ClassesCommand {
     after_help = "Examples:\n  isotherm classes set v bytes/0-8G=db-index bytes/8G-9G=class-40\n  \
     isotherm classes set v 1-7+pin 13-18+admit=never 8+max=30   # what dss-lru-s makes of them\n  \
     isotherm classes set v 1-7+floor=5M+latency=20ms 13-18+ceiling=50M   # promises, under any policy\n  isotherm classes set v layout=off\n  isotherm classes set v layout=again   # look at everything anew\n\n\
-    Sources: front-end, ranges, database, files, layout."
+    Sources: front-end, ranges, database, files, layout, and guess, which is off until it is switched on."
 )]
 pub struct ClassesSetArgs {
     /// The volume, which must be served

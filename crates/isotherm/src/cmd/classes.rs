@@ -318,6 +318,14 @@ fn table(answer: &Value) -> String {
             answer["memory_bytes_per_gib"].as_f64().unwrap_or(0.0) as u64
         )) + " MiB",
     ));
+    if let Some(share) = answer["mixed_fast_share"].as_f64() {
+        line(format!(
+            "{} of {} extents on the fastest tier are of several classes ({:.1} %)",
+            n(&answer["mixed_fast_extents"]),
+            n(&answer["fast_extents"]),
+            share * 100.0
+        ));
+    }
     for f in answer["layout"]["file_systems"]
         .as_array()
         .into_iter()

@@ -1,9 +1,10 @@
 //! `isotherm record`: records the requests of a served volume as a trace.
 
 use std::io::{BufReader, ErrorKind, Read};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use isotherm_core::Nanos;
 use isotherm_traces::{Flags, Op, Record};
@@ -18,6 +19,8 @@ use crate::control::entry::{ENTRY_BYTES, Entry, EntryOp};
 
 /// Interval between two checks for the end of the recording.
 const LOOK: Duration = Duration::from_millis(100);
+/// Maximum time to wait until the server has ended the recording.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Records until it is told to stop, or until the volume stops.
 ///
@@ -34,7 +37,9 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
         args.out.display()
     );
     end.begin();
-    receive(&mut client.into_stream(), &mut trace, &end)?;
+    let mut stream = client.into_stream();
+    receive(&mut stream, &mut trace, &end)?;
+    leave(&mut stream);
     let lost = trace.lost;
     let written = trace.sorted.finish()?;
     let result = json!({"volume": args.volume, "out": args.out, "requests": written, "lost": lost});
@@ -80,6 +85,24 @@ fn receive(
         }
     }
     Ok(())
+}
+
+/// Tells the server that the recording ends, and waits until it has ended it, so that the next recording can begin. A server that does not
+/// answer in time is left alone.
+fn leave(stream: &mut BufReader<UnixStream>) {
+    let end = Instant::now() + PATIENCE;
+    let mut rest = [0; 4096];
+    if stream.get_ref().shutdown(Shutdown::Write).is_err() {
+        return;
+    }
+    while Instant::now() < end {
+        match stream.read(&mut rest) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(_) => return,
+        }
+    }
 }
 
 struct Trace {

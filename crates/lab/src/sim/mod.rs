@@ -42,7 +42,7 @@ pub use digest::Digest;
 pub use isotherm_models::cost::Used;
 pub use observe::{Heat, MemberSeries, SIZE_BINS, Series};
 pub use phases::{Phase, PhaseClass, Reply};
-pub use report::{ClassReport, MemberUsage, MoveReport, Report, SampleReport, Usage};
+pub use report::{ClassReport, MemberUsage, MixedCopies, MoveReport, Report, SampleReport, Usage};
 pub use setup::{
     Begin, Device, Model, Observe, Setup, Tier, TimeMode, check_setting, parse_span, span_name,
 };
@@ -400,6 +400,7 @@ fn figures(
         wear_budget_left_bytes: engine.wear_budget().map(|b| b.left_bytes),
         by_class,
         own_work: Some(Used::between(Some(&c.own_work), Some(&w.own_work))),
+        mixed_copies: MixedCopies::of(engine.space()),
         qos: isotherm_words::qos::items(&setup.qos),
         seed: setup.seed,
         warm_up: setup.warm_up,

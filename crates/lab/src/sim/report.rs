@@ -99,6 +99,9 @@ pub struct Report {
     pub by_class: BTreeMap<String, ClassReport>,
     /// The work of devices that belongs to no class: the volume's metadata, discards. `None` in hit-only runs.
     pub own_work: Option<Used>,
+    /// The copies whose blocks have several classes, at the end; `None` in hit-only runs and under policies that do not use the classes of
+    /// blocks.
+    pub mixed_copies: Option<MixedCopies>,
     /// The promises to classes.
     pub qos: Vec<String>,
     /// Whether the run was without device time.
@@ -152,6 +155,40 @@ pub struct SampleReport {
     pub accesses: u64,
     /// Half of the 95 % confidence interval of `fast_hit_ratio`, from the spread of the samples.
     pub fast_hit_ratio_error: f64,
+}
+
+/// How many copies hold blocks of several classes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct MixedCopies {
+    /// Copies whose class is known.
+    pub copies: u32,
+    /// Copies whose valid blocks have several classes.
+    pub mixed: u32,
+    /// The share of these; `None` without copies.
+    pub share: Option<f64>,
+    /// Valid bytes of all these copies.
+    pub bytes: u64,
+    /// Those of them that have a worse priority than the best block of their copy. This is all that evicting blocks instead of copies could
+    /// ever give back.
+    pub neighbour_bytes: u64,
+}
+
+impl MixedCopies {
+    /// What the map knows; `None` if it keeps no classes.
+    pub(crate) fn of(space: &isotherm_core::volume::Space) -> Option<MixedCopies> {
+        if !space.map.keeps_classes() {
+            return None;
+        }
+        let m = space.map.mixed(isotherm_core::policy::priority);
+        let bytes = |blocks: u64| blocks << space.geo.block_shift;
+        Some(MixedCopies {
+            copies: m.known,
+            mixed: m.mixed,
+            share: (m.known > 0).then(|| f64::from(m.mixed) / f64::from(m.known)),
+            bytes: bytes(m.blocks),
+            neighbour_bytes: bytes(m.neighbours),
+        })
+    }
 }
 
 /// Figures of one class.

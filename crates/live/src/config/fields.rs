@@ -192,6 +192,12 @@ pub const IO: &[Field] = &[
         "all are used",
         "sources of classes that are not used",
     ),
+    field(
+        "classes_on",
+        "a list of `guess`",
+        "none",
+        "sources of classes that are used only if they are named: `guess` gives writes of unknown data a class by the length of their run",
+    ),
 ];
 
 /// Tables at the top level.

@@ -76,6 +76,10 @@ impl ExtentMap {
         }
         self.add_copy(e, s);
     }
+    /// Whether copies have no bits of their own: each copy holds all of its extent.
+    pub(super) fn copies_are_whole(&self) -> bool {
+        self.bits.blocks == 0
+    }
     fn copy_base(&self, e: ExtentId) -> usize {
         let s = self.copy(e).expect("the extent has no copy");
         self.bits.base(s)
@@ -98,7 +102,7 @@ impl ExtentMap {
     /// Whether all blocks of `from..to` that hold data are valid in the copy. If copies have no bits of their own, each copy holds all of
     /// its extent.
     pub fn copy_serves(&self, e: ExtentId, from: u32, to: u32) -> bool {
-        if self.bits.blocks == 0 {
+        if self.copies_are_whole() {
             return true;
         }
         let mut at = from;

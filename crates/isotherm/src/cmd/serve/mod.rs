@@ -155,11 +155,13 @@ fn lock_memory() -> Vec<String> {
     }
 }
 
-/// Switches off the sources of classes that the description disables, and starts the thread that asks the others.
+/// Switches the sources of classes as the description says, and starts the thread that asks the others.
 fn classes(args: &ServeArgs, config: &VolumeConfig, server: &Server) -> Result<Keeper, Failure> {
-    for source in &config.io.classes_off {
-        crate::classes::switch(&server.handle(), source, false)
-            .map_err(|e| Failure::failed(format!("{}: classes_off: {e}", args.volume.display())))?;
+    let (off, on) = (&config.io.classes_off, &config.io.classes_on);
+    let off = off.iter().map(|s| ("classes_off", s, false));
+    for (list, source, to) in off.chain(on.iter().map(|s| ("classes_on", s, true))) {
+        crate::classes::switch(&server.handle(), source, to)
+            .map_err(|e| Failure::failed(format!("{}: {list}: {e}", args.volume.display())))?;
     }
     let description = isotherm_live::volume::description(&args.volume);
     classes_kept::load(&server.handle(), config, &classes_kept::file(&description));

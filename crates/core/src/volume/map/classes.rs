@@ -1,0 +1,397 @@
+//! The classes of the data in copies, for a policy that asks for them ([`ExtentMap::keep_classes`]).
+//!
+//! Classes are kept in pieces of 4 KiB, or in blocks if these are larger: file systems assign data in no smaller units. A copy has one class as long as nothing else is known, which takes one byte per slot of the faster tiers. If its pieces have several
+//! classes (64 KiB hold a journal block and the end of a film), it has a table with a byte per piece:
+//!
+//! ```text
+//! slot ─► class of all pieces │ NONE: nothing is known yet │ TABLE ─► slot's table: a class per piece
+//! ```
+//!
+//! The number of tables is bounded ([`Classes::most`]). Beyond that a copy has the class that was told last, as if all of its blocks
+//! had it. Classes are no safety matter: they say only what is worth keeping.
+
+use super::ExtentMap;
+use crate::units::{ExtentId, Slot};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Nothing is known about the copy in this slot, or there is none.
+const NONE: u8 = u8::MAX;
+/// The slot's pieces have several classes.
+const TABLE: u8 = u8::MAX - 1;
+/// A piece has 4 KiB.
+const PIECE_SHIFT: u32 = 12;
+/// Bytes that the tables may take in any case, however few slots there are.
+const RESERVE_MIN: u64 = 32 << 20;
+/// Memory of a table in addition to its bytes: its entry in the tree, and what an allocation costs.
+const BESIDE: u64 = 64;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Classes {
+    /// By slot. Empty until they are kept.
+    of: Vec<u8>,
+    tables: BTreeMap<u32, Box<[u8]>>,
+    /// Largest number of tables.
+    most: usize,
+    /// A piece has 2^this blocks.
+    shift: u32,
+}
+
+/// Pieces of an extent of so many blocks, which have 2^`shift` of them each.
+fn pieces(blocks: u64, shift: u32) -> u64 {
+    blocks.div_ceil(1 << shift)
+}
+
+impl Classes {
+    /// Largest number of tables: they may take one byte per slot, or 32 MiB if that is more. An extent of one piece has one class.
+    fn most(slots: u64, pieces: u64) -> u64 {
+        if pieces < 2 {
+            return 0;
+        }
+        (slots.max(RESERVE_MIN) / (pieces + BESIDE)).min(slots)
+    }
+    /// Memory of `slots` slots with as many tables as there may be, in bytes. The largest number of pieces is that of blocks.
+    pub(super) fn estimate(slots: u64, pieces: u64) -> u64 {
+        slots + Classes::most(slots, pieces) * (pieces + BESIDE)
+    }
+    /// The slot holds no copy any more, or nothing is known about its classes any more.
+    pub(super) fn wipe(&mut self, s: Slot) {
+        if let Some(c) = self.of.get_mut(s.0 as usize) {
+            if *c == TABLE {
+                self.tables.remove(&s.0);
+            }
+            *c = NONE;
+        }
+    }
+    /// Memory in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let each = self.tables.values().next().map_or(0, |t| t.len());
+        self.of.len() + self.tables.len() * (each + BESIDE as usize)
+    }
+    /// Pieces `part` of `all` in slot `s` have `class`. `rest` is the class of those about which nothing was told.
+    fn note(&mut self, s: u32, part: Range<u32>, all: usize, class: u8, rest: u8) {
+        let known = self.of[s as usize];
+        let (from, to) = (part.start as usize, part.end as usize);
+        if known == TABLE {
+            let table = self.tables.get_mut(&s).expect("a marked slot has a table");
+            table[from..to].fill(class);
+            if table.iter().all(|c| *c == class) {
+                self.tables.remove(&s);
+                self.of[s as usize] = class;
+            }
+            return;
+        }
+        let before = if known == NONE { rest } else { known };
+        let is_one = before == class || to - from >= all || self.tables.len() >= self.most;
+        if is_one {
+            self.of[s as usize] = class;
+            return;
+        }
+        let mut table = vec![before; all].into_boxed_slice();
+        table[from..to].fill(class);
+        self.tables.insert(s, table);
+        self.of[s as usize] = TABLE;
+    }
+}
+
+/// How many copies hold several classes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mixed {
+    /// Copies whose class is known.
+    pub known: u32,
+    /// Those of them whose valid blocks have several classes.
+    pub mixed: u32,
+    /// Valid blocks of all copies whose class is known.
+    pub blocks: u64,
+    /// Valid blocks that are of a worse class than the best in their copy: all that a cache could give up without losing a better block.
+    pub neighbours: u64,
+}
+
+/// The classes of blocks in copies.
+impl ExtentMap {
+    /// From now on, classes of copies are kept. Blocks have 2^`block_shift` bytes.
+    pub fn keep_classes(&mut self, block_shift: u32) {
+        if self.classes.of.is_empty() {
+            let slots = self.owner.len();
+            self.classes.of = vec![NONE; slots];
+            self.classes.shift = PIECE_SHIFT.saturating_sub(block_shift);
+            self.classes.most = Classes::most(slots as u64, self.pieces() as u64) as usize;
+        }
+    }
+    fn pieces(&self) -> usize {
+        pieces(self.blocks as u64, self.classes.shift) as usize
+    }
+    /// The pieces that `blocks` touch.
+    fn pieces_of(&self, blocks: Range<u32>) -> Range<u32> {
+        let shift = self.classes.shift;
+        blocks.start >> shift..blocks.end.min(self.blocks as u32).div_ceil(1 << shift)
+    }
+    /// Whether classes of copies are kept.
+    #[inline]
+    pub fn keeps_classes(&self) -> bool {
+        !self.classes.of.is_empty()
+    }
+    /// Blocks `part` of an extent have `class`; blocks of its copy about which nothing was told have `rest`. Nothing happens without a copy,
+    /// or if classes are not kept.
+    pub fn note_class(&mut self, e: ExtentId, part: Range<u32>, class: u8, rest: u8) {
+        let part = self.pieces_of(part);
+        if !self.keeps_classes() || part.is_empty() {
+            return;
+        }
+        if let Some(s) = self.copy(e) {
+            let all = self.pieces();
+            self.classes.note(s.0, part, all, class, rest);
+        }
+    }
+    /// Nothing is known about the classes of the copy any more.
+    pub fn forget_classes(&mut self, e: ExtentId) {
+        if let Some(s) = self.copy(e) {
+            self.classes.wipe(s);
+        }
+    }
+    /// The class with the lowest `rank` among the blocks that the copy holds; those of `coming` are counted as held (a write to
+    /// the copy that has not ended). `None` if there is no copy, nothing is known about it, or it holds nothing.
+    pub fn best_class(
+        &self,
+        e: ExtentId,
+        coming: Range<u32>,
+        rank: impl Fn(u8) -> u8,
+    ) -> Option<u8> {
+        let s = self.copy(e)?;
+        match *self.classes.of.get(s.0 as usize)? {
+            NONE => None,
+            TABLE => {
+                let table = self.classes.tables.get(&s.0)?;
+                let coming = self.pieces_of(coming);
+                let coming = coming.start as usize..coming.end as usize;
+                let writing = table.get(coming).unwrap_or_default().iter();
+                let best = writing.copied().min_by_key(|c| rank(*c));
+                let held = self.held_classes(e, table).min_by_key(|c| rank(*c));
+                held.into_iter().chain(best).min_by_key(|c| rank(*c))
+            }
+            class => Some(class),
+        }
+    }
+    /// The classes of the valid blocks of a copy that has a table, block by block.
+    fn held_classes<'a>(&'a self, e: ExtentId, table: &'a [u8]) -> impl Iterator<Item = u8> + 'a {
+        let (all, shift) = (self.blocks as u32, self.classes.shift);
+        let mut at = 0;
+        let runs = core::iter::from_fn(move || {
+            while at < all {
+                let (n, valid) = if self.copies_are_whole() {
+                    (all, true)
+                } else {
+                    self.copy_run(e, at, all)
+                };
+                let from = at;
+                at += n;
+                if valid {
+                    return Some(from..at);
+                }
+            }
+            None
+        });
+        runs.flatten().map(move |b| table[(b >> shift) as usize])
+    }
+    /// Counts the copies that hold several classes; a class is better than another if its `rank` is lower.
+    pub fn mixed(&self, rank: impl Fn(u8) -> u8) -> Mixed {
+        let mut sum = Mixed::default();
+        for (s, class) in self.classes.of.iter().enumerate() {
+            let Some(e) = self.owner(Slot(s as u32)).filter(|_| *class != NONE) else {
+                continue;
+            };
+            sum.known += 1;
+            let held = if self.copies_are_whole() {
+                self.blocks as u32
+            } else {
+                self.copied_blocks(e)
+            };
+            sum.blocks += u64::from(held);
+            let Some(table) = self.classes.tables.get(&(s as u32)) else {
+                continue;
+            };
+            let classes = || self.held_classes(e, table);
+            let first = classes().next();
+            sum.mixed += u32::from(classes().any(|c| Some(c) != first));
+            let best = classes().map(&rank).min();
+            sum.neighbours += classes().filter(|c| Some(rank(*c)) > best).count() as u64;
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::SplitMix64;
+    use crate::units::TierId;
+    use crate::volume::geometry::{Geometry, Member};
+
+    const BLOCKS: u32 = 16;
+
+    fn map() -> ExtentMap {
+        let m = |t, slots| Member {
+            tier: TierId(t),
+            first_slot: 0,
+            slots,
+            data_offset: 0,
+        };
+        let mut m =
+            ExtentMap::new(&Geometry::new(16, 12, 30, vec![m(0, 8), m(1, 40)]).expect("a shape"));
+        m.keep_classes(12);
+        m
+    }
+
+    fn copy(m: &mut ExtentMap, e: u32) -> ExtentId {
+        let e = ExtentId(e);
+        m.map(e, Slot(8 + e.0), false);
+        m.add_empty_copy(e, Slot(e.0));
+        e
+    }
+
+    /// Lower numbers are better, except that class 0 is the worst.
+    fn rank(class: u8) -> u8 {
+        class.wrapping_sub(1)
+    }
+
+    #[test]
+    fn a_copy_is_of_the_best_class_that_it_holds() {
+        let mut m = map();
+        let e = copy(&mut m, 3);
+        assert_eq!(m.best_class(e, 0..0, rank), None, "nothing was told");
+        m.note_class(e, 0..1, 7, 0);
+        m.note_class(e, 1..16, 14, 0);
+        assert_eq!(
+            m.best_class(e, 0..0, rank),
+            None,
+            "several, and holds nothing"
+        );
+        m.copy_validate(e, 4, 8);
+        assert_eq!(m.best_class(e, 0..0, rank), Some(14));
+        assert_eq!(
+            m.best_class(e, 0..1, rank),
+            Some(7),
+            "a write counts at once"
+        );
+        assert_eq!(m.mixed(rank).mixed, 0, "it holds one of its classes");
+        m.copy_validate(e, 0, 1);
+        assert_eq!(m.best_class(e, 0..0, rank), Some(7));
+        let all = m.mixed(rank);
+        assert_eq!((all.known, all.mixed), (1, 1));
+        assert_eq!((all.blocks, all.neighbours), (5, 4));
+        // The journal block is written over with something else: one class again, and no table.
+        m.note_class(e, 0..1, 14, 0);
+        assert_eq!(m.best_class(e, 0..0, rank), Some(14));
+        assert_eq!(m.classes.tables.len(), 0);
+    }
+
+    #[test]
+    fn blocks_of_which_nothing_was_told_are_of_the_extents_class_or_like_the_first() {
+        let mut m = map();
+        let (a, b) = (copy(&mut m, 1), copy(&mut m, 2));
+        for e in [a, b] {
+            m.copy_validate(e, 0, BLOCKS);
+        }
+        m.note_class(a, 3..4, 14, 7);
+        assert_eq!(m.best_class(a, 0..0, rank), Some(7));
+        // With no class for the extent, the caller says the same class twice.
+        m.note_class(b, 3..4, 14, 14);
+        assert_eq!(m.best_class(b, 0..0, rank), Some(14));
+        m.forget_classes(a);
+        assert_eq!(m.best_class(a, 0..0, rank), None);
+        // The next copy in a slot knows nothing of the last one.
+        m.drop_copy(b);
+        m.map(ExtentId(9), Slot(17), false);
+        m.add_empty_copy(ExtentId(9), Slot(2));
+        assert_eq!(m.mixed(rank).known, 0);
+    }
+
+    /// Against a naive record of every block.
+    #[test]
+    fn tables_agree_with_a_record_of_every_block() {
+        let mut m = map();
+        let mut naive = [[None; BLOCKS as usize]; 8];
+        let mut held = [[false; BLOCKS as usize]; 8];
+        let es: Vec<ExtentId> = (0..8).map(|e| copy(&mut m, e)).collect();
+        let mut random = SplitMix64::new(11);
+        for _ in 0..20_000 {
+            let x = random.draw();
+            let i = (x % 8) as usize;
+            let e = es[i];
+            let (a, b) = ((x >> 8) as u32 % BLOCKS, (x >> 16) as u32 % BLOCKS);
+            let (from, to) = (a.min(b), a.max(b) + 1);
+            let part = from as usize..to as usize;
+            match x >> 60 {
+                0 => {
+                    m.forget_classes(e);
+                    naive[i] = [None; BLOCKS as usize];
+                }
+                1 => {
+                    m.drop_copy(e);
+                    m.add_empty_copy(e, Slot(i as u32));
+                    (naive[i], held[i]) = ([None; BLOCKS as usize], [false; BLOCKS as usize]);
+                }
+                2..=5 => {
+                    m.copy_validate(e, from, to);
+                    held[i][part].fill(true);
+                }
+                6 => {
+                    m.copy_forget(e, from, to);
+                    held[i][part].fill(false);
+                }
+                _ => {
+                    let (class, rest) = ((x >> 24) as u8 % 4, (x >> 32) as u8 % 4);
+                    m.note_class(e, from..to, class, rest);
+                    if naive[i][0].is_none() {
+                        naive[i] = [Some(rest); BLOCKS as usize];
+                    }
+                    naive[i][part].fill(Some(class));
+                }
+            }
+            let classes = || (0..BLOCKS as usize).filter(|b| held[i][*b]);
+            let best = classes()
+                .filter_map(|b| naive[i][b])
+                .min_by_key(|c| rank(*c));
+            let ours = m.best_class(e, 0..0, rank);
+            // A copy of one class has it whether it holds anything or not.
+            assert!(
+                ours == best || best.is_none() && m.classes.of[i] < TABLE,
+                "{ours:?} {best:?}"
+            );
+            let several = (0..8).filter(|&c| {
+                let of: Vec<_> = (0..BLOCKS as usize).filter(|b| held[c][*b]).collect();
+                of.iter().any(|b| naive[c][*b] != naive[c][of[0]])
+            });
+            assert_eq!(m.mixed(rank).mixed as usize, several.count());
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut m = map();
+        m.classes.most = 2;
+        let es: Vec<ExtentId> = (0..4).map(|e| copy(&mut m, e)).collect();
+        for &e in &es {
+            m.copy_validate(e, 0, BLOCKS);
+            m.note_class(e, 0..8, 7, 14);
+        }
+        assert_eq!(m.classes.tables.len(), 2);
+        // Those without a table are of the class that was told last.
+        m.note_class(es[3], 8..16, 9, 9);
+        assert_eq!(m.best_class(es[3], 0..0, rank), Some(9));
+        m.drop_copy(es[0]);
+        m.note_class(es[3], 0..1, 7, 9);
+        assert_eq!(m.best_class(es[3], 0..0, rank), Some(7));
+        assert_eq!(m.classes.tables.len(), 2);
+        assert_eq!(m.classes.bytes(), 8 + 2 * (BLOCKS as usize + 64));
+        // 1 TiB of flash in extents of 64 KiB: its slots' bytes, and tables of at most 32 MiB.
+        let slots = 1 << 24;
+        let bytes = Classes::estimate(slots, 16);
+        assert!(bytes <= slots + RESERVE_MIN, "{bytes}");
+        assert_eq!(Classes::estimate(slots, 1), slots);
+    }
+}

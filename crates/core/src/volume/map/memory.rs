@@ -1,0 +1,34 @@
+//! The memory of the map.
+
+use super::classes::Classes;
+use super::{ExtentMap, Row, Valid};
+
+impl ExtentMap {
+    /// Bytes of a map of `extents` extents with `fast` slots on the faster tiers: before any extent is partly valid, and with the largest
+    /// number of partly valid extents and a copy in each of these slots.
+    pub fn estimate(extents: u64, fast: u64, blocks_per_extent: u64) -> (u64, u64) {
+        let (least, most) = Valid::estimate(extents, blocks_per_extent);
+        let rows = extents * size_of::<Row>() as u64 + extents / 8 * 2 + fast * 4;
+        let copies = fast * 4 + fast / 8 * 2 + fast * blocks_per_extent / 8 * 2;
+        let copies = copies + Classes::estimate(fast, blocks_per_extent);
+        (rows + least, rows + most + copies)
+    }
+    /// Address and size of its large tables (rows and reverse map), so that the world can choose how that memory is paged.
+    pub fn tables(&self) -> [(usize, usize); 2] {
+        [
+            (self.rows.as_ptr().addr(), size_of_val(&*self.rows)),
+            (self.owner.as_ptr().addr(), size_of_val(&*self.owner)),
+        ]
+    }
+    /// Memory: (rows and reverse map, bitmaps of valid and dirty blocks), bytes.
+    pub fn bytes(&self) -> (usize, usize) {
+        (
+            self.rows.len() * size_of::<Row>()
+                + (self.owner.len() + self.copies.len()) * 4
+                + self.partial.bits.bytes()
+                + self.held.bits.bytes()
+                + self.dirty_slots.bytes(),
+            self.valid.bytes() + self.bits.bytes() + self.classes.bytes(),
+        )
+    }
+}

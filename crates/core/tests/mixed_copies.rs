@@ -1,0 +1,136 @@
+//! Extents whose blocks have several classes under `dss-lru-s`: a copy is worth as much as the best block that it holds.
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use isotherm_core::engine::Params;
+use isotherm_core::geometry::{Geometry, Member};
+use isotherm_core::null::NullEngine;
+use isotherm_core::policy::{Policy, build, priority};
+use isotherm_core::{ExtentId, Nanos, Request, RequestOp, Tag, TierId};
+use rig::Run;
+
+const JOURNAL: u8 = 7;
+const SMALL: u8 = 9;
+const FILM: u8 = 14;
+
+/// Three slots of 64 KiB.
+fn null() -> NullEngine<Box<dyn Policy>> {
+    let m = |t, slots| Member {
+        tier: TierId(t),
+        first_slot: 0,
+        slots,
+        data_offset: 0,
+    };
+    let geo = Geometry::new(16, 12, 20, vec![m(0, 3), m(1, 20)]).unwrap();
+    NullEngine::new(geo, build("dss-lru-s", std::iter::empty()).unwrap())
+}
+
+fn read(e: &mut NullEngine<Box<dyn Policy>>, at: u64, unit: u32, block: u64, class: u8) {
+    let request = ((u64::from(unit) << 16) + (block << 12), 4096);
+    e.access(
+        Nanos::from_millis(at),
+        ExtentId(unit),
+        false,
+        class,
+        request,
+    );
+}
+
+/// Worked by hand: extent 0 holds a journal block and the end of a film.
+#[test]
+fn a_look_at_the_end_of_a_film_does_not_cost_the_journal_its_place() {
+    let mut e = null();
+    read(&mut e, 1, 0, 3, JOURNAL);
+    read(&mut e, 2, 1, 0, SMALL);
+    read(&mut e, 3, 2, 0, SMALL);
+    read(&mut e, 4, 0, 9, FILM);
+    // No slot is free: the oldest of the small files leaves, and not extent 0, whose last access was the film's.
+    read(&mut e, 5, 3, 0, SMALL);
+    assert!(e.copy(ExtentId(0)).is_some() && e.copy(ExtentId(1)).is_none());
+    let m = e.space().map.mixed(priority);
+    assert_eq!((m.known, m.mixed, m.blocks, m.neighbours), (3, 1, 48, 1));
+    // The journal's block is used for the film, too: nothing but the film is left, and it leaves first.
+    read(&mut e, 6, 0, 3, FILM);
+    read(&mut e, 7, 4, 0, SMALL);
+    assert!(
+        e.copy(ExtentId(0)).is_some(),
+        "its other blocks are like the first"
+    );
+    let whole = (0, 65_536);
+    e.access(Nanos::from_millis(8), ExtentId(0), false, FILM, whole);
+    read(&mut e, 9, 5, 0, SMALL);
+    assert!(e.copy(ExtentId(0)).is_none());
+}
+
+/// A reclassified extent has one class in all of its blocks until the next access.
+#[test]
+fn a_reclassified_copy_moves_at_once_whatever_its_blocks_were() {
+    let mut e = null();
+    read(&mut e, 1, 0, 3, JOURNAL);
+    read(&mut e, 2, 0, 4, FILM);
+    read(&mut e, 3, 1, 0, SMALL);
+    read(&mut e, 4, 2, 0, SMALL);
+    e.reclassify(Nanos::from_millis(5), ExtentId(0), FILM);
+    assert!(
+        e.explain(Nanos::from_millis(5), ExtentId(0))
+            .contains("priority 7")
+    );
+    read(&mut e, 6, 3, 0, SMALL);
+    assert!(e.copy(ExtentId(0)).is_none());
+}
+
+/// Extents of 16 KiB in blocks of 512 bytes: a copy that a write allocated holds what was written, and not its neighbours.
+#[test]
+fn an_allocated_copy_is_of_the_class_of_what_it_holds() {
+    let engine = rig::shaped("dss-lru-s", Params::default(), (4, 40), 14);
+    let mut run = Run::of(engine);
+    let mut at = |op, block: u64, class| {
+        let request = Request {
+            tag: Tag(1),
+            op,
+            offset: (5 << 14) + block * 512,
+            len: 512,
+            fua: false,
+            class,
+        };
+        run.engine.submit(run.now, request, &mut run.out);
+        run.carry_out();
+        let until = run.now + Nanos::from_millis(20);
+        run.run(until);
+        let e = run.engine.explain(run.now, ExtentId(5));
+        (e.copied_blocks, e.why.split(';').next().unwrap().to_owned())
+    };
+    let copy = |priority: u8| format!("a copy on the dirty list, priority {priority}");
+    assert_eq!(at(RequestOp::Write, 0, FILM), (1, copy(7)));
+    // The journal's block lies beside it, and is not in the copy.
+    assert_eq!(at(RequestOp::Read, 9, JOURNAL), (1, copy(7)));
+    assert_eq!(at(RequestOp::Write, 9, JOURNAL), (2, copy(0)));
+    // From now on the copy is the journal's, whoever looks at the film.
+    assert_eq!(at(RequestOp::Read, 0, FILM), (2, copy(0)));
+    let m = run.engine.space().map.mixed(priority);
+    assert_eq!((m.known, m.mixed, m.blocks, m.neighbours), (1, 1, 2, 1));
+}
+
+/// 4 KiB have one class, that of the last access, as the paper's entries have.
+#[test]
+fn nothing_is_smaller_than_four_kib() {
+    let mut run = Run::of(rig::shaped("dss-lru-s", Params::default(), (4, 40), 12));
+    for (block, class) in [(0, JOURNAL), (5, FILM)] {
+        let request = Request {
+            tag: Tag(1),
+            op: RequestOp::Write,
+            offset: block * 512,
+            len: 512,
+            fua: false,
+            class,
+        };
+        run.engine.submit(run.now, request, &mut run.out);
+        run.carry_out();
+        let until = run.now + Nanos::from_millis(20);
+        run.run(until);
+    }
+    let why = run.engine.explain(run.now, ExtentId(0)).why;
+    assert!(why.contains("priority 7"), "{why}");
+    assert_eq!(run.engine.space().map.mixed(priority).mixed, 0);
+}

@@ -268,6 +268,18 @@ pub fn promised(row: &Value) -> String {
     )
 }
 
+/// A file system that the layout reader found.
+fn file_system(f: &Value) -> String {
+    let n = |v: &Value| v.as_u64().unwrap_or(0);
+    format!(
+        "{} at byte {}, {:.1} MiB, blocks of {}",
+        f["kind"].as_str().unwrap_or("ext"),
+        n(&f["offset"]),
+        n(&f["bytes"]) as f64 / f64::from(1 << 20),
+        n(&f["block_bytes"])
+    )
+}
+
 /// The figures as text.
 fn table(answer: &Value) -> String {
     let mut text = String::new();
@@ -326,18 +338,9 @@ fn table(answer: &Value) -> String {
             share * 100.0
         ));
     }
-    for f in answer["layout"]["file_systems"]
-        .as_array()
-        .into_iter()
-        .flatten()
-    {
-        line(format!(
-            "{} at byte {}, {} MiB, blocks of {}",
-            f["kind"].as_str().unwrap_or("ext"),
-            n(&f["offset"]),
-            mib(&f["bytes"]),
-            n(&f["block_bytes"])
-        ));
+    let systems = answer["layout"]["file_systems"].as_array();
+    for f in systems.into_iter().flatten() {
+        line(file_system(f));
     }
     if let Some(trouble) = answer["layout"]["trouble"].as_str() {
         line(format!("layout: {trouble}"));

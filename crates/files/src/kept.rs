@@ -25,6 +25,8 @@ const LIST: &[u8] = b".isotherm/copies.json";
 const NEW: &[u8] = b".isotherm/copies.new";
 /// Longest list: more copies than a fast tier holds.
 const LIST_MAX: u64 = 1 << 30;
+/// Numbers of copies are lower: a mount counts on from the highest of them.
+const NUMBERS: u64 = 1 << 62;
 
 /// What a file has as long as nobody changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,7 +76,9 @@ pub(crate) fn take(root: &Root) -> Vec<Kept> {
     if read.is_err() || gone.is_err() {
         return Vec::new();
     }
-    serde_json::from_slice(&text).unwrap_or_default()
+    let mut list: Vec<Kept> = serde_json::from_slice(&text).unwrap_or_default();
+    list.retain(|k| k.number < NUMBERS);
+    list
 }
 
 impl Store {

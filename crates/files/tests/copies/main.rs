@@ -3,6 +3,7 @@
 
 mod asleep;
 mod attributes;
+mod restless;
 
 use isotherm_core::random::SplitMix64;
 use isotherm_files::catalogue::NodeId;

@@ -96,6 +96,24 @@ impl Drop for Tiers {
     }
 }
 
+/// Two mounts with copies. The second takes the copies of the first over.
+fn remounted_with_copies(tiers: &mut Tiers, pg: &Postgres, seed: u64) {
+    let list = tiers.fast.join(".isotherm/copies.json");
+    for turn in 0..2 {
+        tiers.mount(seed | 1);
+        assert!(!list.exists(), "the list is gone while it is mounted");
+        pg.start();
+        pg.ok("pgbench", &["-n", "-c", "2", "-T", "1"]);
+        tiers.moves(20);
+        pg.check();
+        pg.stop();
+        let stats = tiers.ask("stats");
+        println!("mount {turn} with copies: {}", stats["copies"]);
+        tiers.unmount();
+        assert!(list.exists(), "copies are listed");
+    }
+}
+
 #[test]
 fn postgres_keeps_everything_while_its_files_move() {
     if !Path::new("/dev/fuse").exists() || !rustix::process::getuid().is_root() {
@@ -160,19 +178,5 @@ fn postgres_keeps_everything_while_its_files_move() {
     let check = tiers.ask("check");
     assert_eq!(check["ok"], true, "{check}");
     tiers.unmount();
-    // With copies, which the second of these mounts takes over from the first.
-    let list = tiers.fast.join(".isotherm/copies.json");
-    for turn in 0..2 {
-        tiers.mount(seed | 1);
-        assert!(!list.exists(), "the list is gone while it is mounted");
-        pg.start();
-        pg.ok("pgbench", &["-n", "-c", "2", "-T", "1"]);
-        tiers.moves(20);
-        pg.check();
-        pg.stop();
-        let stats = tiers.ask("stats");
-        println!("mount {turn} with copies: {}", stats["copies"]);
-        tiers.unmount();
-        assert!(list.exists(), "copies are listed");
-    }
+    remounted_with_copies(&mut tiers, &pg, seed);
 }

@@ -156,12 +156,23 @@ fn ranges_are_registered_switched_and_counted() {
         requests(&json(&place, "classes show v --json"), "25"),
         Some(2)
     );
+    json(&place, "classes set v guess=on --json");
     place.stop();
     place.serve_file();
     assert_eq!(
         source(&json(&place, "classes show v --json"), "ranges")["on"],
         false
     );
+    // Guesses stay on. Nobody knows anything about this write: it is taken for a file of 4 KiB.
+    write(7 << 20);
+    let show = json(&place, "classes show v --json");
+    assert_eq!(requests(&show, "8"), Some(1));
+    let guess = source(&show, "guess");
+    assert_eq!(
+        (&guess["on"], &guess["requests"]),
+        (&true.into(), &1.into())
+    );
+    json(&place, "classes set v guess=off --json");
     let kept = json(&place, "classes show v --json");
     assert_eq!(kept["by_class"]["40"], Value::Null, "it is off");
     let kept = json(&place, "classes set v ranges=on --json");
@@ -190,6 +201,17 @@ fn ranges_are_registered_switched_and_counted() {
         (&[7, 7, 0][..], 0),
         "it replaces what was said"
     );
+    // One extent holds a block of the journal and one of no class; the block between them is not on flash.
+    assert_eq!(json(&place, "status v --json")["mixed_fast_share"], 0.0);
+    write(0);
+    write(8192);
+    let show = json(&place, "classes show v --json");
+    common::fits(&show, "classes");
+    assert_eq!(show["mixed_fast_extents"], 1);
+    let share = 1.0 / show["fast_extents"].as_f64().expect("a number");
+    assert_eq!(show["mixed_fast_share"].as_f64(), Some(share));
+    let stats = json(&place, "stats v --json");
+    assert_eq!(stats["mixed_fast_share"].as_f64(), Some(share));
     // Rows of the policy's table, given by hand and by a class file of Open CAS.
     let rows = |place: &Place| json(place, "classes show v --json")["rows"].clone();
     json(&place, "classes set v 1-7+pin 8+max=30 --json");

@@ -2,7 +2,8 @@
 
 mod common;
 
-use isotherm_lab::sim::{Report, Setup, TraceFile, hit_only_file};
+use isotherm_lab::sim::{Report, Setup, TraceFile, hit_only_file, run};
+use isotherm_traces::Op;
 use isotherm_traces::{Options, Record, open};
 
 /// The fixture, the classes that its load is about, and the least share of its bytes that had a class, in per cent.
@@ -15,6 +16,48 @@ fn records(name: &str) -> Vec<Record> {
     let path = common::trace(name).expect("a fixture");
     let reader = open(path, &Options::default()).expect("a trace");
     reader.map(|r| r.expect("a record")).collect()
+}
+
+/// The servers of DSS on ext3: what is read has a class, what is written does not yet, for the inode is written afterwards.
+#[test]
+fn data_of_new_files_has_no_class_yet() {
+    for name in ["dss-file.parquet", "dss-email.parquet"] {
+        let all = records(name);
+        let known = |op: Op| {
+            let bytes = |of: &dyn Fn(&Record) -> bool| -> u64 {
+                let some = all.iter().filter(|r| r.op == op && of(r));
+                some.map(|r| u64::from(r.len)).sum()
+            };
+            bytes(&|r| r.class != 0) * 100 / bytes(&|_| true)
+        };
+        let (read, written) = (known(Op::Read), known(Op::Write));
+        println!("{name}: {read} % of the bytes read, {written} % of those written");
+        assert!(read >= 90 && written <= 10, "{name}: {read} {written}");
+    }
+}
+
+/// The lab counts copies of several classes, where the policy knows them: none with extents of 4 KiB, more the larger extents are.
+#[test]
+fn larger_extents_hold_more_classes() {
+    let path = common::trace("dss-file.parquet").expect("a fixture");
+    let file = TraceFile::new(path, Options::default());
+    let share = |policy: &str, extent: u32| {
+        let size = "50%".parse().expect("a size");
+        let mut setup = Setup::pair(policy.parse().expect("a policy"), size).expect("presets");
+        setup.extent_bytes = extent;
+        let report = run(&setup, &file).expect("a run");
+        report.mixed_copies.map(|m| {
+            assert!(m.mixed <= m.copies && m.neighbour_bytes <= m.bytes, "{m:?}");
+            m.share.expect("copies")
+        })
+    };
+    assert_eq!(share("dss-lru", 65_536), None);
+    let shares = [4096, 16_384, 65_536].map(|e| share("dss-lru-s", e).expect("known"));
+    println!("{shares:?}");
+    assert!(
+        shares[0] <= 0.0 && shares[0] < shares[1] && shares[1] < shares[2],
+        "{shares:?}"
+    );
 }
 
 fn played(name: &str, policy: &str) -> Report {

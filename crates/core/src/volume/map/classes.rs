@@ -113,14 +113,16 @@ pub struct Mixed {
 
 /// The classes of blocks in copies.
 impl ExtentMap {
-    /// From now on, classes of copies are kept. Blocks have 2^`block_shift` bytes.
+    /// From now on, classes of copies are kept. Blocks have 2^`block_shift` bytes. What an earlier policy noted is forgotten: nobody has
+    /// kept it current.
     pub fn keep_classes(&mut self, block_shift: u32) {
-        if self.classes.of.is_empty() {
-            let slots = self.owner.len();
-            self.classes.of = vec![NONE; slots];
-            self.classes.shift = PIECE_SHIFT.saturating_sub(block_shift);
-            self.classes.most = Classes::most(slots as u64, self.pieces() as u64) as usize;
-        }
+        let slots = self.owner.len();
+        self.classes = Classes {
+            of: vec![NONE; slots],
+            shift: PIECE_SHIFT.saturating_sub(block_shift),
+            ..Classes::default()
+        };
+        self.classes.most = Classes::most(slots as u64, self.pieces() as u64) as usize;
     }
     fn pieces(&self) -> usize {
         pieces(self.blocks as u64, self.classes.shift) as usize
@@ -170,17 +172,19 @@ impl ExtentMap {
                 let coming = coming.start as usize..coming.end as usize;
                 let writing = table.get(coming).unwrap_or_default().iter();
                 let best = writing.copied().min_by_key(|c| rank(*c));
-                let held = self.held_classes(e, table).min_by_key(|c| rank(*c));
+                let pieces = self.held_runs(e).flat_map(|run| self.pieces_of(run));
+                let held = pieces.map(|p| table[p as usize]);
+                let held = held.min_by_key(|c| rank(*c));
                 held.into_iter().chain(best).min_by_key(|c| rank(*c))
             }
             class => Some(class),
         }
     }
-    /// The classes of the valid blocks of a copy that has a table, block by block.
-    fn held_classes<'a>(&'a self, e: ExtentId, table: &'a [u8]) -> impl Iterator<Item = u8> + 'a {
-        let (all, shift) = (self.blocks as u32, self.classes.shift);
+    /// The runs of valid blocks of a copy.
+    fn held_runs(&self, e: ExtentId) -> impl Iterator<Item = Range<u32>> {
+        let all = self.blocks as u32;
         let mut at = 0;
-        let runs = core::iter::from_fn(move || {
+        core::iter::from_fn(move || {
             while at < all {
                 let (n, valid) = if self.copies_are_whole() {
                     (all, true)
@@ -194,8 +198,7 @@ impl ExtentMap {
                 }
             }
             None
-        });
-        runs.flatten().map(move |b| table[(b >> shift) as usize])
+        })
     }
     /// Counts the copies that hold several classes; a class is better than another if its `rank` is lower.
     pub fn mixed(&self, rank: impl Fn(u8) -> u8) -> Mixed {
@@ -214,7 +217,8 @@ impl ExtentMap {
             let Some(table) = self.classes.tables.get(&(s as u32)) else {
                 continue;
             };
-            let classes = || self.held_classes(e, table);
+            let blocks = || self.held_runs(e).flatten();
+            let classes = || blocks().map(|b| table[(b >> self.classes.shift) as usize]);
             let first = classes().next();
             sum.mixed += u32::from(classes().any(|c| Some(c) != first));
             let best = classes().map(&rank).min();
@@ -303,6 +307,12 @@ mod tests {
         assert_eq!(m.best_class(b, 0..0, rank), Some(14));
         m.forget_classes(a);
         assert_eq!(m.best_class(a, 0..0, rank), None);
+        m.note_class(a, 3..4, 14, 7);
+        let again = &mut m.clone();
+        again.keep_classes(12);
+        assert_eq!(again.best_class(a, 0..0, rank), None, "a new policy");
+        assert_eq!(again.classes.tables.len(), 0);
+        m.forget_classes(a);
         // The next copy in a slot knows nothing of the last one.
         m.drop_copy(b);
         m.map(ExtentId(9), Slot(17), false);

@@ -20,7 +20,7 @@ impl ExtentMap {
             (self.owner.as_ptr().addr(), size_of_val(&*self.owner)),
         ]
     }
-    /// Memory: (rows and reverse map, bitmaps of valid and dirty blocks), bytes.
+    /// Memory: (rows and reverse map, bitmaps of valid and dirty blocks and the classes of copies), bytes.
     pub fn bytes(&self) -> (usize, usize) {
         (
             self.rows.len() * size_of::<Row>()

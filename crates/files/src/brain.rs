@@ -5,12 +5,13 @@
 
 use crate::catalogue::{Catalogue, NodeId};
 use crate::rules::is_below;
-use crate::store::{Refused, refuse};
+use crate::store::Refused;
 use crate::tree::Tier;
 use isotherm_core::null::NullEngine;
-use isotherm_core::policy::{BuildError, ParamError, ParamValue, Policy, build_with};
+use isotherm_core::policy::Policy;
 use isotherm_core::volume::{Space, UnitId};
 use isotherm_core::{Nanos, TierId};
+use isotherm_words::policy_spec::PolicySpec;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
@@ -82,31 +83,8 @@ pub fn class_of_size(bytes: u64) -> u8 {
 }
 
 fn policy(text: &str) -> Result<Box<dyn Policy>, Refused> {
-    let mut words = text.split(',');
-    let name = words.next().unwrap_or_default();
-    let mut params = Vec::new();
-    for word in words {
-        let Some((key, value)) = word.split_once('=') else {
-            return refuse(format!("policy {text}: {word}: a parameter is KEY=VALUE"));
-        };
-        let value = value
-            .parse()
-            .map_or(ParamValue::Name(value), ParamValue::Number);
-        params.push((key, value));
-    }
-    build_with(name, params.into_iter()).map_err(|e| {
-        Refused(match e {
-            BuildError::UnknownPolicy(near) => {
-                format!("no policy is called {name}: is it {near}? See `isotherm policies`")
-            }
-            BuildError::Param(key, ParamError::Unknown(near)) => {
-                format!("policy {name} has no parameter {key}: is it {near}?")
-            }
-            BuildError::Param(key, ParamError::Range(range) | ParamError::Value(range, _)) => {
-                format!("policy {name}: {key} must be {range}")
-            }
-        })
-    })
+    let built = PolicySpec::split(text).and_then(|spec| spec.build());
+    built.map_err(Refused)
 }
 
 impl Remembered {

@@ -424,7 +424,7 @@ fn what_cannot_be_served_is_refused_in_words() {
     assert!(said(&["fast", "fast/in"], "mnt", "hro").contains("lies in another tier"));
     assert!(said(&["fast", "slow"], "fast/in", "hro").contains("lies in the tier"));
     assert!(said(&["fast"], "mnt", "hro").contains("2 to 8"));
-    assert!(said(&["fast", "slow"], "mnt", "hrro").contains("is it hro"));
+    assert!(said(&["fast", "slow"], "mnt", "hrro").contains("nearest: `hro`"));
     fs::write(root.join("fast/x"), "1").unwrap();
     fs::write(root.join("slow/x"), "2").unwrap();
     assert!(said(&["fast", "slow"], "mnt", "hro").contains("names are taken on two tiers: x"));

@@ -18,10 +18,13 @@
 //! slot s, these blocks valid"), so applying one twice, or a prefix of a batch, is harmless. `stat` and `last` (in 2^20 µs) are the
 //! access statistics, best effort. Lengths follow from kind, sets and the size of an extent.
 
+mod form;
+
 use super::codec::{put, u16_at, u32_at, u64_at};
 use crate::map::ExtentMap;
 use crate::units::{ExtentId, Nanos, Slot};
 use crate::volume::geometry::{Geometry, MEMBER_IDS_MAX, Spot};
+use form::Form;
 
 /// Nothing follows in this block.
 pub const END: u8 = 0;
@@ -140,6 +143,19 @@ pub struct Record<'a> {
     pub last: Nanos,
 }
 
+/// Units of the record that [`encode`] would make.
+pub fn units(
+    map: &ExtentMap,
+    e: ExtentId,
+    slot: Option<Slot>,
+    geo: &Geometry,
+    closing: Option<u64>,
+) -> usize {
+    let slot = slot.filter(|_| !map.is_gone(e));
+    let blocks = geo.blocks_per_extent();
+    Form::of(map, e, slot, blocks, closing).units(blocks)
+}
+
 /// Encodes the state of `e` in the map, but with its home in `slot`, into `out`. Returns the number of units, or `None` if it does not fit.
 /// `geo` is the volume's shape. Clean blocks of a copy are included only with `closing`, the session's epoch: see [`Copied::clean`].
 pub fn encode(
@@ -153,28 +169,24 @@ pub fn encode(
     let blocks = geo.blocks_per_extent();
     // An extent without any valid block is recorded as one without a home.
     let slot = slot.filter(|_| !map.is_gone(e));
-    if let Some(home) = slot
-        && map.is_dirty(e) | (closing.is_some() && map.copied_blocks(e) > 0)
-    {
-        return encode_copied(map, e, home, geo, closing, out);
+    let form = Form::of(map, e, slot, blocks, closing);
+    let units = form.units(blocks);
+    let out = out.get_mut(..units * 16)?;
+    let spot = slot.map(|s| geo.spot(s));
+    match form {
+        Form::Plain { kind } => {
+            head(map, e, spot, kind, out);
+            if units > 1 {
+                out[16..].fill(0);
+                map.export_valid(e, &mut out[16..16 + (blocks as usize).div_ceil(8)]);
+            }
+        }
+        Form::Copied { sets } => {
+            head(map, e, spot, COPY, out);
+            encode_copied(map, e, geo, sets, closing, out);
+        }
     }
-    let partial = slot.is_some() && map.is_partial(e);
-    let extra = if partial { bitmap_units(blocks) } else { 0 };
-    let bytes = (1 + extra) * 16;
-    if out.len() < bytes {
-        return None;
-    }
-    let kind = match slot {
-        None => UNMAP,
-        Some(_) if partial => MAP_PARTIAL,
-        Some(_) => MAP,
-    };
-    head(map, e, slot.map(|s| geo.spot(s)), kind, out);
-    if extra > 0 {
-        out[16..bytes].fill(0);
-        map.export_valid(e, &mut out[16..16 + (blocks as usize).div_ceil(8)]);
-    }
-    Some(1 + extra)
+    Some(units)
 }
 
 const NOWHERE: Spot = Spot {
@@ -195,41 +207,18 @@ fn head(map: &ExtentMap, e: ExtentId, spot: Option<Spot>, kind: u8, out: &mut [u
     );
 }
 
+/// The part of a record about a copy, after its head.
 fn encode_copied(
     map: &ExtentMap,
     e: ExtentId,
-    home: Slot,
     geo: &Geometry,
+    sets: [Set<'_>; 3],
     closing: Option<u64>,
     out: &mut [u8],
-) -> Option<usize> {
+) {
     let blocks = geo.blocks_per_extent();
-    let of = |n: u32| match n {
-        0 => Set::None,
-        n if n == blocks => Set::All,
-        _ => Set::Some(&[]),
-    };
-    let dirty = map.dirty_blocks(e);
-    let sets = [
-        if map.is_void(e) {
-            Set::None
-        } else if map.is_partial(e) {
-            Set::Some(&[])
-        } else {
-            Set::All
-        },
-        of(dirty),
-        of(closing.map_or(0, |_| map.copied_blocks(e) - dirty)),
-    ];
     let each = bitmap_units(blocks);
-    let maps = sets.iter().filter(|s| matches!(s, Set::Some(_))).count();
-    let extra = 1 + maps * each;
-    let bytes = (1 + extra) * 16;
-    if out.len() < bytes {
-        return None;
-    }
-    head(map, e, Some(geo.spot(home)), COPY, out);
-    out[16..bytes].fill(0);
+    out[16..].fill(0);
     let copy = map.copy(e).map_or(NOWHERE, |s| geo.spot(s));
     put(out, 16, &copy.index.to_le_bytes());
     put(out, 20, &copy.member.to_le_bytes());
@@ -254,7 +243,6 @@ fn encode_copied(
     if sets[2] != Set::None {
         put(out, 24, &closing.unwrap_or(0).to_le_bytes());
     }
-    Some(1 + extra)
 }
 
 /// A unit with the value of a member's counter.
@@ -392,6 +380,25 @@ mod tests {
         let geo = shape(block_shift, 8);
         (ExtentMap::new(&geo), geo)
     }
+    /// [`super::encode`], whose length [`units`] knows.
+    fn encode(
+        m: &ExtentMap,
+        e: ExtentId,
+        slot: Option<Slot>,
+        geo: &Geometry,
+        closing: Option<u64>,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let n = units(m, e, slot, geo, closing);
+        let quick = m.plain_units(e, closing.is_some(), true);
+        assert!(
+            quick.is_none_or(|q| q == n || slot.is_none()),
+            "{quick:?} {n}"
+        );
+        let made = super::encode(m, e, slot, geo, closing, out);
+        assert_eq!(made, (n * 16 <= out.len()).then_some(n));
+        made
+    }
     fn read(units: &[u8], blocks: u32) -> (Record<'_>, usize) {
         match decode(units, blocks) {
             Ok(Some((Entry::Extent(r), n))) => (r, n),
@@ -450,7 +457,18 @@ mod tests {
         m.map(e, Slot(20), true);
         m.add_empty_copy(e, Slot(2));
         m.copy_dirty(e, 0, 1);
+        assert_eq!(m.plain_units(e, false, true), None);
         assert_eq!(encode(&m, e, m.home(e), &geo, None, &mut out), Some(2));
+        // Clean, and whole at home: one unit, or two if clean copies are recorded.
+        let mut c = m.clone();
+        c.copy_cleaned(e, 0, 1);
+        assert_eq!(c.plain_units(e, false, false), None);
+        assert_eq!(encode(&c, e, c.home(e), &geo, None, &mut [0; 64]), Some(1));
+        assert_eq!(
+            encode(&c, e, c.home(e), &geo, Some(7), &mut [0; 64]),
+            Some(2)
+        );
+        assert_eq!(c.plain_units(e, true, true), Some(2));
         let (r, _) = read(&out, 1);
         assert_eq!(r.valid, Set::None);
         assert_eq!(resolve(&r, &geo), Ok((Some(Slot(20)), Some(Slot(2)))));

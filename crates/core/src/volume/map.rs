@@ -269,17 +269,6 @@ impl ExtentMap {
     pub fn limit_partial(&mut self, most: u32) {
         self.partial_max = self.partial_max.min(most);
     }
-    /// The number of extents from `e` on (at most `most`) that have a home, every block valid, and no copy.
-    pub fn plain_run(&self, e: ExtentId, most: u32) -> u32 {
-        let to = self.rows.len().min(e.0 as usize + most as usize) as u32;
-        (e.0..to)
-            .map(ExtentId)
-            .position(|x| {
-                let place = self.rows[x.0 as usize].place;
-                place == UNMAPPED || self.behind(place).is_some() || self.partial.get(x)
-            })
-            .map_or(to - e.0, |n| n as u32)
-    }
     /// Whether a move or a waiting request must be asked before this extent is accessed.
     #[inline]
     pub fn is_held(&self, e: ExtentId) -> bool {

@@ -48,18 +48,19 @@ pub fn choose(by: By, uses: &[FileUse], bytes: u64) -> Vec<usize> {
     ranked.into_iter().filter(fits).map(|x| x.1).collect()
 }
 
-/// Moves the blocks of the chosen files to the lowest addresses. Returns the requests and the number of touched bytes of these files. All
-/// other blocks keep their order at the addresses above.
+/// Moves the blocks of the chosen files, and those from `inodes` on (their inodes), to the lowest addresses. Returns the requests and the
+/// number of touched bytes of these blocks. All other blocks keep their order at the addresses above.
 pub fn relocate(
     records: &[Record],
     owners: &std::collections::BTreeMap<u64, Owner>,
     chosen: &[Ino],
+    inodes: u64,
 ) -> (Vec<Record>, u64) {
     let chosen: std::collections::BTreeSet<Ino> = chosen.iter().copied().collect();
     let block = u64::from(BLOCK);
     let on_ssd = |b: u64| match owners.get(&b) {
         Some(Owner::File(i) | Owner::Indirect(i)) => chosen.contains(i),
-        _ => false,
+        _ => b >= inodes,
     };
     // Only touched blocks exist in the lab, so only these get an address.
     let mut touched: Vec<u64> = (records.iter().filter(|r| r.len > 0))
@@ -136,15 +137,16 @@ mod tests {
         .into();
         let at = |b: u64, n: u32| Record::new(Nanos(0), Op::Read, b * 4096, n * 4096);
         let (records, fast) = relocate(
-            &[at(0, 1), at(6, 1), at(5, 2), at(7, 1)],
+            &[at(0, 1), at(6, 1), at(5, 2), at(7, 1), at(100, 1)],
             &owners,
             &[Ino(1)],
+            100,
         );
-        assert_eq!(fast, 8192);
+        assert_eq!(fast, 12_288);
         let places: Vec<(u64, u32)> = records
             .iter()
             .map(|r| (r.offset / 4096, r.len / 4096))
             .collect();
-        assert_eq!(places, [(2, 1), (1, 1), (0, 2), (9, 1)]);
+        assert_eq!(places, [(3, 1), (1, 1), (0, 2), (10, 1), (2, 1)]);
     }
 }

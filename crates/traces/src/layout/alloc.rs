@@ -238,6 +238,7 @@ impl FileSystem {
         g.lowest_free = g.lowest_free.min(index);
         self.known.pop(&ino);
         self.change_inode(ino);
+        self.moved.remove(&ino);
         self.change_meta(self.shape.inode_bitmap(group), Owner::Bitmap);
         self.change_group(group);
     }

@@ -236,6 +236,21 @@ impl FileSystem {
         Ok(owners)
     }
 
+    /// The number of the volume's blocks.
+    pub fn blocks(&self) -> u64 {
+        self.shape.blocks.into()
+    }
+
+    /// From now on the inodes of these files lie in a table behind the volume, from block [`FileSystem::blocks`] on, in this order: as if
+    /// the files had been moved to a file system of their own on another device. Their names, bitmaps and journal stay where they are, and
+    /// the move itself makes no requests. The inode of a file that is deleted leaves the table.
+    pub fn move_inodes(&mut self, files: &[Ino]) {
+        let first = self.shape.blocks;
+        let block = |i: usize| first.saturating_add(i as u32 / super::INODES_PER_BLOCK);
+        let all = files.iter().enumerate();
+        self.moved = all.map(|(i, &ino)| (ino, block(i))).collect();
+    }
+
     /// The block of the block bitmap that covers `block`.
     pub fn bitmap_of(&self, block: u64) -> u64 {
         u64::from(

@@ -139,6 +139,9 @@ impl FileSystem {
 
     /// The block of the inode table that holds an inode.
     pub(super) fn inode_block(&self, ino: Ino) -> u32 {
+        if let Some(&block) = self.moved.get(&ino) {
+            return block;
+        }
         let per_group = self.shape.inodes_per_group;
         self.shape.inode_table(ino.0 / per_group) + ino.0 % per_group / INODES_PER_BLOCK
     }

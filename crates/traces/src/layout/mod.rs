@@ -179,6 +179,8 @@ pub struct FileSystem {
     cache: Cache,
     /// Inodes in memory. It is only asked whether it holds an inode, so the order of hashes decides nothing.
     known: lru::LruCache<Ino, ()>,
+    /// Inodes in a table behind the volume, and their blocks: [`FileSystem::move_inodes`].
+    moved: std::collections::HashMap<Ino, u32>,
     journal: Journal,
     next_commit: Nanos,
     next_drop: Nanos,
@@ -318,6 +320,7 @@ impl FileSystem {
             shape,
             cache: Cache::new((config.cache_bytes / u64::from(BLOCK)).max(64) as usize),
             known: lru::LruCache::unbounded(),
+            moved: std::collections::HashMap::new(),
             journal: Journal {
                 first,
                 blocks: journal_blocks,

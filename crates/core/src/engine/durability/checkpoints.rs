@@ -228,21 +228,36 @@ impl Checkpoints {
         while b.cursor < stop && n < room {
             let e = ExtentId(b.cursor);
             if self.unread {
-                // One unit each, whatever their content.
-                let units = ((BLOCK - at) / 16) as u32;
-                let plain = map.plain_run(e, units.min(stop - b.cursor));
-                if plain > 0 {
-                    at += plain as usize * 16;
-                    b.cursor += plain;
+                // Only their number counts.
+                let free = (BLOCK - at) / 16;
+                let rows = (stop - b.cursor).min(free as u32);
+                if rows > 0 && map.is_all_plain() {
+                    at += rows as usize * 16;
+                    b.cursor += rows;
+                    continue;
+                }
+                let units = map.plain_units(e, tell.is_some(), follow.knows_of_none());
+                if let Some(units) = units.filter(|n| *n <= free) {
+                    at += units * 16;
+                    b.cursor += 1;
+                    if units == 0 {
+                        b.cursor = map.next_mapped(ExtentId(b.cursor), stop);
+                    }
                     continue;
                 }
             }
             if let Some(slot) = map.home(e).filter(|_| !map.is_gone(e)) {
-                if at == HEADER {
-                    self.piece[n * BLOCK..(n + 1) * BLOCK].fill(0);
-                }
-                let place = &mut self.piece[n * BLOCK + at..(n + 1) * BLOCK];
-                let Some(units) = record::encode(map, e, Some(slot), geo, tell, place) else {
+                let units = if self.unread {
+                    let units = record::units(map, e, Some(slot), geo, tell);
+                    (units * 16 <= BLOCK - at).then_some(units)
+                } else {
+                    if at == HEADER {
+                        self.piece[n * BLOCK..(n + 1) * BLOCK].fill(0);
+                    }
+                    let place = &mut self.piece[n * BLOCK + at..(n + 1) * BLOCK];
+                    record::encode(map, e, Some(slot), geo, tell, place)
+                };
+                let Some(units) = units else {
                     n += 1;
                     at = HEADER;
                     b.cursor += u32::from(self.skips_rows);

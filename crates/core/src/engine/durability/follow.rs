@@ -68,6 +68,10 @@ impl Follow {
             self.count -= 1;
         }
     }
+    /// Whether [`Follow::recorded`] of an extent without dirty data changes nothing, whichever it is.
+    pub(super) fn knows_of_none(&self) -> bool {
+        !self.claimed || self.count == 0
+    }
     /// The records of a round that updates the mirror completely are encoded. With `all`, no change is left for a later round.
     pub(super) fn told(&mut self, all: bool) {
         self.homes &= !all;

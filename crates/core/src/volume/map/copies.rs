@@ -5,7 +5,7 @@
 //! bytes (apart from writes in flight). A third bit, one per slot, records that a record that names the slot as a dirty copy may be
 //! durable: such a slot must not be allocated before a record that contradicts it is durable.
 
-use super::ExtentMap;
+use super::{ExtentMap, UNMAPPED};
 use crate::bits::Bits;
 use crate::units::{ExtentId, Slot};
 
@@ -57,6 +57,45 @@ impl ExtentMap {
     #[inline]
     pub fn is_dirty_in(&self, s: Slot) -> bool {
         self.dirty > 0 && self.dirty_slots.get(s.0 as usize)
+    }
+}
+
+/// For checkpoints.
+impl ExtentMap {
+    /// Whether every extent has a home with all blocks valid, and no copy.
+    pub fn is_all_plain(&self) -> bool {
+        self.copied == 0 && self.partial.count == 0 && self.mapped as usize == self.rows.len()
+    }
+    /// The first extent from `e` on that has a home, or `stop`.
+    pub fn next_mapped(&self, e: ExtentId, stop: u32) -> u32 {
+        let rows = self.rows.get(e.0 as usize..stop as usize).unwrap_or(&[]);
+        let n = rows.iter().position(|r| r.place != UNMAPPED);
+        n.map_or(stop, |n| e.0 + n as u32)
+    }
+    /// Units of the record of an extent without dirty data, where the row tells: 0 without a home. `None`: they must be computed, or what
+    /// is known of the extent changes with its record. `tell`: clean blocks of copies are recorded. `quiet`: nothing is known that the
+    /// record of a clean copy changes.
+    #[inline]
+    pub fn plain_units(&self, e: ExtentId, tell: bool, quiet: bool) -> Option<usize> {
+        let place = self.rows[e.0 as usize].place;
+        if place == UNMAPPED {
+            return Some(0);
+        }
+        if self.partial.get(e) {
+            return None;
+        }
+        if self.behind(place).is_none() {
+            return Some(1);
+        }
+        if !quiet || self.dirty_slots.get(place as usize) {
+            return None;
+        }
+        match self.bits.blocks {
+            0 => Some(1),
+            _ if !tell => Some(1),
+            1 => Some(1 + usize::from(self.bits.valid.get(place as usize))),
+            _ => None,
+        }
     }
 }
 

@@ -1,0 +1,61 @@
+//! What a record must say, before its bytes: its kind, and its length.
+
+use super::{MAP, MAP_PARTIAL, Set, UNMAP, bitmap_units};
+use crate::map::ExtentMap;
+use crate::units::{ExtentId, Slot};
+
+/// The form of a record.
+pub(super) enum Form {
+    /// Of an extent without a home, or with one and no copy that the record names.
+    Plain { kind: u8 },
+    /// With a copy: blocks that are valid at home, dirty, clean.
+    Copied { sets: [Set<'static>; 3] },
+}
+
+impl Form {
+    pub(super) fn of(
+        map: &ExtentMap,
+        e: ExtentId,
+        slot: Option<Slot>,
+        blocks: u32,
+        closing: Option<u64>,
+    ) -> Form {
+        if slot.is_some() && map.is_dirty(e) | (closing.is_some() && map.copied_blocks(e) > 0) {
+            let sets = sets_of(map, e, blocks, closing);
+            return Form::Copied { sets };
+        }
+        let kind = match slot {
+            None => UNMAP,
+            Some(_) if map.is_partial(e) => MAP_PARTIAL,
+            Some(_) => MAP,
+        };
+        Form::Plain { kind }
+    }
+    /// Units of the record.
+    pub(super) fn units(&self, blocks: u32) -> usize {
+        let each = bitmap_units(blocks);
+        match self {
+            Form::Plain { kind } => 1 + if *kind == MAP_PARTIAL { each } else { 0 },
+            Form::Copied { sets } => 2 + sets.iter().map(|s| s.units(each)).sum::<usize>(),
+        }
+    }
+}
+
+/// Blocks of an extent with a copy: valid at home, dirty, clean. Bitmaps are empty here.
+fn sets_of(map: &ExtentMap, e: ExtentId, blocks: u32, closing: Option<u64>) -> [Set<'static>; 3] {
+    let of = |n: u32| match n {
+        0 => Set::None,
+        n if n == blocks => Set::All,
+        _ => Set::Some(&[]),
+    };
+    let dirty = map.dirty_blocks(e);
+    let valid = if map.is_void(e) {
+        Set::None
+    } else if map.is_partial(e) {
+        Set::Some(&[])
+    } else {
+        Set::All
+    };
+    let clean = of(closing.map_or(0, |_| map.copied_blocks(e) - dirty));
+    [valid, of(dirty), clean]
+}

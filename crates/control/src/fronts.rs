@@ -94,7 +94,7 @@ impl Shown {
     /// The capabilities of each front end, and its counters.
     pub fn figures(&self) -> Value {
         let one = |f: &dyn FrontEnd| {
-            let can = f.can();
+            let can = f.capabilities();
             let counts: serde_json::Map<String, Value> = (f.figures().into_iter())
                 .map(|(name, n)| (name.to_owned(), json!(n)))
                 .collect();

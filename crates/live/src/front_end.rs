@@ -1,12 +1,12 @@
-//! Front ends, which offer a volume to its users: common traits to start, query and stop each kind.
+//! Front ends, which offer a volume to its users: common traits to start, query and stop each of them.
 //!
 //! ```text
-//!  serve ─► Kind::start(way) ─► FrontEnd: names, can, users, refuse_new, leave, stop
+//!  serve ─► FrontEndSettings::start(volume) ─► FrontEnd: names, capabilities, users, refuse_new, leave, stop
 //!           block file · NBD · ublk · iSCSI
 //! ```
 //!
-//! A new kind implements these two traits and is added to the list that `serve` makes of its options; nothing else
-//! depends on it. All requests go to [`Way::port`].
+//! A new front end implements these two traits and is added to the list that `serve` makes of its options; nothing else
+//! depends on it. All requests go to [`VolumeAccess::port`].
 
 use crate::port::Port;
 use crate::server::Handle;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Access to the volume for a front end.
 #[derive(Clone)]
-pub struct Way {
+pub struct VolumeAccess {
     /// Its engine, for front ends that work on the engine's own thread.
     pub engine: Handle,
     /// The port for requests, possibly through a recorder.
@@ -28,7 +28,7 @@ pub struct Way {
     pub extent: u32,
 }
 
-impl Way {
+impl VolumeAccess {
     /// From now on, a write is answered only if the next server would find it after this server is killed. For front ends
     /// whose users do not notice a new server ([`FrontEnd::outlives`]).
     ///
@@ -48,7 +48,7 @@ impl Way {
 
 /// Operations that a front end offers besides reading, writing and flushing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Can {
+pub struct Capabilities {
     /// Writes that are durable before they are answered.
     pub fua: bool,
     /// Discards ranges.
@@ -61,23 +61,23 @@ pub struct Can {
     pub resize: bool,
 }
 
-/// A configured front end that has not started.
-pub trait Kind: Send {
+/// The settings of a front end that has not started.
+pub trait FrontEndSettings: Send {
     /// Its name in `status` before it has started: `nbd:ADDRESS`, `block-file:PATH` …
     fn names(&self, name: &str) -> Vec<String>;
     /// Starts the front end. I/O works when this returns.
     ///
     /// # Errors
     /// A text that names the front end. Nothing stays mounted, listening or in `/dev` then.
-    fn start(self: Box<Self>, way: &Way) -> io::Result<Box<dyn FrontEnd>>;
+    fn start(self: Box<Self>, volume: &VolumeAccess) -> io::Result<Box<dyn FrontEnd>>;
 }
 
 /// A running front end. Dropping it stops it, even if it is in use.
 pub trait FrontEnd: Send {
     /// Its name in `status`.
     fn names(&self) -> Vec<String>;
-    /// See [`Can`].
-    fn can(&self) -> Can;
+    /// See [`Capabilities`].
+    fn capabilities(&self) -> Capabilities;
     /// Counts since the start, by name.
     fn figures(&self) -> Vec<(&'static str, u64)> {
         Vec::new()

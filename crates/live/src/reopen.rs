@@ -16,6 +16,7 @@ use crate::server::Session;
 use crate::volume::{OpenMode, random};
 use isotherm_core::run::Host;
 use isotherm_core::store::{self, Media, MediaError};
+use isotherm_core::volume::Space;
 use isotherm_core::{Effect, Engine, ExtentId, IoError, MemberId, Nanos, Request, World};
 use isotherm_traces::events::{Image, Origin};
 use std::collections::VecDeque;
@@ -122,7 +123,6 @@ impl Session {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "to be divided")]
     fn fresh(&mut self, now: Nanos) -> Result<Recording, Error> {
         let devices = Arc::clone(&self.devices);
         let paths: Vec<_> = self.config.members.iter().map(|m| m.path.clone()).collect();
@@ -134,22 +134,7 @@ impl Session {
         let degraded = self.superblock.absent != 0;
         let tolerant = read_only || degraded;
         let found = find_superblocks(&mut media.media, &paths, tolerant, &mut Vec::new())?;
-        let (epoch, how) = match self.mode {
-            // The losses were accepted when this session began.
-            OpenMode::ReadWrite | OpenMode::AcceptLoss if degraded => {
-                let epoch = u64::from_le_bytes(random()?);
-                let accept_loss = true;
-                (
-                    Some(epoch),
-                    store::open::Mode::Degraded { epoch, accept_loss },
-                )
-            }
-            OpenMode::ReadWrite | OpenMode::AcceptLoss => {
-                let epoch = u64::from_le_bytes(random()?);
-                (Some(epoch), store::open::Mode::ReadWrite { epoch })
-            }
-            OpenMode::ReadOnly => (None, store::open::Mode::ReadOnly),
-        };
+        let (epoch, how) = opening(self.mode, degraded)?;
         let mut opened = store::open(&mut media, &found, how)
             .map_err(|e| Error::new(ErrorKind::Volume, format!("opening again to record: {e}")))?;
         // Engine time continues, because the world's clock did not stop.
@@ -180,11 +165,7 @@ impl Session {
         let knobs = self.engine.knobs();
         let promised = self.engine.promised().cloned();
         // The classes of extents are only in memory: they are set again before anything else happens.
-        let space = self.engine.space();
-        let classes: Vec<(ExtentId, u8)> = (0..space.geo.extents)
-            .map(|e| (ExtentId(e), space.class(ExtentId(e))))
-            .filter(|known| known.1 != 0)
-            .collect();
+        let classes = classes(self.engine.space());
         self.superblock = opened.superblock.clone();
         let engine = Engine::new(opened, policy, self.params.clone());
         self.engine = Driver::new(engine, Some(recorder));
@@ -194,7 +175,12 @@ impl Session {
         if let Some(spec) = promised {
             self.engine.promise(now, spec);
         }
-        // Knobs that were set since the start are set again. One value may limit another, so several orders are tried.
+        self.set_again(now, &knobs);
+        Ok(recording)
+    }
+
+    /// Sets knobs that were changed since the start. One value may limit another, so several orders are tried.
+    fn set_again(&mut self, now: Nanos, knobs: &[(&'static str, f64)]) {
         for _ in 0..knobs.len() {
             let fresh = self.engine.knobs();
             let different: Vec<_> = knobs
@@ -210,6 +196,29 @@ impl Session {
                 let _ = self.engine.set(now, old.0, old.1);
             }
         }
-        Ok(recording)
     }
+}
+
+/// The mode in which the store is opened again, with the new epoch if there is one.
+fn opening(mode: OpenMode, degraded: bool) -> Result<(Option<u64>, store::open::Mode), Error> {
+    if mode == OpenMode::ReadOnly {
+        return Ok((None, store::open::Mode::ReadOnly));
+    }
+    let epoch = u64::from_le_bytes(random()?);
+    let how = if degraded {
+        // The losses were accepted when this session began.
+        let accept_loss = true;
+        store::open::Mode::Degraded { epoch, accept_loss }
+    } else {
+        store::open::Mode::ReadWrite { epoch }
+    };
+    Ok((Some(epoch), how))
+}
+
+/// The extents with a class.
+fn classes(space: &Space) -> Vec<(ExtentId, u8)> {
+    (0..space.geo.extents)
+        .map(|e| (ExtentId(e), space.class(ExtentId(e))))
+        .filter(|known| known.1 != 0)
+        .collect()
 }

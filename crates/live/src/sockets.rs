@@ -1,11 +1,11 @@
 //! The common part of NBD and iSCSI as front ends: a server with clients on sockets.
 
-use crate::front_end::{Can, FrontEnd};
+use crate::front_end::{Capabilities, FrontEnd};
 
 /// A server that has clients.
 pub(crate) trait Clients: Send {
     /// The operations that clients can request.
-    const CAN: Can;
+    const CAPABILITIES: Capabilities;
     /// The words for one client and for several, as they follow their number in a sentence.
     const WORDS: (&'static str, &'static str);
     /// See [`FrontEnd::outlives`].
@@ -31,8 +31,8 @@ impl<S: Clients> FrontEnd for Listening<S> {
         self.names.clone()
     }
 
-    fn can(&self) -> Can {
-        S::CAN
+    fn capabilities(&self) -> Capabilities {
+        S::CAPABILITIES
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {

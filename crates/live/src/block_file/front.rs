@@ -1,13 +1,13 @@
 //! The block file as a [`FrontEnd`].
 
 use super::{Mount, Options, mount_on_engine};
-use crate::front_end::{Can, FrontEnd, Kind, Way};
+use crate::front_end::{Capabilities, FrontEnd, FrontEndSettings, VolumeAccess};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The operations that users of a block file can request. FUSE transfers neither FUA nor classes.
-pub const CAN: Can = Can {
+pub const CAPABILITIES: Capabilities = Capabilities {
     fua: false,
     discard: true,
     write_zeroes: true,
@@ -24,18 +24,18 @@ pub struct Wanted {
     pub options: Options,
 }
 
-impl Kind for Wanted {
+impl FrontEndSettings for Wanted {
     fn names(&self, name: &str) -> Vec<String> {
         vec![format!("block-file:{}", self.dir.join(name).display())]
     }
 
-    fn start(self: Box<Self>, way: &Way) -> io::Result<Box<dyn FrontEnd>> {
-        let name = self.names(&way.name);
+    fn start(self: Box<Self>, volume: &VolumeAccess) -> io::Result<Box<dyn FrontEnd>> {
+        let name = self.names(&volume.name);
         let mount = mount_on_engine(
-            &way.engine,
-            Arc::clone(&way.port),
+            &volume.engine,
+            Arc::clone(&volume.port),
             &self.dir,
-            &way.name,
+            &volume.name,
             &self.options,
         );
         let mount = mount.map_err(|e| io::Error::other(e.to_string()))?;
@@ -53,8 +53,8 @@ impl FrontEnd for Shown {
         self.name.clone()
     }
 
-    fn can(&self) -> Can {
-        CAN
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
     }
 
     fn refuse_new(&mut self) {

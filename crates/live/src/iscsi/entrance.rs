@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::input::Input;
 use super::login::{Login, Step, Terms, numbered};
 use super::outbox::{Outbox, WINDOW};
-use super::pdu::{Incoming, What, put_data_len};
+use super::pdu::{self, Header, Incoming, What, put_data_len};
 use super::reservations::Nexus;
 use super::server::{End, Shared};
 use super::session::Session;
@@ -20,8 +20,39 @@ pub(super) struct Begun {
     pub terms: Terms,
 }
 
+/// Receives a login request with its text.
+fn receive(input: &mut Input, limit: Duration) -> Result<(pdu::Login, Vec<u8>), End> {
+    let lost = |e: io::Error| match e.kind() {
+        io::ErrorKind::TimedOut => End::Stalled,
+        _ => End::Lost,
+    };
+    input.set_patience(limit).map_err(|_| End::Lost)?;
+    let b = input.header(false).map_err(lost)?.ok_or(End::Eof)?;
+    let incoming = Incoming::parse(&b).map_err(|v| End::Violation(v.0))?;
+    let What::Login(request) = incoming.what else {
+        return Err(End::Violation("a request before the login"));
+    };
+    let mut text = vec![0; incoming.data.min(16 << 10)];
+    if text.len() != incoming.data {
+        return Err(End::Violation("a login with too much text"));
+    }
+    input.skip(incoming.more_header).map_err(lost)?;
+    input.fill(&mut text).map_err(lost)?;
+    input.skip(incoming.padding).map_err(lost)?;
+    Ok((request, text))
+}
+
+/// Sends a login response with its text.
+fn send(outbox: &Outbox, header: &mut Header, text: &[u8]) -> Result<(), End> {
+    put_data_len(header, text.len());
+    let mut bytes = header.to_vec();
+    bytes.extend_from_slice(text);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    let mut to = outbox.socket();
+    to.write_all(&bytes).map_err(|_| End::Lost)
+}
+
 /// Lets a peer log in.
-#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub(super) fn login(
     shared: &Arc<Shared>,
     outbox: &Arc<Outbox>,
@@ -36,26 +67,8 @@ pub(super) fn login(
     let mut login = Login::new(target, tsih, challenge.0, challenge.1);
     let mut stat_sn = None;
     let mut nexus = Nexus::default();
-    let lost = |e: io::Error| match e.kind() {
-        io::ErrorKind::TimedOut => End::Stalled,
-        _ => End::Lost,
-    };
     loop {
-        input
-            .set_patience(patience.handshake)
-            .map_err(|_| End::Lost)?;
-        let b = input.header(false).map_err(lost)?.ok_or(End::Eof)?;
-        let incoming = Incoming::parse(&b).map_err(|v| End::Violation(v.0))?;
-        let What::Login(request) = incoming.what else {
-            return Err(End::Violation("a request before the login"));
-        };
-        let mut text = vec![0; incoming.data.min(16 << 10)];
-        if text.len() != incoming.data {
-            return Err(End::Violation("a login with too much text"));
-        }
-        input.skip(incoming.more_header).map_err(lost)?;
-        input.fill(&mut text).map_err(lost)?;
-        input.skip(incoming.padding).map_err(lost)?;
+        let (request, text) = receive(&mut input, patience.handshake)?;
         let step = login.step(&request, &text);
         if let Step::Begin(..) = step {
             outbox.begin(request.cmd_sn);
@@ -76,12 +89,7 @@ pub(super) fn login(
             ),
         };
         *stat = stat.wrapping_add(1);
-        put_data_len(&mut b, text.len());
-        let mut bytes = b.to_vec();
-        bytes.extend_from_slice(&text);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        let mut to = outbox.socket();
-        to.write_all(&bytes).map_err(|_| End::Lost)?;
+        send(outbox, &mut b, &text)?;
         match ends {
             None => {}
             Some(Err(why)) => return Err(End::Refused(why)),

@@ -3,7 +3,7 @@
 use super::chap::Secrets;
 use super::kept::Keeper;
 use super::server::{Config, Server};
-use crate::front_end::{Can, FrontEnd, Kind, Way};
+use crate::front_end::{Capabilities, FrontEnd, FrontEndSettings, VolumeAccess};
 use crate::sockets::{Clients, Listening};
 use std::io;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub struct Wanted {
     pub reservations: PathBuf,
 }
 
-impl Kind for Wanted {
+impl FrontEndSettings for Wanted {
     fn names(&self, _: &str) -> Vec<String> {
         self.addresses
             .iter()
@@ -32,21 +32,21 @@ impl Kind for Wanted {
             .collect()
     }
 
-    fn start(self: Box<Self>, way: &Way) -> io::Result<Box<dyn FrontEnd>> {
+    fn start(self: Box<Self>, volume: &VolumeAccess) -> io::Result<Box<dyn FrontEnd>> {
         let config = Config {
             target: self.target,
             secrets: self.secrets.map(Arc::new),
             allow_remote: self.allow_remote,
-            preferred: way.extent,
+            preferred: volume.extent,
             keeper: Some(Keeper {
                 file: self.reservations,
-                volume: crate::config::format_uuid(&way.uuid),
+                volume: crate::config::format_uuid(&volume.uuid),
             }),
-            ..Config::new(&way.name, way.uuid)
+            ..Config::new(&volume.name, volume.uuid)
         };
         // After a restart initiators log in again, and continue without an error.
-        way.keep_writes()?;
-        let server = Server::start(Arc::clone(&way.port), &self.addresses, config)?;
+        volume.keep_writes()?;
+        let server = Server::start(Arc::clone(&volume.port), &self.addresses, config)?;
         let names = server
             .addresses()
             .into_iter()
@@ -59,7 +59,7 @@ impl Kind for Wanted {
 }
 
 impl Clients for Server {
-    const CAN: Can = Can {
+    const CAPABILITIES: Capabilities = Capabilities {
         fua: true,
         discard: true,
         write_zeroes: true,

@@ -1,7 +1,7 @@
 //! NBD as a [`FrontEnd`].
 
 use super::server::{Address, Config, Server};
-use crate::front_end::{Can, FrontEnd, Kind, Way};
+use crate::front_end::{Capabilities, FrontEnd, FrontEndSettings, VolumeAccess};
 use crate::sockets::{Clients, Listening};
 use std::io;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ pub struct Wanted {
     pub config: Config,
 }
 
-impl Kind for Wanted {
+impl FrontEndSettings for Wanted {
     fn names(&self, _: &str) -> Vec<String> {
         self.addresses.iter().map(|a| format!("nbd:{a}")).collect()
     }
 
-    fn start(self: Box<Self>, way: &Way) -> io::Result<Box<dyn FrontEnd>> {
-        let port = Arc::clone(&way.port);
+    fn start(self: Box<Self>, volume: &VolumeAccess) -> io::Result<Box<dyn FrontEnd>> {
+        let port = Arc::clone(&volume.port);
         let server =
-            Server::start_on_engine(way.engine.clone(), port, &self.addresses, self.config)?;
+            Server::start_on_engine(volume.engine.clone(), port, &self.addresses, self.config)?;
         let names = server.addresses().into_iter().map(|a| format!("nbd:{a}"));
         Ok(Box::new(Listening {
             names: names.collect(),
@@ -33,7 +33,7 @@ impl Kind for Wanted {
 }
 
 impl Clients for Server {
-    const CAN: Can = Can {
+    const CAPABILITIES: Capabilities = Capabilities {
         fua: true,
         discard: true,
         write_zeroes: true,

@@ -76,7 +76,7 @@ pub(super) enum Listener {
     Unix {
         listener: UnixListener,
         path: PathBuf,
-        inode: (u64, u64),
+        identity: SocketIdentity,
     },
     Tcp(TcpListener),
 }
@@ -158,9 +158,9 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix { path, inode, .. } = self
-            // Another server may have taken the path since: its file has another inode.
-            && inode_of(path).is_ok_and(|now| now == *inode)
+        if let Listener::Unix { path, identity, .. } = self
+            // Another server may have taken the path since.
+            && identity_of(path).is_ok_and(|now| now == *identity)
         {
             std::fs::remove_file(path).ok();
         }
@@ -175,8 +175,12 @@ fn prepare_tcp(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-fn inode_of(path: &Path) -> io::Result<(u64, u64)> {
-    std::fs::symlink_metadata(path).map(|m| (m.dev(), m.ino()))
+/// Device, inode and time of creation of a socket's file. A file system may give the inode number of a removed socket to the next one.
+type SocketIdentity = (u64, u64, i64, i64);
+
+fn identity_of(path: &Path) -> io::Result<SocketIdentity> {
+    let m = std::fs::symlink_metadata(path)?;
+    Ok((m.dev(), m.ino(), m.mtime(), m.mtime_nsec()))
 }
 
 /// Binds, after removing a socket file that a dead server left.
@@ -216,11 +220,11 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
         }
     }
     let listener = UnixListener::bind(path).map_err(|e| at(&place, &e))?;
-    let inode = inode_of(path).map_err(|e| at(&place, &e))?;
+    let identity = identity_of(path).map_err(|e| at(&place, &e))?;
     Ok(Listener::Unix {
         listener,
         path: path.to_owned(),
-        inode,
+        identity,
     })
 }
 

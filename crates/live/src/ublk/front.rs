@@ -5,7 +5,7 @@ use super::control::Control;
 use super::link;
 use super::queue::{self, Counts, Plan};
 use crate::device::while_busy;
-use crate::front_end::{Can, FrontEnd, Kind, Way};
+use crate::front_end::{Capabilities, FrontEnd, FrontEndSettings, VolumeAccess};
 use crate::port::Port;
 use crate::stack;
 use std::fs::OpenOptions;
@@ -34,7 +34,7 @@ pub struct Wanted {
     /// Number of requests in each queue.
     pub depth: u16,
     /// The device survives a server that is killed, and the next server takes it over. Its users do not notice the crash, so a write is
-    /// answered only when the next server would find it ([`Way::keep_writes`]).
+    /// answered only when the next server would find it ([`VolumeAccess::keep_writes`]).
     pub recover: bool,
     /// The directory for links with the names of volumes.
     pub links: PathBuf,
@@ -73,25 +73,25 @@ fn words(id: u32, what: &str, e: &io::Error) -> io::Error {
     io::Error::new(e.kind(), format!("ublk: /dev/ublkb{id}: {what}: {e}"))
 }
 
-impl Kind for Wanted {
+impl FrontEndSettings for Wanted {
     fn names(&self, name: &str) -> Vec<String> {
         vec![format!("ublk:{}", self.link(name).display())]
     }
 
-    fn start(self: Box<Self>, way: &Way) -> io::Result<Box<dyn FrontEnd>> {
+    fn start(self: Box<Self>, volume: &VolumeAccess) -> io::Result<Box<dyn FrontEnd>> {
         let control = Control::open()?;
-        let link = self.link(&way.name);
-        let owner = owner(&way.uuid);
+        let link = self.link(&volume.name);
+        let owner = owner(&volume.uuid);
         let left = left_behind(&control, owner)?;
         link::check(&control, &link, owner)?;
-        let params = params(&*way.port, way.extent);
+        let params = params(&*volume.port, volume.extent);
         if self.recover || left.is_some() {
-            way.keep_writes()?;
+            volume.keep_writes()?;
         }
         let earlier = left.as_ref().map(|l| l.pid);
         let mut shown = match left {
-            Some(info) => take_over(control, info, &params, way)?,
-            None => add(control, &self, &params, owner, way)?,
+            Some(info) => take_over(control, info, &params, volume)?,
+            None => add(control, &self, &params, owner, volume)?,
         };
         // The link is there when udev hears of the disk: by it udev knows the volume's name.
         link::point(&link, shown.id)?;
@@ -169,7 +169,7 @@ fn add(
     wanted: &Wanted,
     params: &Params,
     owner: u64,
-    way: &Way,
+    volume: &VolumeAccess,
 ) -> io::Result<Shown> {
     let mut info = DeviceInfo {
         queues: wanted.queues,
@@ -192,12 +192,17 @@ fn add(
         .control
         .set_params(id, params)
         .map_err(|e| words(id, "its parameters are refused", &e))?;
-    shown.serve(&info, way)?;
+    shown.serve(&info, volume)?;
     Ok(shown)
 }
 
 /// Serves the queues of a device that was left behind. Its users wait until [`Shown::go_on`].
-fn take_over(control: Control, info: DeviceInfo, params: &Params, way: &Way) -> io::Result<Shown> {
+fn take_over(
+    control: Control,
+    info: DeviceInfo,
+    params: &Params,
+    volume: &VolumeAccess,
+) -> io::Result<Shown> {
     let id = info.id;
     let known = control
         .params(id)
@@ -215,7 +220,7 @@ fn take_over(control: Control, info: DeviceInfo, params: &Params, way: &Way) -> 
     let mut shown = Shown::new(control, &info, true);
     // A server of an earlier version may have told the kernel that the device has no cache: in that case no flush will arrive.
     shown.durable = known.attributes & abi::ATTR_CACHE == 0;
-    shown.serve(&info, way)?;
+    shown.serve(&info, volume)?;
     Ok(shown)
 }
 
@@ -270,7 +275,7 @@ impl Shown {
     }
 
     /// Starts the queues' threads. When this returns, the kernel has all entries.
-    fn serve(&mut self, info: &DeviceInfo, way: &Way) -> io::Result<()> {
+    fn serve(&mut self, info: &DeviceInfo, volume: &VolumeAccess) -> io::Result<()> {
         let path = PathBuf::from(format!("/dev/ublkc{}", self.id));
         wait_for(&path)?;
         // Directly after the end of the previous server, the kernel refuses to open the device for a moment.
@@ -281,7 +286,7 @@ impl Shown {
         for queue in 0..info.queues {
             let plan = Plan {
                 device: Arc::clone(&device),
-                port: Arc::clone(&way.port),
+                port: Arc::clone(&volume.port),
                 queue,
                 depth: info.depth,
                 counts: Arc::clone(&self.counts),
@@ -355,8 +360,8 @@ impl FrontEnd for Shown {
         vec![format!("ublk:{}", self.disk.display())]
     }
 
-    fn can(&self) -> Can {
-        Can {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
             fua: true,
             discard: true,
             write_zeroes: true,

@@ -14,7 +14,7 @@ use std::{fs, io};
 
 use isotherm_control::live::End;
 use isotherm_live::block_file::{self, Mount};
-use isotherm_live::front_end::{Can, FrontEnd, Kind, Way};
+use isotherm_live::front_end::{Capabilities, FrontEnd, FrontEndSettings, VolumeAccess};
 use isotherm_live::loop_device::{self, LoopDevice};
 use isotherm_live::ublk;
 use serde_json::{Value, json};
@@ -38,22 +38,27 @@ pub(super) struct Wanted {
     pub told: Told,
 }
 
-impl Kind for Wanted {
+impl FrontEndSettings for Wanted {
     fn names(&self, name: &str) -> Vec<String> {
         vec![format!("block-file:{}", self.dir.join(name).display())]
     }
 
-    fn start(self: Box<Self>, way: &Way) -> io::Result<Box<dyn FrontEnd>> {
+    fn start(self: Box<Self>, volume: &VolumeAccess) -> io::Result<Box<dyn FrontEnd>> {
         let words = |e: &dyn std::fmt::Display| io::Error::other(e.to_string());
-        let names = self.names(&way.name);
-        clear_stale(&self.dir.join(&way.name));
-        let port = Arc::clone(&way.port);
-        let mount =
-            block_file::mount_on_engine(&way.engine, port, &self.dir, &way.name, &self.options)
-                .map_err(|e| words(&e))?;
-        let (read_only, block) = (way.port.read_only(), way.port.block_bytes());
+        let names = self.names(&volume.name);
+        clear_stale(&self.dir.join(&volume.name));
+        let port = Arc::clone(&volume.port);
+        let mount = block_file::mount_on_engine(
+            &volume.engine,
+            port,
+            &self.dir,
+            &volume.name,
+            &self.options,
+        )
+        .map_err(|e| words(&e))?;
+        let (read_only, block) = (volume.port.read_only(), volume.port.block_bytes());
         let shown =
-            Shown::start(mount.file(), &way.name, read_only, block).map_err(|e| words(&e))?;
+            Shown::start(mount.file(), &volume.name, read_only, block).map_err(|e| words(&e))?;
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = shown.describe();
         Ok(Box::new(Looped {
             names,
@@ -70,20 +75,20 @@ pub(super) struct Ublk {
     pub told: Told,
 }
 
-impl Kind for Ublk {
+impl FrontEndSettings for Ublk {
     fn names(&self, name: &str) -> Vec<String> {
         self.wanted.names(name)
     }
 
-    fn start(self: Box<Self>, way: &Way) -> io::Result<Box<dyn FrontEnd>> {
-        let link = self.wanted.link(&way.name);
+    fn start(self: Box<Self>, volume: &VolumeAccess) -> io::Result<Box<dyn FrontEnd>> {
+        let link = self.wanted.link(&volume.name);
         if let Some(runtime) = place::runtime_dir() {
-            let dir = runtime.join(format!("{}.mnt", way.name));
+            let dir = runtime.join(format!("{}.mnt", volume.name));
             if fs::metadata(&dir).is_err_and(|e| dead(&e)) {
-                clear_stale(&dir.join(&way.name));
+                clear_stale(&dir.join(&volume.name));
             }
         }
-        let front = Box::new(self.wanted).start(way)?;
+        let front = Box::new(self.wanted).start(volume)?;
         let disk = front
             .names()
             .into_iter()
@@ -107,8 +112,8 @@ impl FrontEnd for Looped {
         self.names.clone()
     }
 
-    fn can(&self) -> Can {
-        block_file::front::CAN
+    fn capabilities(&self) -> Capabilities {
+        block_file::front::CAPABILITIES
     }
 
     fn refuse_new(&mut self) {

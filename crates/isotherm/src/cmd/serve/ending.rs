@@ -79,13 +79,14 @@ fn died(server: &Server) -> Result<(), Failure> {
 }
 
 /// Waits for a reason to end. Returns the clients that wait for the outcome. A stop command is refused while the block file is in use; a
-/// signal is obeyed, after at most `patience`.
+/// signal is obeyed, after at most `patience_s` seconds.
 pub(super) fn wait(
     ended: &Receiver<End>,
     server: &Server,
     front: &Fronts,
-    patience: Duration,
+    patience_s: u64,
 ) -> Result<Vec<Asker>, Failure> {
+    let patience = Duration::from_secs(patience_s);
     let mut said = false;
     loop {
         say_failure(server, &mut said);

@@ -1,6 +1,6 @@
 //! The front ends that are requested. The active ones are in `isotherm_control::fronts`.
 
-use isotherm_live::front_end::Kind;
+use isotherm_live::front_end::FrontEndSettings;
 use isotherm_live::iscsi::chap::Secrets;
 use isotherm_live::nbd::server::{Address, Config};
 use isotherm_live::nbd::tls::Tls;
@@ -72,8 +72,8 @@ pub(super) fn kinds(
     args: &ServeArgs,
     config: &VolumeConfig,
     device: &device::Told,
-) -> Result<Vec<Box<dyn Kind>>, Failure> {
-    let mut kinds: Vec<Box<dyn Kind>> = Vec::new();
+) -> Result<Vec<Box<dyn FrontEndSettings>>, Failure> {
+    let mut kinds: Vec<Box<dyn FrontEndSettings>> = Vec::new();
     if let Some((dir, own)) = device::block_dir(args, &config.name)? {
         let options = block_file::Options {
             preferred_bytes: config.extent.0 as u32,

@@ -5,14 +5,15 @@ mod ending;
 mod fronts;
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use isotherm_control::fronts::Fronts;
 use isotherm_control::live::Live;
 use isotherm_live::classes::Keeper;
 use isotherm_live::config::parse_uuid;
-use isotherm_live::front_end::Way;
+use isotherm_live::front_end::{FrontEndSettings, VolumeAccess};
 use isotherm_live::{OpenMode, Server, Volume, VolumeConfig};
+use isotherm_web::WebServer;
 use serde_json::{Value, json};
 
 use crate::args::ServeArgs;
@@ -20,6 +21,7 @@ use crate::control::server::Control;
 use crate::events_file::EventsFile;
 use crate::place::Registered;
 use crate::tap::Tap;
+use crate::view::{Own, View};
 use crate::{Failure, notify};
 use isotherm_control::classes_kept;
 
@@ -27,14 +29,9 @@ use isotherm_control::classes_kept;
 ///
 /// # Errors
 /// The volume cannot be opened, or a front end cannot be started; then nothing stays mounted or listening.
-#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let args = &fronts::chosen(args);
-    fronts::check(args)?;
-    if !isotherm_live::volume::description(&args.volume).exists() {
-        // This error has the same text in all commands.
-        crate::control::client::served(&args.volume)?;
-    }
+    check(args)?;
     let notes = lock_memory();
     // From here on a signal means drain and checkpoint, even while recovery is still running.
     let (ends, ended) = std::sync::mpsc::channel();
@@ -52,14 +49,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let missing: Vec<u8> = volume.report().missing.iter().map(|m| m.0).collect();
     let server = volume.serve().map_err(|e| Failure::failed(e.to_string()))?;
     // This comes before any client can send a request.
-    let events = match &args.events {
-        Some(file) => Some(EventsFile::start(
-            file,
-            &server.handle(),
-            args.events_limit,
-        )?),
-        None => None,
-    };
+    let start = |file| EventsFile::start(file, &server.handle(), args.events_limit);
+    let events = args.events.as_deref().map(start).transpose()?;
     let tap = Arc::new(Tap::new(
         server.port(),
         server.handle().classes().map().clone(),
@@ -82,43 +73,26 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         device: shown,
     });
     let keeper = classes(args, &config, &server)?;
-    let kept = classes_kept::file(&service.file);
-    let socket = crate::place::socket_to_listen(&args.volume)
-        .map_err(|e| Failure::file(&args.volume, "make the directory of its socket", &e))?;
-    let control = Control::start(&socket, service.clone())?;
+    let control = start_control(args, &service)?;
     let metrics = start_metrics(args, &service)?;
-    let own = Arc::new(crate::view::View::new(crate::view::Own(Arc::clone(
-        &service,
-    ))));
-    let web = crate::view::start(args.web.as_ref(), &args.web_view, own)?;
-    let way = Way {
-        engine: server.handle(),
-        port: tap.clone(),
-        name: config.name.clone(),
-        uuid: (config.uuid.as_deref().and_then(parse_uuid)).unwrap_or_default(),
-        extent: config.extent.0 as u32,
-    };
+    let web = start_web(args, &service)?;
     // However this function ends, the front ends end before the engine does.
     let _end = fronts.ended_with();
-    for kind in kinds {
-        let started = kind.start(&way);
-        let started = started.map_err(|e| Failure::failed(crate::failure::reason(&e)))?;
-        fronts.lock().add(started);
-    }
+    start_fronts(kinds, &access(&server, &tap, &config), &fronts)?;
     for note in &notes {
         tracing::warn!("{note}");
     }
     let registered = Registered::new(&args.volume);
     let watch = notify::Watch::start(server.handle());
     ready(&server);
-    let patience = Duration::from_secs(args.stop_timeout);
-    let waiting = ending::wait(&ended, &server, &fronts, patience)?;
+    let waiting = ending::wait(&ended, &server, &fronts, args.stop_timeout)?;
     notify::tell("STOPPING=1\nSTATUS=writing everything down");
     drop((keeper, metrics, web, registered));
     // The front ends end first, so that no new requests come. Then pending requests are served, and a checkpoint is written.
     fronts.end();
     tap.end();
     if !args.read_only {
+        let kept = classes_kept::file(&service.file);
         classes_kept::save(&server.handle(), &config, &kept);
     }
     let stopped = server.stop().map_err(|e| e.to_string());
@@ -131,6 +105,16 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     drop((control, watch));
     stopped.map_err(Failure::Failed)
+}
+
+/// Checks the arguments before anything is opened.
+fn check(args: &ServeArgs) -> Result<(), Failure> {
+    fronts::check(args)?;
+    if !isotherm_live::volume::description(&args.volume).exists() {
+        // This error has the same text in all commands.
+        crate::control::client::served(&args.volume)?;
+    }
+    Ok(())
 }
 
 /// Opens the volume and reports the findings. If data was lost, it refuses to continue unless the user allows it.
@@ -235,6 +219,42 @@ fn recovery(volume: &Volume) -> Value {
         "journal_blocks": r.journal_blocks, "journal_records": r.journal_records, "from_mirror": r.from_mirror,
         "mapped": r.mapped, "incomplete": r.incomplete,
     })
+}
+
+/// The parameters that all front ends get.
+fn access(server: &Server, tap: &Arc<Tap>, config: &VolumeConfig) -> VolumeAccess {
+    VolumeAccess {
+        engine: server.handle(),
+        port: tap.clone(),
+        name: config.name.clone(),
+        uuid: (config.uuid.as_deref().and_then(parse_uuid)).unwrap_or_default(),
+        extent: config.extent.0 as u32,
+    }
+}
+
+fn start_fronts(
+    kinds: Vec<Box<dyn FrontEndSettings>>,
+    volume: &VolumeAccess,
+    fronts: &Fronts,
+) -> Result<(), Failure> {
+    for kind in kinds {
+        let started = kind.start(volume);
+        let started = started.map_err(|e| Failure::failed(crate::failure::reason(&e)))?;
+        fronts.lock().add(started);
+    }
+    Ok(())
+}
+
+fn start_control(args: &ServeArgs, service: &Arc<Live>) -> Result<Control, Failure> {
+    let socket = crate::place::socket_to_listen(&args.volume)
+        .map_err(|e| Failure::file(&args.volume, "make the directory of its socket", &e))?;
+    Control::start(&socket, service.clone())
+}
+
+/// `--web`: the view of this volume alone.
+fn start_web(args: &ServeArgs, service: &Arc<Live>) -> Result<Option<WebServer>, Failure> {
+    let own = View::new(Own(Arc::clone(service)));
+    crate::view::start(args.web.as_ref(), &args.web_view, Arc::new(own))
 }
 
 /// `--metrics`: each scrape gets its figures from the engine.

@@ -22,7 +22,7 @@ pub struct DevicesArgs {
 /// Commands about device models.
 #[derive(Debug, Subcommand)]
 pub enum DevicesCommand {
-    /// Run the tests of makers and papers on the models: published figures beside modelled ones
+    /// Compare the models with figures that manufacturers and papers published
     Validate(ValidateArgs),
     /// Measure a device, and write a data sheet for it
     Measure(MeasureArgs),

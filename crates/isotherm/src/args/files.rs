@@ -205,7 +205,7 @@ pub struct FilesRecordArgs {
     /// Trace to write (Parquet); it must not exist
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Stop after so long; without it, SIGINT (Ctrl-C) or SIGTERM stops, and so does an unmount
+    /// Stop after N seconds; without this option, SIGINT (Ctrl-C) or SIGTERM stops, and so does an unmount
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub seconds: Option<u64>,
     /// Where the figures go.

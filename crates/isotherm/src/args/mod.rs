@@ -117,7 +117,7 @@ pub enum Command {
     Compare(CompareArgs),
     /// Run a grid of simulations on all cores
     Sweep(SweepArgs),
-    /// Reproduce figures and tables of the papers, beside the printed values
+    /// Reproduce figures and tables of the papers, with verdicts
     Reproduce(ReproduceArgs),
     /// Inspect and convert trace files
     Trace(TraceArgs),

@@ -48,11 +48,11 @@ pub struct CreateArgs {
     /// Policy with parameters, NAME,KEY=VALUE,... [default: benefit; greendm if the number of tiers is not two]
     #[arg(long)]
     pub policy: Option<PolicySpec>,
-    /// What the policy `benefit` saves: time (fast), energy and wake-ups of the disk (quiet), wear of flash (lasting), money (cheap)
+    /// Goal of the policy `benefit`: save time (fast), energy and wake-ups of the disk (quiet), wear of flash (lasting) or money (cheap)
     #[arg(long, value_name = "GOAL", conflicts_with_all = ["policy", "config"], value_parser = isotherm_core::policy::GOALS)]
     pub goal: Option<String>,
-    /// How large the volume is with `benefit`: as the slow tier, and flash holds copies (slow, the default); or as both tiers, and flash
-    /// holds data of its own as well, which its loss then costs (all)
+    /// Size of the volume with `benefit`: that of the slow tier, and flash holds copies (slow, the default); or that of both tiers together,
+    /// and flash also holds data that is nowhere else and is lost if flash fails (all)
     #[arg(long, value_name = "slow|all", conflicts_with_all = ["policy", "config"], value_parser = ["slow", "all"])]
     pub capacity: Option<String>,
     /// Overwrite devices that hold data (a volume, a file system, a partition table, a database); all of it is erased first

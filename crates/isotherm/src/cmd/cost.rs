@@ -11,7 +11,7 @@ use isotherm_models::{Sheet, SheetError};
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::args::{Amount, CapacityArgs, CostArgs, CostCommand, Example, ShelvesArgs};
+use crate::args::{Amount, CapacityArgs, CostArgs, CostCommand, Device, Example, ShelvesArgs};
 use crate::table::table;
 
 /// `isotherm cost`.
@@ -69,14 +69,8 @@ fn failed(error: &SheetError) -> Failure {
     Failure::failed(error.to_string())
 }
 
-/// Prices and usage from the command line.
-#[expect(clippy::too_many_lines, reason = "to be divided")]
-fn given(args: &CostArgs) -> Result<(Prices, Usage), Failure> {
-    if args.devices.is_empty() {
-        return Err(Failure::usage(
-            "nothing to price: give --device NAME=PRESET, or --example greendm-7.2; see `isotherm cost --help`",
-        ));
-    }
+/// All devices that other options name must exist.
+fn check_names(args: &CostArgs) -> Result<(), Failure> {
     for list in [
         &args.price,
         &args.used_gb,
@@ -95,40 +89,57 @@ fn given(args: &CostArgs) -> Result<(Prices, Usage), Failure> {
             )));
         }
     }
+    Ok(())
+}
+
+/// The price of one device: that of its sheet, with the corrections of the command line.
+fn price_of(args: &CostArgs, d: &Device, sheet: &Sheet) -> Result<MemberPrice, Failure> {
+    let mut price = MemberPrice::of_sheet(sheet, sheet.capacity()).unwrap_or(MemberPrice {
+        name: String::new(),
+        device_usd: f64::NAN,
+        device_gb: sheet.capacity() as f64 / 1e9,
+        used_gb: sheet.capacity() as f64 / 1e9,
+        usd_per_gb_month: 0.0,
+    });
+    if let Some(usd) = of(&args.price, &d.name) {
+        price.device_usd = usd;
+    } else if price.device_usd.is_nan() {
+        return Err(Failure::usage(format!(
+            "preset `{}` has no price: give --price {}=USD",
+            d.preset, d.name
+        )));
+    }
+    if let Some(gb) = of(&args.used_gb, &d.name) {
+        if gb > price.device_gb {
+            return Err(Failure::usage(format!(
+                "--used-gb {}={gb}: the device has only {:.1} GB",
+                d.name, price.device_gb
+            )));
+        }
+        price.used_gb = gb;
+    } else if sheet.remote.is_some() {
+        // A remote store has no size of its own that could be rented.
+        return Err(Failure::usage(format!(
+            "`{}` is a remote store: give --used-gb {}=GB",
+            d.name, d.name
+        )));
+    }
+    Ok(price)
+}
+
+/// Prices and usage from the command line.
+fn given(args: &CostArgs) -> Result<(Prices, Usage), Failure> {
+    if args.devices.is_empty() {
+        return Err(Failure::usage(
+            "nothing to price: give --device NAME=PRESET, or --example greendm-7.2; see `isotherm cost --help`",
+        ));
+    }
+    check_names(args)?;
     let (energy_j, elapsed_s) = run_of(args)?;
     let (mut members, mut used) = (Vec::new(), Vec::new());
     for d in &args.devices {
         let sheet = isotherm_models::sheet(&d.preset).map_err(|e| Failure::usage(e.to_string()))?;
-        let mut price = MemberPrice::of_sheet(&sheet, sheet.capacity()).unwrap_or(MemberPrice {
-            name: String::new(),
-            device_usd: f64::NAN,
-            device_gb: sheet.capacity() as f64 / 1e9,
-            used_gb: sheet.capacity() as f64 / 1e9,
-            usd_per_gb_month: 0.0,
-        });
-        if let Some(usd) = of(&args.price, &d.name) {
-            price.device_usd = usd;
-        } else if price.device_usd.is_nan() {
-            return Err(Failure::usage(format!(
-                "preset `{}` has no price: give --price {}=USD",
-                d.preset, d.name
-            )));
-        }
-        if let Some(gb) = of(&args.used_gb, &d.name) {
-            if gb > price.device_gb {
-                return Err(Failure::usage(format!(
-                    "--used-gb {}={gb}: the device has only {:.1} GB",
-                    d.name, price.device_gb
-                )));
-            }
-            price.used_gb = gb;
-        } else if sheet.remote.is_some() {
-            // A remote store has no size of its own that could be rented.
-            return Err(Failure::usage(format!(
-                "`{}` is a remote store: give --used-gb {}=GB",
-                d.name, d.name
-            )));
-        }
+        let price = price_of(args, d, &sheet)?;
         let wear_eu = wear(args, &sheet, &d.name)?;
         for i in 1..=d.count {
             let mut one = price.clone();

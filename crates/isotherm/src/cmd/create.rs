@@ -4,7 +4,7 @@ use std::io::{Seek, SeekFrom};
 use std::path::Path;
 
 use isotherm_live::config::{MemberConfig, Size as LiveSize, VolumeConfig, format_uuid};
-use isotherm_live::volume::{CreateHow, description};
+use isotherm_live::volume::{CreateHow, Created, description};
 use isotherm_live::{ErrorKind, Volume};
 use serde_json::json;
 
@@ -20,32 +20,12 @@ const EXTENT: u32 = 64 << 10;
 ///
 /// # Errors
 /// The description is wrong, or a device cannot be used.
-#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     let mut config = match &args.config {
         Some(file) => VolumeConfig::load(file).map_err(|e| Failure::failed(e.to_string()))?,
         None => from_options(args)?,
     };
-    let of = args.config.as_deref();
-    if let Some(m) = config
-        .members
-        .iter()
-        .find(|m| m.size.is_some_and(|s| s.0 % config.extent.0 != 0))
-    {
-        let size = m.size.map_or(0, |s| s.0);
-        let fit = size / config.extent.0 * config.extent.0;
-        let what = format!(
-            "size {} of {} is not a multiple of the extent ({}): use {}",
-            exact(size),
-            m.path.display(),
-            config.extent,
-            exact(fit.max(config.extent.0))
-        );
-        return Err(match of {
-            Some(file) => Failure::failed(format!("{}: {what}", file.display())),
-            None => Failure::usage(what),
-        });
-    }
+    check_sizes(&config, args)?;
     name_it(&mut config, &args.volume)?;
     let how = CreateHow {
         force: args.force,
@@ -73,33 +53,57 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
         "volume_bytes": made.volume_bytes, "extent_bytes": config.extent.0, "block_bytes": made.block_bytes,
         "policy": config.policy, "caching": made.caching, "members": members,
     });
-    args.json.print(&result, || {
-        let mut text = vec![format!(
-            "{}: {} bytes ({:.2} GiB), extent {}, policy {}",
-            args.volume.display(),
-            made.volume_bytes,
-            made.volume_bytes as f64 / f64::from(1 << 30),
-            config.extent,
-            config.policy
-        )];
-        for (m, slots) in config.members.iter().zip(&made.slots) {
-            let paced = m
-                .paced
-                .as_ref()
-                .map_or(String::new(), |p| format!(", paced as {p}"));
-            text.push(format!(
-                "  tier {}: {} ({slots} extents{paced})",
-                m.tier,
-                m.path.display()
-            ));
-        }
-        if made.caching {
-            text.push("  the policy keeps copies: caching adds no capacity, the volume is as large as its slowest tier".into());
-        }
-        text.extend(loss(&made, &config));
-        text.extend(start_stops(&config));
-        text.join("\n") + "\n"
+    args.json.print(&result, || summary(args, &made, &config))
+}
+
+/// The size of a member must be a multiple of the extent.
+fn check_sizes(config: &VolumeConfig, args: &CreateArgs) -> Result<(), Failure> {
+    let extent = config.extent.0;
+    let odd = |m: &&MemberConfig| m.size.is_some_and(|s| s.0 % extent != 0);
+    let Some(m) = config.members.iter().find(odd) else {
+        return Ok(());
+    };
+    let size = m.size.map_or(0, |s| s.0);
+    let fit = size / extent * extent;
+    let what = format!(
+        "size {} of {} is not a multiple of the extent ({}): use {}",
+        exact(size),
+        m.path.display(),
+        config.extent,
+        exact(fit.max(extent))
+    );
+    Err(match &args.config {
+        Some(file) => Failure::failed(format!("{}: {what}", file.display())),
+        None => Failure::usage(what),
     })
+}
+
+fn summary(args: &CreateArgs, made: &Created, config: &VolumeConfig) -> String {
+    let mut text = vec![format!(
+        "{}: {} bytes ({:.2} GiB), extent {}, policy {}",
+        args.volume.display(),
+        made.volume_bytes,
+        made.volume_bytes as f64 / f64::from(1 << 30),
+        config.extent,
+        config.policy
+    )];
+    for (m, slots) in config.members.iter().zip(&made.slots) {
+        let paced = m
+            .paced
+            .as_ref()
+            .map_or(String::new(), |p| format!(", paced as {p}"));
+        text.push(format!(
+            "  tier {}: {} ({slots} extents{paced})",
+            m.tier,
+            m.path.display()
+        ));
+    }
+    if made.caching {
+        text.push("  the policy keeps copies: caching adds no capacity, the volume is as large as its slowest tier".into());
+    }
+    text.extend(loss(made, config));
+    text.extend(start_stops(config));
+    text.join("\n") + "\n"
 }
 
 /// Years over which the start-stop limit is spread.
@@ -262,7 +266,7 @@ fn policy_of(args: &CreateArgs, slowest: u8) -> Result<String, Failure> {
 }
 
 /// The data that is lost if the fastest tier fails.
-fn loss(made: &isotherm_live::volume::Created, config: &VolumeConfig) -> Option<String> {
+fn loss(made: &Created, config: &VolumeConfig) -> Option<String> {
     let slowest = config.members.iter().map(|m| m.tier).max()?;
     if slowest == 0 {
         return None;

@@ -1,6 +1,6 @@
 //! `devices`: lists the models, and checks whether they meet the figures that manufacturers publish.
 
-use isotherm_models::measure::validate;
+use isotherm_models::measure::{Comparison, validate};
 use isotherm_models::{Sheet, Sleep};
 use serde_json::{Value, json};
 
@@ -56,7 +56,6 @@ fn list(json: &JsonArg) -> Result<(), Failure> {
     })
 }
 
-#[expect(clippy::too_many_lines, reason = "to be divided")]
 fn check(args: &ValidateArgs) -> Result<(), Failure> {
     let sheets = if args.presets.is_empty() {
         isotherm_models::presets().map_err(|e| Failure::failed(e.to_string()))?
@@ -70,56 +69,16 @@ fn check(args: &ValidateArgs) -> Result<(), Failure> {
     for sheet in &sheets {
         figures.extend(validate(sheet).map_err(|e| Failure::failed(e.to_string()))?);
     }
-    let within = |error: f64| error.abs() <= TOLERANCE;
-    let bad = figures.iter().filter(|c| !within(c.error())).count();
-    let list: Vec<Value> = figures
-        .iter()
-        .map(|c| {
-            json!({
-                "device": c.device, "figure": c.published.what.name(), "depth": c.published.depth,
-                "published": c.published.value, "modelled": c.modelled, "error": c.error(),
-                "holds": within(c.error()), "source": c.published.source, "fitted": c.published.fitted,
-                "flash": c.flash.map(isotherm_models::FlashState::name),
-            })
-        })
-        .collect();
+    let bad = figures.iter().filter(|c| !holds(c)).count();
     let outside = || figures.iter().filter(|c| !c.published.fitted);
-    let (independent, missed) = (
-        outside().count(),
-        outside().filter(|c| !within(c.error())).count(),
-    );
+    let (independent, missed) = (outside().count(), outside().filter(|c| !holds(c)).count());
+    let list: Vec<Value> = figures.iter().map(as_json).collect();
     let answer = json!({
         "tolerance": TOLERANCE, "figures": list, "wrong": bad,
         "independent": independent, "independent_wrong": missed,
     });
     args.json.print(&answer, || {
-        let rows: Vec<_> = figures
-            .iter()
-            .map(|c| {
-                vec![
-                    c.device.clone(),
-                    c.published.what.name().to_owned(),
-                    c.published.depth.to_string(),
-                    format!("{:.1}", c.published.value),
-                    format!("{:.1}", c.modelled),
-                    format!("{:+.1}%", c.error() * 100.0),
-                    if within(c.error()) { "" } else { "WRONG" }.to_owned(),
-                    if c.published.fitted { "fitted" } else { "outside" }.to_owned(),
-                    c.published.source.clone(),
-                ]
-            })
-            .collect();
-        let head = [
-            "device",
-            "figure",
-            "depth",
-            "published",
-            "modelled",
-            "error",
-            "",
-            "figure is",
-            "source",
-        ];
+        let rows: Vec<_> = figures.iter().map(as_row).collect();
         let verdict = format!(
             "{independent} figures from outside the sheets of {} devices count; {missed} of them more than {:.0} % off\n\
              {} fitted figures only show that the models do what the sheets say; {} of them more than {:.0} % off",
@@ -129,7 +88,7 @@ fn check(args: &ValidateArgs) -> Result<(), Failure> {
             bad - missed,
             TOLERANCE * 100.0
         );
-        format!("{}\n{verdict}\n", table(&head, &rows))
+        format!("{}\n{verdict}\n", table(&COLUMNS, &rows))
     })?;
     // A model that misses the figures of its own sheet is faulty. One that misses independent figures is only as accurate as stated.
     if bad > missed {
@@ -137,4 +96,49 @@ fn check(args: &ValidateArgs) -> Result<(), Failure> {
     } else {
         Ok(())
     }
+}
+
+/// Whether the model is close enough to the published figure.
+fn holds(c: &Comparison) -> bool {
+    c.error().abs() <= TOLERANCE
+}
+
+fn as_json(c: &Comparison) -> Value {
+    json!({
+        "device": c.device, "figure": c.published.what.name(), "depth": c.published.depth,
+        "published": c.published.value, "modelled": c.modelled, "error": c.error(),
+        "holds": holds(c), "source": c.published.source, "fitted": c.published.fitted,
+        "flash": c.flash.map(isotherm_models::FlashState::name),
+    })
+}
+
+const COLUMNS: [&str; 9] = [
+    "device",
+    "figure",
+    "depth",
+    "published",
+    "modelled",
+    "error",
+    "",
+    "figure is",
+    "source",
+];
+
+fn as_row(c: &Comparison) -> Vec<String> {
+    vec![
+        c.device.clone(),
+        c.published.what.name().to_owned(),
+        c.published.depth.to_string(),
+        format!("{:.1}", c.published.value),
+        format!("{:.1}", c.modelled),
+        format!("{:+.1}%", c.error() * 100.0),
+        if holds(c) { "" } else { "WRONG" }.to_owned(),
+        if c.published.fitted {
+            "fitted"
+        } else {
+            "outside"
+        }
+        .to_owned(),
+        c.published.source.clone(),
+    ]
 }

@@ -14,6 +14,7 @@ use isotherm_core::random::SplitMix64;
 use isotherm_live::contents;
 use isotherm_live::device::{Device, OpenHow};
 use isotherm_models::fit::{Measured, Writes, fit};
+use isotherm_models::measure::Comparison;
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
 
@@ -238,7 +239,6 @@ fn hold(path: &Path) -> Result<Device, Failure> {
 ///
 /// # Errors
 /// The device cannot be opened, read or written, it is in use, or its figures do not make a valid sheet.
-#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn run(args: &MeasureArgs) -> Result<(), Failure> {
     let path = &args.path;
     let _held = args.destructive.then(|| hold(path)).transpose()?;
@@ -249,33 +249,7 @@ pub fn run(args: &MeasureArgs) -> Result<(), Failure> {
             path.display()
         );
     }
-    let time = Duration::from_secs_f64(args.seconds / RUNS);
-    let failed = |e: std::io::Error| Failure::failed(format!("{}: {e}", path.display()));
-    let [random, short, deep, sequential, outer, inner] =
-        target.series(false, time).map_err(failed)?;
-    let writes = if args.destructive {
-        let [random, _, deep, sequential, outer, _] = target.series(true, time).map_err(failed)?;
-        Some(Writes {
-            random_us: random.typical_us,
-            random_iops: deep.iops,
-            sequential_us: sequential.typical_us,
-            mb_s: outer.mb_s,
-            flush_us: target.flushes(time).map_err(failed)?,
-        })
-    } else {
-        None
-    };
-    let measured = Measured {
-        capacity: target.bytes,
-        random_read_us: random.typical_us,
-        short_read_us: short.typical_us,
-        random_read_iops: deep.iops,
-        depth: DEPTH,
-        sequential_read_us: sequential.typical_us,
-        outer_mb_s: outer.mb_s,
-        inner_mb_s: inner.mb_s,
-        writes,
-    };
+    let measured = measure(&target, args)?;
     let (sheet, residuals) =
         fit(&args.name, &measured).map_err(|e| Failure::failed(e.to_string()))?;
     std::fs::write(&args.out, &sheet)
@@ -301,18 +275,7 @@ pub fn run(args: &MeasureArgs) -> Result<(), Failure> {
         );
     }
     args.json.print(&answer, || {
-        let rows: Vec<Vec<String>> = residuals
-            .iter()
-            .map(|r| {
-                vec![
-                    r.published.what.name().to_owned(),
-                    r.published.depth.to_string(),
-                    format!("{:.2}", r.published.value),
-                    format!("{:.2}", r.modelled),
-                    format!("{:+.1}%", r.error() * 100.0),
-                ]
-            })
-            .collect();
+        let rows: Vec<_> = residuals.iter().map(as_row).collect();
         let head = ["figure", "depth", "measured", "by the sheet", "residual"];
         format!(
             "{}\nwritten to {}; `isotherm sim --fast {}` and `paced` take it in place of a preset\n",
@@ -321,4 +284,45 @@ pub fn run(args: &MeasureArgs) -> Result<(), Failure> {
             args.out.display()
         )
     })
+}
+
+/// The series of reads and, if they are allowed, of writes.
+fn measure(target: &Target, args: &MeasureArgs) -> Result<Measured, Failure> {
+    let time = Duration::from_secs_f64(args.seconds / RUNS);
+    let failed = |e: std::io::Error| Failure::failed(format!("{}: {e}", args.path.display()));
+    let [random, short, deep, sequential, outer, inner] =
+        target.series(false, time).map_err(failed)?;
+    let writes = if args.destructive {
+        let [random, _, deep, sequential, outer, _] = target.series(true, time).map_err(failed)?;
+        Some(Writes {
+            random_us: random.typical_us,
+            random_iops: deep.iops,
+            sequential_us: sequential.typical_us,
+            mb_s: outer.mb_s,
+            flush_us: target.flushes(time).map_err(failed)?,
+        })
+    } else {
+        None
+    };
+    Ok(Measured {
+        capacity: target.bytes,
+        random_read_us: random.typical_us,
+        short_read_us: short.typical_us,
+        random_read_iops: deep.iops,
+        depth: DEPTH,
+        sequential_read_us: sequential.typical_us,
+        outer_mb_s: outer.mb_s,
+        inner_mb_s: inner.mb_s,
+        writes,
+    })
+}
+
+fn as_row(r: &Comparison) -> Vec<String> {
+    vec![
+        r.published.what.name().to_owned(),
+        r.published.depth.to_string(),
+        format!("{:.2}", r.published.value),
+        format!("{:.2}", r.modelled),
+        format!("{:+.1}%", r.error() * 100.0),
+    ]
 }

@@ -205,8 +205,46 @@ pub fn file(read: &TraceOptions, trace: &Path) -> Result<TraceFile, Failure> {
 ///
 /// # Errors
 /// The options contradict each other.
-#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
+    let tiers = tiers(args)?;
+    let time = time(args)?;
+    let mut settings = args.set.clone();
+    if let Some(years) = args.wear_years {
+        settings.push(wear_setting(&tiers[0], years, args.wear_tbw)?);
+    }
+    let mut setup = Setup {
+        tiers,
+        extent_bytes: args.extent.unwrap_or(EXTENT),
+        policy: policy.clone(),
+        time,
+        warm_up: args.warm_up,
+        begin: Begin {
+            new_volume: args.new_volume,
+            rest_s: args.rest,
+            full: args.full,
+        },
+        limit: args.limit,
+        seed: args.seed,
+        host_w: args.host_power,
+        discards: !args.no_discards,
+        observe: Observe {
+            time_bins: args.time_bins,
+            address_bins: args.address_bins,
+        },
+        settings,
+        qos: isotherm_lab::qos::spec(args.qos.iter().map(String::as_str))
+            .map_err(Failure::usage)?,
+    };
+    setup.set_flash(args.flash, args.over_provisioning);
+    if let Some(span) = args.span {
+        setup.set_span(span);
+    }
+    setup.check().map_err(|e| Failure::usage(e.to_string()))?;
+    Ok(setup)
+}
+
+/// The tiers: a pair from `--fast` and `--slow`, or those of `--tier`, with their standby timers.
+fn tiers(args: &WorldArgs) -> Result<Vec<Tier>, Failure> {
     let device = |d: Result<Device, _>| d.map_err(|e| Failure::usage(format!("{e}")));
     let mut tiers = Vec::new();
     let whole = Size::Share(1_000_000);
@@ -246,55 +284,29 @@ pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
             tiers.len()
         )));
     }
-    let time = match args.time.unwrap_or(args::TimeMode::Closed) {
-        args::TimeMode::Closed => TimeMode::Closed {
-            depth: args.depth.unwrap_or(1),
-        },
-        args::TimeMode::Trace => TimeMode::Trace {
-            acceleration: args.accelerate.unwrap_or(1.0),
-        },
-    };
-    if args.accelerate.is_some() && args.time != Some(args::TimeMode::Trace) {
+    Ok(tiers)
+}
+
+/// The arrival of requests.
+fn time(args: &WorldArgs) -> Result<TimeMode, Failure> {
+    let is_trace = args.time == Some(args::TimeMode::Trace);
+    if args.accelerate.is_some() && !is_trace {
         return Err(Failure::usage("--accelerate needs --time trace"));
     }
-    if args.depth.is_some() && args.time == Some(args::TimeMode::Trace) {
+    if args.depth.is_some() && is_trace {
         return Err(Failure::usage(
             "--depth is of the closed loop: leave it out with --time trace",
         ));
     }
-    let mut settings = args.set.clone();
-    if let Some(years) = args.wear_years {
-        settings.push(wear_setting(&tiers[0], years, args.wear_tbw)?);
-    }
-    let mut setup = Setup {
-        tiers,
-        extent_bytes: args.extent.unwrap_or(EXTENT),
-        policy: policy.clone(),
-        time,
-        warm_up: args.warm_up,
-        begin: Begin {
-            new_volume: args.new_volume,
-            rest_s: args.rest,
-            full: args.full,
-        },
-        limit: args.limit,
-        seed: args.seed,
-        host_w: args.host_power,
-        discards: !args.no_discards,
-        observe: Observe {
-            time_bins: args.time_bins,
-            address_bins: args.address_bins,
-        },
-        settings,
-        qos: isotherm_lab::qos::spec(args.qos.iter().map(String::as_str))
-            .map_err(Failure::usage)?,
-    };
-    setup.set_flash(args.flash, args.over_provisioning);
-    if let Some(span) = args.span {
-        setup.set_span(span);
-    }
-    setup.check().map_err(|e| Failure::usage(e.to_string()))?;
-    Ok(setup)
+    Ok(if is_trace {
+        TimeMode::Trace {
+            acceleration: args.accelerate.unwrap_or(1.0),
+        }
+    } else {
+        TimeMode::Closed {
+            depth: args.depth.unwrap_or(1),
+        }
+    })
 }
 
 /// The wear budget with which a tier lasts for this number of years.
@@ -383,86 +395,79 @@ fn place(m: &MemberUsage) -> String {
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "to be divided")]
 fn figures(reports: &[Report]) -> String {
     let mut text = String::new();
     for r in reports {
-        let s = |v: Option<f64>| v.map_or_else(|| "-".to_owned(), |v| format!("{v:.6} s"));
+        let mut rows = run_rows(r);
         let members = r.usage.iter().flat_map(|u| &u.members);
-        let mut rows: Vec<Vec<String>> = [
-            ("policy", r.policy.clone()),
-            ("requests", r.requests.to_string()),
-            (
-                "fast hits",
-                format!("{:.4} of {} accesses", r.fast_hit_ratio, r.accesses),
-            ),
-            (
-                "served from fast",
-                format!(
-                    "{:.4}, first touches placed there included",
-                    r.fast_served_ratio
-                ),
-            ),
-            ("elapsed", s(r.elapsed_s)),
-            (
-                "throughput",
-                format!(
-                    "{:.0} requests/s, {:.2} MB/s",
-                    r.throughput_iops.unwrap_or(0.0),
-                    r.throughput_bytes_per_s.unwrap_or(0.0) / 1e6
-                ),
-            ),
-            ("latency mean", s(r.latency_mean_s)),
-            ("latency p50", s(r.latency_p50_s)),
-            ("latency p95", s(r.latency_p95_s)),
-            ("latency p99", s(r.latency_p99_s)),
-            (
-                "energy",
-                format!(
-                    "{:.3} J, {:.3} W mean",
-                    r.energy_j.unwrap_or(0.0),
-                    r.mean_power_w.unwrap_or(0.0)
-                ),
-            ),
-            (
-                "moves",
-                format!(
-                    "{} up, {} down, {} fetched, {} given up, {} written back; {} refused",
-                    r.promotions, r.demotions, r.fetches, r.evictions, r.writebacks, r.refused
-                ),
-            ),
-            ("digest", r.digest.clone()),
-            (
-                "simulated at",
-                format!(
-                    "{:.0} requests/s, {:.0} accesses/s",
-                    r.sim_rate_rps, r.sim_rate_accesses_per_s
-                ),
-            ),
-        ]
-        .map(|(k, v)| vec![k.to_owned(), v])
-        .to_vec();
-        for (name, m) in members {
-            let flash = m.write_amplification.map_or_else(String::new, |a| {
-                let worn = m.flash_wear_eu.unwrap_or(0.0);
-                format!("; flash written {a:.2} times, {worn:.3} eu by erases")
-            });
-            rows.push(vec![
-                name.clone(),
-                format!(
-                    "{}, {:.3} GB {}: {} reads, {} writes, busy {:.3} s, {:.3} J, {:.3} eu{flash}",
-                    m.preset,
-                    m.bytes as f64 / 1e9,
-                    place(m),
-                    m.reads,
-                    m.writes,
-                    m.busy_s,
-                    m.energy_j,
-                    m.wear_eu
-                ),
-            ]);
-        }
+        rows.extend(members.map(|(name, m)| vec![name.clone(), member(m)]));
         text += &table(&["trace", &r.trace], &rows);
     }
     text
+}
+
+/// The figures of a run, one row each.
+fn run_rows(r: &Report) -> Vec<Vec<String>> {
+    let s = |v: Option<f64>| v.map_or_else(|| "-".to_owned(), |v| format!("{v:.6} s"));
+    let energy = (r.energy_j.unwrap_or(0.0), r.mean_power_w.unwrap_or(0.0));
+    let rate = (
+        r.throughput_iops.unwrap_or(0.0),
+        r.throughput_bytes_per_s.unwrap_or(0.0) / 1e6,
+    );
+    let hits = format!("{:.4} of {} accesses", r.fast_hit_ratio, r.accesses);
+    let served = format!(
+        "{:.4}, first touches placed there included",
+        r.fast_served_ratio
+    );
+    let moves = format!(
+        "{} up, {} down, {} fetched, {} given up, {} written back; {} refused",
+        r.promotions, r.demotions, r.fetches, r.evictions, r.writebacks, r.refused
+    );
+    let simulated = format!(
+        "{:.0} requests/s, {:.0} accesses/s",
+        r.sim_rate_rps, r.sim_rate_accesses_per_s
+    );
+    [
+        ("policy", r.policy.clone()),
+        ("requests", r.requests.to_string()),
+        ("fast hits", hits),
+        ("served from fast", served),
+        ("elapsed", s(r.elapsed_s)),
+        (
+            "throughput",
+            format!("{:.0} requests/s, {:.2} MB/s", rate.0, rate.1),
+        ),
+        ("latency mean", s(r.latency_mean_s)),
+        ("latency p50", s(r.latency_p50_s)),
+        ("latency p95", s(r.latency_p95_s)),
+        ("latency p99", s(r.latency_p99_s)),
+        (
+            "energy",
+            format!("{:.3} J, {:.3} W mean", energy.0, energy.1),
+        ),
+        ("moves", moves),
+        ("digest", r.digest.clone()),
+        ("simulated at", simulated),
+    ]
+    .map(|(k, v)| vec![k.to_owned(), v])
+    .to_vec()
+}
+
+/// The figures of a member, in one line.
+fn member(m: &MemberUsage) -> String {
+    let flash = m.write_amplification.map_or_else(String::new, |a| {
+        let worn = m.flash_wear_eu.unwrap_or(0.0);
+        format!("; flash written {a:.2} times, {worn:.3} eu by erases")
+    });
+    format!(
+        "{}, {:.3} GB {}: {} reads, {} writes, busy {:.3} s, {:.3} J, {:.3} eu{flash}",
+        m.preset,
+        m.bytes as f64 / 1e9,
+        place(m),
+        m.reads,
+        m.writes,
+        m.busy_s,
+        m.energy_j,
+        m.wear_eu
+    )
 }

@@ -203,7 +203,72 @@ struct Shape {
     inodes_per_group: u32,
 }
 
+fn check(ok: bool, what: &'static str) -> Result<(), LayoutError> {
+    if ok {
+        Ok(())
+    } else {
+        Err(LayoutError::Config(what))
+    }
+}
+
+impl Config {
+    /// Checks each value alone.
+    fn check(&self) -> Result<(), LayoutError> {
+        check(
+            (16 << 20..=16 << 40).contains(&self.bytes),
+            "volume size (16 MiB to 16 TiB)",
+        )?;
+        check(
+            (4096..=4 << 20).contains(&self.bytes_per_inode),
+            "bytes per inode (4 KiB to 4 MiB)",
+        )?;
+        check(self.journal_bytes <= 64 << 20, "journal (at most 64 MiB)")?;
+        check(
+            self.max_request >= BLOCK && self.max_request.is_multiple_of(BLOCK),
+            "longest request (a multiple of 4 KiB)",
+        )?;
+        check(
+            (12..=264).contains(&self.entry_bytes),
+            "directory entry (12 to 264 bytes)",
+        )?;
+        check(
+            (1..=100).contains(&self.dirty_percent),
+            "dirty share (1 to 100 %)",
+        )?;
+        check(
+            self.room_blocks == 0 || self.room_blocks.is_power_of_two() && self.room_blocks <= 64,
+            "room of a file (a power of two up to 256 KiB)",
+        )?;
+        check(self.service.bytes_per_s > 0, "transfer rate (at least 1)")?;
+        Ok(())
+    }
+}
+
 impl Shape {
+    /// The shape, and the number of groups.
+    fn of(config: &Config) -> Result<(Shape, u32), LayoutError> {
+        let blocks = (config.bytes / u64::from(BLOCK)).min(u64::from(u32::MAX)) as u32;
+        let mut groups = blocks.div_ceil(GROUP_BLOCKS);
+        let mut shape = Shape {
+            blocks,
+            descriptor_blocks: (groups * DESCRIPTOR_BYTES).div_ceil(BLOCK),
+            // A bitmap block covers 32 768 inodes.
+            inodes_per_group: (u64::from(GROUP_BLOCKS) * u64::from(BLOCK)
+                / u64::from(config.bytes_per_inode))
+            .min(u64::from(GROUP_BLOCKS))
+            .next_multiple_of(u64::from(INODES_PER_BLOCK)) as u32,
+        };
+        // A last group that is too small for data is left out, as mke2fs does.
+        if groups > 1 && shape.group_blocks(groups - 1) <= shape.overhead() {
+            groups -= 1;
+            shape.blocks = groups * GROUP_BLOCKS;
+        }
+        check(
+            shape.group_blocks(0) > 2 * shape.overhead(),
+            "volume size (too small for its inodes)",
+        )?;
+        Ok((shape, groups))
+    }
     fn block_bitmap(self, group: u32) -> u32 {
         group * GROUP_BLOCKS + 1 + self.descriptor_blocks
     }
@@ -244,62 +309,9 @@ impl FileSystem {
     ///
     /// # Errors
     /// [`LayoutError::Config`].
-    #[expect(clippy::too_many_lines, reason = "to be divided")]
     pub fn new(config: Config) -> Result<FileSystem, LayoutError> {
-        let check = |ok: bool, what| {
-            if ok {
-                Ok(())
-            } else {
-                Err(LayoutError::Config(what))
-            }
-        };
-        check(
-            (16 << 20..=16 << 40).contains(&config.bytes),
-            "volume size (16 MiB to 16 TiB)",
-        )?;
-        check(
-            (4096..=4 << 20).contains(&config.bytes_per_inode),
-            "bytes per inode (4 KiB to 4 MiB)",
-        )?;
-        check(config.journal_bytes <= 64 << 20, "journal (at most 64 MiB)")?;
-        check(
-            config.max_request >= BLOCK && config.max_request.is_multiple_of(BLOCK),
-            "longest request (a multiple of 4 KiB)",
-        )?;
-        check(
-            (12..=264).contains(&config.entry_bytes),
-            "directory entry (12 to 264 bytes)",
-        )?;
-        check(
-            (1..=100).contains(&config.dirty_percent),
-            "dirty share (1 to 100 %)",
-        )?;
-        check(
-            config.room_blocks == 0
-                || config.room_blocks.is_power_of_two() && config.room_blocks <= 64,
-            "room of a file (a power of two up to 256 KiB)",
-        )?;
-        check(config.service.bytes_per_s > 0, "transfer rate (at least 1)")?;
-        let blocks = (config.bytes / u64::from(BLOCK)).min(u64::from(u32::MAX)) as u32;
-        let mut groups = blocks.div_ceil(GROUP_BLOCKS);
-        let mut shape = Shape {
-            blocks,
-            descriptor_blocks: (groups * DESCRIPTOR_BYTES).div_ceil(BLOCK),
-            // A bitmap block covers 32 768 inodes.
-            inodes_per_group: (u64::from(GROUP_BLOCKS) * u64::from(BLOCK)
-                / u64::from(config.bytes_per_inode))
-            .min(u64::from(GROUP_BLOCKS))
-            .next_multiple_of(u64::from(INODES_PER_BLOCK)) as u32,
-        };
-        // A last group that is too small for data is left out, as mke2fs does.
-        if groups > 1 && shape.group_blocks(groups - 1) <= shape.overhead() {
-            groups -= 1;
-            shape.blocks = groups * GROUP_BLOCKS;
-        }
-        check(
-            shape.group_blocks(0) > 2 * shape.overhead(),
-            "volume size (too small for its inodes)",
-        )?;
+        config.check()?;
+        let (shape, groups) = Shape::of(&config)?;
         let journal_blocks = (config.journal_bytes / u64::from(BLOCK)) as u32;
         check(
             journal_blocks == 0 || journal_blocks >= 64,

@@ -204,11 +204,7 @@ struct Shape {
 }
 
 fn check(ok: bool, what: &'static str) -> Result<(), LayoutError> {
-    if ok {
-        Ok(())
-    } else {
-        Err(LayoutError::Config(what))
-    }
+    ok.then_some(()).ok_or(LayoutError::Config(what))
 }
 
 impl Config {

@@ -133,7 +133,7 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "without",
-        what: "for measurements: mechanisms to leave out, joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value",
+        what: "for measurements: mechanisms to leave out, joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value, alone",
         default: "none",
     },
 ];

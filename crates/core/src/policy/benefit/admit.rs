@@ -115,7 +115,13 @@ impl Benefit {
         {
             return;
         }
-        if access.write && !absorbed && self.settings.guard && self.slow_is_sooner(view, known) {
+        let passes = access.write && !absorbed && self.settings.guard;
+        if passes && self.is_behind(view) {
+            let (answer, read) = (view.answers(FAST).write.0, Benefit::slow_read(view));
+            self.shadow.passed(extent, answer, read);
+            return;
+        }
+        if passes && self.slow_is_sooner(view, known) {
             self.harm.fades();
             return;
         }

@@ -1,8 +1,9 @@
 //! Dirty data goes home: when, and how much at once.
 
+use super::shadow::Seen;
 use super::without::Part;
 use super::{Benefit, FAST, millis};
-use crate::policy::{Action, View};
+use crate::policy::{Access, Action, View};
 use crate::units::Nanos;
 use crate::volume::UnitId;
 use alloc::vec::Vec;
@@ -77,11 +78,18 @@ impl Benefit {
     }
     /// Flash is so full of dirty data that this costs more than cleaning a batch: whoever is worth less than those who were missed.
     pub(super) fn clean_for_room(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
-        self.regret.paid(Benefit::batch_takes(view));
+        let cost = self.batch_takes(view);
+        self.regret.paid(cost);
+        let before = self.cleaning;
         self.batch(view, SCARCE, self.regret.bar(), wanted);
+        let found = u64::from(self.cleaning - before);
+        self.batches.begins(view.now(), found);
     }
-    /// Nanoseconds of the slow device for such a batch.
-    pub(super) fn batch_takes(view: &View<'_>) -> u64 {
+    /// Nanoseconds of the slow device for such a batch: as measured, or until one was, what its writes and its round should take.
+    pub(super) fn batch_takes(&self, view: &View<'_>) -> u64 {
+        if let Some(each) = self.batches.each() {
+            return each.saturating_mul(SCARCE as u64);
+        }
         let each = Benefit::debt(view).max(view.cost(view.slowest()).write);
         each.0 * SCARCE as u64 + ROUND as u64 * Benefit::written_at_random(view).0
     }
@@ -198,6 +206,30 @@ impl Benefit {
         };
         slow < view.answers(FAST).write.0.saturating_add(harm)
             || (self.quiet(view) >= self.settings.idle && self.draw(PROBES) == 0)
+    }
+    /// The shadow of the slow device alone sees an access.
+    pub(super) fn sees(&mut self, view: &View<'_>, access: &Access, goes_on: bool) {
+        let seen = Seen {
+            extent: access.extent,
+            write: access.write,
+            goes_on,
+            debt: Benefit::debt(view).0,
+        };
+        let slow = view.cost(view.slowest());
+        self.shadow.comes(access.now, slow, seen);
+    }
+    /// Writes pass flash by: the slow device alone would have answered them sooner.
+    pub(super) fn is_behind(&self, view: &View<'_>) -> bool {
+        self.settings.guard
+            && self.has(Part::Alone)
+            && !self.is_spared(view)
+            && self.shadow.is_behind()
+    }
+    /// A write to an extent with a copy goes home all the same. A clean copy goes then, for which nothing need be made durable; a dirty one
+    /// is kept, or that would have to be recorded first.
+    pub(super) fn passes_copy_by(&self, view: &View<'_>, e: UnitId) -> bool {
+        let is_clean = !self.dirty.contains(e.0 as usize) && !view.is_dirty(e);
+        is_clean && self.is_behind(view) && !view.is_held(e)
     }
     /// A read goes to the slow device.
     pub(super) fn reads_slow(&mut self, now: Nanos) {

@@ -15,7 +15,8 @@
 //! - No batch of cleans is longer than most gaps go on that lasted as long (`gaps.rs`), and what cleaning costs those who come meanwhile
 //!   is seen and counts (`harm.rs`): a slow device that takes writes into a cache, and has nothing to do, gets them itself.
 //! - Where the slow device is never quiet, as in a closed loop, all copies would become dirty: once reads that miss have lost as much as a
-//!   batch of cleans takes, because no dirty copy could go, one is done (`regret.rs`).
+//!   batch of cleans was seen to take, because no dirty copy could go, one is done (`regret.rs`, `batches.rs`).
+//! - A shadow of the slow device alone says what it would have answered: where flash takes writes later, they pass it by (`shadow.rs`).
 //! - An account of what copies save and cost keeps fetches that are not used again from slowing the slow device down (`account.rs`).
 //!
 //! | parameter | range | default | unit |
@@ -49,6 +50,7 @@
 
 mod account;
 mod admit;
+mod batches;
 mod clean;
 mod gaps;
 mod harm;
@@ -58,6 +60,7 @@ mod regions;
 mod regret;
 mod score;
 mod settings;
+mod shadow;
 mod victims;
 mod weights;
 #[cfg(test)]
@@ -77,6 +80,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use batches::Batches;
 use gaps::Gaps;
 use harm::Harm;
 use order::Order;
@@ -84,6 +88,7 @@ use regions::Regions;
 use regret::Regret;
 use score::Scores;
 use settings::Settings;
+use shadow::Shadow;
 pub use weights::GOALS;
 use without::Part;
 
@@ -118,6 +123,10 @@ pub struct Benefit {
     harm: Harm,
     /// What is lost because flash is full of dirty data.
     regret: Regret,
+    /// What the slow device alone would have answered.
+    shadow: Shadow,
+    /// What cleaning under load takes.
+    batches: Batches,
     /// When a read went to the slow device last, and the mean time between such reads.
     last_read: Nanos,
     reads_gap: Nanos,
@@ -146,6 +155,8 @@ impl Default for Benefit {
             gaps: Gaps::default(),
             harm: Harm::default(),
             regret: Regret::default(),
+            shadow: Shadow::default(),
+            batches: Batches::default(),
             last_read: Nanos(0),
             reads_gap: Nanos(0),
             seed: 0x9e37_79b9_7f4a_7c15,
@@ -260,6 +271,7 @@ impl Policy for Benefit {
         view.set_last(extent, access.now);
         let (goes_on, run) = self.streams.note(access);
         let saves = self.saves(view);
+        self.sees(view, access, goes_on);
         let before = self.scores.worth(extent);
         let seen = Seen {
             known: before.saturating_mul(2) >= saves,
@@ -287,6 +299,12 @@ impl Policy for Benefit {
             }
             if self.cleaning > 0 {
                 self.harm.comes(access.now, Benefit::slow_read(view) / 2);
+                let takes = if access.write {
+                    Benefit::debt(view).0
+                } else {
+                    Benefit::slow_read(view)
+                };
+                self.batches.beside(takes);
             }
             if !access.write {
                 self.reads_slow(access.now);
@@ -299,16 +317,20 @@ impl Policy for Benefit {
         if self.dirty_count > 0 && self.next.is_none() {
             self.next = Some(access.now + self.settings.idle);
         }
-        if self.cleaning == 0
-            && self.regret.is_any()
-            && self.regret.pays(Benefit::batch_takes(view))
-        {
+        if self.cleaning == 0 && self.regret.is_any() && self.regret.pays(self.batch_takes(view)) {
             self.next = Some(access.now);
         }
     }
     fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
-        self.mark(access.extent, true);
-        if let Some(s) = view.copy(access.extent)
+        let e = access.extent;
+        let (answer, read) = (view.answers(FAST).write.0, Benefit::slow_read(view));
+        if self.passes_copy_by(view, e) {
+            self.shadow.passed(e, answer, read);
+            return WriteTo::Home;
+        }
+        self.shadow.flash_takes(e, answer, read);
+        self.mark(e, true);
+        if let Some(s) = view.copy(e)
             && let Some(w) = self.written.get_mut(s.index() as usize)
         {
             *w = millis(access.now);
@@ -327,6 +349,9 @@ impl Policy for Benefit {
         match action {
             Action::Clean { .. } => {
                 self.cleaning = self.cleaning.saturating_sub(1);
+                if self.cleaning == 0 {
+                    self.batches.ended(view.now());
+                }
                 self.mark(extent, view.is_dirty(extent));
                 if self.dirty_count > 0 {
                     self.next.get_or_insert(view.now() + Nanos::from_millis(5));
@@ -352,7 +377,7 @@ impl Policy for Benefit {
             return;
         }
         let (patience, quiet) = (self.settings.idle, self.quiet(view));
-        self.next = Some(if self.regret.pays(Benefit::batch_takes(view)) {
+        self.next = Some(if self.regret.pays(self.batch_takes(view)) {
             self.clean_for_room(view, wanted);
             view.now() + patience
         } else if quiet >= patience {

@@ -6,7 +6,7 @@ use crate::policy::{ParamError, nearest};
 use alloc::string::String;
 
 /// A mechanism: its name, and what is done without it.
-const NAMES: [(&str, &str); 11] = [
+const NAMES: [(&str, &str); 12] = [
     ("none", "everything is at work"),
     ("account", "what is not used again is copied as well"),
     (
@@ -39,9 +39,13 @@ const NAMES: [(&str, &str); 11] = [
         "value",
         "cleaning waits for the slow device to be quiet, whatever a clean copy is worth",
     ),
+    (
+        "alone",
+        "flash takes writes, however late it is beside the slow device alone",
+    ),
 ];
 /// What may be left out, for messages.
-const RANGE: &str = "none, or names of mechanisms joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value";
+const RANGE: &str = "none, or names of mechanisms joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value, alone";
 
 /// A mechanism, as an index of [`NAMES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +60,7 @@ pub enum Part {
     Worth,
     Riding,
     Value,
+    Alone,
 }
 
 /// The mechanisms that are left out.

@@ -32,6 +32,10 @@ def mean(xs):
     return math.exp(sum(map(math.log, xs)) / len(xs)) if xs else float("nan")
 
 
+# Traces that were asked for and are not there.
+SKIPPED = []
+
+
 def found(files):
     """Those of the traces that are there; the others are said to be skipped."""
     for file in files:
@@ -39,11 +43,14 @@ def found(files):
         if path.exists():
             yield path
         else:
+            SKIPPED.append(file)
             print(f"{file} is skipped: not in ISOTHERM_TRACES", file=sys.stderr)
 
 
 def put(name, lines):
-    """Puts lines into the page in place of those between the two marks of that name."""
+    """Puts lines into the page in place of those between the two marks of that name; refuses if traces were skipped."""
+    if SKIPPED:
+        sys.exit(f"{PAGE.name} is left as it is: the table lacks {len(SKIPPED)} traces (ISOTHERM_TRACES)")
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     text = PAGE.read_text(encoding="utf-8")
     if begin not in text or end not in text:

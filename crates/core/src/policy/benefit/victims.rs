@@ -53,7 +53,7 @@ impl Benefit {
         for sample in 0..SAMPLES {
             let mut seeds = [0; SAMPLE];
             let (clean, cleans) = self.draw_sample(view, &mut seeds);
-            let mut found = [(0, UnitId(0), Seat::at(0)); SAMPLE];
+            let mut found = [(0, UnitId(0), view.seat(0)); SAMPLE];
             let mut n = 0;
             for &i in &clean[..cleans] {
                 let seat = view.seat(drawn(seeds[usize::from(i)], self.fast));

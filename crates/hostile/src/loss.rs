@@ -49,6 +49,8 @@ impl Run {
             for d in disks.iter_mut() {
                 d.crash(&mut self.rng, &[]);
             }
+            // The power failed after all: what the process had not flushed may be lost.
+            self.found = false;
         }
         if self.rng.one_in(4) {
             // The member is attached again before anything was written without it, or afterwards, when it is too old.

@@ -42,7 +42,7 @@ pub(super) struct Run {
     /// The dirty copies of that cache were dropped; perhaps no record states this yet.
     pub(super) accept: bool,
     /// Only the process died, and every answer that it gave is in the caches of the devices.
-    found: bool,
+    pub(super) found: bool,
     /// The present contents become the expected ones.
     pub(super) adopt: bool,
     /// The last session let the mirror lag so that a disk could sleep.

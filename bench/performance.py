@@ -210,7 +210,7 @@ def table(name, entry):
     loads = entry.get("load") or [0]
     about = f"Measured {entry['when']} on {entry['machine']}; load {min(loads):.1f} to {max(loads):.1f}; tree `{entry['tree']}`."
     few = rounds_of(entry)
-    about += "" if few >= ROUNDS else f" **{few} of {ROUNDS} rounds.**"
+    about += "" if few >= ROUNDS else f"\n**{few} of {ROUNDS} rounds.**"
     return [about, "", *(beside_peer if group.peer else alone)(group, entry)]
 
 

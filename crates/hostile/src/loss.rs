@@ -23,11 +23,8 @@ impl Run {
         )
     }
 
-    /// The first member vanishes. Either the volume continues without it, or it states a reason, and the device is attached again. Whether
-    /// it may refuse follows from the use of the volume; the data that it shows afterwards is checked by later reads.
-    pub(super) fn lose(&mut self, disks: &mut [Disk], uses: Uses) -> Result<(), String> {
-        // The replacement has no bytes, so an access to the missing device panics.
-        let kept = std::mem::replace(&mut disks[0], Disk::new(0));
+    /// Openings without a member that a power failure interrupts.
+    fn interrupted(&mut self, disks: &mut [Disk]) {
         for _ in 0..self.rng.below(3) {
             let fuse = Some(self.rng.below(14));
             let found = find(disks, &self.sb);
@@ -52,6 +49,14 @@ impl Run {
             // The power failed after all: what the process had not flushed may be lost.
             self.found = false;
         }
+    }
+
+    /// The first member vanishes. Either the volume continues without it, or it states a reason, and the device is attached again. Whether
+    /// it may refuse follows from the use of the volume; the data that it shows afterwards is checked by later reads.
+    pub(super) fn lose(&mut self, disks: &mut [Disk], uses: Uses) -> Result<(), String> {
+        // The replacement has no bytes, so an access to the missing device panics.
+        let kept = std::mem::replace(&mut disks[0], Disk::new(0));
+        self.interrupted(disks);
         if self.rng.one_in(4) {
             // The member is attached again before anything was written without it, or afterwards, when it is too old.
             disks[0] = kept.clone();

@@ -65,29 +65,12 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::Maker;
-    use crate::store::Settings;
 
     /// A close reads the attributes of the file; before it stores them, somebody renames the file, which changes a time.
     #[test]
     fn what_was_stored_meanwhile_is_not_taken_back() {
         let dir = tempfile::tempdir().unwrap();
-        let tiers: Vec<_> = ["fast", "slow"].map(|t| dir.path().join(t)).into();
-        for t in &tiers {
-            std::fs::create_dir(t).unwrap();
-        }
-        let store = Store::open(&Settings {
-            tiers,
-            marks: (100, 100),
-            ..Settings::default()
-        })
-        .unwrap();
-        let (uid, gid) = (
-            rustix::process::getuid().as_raw(),
-            rustix::process::getgid().as_raw(),
-        );
-        let maker = Maker { uid, gid, umask: 0 };
-        let (node, live, _) = store.create(0, b"f", 0o600, maker).unwrap();
+        let (store, node, live) = crate::store::with_a_file(dir.path());
         let mut turns = 0;
         let stored = store.learn(node, || {
             let read = live.facts();

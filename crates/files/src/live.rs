@@ -393,30 +393,12 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::Maker;
-    use crate::store::Settings;
 
     /// Names are locked before a descriptor, everywhere: who opens a file that is not where it should be waits for names, and holds nothing.
     #[test]
     fn an_open_that_waits_for_names_holds_no_descriptor() {
         let dir = tempfile::tempdir().unwrap();
-        let tiers: Vec<_> = ["fast", "slow"].map(|t| dir.path().join(t)).into();
-        for t in &tiers {
-            std::fs::create_dir(t).unwrap();
-        }
-        let store = Store::open(&Settings {
-            tiers,
-            // The disk below may be as full as it likes.
-            marks: (100, 100),
-            ..Settings::default()
-        })
-        .unwrap();
-        let (uid, gid) = (
-            rustix::process::getuid().as_raw(),
-            rustix::process::getgid().as_raw(),
-        );
-        let maker = Maker { uid, gid, umask: 0 };
-        let (node, live, _) = store.create(0, b"f", 0o600, maker).unwrap();
+        let (store, node, live) = crate::store::with_a_file(dir.path());
         store.release(&live);
         std::fs::remove_file(dir.path().join("fast/f")).unwrap();
         std::thread::scope(|scope| {
@@ -440,21 +422,7 @@ mod tests {
     #[test]
     fn a_file_that_is_being_opened_has_attributes() {
         let dir = tempfile::tempdir().unwrap();
-        let tiers: Vec<_> = ["fast", "slow"].map(|t| dir.path().join(t)).into();
-        for t in &tiers {
-            std::fs::create_dir(t).unwrap();
-        }
-        let store = Store::open(&Settings {
-            tiers,
-            ..Settings::default()
-        })
-        .unwrap();
-        let (uid, gid) = (
-            rustix::process::getuid().as_raw(),
-            rustix::process::getgid().as_raw(),
-        );
-        let maker = Maker { uid, gid, umask: 0 };
-        let (node, live, _) = store.create(0, b"f", 0o600, maker).unwrap();
+        let (store, node, live) = crate::store::with_a_file(dir.path());
         store.release(&live);
         let half = Arc::new(Live::new(node));
         store.lives.0.lock().unwrap().insert(node, half);

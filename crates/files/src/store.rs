@@ -404,3 +404,26 @@ impl Store {
         roots.any(|r| path.starts_with(&r.path) || r.path.starts_with(path))
     }
 }
+
+/// A store over two empty tiers, and the one file `f` in it, which is in use, for tests of this crate.
+#[cfg(test)]
+pub(crate) fn with_a_file(dir: &Path) -> (Store, NodeId, Arc<crate::live::Live>) {
+    let tiers: Vec<_> = ["fast", "slow"].map(|t| dir.join(t)).into();
+    for t in &tiers {
+        std::fs::create_dir(t).unwrap();
+    }
+    let store = Store::open(&Settings {
+        tiers,
+        // The disk below may be as full as it likes.
+        marks: (100, 100),
+        ..Settings::default()
+    })
+    .unwrap();
+    let maker = crate::names::Maker {
+        uid: rustix::process::getuid().as_raw(),
+        gid: rustix::process::getgid().as_raw(),
+        umask: 0,
+    };
+    let (node, live, _) = store.create(0, b"f", 0o600, maker).unwrap();
+    (store, node, live)
+}

@@ -3,6 +3,8 @@
 //!
 //! `cargo bench -p isotherm-lab --bench decisions`
 
+mod ram;
+
 use divan::{Bencher, counter::ItemsCount};
 use isotherm_core::engine::Params;
 use isotherm_core::geometry::{Geometry, Member};
@@ -11,37 +13,12 @@ use isotherm_core::policy::{PRESETS, build};
 use isotherm_core::random::SplitMix64;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
-use isotherm_core::store::{Media, MediaError, MetaArea, Superblock, format, open};
+use isotherm_core::store::{Media, MetaArea, Superblock, format, open};
 use isotherm_core::{Effect, Engine, ExtentId, MemberId, Nanos, Request, RequestOp, Tag, TierId};
-use std::collections::HashMap;
+use ram::Ram;
 
 fn main() {
     divan::main();
-}
-
-/// A sparse image for metadata.
-#[derive(Default)]
-struct Ram(HashMap<(u8, u64), Vec<u8>>);
-
-impl Media for Ram {
-    fn read(&mut self, m: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MediaError> {
-        for (i, b) in buf.chunks_mut(4096).enumerate() {
-            match self.0.get(&(m.0, offset + i as u64 * 4096)) {
-                Some(d) => b.copy_from_slice(d),
-                None => b.fill(0),
-            }
-        }
-        Ok(())
-    }
-    fn write(&mut self, m: MemberId, offset: u64, buf: &[u8]) -> Result<(), MediaError> {
-        for (i, b) in buf.chunks(4096).enumerate() {
-            self.0.insert((m.0, offset + i as u64 * 4096), b.to_vec());
-        }
-        Ok(())
-    }
-    fn flush(&mut self, _m: MemberId) -> Result<(), MediaError> {
-        Ok(())
-    }
 }
 
 const EXTENTS: u32 = 1 << 18; // 16 GiB of 64 KiB

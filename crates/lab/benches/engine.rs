@@ -6,49 +6,25 @@
 //! To compare two trees, build the program in each and run both in turn: equal digests mean that all device operations and their times
 //! are the same.
 
+mod ram;
+
 use isotherm_core::engine::Params;
 use isotherm_core::policy::build;
 use isotherm_core::random::SplitMix64;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
-use isotherm_core::store::{Media, MediaError, MetaArea, Superblock, format, open};
+use isotherm_core::store::{Media, MetaArea, Superblock, format, open};
 use isotherm_core::{
     DeviceOp, Effect, Engine, MemberId, Nanos, OpId, OpKind, Request, RequestOp, Tag, TierId,
 };
+use ram::Ram;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::error::Error;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const EXTENTS: u32 = 1 << 18;
-
-/// A sparse image for metadata.
-#[derive(Default)]
-struct Ram(HashMap<(u8, u64), Vec<u8>>);
-
-impl Media for Ram {
-    fn read(&mut self, m: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MediaError> {
-        for (i, b) in buf.chunks_mut(4096).enumerate() {
-            match self.0.get(&(m.0, offset + i as u64 * 4096)) {
-                Some(d) => b.copy_from_slice(d),
-                None => b.fill(0),
-            }
-        }
-        Ok(())
-    }
-    fn write(&mut self, m: MemberId, offset: u64, buf: &[u8]) -> Result<(), MediaError> {
-        for (i, b) in buf.chunks(4096).enumerate() {
-            if b.iter().any(|x| *x != 0) {
-                self.0.insert((m.0, offset + i as u64 * 4096), b.to_vec());
-            }
-        }
-        Ok(())
-    }
-    fn flush(&mut self, _m: MemberId) -> Result<(), MediaError> {
-        Ok(())
-    }
-}
 
 /// An engine over an empty volume.
 fn engine(policy: &str) -> Outcome<Engine> {

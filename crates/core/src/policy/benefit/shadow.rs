@@ -145,7 +145,8 @@ mod tests {
     };
     const DEBT: u64 = 3 * MS;
 
-    fn write(s: &mut Shadow, at: u64, e: u32, flash: u64) {
+    /// A write at a random place comes.
+    fn comes(s: &mut Shadow, at: u64, e: u32) {
         let seen = Seen {
             extent: UnitId(e),
             write: true,
@@ -153,16 +154,13 @@ mod tests {
             debt: DEBT,
         };
         s.comes(Nanos(at), &DISK, seen);
+    }
+    fn write(s: &mut Shadow, at: u64, e: u32, flash: u64) {
+        comes(s, at, e);
         s.flash_takes(UnitId(e), flash, DISK.read.0);
     }
     fn passes(s: &mut Shadow, at: u64, e: u32, flash: u64) {
-        let seen = Seen {
-            extent: UnitId(e),
-            write: true,
-            goes_on: false,
-            debt: DEBT,
-        };
-        s.comes(Nanos(at), &DISK, seen);
+        comes(s, at, e);
         s.passed(UnitId(e), flash, DISK.read.0);
     }
 

@@ -1,7 +1,8 @@
 //! The classes of the data in copies, for a policy that asks for them ([`ExtentMap::keep_classes`]).
 //!
-//! Classes are kept in pieces of 4 KiB, or in blocks if these are larger: file systems assign data in no smaller units. A copy has one class as long as nothing else is known, which takes one byte per slot of the faster tiers. If its pieces have several
-//! classes (64 KiB hold a journal block and the end of a film), it has a table with a byte per piece:
+//! Classes are kept in pieces of 4 KiB, or in blocks if these are larger: file systems assign data in no smaller units. A copy has one
+//! class as long as nothing else is known, which takes one byte per slot of the faster tiers. If its pieces have several classes (64 KiB
+//! hold a journal block and the end of a film), it has a table with a byte per piece:
 //!
 //! ```text
 //! slot ─► class of all pieces │ NONE: nothing is known yet │ TABLE ─► slot's table: a class per piece

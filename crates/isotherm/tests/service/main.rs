@@ -11,7 +11,7 @@ mod prometheus;
 mod tasks;
 mod web;
 
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -209,8 +209,7 @@ fn a_device_under_a_stable_name_comes_and_goes() {
     }
     let m = Machine::new();
     m.create("v");
-    // Over ublk where this kernel has it, else a loop device.
-    let served = m.serve("v --device");
+    let served = m.serve("v --loop");
     let link = m.0.path("dev/v");
     let device = std::fs::canonicalize(&link).expect("a device");
     assert_eq!(
@@ -249,6 +248,33 @@ fn a_device_under_a_stable_name_comes_and_goes() {
     });
     assert!(std::fs::symlink_metadata(&link).is_err());
     assert!(!m.0.path("run/v.mnt").exists());
+}
+
+/// Over ublk where this kernel has it, else over a loop device.
+#[test]
+fn a_device_by_the_best_means_of_this_kernel_is_found_by_name() {
+    if !has_loops() {
+        return;
+    }
+    let m = Machine::new();
+    m.create("v");
+    let served = m.serve("v --device");
+    let link = m.0.path("dev/v");
+    let device = std::fs::canonicalize(&link).expect("a device");
+    let status = m.status("v");
+    assert_eq!(status["device"], json!({"path": device, "link": link}));
+    let is_ublk = device.to_string_lossy().starts_with("/dev/ublkb");
+    let fronts = status["front_ends"].to_string();
+    assert_eq!(fronts.contains("ublk:"), is_ublk, "{fronts}");
+    let size = std::fs::File::open(&device).and_then(|mut d| d.seek(SeekFrom::End(0)));
+    assert_eq!(size.ok(), status["volume_bytes"].as_u64());
+    m.ok("stop v");
+    drop(served);
+    wait_for("the link to go", || {
+        std::fs::symlink_metadata(&link).is_err()
+    });
+    let out = m.run("serve v --device --loop");
+    assert_eq!(out.status.code(), Some(2));
 }
 
 #[test]

@@ -400,7 +400,7 @@ impl FrontEnd for Shown {
     fn leave(&mut self) -> Result<(), String> {
         if self.is_in_use() {
             return Err(format!(
-                "{} is mounted or in use: unmount it first",
+                "{} is in use: unmount what is on it first",
                 self.disk.display()
             ));
         }

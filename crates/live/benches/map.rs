@@ -10,50 +10,26 @@
 //! 4 KiB reads go to random extents: one at a time, or 32 that arrive together, whose rows are then fetched together
 //! (`isotherm_core::run`). `linear` and `lru`: a policy that keeps nothing of an extent, and one that keeps a list.
 
+#[path = "../../lab/benches/ram/mod.rs"]
+mod ram;
+
 use isotherm_core::engine::Params;
 use isotherm_core::policy::build;
 use isotherm_core::random::SplitMix64;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
-use isotherm_core::store::{Media, MediaError, MetaArea, Superblock, format, open};
+use isotherm_core::store::{Media, MetaArea, Superblock, format, open};
 use isotherm_core::{
     Effect, Engine, ExtentId, MemberId, Nanos, Request, RequestOp, Slot, Tag, TierId,
 };
 use isotherm_live::volume::ask_for_huge;
-use std::collections::HashMap;
+use ram::Ram;
 use std::error::Error;
 use std::fs::File;
 use std::io::Write;
 use std::time::Instant;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
-
-/// A sparse image for metadata.
-#[derive(Default)]
-struct Ram(HashMap<(u8, u64), Vec<u8>>);
-
-impl Media for Ram {
-    fn read(&mut self, m: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MediaError> {
-        for (i, b) in buf.chunks_mut(4096).enumerate() {
-            match self.0.get(&(m.0, offset + i as u64 * 4096)) {
-                Some(d) => b.copy_from_slice(d),
-                None => b.fill(0),
-            }
-        }
-        Ok(())
-    }
-    fn write(&mut self, m: MemberId, offset: u64, buf: &[u8]) -> Result<(), MediaError> {
-        for (i, b) in buf.chunks(4096).enumerate() {
-            if b.iter().any(|x| *x != 0) {
-                self.0.insert((m.0, offset + i as u64 * 4096), b.to_vec());
-            }
-        }
-        Ok(())
-    }
-    fn flush(&mut self, _m: MemberId) -> Result<(), MediaError> {
-        Ok(())
-    }
-}
 
 /// An engine whose extents all have a home, in a random order of slots.
 fn engine(policy: &str, extents: u32) -> Outcome<Engine> {

@@ -12,7 +12,7 @@ use crate::load::Cost;
 use crate::stats::{CLASSES, Work};
 use crate::units::{ExtentId, Nanos, TierId};
 
-/// Number of bytes whose energy is included in that of an operation in [`Cost`].
+/// The energy per operation in [`Cost`] includes this number of bytes; further bytes are added.
 const SMALL: u64 = 4096;
 
 impl Ground {
@@ -35,8 +35,8 @@ impl Ground {
     }
 }
 
-/// Joules beyond idling: for a random operation the value of the sheet; for an operation that begins where the last one ended, the share
-/// that its time has of a random one's.
+/// Energy of an operation above the device's idle power, in nanojoules. A random operation has the value of the data sheet. An operation
+/// that begins where the last one ended has this value multiplied by the ratio of a sequential operation's time to a random one's.
 fn energy(cost: &Cost, op: &Op) -> u64 {
     let (each, random) = match op.op.kind {
         OpKind::Read => (cost.read_nj, cost.read),
@@ -44,7 +44,7 @@ fn energy(cost: &Cost, op: &Op) -> u64 {
         _ => return 0,
     };
     if each == 0 {
-        // The sheet does not state it.
+        // The data sheet does not state the energy.
         return 0;
     }
     let each = if op.sequential && cost.sequential < random {
@@ -56,7 +56,7 @@ fn energy(cost: &Cost, op: &Op) -> u64 {
 }
 
 impl Relocation {
-    /// An operation ended that occupied its device for this time.
+    /// Charges an operation that has ended to its class. `took` is the time for which it occupied its device.
     pub(super) fn charge(&self, g: &mut Ground, op: &Op, took: Nanos) {
         let tier = g.space.geo.members[op.member()].tier;
         let cost = g.space.loads.cost(tier);

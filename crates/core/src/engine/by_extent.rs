@@ -1,4 +1,4 @@
-//! A small table by extent, for the few extents on which something is under way.
+//! A small hash table with extents as keys, for the few extents on which some work is in progress.
 //!
 //! Open addressing, so that a look-up costs one or two loads however many entries there are, and nothing is allocated while the table
 //! is large enough.
@@ -7,7 +7,7 @@ use crate::units::ExtentId;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Above every extent number: a geometry has at most 2³² − 1 extents.
+/// Marks an empty entry. It is above every extent number, because a geometry has at most 2³² − 1 extents.
 const NONE: u32 = u32::MAX;
 
 /// Values by extent.
@@ -99,7 +99,8 @@ mod tests {
     use crate::random::SplitMix64;
     use alloc::collections::BTreeMap;
 
-    /// Neighbours, regular distances and the highest numbers, with growth: as a map.
+    /// The table and a `BTreeMap` agree for neighbouring extents, for extents at regular distances and for the highest numbers, also when
+    /// the table grows.
     #[test]
     fn agrees_with_a_map() {
         for step in [1u32, 64, 1 << 20] {

@@ -26,7 +26,7 @@ pub(super) enum What {
         /// The class of its data; with [`crate::QUIET`] it counts for no class.
         class: u8,
     },
-    /// Zeros over the new home of an extent.
+    /// Writes zeros over the new home of an extent.
     Fill {
         ext: u32,
         slot: u32,
@@ -39,7 +39,7 @@ pub(super) enum What {
     Round,
     /// Passes a discard to the device before the slot is allocated again.
     Trim { slot: Slot },
-    /// Sending a disk to sleep.
+    /// Sends a disk to sleep.
     Standby,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Op {
     issued: Nanos,
     foreground: bool,
     pub(super) sequential: bool,
-    /// Bytes of metadata, as (staging sequence numbers | checkpoint buffer | header).
+    /// The place of the bytes, if it is a metadata write.
     meta: MetaSource,
 }
 
@@ -85,14 +85,14 @@ impl Op {
 /// The state of a member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemberState {
-    /// Writes completed since the last flush was issued.
+    /// Whether writes have completed since the last flush was issued.
     pub(super) unflushed: bool,
     pub(super) in_flight: u32,
     pub(super) last_used: Nanos,
     pub(super) asleep: bool,
     pub(super) missing: bool,
     pub(super) trims: bool,
-    /// For display; no decision depends on it.
+    /// Only for display; no decision depends on it.
     pub(super) sleep: SleepRecord,
 }
 
@@ -132,7 +132,7 @@ impl Devices {
     pub(super) fn get(&self, id: OpId) -> Option<&Op> {
         self.ops.get(id.0)
     }
-    /// An operation that has ended according to its device. If it is not in progress, this is a caller's bug.
+    /// Returns an operation whose end was reported by its device. The operation must be in progress.
     pub(super) fn ended(&mut self, id: OpId) -> Op {
         let op = *self.ops.at(id.0);
         self.members[op.member()].in_flight -= 1;
@@ -160,7 +160,7 @@ pub(super) struct Cause {
 }
 
 impl Cause {
-    /// The cause of an operation that is neither a move's nor metadata.
+    /// The cause of an operation that belongs neither to a move nor to metadata.
     pub(super) fn plain(what: What) -> Cause {
         Cause {
             what,
@@ -195,7 +195,7 @@ impl Ground {
             m.sleep.last_wake = Some((self.clock, what.waker()));
             self.set_asleep(i, false);
             self.policy_due |= self.background.woke();
-            // Whatever woke it, it stays awake for at least its standby time.
+            // The disk then stays awake for at least its standby time, whatever woke it.
             if !self.background.heeds_sleep() {
                 self.devices.members[i].last_used = self.clock;
             }
@@ -221,7 +221,7 @@ impl Ground {
         self.space.loads.sleeps(member, asleep);
     }
 
-    /// A short transfer of `n` bytes: issues the rest.
+    /// Issues the rest of an operation of which only `n` bytes were transferred.
     pub(super) fn resume(&mut self, id: OpId, op: &Op, n: u32) {
         let mut d = DeviceOp { id, ..op.op };
         d.offset += u64::from(n);

@@ -9,14 +9,14 @@ use alloc::vec::Vec;
 /// Number of times that a policy may react to the outcomes of its proposals within one event.
 const WANT_TURNS: u32 = 64;
 
-/// The kinds of work that can be due. The work at the end of every event is done in this order; alarm, batch and bedtime need a tick.
+/// The kinds of work that can be due. The work at the end of every event is done in this order. The last three kinds are done by a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
     /// A held request may begin.
     Held,
     /// The policy has made proposals.
     Wants,
-    /// Something changed for which a piece of a request may wait.
+    /// A piece of a request may have waited for something that has changed.
     Queue,
     /// A slot was freed, and a piece waits for one.
     Starving,
@@ -24,13 +24,13 @@ enum Due {
     Policy,
     /// Some data is at a place that the policy does not use.
     Drain,
-    /// Whether work that is held for a sleeping disk has reached a limit, or the next step of a batch.
+    /// To be checked: whether work that is held for a sleeping disk has reached a limit, and whether a batch has a next step.
     Hold,
     /// A round.
     Round,
     /// A time that the policy has set.
     Alarm,
-    /// The next step of held work.
+    /// The next step of a batch of held work.
     Batch,
     /// An idle disk goes to sleep.
     Bedtime,
@@ -60,7 +60,8 @@ impl Engine {
 
     /// The time at which [`Engine::tick`] must be called.
     pub fn next_wake(&self) -> Option<Nanos> {
-        // A wake-up for work that cannot start would be repeated at once, so a sleeping disk would cost a whole CPU.
+        // Each kind of work names a time only if it can start then. Otherwise the wake-up would be repeated at once, and a sleeping disk
+        // would keep a whole CPU busy.
         let later = [
             Due::Held,
             Due::Drain,
@@ -72,7 +73,7 @@ impl Engine {
         later.into_iter().filter_map(|due| self.when(due)).min()
     }
 
-    /// The time at which it is due: now, later if nothing happens before, or never.
+    /// The time at which this work is due: now, later (if nothing else happens before), or never.
     #[inline]
     fn when(&self, due: Due) -> Option<Nanos> {
         let g = &self.ground;

@@ -5,8 +5,9 @@
 //!      │
 //!   Requests      ──► Relocation ──► Durability ──► Ground
 //! ```
-//! The caller gives a part access to the parts to its right; the part knows nothing about those to its left. What it needs of them is an
-//! argument or is kept here: which pieces wait (requests), and what may disturb a sleeping disk (background work).
+//! A part may use the parts to its right, which it gets as arguments. It knows nothing about the parts to its left. If it needs information
+//! about them, this is an argument, or is kept here: the pieces that wait (requests), and whether a sleeping disk may be woken (background
+//! work).
 
 use super::background::Background;
 use super::devices::Devices;
@@ -35,7 +36,7 @@ pub(super) enum Phase {
 pub(super) struct Ground {
     pub(super) space: Space,
     pub(super) policy: Box<dyn Policy>,
-    /// Proposals of the policy that were not tried yet.
+    /// Proposals of the policy that have not been tried yet.
     pub(super) wanted: Vec<Action>,
     /// Whether the policy should be called: there was an access or a settled move since the last tick.
     pub(super) policy_due: bool,
@@ -44,12 +45,12 @@ pub(super) struct Ground {
     pub(super) devices: Devices,
     pub(super) waiting: Waiting,
     pub(super) background: Background,
-    /// Classes that requests stated, by extent ([`Params::learn_classes`]).
+    /// By extent: the class that the last request stated ([`Params::learn_classes`]).
     pub(super) learned: Vec<u8>,
     pub(super) phase: Phase,
-    /// Whether a flush or metadata write failed: then no guarantee can be given any more.
+    /// Whether a flush or metadata write has failed. Then nothing more can be guaranteed.
     pub(super) failed: bool,
-    /// Until this time a promise to some class is not kept, and moves yield.
+    /// Moves yield until this time, because a promise to some class was not kept.
     pub(super) pressed_until: Nanos,
     /// The time of the event that is being handled.
     pub(super) clock: Nanos,
@@ -57,7 +58,7 @@ pub(super) struct Ground {
     pub(super) out: Vec<Effect>,
 }
 
-/// The ground, and the parts between it and the entry points: requests, background work.
+/// The shared state, durability and relocation: the parts that requests and background work use.
 pub(super) struct Parts<'a> {
     pub(super) g: &'a mut Ground,
     pub(super) d: &'a mut Durability,
@@ -80,7 +81,7 @@ impl Ground {
     pub(super) fn may_move(&self) -> bool {
         self.phase == Phase::Running && !self.failed && !self.params.read_only
     }
-    /// Whether nothing can become more durable than it is. Then requests that wait for a round are answered at once.
+    /// Whether no round can make anything durable any more. Then requests that wait for a round are answered at once.
     pub(super) fn is_over(&self) -> bool {
         self.params.read_only || self.failed
     }
@@ -111,7 +112,7 @@ impl Ground {
             ((w.to - base) >> geo.block_shift) as u32,
         )
     }
-    /// First byte of a block on the volume.
+    /// The offset in the volume of the first byte of a block.
     pub(super) fn byte_of(&self, e: ExtentId, block: u32) -> u64 {
         let geo = &self.space.geo;
         (u64::from(e.0) << geo.extent_shift) + (u64::from(block) << geo.block_shift)

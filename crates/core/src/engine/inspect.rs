@@ -22,16 +22,16 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Map and statistics per extent (at most 16 with the default collector).
+    /// Bytes of map and policy statistics per extent (at most 16 with the default collector).
     pub fn per_extent(&self, extents: u32) -> f64 {
         (self.map + self.policy) as f64 / f64::from(extents.max(1))
     }
 }
 
-/// The place of an extent, and the reason.
+/// The place of an extent, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
-    /// Its home.
+    /// The slot of its home.
     pub slot: Option<Slot>,
     /// Tier of the home.
     pub tier: Option<TierId>,
@@ -76,7 +76,7 @@ impl Engine {
     pub fn names(&self) -> Vec<(&'static str, String)> {
         self.ground.policy.names()
     }
-    /// The place of an extent, and what would move it.
+    /// The place of an extent, and the policy's reason for it.
     pub fn explain(&mut self, now: Nanos, extent: ExtentId) -> Explained {
         let moving = self.relocation.of(extent).is_some();
         let moves = self.relocation.copying();
@@ -121,7 +121,8 @@ impl Engine {
         let bytes = map.all_dirty_blocks() << g.space.geo.block_shift;
         (map.copied(), map.dirty(), bytes)
     }
-    /// Bytes of extents whose home is on a tier faster than the slowest: what is lost with those tiers beside dirty data. 0 with one tier.
+    /// Bytes of extents whose home is on a tier faster than the slowest. If those tiers are lost, these bytes and the dirty data are lost.
+    /// 0 with one tier.
     pub fn fast_home_bytes(&self) -> u64 {
         let g = &self.ground;
         let (geo, slots) = (&g.space.geo, &g.space.slots);
@@ -133,7 +134,7 @@ impl Engine {
         let used = geo.tier_slots(geo.slowest()).start.saturating_sub(unused);
         u64::from(used.saturating_sub(g.space.map.copied())) * u64::from(geo.extent_bytes())
     }
-    /// Moves that ended recently, newest first, without refusals; for display.
+    /// The moves that ended recently, newest first, without refusals; for display.
     pub fn lately(&self) -> &Lately {
         &self.relocation.lately
     }

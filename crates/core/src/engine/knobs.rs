@@ -1,4 +1,4 @@
-//! Knobs of the engine, which work with every policy, beside the policy's own parameters.
+//! The knobs of the engine: settings that work with every policy, in addition to the policy's own parameters.
 
 use super::{Engine, Params};
 use crate::policy::{ParamError, Policy, nearest};
@@ -8,15 +8,15 @@ use alloc::vec::Vec;
 /// A knob.
 #[derive(Clone, Copy, Debug)]
 pub struct Knob {
-    /// Its name.
+    /// The name of the knob.
     pub name: &'static str,
-    /// Its meaning.
+    /// The meaning of the knob.
     pub what: &'static str,
-    /// Unit and range, in the words of error messages.
+    /// Unit and range, as text for error messages.
     pub range: &'static str,
     /// Lowest and highest value.
     pub limits: (f64, f64),
-    /// Whether zero lifts the limit, even if zero is below the lowest value.
+    /// Whether zero is valid, too, and removes the limit, even if zero is below the lowest value.
     pub zero: bool,
     read: fn(&Params) -> f64,
     write: fn(&mut Params, f64),
@@ -151,17 +151,17 @@ pub const KNOBS: [Knob; 12] = [
 ];
 
 impl Knob {
-    /// Its value, in its unit; 0 if a limit is off.
+    /// The present value in the knob's unit; 0 if there is no limit.
     pub fn get(&self, params: &Params) -> f64 {
         (self.read)(params)
     }
 
-    /// Sets a valid value (see [`knob`]); 0 lifts a limit.
+    /// Sets a value that [`knob`] has found valid; 0 removes a limit.
     pub fn put(&self, params: &mut Params, value: f64) {
         (self.write)(params, value);
     }
 
-    /// Whether `value` is valid for it.
+    /// Whether `value` is valid for this knob.
     fn takes(&self, value: f64) -> bool {
         (self.zero && value == 0.0) || (self.limits.0..=self.limits.1).contains(&value)
     }
@@ -197,7 +197,7 @@ impl Engine {
         self.ground.policy.params().into_iter().chain(own).collect()
     }
 
-    /// Changes a parameter of the policy or a knob of the engine (`0` lifts a limit).
+    /// Changes a parameter of the policy or a knob of the engine (`0` removes a limit).
     ///
     /// # Errors
     /// Neither policy nor engine has it, or the value is not valid.

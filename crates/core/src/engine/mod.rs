@@ -1,7 +1,7 @@
 //! The engine: the only owner of map, moves and commits. Events are its input, effects its output.
 //!
-//! Invariant: a request is answered only when its guarantee holds on the devices (or, for data that is not yet flushed, in their caches),
-//! and no byte is shown to any extent but the one to which it was written.
+//! Invariants: a request is answered only when its guarantee holds on the devices (or, for data that is not yet flushed, in their caches).
+//! A byte can only be read from the extent to which it was written.
 //!
 //! | file | content |
 //! |---|---|
@@ -127,7 +127,7 @@ impl Engine {
         (&mut self.requests, parts)
     }
 
-    /// An event at `now`: `what` handles it, then the work that is due because of it is done.
+    /// Handles an event at `now` with `what`, which also does the work that has become due (`upkeep`).
     #[inline]
     fn event(&mut self, now: Nanos, out: &mut Vec<Effect>, what: impl FnOnce(&mut Engine)) {
         core::mem::swap(&mut self.ground.out, out);
@@ -145,7 +145,7 @@ impl Engine {
         });
     }
 
-    /// A device operation ended: the number of transferred bytes, or an error.
+    /// A device operation has ended. `result` is the number of transferred bytes, or an error.
     pub fn complete(
         &mut self,
         now: Nanos,
@@ -160,13 +160,13 @@ impl Engine {
         });
     }
 
-    /// Returns false if a short transfer continues.
+    /// Handles the end of a device operation. Returns false if the transfer was short and the rest of it was issued.
     fn completed(&mut self, id: OpId, result: Result<u32, IoError>) -> bool {
         let g = &mut self.ground;
         let op = g.devices.ended(id);
         let i = op.member();
-        // Writes of the map do not count as use of the device. Otherwise the round that writes the records of first touches, one commit
-        // interval later, would restart the timer of a disk that no request has used since.
+        // Metadata writes do not count as use of the device. Otherwise the round that records first touches, one commit interval later,
+        // would restart the standby timer of a disk that no request has used since then.
         let background = if g.background.heeds_sleep() {
             self.relocation.is_background(op.what)
         } else {
@@ -180,8 +180,8 @@ impl Engine {
         let apart =
             joined && whole != Ok(true) && !(whole == Ok(false) && g.broken(Mutant::TrustTornJoin));
         if whole == Ok(false) && !joined {
-            // A short transfer: the rest is issued again, from the block in which the device stopped. A transfer that did not get past its
-            // first block is an error; otherwise it would be repeated for ever.
+            // After a short transfer, the rest is issued again, from the block in which the device stopped. A transfer that did not
+            // complete its first block is an error; otherwise it would be repeated for ever.
             let n = result.unwrap_or(0) & !(g.space.geo.block_bytes() - 1);
             if n > 0 && matches!(op.op.kind, OpKind::Read | OpKind::Write) {
                 if let What::Data { req, .. } = op.what {
@@ -225,11 +225,11 @@ impl Engine {
                 self.round_ended(end);
             }
             What::Trim { slot } => {
-                // Discards are only hints; a device that does not support them gets no more.
+                // Discards are only hints: a device that refuses one gets no more of them.
                 p.g.devices.members[op.member()].trims &= result.is_ok();
                 p.d.trimmed(p.g, slot);
             }
-            // Another operation may have woken it in the meantime.
+            // The disk did not go to sleep.
             What::Standby if result.is_err() => p.g.set_asleep(op.member(), false),
             What::Standby => {}
         }
@@ -253,7 +253,7 @@ impl Engine {
             }
             RoundEnd::Failed => {
                 g.failed = true;
-                // No more slots will be freed: a piece that waits for one gets an error.
+                // No more slots will be freed, so a piece that waits for one is tried again and gets an error.
                 g.waiting.slot_freed();
                 r.abandon_committing(g, d);
                 g.failed = !g.broken(Mutant::ForgetFailedFlush);
@@ -263,7 +263,8 @@ impl Engine {
         }
     }
 
-    /// There will be no round for requests that wait for one. If nothing was written this is success, after a failure it is not.
+    /// Answers the requests that wait for a round, because there will be none. After a failure they get an error. On a read-only volume
+    /// they succeed, because nothing was written.
     fn dismiss(&mut self) {
         let (requests, Parts { g, d, r }) = self.parts();
         let failed = g.failed && !g.broken(Mutant::ForgetFailedFlush);
@@ -274,8 +275,8 @@ impl Engine {
         });
     }
 
-    /// Gives every extent without a home one at the place of first touches, with all of its blocks written: a volume that is full from the
-    /// start. For a world that keeps no bytes (the lab), before the first request; none of it is recorded.
+    /// Makes the volume full from the start: every extent without a home gets one where the policy places first touches, with all of its
+    /// blocks valid. Only for a world that keeps no bytes (the lab), before the first request. Nothing of this is recorded in the journal.
     pub fn fill(&mut self) {
         let (_, p) = self.parts();
         for e in (0..p.g.space.geo.extents).map(ExtentId) {
@@ -305,8 +306,8 @@ impl Engine {
         }
     }
 
-    /// The data in `extent` is of that class (0…63; 0: unknown) until the next call for it. A class in a request has precedence. The policy
-    /// is informed. Kept in memory only.
+    /// Sets the class of the data in `extent` (0…63; 0: unknown) until the next call for this extent. A class in a request has precedence.
+    /// The policy is informed. The class is kept in memory only.
     pub fn reclassify(&mut self, now: Nanos, extent: ExtentId, class: u8, out: &mut Vec<Effect>) {
         self.event(now, out, |me| {
             if me.ground.space.set_class(extent, class) {
@@ -318,7 +319,7 @@ impl Engine {
         });
     }
 
-    /// Replaces all promises to classes ([`crate::qos`]); call [`Engine::tick`] afterwards. Kept in memory only.
+    /// Replaces all promises to classes ([`crate::qos`]); call [`Engine::tick`] afterwards. The promises are kept in memory only.
     pub fn promise(&mut self, spec: Spec) {
         self.requests.promise(&self.ground, spec);
     }
@@ -328,12 +329,13 @@ impl Engine {
         self.requests.promised()
     }
 
-    /// Whether each promise is kept, row by row, and at the end the classes without a promise; empty if there are no promises.
+    /// Whether each promise is kept: one entry for each promise, then one for the classes without a promise. Empty if there are no
+    /// promises.
     pub fn standing(&self, now: Nanos) -> Vec<Standing> {
         self.requests.standing(now)
     }
 
-    /// No more requests will come: completes the requests in progress and writes all state.
+    /// Closes the volume: no more requests will come. Completes the requests in progress and writes all state.
     pub fn close(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         self.event(now, out, |me| {
             if me.ground.phase == Phase::Running {
@@ -346,7 +348,7 @@ impl Engine {
         });
     }
 
-    /// Whether everything is durable that can be, and nothing is in progress.
+    /// Whether the volume is closed: nothing is in progress, and everything that can become durable is durable.
     pub fn is_closed(&self) -> bool {
         self.ground.phase == Phase::Closed
     }

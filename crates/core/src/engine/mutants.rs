@@ -1,11 +1,12 @@
-//! Safety rules that can be removed, one at a time, to prove that the test suites notice it.
+//! Safety rules that can be removed, one at a time, to prove that the test suites notice the removal.
 //!
-//! Only with the `mutants` feature can one be chosen; without it [`chosen`] is a constant `false` and the compiler
-//! removes the branches. The chaos and crash suites must fail under every one of these (`crates/hostile/tests/mutants.rs`).
+//! A mutant can be chosen only in a build with the `mutants` feature. Without the feature, [`chosen`] is a constant `false`, and the
+//! compiler removes the branches. The chaos and crash suites must fail under every mutant in [`MUTANTS`]
+//! (`crates/hostile/tests/mutants.rs`).
 
 use super::Engine;
 
-/// One removed rule.
+/// A variant of the engine in which one rule is removed. Each description says what this variant does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
     /// A move's record is written although its copy was not flushed.
@@ -20,7 +21,7 @@ pub enum Mutant {
     SkipJournalFlush,
     /// A write to a moving extent does not mark the move stale.
     ForgetStaleMark,
-    /// Writes do not pin their slot: a move may start under them.
+    /// Writes do not pin their slot, so a move may start while they are in progress.
     SkipPin,
     /// A freed slot is allocated before its freeing is durable.
     ReuseBeforeDurable,
@@ -126,7 +127,7 @@ pub enum Mutant {
     ResyncWithoutFlush,
     /// A clean that became stale in part forgets that a durable record names the copy.
     ForgetRecordedEarly,
-    /// A clean whose record had no room counts as done until it has.
+    /// A clean whose record does not fit into the round counts as done before it is recorded.
     KeepUnrecordedClean,
     /// A FLUSH that arrived during a round is answered with that round.
     ServeLateFlush,
@@ -166,7 +167,7 @@ pub enum Mutant {
     GateForgetsMoves,
 }
 
-/// All mutants.
+/// All mutants that the tests must notice.
 pub const MUTANTS: [Mutant; 77] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,

@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 /// The information that the engine needs in addition to the volume itself.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// Number of the world's extent-sized move buffers, and so the largest number of moves in progress, including those that wait for their
-    /// record ([`Params::buffers_for`]).
+    /// Number of extent-sized move buffers that the world provides. It is also the largest number of moves in progress, including those
+    /// that wait for their record ([`Params::buffers_for`]).
     pub move_buffers: u16,
     /// Records that no FLUSH has carried for this time are written as soon as the device with the second copy of the metadata is idle, and
     /// after six times as long in any case.
@@ -39,18 +39,18 @@ pub struct Params {
     pub moves_max: Option<u16>,
     /// Bytes that may be written to the fastest tier each day (`wear.rs`).
     pub wear_bytes_per_day: Option<u64>,
-    /// The time for which the unused part of this can be saved up.
+    /// The time for which the unused part of the wear budget can be saved up.
     pub wear_burst: Nanos,
     /// While a disk sleeps, background work that needs it is held for at most this time (`lull.rs`); `None`: it is not held.
     pub sleep_hold: Option<Nanos>,
-    /// Amount of dirty data in bytes that ends this wait, in whole extents.
+    /// Amount of dirty data that ends this wait, in bytes, counted in whole extents; `None`: no limit.
     pub sleep_hold_bytes: Option<u64>,
-    /// Longest joined operation of moves; 0: none are joined (`join.rs`).
+    /// Longest joined operation of moves, in bytes; 0: no moves are joined (`join.rs`).
     pub join_bytes: u64,
     /// Longest duration of a joined operation; 0: no limit.
     pub join_time: Nanos,
-    /// The costs of tiers according to their data sheets, fastest first: measuring starts from these ([`crate::load`]). If the list is
-    /// shorter than that of the tiers, nothing is known about the others.
+    /// The costs of tiers according to their data sheets, fastest tier first. Measured costs start from these values ([`crate::load`]). If
+    /// there are more tiers than entries, nothing is known about the other tiers.
     pub costs: Vec<Cost>,
     /// If set, a change is answered only when a server that is started after this one was killed would find it. A power loss may still lose
     /// it until a FLUSH. For front ends whose users do not notice that a server is killed and started again.
@@ -58,7 +58,7 @@ pub struct Params {
     /// Largest number of partly written extents, if it is lower than the number for which the map has room; beyond it, slots are filled
     /// with zeros (`requests/fill.rs`).
     pub partial_max: Option<u32>,
-    /// End a session with a checkpoint even if the journal has room for the records (`durability/farewell.rs`).
+    /// End a session with a checkpoint even if the journal has space for the session's last records (`durability/farewell.rs`).
     pub end_with_checkpoint: bool,
     /// Pass discards of freed slots to the devices.
     pub pass_discards: bool,
@@ -67,17 +67,18 @@ pub struct Params {
     /// The bytes of metadata writes ([`crate::Engine::meta`]) are never read, so checkpoints need only have the right sizes. For worlds
     /// that keep no bytes: such a volume cannot be recovered.
     pub unread_metadata: bool,
-    /// The class that a request states for an extent is remembered for the accounts (the purpose of moves, wear and energy), one byte an
-    /// extent. For worlds that state classes only in requests; live, [`crate::Engine::reclassify`] sets the classes of extents.
+    /// Whether the class that a request states for an extent is remembered, in one byte per extent, so that later moves of the extent,
+    /// their wear and their energy count for this class. For worlds that state classes only in requests; in live service,
+    /// [`crate::Engine::reclassify`] sets the classes of extents.
     pub learn_classes: bool,
-    /// A safety rule that is removed, for tests of the tests.
+    /// A safety rule to remove, which the test suites must notice.
     #[cfg(feature = "mutants")]
     pub mutant: Option<Mutant>,
 }
 
 impl Params {
-    /// Number of move buffers for extents of that size: 16 MiB of them, 16 to 128. A move keeps its buffer until it is recorded, and one
-    /// flush serves all moves that wait: few buffers mean many flushes.
+    /// Number of move buffers for extents of this size: 16 MiB in total, but at least 16 and at most 128 buffers. A move keeps its buffer
+    /// until it is recorded, and one flush serves all moves that wait. So few buffers mean many flushes.
     pub fn buffers_for(extent_bytes: u32) -> u16 {
         ((16 << 20) / extent_bytes.max(1)).clamp(16, 128) as u16
     }

@@ -1,4 +1,4 @@
-//! Numbered places for objects in progress; numbers are reused, and memory is not returned.
+//! Stores objects under numbers. Numbers are reused, and the memory does not shrink.
 
 use alloc::vec::Vec;
 
@@ -27,7 +27,7 @@ impl<T> Slab<T> {
             self.items.len() as u32 - 1
         }
     }
-    /// Removes an object. A number that is not in use is a caller's bug.
+    /// Removes an object. The number must be in use.
     pub fn remove(&mut self, i: u32) -> T {
         let t = self.items[i as usize].take().expect("number not in use");
         self.free.push(i);
@@ -37,7 +37,7 @@ impl<T> Slab<T> {
     pub fn get(&self, i: u32) -> Option<&T> {
         self.items.get(i as usize).and_then(Option::as_ref)
     }
-    /// An object; a number that is not in use is a caller's bug.
+    /// An object. The number must be in use.
     pub fn at(&mut self, i: u32) -> &mut T {
         self.items[i as usize].as_mut().expect("number not in use")
     }

@@ -1,5 +1,5 @@
-//! Change of the policy of a running volume: which policies may take over, and the change itself. `background/drain.rs` handles the data
-//! that the old policy leaves behind.
+//! Change of the policy of a running volume: the check whether a policy may take over, and the change itself. `background/drain.rs` handles
+//! the data that the old policy leaves behind.
 
 use super::Engine;
 use super::background::{Drain, SwitchError, fits};
@@ -8,7 +8,7 @@ use crate::units::Nanos;
 use alloc::boxed::Box;
 
 impl Engine {
-    /// Whether a policy with these needs may take over.
+    /// Whether a policy that uses the tiers in this way may take over.
     ///
     /// # Errors
     /// The volume's shape does not allow it, or the volume is not in the right state.
@@ -19,8 +19,8 @@ impl Engine {
         fits(&self.ground.space.geo, self.relocation.copies_fit(), uses)
     }
 
-    /// Lets another policy take over; data at places that it does not use is moved in the background: see [`Engine::draining`]. The caller
-    /// makes the choice durable (in the superblock and the description).
+    /// Lets another policy take over. Data at places that the new policy does not use is moved away in the background: see
+    /// [`Engine::draining`]. The caller makes the choice durable (in the superblock and the description).
     ///
     /// # Errors
     /// See [`Engine::may_switch`].
@@ -30,7 +30,7 @@ impl Engine {
         mut policy: Box<dyn Policy>,
     ) -> Result<(), SwitchError> {
         self.may_switch(policy.uses())?;
-        // The old policy is not informed of their outcomes any more.
+        // The new policy does not know the proposals and moves of the old one, so it is not informed of their outcomes.
         let g = &mut self.ground;
         g.wanted.clear();
         self.relocation.disown();
@@ -45,7 +45,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The kind of data that is being moved away, and how much of it is left.
+    /// The kind of data that is being moved away, and the amount that is left.
     pub fn draining(&self) -> Drain {
         self.ground.background.draining(&self.ground.space)
     }

@@ -100,18 +100,19 @@ impl Draining {
             idle: 0,
         }
     }
-    /// There is data to remove: examines all slots again.
+    /// Called when there is data to remove: all slots are examined again.
     fn look_again(&mut self, now: Nanos) {
         self.next.get_or_insert(now + AGAIN);
         self.idle = 0;
     }
-    /// A disk for which it waited is awake.
+    /// Makes the next step due now, if there is one: a batch of background work begins, and the removal belongs to it.
     pub(super) fn hurry(&mut self, now: Nanos) {
         self.next = self.next.map(|t| t.min(now));
     }
 }
 
-/// Whether a policy with these needs can run on a volume of this shape, whose checkpoints may have room for copies.
+/// Whether a policy that uses the tiers in this way can run on a volume of this shape. `has_room`: the volume's checkpoints have room for
+/// copies.
 ///
 /// # Errors
 /// The reason why it cannot.
@@ -149,11 +150,11 @@ impl Background {
             _ => Drain::Homes(0),
         }
     }
-    /// Whether the policy does not use the existing copies.
+    /// Whether the existing copies are being evicted because the policy does not use them.
     pub(in crate::engine) fn gives_up_copies(&self) -> bool {
         self.drain.next.is_some() && self.drain.uses == Uses::Homes
     }
-    /// The time at which there is data to remove.
+    /// The time of the next step of the removal; `None` if there is nothing to remove.
     pub(in crate::engine) fn drain_due(&self) -> Option<Nanos> {
         self.drain.next
     }

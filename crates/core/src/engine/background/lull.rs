@@ -23,8 +23,8 @@ use crate::io::{BufRef, DeviceOp, OpId, OpKind};
 use crate::policy::{Action, Refusal};
 use crate::units::{MemberId, Nanos, Slot};
 
-/// A policy that was refused because a disk sleeps is not asked again before this time has passed. Nor is a batch repeated earlier that did
-/// not get below the limit of dirty bytes: a sleeping disk must not cost a whole CPU.
+/// After a proposal was refused because a disk sleeps, the policy is not asked again before this time has passed. The same time must pass
+/// before the limit of dirty bytes can start another batch. Otherwise a sleeping disk could keep a whole CPU busy.
 pub(super) const ASK_AGAIN: Nanos = Nanos::from_secs(1);
 /// Delay before the next search for dirty copies, so that a long list does not stall requests.
 const NEXT: Nanos = Nanos::from_millis(1);
@@ -120,7 +120,7 @@ impl Background {
 }
 
 impl Ground {
-    /// Whether this mode concerns the disk: it is sent to sleep by the engine, and is not of the fastest tier.
+    /// Whether this mode applies to the member: the engine sends it to sleep, and it is not on the fastest tier.
     fn is_sleeper(&self, member: usize) -> bool {
         let after = self.params.standby_after.get(member).copied().flatten();
         after.is_some() && self.space.geo.members[member].tier.0 > 0
@@ -136,7 +136,8 @@ impl Ground {
         self.devices.is_asleep(m) && self.is_sleeper(i) && self.background.lull.waking >> i & 1 == 0
     }
 
-    /// An access will be served at the home of its extent: moves that belong to it need not wait for the disk.
+    /// Notes that an access will be served at the home of its extent, which wakes that disk in any case. So moves that belong to the access
+    /// need not wait for the disk. `None`: the access is over.
     #[inline]
     pub(in crate::engine) fn wake_with(&mut self, home: Option<Slot>) {
         if self.background.lull.is_on() {
@@ -164,7 +165,7 @@ impl Ground {
         Err(Refusal::Asleep)
     }
 
-    /// There is dirty data: its time of being held begins.
+    /// Starts to measure the time for which dirty data is held, if there is any.
     fn hold_dirty(&mut self) {
         if self.space.map.dirty() > 0 {
             let now = self.clock;
@@ -180,7 +181,8 @@ impl Ground {
             || (lull.bytes.is_some_and(|b| dirty >= b) && now.since(lull.ended) >= ASK_AGAIN)
     }
 
-    /// The time at which that disk is to be sent to sleep, unless it is used before.
+    /// The time at which the member is to be sent to sleep, unless it is used before; `None` if it is in use, asleep or missing, or has no
+    /// such time.
     fn bedtime(&self, member: usize) -> Option<Nanos> {
         let after = self.params.standby_after.get(member).copied().flatten()?;
         let m = &self.devices.members[member];
@@ -224,7 +226,7 @@ impl Ground {
 }
 
 impl Parts<'_> {
-    /// Sends idle disks to sleep (GreenDM 6.1.4); with `first`, the work that was held for them is done before.
+    /// Sends idle disks to sleep (GreenDM 6.1.4). With `first`, a batch of the held work is done before.
     pub(in crate::engine) fn put_to_sleep(&mut self, first: bool) {
         self.r.issue_parts(self.g);
         for i in 0..self.g.devices.members.len() {

@@ -1,7 +1,7 @@
 //! Background work: work that waits while a disk sleeps (`lull.rs`), and data that another policy leaves behind (`drain.rs`).
 //!
-//! All parts ask what may be disturbed, and which places the policy uses, so this state is part of the ground. The steps of the work itself
-//! are above the other parts, which they get as arguments.
+//! All parts of the engine ask which disks may be woken and which places the policy uses. So this state is part of the shared state. The
+//! steps of the work itself use the other parts and get them as arguments.
 
 mod drain;
 mod lull;
@@ -41,8 +41,8 @@ impl Background {
     pub(super) fn lets_mirror_lag(&self) -> bool {
         self.drain.uses() != Uses::Copies || self.lull.is_on()
     }
-    /// Whether the policy knows of a copy in `slot`. A tiering policy knows of none, the others know of those on the fastest tier; the
-    /// previous policy left any other copy.
+    /// Whether the policy knows of a copy in `slot`. A tiering policy knows of no copy. The other policies know the copies on the fastest
+    /// tier. Any other copy was left by the previous policy.
     #[inline]
     pub(super) fn is_the_policys(&self, geo: &Geometry, slot: Slot) -> bool {
         self.drain.uses() != Uses::Homes && geo.tier_of(slot) == TierId(0)

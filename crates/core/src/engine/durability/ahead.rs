@@ -1,13 +1,13 @@
 //! Flushes that begin before a FLUSH asks for them.
 //!
-//! A database, like the journal of a file system, writes, waits for the answer, and then issues a FLUSH. Between that answer and that FLUSH
-//! the device is idle, because the answer travels through the front end and the FLUSH travels back. If FLUSHes have followed in this way
-//! for a while, a round that flushes the written data begins as soon as the last request is answered. The FLUSH then finds the round in
-//! progress and waits only for its rest, or finds it done.
+//! A database or the journal of a file system writes, waits for the answer, and then issues a FLUSH. Between that answer and the FLUSH the
+//! device is idle, because both pass through the front end. If a FLUSH has followed most writes for a while, a round that flushes the
+//! written data begins as soon as the last request is answered. The FLUSH then waits only for the rest of this round, or not at all if the
+//! round has ended.
 //!
-//! The cost of a wrong guess is one needless flush, so guesses become rare where they are wrong. Each FLUSH that a guess would have met
-//! adds one to a score, each change in its place subtracts [`Params::flush_ahead`], and there is no guess below that score. So in the long
-//! run less than one flush in `flush_ahead` is needless.
+//! A wrong prediction costs one needless flush. Therefore a score limits the predictions. A FLUSH that was predicted, or could have been,
+//! adds 1 to the score. Any other change at that point subtracts [`Params::flush_ahead`]. A round begins ahead only if the score is at
+//! least `flush_ahead`. So in the long run less than one flush in `flush_ahead` is needless.
 //!
 //! Invariant: a FLUSH is answered with such a round only if everything that was answered before the FLUSH had ended before the round's
 //! flushes were issued, and if no record and no news for the mirror is due.
@@ -28,8 +28,7 @@ pub(super) struct Ahead {
 }
 
 impl Durability {
-    /// A request other than a read arrived; with `alone`, no other request is in progress. Updates the score: was it the FLUSH that a guess
-    /// would have met?
+    /// Updates the score when a request other than a read arrives. `alone`: no other request is in progress.
     pub(in crate::engine) fn came(&mut self, g: &mut Ground, is_flush: bool, alone: bool) {
         let sure = g.params.flush_ahead;
         let guessed = core::mem::take(&mut self.ahead.guessed);
@@ -62,7 +61,7 @@ impl Durability {
         g.counters.ahead += 1;
     }
 
-    /// Whether the round that began ahead covers everything that a FLUSH at this moment would have to make durable.
+    /// Whether a round that began ahead is in progress and covers everything that a FLUSH must make durable now.
     pub(super) fn is_met_ahead(&self, g: &Ground) -> bool {
         let late = is_unflushed(g) && !g.broken(Mutant::AheadForgetsLate);
         let owed = self.owes_mirror(g) && !g.broken(Mutant::AheadForgetsMirror);

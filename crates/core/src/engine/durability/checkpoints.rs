@@ -1,7 +1,7 @@
 //! Checkpoints: the last durable one, and the one that is being built, one piece per round.
 //!
-//! They are fuzzy: each piece is encoded like the records of its round, so everything in it is durable when it is written. Later changes
-//! are in the journal after the checkpoint's start.
+//! Checkpoints are fuzzy, that is, they are written while the map changes. Each piece is encoded together with the records of its round, so
+//! the data that it refers to is durable when the piece is written. Changes after the checkpoint's start are also in the journal.
 
 use super::follow::Follow;
 use super::records::mark_recorded;
@@ -16,9 +16,9 @@ use crate::volume::Space;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Most checkpoint blocks that a round may add: 1 MiB.
+/// Largest number of checkpoint blocks that a round may add: 1 MiB.
 const PIECE_BLOCKS_MAX: u32 = 256;
-/// Most rows that a round may read for a checkpoint: about 2 ms.
+/// Largest number of map rows that a round may read for a checkpoint, which takes about 2 ms.
 const PIECE_ROWS: u32 = 1 << 20;
 
 /// A checkpoint being written.
@@ -83,14 +83,14 @@ impl Checkpoints {
             starts_late: chosen(p, Mutant::StartCheckpointLate),
         }
     }
-    /// The last durable checkpoint: its number, and the start of its records.
+    /// The number of the last durable checkpoint.
     pub(super) fn number(&self) -> u64 {
         self.durable.number
     }
     pub(super) fn start(&self) -> u64 {
         self.durable.start.next_seq
     }
-    /// The time of its start. It may lack the statistics of extents that were used since then.
+    /// The time at which the last durable checkpoint was begun. It may lack the statistics of extents that were used since then.
     pub(super) fn since(&self) -> Nanos {
         self.durable.time
     }
@@ -107,7 +107,8 @@ impl Checkpoints {
     pub(super) fn is_final(&self) -> bool {
         self.building.is_none() && self.final_begun
     }
-    /// Begins a checkpoint after the records before `start`. `lazy` is the session, if its mirror may lag.
+    /// Begins a checkpoint that contains all records before `start`. `lazy` is the number of this session if its mirror may lag. `last`: it
+    /// is the last checkpoint of the session.
     pub(super) fn begin(&mut self, start: Tip, time: Nanos, lazy: Option<u64>, last: bool) {
         let header = Header {
             number: self.next_number,
@@ -123,7 +124,7 @@ impl Checkpoints {
         });
         self.final_begun = last;
     }
-    /// Whether its header is part of this round.
+    /// Whether this round writes the header of the checkpoint.
     pub(super) fn header_due(&self) -> bool {
         self.building.is_some_and(|b| b.header_due)
     }
@@ -134,7 +135,7 @@ impl Checkpoints {
             b.header_due = b.cursor >= extents;
         }
     }
-    /// This round adds no piece.
+    /// Notes that this round adds no piece.
     pub(super) fn skip(&mut self) {
         self.piece_blocks = 0;
     }
@@ -168,7 +169,7 @@ impl Checkpoints {
                 .copy_from_slice(&b.header.encode(&self.uuid, counters));
         }
     }
-    /// The blocks that this round added are durable. Returns whether that completes a checkpoint.
+    /// Notes that the blocks that this round added are durable. Returns true if that completes a checkpoint.
     pub(super) fn landed(&mut self) -> bool {
         let Some(b) = &mut self.building else {
             return false;
@@ -192,8 +193,8 @@ impl Checkpoints {
         self.piece.len()
     }
 
-    /// Adds a piece to the checkpoint that is being built, from the present map. `tell` is set if the clean blocks of copies may be
-    /// recorded.
+    /// Adds a piece to the checkpoint that is being built, from the present map. `tell` is this session's number if the clean blocks of
+    /// copies may be recorded.
     pub(super) fn add_piece(&mut self, space: &mut Space, tell: Option<u64>, follow: &mut Follow) {
         self.piece_blocks = 0;
         let Some(mut b) = self.building.filter(|b| !b.header_due) else {
@@ -228,7 +229,7 @@ impl Checkpoints {
         while b.cursor < stop && n < room {
             let e = ExtentId(b.cursor);
             if self.unread {
-                // Only their number counts.
+                // No bytes are needed, only the number of units.
                 let free = (BLOCK - at) / 16;
                 let rows = (stop - b.cursor).min(free as u32);
                 if rows > 0 && map.is_all_plain() {

@@ -1,4 +1,4 @@
-//! Members' counters while a volume runs (`store/counter.rs`).
+//! Raises the members' counters while a volume runs (`store/counter.rs`).
 //!
 //! A round that writes to a member raises its counter, at most once every `Params::counter_every`. The counter's block is written while
 //! data is flushed, and the record that names it follows with the other records of the round. A member without writes is left alone, so
@@ -40,14 +40,14 @@ impl Raising {
             },
         }
     }
-    /// Those members of the bit set `written` whose counters are due.
+    /// The members in the bit set `written` whose counters are due to be raised.
     pub(super) fn due(&self, now: Nanos, written: u32) -> u32 {
         let Some(every) = self.every else { return 0 };
         (0..self.last.len())
             .filter(|&i| written >> i & 1 == 1 && now.since(self.last[i]) >= every)
             .fold(0, |set, i| set | 1 << i)
     }
-    /// Raises the counter of `member` in the round that begins. Returns the unit that names it.
+    /// Raises the counter of `member` in the round that begins. Returns the journal unit that states its new value.
     pub(super) fn raise(&mut self, now: Nanos, member: MemberId, last_flushed: u64) -> [u8; 16] {
         let i = usize::from(member.0);
         let id = self.sb.members[i].id;
@@ -69,7 +69,7 @@ impl Raising {
         let at = usize::from(member.0) * BLOCK;
         &self.blocks[at..at + BLOCK]
     }
-    /// The values that this round raised are durable.
+    /// Notes that the values that this round wrote are durable.
     pub(super) fn durable(&mut self) {
         for (m, value) in self.raised.drain(..) {
             let id = self.sb.members[usize::from(m.0)].id;

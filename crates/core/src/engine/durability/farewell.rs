@@ -1,33 +1,35 @@
-//! A clean close whose cost is proportional to the changes.
+//! The last records of a session: a clean close whose cost is proportional to the changes, without a checkpoint.
 //!
 //! At the end of a session, three things are only in memory: the clean blocks of copies, and, for the extents that were used since the last
 //! checkpoint, the time of that use and the policy's statistics. A checkpoint of all extents would record them, with at least 16 bytes for
-//! each extent of the volume: 1.5 GB twice for 100 TB. So, if the journal has space, records of just these extents are written, in the form
-//! in which a checkpoint would hold them. The same rule applies to them: their clean blocks are valid only if the superblock of every
-//! member says *clean* and this session was the last one.
+//! each extent of the volume: 1.5 GB twice for 100 TB. So, if the journal has space, only these extents are recorded there, in the form
+//! that a checkpoint has. The same rule applies to these records: their clean blocks are valid only if the superblock of every member says
+//! *clean* and this session was the last one.
 //!
-//! Changes of a policy's statistics for extents that were not used since (a policy may age all of them at once) are not recorded; the
-//! checkpoint's values stay. At most this costs speed, as after a crash.
+//! A policy may also change the statistics of extents that were not used since the checkpoint (for example, age all of them at once). These
+//! changes are not recorded, and the checkpoint's values stay. As after a crash, this can only make the policy's decisions less good for a
+//! while.
 
 use super::Durability;
 use crate::engine::ground::Ground;
 use crate::store::{BLOCK, HEADER, record};
 use crate::units::ExtentId;
 
-/// The progress.
+/// The progress of these records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Farewell {
-    /// The session is not at its end, or a checkpoint ends it.
+    /// None are written, because the session is not at its end, or ends with a checkpoint.
     #[default]
     Not,
     /// All extents before this one are recorded.
     Telling(ExtentId),
-    /// All are recorded.
+    /// All extents are recorded.
     Told,
 }
 
 impl Durability {
-    /// Begins to write these records, if that leaves half of the ring free, which a checkpoint of the next session may need.
+    /// Begins to write these records if half of the journal's ring stays free, because a checkpoint of the next session may need that.
+    /// Returns false if the session must end with a checkpoint.
     pub(super) fn begin_farewell(&mut self, g: &Ground) -> bool {
         if g.params.end_with_checkpoint || self.half_full() || !self.farewell_fits(g) {
             return false;
@@ -36,7 +38,7 @@ impl Durability {
         true
     }
 
-    /// Whether this is in progress, or done.
+    /// Whether these records are being written, or were written.
     pub(super) fn says_farewell(&self) -> bool {
         self.farewell != Farewell::Not
     }
@@ -44,7 +46,7 @@ impl Durability {
     fn farewell_fits(&self, g: &Ground) -> bool {
         let (map, geo) = (&g.space.map, &g.space.geo);
         let ring = u64::from(self.layout.area.ring_blocks);
-        // One more block, for a round that ends within one.
+        // One block is subtracted for a round that ends within a block.
         let room = self.ring_room().saturating_sub(ring.div_ceil(2) + 1);
         let each = ((BLOCK - HEADER) / 16) as u64;
         let longest = record::max_copy_units(geo.blocks_per_extent()) as u64;
@@ -63,7 +65,7 @@ impl Durability {
         true
     }
 
-    /// Writes as many records as a round has space for.
+    /// Encodes as many of these records as the round has space for.
     pub(super) fn tell_farewell(&mut self, g: &mut Ground, limit: u64) {
         let Farewell::Telling(mut at) = self.farewell else {
             return;

@@ -1,13 +1,15 @@
-//! The news that the mirror must have before a request is acknowledged, so that the volume can be used without its primary.
+//! The changes that the mirror must have before a request is acknowledged, so that the volume can be used without its primary.
 //!
 //! A caching volume has all homes on the slow tier, and its primary on the device that is most likely to be lost: the cache. So, under a
 //! caching policy, a FLUSH that makes a change of homes durable (a first write, valid blocks, a discard) is recorded on the mirror, too,
 //! before it is answered. The slow disk is awake at that time, because most of these changes come with data for it. Dirty copies are
-//! different, since their purpose is to let that disk sleep. The mirror need not know all of them, but it must know one as long as there
-//! are any. Then a server that finds only the mirror can distinguish a clean cache from a dirty one.
+//! different, because they exist so that this disk can sleep. The mirror need not have the records of all dirty copies. But as long as
+//! there are dirty copies, it must have the record of at least one. Then a server that finds only the mirror can distinguish a clean cache
+//! from a dirty one.
 //!
-//! Under other policies the mirror follows lazily. The blocks of such a session say so, and the first of them is on the mirror before
-//! anything is acknowledged that the mirror lacks. From then on nothing is claimed until the next session.
+//! Under other policies the mirror may lag. The journal blocks of such a session state this, and the first such block is on the mirror
+//! before anything is acknowledged that the mirror lacks. From then on, and until the next session, the metadata does not claim that the
+//! mirror is complete.
 
 use super::Durability;
 use crate::bits::Bits;
@@ -19,20 +21,20 @@ use crate::units::{ExtentId, Slot};
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Follow {
-    /// Whether the durable metadata of this session says that the mirror follows.
+    /// Whether the durable metadata of this session claims that the mirror has all changes named above.
     claimed: bool,
-    /// Whether homes or valid blocks changed since the mirror last received all changes.
+    /// Whether homes or valid blocks have changed since the mirror last received all changes.
     homes: bool,
-    /// By extent: whether its last record says that its copy is dirty. No bits until the first such record.
+    /// By extent: whether its last record says that its copy is dirty. The bit set has no memory until there is such a record.
     told: Bits,
     count: u32,
-    /// The number of such extents that the mirror knew when it was last updated.
+    /// Value of `count` when the mirror was last updated.
     mirrored: u32,
     extents: u32,
 }
 
 impl Follow {
-    /// For a session that begins with primary and mirror equal, and with this map.
+    /// The state at the start of a session, when primary and mirror are equal. `fast`: number of slots on the faster tiers.
     pub(super) fn new(claimed: bool, map: &ExtentMap, fast: u32) -> Follow {
         let mut f = Follow {
             claimed,
@@ -49,11 +51,11 @@ impl Follow {
         f.mirrored = f.count;
         f
     }
-    /// A home or valid blocks changed.
+    /// Notes that a home or valid blocks changed.
     pub(super) fn homes_changed(&mut self) {
         self.homes = true;
     }
-    /// A journal record of `e` was encoded.
+    /// Notes that a record of `e` was encoded for the journal or a checkpoint.
     pub(super) fn recorded(&mut self, e: ExtentId, dirty: bool) {
         if !self.claimed {
             return;
@@ -68,20 +70,20 @@ impl Follow {
             self.count -= 1;
         }
     }
-    /// Whether [`Follow::recorded`] of an extent without dirty data changes nothing, whichever it is.
+    /// Whether no extent is recorded as dirty. Then [`Follow::recorded`] has no effect for an extent without dirty data.
     pub(super) fn knows_of_none(&self) -> bool {
         !self.claimed || self.count == 0
     }
-    /// The records of a round that updates the mirror completely are encoded. With `all`, no change is left for a later round.
+    /// Notes that the records of a round that brings the mirror up to date are encoded. `all`: no change is left for a later round.
     pub(super) fn told(&mut self, all: bool) {
         self.homes &= !all;
         self.mirrored = self.count;
     }
-    /// The mirror has a block which states that it may lag.
+    /// Notes that the mirror has a block which states that it may lag.
     pub(super) fn disclaimed(&mut self) {
         *self = Follow::default();
     }
-    /// Whether the durable metadata claims that the mirror follows.
+    /// See the field `claimed`.
     pub(super) fn is_claimed(&self) -> bool {
         self.claimed
     }

@@ -1,10 +1,10 @@
 //! Slots that are given up and not yet free.
 //!
-//! A slot that a discard or move has freed is allocated again only when: (1) the record that frees it is durable; otherwise, after a crash,
-//! the old owner would find another extent's bytes. (2) The mirror has that record, too. Degraded service uses the mirror alone; and if the
-//! medium damages the newest blocks of the primary's journal, they look like a torn tail, and the mirror must then show that the slot has a
-//! new owner. (3) No read uses the slot any more. (4) A discard that was passed to the device has ended; otherwise it could hit the new
-//! owner's data.
+//! A slot that a discard or a move has freed is allocated again only when all of the following hold. (1) The record that frees it is
+//! durable; otherwise, after a crash, the old owner would find another extent's bytes. (2) The mirror has that record, too: degraded
+//! service uses the mirror alone, and if the medium damages the newest blocks of the primary's journal, they look like a torn tail, and
+//! only the mirror shows that the slot has a new owner. (3) No read uses the slot any more. (4) A discard that was passed to the device has
+//! ended; otherwise it could destroy the new owner's data.
 //!
 //! This does not apply to a copy's slot that no durable record names as dirty: caches allocate and free slots without waiting for a disk.
 
@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 struct Entry {
     slot: Slot,
     trim: bool,
-    /// The number of pending records after whose commit it is durable.
+    /// The number of committed records from which on the freeing is durable.
     mark: u64,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Freeing {
 }
 
 impl Freeing {
-    /// Whether there is no such slot.
+    /// Whether no slot will become free.
     pub(super) fn is_empty(&self) -> bool {
         !self.wants_round() && self.pinned.is_empty() && self.trimming.is_empty()
     }
@@ -48,7 +48,7 @@ impl Freeing {
         let mut entries = self.waiting.iter().chain(&self.hasty).chain(&self.pinned);
         entries.any(|e| e.slot == s) || self.trimming.contains(&s)
     }
-    /// Whether a slot waits for a record. Slots that wait for the primary only do not count.
+    /// Whether a slot waits for a record, so that a round would free it.
     pub(super) fn wants_round(&self) -> bool {
         !self.waiting.is_empty() || !self.hasty.is_empty()
     }
@@ -64,7 +64,7 @@ impl Durability {
         self.freeing.contains(s)
     }
 
-    /// `slot` was given up; the record of that is pending.
+    /// Gives up `slot`, whose record is pending. `trim`: the device gets a discard before the slot is free.
     pub(in crate::engine) fn free_slot(&mut self, g: &mut Ground, slot: Slot, trim: bool) {
         g.space.slots.quarantine(slot);
         let entry = Entry {
@@ -89,7 +89,8 @@ impl Durability {
         }
     }
 
-    /// `slot` was the source of a move whose record is durable (and mirrored).
+    /// Gives up `slot` for which no record is pending: the source of a move whose record is durable (and mirrored), or a copy that no
+    /// durable record names.
     pub(in crate::engine) fn free_moved(&mut self, g: &mut Ground, slot: Slot) {
         g.space.slots.quarantine(slot);
         let entry = Entry {
@@ -111,14 +112,14 @@ impl Durability {
         }
     }
 
-    /// A discard that was passed down ended.
+    /// A discard that was passed to a device has ended.
     pub(in crate::engine) fn trimmed(&mut self, g: &mut Ground, slot: Slot) {
         self.freeing.trimming.retain(|&s| s != slot);
         g.space.slots.release(slot);
         g.waiting.slot_freed();
     }
 
-    /// The last operation on `slot` ended.
+    /// The last operation on `slot` has ended.
     pub(in crate::engine) fn unpinned(&mut self, g: &mut Ground, slot: Slot) {
         let pinned = &mut self.freeing.pinned;
         if let Some(i) = pinned.iter().position(|e| e.slot == slot) {
@@ -155,7 +156,7 @@ impl Freeing {
     }
 }
 
-/// The first of these, if the committed records are enough for it.
+/// Removes and returns the first entry, if its record is among the `committed` ones.
 fn pop_durable(waiting: &mut VecDeque<Entry>, committed: u64) -> Option<Entry> {
     waiting.front().filter(|e| e.mark <= committed)?;
     waiting.pop_front()

@@ -3,17 +3,17 @@
 //! | file | content |
 //! |---|---|
 //! | `ahead.rs` | flushes that begin before a FLUSH asks for them |
-//! | `reasons.rs` | reasons for a round, and when one begins |
+//! | `reasons.rs` | the reasons for a round, and the time at which one begins |
 //! | `round.rs` | rounds: flush of data, writing of records, flush of the journal, and the outcome |
 //! | `records.rs` | the records of a round: of changes, of moves; the place of the bytes of metadata |
 //! | `pending.rs` | extents whose durable state differs from the map, and the requests that wait for them |
 //! | `checkpoints.rs` | the checkpoint being built, the last durable one |
 //! | `counters.rs` | members' counters, which rounds raise |
 //! | `farewell.rs` | the end of a session without a checkpoint |
-//! | `follow.rs` | what the mirror must know before anything is acknowledged |
+//! | `follow.rs` | the changes that the mirror must have before anything is acknowledged |
 //! | `free.rs` | slots that are given up and not yet free |
 //!
-//! Other parts ask it to note a change, to free a slot, or to answer a request when a round is done; only the engine starts rounds.
+//! Other parts ask this part to note a change, to free a slot, or to answer a request when a round is done. Only the engine starts rounds.
 
 mod ahead;
 mod checkpoints;
@@ -51,31 +51,31 @@ use round::{MetaWrite, Round};
 #[derive(Clone, Debug)]
 pub(super) struct Durability {
     layout: Layout,
-    /// Of this session.
+    /// The number of this session.
     epoch: u64,
     round: Round,
     ahead: Ahead,
     callers: Callers,
     pending: Pending,
     staging: Staging,
-    /// When the mirror should catch up if nothing makes it earlier.
+    /// The time at which the mirror should be brought up to date, unless another reason does it earlier.
     mirror_due: Option<Nanos>,
     checkpoints: Checkpoints,
-    /// The news for the mirror.
+    /// The changes that the mirror must have.
     follow: Follow,
     freeing: Freeing,
     /// Members' counters.
     raising: Raising,
     /// Buffer for the metadata writes of a round; empty between rounds.
     writes: Vec<MetaWrite>,
-    /// Record the clean blocks of copies in every record, not only at the end (a mutant).
+    /// Set if every record names the clean blocks of copies, not only the records at the end (a mutant).
     always_tell: Option<u64>,
     /// Whether the session ends without a checkpoint.
     farewell: Farewell,
 }
 
 impl Durability {
-    /// For an opened volume under a policy that makes that of the faster tiers.
+    /// The state for an opened volume, under a policy that uses the faster tiers as `uses` says.
     pub(super) fn new(opened: &Opened, p: &Params, uses: Uses) -> Durability {
         let (sb, space) = (&opened.superblock, &opened.space);
         // A volume without payload is never recovered, so it need not say that its mirror lags.
@@ -101,7 +101,7 @@ impl Durability {
             farewell: Farewell::default(),
         }
     }
-    /// The durable state of `e` differs from the map: a record is due.
+    /// Notes that the durable state of `e` differs from the map, so that a record is due.
     pub(super) fn note(&mut self, g: &Ground, e: ExtentId) {
         self.pending.note(e, g.clock + g.params.commit_interval);
     }
@@ -110,7 +110,8 @@ impl Durability {
         self.follow.homes_changed();
         self.note(g, e);
     }
-    /// Request `r` is answered when a round that starts from now on is durable, or one that began ahead and covers all that it needs.
+    /// Answers request `r` when a round that starts from now on is durable, or a round that began ahead and covers everything that the
+    /// request needs.
     pub(super) fn join(&mut self, g: &Ground, r: u32) {
         let mark = self.pending.mark();
         if self.is_met_ahead(g) {
@@ -144,7 +145,7 @@ impl Durability {
     fn mirror_awake(&self, g: &Ground) -> bool {
         self.mirror().is_some_and(|m| !g.devices.is_asleep(m))
     }
-    /// Whether the mirror is that member, and lacks blocks of the journal.
+    /// Whether `member` is the mirror and lacks blocks of the journal.
     pub(super) fn lags_on(&self, member: usize) -> bool {
         self.staging.lag() > 0 && self.mirror().is_some_and(|m| usize::from(m.0) == member)
     }
@@ -156,7 +157,7 @@ impl Durability {
             && (self.checkpoints.is_final() || self.farewell == Farewell::Told)
             && (!self.has_mirror() || self.staging.lag() == 0)
     }
-    /// The values for the superblocks once everything is written.
+    /// The values for the superblocks, when everything has been written.
     pub(super) fn closing(&self) -> Closing {
         Closing {
             next_seq: self.staging.tip().next_seq,
@@ -179,7 +180,7 @@ impl Durability {
         };
         (lag, self.checkpoints.number())
     }
-    /// For the report of a run that hangs.
+    /// The state for the report of a run that hangs.
     pub(super) fn under_way(&self) -> impl core::fmt::Debug + use<> {
         (
             self.freeing.clone(),

@@ -1,4 +1,4 @@
-//! Extents whose durable state differs from the map, in the order in which that became so, and the requests that wait for records.
+//! Extents whose durable state differs from the map, in the order of these changes, and the requests that wait for their records.
 
 use crate::bits::Bits;
 use crate::units::{ExtentId, Nanos};
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 pub(super) struct Pending {
     order: VecDeque<ExtentId>,
     members: Bits,
-    /// Number of extents that were ever added, and of those that ever went into a round.
+    /// Number of extents that were added since the start, and of those whose record went into a round.
     pushed: u64,
     taken: u64,
     /// Number of records that are committed, and of those that the mirror has.
@@ -31,7 +31,7 @@ impl Pending {
             due: None,
         }
     }
-    /// A record of `e` is due. If it is the first one, it is due by `by` at the latest.
+    /// Notes that a record of `e` is due. If no other record is pending, it is due at `by`.
     pub(super) fn note(&mut self, e: ExtentId, by: Nanos) {
         if self.members.set(e.0 as usize) {
             self.order.push_back(e);
@@ -39,7 +39,7 @@ impl Pending {
         }
         self.due.get_or_insert(by);
     }
-    /// The number of committed records after which everything that is noted so far is durable.
+    /// When this number of records is committed, everything that is noted so far is durable.
     pub(super) fn mark(&self) -> u64 {
         self.pushed
     }
@@ -59,28 +59,29 @@ impl Pending {
     pub(super) fn first(&self) -> Option<ExtentId> {
         self.order.front().copied()
     }
-    /// The round has the record of the first extent.
+    /// Removes the first extent, because its record is part of the round.
     pub(super) fn take_first(&mut self) {
         if let Some(e) = self.order.pop_front() {
             self.members.clear(e.0 as usize);
             self.taken += 1;
         }
     }
-    /// The round has as many records as it has space for. Returns their number since the start.
+    /// Called when the round contains as many records as it has space for. Returns the number of records that went into rounds since the
+    /// start.
     pub(super) fn taken(&mut self) -> u64 {
         if self.order.is_empty() {
             self.due = None;
         }
         self.taken
     }
-    /// This number of records is durable; with `everywhere`, on the mirror as well.
+    /// Notes that this number of records is durable; with `everywhere`, on the mirror as well.
     pub(super) fn commit(&mut self, taken: u64, everywhere: bool) {
         self.committed = taken;
         if everywhere {
             self.mirrored = taken;
         }
     }
-    /// The number of records that are durable, and of those that are on every member that must have them.
+    /// The number of records that are durable on the primary, and the number of those that are durable on every member that must have them.
     pub(super) fn committed(&self, has_mirror: bool) -> (u64, u64) {
         let everywhere = if has_mirror {
             self.mirrored
@@ -115,7 +116,7 @@ impl Callers {
     pub(super) fn join(&mut self, r: u32, mark: u64) {
         self.queue.push((r, mark));
     }
-    /// The round in progress serves this request, too.
+    /// Adds a request that the round in progress serves, too.
     pub(super) fn board_late(&mut self, r: u32, mark: u64) {
         self.serving.push((r, mark));
     }
@@ -126,20 +127,20 @@ impl Callers {
     pub(super) fn len(&self) -> usize {
         self.queue.len()
     }
-    /// The round that begins serves the waiting requests.
+    /// Assigns the waiting requests to the round that begins.
     pub(super) fn board(&mut self) {
         core::mem::swap(&mut self.queue, &mut self.serving);
     }
     pub(super) fn are_served(&self) -> bool {
         !self.serving.is_empty()
     }
-    /// Requests that came since count as served by the round (a mutant).
+    /// Lets the round also serve the requests that came since it began (a mutant).
     pub(super) fn hurry(&mut self) {
         let late = self.queue.drain(..).map(|(r, _)| (r, 0));
         self.serving.extend(late);
     }
-    /// This number of records is durable. Calls `served` for the requests that need no more; the others continue to wait, because there
-    /// were more changes than one round can write.
+    /// Called when the round is durable: `committed` records are. Calls `served` for each request that needs no more than these. The others
+    /// continue to wait, because there were more changes than one round can write.
     pub(super) fn land(&mut self, committed: u64, mut served: impl FnMut(u32)) {
         let mut serving = core::mem::take(&mut self.serving);
         for (r, mark) in serving.drain(..) {
@@ -151,7 +152,7 @@ impl Callers {
         }
         self.serving = serving;
     }
-    /// No round will come any more: calls `each` for every request.
+    /// Removes all requests, because there will be no more rounds, and calls `each` for every one of them.
     pub(super) fn dismiss(&mut self, mut each: impl FnMut(u32)) {
         let mut all = core::mem::take(&mut self.serving);
         all.append(&mut self.queue);

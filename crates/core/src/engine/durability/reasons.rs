@@ -1,13 +1,13 @@
-//! Reasons for a round, and when one should begin.
+//! The reasons for a round, and the time at which one should begin.
 
 use super::Durability;
 use crate::engine::ground::{Ground, Phase};
 use crate::engine::relocation::Relocation;
 use crate::units::Nanos;
 
-/// How long no request may have waited for a device before a round begins that is due only by time.
+/// A round that is due only by time begins when no request has waited for the device for this time.
 const LULL: Nanos = Nanos::from_millis(50);
-/// Number of commit intervals for which such a round waits for an idle device.
+/// Such a round waits for an idle device for at most this number of commit intervals.
 const PATIENCE: u64 = 5;
 
 /// The reasons for a round.
@@ -33,9 +33,9 @@ impl Durability {
         }
     }
 
-    /// Whether nothing has changed since the last round and no slot waits to be freed. Then the only reasons for a round are that a
-    /// request waits for one, and a lack of space. This is asked after every event, and is the usual answer where data is only read, or
-    /// written where it was written before.
+    /// Whether nothing has changed since the last round and no slot waits to be freed. Then a round can only be needed because a request
+    /// waits for one, or because the journal, the staging area or a checkpoint needs it. This function is called after every event. It
+    /// usually returns true while data is only read, or written to blocks that were written before.
     #[inline]
     fn is_calm(&self, g: &Ground) -> bool {
         g.phase == Phase::Running
@@ -45,7 +45,7 @@ impl Durability {
             && !g.background.wants_round()
     }
 
-    /// Whether there is a reason for a round of more than moves.
+    /// Whether there is a reason for a full round, which records changes and not only moves.
     #[inline]
     pub(super) fn wants_all(&self, g: &Ground, why: Reasons) -> bool {
         !self.callers.is_empty()
@@ -102,9 +102,9 @@ impl Durability {
         records.into_iter().chain(r.round_due(urgent)).min()
     }
 
-    /// The time at which a round begins for records that are due at `t` and for which no request waits. Its flushes empty a disk's cache,
-    /// and a request that arrives meanwhile waits for that. So the round begins when no request has waited for the mirror (or the only
-    /// member) for [`LULL`], and after [`PATIENCE`] more intervals in any case.
+    /// The time at which a round begins for records that are due at `t` and for which no request waits. The flushes of a round write back a
+    /// disk's cache, and a request that arrives meanwhile waits for that. So the round begins when no request has waited for the mirror (or
+    /// for the primary, if there is no mirror) for [`LULL`], or in any case [`PATIENCE`] commit intervals after `t`.
     fn in_a_lull(&self, g: &Ground, t: Nanos) -> Nanos {
         if t > g.clock || g.phase != Phase::Running {
             return t;

@@ -1,4 +1,5 @@
-//! The records of a round: of extents that changed, and of moves whose copies are complete; and the place of the bytes of metadata.
+//! Encodes the records of a round: those of extents that changed, and those of moves whose data is copied. Also finds the bytes of a
+//! metadata write.
 
 use super::Durability;
 use crate::engine::ground::Ground;
@@ -8,14 +9,14 @@ use crate::map::ExtentMap;
 use crate::store::{BLOCK, record};
 use crate::units::{ExtentId, MemberId, Slot};
 
-/// Most journal blocks that a round may write.
+/// Largest number of journal blocks that a round may write.
 const ROUND_BLOCKS: u64 = 256;
 
 /// The place of the bytes of a metadata write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum MetaSource {
     None,
-    /// Staged journal blocks from this sequence number on.
+    /// The staged journal blocks from sequence number `seq` on.
     Journal {
         seq: u64,
         skip: u32,
@@ -36,7 +37,7 @@ pub(in crate::engine) enum MetaSource {
 }
 
 impl MetaSource {
-    /// The first `n` bytes are already written.
+    /// Skips the first `n` bytes, which are already written.
     pub(in crate::engine) fn skip(&mut self, n: u32) {
         match self {
             MetaSource::None => {}
@@ -74,14 +75,14 @@ impl Durability {
         self.ring_room() * 2 < u64::from(self.layout.area.ring_blocks)
     }
 
-    /// The round that begins may write journal blocks before this one.
+    /// The round that begins may write only journal blocks before this sequence number.
     pub(super) fn block_limit(&self, g: &Ground) -> u64 {
         let ring = if g.broken(Mutant::OverrunJournal) {
             u64::MAX / 2
         } else {
             self.ring_room()
         };
-        // If the staging ring is full, this round only brings the mirror up to date.
+        // If the staging ring is full, the limit is zero blocks, and this round only brings the mirror up to date.
         self.staging.tip().next_seq + ring.min(self.staging.room()).min(ROUND_BLOCKS)
     }
 
@@ -138,12 +139,12 @@ impl Durability {
         }
     }
 
-    /// Encodes the records of moves whose copies are complete. Returns their number.
+    /// Encodes the records of moves whose data is copied. Returns their number.
     pub(super) fn encode_moves(&mut self, g: &mut Ground, r: &mut Relocation, limit: u64) -> u32 {
         let mut moves = 0;
         while let Some((index, m)) = r.first_copied() {
             if m.is_clean() && !r.apply_clean(g, index, &m) {
-                // Every block was overwritten since.
+                // Every block has been overwritten since the clean read it.
                 r.mark_stale(index);
                 continue;
             }
@@ -159,8 +160,8 @@ impl Durability {
         moves
     }
 
-    /// Encodes one extent's record with its home in `slot`; `tell` decides whether the clean blocks of its copy are recorded. Returns false
-    /// if this round has no space for it.
+    /// Encodes the record of one extent, with its home in `slot`. If `tell` is the session's number, the clean blocks of its copy are
+    /// recorded, too. Returns false if this round has no space for the record.
     pub(super) fn encode(
         &mut self,
         g: &mut Ground,
@@ -189,7 +190,7 @@ impl Durability {
     }
 }
 
-/// A record of `e` that names its copy, if that is dirty, is about to be written.
+/// Notes that a record of `e` is about to be written. If the copy of `e` is dirty, this record names it.
 pub(super) fn mark_recorded(map: &mut ExtentMap, e: ExtentId) {
     if let Some(s) = map.copy(e).filter(|_| map.is_dirty(e)) {
         map.set_recorded(s, true);

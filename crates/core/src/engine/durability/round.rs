@@ -8,12 +8,12 @@
 //! devices to which they were copied. A round that begins ahead (`ahead.rs`) only flushes. The cost depends on the number of changes since
 //! the last round, never on the size of the volume.
 //!
-//! The journal on the primary decides. The mirror follows when moves need it, when the staging area is half full, when a checkpoint is
-//! written, or when it is awake anyway and `commit_interval` has passed. A round for which no request waits is delayed until the devices
-//! are idle.
+//! After a crash, the journal on the primary is authoritative. The mirror is brought up to date when moves need it, when the staging area
+//! is half full, when a checkpoint is written, or when it is awake anyway and `commit_interval` has passed. A round for which no request
+//! waits is delayed until the device with the mirror is idle.
 //!
-//! Checkpoints are fuzzy and incremental: each full round may add a piece, encoded like the records at the snapshot, so everything in it is
-//! durable when it is written. Later changes are in the journal after the checkpoint's start.
+//! Checkpoints are fuzzy and incremental (`checkpoints.rs`): each full round may add a piece, which is encoded at the snapshot, as the
+//! records are.
 
 use super::{Durability, MetaSource};
 use crate::engine::devices::{Cause, What};
@@ -44,18 +44,18 @@ pub(super) struct Round {
     /// Number of device operations of this step that have not ended.
     outstanding: u32,
     failed: bool,
-    /// Journal blocks of this round.
+    /// The journal blocks of this round are `from..to`.
     from: u64,
     to: u64,
-    /// Number of pending records that are committed when it ends.
+    /// Number of pending records since the start that are committed when the round ends.
     taken: u64,
     mirror: bool,
     /// Whether a metadata flush is needed on the primary and on the mirror.
     wrote: [bool; 2],
     begun: Nanos,
-    /// Number of moves in it.
+    /// Number of moves whose records the round contains.
     moves: u32,
-    /// Whether it began before a request for it (`ahead.rs`): then it flushes, and contains neither records of changes nor moves.
+    /// Whether it began before a FLUSH asked for it (`ahead.rs`). Then it only flushes, and contains neither records of changes nor moves.
     ahead: bool,
 }
 
@@ -84,7 +84,7 @@ pub(in crate::engine) enum RoundEnd {
 }
 
 impl Durability {
-    /// Begins a round, for which there is a reason.
+    /// Begins a round. The caller has made sure that there is a reason for one.
     pub(in crate::engine) fn begin_round(
         &mut self,
         g: &mut Ground,
@@ -207,7 +207,7 @@ impl Durability {
         self.metadata_writes(&mut writes);
         let some = !writes.is_empty();
         self.start_metadata(g, &mut writes);
-        // Its memory is reused: a round allocates nothing.
+        // The list's memory is kept for the next round, so that a round allocates nothing.
         self.writes = writes;
         if some {
             RoundEnd::Going
@@ -218,7 +218,7 @@ impl Durability {
 
     /// Starts the metadata writes of this round.
     fn start_metadata(&mut self, g: &mut Ground, writes: &mut Vec<MetaWrite>) {
-        // A single write to one device is written through, and needs no flush.
+        // If there is only one write, it is issued with FUA, and no flush is needed.
         let hurried = g.broken(Mutant::CheckpointWithoutBarrier) && self.checkpoints.is_building();
         let skip_flush = hurried || g.broken(Mutant::SkipJournalFlush);
         let alone = writes.len() == 1 && !skip_flush;
@@ -276,7 +276,7 @@ impl Durability {
         }
     }
 
-    /// A flush or metadata write of the round ended.
+    /// A flush or metadata write of the round has ended.
     pub(in crate::engine) fn round_step(
         &mut self,
         g: &mut Ground,
@@ -331,14 +331,14 @@ impl Durability {
         let next = g.clock + g.params.commit_interval;
         self.mirror_due = (self.has_mirror() && self.staging.lag() > 0)
             .then(|| self.mirror_due.unwrap_or(next))
-            // It is due, but the mirror sleeps: check again later.
+            // If it is due but was not done, the mirror sleeps: it is checked again later.
             .map(|t| if t <= g.clock { next } else { t });
         g.counters.checkpoints += u64::from(self.checkpoints.landed());
         RoundEnd::Durable
     }
 
-    /// The round is durable: reports the requests that waited for it and need no more than its records; with `late` also those that came
-    /// since (a mutant).
+    /// Called when the round is durable. Reports the requests that waited for it and need no more than its records; with `late` also those
+    /// that came since (a mutant).
     pub(in crate::engine) fn serve(&mut self, late: bool, served: impl FnMut(u32)) {
         let (committed, _) = self.pending.committed(false);
         if late {
@@ -347,7 +347,7 @@ impl Durability {
         self.callers.land(committed, served);
     }
 
-    /// There will be no more rounds: reports every request that waits for one.
+    /// Reports every request that waits for a round, because there will be no more rounds.
     pub(in crate::engine) fn dismiss(&mut self, each: impl FnMut(u32)) {
         self.callers.dismiss(each);
     }

@@ -1,10 +1,10 @@
 //! The life of a copy: it is fetched or allocated, cleaned, and dropped.
 //!
-//! Durable records name homes and the dirty blocks of copies. Only memory knows which blocks of a copy are *clean* (and the records of a
-//! clean close). So no record is needed to make a copy or to drop a clean one. Crash points: before the record of a clean is durable, the
-//! copy's dirty blocks count and are still there; after it the home counts, and it was flushed before the record was issued. A slot that a
-//! durable record names as a dirty copy is allocated again only when a record that contradicts it is durable, like any other freed slot
-//! (`free.rs`).
+//! Durable records name homes and the dirty blocks of copies. Which blocks of a copy are *clean* is known only in memory (and in the
+//! records of a clean close). So no record is needed to make a copy or to drop a clean one. Crash points of a clean: before its record is
+//! durable, the dirty blocks in the copy are the valid data, and they are still there. After that, the home's blocks are the valid data,
+//! and they were flushed before the record was issued. A slot that a durable record names as a dirty copy is allocated again only when a
+//! later record is durable that does not name it, as for any other freed slot (`free.rs`).
 
 use super::Relocation;
 use super::move_list::{Kind, Move};
@@ -25,7 +25,7 @@ impl Relocation {
         }
     }
 
-    /// The blocks of a fetch are in the copy's slot: from now on they are read from there.
+    /// The blocks of a fetch are now in the copy's slot, and are read from there from now on.
     pub(super) fn flip_copy(&mut self, g: &mut Ground, d: &mut Durability, index: u16) {
         let m = self.end_move(g, d, index);
         if m.kind == Kind::Relocate {
@@ -34,7 +34,7 @@ impl Relocation {
         if m.kind != Kind::Fill {
             g.space.map.add_empty_copy(m.extent, m.dst);
         }
-        // The list of its parts stays as it is until another move uses the buffer.
+        // The move has ended, but the list of its blocks is kept until another move uses the buffer.
         let mut at = 0;
         while let Some((a, z)) = self.next_part(g, index, at) {
             g.space.map.copy_validate(m.extent, a, z);
@@ -46,8 +46,8 @@ impl Relocation {
         self.settle_move(g, d, &m, Outcome::Done);
     }
 
-    /// Writes the dirty blocks of the extent of `action` home, for the engine itself or for the policy. The caller has made sure that no
-    /// write of the extent is in progress and a buffer is free.
+    /// Writes the dirty blocks of the extent of `action` home. `own`: for the engine itself, not for the policy. The caller has made sure
+    /// that no write of the extent is in progress and that a buffer is free.
     pub(super) fn start_clean(&mut self, g: &mut Ground, action: Action, own: bool) {
         let e = action.extent();
         if let (Some(copy), Some(home)) = (g.space.map.copy(e), g.space.map.home(e)) {
@@ -59,14 +59,14 @@ impl Relocation {
         }
     }
 
-    /// The same for the engine itself: a clean, or an eviction of a dirty copy.
+    /// Starts a clean, or the eviction of a dirty copy, for the engine itself.
     pub(in crate::engine) fn own_clean(&mut self, g: &mut Ground, action: Action) {
         Relocation::proposed(g, action);
         self.start_clean(g, action, true);
     }
 
-    /// A round is about to write the record of a clean: from here on the map states what that record states. A later write makes its blocks
-    /// dirty again, in a record of its own. Returns false if no block is left to clean.
+    /// Changes the map to the state that the record of a clean states, because a round is about to write this record. A later write makes
+    /// its blocks dirty again, and is recorded separately. Returns false if no block is left to clean.
     pub(in crate::engine) fn apply_clean(&mut self, g: &mut Ground, index: u16, m: &Move) -> bool {
         let (forgets, all) = (
             g.broken(Mutant::ForgetRedirty),
@@ -87,7 +87,7 @@ impl Relocation {
         at > 0
     }
 
-    /// The round had no room for the record.
+    /// Undoes [`Relocation::apply_clean`], because the round had no space for the record.
     pub(in crate::engine) fn revert_clean(&mut self, g: &mut Ground, index: u16, m: &Move) {
         let mut at = 0;
         while let Some((a, z)) = self.next_part(g, index, at) {
@@ -96,7 +96,7 @@ impl Relocation {
         }
     }
 
-    /// The record of a clean is durable, on primary and mirror.
+    /// Ends a clean whose record is durable on primary and mirror.
     pub(super) fn cleaned(&mut self, g: &mut Ground, d: &mut Durability, m: &Move, evict: bool) {
         let e = m.extent;
         let dirty = g.space.map.is_dirty(e);
@@ -115,8 +115,7 @@ impl Relocation {
         self.settle_move(g, d, m, Outcome::Done);
     }
 
-    /// Drops a copy that holds no data of its own. Its slot is free as soon as no read of it is in progress, unless a durable record names
-    /// it.
+    /// Drops a copy without dirty blocks. If no durable record names its slot, this is free as soon as no read of it is in progress.
     pub(in crate::engine) fn drop_copy(&self, g: &mut Ground, d: &mut Durability, e: ExtentId) {
         let Some(slot) = g.space.map.copy(e) else {
             return;
@@ -141,8 +140,8 @@ impl Relocation {
         }
     }
 
-    /// No slot is free, and an extent needs a home, which is more important than copies. Returns true if a slot is free now; otherwise one
-    /// may become free, if there is any copy.
+    /// Evicts a copy because an extent needs a home, which is more important than copies, and no slot is free. Returns true if a slot is
+    /// free now. Otherwise one may become free later, if there is any copy.
     pub(in crate::engine) fn reclaim(&mut self, g: &mut Ground, d: &mut Durability) -> bool {
         let fast = g.fast_slots();
         let any_free = |g: &Ground| {
@@ -156,7 +155,8 @@ impl Relocation {
         for i in 0..fast {
             let s = Slot((self.hand + i) % fast);
             let Some(e) = g.copy_in(s) else { continue };
-            // A piece that waits for the extent looks again before it continues: only moves and writes in progress matter.
+            // Pieces that wait for the extent do not matter, because they check its state again before they continue. Only moves and writes
+            // in progress matter.
             if self.moves.of(e).is_some() || g.has_writers(e) {
                 continue;
             }
@@ -166,7 +166,7 @@ impl Relocation {
             }
             self.hand = s.0 + 1;
             self.own_eviction(g, d, e);
-            // If it is not free yet, it will be after a round or a read: one at a time is enough.
+            // If the slot is not free yet, it will be free after a round or after a read of it. One copy at a time is enough.
             return any_free(g);
         }
         if let Some((s, extent)) = dirty
@@ -179,7 +179,7 @@ impl Relocation {
         false
     }
 
-    /// The engine itself drops a copy that holds no data of its own.
+    /// Drops a copy without dirty blocks, for the engine itself.
     pub(in crate::engine) fn own_eviction(
         &mut self,
         g: &mut Ground,
@@ -190,7 +190,8 @@ impl Relocation {
         self.drop_copy(g, d, e);
     }
 
-    /// A write needed the copy dropped, but it has dirty blocks: they are written home if that is possible now. This is only a hint.
+    /// A write went to the home because the policy wants the copy evicted, but the copy has dirty blocks. Writes these home and evicts the
+    /// copy, if this is possible now. Otherwise nothing happens.
     pub(in crate::engine) fn evict_behind(&mut self, g: &mut Ground, extent: ExtentId) {
         if g.space.map.is_dirty(extent)
             && g.may_move()

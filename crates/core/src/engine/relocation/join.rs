@@ -2,12 +2,12 @@
 //!
 //! Parts of moves are collected while an event is handled, and issued at its end in the order of addresses. Two parts become one operation
 //! if the second begins where the first ends, on the device and in the move buffers, which are one range of memory. For this reason, moves
-//! that start one after another get consecutive buffers. So a read that misses over many extents reads the slow device once, and the
-//! fetches write the same data.
+//! that start one after another get consecutive buffers. So a read of many extents that are not in the cache causes one read of the slow
+//! device, and the fetches write the same data.
 //!
 //! Rules: a joined operation that fails or is short is repeated extent by extent, and only the faulty extent gets the error. A write that
-//! arrives in the meantime cancels only its own part. A joined operation is no longer than `join_bytes`, and takes at most about `join_s`,
-//! estimated from the device's last joined operations, so that a later request does not wait longer.
+//! arrives in the meantime cancels only the move of its own extent. A joined operation has at most `join_bytes` bytes. It also takes at
+//! most about `join_s`, estimated from the device's last joined operations, so that a later request does not wait longer than that.
 
 use super::Relocation;
 use crate::engine::devices::{Cause, Op, What};
@@ -19,7 +19,7 @@ use crate::units::{MemberId, Nanos, Slot, TierId};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The limit of time never makes joined operations shorter than this, because the seek of a disk costs at least as much.
+/// The time limit never makes joined operations shorter than this, because the transfer takes no longer than the seek of a disk.
 const LEAST_BYTES: u64 = 32 << 10;
 
 /// One move's part of a device operation that will be issued.
@@ -33,7 +33,7 @@ struct Part {
     len: u32,
     /// First byte in the move's buffer.
     at: u32,
-    /// Whether its end counts as use of the member ([`Relocation::is_background`]).
+    /// Whether it is background work, whose end does not count as use of the member ([`Relocation::is_background`]).
     background: bool,
 }
 
@@ -43,7 +43,7 @@ struct Tail {
     index: u16,
     up: bool,
     member: MemberId,
-    /// Its end on the slower of its two devices, and the number of bytes that were joined up to there.
+    /// The offset at which it ends on the slower of its two devices, and the number of bytes of the joined operation up to there.
     end: u64,
     bytes: u64,
 }
@@ -53,9 +53,9 @@ struct Tail {
 pub(super) struct Joins {
     parts: Vec<Part>,
     tail: Option<Tail>,
-    /// The number of this event among those that started moves.
+    /// Number of events so far that started moves. Moves with the same number were started by the same event.
     batch: u32,
-    /// For each member, the longest joined operation, learned from the durations of earlier ones.
+    /// For each member, the largest size of a joined operation in bytes, as learned from the durations of earlier ones.
     learned: Vec<u64>,
 }
 
@@ -68,7 +68,7 @@ impl Joins {
             learned: vec![u64::MAX; members],
         }
     }
-    /// The batch of moves that start now.
+    /// The number of the batch to which moves that start now belong.
     pub(super) fn batch(&self) -> u32 {
         self.batch
     }
@@ -79,8 +79,9 @@ impl Joins {
 }
 
 impl Relocation {
-    /// Whether a promotion from `slot` that starts now would begin where the previous one of this event ends, as one operation on the
-    /// slower device. Then it costs that device no operation of its own, and no limit of moves counts it.
+    /// Whether a promotion from `slot` that starts now would begin where the previous one of this event ends, so that both are one
+    /// operation on the slower device. Then the promotion costs that device no additional operation, and the policy's limit of moves does
+    /// not count it.
     pub(super) fn rides(&self, g: &Ground, slot: Slot, up: bool) -> bool {
         let Some(t) = self.joins.tail.filter(|t| t.up && up) else {
             return false;
@@ -91,7 +92,7 @@ impl Relocation {
             && self.moves.is_free(t.index + 1)
     }
 
-    /// A move in buffer `index` starts; `slot` is on the slower of its two devices.
+    /// Notes that a move in buffer `index` starts. `slot` is the one on the slower of its two devices.
     pub(super) fn joins_on(&mut self, g: &Ground, index: u16, slot: Slot, up: bool) {
         let (member, offset) = g.space.geo.locate(slot);
         let extent = u64::from(g.space.geo.extent_bytes());
@@ -113,7 +114,7 @@ impl Relocation {
         });
     }
 
-    /// The longest joined operation on a member, in bytes.
+    /// The largest size of a joined operation on a member, in bytes.
     fn join_cap(&self, g: &Ground, m: MemberId) -> u64 {
         let bytes = g.params.join_bytes;
         if g.params.join_time.0 == 0 {
@@ -122,7 +123,7 @@ impl Relocation {
         self.joins.learned[usize::from(m.0)].min(bytes)
     }
 
-    /// Collects a part, to be issued at the end of this event.
+    /// Collects a part, which is issued at the end of this event.
     pub(super) fn want_part(
         &mut self,
         g: &Ground,
@@ -250,7 +251,7 @@ impl Relocation {
         }
     }
 
-    /// Learns from the duration of a joined operation how long they may be.
+    /// Learns from the duration of a joined operation how large such operations may be.
     pub(in crate::engine) fn learn_join(&mut self, g: &Ground, op: &Op, took: Nanos) {
         if !matches!(op.what, What::Move { count: 2.., .. }) || took.0 == 0 {
             return;
@@ -258,7 +259,7 @@ impl Relocation {
         let limit = u128::from(g.params.join_time.0);
         let fits = u128::from(op.op.len) * limit / u128::from(took.0);
         let fits = (fits.min(u128::from(u32::MAX)) as u64).max(LEAST_BYTES);
-        // The mean of the last few; the first one counts alone.
+        // A moving average; the first value is taken as it is.
         let known = &mut self.joins.learned[op.member()];
         *known = if *known == u64::MAX {
             fits

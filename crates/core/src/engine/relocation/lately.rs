@@ -1,4 +1,4 @@
-//! Moves that ended recently, for display only. No decision depends on it.
+//! The moves that ended recently. They are only for display, and no decision depends on them.
 
 use crate::policy::{Action, Outcome};
 use crate::units::Nanos;
@@ -59,7 +59,7 @@ impl Lately {
     }
 }
 
-/// Short, because reports of runs that hang print everything that is in progress.
+/// The text is short, because it is part of the report of a run that hangs.
 impl fmt::Debug for Lately {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} moves ended", self.count)

@@ -58,7 +58,7 @@ impl Relocation {
             lately: Lately::new(),
         }
     }
-    /// The policy, its view, and the list of its proposals; it may examine `budget` slots.
+    /// The policy, its view of the volume, and the list for its proposals, for a call of the policy. The policy may examine `budget` slots.
     #[inline]
     pub(super) fn ask<'a>(
         &self,
@@ -89,7 +89,7 @@ impl Relocation {
     pub(super) fn buffers(&self) -> usize {
         self.moves.len()
     }
-    /// Whether the engine itself may start a move. No throttle applies to it.
+    /// Whether a move buffer is free, so that the engine itself may start a move. No throttle applies to the engine's own moves.
     pub(super) fn has_buffer(&self) -> bool {
         self.moves.has_free()
     }
@@ -107,15 +107,16 @@ impl Relocation {
     pub(super) fn get(&self, index: u16) -> Move {
         self.moves.get(index)
     }
-    /// A write or discard made it stale.
+    /// Marks a move stale, because of a write or discard.
     pub(super) fn mark_stale(&mut self, index: u16) {
         self.moves.mark_stale(index);
     }
-    /// A write to blocks `from..to` is about to be issued: the data that move `index` read of them is outdated.
+    /// Notes that a write to blocks `from..to` is about to be issued, so that the data of these blocks that move `index` has read is
+    /// outdated.
     pub(super) fn overtake(&mut self, index: u16, from: u32, to: u32) {
         self.moves.overtake(index, from, to);
     }
-    /// A request took this long: moves may have to yield.
+    /// Notes the duration of a request, on which the number of allowed moves may depend.
     #[inline]
     pub(super) fn heard(&mut self, g: &Ground, latency: Nanos) {
         self.moves.foreground(g.clock, latency, g.params.p99_limit);
@@ -124,7 +125,7 @@ impl Relocation {
     pub(super) fn set_rate(&mut self, bytes_per_s: Option<u64>) {
         self.moves.set_rate(bytes_per_s);
     }
-    /// The policy that proposed these moves is gone.
+    /// Another policy takes over: the outcomes of the moves in progress are not reported to it.
     pub(super) fn disown(&mut self) {
         self.moves.disown();
     }
@@ -132,15 +133,15 @@ impl Relocation {
     pub(super) fn wants_round(&self, now: Nanos, urgent: bool) -> bool {
         self.moves.want_round(now, urgent)
     }
-    /// The time at which it should begin if nothing else happens.
+    /// The time at which such a round should begin if nothing else happens.
     pub(super) fn round_due(&self, urgent: bool) -> Option<Nanos> {
         self.moves.next_wake(urgent)
     }
-    /// A round that carried moves took this long.
+    /// Notes the duration of a round that recorded moves.
     pub(super) fn round_took(&mut self, time: Nanos) {
         self.moves.round_took(time);
     }
-    /// A move that waits for its record.
+    /// The first move that waits for its record.
     pub(super) fn first_copied(&self) -> Option<(u16, Move)> {
         self.moves.copied().next()
     }
@@ -149,7 +150,7 @@ impl Relocation {
         self.moves.committing(index);
         self.moves.waits_since(g.clock);
     }
-    /// Whether such an operation leaves its device as idle as it was.
+    /// Whether an operation is background work, which does not count as use of its device.
     #[inline]
     pub(super) fn is_background(&self, what: What) -> bool {
         match what {
@@ -158,12 +159,12 @@ impl Relocation {
             What::Data { .. } | What::Fill { .. } | What::Standby => false,
         }
     }
-    /// Clears the held mark of `e` unless something still holds it.
+    /// Clears the mark that `e` is in use, unless a move or a waiting piece still uses it.
     pub(super) fn release_hold(&self, g: &mut Ground, e: ExtentId) {
         let held = self.moves.of(e).is_some() || g.waiting.holds(e);
         g.space.map.hold(e, held);
     }
-    /// Ends the pin of a read or write on a slot; `d` frees the slot if this was the last one.
+    /// Removes the pin of a read or write from a slot. If this was the last pin, the slot may become free.
     pub(super) fn unpin(g: &mut Ground, d: &mut Durability, slot: Slot, write: bool) {
         if g.space.pins.unpin(slot, write) {
             d.unpinned(g, slot);

@@ -1,4 +1,4 @@
-//! The moves in progress, and their limits. `moves.rs` and `copies.rs` have their steps.
+//! The moves in progress, and their limits. The steps of moves are in `moves.rs` and `copies.rs`.
 
 use crate::bits::Bits;
 use crate::engine::Params;
@@ -8,15 +8,17 @@ use crate::stats::Histogram;
 use crate::units::{ExtentId, Nanos, Slot};
 use alloc::vec::Vec;
 
-/// If a request waits for a move whose data is copied, a round for it starts after this time, so that one flush serves several moves.
+/// The longest time that a move whose data is copied waits for a round, if a request waits, too. Some waiting is useful, because one flush
+/// then serves several moves.
 const BATCH_WAIT: Nanos = Nanos::from_millis(5);
-/// The longest wait if no request waits. Otherwise the wait is twice as long as the last such round took: then moves keep the devices
-/// flushing for at most a third of the time.
+/// The longest such wait if no request waits. The wait is twice the duration of the last round with moves, but at most this: so the devices
+/// flush for moves in at most a third of the time.
 const CALM_WAIT_MAX: Nanos = Nanos::from_millis(100);
-/// Number of copied moves that start a round: a disk writes this many at random places in about 0.2 s, for which requests wait.
+/// Number of copied moves that start a round. A disk needs about 0.2 s to write this number of extents at random places, and requests wait
+/// during that time.
 const BATCH: u32 = 32;
-/// Number of moves that read or write at the same time, if neither policy nor settings limit it. More of them would only be in the devices'
-/// queues, before requests.
+/// Largest number of moves that read or write at the same time, if neither policy nor settings limit it. More moves would only wait in the
+/// devices' queues, and requests would wait behind them.
 pub(super) const AT_WORK: u32 = 16;
 /// Interval at which foreground latency is compared with its limit.
 const FEEDBACK_EVERY: Nanos = Nanos::from_millis(500);
@@ -24,10 +26,10 @@ const FEEDBACK_EVERY: Nanos = Nanos::from_millis(500);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Reading,
-    /// It was read, and waits for the other moves of its batch.
+    /// The source was read. The move waits for the other moves of its batch.
     Gathered,
     Writing,
-    /// It was copied, and waits for a round.
+    /// The destination was written. The move waits for a round.
     Copied,
     /// Its record is part of the current round.
     Committing,
@@ -40,7 +42,7 @@ pub(super) enum Kind {
     Rehome,
     /// From the home to a free slot on a faster tier, which becomes a copy.
     Fetch,
-    /// From the home to the existing copy: the blocks that it lacks.
+    /// From the home to the existing copy: the blocks that the copy lacks.
     Fill,
     /// From the copy to a free slot on another tier, which becomes the copy.
     Relocate,
@@ -72,12 +74,12 @@ pub(in crate::engine) struct Move {
     pub(super) owed: u32,
     /// The event in which it was started.
     pub(super) batch: u32,
-    /// Whether it is part of the operation of the previous move, so that no limit counts it.
+    /// Whether it is part of the operation of the previous move, so that the policy's limit does not count it.
     pub(super) rides: bool,
 }
 
 impl Move {
-    /// Whether its data is in its buffer.
+    /// Whether its data was read into its buffer.
     pub(in crate::engine) fn has_buffer(&self) -> bool {
         self.step != Step::Reading
     }
@@ -101,8 +103,8 @@ impl Move {
     pub(in crate::engine) fn is_clean(&self) -> bool {
         matches!(self.kind, Kind::Clean { .. })
     }
-    /// Whether it writes to a place where blocks of the extent are, or may be while it is in progress. Then it is not enough to abandon it:
-    /// its writes must have ended before another write goes there.
+    /// Whether it writes to a slot that the extent uses already (its home, or its copy). Then it is not enough to abandon the move: its
+    /// writes must have ended before another write goes there.
     pub(in crate::engine) fn writes_in_place(&self) -> bool {
         matches!(self.kind, Kind::Fill | Kind::Clean { .. })
     }
@@ -119,12 +121,12 @@ pub(super) struct Moves {
     /// For each move that does not concern the whole extent, its blocks.
     pub(super) parts: Vec<Bits>,
     active: u32,
-    /// Number of moves that read or write as a part of another one's operation.
+    /// Number of moves that read or write as a part of another move's operation.
     riders: u32,
-    /// The time since which a copied move waits for a round.
+    /// The time since which a copied move has been waiting for a round.
     copied_since: Option<Nanos>,
     copied: u32,
-    /// The wait for a round if no request waits; zero until a round has shown its cost.
+    /// The wait for a round if no request waits; zero until the first round with moves has been measured.
     calm_wait: Nanos,
     pub(super) bytes_per_s: Option<u64>,
     /// Number of bytes that may be moved now; negative after a burst.
@@ -182,7 +184,7 @@ impl Moves {
     pub(super) fn at(&mut self, i: u16) -> Option<&mut Move> {
         self.list[usize::from(i)].as_mut()
     }
-    /// The first buffer from `i` on that has a move.
+    /// The index of the first move in progress from buffer `i` on.
     pub(super) fn next_busy(&self, i: u16) -> Option<u16> {
         let (i, n) = (usize::from(i), self.list.len());
         let next = i + self.busy.run(i.min(n), n, false);
@@ -197,7 +199,7 @@ impl Moves {
             self.list[usize::from(i)].as_ref().map(|m| (i, m))
         })
     }
-    /// A move starts in a free buffer. The extent must have no other move, because the gate would see only one of the two.
+    /// Adds a move that starts in a free buffer. Its extent must have no other move, because the gate would see only one of the two.
     pub(super) fn put(&mut self, i: u16, m: Move) {
         assert!(
             self.of(m.extent).is_none() && self.is_free(i),
@@ -219,7 +221,7 @@ impl Moves {
         self.count(&m, false);
         m
     }
-    /// Counts a move according to its step, when it comes or goes.
+    /// Adds a move to the counters by step (`come`), or subtracts it.
     fn count(&mut self, m: &Move, come: bool) {
         let copied = m.step == Step::Copied;
         let rides = m.rides && !matches!(m.step, Step::Copied | Step::Committing);
@@ -233,7 +235,7 @@ impl Moves {
         by(&mut self.copied, copied);
         by(&mut self.riders, rides);
     }
-    /// Whether a request waits for it.
+    /// Whether a request may wait for it: it is a promotion or fetch that the policy proposed.
     pub(super) fn is_foreground(&self, i: u16) -> bool {
         self.list[usize::from(i)].is_some_and(|m| m.up && !m.own)
     }
@@ -256,7 +258,7 @@ impl Moves {
             m.stale = true;
         }
     }
-    /// The copied moves that wait for a round, with their indexes.
+    /// The copied moves that wait for a round and are not stale, with their indexes.
     pub(super) fn copied(&self) -> impl Iterator<Item = (u16, Move)> + '_ {
         let waits = |m: &Move| m.step == Step::Copied && !m.stale;
         let all = (self.copied > 0).then(|| self.iter());
@@ -267,7 +269,7 @@ impl Moves {
     pub(super) fn overtake(&mut self, i: u16, from: u32, to: u32) {
         self.parts[usize::from(i)].fill(from as usize, to as usize, false);
     }
-    /// The first run of blocks of move `i` at or after `from`, of `blocks`.
+    /// The first run of blocks that move `i` concerns, at or after block `from` and before block `blocks`.
     pub(super) fn part(&self, i: u16, from: u32, blocks: u32) -> Option<(u32, u32)> {
         let bits = &self.parts[usize::from(i)];
         let skip = bits.run(from as usize, blocks as usize, false) as u32;
@@ -295,26 +297,27 @@ impl Moves {
         }
         (longest > 0).then_some(start as u16)
     }
-    /// The policy that proposed these moves is gone.
+    /// Another policy takes over: the moves count as the engine's own, so that no outcome is reported.
     pub(super) fn disown(&mut self) {
         for m in self.list.iter_mut().flatten() {
             m.own = true;
         }
     }
-    /// Number of moves that still read or write. A move that only waits for its record burdens no device.
+    /// Number of moves that still read or write. A move that only waits for its record is no load for the devices.
     pub(super) fn at_work(&self) -> u32 {
         self.active - self.copied
     }
-    /// Number of these moves that cost the slower device an operation of its own, which is what MCML counts.
+    /// Number of these moves that need a separate operation on the slower device. The papers' limit of concurrent moves (MCML) counts
+    /// these.
     pub(super) fn copying(&self) -> u32 {
         self.at_work() - self.riders
     }
-    /// Whether a round should start for the moves that wait. `urgent`: a request waits for an extent or a slot.
+    /// Whether a round should start for the copied moves. `urgent`: a request waits for an extent or a slot.
     pub(super) fn want_round(&self, now: Nanos, urgent: bool) -> bool {
         let Some(since) = self.copied_since else {
             return false;
         };
-        // If half of the buffers wait, the other half can be used while the round is in progress.
+        // At the latest, a round starts when half of the buffers wait, so that the other half can be used meanwhile.
         self.copied >= BATCH.min(self.list.len() as u32 / 2).max(1)
             || self.active as usize == self.list.len()
             || (urgent && self.copied == self.active)
@@ -331,11 +334,12 @@ impl Moves {
             self.calm_wait
         }
     }
-    /// A round that carried moves took this long.
+    /// Notes the duration of a round that recorded moves.
     pub(super) fn round_took(&mut self, time: Nanos) {
         self.calm_wait = Nanos(time.0.saturating_mul(2)).min(CALM_WAIT_MAX);
     }
-    /// `count` moves from `index` on begin to write to the fastest tier: returns how much of the wear budget was reserved for this.
+    /// Called when `count` moves from `index` on begin to write to the fastest tier. Returns the number of bytes of the wear budget that
+    /// were reserved for this operation.
     pub(super) fn pay(&mut self, index: u16, count: u16, len: u32) -> u32 {
         let mut paid = 0;
         let moves = self.list.iter_mut().skip(usize::from(index));
@@ -346,7 +350,7 @@ impl Moves {
         }
         paid
     }
-    /// Whether more is in progress than the bandwidth for moves allows.
+    /// Whether the moves have used more than the bandwidth for moves allows.
     pub(super) fn is_overdrawn(&self) -> bool {
         self.bytes_per_s.is_some() && self.budget < 0
     }
@@ -362,7 +366,7 @@ impl Moves {
             let ms = (now.since(self.refilled).0 / 1_000_000).min(1000);
             if ms > 0 {
                 self.refilled = now;
-                // At most the bytes of one second: a long idle time does not become a burst.
+                // At most the bytes of one second are saved up, so that a long idle time is not followed by a burst.
                 self.budget = self
                     .budget
                     .saturating_add((ms * rate / 1000) as i64)
@@ -370,7 +374,8 @@ impl Moves {
             }
         }
     }
-    /// A foreground request took `latency`. Over the limit, the number of moves is halved; under it, one more is allowed.
+    /// Notes the latency of a foreground request. If the 99th percentile is above the limit, the number of allowed moves is halved;
+    /// otherwise one more is allowed.
     pub(super) fn foreground(&mut self, now: Nanos, latency: Nanos, limit: Option<Nanos>) {
         let Some(limit) = limit else { return };
         self.window.add(latency);
@@ -385,7 +390,8 @@ impl Moves {
             self.window_start = now;
         }
     }
-    /// Number of moves that latency feedback allows. Without a limit, or without traffic that could suffer, all of them.
+    /// Number of moves that latency feedback allows. There is no restriction without a limit. After a time without requests, the full
+    /// number is allowed.
     pub(super) fn allowed(&mut self, now: Nanos, limit: Option<Nanos>) -> u32 {
         if limit.is_none() {
             return u32::MAX;
@@ -395,7 +401,7 @@ impl Moves {
         }
         self.allowed
     }
-    /// Some move was copied, or is no longer: since when does one wait for a round?
+    /// Updates the time since which a copied move has been waiting. Called whenever the number of copied moves may have changed.
     pub(super) fn waits_since(&mut self, now: Nanos) {
         self.copied_since = if self.copied == 0 {
             None

@@ -3,8 +3,9 @@
 //! Copies use the same steps. A fetch flips as soon as the copy is written, because no durable record names the copy. A clean writes the
 //! dirty blocks home, and its record states that they are no longer dirty (`copies.rs` starts cleans).
 //!
-//! Crash points: before the record is durable the map names the *source*, which was not overwritten; after it, the *destination*, which was
-//! flushed before the record was issued. The source slot is free only after the record is durable and no read of the slot is in progress.
+//! Crash points: before the record is durable, recovery finds the *source*, which was not overwritten. After that it finds the
+//! *destination*, which was flushed before the record was issued. The source slot is free only when the record is durable and no read of
+//! the slot is in progress.
 
 use super::Relocation;
 use super::move_list::{Kind, Move, Step};
@@ -16,7 +17,7 @@ use crate::policy::{Action, Outcome};
 use crate::units::{ExtentId, Slot, TierId};
 
 impl Relocation {
-    /// Moves a home that is not held and has no write in progress, independent of the policy; returns false if there is no slot.
+    /// Moves a home for the engine itself. The extent is not in use and has no write in progress. Returns false if no slot is free there.
     pub(in crate::engine) fn own_move(&mut self, g: &mut Ground, e: ExtentId, to: TierId) -> bool {
         let (Some(src), Some(dst)) = (g.space.map.home(e), g.space.slots.take_lowest(to)) else {
             return false;
@@ -27,8 +28,8 @@ impl Relocation {
         true
     }
 
-    /// Starts a move for which there is room. The flags are: promotion, started by the engine itself, part of the operation of the previous
-    /// move. If the move does not concern the whole extent, [`Relocation::set_parts`] has set its blocks.
+    /// Starts a move; a buffer must be free. The flags are: it is a promotion, the engine itself starts it, it is part of the operation of
+    /// the previous move. If the move does not concern the whole extent, [`Relocation::set_parts`] has set its blocks.
     pub(super) fn start_move(
         &mut self,
         g: &mut Ground,
@@ -67,15 +68,15 @@ impl Relocation {
         self.move_io(g, index, OpKind::Read, src, read);
     }
 
-    /// The buffer that the next move will use. It is a caller's bug if there is none.
+    /// The buffer that the next move will use. One must be free.
     pub(super) fn next_move(&self) -> u16 {
         let next = self.joins.next_buffer().filter(|&i| self.moves.is_free(i));
         next.or_else(|| self.moves.longest_free())
             .expect("no move buffer is free")
     }
 
-    /// Whether the buffer of move `index` holds, or will hold, the home's data of all blocks `from..to`. A fill has only the blocks that it
-    /// concerns.
+    /// Whether the buffer of move `index` contains, or will contain, the home's data of all blocks `from..to`. The buffer of a fill has
+    /// only the blocks that the copy lacked.
     pub(in crate::engine) fn carries(
         &self,
         g: &Ground,
@@ -92,7 +93,7 @@ impl Relocation {
         }
     }
 
-    /// Removes a move from the list and ends its hold on the extent.
+    /// Removes a move from the list, with its mark on the extent and its pin on the source.
     pub(super) fn end_move(&mut self, g: &mut Ground, d: &mut Durability, index: u16) -> Move {
         let m = self.moves.take(index);
         g.devices.wear.release(m.owed);
@@ -100,7 +101,7 @@ impl Relocation {
         Relocation::unpin(g, d, m.src, false);
         self.release_hold(g, m.extent);
         g.waiting.stir(m.extent);
-        // A piece that waits for a slot may get one now, or have one freed.
+        // For a piece that waits for a slot, one may be free now, or a copy can be evicted now.
         g.waiting.slot_freed();
         m
     }
@@ -148,7 +149,7 @@ impl Relocation {
         self.give_up_copied(g, d, Outcome::Stale, |m| m.stale);
     }
 
-    /// Ends a move without effect. If it had a destination slot of its own, this was never exposed, so it is free at once.
+    /// Ends a move without effect. If its destination is a newly allocated slot, this was never exposed, so it is free at once.
     pub(super) fn give_up(&mut self, g: &mut Ground, d: &mut Durability, index: u16, how: Outcome) {
         if self.moves.is_free(index) {
             return;
@@ -160,7 +161,7 @@ impl Relocation {
         self.settle_move(g, d, &m, how);
     }
 
-    /// The round is durable: flips the moves that it carried.
+    /// Flips the moves whose records the round has made durable: from now on the map names their destinations.
     pub(in crate::engine) fn flip_committed(&mut self, g: &mut Ground, d: &mut Durability) {
         let mut at = 0;
         while let Some(i) = self.moves.next_busy(at) {
@@ -183,7 +184,7 @@ impl Relocation {
         }
     }
 
-    /// A round failed: its moves did not happen. Their slots stay occupied, because either record may be the durable one.
+    /// Abandons the moves of a round that failed. Both slots of each stay occupied, because either record may be the durable one.
     pub(in crate::engine) fn abandon_committing(&mut self, g: &mut Ground, d: &mut Durability) {
         let mut at = 0;
         while let Some(i) = self.moves.next_busy(at) {
@@ -196,18 +197,18 @@ impl Relocation {
                 self.settle_move(g, d, &m, Outcome::Failed);
             }
         }
-        // There will be no round for the other moves either: pieces that wait for them continue with the source.
+        // There will be no round for the other copied moves either. They are abandoned, and pieces that wait for them use the source.
         self.give_up_copied(g, d, Outcome::Failed, |_| true);
     }
 
-    /// The members to which the copied moves were written, as a bit set.
+    /// The members that must be flushed before the copied moves are recorded, as a bit set.
     pub(in crate::engine) fn members_of_copied(&self, g: &Ground) -> u32 {
         if g.broken(Mutant::FlipBeforeFlush) {
             return 0;
         }
         let member = |s| 1u32 << g.space.geo.locate(s).0.0;
         self.moves.copied().fold(0, |set, (_, m)| {
-            // The record of a clean also names the blocks that stay dirty.
+            // The record of a clean also names the blocks that stay dirty, so the copy's member must be flushed, too.
             let forget = g.broken(Mutant::CleanForgetsCopy);
             let also = if m.is_clean() && !forget {
                 member(m.src)
@@ -218,14 +219,14 @@ impl Relocation {
         })
     }
 
-    /// The members among these to which cleans wrote.
+    /// The members to which copied cleans wrote, as a bit set.
     pub(in crate::engine) fn homes_of_cleans(&self, g: &Ground) -> u32 {
         let cleans = self.moves.copied().filter(|(_, m)| m.is_clean());
         cleans.fold(0, |set, (_, m)| set | 1 << g.space.geo.locate(m.dst).0.0)
     }
 }
 
-/// The largest number of bytes that a starting move will write to the fastest tier: they are reserved until then.
+/// Reserves the largest number of bytes that a starting move can write to the fastest tier. Returns this number.
 fn reserve_wear(g: &mut Ground, kind: Kind, dst: Slot) -> u32 {
     if matches!(kind, Kind::Clean { .. }) || g.space.geo.tier_of(dst) != TierId(0) {
         return 0;

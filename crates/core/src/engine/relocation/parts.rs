@@ -1,4 +1,5 @@
-//! The blocks that a move is about: all of its extent, or those that a copy lacks or has, and which of them no write has overtaken.
+//! The blocks that a move concerns: all blocks of its extent, or those that a copy lacks or has, without the blocks that were written since
+//! the move read them.
 
 use super::Relocation;
 use crate::bits::Bits;
@@ -6,7 +7,7 @@ use crate::engine::ground::Ground;
 use crate::units::ExtentId;
 use crate::volume::Space;
 
-/// Blocks of an extent.
+/// Kinds of blocks of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blocks {
     /// Valid at the home.
@@ -20,7 +21,8 @@ pub(super) enum Blocks {
 }
 
 impl Blocks {
-    /// From block `b` (not past `end`): the number of blocks that are alike, and whether they are such blocks.
+    /// The run of equal blocks that begins at block `b` and ends at `end` at the latest: its length, and whether its blocks are of this
+    /// kind.
     fn run(self, space: &Space, e: ExtentId, b: u32, end: u32) -> (u32, bool) {
         match self {
             Blocks::Valid => space.map.run(e, b, end),
@@ -32,7 +34,7 @@ impl Blocks {
             Blocks::Dirty => space.map.dirty_run(e, b, end),
         }
     }
-    /// The first run of such blocks in `from..end`.
+    /// The first run of blocks of this kind in `from..end`.
     pub(super) fn next(
         self,
         space: &Space,
@@ -49,14 +51,14 @@ impl Blocks {
         }
         None
     }
-    /// Whether there is such a block in `within`.
+    /// Whether there is a block of this kind in `within`.
     pub(super) fn any(self, space: &Space, e: ExtentId, within: (u32, u32)) -> bool {
         self.next(space, e, within).is_some()
     }
 }
 
 impl Relocation {
-    /// The move that starts next is about these blocks of `e` in `from..end`.
+    /// Sets the blocks of the move that starts next: the blocks of kind `blocks` of `e` in `from..end`.
     pub(super) fn set_parts(
         &mut self,
         g: &Ground,
@@ -77,12 +79,13 @@ impl Relocation {
         }
     }
 
-    /// The first run at or after block `from` of those that move `index` is about.
+    /// The first run, at or after block `from`, of the blocks that move `index` concerns.
     pub(super) fn next_part(&self, g: &Ground, index: u16, from: u32) -> Option<(u32, u32)> {
         (self.moves).part(index, from, g.space.geo.blocks_per_extent())
     }
 
-    /// From the first block that move `index` is about to the last: what lies between is left alone in the buffer.
+    /// The range from the first to the last block that move `index` concerns. It is read in one operation; other blocks in it are read but
+    /// not used.
     pub(super) fn span_of_parts(&self, g: &Ground, index: u16) -> (u32, u32) {
         let Some((first, mut end)) = self.next_part(g, index, 0) else {
             return (0, g.space.geo.blocks_per_extent());

@@ -1,7 +1,7 @@
-//! The reads and writes of a move: source to buffer, buffer to destination, and the steps after these have ended.
+//! The reads and writes of a move: from the source to the buffer, from the buffer to the destination, and the steps that follow.
 //!
-//! Demotions that were started together also write together: the first one whose source has been read waits for the others, so that the
-//! slower device is written in the order of addresses, and adjacent ones as one operation (`join.rs`).
+//! Demotions that were started together also write together: those whose source has been read wait for the others. So the slower device is
+//! written in the order of addresses, and adjacent extents become one operation (`join.rs`).
 
 use super::Relocation;
 use super::move_list::{Kind, Move, Step};
@@ -42,7 +42,7 @@ impl Relocation {
         self.want_part(g, index, kind, (member, start + u64::from(at)), (at, len));
     }
 
-    /// A read or write of a move ended, by itself or (`joined`) as part of a joined operation.
+    /// Handles the end of a read or write of a move. `joined`: it was part of a joined operation.
     pub(super) fn move_step(
         &mut self,
         g: &mut Ground,
@@ -77,7 +77,7 @@ impl Relocation {
         if gathers {
             self.write_gathered(g, d, m.batch);
         }
-        // Reads that waited are served from the buffer now.
+        // Reads that waited can be served from the buffer now.
         g.waiting.stir(m.extent);
         self.moves.waits_since(g.clock);
     }
@@ -108,7 +108,7 @@ impl Relocation {
             return self.move_io(g, index, OpKind::Write, m.dst, (0, blocks));
         }
         if self.next_part(g, index, 0).is_none() {
-            // Every block was written again in the meantime.
+            // Every block was overwritten in the meantime.
             return self.give_up(g, d, index, Outcome::Stale);
         }
         let mut at = 0;

@@ -13,7 +13,7 @@ use crate::stats::{CLASSES, Counters, MoveCounters};
 use crate::units::{ExtentId, Slot, TierId};
 use crate::volume::Space;
 
-/// The engine on the ladder from proposal to outcome; its moves take time.
+/// The engine as the one who carries out proposals. Its moves take time, so most of them have not ended when they have started.
 struct Timed<'a> {
     r: &'a mut Relocation,
     g: &'a mut Ground,
@@ -90,7 +90,7 @@ fn by_class(g: &mut Ground, action: Action, up: bool) -> &mut u64 {
     }
 }
 
-/// The engine itself cleaned or evicted a copy, without a proposal.
+/// Counts a clean or eviction that the engine did for itself, without a proposal.
 pub(super) fn own_done(g: &mut Ground, lately: &mut Lately, action: Action) {
     lately.note(Ended {
         at: g.clock,
@@ -111,12 +111,12 @@ impl Relocation {
         let mut wanted = core::mem::take(&mut g.wanted);
         sort_cleans(&g.space, &mut wanted);
         ladder::climb(&mut Timed { r: self, g, d }, &mut wanted);
-        // The buffer is kept; the policy may have added proposals to the new one.
+        // The list's memory is kept. The policy may have made more proposals in the meantime.
         wanted.append(&mut g.wanted);
         g.wanted = wanted;
     }
 
-    /// Refuses all proposals of the policy, and those that it makes in response.
+    /// Refuses all proposals of the policy, and drops those that it makes in response.
     pub(in crate::engine) fn refuse_wanted(&mut self, g: &mut Ground, d: &mut Durability) {
         let mut wanted = core::mem::take(&mut g.wanted);
         let mut floor = Timed { r: self, g, d };
@@ -124,12 +124,12 @@ impl Relocation {
         g.wanted.clear();
     }
 
-    /// An action of the engine itself is counted like the policy's.
+    /// Counts an action of the engine itself, as a proposal of the policy is counted.
     pub(super) fn proposed(g: &mut Ground, action: Action) {
         counted(&mut g.counters, action, false).proposed += 1;
     }
 
-    /// An action ended: the action, whether it went up, and whether the engine itself started it.
+    /// Records the outcome of an action. `up`: it went to a faster tier. `own`: the engine itself started it.
     pub(super) fn settle(
         &mut self,
         g: &mut Ground,
@@ -165,7 +165,7 @@ impl Relocation {
         (extent, src, to): (ExtentId, Slot, TierId),
         up: bool,
     ) -> Result<bool, Refusal> {
-        // A read in progress pins the slot but does not prevent a move; a write could end after the data was read.
+        // A read in progress does not prevent a move. A write does, because it could end after the move has read the data.
         if g.space.pins.count(src).1 > 0 {
             return Err(Refusal::Busy);
         }
@@ -199,7 +199,7 @@ impl Relocation {
         let (kind, src, parts) = match copy {
             None => (Kind::Fetch, home, Blocks::Valid),
             Some(c) if g.space.geo.tier_of(c) == to => (Kind::Fill, home, Blocks::Lacking),
-            // Its new slot would have to be recorded before the old one could be freed.
+            // A dirty copy is not moved: its new slot would have to be recorded before the old one could be freed.
             Some(_) if g.space.map.is_dirty(e) => return Err(Refusal::Busy),
             Some(c) => (Kind::Relocate, c, Blocks::Copied),
         };
@@ -211,7 +211,7 @@ impl Relocation {
             return Err(Refusal::Busy);
         }
         let rides = self.may_copy(g, d, e, src, true)?;
-        // A copy needs no record.
+        // A copy needs no record, so the mirror is not needed.
         g.may_disturb(&[src], None)?;
         if kind != Kind::Fill && g.space.slots.free(to) == 0 {
             return Err(Refusal::Full);
@@ -226,8 +226,8 @@ impl Relocation {
         Ok(false)
     }
 
-    /// Fetches a part of the extent into its copy. A new copy is empty and clean until the fetch has ended, so if the fetch is abandoned,
-    /// the state is still correct.
+    /// Fetches a part of the extent into its copy. A new copy is empty and clean until the fetch has ended, so the state is correct even if
+    /// the fetch is abandoned.
     fn try_fetch_part(
         &mut self,
         g: &mut Ground,
@@ -281,7 +281,8 @@ impl Relocation {
         e: ExtentId,
         to: TierId,
     ) -> Result<bool, Refusal> {
-        // A write to the home in progress would not be seen by the rule that orders writes of extents with a copy (`replicas.rs`).
+        // The rule that serialises writes to extents with a copy (`replicas.rs`) does not know a write to the home that is already in
+        // progress.
         if g.space.map.is_held(e) || g.has_writers(e) {
             return Err(Refusal::Busy);
         }
@@ -291,7 +292,7 @@ impl Relocation {
         may_wear(g, to)?;
         let slot = g.space.slots.take_lowest(to).ok_or(Refusal::Full)?;
         g.space.map.add_empty_copy(e, slot);
-        // The write that needs it goes there, not to the home.
+        // The write for which it is allocated goes to the copy, so the home's disk is not woken by it.
         g.wake_with(None);
         self.tell_copied(g, d, e, slot);
         Ok(true)
@@ -332,8 +333,8 @@ impl Relocation {
         Ok(true)
     }
 
-    /// Whether a move of `extent` out of `src`, which no write prevents, may start. `Ok(true)`: as part of the operation of the previous
-    /// move, which only the user's own limit counts.
+    /// Whether a move of extent `e` from `src` may start. The caller has checked writes in progress. `Ok(true)`: it becomes part of the
+    /// operation of the previous move. Such a move counts only for the limit `moves_max`.
     fn may_copy(
         &mut self,
         g: &mut Ground,
@@ -374,7 +375,7 @@ impl Relocation {
     }
 }
 
-/// Whether the wear budget admits a move to `to`. This test comes last, because a refused move has used up its turn.
+/// Whether the wear budget admits a move to `to`. This must be the last check, because each check of the budget counts as a proposal.
 fn may_wear(g: &mut Ground, to: TierId) -> Result<(), Refusal> {
     let cost = i64::from(g.space.geo.extent_bytes());
     if to == TierId(0) && !g.devices.wear.admits(cost) {
@@ -383,7 +384,7 @@ fn may_wear(g: &mut Ground, to: TierId) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Consecutive proposals of cleans are sorted by the addresses of the homes.
+/// Sorts consecutive proposals of cleans by the addresses of the homes.
 fn sort_cleans(space: &Space, wanted: &mut [Action]) {
     let clean = |a: &Action| matches!(a, Action::Clean { .. });
     for batch in wanted.chunk_by_mut(|a, b| clean(a) && clean(b)) {

@@ -1,16 +1,16 @@
 //! The wear budget: the number of bytes per day that may be written to the fastest tier.
 //!
-//! It is a token bucket. It starts empty and fills at the budget's rate, up to the bytes of `burst`. All writes to the fastest tier are
-//! taken from it: moves, requests and metadata. Requests are never refused, so the level may become negative; it must be positive again
-//! before anything is admitted.
+//! The budget is a token bucket. It starts empty and fills at the budget's rate, up to the number of bytes for the time `burst`. All writes
+//! to the fastest tier are subtracted from it: moves, requests and metadata. Requests are never refused, so the level may become negative.
+//! Nothing is admitted until the level is positive again.
 //!
 //! Admission becomes stricter as the bucket empties. Let *received* be the bytes received so far, at most the burst. If half of it or more
-//! is left, every promotion, fetch and allocation is admitted. Below that, the share 2 · left / received of them is admitted, and none that
-//! costs more than is left. This is a proportional controller: with a demand of D bytes a day and a budget of R < D, the level settles
-//! where D · share = R. The admitted actions are evenly spaced, so an extent that is proposed often has more chances than one that is
-//! proposed once (flash caches of content delivery networks admit at random, at a rate that follows a write budget). The choice follows the
-//! multiples of the golden ratio: it is as even as a random choice without its clusters, the same in every run, and does not resonate with
-//! a periodic trace.
+//! is left, every promotion, fetch and allocation is admitted. Below that, only the share 2 · left / received of them is admitted, and none
+//! that needs more bytes than are left. This is a proportional controller: with a demand of D bytes a day and a budget of R < D, the level
+//! settles where D · share = R. The admitted actions are evenly spaced, so an extent that is proposed often has more chances than one that
+//! is proposed once (flash caches of content delivery networks admit at random, at a rate that follows a write budget). The choice follows
+//! the multiples of the golden ratio. Like a random choice, it does not resonate with a periodic trace, but it has no clusters and is the
+//! same in every run.
 //!
 //! Invariant: moves write at most rate · window + burst bytes to the fastest tier in any window of time. For this, a move's bytes are
 //! reserved when it starts, and reserved bytes count against the burst until they are written.
@@ -19,7 +19,7 @@ use crate::engine::Params;
 use crate::units::Nanos;
 
 const DAY: u128 = 86_400_000_000_000;
-/// 2^32 over the golden ratio.
+/// 2^32 divided by the golden ratio.
 const GOLDEN: u32 = 0x9e37_79b9;
 /// Minimum burst, in extents. A burst smaller than a move would never allow any move.
 const LEAST_EXTENTS: u64 = 8;
@@ -42,11 +42,12 @@ pub(in crate::engine) struct Wear {
     burst: Nanos,
     least: u64,
     level: i64,
-    /// Bytes received since it began, at most the burst. "Full" is relative to this; otherwise a new budget would seem to be spent.
+    /// Bytes received since the budget was set, at most the burst. The level is compared with this value; compared with the burst, a new
+    /// budget would seem to be used up.
     came: i64,
     /// The part of `level` that is reserved for moves that have not written yet.
     reserved: i64,
-    /// The time up to which it was filled, and the remainder below a whole byte, in bytes · ns a day.
+    /// The time up to which the bucket was filled, and the remainder of less than one byte, in units of 1/`DAY` byte.
     at: Nanos,
     rest: u64,
     asked: u32,
@@ -68,7 +69,7 @@ impl Wear {
         w.set(p.wear_bytes_per_day, p.wear_burst);
         w
     }
-    /// Sets another budget. A new budget begins empty.
+    /// Sets another budget. If there was none before, the new one starts empty.
     pub(in crate::engine) fn set(&mut self, bytes_per_day: Option<u64>, burst: Nanos) {
         if self.bytes_per_day == 0 {
             (self.level, self.came, self.rest) = (self.reserved, 0, 0);
@@ -85,7 +86,7 @@ impl Wear {
         let cap = worth.max(u128::from(self.least));
         i64::try_from(cap).unwrap_or(i64::MAX)
     }
-    /// Sets the present time. It is called before anything else at that time: a full bucket overflows before bytes are taken from it.
+    /// Sets the present time. This is called before anything else at that time, so a full bucket overflows before bytes are taken from it.
     #[inline]
     pub(in crate::engine) fn pass(&mut self, now: Nanos) {
         if self.is_on() {
@@ -132,11 +133,11 @@ impl Wear {
             self.level = self.level.saturating_sub(i64::from(len));
         }
     }
-    /// A move that starts will write these bytes: reserves them until then.
+    /// Reserves the bytes that a starting move will write, until it writes them.
     pub(super) fn reserve(&mut self, bytes: u32) {
         self.reserved += i64::from(bytes);
     }
-    /// These reserved bytes are not needed.
+    /// Releases reserved bytes that are not needed.
     pub(super) fn release(&mut self, bytes: u32) {
         self.reserved -= i64::from(bytes);
     }

@@ -1,7 +1,7 @@
 //! Requests that may not begin yet because of promises to classes ([`crate::qos`]).
 //!
-//! A held request is admitted, numbered and unanswered, and nothing else: it holds no extent, no slot and no operation. So no request in
-//! progress ever waits for it, and a FLUSH, which covers everything that was answered before it, is not affected.
+//! A held request has a number and is not answered yet, and that is all: it holds no extent, no slot and no operation. So no request in
+//! progress ever waits for a held one. A FLUSH is not affected either, because it covers only requests that were answered before it.
 
 use super::{Requests, is_refused_now};
 use crate::engine::ground::{Ground, Parts};
@@ -11,7 +11,8 @@ use crate::units::{Nanos, TierId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Promises are judged again after half a second if requests come; without requests, moves need not yield for long.
+/// Time for which moves yield after a promise was found not kept. If requests come, promises are checked every half second, which extends
+/// this time; without requests, moves need not yield for long.
 const PRESSED: Nanos = Nanos::from_secs(1);
 
 /// The scheduler, if there are promises.
@@ -20,7 +21,7 @@ pub(super) struct Admission {
     scheduler: Option<Box<Scheduler>>,
 }
 
-/// Whether it moves data for a client. Only such requests are scheduled.
+/// Whether a request transfers data for a client. Only such requests are scheduled.
 fn is_scheduled(op: RequestOp, class: u8) -> bool {
     class & QUIET == 0
         && matches!(
@@ -58,7 +59,7 @@ impl Admission {
     }
 }
 
-/// If a promise is missed, moves go one at a time until it is kept.
+/// While a promise is not kept, at most one move is in progress at a time.
 fn press(g: &mut Ground, s: &Scheduler) {
     if s.is_pressed() {
         g.pressed_until = g.clock + PRESSED;
@@ -88,7 +89,7 @@ impl Requests {
     /// Sets the promises. Requests that have already arrived are scheduled by them, too.
     pub(in crate::engine) fn promise(&mut self, g: &Ground, spec: Spec) {
         match &mut self.admission.scheduler {
-            // Requests in progress are no longer counted from then on.
+            // From then on, requests in progress are no longer counted.
             Some(s) if spec.is_empty() && s.held() == 0 => self.admission.scheduler = None,
             Some(s) => s.replace(spec, g.clock),
             None if spec.is_empty() => {}
@@ -104,7 +105,7 @@ impl Requests {
         self.admission.scheduler.as_ref().map(|s| s.spec())
     }
 
-    /// How well they are kept.
+    /// Whether each promise is kept.
     pub(in crate::engine) fn standing(&self, now: Nanos) -> Vec<Standing> {
         let s = self.admission.scheduler.as_ref();
         s.map_or_else(Vec::new, |s| s.standing(now))
@@ -136,7 +137,7 @@ impl Requests {
             };
             let op = self.list.at(number).op;
             match is_refused_now(p.g, op) {
-                // It arrived before that was the case.
+                // When it arrived, there was no reason yet to refuse it.
                 Some(error) => {
                     self.fail(number, error);
                     self.piece_done(p, number);

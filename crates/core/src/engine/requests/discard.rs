@@ -1,7 +1,7 @@
-//! The life of a discard, and of write-zeroes that may free.
+//! The life of a discard, and of a write-zeroes request that may free space.
 //!
-//! Both change the map only: whole extents lose their home, parts lose valid blocks. Discarded data reads as zeros at once. A record makes
-//! this durable, as for any other change.
+//! Both change only the map: whole extents lose their home, and partly discarded extents lose valid blocks. Discarded data reads as zeros
+//! at once. A record makes the change durable, like any other change.
 
 use super::{Requests, Waiter};
 use crate::engine::ground::Parts;
@@ -9,7 +9,7 @@ use crate::engine::mutants::Mutant;
 use crate::units::{ExtentId, Slot};
 
 impl Requests {
-    /// Processes the pieces of a discard (or of write-zeroes that may free).
+    /// Processes the pieces of a discard (or of a write-zeroes request that may free space).
     pub(super) fn hand_out_discard(&mut self, p: &mut Parts<'_>, r: u32) {
         let req = *self.list.at(r);
         let shift = p.g.space.geo.extent_shift;
@@ -73,7 +73,7 @@ fn may_discard(p: &mut Parts<'_>, w: &Waiter) -> bool {
         return false;
     }
     p.r.mark_stale(index);
-    // Its writes in place must have ended before a new write to the same place.
+    // The move's writes to the home or the copy must have ended before a new write goes to the same place.
     !m.writes_in_place() || p.g.broken(Mutant::DiscardUnderClean)
 }
 

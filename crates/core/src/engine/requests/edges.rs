@@ -1,9 +1,10 @@
-//! Odd writes: writes that do not start and end on a logical block.
+//! Unaligned writes: writes that do not start and end at borders of logical blocks.
 //!
 //! The edge blocks are read into the request's aligned buffer, the payload is overlaid ([`Effect::Patch`]), and whole blocks are written.
-//! Between reading and writing, no other request may change those blocks; otherwise that change would be undone. So the request locks its
-//! extents and waits for writers in flight there, and later writers wait for it. It locks all of its extents in one step: if it locked only
-//! those of the edges, two overlapping requests could each hold what the other needs (found by racing writers).
+//! Between reading and writing, no other request may change those blocks; otherwise that change would be undone. So the request waits for
+//! writes in progress on its extents and then locks these extents, and later writers wait for it. It locks all of its extents in one step.
+//! If it locked only those of its edges, two overlapping requests could each hold a lock that the other one needs (a deadlock that a test
+//! with concurrent writers found).
 
 use super::{Requests, Waiter, drop_edges};
 use crate::engine::ground::Parts;
@@ -12,7 +13,8 @@ use crate::io::Effect;
 use crate::units::ExtentId;
 use alloc::vec::Vec;
 
-/// Extents locked by odd writes (and by fills, `fill.rs`), and odd writes that wait for a lock. Both are short: odd requests are rare.
+/// Extents that are locked by unaligned writes (and by fills, `fill.rs`), and unaligned writes that wait for a lock. Both lists are short,
+/// because unaligned requests are rare.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Edges {
     locked: Vec<(ExtentId, u32)>,
@@ -68,13 +70,13 @@ impl Requests {
         self.piece_done(p, r);
     }
 
-    /// The first bytes of the head and tail blocks that an odd write covers in part.
+    /// The offsets of the first and the last block, each only if the write covers it in part.
     fn edge_blocks(&mut self, p: &Parts<'_>, r: u32, offset: u64) -> [Option<u64>; 2] {
         let req = *self.list.at(r);
         let b = u64::from(p.g.space.geo.block_bytes());
         let end = offset + u64::from(req.bytes);
         let head = (offset != req.start || end < req.start + b).then_some(req.start);
-        // The head block is not read twice by a request within one block.
+        // A request within one block reads this block only once.
         let tail = (end != req.end && req.end - b != req.start).then_some(req.end - b);
         [head, tail]
     }
@@ -112,7 +114,7 @@ impl Requests {
         }
     }
 
-    /// All edge blocks are in the buffer: patches and writes.
+    /// Overlays the payload and writes, because all edge blocks are in the buffer.
     pub(super) fn edges_read(&mut self, p: &mut Parts<'_>, r: u32) {
         let req = self.list.at(r);
         req.reading_edges = false;

@@ -1,15 +1,15 @@
-//! Zeros in place of a bitmap, when the volume's memory for bitmaps is used up.
+//! Writing of zeros instead of keeping a bitmap, when the volume's memory for bitmaps is used up.
 //!
-//! A bitmap records the written blocks of an extent as long as not all of them are written, and a volume has memory for a limited number of
-//! bitmaps ([`crate::map::ExtentMap::has_bitmap_room`]). When the limit is reached,
+//! A bitmap records which blocks of an extent were written, until all of them were. A volume has memory for a limited number of bitmaps
+//! ([`crate::map::ExtentMap::has_bitmap_room`]). When the limit is reached,
 //!
 //! - the slot of an extent whose first write covers only a part of it is filled with zeros before any of it is exposed. That write, and
 //!   every other change of the extent, waits. Then the extent is fully valid, a record says so, and a round flushes the zeros before that
 //!   record is written, as for any other data;
 //! - a discard of a part of a fully valid extent writes zeros over it.
 //!
-//! If a fill fails, the extent stays as it was, without a valid block and with its bitmap. The write that waited proceeds and gets the
-//! device's result. So only failed fills can exceed the memory limit, and no request fails because of it.
+//! If a fill fails, the extent stays as it was, with a bitmap and without a valid block. The write that waited proceeds and gets the
+//! device's result. So only failed fills can exceed the memory limit, and no request fails because of the limit.
 
 use super::{Req, Requests, Waiter};
 use crate::engine::devices::{Cause, Op, What};
@@ -19,11 +19,11 @@ use crate::engine::relocation::Relocation;
 use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind, QUIET, RequestOp};
 use crate::units::{ExtentId, Slot};
 
-/// The number that stands for a fill, in place of a request, in the list of locked extents.
+/// The number of a fill in the list of locked extents, where others have the number of their request.
 const FILLER: u32 = u32::MAX;
 
 impl Requests {
-    /// Fills the new home `slot` of `e`, in which nothing was written yet, with zeros.
+    /// Fills `slot` with zeros: it is the new home of `e`, and nothing was written to it yet.
     pub(super) fn fill(p: &mut Parts<'_>, e: ExtentId, slot: Slot) {
         let g = &mut *p.g;
         let (member, offset) = g.space.geo.locate(slot);
@@ -59,7 +59,7 @@ impl Requests {
         g.start(Cause::plain(what), op);
     }
 
-    /// A fill of a new home ended.
+    /// A fill of a new home has ended.
     pub(in crate::engine) fn filled(p: &mut Parts<'_>, op: &Op, result: Result<(), IoError>) {
         let What::Fill { ext, slot, .. } = op.what else {
             return;
@@ -69,7 +69,8 @@ impl Requests {
         let g = &mut *p.g;
         g.devices.members[op.member()].unflushed |= !g.broken(Mutant::ForgetFilled);
         let blocks = g.space.geo.blocks_per_extent();
-        // This is done only now: a round that starts while the zeros are being written must not expose the slot's former contents.
+        // The blocks become valid only now, because a round that starts while the zeros are being written must not expose the slot's former
+        // contents.
         let own = result.is_ok() && g.space.map.home(e) == Some(slot);
         if own && g.space.map.validate(e, 0, blocks) {
             p.d.note_home(g, e);
@@ -79,7 +80,7 @@ impl Requests {
         p.g.waiting.try_queue();
     }
 
-    /// A part of a fully valid extent is discarded, and there is no room for a bitmap: writes zeros there on behalf of the discard.
+    /// Writes zeros on behalf of a discard: it discards a part of a fully valid extent, and there is no room for a bitmap.
     pub(super) fn zero_instead(&mut self, p: &mut Parts<'_>, w: Waiter) {
         if p.g.broken(Mutant::DiscardKeepsBytes) {
             return;
@@ -104,7 +105,7 @@ impl Requests {
         self.piece_done(p, zeros);
     }
 
-    /// Everything of a request that was made on behalf of `other` has ended.
+    /// Ends request `r`, which was made on behalf of `other`.
     pub(super) fn ended_for(&mut self, p: &mut Parts<'_>, r: u32, other: u32) {
         if let Some(e) = self.list.remove(r).error {
             self.fail(other, e);

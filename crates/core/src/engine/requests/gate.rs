@@ -20,7 +20,7 @@ pub(super) fn gate(p: &mut Parts<'_>, req: &Req, w: &Waiter) -> Gate {
     if write && waiting.edges.blocks(w.extent, w.req) && !p.g.broken(Mutant::UnserialisedEdges) {
         return Gate::Wait;
     }
-    // Writers queue behind a waiting discard (or odd write); otherwise it would wait for ever.
+    // Writers wait behind a waiting discard (or unaligned write); otherwise that request could wait for ever.
     if write
         && waiting.has_other_changer(w.extent, w.req)
         && !waiting.edges.locked_by(w.extent, w.req)
@@ -56,24 +56,25 @@ fn gate_read(p: &Parts<'_>, w: &Waiter, index: u16) -> Gate {
 fn gate_write(p: &mut Parts<'_>, index: u16) -> Gate {
     let m = p.r.get(index);
     if m.is_clean() {
-        // The move is told when the write is issued, so newly written blocks stay dirty. A volume that gives up its copies can finish only
-        // if writers wait.
+        // The clean is informed when the write is issued, so that newly written blocks stay dirty. If the volume is evicting all of its
+        // copies, writers wait; otherwise this might never end.
         if p.g.background.gives_up_copies() && !m.stale {
             Gate::Wait
         } else {
             Gate::Go
         }
     } else if m.writes_in_place() {
-        // This holds even for a stale move: its own writes must not overwrite this one.
+        // This holds even for a stale move, whose writes must not overwrite this one.
         Gate::Wait
     } else if p.g.broken(Mutant::ForgetStaleMark) || m.stale {
         Gate::Go
     } else if m.is_promotion() || m.is_committing() {
-        // In a promotion the writer waits (the copy takes no longer than the slow write would, and the data ends up on fast). While the
-        // record is being written, it waits in any case, for a flush.
+        // During a promotion the write waits (the promotion takes no longer than a write to the slow tier would, and the data is then on
+        // the fast tier). While a move's record is being written, the write waits in any case.
         Gate::Wait
     } else {
-        // In a demotion the writer has precedence: the extent is not cold after all. The mark is set before the write is issued.
+        // During a demotion the write has precedence, because the extent is not cold after all. The move is marked stale before the write
+        // is issued.
         p.r.mark_stale(index);
         Gate::Go
     }

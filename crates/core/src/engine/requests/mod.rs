@@ -5,11 +5,11 @@
 //! | `mod.rs` | arrival; replies |
 //! | `admission.rs` | requests that may not begin yet because of promises to classes |
 //! | `pieces.rs` | the pieces of a read or write, one per extent: home, policy, gate |
-//! | `runs.rs` | neighbouring pieces as one device operation, and its end |
+//! | `runs.rs` | neighbouring pieces become one device operation; the end of this operation |
 //! | `reads.rs`, `replicas.rs` | the source of each block of a read; reads and writes of extents with a copy |
-//! | `gate.rs`, `waiting.rs` | whether a piece may access an extent in use; pieces that wait |
-//! | `discard.rs`, `edges.rs` | discards; requests that are not whole blocks |
-//! | `fill.rs` | zeros in place of bitmaps, if there is no memory for these |
+//! | `gate.rs`, `waiting.rs` | whether a piece may access an extent that is in use; the pieces that wait |
+//! | `discard.rs`, `edges.rs` | discards; writes that are not whole blocks |
+//! | `fill.rs` | zeros are written if there is no memory for a bitmap |
 
 mod admission;
 mod discard;
@@ -33,7 +33,7 @@ use crate::units::Nanos;
 use admission::Admission;
 use replicas::Replicas;
 
-/// Longest read or write.
+/// Largest size of a read or write, in bytes.
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
 
 /// A request being served.
@@ -41,26 +41,27 @@ pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
 struct Req {
     tag: Tag,
     op: RequestOp,
-    /// First byte, rounded down to a block.
+    /// Offset of the first byte, rounded down to a block.
     start: u64,
-    /// End, rounded up.
+    /// Offset behind the last byte, rounded up to a block.
     end: u64,
     bytes: u32,
     /// Bytes between `start` and the request's own first byte.
     head: u32,
     fua: bool,
-    /// Durable, or at least found by the next server: not answered before a record has the place of the data.
+    /// Whether the next server must find its data after this one was killed (FUA, or [`crate::engine::Params::kept_writes`]). Then it is
+    /// answered only after the records that are needed for this.
     found: bool,
     class: u8,
     arrived: Nanos,
-    /// Device operations and waiting pieces, plus one while pieces are being processed.
+    /// Number of device operations and waiting pieces, plus one while pieces are being processed.
     left: u32,
     error: Option<IoError>,
-    /// The reply must wait for a commit round.
+    /// Whether the reply must wait for a round.
     needs_round: bool,
     /// Whether it is an odd write that is still reading its edge blocks.
     reading_edges: bool,
-    /// If it is part of another request: that request, which is answered when this one has ended.
+    /// The number of the request on whose behalf this one was made, if any. That request is answered when this one has ended.
     on_behalf: Option<u32>,
 }
 
@@ -78,7 +79,7 @@ impl Req {
 pub(super) struct Requests {
     list: Slab<Req>,
     replicas: Replicas,
-    /// Whether unmapped extents must not be read as zeros (degraded, mirror not complete).
+    /// Whether reads of unmapped extents must fail, because the map may be incomplete (degraded service, if the mirror may lag).
     incomplete: bool,
     admission: Admission,
 }
@@ -158,7 +159,7 @@ impl Requests {
         }
     }
 
-    /// An admitted request begins: from now on it waits only for the volume.
+    /// Begins a request that the scheduler has admitted.
     fn begin(&mut self, p: &mut Parts<'_>, r: u32) {
         let req = *self.list.at(r);
         let offset = req.start + u64::from(req.head);
@@ -184,7 +185,7 @@ impl Requests {
         self.list.at(r).error.get_or_insert(error);
     }
 
-    /// One piece (or the processing of pieces itself) has ended.
+    /// One piece of the request (or the processing of its pieces) has ended.
     fn piece_done(&mut self, p: &mut Parts<'_>, r: u32) {
         let req = self.list.at(r);
         req.left -= 1;
@@ -207,7 +208,7 @@ impl Requests {
         }
     }
 
-    /// Answers a request and removes it. Its duration is reported to [`super::relocation::Relocation::heard`].
+    /// Answers a request and removes it. The caller reports the returned duration to [`super::relocation::Relocation::heard`].
     pub(super) fn reply(&mut self, g: &mut Ground, r: u32, result: Result<(), IoError>) -> Nanos {
         let req = self.list.remove(r);
         self.admission.ended(g, r, req.op, req.class);
@@ -295,7 +296,7 @@ fn admissible(g: &Ground, req: &Request) -> Result<(), IoError> {
     is_refused_now(g, req.op).map_or(Ok(()), Err)
 }
 
-/// The error with which a request is refused because nothing can be guaranteed any more.
+/// The error for a request that is refused because a flush or metadata write has failed, so that nothing more can be guaranteed.
 fn is_refused_now(g: &Ground, op: RequestOp) -> Option<IoError> {
     let failed = g.failed && !g.broken(Mutant::ForgetFailedFlush);
     (failed && op != RequestOp::Read).then_some(IoError::Io)

@@ -16,7 +16,7 @@ use crate::stats::CLASSES;
 use crate::units::{ExtentId, Slot, TierId};
 
 impl Requests {
-    /// Processes the pieces of `from..to` of a read or write.
+    /// Processes the pieces of bytes `from..to` of a read or write.
     pub(super) fn hand_out(&mut self, p: &mut Parts<'_>, r: u32, from: u64, to: u64) {
         let shift = p.g.space.geo.extent_shift;
         let mut runs = Runs::default();
@@ -37,7 +37,7 @@ impl Requests {
         self.emit_all(p.g, r, runs);
     }
 
-    /// One piece, within one extent.
+    /// Processes one piece, which is within one extent.
     fn piece(&mut self, p: &mut Parts<'_>, mut w: Waiter, runs: &mut Runs) {
         let req = *self.list.at(w.req);
         let write = req.is_write();
@@ -81,7 +81,7 @@ impl Requests {
         }
     }
 
-    /// Finds a first home for the extent of a piece. Without one, the piece waits for a slot, or has failed.
+    /// Finds a first home for the extent of a piece. If this returns none, the piece waits for a slot, or its request has an error.
     fn find_home(&mut self, p: &mut Parts<'_>, req: &Req, w: Waiter) -> Option<Slot> {
         make_room(p, req, w.extent);
         let mut placed = place(p, w.extent);
@@ -93,7 +93,7 @@ impl Requests {
         }
         let g = &mut *p.g;
         if g.failed {
-            // After a failed flush no slot is ever freed.
+            // After a failed flush no slot is freed any more.
             self.fail(w.req, IoError::Io);
         } else if p.d.frees_nothing() && p.r.active() == 0 && g.space.map.copied() == 0 {
             self.fail(w.req, IoError::NoSpace);
@@ -105,7 +105,7 @@ impl Requests {
         None
     }
 
-    /// Queue a piece until something changes.
+    /// Queues a piece until something changes.
     pub(super) fn wait(&mut self, g: &mut Ground, w: Waiter) {
         g.counters.waited += 1;
         let req = self.list.at(w.req);
@@ -115,13 +115,13 @@ impl Requests {
         g.waiting.push(w, changes);
     }
 
-    /// Let the waiting pieces for which something may have changed try again, in order of arrival.
+    /// Tries the waiting pieces again for which something may have changed, in order of arrival.
     pub(in crate::engine) fn retry_waiting(&mut self, p: &mut Parts<'_>) {
         let trying = p.g.waiting.trying_queue();
         for &Tried { piece: w, is_due } in &trying {
             let req = self.list.at(w.req);
             if !is_due || still_waits(p, req, &w) {
-                // A piece that was tried before this one may have ended a move and its hold.
+                // A piece that was tried before this one may have ended a move, which cleared the mark on the extent.
                 p.g.space.map.hold(w.extent, true);
                 p.g.waiting.push(w, req.op != RequestOp::Read);
                 continue;
@@ -141,7 +141,7 @@ impl Requests {
         p.g.waiting.tried(trying);
     }
 
-    /// A slot was freed: let the pieces that wait for one try again, in order of arrival.
+    /// Tries the pieces again that wait for a slot, in order of arrival, because one was freed.
     pub(in crate::engine) fn retry_starving(&mut self, p: &mut Parts<'_>) {
         p.g.waiting.trying_starving();
         for _ in 0..p.g.waiting.starving.len() {
@@ -160,9 +160,8 @@ impl Requests {
     }
 }
 
-/// Whether a piece that waited in the queue would only wait again, without a change of anything: it is held at the gate, and the policy
-/// has seen its access (so it is not a discard, nor an odd write, which have not been shown to it). An extent for which a
-/// piece waits at the gate is held.
+/// Whether a piece from the queue would only wait again, without any other effect. This is so if the gate still says "wait" and the policy
+/// has already seen the access. (Discards and unaligned writes are not shown to the policy before they wait, so they are always tried.)
 fn still_waits(p: &mut Parts<'_>, req: &Req, w: &Waiter) -> bool {
     let passes_gate = match req.op {
         RequestOp::Read | RequestOp::Write | RequestOp::WriteZeroes { keep: true } => w.touched,
@@ -178,7 +177,7 @@ fn wants_fill(g: &Ground, w: &Waiter) -> bool {
         && w.to - w.from < u64::from(g.space.geo.extent_bytes())
 }
 
-/// Lets the policy make room for a first home. The moves that it starts end later: this extent does not wait for them.
+/// Lets the policy make room for a first home. The moves that it starts end later, and this extent does not wait for them.
 fn make_room(p: &mut Parts<'_>, req: &Req, extent: ExtentId) {
     let access = access(p.g, req, extent, None, None);
     let (policy, mut view, wanted) = p.r.ask(p.g, p.d, SCAN_BUDGET);
@@ -188,13 +187,13 @@ fn make_room(p: &mut Parts<'_>, req: &Req, extent: ExtentId) {
     }
 }
 
-/// Gives an extent its first home.
+/// Gives an extent its first home; `None`: no slot is free.
 fn place(p: &mut Parts<'_>, e: ExtentId) -> Option<Slot> {
     let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
     let place = policy.first_touch(&mut view, e);
     let g = &mut *p.g;
     if let Place::At(seat) = place {
-        // The slot will become free: `linear` wants exactly this slot, so the extent waits for it.
+        // The policy wants exactly this slot (for example `linear`), and it will become free. So the extent waits for it.
         if p.d.frees(seat.slot()) {
             return None;
         }
@@ -241,7 +240,7 @@ fn touch(p: &mut Parts<'_>, req: &Req, extent: ExtentId, home: Option<Slot>) {
     let (policy, mut view, wanted) = p.r.ask(g, p.d, SCAN_BUDGET);
     policy.on_access(&mut view, &told, wanted);
     if !wanted.is_empty() {
-        // An access that is served at the home wakes the disk, whatever the policy proposes.
+        // An access that is served at the home wakes its disk, whatever the policy proposes.
         g.wake_with(home.filter(|_| access.copy.is_none()));
         p.r.try_wanted(g, p.d);
         g.wake_with(None);

@@ -7,14 +7,14 @@ use crate::io::{Effect, IoError};
 use crate::units::Slot;
 
 impl Req {
-    /// The offset of byte `at` of the volume in the request's aligned buffer.
+    /// The offset, in the request's aligned buffer, of byte `at` of the volume.
     pub(super) fn buffer_offset(&self, at: u64) -> u32 {
         (at - self.start) as u32
     }
 }
 
 impl Requests {
-    /// Unwritten data reads as zeros, unless the map may have lost its place.
+    /// Answers a read of unwritten blocks with zeros. If the map may be incomplete, the read fails instead.
     pub(super) fn read_nothing(
         &mut self,
         g: &mut Ground,

@@ -1,9 +1,9 @@
 //! Reads and writes of extents that have a copy.
 //!
 //! A block is read from the copy if it is valid there, else from the home. The policy decides where a write goes, with one additional rule:
-//! dirty blocks stay dirty until a clean has written them home, so a write that would bypass the copy goes to both. Writes to the same
-//! blocks of such an extent are serialised: if two writers wrote both replicas concurrently, each replica could end up with a different
-//! writer's data, and nothing would detect it.
+//! dirty blocks stay dirty until a clean has written them home, so a write to the home that covers dirty blocks goes to the copy, too.
+//! Overlapping writes to such an extent are serialised. If two writes went to both replicas concurrently, the replicas could end up with
+//! the data of different writes, and nothing would detect this.
 
 use super::pieces::access;
 use super::runs::Runs;
@@ -14,31 +14,31 @@ use crate::policy::WriteTo;
 use crate::units::{ExtentId, Slot};
 use alloc::collections::BTreeMap;
 
-/// A write in flight to an extent with a copy.
+/// A write in progress to an extent with a copy.
 #[derive(Clone, Copy, Debug)]
 struct Writing {
     to: u32,
     mode: WriteTo,
-    /// Device operations that have not ended.
+    /// Number of device operations that have not ended.
     left: u8,
     failed: bool,
     /// Whether the policy wants the copy evicted.
     evict: bool,
 }
 
-/// Writes in flight to extents with a copy, by extent and first block. They do not overlap.
+/// Writes in progress to extents with a copy. The key is the extent and the first block. They do not overlap.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replicas {
     writing: BTreeMap<(u32, u32), Writing>,
 }
 
 impl Replicas {
-    /// Whether nothing is in flight. (For a volume without copies, only this is called.)
+    /// Whether no such write is in progress. (For a volume without copies, only this function is called.)
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.writing.is_empty()
     }
-    /// Whether a write to any of these blocks is in flight.
+    /// Whether a write to any of these blocks is in progress.
     fn overlaps(&self, e: ExtentId, from: u32, to: u32) -> bool {
         self.writing
             .range((e.0, 0)..(e.0, to))
@@ -48,7 +48,7 @@ impl Replicas {
 }
 
 impl Requests {
-    /// Reads each run from where it is valid.
+    /// Reads each run of blocks from the copy if it is valid there, else from the home.
     pub(super) fn read_copied(
         &mut self,
         g: &mut Ground,
@@ -78,7 +78,7 @@ impl Requests {
         }
     }
 
-    /// A write to an extent with a copy.
+    /// Writes to an extent with a copy.
     pub(super) fn write_copied(
         &mut self,
         p: &mut Parts<'_>,
@@ -105,8 +105,8 @@ impl Requests {
                 p.r.own_eviction(p.g, p.d, e);
                 return self.write_piece(p, w, home, runs);
             }
-            // This is done before the write is issued; otherwise a read could return the old bytes after another read returned the new
-            // ones.
+            // The copy's blocks become invalid before the write is issued. Otherwise a read could return the old bytes after another read
+            // has returned the new ones.
             if !stale {
                 p.g.space.map.copy_forget(e, from, to);
             }
@@ -126,7 +126,7 @@ impl Requests {
             },
         );
         if mode != WriteTo::Home {
-            // Write-through forces the write to the home, which is the valid data after a crash.
+            // With write-through only the write to the home has FUA, because after a crash the home has the valid data.
             let fua = fua && mode == WriteTo::Copy;
             self.join_run(p.g, w, copy, (w.from, w.to), fua, &mut runs.copy);
         }
@@ -135,8 +135,8 @@ impl Requests {
         }
     }
 
-    /// Whether a FUA write is durable by itself, because every record that is needed to find it is already durable. If not, it ends with a
-    /// round, and so does a write that need only be found.
+    /// Whether the device writes have FUA and need no round, because every record that is needed to find the data is already durable. If
+    /// such a record is missing, the reply waits for a round; this also applies to a write that must only survive a kill of the server.
     fn is_forced(
         &mut self,
         p: &Parts<'_>,
@@ -161,7 +161,8 @@ impl Requests {
         found && req.fua
     }
 
-    /// A device write to blocks from `from` on of `e`, in `slot`, ended. Returns false if the extent has no copy.
+    /// Handles the end of a device write to blocks `from..to` of `e`, in `slot`. Returns false if it is not a write to an extent with a
+    /// copy.
     pub(super) fn replica_written(
         &mut self,
         p: &mut Parts<'_>,
@@ -196,7 +197,7 @@ impl Requests {
     }
 }
 
-/// The policy's choice of where a write goes.
+/// The policy's choice of the replicas to which a write goes.
 fn wish(p: &mut Parts<'_>, req: &Req, e: ExtentId, (home, copy): (Slot, Slot)) -> WriteTo {
     let access = access(p.g, req, e, Some(home), Some(copy));
     let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
@@ -215,7 +216,7 @@ fn settle_replicas(p: &mut Parts<'_>, e: ExtentId, (from, to): (u32, u32), w: Wr
     }
     match w.mode {
         WriteTo::Home => {}
-        // It is unknown whether the blocks hold old or new bytes. Blocks that the home has are read there.
+        // It is unknown whether the blocks contain old or new bytes. From now on they are read from the home, if they are valid there.
         _ if w.failed => {
             if !g.broken(Mutant::TrustOneReplica) {
                 g.space.map.copy_doubt(e, from, to);

@@ -1,4 +1,4 @@
-//! Runs: neighbouring pieces on one device become one operation.
+//! Runs: neighbouring pieces on one device, which become one operation.
 
 use super::{Requests, Waiter};
 use crate::engine::devices::{Cause, Op, What};
@@ -8,7 +8,7 @@ use crate::engine::relocation::Relocation;
 use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind, RequestOp};
 use crate::units::{ExtentId, MemberId, Slot};
 
-/// Neighbouring pieces gathered into one device operation.
+/// Neighbouring pieces that are collected for one device operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     member: MemberId,
@@ -21,7 +21,7 @@ pub(super) struct Run {
     fua: bool,
 }
 
-/// Runs that are being collected: one per replica, because pieces of a write-through alternate between the two.
+/// The runs that are being collected: one per replica, because the pieces of a write-through request alternate between the two.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Runs {
     pub(super) home: Option<Run>,
@@ -44,9 +44,9 @@ impl Requests {
         let mut fua = false;
         let req = *self.list.at(w.req);
         if req.found {
-            // It is durable by itself only if every record that is needed to find it is already durable.
+            // No round is needed only if every record that is needed to find the data is already durable.
             let (from, to) = p.g.blocks_of(w);
-            // After a failed round either of two records may be the durable one.
+            // After a failed round it is unknown which of two records is the durable one.
             let found = !p.g.failed
                 && p.d.is_known(p.g, w.extent)
                 && p.g.space.map.all_valid(w.extent, from, to);
@@ -56,7 +56,7 @@ impl Requests {
         self.join_run(p.g, w, slot, (w.from, w.to), fua, &mut runs.home);
     }
 
-    /// Pins the slot, and adds bytes `from..to` of the volume, which are in it, to the run.
+    /// Pins `slot`, and adds bytes `from..to` of the volume, which are in this slot, to the run.
     pub(super) fn join_run(
         &mut self,
         g: &mut Ground,
@@ -143,7 +143,7 @@ impl Requests {
         g.start(Cause::plain(what), op);
     }
 
-    /// A data operation ended.
+    /// A device operation of a request has ended.
     pub(in crate::engine) fn data_done(
         &mut self,
         p: &mut Parts<'_>,
@@ -170,7 +170,7 @@ impl Requests {
             }
             if write {
                 self.written(p, e, s, (start, len), result.is_ok());
-                // A discard or an odd write may have waited for the writers to drain.
+                // A discard or an unaligned write may have waited for the end of all writes.
                 if p.g.space.map.is_held(e) {
                     p.g.waiting.try_queue();
                 }
@@ -185,7 +185,8 @@ impl Requests {
         self.piece_done(p, req);
     }
 
-    /// A device write of bytes `start…` of the volume, limited to those in `e`, to its slot `s` ended.
+    /// Handles the end of a device write for one extent: the part of bytes `start..start + len` of the volume that is in `e`, in its slot
+    /// `s`.
     fn written(
         &mut self,
         p: &mut Parts<'_>,
@@ -202,7 +203,7 @@ impl Requests {
         if !self.replicas.is_empty() && self.replica_written(p, e, s, (from, to), ok) {
             return;
         }
-        // The blocks become valid only now: a round that starts while the write is in flight must not expose them.
+        // The blocks become valid only now, because a round that starts while the write is in progress must not expose them.
         let g = &mut *p.g;
         let ok = ok || g.broken(Mutant::TrustFailedWrite);
         if ok && g.space.map.home(e) == Some(s) && g.space.map.validate(e, from, to) {

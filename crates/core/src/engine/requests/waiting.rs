@@ -1,4 +1,4 @@
-//! Pieces of requests that cannot proceed at the moment, and what they wait for.
+//! Pieces of requests that cannot proceed at the moment, and the events that let them try again.
 
 use super::edges::Edges;
 use crate::engine::by_extent::ByExtent;
@@ -17,15 +17,15 @@ pub(in crate::engine) struct Waiter {
     pub(super) touched: bool,
 }
 
-/// A piece in the queue while this is tried.
+/// A piece of the queue while the queue is being tried.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tried {
     pub(super) piece: Waiter,
-    /// Whether something has changed for which it may have waited. If not, it stays in its place.
+    /// Whether it may have waited for something that has changed. If not, it stays in the queue.
     pub(super) is_due: bool,
 }
 
-/// Answers whether some pieces belong to a request other than a given one.
+/// A small summary of a set of requests. It answers whether the set contains a request other than a given one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Who {
     first: Option<u32>,
@@ -42,12 +42,12 @@ impl Who {
     }
 }
 
-/// The requests with pieces of one extent in the queue: all of them, and those that will change it.
+/// The requests that have pieces of one extent in the queue: all of them, and those that will change the extent.
 #[derive(Clone, Copy, Debug, Default)]
 struct On {
     all: Who,
     changers: Who,
-    /// Whether something has changed on the extent since they were tried.
+    /// Whether something has changed on the extent since these pieces were tried.
     stirred: bool,
 }
 
@@ -62,9 +62,10 @@ pub(in crate::engine) struct Waiting {
     is_trying: bool,
     /// Pieces that wait for a free slot. They are tried again only when one was freed.
     pub(super) starving: VecDeque<Waiter>,
-    /// Extents locked by odd writes.
+    /// Extents that are locked by unaligned writes.
     pub(super) edges: Edges,
-    /// Whether something has changed for which any piece in the queue may have waited, or only for those on some extents.
+    /// `retry`: something has changed for which any piece in the queue may have waited. `stirred`: only pieces on some extents may have
+    /// waited for the change.
     retry: bool,
     stirred: bool,
     /// Whether a slot was freed, or can be freed.
@@ -88,31 +89,31 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Something has changed for which any piece may have waited.
+    /// Notes a change for which any piece may have waited.
     #[inline]
     pub(in crate::engine) fn try_queue(&mut self) {
         self.retry = true;
     }
-    /// Something has changed on `e`, a move of it, for which only pieces on `e` may have waited.
+    /// Notes a change of a move of `e`, for which only pieces on `e` may have waited.
     pub(in crate::engine) fn stir(&mut self, e: ExtentId) {
         if self.is_trying {
-            // A piece that is yet to be tried is not in the queue.
+            // Pieces that are still to be tried are not in the queue at the moment, so all pieces are tried once more.
             self.retry = true;
         } else if self.on.get(e).is_some() {
             self.on.entry(e).stirred = true;
             self.stirred = true;
         }
     }
-    /// A slot was freed, or can be freed.
+    /// Notes that a slot was freed, or can be freed.
     #[inline]
     pub(in crate::engine) fn slot_freed(&mut self) {
         self.freed = true;
     }
-    /// Whether `e` is held by something other than a move.
+    /// Whether `e` is in use by something other than a move: a lock or a waiting piece.
     pub(in crate::engine) fn holds(&self, e: ExtentId) -> bool {
         self.edges.holds(e) || self.on.get(e).is_some()
     }
-    /// Queues a piece, whose request `changes` its extent or only reads it.
+    /// Queues a piece. `changes`: its request changes the extent, and does not only read it.
     pub(super) fn push(&mut self, w: Waiter, changes: bool) {
         let on = self.on.entry(w.extent);
         on.all.add(w.req);
@@ -152,8 +153,8 @@ impl Waiting {
     pub(in crate::engine) fn starving_due(&self) -> bool {
         self.freed && !self.starving.is_empty()
     }
-    /// The queue is tried now: its pieces, in order of arrival. A piece that waits again goes to the queue anew, so that only pieces in the
-    /// queue are ahead of others. The list is given back by [`Waiting::tried`].
+    /// Begins to try the queue: empties it and returns its pieces, in order of arrival. The caller queues a piece again if it still waits,
+    /// and finally returns the list to [`Waiting::tried`].
     pub(super) fn trying_queue(&mut self) -> Vec<Tried> {
         let all = core::mem::take(&mut self.retry);
         self.stirred = false;
@@ -169,7 +170,7 @@ impl Waiting {
         }
         trying
     }
-    /// All of these were tried.
+    /// Ends the try of the queue. The list's memory is kept.
     pub(super) fn tried(&mut self, mut trying: Vec<Tried>) {
         trying.clear();
         self.trying = trying;
@@ -201,7 +202,7 @@ mod tests {
         w.push(piece(2, 7), true);
         w.push(piece(2, 7), true);
         assert!(w.has_other(e, 1) && w.has_other(e, 2) && w.has_other(e, 3));
-        // Request 2 alone will change it.
+        // Only request 2 will change the extent.
         assert!(w.has_other_changer(e, 1) && !w.has_other_changer(e, 2));
         w.push(piece(3, 7), true);
         assert!(w.has_other_changer(e, 2) && w.has_other_changer(e, 3));
@@ -220,7 +221,7 @@ mod tests {
         let due: Vec<bool> = trying.iter().map(|t| t.is_due).collect();
         assert_eq!(due, [false, true, false]);
         assert!(!w.queue_due() && !w.holds(ExtentId(0)));
-        // A piece that is not in the queue at the moment must not miss a change.
+        // A change must not be missed for a piece that is being tried and is therefore not in the queue.
         w.stir(ExtentId(2));
         for t in &trying {
             w.push(t.piece, false);

@@ -3,13 +3,13 @@
 use crate::units::{ExtentId, MemberId, Slot, TierId};
 use alloc::vec::Vec;
 
-/// Most slots: numbers have 32 bits, and the highest one means "none". With 64 KiB each, this is 256 TiB.
+/// Largest number of slots: slot numbers have 32 bits, and the highest one means "none". With extents of 64 KiB this is 256 TiB.
 pub const SLOTS_MAX: u32 = u32::MAX - 1;
-/// Identities of members are below this. None is ever given to a second device.
+/// Identities of members are below this number. An identity is never given to a second device.
 pub const MEMBER_IDS_MAX: u16 = (1 << 12) - 1;
-/// Most members: the superblock's member list is one block.
+/// Largest number of members: the superblock's member list is one block.
 pub const MEMBERS_MAX: usize = 16;
-/// Most tiers.
+/// Largest number of tiers.
 pub const TIERS_MAX: usize = 8;
 
 /// One member device as the engine sees it.
@@ -19,32 +19,33 @@ pub struct Member {
     pub tier: TierId,
     /// Its first slot in the volume-wide numbering.
     pub first_slot: u32,
-    /// Extent-sized slots on it.
+    /// Number of extent-sized slots on it.
     pub slots: u32,
-    /// Byte where slot `first_slot` starts on the device.
+    /// Byte on the device at which slot `first_slot` starts.
     pub data_offset: u64,
 }
 
-/// A slot in the form that records use: a member, and the number of a slot on it. It stays valid when other members come and go;
-/// volume-wide numbers do not.
+/// A slot in the form that records use: a member, and the number of the slot on this member. It stays valid when other members are added or
+/// removed; volume-wide slot numbers do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
     /// The member's identity, less than [`MEMBER_IDS_MAX`].
     pub member: u16,
-    /// Counted from the member's first slot.
+    /// Number of the slot, counted from the member's first slot.
     pub index: u32,
 }
 
-/// The fixed geometry of a volume. Slots are numbered through all members, fastest tier first, so a tier is a range.
+/// The fixed geometry of a volume. Slots are numbered consecutively through all members, fastest tier first, so the slots of a tier are a
+/// range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// log2 of the extent size, 12 (4 KiB) … 22 (4 MiB).
     pub extent_shift: u32,
     /// log2 of the logical block, 9 (512 B) … 12 (4 KiB).
     pub block_shift: u32,
-    /// Extents of the volume (its size ÷ extent size).
+    /// Number of extents of the volume (its size ÷ extent size).
     pub extents: u32,
-    /// Member devices, by tier.
+    /// Member devices, in the order of tiers.
     pub members: Vec<Member>,
     /// Their identities, which equal their indexes until they are set.
     ids: Vec<u16>,
@@ -164,10 +165,10 @@ impl Geometry {
     pub fn slowest(&self) -> TierId {
         TierId(self.tiers.len() as u8 - 1)
     }
-    /// The tier that a slot is on.
+    /// The tier of a slot.
     #[inline]
     pub fn tier_of(&self, s: Slot) -> TierId {
-        // With two or three tiers, a scan is faster than a search.
+        // With two or three tiers, a linear scan is faster than a binary search.
         let t = self
             .tiers
             .iter()
@@ -175,7 +176,7 @@ impl Geometry {
             .unwrap_or(self.tiers.len() - 1);
         TierId(t as u8)
     }
-    /// Index in the list of the member of a slot.
+    /// Index, in the list of members, of the member of a slot.
     #[inline]
     fn place(&self, s: Slot) -> usize {
         self.members

@@ -1,9 +1,9 @@
-//! The extent map: extent → home, with the statistics of the extent in the same row.
+//! The extent map: for each extent its home, with the statistics of the extent in the same row.
 //!
 //! A row has 12 bytes, so that an access touches one cache line. With the reverse map (4 bytes per slot of the faster tiers) a fully mapped
 //! volume takes 13 bytes per extent if a quarter is fast; the limit is 16. The valid blocks of a partly written extent are in a separate
-//! bit set, which is read only for extents that are marked partial. Slot numbers need all 32 bits, so the marks (partial, held) are bit
-//! sets of their own, which are not read while no extent has the mark.
+//! bit set, which is read only for extents that are marked partial. Slot numbers need all 32 bits, so the marks (partial, held) are
+//! separate bit sets, which are not read while no extent has the mark.
 
 mod classes;
 mod copies;
@@ -22,11 +22,11 @@ use copies::CopyBits;
 use marks::Marks;
 use valid::Valid;
 
-/// Above every slot number.
+/// The value for "no slot". It is above every slot number.
 const UNMAPPED: u32 = u32::MAX;
 
-/// One extent: the slot of its copy, or else of its home; time of last access (48-bit microseconds); 16 bits that belong to the policy.
-/// Whether the slot is a copy's is known from that slot's entry in `copies`.
+/// The row of an extent: the slot of its copy, or of its home if it has no copy; the time of the last access (48-bit microseconds); 16 bits
+/// for the policy. The entry of the slot in `copies` tells whether the slot contains a copy.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     place: u32,
@@ -42,25 +42,25 @@ const EMPTY: Row = Row {
     stat: 0,
 };
 
-/// Extent → home slot (+ copy), slot → extent, valid blocks, per-extent statistics.
+/// The map from extents to homes and copies, the map from slots to extents, the valid blocks, and the statistics per extent.
 #[derive(Clone, Debug)]
 pub struct ExtentMap {
     rows: Vec<Row>,
     owner: Vec<u32>,
-    /// For each slot of the faster tiers that holds a copy: the home of its extent. Empty until the first copy, so that tiering does not
-    /// need memory for it.
+    /// For each slot of the faster tiers that contains a copy: the home of its extent. The list is empty until the first copy, so that
+    /// tiering does not need memory for it.
     copies: Vec<u32>,
     /// For the same slots: whether the copy is dirty.
     dirty_slots: Bits,
-    /// The state of each copy's blocks, if it is needed (by the engine, and not by hit-only runs). See `copies.rs`.
+    /// The state of the blocks of each copy (`copies.rs`). The engine needs it; hit-only runs do not.
     bits: CopyBits,
-    /// The classes of the blocks in copies, if a policy wants them. See `classes.rs`.
+    /// The classes of the blocks in copies, if a policy asks for them (`classes.rs`).
     classes: Classes,
     copied: u32,
     dirty: u32,
     valid: Valid,
     partial: Marks,
-    /// Most extents that may be partial at the same time; the engine fills further ones with zeros.
+    /// Largest number of extents that may be partial at the same time; the engine fills further ones with zeros.
     partial_max: u32,
     held: Marks,
     blocks: usize,
@@ -70,7 +70,7 @@ pub struct ExtentMap {
 const NOBODY: u32 = u32::MAX;
 
 impl ExtentMap {
-    /// An empty map for that shape.
+    /// An empty map for a volume of this geometry.
     pub fn new(geo: &Geometry) -> ExtentMap {
         let blocks = geo.blocks_per_extent() as usize;
         ExtentMap {
@@ -90,8 +90,8 @@ impl ExtentMap {
             mapped: 0,
         }
     }
-    /// Most extents of a volume of that shape that may be partly valid at the same time: all in a small volume; in a large one as many as
-    /// have bitmaps in one byte per extent, or in 32 MiB if that is more.
+    /// Largest number of extents that may be partly valid at the same time on a volume of this geometry. In a small volume these are all
+    /// extents. In a large one their bitmaps may take one byte per extent of the volume, or 32 MiB if that is more.
     pub fn partial_most(geo: &Geometry) -> u32 {
         Valid::most(geo.extents.into(), geo.blocks_per_extent().into()) as u32
     }
@@ -122,13 +122,13 @@ impl ExtentMap {
         let place = self.rows[e.0 as usize].place;
         self.behind(place).map(|_| Slot(place))
     }
-    /// The slot from which the extent is read fastest: the copy's, or else the home's.
+    /// The slot of the copy, or of the home if there is no copy: the fastest slot from which the extent can be read.
     #[inline]
     pub fn fastest(&self, e: ExtentId) -> Option<Slot> {
         let s = self.rows[e.0 as usize].place;
         (s != UNMAPPED).then_some(Slot(s))
     }
-    /// Whether the copy holds data that the home does not.
+    /// Whether the copy contains data that the home does not.
     #[inline]
     pub fn is_dirty(&self, e: ExtentId) -> bool {
         self.dirty > 0
@@ -167,7 +167,7 @@ impl ExtentMap {
         self.classes.wipe(s);
         Some((s, dirty))
     }
-    /// Marks a copy as dirty or clean. Returns whether that changed anything. Without a copy it does nothing.
+    /// Marks a copy as dirty or clean. Returns whether that changed anything. Without a copy nothing happens.
     pub fn set_dirty(&mut self, e: ExtentId, on: bool) -> bool {
         let Some(c) = self.copy(e) else {
             return false;
@@ -185,18 +185,18 @@ impl ExtentMap {
     pub fn copied(&self) -> u32 {
         self.copied
     }
-    /// Number of extents whose copy holds data that the home does not.
+    /// Number of extents whose copy contains data that the home does not.
     pub fn dirty(&self) -> u32 {
         self.dirty
     }
-    /// The owner of a slot. It is known for the faster tiers only, where policies walk over slots. It is not needed for the slowest tier,
-    /// which has most of the slots.
+    /// The extent whose home or copy is in a slot. It is known only for the faster tiers, whose slots policies examine one after another.
+    /// It is not needed for the slowest tier, which has most of the slots.
     #[inline]
     pub fn owner(&self, s: Slot) -> Option<ExtentId> {
         let e = *self.owner.get(s.0 as usize)?;
         (e != NOBODY).then_some(ExtentId(e))
     }
-    /// Gives `e` its first home. With `partial`, no block is valid yet; else all are.
+    /// Gives `e` its first home. If `partial`, no block is valid yet; otherwise all blocks are.
     pub fn map(&mut self, e: ExtentId, s: Slot, partial: bool) {
         assert!(
             self.home(e).is_none() && self.owner(s).is_none(),
@@ -222,7 +222,7 @@ impl ExtentMap {
         self.own(to, e.0);
         Some(from)
     }
-    /// Removes the home; the extent reads as zeros. Returns the old home.
+    /// Removes the home, so that the extent reads as zeros. Returns the old home.
     pub fn unmap(&mut self, e: ExtentId) -> Option<Slot> {
         let from = self.home(e)?;
         assert!(self.copy(e).is_none(), "the copy must go first");
@@ -232,8 +232,8 @@ impl ExtentMap {
         self.mapped -= 1;
         Some(from)
     }
-    /// For recovery: the home of `e` is `slot` (or none), with all blocks valid, replacing any earlier state. Owners are not kept until
-    /// [`ExtentMap::rebuild_owners`].
+    /// For recovery: replaces the state of `e` by the home `slot` (or none) with all blocks valid. The owners of slots are not updated;
+    /// [`ExtentMap::rebuild_owners`] does that for all extents.
     pub fn load(&mut self, e: ExtentId, slot: Option<Slot>) {
         let r = &mut self.rows[e.0 as usize];
         let was = r.place != UNMAPPED;
@@ -259,8 +259,8 @@ impl ExtentMap {
     pub fn is_partial(&self, e: ExtentId) -> bool {
         self.partial.get(e)
     }
-    /// Whether there is room for the bitmap of one more partly valid extent. Exceeding it is not an error here: the engine keeps to it, so
-    /// that memory stays bounded (recovery does not: extents that were partial stay partial).
+    /// Whether there is room for the bitmap of one more partly valid extent. The map does not enforce this limit. The engine observes it,
+    /// so that memory stays bounded; recovery does not, because extents that were partial stay partial.
     #[inline]
     pub fn has_bitmap_room(&self) -> bool {
         self.partial.count < self.partial_max
@@ -269,7 +269,7 @@ impl ExtentMap {
     pub fn limit_partial(&mut self, most: u32) {
         self.partial_max = self.partial_max.min(most);
     }
-    /// Whether a move or a waiting request must be asked before this extent is accessed.
+    /// Whether the extent is in use by a move, a lock or a waiting piece of a request, so that an access must pass the engine's gate.
     #[inline]
     pub fn is_held(&self, e: ExtentId) -> bool {
         self.held.get(e)
@@ -297,7 +297,7 @@ impl ExtentMap {
         }
         self.valid.fill(e.0, from, to, false)
     }
-    /// The extent is fully valid, so it needs no bitmap any more.
+    /// Removes the bitmap of an extent, because all of its blocks are valid or it has no home.
     fn become_whole(&mut self, e: ExtentId) {
         if self.partial.get(e) {
             self.partial.put(e, false);
@@ -308,7 +308,8 @@ impl ExtentMap {
     pub fn is_void(&self, e: ExtentId) -> bool {
         self.is_partial(e) && self.valid.is_all(e.0, false)
     }
-    /// From block `from` (not beyond `to`): the number of blocks with the same state, and whether they are valid.
+    /// The run of blocks with the same state that begins at block `from` and ends at `to` at the latest: its length, and whether its blocks
+    /// are valid.
     pub fn run(&self, e: ExtentId, from: u32, to: u32) -> (u32, bool) {
         if !self.is_partial(e) {
             return (to - from, self.home(e).is_some());
@@ -355,7 +356,7 @@ impl ExtentMap {
         r.last_low = us as u32;
         r.last_high = (us >> 32) as u16;
     }
-    /// The first extent from `from` on with a home that has a copy, or was used at `since` or later.
+    /// The first extent from `from` on that has a home and either has a copy or was used at `since` or later.
     pub fn next_used(&self, from: ExtentId, since: Nanos) -> Option<ExtentId> {
         let us = since.0 / 1000;
         let used = |r: &Row| {
@@ -365,7 +366,7 @@ impl ExtentMap {
         let n = self.rows.get(from.0 as usize..)?.iter().position(used)?;
         Some(ExtentId(from.0 + n as u32))
     }
-    /// The policy's 16 bits.
+    /// The 16 bits of an extent that belong to the policy.
     #[inline]
     pub fn stat(&self, e: ExtentId) -> u16 {
         self.rows[e.0 as usize].stat

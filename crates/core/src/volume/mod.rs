@@ -10,7 +10,7 @@
 //! | `space.rs` | all of these together, and the allocator |
 //! | `rooms.rs` | space of units of unequal sizes |
 //! | `quota.rs` | a part of the volume that looks like a small volume |
-//! | `seat.rs` | a place as policies see it |
+//! | `seat.rs` | the place of a unit, as policies see it |
 
 pub mod geometry;
 pub mod map;

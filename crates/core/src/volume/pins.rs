@@ -1,8 +1,9 @@
-//! In-flight counts per slot (GreenDM 6.1.6: one counter per extent, raised at each access, lowered at each completion).
+//! Counts of the operations in progress per slot (GreenDM 6.1.6: one counter per extent, incremented at each access and decremented at each
+//! completion).
 //!
-//! Few slots have operations in flight at a time, so the counts are in a small open-addressing table and not in every row. Readers and
-//! writers are counted separately: a read does not prevent a copy, but a write in flight does (it could arrive after the copy was read, and
-//! be lost).
+//! Few slots have operations in progress at a time, so the counts are in a small hash table (open addressing) and not in every row of the
+//! map. Reads and writes are counted separately. A read in progress does not prevent a move. A write does, because it could end after the
+//! move has read the data, and would be lost.
 
 use crate::units::Slot;
 use alloc::vec;
@@ -21,7 +22,7 @@ const FREE: Pin = Pin {
     writers: 0,
 };
 
-/// Counts of operations in flight by slot.
+/// Counts of operations in progress, by slot.
 #[derive(Clone, Debug)]
 pub struct Pins {
     table: Vec<Pin>,
@@ -29,7 +30,7 @@ pub struct Pins {
 }
 
 impl Pins {
-    /// Room for `n` slots in flight before it has to grow.
+    /// A table with room for `n` slots before it has to grow.
     pub fn new(n: usize) -> Pins {
         Pins {
             table: vec![FREE; (n * 2).next_power_of_two().max(16)],
@@ -38,7 +39,7 @@ impl Pins {
     }
     fn find(&self, s: Slot) -> usize {
         let mask = self.table.len() - 1;
-        // Fibonacci hashing spreads neighbouring slot numbers, without state and without ties.
+        // Fibonacci hashing spreads neighbouring slot numbers. It needs no random seed.
         let mut i = (s.0.wrapping_mul(0x9e37_79b1) as usize) & mask;
         while self.table[i].slot != s.0 && self.table[i].slot != u32::MAX {
             i = (i + 1) & mask;
@@ -89,7 +90,7 @@ impl Pins {
         self.remove(i);
         true
     }
-    /// Deletes by shifting back, so that no tombstones accumulate.
+    /// Removes an entry and moves later entries back, so that no tombstones accumulate.
     fn remove(&mut self, mut hole: usize) {
         let mask = self.table.len() - 1;
         self.used -= 1;
@@ -104,7 +105,7 @@ impl Pins {
         }
         self.table[hole] = FREE;
     }
-    /// (readers, writers) in flight on `s`.
+    /// The numbers of reads and of writes in progress on `s`.
     #[inline]
     pub fn count(&self, s: Slot) -> (u32, u32) {
         if self.used == 0 {
@@ -113,15 +114,15 @@ impl Pins {
         let p = &self.table[self.find(s)];
         (p.readers, p.writers)
     }
-    /// Whether an operation is in flight on `s`.
+    /// Whether an operation is in progress on `s`.
     pub fn is_pinned(&self, s: Slot) -> bool {
         self.count(s) != (0, 0)
     }
-    /// Number of slots with operations in flight.
+    /// Number of slots with operations in progress.
     pub fn len(&self) -> usize {
         self.used
     }
-    /// Whether no operation is in flight.
+    /// Whether no operation is in progress.
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }

@@ -1,8 +1,8 @@
-//! A quota: a part of a volume that looks like a small volume of its own.
+//! A quota: a part of a volume that looks like a separate, small volume.
 //!
-//! It has a number of seats of the fastest tier, independent of the slots of the volume that they become, and all of the slower
-//! tiers. It knows the units that belong to it; all other units have no home in it. So a policy that sees only a quota cannot see,
-//! count or ask for more than its part.
+//! It has a number of seats on the fastest tier and all of the slower tiers. Its seats are independent of the slots that the units have on
+//! the real volume. It knows only the units that belong to it; all other units have no home in it. So a policy whose view is a quota cannot
+//! see, count or request more than this part.
 
 use super::{Geometry, Member, Place, Seat, Space, UnitId};
 use crate::units::{Slot, TierId};
@@ -18,8 +18,8 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// A quota of `grains` grains of the fastest tier of `whole`, which has no units yet. With 0 grains there is still one seat, which is
-    /// never allocated.
+    /// Creates a quota of `grains` grains of the fastest tier of `whole`, without any units. With 0 grains there is still one seat, which
+    /// is never allocated.
     ///
     /// # Panics
     /// Never: the shape is that of a volume, with a smaller first tier.
@@ -38,7 +38,8 @@ impl Quota {
                 data_offset: 0,
             };
             let members = sizes.enumerate().map(member).collect();
-            // There must be space for as many homes as the volume has; the volume itself has that space.
+            // `Geometry::new` refuses more extents than slots. So the geometry is created with fewer extents, and gets the volume's number
+            // of extents afterwards.
             let fits = slots(geo.slowest().0).saturating_add(grains.max(1));
             let units = geo.extents;
             Geometry::new(
@@ -61,11 +62,11 @@ impl Quota {
     pub(crate) fn space(&mut self) -> &mut Space {
         &mut self.space
     }
-    /// Number of grains of the fastest tier that it may use.
+    /// Number of grains of the fastest tier that the quota may use.
     pub fn grains(&self) -> u32 {
         self.grains
     }
-    /// Number of grains that it uses.
+    /// Number of grains that are in use.
     pub fn used(&self) -> u32 {
         let all = self.space.geo.tier_slots(FAST).len() as u32;
         all - self.space.free(FAST)
@@ -85,7 +86,7 @@ impl Quota {
     fn weight(&self, e: UnitId) -> u32 {
         self.space.weight(e)
     }
-    /// The tier of a place in the quota, if it were allocated now.
+    /// The tier on which a unit would be if it were placed at `place` now.
     pub fn tier_for(&self, e: UnitId, place: Place) -> TierId {
         let slowest = self.space.geo.slowest();
         let t = match place {
@@ -101,14 +102,14 @@ impl Quota {
             t
         }
     }
-    /// A unit of `bytes` bytes is added, or changes its size; it has neither home nor copy here.
+    /// Sets the size of a unit that is added or changes its size. It has neither a home nor a copy here.
     pub fn resize(&mut self, e: UnitId, bytes: u64) {
         if self.space.is_of_units() {
             self.space.set_bytes(e, bytes);
         }
     }
-    /// A unit's home was placed on that tier. Returns its seat here. If there is no room on the fastest tier, the seat is on the slowest
-    /// one and the flag is false.
+    /// Places the home of a unit on `tier`, as on the real volume, and returns its seat here. If the fastest tier of the quota has no room,
+    /// the seat is on the slowest tier and the flag is false.
     pub fn place(&mut self, e: UnitId, tier: TierId) -> (Option<Seat>, bool) {
         self.unplace(e);
         let fits = tier != FAST || self.free() >= self.weight(e);
@@ -141,7 +142,7 @@ impl Quota {
         self.space.put_back(e, slot);
         Some(slot.into())
     }
-    /// Copies the state of a unit in the volume: whether its copy is dirty, and whether it is held.
+    /// Takes over the state of a unit on the real volume: whether its copy is dirty, and whether it is held.
     pub fn sync(&mut self, e: UnitId, dirty: bool, held: bool) {
         if self.space.map.copy(e).is_some() && self.space.map.is_dirty(e) != dirty {
             self.space.map.set_dirty(e, dirty);

@@ -1,18 +1,19 @@
 //! Units of unequal sizes: the bytes of each unit, and the space that it takes on a tier.
 //!
-//! Space is counted in *grains*. A unit takes as many grains as its bytes fill, and at least one, in any place: a store of files has an
-//! allocator of its own below. So a tier never holds more units than it has grains, and a table with one entry per grain has a seat for
-//! each unit: tables that policies keep by seat work unchanged. On a block volume every unit is an extent and takes one grain, a slot; this
-//! module is not used there.
+//! Space is counted in *grains*. A unit takes the number of grains that its bytes fill, and at least one. Where these grains are does not
+//! matter, because the file systems below allocate the real space. So a tier never has more units than grains. A table with one entry per
+//! grain has an entry for the seat of each unit, and policies that keep tables by seat work unchanged. On a block volume every unit is an
+//! extent and takes one grain, which is a slot; this module is not used there.
 
 use super::geometry::TIERS_MAX;
 use crate::units::{ExtentId, TierId};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// log2 of the size of a unit's own address space: 1 TiB. The address of a request is the unit's number times this, plus the offset.
+/// log2 of the size of the address space of a unit: 1 TiB. The address of a request is the unit's number times this size, plus the offset
+/// in the unit.
 pub const SPAN_SHIFT: u32 = 40;
-/// Most units, so that addresses fit into 64 bits.
+/// Largest number of units, so that addresses fit into 64 bits.
 pub const UNITS_MAX: u32 = 1 << (64 - SPAN_SHIFT);
 
 /// See the module.
@@ -24,7 +25,7 @@ pub(super) struct Rooms {
 }
 
 impl Rooms {
-    /// No units, and `free` grains per tier.
+    /// The state of a store without any bytes in its `units` units, and with `free` grains per tier.
     pub(super) fn new(grain_shift: u32, units: u32, free: [u32; TIERS_MAX]) -> Rooms {
         Rooms {
             grain_shift,

@@ -1,17 +1,17 @@
-//! Units and seats: the terms of policies, in place of extents and slots.
+//! Units and seats: the terms that policies use instead of extents and slots.
 
 use crate::units::Slot;
 
-/// The object that a policy places: an extent of a block volume, or a file of a file store. Units are numbered from 0 without gaps.
+/// The object that a policy places: an extent of a block volume, or a file of a store of files. Units are numbered from 0 without gaps.
 pub use crate::units::ExtentId as UnitId;
 
-/// The place of a unit: a handle that the view of a policy gives out and takes back. A unit has one for its home and, if it has a copy, one
-/// for that. Only the volume knows the place on a device that belongs to the number.
+/// The place of a unit, as an opaque handle that policies get from their view and pass back. A unit has one for its home and, if it has a
+/// copy, one for the copy. Only the volume knows the place on a device that belongs to the handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seat(u32);
 
 impl Seat {
-    /// Its index in a table with one entry per seat. The seats of a tier are consecutive, and those of the fastest tier come first.
+    /// The index in a table with one entry per seat. The seats of a tier are consecutive, and those of the fastest tier come first.
     #[inline]
     #[must_use]
     pub const fn index(self) -> u32 {
@@ -22,7 +22,7 @@ impl Seat {
     pub(crate) const fn at(index: u32) -> Seat {
         Seat(index)
     }
-    /// The slot behind it.
+    /// The slot of this seat.
     #[inline]
     pub(crate) const fn slot(self) -> Slot {
         Slot(self.0)

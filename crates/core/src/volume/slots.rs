@@ -4,8 +4,8 @@ use crate::bits::BitTree;
 use crate::units::{Slot, TierId};
 use crate::volume::geometry::{Geometry, TIERS_MAX};
 
-/// Free slots by tier. The lowest-numbered one is allocated first (LNL, GreenDM 6.1.3): this packs hot data at the fast start of a disk and
-/// keeps logical neighbours, which are mostly first touched together, physical neighbours.
+/// Free slots by tier. The lowest-numbered one is allocated first (LNL, GreenDM 6.1.3). This packs hot data at the fast start of a disk. It
+/// also keeps logical neighbours together, because they are mostly first touched together.
 #[derive(Clone, Debug)]
 pub struct Slots {
     free: BitTree,
@@ -14,17 +14,17 @@ pub struct Slots {
     /// Number of slots whose device is absent.
     lost: [u32; TIERS_MAX],
     tiers: [(u32, u32); TIERS_MAX],
-    /// No slot of the tier below this number is free: the search for the lowest one begins here.
+    /// No slot of the tier below this number is in the tree, so the search for the lowest free slot begins here.
     low: [u32; TIERS_MAX],
-    /// A slot that was freed when its tier had no other free slot. It is kept outside of the tree, because a full cache frees one slot and
-    /// takes it again at each miss.
+    /// A slot that was freed when its tier had no other free slot. It is kept outside of the tree to save time, because a full cache frees
+    /// one slot and allocates it again at each miss.
     pocket: [u32; TIERS_MAX],
 }
 
 const NIL: u32 = u32::MAX;
 
 impl Slots {
-    /// All slots of `geo` are free.
+    /// The state in which all slots of `geo` are free.
     pub fn new(geo: &Geometry) -> Slots {
         let mut s = Slots {
             free: BitTree::new(geo.slots() as usize),
@@ -57,11 +57,11 @@ impl Slots {
     pub fn freeing(&self, t: TierId) -> u32 {
         self.freeing[usize::from(t.0)]
     }
-    /// Number of slots of `t` on absent members: they are neither free nor owned.
+    /// Number of slots of `t` on absent members. They are neither free nor owned.
     pub fn lost(&self, t: TierId) -> u32 {
         self.lost[usize::from(t.0)]
     }
-    /// The device of `s` is absent: if the slot is free, it is never allocated.
+    /// Makes sure that `s` is never allocated, if it is free, because its device is absent.
     pub fn withdraw(&mut self, s: Slot) {
         if self.take(s) {
             self.lost[self.tier(s)] += 1;
@@ -107,7 +107,7 @@ impl Slots {
         }
         Some(s)
     }
-    /// Allocates the first free slot after `near` on its tier, or else the lowest one (so that logical neighbours stay together).
+    /// Allocates the first free slot from `near` on, on its tier, or else the lowest one, so that logical neighbours stay together.
     pub fn take_near(&mut self, near: Slot) -> Option<Slot> {
         let t = self.tier(near);
         self.empty_pocket(t);
@@ -135,16 +135,16 @@ impl Slots {
         }
         true
     }
-    /// `s` was given up, but it may still be read, or recovery may still need it.
+    /// Counts `s` as given up but not free yet: it may still be read, or recovery may still need it.
     pub fn quarantine(&mut self, s: Slot) {
         self.freeing[self.tier(s)] += 1;
     }
-    /// A quarantined slot becomes free.
+    /// Frees a slot that was quarantined.
     pub fn release(&mut self, s: Slot) {
         self.freeing[self.tier(s)] -= 1;
         self.put_back(s);
     }
-    /// A slot that was allocated and never exposed is free again at once.
+    /// Frees a slot at once, for example one that was allocated and never exposed.
     pub fn put_back(&mut self, s: Slot) {
         assert!(!self.is_free(s), "slot freed twice");
         let t = self.tier(s);

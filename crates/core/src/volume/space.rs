@@ -1,4 +1,4 @@
-//! Geometry, map, free slots and in-flight counts together, and the allocator over them.
+//! Geometry, map, free slots and counts of operations in progress together, and the allocation of slots.
 
 use super::geometry::TIERS_MAX;
 use super::rooms::{Rooms, SPAN_SHIFT, UNITS_MAX};
@@ -8,19 +8,19 @@ use crate::load::Loads;
 use crate::units::{ExtentId, Slot, TierId};
 use alloc::vec::Vec;
 
-/// The place at which a unit should begin.
+/// The place at which a new unit should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The lowest free slot of this tier, else of the tiers below it, else of those above.
+    /// The lowest free slot of this tier, else of the slower tiers, else of the faster ones.
     Tier(TierId),
     /// Exactly this seat.
     At(Seat),
-    /// The first free slot after the home of this unit on the same tier, else as [`Place::Tier`]; if the unit has no home, the slowest
-    /// tier.
+    /// The first free slot after the home of this unit on the same tier, else the same as [`Place::Tier`]. If the unit has no home, the
+    /// slowest tier.
     Beside(UnitId),
 }
 
-/// A [`Place`] in slots.
+/// A [`Place`] in terms of slots.
 #[derive(Clone, Copy, Debug)]
 enum Target {
     Tier(TierId),
@@ -28,34 +28,34 @@ enum Target {
     Near(Slot),
 }
 
-/// Geometry, map, free slots and in-flight counts: the state that engine and policies share.
+/// The state that engine and policies share: geometry, map, free slots and counts of operations in progress.
 #[derive(Clone, Debug)]
 pub struct Space {
     /// Geometry.
     pub geo: Geometry,
-    /// Extent → home.
+    /// The homes, copies and statistics of extents.
     pub map: ExtentMap,
     /// Free slots.
     pub slots: Slots,
-    /// In-flight counts.
+    /// Counts of operations in progress.
     pub pins: Pins,
     /// The cost and the load of the tiers.
     pub loads: Loads,
-    /// Slots that are reserved for the first touch of their extents, if there are any ([`Space::keep_own`]).
+    /// By extent: whether its own slot is still reserved for its first touch ([`Space::keep_own`]). `None`: no slots are reserved.
     own: Option<Bits>,
-    /// Sizes of units, if they are not all one slot.
+    /// The sizes of units, in a store of units of unequal sizes.
     rooms: Option<Rooms>,
-    /// The class of each unit, if any was set; no memory until then.
+    /// The class of each unit. The list is empty until a class is set.
     classes: Vec<u8>,
 }
 
 impl Space {
-    /// An empty volume of that geometry.
+    /// An empty volume of this geometry.
     pub fn new(geo: Geometry) -> Space {
         Space {
             map: ExtentMap::new(&geo),
             slots: Slots::new(&geo),
-            // Small, so that it fits into the first-level cache; it grows once to the number of operations in flight.
+            // The table is small, so that it fits into the first-level cache. It grows once to the number of operations in progress.
             pins: Pins::new(32),
             own: None,
             loads: Loads::new(&geo),
@@ -64,8 +64,8 @@ impl Space {
             geo,
         }
     }
-    /// An empty store of units with sizes of their own: the bytes of each tier, fastest first; space is counted in grains of
-    /// 2^`grain_shift` bytes; at most `units` units. A unit has no bytes until [`Space::set_bytes`].
+    /// An empty store of at most `units` units of unequal sizes. `tiers` are the bytes of each tier, fastest first. Space is counted in
+    /// grains of 2^`grain_shift` bytes. A unit has no bytes until [`Space::set_bytes`].
     ///
     /// # Errors
     /// A shape that [`Geometry::new`] refuses, or more than [`UNITS_MAX`] units.
@@ -103,12 +103,12 @@ impl Space {
             Some(r) => r.bytes_of(e),
         }
     }
-    /// Space of a unit on a tier, in grains: 1 if all units are extents.
+    /// Space that a unit takes on a tier, in grains: 1 if all units are extents.
     #[inline]
     pub fn weight(&self, e: UnitId) -> u32 {
         self.rooms.as_ref().map_or(1, |r| r.weight(e))
     }
-    /// Whether units have sizes of their own.
+    /// Whether this is a store of units of unequal sizes.
     #[inline]
     pub fn is_of_units(&self) -> bool {
         self.rooms.is_some()
@@ -120,7 +120,7 @@ impl Space {
             .as_ref()
             .map_or_else(|| self.slots.free(t), |r| r.free(t))
     }
-    /// The byte at which requests to a unit begin.
+    /// The first byte of the address space of a unit.
     #[inline]
     pub fn start(&self, e: UnitId) -> u64 {
         let shift = if self.is_of_units() {
@@ -139,8 +139,8 @@ impl Space {
             self.geo.extent_at(offset)
         }
     }
-    /// Sets the size of a unit without a copy, wherever its home is. If the tier of its home has not enough space, it returns false and
-    /// changes nothing. Only for a store of units.
+    /// Sets the size of a unit that has no copy. If the tier of its home does not have enough space, nothing is changed and the result is
+    /// false. Only for a store of units of unequal sizes.
     pub fn set_bytes(&mut self, e: UnitId, bytes: u64) -> bool {
         assert!(self.map.copy(e).is_none(), "the copy must go first");
         let tier = self.map.home(e).map(|s| self.geo.tier_of(s));
@@ -157,8 +157,8 @@ impl Space {
         r.set_bytes(e, bytes);
         true
     }
-    /// Sets the size of a unit without a copy, and moves its home to a tier with enough space: the next slower one that has it, else the
-    /// next faster one. Returns the old and the new home; `None`, without any change, if no tier has the space.
+    /// Sets the size of a unit that has no copy, and moves its home to another tier with enough space: the next slower tier that has it,
+    /// else the next faster one. Returns the old and the new home. If no tier has the space, nothing is changed and the result is `None`.
     pub fn regrow(&mut self, e: UnitId, bytes: u64) -> Option<(Slot, Slot)> {
         let from = self.map.home(e)?;
         let at = self.geo.tier_of(from);
@@ -176,7 +176,7 @@ impl Space {
         self.map.rehome(e, slot);
         Some((from, slot))
     }
-    /// Gives back a slot of `e` that was never exposed or becomes free at once.
+    /// Frees a slot of `e` at once.
     #[inline]
     pub fn put_back(&mut self, e: UnitId, slot: Slot) {
         let tier = self.geo.tier_of(slot);
@@ -186,7 +186,7 @@ impl Space {
         }
         self.slots.put_back(slot);
     }
-    /// Takes space for `e` on tier `t`, if there is enough.
+    /// Reserves space for `e` on tier `t`; returns false if there is not enough.
     #[inline]
     fn reserve(&mut self, e: UnitId, t: TierId) -> bool {
         match &mut self.rooms {
@@ -197,17 +197,17 @@ impl Space {
             }
         }
     }
-    /// The class of a unit's data, 0…63, as a classifier set it; 0 if none did.
+    /// The class of a unit's data, 0…63, as set by a classifier; 0 if none was set.
     #[inline]
     pub fn class(&self, e: UnitId) -> u8 {
         self.classes.get(e.0 as usize).copied().unwrap_or(0)
     }
-    /// The class of an access whose request came with class `told`.
+    /// The class of an access: the class `told` of its request, or that of the unit if the request has none.
     #[inline]
     pub fn class_of(&self, told: u8, e: UnitId) -> u8 {
         if told == 0 { self.class(e) } else { told }
     }
-    /// Sets the class of a unit. Returns whether that is a change.
+    /// Sets the class of a unit. Returns whether the class changed.
     pub fn set_class(&mut self, e: UnitId, class: u8) -> bool {
         if e.0 >= self.geo.extents || self.class(e) == class {
             return false;
@@ -222,8 +222,8 @@ impl Space {
     pub fn room_bytes(&self) -> usize {
         self.rooms.as_ref().map_or(0, Rooms::memory) + self.classes.len()
     }
-    /// Until its first touch, extent *e* owns slot *e* of the slowest tier, counted from that tier's first slot: existing data is in the
-    /// order of addresses. For an empty volume whose slowest tier has a slot for each extent.
+    /// Reserves slot *e* of the slowest tier (counted from that tier's first slot) for extent *e* until its first touch, so that existing
+    /// data is in the order of addresses. For an empty volume whose slowest tier has a slot for each extent.
     pub fn keep_own(&mut self) {
         let slow = self.geo.tier_slots(self.geo.slowest());
         let extents = self.geo.extents;
@@ -238,8 +238,8 @@ impl Space {
         }
         self.own = Some(own);
     }
-    /// Allocates a slot for an extent without home: as [`Space::take_place`], except that the extent's own slot precedes all others of its
-    /// tier. If the extent begins elsewhere, its own slot is free from then on.
+    /// Allocates a slot for an extent without a home, like [`Space::take_place`], except that the extent's own reserved slot precedes all
+    /// others of its tier. If the extent gets another slot, its own slot becomes free.
     pub fn take_home(&mut self, e: ExtentId, place: Place) -> Option<Slot> {
         let target = self.target(place);
         let Some(own) = self.own.as_mut() else {
@@ -249,7 +249,8 @@ impl Space {
         let first = self.geo.tier_slots(slowest).start;
         let mine = own.get(e.0 as usize).then_some(Slot(first + e.0));
         own.clear(e.0 as usize);
-        // A caller that asks for exactly the slot that another extent would own is responsible for the layout of the tier.
+        // A caller may also ask for exactly the slot that is reserved for another extent. Then this caller is responsible for the layout of
+        // the tier.
         let exact = match target {
             Target::Exact(s) => s.0.checked_sub(first).filter(|o| *o < self.geo.extents),
             _ => None,
@@ -282,7 +283,8 @@ impl Space {
 }
 
 impl Space {
-    /// For recovery: derives owners and free slots from the loaded map. The error names an extent whose slot already belongs to another.
+    /// For recovery: derives owners and free slots from the loaded map. The error is an extent whose slot already belongs to another
+    /// extent.
     pub fn rebuild(&mut self) -> Result<(), ExtentId> {
         self.map.rebuild_owners();
         for e in (0..self.map.extents()).map(ExtentId) {
@@ -292,7 +294,8 @@ impl Space {
         }
         Ok(())
     }
-    /// Allocates a slot of `tier` for `e`: the first free one after the home of `beside`, if that is on the tier, else the lowest one.
+    /// Allocates a slot of `tier` for `e`: the first free slot after the home of `beside`, if this is on the same tier, else the lowest
+    /// one.
     #[inline]
     pub fn take_on(&mut self, e: UnitId, tier: TierId, beside: Option<UnitId>) -> Option<Slot> {
         let near = beside.filter(|b| b.0 < self.geo.extents);
@@ -320,7 +323,7 @@ impl Space {
             }
         }
     }
-    /// Allocates the slot at `place` for `e`, or the next best one: lower tiers first, then faster ones.
+    /// Allocates the slot at `place` for `e`, or the next best one: first on slower tiers, then on faster ones.
     pub fn take_place(&mut self, e: UnitId, place: Place) -> Option<Slot> {
         let target = self.target(place);
         self.take_target(e, target)
@@ -369,21 +372,22 @@ mod tests {
         s.keep_own();
         let (fast, slow) = (TierId(0), TierId(1));
         let home = |s: &mut Space, e, place| s.take_home(ExtentId(e), place).map(|s| s.0);
-        // Slots 0 and 1 are fast; extent e owns slot 2 + e.
+        // Slots 0 and 1 are on the fast tier; slot 2 + e is reserved for extent e.
         assert_eq!(s.slots.free(slow), 0);
         assert_eq!(home(&mut s, 3, Place::Tier(slow)), Some(5));
         assert_eq!(home(&mut s, 0, Place::Tier(fast)), Some(0));
         assert_eq!(home(&mut s, 1, Place::Beside(ExtentId(0))), Some(3));
         assert_eq!(home(&mut s, 5, Place::Tier(fast)), Some(1));
-        // The tier is full: extent 2 stays, and the slots that 0 and 5 left are free.
+        // The fast tier is full: extent 2 gets its own slot. The slots that were reserved for 0 and 5 are free.
         assert_eq!(home(&mut s, 2, Place::Tier(fast)), Some(4));
         assert_eq!(s.slots.take_lowest(slow), Some(Slot(2)));
         assert_eq!(s.slots.take_lowest(slow), Some(Slot(7)));
         assert_eq!(s.slots.take_lowest(slow), None);
-        // After a discard the extent gets a home like any other extent.
+        // After a discard, no slot is reserved for the extent any more.
         s.slots.put_back(Slot(5));
         assert_eq!(home(&mut s, 3, Place::Tier(slow)), Some(5));
-        // This takes exactly the slot of another extent, which goes without it later; its own slot is free.
+        // A caller takes exactly the slot that is reserved for another extent. That extent gets any other slot later, and the caller's own
+        // slot becomes free.
         let mut s = Space::new(s.geo.clone());
         s.keep_own();
         assert_eq!(home(&mut s, 0, Place::At(Seat::at(6))), Some(6));

@@ -1,15 +1,15 @@
 //! The classes of the data in copies, for a policy that asks for them ([`ExtentMap::keep_classes`]).
 //!
-//! Classes are kept in pieces of 4 KiB, or in blocks if these are larger: file systems assign data in no smaller units. A copy has one
-//! class as long as nothing else is known, which takes one byte per slot of the faster tiers. If its pieces have several classes (64 KiB
-//! hold a journal block and the end of a film), it has a table with a byte per piece:
+//! A class is kept for each piece of 4 KiB, because file systems usually do not assign data in smaller units. As long as only one class of
+//! a copy is known, it takes one byte per slot of the faster tiers. If the pieces of a copy have several classes (64 KiB may contain a
+//! journal block and the end of a film), the copy has a table with one byte per piece:
 //!
 //! ```text
 //! slot ─► class of all pieces │ NONE: nothing is known yet │ TABLE ─► slot's table: a class per piece
 //! ```
 //!
-//! The number of tables is bounded ([`Classes::most`]). Beyond that a copy has the class that was told last, as if all of its blocks
-//! had it. Classes are no safety matter: they say only what is worth keeping.
+//! The number of tables is bounded ([`Classes::most`]). If no table is left, all blocks of a copy have the class that was noted last.
+//! Classes do not matter for safety. They only tell the policy which data is worth keeping.
 
 use super::ExtentMap;
 use crate::units::{ExtentId, Slot};
@@ -19,21 +19,21 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Nothing is known about the copy in this slot, or there is none.
+/// Nothing is known about the copy in this slot, or there is no copy.
 const NONE: u8 = u8::MAX;
 /// The slot's pieces have several classes.
 const TABLE: u8 = u8::MAX - 1;
 /// A piece has 4 KiB.
 const PIECE_SHIFT: u32 = 12;
-/// Bytes that the tables may take in any case, however few slots there are.
+/// Number of bytes that the tables may take even if there are few slots.
 const RESERVE_MIN: u64 = 32 << 20;
-/// Memory of a table in addition to its bytes: its entry in the tree, and what an allocation costs.
+/// Memory of a table in addition to its bytes: its entry in the tree, and the overhead of an allocation.
 const BESIDE: u64 = 64;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Classes {
-    /// By slot. Empty until they are kept.
+    /// By slot: the class, `NONE` or `TABLE`. Empty if classes are not kept.
     of: Vec<u8>,
     tables: BTreeMap<u32, Box<[u8]>>,
     /// Largest number of tables.
@@ -42,24 +42,25 @@ pub(super) struct Classes {
     shift: u32,
 }
 
-/// Pieces of an extent of so many blocks, which have 2^`shift` of them each.
+/// Number of pieces of an extent of `blocks` blocks, with 2^`shift` blocks per piece.
 fn pieces(blocks: u64, shift: u32) -> u64 {
     blocks.div_ceil(1 << shift)
 }
 
 impl Classes {
-    /// Largest number of tables: they may take one byte per slot, or 32 MiB if that is more. An extent of one piece has one class.
+    /// Largest number of tables. Together they may take one byte per slot, or 32 MiB if that is more. If an extent is one piece, no tables
+    /// are needed.
     fn most(slots: u64, pieces: u64) -> u64 {
         if pieces < 2 {
             return 0;
         }
         (slots.max(RESERVE_MIN) / (pieces + BESIDE)).min(slots)
     }
-    /// Memory of `slots` slots with as many tables as there may be, in bytes. The largest number of pieces is that of blocks.
+    /// Memory in bytes for `slots` slots with the largest number of tables. An extent has at most as many pieces as blocks.
     pub(super) fn estimate(slots: u64, pieces: u64) -> u64 {
         slots + Classes::most(slots, pieces) * (pieces + BESIDE)
     }
-    /// The slot holds no copy any more, or nothing is known about its classes any more.
+    /// Removes everything that is known about the classes in a slot.
     pub(super) fn wipe(&mut self, s: Slot) {
         if let Some(c) = self.of.get_mut(s.0 as usize) {
             if *c == TABLE {
@@ -73,7 +74,8 @@ impl Classes {
         let each = self.tables.values().next().map_or(0, |t| t.len());
         self.of.len() + self.tables.len() * (each + BESIDE as usize)
     }
-    /// Pieces `part` of `all` in slot `s` have `class`. `rest` is the class of those about which nothing was told.
+    /// Notes that the pieces `part` of `all` in slot `s` have `class`. `rest` is the class of the other pieces, if nothing is known about
+    /// them.
     fn note(&mut self, s: u32, part: Range<u32>, all: usize, class: u8, rest: u8) {
         let known = self.of[s as usize];
         let (from, to) = (part.start as usize, part.end as usize);
@@ -99,23 +101,24 @@ impl Classes {
     }
 }
 
-/// How many copies hold several classes.
+/// Statistics of copies whose blocks have several classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mixed {
-    /// Copies whose class is known.
+    /// Number of copies whose class is known.
     pub known: u32,
-    /// Those of them whose valid blocks have several classes.
+    /// Number of these copies whose valid blocks have several classes.
     pub mixed: u32,
-    /// Valid blocks of all copies whose class is known.
+    /// Number of valid blocks of all copies whose class is known.
     pub blocks: u64,
-    /// Valid blocks that are of a worse class than the best in their copy: all that a cache could give up without losing a better block.
+    /// Number of valid blocks whose class is worse than the best class in their copy. A cache that replaced blocks and not extents could
+    /// drop these and keep every better block.
     pub neighbours: u64,
 }
 
 /// The classes of blocks in copies.
 impl ExtentMap {
-    /// From now on, classes of copies are kept. Blocks have 2^`block_shift` bytes. What an earlier policy noted is forgotten: nobody has
-    /// kept it current.
+    /// Keeps the classes of copies from now on. Blocks have 2^`block_shift` bytes. Classes that an earlier policy noted are forgotten,
+    /// because they may be out of date.
     pub fn keep_classes(&mut self, block_shift: u32) {
         let slots = self.owner.len();
         self.classes = Classes {
@@ -128,7 +131,7 @@ impl ExtentMap {
     fn pieces(&self) -> usize {
         pieces(self.blocks as u64, self.classes.shift) as usize
     }
-    /// The pieces that `blocks` touch.
+    /// The pieces that contain any of `blocks`.
     fn pieces_of(&self, blocks: Range<u32>) -> Range<u32> {
         let shift = self.classes.shift;
         blocks.start >> shift..blocks.end.min(self.blocks as u32).div_ceil(1 << shift)
@@ -138,8 +141,8 @@ impl ExtentMap {
     pub fn keeps_classes(&self) -> bool {
         !self.classes.of.is_empty()
     }
-    /// Blocks `part` of an extent have `class`; blocks of its copy about which nothing was told have `rest`. Nothing happens without a copy,
-    /// or if classes are not kept.
+    /// Notes that blocks `part` of an extent have `class`. If nothing is known about its copy yet, the other blocks get the class `rest`.
+    /// Nothing happens without a copy, or if classes are not kept.
     pub fn note_class(&mut self, e: ExtentId, part: Range<u32>, class: u8, rest: u8) {
         let part = self.pieces_of(part);
         if !self.keeps_classes() || part.is_empty() {
@@ -150,14 +153,14 @@ impl ExtentMap {
             self.classes.note(s.0, part, all, class, rest);
         }
     }
-    /// Nothing is known about the classes of the copy any more.
+    /// Forgets the classes of a copy.
     pub fn forget_classes(&mut self, e: ExtentId) {
         if let Some(s) = self.copy(e) {
             self.classes.wipe(s);
         }
     }
-    /// The class with the lowest `rank` among the blocks that the copy holds; those of `coming` are counted as held (a write to
-    /// the copy that has not ended). `None` if there is no copy, nothing is known about it, or it holds nothing.
+    /// The class with the lowest `rank` among the valid blocks of the copy. The blocks `coming` count as valid, because a write to them has
+    /// not ended yet. `None` if there is no copy, if nothing is known about its classes, or if it has several classes and no valid block.
     pub fn best_class(
         &self,
         e: ExtentId,
@@ -201,7 +204,7 @@ impl ExtentMap {
             None
         })
     }
-    /// Counts the copies that hold several classes; a class is better than another if its `rank` is lower.
+    /// Counts the copies whose blocks have several classes. A class is better than another if its `rank` is lower.
     pub fn mixed(&self, rank: impl Fn(u8) -> u8) -> Mixed {
         let mut sum = Mixed::default();
         for (s, class) in self.classes.of.iter().enumerate() {
@@ -288,7 +291,7 @@ mod tests {
         let all = m.mixed(rank);
         assert_eq!((all.known, all.mixed), (1, 1));
         assert_eq!((all.blocks, all.neighbours), (5, 4));
-        // The journal block is written over with something else: one class again, and no table.
+        // The journal block is overwritten with other data: the copy has one class again, and no table.
         m.note_class(e, 0..1, 14, 0);
         assert_eq!(m.best_class(e, 0..0, rank), Some(14));
         assert_eq!(m.classes.tables.len(), 0);
@@ -303,7 +306,7 @@ mod tests {
         }
         m.note_class(a, 3..4, 14, 7);
         assert_eq!(m.best_class(a, 0..0, rank), Some(7));
-        // With no class for the extent, the caller says the same class twice.
+        // If the extent has no class, the caller passes the same class twice.
         m.note_class(b, 3..4, 14, 14);
         assert_eq!(m.best_class(b, 0..0, rank), Some(14));
         m.forget_classes(a);
@@ -314,14 +317,14 @@ mod tests {
         assert_eq!(again.best_class(a, 0..0, rank), None, "a new policy");
         assert_eq!(again.classes.tables.len(), 0);
         m.forget_classes(a);
-        // The next copy in a slot knows nothing of the last one.
+        // Nothing is known about the next copy in a slot.
         m.drop_copy(b);
         m.map(ExtentId(9), Slot(17), false);
         m.add_empty_copy(ExtentId(9), Slot(2));
         assert_eq!(m.mixed(rank).known, 0);
     }
 
-    /// Against a naive record of every block.
+    /// Compares the tables with a naive record of the class of every block.
     #[test]
     fn tables_agree_with_a_record_of_every_block() {
         let mut m = map();
@@ -368,7 +371,7 @@ mod tests {
                 .filter_map(|b| naive[i][b])
                 .min_by_key(|c| rank(*c));
             let ours = m.best_class(e, 0..0, rank);
-            // A copy of one class has it whether it holds anything or not.
+            // A copy with one class has this class even without valid blocks.
             assert!(
                 ours == best || best.is_none() && m.classes.of[i] < TABLE,
                 "{ours:?} {best:?}"
@@ -391,7 +394,7 @@ mod tests {
             m.note_class(e, 0..8, 7, 14);
         }
         assert_eq!(m.classes.tables.len(), 2);
-        // Those without a table are of the class that was told last.
+        // Copies without a table have the class that was noted last.
         m.note_class(es[3], 8..16, 9, 9);
         assert_eq!(m.best_class(es[3], 0..0, rank), Some(9));
         m.drop_copy(es[0]);
@@ -399,7 +402,7 @@ mod tests {
         assert_eq!(m.best_class(es[3], 0..0, rank), Some(7));
         assert_eq!(m.classes.tables.len(), 2);
         assert_eq!(m.classes.bytes(), 8 + 2 * (BLOCKS as usize + 64));
-        // 1 TiB of flash in extents of 64 KiB: its slots' bytes, and tables of at most 32 MiB.
+        // 1 TiB of flash in extents of 64 KiB needs one byte per slot, and at most 32 MiB for tables.
         let slots = 1 << 24;
         let bytes = Classes::estimate(slots, 16);
         assert!(bytes <= slots + RESERVE_MIN, "{bytes}");

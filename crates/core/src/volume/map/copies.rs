@@ -1,9 +1,9 @@
 //! The valid blocks of each copy, and which of them are dirty.
 //!
-//! There are two bits per block of every slot of the faster tiers. They are allocated with the first copy, so that tiering does not need
-//! memory for them. Invariants: a dirty block is valid in the copy; a valid block that is not dirty is valid at the home, with the same
-//! bytes (apart from writes in flight). A third bit, one per slot, records that a record that names the slot as a dirty copy may be
-//! durable: such a slot must not be allocated before a record that contradicts it is durable.
+//! There are two bits for each block of every slot of the faster tiers. They are allocated with the first copy, so that tiering does not
+//! need memory for them. Invariants: a dirty block is valid in the copy. A valid block that is not dirty is valid at the home, with the
+//! same bytes (apart from writes in progress). A third bit, one per slot, says that a durable record may name the slot as a dirty copy.
+//! Such a slot must not be allocated before a later record is durable that does not name it.
 
 use super::{ExtentMap, UNMAPPED};
 use crate::bits::Bits;
@@ -24,7 +24,7 @@ impl CopyBits {
     fn base(&self, s: Slot) -> usize {
         s.0 as usize * self.blocks
     }
-    /// The slot holds no copy any more.
+    /// Clears the bits of a slot, because it contains no copy any more.
     pub(super) fn wipe(&mut self, s: Slot) {
         if self.blocks > 0 {
             let b = self.base(s);
@@ -33,7 +33,7 @@ impl CopyBits {
             self.recorded.clear(s.0 as usize);
         }
     }
-    /// Sets or clears a range of dirty bits and keeps count. Returns whether anything changed.
+    /// Sets or clears a range of dirty bits and updates their number. Returns whether anything changed.
     fn fill_dirty(&mut self, from: usize, to: usize, on: bool) -> bool {
         let set = u64::from(count(&self.dirty, from, (to - from) as u32));
         self.dirty_blocks = self.dirty_blocks - set + if on { (to - from) as u64 } else { 0 };
@@ -46,21 +46,21 @@ impl CopyBits {
 }
 
 impl ExtentMap {
-    /// The extent whose copy is in `s`, and its home, without a look at the extent's row.
+    /// The extent whose copy is in `s`, and its home. The extent's row is not read.
     #[inline]
     pub fn copied_in(&self, s: Slot) -> Option<(ExtentId, Slot)> {
         let (e, home) = (self.owner(s)?, self.behind(s.0)?);
         debug_assert_eq!((self.copy(e), self.home(e)), (Some(s), Some(Slot(home))));
         Some((e, Slot(home)))
     }
-    /// Whether `s` holds a copy that is dirty.
+    /// Whether `s` contains a dirty copy.
     #[inline]
     pub fn is_dirty_in(&self, s: Slot) -> bool {
         self.dirty > 0 && self.dirty_slots.get(s.0 as usize)
     }
 }
 
-/// For checkpoints.
+/// Functions for checkpoints.
 impl ExtentMap {
     /// Whether every extent has a home with all blocks valid, and no copy.
     pub fn is_all_plain(&self) -> bool {
@@ -72,9 +72,9 @@ impl ExtentMap {
         let n = rows.iter().position(|r| r.place != UNMAPPED);
         n.map_or(stop, |n| e.0 + n as u32)
     }
-    /// Units of the record of an extent without dirty data, where the row tells: 0 without a home. `None`: they must be computed, or what
-    /// is known of the extent changes with its record. `tell`: clean blocks of copies are recorded. `quiet`: nothing is known that the
-    /// record of a clean copy changes.
+    /// Number of units of the record of an extent, if this can be computed quickly: 0 for an extent without a home. `None`: the record must
+    /// be encoded to know its length, or other state changes with the record. `tell`: clean blocks of copies are recorded. `quiet`: the
+    /// record of a clean copy changes no other state.
     #[inline]
     pub fn plain_units(&self, e: ExtentId, tell: bool, quiet: bool) -> Option<usize> {
         let place = self.rows[e.0 as usize].place;
@@ -99,7 +99,7 @@ impl ExtentMap {
     }
 }
 
-/// Operations on blocks. All of these take an extent that has a copy; `from..to` are blocks of the extent.
+/// Functions for blocks. The extent must have a copy unless the description says otherwise; `from..to` are blocks of the extent.
 impl ExtentMap {
     /// Gives a mapped extent a copy in `s`, in which no block is valid yet.
     pub fn add_empty_copy(&mut self, e: ExtentId, s: Slot) {
@@ -115,7 +115,7 @@ impl ExtentMap {
         }
         self.add_copy(e, s);
     }
-    /// Whether copies have no bits of their own: each copy holds all of its extent.
+    /// Whether there are no bits for blocks of copies. Then each copy contains all blocks of its extent.
     pub(super) fn copies_are_whole(&self) -> bool {
         self.bits.blocks == 0
     }
@@ -123,12 +123,13 @@ impl ExtentMap {
         let s = self.copy(e).expect("the extent has no copy");
         self.bits.base(s)
     }
-    /// From block `from` (not beyond `to`): the number of blocks with the same state in the copy, and whether they are valid there.
+    /// The run of blocks with the same state in the copy that begins at block `from` and ends at `to` at the latest: its length, and
+    /// whether its blocks are valid there.
     pub fn copy_run(&self, e: ExtentId, from: u32, to: u32) -> (u32, bool) {
         run(&self.bits.valid, self.copy_base(e), from, to)
     }
-    /// From block `from` (not beyond `to`) of any extent: a run of blocks that all hold data (in the home or in the copy), or that all hold
-    /// none.
+    /// For any extent, with or without a copy: a run of blocks that begins at block `from` and ends at `to` at the latest, and in which
+    /// either all blocks are valid (at the home or in the copy) or none is.
     pub fn data_run(&self, e: ExtentId, from: u32, to: u32) -> (u32, bool) {
         if self.copy(e).is_none() {
             return self.run(e, from, to);
@@ -138,8 +139,7 @@ impl ExtentMap {
             (n, false) => self.run(e, from, from + n),
         }
     }
-    /// Whether all blocks of `from..to` that hold data are valid in the copy. If copies have no bits of their own, each copy holds all of
-    /// its extent.
+    /// Whether all blocks of `from..to` that are valid anywhere are valid in the copy.
     pub fn copy_serves(&self, e: ExtentId, from: u32, to: u32) -> bool {
         if self.copies_are_whole() {
             return true;
@@ -158,7 +158,7 @@ impl ExtentMap {
         }
         true
     }
-    /// As [`ExtentMap::copy_run`], for dirty blocks.
+    /// The same as [`ExtentMap::copy_run`], for dirty blocks.
     pub fn dirty_run(&self, e: ExtentId, from: u32, to: u32) -> (u32, bool) {
         run(&self.bits.dirty, self.copy_base(e), from, to)
     }
@@ -194,7 +194,7 @@ impl ExtentMap {
         self.renew_dirty(e);
         changed
     }
-    /// Marks blocks of the copy as doubtful: from now on, blocks that the home has are read there; dirty ones stay.
+    /// Marks blocks of the copy as invalid, except dirty ones: from now on they are read from the home.
     pub fn copy_doubt(&mut self, e: ExtentId, from: u32, to: u32) {
         let b = self.copy_base(e);
         let mut at = from;
@@ -208,7 +208,7 @@ impl ExtentMap {
             at += n;
         }
     }
-    /// Blocks were written back durably: they are valid at the home, and no longer dirty.
+    /// Marks blocks as clean, because they were written home and will be durable there: they are valid at the home, and not dirty any more.
     pub fn copy_cleaned(&mut self, e: ExtentId, from: u32, to: u32) {
         let b = self.copy_base(e);
         (self.bits).fill_dirty(b + from as usize, b + to as usize, false);
@@ -220,7 +220,7 @@ impl ExtentMap {
         let on = !self.bits.dirty.all(b, b + self.blocks, false);
         self.set_dirty(e, on);
     }
-    /// Whether the copy holds no valid block.
+    /// Whether the copy has no valid block.
     pub fn copy_is_empty(&self, e: ExtentId) -> bool {
         let b = self.copy_base(e);
         self.bits.valid.all(b, b + self.blocks, false)
@@ -247,15 +247,16 @@ impl ExtentMap {
     pub fn export_dirty(&self, e: ExtentId, out: &mut [u8]) {
         self.bits.dirty.export(self.copy_base(e), self.blocks, out);
     }
-    /// The valid blocks of the copy, likewise.
+    /// The valid blocks of the copy as a bitmap, lowest block in the lowest bit.
     pub fn export_copied(&self, e: ExtentId, out: &mut [u8]) {
         self.bits.valid.export(self.copy_base(e), self.blocks, out);
     }
-    /// Whether a durable record may say that `s` holds dirty blocks of an extent.
+    /// Whether a durable record may name `s` as a dirty copy.
     pub fn is_recorded(&self, s: Slot) -> bool {
         self.bits.blocks > 0 && self.bits.recorded.get(s.0 as usize)
     }
-    /// Records that such a record is being written (or, with `false`, that a record that contradicts it is durable wherever needed).
+    /// Notes that a record which names `s` as a dirty copy is being written. With `false`: a later record which does not name it is durable
+    /// on all members that need it.
     pub fn set_recorded(&mut self, s: Slot, on: bool) {
         if on {
             self.bits.recorded.set(s.0 as usize);
@@ -263,8 +264,8 @@ impl ExtentMap {
             self.bits.recorded.clear(s.0 as usize);
         }
     }
-    /// Whether the extent has no valid block, neither at its home nor in a dirty copy. Its durable state is then that of an extent without
-    /// a home.
+    /// Whether the extent has no valid block, neither at its home nor in a dirty copy. Its durable state is then the same as that of an
+    /// extent without a home.
     pub fn is_gone(&self, e: ExtentId) -> bool {
         self.is_void(e) && !self.is_dirty(e)
     }
@@ -315,7 +316,7 @@ mod tests {
         m.copy_validate(e, 0, 2);
         assert_eq!((m.copied_blocks(e), m.dirty_blocks(e)), (6, 4));
         assert_eq!(m.all_dirty_blocks(), 4);
-        // Only clean blocks become doubtful.
+        // Only clean blocks become invalid.
         m.copy_doubt(e, 0, 16);
         assert_eq!((m.copied_blocks(e), m.dirty_blocks(e)), (4, 4));
         // After write-back, the blocks are still valid in the copy, and valid at the home now.

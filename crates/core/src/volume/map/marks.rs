@@ -1,9 +1,9 @@
-//! Marks of extents.
+//! A mark of extents.
 
 use crate::bits::Bits;
 use crate::units::ExtentId;
 
-/// A mark that few extents have, or none. It needs no memory until the first one, then 1/8 byte per extent.
+/// A mark that no extent has, or few. It needs no memory until an extent has it, then 1/8 byte per extent.
 #[derive(Clone, Debug)]
 pub(super) struct Marks {
     pub(super) bits: Bits,

@@ -1,11 +1,11 @@
-//! The memory of the map.
+//! The memory that the map needs.
 
 use super::classes::Classes;
 use super::{ExtentMap, Row, Valid};
 
 impl ExtentMap {
-    /// Bytes of a map of `extents` extents with `fast` slots on the faster tiers: before any extent is partly valid, and with the largest
-    /// number of partly valid extents and a copy in each of these slots.
+    /// Bytes of a map of `extents` extents with `fast` slots on the faster tiers. The first number is for a map without partly valid
+    /// extents and copies. The second is for the largest number of partly valid extents and a copy in each of these slots.
     pub fn estimate(extents: u64, fast: u64, blocks_per_extent: u64) -> (u64, u64) {
         let (least, most) = Valid::estimate(extents, blocks_per_extent);
         let rows = extents * size_of::<Row>() as u64 + extents / 8 * 2 + fast * 4;
@@ -13,14 +13,14 @@ impl ExtentMap {
         let copies = copies + Classes::estimate(fast, blocks_per_extent);
         (rows + least, rows + most + copies)
     }
-    /// Address and size of its large tables (rows and reverse map), so that the world can choose how that memory is paged.
+    /// Address and size of the large tables (rows and reverse map), so that the world can choose the pages for this memory.
     pub fn tables(&self) -> [(usize, usize); 2] {
         [
             (self.rows.as_ptr().addr(), size_of_val(&*self.rows)),
             (self.owner.as_ptr().addr(), size_of_val(&*self.owner)),
         ]
     }
-    /// Memory: (rows and reverse map, bitmaps of valid and dirty blocks and the classes of copies), bytes.
+    /// Memory in bytes, in two parts: rows, reverse map and marks; bitmaps of valid and dirty blocks, and classes of copies.
     pub fn bytes(&self) -> (usize, usize) {
         (
             self.rows.len() * size_of::<Row>()

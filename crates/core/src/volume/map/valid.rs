@@ -1,14 +1,14 @@
 //! The valid blocks of extents that are partly valid.
 //!
-//! A small volume has one flat bit set with a bit per block. In a large one this would be gigabytes, almost all of it for extents that are
-//! fully valid or unmapped: 100 TB in extents of 1 MiB would need 3 GB. There an extent has a bitmap only while it is partly valid:
+//! A small volume has one flat bit set with a bit per block. In a large one this would be gigabytes (3 GB for 100 TB in extents of 1 MiB),
+//! almost all of it for extents that are fully valid or unmapped. Therefore, in a large volume, an extent has a bitmap only while it is
+//! partly valid:
 //!
 //! ```text
 //! extent ─► number of its bitmap (a tree of the extents that have one) ─► chunk of 1024 bitmaps, allocated when the first of them is
 //! needed
 //! ```
-//! So the memory is one bitmap and about 28 bytes for each partly valid extent, wherever it is. Their number is bounded: see
-//! [`Valid::most`].
+//! So each partly valid extent needs its bitmap and about 28 bytes. Their number is bounded: see [`Valid::most`].
 
 use crate::bits::Bits;
 use alloc::collections::BTreeMap;
@@ -16,10 +16,10 @@ use alloc::vec::Vec;
 
 /// Largest flat bit set, in bits: 32 MiB.
 const FLAT_MAX: usize = 1 << 28;
-/// Bytes that a large volume may use for bitmaps in any case, however few extents it has.
+/// Number of bytes that a large volume may use for bitmaps even if it has few extents.
 const RESERVE_MIN: u64 = FLAT_MAX as u64 / 8;
-/// Memory of a bitmap in addition to its bits: 20 bytes in the tree (8 in a node that is two thirds full, and the nodes above), and up to 8
-/// in the list of free numbers after it is given back.
+/// Memory of a bitmap in addition to its bits: 20 bytes in the tree (8 bytes in a node that is two thirds full, and a share of the nodes
+/// above), and up to 8 bytes in the list of free numbers after the bitmap was removed.
 const BESIDE: u64 = 28;
 const CHUNK: usize = 1024;
 
@@ -86,15 +86,17 @@ impl Valid {
     fn with_limit(extents: usize, blocks: usize, flat_max: usize) -> Valid {
         let flat = extents.checked_mul(blocks).filter(|&n| n <= flat_max);
         let kind = match flat {
-            // With one block per extent, an extent is partial only for an instant, but its bit is kept: it is 1/8 byte.
+            // With one block per extent, an extent is partial only for a moment. The bit is kept all the same, because it takes only 1/8
+            // byte.
             Some(n) => Kind::Flat(Bits::new(n)),
             None => Kind::Sparse(Sparse::new(blocks)),
         };
         Valid { blocks, kind }
     }
     /// The largest number of extents that may be partly valid at the same time, out of `extents` with `blocks` blocks each. In a small
-    /// volume all of them may be (at most 32 MiB of bitmaps). In a large one their bitmaps may take one byte per extent of the volume, or
-    /// 32 MiB if that is more: 95 MB for 100 TB in extents of 1 MiB, which is enough for 1.6 million partly valid extents.
+    /// volume this is the number of all extents (with at most 32 MiB of bitmaps). In a large one their bitmaps may take one byte per extent
+    /// of the volume, or 32 MiB if that is more: 95 MB for 100 TB in extents of 1 MiB, which is enough for 1.6 million partly valid
+    /// extents.
     pub(super) fn most(extents: u64, blocks: u64) -> u64 {
         if is_small(extents, blocks) {
             return extents;
@@ -102,7 +104,7 @@ impl Valid {
         let each = BESIDE + blocks.next_multiple_of(64) / 8;
         (extents.max(RESERVE_MIN) / each).min(extents)
     }
-    /// Memory in bytes of this structure for a map of that shape: without partial extents, and with the largest number of them.
+    /// Memory in bytes of this structure for a map with these numbers: without partly valid extents, and with the largest number of them.
     pub(super) fn estimate(extents: u64, blocks: u64) -> (u64, u64) {
         if is_small(extents, blocks) {
             let flat = extents * blocks / 8;
@@ -111,14 +113,14 @@ impl Valid {
         let each = BESIDE + blocks.next_multiple_of(64) / 8;
         (0, Valid::most(extents, blocks) * each)
     }
-    /// The extent becomes partly valid. Initially all of its blocks are valid (`on`), or none.
+    /// Begins the bitmap of an extent that becomes partly valid. Initially all of its blocks are valid (`on`), or none is.
     pub(super) fn begin(&mut self, e: u32, on: bool) {
         if let Kind::Sparse(s) = &mut self.kind {
             s.add(e);
         }
         self.fill(e, 0, self.blocks as u32, on);
     }
-    /// The extent is fully valid, or has no home any more.
+    /// Ends the bitmap of an extent that is fully valid, or has no home any more.
     pub(super) fn end(&mut self, e: u32) {
         if let Kind::Sparse(s) = &mut self.kind {
             s.remove(e);
@@ -142,7 +144,8 @@ impl Valid {
             }
         }
     }
-    /// The following are for an extent between `begin` and `end`.
+    /// Sets or clears blocks of an extent; returns whether anything changed. This and the next four functions are for an extent that has a
+    /// bitmap: after `begin` and before `end`.
     pub(super) fn fill(&mut self, e: u32, from: u32, to: u32, on: bool) -> bool {
         let (bits, b) = self.place_mut(e);
         bits.fill(b + from as usize, b + to as usize, on)
@@ -177,7 +180,7 @@ impl Valid {
     }
 }
 
-/// Whether one flat bit set is small enough.
+/// Whether the volume is so small that one flat bit set is used.
 fn is_small(extents: u64, blocks: u64) -> bool {
     extents.saturating_mul(blocks) <= FLAT_MAX as u64
 }
@@ -207,7 +210,7 @@ mod tests {
                     sparse.begin(e, on);
                     begun[e as usize] = true;
                 }
-                // In long waves, so that pages and bitmaps are allocated and freed.
+                // Phases of 3000 steps, so that chunks and bitmaps are allocated and freed.
                 (true, 0..=5) if step / 3000 % 2 == 1 => {
                     flat.end(e);
                     sparse.end(e);

@@ -7,7 +7,7 @@ use super::superblock::{Follow, State, Superblock, SuperblockError};
 use crate::units::MemberId;
 use alloc::vec::Vec;
 
-/// The better one of a device's two superblocks. `second` may be unreadable if the first is valid.
+/// Chooses one of a device's two superblocks: the newer one, or the valid one if the other is not.
 pub fn choose(
     first: Result<Superblock, SuperblockError>,
     second: Result<Superblock, SuperblockError>,
@@ -15,7 +15,7 @@ pub fn choose(
     prefer(first, second, false)
 }
 
-/// [`choose`] with a rule removed, for tests of the tests.
+/// [`choose`] with a rule removed, which the test suites must notice.
 ///
 /// # Errors
 /// As for [`choose`].
@@ -35,7 +35,7 @@ fn prefer(
     first_wins: bool,
 ) -> Result<Superblock, SuperblockError> {
     match (first, second) {
-        // A crash between the two writes leaves the second one session (or one state) behind.
+        // The first one is written before the second. After a crash between the two writes, the second one is a session (or a state) older.
         (Ok(a), Ok(b)) => {
             let rank = |s: &Superblock| {
                 (
@@ -58,10 +58,10 @@ fn prefer(
     }
 }
 
-/// Checks that the superblocks that were found are one volume. Returns the newest one, the absent members, and the last session that got
-/// further than preparing.
+/// Checks that the superblocks that were found belong to one volume. Returns the newest one, the absent members, and the last session that
+/// got further than the state *preparing*.
 ///
-/// A member that the newest session ran without counts as absent, except for callers that require all members.
+/// A member that was absent in the newest session counts as absent, except for callers that require all members (`all`).
 pub(super) fn agree(
     found: &[Option<Superblock>],
     all: bool,
@@ -73,7 +73,8 @@ pub(super) fn agree(
         .ok_or(OpenError::Missing(MemberId(0)))?
         .clone();
     let mut missing = Vec::new();
-    // Until every member says "active", nothing was written under the new epoch. So members that are still at the previous epoch fit.
+    // Before every member is in the state *active*, nothing is written with the new epoch. So, if no member is active yet, members that are
+    // still at the previous epoch are not outdated.
     let begun = found
         .iter()
         .flatten()
@@ -95,7 +96,7 @@ pub(super) fn agree(
                 return Err(OpenError::Diverged(m));
             }
         } else if !begun && preceded(sb, &newest) {
-            // At the session before, which is the last that counts.
+            // This member is at the previous session, which is the last one that counts.
         } else if newest.is_absent(m) && !all {
             missing.push(m);
         } else {
@@ -123,14 +124,15 @@ pub(super) fn agree(
             closed: None,
         }
     };
-    // A member whose superblock says "clean" got this state after everything was durable on primary and mirror.
+    // A superblock is set to *clean* only after everything is durable on primary and mirror.
     let ended = |s: &&Superblock| s.epoch == session.epoch && s.state == State::Clean;
     let closed = found.iter().flatten().find(ended).map(|s| s.closed_seq);
     let closed = closed.filter(|&n| n > 0);
     Ok((newest, missing, Session { closed, ..session }))
 }
 
-/// Whether two superblocks describe one volume. Everything that is fixed at creation must be equal; hints, names and policy may differ.
+/// Whether two superblocks describe the same volume. Everything that is fixed at creation must be equal; hints, names and policy may
+/// differ.
 fn same_shape(a: &Superblock, b: &Superblock) -> bool {
     let fixed = |s: &Superblock| {
         (
@@ -149,7 +151,8 @@ fn same_shape(a: &Superblock, b: &Superblock) -> bool {
         })
 }
 
-/// Whether `sb` is of the last session that wrote before `newest` prepared, or of another session that only prepared after that one.
+/// Whether `sb` belongs to the last session that wrote before the one of `newest`, or to a session after that which got no further than the
+/// state *preparing*.
 fn preceded(sb: &Superblock, newest: &Superblock) -> bool {
     let before = (newest.prev_generation, newest.prev_epoch);
     (sb.generation, sb.epoch) == before

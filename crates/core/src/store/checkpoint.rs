@@ -28,15 +28,15 @@ const ROWS_AT: usize = 96;
 /// The content of a checkpoint's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Grows by one with every checkpoint; the region is its parity.
+    /// The number of the checkpoint, which grows by one each time. Even and odd numbers are in different regions.
     pub number: u64,
-    /// The journal's tip when it began.
+    /// The journal's tip when the checkpoint began.
     pub start: Tip,
-    /// Data blocks.
+    /// Number of data blocks.
     pub blocks: u32,
-    /// Engine time when it began.
+    /// Engine time when the checkpoint began.
     pub time: Nanos,
-    /// The session that wrote it, if the mirror might lag in that session when it began.
+    /// If the mirror might lag when the checkpoint began: the epoch of the session that wrote it.
     pub lazy: Option<u64>,
 }
 
@@ -73,7 +73,7 @@ impl Header {
             return None;
         }
         sealed(b, HEADER_CRC)?;
-        // Sums with these numbers must not overflow, whatever the block contains. Sequence numbers and checkpoints count from 1.
+        // Later sums with these numbers must not overflow, whatever the block contains. Sequence numbers and checkpoint numbers start at 1.
         let counts = [u64_at(b, 24), u64_at(b, 32)];
         if !counts.iter().all(|n| (1..=COUNT_MAX).contains(n)) || u64_at(b, 56) > COUNT_MAX {
             return None;
@@ -100,7 +100,7 @@ impl Header {
     }
 }
 
-/// Completes data block `index` of checkpoint `number`, whose records begin at byte 64.
+/// Completes data block `index` of checkpoint `number`: writes its header and checksum. Its records begin at byte 64.
 pub fn seal_data(b: &mut [u8], uuid: &[u8; 16], number: u64, index: u32) {
     b[..HEADER].fill(0);
     put(b, 0, &DATA_MAGIC);

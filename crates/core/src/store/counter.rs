@@ -1,12 +1,12 @@
-//! A member's counter, which shows whether a member is an older copy of itself.
+//! A member's counter, by which it is detected that a member is an older copy of itself.
 //!
 //! ```text
 //! 0 magic "ISON" │ 4 version │ 8 volume uuid │ 24 member uuid │ 40 value │ 48 epoch │ 56 last flushed │ 64 crc │ 68 member
 //! 70 rows │ 72 second superblock │ 80 rows: 0 member 2, 8 value 8 (16 bytes each, 16 at most)
 //! ```
-//! Value *v* is in block *v* mod 2 of the two blocks, so that one of them is complete whatever happens to a write. All fields fit into the
-//! first sector. A value is durable on its member before any journal block, checkpoint or other member's counter names it. So a member with
-//! a lower value than a named one is an older copy of itself.
+//! Value *v* is in block *v* mod 2 of the two blocks, so one of them is always complete, even if a write is torn. All fields fit into the
+//! first sector. A value is durable on its member before any journal block, checkpoint or other member's counter states it. So a member
+//! whose value is lower than a stated one is an older copy of itself.
 
 use super::codec::{id_at, put, seal, sealed, u16_at, u32_at, u64_at};
 use super::superblock::{COUNT_MAX, Superblock};
@@ -30,7 +30,7 @@ pub struct Counter {
     pub member: u16,
     /// Identity of the device.
     pub uuid: [u8; 16],
-    /// The value, which grows by one each time.
+    /// The value, which is raised by one each time.
     pub value: u64,
     /// The session that wrote it.
     pub epoch: u64,
@@ -47,7 +47,7 @@ pub fn offset(v: u64) -> u64 {
     (layout::HEAD_BLOCKS - 2 + v % 2) * BLOCK as u64
 }
 
-/// Put rows of `known` at `at`; at most 16 are there.
+/// Writes the rows of `known` at byte `at`, at most 16 of them.
 pub(super) fn put_known(b: &mut [u8], at: usize, known: &Known) {
     for (i, &(member, value)) in known.iter().take(MEMBERS_MAX).enumerate() {
         put(b, at + i * 16, &member.to_le_bytes());
@@ -55,7 +55,7 @@ pub(super) fn put_known(b: &mut [u8], at: usize, known: &Known) {
     }
 }
 
-/// `count` rows from `at`; `None` if they are impossible.
+/// Reads `count` rows at byte `at`; `None` if their values are impossible.
 pub(super) fn known_at(b: &[u8], at: usize, count: usize) -> Option<Known> {
     if count > MEMBERS_MAX {
         return None;
@@ -66,7 +66,7 @@ pub(super) fn known_at(b: &[u8], at: usize, count: usize) -> Option<Known> {
     known.iter().all(fine).then_some(known)
 }
 
-/// Records a value of a member's counter. Values only grow.
+/// Adds a value of a member's counter to `known`. A lower value than the known one is ignored.
 pub fn learn(known: &mut Known, member: u16, value: u64) {
     match known.iter_mut().find(|k| k.0 == member) {
         Some(k) => k.1 = k.1.max(value),
@@ -75,7 +75,7 @@ pub fn learn(known: &mut Known, member: u16, value: u64) {
 }
 
 impl Counter {
-    /// The counter of the member at index `m` of a volume's list.
+    /// The counter of the member at index `m` of the volume's member list.
     pub fn of(
         sb: &Superblock,
         m: MemberId,
@@ -112,7 +112,7 @@ impl Counter {
         seal(&mut b, CRC_AT);
         b
     }
-    /// Decodes a block, if it is a complete one of this volume.
+    /// Decodes a block, if it is a complete counter block of this volume.
     pub fn decode(b: &[u8], volume: &[u8; 16]) -> Option<Counter> {
         Counter::decode_any(b).filter(|_| id_at(b, 8) == *volume)
     }

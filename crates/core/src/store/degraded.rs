@@ -1,8 +1,8 @@
-//! Opening without some members: which data is lost with them, and whether the volume may be opened.
+//! Opening while some members are absent: which data is lost with them, and whether the volume may be opened.
 //!
-//! The decision is based on the metadata of the remaining members. It knows every home if the primary remains, if the volume was closed, or
-//! if the mirror received the news of everything before it was acknowledged ([`Follow`]). Of the dirty copies, a mirror that follows knows at
-//! least one if there are any. So it can distinguish "none" from "some", although it may not know which.
+//! The decision is based on the metadata of the remaining members. This contains every home if the primary remains, if the volume was
+//! closed, or if the mirror received every change before it was acknowledged ([`Follow`]). If there are dirty copies, such a mirror has the
+//! record of at least one. So it shows whether there are dirty copies, although it may not show all of them.
 
 use super::error::OpenError;
 use super::open::Report;
@@ -12,7 +12,7 @@ use crate::units::{ExtentId, MemberId, Slot};
 use crate::volume::Space;
 use alloc::vec::Vec;
 
-/// The lost data, and how certain that is. With `exact`, the available metadata includes everything that was acknowledged.
+/// Determines the lost data, and how certain this is. `exact`: the available metadata includes everything that was acknowledged.
 pub(super) fn judge(
     sb: &Superblock,
     loaded: &Loaded,
@@ -23,7 +23,7 @@ pub(super) fn judge(
     let map = &loaded.space.map;
     report.knows_homes = exact || (session.follow == Follow::Mirror && !loaded.lazy);
     report.unsure = !exact && (!report.knows_homes || map.dirty() > 0);
-    // A dirty copy that no remaining metadata knows would read as zeros.
+    // An extent whose dirty copy is in no remaining record would read as zeros.
     report.incomplete = report.unsure;
     if report.missing.is_empty() {
         return;
@@ -38,7 +38,7 @@ pub(super) fn judge(
     (report.lost_homes, report.lost_writes) = (homes, writes);
 }
 
-/// Whether a session that writes may begin.
+/// Checks whether a session that writes may begin.
 pub(super) fn allow(
     sb: &Superblock,
     accept_loss: bool,
@@ -50,7 +50,7 @@ pub(super) fn allow(
     let there = |m: &usize| !report.missing.contains(&MemberId(*m as u8));
     let slots = (0..sb.members.len()).filter(there);
     let slots: u64 = slots.map(|m| u64::from(sb.members[m].slots)).sum();
-    // Every extent must find a home on the remaining members; otherwise writes would fail some day.
+    // The remaining members must have a slot for every extent; otherwise writes would fail later.
     if slots < u64::from(sb.extents) {
         return Err(OpenError::Missing(member));
     }
@@ -65,12 +65,12 @@ pub(super) fn allow(
         let extents = report.lost_writes;
         return Err(OpenError::LostWrites { member, extents });
     }
-    // A user who accepts the loss gets the contents of the homes, and zeros where there is no home.
+    // The user has accepted the loss. Reads return the contents of the homes, and zeros where there is no home.
     report.incomplete = false;
     Ok(())
 }
 
-/// Extents with a copy on a missing member.
+/// The extents that have a copy on a missing member.
 fn copies_on(space: &Space, missing: &[MemberId]) -> Vec<ExtentId> {
     if missing.is_empty() || space.map.copied() == 0 {
         return Vec::new();
@@ -82,7 +82,7 @@ fn copies_on(space: &Space, missing: &[MemberId]) -> Vec<ExtentId> {
         .collect()
 }
 
-/// Drops the copies on absent members. Extents that lost writes with them need a record of the loss.
+/// Drops the copies on absent members. If a copy was dirty, its extent is added to `report.dropped`, because the loss must be recorded.
 pub(super) fn drop_lost(space: &mut Space, report: &mut Report) {
     for e in copies_on(space, &report.missing) {
         if space.map.is_dirty(e) {
@@ -94,7 +94,8 @@ pub(super) fn drop_lost(space: &mut Space, report: &mut Report) {
     }
 }
 
-/// Blocks that an absent member held clean are read at their homes. Dirty blocks keep their place: reading them is an error.
+/// For copies on absent members: clean blocks are read from the home from now on. Dirty blocks stay in the copy, so reading them is an
+/// error.
 pub(super) fn forget_clean(space: &mut Space, missing: &[MemberId]) {
     let blocks = space.geo.blocks_per_extent();
     for e in copies_on(space, missing) {

@@ -12,20 +12,20 @@ pub enum OpenError {
     Media(MediaError),
     /// Neither superblock of this member can be used.
     Superblock(MemberId, SuperblockError),
-    /// It has features with which this program may read it but not write it.
+    /// The volume has features with which this program may read it but not write it.
     ReadOnlyFeatures,
     /// A member is absent.
     Missing(MemberId),
-    /// A member is absent, and it was the home of data.
+    /// A member is absent, and extents have their home on it.
     LostHomes {
         /// The member.
         member: MemberId,
-        /// Extents.
+        /// Number of these extents.
         extents: u32,
     },
-    /// A member is absent, and the remaining members may not know everything: the mirror did not get all news in time.
+    /// A member is absent, and the metadata of the remaining members may be incomplete, because the mirror may lag.
     Unsure(MemberId),
-    /// A member is absent, and it held, or may have held, writes that no other member has.
+    /// A member is absent that had, or may have had, writes that no other member has.
     LostWrites {
         /// The member.
         member: MemberId,
@@ -38,13 +38,13 @@ pub enum OpenError {
     Twice(MemberId),
     /// The member list of this device differs from the others'.
     MemberList(MemberId),
-    /// The member last took part in an older session: it missed writes.
+    /// The member was last used in an older session, so it missed writes.
     Stale {
         /// The member.
         member: MemberId,
         /// Its generation.
         generation: u64,
-        /// The volume's.
+        /// The volume's generation.
         newest: u64,
     },
     /// The member is smaller than the volume requires: it was truncated.
@@ -56,15 +56,15 @@ pub enum OpenError {
         /// The size that the volume uses.
         needed: u64,
     },
-    /// The generation is the same and the session is different: two copies of the volume have diverged.
+    /// The member has the same generation but another session: two copies of the volume have diverged.
     Diverged(MemberId),
-    /// The member is an older copy of itself: other members know a later state of it.
+    /// The member is an older copy of itself: other members state a higher value of its counter.
     RolledBack {
         /// The member.
         member: MemberId,
         /// The value of its counter.
         counter: u64,
-        /// The value that others know.
+        /// The highest value that another member states.
         known: u64,
     },
     /// A journal block that had been durable is missing, and the mirror does not have it.
@@ -72,8 +72,8 @@ pub enum OpenError {
         /// Its sequence number.
         seq: u64,
     },
-    /// The newest journal blocks that were certainly durable are damaged on the primary. The mirror's journal ends here, and it is unknown
-    /// which blocks the primary had after it.
+    /// The newest journal blocks that were certainly durable are damaged on the primary. The mirror's journal ends at `seq`, and it is
+    /// unknown which later blocks the primary had.
     JournalEnd {
         /// Number of the first unknown block.
         seq: u64,
@@ -82,14 +82,14 @@ pub enum OpenError {
     CheckpointLost {
         /// The checkpoint.
         number: u64,
-        /// First extent of which it may have had a record.
+        /// First extent of which the block may have had a record.
         first: ExtentId,
         /// The extent after the last one.
         end: ExtentId,
     },
     /// No checkpoint can be read in full.
     NoCheckpoint,
-    /// A record is impossible.
+    /// A record has impossible values.
     BadRecord(&'static str),
 }
 
@@ -241,7 +241,7 @@ impl fmt::Display for OpenError {
 }
 
 impl OpenError {
-    /// The member that the error is about, if there is one.
+    /// The member that the error concerns, if there is one.
     pub fn member(&self) -> Option<MemberId> {
         match self {
             OpenError::Media(e) => Some(e.member),

@@ -1,4 +1,5 @@
-//! The knowledge of members about each other: whether one of them is an older copy of itself, and which blocks must be in the journal.
+//! What the members state about each other. From this follows whether a member is an older copy of itself, and which blocks must be in the
+//! journal.
 
 use super::counter::{self, Counter, Known, learn};
 use super::error::OpenError;
@@ -10,7 +11,7 @@ use crate::units::MemberId;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// One member's own counter.
+/// The counter that is stored on a member.
 #[derive(Clone, Copy, Debug, Default)]
 struct Own {
     there: bool,
@@ -23,7 +24,7 @@ struct Own {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Evidence {
-    /// For each member, the highest value that any member names.
+    /// For each member, the highest value of its counter that any member states.
     pub(super) known: Known,
     own: Vec<Own>,
     /// Every journal block up to this number was durable on each member that carries the metadata.
@@ -31,8 +32,8 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
-    /// Gathers the evidence from superblocks and counters. With `whole`, every member that carried metadata in the last session is present,
-    /// so the counters refer to a journal that is present.
+    /// Reads the statements of superblocks and counters. `whole`: every member that carried metadata in the last session is present, so the
+    /// journal to which the counters refer is present.
     pub(super) fn gather<M: Media + ?Sized>(
         media: &mut M,
         sb: &Superblock,
@@ -79,7 +80,8 @@ impl Evidence {
         e
     }
 
-    /// Checks that no member is an older copy of itself. A damaged block may have held the newer value, so only complete blocks are proof.
+    /// Checks that no member is an older copy of itself. A damaged block may have had the newer value, so a member with a damaged block is
+    /// not refused.
     pub(super) fn no_rollback(&self, sb: &Superblock) -> Result<(), OpenError> {
         for (i, (own, m)) in self.own.iter().zip(&sb.members).enumerate() {
             let known = self.of(m.id);
@@ -94,12 +96,12 @@ impl Evidence {
         Ok(())
     }
 
-    /// The highest value of this member that any member names.
+    /// The highest value of this member's counter that any member states.
     fn of(&self, id: u16) -> u64 {
         self.known.iter().find(|k| k.0 == id).map_or(0, |k| k.1)
     }
 
-    /// Counters with damaged blocks.
+    /// The counters that have damaged blocks.
     pub(super) fn repairs(&self) -> impl Iterator<Item = Repair> + '_ {
         let damaged = (0u8..).zip(&self.own).filter(|(_, o)| o.damaged > 0);
         damaged.map(|(i, o)| Repair {
@@ -109,7 +111,7 @@ impl Evidence {
         })
     }
 
-    /// Writes damaged counters again, with a value above every known one.
+    /// Writes damaged counters again, with a value above every known value.
     pub(super) fn mend<M: Media + ?Sized>(
         &mut self,
         media: &mut M,
@@ -122,7 +124,8 @@ impl Evidence {
             let m = MemberId(i as u8);
             let id = sb.members[i].id;
             let value = self.of(id) + 1;
-            // The older value goes first: if power fails between the two, the newer block is still incomplete.
+            // The lower value is written first. If the power fails between the two writes, the other block is still damaged, and the repair
+            // is done again.
             for value in [value - 1, value] {
                 let c = Counter::of(sb, m, value, self.flushed, &self.known);
                 media.write(m, counter::offset(value), &c.encode(&sb.uuid))?;
@@ -150,7 +153,8 @@ fn read<M: Media + ?Sized>(media: &mut M, sb: &Superblock, m: MemberId) -> [Opti
     })
 }
 
-/// Raises every member's counter above all known values, durably, and stores the values in `known`. For a volume that is not served.
+/// Raises every member's counter durably above all known values, and stores the new values in `known`. For a volume that is not being
+/// served.
 pub(super) fn raise_all<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,

@@ -1,4 +1,5 @@
-//! Repairs: blocks that are damaged on one copy and complete on another are detected when read, reported, and written again.
+//! Repairs of metadata: if a block is damaged in one place and complete in another, this is detected when it is read, reported, and the
+//! block is written again.
 
 use super::checkpoint::{self, Header};
 use super::error::OpenError;
@@ -13,22 +14,22 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The part of a member's metadata.
+/// A part of a member's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// One of its two superblocks.
+    /// One of the member's two superblocks.
     Superblock,
-    /// Its counter.
+    /// The member's counter.
     Counter,
     /// Data blocks of the checkpoint in use.
     Checkpoint,
-    /// The header of that checkpoint.
+    /// The header of the checkpoint in use.
     CheckpointHeader,
-    /// Journal blocks that had been durable there.
+    /// Journal blocks that had been durable on this member.
     Journal,
 }
 
-/// A damaged part of which there was another copy.
+/// A damaged part that exists complete in another place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repair {
     /// The member.
@@ -53,7 +54,7 @@ impl fmt::Display for Repair {
     }
 }
 
-/// The superblocks of present members that are not complete.
+/// The damaged superblocks of members that are present.
 pub(super) fn superblocks<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
@@ -82,8 +83,8 @@ pub(super) fn superblocks<M: Media + ?Sized>(
     repairs
 }
 
-/// Brings primary and mirror to the same state: the checkpoint from which the journal starts, the journal, and every block of these that
-/// was damaged. Returns the number of journal blocks that were written to each.
+/// Makes primary and mirror equal: the checkpoint from which the journal starts, and the journal, including every damaged block. Returns
+/// the number of journal blocks that were written to each of the two.
 pub(super) fn resync<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
@@ -99,8 +100,8 @@ pub(super) fn resync<M: Media + ?Sized>(
     let Some(mirror) = layout.mirror else {
         return Ok(wrote);
     };
-    // A block that is complete on one side only is copied to the other. Completeness alone is not enough: a lost session may have left a
-    // block with the same number, so both must continue the chain that was replayed.
+    // A block that is complete on only one of the two is copied to the other. But a session whose blocks were lost may have left a complete
+    // block with the same number. So a block counts only if it continues the chain that was replayed.
     let mut buf = vec![0; BLOCK];
     let mut other = vec![0; BLOCK];
     let mut tip = loaded.checkpoint.start;
@@ -120,7 +121,7 @@ pub(super) fn resync<M: Media + ?Sized>(
             media.write(layout.primary, at, &other)?;
             wrote[0] += 1;
         }
-        // Replay has read one of them. If neither can be read now, the device fails.
+        // Replay has read one of the two. If neither can be read now, a device has failed since.
         let h = a.or(b).ok_or(MediaError {
             member: layout.primary,
             offset: at,
@@ -135,11 +136,11 @@ pub(super) fn resync<M: Media + ?Sized>(
     Ok(wrote)
 }
 
-/// Repairs blocks that are damaged on one copy and complete on another, without beginning a session. `found` is as for
+/// Repairs blocks that are damaged in one place and complete in another, without beginning a session. `found` is the same as for
 /// [`super::open::open`]; all members must be present. Returns the repairs.
 ///
 /// # Errors
-/// As for opening: a block that is complete on no copy cannot be repaired.
+/// The same as for opening. A block that is complete nowhere cannot be repaired.
 pub fn mend<M: Media + ?Sized>(
     media: &mut M,
     found: &[Option<Superblock>],
@@ -147,7 +148,7 @@ pub fn mend<M: Media + ?Sized>(
     let mut f = look(media, found, Mode::ReadWrite { epoch: 0 })?;
     let mut loaded = f.load(media, false)?;
     f.evidence.mend(media, &f.sb)?;
-    // Recovery reads the other side only if one side lacks a block.
+    // Recovery has read the second member only for blocks that the first one lacks.
     let others = more_bad(media, &f.sb, f.layout, &mut loaded);
     f.report.repairs.extend(others);
     let wrote = resync(media, &f.sb, f.layout, f.session, &loaded)?;
@@ -182,7 +183,7 @@ pub fn mend<M: Media + ?Sized>(
     Ok(f.report.repairs)
 }
 
-/// Damaged blocks of the checkpoint in use that recovery did not read.
+/// Finds damaged blocks of the checkpoint in use that recovery did not read.
 fn more_bad<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
@@ -194,7 +195,7 @@ fn more_bad<M: Media + ?Sized>(
     let mut repairs = Vec::new();
     let mut b = vec![0; BLOCK];
     for m in core::iter::once(layout.primary).chain(layout.mirror) {
-        // Without its header, all of the region is copied anyway.
+        // If the header is damaged, the whole region is copied anyway.
         if media.read(m, base, &mut b).is_err() || Header::decode(&b, &sb.uuid) != Some(h) {
             let part = Part::CheckpointHeader;
             repairs.push(Repair {
@@ -226,7 +227,7 @@ fn more_bad<M: Media + ?Sized>(
     repairs
 }
 
-/// Makes the checkpoint in use complete on all of `members`.
+/// Makes the checkpoint in use complete on each of `members`.
 fn checkpoints<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
@@ -252,7 +253,7 @@ fn checkpoints<M: Media + ?Sized>(
         let mut i = 0;
         while i < h.blocks {
             let n = (h.blocks - i).min(CHUNK as u32) as usize;
-            // A region with a complete header lacks exactly the blocks that were found damaged.
+            // If the header is complete, only the blocks that were found damaged are missing.
             if !known || (i..i + n as u32).any(|b| loaded.bad.contains(&(to, b))) {
                 let part = &mut buf[..n * BLOCK];
                 gather(media, sb, layout, members, loaded, i, part)?;
@@ -269,8 +270,8 @@ fn checkpoints<M: Media + ?Sized>(
     Ok(())
 }
 
-/// Blocks of the checkpoint in use from block `first` on, each from a member that has it complete. A block that no member has, and whose
-/// loss was accepted, contains no records.
+/// Reads blocks of the checkpoint in use, from block `first` on, each from a member that has it complete. If no member has a block and its
+/// loss was accepted, it is replaced by a block without records.
 fn gather<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,

@@ -1,4 +1,4 @@
-//! The journal: 4 KiB blocks in a ring, each a batch of records, chained.
+//! The journal: a ring of 4 KiB blocks. Each block contains a batch of records, and the blocks form a chain.
 //!
 //! ```text
 //!  0     4     6      8      24     32          40   48            56        60     62     64
@@ -6,9 +6,10 @@
 //! │magic│ver. │flags │ uuid │epoch │prev. epoch│seq │last flushed │prev. crc│ crc  (4)    │ records … │
 //! └─────┴─────┴──────┴──────┴──────┴───────────┴────┴─────────────┴─────────┴─────────────┴───────────┘
 //! ```
-//! A block follows another if its sequence number is one higher, it has the other's checksum as the previous one, and it is of the same
-//! epoch or is the first of an epoch that names the other's epoch. So blocks that a session with a lost tail left behind can never be taken
-//! for a continuation. A round always starts a new block: a block that was flushed is never rewritten.
+//! A block follows another if three conditions hold. Its sequence number is one higher. It contains the other's checksum as the checksum of
+//! the previous block. It has the same epoch, or it is the first block of its epoch and names the other's epoch as the previous one. So
+//! blocks that are left from a session whose last blocks were lost can never be taken for a continuation. A round always starts a new
+//! block, so a block that was flushed is never rewritten.
 
 use super::codec::{id_at, put, seal_used, sealed, u16_at, u32_at, u64_at};
 use super::{BLOCK, HEADER};
@@ -21,7 +22,7 @@ const FIRST_OF_EPOCH: u16 = 1;
 const LAZY: u16 = 2;
 const CRC_AT: usize = 60;
 
-/// The end of a chain: the values that the next block must name.
+/// The end of a chain: the values that the next block must contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tip {
     /// Sequence number of the next block.
@@ -37,13 +38,13 @@ pub struct Tip {
 pub struct BlockHeader {
     /// Epoch of its session.
     pub epoch: u64,
-    /// The previous epoch, if this block is the first of its own.
+    /// The previous epoch, if this block is the first one of its epoch.
     pub prev_epoch: Option<u64>,
     /// Sequence number.
     pub seq: u64,
     /// Highest sequence number that was known to be durable when the block was written.
     pub last_flushed: u64,
-    /// From this block on, the mirror may lack changes that were acknowledged as durable.
+    /// Whether the mirror may lack changes, from this block on, that were acknowledged as durable.
     pub lazy: bool,
     /// Checksum of the previous block.
     pub prev_crc: u32,
@@ -51,7 +52,7 @@ pub struct BlockHeader {
     pub crc: u32,
 }
 
-/// Decode a block's header, if it is a whole block of this volume.
+/// Decodes the header of a block, if it is a complete block of this volume.
 pub fn decode(b: &[u8], uuid: &[u8; 16]) -> Option<BlockHeader> {
     if b[..4] != MAGIC || u16_at(b, 4) != VERSION || id_at(b, 8) != *uuid {
         return None;
@@ -90,8 +91,8 @@ impl Tip {
     }
 }
 
-/// Blocks that are being filled, being written, or not yet mirrored. A block stays here until the mirror has it, so that the primary is
-/// never read to bring the mirror up to date.
+/// The journal blocks in memory: the one that is being filled, and those that are being written or that the mirror lacks. A block stays
+/// here until the mirror has it, so the primary is never read to bring the mirror up to date.
 #[derive(Clone, Debug)]
 pub struct Staging {
     uuid: [u8; 16],
@@ -101,16 +102,16 @@ pub struct Staging {
     pub last_flushed: u64,
     /// The next sequence number that the mirror needs.
     pub mirrored: u64,
-    /// If blocks say that the mirror may lag: the first block that says so. See [`BlockHeader::lazy`].
+    /// The number of the first block that states that the mirror may lag ([`BlockHeader::lazy`]); `None`: no block states this.
     pub lazy_from: Option<u64>,
     blocks: Vec<u8>,
     capacity: u64,
-    /// Bytes used of the block being filled; 0 = none open.
+    /// Number of bytes used in the block that is being filled; 0: no block is being filled.
     fill: usize,
 }
 
 impl Staging {
-    /// For a session of `epoch` that continues at `tip`, with room for `capacity` blocks.
+    /// The staging area of a session with epoch `epoch` that continues at `tip`, with room for `capacity` blocks.
     pub fn new(uuid: [u8; 16], epoch: u64, tip: Tip, capacity: u32) -> Staging {
         Staging {
             uuid,
@@ -124,7 +125,7 @@ impl Staging {
             fill: 0,
         }
     }
-    /// The end of the chain, without an open block.
+    /// The end of the chain, without the block that is being filled.
     pub fn tip(&self) -> Tip {
         self.tip
     }
@@ -132,18 +133,19 @@ impl Staging {
     pub fn is_open(&self) -> bool {
         self.fill > 0
     }
-    /// Blocks that can be staged before the mirror must catch up.
+    /// Number of blocks that can be staged before the mirror must be brought up to date.
     pub fn room(&self) -> u64 {
         self.capacity - (self.tip.next_seq - self.mirrored) - u64::from(self.fill > 0)
     }
-    /// Number of blocks that are staged and not mirrored.
+    /// Number of complete blocks that the mirror lacks.
     pub fn lag(&self) -> u64 {
         self.tip.next_seq - self.mirrored
     }
     fn at(&self, seq: u64) -> usize {
         (seq % self.capacity) as usize * BLOCK
     }
-    /// The free rest of the block that is being filled. If there is none, a block is opened (the caller has checked [`Staging::room`]).
+    /// The free rest of the block that is being filled. If no block is being filled, a new one is begun; the caller has checked
+    /// [`Staging::room`].
     pub fn rest(&mut self) -> &mut [u8] {
         let at = self.at(self.tip.next_seq);
         if self.fill == 0 {
@@ -152,7 +154,7 @@ impl Staging {
         }
         &mut self.blocks[at + self.fill..at + BLOCK]
     }
-    /// `units` of [`Staging::rest`] were used.
+    /// Notes that the first `units` units of [`Staging::rest`] were used.
     pub fn advance(&mut self, units: usize) {
         self.fill += units * 16;
     }
@@ -194,7 +196,7 @@ impl Staging {
         let at = self.at(from);
         &self.blocks[at..at + (to - from) as usize * BLOCK]
     }
-    /// The longest run `from..x`, x ≤ `to`, that wraps neither here nor in a ring of `ring` blocks.
+    /// The end `x` ≤ `to` of the longest run `from..x` that wraps around neither in the staging ring nor in a ring of `ring` blocks.
     pub fn span(&self, from: u64, to: u64, ring: u64) -> u64 {
         let here = self.capacity - from % self.capacity;
         let there = ring - from % ring;
@@ -231,7 +233,7 @@ mod tests {
         assert!(t0.accepts(&h1) && !t0.accepts(&h2));
         let t1 = t0.after(&h1);
         assert!(t1.accepts(&h2));
-        // A later session that lost block 2 does not take that block for its own continuation.
+        // A later session, for which block 2 was lost, writes another block 2. The next block of the first session does not continue it.
         let mut other = Staging::new(uuid, 7, t1, 8);
         other.rest()[0] = 3;
         other.advance(1);

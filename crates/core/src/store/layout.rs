@@ -6,8 +6,8 @@
 //! │ superbl.│ stamp │ counter x 2│ journal ring │ checkpoint A │ checkpoint B │ unused│ superblock copy │ slots …
 //! └─────────┴───────┴─────┴─────┴──────────────┴──────────────┴──────────────┴─ ─ ─ ─┴─────────────────┴────────
 //! ```
-//! Journal and checkpoints are on the *primary* (first member of the fastest tier) and the *mirror* (first member of the
-//! slowest tier); other members carry the two superblocks, the stamp and the counter only.
+//! Journal and checkpoints are on the *primary* (first member of the fastest tier) and the *mirror* (first member of the slowest tier);
+//! other members have only the two superblocks, the stamp and the counter.
 
 use super::record::{max_copy_units, max_units};
 use super::{BLOCK, UNITS};
@@ -25,18 +25,19 @@ pub const RING_MAX: u32 = 16_384;
 /// Byte offsets of the metadata areas, which are equal on primary and mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaArea {
-    /// Journal blocks in the ring.
+    /// Number of journal blocks in the ring.
     pub ring_blocks: u32,
-    /// Blocks of one checkpoint region, including its header.
+    /// Number of blocks of one checkpoint region, including its header.
     pub region_blocks: u32,
 }
 
 impl MetaArea {
-    /// Sizes the areas for a volume of `extents` with `blocks_per_extent`. The ring grows with the fast tier (1/64 of it).
+    /// The areas for a volume of `extents` extents with `blocks_per_extent` blocks each. The size of the ring is 1/64 of the fast tier,
+    /// within limits.
     pub fn for_volume(extents: u32, blocks_per_extent: u32, fast_bytes: u64) -> MetaArea {
         let ring_blocks = ((fast_bytes / 64 / BLOCK as u64) as u32).clamp(RING_MIN, RING_MAX);
         let units = max_units(blocks_per_extent);
-        // A record never straddles blocks: a block holds at least this many of the largest.
+        // A record never crosses the border of a block, so a block has space for at least this number of the largest records.
         let per_block = UNITS / units;
         let region_blocks = (extents as usize).div_ceil(per_block) as u32 + 1;
         MetaArea {
@@ -52,10 +53,10 @@ impl MetaArea {
         );
         let copies = copies.min(extents) as usize;
         let units = (extents as usize - copies) * plain + copies * most;
-        // The unused end of a block is smaller than one record of the largest kind.
+        // The unused end of a block is smaller than a record of the largest kind.
         units.div_ceil(UNITS - (most - 1)) as u32 + 1
     }
-    /// The same areas with checkpoint regions that have space for `copies` copies as well.
+    /// The same areas, with checkpoint regions that also have space for `copies` copies.
     #[must_use]
     pub fn with_copies(self, extents: u32, copies: u32, blocks_per_extent: u32) -> MetaArea {
         let region = MetaArea::region_for(extents, copies, blocks_per_extent);
@@ -84,16 +85,17 @@ impl MetaArea {
 /// The members that carry metadata, and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Holds journal and checkpoints, and decides when a FLUSH is complete.
+    /// The member whose journal and checkpoints are authoritative.
     pub primary: MemberId,
-    /// Follows lazily. `None` in a volume of one member.
+    /// The member with the second copy of journal and checkpoints, which may lag. `None` in a volume of one member.
     pub mirror: Option<MemberId>,
-    /// Offsets.
+    /// The offsets of the metadata areas.
     pub area: MetaArea,
 }
 
 impl Layout {
-    /// The layout while these members are absent: metadata is on the remaining one of primary and mirror. `None` if neither remains.
+    /// The layout while the members `missing` are absent: if primary or mirror is absent, the other one is the primary. `None` if both are
+    /// absent.
     #[must_use]
     pub fn without(self, missing: &[MemberId]) -> Option<Layout> {
         let mut left = core::iter::once(self.primary)
@@ -105,7 +107,8 @@ impl Layout {
             ..self
         })
     }
-    /// First byte that slots may use on a member with (or without) metadata. The copy of the superblock is directly before it.
+    /// The first byte that slots may use on a member with (or without) journal and checkpoints. The copy of the superblock is directly
+    /// before it.
     pub fn data_offset(area: &MetaArea, has_metadata: bool, extent_bytes: u64) -> u64 {
         let align = extent_bytes.max(1 << 20);
         let end = if has_metadata {
@@ -132,7 +135,8 @@ mod tests {
             u64::from(a.region_blocks) * 4096
         );
         assert!(Layout::data_offset(&a, true, 65536) >= a.end() + 4096);
-        // 128 blocks an extent: 16 bytes of bitmap = 1 unit more: 126 records of 2 units a block, 8 blocks for 1000.
+        // With 128 blocks per extent, a bitmap has 16 bytes, which is one unit. So a record has 2 units, a block has space for 126 records,
+        // and 1000 extents need 8 blocks and the header.
         assert_eq!(a.region_blocks, 9);
     }
 }

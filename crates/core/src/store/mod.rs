@@ -30,12 +30,12 @@ use crate::units::MemberId;
 
 /// Bytes of a metadata block.
 pub const BLOCK: usize = 4096;
-/// Bytes of the header of a journal or checkpoint block; the rest is records.
+/// Bytes of the header of a journal or checkpoint block. The rest of the block is for records.
 pub const HEADER: usize = 64;
-/// 16-byte record units that fit a block.
+/// Number of 16-byte record units that fit into a block.
 pub const UNITS: usize = (BLOCK - HEADER) / 16;
 
-/// A metadata read, write or flush failed.
+/// A read, write or flush of metadata failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MediaError {
     /// The member.
@@ -46,18 +46,18 @@ pub struct MediaError {
 
 /// Synchronous access to member devices for creation and recovery. Offsets and lengths are multiples of 4 KiB.
 pub trait Media {
-    /// Fill `buf` from `offset`.
+    /// Reads bytes from `offset` on, to fill `buf`.
     fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MediaError>;
-    /// Write `buf` at `offset`; volatile until [`Media::flush`].
+    /// Writes `buf` at `offset`. The write may be lost until [`Media::flush`].
     fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MediaError>;
     /// Makes all completed writes of that member durable.
     fn flush(&mut self, member: MemberId) -> Result<(), MediaError>;
-    /// The size of that member in bytes, if the medium knows it. Opening refuses a volume that claims more, before it sizes anything by the
-    /// claim. A medium that returns `None` must have checked the size itself.
+    /// The size of a member in bytes, if the medium knows it. A volume whose superblock states a larger size is refused before any memory
+    /// is allocated according to that size. A medium that returns `None` must have checked the size itself.
     fn bytes(&self, _member: MemberId) -> Option<u64> {
         None
     }
-    /// A safety rule of recovery that is to be left out, for tests of the tests.
+    /// A safety rule of recovery that is removed, which the test suites must notice.
     #[cfg(feature = "mutants")]
     fn mutant(&self) -> Option<crate::engine::Mutant> {
         None

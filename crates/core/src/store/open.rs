@@ -1,4 +1,4 @@
-//! Creation, opening with recovery, clean closing.
+//! Creation of a volume, opening with recovery, and clean closing.
 
 use super::agree::agree;
 use super::checkpoint::Header;
@@ -25,36 +25,35 @@ pub struct Report {
     pub was_clean: bool,
     /// Number of the checkpoint that was used.
     pub checkpoint: u64,
-    /// Records read from it.
+    /// Number of records read from it.
     pub checkpoint_records: u64,
-    /// Journal blocks replayed.
+    /// Number of journal blocks that were replayed.
     pub journal_blocks: u64,
-    /// Records in them.
+    /// Number of records in these blocks.
     pub journal_records: u64,
-    /// Journal blocks or checkpoints that had to come from the mirror.
+    /// Number of journal blocks, checkpoint blocks and checkpoint headers that had to be read from the mirror.
     pub from_mirror: u64,
-    /// Extents mapped.
+    /// Number of mapped extents.
     pub mapped: u32,
-    /// Members that are absent (degraded).
+    /// Members that are absent.
     pub missing: Vec<MemberId>,
-    /// Extents whose home is on one of them.
+    /// Number of extents whose home is on an absent member.
     pub lost_homes: u32,
-    /// Extents whose newest data is known to have been in a copy on one of them.
+    /// Number of extents whose newest data is known to be in a copy on an absent member.
     pub lost_writes: u32,
-    /// Whether there may have been more such copies than the remaining members know of.
+    /// Whether there may be more such copies, of which the remaining members have no record.
     pub unsure: bool,
-    /// Whether the remaining members know every home, so that an extent without a known home is not mapped.
+    /// Whether the remaining members have the record of every home, so that an extent without such a record is not mapped.
     pub knows_homes: bool,
-    /// Extents that lost their newest data, if the loss was accepted. There is no record of the loss yet.
+    /// Extents that have lost their newest data, if the loss was accepted. The engine must still record this.
     pub dropped: Vec<ExtentId>,
-    /// Whether the map may lack extents that were mapped. Then unmapped extents must not be read as zeros.
+    /// Whether extents that were mapped may be missing in the map. Then unmapped extents must not be read as zeros.
     pub incomplete: bool,
-    /// Parts that were damaged on one copy and complete on another. Unless the volume was opened to read only, they are repaired now.
+    /// Parts that were damaged in one place and complete in another. They have been repaired, unless the volume was opened read-only.
     pub repairs: Vec<Repair>,
-    /// Extents of which no copy of the metadata has a record any more, as ranges with exclusive ends, if the loss was accepted. They have
-    /// no home.
+    /// If the loss of records was accepted: the extents whose records are lost, as ranges with exclusive ends. They have no home now.
     pub lost_extents: Vec<(ExtentId, ExtentId)>,
-    /// Journal blocks up to this number were certainly durable. If later ones existed, their absence could not be detected.
+    /// Journal blocks up to this number are known to have been durable. If later blocks are missing, this cannot be detected.
     pub proven: u64,
     /// Further messages.
     pub notes: Vec<String>,
@@ -63,28 +62,29 @@ pub struct Report {
 /// An opened volume.
 #[derive(Debug)]
 pub struct Opened {
-    /// The map and the state that is derived from it.
+    /// The map, and the state that is derived from it.
     pub space: Space,
-    /// Metadata areas.
+    /// The members with metadata, and the metadata areas.
     pub layout: Layout,
-    /// Superblock as written by this session (index 0).
+    /// The superblock as this session has written it (with index 0).
     pub superblock: Superblock,
     /// The end of the journal.
     pub tip: Tip,
     /// The checkpoint from which the journal starts.
     pub checkpoint: Header,
-    /// The highest number in any checkpoint header that was found, readable in full or not. No later checkpoint may repeat it.
+    /// The highest number in any checkpoint header that was found, even if the checkpoint itself is damaged. Later checkpoints must have
+    /// higher numbers.
     pub highest_checkpoint: u64,
     /// The known values of members' counters, all of which are durable.
     pub counters: Known,
-    /// Engine time from which to continue: later than every time stamp in the map.
+    /// The engine time from which to continue. No time stamp in the map is later.
     pub time_base: Nanos,
     /// The findings.
     pub report: Report,
 }
 
-/// Writes a new, empty volume. `sb.index` is ignored. The volume does not exist until the last superblock is durable. So a crash leaves
-/// members that are refused as incomplete, and never half a volume.
+/// Writes a new, empty volume. `sb.index` is ignored. The volume exists only when the last superblock is durable. After a crash before
+/// that, its members are refused as incomplete.
 pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), MediaError> {
     let layout = sb.layout();
     let first = Header {
@@ -99,7 +99,8 @@ pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), M
         lazy: None,
     };
     for m in core::iter::once(layout.primary).chain(layout.mirror) {
-        // Stale metadata of an earlier volume has another UUID; the headers are wiped only to keep `check` tidy.
+        // Metadata of an earlier volume has another UUID and would be ignored. The headers are overwritten only so that `check` does not
+        // report them.
         let zero = [0; BLOCK];
         media.write(m, layout.area.region_offset(0), &zero)?;
         media.write(
@@ -125,7 +126,7 @@ pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), M
     write_superblocks(media, &sb)
 }
 
-/// Counters begin with this value, with the previous value in the other block. So a block that is not complete was damaged.
+/// Counters begin with this value, and the other block has the value before it. So a block that is not complete is always a damaged one.
 const FIRST_COUNTER: u64 = 1;
 
 /// Writes `sb` to both places of every member that is not absent. The first copy is durable before the second is written.
@@ -163,15 +164,15 @@ pub enum Mode {
         /// A random number, different from every one before.
         epoch: u64,
     },
-    /// As `ReadWrite`, but members may be absent if nothing is lost with them: no homes, and no copy that holds more than its home, as far
-    /// as the remaining members know; and these must know enough.
+    /// The same as `ReadWrite`, but members may be absent if no data is lost with them: neither homes nor dirty copies. The metadata of the
+    /// remaining members must be sufficient to know this.
     Degraded {
         /// A random number, different from every one before.
         epoch: u64,
-        /// Continue even if copies that held more than their homes are gone. From then on the contents of the homes are the valid data.
+        /// Continue even if dirty copies are lost. From then on the contents of the homes are the valid data.
         accept_loss: bool,
     },
-    /// Nothing is written. Members may be absent as long as one with metadata is present.
+    /// Nothing is written. Members may be absent as long as primary or mirror is present.
     ReadOnly,
 }
 
@@ -196,7 +197,7 @@ pub(super) struct Found {
     clean_somewhere: bool,
 }
 
-/// Checks members and what they know about each other.
+/// Checks the members, and what they state about each other.
 pub(super) fn look<M: Media + ?Sized>(
     media: &mut M,
     found: &[Option<Superblock>],
@@ -213,7 +214,7 @@ pub(super) fn look<M: Media + ?Sized>(
     let layout = created
         .without(&missing)
         .ok_or(OpenError::Missing(created.primary))?;
-    // The superblock's values determine sizes of memory and loops; the sizes of the devices show whether these values are possible.
+    // Sizes of memory and loops depend on values in the superblock. The sizes of the devices show whether these values are possible.
     for (i, entry) in sb.members.iter().enumerate() {
         let member = MemberId(i as u8);
         let there = !missing.contains(&member);
@@ -226,7 +227,7 @@ pub(super) fn look<M: Media + ?Sized>(
         }
     }
     if mode.epoch().is_some() && !broken(media, Mutant::NoFlushBeforeRecovery) {
-        // A value that recovery has read must not be lost by a later power failure, so it is flushed first.
+        // Data that recovery reads must not be lost by a later power failure. So the devices are flushed first.
         for m in (0..sb.members.len()).map(|i| MemberId(i as u8)) {
             if !missing.contains(&m) {
                 media.flush(m)?;
@@ -270,7 +271,7 @@ impl Found {
         self.evidence.no_rollback(&self.sb)
     }
 
-    /// The map, from checkpoint and journal.
+    /// Loads the map from checkpoint and journal.
     pub(super) fn load<M: Media + ?Sized>(
         &mut self,
         media: &mut M,
@@ -355,8 +356,8 @@ fn begin<M: Media + ?Sized>(
     let (sb, layout, session) = (&mut f.sb, f.layout, f.session);
     f.evidence.mend(media, sb)?;
     heal::resync(media, sb, layout, session, loaded)?;
-    // There are two steps, so that a crash between members can be distinguished from a member that stayed behind. An opening that got no
-    // further than preparing does not count.
+    // The superblocks are written in two steps. So a crash between the members can be distinguished from a member that missed a session. A
+    // session that got no further than the state *preparing* does not count.
     let generation = sb.generation;
     let mut there = found
         .iter()
@@ -396,10 +397,10 @@ fn say_counters(sb: &mut Superblock, known: &Known) {
     }
 }
 
-/// The values that a closed engine leaves for the superblocks: see [`crate::Engine::closing`].
+/// The values of a closed engine that are written to the superblocks: see [`crate::Engine::closing`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closing {
-    /// The next journal number.
+    /// The sequence number of the next journal block.
     pub next_seq: u64,
     /// The known values of members' counters.
     pub counters: Known,
@@ -413,7 +414,7 @@ pub fn mark_clean<M: Media + ?Sized>(
     now: Nanos,
 ) -> Result<(), MediaError> {
     let mut known = closing.counters.clone();
-    // Each counter is raised once more, so that a member that is restored from before this moment is recognised by it.
+    // Each counter is raised once more, so that a member that is restored from an image of before this moment is recognised.
     evidence::raise_all(media, sb, closing.next_seq - 1, &mut known)?;
     let mut sb = Superblock {
         state: State::Clean,

@@ -1,4 +1,4 @@
-//! Map records, the contents of journal and checkpoint blocks, in units of 16 bytes.
+//! Records of the map, which are the contents of journal and checkpoint blocks, in units of 16 bytes.
 //!
 //! ```text
 //!  0                     2       4          8        12           16
@@ -6,17 +6,18 @@
 //! │ kind 4 b, member 12 │ stat  │ extent   │ index  │ last       │ bitmap, 16 bytes each 128     │
 //! └─────────────────────┴───────┴──────────┴────────┴────────────┴───────────────────────────────┘
 //! ```
-//! A record of a copy has one unit more before its bitmaps:
+//! A record of an extent with a copy has one more unit before its bitmaps:
 //! ```text
 //!  16           20       22     23     24         32
 //! ┌────────────┬────────┬──────┬──────┬──────────┬─────────────────────────────────┐
 //! │ copy index │ member │ sets │ 0    │ epoch    │ bitmaps of those sets that say 2│
 //! └────────────┴────────┴──────┴──────┴──────────┴─────────────────────────────────┘
 //! ```
-//! where `sets` has two bits each for home, dirty and clean, lowest first: 0 (no block), 1 (all) or 2 (a bitmap follows). A slot
-//! is (member, index): what is on record stays true when other members come and go. Records are absolute ("extent e lives in
-//! slot s, these blocks valid"), so applying one twice, or a prefix of a batch, is harmless. `stat` and `last` (in 2^20 µs) are the
-//! access statistics, best effort. Lengths follow from kind, sets and the size of an extent.
+//! where `sets` has two bits each for home, dirty and clean, lowest first: 0 (no block), 1 (all blocks) or 2 (a bitmap follows). A slot is
+//! recorded as (member, index), so a record stays correct when other members are added or removed. A record contains the complete state of
+//! an extent (home, copy, valid blocks) and not a change. So it does no harm to apply a record twice, or to apply only the first records of
+//! a batch. `stat` and `last` (in 2^20 µs) are access statistics, which may be out of date. The length of a record follows from kind, sets
+//! and the size of an extent.
 
 mod form;
 
@@ -26,7 +27,7 @@ use crate::units::{ExtentId, Nanos, Slot};
 use crate::volume::geometry::{Geometry, MEMBER_IDS_MAX, Spot};
 use form::Form;
 
-/// Nothing follows in this block.
+/// No more records follow in this block.
 pub const END: u8 = 0;
 /// The extent's home is this slot, and every block is valid.
 pub const MAP: u8 = 1;
@@ -34,22 +35,22 @@ pub const MAP: u8 = 1;
 pub const MAP_PARTIAL: u8 = 2;
 /// The extent has no home.
 pub const UNMAP: u8 = 3;
-/// The extent's home is this slot, and its copy holds blocks that the home lacks. 6…15 are reserved. Volumes in which this record may occur
-/// have [`super::superblock::FEATURE_COPIES`] set.
+/// The extent's home is this slot, and it has a copy with dirty blocks (or, in the records of a clean close, with clean blocks). Volumes in
+/// which this record may occur have [`super::superblock::FEATURE_COPIES`] set. Kinds 6…15 are reserved.
 pub const COPY: u8 = 4;
 /// The value of a member's counter: see `counter.rs`.
 pub const COUNTER: u8 = 5;
 
-/// In place of a session's epoch: the clean blocks of the copy may be trusted in every case. Only a mutant writes it, and only a build with
-/// mutants accepts it.
+/// A value in place of a session's epoch: the clean blocks of the copy are trusted in every case. Only a mutant writes this value, and only
+/// a build with mutants accepts it.
 pub const ANY_EPOCH: u64 = u64::MAX;
 
-/// Units of the largest record of an extent without a copy.
+/// Number of units of the largest record of an extent without a copy.
 pub fn max_units(blocks_per_extent: u32) -> usize {
     1 + bitmap_units(blocks_per_extent)
 }
 
-/// Units of the largest record of an extent with a copy.
+/// Number of units of the largest record of an extent with a copy.
 pub fn max_copy_units(blocks_per_extent: u32) -> usize {
     2 + 3 * bitmap_units(blocks_per_extent)
 }
@@ -118,11 +119,11 @@ impl<'a> Set<'a> {
 pub struct Copied<'a> {
     /// The slot of the copy.
     pub spot: Spot,
-    /// Blocks for which the copy is valid, whatever the home holds.
+    /// Blocks whose valid data is in the copy, and not at the home.
     pub dirty: Set<'a>,
-    /// Blocks that are equal in copy and home. This holds only if session `epoch` was the last one and ended cleanly.
+    /// Blocks that are equal in copy and home. This is true only if session `epoch` was the last one and ended cleanly.
     pub clean: Set<'a>,
-    /// See `clean`; 0 without.
+    /// The session for `clean`; 0 if there are no clean blocks.
     pub epoch: u64,
 }
 
@@ -133,17 +134,17 @@ pub struct Record<'a> {
     pub extent: ExtentId,
     /// Its home, if it has one.
     pub spot: Option<Spot>,
-    /// Blocks that are valid at the home; all if there is no home.
+    /// Blocks that are valid at the home. If there is no home, this is [`Set::All`].
     pub valid: Set<'a>,
     /// Its copy.
     pub copy: Option<Copied<'a>>,
-    /// The policy's 16 bits.
+    /// The 16 bits of the extent that belong to the policy.
     pub stat: u16,
-    /// Last access, rounded down to 2^20 µs.
+    /// Time of the last access, rounded down to 2^20 µs.
     pub last: Nanos,
 }
 
-/// Units of the record that [`encode`] would make.
+/// Number of units of the record that [`encode`] would make.
 pub fn units(
     map: &ExtentMap,
     e: ExtentId,
@@ -156,8 +157,8 @@ pub fn units(
     Form::of(map, e, slot, blocks, closing).units(blocks)
 }
 
-/// Encodes the state of `e` in the map, but with its home in `slot`, into `out`. Returns the number of units, or `None` if it does not fit.
-/// `geo` is the volume's shape. Clean blocks of a copy are included only with `closing`, the session's epoch: see [`Copied::clean`].
+/// Encodes the state of `e` in the map, but with its home in `slot`, to `out`. Returns the number of units, or `None` if the record does
+/// not fit. Clean blocks of a copy are included only if `closing`, the session's epoch, is given: see [`Copied::clean`].
 pub fn encode(
     map: &ExtentMap,
     e: ExtentId,
@@ -167,7 +168,7 @@ pub fn encode(
     out: &mut [u8],
 ) -> Option<usize> {
     let blocks = geo.blocks_per_extent();
-    // An extent without any valid block is recorded as one without a home.
+    // An extent without any valid block is recorded as an extent without a home.
     let slot = slot.filter(|_| !map.is_gone(e));
     let form = Form::of(map, e, slot, blocks, closing);
     let units = form.units(blocks);
@@ -207,7 +208,7 @@ fn head(map: &ExtentMap, e: ExtentId, spot: Option<Spot>, kind: u8, out: &mut [u
     );
 }
 
-/// The part of a record about a copy, after its head.
+/// Encodes the part of a record about a copy, which follows the first unit.
 fn encode_copied(
     map: &ExtentMap,
     e: ExtentId,
@@ -253,22 +254,22 @@ pub fn encode_counter(member: u16, value: u64) -> [u8; 16] {
     b
 }
 
-/// The kinds of entries.
+/// A decoded entry of a journal or checkpoint block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry<'a> {
     /// The state of an extent.
     Extent(Record<'a>),
-    /// When the block was issued, a member's counter was at least this.
+    /// A value that a member's counter had reached when the block was issued.
     Counter {
         /// Identity of the member.
         member: u16,
-        /// Its counter.
+        /// The value of its counter.
         value: u64,
     },
 }
 
-/// Decodes the record at the start of `units`, and returns it with its number of units; `Ok(None)` at the end of a block. It checks kind
-/// and lengths, and not the ids.
+/// Decodes the record at the start of `units`, and returns it with its number of units; `Ok(None)` at the end of a block. Kind and lengths
+/// are checked; whether extent, member and slot exist is checked by [`resolve`].
 pub fn decode(units: &[u8], blocks: u32) -> Result<Option<(Entry<'_>, usize)>, &'static str> {
     if units.len() < 16 || units[0] == END {
         return Ok(None);
@@ -313,7 +314,7 @@ pub fn decode(units: &[u8], blocks: u32) -> Result<Option<(Entry<'_>, usize)>, &
     Ok(Some((Entry::Extent(r), 1 + extra)))
 }
 
-/// `each` is the length of a bitmap in bytes.
+/// Decodes the part of a record about a copy. `each` is the length of a bitmap in bytes.
 fn decode_copied(body: &[u8], each: usize) -> Result<(Set<'_>, Copied<'_>), &'static str> {
     if body.len() < 16 || body[7] != 0 || body[6] >> 6 != 0 {
         return Err("record of a copy that is cut short, or with reserved bytes in use");
@@ -339,8 +340,8 @@ fn decode_copied(body: &[u8], each: usize) -> Result<(Set<'_>, Copied<'_>), &'st
     Ok((valid, copy))
 }
 
-/// The slots of home and copy, if the places in a record exist in a volume of this shape and are allowed: copies are not on the slowest
-/// tier.
+/// The slots of home and copy. An error says that a place in the record does not exist in a volume of this geometry, or that it is not
+/// allowed: a copy is never on the slowest tier.
 pub fn resolve(
     r: &Record<'_>,
     geo: &Geometry,
@@ -380,7 +381,7 @@ mod tests {
         let geo = shape(block_shift, 8);
         (ExtentMap::new(&geo), geo)
     }
-    /// [`super::encode`], whose length [`units`] knows.
+    /// Calls [`super::encode`], and checks that [`units`] and `plain_units` give the same length.
     fn encode(
         m: &ExtentMap,
         e: ExtentId,
@@ -413,7 +414,7 @@ mod tests {
         m.validate(e, 0, 4);
         m.add_empty_copy(e, Slot(2));
         m.copy_validate(e, 0, 2);
-        // Nothing is dirty, so the copy is not part of the record, unless the record is a closing one.
+        // Nothing is dirty, so the copy is not part of the record, except in a record of a clean close.
         let n = encode(&m, e, m.home(e), &geo, None, &mut out).unwrap();
         let (r, used) = read(&out, 8);
         assert_eq!((n, used, r.copy), (2, 2, None));
@@ -422,7 +423,7 @@ mod tests {
         let c = r.copy.unwrap();
         assert_eq!((n, used, c.dirty, c.epoch), (4, 4, Set::None, 7));
         assert!(c.clean.has(0) && c.clean.has(1) && !c.clean.has(2));
-        // Dirty: home partly valid, two runs of blocks.
+        // With dirty blocks: the home is partly valid.
         m.copy_dirty(e, 1, 5);
         encode(&m, e, m.home(e), &geo, None, &mut out).unwrap();
         let (r, _) = read(&out, 8);
@@ -434,9 +435,10 @@ mod tests {
         assert!((0..8).all(|b| r.valid.has(b) == (b < 4)));
         assert!((0..8).all(|b| c.dirty.has(b) == (1..5).contains(&b)));
         assert!(resolve(&r, &shape(9, 2)).is_err(), "no place for a copy");
-        // If it does not fit, nothing is written, in place of half a record.
+        // If the record does not fit, nothing is written.
         assert_eq!(encode(&m, e, m.home(e), &geo, None, &mut out[..48]), None);
-        // Home says 3, a third bitmap that is not there, reserved bits and bytes, nothing dirty, an unknown kind.
+        // The code of a set is 3; reserved bits of `sets` are used; neither dirty nor clean blocks; the reserved byte is used; the kind is
+        // unknown.
         let sets = out[22];
         for bad in [
             (22, sets | 3),
@@ -459,7 +461,7 @@ mod tests {
         m.copy_dirty(e, 0, 1);
         assert_eq!(m.plain_units(e, false, true), None);
         assert_eq!(encode(&m, e, m.home(e), &geo, None, &mut out), Some(2));
-        // Clean, and whole at home: one unit, or two if clean copies are recorded.
+        // The copy is clean, and the home is fully valid: the record has one unit, or two if clean copies are recorded.
         let mut c = m.clone();
         c.copy_cleaned(e, 0, 1);
         assert_eq!(c.plain_units(e, false, false), None);

@@ -1,4 +1,5 @@
-//! Recovery: the newest complete checkpoint, then the journal. Blocks that one copy lacks are taken from the other copy.
+//! Recovery: loads the newest complete checkpoint, then replays the journal. Blocks that are damaged on the primary are read from the
+//! mirror.
 
 mod replay;
 
@@ -20,7 +21,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use replay::replay;
 
-/// Blocks that are read at a time.
+/// Number of blocks that are read at a time.
 pub(super) const CHUNK: usize = 256;
 
 /// The last session that may have written to the journal.
@@ -28,31 +29,31 @@ pub(super) const CHUNK: usize = 256;
 pub(super) struct Session {
     pub(super) epoch: u64,
     pub(super) first_seq: u64,
-    /// The guarantee of its metadata.
+    /// The guarantee that the session gave about its metadata.
     pub(super) follow: Follow,
-    /// The member that carried metadata in it wrote everything that it acknowledged, so a gap is damage.
+    /// Whether the member that carried metadata in this session has everything that was acknowledged, so that a missing block means damage.
     pub(super) sole: bool,
-    /// If it ended cleanly: the next journal number.
+    /// If the session ended cleanly: the sequence number of the next journal block.
     pub(super) closed: Option<u64>,
 }
 
 impl Session {
-    /// Whether this block may be part of the journal. Its place in the chain alone is no proof: the torn remains of a block that an earlier
-    /// session lost can be completed by a torn write of a later session to the same place, if both have the same bytes. From a session's
-    /// first number on, only blocks of its own epoch count.
+    /// Whether this block may be part of the journal. That it fits into the chain is not sufficient. A block of an earlier session may have
+    /// been torn; a torn write of a later session to the same place may have the same bytes there and so complete it. So, from the first
+    /// block of a session on, only blocks of its epoch count.
     pub(super) fn allows(&self, h: &journal::BlockHeader) -> bool {
         h.seq < self.first_seq || h.epoch == self.epoch
     }
 }
 
-/// The last record of an extent's copy: its slot, and the state of its blocks.
+/// The copy of an extent according to its last record: the slot, and the state of the blocks.
 struct Copy {
     slot: Slot,
     dirty: Blocks,
     clean: Blocks,
 }
 
-/// A stored set of blocks of an extent. There may be millions of these while a volume is opened.
+/// A set of blocks of an extent, stored in little memory, because there may be millions of these while a volume is opened.
 enum Blocks {
     None,
     All,
@@ -84,44 +85,45 @@ impl Blocks {
 pub(super) struct Loaded {
     pub(super) highest: u64,
     pub(super) space: Space,
-    /// Copies as recorded so far. They are kept beside the map until the end, because two extents may temporarily seem to have a copy in
-    /// the same slot while records are applied.
+    /// Copies according to the records so far. They are added to the map only at the end, because while records are applied, two extents
+    /// may temporarily have a copy in the same slot.
     copies: BTreeMap<u32, Copy>,
     pub(super) tip: Tip,
     pub(super) checkpoint: Header,
     pub(super) time: Nanos,
-    /// Whether the session says that the mirror may lag behind what it acknowledged.
+    /// Whether the last session stated that the mirror may lack acknowledged changes.
     pub(super) lazy: bool,
     /// The values of members' counters in checkpoint and journal.
     pub(super) counters: Known,
-    /// Damaged blocks of the checkpoint, each with its member.
+    /// Damaged blocks of the checkpoint, each with its member and its index.
     pub(super) bad: Vec<(MemberId, u32)>,
-    /// Blocks that no member has.
+    /// Blocks of the checkpoint that no member has.
     pub(super) gaps: Vec<u32>,
     /// Extents of which these blocks may have had records, as ranges with exclusive ends.
     lost: Vec<(u32, u32)>,
-    /// Those of these extents for which the journal has a record.
+    /// Extents for which the journal has a record, if records of the checkpoint are lost.
     restated: BTreeSet<u32>,
-    /// Whether the primary's ring has no block left, although nothing that was in it is missing.
+    /// Whether the primary's ring contains no complete block, although it was in use and no needed block is known to be missing.
     pub(super) void: bool,
-    /// First and last extent of the records that were applied since the last query.
+    /// First and last extent of the records of the checkpoint block that was applied last.
     stated: Option<(u32, u32)>,
 }
 
-/// The sources of recovery, and its settings.
+/// The sources and settings of recovery.
 #[derive(Clone, Copy)]
 pub(super) struct From<'a> {
     pub(super) sb: &'a Superblock,
     /// The layout as created.
     pub(super) layout: Layout,
     pub(super) session: Session,
-    /// Those of primary and mirror that are present.
+    /// Primary and mirror, as far as they are present.
     pub(super) sources: &'a [MemberId],
     /// Every journal block up to this number was durable ([`super::evidence`]).
     pub(super) flushed: u64,
-    /// Whether the statements of journal blocks about other members refer to members that are present.
+    /// Whether every member that carried metadata in the last session is present. Then journal blocks may be used as proof that earlier
+    /// blocks were durable.
     pub(super) whole: bool,
-    /// Whether to continue without records that no copy of the checkpoint has.
+    /// Whether to continue if records of the checkpoint are damaged on all members.
     pub(super) accept_loss: bool,
 }
 
@@ -135,7 +137,7 @@ pub(super) fn load<M: Media + ?Sized>(
     let candidates = candidates(media, from);
     let highest = candidates.iter().map(|c| c.0.number).max().unwrap_or(0);
     let mut why = None;
-    // A loss is accepted only if no older checkpoint works without a loss.
+    // The loss of records is accepted only if no older checkpoint can be used without a loss.
     for accept in [false, true] {
         if accept && !from.accept_loss {
             break;
@@ -151,7 +153,7 @@ pub(super) fn load<M: Media + ?Sized>(
                     *report = r;
                     return Ok(loaded);
                 }
-                // The error of the newest checkpoint is the most useful one, with a loss accepted if that was requested.
+                // The error of the newest checkpoint is the most useful one. If the loss was accepted, it is the error of that attempt.
                 Err(e) if why.is_none() || (accept && h.number == highest) => why = Some(e),
                 Err(_) => {}
             }
@@ -160,7 +162,7 @@ pub(super) fn load<M: Media + ?Sized>(
     Err(why.unwrap_or(OpenError::NoCheckpoint))
 }
 
-/// The headers that were found, newest first; on ties the primary's.
+/// The checkpoint headers that were found, newest first. Of two equal headers, the one of the first source is kept.
 fn candidates<M: Media + ?Sized>(media: &mut M, from: &From<'_>) -> Vec<(Header, MemberId, Known)> {
     let mut candidates: Vec<(Header, MemberId, Known)> = Vec::new();
     let mut block = vec![0; BLOCK];
@@ -200,7 +202,7 @@ impl Loaded {
             stated: None,
         })
     }
-    /// Extents whose home is unknown.
+    /// The extents whose records are lost and not repeated in the journal.
     fn lost_extents(&self) -> Vec<(ExtentId, ExtentId)> {
         let mut out = Vec::new();
         for &(from, to) in &self.lost {
@@ -236,8 +238,8 @@ fn attempt<M: Media + ?Sized>(
 
 const TWICE: &str = "two extents claim one slot";
 
-/// Gives the extents their valid copies. (After a crash only the dirty blocks of a copy are known: for the others it is unknown whether
-/// they still equal the home. See `apply`.)
+/// Adds the copies to the map. (After a crash only the dirty blocks of a copy are used. For the others it is unknown whether they still
+/// equal the home: see `apply`.)
 fn place_copies(loaded: &mut Loaded) -> Result<(), OpenError> {
     let space = &mut loaded.space;
     for (e, c) in core::mem::take(&mut loaded.copies) {
@@ -263,7 +265,7 @@ fn place_copies(loaded: &mut Loaded) -> Result<(), OpenError> {
             }
             b = to;
         }
-        // A later record must contradict this one before the slot may be given to another extent.
+        // Before the slot can be allocated again, a later record that does not name it must be durable.
         space.map.set_recorded(c.slot, !c.dirty.is_none());
     }
     Ok(())
@@ -301,8 +303,8 @@ fn apply(
             }
         }
         if let Some((c, slot)) = r.copy.zip(copy) {
-            // Clean blocks are valid only if that very session was the last one and was closed, because later writes to the homes did not
-            // record them.
+            // Clean blocks are valid only if exactly that session was the last one and was closed, because later writes to the homes would
+            // not have been recorded here.
             let mutant = cfg!(feature = "mutants") && c.epoch == record::ANY_EPOCH;
             let trusted = (was_clean && (c.epoch == sb.epoch || any_epoch)) || mutant;
             let clean = if trusted { c.clean } else { record::Set::None };
@@ -331,7 +333,7 @@ fn apply(
     Ok(n)
 }
 
-/// The data blocks of a checkpoint, each from the first source that has it complete.
+/// Reads and applies the data blocks of a checkpoint, each from the first source that has it complete.
 fn read_checkpoint<M: Media + ?Sized>(
     media: &mut M,
     from: &From<'_>,
@@ -346,7 +348,7 @@ fn read_checkpoint<M: Media + ?Sized>(
     let base = area.region_offset(Header::region(h.number)) + BLOCK as u64;
     let mut buf = vec![0; CHUNK * BLOCK];
     let any_epoch = broken(media, Mutant::TrustOldClean);
-    // The start of an unknown range of extents, and the last known extent.
+    // The start of a range of extents whose records are lost, and the last extent of the blocks before it.
     let (mut gap, mut last) = (None, None);
     let mut i = 0;
     while i < h.blocks {
@@ -362,7 +364,7 @@ fn read_checkpoint<M: Media + ?Sized>(
                 if whole {
                     break;
                 }
-                // One bad sector must not make its neighbours unreadable.
+                // The large read failed. Each block is read alone, so that one bad sector does not make its neighbours unreadable.
                 whole = (k > 0 || !read)
                     && media.read(m, at, b).is_ok()
                     && checkpoint::is_data(b, uuid, h.number, i);
@@ -414,7 +416,7 @@ fn read_checkpoint<M: Media + ?Sized>(
 }
 
 impl Loaded {
-    /// The checkpoint has no records of extents `from` to before `to`. Records that were read before the gap was known are kept.
+    /// Notes that the checkpoint's records of extents `from..to` are lost.
     fn gap(&mut self, from: u32, to: u32) {
         if from < to {
             self.lost.push((from, to));

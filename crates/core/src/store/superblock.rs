@@ -12,30 +12,31 @@ use alloc::vec::Vec;
 pub use row::{MemberEntry, MemberState};
 use row::{decode_row, encode_row, put_text, text};
 
-/// First bytes of every member.
+/// The first bytes of every member.
 pub const MAGIC: [u8; 8] = *b"ISOTHERM";
-/// Format version written and read.
+/// The version of the format that is written and read.
 pub const VERSION: u32 = 2;
-/// Incompatible feature: journal and checkpoints may hold records of copies. Set by every session that writes and whose
-/// checkpoint regions are large enough for them, since the policy may be changed while it runs.
+/// Incompatible feature: journal and checkpoints may contain records of copies. Every session that writes sets it, if the checkpoint
+/// regions are large enough for such records, because the policy may be changed while the volume is served.
 pub const FEATURE_COPIES: u64 = 1;
 /// Incompatible features that this program knows. A volume with others is refused.
 pub const INCOMPAT_KNOWN: u64 = FEATURE_COPIES;
 /// Read-only compatible features that this program knows. A volume with others is opened to read only. Bit 0 is reserved for checksums of
 /// the members' blocks: a program that does not update them must not write.
 pub const RO_COMPAT_KNOWN: u64 = 0;
-/// Compatible features that this program knows. It accepts others, and leaves their bits unchanged.
+/// Compatible features that this program knows. Volumes with others are accepted, and their bits are left unchanged.
 pub const COMPAT_KNOWN: u64 = 0;
-/// Longest policy description that is kept.
+/// Largest length of the policy's description, in bytes.
 pub const POLICY_BYTES: usize = 240;
-/// Longest member path that is stored as a hint.
+/// Largest length of a member's path that is stored as a hint, in bytes.
 pub const HINT_BYTES: usize = 88;
-/// Rows of the member table: those in use, and some for members that are gone or joining.
+/// Number of rows of the member table: for the members in use, and some for members that are gone or joining.
 pub const ROWS_MAX: usize = 20;
 
-/// Limit of counters that only grow: at a million per second they reach it after 146 000 years.
+/// The limit of counters that only grow. At a million per second they would reach it after 146 000 years.
 pub(super) const COUNT_MAX: u64 = 1 << 62;
-/// A ring must hold a round's records while the checkpoint that frees it is written.
+/// The smallest ring that is accepted, in blocks. A ring must have space for records while a checkpoint is written that makes older ones
+/// unnecessary.
 const RING_LEAST: u32 = 4;
 
 const CRC_AT: usize = 12;
@@ -43,28 +44,28 @@ const MEMBERS_AT: usize = 512;
 const ROW_BYTES: usize = 160;
 const CLOSED_AT: usize = MEMBERS_AT + ROWS_MAX * ROW_BYTES;
 
-/// The progress of the last opening or closing.
+/// The state of the last session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// A session's epoch is being written to all members; nothing was written under it yet.
+    /// The epoch of a new session is being written to all members. Nothing else was written in this session yet.
     Preparing,
-    /// A session is in progress, or was so before a crash.
+    /// The session is in progress, or was in progress before a crash.
     Active,
-    /// Closed cleanly: checkpoint written, mirror complete.
+    /// The session ended cleanly: all state is durable, and the mirror is complete.
     Clean,
 }
 
-/// The guarantee of the metadata of one member when the other, or further members, are gone.
+/// The guarantee about the metadata on one member if other members are lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Follow {
-    /// No guarantee: the session of an older program.
+    /// No guarantee: the session of an older version of this program.
     #[default]
     Unknown,
-    /// Everything that was acknowledged as durable is known to primary and mirror alike, unless a journal block or a checkpoint of the
-    /// session says *lazy*. Dirty copies may be known to the primary only, but never all of them: if the mirror knows of none, there is
-    /// none.
+    /// Primary and mirror have records of everything that was acknowledged as durable, unless a journal block or a checkpoint of the
+    /// session says *lazy*. The records of some dirty copies may be only on the primary. But if there are dirty copies, the mirror has the
+    /// record of at least one.
     Mirror,
-    /// Every member that carries metadata knows everything.
+    /// Every member that carries metadata has everything.
     Exact,
 }
 
@@ -78,14 +79,14 @@ impl Follow {
     }
 }
 
-/// The properties of a volume that are fixed at its creation, besides the members.
+/// The properties of a volume, in addition to its members, that are fixed when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// log2 of the extent size.
     pub extent_shift: u32,
     /// log2 of the logical block.
     pub block_shift: u32,
-    /// Extents of the volume.
+    /// Number of extents of the volume.
     pub extents: u32,
     /// Metadata areas on primary and mirror.
     pub area: MetaArea,
@@ -96,29 +97,29 @@ pub struct Shape {
 pub struct Superblock {
     /// Identity of the volume.
     pub uuid: [u8; 16],
-    /// Records of copies may occur: see [`FEATURE_COPIES`].
+    /// Whether records of copies may occur: see [`FEATURE_COPIES`].
     pub copies: bool,
-    /// Compatible features, as found.
+    /// Compatible features, as read from the device.
     pub compat: u64,
-    /// Read-only compatible features, as found.
+    /// Read-only compatible features, as read from the device.
     pub ro_compat: u64,
-    /// Grows with every session that writes.
+    /// A number that grows with every session that writes.
     pub generation: u64,
-    /// Random, drawn by every session that writes.
+    /// A random number that every session that writes chooses anew.
     pub epoch: u64,
-    /// Generation before this session's.
+    /// Generation of the previous session.
     pub prev_generation: u64,
-    /// Epoch before this session's.
+    /// Epoch of the previous session.
     pub prev_epoch: u64,
-    /// First journal sequence number of this session: from here on only blocks of its own epoch count.
+    /// First journal sequence number of this session. From this number on, only blocks of its epoch count.
     pub first_seq: u64,
     /// The same for the session before.
     pub prev_first_seq: u64,
-    /// The guarantee of this session's metadata.
+    /// The guarantee about this session's metadata.
     pub follow: Follow,
     /// The same for the session before.
     pub prev_follow: Follow,
-    /// Members that this session runs without, one bit each. They miss its writes.
+    /// Members that are absent in this session, one bit each. They miss its writes.
     pub absent: u16,
     /// See [`State`].
     pub state: State,
@@ -126,31 +127,31 @@ pub struct Superblock {
     pub extent_shift: u32,
     /// log2 of the logical block.
     pub block_shift: u32,
-    /// Extents of the volume.
+    /// Number of extents of the volume.
     pub extents: u32,
     /// Metadata areas on primary and mirror.
     pub area: MetaArea,
     /// The index of this device in the member list.
     pub index: u8,
-    /// All members in use, by tier. [`MemberId`] is the index here.
+    /// All members in use, in the order of tiers. [`MemberId`] is the index in this list.
     pub members: Vec<MemberEntry>,
     /// Members that are gone or joining.
     pub others: Vec<MemberEntry>,
-    /// Grows with every change of the member table.
+    /// A number that grows with every change of the member table.
     pub table_version: u32,
     /// The identity of the next member that joins.
     pub next_id: u16,
     /// Offset and size of the key slots of an encrypted volume on every member; 0: there are none.
     pub keys: (u64, u32),
-    /// After a clean close: the next journal number. Every block before it was durable. 0: not known.
+    /// After a clean close: the sequence number of the next journal block. Every block before it was durable. 0: not known.
     pub closed_seq: u64,
-    /// If the primary's ring was found without a complete block, all of them damaged: the next number at that time. Otherwise 0.
+    /// If the session found no complete block in the primary's ring: the sequence number of the next block at that time. Otherwise 0.
     pub void_at: u64,
     /// Engine time at the last clean close.
     pub time_base: Nanos,
-    /// The policy as on the command line (`greendm,PT=2`), so that a lost description can be rebuilt.
+    /// The policy as on the command line (`greendm,PT=2`), so that the volume's description file can be restored if it is lost.
     pub policy: String,
-    /// The volume's name, for the same purpose.
+    /// The name of the volume, for the same purpose.
     pub name: String,
 }
 
@@ -170,8 +171,8 @@ pub enum SuperblockError {
 }
 
 impl Superblock {
-    /// The superblock of a new, empty volume with these members in use, which get their identities here. It is at generation 1, closed, and
-    /// has neither name nor policy.
+    /// The superblock of a new, empty volume with these members, which get their identities here. It has generation 1, the state *clean*,
+    /// and neither name nor policy.
     pub fn new(uuid: [u8; 16], epoch: u64, shape: Shape, members: Vec<MemberEntry>) -> Superblock {
         let members: Vec<MemberEntry> = (0u16..)
             .zip(members)
@@ -340,8 +341,8 @@ impl Superblock {
             .map_err(SuperblockError::Impossible)?;
         Ok(sb)
     }
-    /// A right checksum proves that a program wrote this, and not that its values are possible. Every value from which offsets, sizes of
-    /// memory and loops are computed is checked here once, so that no later sum can overflow.
+    /// Checks the values. A correct checksum proves only that a program wrote the block, but not that its values are possible. Every value
+    /// from which offsets, sizes of memory or loops are computed is checked here once, so that no later sum can overflow.
     fn plausible(&self, reserved: bool) -> Result<(), &'static str> {
         let geo = self.geometry()?;
         if reserved {
@@ -391,7 +392,7 @@ impl Superblock {
         }
         Ok(())
     }
-    /// Whether the session that wrote this ran without member `i`.
+    /// Whether member `i` was absent in the session that wrote this superblock.
     pub fn is_absent(&self, i: MemberId) -> bool {
         self.absent >> i.0 & 1 == 1
     }
@@ -410,11 +411,12 @@ impl Superblock {
         Geometry::new(self.extent_shift, self.block_shift, self.extents, members)?
             .with_ids(self.members.iter().map(|m| m.id).collect())
     }
-    /// Whether it has features that only a newer program may write to.
+    /// Whether it has features because of which this program may only read the volume.
     pub fn is_read_only(&self) -> bool {
         self.ro_compat & !RO_COMPAT_KNOWN != 0
     }
-    /// Whether a checkpoint has space for a copy in every slot of the faster tiers. Volumes of older programs may lack it.
+    /// Whether a checkpoint has space for the records of copies in all slots of the faster tiers. Volumes that were created by older
+    /// versions of this program may lack this space.
     pub fn has_room_for_copies(&self) -> bool {
         let Ok(geo) = self.geometry() else {
             return false;
@@ -423,7 +425,7 @@ impl Superblock {
         let need = MetaArea::region_for(self.extents, fast, geo.blocks_per_extent());
         fast > 0 && self.area.region_blocks >= need
     }
-    /// The members that carry metadata, as created.
+    /// The members that carry metadata if none is absent, and the metadata areas.
     pub fn layout(&self) -> Layout {
         let slowest = self
             .members
@@ -443,7 +445,7 @@ impl Superblock {
             area: self.area,
         }
     }
-    /// Byte offset of the second copy on member `i`.
+    /// Byte offset of the second superblock on member `i`.
     pub fn copy_offset(&self, i: MemberId) -> u64 {
         self.members[usize::from(i.0)].data_offset - BLOCK as u64
     }

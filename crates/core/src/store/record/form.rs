@@ -1,4 +1,4 @@
-//! What a record must say, before its bytes: its kind, and its length.
+//! The kind and the length of a record, before it is encoded.
 
 use super::{MAP, MAP_PARTIAL, Set, UNMAP, bitmap_units};
 use crate::map::ExtentMap;
@@ -6,9 +6,9 @@ use crate::units::{ExtentId, Slot};
 
 /// The form of a record.
 pub(super) enum Form {
-    /// Of an extent without a home, or with one and no copy that the record names.
+    /// A record without a copy.
     Plain { kind: u8 },
-    /// With a copy: blocks that are valid at home, dirty, clean.
+    /// A record with a copy. The sets are the blocks that are valid at the home, dirty, and clean.
     Copied { sets: [Set<'static>; 3] },
 }
 
@@ -31,7 +31,7 @@ impl Form {
         };
         Form::Plain { kind }
     }
-    /// Units of the record.
+    /// Number of units of the record.
     pub(super) fn units(&self, blocks: u32) -> usize {
         let each = bitmap_units(blocks);
         match self {
@@ -41,7 +41,8 @@ impl Form {
     }
 }
 
-/// Blocks of an extent with a copy: valid at home, dirty, clean. Bitmaps are empty here.
+/// The sets of blocks of an extent with a copy: valid at the home, dirty, clean. Bitmaps are empty here, because only their presence
+/// matters.
 fn sets_of(map: &ExtentMap, e: ExtentId, blocks: u32, closing: Option<u64>) -> [Set<'static>; 3] {
     let of = |n: u32| match n {
         0 => Set::None,

@@ -1,4 +1,4 @@
-//! Replays the journal after the checkpoint block by block, and checks whether it can be trusted.
+//! Replays the journal from the checkpoint on, block by block, and checks whether blocks are missing at its end.
 
 use super::super::error::OpenError;
 use super::super::heal::{Part, Repair, broken};
@@ -13,7 +13,7 @@ use crate::units::MemberId;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Reads the ring in order of sequence numbers, in large pieces.
+/// Reads the ring in the order of sequence numbers, many blocks at a time.
 struct RingReader {
     member: MemberId,
     buf: Vec<u8>,
@@ -30,7 +30,7 @@ impl RingReader {
             count: 0,
         }
     }
-    /// The block at the place of `seq`, whatever its content; `None` if the device fails there.
+    /// The block at the place of `seq`, whatever it contains; `None` if the device cannot read it.
     fn block<M: Media + ?Sized>(
         &mut self,
         media: &mut M,
@@ -47,7 +47,7 @@ impl RingReader {
                 .is_err()
             {
                 self.count = 0;
-                // One bad sector must not make its neighbours unreadable.
+                // The block is read alone, so that one bad sector does not make its neighbours unreadable.
                 media
                     .read(
                         self.member,
@@ -82,7 +82,7 @@ pub(super) fn replay<M: Media + ?Sized>(
     let mut readers: Vec<RingReader> = from.sources.iter().map(|&m| RingReader::new(m)).collect();
     let start = loaded.tip.next_seq;
     let any_epoch = broken(media, Mutant::TrustOldClean);
-    // Numbers that the first source lacks, and the number up to which all blocks were durable there.
+    // The numbers of the blocks that the first source lacks, and the number up to which all blocks are known to have been durable there.
     let (mut lacked, mut proven) = (Vec::new(), from.flushed);
     'blocks: while loaded.tip.next_seq < start + ring {
         for (k, r) in readers.iter_mut().enumerate() {
@@ -112,7 +112,7 @@ pub(super) fn replay<M: Media + ?Sized>(
     report.proven = proven;
     no_hole(media, from, &mut readers, loaded.tip.next_seq, proven)?;
     no_doubt(media, from, &mut readers[0], loaded, &lacked, proven)?;
-    // A round that only the mirror has is no damage: power was lost in the middle of the round.
+    // Later blocks that only the mirror has are not damaged on the primary: the power was lost in the middle of a round.
     let damaged = lacked.iter().filter(|&&s| s <= proven).count() as u64;
     if damaged > 0 {
         report.repairs.push(Repair {
@@ -127,7 +127,8 @@ pub(super) fn replay<M: Media + ?Sized>(
     Ok(())
 }
 
-/// After the end there is a torn tail, or nothing. If any block or member says that the block at the end was durable, it is damaged.
+/// Checks that the journal ends with a torn block or with none. If another block or a member states that the block at the end was durable,
+/// it is damaged.
 fn no_hole<M: Media + ?Sized>(
     media: &mut M,
     from: &From<'_>,
@@ -144,8 +145,8 @@ fn no_hole<M: Media + ?Sized>(
     }
     let session = from.session;
     let ring = u64::from(from.layout.area.ring_blocks);
-    // (On the mirror alone this holds only after a clean close: the mirror lags, so its torn tail may be before blocks that the primary had
-    // flushed.)
+    // If only the mirror is present, this check is possible only after a clean close (or if it was complete otherwise). A mirror that lags
+    // may have a torn block although the primary had already flushed later blocks.
     for r in readers.iter_mut().filter(|r| {
         r.member == from.layout.primary
             || from.whole
@@ -157,7 +158,7 @@ fn no_hole<M: Media + ?Sized>(
             let Some(b) = r.block(media, &from.layout, seq) else {
                 continue;
             };
-            // (A mirror that has become the only copy may hold more of the previous session than the chain up to here.)
+            // (A mirror that has become the only source may contain later blocks of the previous session that do not belong to the chain.)
             let counts = |h: &BlockHeader| primary || h.epoch == session.epoch;
             let later = journal::decode(b, &from.sb.uuid)
                 .is_some_and(|h| h.seq > end && h.last_flushed >= end && counts(&h));
@@ -169,8 +170,8 @@ fn no_hole<M: Media + ?Sized>(
     Ok(())
 }
 
-/// The journal ends where neither copy continues. This is the true end only if the primary's end is visible: the newest block that was
-/// certainly durable there must be complete; otherwise it is unknown which blocks followed it.
+/// Checks that the end that was found is the true end of the journal. The replay stops where neither primary nor mirror has the next block.
+/// If the newest block that was certainly durable on the primary is damaged there, it is unknown which blocks followed it.
 fn no_doubt<M: Media + ?Sized>(
     media: &mut M,
     from: &From<'_>,
@@ -188,7 +189,8 @@ fn no_doubt<M: Media + ?Sized>(
     let doubtful = if newest >= start {
         lacked.contains(&newest)
     } else {
-        // Nothing is proven since the checkpoint. But the ring was in use before, and no crash leaves nothing of it.
+        // No block since the checkpoint is known to have been durable. But if the ring was in use before, no crash can leave it without any
+        // complete block.
         loaded.void = start > 1
             && area.ring_blocks >= RING_MIN
             && !(end..end + u64::from(area.ring_blocks)).any(|seq| {
@@ -196,7 +198,7 @@ fn no_doubt<M: Media + ?Sized>(
                     .block(media, &from.layout, seq)
                     .is_some_and(|b| journal::decode(b, &from.sb.uuid).is_some())
             });
-        // It may have been found in this state when the session began.
+        // The ring may already have been in this state when the session began (`void_at`).
         loaded.void && from.sb.void_at != end
     };
     let doubtful = doubtful && from.session.closed != Some(end);

@@ -8,12 +8,12 @@ use alloc::string::String;
 /// The state of a member in the member table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemberState {
-    /// It holds part of the volume.
+    /// It contains part of the volume.
     #[default]
     InUse,
     /// It was removed. Its identity is never given to another member.
     Gone,
-    /// It is being added: no data on it is needed yet.
+    /// It is being added, and no data on it is needed yet.
     Joining,
 }
 
@@ -31,28 +31,28 @@ impl MemberState {
     }
 }
 
-/// One line of the member table.
+/// A row of the member table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberEntry {
-    /// Identity of the device within the volume.
+    /// Identity of the device.
     pub uuid: [u8; 16],
-    /// Its number in records, which is never given to another device of this volume.
+    /// The member's number in records, which is never given to another device of this volume.
     pub id: u16,
     /// Its state.
     pub state: MemberState,
-    /// Tier.
+    /// Its tier.
     pub tier: TierId,
     /// Number of its slots.
     pub slots: u32,
-    /// First byte of slots.
+    /// First byte of its slots.
     pub data_offset: u64,
     /// Number of bytes that the volume uses. The device must be at least this large.
     pub bytes: u64,
-    /// Offset and size of the checksums of its blocks. 0: there is no space for them, unless a feature bit asked for it at creation.
+    /// Offset and size of the space for checksums of its blocks. 0: there is no such space.
     pub sums: (u64, u64),
-    /// A lower bound for its counter when the superblock was written.
+    /// A value that its counter had reached when the superblock was written.
     pub counter: u64,
-    /// The path at which it was last seen: a hint for people, which is never trusted.
+    /// The path at which it was last found. It is only a hint and is never trusted.
     pub hint: String,
 }
 

@@ -78,7 +78,8 @@ fn other_versions_are_told_from_damage() {
     );
 }
 
-/// Unknown features: incompatible ones refuse, read-only compatible ones allow reading, compatible ones allow all and stay.
+/// A volume with unknown incompatible features is refused. With unknown read-only compatible features it may be read. Unknown compatible
+/// features do not matter, and their bits stay.
 #[test]
 fn unknown_features_do_what_their_kind_says() {
     let with = |at: usize| {
@@ -109,6 +110,6 @@ fn identities_are_given_out_once() {
     assert!(refused(&|s| s.members[0].id = 3));
     assert!(refused(&|s| s.members[0].state = MemberState::Joining));
     assert!(!refused(&|s| s.others[0].state = MemberState::Joining));
-    // Removed members leave gaps.
+    // Removed members leave gaps in the sequence of identities.
     assert!(!refused(&|s| (s.members[1].id, s.next_id) = (40, 41)));
 }

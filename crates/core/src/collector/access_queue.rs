@@ -1,10 +1,9 @@
 //! The access queue (OODT III-B, 3.2.1; docs/policy-rules.md section 4): accesses that the I/O scheduler will probably merge count as
 //! one request.
 //!
-//! It holds pending requests (first block, last block, operation, metadata flag). A block access merges with the oldest pending
-//! request of its operation and flag that contains it or that it extends at either end by exactly one block. Otherwise it is
-//! appended; a full queue first releases its oldest request. A merge does not change the order, and requests that have become
-//! adjacent are not joined.
+//! The queue contains pending requests (first block, last block, operation, metadata flag). A block access merges with the oldest pending
+//! request of its operation and flag that contains it or that it extends at either end by exactly one block. Otherwise it is appended; a
+//! full queue first releases its oldest request. A merge does not change the order, and requests that have become adjacent are not joined.
 
 use alloc::collections::VecDeque;
 

@@ -1,10 +1,11 @@
-//! `frequency`: least frequently used goes first, with ageing: every `AGE_EVERY` × (fast slots) accesses all counts halve.
+//! `frequency`: the least frequently used unit is the coldest. Counts age: after every `AGE_EVERY` × (fast slots) accesses, all counts are
+//! halved.
 //!
-//! Counts are ordered by their power of two, least recently used first within one: an exact order of counts within a power of two
-//! is not worth a heap. Halving moves every ring one power down, an O(1) splice each; a unit's own count is brought up to
-//! date when it is next touched. The policy's 16 bits hold count (11 bits, saturating) and the age it was valid at (5 bits).
+//! Units are ordered by the power of two of their count, and by recency within the same power; an exact order would need a heap, and is not
+//! worth this. Halving moves every ring one power down, which takes constant time per ring. The count of a unit is updated when the unit is
+//! accessed next. The policy's 16 bits contain the count (11 bits, saturating) and the age at which it was valid (5 bits).
 //!
-//! Parameters: none. When not to use it: working sets that shift faster than the ageing.
+//! Parameters: none. When not to use it: for working sets that change faster than the counts age.
 
 use super::{Collector, Lists, Rank};
 use crate::policy::{Access, View};
@@ -39,9 +40,8 @@ impl Default for Frequency {
 
 impl Frequency {
     fn count(&self, stat: u16) -> u16 {
-        // Ages are kept modulo 32; a unit not touched for 32 ages would be misread, but its count is 0 after 11 already
-        // and the age of a zero count does not matter. Between 32 and 43 ages a count may come back to life, by at most
-        // its own size: harmless.
+        // Ages are stored modulo 32, so the age of a unit that was not accessed for 32 ages is misread. Its count should be 0, but for some
+        // ages it seems to be up to its old value again. This does little harm.
         let older = self.age.wrapping_sub(stat >> 11) & 31;
         (stat & COUNT_MAX) >> older.min(15)
     }
@@ -52,8 +52,8 @@ impl Frequency {
         self.age = (self.age + 1) & 31;
         for t in 0..self.tiers {
             for b in 1..RINGS {
-                // The units of ring b go before the head of the ring below, so they are evicted first there. Only ring 0 can
-                // hold units at this point, since each other ring was just emptied. Each part keeps its order of recency.
+                // The units of ring b are put before the head of the ring below, so they are evicted first there. Only ring 0 can contain
+                // units at this point, because each other ring was just emptied. Each part keeps its order of recency.
                 self.lists.prepend(t * RINGS + b, t * RINGS + b - 1);
             }
         }

@@ -1,8 +1,8 @@
 //! Finds the unit of lowest worth on the faster tiers, for counters that mostly grow.
 //!
-//! A unit's rank is read only when the unit reaches the top. A hit costs the heap nothing, because a stored rank that is too low
-//! merely surfaces too early and is then stored again: at most one O(log n) repair for each access that raised it. 24 bytes a
-//! slot of the faster tiers, and an eighth of 20 at most for room to grow.
+//! The rank of a unit is read only when the unit reaches the top of the heap. So a hit does not change the heap. If a stored rank is too
+//! low, the unit reaches the top too early, and its present rank is then stored: at most one step of O(log n) for each access that raised
+//! the rank. Memory: 24 bytes per slot of the faster tiers, and at most 2.5 bytes more as room to grow.
 
 use super::Rank;
 use crate::policy::View;
@@ -36,7 +36,7 @@ impl Item {
     }
 }
 
-/// Binary heap over nodes `0..n`, smallest key on top, with each node's position, so that any node can be taken out.
+/// A binary heap of nodes `0..n` with the smallest key on top. It knows the position of each node, so that any node can be removed.
 #[derive(Clone, Debug, Default)]
 pub struct Heap {
     items: Vec<Item>,
@@ -74,7 +74,8 @@ impl Heap {
         let i = self.at[node as usize];
         if i == OUT {
             if self.items.len() == self.items.capacity() {
-                // Grow by an eighth: the unused half after a doubling would take more memory than the table of the slots' owners.
+                // The list grows by an eighth. After a doubling, the unused half would take more memory than the table of the slots'
+                // owners.
                 let most = self.at.len() - self.items.len();
                 self.items
                     .reserve_exact((self.items.len() / 8 + 16).min(most));
@@ -153,7 +154,7 @@ pub struct Coldest {
 }
 
 impl Coldest {
-    /// Creates empty heaps for that shape.
+    /// Creates empty heaps for the tiers of this volume.
     pub fn empty(view: &View<'_>) -> Coldest {
         Coldest {
             tiers: (0..view.slowest().0)
@@ -163,7 +164,8 @@ impl Coldest {
             aside: Vec::new(),
         }
     }
-    /// Creates the heaps for that shape. Units that are on the faster tiers already are inserted, and ranked when they reach the top.
+    /// Creates the heaps for the tiers of this volume. Units that are on the faster tiers already are inserted; their ranks are read when
+    /// they reach the top.
     pub fn new(view: &View<'_>) -> Coldest {
         let mut c = Coldest::empty(view);
         for t in (0..view.slowest().0).map(TierId) {
@@ -173,20 +175,20 @@ impl Coldest {
         }
         c
     }
-    /// A unit was placed in `slot`.
+    /// Notes that a unit was placed in `seat`.
     pub fn enter(&mut self, tier: TierId, seat: Seat) {
         if let Some((start, heap)) = self.tiers.get_mut(usize::from(tier.0)) {
             heap.set(seat.index() - *start, (0, 0));
         }
     }
-    /// The unit in `slot` left.
+    /// Notes that the unit in `seat` has left.
     pub fn leave(&mut self, tier: TierId, seat: Seat) {
         if let Some((start, heap)) = self.tiers.get_mut(usize::from(tier.0)) {
             heap.remove(seat.index() - *start);
         }
     }
-    /// The unit with the lowest rank on `tier` that is not busy. Since the last call, ranks may have grown, but not
-    /// shrunk (after that, call [`Coldest::again`]).
+    /// The unit with the lowest rank on `tier` that is not busy. Since the last call, ranks may have grown. If ranks have become lower,
+    /// [`Coldest::again`] must be called before.
     pub fn find(
         &mut self,
         view: &View<'_>,
@@ -216,10 +218,10 @@ impl Coldest {
         }
         found
     }
-    /// Ranks have shrunk: all units are ranked again.
+    /// Must be called when ranks have become lower: all ranks are read again.
     pub fn again(&mut self) {
         for (_, heap) in &mut self.tiers {
-            // Ties between equal keys are broken by node, so the heap must be rebuilt, not just overwritten.
+            // Equal keys are ordered by node. So the nodes must be inserted again; it is not enough to overwrite the keys.
             let nodes: Vec<u32> = heap.items.iter().map(|x| x.node()).collect();
             for n in nodes {
                 heap.set(n, (0, 0));

@@ -1,17 +1,18 @@
 //! `hro` and `hot`: hot random off-loading (HRO III, Algorithm 1; docs/policy-rules.md section 7).
 //!
-//! Requests are clipped to the unit. A request that has the type of the last one, comes less than 0.5 s after it and starts
-//! where it ended extends it. Any other request adds 1 to the randomness count R and becomes the last one. Both kinds add 1 to
-//! the frequency f. Value v = (f / s) · R; units of one size are ranked by v / s, which orders as the whole number f · R does.
+//! Requests are clipped to the unit. A request extends the last one if it has the same type, comes less than 0.5 s after it, and starts
+//! where it ended. Any other request adds 1 to the randomness count R and becomes the last one. Both kinds add 1 to the frequency f. The
+//! value is v = (f / s) · R for a unit of size s. Units of the same size are ranked by v / s; the whole number f · R gives the same order.
 //! `hot` ranks by f only. On ties, units that are already on the fast tier come first, then lower numbers.
 //!
 //! In the printed algorithm the `else` belongs to the first test only; its text and examples need all three tests. Counters are
 //! kept from one period to the next; the paper does not say.
 //!
-//! Where and when the last request ended matters for half a second only, so it is stored only for the units
-//! that were accessed within that time ([`Recent`]).
+//! The end and the time of the last request are needed only for half a second. So they are stored only for units that were accessed within
+//! that time ([`Recent`]).
 //!
-//! Memory: 8 bytes and 1 bit an extent, 24 bytes a fast slot, at most 80 bytes a unit touched within the last half second.
+//! Memory: 8 bytes and 1 bit per extent, 24 bytes per fast slot, and at most 80 bytes per unit that was accessed within the last half
+//! second.
 
 use super::{Coldest, Collector, Last, Raised, Rank, Recent};
 use crate::policy::{Access, View};

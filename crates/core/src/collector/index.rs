@@ -1,15 +1,16 @@
-//! Maps extent numbers to nodes, for the few extents that a policy remembers besides the cached ones.
+//! Maps extent numbers to nodes, for the few extents that a policy remembers in addition to those with a copy.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// An open-addressed table of fixed size: 8 bytes an entry, filled to three quarters at most, so 11 to 21 bytes a key.
+/// A hash table of fixed size with open addressing. An entry has 8 bytes, and at most three quarters of the entries are used, so a key
+/// takes 11 to 21 bytes.
 ///
-/// Nothing iterates over it, so its order has no effect on decisions. Removal shifts the following entries back, so there are no
+/// Nothing iterates over it, so the order of its entries has no effect on decisions. Removal moves later entries back, so there are no
 /// tombstones.
 #[derive(Clone, Debug)]
 pub struct Index {
-    /// (extent, node); node [`NONE`] where empty.
+    /// (extent, node); the node is [`NONE`] in an empty entry.
     table: Vec<(u32, u32)>,
     shift: u32,
 }
@@ -48,7 +49,7 @@ impl Index {
         let node = self.table[self.find(key)].1;
         (node != NONE).then_some(node)
     }
-    /// Set the node of a key.
+    /// Sets the node of a key.
     pub fn insert(&mut self, key: u32, node: u32) {
         let at = self.find(key);
         self.table[at] = (key, node);
@@ -77,7 +78,7 @@ impl Index {
         self.table[hole].1 = NONE;
         Some(node)
     }
-    /// Memory, bytes.
+    /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         self.table.len() * 8
     }

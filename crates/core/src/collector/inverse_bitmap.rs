@@ -1,13 +1,13 @@
-//! `inverse-bitmap`: small requests weigh more (Loris III-D, after Hystor; docs/policy-rules.md section 5).
+//! `inverse-bitmap`: small requests have more weight (Loris III-D, after Hystor; docs/policy-rules.md section 5).
 //!
 //! Every access adds b(N) = 2^(6 − ⌊log2 N⌋) to the unit's 32-bit counter, 1 for N > 64, where N is the whole request in
 //! 4 KiB pages, rounded up. The worth is the counter; on ties the least recently used unit is coldest and the most recently
 //! used hottest, in the order of accesses, not of time stamps. Counters saturate.
 //!
-//! Cost: O(1) a hit, O(log fast slots) a victim. Memory: 8 bytes an extent (counter, stamp), 24 a fast slot, and 1 bit an
-//! extent for a planner.
+//! Cost: O(1) per hit, O(log fast slots) per victim. Memory: 8 bytes per extent (counter, number of the last access), 24 per fast slot, and
+//! 1 bit per extent for policies that plan.
 //!
-//! Parameters: none. When not to use it: counters never age, so what was hot for a long time stays.
+//! Parameters: none. When not to use it: if the hot data changes. Counters never age, so a unit that was hot for a long time stays.
 
 use super::{Coldest, Collector, Raised, Rank};
 use crate::policy::{Access, View};
@@ -18,7 +18,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The amount that an access adds, for a request of that many bytes.
+/// The amount that an access adds to the counter, for a request of `request_bytes` bytes.
 pub fn weight(request_bytes: u32) -> u32 {
     match request_bytes.div_ceil(4096) {
         n @ 1..=64 => 64 >> n.ilog2(),
@@ -46,7 +46,8 @@ impl InverseBitmap {
             ..InverseBitmap::default()
         }
     }
-    /// The access number would overflow: numbers the units anew, in the same order. Once in 2^32 accesses.
+    /// Numbers the last accesses of all units anew, in the same order. This is done once in 2^32 accesses, when the number of accesses
+    /// would overflow.
     fn renumber(&mut self) {
         let mut order: Vec<u32> = (0..self.units.len() as u32)
             .filter(|&e| self.units[e as usize].1 != 0)

@@ -1,11 +1,11 @@
-//! Doubly linked rings threaded through one array, for recency orders without allocation.
+//! Doubly linked rings whose links are in one array, for orders of recency without allocation.
 
 use alloc::vec::Vec;
 
 const NIL: u32 = u32::MAX;
 
-/// Rings over nodes `0..nodes`; each ring has its own sentinel, so a node is unlinked without knowing its ring and two
-/// rings are joined in O(1).
+/// Rings of nodes `0..nodes`. Each ring has its own sentinel. So a node can be removed without knowing its ring, and two rings can be
+/// joined in constant time.
 #[derive(Clone, Debug)]
 pub struct Lists {
     links: Vec<(u32, u32)>, // (previous, next)

@@ -1,4 +1,4 @@
-//! Collectors keep access statistics and order units by worth. Any collector serves any architecture (Loris III).
+//! Collectors keep access statistics and order units by worth. Any collector can be combined with any architecture (Loris III).
 
 mod access_queue;
 mod frequency;
@@ -40,15 +40,15 @@ pub type Rank = (u64, u64);
 
 /// Access statistics and the order that follows from them.
 pub trait Collector: Send {
-    /// Its name in configuration.
+    /// Its name.
     fn name(&self) -> &'static str;
     /// Called when the shape of the volume is known.
     fn attach(&mut self, view: &mut View<'_>);
     /// An extent is accessed (it may not have a home yet).
     fn touch(&mut self, view: &mut View<'_>, access: &Access);
-    /// The extent's home (or its copy, under a caching architecture) is now in `slot`.
+    /// The extent's home (or its copy, under a caching architecture) is now in `seat`.
     fn placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat);
-    /// The extent no longer lives in `slot`.
+    /// The extent is not in `seat` any more.
     fn left(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat);
     /// The extent was discarded: the collector forgets it.
     fn forget(&mut self, _extent: UnitId) {}
@@ -64,7 +64,7 @@ pub trait Collector: Send {
     fn lower_worth(&self, view: &View<'_>, extent: UnitId) -> u64 {
         self.worth(view, extent)
     }
-    /// A plan begins; the statistics up to now are complete.
+    /// Called when a plan begins, after all accesses up to now.
     fn settle(&mut self, _view: &mut View<'_>) {}
     /// Appends the units whose worth grew since the last call. A planner needs no others, as long as worth only grows or
     /// all worths shrink in the same way: a unit that was rejected before, and was not accessed since, would be rejected again.

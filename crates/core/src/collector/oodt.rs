@@ -19,8 +19,8 @@
 //! | decay | 0…1 | 1 | factor on all priorities at each migration; 1: none, as published |
 //! | statistics | 0…10⁹ | 0 | maximum number of units whose priority is remembered; the least recently scored are dropped first (OODT 5.1); 0: all |
 //!
-//! Memory: 8 bytes an extent (16 with more than two tiers), 24 a fast slot, 1 bit an extent; with `statistics`, 8 bytes an
-//! extent more for their order. With decay under 1 a migration reads and writes every priority once.
+//! Memory: 8 bytes per extent (16 with more than two tiers), 24 per fast slot, 1 bit per extent; with `statistics`, 8 bytes more per extent
+//! for their order. With a decay below 1, a migration reads and writes every priority once.
 
 use super::{AccessQueue, Coldest, Collector, Lists, Pending, Raised, Rank, Streams, weight};
 use crate::policy::{Access, View, is_metadata};
@@ -31,7 +31,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Bytes from which a request is sequential by itself under [`Cost::Sequence`].
+/// A request of at least this number of bytes is sequential under [`Cost::Sequence`].
 const SEQUENTIAL: u32 = 65_536;
 
 /// The amount that an access adds, before the weights of reads and metadata.
@@ -66,7 +66,7 @@ pub struct Oodt {
     lower: Vec<f64>,
     coldest: Coldest,
     raised: Raised,
-    /// Units whose priority was dropped, which the order of the fast tier must take into account.
+    /// Units whose priority was dropped, so that their ranks in the order of the fast tier are too high.
     shrunk: Vec<UnitId>,
     /// Scored units, least recently scored first. Used only if statistics are bounded.
     known: Option<Lists>,
@@ -94,7 +94,7 @@ impl Default for Oodt {
     }
 }
 
-/// Priorities are not negative, so their bits order as they do.
+/// The rank of a unit. Priorities are not negative, so the bits of the numbers have the same order as the numbers.
 fn rank(p: f64, e: UnitId) -> Rank {
     (p.to_bits(), u64::from(u32::MAX - e.0))
 }
@@ -103,7 +103,7 @@ impl Oodt {
     fn score(&mut self, r: Pending) {
         self.gain(r, 1.0 / f64::from(r.end - r.start + 1));
     }
-    /// Each block of `r` gains `share`, multiplied by the weights.
+    /// Adds `share`, multiplied by the weights, to each block of `r`.
     fn gain(&mut self, r: Pending, share: f64) {
         let metadata = if r.metadata { self.w_metadata } else { 0.0 };
         let read = if r.write { 0.0 } else { self.w_read };
@@ -116,7 +116,7 @@ impl Oodt {
             self.remember(b);
         }
     }
-    /// `b` was scored: with bounded statistics, the unit that was scored longest ago may be dropped.
+    /// Notes that `b` was scored. With bounded statistics, the unit that was scored longest ago may be dropped.
     fn remember(&mut self, b: u32) {
         let Some(list) = &mut self.known else {
             return;
@@ -229,7 +229,8 @@ impl Collector for Oodt {
         while let Some(r) = self.queue.pop() {
             self.score(r);
         }
-        // All priorities shrink by the same factor, so the order does not change, and decay may come before or after the ranking.
+        // All priorities are multiplied by the same factor, so the order does not change, and the decay may come before or after the
+        // ranking.
         if self.decay < 1.0 {
             for p in self.priority.iter_mut().chain(&mut self.lower) {
                 *p *= self.decay;

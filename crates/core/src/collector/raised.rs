@@ -1,5 +1,5 @@
-//! The set of units whose worth grew since the last plan. A planner examines only these, so that the cost of a plan depends on the
-//! units accessed in the interval. It takes one bit per extent and a sixty-fourth of that, and lists the units by number.
+//! The set of units whose worth grew since the last plan. A plan examines only these, so its cost depends on the number of units that were
+//! accessed in the interval. The set takes one bit per extent and 1/63 more, and lists the units by number.
 
 use crate::bits::BitTree;
 use crate::volume::UnitId;
@@ -26,7 +26,7 @@ impl Raised {
             count: 0,
         }
     }
-    /// The worth of `e` grew.
+    /// Notes that the worth of `e` has grown.
     #[inline]
     pub fn note(&mut self, e: UnitId) {
         if !self.set.contains(e.0 as usize) {

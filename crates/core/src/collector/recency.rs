@@ -1,6 +1,6 @@
 //! `recency`: the least recently used unit is the coldest. One ring per tier over its slots; 8 bytes per fast slot.
 //!
-//! Parameters: none. When not to use it: scans and loops larger than the fast tier push everything else out.
+//! Parameters: none. When not to use it: for scans and loops larger than the fast tier, because they replace everything else.
 
 use super::{Collector, Lists, Rank};
 use crate::policy::{Access, View};
@@ -11,7 +11,7 @@ use crate::volume::{Seat, UnitId};
 #[derive(Clone, Debug)]
 pub struct Recency {
     lists: Lists,
-    /// Slots below this number are on a tier that is not the slowest.
+    /// Number of slots on the tiers other than the slowest.
     upper: u32,
 }
 

@@ -7,11 +7,11 @@ const MAX: usize = 32;
 
 /// The last streams, each with its end and its length in bytes. The stream that was not continued for the longest time is dropped first.
 ///
-/// They are kept in a ring, so that a request which continues none, which is the usual case, overwrites one entry and moves none. Whether
-/// any could be continued is known from 16 bits of each end, which are compared all at once.
+/// The streams are in a ring. So, in the usual case that a request continues no stream, one entry is overwritten and none is moved. To see
+/// quickly whether a request may continue a stream, 16 bits of a hash of each end are compared, all at once.
 #[derive(Clone, Debug)]
 pub struct Streams {
-    /// (end, bytes of the stream), from `newest` on in order of their last use.
+    /// (end, bytes of the stream), from `newest` on in the order of their last use.
     ends: [(u64, u64); MAX],
     /// [`tag`] of each end.
     tags: [u16; MAX],
@@ -49,14 +49,15 @@ impl Streams {
     /// The most recent stream that ends there.
     fn find(&self, end: u64) -> Option<usize> {
         let wanted = tag(end);
-        // Without an early exit: the compiler compares eight at once.
+        // There is no early exit, so the compiler can compare eight at once.
         let same: u32 = self.tags.iter().map(|t| u32::from(*t == wanted)).sum();
         if same == 0 {
             return None;
         }
         (0..self.used).find(|i| self.ends[self.at(*i)].0 == end)
     }
-    /// Puts a stream before all others; `from`: it was the one in that place among them, or else the last one goes.
+    /// Puts a stream before all others. `from`: its previous place among them; `None`: it is new, and the last one is dropped if there is
+    /// no room.
     fn put_first(&mut self, from: Option<usize>, stream: (u64, u64)) {
         if let Some(i) = from {
             for i in (0..i).rev() {
@@ -117,7 +118,7 @@ mod tests {
         let (mut s, mut list) = (Streams::default(), alloc::vec::Vec::<(u64, u64)>::new());
         let mut random = crate::random::SplitMix64::new(11);
         for _ in 0..20_000 {
-            // Few places, so that streams go on, begin anew and end at one place.
+            // There are few places, so that streams are continued, begin again, and end at the same place.
             let (offset, bytes) = (random.below(96) << 12, 4096 << random.below(2));
             let found = list.iter().position(|e| e.0 == offset);
             let run = found.map_or(0, |i| list.remove(i).1) + bytes;

@@ -1,17 +1,18 @@
-//! `wsclock`: GreenDM's cold-extent finder (6.1.3: "The demotion thread uses the WSClock algorithm"; Carr and Hennessy's
-//! clock with a working-set window).
+//! `wsclock`: the search for cold extents in GreenDM (6.1.3: "The demotion thread uses the WSClock algorithm"; Carr and Hennessy's clock
+//! with a working-set window).
 //!
-//! A hand walks a tier's slots upwards and wraps. A slot whose extent was accessed since the hand last passed has its
-//! reference mark cleared and is skipped. Otherwise, if the last access is more than TW ago, the extent is the victim. After a full
-//! turn without a victim, the extent with the oldest last access is the victim (docs/policy-rules.md section 3). The fruitless turn is
-//! remembered, so a batch of victims costs one scan, and a scan is cut into pieces by [`View::budget`].
+//! A hand moves over a tier's slots in rising order, and continues at the first slot after the last one. If the extent of a slot was
+//! accessed since the hand last passed, its reference mark is cleared, and the slot is skipped. Otherwise, if the last access is more than
+//! TW ago, the extent is the victim. After a full turn without a victim, the extent with the oldest last access is the victim
+//! (docs/policy-rules.md section 3). The result of such a turn is remembered, so that a batch of victims costs only one scan.
+//! [`View::budget`] divides a scan into pieces.
 //!
-//! On the fastest tier the slots are also kept in the order of access. If even the head of that order is inside the window,
-//! the turn will find no victim. Instead of a scan, all marks are cleared at once (a new epoch), and victims are taken from the head of
-//! the order. Under full load this applies to every turn, and a scan took 2 µs per access.
+//! On the fastest tier the slots are also kept in the order of access. If even the first extent of that order is inside the window, a turn
+//! would find no victim. Then there is no scan: all marks are cleared at once (by a new epoch), and victims are taken from the head of the
+//! order. Under full load this is the case for every turn; a scan would cost 2 µs per access.
 //!
-//! Rows: bits 9–14 misses counted towards promotion, bits 0–8 usage counter (both saturating). 2 bytes a slot of the faster
-//! tiers for marks, 8 a slot of the fastest for the order.
+//! The 16 bits in the map's row: bits 9–14 count the misses for promotion, bits 0–8 the accesses (both saturate). Memory: 2 bytes per slot
+//! of the faster tiers for marks, 8 per slot of the fastest tier for the order.
 
 use super::{Collector, Lists, Rank};
 use crate::policy::{Access, Action, View};
@@ -22,7 +23,7 @@ use alloc::vec::Vec;
 
 const USAGE_MAX: u16 = 0x1ff;
 const MISS_SHIFT: u16 = 9;
-/// Misses that can be counted: the largest PT.
+/// Largest number of misses that can be counted, and so the largest PT.
 pub const MISSES_MAX: u16 = 63;
 /// Maximum number of victims that are kept for the same batch after a turn without a victim.
 const BATCH: usize = 256;
@@ -70,7 +71,7 @@ impl WsClock {
             window,
         }
     }
-    /// Misses counted towards promotion.
+    /// Number of misses counted for promotion.
     pub fn misses(stat: u16) -> u16 {
         (stat >> MISS_SHIFT) & MISSES_MAX
     }
@@ -93,7 +94,7 @@ impl WsClock {
             self.order.push_tail(0, seat.index());
         }
     }
-    /// Replaces a turn that would find no extent outside the window. False if the turn is necessary.
+    /// Replaces a turn that would find no extent outside the window. Returns false if the turn is necessary.
     fn skip_turn(&mut self, view: &mut View<'_>, wanted: &[Action]) -> bool {
         let mut at = self.order.head(0);
         let mut oldest: Vec<(u64, u32)> = Vec::new();
@@ -110,7 +111,7 @@ impl WsClock {
             if oldest.is_empty() && self.is_old(view, e) {
                 return false;
             }
-            // Includes all extents of one time stamp, because of these the lowest slot is evicted first.
+            // All extents with the same time stamp are included, because among these the one in the lowest slot is evicted first.
             if oldest.len() >= BATCH && oldest.last().is_some_and(|o| o.0 != last) {
                 break;
             }
@@ -122,7 +123,7 @@ impl WsClock {
         let hand = &mut self.hands[0];
         hand.ready = oldest.iter().map(|o| o.1).take(BATCH).collect();
         let found = !hand.ready.is_empty();
-        // This clears every mark. If the epoch number overflows, the old marks are erased, so that none becomes valid again.
+        // A new epoch clears every mark. If its number overflows, the old marks are erased, so that none of them becomes valid again.
         hand.epoch = hand.epoch.wrapping_add(1);
         if hand.epoch == 0 {
             hand.epoch = 1;
@@ -131,7 +132,7 @@ impl WsClock {
         found
     }
     fn is_old(&self, view: &View<'_>, e: UnitId) -> bool {
-        // Both sides in whole microseconds, as the row keeps them.
+        // Both times are in whole microseconds, because the row stores whole microseconds.
         Nanos(view.now().0 / 1000 * 1000).since(view.last(e)) > self.window
     }
     /// The next victim on `tier` that `wanted` does not name yet, or `None` if there is no other or the budget is used up.
@@ -196,7 +197,7 @@ impl WsClock {
             }
         }
     }
-    /// Ends a turn without a victim: the oldest extents become victims. False if the tier has none.
+    /// Ends a turn without a victim: the oldest extents become victims. Returns false if the tier has no extents.
     fn end_turn(&mut self, view: &View<'_>, tier: TierId) -> bool {
         let hand = &mut self.hands[usize::from(tier.0)];
         hand.steps = 0;
@@ -212,7 +213,7 @@ impl WsClock {
         }
         true
     }
-    /// The batch is over: victims that are left from a turn are not valid for a later batch.
+    /// Ends a batch: victims that are left from a turn are not valid for a later batch.
     pub fn end_batch(&mut self, tier: TierId) {
         let hand = &mut self.hands[usize::from(tier.0)];
         hand.ready.clear();

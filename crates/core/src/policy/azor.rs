@@ -1,4 +1,4 @@
-//! `azor`, **reconstructed**: its paper is not at hand; this follows what Loris II–IV and OODT II say of it (docs/policy-rules.md
+//! `azor`, **reconstructed**: its paper was not available. The rules are those that Loris II–IV and OODT II describe (docs/policy-rules.md
 //! section 6).
 //!
 //! F lines, direct-mapped: unit u may only be in line u mod F. On a miss the newcomer takes the line if the line is free, if the
@@ -6,8 +6,8 @@
 //! Write-through: a write updates the copy
 //! and the home. A unit counts as metadata if its last access had a metadata class (1…7).
 //!
-//! Parameters: none. 4 bytes and 1 bit an extent, 4 bytes a fast slot. In the lab only the extents that are touched are numbered.
-//! When not to use it: direct mapping wastes lines where hot units collide; counts never age.
+//! Parameters: none. Memory: 4 bytes and 1 bit per extent, 4 bytes per fast slot. The lab gives numbers only to extents that are accessed.
+//! When not to use it: direct mapping wastes lines if several hot units share a line, and counts never age.
 
 use super::classes::is_metadata;
 use super::hold::FAST;

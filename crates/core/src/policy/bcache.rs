@@ -1,10 +1,11 @@
-//! `bcache-like`: how the kernel's bcache decides, as its documentation describes it (admin-guide/bcache.rst; no code was taken).
+//! `bcache-like`: the decisions of the kernel's bcache, according to its documentation (admin-guide/bcache.rst; no code was copied).
 //!
-//! A miss gets a copy unless it belongs to a stream that has reached `sequential_cutoff`; least recently used copies go first.
+//! A miss gets a copy unless it belongs to a stream that has reached `sequential_cutoff`; the least recently used copies are evicted first.
 //! A write goes to the copy while at most 40 % of the cache is dirty, otherwise to copy and home. Every `update_seconds` a controller
-//! steers dirty data to `writeback_percent` of the cache: the rate of cleaning, in sectors of 512 bytes a second, changes by
-//! (error · update_seconds + d_term · growth) / p_term_inverse, where error is dirty minus target sectors and growth is the change of dirty
-//! sectors since the last update; it is at least `rate_minimum`. Copies are cleaned at that rate, in circular address order.
+//! adjusts the cleaning so that dirty data approaches `writeback_percent` of the cache: the rate of cleaning, in sectors of 512 bytes a
+//! second, changes by (error · update_seconds + d_term · growth) / p_term_inverse, where error is dirty minus target sectors and growth is
+//! the change of dirty sectors since the last update; it is at least `rate_minimum`. Copies are cleaned at that rate, in circular address
+//! order.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
@@ -15,9 +16,9 @@
 //! | p_term_inverse | 1…10⁶ | 6000 | divisor of a correction |
 //! | rate_minimum | 1…10⁶ | 8 | sectors a second |
 //!
-//! 9 bytes a fast slot, 1/8 byte an extent. Only the decisions are those of bcache: there are no buckets, no log and no congestion test,
-//! and one stream table serves all processes. When not to use it: it copies everything once; see `raf` or `opencas-like` where flash
-//! wear matters.
+//! Memory: 9 bytes per fast slot, 1/8 byte per extent. Only the decisions are those of bcache: there are no buckets, no log and no
+//! congestion test, and one stream table serves all processes. When not to use it: if flash wear matters, because it copies all data at its
+//! first access; `raf` and `opencas-like` do not.
 
 use super::hold::{FAST, make_room};
 use super::shares::Shares;
@@ -54,7 +55,7 @@ pub struct Bcache {
     rate: i64,
     budget: i64,
     dirty_then: i64,
-    /// Position at which the next cleaning continues.
+    /// The position at which the next cleaning starts.
     at: u32,
     sectors: i64,
 }

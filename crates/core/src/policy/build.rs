@@ -62,7 +62,7 @@ pub fn build_with<'a>(
             ParamValue::Name(n) => policy.set_name(k, n),
         };
         set.map_err(|e| match e {
-            // The policy suggests only its own parameters. The suggestion here includes those that all caching presets share.
+            // The policy suggests only one of its own parameters. This suggestion also considers those that all caching presets share.
             ParamError::Unknown(_) => {
                 ParamError::Unknown(nearest(k, preset.parameters().map(|p| p.name)))
             }

@@ -109,7 +109,7 @@ impl ClassTable {
                 }
             }
         }
-        // Each alone, and all that is promised together.
+        // Each minimum must be at most its maximum, and all minimums together at most 100 %.
         let promised: u32 = rows.iter().map(|r| u32::from(r.min)).sum();
         if rows.iter().any(|r| r.min > r.max) || promised > 100 {
             return None;

@@ -2,13 +2,12 @@
 //! fastest tier; the coldest extents there are demoted first if there is no room.
 //!
 //! *plain*: a demoted extent never returns. *dynamic*: a read that a slower tier serves promotes its extent, as in `hot-dst-dynamic`, if
-//! the extent is worth more than the extent that was evicted last. *bgclean*: the same with a cleaner: E counts the evictions that a
-//! newcomer had to wait for; after each of them up to min(E, F/64) of the coldest leave in the background.
+//! the extent is worth more than the extent that was evicted last. *bgclean*: the same with a cleaner. E counts the evictions for which a
+//! newcomer had to wait. After each of them, up to min(E, F/64) of the coldest extents are demoted in the background.
 //!
-//! Parameters: none. The cleaner's victims count as evicted for the admission rule, because the paper's cleaner is the same code
-//! in another thread. Extents of files over 1 MiB (classes 13…18) start on the slowest tier.
-//! Over more than two tiers: `middle.rs`.
-//! In a live volume a new extent does not wait for room: it goes to a slower tier, and the room that is made serves a later one.
+//! Parameters: none. For the admission rule, the cleaner's victims count as evicted, because in the paper the cleaner is the same code in
+//! another thread. Extents of files over 1 MiB (classes 13…18) start on the slowest tier. Over more than two tiers: `middle.rs`. In a live
+//! volume a new extent does not wait for room: it goes to a slower tier, and the room that is made serves a later one.
 //!
 //! When not to use it: a fast tier much smaller than the data that is written once and not read soon; each new extent then costs
 //! a demotion. Loris found background cleaning to gain little (VI).
@@ -124,7 +123,7 @@ impl Policy for ColdDst {
             let share = view.seats(FAST).end / CLEAN_SHARE;
             self.to_clean = self.seen.min(u64::from(share));
         }
-        // One at a time, because the coldest extent is known only when the one before has left.
+        // Only one at a time is demoted, because the next coldest extent is known only when the previous one has left.
         if self.to_clean > 0 && wanted.is_empty() {
             self.to_clean = if self.base.evict(view, wanted) {
                 self.to_clean - 1

@@ -1,18 +1,18 @@
 //! `dss-lru` and `dss-lru-s` (Differentiated Storage Services 4.4; docs/policy-rules.md section 8): a write-back LRU cache with a syncer.
 //!
-//! A *free list* holds unused entries, then clean ones, least recently used first: its head is reused for a miss. A *dirty
-//! list* holds the others. If the free list has fewer than `low` entries, the syncer wakes, cleans from the
-//! head of the dirty list after every access, and moves each cleaned entry to the tail of the free list, until the free list has `high`
-//! entries. With an empty free list an access goes to the slow device and leaves no copy.
+//! A *free list* contains unused entries, then clean ones, least recently used first: its head is reused for a miss. A *dirty list*
+//! contains the other entries. If the free list has fewer than `low` entries, the syncer wakes, cleans from the head of the dirty list
+//! after every access, and moves each cleaned entry to the tail of the free list, until the free list has `high` entries. With an empty
+//! free list an access goes to the slow device and leaves no copy.
 //!
 //! `dss-lru-s` keeps a dirty and a clean list per priority: entries of the lowest priority are cleaned and reused first, in LRU order
 //! within a priority (*selective eviction*; the paper names the dirty lists only, but without clean ones a clean journal block would
 //! leave before a dirty movie). While the syncer is active, misses of files over 1 MiB (classes 13…18) and of unclassified
 //! requests bypass (*selective allocation*). A hit under another class moves the entry to the list of that class.
 //!
-//! The paper's entries are blocks of 4 KB. An entry of ours may be larger and hold blocks of several classes: it is in the list of the best
-//! class among the blocks that it *holds*, so that a journal block is not evicted because the end of a film beside it was read. A
-//! copy that was allocated by a write holds the blocks that were written, and not their neighbours.
+//! The paper's entries are blocks of 4 KB. Here an entry may be larger and contain blocks of several classes. It is in the list of the best
+//! class among its *valid* blocks, so that a journal block is not evicted because the end of a film beside it was read. In a copy that was
+//! allocated by a write, only the blocks that were written are valid, and not their neighbours.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
@@ -24,8 +24,8 @@
 //! `class=ROW` (`dss-lru-s` only, may be repeated) changes priorities, and can pin, limit or exclude classes: see
 //! `class_table.rs`. Without it the tables are those of DSS.
 //!
-//! 9 bytes a fast slot, 1 more if a row pins or limits a class, and of `dss-lru-s` 1 more for the classes of copies, with a byte per block
-//! of those that hold several. When not to use it: without classes, `dss-lru-s` is a `dss-lru` that
+//! Memory: 9 bytes per fast slot, and 1 more if a row pins or limits a class. `dss-lru-s` needs 1 more byte per fast slot for the classes
+//! of copies, and a byte per 4 KiB for each copy with several classes. When not to use it: without classes, `dss-lru-s` is a `dss-lru` that
 //! caches nothing while the syncer works.
 
 use super::class_table::{Admit, ClassTable, FORM};
@@ -49,7 +49,7 @@ const DIRTY: u8 = 1 << 7;
 const CLASSES: usize = crate::stats::CLASSES;
 /// The class of an unused entry.
 const UNUSED: u8 = CLASSES as u8;
-/// Maximum number of concurrent moves, and how many of them may be cleans. The rest is left for misses.
+/// Maximum number of concurrent moves, and the number of these that may be cleans. The others are left for misses.
 const AT_ONCE: u32 = 256;
 const CLEANS: u32 = AT_ONCE / 2;
 
@@ -70,7 +70,7 @@ pub struct Dss {
     high: Option<u32>,
     per_access: u32,
     batch: u32,
-    /// Rings 0…12: clean by priority, 13 pinned; 14…27: the same, dirty.
+    /// Rings 0…12: clean entries by priority; 13: pinned clean entries; 14…27: the same for dirty entries.
     lists: Lists,
     /// By slot: priority and [`DIRTY`].
     state: Vec<u8>,
@@ -115,7 +115,7 @@ impl Dss {
         let low = self.low.unwrap_or((f / 10).max(1));
         (low, self.high.unwrap_or((f / 5).max(2)).max(low))
     }
-    /// The priority whose list holds the entries of a class.
+    /// The priority whose list contains the entries of a class.
     fn file(&self, class: u8) -> u8 {
         if !self.selective {
             return 0;
@@ -123,7 +123,8 @@ impl Dss {
         let row = self.table.row(class);
         if row.pin { PINNED } else { row.priority }
     }
-    /// The class of a copy after an access to some of its blocks: the best of those that it holds. `held`: it holds, or will hold, those.
+    /// The class of a copy after an access to some of its blocks: the best class among its valid blocks. `held`: the accessed blocks are
+    /// valid, or will be.
     fn class_of_copy(&self, view: &mut View<'_>, part: &Part, held: bool) -> u8 {
         if !self.selective {
             return part.class;
@@ -160,7 +161,7 @@ impl Dss {
         class == newcomer
             || held(class) > bound(class, |r| r.min) && held(newcomer) < bound(newcomer, |r| r.max)
     }
-    /// Is an unused entry out of reach for a class, which has all that it may have?
+    /// Whether a class has its maximum number of entries, so that it may not take an unused one.
     fn is_full(&self, class: u8) -> bool {
         let most = self.state.len() as u64 * u64::from(self.table.row(class).max) / 100;
         if self.class.is_empty() {
@@ -353,7 +354,7 @@ impl Policy for Dss {
             return;
         }
         if self.is_full(class) {
-            // It may only replace an entry of its own class. The slot of that entry is free at the next miss.
+            // The class may only replace an entry of its own. The slot of that entry is free at the next miss.
             if let Some(extent) = self.victim(view, &[], class) {
                 wanted.push(Action::Evict { extent });
             }

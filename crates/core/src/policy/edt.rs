@@ -1,14 +1,14 @@
-//! `edt` (extent-based dynamic tiering), **reconstructed**: its paper is not at hand; this follows what OODT II–IV and Loris II say of
-//! it (docs/policy-rules.md section 6).
+//! `edt` (extent-based dynamic tiering), **reconstructed**: its paper was not available. The rules are those that OODT II–IV and Loris II
+//! describe (docs/policy-rules.md section 6).
 //!
-//! Every `interval` seconds from the first access, each extent's work of that interval is weighed: random requests as a
-//! rate, sequential ones (that continue one of the last 32 streams) as a bandwidth. Its share of a tier is max(rate / the
-//! tier's rate, bandwidth / the tier's bandwidth, size / the tier's size); a tier costs its price, and the extent goes where
-//! its share costs least. If more extents want the fastest tier than fit, the ones that save most get it; on ties the residents
-//! stay, then the lower number wins. The rates of a tier are those that were measured ([`View::cost`]), or those that are set here;
-//! until there are measurements, defaults apply (20 000 and 180 requests, 250 and 100 MB per second). The price of a tier in between
-//! is interpolated geometrically between the fastest and the slowest (of three tiers: √20 ≈ 4.5). If a tier is full, the next one is
-//! considered.
+//! Every `interval` seconds from the first access, the policy evaluates the work of each extent in that interval: random requests as a
+//! rate, sequential ones (those that continue one of the last 32 streams) as a bandwidth. The extent's share of a tier is max(rate / the
+//! tier's rate, bandwidth / the tier's bandwidth, size / the tier's size). The cost of the extent on a tier is this share multiplied by the
+//! price of the tier, and the extent goes to the tier where it costs least. If the fastest tier has no room for all extents that should be
+//! there, those that save most get it. On ties, extents that are there already stay, then the lower number comes first. The rates of a tier
+//! are those that were measured ([`View::cost`]), or those that are set here; until there are measurements, defaults apply (20 000 and 180
+//! requests, 250 and 100 MB per second). The price of a tier in between is interpolated geometrically between the fastest and the slowest
+//! (of three tiers: √20 ≈ 4.5). If a tier is full, the next one is considered.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
@@ -112,7 +112,7 @@ impl Edt {
             price: set.price,
         }
     }
-    /// Saving if the extent is on `tier`, in prices of slow slots; negative if being there costs more.
+    /// The saving if the extent is on `tier` and not on a slower tier, in prices of slow slots; negative if `tier` costs more.
     fn saving(
         &self,
         view: &View<'_>,

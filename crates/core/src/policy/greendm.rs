@@ -1,8 +1,8 @@
 //! `greendm`: GreenDM's tiering (Li, chapter 6; docs/policy-rules.md section 3).
 //!
-//! A lazy map; the first touch fills the lowest fast slot; an extent on a slower tier is promoted after PT misses whose gaps
-//! are within TW; demotion keeps between LT and HT fast slots free, in the background, victims by WSClock. Promotion and
-//! demotion share only the number of free slots.
+//! An extent is mapped at its first touch, to the lowest free fast slot. An extent on a slower tier is promoted after PT misses, if the
+//! time between two of them is at most TW. In the background, demotion keeps between LT and HT fast slots free; WSClock selects the
+//! victims. Promotion and demotion share only the number of free slots.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
@@ -12,13 +12,13 @@
 //! | HT | LT…slots | 128 | free fast slots at which it stops; min(F, max(2, ⌊F/8⌋)) when F < 1024 |
 //! | MCML | 1…256 | 16 | maximum number of concurrent moves |
 //!
-//! `greendm-cache` (chapter 8): homes stay on the slowest tier, promotion becomes a copy ("pre-fetch"), demotion its eviction.
-//! The first touch is a miss like any other and counts, as do write misses, so that PT = 1 copies at the first touch. Writes
-//! that hit go to the copy and queue a write-back, one entry an extent, at most max(1, ⌊F/8⌋): the oldest is written home when
-//! the queue overflows, and any entry when its copy is evicted. Write misses go to the home.
+//! `greendm-cache` (chapter 8): homes stay on the slowest tier, promotion becomes a copy ("pre-fetch"), demotion its eviction. The first
+//! touch counts as a miss, and so do write misses; so with PT = 1 an extent gets a copy at its first touch. Writes that hit go to the copy,
+//! and the extent enters a write-back queue of at most max(1, ⌊F/8⌋) extents. When the queue overflows, the oldest is written home; any
+//! extent is written home when its copy is evicted. Write misses go to the home.
 //!
-//! When not to use it: uniform access (it promotes extents that are not used again; with PT = 1 every miss writes an extent to flash), or
-//! scans longer than the fast tier.
+//! When not to use it: for uniform accesses (it promotes extents that are not used again, and with PT = 1 every miss writes an extent to
+//! flash), and for scans longer than the fast tier.
 
 use super::hold::{FAST, Hold};
 use super::{
@@ -44,7 +44,7 @@ pub struct GreenDm {
     demoting: Vec<(bool, u32)>,
     /// Time of the next tick if a scan was cut short or a demotion was refused.
     wake: Option<Nanos>,
-    /// Slots of dirty copies that wait to be written home, longest first.
+    /// Slots of dirty copies that wait to be written home, in the order of their arrival.
     dirty: Lists,
     dirty_count: u32,
 }
@@ -74,7 +74,7 @@ impl GreenDm {
             ..GreenDm::default()
         }
     }
-    /// Writes home the copies that the write-back queue has no room for.
+    /// Writes home the oldest copies of the write-back queue, until it is within its limit.
     fn drain(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
         let limit = (view.seats(FAST).end / 8).max(1);
         while self.dirty_count > limit

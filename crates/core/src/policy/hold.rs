@@ -1,5 +1,5 @@
-//! Tiering moves the home, caching keeps a copy beside it (Loris III-C). An architecture that is written against [`Hold`] serves
-//! both: on-demand caching in Loris is dynamic hot-DST with copies, and decides in the same way.
+//! Tiering moves the home of a unit; caching makes a copy in addition to the home (Loris III-C). An architecture that uses [`Hold`] can do
+//! either: on-demand caching in Loris is dynamic hot-DST with copies, and makes the same decisions.
 
 use super::middle::Middle;
 use super::{Access, Action, Uses, View};

@@ -3,14 +3,14 @@
 //! one; if that is full, the coldest extent there is evicted first. Under `cache-ondemand` it is copied instead, eviction only drops the
 //! copy, and writes that hit update copy and home.
 //!
-//! A collector, which can be any, decides which extent is coldest. Admission: the newcomer must be worth more than the extent
-//! evicted last was at its eviction. With `recency`, every extent that is read qualifies. If the class tells the size of the file,
-//! extents of files over 1 MiB (classes 13…18) are kept out, and are removed when the file grows beyond that size. Such a removal does not
-//! count as an eviction for the admission rule ("evicted … during cleanup").
+//! The collector, which may be any, decides which extent is coldest. Admission: the newcomer must be worth more than the extent evicted
+//! last was at its eviction. With `recency`, every extent that is read qualifies. If the class tells the size of the file, extents of files
+//! over 1 MiB (classes 13…18) are not admitted, and are removed when the file grows beyond that size. Such a removal does not count as an
+//! eviction for the admission rule ("evicted … during cleanup").
 //!
 //! Over more than two tiers: `middle.rs`.
 //!
-//! Parameters: none of its own. When not to use it: mostly writes (writes do not promote), and scans.
+//! Parameters: none. When not to use it: for work that mostly writes (writes do not promote), and for scans.
 
 use super::hold::{FAST, Hold, is_fast, is_large, is_large_file};
 use super::middle::Middle;
@@ -168,7 +168,7 @@ impl Policy for HotDst {
         if how == Outcome::Done {
             let next = next.filter(|&e| view.home(e).is_some() && !is_fast(view, e));
             match next {
-                // The unit takes more room than the evicted one left.
+                // The unit needs more room than the evicted one has freed.
                 Some(e) if view.weight(e) > 1 && view.lacks(FAST, e) > 0 => {
                     if self.evict(view, wanted) {
                         self.waiting.push_front(e);

@@ -1,19 +1,19 @@
-//! `hystor`, **reconstructed**: its paper is not at hand; this follows what OODT II–IV and Loris II–III say of it
+//! `hystor`, **reconstructed**: its paper was not available. The rules are those that OODT II–IV and Loris II–III describe
 //! (docs/policy-rules.md section 6). Homes stay on the slowest tier; the fast one is divided.
 //!
-//! *Remap share* (80 %): every `window` seconds from the first access, the extents with the highest worth get their copies there.
-//! The worth of an extent is its inverse-bitmap counter (see `inverse-bitmap`), or a quarter of a neighbour's counter if that is more. An
-//! extent that had metadata requests (classes 1…7) is worth more than any extent without. On ties the residents stay, then the lower number
-//! wins. *Write-back share* (20 %): every write miss gets a copy; the least recently used one is evicted, and written back then.
-//! Counters are halved after each window.
+//! *Remap share* (80 %): every `window` seconds from the first access, the extents with the highest worth get their copies there. The worth
+//! of an extent is its inverse-bitmap counter (see `inverse-bitmap`), or a quarter of a neighbour's counter if that is more. An extent that
+//! had metadata requests (classes 1…7) is worth more than any extent without. On ties, extents that are there already stay, then the lower
+//! number comes first. *Write-back share* (20 %): every write miss gets a copy; the least recently used copy is evicted, and is written
+//! home then. Counters are halved after each window.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
 //! | window | 0.001…10⁹ | 60 | seconds between plans |
 //! | remap_share | 0…1 | 0.8 | part of the fast tier that plans fill; at least one slot is left for writes |
 //!
-//! 8 bytes and 1 bit an extent, 33 bytes a fast slot. When not to use it: reads whose hot set changes within a window, because
-//! a read alone never brings its extent in.
+//! Memory: 8 bytes and 1 bit per extent, 33 bytes per fast slot. When not to use it: for reads whose hot set changes within a window,
+//! because a read alone never makes a copy.
 
 use super::classes::is_metadata;
 use super::hold::FAST;
@@ -34,7 +34,7 @@ const METADATA: u32 = 1 << 31;
 const REMAP: u8 = 0;
 const WRITES: u8 = 1;
 
-/// How a unit fits in the remap share.
+/// Whether a unit gets room in the remap share.
 enum Exchange {
     Fits,
     TooBig,

@@ -33,10 +33,10 @@ const AT_ONCE: u32 = 8;
 /// flushes of their commits, and on a disk a migration spends most of its time in those.
 const MATRIX_AT_ONCE: u32 = 16;
 
-/// Interval at which a plan in progress is continued if no event continues it.
+/// A plan in progress is continued after this time, if no event continues it earlier.
 const LOOK_AGAIN: Nanos = Nanos(10_000_000);
 
-/// When plans are made.
+/// The times at which plans are made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Every {
     /// At this interval, beginning with the first access.
@@ -45,7 +45,7 @@ pub enum Every {
     Requests(u64),
 }
 
-/// Where planning stands with [`Every::Requests`].
+/// Whether a plan is due, with [`Every::Requests`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
     No,
@@ -95,7 +95,8 @@ pub struct Interval {
     sieved: Vec<UnitId>,
     /// Extents of large files.
     large: Bits,
-    /// Units that were worth admitting but not worth more than the coldest. They are kept for room that is made outside a plan.
+    /// Units that passed the admission rule but were not worth more than the coldest unit. They become candidates if room is made outside a
+    /// plan.
     passed: Raised,
     /// Number of passed units at their last examination, and whether a new examination is needed.
     passed_then: usize,
@@ -295,7 +296,8 @@ impl Interval {
             self.cells = VecDeque::new();
         }
     }
-    /// Keeps the units that were narrowly rejected. They become candidates when a large file leaves and makes room outside a plan.
+    /// Remembers the units that were narrowly rejected. They become candidates when a large file is removed and so makes room outside a
+    /// plan.
     fn keep_passed(&mut self, view: &View<'_>) {
         let mut known = Vec::new();
         if self.room || self.passed.len() > 2 * self.passed_then + 1024 {

@@ -1,8 +1,8 @@
-//! `linear` / `mylinear`: extent e lives for ever in slot e of the concatenated tiers (the device-mapper target that
-//! GreenDM 6.2.1 takes as a baseline; "Mylinear" is the same with statistics).
+//! `linear` and `mylinear`: the home of extent e is always slot e of the concatenated tiers. This is the device-mapper target that GreenDM
+//! 6.2.1 takes as a baseline; "Mylinear" is the same with statistics.
 //!
-//! Parameters: none. When not to use it: whenever the hot data is not exactly the lowest addresses. It is a baseline, and
-//! the right choice for a volume of one tier.
+//! Parameters: none. When not to use it: if the hot data is not exactly at the lowest addresses. It is a baseline, and the right choice for
+//! a volume with one tier.
 
 use super::{Access, Action, ParamError, Place, Policy, View};
 use crate::volume::UnitId;

@@ -5,8 +5,8 @@
 //! and so on. On ties, units that are already on the tier stay; then the lower number comes first. A plan examines every unit
 //! that has a score, so it costs O(n log n). Over two tiers the plan is incremental instead (`interval.rs`).
 //!
-//! Demotions come before promotions, into the slowest tier first. If full tiers exchange units with each other, one of the
-//! units waits on the slowest tier meanwhile, which costs one move more than the matrix has.
+//! Demotions come before promotions, into the slowest tier first. If full tiers exchange units with each other, one of the units is moved
+//! to the slowest tier in the meantime, which costs one move more than the matrix contains.
 
 use super::View;
 use crate::collector::Collector;
@@ -71,7 +71,7 @@ fn order(mut to: Vec<Vec<Cell>>, mut free: Vec<u32>) -> VecDeque<(UnitId, TierId
     let slowest = to.len() - 1;
     let mut out = VecDeque::new();
     for cells in &mut to {
-        cells.sort_unstable_by(|a, b| b.cmp(a)); // taken from the end: by tier, then by address
+        cells.sort_unstable_by(|a, b| b.cmp(a)); // processed from the end: by tier, then by address
     }
     loop {
         let before = out.len();
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn an_exchange_of_full_tiers_goes_round() {
-        // 0 → 1: unit 1; 1 → 0: unit 2; nothing is free but on the slowest.
+        // 0 → 1: unit 1; 1 → 0: unit 2. Only the slowest tier has a free slot.
         let to = vec![vec![cell(1, 2)], vec![cell(0, 1)], vec![]];
         let got: Vec<_> = order(to, vec![0, 0, 1])
             .iter()

@@ -1,10 +1,10 @@
 //! Homes on the tiers between the fastest and the slowest, for architectures that were published for two (`hot-dst-*`, `cold-dst-*`,
 //! `type-aware`, `hro`, `hot`).
 //!
-//! Each of these tiers relates to the slower ones as the fastest tier does to all others. A unit that leaves a tier goes to the next
-//! slower one that has room ([`crate::policy::hold::Hold::down`]), For that, some slots of each tier are kept free (a sixteenth, 1 to
-//! 16) by demoting the coldest units. A unit that is not worth enough for the fastest tier may rise to one of these tiers by the same
-//! rule: it must be worth more than the unit that left there last. With only two tiers, this module does nothing.
+//! Each of these tiers relates to the slower ones as the fastest tier does to all others. A unit that leaves a tier goes to the next slower
+//! one that has room ([`crate::policy::hold::Hold::down`]). For this purpose some slots of each tier are kept free (a sixteenth, 1 to 16)
+//! by demoting the coldest units. A unit that is not worth enough for the fastest tier may rise to one of these tiers by the same rule: it
+//! must be worth more than the unit that left there last. With only two tiers, this module does nothing.
 
 use super::{Action, Outcome, View};
 use crate::collector::Collector;
@@ -21,7 +21,7 @@ const AGAIN: Nanos = Nanos::from_millis(5);
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Middle {
-    /// By tier: the worth of the last home that left, at that time. For the fastest tier the architecture keeps it.
+    /// By tier: the worth that the last demoted home had when it was demoted. For the fastest tier, the architecture itself stores this.
     left: Vec<u64>,
     /// This module's moves in progress, and the tier on which each one makes room, if any.
     own: Vec<(UnitId, Option<TierId>)>,
@@ -76,8 +76,8 @@ impl Middle {
     pub fn admits(&self, tier: TierId, worth: u64) -> bool {
         self.own.len() < AT_ONCE && worth > self.left[usize::from(tier.0)]
     }
-    /// `extent` was read and is not for the fastest tier: let it rise to the fastest of the others that it is worth, if there
-    /// is room.
+    /// Handles a read of `extent`, which is not worth enough for the fastest tier: promotes it to the fastest other tier that admits it and
+    /// has room.
     pub fn rise(&mut self, view: &View<'_>, extent: UnitId, worth: u64, wanted: &mut Vec<Action>) {
         let Some(at) = view.home(extent).map(|s| view.tier_of(s)) else {
             return;
@@ -89,7 +89,7 @@ impl Middle {
             self.raise(extent, to, wanted);
         }
     }
-    /// Keeps some slots of each tier free. True if a move was proposed.
+    /// Keeps some slots of each tier free. Returns true if a move was proposed.
     pub fn keep_room(
         &mut self,
         view: &mut View<'_>,
@@ -97,12 +97,12 @@ impl Middle {
         wanted: &mut Vec<Action>,
     ) -> bool {
         self.wake = self.wake.filter(|&t| t > view.now());
-        // The slowest of these tiers first, so that units of the others find room.
+        // The slowest of these tiers comes first, so that it has room for units of the others.
         for t in (1..view.slowest().0).rev().map(TierId) {
             let slots = view.seats(t).len() as u32;
             let going = self.own.iter().filter(|o| o.1 == Some(t)).count() as u32;
             let room = view.free(t) + view.freeing(t) + going;
-            // With one slot kept free, a tier of one slot would never hold anything.
+            // If its only slot were kept free, a tier with one slot would always be empty.
             if slots == 1 || room >= (slots / 16).clamp(1, 16) {
                 continue;
             }

@@ -69,7 +69,7 @@ use alloc::vec::Vec;
 pub struct Access {
     /// Time of the request.
     pub now: Nanos,
-    /// Which extent.
+    /// The extent.
     pub extent: UnitId,
     /// Seat of the home before any action that this access triggers; `None` at the first touch.
     pub home: Option<Seat>,
@@ -90,11 +90,12 @@ pub struct Access {
 /// How a policy uses the faster tiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uses {
-    /// Homes lie on all tiers (tiering). Copies that a previous policy left are evicted.
+    /// Homes are on all tiers (tiering). Copies that a previous policy left are evicted.
     Homes,
-    /// Homes belong on the slowest tier, copies on the faster ones (caching). Homes that lie on a faster tier are moved down.
+    /// Homes are on the slowest tier, copies on the faster ones (caching). Homes that a previous policy left on a faster tier are moved
+    /// down.
     Copies,
-    /// Both homes and copies lie on the faster tiers.
+    /// Both homes and copies are on the faster tiers.
     Both,
 }
 
@@ -110,7 +111,7 @@ impl Access {
 pub enum WriteTo {
     /// To the copy, which is dirty from then on (write-back).
     Copy,
-    /// To both (write-through-update): the copy stays as clean as it was.
+    /// To both (write-through-update): the write makes no block of the copy dirty.
     Both,
     /// To the home; the copy is evicted (write-around). Its dirty blocks are written home first.
     Home,
@@ -131,46 +132,46 @@ impl Uses {
 pub enum Action {
     /// Move the home of an extent to another tier.
     Move {
-        /// Which extent.
+        /// The extent.
         extent: UnitId,
-        /// Where to.
+        /// The destination tier.
         to: TierId,
     },
     /// Give the extent a copy on a faster tier, filled from its home.
     Fetch {
-        /// Which extent.
+        /// The extent.
         extent: UnitId,
-        /// Where to.
+        /// The destination tier.
         to: TierId,
     },
     /// Fetch `bytes` bytes of the extent, starting at byte `from` and rounded outwards to whole blocks, into its copy on a faster
     /// tier. An extent without a copy gets one in which only these blocks are valid. Valid blocks of a copy are not read again.
     FetchPart {
-        /// Which extent.
+        /// The extent.
         extent: UnitId,
-        /// Where to.
+        /// The destination tier.
         to: TierId,
         /// First byte, counted from the extent's first.
         from: u32,
         /// Number of bytes; at least 1.
         bytes: u32,
     },
-    /// Give the extent an empty copy on a faster tier for the write that is being served (write-allocate): blocks become
-    /// valid as they are written, so that a small write never drags a large extent along.
+    /// Give the extent an empty copy on a faster tier for the write that is being served (write-allocate). Blocks become valid when they
+    /// are written, so that a small write does not cause a read of the whole extent.
     Allocate {
-        /// Which extent.
+        /// The extent.
         extent: UnitId,
-        /// Where to.
+        /// The destination tier.
         to: TierId,
     },
     /// Write the dirty blocks of the copy to the home; the copy stays and is clean.
     Clean {
-        /// Which extent.
+        /// The extent.
         extent: UnitId,
     },
     /// Give up the copy; its dirty blocks are written home first.
     Evict {
-        /// Which extent.
+        /// The extent.
         extent: UnitId,
     },
 }
@@ -202,7 +203,7 @@ pub enum Refusal {
     Limit,
     /// Metadata is being flushed.
     MetadataFlush,
-    /// The bandwidth budget for moves is exhausted, or foreground latency exceeds its target.
+    /// The bandwidth budget for moves is exhausted, foreground latency exceeds its limit, or a promise to a class is not kept.
     Throttled,
     /// The volume is closing, read-only or failed.
     Closed,
@@ -210,7 +211,7 @@ pub enum Refusal {
     NoCopies,
     /// The wear budget of the fastest tier does not allow it now.
     WearBudget,
-    /// The action needs a disk that sleeps, and is held until the disk is awake or a limit is reached.
+    /// The action needs a disk that sleeps. It can be proposed again when the disk is awake, or when a limit of held work is reached.
     Asleep,
 }
 
@@ -265,8 +266,8 @@ pub enum ParamError {
 
 /// A placement policy. It is deterministic: the same calls give the same proposals.
 pub trait Policy: Send {
-    /// The policy that this one is wrapped around. A wrapper names it here and in [`Policy::inner_mut`]; then the default
-    /// of every method calls that policy. (Methods without a default must be written; the compiler demands them.)
+    /// The inner policy, if this one is a wrapper. A wrapper returns it here and in [`Policy::inner_mut`]; then the default implementation
+    /// of every method calls the inner policy. (Methods without a default must be implemented; the compiler requires this.)
     fn inner(&self) -> Option<&dyn Policy> {
         None
     }
@@ -276,7 +277,7 @@ pub trait Policy: Send {
     }
     /// Name of the preset.
     fn name(&self) -> &'static str;
-    /// How it uses the faster tiers.
+    /// How the policy uses the faster tiers.
     fn uses(&self) -> Uses {
         self.inner().map_or(Uses::Homes, Policy::uses)
     }
@@ -289,15 +290,15 @@ pub trait Policy: Send {
     fn writes_through(&self) -> bool {
         self.inner().is_some_and(Policy::writes_through)
     }
-    /// Whether its decisions depend on which extents are neighbours. If so, a lab that keeps rows only for touched extents
-    /// must not number them as neighbours if they are apart on the volume.
+    /// Whether its decisions depend on which extents are neighbours. The lab keeps rows only for extents that are accessed and numbers them
+    /// consecutively. If this is true, it must leave a gap between extents that are not neighbours on the volume.
     fn minds_gaps(&self) -> bool {
         self.inner().is_none_or(Policy::minds_gaps)
     }
     /// The shape of the volume is known: allocates what depends on it. Called once, before any other call.
     fn attach(&mut self, view: &mut View<'_>);
-    /// The extent of `access` is about to get its first home: push the evictions and demotions that must come before. Without devices
-    /// they are complete when [`Policy::first_touch`] is called; with devices they are in progress.
+    /// Called when the extent of `access` is about to get its first home: push the evictions and demotions that make room. In hit-only runs
+    /// they are complete when [`Policy::first_touch`] is called; with devices they are still in progress.
     fn make_room(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         if let Some(p) = self.inner_mut() {
             p.make_room(view, access, wanted);
@@ -380,7 +381,7 @@ pub trait Policy: Send {
             p.tick(view, wanted);
         }
     }
-    /// When [`Policy::tick`] should be called next, if ever.
+    /// The time at which [`Policy::tick`] should be called next, if there is one.
     fn next_wake(&self) -> Option<Nanos> {
         self.inner().and_then(Policy::next_wake)
     }
@@ -389,10 +390,10 @@ pub trait Policy: Send {
         self.inner()
             .map_or_else(MoveRules::default, Policy::move_rules)
     }
-    /// Change a parameter while running.
+    /// Changes a parameter while the volume is running.
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError>;
-    /// Change a parameter whose values are names. On a running volume names are set by building the policy anew, as a
-    /// change of policy.
+    /// Changes a parameter whose values are names. On a running volume such a parameter is changed by building a new policy, which then
+    /// takes over.
     fn set_name(&mut self, key: &str, name: &str) -> Result<(), ParamError> {
         if let Some(p) = self.inner_mut() {
             return p.set_name(key, name);
@@ -411,7 +412,7 @@ pub trait Policy: Send {
     }
     /// Describes in words what this policy knows about an extent and which event would move it.
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String;
-    /// A remark for the user at the end of a run, for instance that the policy could decide nothing.
+    /// A remark for the user at the end of a run, for example that the policy has made no plan.
     fn warning(&self) -> Option<String> {
         self.inner().and_then(Policy::warning)
     }

@@ -1,14 +1,13 @@
-//! `opencas-like`: how Open CAS decides, as its guide describes it (no code was taken).
+//! `opencas-like`: the decisions of Open CAS, according to its guide (no code was copied).
 //!
-//! *Promotion* (nhit): while at least `trigger` per cent of the cache are in use, a unit gets a copy at its `insertion`-th access
-//! without one; otherwise at the first. *Sequential cutoff*: if the cache is full, a stream that has reached `seq_cutoff` bytes
-//! bypasses it.
-//! Least recently used copies go first. Write-back.
+//! *Promotion* (nhit): while at least `trigger` per cent of the cache are in use, a unit gets a copy at its `insertion`-th access without
+//! one; otherwise at the first. *Sequential cutoff*: if the cache is full, a stream that has reached `seq_cutoff` bytes bypasses it. The
+//! least recently used copies are evicted first. Writes go only to the copy (write-back).
 //!
-//! *Cleaning* alru: every `wake_up` seconds, if nothing was accessed for `activity` seconds, dirty copies not accessed for
-//! `staleness` seconds are written home, least recently used first, `flush_max` at a time until none is left. *Cleaning* acp:
-//! every 10 ms, `flush_max` dirty copies of the 100 MiB of addresses that have most of them (lower addresses on ties), least
-//! recently dirtied first.
+//! *Cleaning* alru: every `wake_up` seconds, if nothing was accessed for `activity` seconds, dirty copies not accessed for `staleness`
+//! seconds are written home, least recently used first, `flush_max` at a time until none is left. *Cleaning* acp: every 10 ms, up to
+//! `flush_max` dirty copies are written home. They are taken from the 100 MiB of addresses that have most dirty copies (on ties the lower
+//! addresses), in the order in which they became dirty.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
@@ -21,8 +20,9 @@
 //! | activity | 0…3600 | 10 | seconds without access after which alru works |
 //! | flush_max | 1…10000 | 100 | copies cleaned at a time |
 //!
-//! 21 bytes a fast slot; the access count is stored in the map's row and is reset when the copy is made. When not to use it: work that
-//! accesses everything once or twice under full load, because then nothing is admitted (the purpose of nhit) or cleaned (alru).
+//! Memory: 21 bytes per fast slot. The access count is stored in the map's row and is reset when the copy is made. When not to use it: for
+//! work under full load that accesses each unit only once or twice, because then nothing is admitted (this is the purpose of nhit) and
+//! nothing is cleaned (alru).
 
 use super::hold::{FAST, make_room};
 use super::shares::Shares;

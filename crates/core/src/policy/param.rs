@@ -2,10 +2,10 @@
 
 use super::ParamError;
 
-/// Returns `value` if it lies in `lo..=hi`.
+/// Returns `value` if it is in `lo..=hi`.
 ///
 /// # Errors
-/// It does not; the error gives the range as `what`.
+/// `value` is outside of the range; the error gives the range as `what`.
 pub fn within(value: f64, lo: f64, hi: f64, what: &'static str) -> Result<f64, ParamError> {
     if (lo..=hi).contains(&value) {
         Ok(value)

@@ -1,16 +1,17 @@
-//! `raf` (random access first), **reconstructed**: its paper is not at hand; this follows what OODT II–IV and Loris II–IV say of
-//! it (docs/policy-rules.md section 6).
+//! `raf` (random access first), **reconstructed**: its paper was not available. The rules are those that OODT II–IV and Loris II–IV
+//! describe (docs/policy-rules.md section 6).
 //!
-//! A request is sequential if it continues one of the last 32 streams or is at least `sequential` bytes: it gets no copy.
-//! A unit that is read at random gets a copy at its second access; the least recently used copy is evicted first. Random writes go
-//! to a write share; when it is full, its least recently used copies are written home.
+//! A request is sequential if it continues one of the last 32 streams or has at least `sequential` bytes. A sequential request makes no
+//! copy. A unit that is read at random gets a copy at its second access; the least recently used copy is evicted first. Random writes go to
+//! a write share; when it is full, its least recently used copies are written home.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
 //! | sequential | 512…2³¹ | 65536 | bytes from which a request counts as sequential by itself |
 //! | write_share | 0…1 | 0.1 | part of the fast tier for writes; at least one slot, and one for reads where there are two |
 //!
-//! 9 bytes a fast slot, 1 bit an extent. When not to use it: sequential re-reads, which it never keeps.
+//! Memory: 9 bytes per fast slot, 1 bit per extent. When not to use it: for data that is read sequentially several times, because it never
+//! copies this.
 
 use super::hold::FAST;
 use super::shares::Shares;

@@ -14,8 +14,7 @@ use crate::collector::{Frequency, Hro, InverseBitmap, Oodt, Recency, WsClock};
 use crate::units::Nanos;
 use alloc::boxed::Box;
 
-/// The default preset for two tiers: of all presets, it was slower than the disk alone least often
-/// (`docs/policies-compared.md`).
+/// The default preset for two tiers. Of all presets, it was in the fewest cases slower than the disk alone (`docs/policies-compared.md`).
 pub const DEFAULT: &str = "benefit";
 
 /// The default preset for other numbers of tiers: a cache needs two tiers, and leaves those in the middle empty.

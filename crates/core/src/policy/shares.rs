@@ -113,8 +113,8 @@ impl Shares {
     pub fn have(&self, share: u8) -> u32 {
         self.have[usize::from(share)]
     }
-    /// Grains that the share lacks for a copy of size `weight`, at most `weight`: if the share exceeds its limit while evictions are in
-    /// progress, room for that excess was already requested.
+    /// Number of grains that the share lacks for a copy of size `weight`. It is at most `weight`: if the share exceeds its limit while
+    /// evictions are in progress, the room for that excess was already requested.
     pub fn lacks(&self, share: u8, weight: u32) -> u32 {
         let over = self.have[usize::from(share)] + weight;
         over.saturating_sub(self.limit[usize::from(share)])

@@ -6,19 +6,19 @@ use crate::units::{MemberId, Nanos, TierId};
 use crate::volume::{Quota, Seat, Space, UnitId};
 use core::ops::Range;
 
-/// The volume as a policy sees it: everything readable, and only the policy's own statistics writable.
+/// The volume as a policy sees it. Everything can be read, but only the policy's own statistics can be written.
 pub struct View<'a> {
     space: &'a mut Space,
     now: Nanos,
     moves: u32,
     metadata_flushing: bool,
     budget: u32,
-    /// Costs of the tiers in a view of a part, where they are measured elsewhere.
+    /// In the view of a quota: the costs and loads of the real tiers, because nothing is measured in the quota.
     loads: Option<&'a Loads>,
 }
 
 impl<'a> View<'a> {
-    /// A view of `space` at `now`, with `moves` under way and at most `budget` seats to scan in this call.
+    /// A view of `space` at `now`, with `moves` moves in progress. The policy may examine at most `budget` seats in this call.
     pub fn new(
         space: &'a mut Space,
         now: Nanos,
@@ -35,11 +35,11 @@ impl<'a> View<'a> {
             loads: None,
         }
     }
-    /// An empty part of the volume, with `grains` grains of the fastest tier.
+    /// An empty quota of the volume, with `grains` grains of the fastest tier.
     pub fn quota(&self, grains: u32) -> Quota {
         Quota::of(self.space, grains)
     }
-    /// The present view of a part: with its seats and units, and with the real load of the tiers.
+    /// A view of a quota: with the quota's seats and units, and with the real load of the tiers.
     pub fn within<'b>(&'b self, quota: &'b mut Quota) -> View<'b> {
         View {
             space: quota.space(),
@@ -98,12 +98,12 @@ impl<'a> View<'a> {
     pub fn class(&self, e: UnitId) -> u8 {
         self.space.class(e)
     }
-    /// From now on, the classes of the data in copies are kept, by 4 KiB (or by block, if blocks are larger): one byte per seat of the
-    /// faster tiers, and more for copies of several classes. Only what the policy itself notes is known.
+    /// Keeps the classes of the data in copies from now on, one class per 4 KiB. This takes one byte per seat of the faster tiers, and more
+    /// for copies with several classes. Only the classes that the policy itself notes are known.
     pub fn keep_classes(&mut self) {
         self.space.map.keep_classes(self.space.geo.block_shift);
     }
-    /// The blocks of its unit that `access` covers; all of them if units have sizes of their own.
+    /// The blocks of its unit that `access` covers; in a store of units of unequal sizes, all blocks.
     pub fn blocks(&self, access: &Access) -> Range<u32> {
         if !self.is_uniform() {
             return 0..u32::MAX;
@@ -112,19 +112,19 @@ impl<'a> View<'a> {
         let shift = self.space.geo.block_shift;
         from >> shift..(from + bytes).div_ceil(1 << shift)
     }
-    /// Notes that `blocks` of a unit are of `class`, if it has a copy and classes are kept. Blocks of a copy about which nothing
-    /// was noted have the class of the unit ([`View::class`]), or without one the class that is noted first.
+    /// Notes that `blocks` of a unit have `class`, if it has a copy and classes are kept. Other blocks of the copy, if nothing is known
+    /// about them, get the class of the unit ([`View::class`]), or `class` if the unit has none.
     pub fn note_class(&mut self, e: UnitId, blocks: Range<u32>, class: u8) {
         let unit = self.class(e);
         let rest = if unit == 0 { class } else { unit };
         self.space.map.note_class(e, blocks, class, rest);
     }
-    /// Nothing is known about the classes of the unit's copy any more.
+    /// Forgets the classes of the unit's copy.
     pub fn forget_classes(&mut self, e: UnitId) {
         self.space.map.forget_classes(e);
     }
-    /// The class with the lowest `rank` among the blocks that the copy of a unit holds; `coming` are blocks that are being written to
-    /// it. `None` if nothing is known about them.
+    /// The class with the lowest `rank` among the valid blocks of the copy of a unit. The blocks `coming` count as valid, because they are
+    /// being written to it. `None` if nothing is known about these blocks.
     pub fn best_class(&self, e: UnitId, coming: Range<u32>, rank: impl Fn(u8) -> u8) -> Option<u8> {
         self.space.map.best_class(e, coming, rank)
     }
@@ -143,7 +143,7 @@ impl<'a> View<'a> {
     pub fn could_fit(&self, t: TierId, e: UnitId) -> bool {
         self.weight(e) as usize <= self.seats(t).len()
     }
-    /// The byte at which requests to a unit begin.
+    /// The first byte of the address space of a unit.
     #[inline]
     pub fn start(&self, e: UnitId) -> u64 {
         self.space.start(e)
@@ -185,8 +185,8 @@ impl<'a> View<'a> {
         let slot = self.space.map.copy(e)?;
         (self.space.geo.tier_of(slot) == TierId(0)).then(|| Seat::from(slot))
     }
-    /// Whether the copy on the fastest tier holds all blocks of its unit that `access` covers. Blocks that were never written count
-    /// as held. False without a copy.
+    /// Whether the copy on the fastest tier contains all blocks of its unit that `access` covers. Blocks that were never written do not
+    /// matter. False without a copy.
     pub fn holds(&self, access: &Access) -> bool {
         let e = access.extent;
         if self.copy(e).is_none() {
@@ -205,7 +205,7 @@ impl<'a> View<'a> {
         let end = (begin + bytes).saturating_sub(first).min(size).max(from);
         (from as u32, (end - from) as u32)
     }
-    /// Whether the copy is dirty, that is, holds data that the home does not.
+    /// Whether the copy is dirty, that is, contains data that the home does not.
     #[inline]
     pub fn is_dirty(&self, e: UnitId) -> bool {
         self.space.map.is_dirty(e)
@@ -222,12 +222,12 @@ impl<'a> View<'a> {
         let (e, home) = self.space.map.copied_in(s.slot())?;
         Some((e, home.into()))
     }
-    /// Whether a seat of a tier other than the slowest holds a copy that is dirty.
+    /// Whether a seat of a tier other than the slowest contains a dirty copy.
     #[inline]
     pub fn is_dirty_in(&self, s: Seat) -> bool {
         self.space.map.is_dirty_in(s.slot())
     }
-    /// Requests in flight on a seat.
+    /// Number of operations in progress on a seat.
     #[inline]
     pub fn in_flight_in(&self, s: Seat) -> u32 {
         let (r, w) = self.space.pins.count(s.slot());
@@ -248,12 +248,12 @@ impl<'a> View<'a> {
     pub fn freeing(&self, t: TierId) -> u32 {
         self.space.slots.freeing(t)
     }
-    /// Whether a move or a waiting request concerns this unit.
+    /// Whether the unit is in use by a move or a waiting request.
     #[inline]
     pub fn is_held(&self, e: UnitId) -> bool {
         self.space.map.is_held(e)
     }
-    /// Requests in flight on a unit's home and copy (GreenDM 6.1.6).
+    /// Number of operations in progress on a unit's home and copy (GreenDM 6.1.6).
     pub fn in_flight(&self, e: UnitId) -> u32 {
         let map = &self.space.map;
         let on = |s| {
@@ -275,7 +275,7 @@ impl<'a> View<'a> {
     pub fn cost(&self, t: TierId) -> &Cost {
         self.loads().cost(t)
     }
-    /// Recent waiting times of requests for a tier's operations.
+    /// The recent durations of operations on a tier for which requests waited.
     #[inline]
     pub fn answers(&self, t: TierId) -> Answers {
         self.loads().answers(t)
@@ -284,7 +284,7 @@ impl<'a> View<'a> {
     pub fn load(&self, t: TierId) -> Load {
         self.loads().load(t, self.now)
     }
-    /// Present load of a member; `None` beyond the last one.
+    /// Present load of a member; `None` if there is no such member.
     pub fn member_load(&self, m: MemberId) -> Option<MemberLoad> {
         self.loads().member(m, self.now)
     }
@@ -296,11 +296,11 @@ impl<'a> View<'a> {
     pub fn set_last(&mut self, e: UnitId, t: Nanos) {
         self.space.map.set_last(e, t);
     }
-    /// The policy's 16 bits.
+    /// The 16 bits of a unit that belong to the policy.
     pub fn stat(&self, e: UnitId) -> u16 {
         self.space.map.stat(e)
     }
-    /// Set the policy's 16 bits.
+    /// Sets the 16 bits of a unit that belong to the policy.
     pub fn set_stat(&mut self, e: UnitId, v: u16) {
         self.space.map.set_stat(e, v);
     }

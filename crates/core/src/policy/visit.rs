@@ -1,4 +1,5 @@
-//! Presets as concrete types, for loops that are compiled per policy. Hit-only runs save one dynamic call per step.
+//! Presets as concrete types, for loops that are compiled separately for each policy. This saves one dynamic call per step in hit-only
+//! runs.
 
 use super::build::{BuildError, ParamValue, build_with};
 use alloc::string::String;
@@ -17,7 +18,7 @@ pub trait Visitor {
 /// caches with another write mode) boxed.
 ///
 /// # Errors
-/// As [`build_with`].
+/// The same as for [`build_with`].
 pub fn with_preset<V: Visitor>(
     name: &str,
     params: &[(&str, ParamValue<'_>)],

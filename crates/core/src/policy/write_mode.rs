@@ -145,7 +145,7 @@ impl Policy for Moded {
         match self.mode {
             WriteThroughUpdate | WriteThroughAll => WriteTo::Both,
             WriteAround | ReadOnly | PassThrough => WriteTo::Home,
-            // A preset that writes back decides (it may limit dirty data). The mode decides for the others.
+            // A preset that writes back decides itself (it may limit dirty data). For a preset that writes through, the mode decides.
             WriteBack | WriteOnly if self.inner.writes_through() => WriteTo::Copy,
             WriteBack | WriteOnly => self.inner.write_to(view, access),
         }

@@ -1,4 +1,4 @@
-//! Ghost lists: numbers of units whose copy was evicted, in the order of eviction.
+//! Ghost lists: the numbers of units whose copies were evicted, in the order of eviction.
 //!
 //! The memory is fixed when the number of fast slots is known; docs/policies.md has the memory of each policy.
 
@@ -96,12 +96,12 @@ mod tests {
             g.push(0, e);
         }
         assert_eq!((g.find(10), g.find(11), g.count(0)), (None, Some(0), 3));
-        g.push(1, 14); // no room, and list 1 has none to give
+        g.push(1, 14); // there is no room, and list 1 has no ghost that could be removed
         assert_eq!(g.find(14), None);
         assert!(g.drop_oldest(0));
         g.push(1, 14);
         assert_eq!((g.find(11), g.find(14)), (None, Some(1)));
-        g.push(0, 14); // moves over
+        g.push(0, 14); // moves to the other list
         assert_eq!((g.count(0), g.count(1), g.take(14)), (3, 0, Some(0)));
         assert_eq!(g.take(14), None);
         let mut none = Ghosts::new(0, 1);

@@ -1,10 +1,10 @@
 //! `lfu`: evicts the least frequently used copy; on ties, the one accessed longest ago (docs/policy-rules.md section 1).
 //!
-//! The count is 1 at the fetch and forgotten at the eviction; it saturates at 2^32 − 1. Copies of one count form a list in
-//! the order of their last access, and the lists stand in the order of their counts, so every step is O(1).
+//! The count is 1 at the fetch and forgotten at the eviction; it saturates at 2^32 − 1. Copies with the same count form a list in the order
+//! of their last access, and these lists are in the order of their counts. So every step takes constant time.
 //!
-//! Parameters: none. When not to use it: when the popular data changes. Counts never age, so formerly popular units stay and
-//! new data passes through one slot; `hot-dst-frequency` and `w-tinylfu` age.
+//! Parameters: none. When not to use it: when the popular data changes. Counts never age, so units that were popular in the past stay, and
+//! all new data shares one slot. The counts of `hot-dst-frequency` and `w-tinylfu` age.
 
 use super::Replacement;
 use crate::collector::Lists;

@@ -43,12 +43,12 @@ use alloc::vec::Vec;
 /// So `victim` only names a slot, which leaves the lists at `removed`; and what `admit` learned about a newcomer
 /// is kept separately until `inserted` or `refused`.
 pub trait Replacement: Send {
-    /// There are `slots` fast slots and `extents` extents.
+    /// Called once: the volume has `slots` fast slots and `extents` extents.
     fn attach(&mut self, slots: u32, extents: u32);
-    /// This access touched the copy in `slot`. Its class and size are known.
+    /// Called when `access` has hit the copy in `slot`.
     fn hit(&mut self, slot: u32, access: &Access);
-    /// Whether a unit without a copy, which this access touched, may have one. Called once until `inserted` or `refused`.
-    /// `full`: a victim would have to be evicted.
+    /// Whether the unit of this access, which has no copy, may get one. After a true result, this is not called again for the unit before
+    /// `inserted` or `refused`. `full`: a victim would have to be evicted.
     fn admit(&mut self, access: &Access, full: bool) -> bool;
     /// The slot whose copy should be evicted to make room for `newcomer`; slots that are `busy` are skipped.
     fn victim(&mut self, newcomer: UnitId, busy: impl FnMut(u32) -> bool) -> Option<u32>;
@@ -64,16 +64,16 @@ pub trait Replacement: Send {
     }
     /// The copy in `slot` was written home and is clean.
     fn cleaned(&mut self, _slot: u32) {}
-    /// Change a parameter.
+    /// Changes a parameter.
     fn set(&mut self, key: &str, _value: f64) -> Result<(), ParamError> {
         let _ = key;
         Err(ParamError::Unknown(String::from("(no parameters)")))
     }
-    /// Parameters and their values now.
+    /// The parameters and their present values.
     fn params(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
-    /// Memory, bytes.
+    /// Memory in bytes.
     fn bytes(&self) -> usize;
 }
 
@@ -83,7 +83,7 @@ pub struct Cache<R> {
     replacement: R,
     /// Proposed copies that are not settled: extent, and whether a write caused it. At most as many as the engine has moves.
     coming: Vec<(UnitId, bool)>,
-    /// Fast slots.
+    /// Number of fast slots.
     fast: u32,
 }
 

@@ -4,8 +4,8 @@ use crate::collector::Lists;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// One ring a level, lowest first; the head of a ring is its least recently used node. Several multiqueues may share the
-/// nodes of one [`Levels`]; a node is in one of them.
+/// One ring per level, lowest first. The head of a ring is its least recently used node. Several multiqueues may share the nodes of one
+/// [`Levels`]; a node is in at most one of them.
 #[derive(Clone, Debug)]
 pub(super) struct Levels {
     lists: Lists,
@@ -44,7 +44,7 @@ impl Levels {
         self.ring[node as usize] = ring as u16;
         self.count[ring as usize] += 1;
     }
-    /// Add a node as the most recent of a level.
+    /// Adds a node as the most recently used one of a level.
     pub(super) fn push(&mut self, queue: u32, level: u32, node: u32) {
         let ring = queue * self.height + level;
         self.lists.push_tail(ring, node);
@@ -128,7 +128,7 @@ mod tests {
         q.push(0, 0, 1);
         q.push(0, 1, 2);
         q.push(0, 1, 3);
-        // 0 rises; 2, the least recent above, comes down in its place and is the most recent there.
+        // 0 moves up. 2, the least recently used node of the level above, moves down and is the most recently used one there.
         q.rise(0, 1);
         assert_eq!([0, 1, 2, 3].map(|n| q.level(n)), [1, 0, 0, 1]);
         assert_eq!(q.lowest(0, |_| false), Some(1));

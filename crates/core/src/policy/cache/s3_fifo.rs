@@ -1,12 +1,11 @@
 //! `s3-fifo`: three first-in-first-out queues (Yang et al., SOSP '23; docs/policy-rules.md section 1, the variant that libCacheSim
 //! names S3FIFO-0.1000-2).
 //!
-//! Newcomers enter a small queue of max(1, ⌊F/10⌋) units. At the end of that queue, a unit that was hit twice since its
-//! fetch moves to the main queue; the others are evicted and leave a ghost. There are as many ghosts as main has places. A miss found
-//! among the ghosts enters main at once. In main, a unit that was hit is inserted again with min(hits, 3) − 1 hits left; units evicted
-//! from main leave no ghost. Until the first
-//! eviction, newcomers enter main if the small queue is full: libCacheSim fills an empty cache in this way (found by
-//! comparing miss ratios over sizes; docs/policy-rules.md does not mention it).
+//! Newcomers enter a small queue of max(1, ⌊F/10⌋) units. At the end of that queue, a unit that was hit twice since its fetch moves to the
+//! main queue; the others are evicted and leave a ghost. The number of ghosts is the number of places in main. A miss found among the
+//! ghosts enters main at once. In main, a unit that was hit is inserted again with min(hits, 3) − 1 hits left; units evicted from main
+//! leave no ghost. Until the first eviction, newcomers enter main if the small queue is full: libCacheSim fills an empty cache in this way
+//! (found by comparing miss ratios over sizes; docs/policy-rules.md does not mention it).
 //!
 //! Parameters: none. When not to use it: under about twenty fast slots, where the small queue is one unit.
 

@@ -1,10 +1,10 @@
 //! `sieve`: one queue, one bit, one hand (Zhang et al., NSDI '24; docs/policy-rules.md section 1).
 //!
-//! Newcomers enter at the young end and never move. A hit sets the unit's bit. The hand walks from old to young, clears bits
-//! and takes the first unit without one; past the young end it starts at the old end again.
+//! Newcomers enter at the young end and never move. A hit sets the unit's bit. The hand moves from old to young, clears bits, and evicts
+//! the first unit whose bit is not set. After the young end it continues at the old end.
 //!
-//! Parameters: none. When not to use it: when most hits are to data fetched a moment ago (block traces often are like that):
-//! the hand meets new units before their second use; `s3-fifo` or `arc` do better there.
+//! Parameters: none. When not to use it: if most hits are to data that was fetched a moment ago, as in many block traces. The hand then
+//! reaches new units before their second use; `s3-fifo` and `arc` are better for such work.
 
 use super::Replacement;
 use crate::bits::Bits;

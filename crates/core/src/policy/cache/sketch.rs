@@ -1,8 +1,8 @@
 //! Estimates how often an extent was accessed recently: a count-min sketch of 4-bit counters with ageing.
 //!
-//! Four rows in one table of 64-bit words, sixteen counters each; next power of two ≥ F words, so 8 to 16 bytes a fast slot.
-//! After the first 10 · F touches, ageing halves every counter once per 10 · F touches, one word at a time, so that no single
-//! touch pays for a pass over the table.
+//! The four rows share one table of 64-bit words with sixteen counters each. The number of words is the next power of two ≥ F, so the table
+//! takes 8 to 16 bytes per fast slot. After the first 10 · F touches, ageing halves every counter once per 10 · F touches. It does this
+//! word by word, so that no single touch has to process the whole table.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,10 +10,10 @@ use alloc::vec::Vec;
 #[derive(Clone, Debug)]
 pub(super) struct Sketch {
     words: Vec<u64>,
-    /// Accumulator that gives the touches between two halvings: all words are halved once in `10 · F` touches.
+    /// An accumulator that decides after which touches a word is halved: all words are halved once in `10 · F` touches.
     rate: u64,
     owed: u64,
-    /// Touches until ageing begins.
+    /// Number of touches until ageing begins.
     young: u64,
     hand: usize,
 }
@@ -94,7 +94,7 @@ mod tests {
         }
         assert_eq!(s.count(7), 15);
         assert_eq!(s.count(8), 0);
-        // After 640 touches, 640 more are one turn: every counter was halved once, 7's from 15 to 7.
+        // After the first 640 touches, 640 more halve every counter once. The counter of 7 goes from 15 to 7.
         for e in 0..1260u32 {
             s.touch(1_000_000 + e % 2);
         }

@@ -1,21 +1,22 @@
 //! `smq`: stochastic multiqueue, after the published description of the Linux kernel's default dm-cache policy
 //! (Documentation/admin-guide/device-mapper/cache-policies.rst); docs/policy-rules.md section 1.
 //!
-//! No hit counts: entries stand in levels of equal size, and a hit swaps an entry with the least recently used one of a
-//! level above. Misses go through such a queue of their own, the hotspot queue, and are admitted once they have risen far
-//! enough in it. If that queue works badly (few misses are found in it), its entries rise faster. Clean and dirty copies
-//! have a queue each; the lowest clean copy is evicted first, and while more than `dirty` of the fast slots are dirty the lowest
-//! dirty one is written home after each access.
+//! There are no hit counts. Entries are in levels of equal size, and a hit exchanges an entry with the least recently used one of a higher
+//! level. Units without a copy are in a separate queue of this kind, the hotspot queue, and are admitted when they have risen far enough in
+//! it. If that queue works badly (few misses are found in it), its entries rise faster. Clean copies and dirty copies have separate queues.
+//! The lowest clean copy is evicted first. While more than the share `dirty` of the fast slots is dirty, the lowest dirty copy is written
+//! home after each access.
 //!
-//! Written from that description alone. What differs from the kernel, or is our choice where the text is silent: hotspot
-//! entries are extents, one a fast slot; there are min(64, max(2, F/8)) levels; free slots take every miss; an entry is admitted
-//! at an eighth of the levels and enters the cache at the level that it reached; a hit in the hotspot queue rises by 1/32,
-//! 1/16 or 1/8 of the levels, judged every max(64, F) misses by whether three quarters, half or fewer of them were found;
-//! levels are balanced one node at a time instead of periodically; reads and writes are admitted in the same way; background
-//! write-back is controlled by the share of dirty slots instead of an idle timer. There are no published hit ratios to compare with.
+//! This file was written from that description alone. The following differs from the kernel, or is a choice because the text does not say
+//! it: hotspot entries are extents, one per fast slot; there are min(64, max(2, F/8)) levels; free slots take every miss; an entry is
+//! admitted at an eighth of the levels and enters the cache at the level that it has reached; a hit in the hotspot queue moves an entry up
+//! by 1/32, 1/16 or 1/8 of the levels, which is decided every max(64, F) misses: if at least three quarters of them, at least half, or
+//! fewer were found in the queue; levels are balanced one node at a time and not periodically; reads and writes are admitted in the same
+//! way; background write-back is controlled by the share of dirty slots and not by an idle timer. There are no published hit ratios to
+//! compare with.
 //!
-//! Parameters: `dirty` (share of the fast slots that may be dirty before cleaning starts, 0 to 1, default 0.1). When not to
-//! use it: for short runs and small fast tiers, because a unit must be accessed several times before it is admitted.
+//! Parameters: `dirty` (share of the fast slots that may be dirty before cleaning starts, 0 to 1, default 0.1). When not to use it: for
+//! short runs and small fast tiers, because a unit must be accessed several times before it is admitted.
 
 use super::multiqueue::Levels;
 use super::{Index, Replacement};
@@ -66,7 +67,7 @@ impl Default for Smq {
 }
 
 impl Smq {
-    /// Lowest level of the hotspot queue at which a miss is admitted.
+    /// The lowest level of the hotspot queue at which a miss is admitted.
     fn bar(&self) -> u32 {
         (self.levels / 8).max(1)
     }

@@ -1,13 +1,13 @@
 //! `w-tinylfu`: a small window in front of a segmented LRU, with admission by estimated frequency (Einziger, Friedman and
 //! Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM Transactions on Storage 2017; docs/policy-rules.md section 1).
 //!
-//! Newcomers enter the window (LRU, max(1, ⌊F/100⌋) units). When a slot is needed, the window's oldest unit is compared with the
-//! oldest one of probation: the one with the higher recent frequency stays; on ties it is the resident. If the window's unit stays,
-//! it goes to probation. A hit there moves a unit to protected (80 % of main), whose overflow returns to probation.
-//! Frequencies are those of a count-min sketch of 4-bit counters that halves all counters once in 10 · F touches.
+//! Newcomers enter the window (LRU, max(1, ⌊F/100⌋) units). When a slot is needed, the oldest unit of the window is compared with the
+//! oldest unit of probation. The one with the higher recent frequency stays; on ties the unit of probation stays. If the window's unit
+//! stays, it moves to probation. A hit in probation moves a unit to protected (80 % of main). If protected is full, its oldest units return
+//! to probation. Frequencies are those of a count-min sketch of 4-bit counters that halves all counters once in 10 · F touches.
 //!
-//! Differs from the reference implementations in hash functions, in ageing bit by bit instead of all at once, and in
-//! leaving out the doorkeeper and random admission; so hit ratios are close to theirs, but not equal.
+//! It differs from the reference implementations in the hash functions, in gradual ageing, and in having neither a doorkeeper nor random
+//! admission. So hit ratios are close to theirs, but not equal.
 //!
 //! Parameters: `window` (share of the fast slots, 0.001 to 1, default 0.01), `protected` (share of main, 0 to 1, default
 //! 0.8), both read when the volume is opened. When not to use it: when new data is used soon and then never again (mail

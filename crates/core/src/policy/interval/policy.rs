@@ -105,7 +105,7 @@ impl Policy for Interval {
             self.last_evicted = self.collector.worth(view, extent);
             let next = next.filter(|&e| self.may_come(view, e));
             match next {
-                // The unit takes more room than the evicted one left: the next coldest is evicted, too, if it is worth less.
+                // The unit needs more room than the evicted one has freed: the next coldest is evicted, too, if it is worth less.
                 Some(e) if view.weight(e) > 1 && view.lacks(FAST, e) > 0 => {
                     let worth = self.collector.worth(view, e);
                     let cold = self.collector.coldest(view, FAST);
@@ -156,7 +156,7 @@ impl Policy for Interval {
                 Every::Time(_) => {
                     let s = param::within(value, 0.001, 1e9, "seconds, 0.001 to 10^9")?;
                     let period = Nanos((s * 1e9) as u64);
-                    self.next = self.next.map(|_| Nanos(0)); // at once, then every new period
+                    self.next = self.next.map(|_| Nanos(0)); // plan at once, then with the new period
                     Every::Time(period)
                 }
                 Every::Requests(_) => {

@@ -1,20 +1,20 @@
 //! `type-aware` (Loris V; docs/policy-rules.md section 5): rules send classes or address ranges to sub-policies that share the fast tier.
 //!
-//! A rule is `SELECTOR:POLICY:SHARE`. Selectors: `class/N-M` (or `class/N`), `bytes/FROM-TO` (of the volume, with K, M, G or T;
-//! TO is not part of it), `all`. Policies: `hot-dst-dynamic`, `cache-ondemand`, `cold-dst-plain`, `cold-dst-dynamic`, and `slow`, which
-//! keeps off fast; or any other preset (`NAME`, or `NAME/KEY=VALUE/…`). Share: per cent of the fast tier.
-//! The first rule that matches applies. Units that no rule matches are under `hot-dst-dynamic` with the remaining share. Example:
+//! A rule is `SELECTOR:POLICY:SHARE`. Selectors: `class/N-M` (or `class/N`), `bytes/FROM-TO` (of the volume, with K, M, G or T; TO is not
+//! part of it), `all`. Policies: `hot-dst-dynamic`, `cache-ondemand`, `cold-dst-plain`, `cold-dst-dynamic`, and `slow`, which keeps its
+//! units off the fast tier; or any other preset (`NAME`, or `NAME/KEY=VALUE/…`). Share: per cent of the fast tier. The first rule that
+//! matches applies. Units that no rule matches are under `hot-dst-dynamic` with the remaining share. Example:
 //! `type-aware,rule=class/1-7:cache-ondemand:20,rule=bytes/0-8G:slow:0`.
 //!
-//! Every sub-policy has its own order and its own "last evicted". A free slot goes to the sub-policy that asks. If there
-//! is none, a sub-policy below its share takes a slot from the one that exceeds its own share most (on ties the first), coldest extent
-//! first; a sub-policy at or above its share takes a slot from itself. An extent whose class changes moves to its new sub-policy with
-//! its counter; if its old sub-policy was `slow`, it may return to fast.
+//! Every sub-policy has its own order and its own "last evicted". A free slot goes to any sub-policy that needs one. If no slot is free, a
+//! sub-policy below its share takes a slot from the one that exceeds its own share most (on ties the first), and the coldest extent there
+//! is evicted; a sub-policy at or above its share evicts an extent of its own. An extent whose class changes moves to its new sub-policy
+//! with its counter; if its old sub-policy was `slow`, it may return to the fast tier.
 //!
-//! The five sub-policies above are those of Loris and share the fast tier as it describes. A preset is an independent policy with a
-//! fixed quota: it sees its share of the fast tier as a small volume (`preset.rs`) and only the units of its rule. It takes no slot from
-//! other sub-policies, and they take none from it; the five share the slots that are in no quota. A unit that has no room on fast any
-//! more after a change of rules or class is demoted.
+//! The five sub-policies above are those of Loris and share the fast tier as it describes. A preset is an independent policy with a fixed
+//! quota: it sees its share of the fast tier as a small volume (`preset.rs`) and only the units of its rule. It takes no slot from other
+//! sub-policies, and they take none from it; the five share the slots that are in no quota. If a unit has no room on the fast tier any more
+//! after a change of rules or class, it is demoted.
 //!
 //! Over more than two tiers: `middle.rs`.
 //!
@@ -316,7 +316,7 @@ impl Policy for TypeAware {
         if how == Outcome::Done {
             let next = next.filter(|&e| view.home(e).is_some() && !is_fast(view, e));
             match next {
-                // The unit takes more room than the evicted one left.
+                // The unit needs more room than the evicted one has freed.
                 Some(e) if view.weight(e) > 1 && self.lacks(view, e) > 0 => {
                     let sub = self.sub_of(view, e);
                     if let Some(cold) = self.victim(view, sub) {

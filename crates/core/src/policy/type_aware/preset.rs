@@ -1,9 +1,8 @@
-//! A preset as a sub-policy: it sees a small volume of its own ([`Quota`]), and its proposals are passed on as far as its quota has
-//! room.
+//! A preset as a sub-policy. It sees a separate, small volume ([`Quota`]), and its proposals are passed on as far as its quota has room.
 //!
-//! A proposal that brings data to fast is passed on if there is room, or if the unit that leaves for it leaves at once (a clean copy
-//! that is not in use). Otherwise the proposal waits for a unit to leave, and is refused if none does. So the quota is never exceeded,
-//! however long moves take.
+//! A proposal that brings data to the fast tier is passed on if there is room, or if the unit that makes room for it can leave at once (a
+//! clean copy that is not in use). Otherwise the proposal waits until a unit has left, and is refused if none leaves. So the quota is never
+//! exceeded, even if moves take a long time.
 
 use super::super::hold::{FAST, Hold};
 use super::super::{Access, Action, Outcome, Policy, Refusal, Uses, View, WriteTo};
@@ -73,8 +72,8 @@ impl Sub {
         self.policy.attach(&mut view.within(quota));
     }
 
-    /// Adds a unit with a home. False if the unit is on the fast tier and should not be, because there is no room or the
-    /// policy has no use for it there. `tell`: the policy is attached already.
+    /// Adds a unit with a home. Returns false if the unit is on the fast tier and should not be there, because there is no room or the
+    /// policy does not use that place. `tell`: the policy is attached already, so it is informed.
     pub(super) fn take_in(&mut self, view: &View<'_>, e: UnitId, tell: bool) -> bool {
         let quota = self.quota.get_mut();
         quota.resize(e, view.unit_bytes(e));
@@ -114,7 +113,7 @@ impl Sub {
         quota.sync(e, false, false);
         quota.forget(e);
     }
-    /// The home of a unit is now on that tier; false if it should not be there.
+    /// Notes that the home of a unit is now on `tier`. Returns false if it should not be there.
     pub(super) fn placed(&mut self, view: &View<'_>, e: UnitId, tier: TierId) -> bool {
         let quota = self.quota.get_mut();
         quota.unplace(e);
@@ -125,7 +124,7 @@ impl Sub {
         }
         fits
     }
-    /// A unit now has a copy; false if the quota has no room for it.
+    /// Notes that a unit now has a copy. Returns false if the quota has no room for it.
     pub(super) fn copied(&mut self, view: &View<'_>, e: UnitId) -> bool {
         let quota = self.quota.get_mut();
         let seat = quota.add_copy(e);

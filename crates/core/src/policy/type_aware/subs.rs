@@ -46,7 +46,7 @@ impl Sub {
     pub(super) fn is_preset(&self) -> bool {
         self.kind == Kind::Preset
     }
-    /// If a preset's unit is not where it belongs, it is added to `away`.
+    /// Informs the sub-policy of a preset about unit `e`. If the unit should not be on its tier, it is added to `away`.
     pub(super) fn told(
         &mut self,
         tell: impl FnOnce(&mut preset::Sub) -> bool,
@@ -65,7 +65,7 @@ impl Sub {
 #[derive(Default)]
 pub(super) struct Away {
     pub(super) units: VecDeque<UnitId>,
-    /// Time at which a demotion of one was refused; at that time the reason still holds.
+    /// The time at which the demotion of such a unit was refused. At the same time it is not tried again, because the reason still holds.
     pub(super) refused: Option<Nanos>,
 }
 
@@ -99,7 +99,7 @@ impl TypeAware {
         }
         view.set_stat(e, stat | COUNTED);
     }
-    /// The extent left the fast tier. Its slot is removed from the order when it surfaces there.
+    /// Notes that the extent has left the fast tier. Its slot stays in the heap until it reaches the top.
     pub(super) fn leave(&mut self, view: &mut View<'_>, e: UnitId) {
         let (i, stat) = (self.sub_of(view, e), view.stat(e));
         if stat & COUNTED != 0 {
@@ -160,7 +160,7 @@ impl TypeAware {
         let over = (have + view.weight(e)).saturating_sub(pool);
         view.lacks(FAST, e).max(over.min(view.weight(e)))
     }
-    /// Whether a unit is on the fast tier and does not belong there.
+    /// Whether a unit is on the fast tier and should not be there.
     pub(super) fn strays(&self, view: &View<'_>, e: UnitId) -> bool {
         is_fast(view, e) && self.has_presets()
     }

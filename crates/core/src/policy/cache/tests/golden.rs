@@ -1,10 +1,10 @@
-//! Short sequences worked out by hand.
+//! Short sequences, computed by hand.
 
 use super::{Engine, access, engine};
 use crate::volume::UnitId;
 use alloc::vec::Vec;
 
-/// Plays reads (`w` = write before the number in `writes`); returns the accesses that hit, by position.
+/// Reads these extents in order. Returns the positions of the accesses that hit.
 fn play(e: &mut Engine, reads: &[u32]) -> Vec<usize> {
     let hits = reads.iter().map(|x| access(e, *x, false));
     let hits: Vec<bool> = hits.collect();
@@ -17,8 +17,8 @@ fn cached(e: &Engine, extents: u32) -> Vec<u32> {
         .collect()
 }
 
-/// F = 2. r0 w1 r0 r2 r1: 0 and 1 are fetched, 0 hit (which changes nothing in the queue 0 1), 2 evicts 0 (clean), queue 1 2;
-/// 1 is hit: it was fetched by a write, so it is dirty. r0 evicts 1: written home.
+/// F = 2. Accesses r0 w1 r0 r2 r1 r0. 0 and 1 get copies. 0 is hit, which does not change the queue 0 1. 2 evicts 0, which is clean; the
+/// queue is 1 2. 1 is hit; it is dirty, because its copy was made by a write. r0 evicts 1, which is written home.
 #[test]
 fn fifo() {
     let mut e = engine("fifo", 2, 8);
@@ -37,9 +37,10 @@ fn fifo() {
     assert_eq!(cached(&e, 8), [0, 2]);
 }
 
-/// F = 3. 0 0 1 2: counts 0:2 1:1 2:1. 1 again: 1:2. 3 evicts 2, the only one with 1. Then 3:1, and 4 evicts 3. Counts 0:2
-/// 1:2 4:1. 4 again: all have 2, last touched in the order 0, 1, 4. 5 evicts 0. A count is forgotten at eviction: 0 comes
-/// back with 1 and evicts 5 (1); 6 evicts 0 (1), although 0 was touched four times in all.
+/// F = 3. After 0 0 1 2 the counts are 0:2 1:1 2:1. Another access to 1 gives 1:2. 3 evicts 2, the only one with count 1. Then 3 has 1, and
+/// 4 evicts it: 0:2 1:2 4:1. After another access to 4, all have 2, and their last accesses were in the order 0, 1, 4. So 5 evicts 0. A
+/// count is forgotten at eviction: 0 returns with count 1 and evicts 5 (count 1). 6 evicts 0 (count 1), although 0 was accessed four times
+/// in total.
 #[test]
 fn lfu() {
     let mut e = engine("lfu", 3, 8);
@@ -53,7 +54,7 @@ fn lfu() {
     assert_eq!(cached(&e, 8), [1, 4, 6]);
 }
 
-/// c = 2 (figure 4 of the paper by hand; MRU on the right).
+/// c = 2 (figure 4 of the paper, computed by hand; the most recently used is on the right).
 ///
 /// | access | case | p | T1 | B1 | T2 | B2 |
 /// |---|---|---|---|---|---|---|
@@ -82,13 +83,15 @@ fn arc() {
     assert_eq!(cached(&e, 8), [0, 2]);
 }
 
-/// F = 4: small = max(1, 0) = 1, main = 3, ghosts 3.
+/// F = 4: the small queue has max(1, 0) = 1 place, main has 3, and there are 3 ghosts.
 ///
-/// 0 fills small; nothing had to go yet, so 1 2 3 enter main. 0 is hit twice, 1 once. 4: main is not over its size, so small
-/// gives: 0 has two hits, on to main (1 2 3 0); small is empty, so main gives: 1 has a hit, goes round with none; 2 goes,
-/// without a ghost. Small 4, main 3 0 1. 5: small gives 4, ghost 4. 4 is found: small gives 5, ghost 5; 4 enters main: 3 0 1
-/// 4, small empty. 6: main has 4 > 3: 3 goes. Small 6, main 0 1 4. 3 left no ghost: 6 goes (ghosts 5 6), 3 enters small. 6 is
-/// found: 3 goes (5 3), main 0 1 4 6, small empty. 0 is hit. 7: main is over: 0 goes round with none left, 1 goes.
+/// 0 fills the small queue. There was no eviction yet, so 1 2 3 enter main. 0 is hit twice, 1 once. Access to 4: main is not over its size,
+/// so the small queue must give a victim. But 0 has two hits and moves to main (1 2 3 0), and the small queue is empty. So main gives the
+/// victim: 1 has one hit and is inserted again with none; 2 is evicted without a ghost. Now small is 4, main is 3 0 1. 5: the victim is 4
+/// from small, which leaves a ghost. 4 is found among the ghosts: the victim is 5 from small, which leaves a ghost, and 4 enters main: 3 0
+/// 1 4, small is empty. 6: main has 4 > 3 units, so 3 is evicted: small is 6, main is 0 1 4. 3 has no ghost: 6 is evicted (ghosts 5 6), and
+/// 3 enters small. 6 is found: 3 is evicted (ghosts 5 3), main is 0 1 4 6, small is empty. 0 is hit. 7: main is over its size: 0 is
+/// inserted again with no hits left, and 1 is evicted.
 #[test]
 fn s3_fifo() {
     let mut e = engine("s3-fifo", 4, 8);
@@ -106,9 +109,10 @@ fn s3_fifo() {
     assert_eq!(cached(&e, 8), [0, 4, 6, 7]);
 }
 
-/// F = 3. 0 1 2, old to young; 0 and 2 are hit. 3: the hand starts at the old end, clears 0, takes 1 and then stands at 2.
-/// Queue 0 2 3. 4: 2 is cleared, 3 taken (new and unused); the hand is past the young end. Queue 0 2 4. 5: from the old end:
-/// 0 is not set (cleared before): taken, hand at 2. Queue 2 4 5. 2 is hit. 6: 2 is cleared, 4 taken.
+/// F = 3. The queue is 0 1 2, from old to young; 0 and 2 are hit. 3: the hand starts at the old end, clears the bit of 0, evicts 1 and is
+/// then at 2; the queue is 0 2 3. 4: the bit of 2 is cleared, and 3 is evicted (new and not used); the hand is after the young end; the
+/// queue is 0 2 4. 5: the hand continues at the old end; the bit of 0 is not set any more, so 0 is evicted, and the hand is at 2; the queue
+/// is 2 4 5. 2 is hit. 6: the bit of 2 is cleared, and 4 is evicted.
 #[test]
 fn sieve() {
     let mut e = engine("sieve", 3, 8);
@@ -120,12 +124,12 @@ fn sieve() {
     assert_eq!(cached(&e, 8), [2, 5, 6]);
 }
 
-/// F = 5: window max(1, 0.05) = 1, main 4, protected ⌊3.2⌋ = 3.
+/// F = 5: the window has max(1, 0.05) = 1 place, main has 4, and protected has ⌊3.2⌋ = 3 of these.
 ///
-/// 0 enters the window; 1 pushes it to probation, and so on: 0 1 2 3 in probation, 4 in the window. 0 is touched twice
-/// more: protected. 5: candidate 4 (touched once) against 1, the oldest of probation (once): equal, the resident stays, 4
-/// goes. 5 is touched again (in the window). 6: candidate 5 (twice) against 1 (once): 1 goes, 5 moves to probation: 2 3 5.
-/// 7: candidate 6 (once) against 2 (once): 6 goes.
+/// 0 enters the window; 1 moves it to probation, and so on: 0 1 2 3 are in probation, 4 is in the window. 0 is accessed twice more and
+/// moves to protected. 5: the candidate 4 (accessed once) is compared with 1, the oldest of probation (once). They are equal, so the
+/// resident stays, and 4 is evicted. 5 is accessed again (in the window). 6: the candidate 5 (twice) is compared with 1 (once): 1 is
+/// evicted, and 5 moves to probation: 2 3 5. 7: the candidate 6 (once) is compared with 2 (once): 6 is evicted.
 #[test]
 fn w_tinylfu() {
     let mut e = engine("w-tinylfu", 5, 8);
@@ -138,12 +142,12 @@ fn w_tinylfu() {
     assert_eq!(cached(&e, 8), [0, 2, 3, 5, 7]);
 }
 
-/// F = 2: two levels, a bar of max(1, 2/8) = 1, steps of max(1, 2/8) = 1, two hotspot entries; ⌊0.1 · 2⌋ = 0 slots may be
-/// dirty.
+/// F = 2: there are two levels; a miss is admitted from level max(1, 2/8) = 1 on; a hit moves an entry up by max(1, 2/8) = 1 level; there
+/// are two hotspot entries; ⌊0.1 · 2⌋ = 0 slots may be dirty.
 ///
-/// 0 and 1 fill the free slots and stand in the hotspot queue at level 0. 2 is new there: the lowest, 0, is forgotten; level
-/// 0 is below the bar: no copy. 2 again: it rises to level 1 and is let in; the lowest clean copy, 0, goes. A write of 1
-/// makes it dirty, which is more than 0: it is written home after the access.
+/// 0 and 1 fill the free slots and are in the hotspot queue at level 0. 2 is new there: the lowest entry, 0, is removed; level 0 is too
+/// low, so 2 gets no copy. 2 again: it moves to level 1 and is admitted; the lowest clean copy, 0, is evicted. A write makes 1 dirty, which
+/// is more than 0 dirty slots: it is written home after the access.
 #[test]
 fn smq() {
     let mut e = engine("smq", 2, 8);

@@ -1,4 +1,4 @@
-//! The plain caches: each by hand, and against a naive reference.
+//! Tests of the plain caches: a sequence computed by hand for each, and a comparison with a naive reference.
 
 mod golden;
 mod reference;

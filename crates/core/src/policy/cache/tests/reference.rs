@@ -1,11 +1,11 @@
-//! Each cache against a short naive reference, access by access.
+//! Compares each cache with a short, naive reference, access by access.
 
 use super::{access, engine};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-/// One access; true if it hit. Written from docs/policy-rules.md section 1, with the plainest structures there are.
+/// A reference, written from docs/policy-rules.md section 1 with the simplest data structures. `access` returns true if it hit.
 trait Naive {
     fn access(&mut self, x: u32) -> bool;
 }
@@ -57,7 +57,7 @@ impl Naive for Lfu {
     }
 }
 
-/// Figure 4 line by line, with the trimming where the paper has it.
+/// Figure 4 of the paper line by line, with the trimming at the paper's place.
 #[derive(Default)]
 struct Arc {
     c: usize,
@@ -203,7 +203,7 @@ impl Naive for Sieve {
                 self.hand += 1;
             }
             self.q.remove(self.hand);
-            // At the young end: the next walk starts at the old end, even if a newcomer stands there by then.
+            // The hand was at the young end: it continues at the old end, even if a newcomer was added at the young end since.
             if self.hand == self.q.len() {
                 self.hand = 0;
             }

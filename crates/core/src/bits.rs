@@ -1,4 +1,4 @@
-//! Bit sets: a flat one for marks and valid blocks, and a tree for "the lowest free slot".
+//! Bit sets: a flat one for marks and valid blocks, and a tree that finds the lowest free slot.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,16 +8,16 @@ use alloc::vec::Vec;
 pub struct Bits(Vec<u64>);
 
 impl Bits {
-    /// `n` bits, all clear.
+    /// A set of `n` bits, all clear.
     pub fn new(n: usize) -> Bits {
         Bits(vec![0; n.div_ceil(64)])
     }
-    /// Is bit `i` set?
+    /// Whether bit `i` is set.
     #[inline]
     pub fn get(&self, i: usize) -> bool {
         self.0[i / 64] >> (i % 64) & 1 == 1
     }
-    /// Set bit `i`; true if it was clear.
+    /// Sets bit `i`; returns true if it was clear.
     #[inline]
     pub fn set(&mut self, i: usize) -> bool {
         let w = &mut self.0[i / 64];
@@ -26,12 +26,12 @@ impl Bits {
         *w |= m;
         was
     }
-    /// Clear bit `i`.
+    /// Clears bit `i`.
     #[inline]
     pub fn clear(&mut self, i: usize) {
         self.0[i / 64] &= !(1 << (i % 64));
     }
-    /// Write `on` to bits `from..to`; true if any changed.
+    /// Sets bits `from..to` to `on`; returns true if any of them changed.
     pub fn fill(&mut self, from: usize, to: usize, on: bool) -> bool {
         let mut changed = false;
         let mut i = from;
@@ -46,11 +46,11 @@ impl Bits {
         }
         changed
     }
-    /// Are all of `from..to` equal to `on`?
+    /// Whether all bits `from..to` are equal to `on`.
     pub fn all(&self, from: usize, to: usize, on: bool) -> bool {
         self.run(from, to, on) == to - from
     }
-    /// How many bits from `from` on (not past `to`) equal `on`.
+    /// Number of consecutive bits from `from` on, up to `to`, that are equal to `on`.
     pub fn run(&self, from: usize, to: usize, on: bool) -> usize {
         let mut i = from;
         while i < to {
@@ -68,7 +68,7 @@ impl Bits {
         }
         to - from
     }
-    /// Copy `n` bits from `from` out as bytes, lowest bit first; `out` is `n.div_ceil(8)` long.
+    /// Copies `n` bits from `from` on to bytes, lowest bit first; `out` must have at least `n.div_ceil(8)` bytes.
     pub fn export(&self, from: usize, n: usize, out: &mut [u8]) {
         out.fill(0);
         for i in 0..n {
@@ -102,8 +102,9 @@ fn span_mask(start: usize, len: usize) -> u64 {
     }
 }
 
-/// A set with "first member at or after": 64-ary tree of summary words, so a lookup reads one word a level
-/// (four levels for 16 M slots) and costs 1/63 more than the flat set.
+/// A set of numbers that finds the first member at or after a position. It is a tree of 64-bit words, in which each bit of a higher level
+/// tells whether a word of the level below is not empty. A search reads about one word per level (four levels for 16 million slots). The
+/// memory is 1/63 more than that of the flat set.
 #[derive(Clone, Debug)]
 pub struct BitTree {
     levels: Vec<Vec<u64>>,
@@ -111,7 +112,7 @@ pub struct BitTree {
 }
 
 impl BitTree {
-    /// A set over `0..len`, empty.
+    /// An empty set of numbers in `0..len`.
     pub fn new(len: usize) -> BitTree {
         let mut levels = Vec::new();
         let mut n = len.max(1);
@@ -124,12 +125,12 @@ impl BitTree {
         }
         BitTree { levels, len }
     }
-    /// Is `i` a member?
+    /// Whether `i` is a member.
     #[inline]
     pub fn contains(&self, i: usize) -> bool {
         self.levels[0][i / 64] >> (i % 64) & 1 == 1
     }
-    /// Add `i`.
+    /// Adds `i`.
     pub fn insert(&mut self, mut i: usize) {
         debug_assert!(i < self.len);
         for l in &mut self.levels {
@@ -142,7 +143,7 @@ impl BitTree {
             i /= 64;
         }
     }
-    /// Take `i` out.
+    /// Removes `i`.
     pub fn remove(&mut self, mut i: usize) {
         for l in &mut self.levels {
             let w = &mut l[i / 64];
@@ -160,7 +161,7 @@ impl BitTree {
         }
         let mut i = from;
         let mut level = 0;
-        // Up until a word has a member at or after the position, then down to its lowest.
+        // Goes up until a word has a member at or after the position, then down to the lowest member below it.
         loop {
             let w = self.levels[level].get(i / 64)? & (!0u64 << (i % 64));
             if w != 0 {

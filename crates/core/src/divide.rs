@@ -1,6 +1,6 @@
-//! Division by a number that is known long before.
+//! Fast division by a number that is known in advance.
 
-/// A number to divide by, and 2⁶⁴ divided by it: a division becomes two multiplications, with the same result.
+/// A divisor with its reciprocal. A division then needs only two multiplications and has the exact result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Divisor {
     by: u64,
@@ -9,7 +9,7 @@ pub struct Divisor {
 }
 
 impl Divisor {
-    /// A divisor; 0 counts as 1.
+    /// The divisor `by`; 0 counts as 1.
     #[must_use]
     pub const fn new(by: u64) -> Divisor {
         let by = if by == 0 { 1 } else { by };
@@ -18,13 +18,13 @@ impl Divisor {
             reciprocal: u64::MAX / by,
         }
     }
-    /// The number itself.
+    /// The divisor as a number.
     #[inline]
     #[must_use]
     pub const fn get(self) -> u64 {
         self.by
     }
-    /// Quotient and remainder. As the reciprocal is at least 2⁶⁴ / `by` − 1, the estimate is the quotient or one less.
+    /// Quotient and remainder. Because the reciprocal is at least 2⁶⁴ / `by` − 1, the estimate is the quotient or one less.
     #[inline]
     #[must_use]
     pub fn div_rem(self, n: u64) -> (u64, u64) {

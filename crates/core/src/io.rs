@@ -2,11 +2,11 @@
 
 use crate::units::{MemberId, Nanos};
 
-/// The caller's name of a request, which is returned with the reply. It is unique among the requests in progress.
+/// The caller's identifier of a request, which is returned with the reply. It is unique among the requests in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u32);
 
-/// The engine's name of a device operation, which is returned with its completion.
+/// The engine's identifier of a device operation, which is returned with its completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u32);
 
@@ -19,9 +19,9 @@ pub enum RequestOp {
     Write,
     /// Make every write durable that was answered before this request.
     Flush,
-    /// The range is not used any more: it reads as zeros afterwards, and slots are freed if it covers whole extents.
+    /// Discard the range, which is not used any more: it reads as zeros afterwards, and slots are freed if it covers whole extents.
     Discard,
-    /// The range reads as zeros afterwards. `keep`: space must stay allocated (NBD `NO_HOLE`).
+    /// Make the range read as zeros. `keep`: space must stay allocated (NBD `NO_HOLE`).
     WriteZeroes {
         /// Write zeros instead of freeing the space.
         keep: bool,
@@ -37,7 +37,7 @@ pub const QUIET: u8 = 0x80;
 /// zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The caller's name of it.
+    /// The caller's identifier.
     pub tag: Tag,
     /// The operation.
     pub op: RequestOp,
@@ -45,7 +45,7 @@ pub struct Request {
     pub offset: u64,
     /// Length in bytes, at most 32 MiB for reads and writes; 0 for a flush.
     pub len: u32,
-    /// Force unit access: durable before the reply.
+    /// Force unit access: the data must be durable before the reply.
     pub fua: bool,
     /// The class of its data, 0…63 (0 = unclassified).
     pub class: u8,
@@ -56,9 +56,9 @@ pub struct Request {
 pub enum IoError {
     /// The device reported an error (`EIO`).
     Io,
-    /// No slot left (`ENOSPC`).
+    /// No slot is left (`ENOSPC`).
     NoSpace,
-    /// Out of the volume's range, or an impossible length (`EINVAL`).
+    /// The range is outside of the volume, or the length is not allowed (`EINVAL`).
     Invalid,
     /// The volume serves reads only (`EROFS`).
     ReadOnly,
@@ -83,7 +83,7 @@ pub enum OpKind {
     Standby,
 }
 
-/// The memory that an operation uses. The engine names buffers; the world owns them.
+/// The memory that an operation uses. The engine only names buffers; the world owns them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BufRef {
     /// No data.
@@ -110,7 +110,7 @@ pub enum BufRef {
 /// One operation on one member device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceOp {
-    /// The engine's name of it.
+    /// The engine's identifier.
     pub id: OpId,
     /// The device.
     pub member: MemberId,
@@ -179,13 +179,13 @@ pub enum Event {
         /// Its result.
         result: Result<u32, IoError>,
     },
-    /// No more requests will come: complete the requests in progress, write a checkpoint, end.
+    /// No more requests will come: complete the requests in progress, write all state, and end ([`crate::Engine::close`]).
     Closed,
 }
 
 /// Everything outside the engine: clock, devices, buffers, clients. Lab, live and fault tests differ only here.
 pub trait World {
-    /// The present engine time.
+    /// The present time of the engine.
     fn now(&self) -> Nanos;
     /// Waits (or jumps) until `until` or until something happens, and appends the events.
     fn wait(&mut self, until: Option<Nanos>, events: &mut alloc::vec::Vec<Event>);

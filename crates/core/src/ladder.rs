@@ -1,5 +1,5 @@
-//! The way of a proposal from the policy to its outcome. The engine, whose moves take time, and the null engine, whose moves take none,
-//! share it.
+//! The steps from a policy's proposal to its outcome. They are the same for the engine, whose moves take time, and for the null engine,
+//! whose moves take none.
 //!
 //! ```text
 //!  proposed ──► may it start? ──► is it meaningful? ──► start ──► (time) ──► ended: counted, and the policy is informed
@@ -12,7 +12,7 @@ use crate::units::{ExtentId, Slot, TierId};
 use crate::volume::Space;
 use alloc::vec::Vec;
 
-/// The meaning of an action on the volume in its present state.
+/// A valid action, with the places that it concerns on the volume in its present state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rung {
     /// Moves the home, which is in `from`.
@@ -22,13 +22,13 @@ pub(crate) enum Rung {
         to: TierId,
         up: bool,
     },
-    /// Copies the data at `home` to a faster tier. There may be a copy already.
+    /// Copies the data at `home` to a faster tier. The unit may have a copy already.
     Fetch {
         extent: ExtentId,
         home: Slot,
         to: TierId,
     },
-    /// Copies `bytes` bytes from byte `from` of the data at `home`, into the existing copy or a new one.
+    /// Copies `bytes` bytes of the data at `home`, from byte `from` on, to the existing copy or to a new one.
     FetchPart {
         extent: ExtentId,
         home: Slot,
@@ -44,9 +44,9 @@ pub(crate) enum Rung {
     Evict { extent: ExtentId },
 }
 
-/// An engine from the ladder's view.
+/// The interface of an engine that carries out proposals.
 pub(crate) trait Floor {
-    /// Whether it counts promotions and demotions separately. If not, it always gets `up: false`, which is then not computed.
+    /// Whether it counts promotions and demotions separately. If not, `up` is not computed and is always false.
     const COUNTS_WAYS: bool = true;
     /// The volume.
     fn space(&self) -> &Space;
@@ -60,7 +60,7 @@ pub(crate) trait Floor {
     fn ended(&mut self, action: Action, up: bool, how: Outcome);
 }
 
-/// Passes the proposals of a policy up the ladder, in order. Afterwards `wanted` is empty and keeps its memory.
+/// Carries out or refuses the proposals of a policy, in order. Afterwards `wanted` is empty and keeps its memory.
 #[inline]
 pub(crate) fn climb<F: Floor>(floor: &mut F, wanted: &mut Vec<Action>) {
     for &action in &*wanted {
@@ -86,7 +86,7 @@ pub(crate) fn refuse(floor: &mut impl Floor, wanted: &mut Vec<Action>, why: Refu
     }
 }
 
-/// Whether it brings data to a faster tier.
+/// Whether an action brings data to a faster tier.
 #[inline]
 pub(crate) fn is_up(space: &Space, action: Action) -> bool {
     let Action::Move { extent, to } = action else {
@@ -99,7 +99,7 @@ pub(crate) fn is_up(space: &Space, action: Action) -> bool {
             .is_some_and(|s| to < space.geo.tier_of(s))
 }
 
-/// The meaning of an action.
+/// Checks an action and finds the places that it concerns.
 ///
 /// # Errors
 /// The action is pointless: there is no such unit or tier, there is nothing to move or to clean, or the data is there already.

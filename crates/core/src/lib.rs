@@ -1,4 +1,4 @@
-//! The engine as a value: events in, effects out, time as an argument.
+//! The engine as a value: events and the time are its input, effects are its output.
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;

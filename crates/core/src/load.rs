@@ -1,33 +1,34 @@
 //! The costs and the present load of tiers.
 //!
-//! Times are measured: the engine reports the begin and the end of operations. These are events like any other, so a replay of a recorded
-//! run measures, and decides, the same. Values that are not visible from outside (energy, the price of wear, the wake-up time of a sleeping
-//! device) come from data sheets if there are any ([`crate::engine::Params::costs`], which is recorded, too), and so do the times until the
-//! first operations have ended. All values are integers.
+//! Times are measured: the engine reports the begin and the end of operations. These reports follow from recorded events, so the replay of
+//! a recorded run measures the same times and makes the same decisions. Values that cannot be measured (energy, the price of wear, the
+//! wake-up time of a sleeping device) come from data sheets, if there are any ([`crate::engine::Params::costs`], which is recorded, too).
+//! Times come from data sheets, too, until the first operations have ended. All values are integers.
 
 use crate::units::{MemberId, Nanos, TierId};
 use crate::volume::Geometry;
 use alloc::vec::Vec;
 
-/// The part of an estimate that a new measurement replaces.
+/// A new measurement replaces 1/16 of an estimate.
 const SHARE: u64 = 16;
-/// Operations up to this long count as small.
+/// Operations of up to this number of bytes count as small.
 const SMALL: u32 = 64 << 10;
 
-/// The costs of a tier's devices: a mean over small operations, at the recent load, and the additional cost of each byte.
+/// The costs of an operation on a tier's devices: the mean cost of small operations at the recent load, and the additional cost of each
+/// byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// Device time of a small read that does not begin where the last operation ended.
     pub read: Nanos,
-    /// The same for a write. If the device takes writes into a cache, this is the time for that.
+    /// The same for a write. If the device has a write cache, this is the time until the write is in the cache.
     pub write: Nanos,
-    /// A small operation that begins where the last one ended.
+    /// Device time of a small operation that begins where the last one ended.
     pub sequential: Nanos,
     /// Time for each additional byte of a read, picoseconds.
     pub read_byte_ps: u64,
     /// The same for a write.
     pub write_byte_ps: u64,
-    /// Energy of a small random read beyond idling, nanojoules; 0: unknown.
+    /// Energy of a small random read above the idle power, nanojoules; 0: unknown.
     pub read_nj: u64,
     /// The same for a write.
     pub write_nj: u64,
@@ -42,8 +43,9 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The costs of a tier about which nothing is known: 20 000 and 180 operations and 250 and 100 MB a second, the defaults of `edt`
-    /// (docs/policy-rules.md section 6, after OODT's flash drive and disk). The costs of tiers in between are interpolated geometrically.
+    /// The costs of the fastest tier if nothing is known about it: 20 000 operations and 250 MB per second. For the slowest tier these are
+    /// 180 operations and 100 MB per second ([`Cost::SLOW`]). These are the defaults of `edt` (docs/policy-rules.md section 6, after OODT's
+    /// flash drive and disk). The costs of tiers in between are interpolated geometrically.
     pub const FAST: Cost = Cost::timed(Nanos(50_000), 4_000);
     /// See [`Cost::FAST`].
     pub const SLOW: Cost = Cost::timed(Nanos(5_555_555), 10_000);
@@ -63,7 +65,7 @@ impl Cost {
             wake_uj: 0,
         }
     }
-    /// The costs that are assumed for tier `t` of `n` without a measurement or a data sheet.
+    /// The costs that are assumed for tier `t` of `n` if there is neither a measurement nor a data sheet.
     pub fn unknown(t: u8, n: u8) -> Cost {
         match t {
             0 => Cost::FAST,
@@ -77,7 +79,7 @@ impl Cost {
         let each = Nanos(on(a.read.0, b.read.0));
         Cost::timed(each, on(a.read_byte_ps, b.read_byte_ps))
     }
-    /// Device time of an operation of `bytes`.
+    /// Device time of an operation of `bytes` bytes.
     pub fn time(&self, write: bool, sequential: bool, bytes: u32) -> Nanos {
         let (each, byte) = if write {
             (self.write, self.write_byte_ps)
@@ -106,7 +108,8 @@ fn geometric(a: u64, b: u64, i: u8, n: u8) -> u64 {
     lo
 }
 
-/// Logarithm to base 2 of a number of at least 1, in units of 2⁻³²: the whole part from the highest bit, the rest by squaring.
+/// Logarithm to base 2 of a number of at least 1, in units of 2⁻³². The whole part is the position of the highest bit; the other bits are
+/// found by repeated squaring.
 fn log2(x: u64) -> u128 {
     let whole = x.max(1).ilog2();
     let mut rest = u128::from(x.max(1)) << (63 - whole);
@@ -127,17 +130,17 @@ pub struct Load {
     pub waiting: u32,
     /// Number of all operations in progress.
     pub in_flight: u32,
-    /// Time since the end of the last operation for which a request waited; 0 while there are any.
+    /// Time since the end of the last operation for which a request waited; 0 while there are such operations.
     pub quiet: Nanos,
     /// Whether all of its members sleep.
     pub asleep: bool,
 }
 
-/// Recent durations on a tier of small operations for which requests waited, from their start to their end, including the device's queue.
-/// Before there were any: the device time according to its sheet.
+/// Recent durations of small operations on a tier for which requests waited, from start to end, including the time in the device's queue.
+/// Before there are any: the device time according to the data sheet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answers {
-    /// Reads, including those that a fetch shares.
+    /// Reads, including the reads of fetches that serve a request.
     pub read: Nanos,
     /// Writes.
     pub write: Nanos,
@@ -148,11 +151,11 @@ pub struct Answers {
 pub struct MemberLoad {
     /// Its tier.
     pub tier: TierId,
-    /// As for a tier.
+    /// See [`Load`].
     pub waiting: u32,
-    /// As for a tier.
+    /// See [`Load`].
     pub in_flight: u32,
-    /// As for a tier.
+    /// See [`Load`].
     pub quiet: Nanos,
     /// Recent mean of the device time of a read or write of any length.
     pub service: Nanos,
@@ -174,7 +177,7 @@ struct Member {
     asleep: bool,
 }
 
-/// The properties of an operation that count here.
+/// A measured operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub member: usize,
@@ -197,7 +200,7 @@ pub struct Loads {
 }
 
 impl Loads {
-    /// The loads of a volume of that shape, about which nothing is known.
+    /// The loads of a volume of this geometry, if nothing is known about its devices.
     pub fn new(geo: &Geometry) -> Loads {
         let member = |tier| Member {
             tier,
@@ -218,19 +221,19 @@ impl Loads {
             members: geo.members.iter().map(|m| member(m.tier)).collect(),
         }
     }
-    /// Starts with the values of data sheets, by tier; tiers beyond the list are unchanged.
+    /// Sets the initial costs from data sheets, by tier. If the list is shorter, the other tiers are unchanged.
     pub(crate) fn start_with(&mut self, costs: &[Cost]) {
         for (mine, given) in self.costs.iter_mut().zip(costs) {
             *mine = *given;
         }
         self.answers = self.costs.iter().map(Answers::by).collect();
     }
-    /// Recent waiting times of requests for operations of that tier.
+    /// The recent durations of operations on this tier for which requests waited.
     #[inline]
     pub fn answers(&self, t: TierId) -> Answers {
         self.answers[usize::from(t.0)]
     }
-    /// The costs of that tier.
+    /// The costs of this tier.
     #[inline]
     pub fn cost(&self, t: TierId) -> &Cost {
         &self.costs[usize::from(t.0)]
@@ -267,20 +270,20 @@ impl Loads {
     pub(crate) fn sleeps(&mut self, member: usize, asleep: bool) {
         self.members[member].asleep = asleep;
     }
-    /// Whether an operation at `offset` begins where the last issued one ended. The next one is compared with its end, `len` bytes further.
+    /// Notes that an operation of `len` bytes at `offset` is issued. Returns whether it begins where the operation before it ended.
     pub(crate) fn issue(&mut self, member: usize, offset: u64, len: u32) -> bool {
         let m = &mut self.members[member];
         let sequential = m.end == offset;
         m.end = offset + u64::from(len);
         sequential
     }
-    /// An operation begins; `waited`: a request waits for it.
+    /// Notes that an operation begins; `waited`: a request waits for it.
     pub(crate) fn begin(&mut self, member: usize, waited: bool) {
         let m = &mut self.members[member];
         m.in_flight += 1;
         m.waiting += u32::from(waited);
     }
-    /// An operation ended; returns its device time.
+    /// Notes that an operation has ended, and learns from it. Returns its device time.
     pub(crate) fn end(&mut self, now: Nanos, s: Sample) -> Nanos {
         let m = &mut self.members[s.member];
         let took = now.since(s.issued.max(m.last_done));
@@ -394,7 +397,7 @@ mod tests {
         assert_eq!(l.end(MS(5), sample(MS(0), true)), MS(1));
         let read = (before.read.0 * 15 + 4_000_000) / 16;
         assert_eq!(l.cost(SLOW).read, Nanos(read));
-        // The request of the second operation waited as long as for both.
+        // The request of the second operation waited for the time of both.
         let answer = (read * 15 + 5_000_000) / 16;
         let first = (before.read.0 * 15 + 4_000_000) / 16;
         assert_eq!((answer, first), (l.answers(SLOW).read.0, read));
@@ -418,7 +421,7 @@ mod tests {
         assert_eq!((of(&l, 2).in_flight, of(&l, 2).waiting), (1, 0));
         assert_eq!(of(&l, 1).service, Nanos(5_000_000 / 16));
         assert_eq!(l.member(MemberId(3), MS(9)), None);
-        // The last operation of the tier was the first member's; the tier sleeps when both members do.
+        // The last operation of the tier was on its first member. The tier sleeps when both members do.
         assert_eq!(l.load(SLOW, MS(9)).quiet, MS(4));
         l.sleeps(1, true);
         assert!(of(&l, 1).asleep && !l.load(SLOW, MS(9)).asleep);
@@ -436,7 +439,7 @@ mod tests {
                 len: 1 << 20,
                 ..sample(MS(0), false)
             };
-            // A device that was idle: its last operation counts as ended when this one was issued.
+            // The device was idle when this operation was issued.
             l.members[1].last_done = Nanos(0);
             l.end(Nanos(each.0 + (5 << 20)), long);
         }

@@ -1,8 +1,8 @@
-//! The null engine: the same policies with no device time (docs/policy-rules.md section 0, "hit-only mode").
+//! The null engine: it runs the same policies, but device operations take no time (docs/policy-rules.md section 0, "hit-only mode").
 //!
-//! Moves end at once, in the proposed order; nothing is busy and no limit on concurrent moves applies. The null engine exists for three
-//! purposes: to compare decisions with other implementations, to compute miss ratios at full speed, and to try policies on units of unequal
-//! sizes, which are created, resized and deleted ([`NullEngine::over`]).
+//! Moves end at once, in the proposed order. No extent is ever busy, and no limit on concurrent moves applies. The null engine has three
+//! purposes: to compare decisions with other implementations, to compute miss ratios at full speed, and to test policies on units of
+//! unequal sizes, which are created, resized and deleted ([`NullEngine::over`]).
 
 use crate::geometry::Member;
 use crate::ladder::{self, Floor, Rung};
@@ -15,27 +15,27 @@ use alloc::vec::Vec;
 /// The counts of a hit-only run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NullCounters {
-    /// Extent accesses.
+    /// Number of extent accesses.
     pub accesses: u64,
-    /// Accesses whose unit was on tier 0 before any of their effects.
+    /// Accesses whose unit was on tier 0 when the access began.
     pub hits: u64,
-    /// First touches that were placed on tier 0: these are no hits, but tier 0 serves them.
+    /// First touches that were placed on tier 0. They do not count as hits, although tier 0 serves them.
     pub placed_fast: u64,
     /// Homes moved to a faster tier.
     pub promotions: u64,
     /// Homes moved to a slower tier.
     pub demotions: u64,
-    /// Units that got a copy, by a read or write.
+    /// Copies that were made, because of a read or a write.
     pub fetches: u64,
     /// Copies that were dropped.
     pub evictions: u64,
-    /// Units whose dirty copy was written home.
+    /// Dirty copies that were written home.
     pub writebacks: u64,
     /// Refused actions.
     pub refused: u64,
 }
 
-/// If this number of consecutive proposals of a policy is refused at one time, the policy makes no more proposals until time passes.
+/// If this number of consecutive proposals of a policy is refused at the same time, the policy is not asked again until time passes.
 const FRUITLESS_MAX: u32 = 1 << 16;
 
 /// A policy and a map, without device time.
@@ -44,21 +44,21 @@ pub struct NullEngine<P> {
     policy: P,
     counters: NullCounters,
     now: Nanos,
-    /// Slots before this one are on the fastest tier.
+    /// Number of slots of the fastest tier, which come first.
     fast: u32,
-    /// Number of refused proposals since one was carried out or time passed.
+    /// Number of refused proposals since one was carried out or the policy was asked again.
     fruitless: u32,
     wanted: Vec<Action>,
     again: Vec<Action>,
 }
 
 impl<P: Policy> NullEngine<P> {
-    /// An empty volume of that shape.
+    /// An engine with an empty volume of this geometry.
     pub fn new(geo: Geometry, policy: P) -> NullEngine<P> {
         NullEngine::over(Space::new(geo), policy)
     }
-    /// An empty volume of `fast` and `slow` slots of 4 KiB, for tests and examples. It has `slow` − 2 extents, so the slow tier has room for
-    /// all homes and a reserve.
+    /// An engine with an empty volume of `fast` and `slow` slots of 4 KiB, for tests and examples. It has `slow` − 2 extents, so the slow
+    /// tier has room for all homes and two slots more.
     ///
     /// # Panics
     /// `fast` is 0, or `slow` is less than 3.
@@ -73,7 +73,7 @@ impl<P: Policy> NullEngine<P> {
         let geo = Geometry::new(12, 12, slow - 2, members);
         NullEngine::new(geo.expect("two tiers with slots"), policy)
     }
-    /// An engine over a space, which may be one of units with their own sizes ([`Space::of_units`]).
+    /// An engine with the given space, which may be a store of units of unequal sizes ([`Space::of_units`]).
     pub fn over(mut space: Space, mut policy: P) -> NullEngine<P> {
         policy.attach(&mut View::new(&mut space, Nanos(0), 0, false, u32::MAX));
         NullEngine {
@@ -87,7 +87,7 @@ impl<P: Policy> NullEngine<P> {
             again: Vec::new(),
         }
     }
-    /// Reads the extent's row, so that it is in the cache when it is needed. The value has no meaning.
+    /// Reads the extent's row of the map, so that it is in the CPU's cache when it is needed. The result has no meaning.
     #[inline]
     pub fn peek(&self, extent: ExtentId) -> u32 {
         self.space.map.fastest(extent).map_or(0, |s| s.0)
@@ -100,7 +100,7 @@ impl<P: Policy> NullEngine<P> {
             &mut self.wanted,
         )
     }
-    /// Makes one extent access; returns true if it hit tier 0. `now` never goes back.
+    /// Performs one access to an extent; returns true if it hit tier 0. `now` must not go back.
     #[inline]
     pub fn access(
         &mut self,
@@ -122,7 +122,7 @@ impl<P: Policy> NullEngine<P> {
             now,
             extent,
             home: home.map(Slot::into),
-            // A previous policy left a copy on a tier in between: the present policy is not informed of it.
+            // A copy on a tier in between was left by a previous policy. The present policy is not informed of it.
             copy: copy.filter(|_| hit).map(Slot::into),
             write,
             class: self.space.class_of(class, extent),
@@ -142,7 +142,7 @@ impl<P: Policy> NullEngine<P> {
         self.tick();
         hit
     }
-    /// A write to a unit with a copy.
+    /// Performs a write to a unit with a copy.
     #[inline]
     fn write_copied(&mut self, access: &Access) {
         let (policy, mut view, _) = self.view();
@@ -232,8 +232,8 @@ impl<P: Policy> NullEngine<P> {
             self.again = trying;
         }
     }
-    /// Gives a unit of a store a new size in bytes. Its copy is dropped first; if its tier has no room for the home any more, the home
-    /// moves to a tier that has, slower ones first. Returns false if no tier has room; then the size is unchanged.
+    /// Sets the size of a unit of a store, in bytes. Its copy is dropped first. If its tier has no room for the larger home, the home moves
+    /// to a tier that has room, slower ones first. If no tier has room, the size is unchanged and the result is false.
     pub fn resize(&mut self, now: Nanos, e: ExtentId, bytes: u64) -> bool {
         self.now = now;
         self.evict(e);
@@ -260,7 +260,7 @@ impl<P: Policy> NullEngine<P> {
         policy.on_placed(&mut view, e, to.into());
         true
     }
-    /// Sets the class of a unit's data; accesses need not state it.
+    /// Sets the class of a unit's data, so that accesses need not state it.
     pub fn reclassify(&mut self, now: Nanos, e: ExtentId, class: u8) {
         self.now = now;
         if self.space.set_class(e, class) {
@@ -269,7 +269,7 @@ impl<P: Policy> NullEngine<P> {
             self.settle();
         }
     }
-    /// A unit is deleted (or an extent discarded): copy, home and statistics are removed.
+    /// Deletes a unit (or discards an extent): removes copy, home and statistics.
     pub fn discard(&mut self, now: Nanos, e: ExtentId) {
         self.now = now;
         self.evict(e);
@@ -286,9 +286,9 @@ impl<P: Policy> NullEngine<P> {
         policy.on_discarded(&mut view, e, home.into());
         self.space.map.forget(e);
     }
-    /// Places a unit of a store on that tier, against the policy's decision: it was there before, or could not be moved. Under a caching
-    /// policy its home stays on the slowest tier, and "on the fastest" means that it has a copy there. Returns false if that tier has no
-    /// room in this model; the unit is then unchanged, or has no home.
+    /// Puts a unit of a store on a tier without asking the policy, because the real unit is there: it was there before, or could not be
+    /// moved. Under a caching policy its home stays on the slowest tier, and for the fastest tier it gets a copy there. Returns false if
+    /// the tier has no room in this model. The unit then has no home if it had none, and otherwise stays on its tier.
     pub fn settle_at(&mut self, now: Nanos, e: ExtentId, tier: TierId) -> bool {
         self.now = now;
         let caching = self.policy.uses() == Uses::Copies;
@@ -321,7 +321,7 @@ impl<P: Policy> NullEngine<P> {
         }
         self.space.map.copy(e).is_some() || self.copy_to(e, tier).is_ok()
     }
-    /// Time passes without an access: plans that are due are made.
+    /// Lets time pass without an access, so that the policy makes plans that are due.
     pub fn advance(&mut self, now: Nanos) {
         self.now = now;
         while self.policy.next_wake().is_some_and(|w| w <= now) {
@@ -349,7 +349,7 @@ impl<P: Policy> NullEngine<P> {
     pub fn copy(&self, e: ExtentId) -> Option<Slot> {
         self.space.map.copy(e)
     }
-    /// The policy's explanation of an extent at `now`.
+    /// The policy's explanation of the place of an extent at `now`.
     pub fn explain(&mut self, now: Nanos, e: ExtentId) -> alloc::string::String {
         let view = View::new(&mut self.space, now, 0, false, 0);
         self.policy.explain(&view, e)
@@ -388,7 +388,7 @@ impl<P: Policy> Floor for NullEngine<P> {
                 to,
                 up,
             } => self.rehome(extent, from, to, up),
-            // A copy here holds the whole unit.
+            // In this engine a copy always contains the whole unit.
             Rung::Fetch { extent, to, .. }
             | Rung::FetchPart { extent, to, .. }
             | Rung::Allocate { extent, to } => self.copy_to(extent, to),

@@ -1,5 +1,5 @@
-//! The generator of pseudo-random numbers for models, experiments and tests of all crates, so that a seed gives the same sequence everywhere.
-//! It is not for secrets. Generators of traces need distributions and use the crate `rand`.
+//! The generator of pseudo-random numbers for models, experiments and tests of all crates, so that a seed gives the same sequence
+//! everywhere. It must not be used for secrets. The trace generators need distributions and use the crate `rand` instead.
 
 /// SplitMix64. Source: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
 ///
@@ -8,7 +8,7 @@
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// The sequence of that seed.
+    /// The sequence of a seed.
     #[must_use]
     pub const fn new(seed: u64) -> SplitMix64 {
         SplitMix64(seed)
@@ -18,13 +18,13 @@ impl SplitMix64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
-    /// Fills `bytes` with the next numbers, little-endian; a rest of less than 8 bytes takes the low bytes of one more number.
+    /// Fills `bytes` with the next numbers, little-endian. A rest of less than 8 bytes gets the low bytes of one more number.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for piece in bytes.chunks_mut(8) {
             piece.copy_from_slice(&self.draw().to_le_bytes()[..piece.len()]);
         }
     }
-    /// A number less than `n`, and 0 if `n` is 0. The numbers are not quite equally probable: the difference is at most n / 2⁶⁴.
+    /// A number less than `n`; 0 if `n` is 0. The numbers are not exactly equally probable; the relative difference is at most n / 2⁶⁴.
     pub fn below(&mut self, n: u64) -> u64 {
         self.draw().checked_rem(n).unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! The one loop: waits for events, passes them to the engine, carries out its effects.
+//! The event loop: waits for events, passes them to the engine, and carries out its effects.
 //!
 //! ```text
 //!   ┌─► what is next? ─► World::wait ─► due? tick ─► each event: submit, complete, close ──┐
@@ -6,7 +6,7 @@
 //!   └──────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //! Live, lab and hostile worlds differ in their [`World`], and in their decisions between two turns: the next requests, a power loss, the
-//! end of the trace. Everything is generic, so there are no virtual calls on the way of a request.
+//! end of the trace. Everything is generic, so no virtual calls are needed for a request.
 //!
 //! Invariant: effects are carried out in the order in which the engine returned them, and before the next event.
 
@@ -15,7 +15,7 @@ use crate::io::{BufRef, DeviceOp, Effect, Event, IoError, OpId, Request, World};
 use crate::units::Nanos;
 use alloc::vec::Vec;
 
-/// The receiver of events: the engine, or a recorder around it.
+/// The receiver of events: the engine, or a recorder that passes the events on to it.
 pub trait Host {
     /// The engine, for inspection.
     fn engine(&self) -> &Engine;
@@ -65,13 +65,13 @@ impl Host for Engine {
 /// The step after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Another turn. The engine must be ticked at that time, if there is one.
+    /// Another turn. If there is a time, the engine must be ticked then.
     Wait(Option<Nanos>),
     /// The loop ends.
     Stop,
 }
 
-/// The loop's own memory: lists that are empty between turns.
+/// The memory of the loop: lists that are empty between turns.
 #[derive(Debug, Default)]
 pub struct Loop {
     events: Vec<Event>,
@@ -79,7 +79,7 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// A loop with memory for a busy volume.
+    /// A loop whose lists have memory for a busy volume.
     pub fn new() -> Loop {
         Loop {
             events: Vec::with_capacity(1024),
@@ -87,7 +87,8 @@ impl Loop {
         }
     }
 
-    /// Repeats turns until `between`, which is called before each, asks for the end or fails. It may call the engine itself.
+    /// Repeats turns. `between` is called before each turn. The loop ends when it returns [`Next::Stop`] or an error. It may call the
+    /// engine itself.
     ///
     /// # Errors
     /// Those of `between`.
@@ -123,7 +124,8 @@ impl Loop {
             self.call(host, world, |host, out| host.tick(now, out));
         }
         if events.len() > 1 {
-            // The misses of the map rows of these requests overlap: on a large map they are most of the cost of a request.
+            // The CPU's cache misses for the map rows of these requests then overlap. On a large map these misses are most of the cost of a
+            // request.
             for event in &events {
                 if let Event::Arrived(r) = event {
                     host.engine().expect(r.offset);
@@ -136,7 +138,7 @@ impl Loop {
         self.events = events;
     }
 
-    /// Passes the events to the engine, and carries out its effects.
+    /// Passes an event to the engine, and carries out its effects.
     #[inline]
     pub fn tell<H: Host, W: World>(&mut self, host: &mut H, world: &mut W, event: Event) {
         let now = world.now();

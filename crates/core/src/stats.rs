@@ -7,10 +7,11 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-const SUB: u32 = 4; // 2^4 steps for each power of two: 6 % wide
+const SUB: u32 = 4; // 2^4 buckets for each power of two, each 6 % wide
 const BUCKETS: usize = (64 - SUB as usize) << SUB;
 
-/// Latencies in buckets at most 1/16 wide: quantiles to 6 %, O(1) to add, 7.5 KiB.
+/// A histogram of latencies. The width of a bucket is at most 1/16 of its values, so quantiles are exact to 6 %. To add a value takes
+/// constant time. The memory is 7.5 KiB.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     count: u64,
@@ -73,7 +74,7 @@ impl Histogram {
     pub fn sum(&self) -> Nanos {
         Nanos(self.sum)
     }
-    /// Number of values up to `v`, to the width of a bucket: the whole bucket of `v` counts.
+    /// Number of values up to `v`. All values in the bucket of `v` are counted, so the result is exact to the width of a bucket.
     pub fn at_most(&self, v: Nanos) -> u64 {
         self.buckets[..=Self::index(v.0)].iter().sum()
     }
@@ -85,7 +86,7 @@ impl Histogram {
     pub fn max(&self) -> Nanos {
         Nanos(self.max)
     }
-    /// The `q` quantile (0…1), zero if there are no values; never above the largest value.
+    /// The quantile `q` (0…1); zero if there are no values. It is never above the largest value.
     pub fn quantile(&self, q: f64) -> Nanos {
         let want = ((q * self.count as f64) as u64).clamp(1, self.count.max(1));
         let mut seen = 0;
@@ -122,9 +123,9 @@ pub struct MemberCounters {
     pub bytes_read: u64,
     /// Bytes written, by requests and moves.
     pub bytes_written: u64,
-    /// Bytes of these that moves read.
+    /// The part of `bytes_read` that moves read.
     pub move_bytes_read: u64,
-    /// Bytes of these that moves wrote.
+    /// The part of `bytes_written` that moves wrote.
     pub move_bytes_written: u64,
     /// Metadata bytes written (not in `bytes_written`).
     pub meta_bytes_written: u64,
@@ -139,17 +140,17 @@ pub struct MemberCounters {
 /// The cause of a wake-up of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waker {
-    /// A request for these bytes of the volume: first byte, bytes, and whether it writes.
+    /// A request: its first byte in the volume, its length in bytes, and whether it writes.
     Request(u64, u32, bool),
     /// A move.
     Move,
-    /// Metadata: a journal block, a checkpoint, or a flush that was asked for.
+    /// Metadata: a journal block, a checkpoint, or the flush of a round.
     Metadata,
     /// A discard that was passed to the device.
     Discard,
 }
 
-/// The standby record of a member since serving began.
+/// The standby record of a member since the engine was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SleepRecord {
     /// The time since which it sleeps, if it does.
@@ -160,14 +161,14 @@ pub struct SleepRecord {
     pub last_wake: Option<(Nanos, Waker)>,
 }
 
-/// The outcomes of moves of one direction.
+/// Counts of one kind of action (for example promotions), by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MoveCounters {
     /// Proposed by the policy.
     pub proposed: u64,
-    /// Carried through.
+    /// Carried out.
     pub done: u64,
-    /// Not started, by reason, in the order of [`REFUSALS`].
+    /// Refused, by reason, in the order of [`REFUSALS`].
     pub refused: [u64; REFUSALS.len()],
     /// Made stale by a write or discard.
     pub stale: u64,
@@ -187,13 +188,13 @@ impl MoveCounters {
     }
 }
 
-/// Number of classes of data that a request can carry.
+/// Number of classes of data that a request can state.
 pub const CLASSES: usize = 64;
 
-/// The work of one tier's devices for one purpose: a class of data, or the volume's own metadata.
+/// The work of one tier's devices for one class of data, or for the volume's own metadata.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Operations.
+    /// Number of operations.
     pub ops: u64,
     /// Bytes read, by requests and moves.
     pub bytes_read: u64,
@@ -201,7 +202,7 @@ pub struct Work {
     pub bytes_written: u64,
     /// Device time of the operations, as [`crate::load`] measures it.
     pub busy: Nanos,
-    /// Energy beyond idling according to the data sheets ([`crate::load::Cost`]), nanojoules; 0 if they do not state it.
+    /// Energy above the idle power according to the data sheets ([`crate::load::Cost`]), nanojoules; 0 if they do not state it.
     pub energy_nj: u64,
     /// Price of the wear according to the data sheets, 10⁻¹⁵ dollars; 0 if writes do not wear the tier or the sheets do not state it.
     pub wear_fusd: u64,
@@ -229,7 +230,8 @@ impl Work {
             wear_fusd: self.wear_fusd - before.wear_fusd,
         }
     }
-    /// Part `i` of `n` parts that are as equal as whole numbers can be; their sum is this work. The operation counts in the first part.
+    /// Part `i` of this work, divided into `n` parts that are equal except for rounding. The sum of the parts is this work. The operation
+    /// counts for the first part.
     pub(crate) fn part(&self, i: u64, n: u64) -> Work {
         let of = |x: u64| x / n + u64::from(i < x % n);
         Work {
@@ -243,7 +245,7 @@ impl Work {
     }
 }
 
-/// By tier, the fastest first.
+/// Work by tier, fastest first.
 pub type TierWork = [Work; TIERS_MAX];
 
 /// Counts of one class of data.
@@ -251,19 +253,19 @@ pub type TierWork = [Work; TIERS_MAX];
 pub struct ClassCounters {
     /// Extent accesses.
     pub accesses: u64,
-    /// Accesses of these that tier 0 served.
+    /// Accesses that tier 0 served.
     pub fast_hits: u64,
-    /// Reads and writes; a request of several classes counts for that of its first extent.
+    /// Reads and writes. A request with several classes counts for the class of its first extent.
     pub requests: u64,
     /// Bytes read by requests.
     pub bytes_read: u64,
     /// Bytes written by requests.
     pub bytes_written: u64,
-    /// Latency of reads and writes; none before the first.
+    /// Latency of reads and writes; `None` before the first one.
     pub latency: Option<Box<Histogram>>,
-    /// Homes of extents of the class moved to a faster tier.
+    /// Homes of extents of the class that were moved to a faster tier.
     pub promotions: u64,
-    /// Homes moved to a slower tier.
+    /// Homes that were moved to a slower tier.
     pub demotions: u64,
     /// Copies that were made.
     pub fetches: u64,
@@ -271,7 +273,7 @@ pub struct ClassCounters {
     pub evictions: u64,
     /// Copies that were written home.
     pub writebacks: u64,
-    /// The devices' work for it, including moves; none before the first operation.
+    /// The devices' work for the class, including moves; `None` before the first operation.
     pub work: Option<Box<TierWork>>,
 }
 
@@ -290,13 +292,13 @@ pub struct Counters {
     pub bytes_read: u64,
     /// Bytes written by requests.
     pub bytes_written: u64,
-    /// Extent accesses (reads of unmapped extents not counted).
+    /// Extent accesses, without reads of unmapped extents.
     pub accesses: u64,
     /// Accesses by the tier that served them: that of the copy, else of the home.
     pub tier_hits: [u64; TIERS_MAX],
     /// First touches.
     pub first_touches: u64,
-    /// First touches of these that were placed on the fastest tier.
+    /// First touches that were placed on the fastest tier.
     pub placed_fast: u64,
     /// Reads of unmapped extents.
     pub unmapped_reads: u64,
@@ -308,7 +310,7 @@ pub struct Counters {
     pub promotions: MoveCounters,
     /// Moves to a slower tier.
     pub demotions: MoveCounters,
-    /// Bytes moved.
+    /// Bytes of homes that were moved.
     pub migrated_bytes: u64,
     /// Copies that were made: fetched, or allocated for a write.
     pub fetches: MoveCounters,
@@ -320,25 +322,25 @@ pub struct Counters {
     pub fetched_bytes: u64,
     /// Bytes written home from dirty copies.
     pub written_back_bytes: u64,
-    /// Commit rounds.
+    /// Rounds that made changes durable (`engine/durability/round.rs`).
     pub rounds: u64,
-    /// Rounds of these that began ahead of a FLUSH (`engine/durability/ahead.rs`).
+    /// Rounds that began ahead of a FLUSH (`engine/durability/ahead.rs`).
     pub ahead: u64,
-    /// Rounds that began ahead and were then used by a FLUSH.
+    /// Rounds that began ahead, and after which the next change was a FLUSH.
     pub ahead_met: u64,
     /// Journal blocks written to the primary.
     pub journal_blocks: u64,
-    /// Records in them.
+    /// Records in these journal blocks.
     pub journal_records: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
-    /// Number of times that held work was done because a disk was about to sleep.
+    /// Number of batches of held work that were done because a disk was about to sleep.
     pub sleep_batches: u64,
-    /// Parts of moves that shared a device operation with a neighbour (`engine/relocation/join.rs`).
+    /// Reads and writes of moves that became part of a neighbour's device operation (`engine/relocation/join.rs`).
     pub joined: u64,
     /// Joined operations that failed or were short, and were repeated extent by extent.
     pub joins_repeated: u64,
-    /// Number of times that it was done because it was held long enough, or because there was too much.
+    /// Number of batches of held work that were done because a limit of time or of dirty bytes was reached.
     pub sleep_limits: u64,
     /// Unaligned requests that needed read-modify-write.
     pub edge_writes: u64,
@@ -356,7 +358,7 @@ pub struct Counters {
     pub members: Vec<MemberCounters>,
     /// Counts by class, [`CLASSES`] of them.
     pub classes: Vec<ClassCounters>,
-    /// The devices' work for no class: metadata, discards, reads of the layout of file systems.
+    /// The devices' work that counts for no class: metadata, discards, reads of the layout of file systems.
     pub own_work: TierWork,
 }
 

@@ -1,14 +1,14 @@
-//! Newtypes for the quantities that must never be mixed up.
+//! Newtypes for quantities that must not be confused with one another.
 
 use core::fmt;
 use core::ops::{Add, Sub};
 
-/// Nanoseconds of engine time. The zero point is the world's choice; it never goes back.
+/// Nanoseconds of the engine's time. The world chooses the zero point. Time never goes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// The end of time: later than every instant that occurs.
+    /// Later than any time that occurs.
     pub const MAX: Nanos = Nanos(u64::MAX);
     /// `n` microseconds.
     pub const fn from_micros(n: u64) -> Nanos {
@@ -22,11 +22,11 @@ impl Nanos {
     pub const fn from_secs(n: u64) -> Nanos {
         Nanos(n * 1_000_000_000)
     }
-    /// As seconds, for output only.
+    /// The time in seconds, for output only.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
-    /// The time from `earlier` to `self`, zero if it lies after.
+    /// The time from `earlier` to `self`; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
@@ -47,19 +47,19 @@ impl Sub for Nanos {
     }
 }
 
-/// An extent of the volume: byte address ÷ extent size.
+/// The number of an extent of the volume: byte address ÷ extent size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExtentId(pub u32);
 
-/// An extent-sized place, numbered through all tiers, fastest tier first.
+/// The number of an extent-sized place. Places are numbered consecutively through all tiers, fastest tier first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
 
-/// A tier, 0 = fastest.
+/// The number of a tier; 0 is the fastest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TierId(pub u8);
 
-/// A member device of the volume, in the order of the member list.
+/// The number of a member device of the volume, in the order of the member list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u8);
 

@@ -9,7 +9,7 @@ fn engine(name: &str, params: &[(&str, f64)], fast: u32, slow: u32) -> NullEngin
         slots,
         data_offset: 0,
     };
-    // One reserved slow slot more than extents.
+    // The slow tier has more slots than needed, so some stay free.
     let geo = Geometry::new(12, 12, fast + slow, vec![m(0, fast), m(1, slow + 4)]).unwrap();
     NullEngine::new(geo, build(name, params.iter().copied()).unwrap())
 }
@@ -24,17 +24,17 @@ fn touch(e: &mut NullEngine<Box<dyn Policy>>, seconds: f64, extent: u32) -> bool
     )
 }
 
-/// Worked by hand. F = 4, LT = max(1, 4/16) = 1, HT = min(4, max(2, 4/8)) = 2, PT = 1, TW = 60 s.
+/// Computed by hand. F = 4, LT = max(1, 4/16) = 1, HT = min(4, max(2, 4/8)) = 2, PT = 1, TW = 60 s.
 #[test]
 fn greendm_golden() {
     let mut e = engine("greendm", &[], 4, 12);
-    // First touches fill slots 0, 1, 2: one slot stays free, which is not under LT = 1.
+    // First touches fill slots 0, 1, 2. One slot stays free, and this is not less than LT = 1.
     for (t, x) in [(0.0, 10), (1.0, 11), (2.0, 12)] {
         assert!(!touch(&mut e, t, x));
     }
     assert_eq!(e.counters().demotions, 0);
-    // The fourth leaves 0 < LT free: demote to HT = 2. All are marked; a fruitless turn clears the marks; the oldest,
-    // 10 then 11, go to the lowest slow slots 4 and 5.
+    // The fourth first touch leaves 0 < LT slots free, so extents are demoted until HT = 2 are free. All extents are marked, so the first
+    // round over the slots only clears the marks. Then the oldest, 10 and 11, go to the lowest slow slots, 4 and 5.
     touch(&mut e, 3.0, 13);
     assert_eq!(e.counters().demotions, 2);
     assert_eq!(
@@ -45,14 +45,14 @@ fn greendm_golden() {
         (e.home(ExtentId(12)), e.home(ExtentId(13))),
         (Some(Slot(2)), Some(Slot(3)))
     );
-    // 12 is hit; then 10 is a miss, 1 = PT: promoted into the lowest free fast slot, 0. One slot stays free.
+    // 12 is a hit. Then 10 is a miss, the first one = PT, so it is promoted to the lowest free fast slot, 0. One slot stays free.
     assert!(touch(&mut e, 4.0, 12));
     assert!(!touch(&mut e, 5.0, 10));
     assert_eq!(e.home(ExtentId(10)), Some(Slot(0)));
     assert_eq!((e.counters().promotions, e.counters().demotions), (1, 2));
-    // 11 fills slot 1: nothing is free, demote two. The hand stands at 0. Marks: 10 and 11 (newly filled), 12
-    // (touched at 4 s); 13 was unmarked by the first turn. Last: 13 = 3 s, 12 = 4 s, 10 = 5 s, 11 = 6 s; none is
-    // older than TW, so the turn is fruitless and 13, then 12 go.
+    // 11 fills slot 1. No slot is free, so two extents are demoted. The clock hand is at slot 0. Marked are 10 and 11 (newly filled) and 12
+    // (touched at 4 s); the mark of 13 was cleared by the first round. Last uses: 13 at 3 s, 12 at 4 s, 10 at 5 s, 11 at 6 s. None is older
+    // than TW, so the round finds no victim, and the two oldest, 13 and 12, are demoted.
     touch(&mut e, 6.0, 11);
     assert_eq!(
         (e.home(ExtentId(13)), e.home(ExtentId(12))),
@@ -64,16 +64,16 @@ fn greendm_golden() {
 
 #[test]
 fn greendm_counts_misses_within_the_window_only() {
-    // F = 2: LT = 1, HT = 2. Touching two extents fills fast; both are demoted again.
+    // F = 2, LT = 1, HT = 2. Two first touches fill the fast tier, and both extents are demoted again.
     let mut e = engine("greendm", &[("PT", 2.0), ("TW", 10.0)], 2, 12);
     touch(&mut e, 0.0, 0);
     touch(&mut e, 0.5, 1);
     assert_eq!(e.counters().demotions, 2);
     touch(&mut e, 5.0, 0); // 5 s after its first touch: miss 1
     assert_eq!(e.counters().promotions, 0);
-    touch(&mut e, 16.0, 0); // 11 s: starts over, miss 1
+    touch(&mut e, 16.0, 0); // 11 s later: the count starts again, miss 1
     assert_eq!(e.counters().promotions, 0);
-    touch(&mut e, 26.0, 0); // exactly TW: miss 2 = PT
+    touch(&mut e, 26.0, 0); // exactly TW later: miss 2 = PT
     assert_eq!(e.counters().promotions, 1);
     assert_eq!(e.home(ExtentId(0)), Some(Slot(0)));
 }
@@ -84,11 +84,12 @@ fn greendm_prefers_what_is_out_of_the_window() {
     touch(&mut e, 0.0, 0);
     touch(&mut e, 20.0, 1);
     touch(&mut e, 21.0, 2);
-    // Fast is full; the turn from slot 0: all marked, cleared; oldest (extent 0) goes.
+    // The fast tier is full. The round from slot 0 clears all marks, and the oldest (extent 0) is demoted.
     touch(&mut e, 22.0, 3);
     assert_eq!(e.home(ExtentId(0)), Some(Slot(4)));
-    // Slot 0 is filled by extent 4 at 40 s, the hand at 0: 4 is newly marked, cleared and passed; slot 1 (extent 1,
-    // unmarked, 20 s ago) is out of the window and goes, although nothing else was compared.
+    // Extent 4 fills slot 0 at 40 s, and the clock hand is at slot 0. Extent 4 is newly marked, so its mark is cleared and the hand goes
+    // on. Extent 1 in slot 1 is not marked, and its last use, 20 s ago, is outside of the window. So it is demoted at once, without a
+    // comparison with the others.
     touch(&mut e, 40.0, 4);
     assert_eq!(e.home(ExtentId(1)), Some(Slot(5)));
     assert_eq!(e.home(ExtentId(2)), Some(Slot(2)));
@@ -120,7 +121,7 @@ fn hot_dst_demotes_the_least_recent_and_promotes_the_read() {
     for name in ["hot-dst-recency", "hot-dst-frequency", "hot-dst-wsclock"] {
         let mut e = engine(name, &[], 2, 12);
         for (t, x) in [(0, 0), (1, 1), (2, 2)] {
-            // First touches by writes, which promote nothing: homes on slow.
+            // The first touches are writes, which promote nothing, so the homes are on the slow tier.
             let at = u64::from(x) << 12;
             e.access(Nanos::from_secs(t), ExtentId(x), true, 0, (at, 4096));
         }
@@ -132,7 +133,7 @@ fn hot_dst_demotes_the_least_recent_and_promotes_the_read() {
             (2, 1),
             "{name}"
         );
-        touch(&mut e, 6.0, 2); // fast is full: 0, read least and longest ago, makes room
+        touch(&mut e, 6.0, 2); // the fast tier is full: 0, read least often and longest ago, is demoted
         assert_eq!(e.home(ExtentId(0)).map(|s| s.0 >= 2), Some(true), "{name}");
         assert_eq!(e.home(ExtentId(2)), Some(Slot(0)), "{name}");
         assert_eq!(
@@ -143,7 +144,8 @@ fn hot_dst_demotes_the_least_recent_and_promotes_the_read() {
     }
 }
 
-/// Worked by hand. F = 2. Accesses r0 w1 r0 r2 r1: 0 and 1 are fetched, 0 hit, 2 evicts 1 (dirty: written home), 1 evicts 0.
+/// Computed by hand. F = 2. Accesses r0 w1 r0 r2 r1: 0 and 1 get copies, 0 is hit, 2 evicts 1 (which is dirty and is written home), 1
+/// evicts 0.
 #[test]
 fn lru_golden() {
     let mut e = engine("lru", &[], 2, 12);

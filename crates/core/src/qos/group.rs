@@ -1,4 +1,4 @@
-//! The classes of one row: the service that they received, and whether it falls short of their guarantees.
+//! The classes of one row: the service that they received, and whether this meets their guarantees.
 
 use super::rate::Rate;
 use super::{Row, Standing};
@@ -6,9 +6,9 @@ use crate::units::Nanos;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// No request.
+/// The value for "no request".
 pub(super) const NONE: u32 = u32::MAX;
-/// Measurements by which a row is judged.
+/// The length of the window in which the service of a row is measured.
 pub(super) const WINDOW: Nanos = Nanos::from_millis(500);
 
 /// Requests of a row for the same tier, in order of arrival.
@@ -17,7 +17,7 @@ pub(super) struct Queue {
     pub head: u32,
     pub tail: u32,
     pub in_flight: u32,
-    /// Virtual finish time of the row's last request there, according to its share.
+    /// Virtual finish time of the row's last request on this tier, according to its share.
     pub finish: u64,
 }
 
@@ -39,9 +39,10 @@ pub(super) struct Group {
     pub queues: Vec<Queue>,
     pub held: u32,
     pub in_flight: u32,
-    /// Whether it missed its floor or latency in the last window.
+    /// Whether the row missed its floor or latency in the last window.
     pub behind: bool,
-    /// The last time at which its own ceiling held it. The delay of requests that arrived before is not a missed guarantee.
+    /// The last time at which the row's own ceiling delayed a request. The latency of requests that arrived before that time does not count
+    /// as missed.
     pub capped: Nanos,
     waited: u64,
     waited_time: Nanos,
@@ -58,14 +59,14 @@ pub(super) struct Group {
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     bytes: u64,
-    /// Time during which it had requests.
+    /// Time in which the row had requests, in nanoseconds.
     busy: u64,
     largest: u32,
     ended: u32,
     late: u32,
     /// Number of requests that took more than three quarters of the latency target.
     close: u32,
-    /// Tiers on which it had requests, one bit each.
+    /// Tiers on which the row had requests, one bit each.
     lanes: u8,
 }
 
@@ -76,7 +77,7 @@ pub(super) struct Verdict {
     pub behind: bool,
     /// Whether the row kept its guarantees with a clear margin.
     pub easy: bool,
-    /// Tiers on which it had requests.
+    /// Tiers on which the row had requests, one bit each.
     pub lanes: u8,
 }
 
@@ -104,7 +105,7 @@ impl Group {
         }
     }
 
-    /// A request arrives: it is held or begins.
+    /// Counts a request that arrives.
     pub fn arrived(&mut self, now: Nanos, lane: usize, bytes: u32) {
         if self.held + self.in_flight == 0 {
             self.busy_since = now;
@@ -113,7 +114,7 @@ impl Group {
         self.window.largest = self.window.largest.max(bytes);
     }
 
-    /// A request that waited for `time` begins.
+    /// Counts a request that begins. `time`: how long it was held, if it was.
     pub fn begins(&mut self, lane: usize, time: Option<Nanos>) {
         self.in_flight += 1;
         self.queues[lane].in_flight += 1;
@@ -123,7 +124,7 @@ impl Group {
         }
     }
 
-    /// A request ended.
+    /// Counts a request that has ended.
     pub fn ended(&mut self, now: Nanos, lane: usize, bytes: u32, arrived: Nanos) {
         self.in_flight -= 1;
         self.queues[lane].in_flight -= 1;
@@ -142,7 +143,7 @@ impl Group {
         }
     }
 
-    /// A window of `length` ends at `now`.
+    /// Evaluates the window of `length` that ends at `now`.
     pub fn judge(&mut self, now: Nanos, length: Nanos) -> Verdict {
         if self.held + self.in_flight > 0 {
             self.window.busy += now.since(self.busy_since).0;
@@ -151,7 +152,8 @@ impl Group {
         let w = core::mem::take(&mut self.window);
         let of = |n: u64, time: u64| u128::from(n) * u128::from(time) / 1_000_000_000;
         self.rate = (u128::from(w.bytes) * 1_000_000_000 / u128::from(length.0.max(1))) as u64;
-        // The floor applies while there are requests. A request that has not ended yet does not show that the floor was missed.
+        // The floor applies only while the row has requests. Bytes count when a request ends, so one request of the largest size is added,
+        // which may be in progress.
         let asked = w.busy * 2 >= length.0;
         let got = u128::from(w.bytes) + u128::from(w.largest);
         self.floor_held = (self.row.floor.filter(|_| asked)).map(|f| got >= of(f, w.busy));

@@ -1,18 +1,18 @@
 //! Quality of service per class of requests: minimum and maximum bandwidth, latency, and a share (DSS Table 1).
 //!
-//! | file | what it owns |
+//! | file | content |
 //! |---|---|
-//! | `mod.rs` | the settings, and the report of how they are kept |
+//! | `mod.rs` | the settings, and the report whether they are kept |
 //! | `rate.rs` | a bandwidth as a token bucket |
-//! | `group.rs` | the classes of one row: the service that they received, and whether it suffices |
+//! | `group.rs` | the classes of one row: the service that they received, and whether this meets their guarantees |
 //! | `scheduler.rs` | the choice of the request that begins next |
 //!
-//! Requests that may not begin yet wait before the engine's first look at them: they hold no extent, no slot and no device, so
-//! nothing in progress waits for them, and a FLUSH covers the requests that were answered before it, as always. The rules follow published
-//! schedulers that sit between clients and storage devices: start-time fair queueing with a bounded number of requests at the devices
-//! (SFQ(D): Jin, Chase, Kaur, SIGMETRICS 2004) for shares; minimum bandwidths that are served before shares, and maximum bandwidths
-//! (mClock: Gulati, Merchant, Varman, OSDI 2010); fewer requests of other classes at the devices while a class misses its
-//! guarantee (as blk-iolatency of Linux does). No clock, no randomness, no allocation per request.
+//! A request that may not begin yet waits before the engine processes it. It holds no extent, no slot and no device, so nothing in progress
+//! waits for it. A FLUSH is not affected, because it covers only requests that were answered before it. The rules follow published
+//! schedulers between clients and storage devices: start-time fair queueing with a bounded number of requests at the devices (SFQ(D): Jin,
+//! Chase, Kaur, SIGMETRICS 2004) for shares; minimum bandwidths that are served before shares, and maximum bandwidths (mClock: Gulati,
+//! Merchant, Varman, OSDI 2010); fewer requests of other classes at the devices while a class misses its guarantee (as blk-iolatency of
+//! Linux does). No clock, no randomness, no allocation per request.
 
 mod group;
 mod rate;
@@ -27,28 +27,29 @@ use alloc::vec::Vec;
 
 /// Maximum number of rows.
 pub const ROWS_MAX: usize = 32;
-/// The share of a row that names none, and of all classes without a row together. It equals the default of `io.weight` in control groups.
+/// The share of a row for which none is set, and the common share of all classes without a row. It equals the default of `io.weight` in
+/// control groups.
 pub const SHARE: u16 = 100;
 /// Default of the maximum number of concurrent requests at the devices of one tier.
 pub const DEPTH: u16 = 16;
 
-/// The guarantees and limits of the classes of one row together.
+/// A row of settings: guarantees and limits for a set of classes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The classes, one bit each.
     pub classes: u64,
-    /// Minimum bandwidth in bytes per second, as long as they have requests and the devices can deliver it.
+    /// Minimum bandwidth in bytes per second, as long as the classes have requests and the devices can deliver it.
     pub floor: Option<u64>,
     /// Maximum bandwidth in bytes per second.
     pub ceiling: Option<u64>,
-    /// Latency within which 95 % of their requests are answered, as long as the devices can.
+    /// Latency within which 95 % of the requests are answered, as long as the devices are fast enough.
     pub latency: Option<Nanos>,
-    /// Weight of their part of the devices' time, relative to the weights of other rows that have requests: 1 to 10 000.
+    /// Weight of the row's share of the devices' time, relative to the weights of other rows that have requests: 1 to 10 000.
     pub share: u16,
 }
 
 impl Row {
-    /// Creates a row for these classes without guarantees or limits.
+    /// A row for these classes (one bit each), without guarantees or limits.
     pub fn of(classes: u64) -> Row {
         Row {
             classes,
@@ -68,7 +69,7 @@ impl Row {
 /// All rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// The rows. No class is in two of them.
+    /// The rows. No class is in more than one row.
     pub rows: Vec<Row>,
     /// Maximum number of concurrent requests at the devices of one tier, at least 1. More use the devices better; fewer keep shares more
     /// exactly.
@@ -88,7 +89,7 @@ impl Spec {
     /// Adds a row. Its classes are removed from earlier rows; a row that has no classes left is removed.
     ///
     /// # Errors
-    /// Says in words why the row is invalid; nothing is changed then.
+    /// The reason why the row is invalid, as text. Then nothing is changed.
     pub fn add(&mut self, row: Row) -> Result<(), &'static str> {
         let rate = |r: Option<u64>| r.is_none_or(|r| (4096..=1_000_000_000_000).contains(&r));
         if row.classes == 0 {
@@ -124,7 +125,7 @@ impl Spec {
         self.rows.is_empty()
     }
 
-    /// Per class: one more than the number of its row; 0 for classes without a row.
+    /// For each class: the index of its row plus 1, or 0 if it has no row.
     fn groups(&self) -> [u8; CLASSES] {
         core::array::from_fn(|c| {
             let row = self.rows.iter().position(|r| r.classes >> c & 1 != 0);
@@ -136,7 +137,7 @@ impl Spec {
 /// State and statistics of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// The row as it was set. Without classes: all classes that no row names.
+    /// The row as it was set. If it has no classes, it stands for all classes that are in no row.
     pub row: Row,
     /// Number of requests that wait to begin.
     pub held: u32,
@@ -148,14 +149,15 @@ pub struct Standing {
     pub waited_time: Nanos,
     /// Total bytes of the requests that have ended.
     pub bytes: u64,
-    /// Bandwidth over the last half second, or over the time since then if no request has come, in bytes per second.
+    /// Bandwidth in the last window of half a second, in bytes per second. If no request has come since that window, the bandwidth since
+    /// its end.
     pub bytes_per_s: u64,
-    /// Whether the floor was kept over the last half second. `None`: there is no floor, or requests asked for less.
+    /// Whether the floor was kept in the last window. `None`: there is no floor, or there were requests in less than half of the window.
     pub floor_held: Option<bool>,
-    /// Whether the latency was kept. `None`: there is no target, or no request ended.
+    /// Whether the latency was kept in the last window. `None`: there is no target, or no request ended.
     pub latency_held: Option<bool>,
-    /// Number of half seconds in which the floor or the latency was judged.
+    /// Number of windows in which the floor or the latency could be checked.
     pub judged: u64,
-    /// Number of these in which the floor or the latency was missed.
+    /// Number of windows in which the floor or the latency was missed.
     pub missed: u64,
 }

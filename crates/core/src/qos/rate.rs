@@ -1,15 +1,15 @@
-//! A token bucket: the generic cell rate algorithm (ITU-T I.371), in time instead of tokens.
+//! A token bucket, implemented as the generic cell rate algorithm (ITU-T I.371), which counts time instead of tokens.
 
 use crate::units::Nanos;
 
-/// The size of a bucket, as the time in which its rate fills it.
+/// The size of a bucket, as the time in which it is filled.
 const BURST: Nanos = Nanos::from_millis(100);
 const SECOND: u128 = 1_000_000_000;
 
-/// A rate in bytes per second, and the time up to which it is used.
+/// A rate in bytes per second, and the time up to which it is used up.
 ///
-/// In any time `t` it lets through no more than `rate` · `t` + `rate` · 0.1 s bytes, and one request that is larger than the bucket
-/// begins only when the bucket is full.
+/// In any time `t`, requests of at most `rate` · `t` + `rate` · 0.1 s bytes may begin. A request that is larger than the bucket may begin
+/// only when the bucket is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     bytes_per_s: u64,
@@ -18,7 +18,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Creates a full bucket with a rate of that many bytes per second, at least 1.
+    /// A full bucket with a rate of `bytes_per_s`, at least 1.
     pub fn new(bytes_per_s: u64) -> Rate {
         Rate {
             bytes_per_s: bytes_per_s.max(1),
@@ -38,22 +38,22 @@ impl Rate {
         (self.paid + cost).since(BURST.max(cost))
     }
 
-    /// A request of `bytes` begins at `now`, whether the rate allows it or not.
+    /// Counts a request of `bytes` that begins at `now`, whether the rate allows it or not.
     pub fn take(&mut self, now: Nanos, bytes: u64) {
         self.paid = self.paid.max(now) + self.cost(bytes);
     }
 
-    /// The time for which the rate was not used up, at most 0.1 s. `None`: the rate is used up, so that no more is due.
+    /// The time for which the rate has not been used, at most 0.1 s. `None`: the rate is used up, so nothing more is due.
     pub fn overdue(&self, now: Nanos) -> Option<Nanos> {
         (self.paid <= now).then(|| now.since(self.paid).min(BURST))
     }
 
-    /// Like [`Rate::take`], for a minimum rate: unused rate of the last 0.1 s can be used later.
+    /// Like [`Rate::take`], for a minimum rate: the unused part of the last 0.1 s can be used later.
     pub fn serve(&mut self, now: Nanos, bytes: u64) {
         self.paid = self.paid.max(now.since(BURST)) + self.cost(bytes);
     }
 
-    /// Like [`Rate::serve`], for bytes that were served in addition to the minimum rate. They never delay it beyond `now`.
+    /// Like [`Rate::serve`], for bytes that were served in addition to the minimum rate. They do not use up the rate beyond `now`.
     pub fn gift(&mut self, now: Nanos, bytes: u64) {
         let before = self.paid.max(now);
         self.serve(now, bytes);
@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn no_window_has_more_than_rate_and_burst() {
-        // Any mix of sizes, each begun as soon as allowed. The test examines every window between two beginnings.
+        // Requests of mixed sizes, each of which begins as soon as the rate allows it. The test examines every window between two of these
+        // times.
         for rate in [4096u64, 1_000_000, 50 << 20, 10_000_000_000] {
             let burst = rate / 10;
             let mut r = Rate::new(rate);
@@ -117,7 +118,7 @@ mod tests {
         r.serve(MS(5000), 100_000);
         assert_eq!(r.overdue(MS(5000)), None);
         assert_eq!(r.overdue(MS(5050)), Some(MS(0)));
-        // However many additional bytes were served, the minimum rate is due again at once.
+        // The minimum rate is due again at once, even after a large number of additional bytes.
         r.gift(MS(5050), 1 << 30);
         assert_eq!(r.overdue(MS(5051)), Some(MS(1)));
     }

@@ -7,19 +7,19 @@ use crate::units::{Nanos, TierId};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Maximum number of consecutive requests that begin by deadline while a request that begins by share waits.
+/// Largest number of consecutive requests that are chosen by deadline while another request waits that would be chosen by share.
 const BY_DEADLINE: u8 = 3;
 
 /// A request that arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// The caller's number for it. Numbers are small and are reused.
+    /// The caller's number of the request. Numbers are small and are reused.
     pub number: u32,
     /// Class of its data.
     pub class: u8,
-    /// The tier that will serve it, as far as is known.
+    /// The tier that will probably serve it.
     pub tier: TierId,
-    /// Bytes.
+    /// Length in bytes.
     pub bytes: u32,
     /// Estimated time for which a device of that tier works on it.
     pub work: Nanos,
@@ -48,9 +48,9 @@ struct Place {
 /// State of a tier.
 #[derive(Clone, Copy, Debug)]
 struct Lane {
-    /// Maximum number of concurrent requests of rows that keep their guarantees.
+    /// Largest number of concurrent requests of rows that keep their guarantees.
     depth: u16,
-    /// Number of requests in progress: of rows that keep their guarantees, and of rows that miss them.
+    /// Number of requests in progress of rows that keep their guarantees (`common`) and of rows that miss them (`behind`).
     common: u32,
     behind: u32,
     /// Virtual time: the start tag of the request that began last.
@@ -68,18 +68,18 @@ pub struct Scheduler {
     lanes: Vec<Lane>,
     places: Vec<Place>,
     held: u32,
-    /// Whether an event may allow a held request to begin.
+    /// Whether something has happened that may allow a held request to begin.
     due: bool,
     /// Whether requests at the devices are limited, because a row has a share, a floor or a latency.
     bounded: bool,
-    /// Whether no request is held any more.
+    /// Whether all requests may begin at once, because the volume closes.
     open: bool,
     window: Nanos,
     pressed: bool,
 }
 
 impl Scheduler {
-    /// Creates the scheduler for a volume with that number of tiers, from `now` on.
+    /// A scheduler for a volume with `tiers` tiers, from `now` on.
     pub fn new(spec: Spec, tiers: u8, now: Nanos) -> Scheduler {
         let n = usize::from(tiers.max(1));
         let lane = Lane {
@@ -145,7 +145,7 @@ impl Scheduler {
     pub fn held(&self) -> u32 {
         self.held
     }
-    /// Holds no request from now on. Waiting requests are returned by [`Scheduler::next`].
+    /// Holds no request any more. [`Scheduler::next`] returns those that are held now.
     pub fn open(&mut self) {
         (self.open, self.due) = (true, true);
     }
@@ -153,7 +153,7 @@ impl Scheduler {
     pub fn is_due(&self) -> bool {
         self.due
     }
-    /// [`Scheduler::next`] returned `None`: nothing changes before the next event or [`Scheduler::wake`].
+    /// Notes that [`Scheduler::next`] returned `None`. It need not be called before the next event or [`Scheduler::wake`].
     pub fn asked(&mut self) {
         self.due = false;
     }
@@ -162,7 +162,7 @@ impl Scheduler {
         self.pressed
     }
 
-    /// A request arrives. True if it begins now.
+    /// Decides about a request that arrives; returns true if it may begin now. Otherwise it is held.
     pub fn admit(&mut self, now: Nanos, a: Arrival) -> bool {
         self.judge_if_due(now);
         let lane = usize::from(a.tier.0).min(self.lanes.len() - 1);
@@ -212,7 +212,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether a request of `bytes` of a row may begin at a tier.
+    /// Whether a request of `bytes` bytes of a row may begin on a tier.
     fn may_begin(&mut self, now: Nanos, group: usize, lane: usize, bytes: u32) -> bool {
         self.has_room(group, lane) && self.below_ceiling(now, group, bytes)
     }
@@ -236,7 +236,7 @@ impl Scheduler {
         fits
     }
 
-    /// The oldest held request of a row. The ceiling admits this one first; otherwise small requests could hold a large one for ever.
+    /// The oldest held request of a row. The ceiling must admit this one first; otherwise small requests could delay a large one for ever.
     fn oldest(&self, group: usize) -> Option<u32> {
         let heads = self.groups[group].queues.iter().map(|q| q.head);
         let heads = heads.filter(|&h| h != NONE);
@@ -359,7 +359,7 @@ impl Scheduler {
         g.begins(lane, held.then(|| now.since(p.arrived)));
     }
 
-    /// A request that began has ended. A request from before the scheduler was created belongs to no row.
+    /// Counts a request that has ended. A request that began before the scheduler was created is ignored.
     pub fn ended(&mut self, now: Nanos, number: u32) {
         let Some(p) = self.places.get_mut(number as usize) else {
             return;
@@ -394,7 +394,7 @@ impl Scheduler {
             let c = g.ceiling.filter(|_| g.held > 0)?;
             let oldest = self.oldest(i)?;
             let p = &self.places[oldest as usize];
-            // Otherwise it waits for room, which the end of another request makes.
+            // Otherwise it waits until another request ends.
             self.has_room(i, usize::from(p.lane))
                 .then(|| c.ready(p.bytes.into()))
         };
@@ -408,7 +408,8 @@ impl Scheduler {
         }
     }
 
-    /// Every half second: determines which rows miss their guarantees, and adjusts the limit of the other rows at the devices.
+    /// Called every half second: finds the rows that miss their guarantees, and adjusts the number of concurrent requests of the other
+    /// rows.
     fn judge(&mut self, now: Nanos) {
         let length = now.since(self.window);
         self.window = now;
@@ -443,7 +444,7 @@ impl Scheduler {
         self.due |= self.held > 0;
     }
 
-    /// State of each row, and then of the classes that no row names. This has no effect on decisions.
+    /// The state of each row, and then of the classes that are in no row. This has no effect on decisions.
     pub fn standing(&self, now: Nanos) -> Vec<Standing> {
         let length = now.since(self.window);
         // No request has come since the last window, so its result is out of date.

@@ -9,7 +9,8 @@ use alloc::vec::Vec;
 
 const MIB: u64 = 1 << 20;
 
-/// A client with requests of one size and class for one tier: `depth` at once, and a new one `think` after an answer.
+/// A client whose requests have one size, class and tier. It keeps `depth` requests in progress, and sends a new one at the time `think`
+/// after an answer.
 #[derive(Clone, Copy)]
 struct Client {
     class: u8,
@@ -44,12 +45,12 @@ struct Rig {
     known: Vec<Option<(usize, Nanos)>>,
     /// Per tier: requests at the device; the first is served until the given time.
     devices: [(VecDeque<u32>, Nanos); 2],
-    /// Per client: times of beginnings with bytes, and latencies of answers.
+    /// Per client: the time and bytes of each request that began, and the latency of each answer.
     begun: Vec<Vec<(Nanos, u64)>>,
     took: Vec<Vec<Nanos>>,
 }
 
-/// A seek and 100 MB/s; flash is a hundred times as fast.
+/// Device time of a request: a seek of 5 ms and a transfer at 100 MB/s. The fast tier is a hundred times as fast.
 fn work(tier: u8, bytes: u32) -> Nanos {
     let ns = 5_000_000 + u64::from(bytes) * 10;
     Nanos(if tier == 0 { ns / 100 } else { ns })
@@ -252,7 +253,7 @@ fn a_floor_holds_beside_a_noisy_class_and_it_is_said_when_it_cannot() {
     let standing = rig.standing(1);
     assert_eq!(standing.floor_held, Some(true), "{standing:?}");
     assert!(rig.bytes(1, S(10)) > 200 * MIB, "the other goes on");
-    // The floor exceeds the device: the client gets what the device can deliver, and the report says that the floor is missed.
+    // The floor is more than the device can deliver: the client gets what is possible, and the report says that the floor is missed.
     let mut rig = Rig::new(floor(200 * MIB), &[quiet, noise]);
     rig.run(S(30));
     let standing = rig.standing(1);
@@ -325,7 +326,7 @@ fn promises_change_and_end_without_losing_a_request() {
         assert!(rig.took[1].len() > before + 200, "{}", rig.took[1].len());
     }
     assert_eq!(rig.s.held(), 0);
-    // Held again, and released when the volume closes.
+    // With a low ceiling, requests are held again. They are released when the volume closes.
     let tight = spec(&[row(15, |r| r.ceiling = Some(4096))]);
     rig.s.replace(tight, rig.now);
     rig.run(rig.now + S(2));

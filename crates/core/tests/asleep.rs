@@ -27,7 +27,7 @@ fn wakes(run: &Run) -> Vec<OpKind> {
     run.naps.iter().filter_map(|n| n.1).collect()
 }
 
-/// A warm and clean cache over a disk that sleeps.
+/// A volume whose cache is filled and clean, and whose disk sleeps.
 fn asleep(policy: &str, params: Params) -> Run {
     let mut run = Run::new(policy, params);
     for e in 0..8 {
@@ -71,7 +71,7 @@ fn dirty_copies_wait_for_the_disk_and_none_is_left_when_it_sleeps_again() {
         slept.since(began) < Nanos::from_secs(4),
         "the batch itself keeps it awake no longer than it takes"
     );
-    // So no work is left for which a FLUSH would wake the disk.
+    // So a FLUSH now finds nothing that must be written to the disk, and does not wake it.
     run.submit(RequestOp::Flush, 0);
     pass(&mut run, Nanos::from_secs(100));
     assert!(run.engine.is_asleep(MemberId(1)) && run.naps.last().unwrap().0 == slept);
@@ -121,7 +121,7 @@ fn age_and_size_limits_wake_it() {
 
 #[test]
 fn what_policies_want_waits_and_is_asked_for_again() {
-    // Under tiering, new data goes to fast and the clock proposes demotions; write-back cleaners propose cleans.
+    // Under tiering, new data goes to the fast tier and the clock proposes demotions. Caching policies that write back propose cleans.
     for name in [
         "greendm",
         "cold-dst-dynamic-bgclean",
@@ -150,7 +150,7 @@ fn what_policies_want_waits_and_is_asked_for_again() {
         };
         let (without, _, _) = busy(None);
         let (with, ticks, mut run) = busy(Some(Nanos::from_secs(600)));
-        // Work is held for at most 600 s, so the disk is woken twice in 1200 s, although a policy that never cleans would let it sleep.
+        // Work is held for at most 600 s, so the disk is woken twice in 1200 s, even under a policy that never cleans.
         assert!(
             with <= without.max(4),
             "{name}: {with} wakes and sleeps, {without} without"
@@ -173,7 +173,7 @@ fn what_policies_want_waits_and_is_asked_for_again() {
 #[test]
 fn a_demotion_is_held_and_done_in_the_batch() {
     let mut run = Run::new("greendm", params(Some(Nanos::from_secs(100)), None));
-    // One slot of fast is free; the clock demotes until two are free once there is none.
+    // One slot of the fast tier is free. When none is free, the clock demotes until two are.
     for e in 0..15 {
         run.submit(RequestOp::Write, e);
     }
@@ -224,7 +224,7 @@ fn closing_loses_nothing_and_does_not_wait() {
     run.carry_out();
     pass(&mut run, Nanos::from_secs(10));
     assert!(run.engine.is_closed());
-    // The copy is still dirty, and recorded as dirty: the next start finds it.
+    // The copy is still dirty and is recorded as dirty, so the next session finds it.
     assert_eq!(run.engine.copies().1, 1);
 }
 

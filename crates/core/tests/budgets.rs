@@ -1,4 +1,4 @@
-//! Budgets of the engine, which hold for every policy.
+//! Budgets and throttles of the engine, which apply to every policy.
 #![allow(clippy::unwrap_used)]
 
 mod rig;
@@ -10,7 +10,7 @@ use rig::{EXTENT, Run, engine};
 
 const DAY: f64 = 86_400.0;
 
-/// The largest excess of the bytes in any window over the budget for that window.
+/// The largest number of bytes by which any window exceeds the budget for that window; negative if none does.
 fn excess(moved: &[(Nanos, u64)], rate_per_s: f64, burst: f64) -> f64 {
     let mut worst = f64::MIN;
     for i in 0..moved.len() {
@@ -89,7 +89,7 @@ fn requests_use_up_the_budget_and_are_never_refused() {
         (400_000, 400_000),
         "no more than the burst is saved up"
     );
-    // Under greendm new data goes to fast: 400 writes of 4 KiB in 2 s exceed the budget of that time.
+    // Under greendm new data goes to the fast tier. 400 writes of 4 KiB in 2 s exceed the budget of that time.
     let mut run = Run::new("greendm", params());
     for i in 0..400 {
         run.submit(RequestOp::Write, i % 8);
@@ -99,7 +99,7 @@ fn requests_use_up_the_budget_and_are_never_refused() {
     let b = run.engine.wear_budget().unwrap();
     assert!(b.left_bytes < -1_000_000, "{b:?}");
     assert_eq!(run.replies, 400);
-    // This debt must be paid before any extent is promoted again.
+    // The budget must be positive again before any extent is promoted.
     run.busy(200, Nanos::from_millis(5), 0);
     assert!(run.moved.is_empty() && run.engine.counters().promotions.done == 0);
     let until = run.now + Nanos::from_secs(60);
@@ -110,7 +110,7 @@ fn requests_use_up_the_budget_and_are_never_refused() {
 
 #[test]
 fn admission_tightens_little_by_little() {
-    // A steady demand, far over the budget: the admitted share must settle, without bursts after pauses.
+    // The demand is steady and far above the budget. The admitted share must settle, without pauses and bursts.
     let mut run = Run::new(
         "lru",
         Params {
@@ -198,7 +198,7 @@ fn every_policy_heeds_every_throttle() {
             assert_eq!(run.replies, run.tag, "{name}");
             felt[i] += u32::from(run.refused(why) > 0);
             match i {
-                // The bytes of one second, and those of moves that began while any budget was left.
+                // The rate, the bytes of one second that may be saved up, and those of one move that began while some budget was left.
                 1 => assert!(
                     bytes as f64 <= 20_000.0 * (run.now.as_secs_f64() + 1.0) + EXTENT as f64,
                     "{name}: {bytes}"

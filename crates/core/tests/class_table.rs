@@ -1,4 +1,4 @@
-//! `dss-lru-s` with a class table: pinned classes stay, limited classes keep to their limits, excluded classes stay out.
+//! `dss-lru-s` with a class table: pinned classes stay, limited classes do not exceed their limits, and excluded classes get no copies.
 
 use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::null::NullEngine;
@@ -20,12 +20,12 @@ fn engine(rows: &[&str]) -> NullEngine<Box<dyn Policy>> {
     NullEngine::new(geo, build_with("dss-lru-s", params).expect("rows"))
 }
 
-/// Units of five classes in turn: 7, 8, 9, 13, 25.
+/// The class of a unit: 7, 8, 9, 13 and 25 in turn.
 fn class(unit: u32) -> u8 {
     [7, 8, 9, 13, 25][unit as usize % 5]
 }
 
-/// Reads and writes of all units. Returns the number of entries of each class at the end, and the most that each class ever had.
+/// Reads and writes all units. Returns the number of entries of each class at the end, and the largest number that each class ever had.
 fn run(rows: &[&str]) -> ([u32; 5], [u32; 5]) {
     let mut e = engine(rows);
     let mut random = isotherm_core::random::SplitMix64::new(1);

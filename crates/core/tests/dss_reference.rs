@@ -1,4 +1,4 @@
-//! `dss-lru` and `dss-lru-s` against a naive reading of docs/policy-rules.md section 8.
+//! Compares `dss-lru` and `dss-lru-s` with a naive implementation of docs/policy-rules.md section 8.
 
 #[path = "reference/dss.rs"]
 mod dss;

@@ -1,5 +1,5 @@
-//! Policies on units of unequal sizes: a toy store of files, which maps names to sizes and tiers, under every preset that is useful for
-//! files. The store moves nothing itself: the place of a file follows from the policy's proposals and the core's decisions.
+//! Policies on units of unequal sizes: a simple store of files, which maps names to sizes and tiers, under every preset that is useful for
+//! files. The store itself moves nothing. The place of a file follows from the policy's proposals and the core's decisions.
 
 use isotherm_core::null::NullEngine;
 use isotherm_core::policy::{PRESETS, Policy, build};
@@ -12,7 +12,7 @@ const GRAIN_SHIFT: u32 = 12;
 const GRAIN: u64 = 1 << GRAIN_SHIFT;
 const FILES_MAX: u32 = 120;
 
-/// These presets place units by number, and the number of a file means nothing.
+/// These presets place units by their numbers. They are not tested, because the number of a file has no meaning.
 const BY_ADDRESS: [&str; 3] = ["azor", "linear", "mylinear"];
 
 struct Store {
@@ -25,7 +25,7 @@ struct Store {
 }
 
 impl Store {
-    /// A store whose tiers have that many grains.
+    /// A store whose tiers have these numbers of grains.
     fn new(policy: &str, tiers: &[u64]) -> Store {
         let bytes: Vec<u64> = tiers.iter().map(|t| t * GRAIN).collect();
         let most = FILES_MAX.min(tiers.iter().sum::<u64>() as u32);
@@ -84,7 +84,7 @@ impl Store {
         }
         done
     }
-    /// Only the store knows names: the file's unit stays the same.
+    /// Renames a file. Only the store knows names, so the file's unit stays the same.
     fn rename(&mut self, from: &str, to: &str) {
         let file = self.names.remove(from).expect("a file of that name");
         assert!(self.names.insert(to.to_string(), file).is_none());
@@ -99,7 +99,8 @@ impl Store {
         let seat = self.engine.copy(unit).or(self.engine.home(unit));
         seat.map(|s| self.engine.space().geo.tier_of(s))
     }
-    /// Every file has one home, no two files share a seat, no tier holds more bytes than it has, and the free room is what the core states.
+    /// Checks that every file has one home, that no two files have the same seat, that no tier is overfull, and that the free room is what
+    /// the core states.
     fn check(&self, what: &str) {
         let space = self.engine.space();
         let mut taken = vec![0u64; self.tiers.len()];
@@ -138,7 +139,7 @@ impl Draw {
     fn below(&mut self, n: u64) -> u64 {
         self.0.below(n)
     }
-    /// Mostly small sizes: 0 to 40 grains, not always whole ones.
+    /// A random size, mostly a small one: 0 to 40 grains, not always whole grains.
     fn size(&mut self) -> u64 {
         let grains = [1, 3, 12, 40][self.below(4) as usize];
         self.below(grains * GRAIN + 1)
@@ -208,12 +209,13 @@ fn every_preset_serves_files() {
     }
 }
 
-/// Eight small files that are read repeatedly, beside large ones that would fill the fast tier three times, must end on fast.
+/// Eight small files that are read repeatedly must get to the fast tier, although large files are read that would fill this tier three
+/// times.
 #[test]
 fn what_is_hot_and_small_ends_up_on_fast() {
     for policy in presets() {
-        // By design, edt does not move a file whose accesses cost little on either tier, and under cold-dst-plain a demoted file does not
-        // return.
+        // Two presets are not tested. By design, edt does not move a file whose accesses cost little on either tier, and under
+        // cold-dst-plain a demoted file does not return.
         if ["edt", "cold-dst-plain"].contains(&policy) {
             continue;
         }
@@ -228,7 +230,7 @@ fn what_is_hot_and_small_ends_up_on_fast() {
         }
         for day in 0..4 {
             for _ in 0..400 {
-                // No file is read right after its neighbour: otherwise an access queue would merge their accesses.
+                // No file is read directly after its neighbour, because an access queue would merge the two accesses.
                 for i in 0..8 {
                     store.pass(10);
                     store.touch(&format!("small{}", i * 3 % 8), false);
@@ -251,8 +253,8 @@ fn what_is_hot_and_small_ends_up_on_fast() {
     }
 }
 
-/// Worked by hand: a fast tier of 10 grains. a (4), b (3) and c (3) fill it; d (6) needs the room of a and b, and c stays. e, of 11 grains,
-/// never fits: no room is made for it.
+/// Worked by hand. The fast tier has 10 grains. a (4), b (3) and c (3) fill it. d (6) needs the room of a and b, and c stays. e has 11
+/// grains and never fits, so no room is made for it.
 #[test]
 fn as_many_leave_as_the_newcomer_needs() {
     for policy in ["lru", "fifo", "dss-lru", "bcache-like"] {
@@ -273,8 +275,7 @@ fn as_many_leave_as_the_newcomer_needs() {
     }
 }
 
-/// A file on fast that grows beyond the room of its tier must move down with all its bytes; a file that fits on no tier must stay
-/// unchanged.
+/// A file on the fast tier that grows beyond the room there must move to a slower tier. If a file fits on no tier, it must stay unchanged.
 #[test]
 fn a_file_that_grows_goes_where_there_is_room() {
     let mut s = Store::new("greendm", &[8, 20]);

@@ -76,14 +76,14 @@ fn unknown_features_at_the_door() {
         write_superblocks(&mut ram, &sb).unwrap();
         ram
     };
-    // Compatible: the volume works, and the bit stays set.
+    // An unknown compatible feature: the volume works, and the bit stays set.
     let mut ram = with(&|sb| sb.compat = 1 << 40);
     assert_eq!(
         try_open(&mut ram, 2, WRITE).unwrap().superblock.compat,
         1 << 40
     );
     assert!(found(&ram, 2).iter().flatten().all(|s| s.compat == 1 << 40));
-    // Read-only compatible: as stated, and a command that only queries writes nothing.
+    // An unknown read-only compatible feature: only reading is allowed, and opening to read writes nothing.
     let mut ram = with(&|sb| sb.ro_compat = 1);
     let before = ram.0.clone();
     for mode in [
@@ -99,7 +99,7 @@ fn unknown_features_at_the_door() {
     }
     assert!(try_open(&mut ram, 2, Mode::ReadOnly).is_ok());
     assert!(before == ram.0);
-    // Incompatible: the volume is refused before anything else is read.
+    // An unknown incompatible feature: the volume is refused before anything else is read.
     let mut block = volume().1.encode();
     block[17] = 1;
     store::codec::seal(&mut block, 12);
@@ -137,8 +137,8 @@ fn a_new_volume_has_its_stamps_and_counters() {
     assert!(found(&ram, 2)[0].as_ref().unwrap().members[1].counter == 1);
 }
 
-/// A member is added before another one: the records of that one stay true, because they do not name slots by their number in the whole
-/// volume.
+/// A member is added before another one. The records of the other one stay correct, because they do not name slots by their numbers in the
+/// whole volume.
 #[test]
 fn members_come_and_go_without_renumbering() {
     let (mut ram, _) = volume();
@@ -158,7 +158,7 @@ fn members_come_and_go_without_renumbering() {
     let o = try_open(&mut ram, 2, Mode::ReadWrite { epoch: 3 }).unwrap();
     assert_eq!(o.space.map.home(ExtentId(3)), Some(Slot(14)));
     let there = o.space.geo.locate(Slot(14)).1;
-    // The new one is the second member of the fast tier; the slow one is now the third member.
+    // The new member is the second one of the fast tier. The slow member is now the third one.
     let mut sb = o.superblock;
     let joined = MemberEntry {
         uuid: [9; 16],

@@ -1,5 +1,5 @@
-//! Short sequences, worked by hand from docs/policy-rules.md, for the presets whose goldens are not beside their references; and the list
-//! of all goldens, to which every new preset must be added.
+//! Short sequences, worked by hand from docs/policy-rules.md, for the presets whose goldens are in no other file. Also the list of all
+//! goldens; every preset must be in this list or have a golden in its own file.
 
 mod reference;
 
@@ -34,7 +34,7 @@ fn write(s: f64, unit: u32) -> Touch {
     io(s, unit, true, 1)
 }
 
-/// The units among the first `units` that tier 0 serves, from their copies or from homes below slot `fast`.
+/// The units among the first `units` that tier 0 serves: those whose copy, or home if there is no copy, is in a slot below `fast`.
 fn on_fast(e: &Engine, units: u32, fast: u32) -> Vec<u32> {
     let slot = |u| e.copy(ExtentId(u)).or(e.home(ExtentId(u)));
     let is_fast = |u: &u32| slot(*u).is_some_and(|s| s.0 < fast);
@@ -59,22 +59,22 @@ fn hot_dst_80s() {
         write(82.999, 0),
     ];
     assert_eq!(hits(&mut e, &work), "....");
-    // 83 s: 0 (128) is hottest and qualifies (> last = 0); a slot is free. 1 (65) qualifies, but the coldest has 128 ≥ 65: end.
-    // 1: 65 + 64 = 129, 0: 129, 1: 130.
+    // 83 s: 0 (128) is the hottest and qualifies (> last = 0), and a slot is free. 1 (65) qualifies, but the coldest has 128 ≥ 65: the plan
+    // ends. 1: 65 + 64 = 129, 0: 129, 1: 130.
     let work = [
         read(83.0, 1),
         io(100.0, 0, true, 65),
         io(100.0, 1, false, 65),
     ];
     assert_eq!(hits(&mut e, &work), ".+.");
-    // 163 s: 1 (130 > last = 0, coldest 0 with 129 < 130): 0 leaves, last = 129, 1 comes. Then 0 (129) is not over last: end.
-    // 2: 64, 1: 194, 0: 193.
+    // 163 s: 1 (130 > last = 0; the coldest, 0, has 129 < 130) takes the place of 0, so last = 129. Then 0 (129) is not above last: the
+    // plan ends. 2: 64, 1: 194, 0: 193.
     let work = [read(163.0, 2), read(164.0, 1), read(165.0, 0)];
     assert_eq!(hits(&mut e, &work), ".+.");
     assert_eq!(on_fast(&e, 8, 1), [1]);
-    // 243 s: 0 (193 > 129) qualifies, but 1 has 194 ≥ 193: end. 0: 257.
+    // 243 s: 0 (193 > 129) qualifies, but 1 has 194 ≥ 193: the plan ends. 0: 257.
     assert_eq!(hits(&mut e, &[read(243.0, 0), read(322.9, 2)]), "..");
-    // 323 s: 0 (257 > 129, 194 < 257): 1 leaves, last = 194; 0 comes; 2 (128) does not qualify.
+    // 323 s: 0 (257 > 129, 194 < 257) takes the place of 1, so last = 194. 2 (128) does not qualify.
     assert_eq!(hits(&mut e, &[read(323.0, 1), read(323.0, 0)]), ".+");
     let want = Counts {
         promotions: 3,
@@ -89,33 +89,34 @@ fn hot_dst_80s() {
 fn cold_dst_dynamic_bgclean() {
     let mut e = engine("cold-dst-dynamic-bgclean", &[], 400, &[128, 400]);
     let demoted = |e: &Engine, n: u64| assert_eq!(counts(e).demotions, n);
-    // 0 to 127 fill fast, 64 each, 0 least recently used. There was no eviction, so nothing is cleaned.
+    // 0 to 127 fill the fast tier with a counter of 64 each; 0 is the least recently used. There was no eviction, so nothing is cleaned.
     for u in 0..128 {
         assert!(!touch(&mut e, &write(0.0, u)));
     }
     demoted(&e, 0);
-    // 128 waits for 0 to leave: E = 1, last = 64; then min(1, 2) = 1 in the background: 1. One slot is free.
+    // 128 waits until 0 has left: E = 1, last = 64. Then min(1, 2) = 1 unit is demoted in the background: unit 1. One slot is free.
     touch(&mut e, &write(1.0, 128));
     demoted(&e, 2);
-    // 129 takes it without an eviction, so nothing is cleaned.
+    // 129 takes this slot without an eviction, so nothing is cleaned.
     touch(&mut e, &write(2.0, 129));
     demoted(&e, 2);
-    // 130 waits for 2: E = 2; min(2, 2) = 2: 3 and 4. Two slots are free.
+    // 130 waits until 2 has left: E = 2. Then min(2, 2) = 2 units are demoted in the background: 3 and 4. Two slots are free.
     touch(&mut e, &write(3.0, 130));
     demoted(&e, 5);
-    // Reads of 0 and 1: 128 > last = 64 each: both come back into the free slots.
+    // 0 and 1 are read: both have 128 > last = 64 and return to the free slots.
     assert_eq!(hits(&mut e, &[read(4.0, 0), read(4.0, 1)]), "..");
     assert_eq!((counts(&e).promotions, counts(&e).demotions), (2, 5));
-    // A read of 2 (128 > 64) with fast full: 5 (64) leaves for it, which counts as well: E = 3; min(3, 2) = 2: 6 and 7.
+    // 2 (128 > 64) is read while the fast tier is full: 5 (64) leaves for it, which counts as well: E = 3. Then min(3, 2) = 2 units are
+    // demoted in the background: 6 and 7.
     assert_eq!(hits(&mut e, &[read(5.0, 2), read(5.0, 2)]), ".+");
     assert_eq!((counts(&e).promotions, counts(&e).demotions), (3, 8));
-    // A write of 3 on slow promotes nothing, although 128 > 64 and two slots are free. On slow: 3 to 7.
+    // A write of 3 on the slow tier promotes nothing, although 128 > 64 and two slots are free. 3 to 7 are on the slow tier.
     assert_eq!(hits(&mut e, &[write(6.0, 3), write(6.0, 3)]), "..");
     assert_eq!(on_fast(&e, 9, 128), [0, 1, 2, 8]);
     assert_eq!((counts(&e).promotions, counts(&e).demotions), (3, 8));
 }
 
-/// F = 2; every request 4 KiB (64) unless said. Writes go to copy and home, or to the home alone.
+/// F = 2. Every request has 4 KiB (64) unless stated. Writes go to copy and home, or only to the home if there is no copy.
 #[test]
 fn cache_ondemand() {
     let mut e = engine("cache-ondemand", &[], 8, &[2, 8]);
@@ -148,12 +149,12 @@ fn cache_interval() {
     // 0: 64, 1: 64, 0: 128.
     let work = [write(0.0, 0), read(1.0, 1), write(4.0, 0)];
     assert_eq!(hits(&mut e, &work), "...");
-    // 5 s: 0 (128) is copied. 1 (64) is not above the coldest. 1: 128, 0: 192 (to copy and home).
+    // 5 s: 0 (128) gets a copy. 1 (64) is not above the coldest. Then 1: 128, 0: 192 (written to copy and home).
     assert_eq!(hits(&mut e, &[write(5.0, 1), write(6.0, 0)]), ".+");
-    // 10 s: 1 has 128 against 192: it stays on slow. 1: 192, 256: reads that miss make no copy by themselves.
+    // 10 s: 1 has 128, and the coldest has 192, so 1 gets no copy. Then 1: 192, 256. A read that misses makes no copy by itself.
     assert_eq!(hits(&mut e, &[write(11.0, 1), read(12.0, 1)]), "..");
-    // 15 s: 1 (256 > last = 0, 192 < 256): the copy of 0 is dropped, clean: last = 192; 1 is copied. 0 (192) is not over last.
-    // 1: 320, 0: 256, 320, 384.
+    // 15 s: 1 (256 > last = 0, 192 < 256) replaces 0, whose copy is clean and is dropped: last = 192. 0 (192) is not above last. Then 1:
+    // 320, 0: 256, 320, 384.
     let work = [
         write(16.0, 1),
         read(17.0, 0),
@@ -171,8 +172,8 @@ fn cache_interval() {
     assert_eq!(counts(&e), want);
 }
 
-/// F = 4. Shares: metadata (M) 25 % = 1 slot, small files (C) 25 % = 1, the rest (H, hot-dst-dynamic) 50 % = 2. Requests of
-/// 4 KiB (64) unless said; each sub-policy has a `last` of its own.
+/// F = 4. Shares: metadata (M) 25 % = 1 slot, small files (C) 25 % = 1, the rest (H, hot-dst-dynamic) 50 % = 2. Requests have 4 KiB (64)
+/// unless stated. Each sub-policy has a separate `last`.
 #[test]
 fn type_aware() {
     let m = |t, slots| Member {
@@ -203,7 +204,7 @@ fn type_aware() {
     assert!(!at(11, 8, 1, &[10, 11])); // a free slot goes to any policy that asks, also above its share
     assert!(!at(20, 3, 1, &[10, 11, 20])); // M: 64 > last = 0: copied
     assert!(!at(30, 0, 1, &[10, 11, 20, 30])); // H: 64 > 0: moved; fast is full
-    // H has 1 of 2. C is furthest over its share, by 1: its coldest, 10 (64, used before 11), leaves: last of C = 64.
+    // H has 1 of 2. C exceeds its share most, by 1. Its coldest, 10 (64, used before 11), leaves: last of C = 64.
     assert!(!at(31, 0, 1, &[11, 20, 30, 31]));
     assert!(!at(21, 3, 1, &[11, 21, 30, 31])); // M has 1 of 1: takes its own: 20 leaves, last of M = 64
     assert!(!at(20, 3, 1, &[11, 20, 30, 31])); // 128 > 64: 21 (64) leaves, last of M = 64
@@ -212,9 +213,10 @@ fn type_aware() {
     assert!(!at(30, 0, 4, &[11, 20, 30, 32])); // 64 + 16 = 80 > 64: 31 (64) leaves, last of H = 64
     assert!(!at(10, 8, 1, &[11, 20, 30, 32])); // C is plain: a demoted unit never returns
     assert!(!at(12, 8, 1, &[12, 20, 30, 32])); // C has 1 of 1: 11 (64) makes room for the newcomer
-    // 20 is data now and counts for H with its whole counter (128 + 64 = 192): H has 3 of 2, M has 0 of 1.
+    // The class of 20 is data now, so it counts for H, with its whole counter (128 + 64 = 192): H has 3 of 2, M has 0 of 1.
     assert!(at(20, 9, 1, &[12, 20, 30, 32]));
-    // M: 64 + 64 = 128 > its last, 64. It takes from H, the only one over its share: 32 (64) is coldest (30: 80, 20: 192).
+    // M: 64 + 64 = 128 > its last, 64. It takes a slot from H, the only one that exceeds its share. 32 (64) is the coldest there (30: 80,
+    // 20: 192).
     assert!(!at(21, 3, 1, &[12, 20, 21, 30]));
     assert!(!at(1, 0, 1, &[12, 20, 21, 30]));
     let want = Counts {
@@ -227,7 +229,7 @@ fn type_aware() {
     assert_eq!(counts(&e), want);
 }
 
-/// F = 4: units 0 to 3 are on fast from their first touch on, 4 is always on slow; first touches are misses.
+/// F = 4: units 0 to 3 are on the fast tier from their first touch on, and 4 is always on the slow tier. First touches are misses.
 #[test]
 fn linear() {
     for name in ["linear", "mylinear"] {
@@ -241,8 +243,8 @@ fn linear() {
     }
 }
 
-/// F = 4. Reads of 0 1 2 3 at 1 to 4 s fill slots 0 to 3 (an access at 0 s has no weight in collectors that use time); 1 is read again at
-/// 10 s, 3 at 20 s; then come the new units 4 (65 s), 5 (66 s) and 6 (100 s). The units that leave for them differ between the collectors.
+/// F = 4. Reads of 0 1 2 3 at 1 to 4 s fill slots 0 to 3 (an access at 0 s has no weight in collectors that use time). 1 is read again at
+/// 10 s, and 3 at 20 s. Then the new units 4 (65 s), 5 (66 s) and 6 (100 s) are read. Which units leave for them depends on the collector.
 #[test]
 fn hot_dst_by_collector() {
     let work = [
@@ -258,21 +260,20 @@ fn hot_dst_by_collector() {
     ]
     .map(|(s, u)| read(s, u));
     let want: [(&str, [&[u32]; 3]); 3] = [
-        // Last uses: 0 at 1 s, 2 at 3 s, 1 at 10 s, 3 at 20 s: 0, 2, 1 leave.
+        // Last uses: 0 at 1 s, 2 at 3 s, 1 at 10 s, 3 at 20 s. So 0, 2 and 1 leave, in this order.
         (
             "hot-dst-recency",
             [&[1, 2, 3, 4], &[1, 3, 4, 5], &[3, 4, 5, 6]],
         ),
-        // Counts: 0 and 2 have 1, 1 and 3 have 2. 4 (1 > last = 0): 0 leaves, used before 2: last = 1. 5 and 6 have 1 each,
-        // which is not over it: they stay on slow.
+        // Counts: 0 and 2 have 1; 1 and 3 have 2. For 4 (1 > last = 0), 0 leaves, which was used before 2: last = 1. 5 and 6 have 1 each,
+        // which is not above last: they stay on the slow tier.
         (
             "hot-dst-frequency",
             [&[1, 2, 3, 4], &[1, 2, 3, 4], &[1, 2, 3, 4]],
         ),
-        // 65 s: all four slots are marked; the turn clears them, and 0, the oldest (64 s), goes. 4 is marked in slot 0.
-        // 66 s: the hand is at slot 0: 4 is marked: cleared. 1 was used 56 s ago, within TW = 60 s: passed. 2 was used 63 s
-        // ago: goes, and the hand stands at slot 3.
-        // 100 s: 3 is unmarked and was used 80 s ago: goes, although 1 was used longer ago.
+        // 65 s: all four slots are marked. The turn clears the marks, and 0, the oldest (64 s), leaves. 4 is marked in slot 0. 66 s: the
+        // hand is at slot 0; the mark of 4 is cleared. 1 was used 56 s ago, within TW = 60 s, so it stays. 2 was used 63 s ago and leaves;
+        // the hand is now at slot 3. 100 s: 3 is not marked and was used 80 s ago, so it leaves, although 1 was used longer ago.
         (
             "hot-dst-wsclock",
             [&[1, 2, 3, 4], &[1, 3, 4, 5], &[1, 4, 5, 6]],
@@ -341,7 +342,7 @@ const GREENDM_CACHE: &str = include_str!("greendm_cache_reference.rs");
 const NULL: &str = include_str!("../src/null/tests.rs");
 const CACHES: &str = include_str!("../src/policy/cache/tests/golden.rs");
 
-/// The golden of every preset: preset, file, test.
+/// The goldens: preset, file, and name of the test.
 const GOLDENS: &[(&str, &str, &str)] = &[
     ("arc", CACHES, "arc"),
     ("azor", RECONSTRUCTED, "azor_golden"),
@@ -381,7 +382,7 @@ const GOLDENS: &[(&str, &str, &str)] = &[
     ("w-tinylfu", CACHES, "w_tinylfu"),
 ];
 
-/// The source file of a preset that has its golden in a file of its own: `policy/NAME.rs` or `policy/cache/NAME.rs`, with `_` for `-`.
+/// The text of the source file of a preset: `policy/NAME.rs` or `policy/cache/NAME.rs`, with `_` for `-`.
 fn own_file(name: &str) -> Option<String> {
     let policies = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/policy");
     let file = format!("{}.rs", name.replace('-', "_"));

@@ -1,4 +1,4 @@
-//! `greendm-cache` against a naive reading of docs/policy-rules.md section 3, last paragraph.
+//! Compares `greendm-cache` with a naive implementation of docs/policy-rules.md section 3, last paragraph.
 
 #[path = "reference/greendm_cache.rs"]
 mod greendm_cache;
@@ -31,7 +31,7 @@ fn equal_decisions_on_random_work() {
         let params = [("PT", f64::from(pt)), ("TW", tw as f64)];
         let mut ours = engine("greendm-cache", &params, units, &[fast, units]);
         let mut naive = Cache::new(fast as usize, pt, tw * 1_000_000_000);
-        // A full fast tier correctly refuses pre-fetches, so refusals are not compared here.
+        // If the fast tier is full, copies are correctly refused, so refusals are not compared here.
         for (i, t) in work.iter().enumerate() {
             let what = format!("seed {seed}, access {i}, {t:?}, F {fast} of {units}, {params:?}");
             assert_eq!(touch(&mut ours, t), naive.access(t), "{what}");
@@ -60,9 +60,10 @@ fn golden() {
     assert!(!at(1, 1, false));
     assert!(at(2, 0, true)); // to the copy: the queue is [0]
     assert!(at(3, 1, true)); // the queue [0, 1] has more than 1 entry: 0 is written home
-    assert!(at(4, 1, true)); // one entry an extent
-    assert!(!at(5, 2, false)); // one slot is left, not under LT
-    assert!(!at(6, 3, false)); // none is left: a fruitless turn, then the oldest, 0 (2 s) and 1 (4 s, written home)
+    assert!(at(4, 1, true)); // an extent has only one entry
+    assert!(!at(5, 2, false)); // one slot is free, which is not below LT
+    // No slot is free: a turn finds no victim, then the oldest leave: 0 (2 s) and 1 (4 s, written home).
+    assert!(!at(6, 3, false));
     assert!(at(7, 2, false));
     assert!(!at(8, 1, false));
     let c = counts(&e);

@@ -1,5 +1,5 @@
-//! `greendm` against a naive reading of docs/policy-rules.md section 3: linear scans, no batches, no optimisation. The decisions on random
-//! work must be equal at every access, not only in total.
+//! Compares `greendm` with a naive implementation of docs/policy-rules.md section 3: linear scans, no batches, no optimisation. The
+//! decisions on random work must be equal at every access, not only in total.
 
 use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::null::NullEngine;
@@ -147,7 +147,7 @@ fn equal_decisions_on_random_work() {
         let mut now = 0;
         for i in 0..4000 {
             now += [0, 1_000, 40_000_000, 900_000_000][draw(4) as usize];
-            // Half of the work goes to a tenth of the extents, which drift.
+            // Half of the accesses are to a tenth of the extents, and this part moves slowly.
             let hot = draw(2) == 0;
             let x = if hot {
                 i / 400 * 7 + draw(u64::from(extents / 10 + 1))

@@ -102,13 +102,13 @@ fn replies(out: &[Effect]) -> usize {
 fn a_cold_read_reads_the_disk_once_and_its_fetches_write_once() {
     let mut s = Steps::new("lru", params(32));
     s.ask(1, RequestOp::Read, 8, 16);
-    // One disk read of all extents; none for the request itself.
+    // The disk is read once for all extents, and not separately for the request.
     let reads: Vec<_> = s.ops.iter().filter(|o| o.member == SLOW).collect();
     assert_eq!(reads.len(), 1, "{:?}", s.ops);
     assert_eq!((reads[0].kind, reads[0].len), (OpKind::Read, 16 * 4096));
     let read = *reads[0];
     let out = s.end(read, Ok(read.len));
-    // The request is answered from the data that was read, while that is being written.
+    // The request is answered with the data that was read, while this is still being written to the cache.
     assert_eq!(replies(&out), 1);
     let copied = |e: &&Effect| matches!(e, Effect::CopyFromMove { .. });
     assert_eq!(out.iter().filter(copied).count(), 16);
@@ -135,7 +135,7 @@ fn a_cold_read_of_128_extents_takes_one_disk_read_and_refuses_no_fetch() {
     s.settle();
     assert_eq!(s.copies(), 128);
 
-    // A full cache: 96 more slots are needed than are free, and the least recently used extents, which are adjacent, are evicted.
+    // The cache is full: 96 more slots are needed than are free. The least recently used extents, which are adjacent, are evicted.
     s.ask(2, RequestOp::Read, 512, 128);
     let reads: Vec<_> = s.ops.iter().filter(|o| o.member == SLOW).copied().collect();
     assert_eq!(reads.len(), 1, "{:?}", s.ops);
@@ -153,7 +153,7 @@ fn on_a_full_cache_one_write_for_each_run_of_free_slots() {
     let mut s = Steps::new("lru", params(32));
     s.ask(1, RequestOp::Read, 0, 16);
     s.settle();
-    // Extents 0..16 are in slots 0..16. Those of 4..8 and 12..14 are least recently used: they are evicted.
+    // Extents 0..16 are in slots 0..16. Extents 4..8 and 12..14 are the least recently used, so they are evicted.
     for (tag, first, n) in [(2, 0, 4), (3, 8, 4), (4, 14, 2)] {
         s.ask(tag, RequestOp::Read, first, n);
         s.settle();
@@ -192,7 +192,7 @@ fn a_slow_device_gets_shorter_ones() {
     s.ask(1, RequestOp::Read, 0, 16);
     let read = s.moves(SLOW, OpKind::Read)[0];
     assert_eq!(read.len, 16 * 4096);
-    // 64 KiB in 8 ms: 16 KiB would take 2 ms, but 32 KiB are always allowed.
+    // 64 KiB took 8 ms. In 2 ms only 16 KiB would be possible, but 32 KiB are always allowed.
     s.run.now = s.run.now + Nanos::from_millis(7);
     s.end(read, Ok(read.len));
     s.settle();

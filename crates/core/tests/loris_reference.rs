@@ -1,4 +1,4 @@
-//! The Loris family against a naive reading of docs/policy-rules.md section 5.
+//! Compares the Loris policies with a naive implementation of docs/policy-rules.md section 5.
 
 #[path = "reference/loris.rs"]
 mod loris;
@@ -7,7 +7,7 @@ mod reference;
 use loris::{Kind, Loris};
 use reference::{Draw, Naive, Work, compare, engine, fast_slots, random};
 
-// The naive side uses the same harness.
+// The naive implementation uses the same harness.
 use reference::{Counts, Touch};
 
 const SECOND: u64 = 1_000_000_000;
@@ -50,7 +50,7 @@ fn equal_decisions_on_random_work() {
     }
 }
 
-/// Copies decide as homes do, so the hits must be equal.
+/// Caching and tiering make the same decisions, so their hits must be equal.
 #[test]
 fn caching_hits_as_tiering_does() {
     for (cache, tiering) in [
@@ -87,7 +87,7 @@ fn caching_hits_as_tiering_does() {
     }
 }
 
-/// Worked by hand, F = 2, 4 KiB requests (b = 64) unless said.
+/// Worked by hand. F = 2; requests have 4 KiB (b = 64) unless stated.
 #[test]
 fn hot_dst_dynamic_golden() {
     let mut e = engine("hot-dst-dynamic", &[], 8, &[2, 8]);
@@ -137,14 +137,15 @@ fn hot_dst_5s_golden() {
     assert!(!at(0, 0)); // 64
     assert!(!at(1, 1)); // 64
     assert!(!at(4, 0)); // 128
-    // 5 s: 0 with 128 is hottest and goes up; 1 with 64 qualifies (> last = 0), but the coldest has 128 ≥ 64: end.
+    // 5 s: 0 with 128 is the hottest and is promoted. 1 with 64 qualifies (> last = 0), but the coldest has 128 ≥ 64: the plan ends.
     assert!(!at(5, 1)); // 128
     assert!(at(6, 0)); // 192
-    // 10 s: 1 with 128 against 192: stays. Then 1 gets 192, at 15 s equal: stays; then 256, at 20 s it goes up.
+    // 10 s: 1 has 128, the coldest 192: 1 stays. Then 1 gets 192; at 15 s this is equal, so it stays. Then it gets 256 and is promoted at
+    // 20 s.
     assert!(!at(11, 1));
     assert!(!at(16, 1));
     assert!(at(20, 1));
-    // last = 192, counter of 0: once more makes 256 > 192, but the coldest (1) has 320.
+    // last = 192, the counter of 0. One more access to 0 makes 256 > 192, but the coldest (1) has 320.
     assert!(!at(21, 0));
     assert!(!at(26, 0));
     let c = reference::counts(&e);
@@ -176,13 +177,14 @@ fn cold_dst_golden() {
         assert_eq!(at(1), returns);
         assert_eq!(at(2), !returns);
         let c = reference::counts(&e);
-        // Dynamic: at last 2 has 128 > 64: up again, and 0 with 128, used longer ago than 1 with 192, leaves.
+        // Dynamic: finally 2 has 128 > 64 and is promoted again. 0 leaves, because its counter of 128 is lower than that of 1, which is
+        // 192.
         let want = if returns { (2, 3) } else { (0, 1) };
         assert_eq!((c.promotions, c.demotions), want, "{name}");
     }
 }
 
-/// Sieve: when a file grows beyond 1 MiB, its extents must leave fast.
+/// When a file grows beyond 1 MiB, its extents must leave the fast tier.
 #[test]
 fn large_files_leave() {
     let mut naive = Loris::new(Kind::OnDemand, false, 4);

@@ -1,5 +1,5 @@
-//! Memory of a volume: bytes an extent for the map and for every preset's statistics, counted by the allocator and not taken from the
-//! code's own figures. `cargo test -p isotherm-core --test memory -- --nocapture` prints the table.
+//! Memory of a volume: bytes per extent for the map and for every preset's statistics, as counted by the allocator. The code's own figures
+//! are only compared with these. `cargo test -p isotherm-core --test memory -- --nocapture` prints the table.
 
 use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::null::NullEngine;
@@ -9,14 +9,14 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Bytes that this thread has allocated and not freed.
+    /// Number of bytes that this thread has allocated and not freed.
     static HELD: Cell<usize> = const { Cell::new(0) };
 }
 
 struct Counting;
 
 fn change(by: impl FnOnce(usize) -> usize) {
-    // A thread that ends has no counter any more.
+    // While a thread ends, its counter may not exist any more.
     let _ = HELD.try_with(|h| h.set(by(h.get())));
 }
 
@@ -41,8 +41,8 @@ const EXTENTS: u32 = 200_000;
 /// The lab's default share of the fast tier.
 const FAST: u32 = EXTENTS / 10;
 
-/// Bytes an extent that map and statistics may take, with a tenth of the volume on fast: 16 for presets that keep only a little for each
-/// fast slot, 24 for those with ghosts or counters for each extent. The memory of a plan in progress is additional.
+/// Presets for which map and statistics may take 16 bytes per extent, with a tenth of the volume on the fast tier. The others have ghosts
+/// or counters for each extent and may take 24. The memory of a plan in progress is additional.
 const PLAIN: [&str; 16] = [
     "bcache-like",
     "dss-lru",
@@ -71,7 +71,8 @@ fn geometry() -> Geometry {
     Geometry::new(16, 12, EXTENTS, vec![m(0, FAST), m(1, EXTENTS + 64)]).expect("a valid shape")
 }
 
-/// For each extent: bytes held after every extent was touched and many were touched again, the code's own figure, bitmaps of valid blocks.
+/// Bytes per extent after every extent was accessed and many were accessed again: as counted, according to the code's own figure, and for
+/// bitmaps of valid blocks.
 fn measure(name: &str) -> (f64, f64, f64) {
     let before = HELD.with(Cell::get);
     let policy = build(name, std::iter::empty()).expect("presets build");
@@ -114,7 +115,7 @@ fn an_extent_costs_few_bytes() {
         if held > bar {
             over.push(format!("{}: {held:.2} bytes an extent, over {bar}", p.name));
         }
-        // The figure of `stats` must be the real one, except for queues and fixed parts.
+        // The figure in `stats` must be correct, except for queues and parts of fixed size.
         if (held - said).abs() > 0.6 {
             over.push(format!("{}: holds {held:.2}, says {said:.2}", p.name));
         }
@@ -122,7 +123,7 @@ fn an_extent_costs_few_bytes() {
     assert!(over.is_empty(), "{}", over.join("\n"));
 }
 
-/// The last column of the table of plain caches in docs/policies.md: least and most bytes a fast slot.
+/// The last column of the table of plain caches in docs/policies.md: smallest and largest number of bytes per fast slot.
 fn documented() -> Vec<(String, f64, f64)> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/policies.md");
     let page = std::fs::read_to_string(page).expect("the page");
@@ -139,8 +140,8 @@ fn documented() -> Vec<(String, f64, f64)> {
     rows.take_while(|l| l.starts_with('|')).map(row).collect()
 }
 
-/// Tables of powers of two make the memory of a slot depend on the number of slots: the numbers here cover one doubling, with both ends of
-/// each step.
+/// Tables whose sizes are powers of two make the memory per slot depend on the number of slots. The numbers of slots here cover one
+/// doubling, with both ends of each step.
 #[test]
 fn the_page_gives_the_memory_of_a_cached_extent() {
     let steps = [

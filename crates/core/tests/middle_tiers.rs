@@ -1,4 +1,5 @@
-//! Presets that were published for two tiers, over three: worked by hand from docs/policies.md, "Over more than two tiers".
+//! Presets that were published for two tiers, on three tiers. The sequences were worked by hand from docs/policies.md, "Over more than two
+//! tiers".
 
 mod reference;
 
@@ -47,11 +48,11 @@ fn hot_dst_dynamic() {
     at(1, 1, [&[0, 1], &[]]);
     at(2, 1, [&[1, 2], &[0]]); // 64 > 0: 0 (64, oldest) leaves, to the next tier: last of tier 0 = 64
     at(3, 4, [&[1, 2], &[0, 3]]); // 16 ≤ 64, but more than what last left tier 1 (0), where there is room
-    // 32 is not for tier 0 either: to tier 1, the last slot; so its coldest, 3 (16), leaves: last of tier 1 = 16.
+    // 32 is not enough for tier 0 either. 4 takes the last slot of tier 1; so the coldest there, 3 (16), leaves: last of tier 1 = 16.
     at(4, 2, [&[1, 2], &[0, 4]]);
     at(5, 4, [&[1, 2], &[0, 4]]); // 16 ≤ 16: stays on slow
     at(5, 4, [&[1, 2], &[0, 5]]); // 32 > 16: up; 4 (32, used before 5) leaves: last = 32
-    // From tier 1 to tier 0: 64 + 64 = 128 > 64: 1 (64, oldest) makes room, to tier 1 where 0 was.
+    // 0 goes from tier 1 to tier 0: 64 + 64 = 128 > 64. 1 (64, the oldest) leaves for it and takes the place of 0 on tier 1.
     at(0, 1, [&[0, 2], &[1, 5]]);
     at(3, 1, [&[0, 3], &[1, 2]]); // 80 > 64: 2 (64) goes down; that fills tier 1: 5 (32) leaves
     let c = counts(&e);
@@ -59,18 +60,18 @@ fn hot_dst_dynamic() {
     assert_eq!((c.promotions, c.demotions), (8, 6));
 }
 
-/// Period 5 s, from 0 s. A plan fills tier 0, then offers the rest to tier 1.
+/// Period 5 s, from 0 s. A plan first fills tier 0; the other units are then candidates for tier 1.
 #[test]
 fn hot_dst_5s() {
     let mut e = engine("hot-dst-5s", &[], 16, &TIERS);
     for (unit, pages) in [(0, 1), (1, 1), (1, 1), (2, 2), (3, 4), (4, 8), (5, 16)] {
         touch(&mut e, &io(0, unit, true, pages));
     }
-    // Counters: 1: 128, 0: 64, 2: 32, 3: 16, 4: 8, 5: 4. 5 s: 1 and 0 take tier 0. 2 (32) is not above 0 (64): tier 1, as 3, and 4
-    // takes the last slot there; one is to be free: 4 leaves again (last of tier 1 = 8). 5 (4) is not above that.
+    // Counters: 1: 128, 0: 64, 2: 32, 3: 16, 4: 8, 5: 4. 5 s: 1 and 0 go to tier 0. 2 (32) is not above 0 (64), so it goes to tier 1, and
+    // so does 3. 4 takes the last slot there; because one slot must be free, 4 leaves again (last of tier 1 = 8). 5 (4) is not above that.
     touch(&mut e, &io(5000, 9, true, 65));
     assert_eq!(upper(&e), [vec![0, 1], vec![2, 3]]);
-    // 2: 96 now. 10 s: it takes the place of 0 (64), and 0 that of 2 on tier 1, where one slot is free as before.
+    // Now 2 has 96. 10 s: it takes the place of 0 (64), and 0 takes the place of 2 on tier 1, where one slot is free as before.
     touch(&mut e, &io(6000, 2, true, 1));
     touch(&mut e, &io(10_000, 9, true, 65));
     assert_eq!(upper(&e), [vec![1, 2], vec![0, 3]]);
@@ -83,7 +84,8 @@ fn cold_dst_plain() {
     for unit in 0..6 {
         touch(&mut e, &io(0, unit, true, 1));
     }
-    // 0 left for 2, 1 for 3, 2 for 4: that filled tier 1, and 0 went on. 3 left for 5: again, and 1 went on.
+    // 0 left for 2, 1 for 3, and 2 for 4. This filled tier 1, so 0 was demoted to tier 2. 3 left for 5, which filled it again, so 1 was
+    // demoted to tier 2.
     assert_eq!(upper(&e), [vec![4, 5], vec![2, 3]]);
     assert_eq!((counts(&e).promotions, counts(&e).demotions), (0, 6));
     touch(&mut e, &io(0, 0, false, 1));
@@ -105,7 +107,7 @@ fn edt() {
     // 16, 4, 6.4: tier 1. Unit 40: 29, 2.9/s: 16, 5.8, 185.6: tier 1. Tier 1 has two slots: 0 saves 186, 40 179.8, 20 2.4.
     for (unit, n) in [(0, 30), (7, 100), (20, 1), (40, 29)] {
         for i in 0..n {
-            // 512 B at the same place: none continues another.
+            // Requests of 512 bytes at the same place: none continues another.
             let t = Touch {
                 bytes: 512,
                 ..io(u64::from(unit) * 10 + i, unit, false, 1)
@@ -124,7 +126,7 @@ fn edt() {
     );
 }
 
-/// A previous policy left copies on a tier in between: no preset's table has a place for them, and no preset may look one up.
+/// A previous policy left copies on a tier in between. No preset's table has an entry for them, so no preset may look one up.
 #[test]
 fn copies_in_between_are_nobodys() {
     use isotherm_core::policy::{PRESETS, build};

@@ -1,4 +1,4 @@
-//! Extents whose blocks have several classes under `dss-lru-s`: a copy is worth as much as the best block that it holds.
+//! Extents whose blocks have several classes, under `dss-lru-s`: the class of a copy is the best class of its valid blocks.
 #![allow(clippy::unwrap_used)]
 
 mod rig;
@@ -37,7 +37,7 @@ fn read(e: &mut NullEngine<Box<dyn Policy>>, at: u64, unit: u32, block: u64, cla
     );
 }
 
-/// Worked by hand: extent 0 holds a journal block and the end of a film.
+/// Worked by hand: extent 0 contains a journal block and the end of a film.
 #[test]
 fn a_look_at_the_end_of_a_film_does_not_cost_the_journal_its_place() {
     let mut e = null();
@@ -45,12 +45,12 @@ fn a_look_at_the_end_of_a_film_does_not_cost_the_journal_its_place() {
     read(&mut e, 2, 1, 0, SMALL);
     read(&mut e, 3, 2, 0, SMALL);
     read(&mut e, 4, 0, 9, FILM);
-    // No slot is free: the oldest of the small files leaves, and not extent 0, whose last access was the film's.
+    // No slot is free. The oldest of the small files leaves, and not extent 0, although the last access to extent 0 was to the film.
     read(&mut e, 5, 3, 0, SMALL);
     assert!(e.copy(ExtentId(0)).is_some() && e.copy(ExtentId(1)).is_none());
     let m = e.space().map.mixed(priority);
     assert_eq!((m.known, m.mixed, m.blocks, m.neighbours), (3, 1, 48, 1));
-    // The journal's block is used for the film, too: nothing but the film is left, and it leaves first.
+    // The journal's block is now used for the film, too. Extent 0 contains only parts of the film, so it leaves first.
     read(&mut e, 6, 0, 3, FILM);
     read(&mut e, 7, 4, 0, SMALL);
     assert!(
@@ -63,7 +63,7 @@ fn a_look_at_the_end_of_a_film_does_not_cost_the_journal_its_place() {
     assert!(e.copy(ExtentId(0)).is_none());
 }
 
-/// A reclassified extent has one class in all of its blocks until the next access.
+/// After a reclassification, all blocks of an extent have the same class until the next access.
 #[test]
 fn a_reclassified_copy_moves_at_once_whatever_its_blocks_were() {
     let mut e = null();
@@ -80,7 +80,8 @@ fn a_reclassified_copy_moves_at_once_whatever_its_blocks_were() {
     assert!(e.copy(ExtentId(0)).is_none());
 }
 
-/// Extents of 16 KiB in blocks of 512 bytes: a copy that a write allocated holds what was written, and not its neighbours.
+/// Extents of 16 KiB with blocks of 512 bytes. In a copy that was allocated by a write, only the written blocks are valid, and not their
+/// neighbours.
 #[test]
 fn an_allocated_copy_is_of_the_class_of_what_it_holds() {
     let engine = rig::shaped("dss-lru-s", Params::default(), (4, 40), 14);
@@ -103,16 +104,16 @@ fn an_allocated_copy_is_of_the_class_of_what_it_holds() {
     };
     let copy = |priority: u8| format!("a copy on the dirty list, priority {priority}");
     assert_eq!(at(RequestOp::Write, 0, FILM), (1, copy(7)));
-    // The journal's block lies beside it, and is not in the copy.
+    // The journal's block is in the same extent, but not in the copy.
     assert_eq!(at(RequestOp::Read, 9, JOURNAL), (1, copy(7)));
     assert_eq!(at(RequestOp::Write, 9, JOURNAL), (2, copy(0)));
-    // From now on the copy is the journal's, whoever looks at the film.
+    // From now on the copy has the class of the journal, even if the film is read.
     assert_eq!(at(RequestOp::Read, 0, FILM), (2, copy(0)));
     let m = run.engine.space().map.mixed(priority);
     assert_eq!((m.known, m.mixed, m.blocks, m.neighbours), (1, 1, 2, 1));
 }
 
-/// 4 KiB have one class, that of the last access, as the paper's entries have.
+/// A piece of 4 KiB has one class, that of the last access, as the paper's entries do.
 #[test]
 fn nothing_is_smaller_than_four_kib() {
     let mut run = Run::of(rig::shaped("dss-lru-s", Params::default(), (4, 40), 12));

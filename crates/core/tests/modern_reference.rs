@@ -1,4 +1,4 @@
-//! `bcache-like` and `opencas-like` against naive readings of their own pages.
+//! Compares `bcache-like` and `opencas-like` with naive implementations of the comments at the head of their source files.
 
 #[path = "reference/modern.rs"]
 mod modern;

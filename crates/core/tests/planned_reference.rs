@@ -1,4 +1,4 @@
-//! `oodt`, `hro` and `hot` against naive readings of docs/policy-rules.md sections 4 and 7.
+//! Compares `oodt`, `hro` and `hot` with naive implementations of docs/policy-rules.md sections 4 and 7.
 
 #[path = "reference/planned.rs"]
 mod planned;
@@ -67,16 +67,16 @@ fn hro_golden() {
         for i in 0..4u32 {
             touch(&mut e, &read(f64::from(i) * 0.1, 0, i * 512, 512));
         }
-        // Unit 1: the same place thrice: each start is not the last end: f = 3, R = 3, f · R = 9.
+        // Unit 1: the same place three times. No request starts where the last one ended: f = 3, R = 3, f · R = 9.
         for i in 0..3u32 {
             touch(&mut e, &read(1.0 + f64::from(i) * 0.1, 1, 0, 512));
         }
-        // 10 s: `hro` takes 1 (9 > 4), `hot` takes 0 (4 > 3).
+        // 10 s: `hro` promotes 1 (9 > 4), `hot` promotes 0 (4 > 3).
         assert!(touch(&mut e, &read(10.0, first, 2048, 512)), "{name}");
         assert!(!touch(&mut e, &read(10.1, 1 - first, 0, 512)), "{name}");
         assert_eq!(counts(&e).promotions, 1);
-        // 9.8 s after the last one, so random although it may continue: hro: 0 has f = 5, R = 2: 10 against 1's
-        // f = 4, R = 4: 16. hot: both were touched once more: 5 against 4. Nothing moves at 20 s.
+        // These requests came 9.8 s after the last ones, so they are random even if they continue them. hro: 0 has f = 5, R = 2, so 10; 1
+        // has f = 4, R = 4, so 16. hot: both were accessed once more, so 5 and 4. Nothing moves at 20 s.
         touch(&mut e, &read(20.0, 3, 0, 512));
         assert_eq!(counts(&e).promotions, 1);
         assert_eq!(counts(&e).demotions, 0);
@@ -126,8 +126,8 @@ fn oodt_on_random_work() {
 fn oodt_golden() {
     let params = [("migrate_every", 2.0), ("queue", 1.0)];
     let mut e = engine("oodt", &params, 8, &[1, 8]);
-    // Request 1: blocks 0 and 1, one pending request. Request 2: block 4: the pending one leaves: 0 and 1 get
-    // (1/2) · 1.1 = 0.55 each.
+    // Request 1: blocks 0 and 1, which become one pending request. Request 2: block 4; the pending request leaves the queue, and 0 and 1
+    // get (1/2) · 1.1 = 0.55 each.
     for unit in [0, 1] {
         let t = Touch {
             first: unit == 0,
@@ -138,7 +138,7 @@ fn oodt_golden() {
         assert!(!touch(&mut e, &t));
     }
     assert!(!touch(&mut e, &read(0.0, 4, 0, 4096)));
-    // Before request 3: the queue is flushed, 4 gets 1.1 and goes up.
+    // Before request 3: the queue is emptied; 4 gets 1.1 and is promoted.
     assert!(touch(&mut e, &read(0.0, 4, 0, 4096))); // pending: 4
     let w = Touch {
         write: true,
@@ -205,7 +205,7 @@ fn oodt_on_three_tiers() {
 /// OODT figure 2: the block that each way of counting prefers. F = 1, writes only, worked by hand.
 #[test]
 fn oodt_cost_functions() {
-    // In turn, three requests of two blocks (1, 2), four of sixteen (4 to 19), two of one (30); then the migration.
+    // Three requests of two blocks (1, 2), four of sixteen blocks (4 to 19) and two of one block (30), in turn; then the migration.
     let request = |unit: u32, blocks: u32| {
         (0..blocks).map(move |i| Touch {
             write: true,
@@ -247,7 +247,8 @@ fn oodt_cost_functions() {
     }
 }
 
-/// Logical neighbours lie next to each other on slow where there is room: after the predecessor's slot, else the lowest free.
+/// Logical neighbours are placed next to each other on the slow tier if there is room: in the first free slot after the predecessor's, else
+/// in the lowest free slot.
 #[test]
 fn oodt_keeps_neighbours_together() {
     let mut e = engine("oodt", &[("migrate_every", 3.0)], 16, &[1, 16]);
@@ -256,13 +257,14 @@ fn oodt_keeps_neighbours_together() {
     for unit in [5, 9, 6] {
         touch(&mut e, &read(0.0, unit, 0, 4096));
     }
-    // Slow slots are 1 to 16. 5 takes the lowest, 9 has no predecessor and takes the lowest, 6 the first free after slot 1.
+    // Slow slots are 1 to 16. 5 takes the lowest. 9 has no predecessor and takes the lowest free one. 6 takes the first free one after slot
+    // 1.
     assert_eq!([5, 9, 6].map(|u| home(&e, u)), [Some(1), Some(2), Some(3)]);
-    // Before request 4 one block goes up. 5 and 6 were neighbours in the queue: one request of two blocks, 9 is alone: 1.1
-    // against 0.55: 9 leaves slot 2.
+    // Before request 4 one block is promoted. 5 and 6 were neighbours in the queue, so they are one request of two blocks with 0.55 each. 9
+    // is a separate request with 1.1, so it is promoted and leaves slot 2.
     touch(&mut e, &read(0.0, 6, 0, 4096));
     assert_eq!(home(&e, 9), Some(0));
-    // 7 follows 6 (slot 3): slot 4, although 2 is free. 1 has no predecessor: 2.
+    // 7 follows 6 (slot 3), so it takes slot 4, although slot 2 is free. 1 has no predecessor and takes slot 2.
     touch(&mut e, &read(0.0, 7, 0, 4096));
     touch(&mut e, &read(0.0, 1, 0, 4096));
     assert_eq!([7, 1].map(|u| home(&e, u)), [Some(4), Some(2)]);

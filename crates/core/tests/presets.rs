@@ -1,4 +1,5 @@
-//! `type-aware` against a naive reading of its page, the effects of the write modes, and properties of every preset.
+//! Compares `type-aware` with a naive implementation of its documentation; tests the effects of the write modes, and properties of every
+//! preset.
 
 mod reference;
 
@@ -46,7 +47,7 @@ struct Unit {
     copy: bool,
 }
 
-/// The accesses to which a rule applies, its policy, and its share of fast in per cent.
+/// The accesses to which a rule applies, its policy, and its share of the fast tier in per cent.
 type Rule = (fn(&Touch) -> bool, Kind, u32);
 
 struct TypeAware {
@@ -80,7 +81,7 @@ impl TypeAware {
             self.counts.demotions += 1;
         }
     }
-    /// False if no policy has a unit that can leave.
+    /// Makes room for `sub`. Returns false if no policy has a unit that can leave.
     fn make_room(&mut self, sub: usize) -> bool {
         let mut from = sub;
         if self.have(sub) < self.share(sub) {
@@ -233,13 +234,13 @@ fn write_modes() {
     let want = [
         // 0 and 1 become dirty; 2 evicts 0, then 0 evicts 1; both are written home.
         ("write-back", ".+.+..", (4, 2, 2)),
-        // Write misses leave no copy: 1 is copied by its read, 2 never, and 0 stays.
+        // Write misses make no copy: 1 gets one by its read, 2 never, and 0 stays.
         ("write-through-update", ".+...+", (2, 0, 0)),
-        // As write-back, but no copy is ever dirty.
+        // The same as write-back, but no copy is ever dirty.
         ("write-through-all", ".+.+..", (4, 2, 0)),
-        // The write of 0 hits and drops its copy; 1 and, at the end, 0 are copied by reads.
+        // The write of 0 hits and drops its copy. Reads make copies of 1 and, at the end, of 0.
         ("write-around", ".+....", (3, 1, 0)),
-        // The read of 0 leaves no copy, its write does; 2 evicts 0.
+        // The read of 0 makes no copy, its write does; 2 evicts 0.
         ("write-only", "...+..", (3, 1, 1)),
         ("read-only", ".+....", (3, 1, 0)),
         ("pass-through", "......", (0, 0, 0)),
@@ -310,8 +311,8 @@ fn every_cache_under_every_mode() {
     }
 }
 
-/// Every preset explains every extent, on any tier; the explanation changes with its knowledge; equal work gives equal decisions; its
-/// memory is counted.
+/// For every preset: it explains every extent, on any tier; the explanation changes with its state; the same work gives the same decisions;
+/// its memory is counted.
 #[test]
 fn every_preset_explains_and_repeats_itself() {
     use isotherm_core::policy::PRESETS;

@@ -1,4 +1,4 @@
-//! `type-aware` over presets: each decides in its quota of the fast tier as on a volume of its own.
+//! `type-aware` with presets: in its quota of the fast tier, each preset makes the same decisions as on a separate volume.
 
 mod reference;
 
@@ -65,7 +65,7 @@ fn work(seed: u64, units: u32, requests: usize) -> Vec<Touch> {
 fn with_all_of_the_tier_a_preset_decides_as_by_itself() {
     for preset in PRESETS.iter().filter(|p| p.name != "type-aware") {
         let rule = format!("all:{}:100", preset.name);
-        // One of Loris' policies that share the tier: it has the whole tier as well.
+        // One of Loris' policies that share the tier: it also has the whole tier.
         let (units, fast) = (90, 12);
         let mut alone = engine(preset.name, &[], units, fast);
         let mut under = engine("type-aware", &[rule], units, fast);
@@ -83,8 +83,8 @@ fn with_all_of_the_tier_a_preset_decides_as_by_itself() {
     }
 }
 
-/// Two presets and Loris' group, on units of their own: each must hit as it would alone on a volume whose fast tier is its quota, and is
-/// called only for its own units.
+/// Two presets and Loris' group, each for different units. Each must have the same hits as alone on a volume whose fast tier is its quota,
+/// and is called only for its own units.
 #[test]
 fn each_preset_decides_as_on_a_volume_of_its_quota() {
     for (one, other) in [
@@ -160,7 +160,7 @@ fn a_unit_of_another_class_goes_over() {
     // There is no room for unit 1: its copy leaves.
     e.reclassify(Nanos(20_000_000), ExtentId(1), 8);
     assert!(!is_fast(&e, 1) && is_fast(&e, 2));
-    // The other rule is first in, first out: 10 came before 0.
+    // The other rule is first in, first out, and 10 came before 0.
     at += 30_000_000;
     let request = (1 << SHIFT, 4096);
     e.access(Nanos(at), ExtentId(1), false, 0, request);
@@ -184,7 +184,7 @@ fn smaller_quotas_drain() {
     }
     let mut after = NullEngine::over(space, policy("type-aware", &narrow));
     let end = touches.last().map_or(0, |t| t.now);
-    // Accesses to other units are enough: a copy for which there is no room leaves without an access of its own.
+    // Accesses to other units are enough: a copy for which there is no room leaves even if it is not accessed.
     for i in 0..4 {
         let now = Nanos(end + (i + 1) * 1_000_000_000);
         after.access(now, ExtentId(2), false, 0, (2 << SHIFT, 4096));

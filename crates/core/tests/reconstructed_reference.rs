@@ -1,4 +1,4 @@
-//! `hystor`, `raf`, `azor` and `edt` against naive readings of docs/policy-rules.md section 6.
+//! Compares `hystor`, `raf`, `azor` and `edt` with naive implementations of docs/policy-rules.md section 6.
 
 #[path = "reference/reconstructed.rs"]
 mod reconstructed;
@@ -135,13 +135,14 @@ fn hystor_golden() {
     at(4, 25, 65, false, 0, false); // 1
     at(5, 26, 65, true, 0, false); // 1: write share
     at(6, 26, 65, true, 0, true); // 2
-    // 60 s: 30 (metadata), 10 and 21 (64), 20 (16) are copied; 26 with 2 is not. Then all counters halve.
+    // 60 s: 30 (metadata), 10 and 21 (64) and 20 (16) get copies; 26 with 2 does not. Then all counters are halved.
     at(60, 30, 65, false, 0, true); // 0 + 1
     at(61, 10, 1, false, 0, true); // 32 + 64
     at(62, 20, 65, false, 0, true); // 8 + 1
     at(63, 25, 1, true, 0, false); // 0 + 64; its write takes the write share: 26 is written home
     at(64, 26, 65, false, 0, false); // 1 + 1; a quarter of 25: 16
-    // 120 s: 30, 10 (96), 25 (64), 21 (32) are chosen; 26 (16) and 20 (9) are not. 20 leaves, 25 changes its share.
+    // 120 s: 30, 10 (96), 25 (64) and 21 (32) are chosen; 26 (16) and 20 (9) are not. The copy of 20 is evicted, and the copy of 25 moves
+    // to the remap share.
     at(120, 20, 65, false, 0, false);
     at(121, 25, 65, false, 0, true);
     at(122, 21, 65, false, 0, true);
@@ -162,7 +163,7 @@ fn edt_golden() {
         };
         assert!(!touch(&mut e, &t));
     }
-    // Unit 9: one request fewer, n = 16 875, costs 20 on both tiers: it stays.
+    // Unit 9 has one request fewer: n = 16 875 costs 20 on both tiers, so it stays.
     for n in 0..16_875u64 {
         let t = Touch {
             now: (20_000 + n) * 1_000_000,
@@ -173,7 +174,7 @@ fn edt_golden() {
     assert!(touch(&mut e, &io(300, 7, 512, false, 0)));
     assert!(!touch(&mut e, &io(300, 9, 512, false, 0)));
     assert_eq!((counts(&e).promotions, counts(&e).demotions), (1, 0));
-    // The next interval has one request for each: both belong to slow.
+    // The next interval has one request for each: both belong on the slow tier.
     assert!(!touch(&mut e, &io(600, 7, 512, false, 0)));
     assert_eq!((counts(&e).promotions, counts(&e).demotions), (1, 1));
 }

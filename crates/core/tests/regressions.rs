@@ -63,7 +63,7 @@ fn resync_keeps_the_accepted_block() {
     let mut m = Mem(vec![vec![0; 1 << 20]; 2]);
     format(&mut m, &sb).unwrap();
     let l = sb.layout();
-    // Session A: a round of two blocks, 1 and 2; power fails: 1 is lost, 2 was written.
+    // Session A: a round writes two blocks, 1 and 2. The power fails: 1 is lost, 2 was written.
     let mut a = Staging::new(
         sb.uuid,
         0xA,
@@ -84,7 +84,7 @@ fn resync_keeps_the_accepted_block() {
     }
     .unwrap();
     assert_eq!(o.tip.next_seq, 1);
-    // Session B: a mirrored round of two blocks; the mirror has both, the primary only the first.
+    // Session B: a round writes two blocks to primary and mirror. The mirror has both, the primary only the first.
     let mut b = Staging::new(sb.uuid, 0xB, o.tip, 16);
     rec(&mut b, 3, 3);
     rec(&mut b, 4, 4);
@@ -232,7 +232,7 @@ fn failed_volume_does_not_spin() {
     );
     drain(&mut e, now, &mut out, true);
     assert!(e.has_failed());
-    // After the failure the engine must not ask to be woken repeatedly.
+    // After the failure the engine must not request to be woken again and again.
     assert_eq!(spins(&mut e, now, true), 0);
 }
 #[test]

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 type Calls = Arc<Mutex<Vec<&'static str>>>;
 
-/// Its answers all differ from the defaults, and it records the calls.
+/// A policy that records the calls of its methods, and whose answers all differ from the defaults.
 struct Told(Calls);
 
 impl Told {
@@ -258,7 +258,7 @@ fn a_wrapper_forgets_nothing() {
     ask_all(&mut boxed);
     assert_eq!(*calls.lock().expect("no panic"), METHODS, "boxed");
     calls.lock().expect("no panic").clear();
-    // Twice: a wrapper of a wrapper.
+    // A wrapper around a wrapper.
     let mut thin = Thin(Box::new(Thin(boxed)));
     ask_all(&mut thin);
     assert_eq!(*calls.lock().expect("no panic"), METHODS, "wrapped");

@@ -1,4 +1,4 @@
-//! docs/policy-rules.md, section 5, line by line.
+//! An implementation of docs/policy-rules.md, section 5, line by line.
 
 use crate::reference::{Counts, Naive, Touch};
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! Code that the naive references share: unit accesses, random work, and the comparison with the null engine at every access. The
-//! references are written from docs/policy-rules.md alone: vectors, maps and linear scans.
+//! references are written only from docs/policy-rules.md, with vectors, maps and linear scans.
 #![allow(dead_code)]
 
 use isotherm_core::geometry::{Geometry, Member};
@@ -22,7 +22,7 @@ pub struct Touch {
     pub first: bool,
 }
 
-/// The counts of both sides.
+/// The counts that are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub promotions: u64,
@@ -32,7 +32,7 @@ pub struct Counts {
     pub writebacks: u64,
 }
 
-/// A policy that is written directly from the page.
+/// A policy that is implemented directly from its description.
 pub trait Naive {
     /// Makes an access; returns whether it hit.
     fn access(&mut self, t: &Touch) -> bool;
@@ -105,7 +105,7 @@ pub fn random(draw: &mut Draw, w: &Work) -> Vec<Touch> {
     all
 }
 
-/// The null engine over tiers with that many slots.
+/// A null engine with these numbers of slots on its tiers.
 pub fn engine(
     name: &str,
     params: &[(&str, f64)],
@@ -176,7 +176,7 @@ pub fn compare(
     assert_eq!(ours.counters().refused, 0, "{what}: something was refused");
 }
 
-/// The sizes of the fast tier: one slot, two, few, many, more than there is data.
+/// A size for the fast tier: one slot, two, few, many, or more than there is data.
 pub fn fast_slots(draw: &mut Draw, units: u32) -> u32 {
     match draw.below(8) {
         0 => 1,

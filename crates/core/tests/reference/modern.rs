@@ -1,4 +1,4 @@
-//! `bcache-like` and `opencas-like`, naively, from the comments at the head of their source files.
+//! Naive implementations of `bcache-like` and `opencas-like`, from the comments at the head of their source files.
 
 use crate::reference::{Counts, Naive, SHIFT, Touch};
 use std::collections::BTreeMap;
@@ -249,7 +249,7 @@ impl Naive for OpenCas {
         while t0 + (self.rounds + 1) * period <= t.now {
             self.rounds += 1;
             if !self.round(t0 + self.rounds * period) {
-                self.rounds = (t.now - t0) / period; // nothing is dirty, and nothing will be until then
+                self.rounds = (t.now - t0) / period; // nothing is dirty until the present access
             }
         }
         self.last = t.now;

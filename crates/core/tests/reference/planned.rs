@@ -1,4 +1,4 @@
-//! docs/policy-rules.md, sections 4 (`oodt`) and 7 (`hro`, `hot`), line by line.
+//! An implementation of docs/policy-rules.md, sections 4 (`oodt`) and 7 (`hro`, `hot`), line by line.
 
 use crate::reference::{Counts, Naive, SHIFT, Touch};
 use std::collections::{BTreeMap, VecDeque};

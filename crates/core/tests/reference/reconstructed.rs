@@ -1,4 +1,4 @@
-//! docs/policy-rules.md, section 6, and the choices in the comments of the policies' source files, naively.
+//! A naive implementation of docs/policy-rules.md, section 6, with the choices that the comments in the policies' source files state.
 
 use crate::reference::{Counts, Naive, SHIFT, Touch};
 use std::collections::{BTreeMap, BTreeSet};

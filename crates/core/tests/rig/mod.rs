@@ -35,7 +35,7 @@ pub fn engine(policy: &str, params: Params) -> Engine {
     sized(policy, params, FAST, EXTENTS)
 }
 
-/// The same with a number of fast slots and of extents.
+/// The same with other numbers of fast slots and of extents.
 pub fn sized(policy: &str, params: Params, fast: u32, extents: u32) -> Engine {
     shaped(policy, params, (fast, extents), 12)
 }
@@ -165,7 +165,7 @@ impl Run {
         self.engine.submit(self.now, req, &mut self.out);
         self.carry_out();
     }
-    /// Runs until `until`; returns how often the engine woke up only because of the time.
+    /// Runs until `until`. Returns how often the engine was called only because a time had come.
     pub fn run(&mut self, until: Nanos) -> u32 {
         let mut ticks = 0;
         loop {
@@ -194,7 +194,7 @@ impl Run {
         self.now = until;
         ticks
     }
-    /// Makes `n` requests, one every `gap`, on extents that are hot in turn.
+    /// Makes `n` requests, one every `gap`. Different extents are hot one after the other.
     pub fn busy(&mut self, n: u64, gap: Nanos, writes: u64) {
         for i in 0..n {
             let hot = i / 200 * 7;

@@ -11,15 +11,15 @@ pub struct Chaos {
     rng: Rng,
     /// Largest number of proposals in one call.
     eager: u64,
-    /// How many of four proposals concern copies.
+    /// Of four proposals, this number concerns copies.
     copies: u64,
     /// If set, the answer to most writes to an extent with a copy.
     write: Option<WriteTo>,
-    /// If set, the policy keeps copies only, and declares this; if `true`, its copies are never dirty.
+    /// If set, the policy keeps only copies and declares this. If `true`, its copies are never dirty.
     cache: Option<bool>,
     /// Each extent that is written gets a copy if there is room, and the write goes only to the copy, so homes hardly change.
     hungry: bool,
-    /// The engine writes dirty data home as soon as it can.
+    /// Whether the policy declares that no copy may stay dirty, so that the engine writes dirty copies home in the background.
     cleans: bool,
 }
 
@@ -55,7 +55,7 @@ impl Chaos {
             ..Chaos::new(seed)
         }
     }
-    /// A caching policy. With `through`, its copies never hold data that the home lacks.
+    /// A caching policy. With `through`, its copies are never dirty.
     pub fn cache(seed: u64, through: bool) -> Chaos {
         let mut chaos = Chaos::copies(seed);
         let hungry = !through && chaos.rng.one_in(2);
@@ -86,7 +86,7 @@ impl Chaos {
     }
     fn propose(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
         for _ in 0..self.rng.below(self.eager + 1) {
-            // Sometimes the number is one too high. The engine must refuse this, and must not panic.
+            // Sometimes the number is one too high. The engine must refuse this without a panic.
             let extent = ExtentId(self.rng.below(u64::from(view.units()) + 1) as u32);
             let to = TierId(self.rng.below(u64::from(view.tiers()) + 1) as u8);
             let first = self.about(extent, to);
@@ -187,7 +187,7 @@ impl Policy for Chaos {
         how: Outcome,
         wanted: &mut Vec<Action>,
     ) {
-        // No proposal after a refusal: two policies that answer each other's refusals would never stop.
+        // There is no new proposal after a refusal, because this could continue for ever.
         if how == Outcome::Done {
             self.propose(view, wanted);
         }

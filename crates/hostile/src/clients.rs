@@ -26,7 +26,7 @@ pub(super) enum Pending {
 }
 
 impl Run {
-    /// Makes the next request, if no request in progress excludes it.
+    /// Makes the next request, unless a request in progress excludes it.
     #[expect(clippy::too_many_lines, reason = "one scenario")]
     pub(super) fn request(
         &mut self,

@@ -1,5 +1,6 @@
-//! Metadata is damaged while a volume is at rest: bits flip, blocks are lost, a ring is zeroed, on one side or on both. A volume that opens
-//! must show all flushed data; any other must be refused. No loss may be silent, and no extent may show another's bytes.
+//! Damage to the metadata of a volume that is not being served: bits flip, blocks are lost, a ring is zeroed, on the primary, on the mirror
+//! or on both. If the volume opens, it must show all flushed data; otherwise it must be refused. No loss may be silent, and no extent may
+//! show another extent's bytes.
 
 use super::Rng;
 use super::disk::{Disk, Disks};
@@ -13,23 +14,23 @@ use isotherm_core::store::open::Mode;
 use isotherm_core::store::{OpenError, Opened, open};
 use isotherm_core::{Engine, policy};
 
-/// Number of damages, by outcome.
+/// Number of cases of damage, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
     /// The damage hit nothing that is in use.
     pub unharmed: u64,
-    /// The damage was repaired from another copy, and reported.
+    /// The damage was repaired from another copy of the metadata, and reported.
     pub mended: u64,
     /// The volume was refused, with a reason.
     pub refused: u64,
-    /// The volume opened after a loss was accepted, and its extents were named.
+    /// The volume opened after a loss was accepted, and the lost extents were named.
     pub accepted: u64,
     /// The damage hit a journal block that cannot be proved to have been durable, and this block is missing now.
     pub unprovable: u64,
 }
 
 impl Damage {
-    /// The sum of both.
+    /// The sum of two results.
     #[must_use]
     pub fn and(self, o: Damage) -> Damage {
         Damage {
@@ -45,7 +46,7 @@ impl Damage {
 /// Damages a used volume, and checks the result. Everything follows from `seed`.
 ///
 /// # Errors
-/// A loss was silent, an extent showed another's bytes, or a repaired volume is not whole.
+/// A loss was silent, an extent showed another extent's bytes, or a repaired volume is not complete.
 pub fn damage(seed: u64, mutant: Option<Mutant>) -> Result<Damage, String> {
     let mut s = Scenario {
         lives: 3,
@@ -64,11 +65,11 @@ pub fn damage(seed: u64, mutant: Option<Mutant>) -> Result<Damage, String> {
     harmed(s, Part::Any)
 }
 
-/// A block of the newest checkpoint is damaged on both sides, and there is no older checkpoint. The contents of that block are lost if the
-/// loss is accepted; otherwise the volume must be refused.
+/// A block of the newest checkpoint is damaged on primary and mirror, and there is no older checkpoint. If the loss is accepted, the
+/// records in that block are lost; otherwise the volume must be refused.
 ///
 /// # Errors
-/// As for [`damage`].
+/// The same as for [`damage`].
 pub fn lost_checkpoint(seed: u64, mutant: Option<Mutant>) -> Result<Damage, String> {
     let s = Scenario {
         lives: 3,
@@ -82,11 +83,12 @@ pub fn lost_checkpoint(seed: u64, mutant: Option<Mutant>) -> Result<Damage, Stri
     harmed(s, Part::Checkpoint)
 }
 
-/// The newest checkpoint of a closed volume is damaged on both sides. If an older one can be used, the volume continues from it, crashes at
-/// any moment and is recovered. It must know exactly the state before the damage, and blocks of the lost checkpoint must never count again.
+/// The newest checkpoint of a closed volume is damaged on primary and mirror. If an older one can be used, the volume continues from it,
+/// crashes at any moment and is recovered. It must have exactly the state before the damage, and blocks of the lost checkpoint must never
+/// be used again.
 ///
 /// # Errors
-/// As for [`damage`].
+/// The same as for [`damage`].
 pub fn older_checkpoint(seed: u64, mutant: Option<Mutant>) -> Result<Damage, String> {
     let s = Scenario {
         lives: 5,
@@ -131,10 +133,10 @@ pub fn older_checkpoint(seed: u64, mutant: Option<Mutant>) -> Result<Damage, Str
 }
 
 /// The primary loses the newest blocks of its journal, and no counter proves that they had been durable. Their records may be lost, but no
-/// extent may show another's bytes.
+/// extent may show another extent's bytes.
 ///
 /// # Errors
-/// As for [`damage`].
+/// The same as for [`damage`].
 pub fn lost_tail(seed: u64, mutant: Option<Mutant>) -> Result<Damage, String> {
     let s = Scenario {
         lives: 3,
@@ -161,7 +163,7 @@ enum Part {
     Tail,
 }
 
-/// Uses a volume, damages `part` of it while it is at rest, and checks the result.
+/// Uses a volume, damages `part` of its metadata while it is not being served, and checks the result.
 fn harmed(s: Scenario, part: Part) -> Result<Damage, String> {
     let (seed, mutant) = (s.seed, s.mutant);
     let (mut run, mut disks) = Run::begin(s)?;
@@ -238,7 +240,7 @@ fn attempt(
     )
 }
 
-/// The volume opened: all its data must be correct, now and at the next opening, which must find nothing to repair.
+/// Checks a volume that opened: all its data must be correct, now and at the next opening, which must find nothing to repair.
 fn opened(
     run: &mut Run,
     disks: Vec<Disk>,
@@ -262,7 +264,7 @@ fn opened(
     let mut truth = run.truth.clone();
     for (i, data) in contents(disks, o)?.iter().enumerate() {
         if let Err(e) = check(&mut truth, i, data) {
-            // A slot that a lost record freed may belong to another extent already, if there is no mirror to know this.
+            // If the record of the freeing of a slot is lost everywhere, the slot may belong to another extent already.
             if tail != Tail::HitTwice {
                 own(i, data).map_err(|e| format!("extent {i}: {e}"))?;
             }
@@ -283,7 +285,8 @@ fn opened(
     }
 }
 
-/// A block of the checkpoint is damaged on both sides. If the loss is accepted, the named extents are lost and nothing else.
+/// Checks a volume of whose checkpoint a block is damaged on primary and mirror. If the loss is accepted, the named extents are lost and
+/// nothing else.
 fn lossy(run: &Run, mut disks: Vec<Disk>, mutant: Option<Mutant>) -> Result<Damage, String> {
     let mode = Mode::Degraded {
         epoch: 0xda,

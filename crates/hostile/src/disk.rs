@@ -1,4 +1,4 @@
-//! A disk with a volatile cache that gives no guarantee beyond those of the interface.
+//! A disk with a volatile cache. It gives no guarantees except those of the interface.
 
 use super::Rng;
 use isotherm_core::engine::Mutant;
@@ -25,7 +25,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A disk of `bytes` bytes full of arbitrary data: nothing may rely on a new device being zero.
+    /// A disk of `bytes` bytes of arbitrary data, because nothing may depend on a new device being zero.
     pub fn new(bytes: usize) -> Disk {
         let rubbish = vec![0xa5; bytes];
         Disk {
@@ -39,7 +39,7 @@ impl Disk {
     pub fn len(&self) -> usize {
         self.now.len()
     }
-    /// False: no disk is empty.
+    /// Whether the disk has no bytes.
     pub fn is_empty(&self) -> bool {
         self.now.is_empty()
     }
@@ -62,7 +62,7 @@ impl Disk {
         self.durable.truncate(len);
         self.unflushed.retain(|u| u.offset + u.data.len() <= len);
     }
-    /// A write arrives in the cache.
+    /// Writes to the cache.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         let at = offset as usize;
         self.now[at..at + data.len()].copy_from_slice(data);
@@ -73,7 +73,7 @@ impl Disk {
             stamp: self.stamp,
         });
     }
-    /// A write arrives on the medium.
+    /// Writes to the medium.
     pub fn write_through(&mut self, offset: u64, data: &[u8]) {
         let at = offset as usize;
         self.now[at..at + data.len()].copy_from_slice(data);
@@ -90,7 +90,7 @@ impl Disk {
             }
         }
     }
-    /// Everything that had arrived at `stamp` becomes durable.
+    /// Makes everything durable that had arrived at the point in time `stamp`.
     pub fn flush(&mut self, stamp: u64) {
         let durable = &mut self.durable;
         self.unflushed.retain(|u| {
@@ -100,7 +100,8 @@ impl Disk {
             u.stamp > stamp
         });
     }
-    /// Power is lost. Each sector of each unflushed write is kept or lost on its own; `extra` are the writes that were in progress.
+    /// Lets the power fail. Each sector of each unflushed write is kept or lost independently of the others. `extra` are the writes that
+    /// were in progress.
     pub fn crash(&mut self, rng: &mut Rng, extra: &[(u64, Vec<u8>)]) {
         let mut image = core::mem::take(&mut self.durable);
         let cached = core::mem::take(&mut self.unflushed);
@@ -124,7 +125,7 @@ impl Disk {
         self.now.copy_from_slice(&image);
         self.durable = image;
     }
-    /// Power is lost; `keep` tells for each unflushed sector, by its byte on the device, whether it reached the medium.
+    /// Lets the power fail. For each unflushed sector, given by its offset on the device, `keep` tells whether it has reached the medium.
     pub fn settle(&mut self, keep: &dyn Fn(u64) -> bool) {
         for u in core::mem::take(&mut self.unflushed) {
             for (i, s) in u.data.chunks(SECTOR).enumerate() {
@@ -136,7 +137,7 @@ impl Disk {
         }
         self.now.copy_from_slice(&self.durable);
     }
-    /// A copy of the present contents, as an administrator might keep one.
+    /// A copy of the present contents, as an administrator might make one.
     #[must_use]
     pub fn image(&self) -> Disk {
         Disk {
@@ -160,14 +161,14 @@ impl Disk {
 pub struct Disks<'a> {
     /// The members.
     pub disks: &'a mut [Disk],
-    /// Number of writes and flushes until power is lost; `None`: power is never lost.
+    /// Number of writes and flushes until the power fails; `None`: it never fails.
     pub fuse: Option<u64>,
     /// The rule of recovery that is removed.
     pub mutant: Option<Mutant>,
 }
 
 impl<'a> Disks<'a> {
-    /// Members whose power is never lost, with all rules.
+    /// Members whose power never fails, with all rules of recovery.
     pub fn of(disks: &'a mut [Disk]) -> Disks<'a> {
         Disks {
             disks,

@@ -1,5 +1,5 @@
-//! The ends of a life, and the checks after each: a clean close keeps all answered data, a crash keeps all flushed data, and without the
-//! fast member no extent shows another's bytes.
+//! The ends of a life, and the checks after each. A clean close must keep all answered data, a crash must keep all flushed data, and
+//! without the fast member no extent may show another extent's bytes.
 
 use super::Rng;
 use super::disk::{Disk, Disks};
@@ -15,7 +15,7 @@ use isotherm_core::store::{Superblock, mark_clean, open};
 use isotherm_core::{Engine, Event, IoError, Request, RequestOp, Tag, World};
 
 impl Run {
-    /// Closes the volume and marks it clean. Returns true if the engine failed in the meantime.
+    /// Closes the volume and marks it clean. Returns true if the engine has failed in the meantime.
     pub(super) fn close(
         mut engine: Engine,
         mut world: Hostile,
@@ -42,7 +42,7 @@ impl Run {
         Ok((disks, failed))
     }
 
-    /// A clean end: all answered data must be there, exactly.
+    /// Checks after a clean end that exactly the answered data is there.
     pub(super) fn end(
         &mut self,
         engine: Engine,
@@ -79,7 +79,7 @@ impl Run {
         Ok(Vec::new())
     }
 
-    /// The fast member is gone: every answer of the slow member is the extent's own data or an error.
+    /// Opens the volume without the fast member: every read must return the extent's own data or an error.
     pub(super) fn degraded(&mut self, disks: &mut [Disk]) -> Result<(), String> {
         let mut found = find(disks, &self.sb);
         found[0] = None;
@@ -118,7 +118,7 @@ impl Run {
         Ok(())
     }
 
-    /// After a crash: every cell must hold one of its permitted values.
+    /// Checks after a crash that every cell has one of its permitted values.
     pub(super) fn verify(
         &mut self,
         engine: &mut Engine,

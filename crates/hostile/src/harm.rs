@@ -1,4 +1,4 @@
-//! Damages of the medium to metadata at rest: bits flip, blocks are lost, on one side or on both.
+//! Damage to the metadata of a volume that is not being served: bits flip and blocks are lost, on the primary, on the mirror or on both.
 
 use super::Rng;
 use super::disk::Disk;
@@ -10,16 +10,16 @@ use isotherm_core::store::{BLOCK, Opened, journal};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
     Whole,
-    /// Such a block was hit on the primary: its records may be lost, but no extent may show another's bytes.
+    /// Such a block was hit on the primary. Its records may be lost, but no extent may show another extent's bytes.
     Hit,
-    /// In addition, the mirror lost a block that it shared with the primary: it is unknown which slots changed owner.
+    /// In addition, the mirror lost a block that the primary has lost, too. So it is unknown which slots have changed their owner.
     HitTwice,
-    /// A block up to this one was hit that was proved to be durable, and also a counter, which may have been the proof. This is equivalent
-    /// to `HitTwice` if the remaining metadata does not prove it.
+    /// A block up to this number was hit that was known to be durable, and also a counter, which may have been the proof of this. If the
+    /// remaining metadata does not prove it, this is equivalent to `HitTwice`.
     Proof(u64),
 }
 
-/// Damages the metadata of a volume at rest.
+/// Damages the metadata of a volume that is not being served.
 pub(super) struct Harm<'a> {
     pub(super) run: &'a Run,
     /// The state of the volume before the damage.
@@ -30,14 +30,14 @@ pub(super) struct Harm<'a> {
 }
 
 impl Harm<'_> {
-    /// Makes one to three damages.
+    /// Damages one to three parts.
     pub(super) fn inflict(&mut self, disks: &mut [Disk]) -> Tail {
         let layout = self.run.sb.layout();
         let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
         let before = self.shared(disks, mirror);
         let (mut hit_tail, mut proof, mut counter) = (false, 0, false);
         if self.rng.one_in(6) {
-            // Only the checkpoint, on both sides.
+            // Only the checkpoint, on primary and mirror.
             let h = self.whole.checkpoint;
             let region = layout.area.region_offset((h.number % 2) as u8) / BLOCK as u64;
             let b = region + 1 + self.rng.below(u64::from(h.blocks.max(1)));
@@ -57,7 +57,7 @@ impl Harm<'_> {
             };
             let blocks = self.blocks(member);
             for m in members {
-                // Metadata of one member may be at an offset that holds data on another.
+                // At the offset of one member's metadata, another member may have data.
                 let end = self.run.sb.members[m].data_offset / BLOCK as u64;
                 let blocks: Vec<u64> = blocks.iter().copied().filter(|&b| b < end).collect();
                 self.log.push(format!("member {m} blocks {blocks:?}"));
@@ -67,7 +67,7 @@ impl Harm<'_> {
                     proof = proof.max(seq.min(self.whole.report.proven));
                     counter |= (2..4).contains(&b);
                 }
-                // A run of blocks is one damage, so all of them are examined before the first is damaged.
+                // The blocks of a run are damaged together, so all of them are examined before the first one is changed.
                 for &b in &blocks {
                     self.spoil(&mut disks[m], b);
                 }
@@ -82,7 +82,7 @@ impl Harm<'_> {
         }
     }
 
-    /// Damages one block of the newest checkpoint on both sides, and the remains of the older one.
+    /// Damages one block of the newest checkpoint on primary and mirror, and the remains of the older checkpoint.
     pub(super) fn lose_checkpoint(&mut self, disks: &mut [Disk]) -> Tail {
         let layout = self.run.sb.layout();
         let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
@@ -98,7 +98,7 @@ impl Harm<'_> {
         Tail::Whole
     }
 
-    /// Damages a part of the newest checkpoint on both sides; sometimes its header stays whole.
+    /// Damages a part of the newest checkpoint on primary and mirror; sometimes its header stays complete.
     pub(super) fn lose_newest(&mut self, disks: &mut [Disk]) {
         let layout = self.run.sb.layout();
         let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
@@ -133,7 +133,7 @@ impl Harm<'_> {
         Tail::Hit
     }
 
-    /// Whether this member has that block of the journal.
+    /// Whether a member has block `seq` of the journal.
     fn has(&self, disk: &Disk, seq: u64) -> bool {
         let at = self.run.sb.layout().area.ring_offset(seq);
         self.seq(disk, at / BLOCK as u64) == Some(seq)
@@ -185,7 +185,7 @@ impl Harm<'_> {
         journal::decode(data, &self.run.sb.uuid).map(|h| h.seq)
     }
 
-    /// Whether this is a block of the journal that was not certainly durable.
+    /// Whether `seq` is a block of the journal of which it is not known that it was durable.
     fn is_tail(&self, seq: u64) -> bool {
         (self.whole.report.proven + 1..self.whole.tip.next_seq).contains(&seq)
     }

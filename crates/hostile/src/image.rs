@@ -1,4 +1,4 @@
-//! Images of used volumes, and attempts to open changed ones: input for fuzzing of recovery.
+//! Images of used volumes, and attempts to open changed images, for the fuzzing of recovery.
 
 use super::Rng;
 use super::disk::{Disk, Disks};
@@ -13,7 +13,7 @@ use isotherm_core::{Engine, Nanos};
 /// The disks of a volume that ran for `lives` lives and lost power at the end of each, and the superblock with which it was created.
 ///
 /// # Errors
-/// The volume itself was at fault.
+/// A fault was found while the volume ran.
 pub fn used(seed: u64, lives: u32) -> Result<(Vec<Disk>, Superblock), String> {
     let (mut run, mut disks) = Run::begin(Scenario {
         lives: lives + 1,
@@ -25,7 +25,7 @@ pub fn used(seed: u64, lives: u32) -> Result<(Vec<Disk>, Superblock), String> {
     Ok((disks, run.sb))
 }
 
-/// Opens the contents of `disks` as a volume that was created with `sb`; if that succeeds, reads all of it. Returns true if it opened.
+/// Opens the contents of `disks` as a volume that was created with `sb`, and reads it if that succeeds. Returns true if it opened.
 ///
 /// # Errors
 /// A read is never answered.
@@ -33,7 +33,7 @@ pub fn open_and_read(mut disks: Vec<Disk>, sb: &Superblock, mode: Mode) -> Resul
     let found = find(&disks, sb);
     let opened = match open(&mut Disks::of(&mut disks), &found, mode) {
         Ok(opened) => opened,
-        // A refusal is correct; its message must exist, too.
+        // A refusal is correct. Its message must not panic.
         Err(e) => {
             let _ = e.to_string();
             return Ok(false);
@@ -57,7 +57,7 @@ pub fn open_and_read(mut disks: Vec<Disk>, sb: &Superblock, mode: Mode) -> Resul
         extent_bytes,
         time_base,
     );
-    // A changed superblock may claim a size that is not worth reading; the first megabyte contains every kind of extent.
+    // A changed superblock may state a very large size. Only the first megabyte is read, which contains every kind of extent.
     read_all(&mut engine, &mut world, volume.min(1 << 20))?;
     Ok(true)
 }

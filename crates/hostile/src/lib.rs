@@ -1,8 +1,8 @@
-//! The hostile world: proof of the engine, not of any policy.
+//! The hostile world: it tests the engine, not any policy.
 //!
-//! A chaos policy proposes random moves. The world completes operations in a seeded order and applies each one at its completion; it loses
-//! or tears unflushed writes, and fails or shortens transfers. A flat array of cells holds the expected contents. An engine that is safe
-//! under a random policy is safe under every policy.
+//! A chaos policy proposes random moves. The world completes operations in a seeded order and applies each one at its completion. It loses
+//! or tears unflushed writes, and lets transfers fail or end early. A flat array of cells contains the expected contents. The engine must
+//! be safe whatever a policy proposes, so random proposals are the hardest test.
 
 pub mod audit;
 pub mod chaos;
@@ -22,8 +22,8 @@ pub mod scenario;
 pub mod truth;
 pub mod world;
 
-/// A small, fast, seeded generator (xorshift64*): the same seed gives the same run everywhere.
-/// It is not the workspace's generator (`isotherm_core::random`), because frozen cases are named by their seeds.
+/// A small, fast, seeded generator (xorshift64*): the same seed gives the same run everywhere. It is not the workspace's generator
+/// (`isotherm_core::random`), because known cases are identified by their seeds, which must not change.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 

@@ -1,4 +1,4 @@
-//! The cache vanishes between two lives of a volume.
+//! The loss of the cache between two lives of a volume.
 
 use super::disk::{Disk, Disks};
 use super::run::{Run, Shape, find};
@@ -23,7 +23,7 @@ impl Run {
         )
     }
 
-    /// Openings without a member that a power failure interrupts.
+    /// Opens the volume a few times without a member; a power failure interrupts each of these openings.
     fn interrupted(&mut self, disks: &mut [Disk]) {
         for _ in 0..self.rng.below(3) {
             let fuse = Some(self.rng.below(14));
@@ -32,7 +32,7 @@ impl Run {
                 epoch: self.next_epoch(),
                 accept_loss: false,
             };
-            // An opening that is refused or interrupted is as good here.
+            // It does not matter whether an opening is refused or interrupted.
             let mutant = self.s.mutant;
             let _ = open(
                 &mut Disks {
@@ -46,15 +46,15 @@ impl Run {
             for d in disks.iter_mut() {
                 d.crash(&mut self.rng, &[]);
             }
-            // The power failed after all: what the process had not flushed may be lost.
+            // The power has failed in addition to the process: data that was not flushed may be lost.
             self.found = false;
         }
     }
 
-    /// The first member vanishes. Either the volume continues without it, or it states a reason, and the device is attached again. Whether
-    /// it may refuse follows from the use of the volume; the data that it shows afterwards is checked by later reads.
+    /// Removes the first member. Either the volume continues without it, or it is refused with a reason, and the device is attached again.
+    /// Whether it may be refused depends on the use of the volume. The data that it shows afterwards is checked by later reads.
     pub(super) fn lose(&mut self, disks: &mut [Disk], uses: Uses) -> Result<(), String> {
-        // The replacement has no bytes, so an access to the missing device panics.
+        // The disk in its place has no bytes, so an access to the missing device panics.
         let kept = std::mem::replace(&mut disks[0], Disk::new(0));
         self.interrupted(disks);
         if self.rng.one_in(4) {
@@ -94,7 +94,7 @@ impl Run {
                 e @ (OpenError::LostHomes { .. } | OpenError::Missing(_) | OpenError::Unsure(_)),
             ) => {
                 let homes = matches!(e, OpenError::LostHomes { .. });
-                // A home may be on the fast tier for a moment, while all slow slots are taken or not yet free.
+                // A home may be on the fast tier for a moment, while all slow slots are in use or not free yet.
                 if caching && !homes && self.s.shape == Shape::Roomy {
                     return unexpected(&e);
                 }
@@ -109,7 +109,7 @@ impl Run {
         Ok(())
     }
 
-    /// A cache without which the volume has continued is not taken back.
+    /// Checks that a cache is not accepted again after the volume has continued without it.
     pub(super) fn old_cache_is_refused(&mut self, disks: &mut [Disk]) -> Result<(), String> {
         let Some(old) = self.gone.as_ref().filter(|_| self.rng.one_in(3)) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The policies of a scenario, one after the other, and the limits that apply to them.
+//! The policies of a scenario, which change while it runs, and the limits that apply to them.
 
 use super::Rng;
 use super::audit::audit;
@@ -92,12 +92,12 @@ impl Run {
         }
     }
 
-    /// Budgets and sleep, drawn from a generator of their own: half of all lives have none.
+    /// Random budgets and sleep settings, from a separate generator. Half of all lives have none.
     pub(super) fn budgets(&self, life: u32) -> Params {
         let mut rng = Rng::new(self.s.seed ^ u64::from(life) << 40 ^ 0x0b0d_6e75);
         let mut p = Params::default();
         if rng.one_in(4) {
-            // At most one move a millisecond, and at least some each second.
+            // At most one move per millisecond, and at least some per second.
             p.wear_bytes_per_day = Some(86_400 * 4096 * (1 + rng.below(1000)));
             p.wear_burst = Nanos::from_millis(1 + rng.below(1000));
         }
@@ -114,7 +114,7 @@ impl Run {
         }
         p.flush_ahead = [0, 1, 1, 2][(self.s.seed % 4) as usize];
         p.kept_writes = rng.one_in(4);
-        // Few bitmaps, or none: slots are filled with zeros instead.
+        // There is memory for few bitmaps or none, so slots are filled with zeros.
         if rng.one_in(4) {
             p.partial_max = Some(rng.below(6) as u32);
         }

@@ -1,4 +1,4 @@
-//! Promises to classes, drawn from a generator of their own: most lives have none.
+//! Random promises to classes, from a separate generator. Most lives have none.
 //!
 //! A held request must be answered exactly once, and not before it was admitted; no flushed data may depend on a promise.
 
@@ -22,7 +22,7 @@ pub fn promise(seed: u64, life: u32, engine: &mut Engine, world: &mut Hostile) {
         ..Spec::default()
     };
     for class in 0..CLASSES {
-        // Rates for requests of some kilobytes, in a world in which operations take microseconds.
+        // The rates fit requests of some kilobytes, in a world in which operations take microseconds.
         let rate = |rng: &mut Rng| (1 << 20) + rng.below(200 << 20);
         let mut row = Row::of(1 << class);
         row.ceiling = rng.one_in(3).then(|| rate(&mut rng));

@@ -1,4 +1,4 @@
-//! A member is copied while it is in use, and the copy is restored when the volume is at rest.
+//! A member is copied while the volume is being served, and the copy is restored when it is not.
 
 use super::disk::{Disk, Disks};
 use super::ends::read_all;
@@ -40,9 +40,9 @@ impl Run {
         }
     }
 
-    /// The copy replaces its original. Either the volume refuses it, or no flushed data is missing. (In these scenarios every round raises
-    /// the counters of the members to which it writes. Changes that only the primary knew are lost with it: for the primary this is checked
-    /// only after a clean close, which informs all other members.)
+    /// Replaces the member by its copy. Either the volume is refused, or no flushed data is missing. (In these scenarios every round raises
+    /// the counters of the members to which it writes. Changes that only the primary had are lost with it. So for the primary this is
+    /// checked only after a clean close, which writes the counters to all other members.)
     pub(super) fn put_back(&mut self, disks: &[Disk], clean: bool) -> Result<(), String> {
         let Some(Kept {
             member,
@@ -76,7 +76,7 @@ impl Run {
             Err(OpenError::RolledBack { member: m, .. }) => {
                 return Err(format!("member {member} was put back, {} is blamed", m.0));
             }
-            // A truncated journal may not fit the other members: the volume is refused for another reason.
+            // A journal that ends earlier may contradict the other members, so the volume may be refused for another reason.
             Err(_) => return Ok(()),
         };
         if clean {

@@ -1,4 +1,4 @@
-//! Scenarios: clients with many requests in progress, crashes, recovery (with crashes of its own), several lives of one volume.
+//! Runs of scenarios: several lives of one volume, with many client requests in progress, crashes, and recovery, which may crash, too.
 
 use super::Rng;
 use super::audit::audit;
@@ -37,21 +37,21 @@ pub(super) struct Run {
     pub(super) truth: Truth,
     pub(super) did: Did,
     epoch: u64,
-    /// The cache that is missing.
+    /// The cache that was removed, if one was.
     pub(super) gone: Option<Disk>,
-    /// The dirty copies of that cache were dropped; perhaps no record states this yet.
+    /// Whether the dirty copies of that cache were dropped, and perhaps no record states this yet.
     pub(super) accept: bool,
-    /// Only the process died, and every answer that it gave is in the caches of the devices.
+    /// Whether only the process died, so that all data that it acknowledged is in the caches of the devices.
     pub(super) found: bool,
-    /// The present contents become the expected ones.
+    /// Whether the present contents become the expected ones.
     pub(super) adopt: bool,
-    /// The last session let the mirror lag so that a disk could sleep.
+    /// Whether the mirror was allowed to lag in the last session, so that a disk could sleep.
     pub(super) sleepy: bool,
-    /// The older copy of a member.
+    /// The older copy of a member, if one is planned or made.
     pub(super) kept: Option<Kept>,
 }
 
-/// Runs a scenario. The error states what was wrong.
+/// Runs a scenario. The error describes the fault that was found.
 pub fn run(s: Scenario) -> Result<Did, String> {
     let (mut run, mut disks) = Run::begin(s)?;
     for life in 0..s.lives {
@@ -97,7 +97,7 @@ impl Run {
         Ok((run, disks))
     }
 
-    /// Opens the volume. Before that, recovery loses power a few times.
+    /// Opens the volume. Before that, the power fails a few times during recovery.
     pub(super) fn open(
         &mut self,
         disks: &mut [Disk],
@@ -203,7 +203,7 @@ impl Run {
         super::promises::promise(self.s.seed, life, &mut engine, &mut world);
         world.faults = self.s.faults;
         let last = life + 1 == self.s.lives;
-        // Some lives before the last end well, too: the guarantees of a clean close must be void after a later crash.
+        // Some lives before the last one end well, too, because the guarantees of a clean close must not apply after a later crash.
         let well =
             life < self.s.end_well || (!last && self.s.crash_at.is_none() && self.rng.one_in(4));
         let crash_at = match self.s.crash_at {
@@ -257,10 +257,10 @@ impl Run {
         }
         if !alive || crash_at.is_some() || !last || engine.has_failed() {
             self.did.crashes += 1;
-            // Sometimes only the process dies. Power may be lost later: during recovery, or at the end of the next life.
+            // Sometimes only the process dies. The power may fail later: during recovery, or at the end of the next life.
             let dies = self.rng.one_in(4);
-            // (Data that recovery finds without a FLUSH raises no counter, and the scenarios with older copies rely on the counters of
-            // rounds.)
+            // (Data that recovery finds although it was not flushed has raised no counter, and the scenarios with older copies depend on
+            // the counters that rounds raise.)
             self.found = dies && engine_keeps && !self.s.rollback && !engine.has_failed();
             let (mut disks, rng) = if dies { world.die() } else { world.crash() };
             self.rng = rng;
@@ -301,7 +301,7 @@ impl Run {
             }
             if self.s.switch && self.rng.one_in(40) {
                 let policy = self.another_policy()?;
-                // Not every shape allows every policy; a refusal must change nothing.
+                // Not every shape of volume allows every policy. A refusal must change nothing.
                 self.did.switches += u64::from(engine.set_policy(world.now(), policy).is_ok());
             }
             self.settle(engine, world, &mut flying)?;

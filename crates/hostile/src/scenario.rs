@@ -1,4 +1,4 @@
-//! The settings of a scenario, a summary of its run, and the volume with which it begins.
+//! The settings of a scenario, the counts of its run, and the volume with which it begins.
 
 use super::world::Faults;
 use isotherm_core::TierId;
@@ -11,11 +11,11 @@ use isotherm_core::store::{MetaArea, Superblock};
 pub enum Shape {
     /// 24 extents, 10 fast slots, 20 slow ones.
     Small,
-    /// The same with the fast tier on two members: one of them may be lost alone.
+    /// The same with the fast tier on two members, one of which may be lost.
     TwoFast,
     /// The same on three tiers.
     ThreeTiers,
-    /// The same with a slow tier that has room for the whole volume, so that caching policies can serve it.
+    /// The same with a slow tier that has room for the whole volume, so that caching policies are allowed.
     Roomy,
     /// 640 extents and long requests: rounds of several journal blocks, checkpoints of several blocks and pieces.
     Large,
@@ -40,9 +40,9 @@ pub struct Scenario {
     pub crash_at: Option<u64>,
     /// Preset to run instead of the chaos policy.
     pub policy: Option<&'static str>,
-    /// Its parameters, where they are not the defaults.
+    /// Parameters of that preset that differ from the defaults.
     pub params: &'static [(&'static str, f64)],
-    /// After every crash, and at the end, check the data that is left without the fast member.
+    /// After every crash, and at the end, check the data that remains without the fast member.
     pub lose_fast: bool,
     /// The shape of the volume.
     pub shape: Shape,
@@ -50,9 +50,9 @@ pub struct Scenario {
     pub switch: bool,
     /// Use the chaos policy that proposes only actions on copies.
     pub copies: bool,
-    /// Use the chaos policy that declares itself a cache; with `Some(true)` its copies never hold data that the home lacks.
+    /// Use the chaos policy that declares itself a cache. With `Some(true)`, its copies are never dirty.
     pub cache: Option<bool>,
-    /// Between two lives the fast member may vanish, and the volume continues without it if it can.
+    /// Between two lives the fast member may be lost, and the volume continues without it if this is allowed.
     pub lose_cache: bool,
     /// At the end of each life, an older copy of a member, made during that life, is restored and tried.
     pub rollback: bool,
@@ -60,7 +60,7 @@ pub struct Scenario {
     pub ring: Option<u32>,
     /// Number of lives at the start that end well.
     pub end_well: u32,
-    /// Members' counters are never raised, so they prove nothing about the journal.
+    /// Never raise members' counters, so that they prove nothing about the journal.
     pub uncounted: bool,
 }
 
@@ -91,7 +91,7 @@ impl Scenario {
     }
 }
 
-/// Counts of the events in a run, so that a test can check that something happened.
+/// Counts of the events in a run, so that a test can check that they occurred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Did {
     /// Answered requests.
@@ -114,17 +114,17 @@ pub struct Did {
     pub edges: u64,
     /// Reads that were served from a move's buffer.
     pub from_ram: u64,
-    /// Crashes survived.
+    /// Crashes.
     pub crashes: u64,
     /// Number of times that a volume continued without its cache.
     pub losses: u64,
-    /// Number of times that it did so after a loss was accepted.
+    /// Number of times that a volume continued without its cache after a loss was accepted.
     pub accepted: u64,
-    /// Number of times that it refused.
+    /// Number of times that a volume without its cache was refused.
     pub refused: u64,
     /// Older copies of members that were refused.
     pub rolled_back: u64,
-    /// Older copies of members that were accepted, and lacked no data that was certain.
+    /// Older copies of members that were accepted, without loss of flushed data.
     pub old_accepted: u64,
     /// Number of times that held work was done in a batch.
     pub batches: u64,
@@ -140,7 +140,7 @@ pub struct Did {
     pub digest: u64,
 }
 
-/// The superblock of a new volume of that shape.
+/// The superblock of a new volume with this shape.
 pub(super) fn superblock(seed: u64, ring: u32, shape: Shape) -> Superblock {
     let extents = if shape == Shape::Large { 640 } else { 24 };
     let fast = match shape {

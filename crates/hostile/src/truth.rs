@@ -1,8 +1,8 @@
-//! The expected contents: the values that every cell of the volume may hold, now and after a crash.
+//! The expected contents: the values that every cell of the volume may have, now and after a crash.
 //!
-//! A cell is 64 bytes, an eighth of a sector, so that unaligned requests can be distinguished, too. Its content states its own address and
-//! a version; version 0 is zeros. Writers of one cell mostly take turns, so that the last write is defined. Some writers race: then any of
-//! their versions may be the last one, but once a read has returned one of them, it stays.
+//! A cell has 64 bytes, an eighth of a sector, so that unaligned requests can be checked, too. It contains its own address and a version;
+//! version 0 is zeros. Usually only one write of a cell is in progress, so that the last version is known. Some writes are concurrent: then
+//! any of their versions may be the last one, but when a read has returned one of them, this version must stay.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +12,24 @@ pub const CELL: usize = 64;
 /// One cell.
 #[derive(Clone, Debug, Default)]
 struct Cell {
-    /// The versions that a read may return, apart from writes in progress.
+    /// The versions that a read may return, in addition to those of writes in progress.
     live: Vec<u64>,
-    /// The versions that the last FLUSH of this cell made durable (more than one after errors).
+    /// The versions of which one was made durable by the last FLUSH (more than one after errors).
     floor: Vec<u64>,
     /// The race from which `floor` comes.
     floor_race: u64,
-    /// Versions that were issued since then, with the moment of their acknowledgement and their race.
+    /// The versions that were written since then, each with the moment of its acknowledgement and its race.
     since: Vec<(u64, Option<u64>, u64)>,
     /// All versions that were ever written, for reads that overlap writes.
     log: Vec<u64>,
-    /// The versions of the present or last race, its number, the state before it, and whether one of its writes succeeded.
+    /// The present or last race: its versions, its number, the state before it, and whether one of its writes succeeded.
     racers: Vec<u64>,
     race: u64,
     before: Vec<u64>,
     any_ok: bool,
 }
 
-/// The values that a read in progress may return, for each cell: versions, the length of the log, and whether no write was in progress.
+/// For each cell of a read in progress: the versions that it may return, the length of the log, and whether no write was in progress.
 pub type Expect = Vec<(Vec<u64>, usize, bool)>;
 
 /// See the module.
@@ -54,7 +54,7 @@ pub fn content(cell: usize, version: u64) -> [u8; CELL] {
     b
 }
 
-/// The version that the bytes of a cell state, or the fault in them.
+/// The version that a cell contains, or the fault in its bytes.
 pub fn version_of(cell: usize, b: &[u8]) -> Result<u64, String> {
     let mut v = [0; 8];
     v.copy_from_slice(&b[8..16]);
@@ -72,7 +72,7 @@ pub fn version_of(cell: usize, b: &[u8]) -> Result<u64, String> {
 }
 
 impl Truth {
-    /// All cells are zero, durably.
+    /// The expected contents of a new volume: all cells are zero, durably.
     pub fn new(bytes: u64) -> Truth {
         let cell = Cell {
             live: vec![0],
@@ -100,7 +100,7 @@ impl Truth {
             .range(from..to)
             .all(|(_, writers)| !writers.contains(&0) && writers.len() < 3)
     }
-    /// A write (or, with `zero`, a discard) of cells `from..to` is issued. Returns its version.
+    /// Notes that a write (or, with `zero`, a discard) of cells `from..to` is issued. Returns its version.
     pub fn issue(&mut self, from: usize, to: usize, zero: bool) -> u64 {
         self.versions += 1;
         let v = if zero { 0 } else { self.versions };
@@ -120,7 +120,7 @@ impl Truth {
         }
         v
     }
-    /// The write was answered.
+    /// Notes that a write was answered.
     pub fn answered(&mut self, from: usize, to: usize, version: u64, ok: bool) {
         self.clock += 1;
         for c in from..to {
@@ -146,7 +146,7 @@ impl Truth {
             }
         }
     }
-    /// The volume was closed: all answered data is durable.
+    /// Notes that the volume was closed, so that all answered data is durable.
     pub fn settled(&mut self) {
         for cell in &mut self.cells {
             cell.floor = cell.live.clone();
@@ -154,17 +154,17 @@ impl Truth {
             cell.since.clear();
         }
     }
-    /// The present moment, taken when a FLUSH is issued.
+    /// The present moment, for a FLUSH that is issued now.
     pub fn moment(&self) -> u64 {
         self.clock
     }
-    /// A FLUSH that was issued at `moment` succeeded: data that was acknowledged before that is durable.
+    /// Notes that a FLUSH that was issued at `moment` has succeeded: data that was acknowledged before that moment is durable.
     pub fn flushed(&mut self, moment: u64) {
         for c in 0..self.cells.len() {
             self.certain(c, moment);
         }
     }
-    /// A FUA write of these cells succeeded.
+    /// Notes that a FUA write of these cells has succeeded.
     pub fn forced(&mut self, from: usize, to: usize) {
         for c in from..to {
             self.certain(c, self.clock);
@@ -186,7 +186,7 @@ impl Truth {
             cell.floor.extend(certain.map(|s| s.0));
         }
     }
-    /// A read of cells `from..to` is issued.
+    /// What a read of cells `from..to` that is issued now may return.
     pub fn expect(&self, from: usize, to: usize) -> Expect {
         (from..to)
             .map(|c| {
@@ -213,7 +213,7 @@ impl Truth {
                 ));
             }
             if *quiet && cell.log.len() == *log {
-                // There was no write during the read, so the returned version is the valid one from now on.
+                // No write was in progress during the read, so the returned version is the valid one from now on.
                 if !cell.live.contains(&v) {
                     return Err(format!(
                         "read of cell {c} returned version {v}, another had shown {:?}",
@@ -225,7 +225,7 @@ impl Truth {
         }
         Ok(())
     }
-    /// After a crash: checks a cell. The version that it has now must stay.
+    /// Checks a cell after a crash. The version that it has now must stay.
     pub fn check_crashed(&mut self, c: usize, data: &[u8]) -> Result<(), String> {
         let v = version_of(c, data).map_err(|e| format!("after the crash cell {c} holds {e}"))?;
         let cell = &mut self.cells[c];
@@ -243,7 +243,7 @@ impl Truth {
         self.busy.remove(&c);
         Ok(())
     }
-    /// Writes to a missing cache were dropped: a cell has an older version of its own, which must stay from now on.
+    /// Accepts an older version of a cell, because writes to a missing cache were dropped. This version must stay from now on.
     pub fn adopt(&mut self, c: usize, data: &[u8]) -> Result<(), String> {
         let v = version_of(c, data).map_err(|e| format!("without its cache cell {c} holds {e}"))?;
         self.cells[c] = Cell {
@@ -254,7 +254,7 @@ impl Truth {
         self.busy.remove(&c);
         Ok(())
     }
-    /// In degraded service a cell may have an older version, but never another cell's.
+    /// Checks a cell in degraded service: it may have an older version, but never the bytes of another cell.
     pub fn check_own(c: usize, data: &[u8]) -> Result<(), String> {
         version_of(c, data)
             .map(|_| ())

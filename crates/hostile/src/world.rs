@@ -1,4 +1,4 @@
-//! A clock, devices and buffers that behave as badly as their interfaces permit.
+//! A clock, devices and buffers with the worst behaviour that their interfaces allow.
 
 use super::Rng;
 use super::disk::Disk;
@@ -7,7 +7,7 @@ use isotherm_core::{
 };
 use std::collections::BTreeMap;
 
-/// Frequency of each fault: one in this many operations, 0 = never.
+/// Frequency of each fault: on average one fault in this number of operations; 0: never.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// Reads and writes of data end in an error; a failed write may have changed a part of its range.
@@ -71,7 +71,7 @@ pub struct Hostile {
 }
 
 impl Hostile {
-    /// A world over these devices.
+    /// A world with these devices.
     pub fn new(disks: Vec<Disk>, rng: Rng, faults: Faults, extent: usize, now: Nanos) -> Hostile {
         Hostile {
             disks,
@@ -208,7 +208,7 @@ impl Hostile {
         }
         Event::Finished { id: op.id, result }
     }
-    /// Power is lost: operations in progress may have changed a part of their ranges, and unflushed writes are torn.
+    /// Lets the power fail: operations in progress may have changed a part of their ranges, and unflushed writes are torn.
     pub fn crash(mut self) -> (Vec<Disk>, Rng) {
         let mut extra: BTreeMap<u8, Vec<(u64, Vec<u8>)>> = BTreeMap::new();
         let flying = std::mem::take(&mut self.in_flight);
@@ -235,7 +235,8 @@ impl Hostile {
     pub fn flying(&self) -> impl Iterator<Item = DeviceOp> + '_ {
         self.in_flight.iter().map(|f| f.op)
     }
-    /// Power is lost. For each sector that was not flushed, also those in progress, `keep` tells whether it reached the medium.
+    /// Lets the power fail. For each sector that was not flushed, including those of operations in progress, `keep` tells whether it has
+    /// reached the medium.
     pub fn lose_power(mut self, keep: &dyn Fn(MemberId, u64) -> bool) -> Vec<Disk> {
         let flying = std::mem::take(&mut self.in_flight);
         for f in flying.iter().filter(|f| super::disk::changes(f.op.kind)) {
@@ -247,7 +248,8 @@ impl Hostile {
         }
         self.disks
     }
-    /// The process dies and the machine keeps running: completed writes stay in the caches, and operations in progress may take effect.
+    /// Lets the process die while the machine continues to run: completed writes stay in the caches, and operations in progress may take
+    /// effect.
     pub fn die(mut self) -> (Vec<Disk>, Rng) {
         let flying = std::mem::take(&mut self.in_flight);
         for f in flying.iter().filter(|f| super::disk::changes(f.op.kind)) {

@@ -1,7 +1,8 @@
-//! Chaos policy × hostile world × seeds. `ISOTHERM_SEEDS=N` runs more seeds, `ISOTHERM_SEED=X` repeats one.
+//! Runs scenarios of the chaos policy in the hostile world, with many seeds. `ISOTHERM_SEEDS=N` runs more seeds, `ISOTHERM_SEED=X` repeats
+//! one.
 //!
-//! Without these variables, each scenario has a number of seeds and `SECONDS` of time: on a slow machine it runs fewer of its seeds, but at
-//! least a quarter, and prints how many it ran.
+//! Without these variables, each scenario has a number of seeds and at most `SECONDS` of time. On a slow machine it runs fewer of its
+//! seeds, but at least a quarter, and prints the number.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ fn seeds(default: u64) -> Vec<u64> {
     match (var("ISOTHERM_SEED"), var("ISOTHERM_SEEDS")) {
         (Some(s), _) => vec![s],
         (None, n) => {
-            // Fresh seeds for soak runs, always the same seeds in CI.
+            // Soak runs use other seeds; CI always uses the same ones.
             let base = var("ISOTHERM_SEED_BASE").unwrap_or(0);
             (base..base + n.unwrap_or(default)).collect()
         }
@@ -214,7 +215,8 @@ fn caching_presets_are_as_safe_as_chaos() {
                 lose_cache: seed % 3 == 1,
                 ..Scenario::new(seed)
             });
-            // Plans with periods of seconds and thresholds hardly ever run in such short lives; the plain caches must do something.
+            // Such short lives rarely contain a plan with a period of seconds, or reach a threshold. But the plain caches must do
+            // something.
             let plain = ["arc", "fifo", "lfu", "lru", "s3-fifo", "sieve"].contains(&preset.name);
             assert!(!plain || (did.fetches > 0 && did.evictions > 0));
             busy += u32::from(did.fetches > 0 && did.evictions > 0);
@@ -223,7 +225,7 @@ fn caching_presets_are_as_safe_as_chaos() {
     assert!(busy > 10, "{busy} caching presets fetched and evicted");
 }
 
-/// `create --capacity all`: homes on the fast tier beside copies, with a volume larger than the slow tier.
+/// `create --capacity all`: there are homes and copies on the fast tier, and the volume is larger than the slow tier.
 #[test]
 fn a_volume_as_large_as_both_tiers_is_as_safe() {
     let did = all("benefit,homes=1", 600, |seed| Scenario {
@@ -317,7 +319,7 @@ fn an_older_copy_of_a_member_is_refused() {
 
 #[test]
 fn power_lost_at_every_step() {
-    // Each of these seeds causes several hundred runs.
+    // Each of these seeds needs several hundred runs.
     let list = seeds(12);
     for &seed in list.iter().take((list.len() / 200).max(12)) {
         let quiet = Scenario {

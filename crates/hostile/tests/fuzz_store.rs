@@ -38,7 +38,7 @@ fn superblocks_of_any_content() {
         1,
         2000,
         |rng| {
-            // The input differs from a valid one in a few bits: with more, it would fail at the first check.
+            // The input differs from a valid one in only a few bits, because otherwise it would fail at the first check.
             let mut x = vec![0; 4096];
             for _ in 0..=rng.below(6) {
                 let at = [rng.below(128), rng.below(1024)][rng.below(2) as usize] as usize;
@@ -76,7 +76,7 @@ fn journal_blocks_and_records_of_any_content() {
         5000,
         |rng| {
             let mut x = noise(rng, 600);
-            // Only kinds and lengths that exist.
+            // Only kinds of records and members that exist.
             for u in x.chunks_mut(16) {
                 u[0] = (rng.below(7) | rng.below(3) << 4) as u8;
                 if u.len() > 1 {

@@ -1,7 +1,7 @@
 //! Mutation tests: the suite in `chaos.rs` must notice the removal of every safety rule.
 //!
 //! A mutant counts as caught when one of that suite's scenarios fails (or a release assertion of the engine fires). A rule whose removal is
-//! not noticed is either not needed or not tested: both are defects. `ISOTHERM_MUTANT=Name` tries only one.
+//! not noticed is either not needed or not tested. Both are defects. `ISOTHERM_MUTANT=Name` tries only one.
 
 use isotherm_core::engine::{IMPLIED, MUTANTS, Mutant};
 use isotherm_hostile::damage::{damage, lost_tail, older_checkpoint};
@@ -9,7 +9,7 @@ use isotherm_hostile::directed::{SCENES, first_failure};
 use isotherm_hostile::run::{Scenario, Shape, run};
 use isotherm_hostile::world::Faults;
 
-/// Largest number of seeds for one mutant; the unchanged engine passes them all (`chaos.rs`).
+/// Largest number of seeds for one mutant. The unchanged engine passes all of them (`chaos.rs`).
 const SEEDS: u64 = 3000;
 
 fn scenarios(seed: u64) -> [Scenario; 9] {
@@ -85,7 +85,7 @@ fn caught(mutant: Mutant) -> Option<(String, String)> {
         return Some((format!("in {scene:?}"), why));
     }
     for seed in 0..SEEDS {
-        // Faults that only a damaged volume shows. (Each run costs ten times as much as a crash.)
+        // Some faults are found only on damaged volumes. (Each of these runs takes ten times as long as one with a crash.)
         let harms = [damage, lost_tail, older_checkpoint];
         for harm in harms
             .into_iter()
@@ -105,7 +105,7 @@ fn caught(mutant: Mutant) -> Option<(String, String)> {
             }
         }
         for (i, s) in scenarios(seed).into_iter().enumerate() {
-            // The plain scenarios use all seeds, the costlier ones a third of them.
+            // The first scenarios use all seeds, the slower ones a third of them.
             if i > 2 && seed >= SEEDS / 3 {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Rounds that begin before a FLUSH asks for them, and the FLUSHes that they may answer.
+//! Scenes about rounds that begin before a FLUSH asks for them, and about the FLUSHes that are answered with such a round.
 
 use super::stage::{Shape, Stage, nothing};
 use isotherm_core::engine::Mutant;
@@ -10,7 +10,7 @@ fn is_flush(op: &DeviceOp) -> bool {
     op.kind == OpKind::Flush && op.member == MemberId(1)
 }
 
-/// A volume with the extents 1 and 2, in which `flushes` FLUSHes have come right after a write.
+/// A volume with the extents 1 and 2, in which `flushes` FLUSHes have come directly after a write, so that rounds begin ahead.
 fn sure(mutant: Option<Mutant>, uses: Uses, after: u16, flushes: u32) -> Result<Stage, String> {
     let shape = Shape {
         slots: vec![10, 30],
@@ -59,10 +59,10 @@ pub(super) fn late_write(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// A round begins ahead although a record is due: the FLUSH that meets it must be answered only when the record is durable, too.
+/// A round begins ahead although a record is due. A FLUSH that is answered with this round must wait until the record is durable, too.
 pub(super) fn new_extent(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = sure(mutant, Uses::Homes, 1, 1)?;
-    // From the first record of such a session on, the mirror may lag and no record for it is due.
+    // From the first record of this session on, the mirror may lag, so no record for it is due.
     s.write(4, (0, 8))?;
     s.flush()?;
     s.hold(is_flush);
@@ -75,7 +75,7 @@ pub(super) fn new_extent(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// When a round begins ahead, only the primary has the record of a new home: the FLUSH that meets the round must not be answered before the
+/// When a round begins ahead, only the primary has the record of a new home. A FLUSH that is answered with this round must wait until the
 /// mirror has the record, too.
 pub(super) fn silent_mirror(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = sure(mutant, Uses::Copies, 2, 4)?;

@@ -1,4 +1,4 @@
-//! Copies: dirty blocks, cleans, discards.
+//! Scenes about copies: dirty blocks, cleans, discards.
 
 use super::stage::{Shape, Stage, nothing, stage};
 use isotherm_core::engine::{Mutant, Params};
@@ -7,8 +7,8 @@ use isotherm_core::store::OpenError;
 use isotherm_core::store::open::Mode;
 use isotherm_core::{BufRef, DeviceOp, ExtentId, Nanos, OpKind, TierId};
 
-/// A copy was recorded as dirty only by a checkpoint, because the journal had no room. The copy is dropped; its slot must not be used again
-/// before a record states this.
+/// A copy was recorded as dirty only by a checkpoint, because the journal had no room. The copy is dropped. Its slot must not be used again
+/// before a record that does not name it is durable.
 pub(super) fn named_by_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         extents: 120,
@@ -32,7 +32,8 @@ pub(super) fn named_by_checkpoint(mutant: Option<Mutant>) -> Result<(), String> 
     for e in 0..110 {
         s.write(e, (0, 1))?;
     }
-    // The round ends. The next one carries a checkpoint and as many records as fit, then the checkpoint's header.
+    // The round ends. The next round writes a piece of a checkpoint and as many records as fit; the one after it writes the checkpoint's
+    // header.
     let header = s.is_region(0);
     s.hold(header.clone());
     s.pump()?;
@@ -67,7 +68,7 @@ fn cleaning(mutant: Option<Mutant>) -> Result<Stage, String> {
     Ok(s)
 }
 
-/// Another block is written to a copy during a clean: the record of the clean contains this block, so the block must be durable.
+/// Another block is written to a copy during a clean. The record of the clean names this block as dirty, so the block must be durable.
 pub(super) fn clean_beside_write(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = cleaning(mutant)?;
     s.write(1, (4, 5))?;
@@ -82,8 +83,8 @@ pub(super) fn clean_beside_write(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// The same, and then the extent is discarded: the record names the copy's slot, which must not be used again before another record states
-/// the discard.
+/// The same, and then the extent is discarded. The record names the copy's slot, so the slot must not be used again before the record of
+/// the discard is durable.
 pub(super) fn overtaken_in_part(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = cleaning(mutant)?;
     s.write(1, (4, 5))?;
@@ -98,8 +99,8 @@ pub(super) fn overtaken_in_part(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// A clean has ended, and the round has no room for its record: the copy counts until there is a record. (In the meantime a write that
-/// bypasses the copy and its FLUSH arrive, and so many other changes that the next round has no room for the record either.)
+/// A clean has ended, and the round has no room for its record. Until there is a record, the copy has the valid data. (In the meantime a
+/// write to the home and its FLUSH arrive, and so many other changes that the next round has no room for the record either.)
 pub(super) fn no_room(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         extents: 600,
@@ -129,7 +130,7 @@ pub(super) fn no_room(mutant: Option<Mutant>) -> Result<(), String> {
     s.pump()?;
     s.hold(piece.clone());
     s.pump()?;
-    // The round after it has no room at all, and waits for the header.
+    // The round after it has no room for any record, and waits for the header.
     let header = s.is_region(0);
     s.hold(header.clone());
     s.pump()?;
@@ -190,7 +191,8 @@ pub(super) fn discarded_under_clean(mutant: Option<Mutant>) -> Result<(), String
     Ok(())
 }
 
-/// Blocks of an extent are read while other blocks of it are fetched into its copy: the read blocks are not in the buffer of that fetch.
+/// Blocks of an extent are read while other blocks of it are fetched into its copy. The blocks that are read are not in the buffer of the
+/// fetch.
 pub(super) fn read_beside_fill(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
     s.write(1, (0, 8))?;
@@ -214,8 +216,7 @@ pub(super) fn read_beside_fill(mutant: Option<Mutant>) -> Result<(), String> {
     s.read(1)
 }
 
-/// The cache is missing, and it held data that the home lacks: the mirror knows this, so the volume must not continue as if nothing were
-/// lost.
+/// The cache is missing, and it had dirty data. The mirror has a record of this, so the volume must not continue as if nothing were lost.
 pub(super) fn dirty_cache_gone(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         slots: vec![10, 30],

@@ -1,4 +1,4 @@
-//! Begin and end of the sessions of a scene, and checks of the contents.
+//! The begin and end of the sessions of a scene, and checks of the contents.
 
 use super::stage::{CELLS, EXTENT, Stage};
 use crate::Rng;
@@ -13,7 +13,7 @@ use isotherm_core::{Engine, Event, IoError, MemberId, Nanos};
 use std::collections::BTreeMap;
 
 impl Stage {
-    /// Power is lost; for each unflushed sector, `keep` tells whether it reached the medium.
+    /// Lets the power fail. For each unflushed sector, `keep` tells whether it has reached the medium.
     pub(super) fn lose_power(&mut self, keep: impl Fn(MemberId, u64) -> bool) {
         self.forget();
         if let Some(w) = self.world.take() {
@@ -24,7 +24,7 @@ impl Stage {
             }
         }
     }
-    /// The process dies; completed writes stay in the caches of the devices.
+    /// Lets the process die. Completed writes stay in the caches of the devices.
     pub(super) fn die(&mut self) {
         self.forget();
         if let Some(mut w) = self.world.take() {
@@ -42,7 +42,8 @@ impl Stage {
         }
         self.pump()
     }
-    /// Closes cleanly; if `fuse` is set, the process dies after that many changes of the last step (marking the members).
+    /// Closes the volume cleanly. If `fuse` is set, the process dies in the last step (marking the members as clean), after this number of
+    /// changes.
     pub(super) fn close(&mut self, fuse: Option<u64>) -> Result<(), String> {
         self.shut()?;
         let (Some(engine), Some(world)) = (&self.engine, &mut self.world) else {
@@ -79,7 +80,7 @@ impl Stage {
         }
         found
     }
-    /// Tries to open the volume; if `fuse` is set, power is lost after that many changes.
+    /// Tries to open the volume. If `fuse` is set, the power fails after this number of changes.
     pub(super) fn try_open(
         &mut self,
         mode: impl FnOnce(u64) -> Mode,
@@ -107,12 +108,12 @@ impl Stage {
         self.world = Some(world);
         Ok(())
     }
-    /// Opens the volume to continue the scene; this must succeed.
+    /// Opens the volume to continue the scene. This must succeed.
     pub(super) fn open(&mut self) -> Result<(), String> {
         self.try_open(|epoch| Mode::ReadWrite { epoch }, None)
             .map_err(|e| format!("recovery refused: {e}"))
     }
-    /// Opens the volume and loses power after `fuse` changes; `keep` as above. The volume is not served.
+    /// Opens the volume, but the power fails after `fuse` changes; `keep` is as for [`Stage::lose_power`]. The volume is not served.
     pub(super) fn open_cut(&mut self, fuse: u64, keep: impl Fn(MemberId, u64) -> bool) {
         let _ = self.try_open(|epoch| Mode::ReadWrite { epoch }, Some(fuse));
         self.lose_power(keep);
@@ -123,7 +124,7 @@ impl Stage {
         let (engine, world, _) = self.both().ok_or("nobody serves")?;
         read_all(engine, world, volume)
     }
-    /// After a crash: every cell must hold one of its permitted values, which must stay from then on.
+    /// Checks after a crash that every cell has one of its permitted values, which must stay from then on.
     pub(super) fn verify(&mut self) -> Result<(), String> {
         for (e, data) in self.contents()?.into_iter().enumerate() {
             let data = data.map_err(|e| format!("a read after recovery fails: {e:?}"))?;
@@ -133,7 +134,7 @@ impl Stage {
         }
         Ok(())
     }
-    /// Every extent must show only its own bytes.
+    /// Checks that every extent shows only its own bytes.
     pub(super) fn own(&mut self) -> Result<(), String> {
         for (e, data) in self.contents()?.into_iter().enumerate() {
             let Ok(data) = data else { continue };
@@ -143,7 +144,7 @@ impl Stage {
         }
         Ok(())
     }
-    /// Repairs the metadata at rest; returns the number of repairs.
+    /// Repairs the metadata while the volume is not being served; returns the number of repairs.
     pub(super) fn mend(&mut self) -> Result<usize, String> {
         let (found, mutant) = (self.found(), self.mutant);
         let (disks, fuse) = (&mut self.disks, None);
@@ -155,7 +156,7 @@ impl Stage {
         let mended = isotherm_core::store::mend(all, &found).map_err(|e| format!("mend: {e}"))?;
         Ok(mended.len())
     }
-    /// A copy of the volume at rest, for an experiment.
+    /// A copy of the volume, which is not being served, for an experiment.
     pub(super) fn fork(&self) -> Stage {
         Stage {
             sb: self.sb.clone(),

@@ -1,4 +1,4 @@
-//! Sessions that end without a checkpoint.
+//! Scenes about sessions that end without a checkpoint.
 
 use super::stage::{Shape, Stage, nothing};
 use isotherm_core::engine::Mutant;
@@ -20,8 +20,8 @@ fn copied(s: &Stage, e: u32) -> (u32, u32) {
         .map_or((0, 0), |engine| blocks(engine, ExtentId(e)))
 }
 
-/// The contents of copies, clean or dirty, must be there after the end of the session. In the next session a write bypasses a clean copy,
-/// which no record states; then power is lost: the old contents of that copy must not count any more.
+/// The contents of copies, clean or dirty, must be there after the end of the session. In the next session a write goes to the home of an
+/// extent with a clean copy, which no record states; then the power fails. The old contents of that copy must not be used any more.
 pub(super) fn keeps_the_cache(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = Stage::with(mutant, &Shape::default(), |p| p.end_with_checkpoint = false)?;
     for e in 1..4 {
@@ -59,7 +59,7 @@ pub(super) fn keeps_the_cache(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// There are more copies than half of the ring can describe: a checkpoint must end the session.
+/// There are so many copies that their records do not fit into half of the ring: the session must end with a checkpoint.
 pub(super) fn too_much_to_say(mutant: Option<Mutant>) -> Result<(), String> {
     const COPIES: u32 = 700;
     let shape = Shape {

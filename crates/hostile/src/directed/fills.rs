@@ -1,4 +1,4 @@
-//! No memory for bitmaps: slots are filled with zeros before any of their contents are exposed.
+//! Scenes without memory for bitmaps: slots are filled with zeros before any of their contents are exposed.
 
 use super::stage::{Shape, Stage, nothing};
 use crate::world::Fate;
@@ -6,7 +6,7 @@ use isotherm_core::engine::Mutant;
 use isotherm_core::policy::WriteTo;
 use isotherm_core::{DeviceOp, OpKind};
 
-/// A volume without memory for a single bitmap.
+/// A volume without memory for bitmaps.
 fn bare(mutant: Option<Mutant>) -> Result<Stage, String> {
     Stage::with(mutant, &Shape::default(), |p| p.partial_max = Some(0))
 }
@@ -30,10 +30,10 @@ pub(super) fn round_during_fill(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// The zeros are in the device's cache, and the write that follows them is not; a FLUSH is answered, and power is lost.
+/// The zeros are in the device's cache, and the write that follows them has not ended. A FLUSH is answered, and the power fails.
 pub(super) fn flush_behind_fill(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = bare(mutant)?;
-    // The mirror has a record that it may lag: from here on a round writes to the primary alone, and flushes only that.
+    // The mirror has a record that it may lag. From here on, a round writes only to the primary, and flushes only the primary.
     for e in [2, 3] {
         s.write(e, (0, 8))?;
         s.flush()?;
@@ -50,7 +50,7 @@ pub(super) fn flush_behind_fill(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// A write, an unaligned write of other blocks and a discard arrive while the zeros are being written: the zeros must undo none of them.
+/// A write, an unaligned write of other blocks and a discard arrive while the zeros are being written. The zeros must not undo any of them.
 pub(super) fn change_during_fill(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = bare(mutant)?;
     s.hold(is_fill);
@@ -66,7 +66,7 @@ pub(super) fn change_during_fill(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// A part of a whole extent is discarded, with a dirty copy and without a copy: it must read as zeros, and stay so.
+/// A part of a fully valid extent is discarded, with a dirty copy and without a copy. It must read as zeros from then on.
 pub(super) fn discard_writes_zeros(mutant: Option<Mutant>) -> Result<(), String> {
     for copied in [false, true] {
         let mut s = bare(mutant)?;
@@ -87,7 +87,7 @@ pub(super) fn discard_writes_zeros(mutant: Option<Mutant>) -> Result<(), String>
     Ok(())
 }
 
-/// The device fails the write of zeros and accepts the other write: the extent must be like one with a bitmap.
+/// The write of zeros fails and the other write succeeds. The extent must then behave like one with a bitmap.
 pub(super) fn fill_fails(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = bare(mutant)?;
     s.script(|op| if is_fill(op) { Fate::Fail } else { Fate::Go });

@@ -3,7 +3,7 @@
 //!
 //! | file | scenes about |
 //! |---|---|
-//! | `stage.rs`, `ends.rs`, `wished.rs` | (the volume, its members, its clients and its policy, all under the control of the scene) |
+//! | `stage.rs`, `ends.rs`, `wished.rs` | no scenes: the volume, its members, its clients and its policy, which a scene controls |
 //! | `recovery.rs` | opening: effects of a power loss during recovery, or of a damaged block |
 //! | `ahead.rs` | rounds that begin before a FLUSH asks for them |
 //! | `rounds.rs` | rounds, checkpoints, the mirror, slots that are used again |

@@ -1,4 +1,4 @@
-//! Opening: effects of a power loss during recovery, or of a damaged block.
+//! Scenes about opening: the effects of a power loss during recovery, or of a damaged block.
 
 use super::stage::{Shape, Stage, everything, nothing, stage};
 use isotherm_core::engine::Mutant;
@@ -13,8 +13,8 @@ fn small() -> Shape {
     }
 }
 
-/// The process dies in the last step of a clean close: a counter was raised, and is in the cache of its device. Recovery reads it and
-/// states it in another place; then power is lost. Everything that recovery read must still be there.
+/// The process dies in the last step of a clean close: the raised value of a counter is only in the cache of its device. Recovery reads it
+/// and writes it in another place; then the power fails. Everything that recovery has read must still be there.
 pub(super) fn dies_while_closing(mutant: Option<Mutant>) -> Result<(), String> {
     for died in 1..8 {
         let mut s = Stage::new(mutant, &small())?;
@@ -32,8 +32,9 @@ pub(super) fn dies_while_closing(mutant: Option<Mutant>) -> Result<(), String> {
     Ok(())
 }
 
-/// A session's block is torn: all its sectors were written but the last. The next session writes its own block there, and of that write
-/// only the last sector reaches the medium, which has the same bytes in both: the lost block is whole again, and must not count.
+/// A journal block of a session is torn: all of its sectors were written except the last. The next session writes another block to the same
+/// place, and only the last sector of that write reaches the medium. This sector has the same bytes in both blocks, so the lost block is
+/// complete again. It must not be used.
 pub(super) fn lost_session(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
     let area = s.sb.area;
@@ -53,8 +54,8 @@ pub(super) fn lost_session(mutant: Option<Mutant>) -> Result<(), String> {
     Ok(())
 }
 
-/// The mirror's checkpoint is damaged, opening writes it anew, and power is lost meanwhile: of the unflushed writes only the header reached
-/// the medium. The next opening must not take that header for a whole checkpoint.
+/// The mirror's checkpoint is damaged. Opening writes it again, and the power fails in the meantime: of the unflushed writes only the
+/// header has reached the medium. The next opening must not take that header for a complete checkpoint.
 pub(super) fn mending_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = Stage::new(mutant, &small())?;
     for e in 0..6 {
@@ -88,9 +89,9 @@ pub(super) fn mending_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
     Ok(())
 }
 
-/// The first data block of the newest checkpoint is damaged on both sides, and the previous checkpoint can be used. The next checkpoint is
-/// written in the place of the damaged one, with other extents in each block. Power is lost when half of it is written: blocks that are
-/// left of the damaged checkpoint must not complete it.
+/// The first data block of the newest checkpoint is damaged on primary and mirror, and the previous checkpoint can be used. The next
+/// checkpoint is written to the place of the damaged one, with other extents in each block. The power fails when half of it is written.
+/// Blocks that are left from the damaged checkpoint must not be taken for the other half.
 pub(super) fn spoilt_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         extents: 300,
@@ -127,7 +128,7 @@ pub(super) fn spoilt_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// The device lost the write of a member's first superblock, and the second superblock is that of the newer session.
+/// The write of a member's first superblock was lost, so that the second superblock belongs to a newer session.
 pub(super) fn older_first_superblock(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
     s.write(1, (0, 8))?;
@@ -160,7 +161,7 @@ pub(super) fn mended_is_durable(mutant: Option<Mutant>) -> Result<(), String> {
     }
 }
 
-/// Power is lost after each step of an opening, and again in the next one: the volume must open.
+/// The power fails after each step of an opening, and again during the next opening. The volume must open after that.
 pub(super) fn opening_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = Stage::new(mutant, &small())?;
     s.write(1, (0, 8))?;
@@ -178,8 +179,8 @@ pub(super) fn opening_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
     Ok(())
 }
 
-/// A volume continues without its cache, and the cache is attached again: it must be left out, and an opening that requires all members
-/// must be refused.
+/// A volume continues without its cache, and then the cache is attached again. It must not be used, and an opening that requires all
+/// members must be refused.
 pub(super) fn left_behind(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         slots: vec![10, 30],

@@ -1,4 +1,4 @@
-//! Rounds, checkpoints, the mirror, slots that are used again.
+//! Scenes about rounds, checkpoints, the mirror, and slots that are used again.
 
 use super::stage::{Shape, Stage, everything, nothing, stage};
 use crate::world::Fate;
@@ -62,8 +62,8 @@ fn has(s: &Stage, member: usize, seq: u64) -> bool {
     journal::decode(block, &s.sb.uuid).is_some_and(|h| h.seq == seq)
 }
 
-/// A slot of the primary is freed, and only the primary has the record. Then its newest journal blocks are damaged: the slot must not hold
-/// another extent's bytes.
+/// A slot of the primary is freed, and only the primary has the record. Then the primary's newest journal blocks are damaged. The slot must
+/// not contain another extent's bytes.
 pub(super) fn primary_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
     s.high([1, 2]);
@@ -127,7 +127,8 @@ pub(super) fn late_write(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// The mirror lags, receives the record of a move, and the primary is lost: the mirror must not seem to know earlier records that it lacks.
+/// The mirror lags and receives the record of a move; then the primary is lost. It must not seem as if the mirror had the earlier records
+/// that it lacks.
 pub(super) fn mirror_gap(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
     for e in [1, 3, 4] {
@@ -147,8 +148,8 @@ pub(super) fn mirror_gap(mutant: Option<Mutant>) -> Result<(), String> {
     s.own()
 }
 
-/// An extent that a checkpoint already contains changes before the checkpoint is complete: a replay that starts at this checkpoint must
-/// find the change in the journal.
+/// An extent that is already in a checkpoint changes before the checkpoint is complete. A replay that starts at this checkpoint must find
+/// the change in the journal.
 pub(super) fn change_meanwhile(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         extents: 300,
@@ -182,7 +183,7 @@ pub(super) fn change_meanwhile(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// A checkpoint whose blocks are full to the last unit must contain every extent.
+/// A checkpoint whose blocks are completely full must contain every extent.
 pub(super) fn full_blocks(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         extents: 600,
@@ -198,7 +199,7 @@ pub(super) fn full_blocks(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// The first write of an extent fails: the old contents of its slot must not be shown.
+/// The first write of an extent fails. The old contents of its slot must not be shown.
 pub(super) fn failed_write(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
     let data = s.is_data();
@@ -246,7 +247,7 @@ fn neighbours(mutant: Option<Mutant>) -> Result<Stage, String> {
     Ok(s)
 }
 
-/// Moves whose writes were joined: power is lost when their records are durable, and all unflushed writes are lost.
+/// The power fails when the records of moves whose writes were joined are durable, and all unflushed writes are lost.
 pub(super) fn joined_moves(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = neighbours(mutant)?;
     s.hold(s.is_ring());
@@ -260,7 +261,7 @@ pub(super) fn joined_moves(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// A joined operation fails, or ends after half of its bytes: each part must be repeated by itself.
+/// A joined operation fails, or ends after half of its bytes. Each part must be repeated separately.
 pub(super) fn joined_failure(mutant: Option<Mutant>) -> Result<(), String> {
     for (kind, fate) in [
         (OpKind::Read, Fate::Fail),

@@ -1,4 +1,4 @@
-//! A volume under the full control of a scene: the scene requests every step, and every device operation ends when the scene says so.
+//! A volume that a scene controls completely: the scene requests every step, and decides when each device operation ends.
 
 use super::wished::Wished;
 use crate::disk::{Disk, Disks};
@@ -20,7 +20,7 @@ pub(super) const EXTENT: u64 = 4096;
 pub(super) const CELLS: usize = EXTENT as usize / CELL;
 const BLOCK_CELLS: usize = 512 / CELL;
 
-/// The effect of a request in progress.
+/// The effect that a request in progress will have.
 pub(super) enum Asked {
     Read {
         from: usize,
@@ -36,7 +36,7 @@ pub(super) enum Asked {
     },
 }
 
-/// The volume of a scene: extents, slots by tier, journal blocks.
+/// The shape of the volume of a scene: number of extents, slots by tier, journal blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub(super) extents: u32,
@@ -72,12 +72,12 @@ pub(super) struct Stage {
     pub(super) answers: BTreeMap<Tag, Result<(), IoError>>,
     pub(super) tags: u32,
     pub(super) epochs: u64,
-    /// The first member is missing.
+    /// Whether the first member is missing.
     pub(super) gone: bool,
 }
 
 impl Stage {
-    /// A new volume, which is served.
+    /// A new volume, which is being served.
     pub(super) fn new(mutant: Option<Mutant>, shape: &Shape) -> Result<Stage, String> {
         Stage::with(mutant, shape, |_| {})
     }
@@ -161,7 +161,7 @@ impl Stage {
     pub(super) fn uses(&self, uses: Uses) {
         self.policy.with(|w| w.uses = uses);
     }
-    /// The policy proposes this action, and the engine does all of it that can be done now.
+    /// Lets the policy propose this action, and runs the engine until nothing more happens.
     pub(super) fn wish(&mut self, action: Action) -> Result<(), String> {
         self.policy.with(|w| w.wanted.push(action));
         self.tick();
@@ -217,13 +217,13 @@ impl Stage {
             run.call(engine, world, |e, out| e.tick(now, out));
         }
     }
-    /// From now on operations end as `script` says.
+    /// From now on `script` decides how operations end.
     pub(super) fn script(&mut self, script: impl Fn(&DeviceOp) -> Fate + 'static) {
         if let Some(w) = &mut self.world {
             w.script = Some(Box::new(script));
         }
     }
-    /// Operations that match do not end.
+    /// From now on operations for which `which` is true do not end.
     pub(super) fn hold(&mut self, which: impl Fn(&DeviceOp) -> bool + 'static) {
         self.script(move |op| if which(op) { Fate::Hold } else { Fate::Go });
     }
@@ -232,7 +232,7 @@ impl Stage {
         self.script(|_| Fate::Go);
         self.pump()
     }
-    /// Runs the engine and the world until nothing more happens, without time passing.
+    /// Runs the engine and the world until nothing more happens. The time does not advance.
     pub(super) fn pump(&mut self) -> Result<(), String> {
         for _ in 0..100_000 {
             self.hear()?;
@@ -397,12 +397,12 @@ fn changes(op: &DeviceOp) -> bool {
     matches!(op.kind, OpKind::Write | OpKind::WriteZeroes)
 }
 
-/// No unflushed write reached the medium.
+/// For [`Stage::lose_power`]: no unflushed write has reached the medium.
 pub(super) fn nothing(_: MemberId, _: u64) -> bool {
     false
 }
 
-/// Every unflushed write reached the medium.
+/// For [`Stage::lose_power`]: every unflushed write has reached the medium.
 pub(super) fn everything(_: MemberId, _: u64) -> bool {
     true
 }

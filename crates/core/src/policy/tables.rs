@@ -176,7 +176,7 @@ pub(super) const DSS_S: &[ParamInfo] = &[
 pub(super) const EDT: &[ParamInfo] = &[
     ParamInfo {
         name: "interval",
-        what: "seconds between plans, 0.001 to 10^9; 0: as measured",
+        what: "seconds between plans, 0.001 to 10^9",
         default: "300",
     },
     ParamInfo {

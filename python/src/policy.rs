@@ -9,7 +9,7 @@ use isotherm_core::policy::{
     self as core, Access as CoreAccess, MoveRules, Outcome, ParamError, Place, Policy, REFUSALS,
     Uses, View as CoreView, WriteTo,
 };
-use isotherm_core::volume::Seat;
+use isotherm_core::volume::Position;
 use isotherm_core::{ExtentId, Nanos, Slot, TierId};
 use isotherm_lab::sim::Watch;
 use pyo3::IntoPyObjectExt;
@@ -344,11 +344,11 @@ impl Policy for PythonPolicy {
         self.call(method, view, |_| OfExtent(e.0), |v| self.place(v))
             .unwrap_or_else(|| self.usual_place())
     }
-    fn on_placed(&mut self, view: &mut CoreView<'_>, e: ExtentId, s: Seat) {
+    fn on_placed(&mut self, view: &mut CoreView<'_>, e: ExtentId, s: Position) {
         let method = self.methods.on_placed.as_ref();
         self.call(method, view, |_| OfSlot(e.0, s.index()), nothing);
     }
-    fn on_discarded(&mut self, view: &mut CoreView<'_>, e: ExtentId, s: Seat) {
+    fn on_discarded(&mut self, view: &mut CoreView<'_>, e: ExtentId, s: Position) {
         let method = self.methods.on_discarded.as_ref();
         self.call(method, view, |_| OfSlot(e.0, s.index()), nothing);
     }
@@ -361,11 +361,11 @@ impl Policy for PythonPolicy {
         let method = self.methods.on_access.as_ref();
         self.wants(method, view, |v| OfAccess(Access::new(v, a)), wanted);
     }
-    fn on_copied(&mut self, view: &mut CoreView<'_>, e: ExtentId, s: Seat) {
+    fn on_copied(&mut self, view: &mut CoreView<'_>, e: ExtentId, s: Position) {
         let method = self.methods.on_copied.as_ref();
         self.call(method, view, |_| OfSlot(e.0, s.index()), nothing);
     }
-    fn on_uncopied(&mut self, view: &mut CoreView<'_>, e: ExtentId, s: Seat) {
+    fn on_uncopied(&mut self, view: &mut CoreView<'_>, e: ExtentId, s: Position) {
         let method = self.methods.on_uncopied.as_ref();
         self.call(method, view, |_| OfSlot(e.0, s.index()), nothing);
     }

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 
 use isotherm_core::policy::{Access as CoreAccess, View as CoreView};
-use isotherm_core::volume::Seat;
+use isotherm_core::volume::Position;
 use isotherm_core::{ExtentId, Nanos, TierId};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
@@ -89,15 +89,15 @@ fn tier(v: &CoreView<'_>, t: u8) -> PyResult<TierId> {
     Ok(TierId(t))
 }
 
-/// Python calls a seat by its place in a table, and that a slot.
-fn slot(v: &CoreView<'_>, s: u32) -> PyResult<Seat> {
+/// Python identifies a position by its index in a table and calls the index a slot.
+fn slot(v: &CoreView<'_>, s: u32) -> PyResult<Position> {
     inside("slot", u64::from(s), u64::from(slots(v)))?;
-    Ok(v.seat(s))
+    Ok(v.position(s))
 }
 
 /// Slots of all tiers.
 pub fn slots(v: &CoreView<'_>) -> u32 {
-    v.seats(v.slowest()).end
+    v.positions(v.slowest()).end
 }
 
 #[pymethods]
@@ -129,7 +129,7 @@ impl View {
     }
     /// Slots of `tier`, as the range of their numbers.
     fn slots(&self, py: Python<'_>, tier: u8) -> PyResult<Py<PyAny>> {
-        let r = self.with(|v| Ok(v.seats(self::tier(v, tier)?)))?;
+        let r = self.with(|v| Ok(v.positions(self::tier(v, tier)?)))?;
         let range = py
             .import("builtins")?
             .call_method1("range", (r.start, r.end))?;
@@ -145,11 +145,11 @@ impl View {
     }
     /// Slot of an extent's home; None before the first touch.
     fn home(&self, extent: u32) -> PyResult<Option<u32>> {
-        self.with(|v| Ok(v.home(self::extent(v, extent)?).map(Seat::index)))
+        self.with(|v| Ok(v.home(self::extent(v, extent)?).map(Position::index)))
     }
     /// Slot of an extent's copy.
     fn copy(&self, extent: u32) -> PyResult<Option<u32>> {
-        self.with(|v| Ok(v.copy(self::extent(v, extent)?).map(Seat::index)))
+        self.with(|v| Ok(v.copy(self::extent(v, extent)?).map(Position::index)))
     }
     /// Tier that serves an extent: its copy's, else its home's.
     fn tier(&self, extent: u32) -> PyResult<Option<u8>> {
@@ -235,8 +235,8 @@ impl Access {
         Access {
             now_ns: a.now.0,
             extent: a.extent.0,
-            home: a.home.map(Seat::index),
-            copy: a.copy.map(Seat::index),
+            home: a.home.map(Position::index),
+            copy: a.copy.map(Position::index),
             tier: a.served().map(|s| view.tier_of(s).0),
             write: a.write,
             data_class: a.class,

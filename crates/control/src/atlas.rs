@@ -196,7 +196,12 @@ fn words(action: Action, up: bool) -> (&'static str, Option<TierId>) {
 /// Recent moves, newest first, and moves in progress, with the policy's present explanation for their extents.
 pub fn moves(engine: &mut Driver, now: Nanos) -> Value {
     let bytes = u64::from(engine.space().geo.extent_bytes());
-    let ended: Vec<_> = engine.lately().newest().take(MOVES).copied().collect();
+    let ended: Vec<_> = engine
+        .recent_moves()
+        .newest()
+        .take(MOVES)
+        .copied()
+        .collect();
     let mut asked: Vec<(ExtentId, String)> = Vec::new();
     let mut why = |engine: &mut Driver, e: ExtentId| {
         if let Some((_, text)) = asked.iter().find(|a| a.0 == e) {
@@ -229,7 +234,7 @@ pub fn moves(engine: &mut Driver, now: Nanos) -> Value {
             "own": m.own, "how": how, "why": why(engine, e),
         }));
     }
-    json!({"ended": list, "under_way": under_way, "count": engine.lately().count(), "extent_bytes": bytes})
+    json!({"ended": list, "under_way": under_way, "count": engine.recent_moves().count(), "extent_bytes": bytes})
 }
 
 /// The target tier of a move in progress; the slowest tier if the action does not state one.

@@ -139,7 +139,7 @@ pub struct Load {
 /// Recent durations of small operations on a tier for which requests waited, from start to end, including the time in the device's queue.
 /// Before there are any: the device time according to the data sheet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answers {
+pub struct Latencies {
     /// Reads, including the reads of fetches that serve a request.
     pub read: Nanos,
     /// Writes.
@@ -195,7 +195,7 @@ pub(crate) struct Sample {
 #[derive(Clone, Debug)]
 pub struct Loads {
     costs: Vec<Cost>,
-    answers: Vec<Answers>,
+    latencies: Vec<Latencies>,
     members: Vec<Member>,
 }
 
@@ -216,7 +216,7 @@ impl Loads {
             .map(|t| Cost::unknown(t, geo.tiers()))
             .collect();
         Loads {
-            answers: costs.iter().map(Answers::by).collect(),
+            latencies: costs.iter().map(Latencies::by).collect(),
             costs,
             members: geo.members.iter().map(|m| member(m.tier)).collect(),
         }
@@ -226,12 +226,12 @@ impl Loads {
         for (mine, given) in self.costs.iter_mut().zip(costs) {
             *mine = *given;
         }
-        self.answers = self.costs.iter().map(Answers::by).collect();
+        self.latencies = self.costs.iter().map(Latencies::by).collect();
     }
     /// The recent durations of operations on this tier for which requests waited.
     #[inline]
-    pub fn answers(&self, t: TierId) -> Answers {
-        self.answers[usize::from(t.0)]
+    pub fn latencies(&self, t: TierId) -> Latencies {
+        self.latencies[usize::from(t.0)]
     }
     /// The costs of this tier.
     #[inline]
@@ -297,11 +297,11 @@ impl Loads {
             return took;
         }
         if s.foreground && s.len <= SMALL {
-            let answers = &mut self.answers[usize::from(m.tier.0)];
+            let latencies = &mut self.latencies[usize::from(m.tier.0)];
             let answer = if s.write {
-                &mut answers.write
+                &mut latencies.write
             } else {
-                &mut answers.read
+                &mut latencies.read
             };
             learn(&mut answer.0, now.since(s.issued).0);
         }
@@ -327,9 +327,9 @@ impl Loads {
     }
 }
 
-impl Answers {
-    fn by(cost: &Cost) -> Answers {
-        Answers {
+impl Latencies {
+    fn by(cost: &Cost) -> Latencies {
+        Latencies {
             read: cost.read,
             write: cost.write,
         }
@@ -400,7 +400,7 @@ mod tests {
         // The request of the second operation waited for the time of both.
         let answer = (read * 15 + 5_000_000) / 16;
         let first = (before.read.0 * 15 + 4_000_000) / 16;
-        assert_eq!((answer, first), (l.answers(SLOW).read.0, read));
+        assert_eq!((answer, first), (l.latencies(SLOW).read.0, read));
         let sequential = (before.sequential.0 * 15 + 1_000_000) / 16;
         assert_eq!(l.cost(SLOW).sequential, Nanos(sequential));
         for _ in 0..200 {

@@ -5,8 +5,8 @@
 //! unequal sizes, which are created, resized and deleted ([`NullEngine::over`]).
 
 use crate::geometry::Member;
-use crate::ladder::{self, Floor, Rung};
 use crate::policy::{Access, Action, Outcome, Policy, Refusal, Uses, View, WriteTo};
+use crate::proposals::{self, Checked, Executor};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
 use crate::volume::{Geometry, Space};
 use alloc::vec;
@@ -228,7 +228,7 @@ impl<P: Policy> NullEngine<P> {
         while !self.wanted.is_empty() {
             let mut trying = core::mem::take(&mut self.again);
             core::mem::swap(&mut self.wanted, &mut trying);
-            ladder::climb(self, &mut trying);
+            proposals::carry_out(self, &mut trying);
             self.again = trying;
         }
     }
@@ -358,7 +358,7 @@ impl<P: Policy> NullEngine<P> {
     pub fn bytes(&self) -> usize {
         self.space.map.bytes().0
             + self.space.slots.bytes()
-            + self.space.room_bytes()
+            + self.space.unit_table_bytes()
             + self.policy.bytes()
     }
     /// The policy.
@@ -367,8 +367,8 @@ impl<P: Policy> NullEngine<P> {
     }
 }
 
-impl<P: Policy> Floor for NullEngine<P> {
-    const COUNTS_WAYS: bool = false;
+impl<P: Policy> Executor for NullEngine<P> {
+    const COUNTS_DIRECTIONS: bool = false;
     #[inline]
     fn space(&self) -> &Space {
         &self.space
@@ -380,24 +380,24 @@ impl<P: Policy> Floor for NullEngine<P> {
         Ok(())
     }
     #[inline]
-    fn start(&mut self, _action: Action, rung: Rung) -> Result<bool, Refusal> {
-        match rung {
-            Rung::Move {
+    fn start(&mut self, _action: Action, checked: Checked) -> Result<bool, Refusal> {
+        match checked {
+            Checked::Move {
                 extent,
                 from,
                 to,
                 up,
             } => self.rehome(extent, from, to, up),
             // In this engine a copy always contains the whole unit.
-            Rung::Fetch { extent, to, .. }
-            | Rung::FetchPart { extent, to, .. }
-            | Rung::Allocate { extent, to } => self.copy_to(extent, to),
-            Rung::Clean { extent } => {
+            Checked::Fetch { extent, to, .. }
+            | Checked::FetchPart { extent, to, .. }
+            | Checked::Allocate { extent, to } => self.copy_to(extent, to),
+            Checked::Clean { extent } => {
                 self.space.map.set_dirty(extent, false);
                 self.counters.writebacks += 1;
                 Ok(true)
             }
-            Rung::Evict { extent } => {
+            Checked::Evict { extent } => {
                 self.evict(extent);
                 Ok(true)
             }

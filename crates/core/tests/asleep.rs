@@ -24,7 +24,7 @@ fn pass(run: &mut Run, t: Nanos) -> u32 {
 
 /// The operations that woke the slow member since it first slept.
 fn wakes(run: &Run) -> Vec<OpKind> {
-    run.naps.iter().filter_map(|n| n.1).collect()
+    run.sleeps.iter().filter_map(|n| n.1).collect()
 }
 
 /// A volume whose cache is filled and clean, and whose disk sleeps.
@@ -42,7 +42,7 @@ fn asleep(policy: &str, params: Params) -> Run {
 #[test]
 fn dirty_copies_wait_for_the_disk_and_none_is_left_when_it_sleeps_again() {
     let mut run = asleep("lru", params(Some(Nanos::from_secs(3600)), None));
-    let naps = run.naps.len();
+    let sleeps = run.sleeps.len();
     for i in 0..200u64 {
         run.submit(RequestOp::Write, i % 8);
         if i % 10 == 0 {
@@ -50,7 +50,12 @@ fn dirty_copies_wait_for_the_disk_and_none_is_left_when_it_sleeps_again() {
         }
         pass(&mut run, Nanos::from_secs(1));
     }
-    assert_eq!(run.naps.len(), naps, "nothing woke it: {:?}", wakes(&run));
+    assert_eq!(
+        run.sleeps.len(),
+        sleeps,
+        "nothing woke it: {:?}",
+        wakes(&run)
+    );
     assert_eq!(run.engine.copies().1, 8);
     // A read that is not in the cache wakes the disk. It is not used for anything else until it goes to sleep again.
     run.submit(RequestOp::Read, 20);
@@ -66,7 +71,7 @@ fn dirty_copies_wait_for_the_disk_and_none_is_left_when_it_sleeps_again() {
         "one before the first sleep, for what had to be flushed"
     );
     assert!(run.engine.is_asleep(MemberId(1)));
-    let slept = run.naps.last().unwrap().0;
+    let slept = run.sleeps.last().unwrap().0;
     assert!(
         slept.since(began) < Nanos::from_secs(4),
         "the batch itself keeps it awake no longer than it takes"
@@ -74,20 +79,20 @@ fn dirty_copies_wait_for_the_disk_and_none_is_left_when_it_sleeps_again() {
     // So a FLUSH now finds nothing that must be written to the disk, and does not wake it.
     run.submit(RequestOp::Flush, 0);
     pass(&mut run, Nanos::from_secs(100));
-    assert!(run.engine.is_asleep(MemberId(1)) && run.naps.last().unwrap().0 == slept);
+    assert!(run.engine.is_asleep(MemberId(1)) && run.sleeps.last().unwrap().0 == slept);
     assert_eq!(run.replies, run.tag);
 }
 
 #[test]
-fn age_and_size_limits_wake_it() {
+fn age_and_size_limits_wake_the_disk() {
     let hold = Nanos::from_secs(60);
     let mut run = asleep("lru", params(Some(hold), None));
     run.submit(RequestOp::Write, 1);
-    let (written, naps) = (run.now, run.naps.len());
+    let (written, sleeps) = (run.now, run.sleeps.len());
     pass(&mut run, Nanos::from_secs(59));
-    assert_eq!(run.naps.len(), naps);
+    assert_eq!(run.sleeps.len(), sleeps);
     pass(&mut run, Nanos::from_secs(3));
-    let woke = run.naps[naps].0;
+    let woke = run.sleeps[sleeps].0;
     assert!(woke >= written + hold && woke < written + hold + Nanos::from_secs(1));
     assert_eq!(
         (run.engine.copies().1, run.engine.counters().sleep_limits),
@@ -120,7 +125,7 @@ fn age_and_size_limits_wake_it() {
 }
 
 #[test]
-fn what_policies_want_waits_and_is_asked_for_again() {
+fn proposals_are_held_and_made_again() {
     // Under tiering, new data goes to the fast tier and the clock proposes demotions. Caching policies that write back propose cleans.
     for name in [
         "greendm",
@@ -138,7 +143,7 @@ fn what_policies_want_waits_and_is_asked_for_again() {
                 pass(&mut run, Nanos::from_millis(20));
             }
             pass(&mut run, Nanos::from_secs(40));
-            let first = run.naps.len();
+            let first = run.sleeps.len();
             let mut ticks = 0;
             for round in 0..120u64 {
                 run.submit(RequestOp::Write, round % 12);
@@ -146,7 +151,7 @@ fn what_policies_want_waits_and_is_asked_for_again() {
                 ticks += pass(&mut run, Nanos::from_secs(10));
             }
             assert_eq!(run.replies, run.tag, "{name}");
-            (run.naps.len() - first, ticks, run)
+            (run.sleeps.len() - first, ticks, run)
         };
         let (without, _, _) = busy(None);
         let (with, ticks, mut run) = busy(Some(Nanos::from_secs(600)));
@@ -179,11 +184,13 @@ fn a_demotion_is_held_and_done_in_the_batch() {
     }
     pass(&mut run, Nanos::from_secs(50));
     assert!(run.engine.is_asleep(MemberId(1)));
-    let (done, naps) = (run.engine.counters().demotions.done, run.naps.len());
+    let (done, sleeps) = (run.engine.counters().demotions.done, run.sleeps.len());
     run.submit(RequestOp::Write, 40);
     pass(&mut run, Nanos::from_secs(3));
     let refused = run.refused(Refusal::Asleep);
-    assert!(refused > 0 && run.engine.counters().demotions.done == done && run.naps.len() == naps);
+    assert!(
+        refused > 0 && run.engine.counters().demotions.done == done && run.sleeps.len() == sleeps
+    );
     pass(&mut run, Nanos::from_secs(20));
     assert!(
         run.refused(Refusal::Asleep) < refused + 60,
@@ -196,7 +203,7 @@ fn a_demotion_is_held_and_done_in_the_batch() {
 }
 
 #[test]
-fn off_means_off() {
+fn nothing_is_held_if_the_mode_is_off() {
     let mut run = asleep("dss-lru", params(None, None));
     let mut set = asleep("dss-lru", params(Some(Nanos::from_secs(3600)), None));
     set.engine.set("sleep_hold_s", 0.0).unwrap();
@@ -239,7 +246,7 @@ fn a_timer_runs_from_the_last_use_and_not_from_the_round_that_records_it() {
     let used = run.now;
     pass(&mut run, Nanos::from_secs(30));
     assert!(run.engine.is_asleep(MemberId(1)));
-    let slept = run.naps.last().unwrap().0.since(used);
+    let slept = run.sleeps.last().unwrap().0.since(used);
     assert!(
         slept < Nanos::from_secs(6),
         "a timer of 5 s ran for {} s",

@@ -109,7 +109,7 @@ fn requests_use_up_the_budget_and_are_never_refused() {
 }
 
 #[test]
-fn admission_tightens_little_by_little() {
+fn admission_becomes_stricter_gradually() {
     // The demand is steady and far above the budget. The admitted share must settle, without pauses and bursts.
     let mut run = Run::new(
         "lru",
@@ -142,7 +142,7 @@ fn admission_tightens_little_by_little() {
 }
 
 #[test]
-fn a_budget_that_begins_has_saved_up_nothing_and_one_that_ends_refuses_nothing() {
+fn a_new_budget_is_empty_and_a_removed_one_refuses_nothing() {
     let mut run = Run::new("lru", Params::default());
     run.busy(300, Nanos::from_millis(5), 0);
     let before = run.moved.len();
@@ -158,7 +158,7 @@ fn a_budget_that_begins_has_saved_up_nothing_and_one_that_ends_refuses_nothing()
 }
 
 #[test]
-fn every_policy_heeds_every_throttle() {
+fn every_throttle_limits_every_policy() {
     let at_once = Params {
         moves_max: Some(1),
         ..Params::default()
@@ -220,7 +220,7 @@ fn every_policy_heeds_every_throttle() {
 }
 
 #[test]
-fn a_limit_of_bandwidth_begins_without_debts() {
+fn a_new_bandwidth_limit_ignores_earlier_moves() {
     let mut run = Run::new("lru", Params::default());
     run.busy(1000, Nanos::from_millis(5), 0);
     assert!(run.moved.len() > 100);

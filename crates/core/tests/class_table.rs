@@ -53,7 +53,7 @@ fn run(rows: &[&str]) -> ([u32; 5], [u32; 5]) {
 }
 
 #[test]
-fn without_rows_the_highest_priority_has_it_all() {
+fn without_rows_the_highest_priority_fills_the_cache() {
     let (held, _) = run(&[]);
     assert!(
         held[0] > FAST / 2 && held[3] + held[4] <= FAST / 5,
@@ -64,7 +64,7 @@ fn without_rows_the_highest_priority_has_it_all() {
 }
 
 #[test]
-fn priorities_are_turned_around() {
+fn priorities_can_be_reversed() {
     let (held, _) = run(&[
         "7+priority=12",
         "25+priority=0",
@@ -74,7 +74,7 @@ fn priorities_are_turned_around() {
 }
 
 #[test]
-fn a_class_that_is_never_let_in_has_nothing_and_a_bounded_one_no_more() {
+fn excluded_and_limited_classes_keep_their_limits() {
     let (_, most) = run(&["7+admit=never", "8+max=25"]);
     assert_eq!(most[0], 0);
     assert!((5..=FAST / 4).contains(&most[1]), "{most:?}");
@@ -91,7 +91,7 @@ fn a_minimum_holds_against_higher_priorities() {
 }
 
 #[test]
-fn what_is_pinned_never_leaves() {
+fn pinned_classes_are_never_evicted() {
     let mut e = engine(&["9+pin"]);
     let pinned: Vec<u32> = (0..10).map(|i| i * 5 + 2).collect();
     let touch = |e: &mut NullEngine<Box<dyn Policy>>, i: u64, unit: u32| {

@@ -89,7 +89,7 @@ fn dss_lru_s_golden() {
 
 /// Worked by hand. F = 3: low = 1, high = 2.
 #[test]
-fn a_batch_waits_until_so_many_entries_are_owed() {
+fn a_batch_waits_until_enough_entries_are_due() {
     let mut e = engine("dss-lru", &[("sync_batch", 2.0)], 8, &[3, 8]);
     touch(&mut e, &io(0, true, 0));
     touch(&mut e, &io(1, true, 0));

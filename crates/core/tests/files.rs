@@ -96,21 +96,21 @@ impl Store {
     }
     fn tier(&self, name: &str) -> Option<TierId> {
         let unit = self.names[name].0;
-        let seat = self.engine.copy(unit).or(self.engine.home(unit));
-        seat.map(|s| self.engine.space().geo.tier_of(s))
+        let position = self.engine.copy(unit).or(self.engine.home(unit));
+        position.map(|s| self.engine.space().geo.tier_of(s))
     }
-    /// Checks that every file has one home, that no two files have the same seat, that no tier is overfull, and that the free room is what
-    /// the core states.
+    /// Checks that every file has one home, that no two files have the same position, that no tier is overfull, and that the free room is
+    /// what the core states.
     fn check(&self, what: &str) {
         let space = self.engine.space();
         let mut taken = vec![0u64; self.tiers.len()];
-        let mut seats = BTreeSet::new();
+        let mut positions = BTreeSet::new();
         for (name, &(unit, bytes)) in &self.names {
             let (home, copy) = (self.engine.home(unit), self.engine.copy(unit));
             assert!(home.is_some(), "{what}: {name} has no home");
             assert_eq!(space.bytes_of(unit), bytes, "{what}: {name}");
             for s in home.into_iter().chain(copy) {
-                assert!(seats.insert(s), "{what}: two files in seat {s}");
+                assert!(positions.insert(s), "{what}: two files in position {s}");
                 let tier = usize::from(space.geo.tier_of(s).0);
                 taken[tier] += bytes.div_ceil(GRAIN).max(1);
             }
@@ -212,7 +212,7 @@ fn every_preset_serves_files() {
 /// Eight small files that are read repeatedly must get to the fast tier, although large files are read that would fill this tier three
 /// times.
 #[test]
-fn what_is_hot_and_small_ends_up_on_fast() {
+fn hot_small_files_get_to_the_fast_tier() {
     for policy in presets() {
         // Two presets are not tested. By design, edt does not move a file whose accesses cost little on either tier, and under
         // cold-dst-plain a demoted file does not return.
@@ -256,7 +256,7 @@ fn what_is_hot_and_small_ends_up_on_fast() {
 /// Worked by hand. The fast tier has 10 grains. a (4), b (3) and c (3) fill it. d (6) needs the room of a and b, and c stays. e has 11
 /// grains and never fits, so no room is made for it.
 #[test]
-fn as_many_leave_as_the_newcomer_needs() {
+fn evictions_make_enough_room_for_a_new_file() {
     for policy in ["lru", "fifo", "dss-lru", "bcache-like"] {
         let mut s = Store::new(policy, &[10, 100]);
         for (name, grains) in [("a", 4), ("b", 3), ("c", 3), ("d", 6), ("e", 11)] {
@@ -296,7 +296,7 @@ fn a_file_that_grows_goes_where_there_is_room() {
 }
 
 #[test]
-fn shapes_that_cannot_be_are_refused() {
+fn impossible_shapes_are_refused() {
     assert!(Space::of_units(&[], 12, 1).is_err());
     assert!(Space::of_units(&[1 << 20], 11, 1).is_err());
     assert!(

@@ -69,7 +69,7 @@ fn try_open(ram: &mut Ram, n: usize, mode: Mode) -> Result<store::Opened, OpenEr
 const WRITE: Mode = Mode::ReadWrite { epoch: 2 };
 
 #[test]
-fn unknown_features_at_the_door() {
+fn volumes_with_unknown_features() {
     let with = |change: &dyn Fn(&mut Superblock)| {
         let (mut ram, mut sb) = volume();
         change(&mut sb);
@@ -140,7 +140,7 @@ fn a_new_volume_has_its_stamps_and_counters() {
 /// A member is added before another one. The records of the other one stay correct, because they do not name slots by their numbers in the
 /// whole volume.
 #[test]
-fn members_come_and_go_without_renumbering() {
+fn members_are_added_and_removed_without_renumbering() {
     let (mut ram, _) = volume();
     let o = try_open(&mut ram, 2, WRITE).unwrap();
     let mut s = Staging::new(o.superblock.uuid, 2, o.tip, 8);

@@ -86,7 +86,7 @@ impl Steps {
             };
             self.end(op, Ok(op.len));
         }
-        panic!("work goes on for ever");
+        panic!("the operations do not end");
     }
     fn copies(&self) -> u64 {
         self.run.engine.counters().fetches.done
@@ -171,7 +171,7 @@ fn on_a_full_cache_one_write_for_each_run_of_free_slots() {
 }
 
 #[test]
-fn caps_and_the_switch_that_turns_it_off() {
+fn limits_and_the_setting_that_turns_joining_off() {
     for (bytes, lens) in [(0, vec![4096; 8]), (12_288, vec![12_288, 12_288, 8192])] {
         let mut p = params(32);
         p.join_bytes = bytes;
@@ -185,7 +185,7 @@ fn caps_and_the_switch_that_turns_it_off() {
 }
 
 #[test]
-fn a_slow_device_gets_shorter_ones() {
+fn a_slow_device_gets_shorter_joined_operations() {
     let mut p = params(64);
     p.join_time = Nanos::from_millis(2);
     let mut s = Steps::new("lru", p);
@@ -203,7 +203,7 @@ fn a_slow_device_gets_shorter_ones() {
 }
 
 #[test]
-fn a_failed_one_is_repeated_apart_and_only_the_bad_extent_suffers() {
+fn a_failed_joined_operation_is_repeated_per_extent() {
     for torn in [false, true] {
         let mut s = Steps::new("lru", params(32));
         s.ask(1, RequestOp::Read, 0, 4);
@@ -233,9 +233,9 @@ fn a_failed_one_is_repeated_apart_and_only_the_bad_extent_suffers() {
 
 /// Writes make copies; an access to extent 90 causes the copies of 0 to 3 to be written home.
 #[derive(Debug)]
-struct Told;
+struct CleaningPolicy;
 
-impl Policy for Told {
+impl Policy for CleaningPolicy {
     fn name(&self) -> &'static str {
         "told"
     }
@@ -276,7 +276,7 @@ fn cleaning() -> Steps {
     let mut s = Steps::new("lru", params(32));
     s.run
         .engine
-        .set_policy(s.run.now, Box::new(Told))
+        .set_policy(s.run.now, Box::new(CleaningPolicy))
         .expect("a caching policy follows another");
     // Homes are in the order of addresses, copies in another order.
     s.ask(7, RequestOp::Read, 0, 4);
@@ -311,7 +311,7 @@ fn cleans_of_a_batch_go_home_as_one_write() {
 }
 
 #[test]
-fn a_write_that_comes_meanwhile_cancels_its_own_part_only() {
+fn a_concurrent_write_cancels_only_the_move_of_its_extent() {
     let mut s = cleaning();
     s.ask(6, RequestOp::Write, 1, 1);
     for op in s.moves(FAST, OpKind::Read) {
@@ -324,7 +324,7 @@ fn a_write_that_comes_meanwhile_cancels_its_own_part_only() {
 }
 
 #[test]
-fn one_bad_read_does_not_hold_the_others_of_its_batch() {
+fn a_failed_read_does_not_delay_the_other_moves_of_its_batch() {
     let mut s = cleaning();
     for (i, op) in s.moves(FAST, OpKind::Read).into_iter().enumerate() {
         let bad = i == 3;

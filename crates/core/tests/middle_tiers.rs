@@ -128,7 +128,7 @@ fn edt() {
 
 /// A previous policy left copies on a tier in between. No preset's table has an entry for them, so no preset may look one up.
 #[test]
-fn copies_in_between_are_nobodys() {
+fn copies_on_middle_tiers_are_ignored() {
     use isotherm_core::policy::{PRESETS, build};
     use isotherm_core::volume::{Geometry, Member, Space};
     use isotherm_core::{Nanos, TierId};

@@ -39,7 +39,7 @@ fn read(e: &mut NullEngine<Box<dyn Policy>>, at: u64, unit: u32, block: u64, cla
 
 /// Worked by hand: extent 0 contains a journal block and the end of a film.
 #[test]
-fn a_look_at_the_end_of_a_film_does_not_cost_the_journal_its_place() {
+fn a_read_of_a_film_does_not_evict_a_journal_block() {
     let mut e = null();
     read(&mut e, 1, 0, 3, JOURNAL);
     read(&mut e, 2, 1, 0, SMALL);
@@ -65,7 +65,7 @@ fn a_look_at_the_end_of_a_film_does_not_cost_the_journal_its_place() {
 
 /// After a reclassification, all blocks of an extent have the same class until the next access.
 #[test]
-fn a_reclassified_copy_moves_at_once_whatever_its_blocks_were() {
+fn a_reclassified_copy_moves_at_once() {
     let mut e = null();
     read(&mut e, 1, 0, 3, JOURNAL);
     read(&mut e, 2, 0, 4, FILM);
@@ -83,7 +83,7 @@ fn a_reclassified_copy_moves_at_once_whatever_its_blocks_were() {
 /// Extents of 16 KiB with blocks of 512 bytes. In a copy that was allocated by a write, only the written blocks are valid, and not their
 /// neighbours.
 #[test]
-fn an_allocated_copy_is_of_the_class_of_what_it_holds() {
+fn an_allocated_copy_has_the_class_of_its_valid_blocks() {
     let engine = rig::shaped("dss-lru-s", Params::default(), (4, 40), 14);
     let mut run = Run::of(engine);
     let mut at = |op, block: u64, class| {

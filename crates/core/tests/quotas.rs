@@ -27,8 +27,8 @@ fn engine(name: &str, rules: &[String], units: u32, fast: u32) -> Run {
 }
 
 fn is_fast(e: &Run, unit: u32) -> bool {
-    let seat = e.copy(ExtentId(unit)).or(e.home(ExtentId(unit)));
-    seat.is_some_and(|s| e.space().geo.tier_of(s) == TierId(0))
+    let position = e.copy(ExtentId(unit)).or(e.home(ExtentId(unit)));
+    position.is_some_and(|s| e.space().geo.tier_of(s) == TierId(0))
 }
 
 /// The class of a unit: a third each of 1, 8 and 0.
@@ -62,7 +62,7 @@ fn work(seed: u64, units: u32, requests: usize) -> Vec<Touch> {
 }
 
 #[test]
-fn with_all_of_the_tier_a_preset_decides_as_by_itself() {
+fn a_preset_whose_quota_is_the_whole_tier_decides_as_alone() {
     for preset in PRESETS.iter().filter(|p| p.name != "type-aware") {
         let rule = format!("all:{}:100", preset.name);
         // One of Loris' policies that share the tier: it also has the whole tier.
@@ -140,7 +140,7 @@ fn quotas_are_never_overrun() {
 }
 
 #[test]
-fn a_unit_of_another_class_goes_over() {
+fn a_unit_with_a_new_class_changes_its_sub_policy() {
     let rules = ["class/1:lru:50", "class/8:fifo:25"].map(String::from);
     let mut e = engine("type-aware", &rules, 32, 8);
     let mut at = 0;

@@ -5,16 +5,16 @@ use isotherm_core::policy::{
     Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Uses, View, WriteMode, WriteTo,
     build,
 };
-use isotherm_core::volume::{Seat, Space, UnitId};
+use isotherm_core::volume::{Position, Space, UnitId};
 use isotherm_core::{Nanos, TierId};
 use std::sync::{Arc, Mutex};
 
 type Calls = Arc<Mutex<Vec<&'static str>>>;
 
 /// A policy that records the calls of its methods, and whose answers all differ from the defaults.
-struct Told(Calls);
+struct RecordingPolicy(Calls);
 
-impl Told {
+impl RecordingPolicy {
     fn note(&self, what: &'static str) {
         self.0.lock().expect("no test panicked").push(what);
     }
@@ -26,7 +26,7 @@ const RULES: MoveRules = MoveRules {
     idle_extents_only: true,
 };
 
-impl Policy for Told {
+impl Policy for RecordingPolicy {
     fn name(&self) -> &'static str {
         "told"
     }
@@ -60,7 +60,7 @@ impl Policy for Told {
         self.note("beside");
         Some(unit)
     }
-    fn on_placed(&mut self, _: &mut View<'_>, _: UnitId, _: Seat) {
+    fn on_placed(&mut self, _: &mut View<'_>, _: UnitId, _: Position) {
         self.note("on_placed");
     }
     fn on_resized(&mut self, _: &mut View<'_>, _: UnitId, _: u32) {
@@ -69,16 +69,16 @@ impl Policy for Told {
     fn on_reclassified(&mut self, _: &mut View<'_>, _: UnitId, _: u8, _: &mut Vec<Action>) {
         self.note("on_reclassified");
     }
-    fn on_discarded(&mut self, _: &mut View<'_>, _: UnitId, _: Seat) {
+    fn on_discarded(&mut self, _: &mut View<'_>, _: UnitId, _: Position) {
         self.note("on_discarded");
     }
     fn on_access(&mut self, _: &mut View<'_>, _: &Access, _: &mut Vec<Action>) {
         self.note("on_access");
     }
-    fn on_copied(&mut self, _: &mut View<'_>, _: UnitId, _: Seat) {
+    fn on_copied(&mut self, _: &mut View<'_>, _: UnitId, _: Position) {
         self.note("on_copied");
     }
-    fn on_uncopied(&mut self, _: &mut View<'_>, _: UnitId, _: Seat) {
+    fn on_uncopied(&mut self, _: &mut View<'_>, _: UnitId, _: Position) {
         self.note("on_uncopied");
     }
     fn write_to(&mut self, _: &mut View<'_>, _: &Access) -> WriteTo {
@@ -203,15 +203,15 @@ fn space() -> Space {
     Space::new(Geometry::new(12, 12, 6, vec![m(0, 2), m(1, 8)]).expect("a valid shape"))
 }
 
-/// Calls every method of a policy that wraps [`Told`].
+/// Calls every method of a policy that wraps [`RecordingPolicy`].
 fn ask_all(p: &mut dyn Policy) {
     let mut space = space();
     let mut view = View::new(&mut space, Nanos(1), 0, false, 10);
-    let (seat, unit) = (view.seat(0), UnitId(1));
+    let (position, unit) = (view.position(0), UnitId(1));
     let access = Access {
         now: Nanos(1),
         extent: unit,
-        home: Some(seat),
+        home: Some(position),
         copy: None,
         write: true,
         class: 0,
@@ -229,13 +229,13 @@ fn ask_all(p: &mut dyn Policy) {
     p.make_room(&mut view, &access, &mut wanted);
     assert_eq!(p.first_touch(&mut view, unit), Place::Tier(TierId(1)));
     assert_eq!(p.beside(&view, unit, TierId(1)), Some(unit));
-    p.on_placed(&mut view, unit, seat);
+    p.on_placed(&mut view, unit, position);
     p.on_resized(&mut view, unit, 1);
     p.on_reclassified(&mut view, unit, 3, &mut wanted);
-    p.on_discarded(&mut view, unit, seat);
+    p.on_discarded(&mut view, unit, position);
     p.on_access(&mut view, &access, &mut wanted);
-    p.on_copied(&mut view, unit, seat);
-    p.on_uncopied(&mut view, unit, seat);
+    p.on_copied(&mut view, unit, position);
+    p.on_uncopied(&mut view, unit, position);
     assert_eq!(p.write_to(&mut view, &access), WriteTo::Home);
     p.on_settled(&mut view, action, Outcome::Done, &mut wanted);
     p.tick(&mut view, &mut wanted);
@@ -251,9 +251,9 @@ fn ask_all(p: &mut dyn Policy) {
 }
 
 #[test]
-fn a_wrapper_forgets_nothing() {
+fn a_wrapper_passes_every_method_on() {
     let calls = Calls::default();
-    let told: Box<dyn Policy> = Box::new(Told(calls.clone()));
+    let told: Box<dyn Policy> = Box::new(RecordingPolicy(calls.clone()));
     let mut boxed = told;
     ask_all(&mut boxed);
     assert_eq!(*calls.lock().expect("no panic"), METHODS, "boxed");

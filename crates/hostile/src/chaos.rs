@@ -10,7 +10,7 @@ use isotherm_core::{ExtentId, Nanos, TierId};
 pub struct Chaos {
     rng: Rng,
     /// Largest number of proposals in one call.
-    eager: u64,
+    proposals_max: u64,
     /// Of four proposals, this number concerns copies.
     copies: u64,
     /// If set, the answer to most writes to an extent with a copy.
@@ -18,7 +18,7 @@ pub struct Chaos {
     /// If set, the policy keeps only copies and declares this. If `true`, its copies are never dirty.
     cache: Option<bool>,
     /// Each extent that is written gets a copy if there is room, and the write goes only to the copy, so homes hardly change.
-    hungry: bool,
+    copies_writes: bool,
     /// Whether the policy declares that no copy may stay dirty, so that the engine writes dirty copies home in the background.
     cleans: bool,
 }
@@ -27,7 +27,7 @@ impl Chaos {
     /// A policy whose proposals follow from `seed`.
     pub fn new(seed: u64) -> Chaos {
         let mut rng = Rng::new(seed);
-        let eager = 1 + rng.below(3);
+        let proposals_max = 1 + rng.below(3);
         // A quarter of all volumes moves only homes, a quarter keeps only copies.
         let copies = [0, 2, 3, 4][rng.below(4) as usize];
         let write = match rng.below(4) {
@@ -38,18 +38,18 @@ impl Chaos {
         };
         Chaos {
             rng,
-            eager,
+            proposals_max,
             copies,
             write,
             cache: None,
-            hungry: false,
+            copies_writes: false,
             cleans: seed.count_ones().is_multiple_of(4),
         }
     }
     /// A policy that proposes only actions on copies.
     pub fn copies(seed: u64) -> Chaos {
         Chaos {
-            eager: 3,
+            proposals_max: 3,
             copies: 4,
             write: None,
             ..Chaos::new(seed)
@@ -58,15 +58,19 @@ impl Chaos {
     /// A caching policy. With `through`, its copies are never dirty.
     pub fn cache(seed: u64, through: bool) -> Chaos {
         let mut chaos = Chaos::copies(seed);
-        let hungry = !through && chaos.rng.one_in(2);
+        let copies_writes = !through && chaos.rng.one_in(2);
         Chaos {
             cache: Some(through),
-            hungry,
-            eager: if hungry { 0 } else { chaos.eager },
+            copies_writes,
+            proposals_max: if copies_writes {
+                0
+            } else {
+                chaos.proposals_max
+            },
             ..chaos
         }
     }
-    fn about(&mut self, extent: ExtentId, to: TierId) -> Action {
+    fn random_action(&mut self, extent: ExtentId, to: TierId) -> Action {
         if self.rng.below(4) >= self.copies {
             return Action::Move { extent, to };
         }
@@ -85,11 +89,11 @@ impl Chaos {
         }
     }
     fn propose(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
-        for _ in 0..self.rng.below(self.eager + 1) {
+        for _ in 0..self.rng.below(self.proposals_max + 1) {
             // Sometimes the number is one too high. The engine must refuse this without a panic.
             let extent = ExtentId(self.rng.below(u64::from(view.units()) + 1) as u32);
             let to = TierId(self.rng.below(u64::from(view.tiers()) + 1) as u8);
-            let first = self.about(extent, to);
+            let first = self.random_action(extent, to);
             wanted.push(first);
             // Adjacent extents, whose moves the engine may join.
             if self.rng.one_in(3) {
@@ -154,27 +158,27 @@ impl Policy for Chaos {
         match self.rng.below(3) {
             0 => Place::Tier(TierId(self.rng.below(u64::from(view.tiers())) as u8)),
             1 => {
-                let seats = view.seats(view.slowest()).end;
-                Place::At(view.seat(self.rng.below(u64::from(seats)) as u32))
+                let positions = view.positions(view.slowest()).end;
+                Place::At(view.position(self.rng.below(u64::from(positions)) as u32))
             }
             _ => Place::Tier(TierId(0)),
         }
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         let extent = access.extent;
-        if self.hungry && access.write && access.copy.is_none() {
+        if self.copies_writes && access.write && access.copy.is_none() {
             let to = TierId(0);
             wanted.push(Action::Allocate { extent, to });
         } else if self.rng.one_in(3) {
             let to = TierId(self.rng.below(2) as u8);
-            wanted.push(self.about(access.extent, to));
+            wanted.push(self.random_action(access.extent, to));
         }
         self.propose(view, wanted);
     }
     fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
         let any = [WriteTo::Copy, WriteTo::Both, WriteTo::Home][self.rng.below(3) as usize];
         match self.write {
-            _ if self.hungry => WriteTo::Copy,
+            _ if self.copies_writes => WriteTo::Copy,
             _ if self.cache == Some(true) && any == WriteTo::Copy => WriteTo::Both,
             Some(w) if !self.rng.one_in(4) => w,
             _ => any,

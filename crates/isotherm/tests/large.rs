@@ -200,7 +200,7 @@ fn tell_all(members: &[File], sb: &Superblock, partial: u32) -> u32 {
             block.fill(0);
             at = HEADER;
         }
-        let spot = geo.spot(Slot(first + e));
+        let spot = geo.member_slot(Slot(first + e));
         let kind = if e < partial {
             record::MAP_PARTIAL
         } else {

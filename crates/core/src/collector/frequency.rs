@@ -10,7 +10,7 @@
 use super::{Collector, Lists, Rank};
 use crate::policy::{Access, View};
 use crate::units::TierId;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 
 const RINGS: u32 = 12; // bit length 0…11
 const COUNT_MAX: u16 = (1 << 11) - 1;
@@ -66,12 +66,12 @@ impl Collector for Frequency {
     }
     fn attach(&mut self, view: &mut View<'_>) {
         self.tiers = u32::from(view.tiers());
-        self.upper = view.faster_seats();
+        self.upper = view.faster_positions();
         self.lists = Lists::new(self.upper, self.tiers * RINGS);
         self.until_older = AGE_EVERY * u64::from(self.upper.max(1));
         for s in 0..self.upper {
-            if let Some(e) = view.owner(view.seat(s)) {
-                self.placed(view, e, view.seat(s));
+            if let Some(e) = view.owner(view.position(s)) {
+                self.placed(view, e, view.position(s));
             }
         }
     }
@@ -91,24 +91,24 @@ impl Collector for Frequency {
             self.grow_older();
         }
     }
-    fn placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        if seat.index() < self.upper {
-            self.lists.unlink(seat.index());
+    fn placed(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        if position.index() < self.upper {
+            self.lists.unlink(position.index());
             let n = self.count(view.stat(extent));
             self.lists
-                .push_tail(Self::ring(view.tier_of(seat), n), seat.index());
+                .push_tail(Self::ring(view.tier_of(position), n), position.index());
         }
     }
-    fn left(&mut self, _view: &mut View<'_>, _extent: UnitId, seat: Seat) {
-        if seat.index() < self.upper {
-            self.lists.unlink(seat.index());
+    fn left(&mut self, _view: &mut View<'_>, _extent: UnitId, position: Position) {
+        if position.index() < self.upper {
+            self.lists.unlink(position.index());
         }
     }
     fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<UnitId> {
         for b in 0..RINGS {
             let mut n = self.lists.head(u32::from(tier.0) * RINGS + b);
             while let Some(s) = n {
-                if let Some(e) = view.owner(view.seat(s)).filter(|&e| !view.is_held(e)) {
+                if let Some(e) = view.owner(view.position(s)).filter(|&e| !view.is_held(e)) {
                     return Some(e);
                 }
                 n = self.lists.next(s);

@@ -7,7 +7,7 @@
 use super::Rank;
 use crate::policy::View;
 use crate::units::TierId;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::vec::Vec;
 
 const OUT: u32 = u32::MAX;
@@ -158,7 +158,7 @@ impl Coldest {
     pub fn empty(view: &View<'_>) -> Coldest {
         Coldest {
             tiers: (0..view.slowest().0)
-                .map(|t| view.seats(TierId(t)))
+                .map(|t| view.positions(TierId(t)))
                 .map(|r| (r.start, Heap::new(r.end - r.start)))
                 .collect(),
             aside: Vec::new(),
@@ -175,16 +175,16 @@ impl Coldest {
         }
         c
     }
-    /// Notes that a unit was placed in `seat`.
-    pub fn enter(&mut self, tier: TierId, seat: Seat) {
+    /// Notes that a unit was placed in `position`.
+    pub fn enter(&mut self, tier: TierId, position: Position) {
         if let Some((start, heap)) = self.tiers.get_mut(usize::from(tier.0)) {
-            heap.set(seat.index() - *start, (0, 0));
+            heap.set(position.index() - *start, (0, 0));
         }
     }
-    /// Notes that the unit in `seat` has left.
-    pub fn leave(&mut self, tier: TierId, seat: Seat) {
+    /// Notes that the unit in `position` has left.
+    pub fn leave(&mut self, tier: TierId, position: Position) {
         if let Some((start, heap)) = self.tiers.get_mut(usize::from(tier.0)) {
-            heap.remove(seat.index() - *start);
+            heap.remove(position.index() - *start);
         }
     }
     /// The unit with the lowest rank on `tier` that is not busy. Since the last call, ranks may have grown. If ranks have become lower,
@@ -198,7 +198,7 @@ impl Coldest {
         let (start, heap) = self.tiers.get_mut(usize::from(tier.0))?;
         let mut found = None;
         while let Some((stored, node)) = heap.top() {
-            let Some(e) = view.owner(view.seat(*start + node)) else {
+            let Some(e) = view.owner(view.position(*start + node)) else {
                 heap.remove(node);
                 continue;
             };
@@ -240,7 +240,7 @@ mod tests {
     use alloc::collections::BTreeMap;
 
     #[test]
-    fn gives_what_a_sorted_map_gives() {
+    fn agrees_with_a_sorted_map() {
         let (mut heap, mut naive) = (Heap::new(40), BTreeMap::new());
         let mut random = crate::random::SplitMix64::new(88);
         for _ in 0..20_000 {

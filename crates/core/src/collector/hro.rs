@@ -17,7 +17,7 @@
 use super::{Coldest, Collector, Last, Raised, Rank, Recent};
 use crate::policy::{Access, View};
 use crate::units::{Nanos, TierId};
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -109,11 +109,11 @@ impl Collector for Hro {
         self.raised.note(access.extent);
         view.set_last(access.extent, access.now);
     }
-    fn placed(&mut self, view: &mut View<'_>, _extent: UnitId, seat: Seat) {
-        self.coldest.enter(view.tier_of(seat), seat);
+    fn placed(&mut self, view: &mut View<'_>, _extent: UnitId, position: Position) {
+        self.coldest.enter(view.tier_of(position), position);
     }
-    fn left(&mut self, view: &mut View<'_>, _extent: UnitId, seat: Seat) {
-        self.coldest.leave(view.tier_of(seat), seat);
+    fn left(&mut self, view: &mut View<'_>, _extent: UnitId, position: Position) {
+        self.coldest.leave(view.tier_of(position), position);
     }
     fn forget(&mut self, extent: UnitId) {
         self.units[extent.0 as usize] = Unit::default();

@@ -12,7 +12,7 @@
 use super::{Coldest, Collector, Raised, Rank};
 use crate::policy::{Access, View};
 use crate::units::TierId;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -83,11 +83,11 @@ impl Collector for InverseBitmap {
         }
         view.set_last(access.extent, access.now);
     }
-    fn placed(&mut self, view: &mut View<'_>, _extent: UnitId, seat: Seat) {
-        self.coldest.enter(view.tier_of(seat), seat);
+    fn placed(&mut self, view: &mut View<'_>, _extent: UnitId, position: Position) {
+        self.coldest.enter(view.tier_of(position), position);
     }
-    fn left(&mut self, view: &mut View<'_>, _extent: UnitId, seat: Seat) {
-        self.coldest.leave(view.tier_of(seat), seat);
+    fn left(&mut self, view: &mut View<'_>, _extent: UnitId, position: Position) {
+        self.coldest.leave(view.tier_of(position), position);
     }
     fn forget(&mut self, extent: UnitId) {
         self.units[extent.0 as usize] = (0, 0);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_anew_in_the_same_order() {
+    fn renumbering_keeps_the_order() {
         let mut c = InverseBitmap {
             units: vec![(7, u32::MAX - 1), (7, 0), (7, 12), (9, u32::MAX)],
             clock: u32::MAX,

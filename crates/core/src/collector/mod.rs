@@ -30,7 +30,7 @@ pub use wsclock::WsClock;
 
 use crate::policy::{Access, View};
 use crate::units::TierId;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -46,10 +46,10 @@ pub trait Collector: Send {
     fn attach(&mut self, view: &mut View<'_>);
     /// An extent is accessed (it may not have a home yet).
     fn touch(&mut self, view: &mut View<'_>, access: &Access);
-    /// The extent's home (or its copy, under a caching architecture) is now in `seat`.
-    fn placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat);
-    /// The extent is not in `seat` any more.
-    fn left(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat);
+    /// The extent's home (or its copy, under a caching architecture) is now in `position`.
+    fn placed(&mut self, view: &mut View<'_>, extent: UnitId, position: Position);
+    /// The extent is not in `position` any more.
+    fn left(&mut self, view: &mut View<'_>, extent: UnitId, position: Position);
     /// The extent was discarded: the collector forgets it.
     fn forget(&mut self, _extent: UnitId) {}
     /// The unit of lowest worth on a tier other than the slowest; busy units are skipped.

@@ -25,7 +25,7 @@
 use super::{AccessQueue, Coldest, Collector, Lists, Pending, Raised, Rank, Streams, weight};
 use crate::policy::{Access, View, is_metadata};
 use crate::units::TierId;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -195,11 +195,11 @@ impl Collector for Oodt {
         }
         view.set_last(access.extent, access.now);
     }
-    fn placed(&mut self, view: &mut View<'_>, _extent: UnitId, seat: Seat) {
-        self.coldest.enter(view.tier_of(seat), seat);
+    fn placed(&mut self, view: &mut View<'_>, _extent: UnitId, position: Position) {
+        self.coldest.enter(view.tier_of(position), position);
     }
-    fn left(&mut self, view: &mut View<'_>, _extent: UnitId, seat: Seat) {
-        self.coldest.leave(view.tier_of(seat), seat);
+    fn left(&mut self, view: &mut View<'_>, _extent: UnitId, position: Position) {
+        self.coldest.leave(view.tier_of(position), position);
     }
     fn forget(&mut self, extent: UnitId) {
         if let Some(list) = &mut self.known {

@@ -5,7 +5,7 @@
 use super::{Collector, Lists, Rank};
 use crate::policy::{Access, View};
 use crate::units::TierId;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -29,16 +29,16 @@ impl Collector for Recency {
         "recency"
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        self.upper = view.faster_seats();
+        self.upper = view.faster_positions();
         self.lists = Lists::new(self.upper, u32::from(view.tiers()));
         // After a restart, the order is restored from the time stamps that survived.
         let mut known: alloc::vec::Vec<(u64, u32)> = (0..self.upper)
-            .filter_map(|s| view.owner(view.seat(s)).map(|e| (view.last(e).0, s)))
+            .filter_map(|s| view.owner(view.position(s)).map(|e| (view.last(e).0, s)))
             .collect();
         known.sort_unstable();
         for (_, s) in known {
             self.lists
-                .push_tail(u32::from(view.tier_of(view.seat(s)).0), s);
+                .push_tail(u32::from(view.tier_of(view.position(s)).0), s);
         }
     }
     fn touch(&mut self, view: &mut View<'_>, access: &Access) {
@@ -47,22 +47,22 @@ impl Collector for Recency {
             self.placed(view, access.extent, s);
         }
     }
-    fn placed(&mut self, view: &mut View<'_>, _extent: UnitId, seat: Seat) {
-        if seat.index() < self.upper {
-            self.lists.unlink(seat.index());
+    fn placed(&mut self, view: &mut View<'_>, _extent: UnitId, position: Position) {
+        if position.index() < self.upper {
+            self.lists.unlink(position.index());
             self.lists
-                .push_tail(u32::from(view.tier_of(seat).0), seat.index());
+                .push_tail(u32::from(view.tier_of(position).0), position.index());
         }
     }
-    fn left(&mut self, _view: &mut View<'_>, _extent: UnitId, seat: Seat) {
-        if seat.index() < self.upper {
-            self.lists.unlink(seat.index());
+    fn left(&mut self, _view: &mut View<'_>, _extent: UnitId, position: Position) {
+        if position.index() < self.upper {
+            self.lists.unlink(position.index());
         }
     }
     fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<UnitId> {
         let mut n = self.lists.head(u32::from(tier.0));
         while let Some(s) = n {
-            if let Some(e) = view.owner(view.seat(s)).filter(|&e| !view.is_held(e)) {
+            if let Some(e) = view.owner(view.position(s)).filter(|&e| !view.is_held(e)) {
                 return Some(e);
             }
             n = self.lists.next(s);

@@ -105,7 +105,7 @@ mod tests {
     use alloc::collections::BTreeMap;
 
     #[test]
-    fn remembers_what_a_map_remembers() {
+    fn agrees_with_a_map() {
         let (mut recent, mut map) = (Recent::default(), BTreeMap::new());
         let (mut random, mut now, mut most) = (crate::random::SplitMix64::new(5), 0u64, 0);
         for i in 0..50_000u32 {

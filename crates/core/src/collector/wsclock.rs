@@ -17,7 +17,7 @@
 use super::{Collector, Lists, Rank};
 use crate::policy::{Access, Action, View};
 use crate::units::{Nanos, TierId};
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 
@@ -40,7 +40,7 @@ struct Hand {
     epoch: u16,
     at: u32,
     steps: u32,
-    /// The oldest unmarked extents of this turn; the newest of these is on top.
+    /// The oldest extents of this turn, whose marks are cleared now; the newest of these is on top.
     oldest: BinaryHeap<(u64, u32)>,
     ready: VecDeque<u32>,
 }
@@ -84,14 +84,14 @@ impl WsClock {
         stat & USAGE_MAX
     }
     /// Whether the extent was accessed since the hand last passed.
-    pub fn is_marked(&self, tier: TierId, seat: Seat) -> bool {
-        self.marks.get(seat.index() as usize) == Some(&self.hands[usize::from(tier.0)].epoch)
+    pub fn is_marked(&self, tier: TierId, position: Position) -> bool {
+        self.marks.get(position.index() as usize) == Some(&self.hands[usize::from(tier.0)].epoch)
     }
-    fn mark(&mut self, tier: TierId, seat: Seat) {
-        self.marks[seat.index() as usize] = self.hands[usize::from(tier.0)].epoch;
+    fn mark(&mut self, tier: TierId, position: Position) {
+        self.marks[position.index() as usize] = self.hands[usize::from(tier.0)].epoch;
         if tier == TierId(0) {
-            self.order.unlink(seat.index());
-            self.order.push_tail(0, seat.index());
+            self.order.unlink(position.index());
+            self.order.push_tail(0, position.index());
         }
     }
     /// Replaces a turn that would find no extent outside the window. Returns false if the turn is necessary.
@@ -100,7 +100,7 @@ impl WsClock {
         let mut oldest: Vec<(u64, u32)> = Vec::new();
         while let Some(s) = at {
             at = self.order.next(s);
-            let Some(e) = view.owner(view.seat(s)) else {
+            let Some(e) = view.owner(view.position(s)) else {
                 self.order.unlink(s); // it was demoted
                 continue;
             };
@@ -142,15 +142,17 @@ impl WsClock {
         tier: TierId,
         wanted: &[Action],
     ) -> Option<UnitId> {
-        let range = view.seats(tier);
+        let range = view.positions(tier);
         let slots = range.end - range.start;
         loop {
             let hand = &mut self.hands[usize::from(tier.0)];
             let begins = hand.steps == 0;
             if let Some(s) = hand.ready.pop_front() {
                 // An extent that was accessed, discarded or taken since the turn that found it is no longer cold.
-                match view.owner(view.seat(s)) {
-                    Some(e) if !self.is_marked(tier, view.seat(s)) && !gone(view, e, wanted) => {
+                match view.owner(view.position(s)) {
+                    Some(e)
+                        if !self.is_marked(tier, view.position(s)) && !gone(view, e, wanted) =>
+                    {
                         return Some(e);
                     }
                     _ => continue,
@@ -164,14 +166,14 @@ impl WsClock {
             }
             *view.budget() = view.budget().saturating_sub(1);
             let hand = &mut self.hands[usize::from(tier.0)];
-            let seat = view.seat(range.start + hand.at);
+            let position = view.position(range.start + hand.at);
             hand.at = if hand.at + 1 == slots { 0 } else { hand.at + 1 };
             hand.steps += 1;
             let full_turn = hand.steps >= slots;
-            if let Some(e) = view.owner(seat).filter(|&e| !gone(view, e, wanted)) {
+            if let Some(e) = view.owner(position).filter(|&e| !gone(view, e, wanted)) {
                 let last = view.last(e).0;
-                if self.is_marked(tier, seat) {
-                    self.marks[seat.index() as usize] = 0;
+                if self.is_marked(tier, position) {
+                    self.marks[position.index() as usize] = 0;
                 } else if self.is_old(view, e) {
                     let hand = &mut self.hands[usize::from(tier.0)];
                     hand.steps = 0;
@@ -184,9 +186,9 @@ impl WsClock {
                     || hand
                         .oldest
                         .peek()
-                        .is_some_and(|&top| (last, seat.index()) < top)
+                        .is_some_and(|&top| (last, position.index()) < top)
                 {
-                    hand.oldest.push((last, seat.index()));
+                    hand.oldest.push((last, position.index()));
                     if hand.oldest.len() > BATCH {
                         hand.oldest.pop();
                     }
@@ -205,7 +207,10 @@ impl WsClock {
         hand.ready = sorted.iter().map(|x| x.1).collect();
         // If the oldest extent is outside the window, others whose marks were just cleared may be outside, too. The next turn
         // decides about those, not the order of this one.
-        let first = hand.ready.front().and_then(|&s| view.owner(view.seat(s)));
+        let first = hand
+            .ready
+            .front()
+            .and_then(|&s| view.owner(view.position(s)));
         match first {
             None => return false,
             Some(e) if self.is_old(view, e) => self.hands[usize::from(tier.0)].ready.truncate(1),
@@ -221,10 +226,10 @@ impl WsClock {
         hand.oldest.clear();
     }
     /// Puts a victim back at the front, because the engine could not move it now.
-    pub fn put_back(&mut self, tier: TierId, seat: Seat) {
+    pub fn put_back(&mut self, tier: TierId, position: Position) {
         self.hands[usize::from(tier.0)]
             .ready
-            .push_front(seat.index());
+            .push_front(position.index());
     }
 }
 
@@ -233,18 +238,19 @@ impl Collector for WsClock {
         "wsclock"
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        self.upper = view.faster_seats();
+        self.upper = view.faster_positions();
         let hand = Hand {
             epoch: 1,
             ..Hand::default()
         };
         self.hands = alloc::vec![hand; usize::from(view.tiers())];
         self.marks = alloc::vec![0; self.upper as usize];
-        let fast = view.seats(TierId(0)).end.min(self.upper);
+        let fast = view.positions(TierId(0)).end.min(self.upper);
         self.fast = fast;
         self.order = Lists::new(fast, 1);
         // After a restart, the order is restored from the time stamps that survived.
-        let owned = (0..fast).filter_map(|s| view.owner(view.seat(s)).map(|e| (view.last(e).0, s)));
+        let owned =
+            (0..fast).filter_map(|s| view.owner(view.position(s)).map(|e| (view.last(e).0, s)));
         let mut owned: Vec<(u64, u32)> = owned.collect();
         owned.sort_unstable();
         for (_, s) in owned {
@@ -256,17 +262,17 @@ impl Collector for WsClock {
         let usage = (Self::usage(s) + 1).min(USAGE_MAX);
         view.set_stat(access.extent, (s & !USAGE_MAX) | usage);
         view.set_last(access.extent, access.now);
-        if let Some(seat) = access.served().filter(|h| h.index() < self.upper) {
-            self.mark(view.tier_of(seat), seat);
+        if let Some(position) = access.served().filter(|h| h.index() < self.upper) {
+            self.mark(view.tier_of(position), position);
         }
     }
-    fn placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+    fn placed(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
         view.set_stat(extent, Self::with_misses(view.stat(extent), 0));
-        if seat.index() < self.upper {
-            self.mark(view.tier_of(seat), seat);
+        if position.index() < self.upper {
+            self.mark(view.tier_of(position), position);
         }
     }
-    fn left(&mut self, _view: &mut View<'_>, _extent: UnitId, _seat: Seat) {}
+    fn left(&mut self, _view: &mut View<'_>, _extent: UnitId, _position: Position) {}
     fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<UnitId> {
         // The victims that a turn left remain valid as long as they are not accessed, so one turn serves many calls.
         self.victim(view, tier, &[])
@@ -286,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_do_not_come_to_life_when_epochs_run_out() {
+    fn old_marks_stay_invalid_when_epochs_overflow() {
         let mut c = WsClock::new(Nanos::from_secs(60));
         c.hands = alloc::vec![Hand {
             epoch: u16::MAX,
@@ -304,6 +310,6 @@ mod tests {
         let mut space = crate::volume::Space::new(geo);
         let mut view = View::new(&mut space, Nanos(0), 0, false, 100);
         assert!(!c.skip_turn(&mut view, &[]));
-        assert!((0..3).all(|s| !c.is_marked(TierId(0), view.seat(s))));
+        assert!((0..3).all(|s| !c.is_marked(TierId(0), view.position(s))));
     }
 }

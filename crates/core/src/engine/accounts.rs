@@ -5,7 +5,7 @@
 //! work.
 
 use super::devices::{Op, What};
-use super::ground::Ground;
+use super::globals::Globals;
 use super::relocation::Relocation;
 use crate::io::{OpKind, QUIET};
 use crate::load::Cost;
@@ -15,7 +15,7 @@ use crate::units::{ExtentId, Nanos, TierId};
 /// The energy per operation in [`Cost`] includes this number of bytes; further bytes are added.
 const SMALL: u64 = 4096;
 
-impl Ground {
+impl Globals {
     /// The class of work on an extent, if no request states it.
     pub(super) fn account_class(&self, e: ExtentId) -> u8 {
         match self.space.class(e) {
@@ -57,7 +57,7 @@ fn energy(cost: &Cost, op: &Op) -> u64 {
 
 impl Relocation {
     /// Charges an operation that has ended to its class. `took` is the time for which it occupied its device.
-    pub(super) fn charge(&self, g: &mut Ground, op: &Op, took: Nanos) {
+    pub(super) fn charge(&self, g: &mut Globals, op: &Op, took: Nanos) {
         let tier = g.space.geo.members[op.member()].tier;
         let cost = g.space.loads.cost(tier);
         let (len, kind) = (u64::from(op.op.len), op.op.kind);

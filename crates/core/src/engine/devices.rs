@@ -1,7 +1,7 @@
 //! The member devices from the engine's view: operations in progress, standby states, durations.
 
 use super::durability::MetaSource;
-use super::ground::Ground;
+use super::globals::Globals;
 use super::relocation::Wear;
 use super::slab::Slab;
 use crate::io::{BufRef, DeviceOp, Effect, OpId, OpKind};
@@ -171,7 +171,7 @@ impl Cause {
     }
 }
 
-impl Ground {
+impl Globals {
     /// Starts a device operation.
     pub(super) fn start(&mut self, cause: Cause, mut op: DeviceOp) {
         let Cause { what, meta, .. } = cause;
@@ -196,7 +196,7 @@ impl Ground {
             self.set_asleep(i, false);
             self.policy_due |= self.background.woke();
             // The disk then stays awake for at least its standby time, whatever woke it.
-            if !self.background.heeds_sleep() {
+            if !self.background.has_sleep_mode() {
                 self.devices.members[i].last_used = self.clock;
             }
         }

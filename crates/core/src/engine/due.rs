@@ -1,13 +1,13 @@
 //! Work that is due: by time, and at the end of every event.
 
-use super::ground::{Parts, Phase};
+use super::globals::{Parts, Phase};
 use super::{Engine, SCAN_BUDGET};
 use crate::io::Effect;
 use crate::units::Nanos;
 use alloc::vec::Vec;
 
 /// Number of times that a policy may react to the outcomes of its proposals within one event.
-const WANT_TURNS: u32 = 64;
+const PROPOSAL_TURNS: u32 = 64;
 
 /// The kinds of work that can be due. The work at the end of every event is done in this order. The last three kinds are done by a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ enum Due {
     /// A held request may begin.
     Held,
     /// The policy has made proposals.
-    Wants,
+    Proposals,
     /// A piece of a request may have waited for something that has changed.
     Queue,
     /// A slot was freed, and a piece waits for one.
@@ -33,13 +33,13 @@ enum Due {
     /// The next step of a batch of held work.
     Batch,
     /// An idle disk goes to sleep.
-    Bedtime,
+    Standby,
 }
 
 /// The work at the end of every event.
 const AT_ONCE: [Due; 8] = [
     Due::Held,
-    Due::Wants,
+    Due::Proposals,
     Due::Queue,
     Due::Starving,
     Due::Policy,
@@ -52,7 +52,7 @@ impl Engine {
     /// Time passed.
     pub fn tick(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         self.event(now, out, |me| {
-            me.ground.policy_due = true;
+            me.globals.policy_due = true;
             me.parts().1.put_to_sleep(true);
             me.upkeep();
         });
@@ -68,7 +68,7 @@ impl Engine {
             Due::Round,
             Due::Alarm,
             Due::Batch,
-            Due::Bedtime,
+            Due::Standby,
         ];
         later.into_iter().filter_map(|due| self.when(due)).min()
     }
@@ -76,16 +76,16 @@ impl Engine {
     /// The time at which this work is due: now, later (if nothing else happens before), or never.
     #[inline]
     fn when(&self, due: Due) -> Option<Nanos> {
-        let g = &self.ground;
+        let g = &self.globals;
         let now_if = |due: bool| due.then_some(g.clock);
         match due {
             Due::Held => self.requests.held_due(),
-            Due::Wants => now_if(!g.wanted.is_empty()),
+            Due::Proposals => now_if(!g.proposals.is_empty()),
             Due::Queue => now_if(g.waiting.queue_due()),
             Due::Starving => now_if(g.waiting.starving_due()),
             Due::Policy => now_if(g.policy_due),
             Due::Drain => g.background.drain_due().filter(|_| g.may_move()),
-            Due::Hold => now_if(g.background.heeds_sleep()),
+            Due::Hold => now_if(g.background.has_sleep_mode()),
             Due::Round => self
                 .durability
                 .due(g, &self.relocation, self.requests.len()),
@@ -94,9 +94,9 @@ impl Engine {
                 alarm.map(|t| g.background.not_before().map_or(t, |rest| t.max(rest)))
             }
             Due::Batch => g
-                .lull_due(self.relocation.active())
+                .batch_due(self.relocation.active())
                 .filter(|_| g.may_move()),
-            Due::Bedtime => g.sleep_due(),
+            Due::Standby => g.standby_due(),
         }
     }
 
@@ -104,13 +104,13 @@ impl Engine {
     pub(super) fn upkeep(&mut self) {
         let mut turns = 0;
         while AT_ONCE.into_iter().any(|due| {
-            let is_due = self.when(due).is_some_and(|t| t <= self.ground.clock);
+            let is_due = self.when(due).is_some_and(|t| t <= self.globals.clock);
             is_due && self.carry_out(due, &mut turns)
         }) {}
         let (_, p) = self.parts();
         p.r.issue_parts(p.g);
-        if self.ground.phase == Phase::Closing && self.nothing_left() {
-            self.ground.phase = Phase::Closed;
+        if self.globals.phase == Phase::Closing && self.nothing_left() {
+            self.globals.phase = Phase::Closed;
         }
     }
 
@@ -119,21 +119,21 @@ impl Engine {
         let (requests, mut p) = self.parts();
         match due {
             Due::Held => requests.begin_held(&mut p),
-            Due::Wants => {
-                p.r.try_wanted(p.g, p.d);
+            Due::Proposals => {
+                p.r.try_proposals(p.g, p.d);
                 *turns += 1;
-                if *turns > WANT_TURNS {
+                if *turns > PROPOSAL_TURNS {
                     // A policy that answers every refusal with a new proposal would never let the engine continue.
-                    p.r.refuse_wanted(p.g, p.d);
+                    p.r.refuse_proposals(p.g, p.d);
                 }
             }
             Due::Queue => requests.retry_waiting(&mut p),
             Due::Starving => requests.retry_starving(&mut p),
             Due::Policy => look(&mut p),
             Due::Drain => p.drain_step(),
-            Due::Hold => return p.lull_step(),
+            Due::Hold => return p.sleep_step(),
             Due::Round => self.begin_round(),
-            Due::Alarm | Due::Batch | Due::Bedtime => return false,
+            Due::Alarm | Due::Batch | Due::Standby => return false,
         }
         true
     }
@@ -149,7 +149,7 @@ impl Engine {
     }
 
     fn nothing_left(&self) -> bool {
-        let g = &self.ground;
+        let g = &self.globals;
         self.requests.is_empty()
             && g.devices.in_flight() == 0
             && self.relocation.active() == 0
@@ -161,7 +161,7 @@ impl Engine {
 fn look(p: &mut Parts<'_>) {
     p.g.policy_due = false;
     let now = p.g.clock;
-    if p.g.may_move() && !p.g.background.lets_policy_rest(now) {
+    if p.g.may_move() && !p.g.background.delays_policy(now) {
         let (policy, mut view, wanted) = p.r.ask(p.g, p.d, SCAN_BUDGET);
         policy.tick(&mut view, wanted);
     }

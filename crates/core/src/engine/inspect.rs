@@ -1,6 +1,6 @@
 //! Inspection of a running engine: counters, explanations.
 
-use super::{Engine, Lately, WearBudget};
+use super::{Engine, RecentMoves, WearBudget};
 use crate::policy::{Action, Policy, View};
 use crate::stats::{Counters, SleepRecord};
 use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
@@ -62,25 +62,25 @@ impl Engine {
     }
     /// The map and the other parts of the space.
     pub fn space(&self) -> &Space {
-        &self.ground.space
+        &self.globals.space
     }
     /// The counters so far.
     pub fn counters(&self) -> &Counters {
-        &self.ground.counters
+        &self.globals.counters
     }
     /// The policy's name.
     pub fn policy_name(&self) -> &'static str {
-        self.ground.policy.name()
+        self.globals.policy.name()
     }
     /// The policy's parameters whose values are names; a parameter that is given several times occurs several times.
     pub fn names(&self) -> Vec<(&'static str, String)> {
-        self.ground.policy.names()
+        self.globals.policy.names()
     }
     /// The place of an extent, and the policy's reason for it.
     pub fn explain(&mut self, now: Nanos, extent: ExtentId) -> Explained {
         let moving = self.relocation.of(extent).is_some();
         let moves = self.relocation.copying();
-        let g = &mut self.ground;
+        let g = &mut self.globals;
         let map = &g.space.map;
         let slot = map.home(extent);
         let blocks = g.space.geo.blocks_per_extent();
@@ -116,7 +116,7 @@ impl Engine {
     }
     /// Number of extents with a copy, of those with a dirty copy, and their dirty bytes.
     pub fn copies(&self) -> (u32, u32, u64) {
-        let g = &self.ground;
+        let g = &self.globals;
         let map = &g.space.map;
         let bytes = map.all_dirty_blocks() << g.space.geo.block_shift;
         (map.copied(), map.dirty(), bytes)
@@ -124,7 +124,7 @@ impl Engine {
     /// Bytes of extents whose home is on a tier faster than the slowest. If those tiers are lost, these bytes and the dirty data are lost.
     /// 0 with one tier.
     pub fn fast_home_bytes(&self) -> u64 {
-        let g = &self.ground;
+        let g = &self.globals;
         let (geo, slots) = (&g.space.geo, &g.space.slots);
         let free = |t| {
             let t = TierId(t);
@@ -135,8 +135,8 @@ impl Engine {
         u64::from(used.saturating_sub(g.space.map.copied())) * u64::from(geo.extent_bytes())
     }
     /// The moves that ended recently, newest first, without refusals; for display.
-    pub fn lately(&self) -> &Lately {
-        &self.relocation.lately
+    pub fn recent_moves(&self) -> &RecentMoves {
+        &self.relocation.recent
     }
     /// The extents of moves in progress.
     pub fn moving(&self) -> Vec<(ExtentId, Action)> {
@@ -144,7 +144,7 @@ impl Engine {
     }
     /// The work in progress, for the report of a run that hangs.
     pub fn under_way(&self) -> String {
-        let g = &self.ground;
+        let g = &self.globals;
         alloc::format!(
             "{:?}; {:?}; {:?}; operations {}; free {}+{}",
             g.waiting,
@@ -157,16 +157,16 @@ impl Engine {
     }
     /// The wear budget at the last event, if there is one.
     pub fn wear_budget(&self) -> Option<WearBudget> {
-        self.ground.devices.wear.left()
+        self.globals.devices.wear.left()
     }
     /// The memory in use.
     pub fn memory(&self) -> Memory {
-        let (map, bitmaps) = self.ground.space.map.bytes();
+        let (map, bitmaps) = self.globals.space.map.bytes();
         Memory {
             map,
-            policy: self.ground.policy.bytes(),
+            policy: self.globals.policy.bytes(),
             bitmaps,
-            other: self.ground.space.slots.bytes() + self.durability.memory(),
+            other: self.globals.space.slots.bytes() + self.durability.memory(),
         }
     }
     /// Number of moves in progress, of journal blocks that the mirror lacks, and of the checkpoint.
@@ -176,10 +176,10 @@ impl Engine {
     }
     /// The standby record of a member.
     pub fn sleep(&self, m: MemberId) -> SleepRecord {
-        self.ground.devices.members[usize::from(m.0)].sleep
+        self.globals.devices.members[usize::from(m.0)].sleep
     }
     /// Whether a member is in standby.
     pub fn is_asleep(&self, m: MemberId) -> bool {
-        self.ground.devices.is_asleep(m)
+        self.globals.devices.is_asleep(m)
     }
 }

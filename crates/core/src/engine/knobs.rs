@@ -193,8 +193,13 @@ pub fn knob(name: &str, value: f64) -> Result<&'static Knob, ParamError> {
 impl Engine {
     /// The policy's parameters and the engine's knobs, with their values.
     pub fn knobs(&self) -> Vec<(&'static str, f64)> {
-        let own = KNOBS.iter().map(|k| (k.name, k.get(&self.ground.params)));
-        self.ground.policy.params().into_iter().chain(own).collect()
+        let own = KNOBS.iter().map(|k| (k.name, k.get(&self.globals.params)));
+        self.globals
+            .policy
+            .params()
+            .into_iter()
+            .chain(own)
+            .collect()
     }
 
     /// Changes a parameter of the policy or a knob of the engine (`0` removes a limit).
@@ -204,7 +209,7 @@ impl Engine {
     pub fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
         match knob(key, value) {
             Ok(k) => {
-                let g = &mut self.ground;
+                let g = &mut self.globals;
                 k.put(&mut g.params, value);
                 let p = &g.params;
                 self.relocation.set_rate(p.move_bytes_per_s);
@@ -212,9 +217,9 @@ impl Engine {
                 g.background.set_hold(p.sleep_hold, p.sleep_hold_bytes);
             }
             Err(e @ (ParamError::Range(_) | ParamError::Value(..))) => return Err(e),
-            Err(ParamError::Unknown(_)) => match self.ground.policy.set(key, value) {
+            Err(ParamError::Unknown(_)) => match self.globals.policy.set(key, value) {
                 Err(ParamError::Unknown(_)) => {
-                    let params = self.ground.policy.params();
+                    let params = self.globals.policy.params();
                     let names = params.iter().map(|p| p.0);
                     let names = names.chain(KNOBS.iter().map(|k| k.name));
                     return Err(ParamError::Unknown(nearest(key, names)));
@@ -222,7 +227,7 @@ impl Engine {
                 r => r?,
             },
         }
-        self.ground.policy_due = true;
+        self.globals.policy_due = true;
         Ok(())
     }
 }

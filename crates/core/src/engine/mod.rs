@@ -11,12 +11,12 @@
 //! | `relocation/` | moves and copies, and their limits |
 //! | `durability/` | rounds, checkpoints, records; slots that are given up and not yet free |
 //! | `background/` | work that waits while a disk sleeps; data that another policy leaves behind |
-//! | `ground.rs`, `devices.rs` | the state that all of these use; operations in progress |
+//! | `globals.rs`, `devices.rs` | the state that all of these use; operations in progress |
 //! | `by_extent.rs`, `slab.rs` | tables of work in progress: by extent, by number |
 //! | `accounts.rs` | the devices' work by class |
 //! | `switch.rs`, `knobs.rs`, `inspect.rs` | change of the policy, change of settings, inspection |
 //!
-//! Each part is a struct with private fields. `ground.rs` describes which part may use which.
+//! Each part is a struct with private fields. `globals.rs` describes which part may use which.
 
 mod accounts;
 mod background;
@@ -24,7 +24,7 @@ mod by_extent;
 mod devices;
 mod due;
 mod durability;
-mod ground;
+mod globals;
 mod inspect;
 mod knobs;
 mod mutants;
@@ -39,7 +39,7 @@ pub use inspect::{Explained, Memory};
 pub use knobs::{KNOBS, Knob, is_knob, knob};
 pub use mutants::{IMPLIED, MUTANTS, Mutant};
 pub use params::Params;
-pub use relocation::{Ended, Lately, WearBudget};
+pub use relocation::{EndedMove, RecentMoves, WearBudget};
 pub use requests::REQUEST_BYTES_MAX;
 
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, Request};
@@ -54,7 +54,7 @@ use alloc::vec::Vec;
 use background::Background;
 use devices::{Devices, Op, What};
 use durability::{Durability, RoundEnd};
-use ground::{Ground, Parts, Phase};
+use globals::{Globals, Parts, Phase};
 use relocation::{Relocation, Wear};
 use requests::{Requests, Waiting};
 
@@ -63,7 +63,7 @@ const SCAN_BUDGET: u32 = 2048;
 
 /// The volume's engine: see the module.
 pub struct Engine {
-    ground: Ground,
+    globals: Globals,
     requests: Requests,
     relocation: Relocation,
     durability: Durability,
@@ -89,38 +89,38 @@ impl Engine {
             classes: vec![ClassCounters::default(); CLASSES],
             ..Counters::default()
         };
-        let ground = Ground {
+        let globals = Globals {
             background: Background::new(&params, &*policy, &space, clock),
             space,
             policy,
-            wanted: Vec::with_capacity(64),
+            proposals: Vec::with_capacity(64),
             policy_due: true,
             counters,
             devices,
             waiting: Waiting::default(),
             phase: Phase::Running,
             failed: false,
-            pressed_until: Nanos(0),
+            yield_until: Nanos(0),
             learned: Vec::new(),
             clock,
             out: Vec::new(),
             params,
         };
         for &e in &opened.report.dropped {
-            durability.note(&ground, e);
+            durability.note(&globals, e);
         }
         let has_room = opened.superblock.has_room_for_copies();
         Engine {
             requests: Requests::new(opened.report.incomplete),
-            relocation: Relocation::new(&ground.params, n, has_room),
+            relocation: Relocation::new(&globals.params, n, has_room),
             durability,
-            ground,
+            globals,
         }
     }
 
     fn parts(&mut self) -> (&mut Requests, Parts<'_>) {
         let parts = Parts {
-            g: &mut self.ground,
+            g: &mut self.globals,
             d: &mut self.durability,
             r: &mut self.relocation,
         };
@@ -130,10 +130,10 @@ impl Engine {
     /// Handles an event at `now` with `what`, which also does the work that has become due (`upkeep`).
     #[inline]
     fn event(&mut self, now: Nanos, out: &mut Vec<Effect>, what: impl FnOnce(&mut Engine)) {
-        core::mem::swap(&mut self.ground.out, out);
-        self.ground.pass(now);
+        core::mem::swap(&mut self.globals.out, out);
+        self.globals.set_time(now);
         what(self);
-        core::mem::swap(&mut self.ground.out, out);
+        core::mem::swap(&mut self.globals.out, out);
     }
 
     /// A request arrived.
@@ -162,12 +162,12 @@ impl Engine {
 
     /// Handles the end of a device operation. Returns false if the transfer was short and the rest of it was issued.
     fn completed(&mut self, id: OpId, result: Result<u32, IoError>) -> bool {
-        let g = &mut self.ground;
+        let g = &mut self.globals;
         let op = g.devices.ended(id);
         let i = op.member();
         // Metadata writes do not count as use of the device. Otherwise the round that records first touches, one commit interval later,
         // would restart the standby timer of a disk that no request has used since then.
-        let background = if g.background.heeds_sleep() {
+        let background = if g.background.has_sleep_mode() {
             self.relocation.is_background(op.what)
         } else {
             matches!(op.what, What::Round)
@@ -245,7 +245,7 @@ impl Engine {
                 d.release_durable(g);
                 d.serve(g.broken(Mutant::ServeLateFlush), |id| {
                     let latency = requests.reply(g, id, Ok(()));
-                    r.heard(g, latency);
+                    r.note_latency(g, latency);
                 });
                 if g.waiting.is_queued() {
                     g.waiting.try_queue();
@@ -258,7 +258,7 @@ impl Engine {
                 r.abandon_committing(g, d);
                 g.failed = !g.broken(Mutant::ForgetFailedFlush);
                 self.dismiss();
-                self.ground.waiting.try_queue();
+                self.globals.waiting.try_queue();
             }
         }
     }
@@ -271,7 +271,7 @@ impl Engine {
         let result = if failed { Err(IoError::Io) } else { Ok(()) };
         d.dismiss(|id| {
             let latency = requests.reply(g, id, result);
-            r.heard(g, latency);
+            r.note_latency(g, latency);
         });
     }
 
@@ -289,7 +289,7 @@ impl Engine {
                 continue;
             };
             p.g.space.map.map(e, slot, false);
-            p.g.misplaced(slot, false);
+            p.g.check_place(slot, false);
             let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
             policy.on_placed(&mut view, e, slot.into());
         }
@@ -299,7 +299,7 @@ impl Engine {
     /// requests in advance, because the misses of their rows then overlap; it does not change the engine's decisions.
     #[inline]
     pub fn expect(&self, offset: u64) {
-        let space = &self.ground.space;
+        let space = &self.globals.space;
         let e = space.geo.extent_at(offset);
         if e.0 < space.geo.extents {
             core::hint::black_box(space.map.fastest(e));
@@ -310,7 +310,7 @@ impl Engine {
     /// The policy is informed. The class is kept in memory only.
     pub fn reclassify(&mut self, now: Nanos, extent: ExtentId, class: u8, out: &mut Vec<Effect>) {
         self.event(now, out, |me| {
-            if me.ground.space.set_class(extent, class) {
+            if me.globals.space.set_class(extent, class) {
                 let (_, p) = me.parts();
                 let (policy, mut view, wanted) = p.r.ask(p.g, p.d, SCAN_BUDGET);
                 policy.on_reclassified(&mut view, extent, class, wanted);
@@ -321,7 +321,7 @@ impl Engine {
 
     /// Replaces all promises to classes ([`crate::qos`]); call [`Engine::tick`] afterwards. The promises are kept in memory only.
     pub fn promise(&mut self, spec: Spec) {
-        self.requests.promise(&self.ground, spec);
+        self.requests.promise(&self.globals, spec);
     }
 
     /// The promises to classes; `None`: there are none.
@@ -338,10 +338,10 @@ impl Engine {
     /// Closes the volume: no more requests will come. Completes the requests in progress and writes all state.
     pub fn close(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         self.event(now, out, |me| {
-            if me.ground.phase == Phase::Running {
-                me.ground.phase = Phase::Closing;
+            if me.globals.phase == Phase::Running {
+                me.globals.phase = Phase::Closing;
                 let (requests, p) = me.parts();
-                requests.hold_nothing();
+                requests.stop_holding();
                 p.r.cancel_all(p.g, p.d);
                 me.upkeep();
             }
@@ -350,17 +350,17 @@ impl Engine {
 
     /// Whether the volume is closed: nothing is in progress, and everything that can become durable is durable.
     pub fn is_closed(&self) -> bool {
-        self.ground.phase == Phase::Closed
+        self.globals.phase == Phase::Closed
     }
 
     /// Whether a flush or metadata write has failed, so that no guarantee can be given any more.
     pub fn has_failed(&self) -> bool {
-        self.ground.failed
+        self.globals.failed
     }
 
     /// The bytes of a metadata write in progress.
     pub fn meta(&self, op: &DeviceOp) -> &[u8] {
-        match self.ground.devices.get(op.id) {
+        match self.globals.devices.get(op.id) {
             Some(o) if op.buf == BufRef::Meta => self.durability.meta_bytes(o.meta(), op.len),
             _ => &[],
         }

@@ -269,6 +269,6 @@ impl Engine {
     /// Removes a rule from a running engine.
     #[cfg(feature = "mutants")]
     pub fn break_rule(&mut self, m: Mutant) {
-        self.ground.params.mutant = Some(m);
+        self.globals.params.mutant = Some(m);
     }
 }

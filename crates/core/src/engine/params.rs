@@ -41,7 +41,7 @@ pub struct Params {
     pub wear_bytes_per_day: Option<u64>,
     /// The time for which the unused part of the wear budget can be saved up.
     pub wear_burst: Nanos,
-    /// While a disk sleeps, background work that needs it is held for at most this time (`lull.rs`); `None`: it is not held.
+    /// While a disk sleeps, background work that needs it is held for at most this time (`sleep.rs`); `None`: it is not held.
     pub sleep_hold: Option<Nanos>,
     /// Amount of dirty data that ends this wait, in bytes, counted in whole extents; `None`: no limit.
     pub sleep_hold_bytes: Option<u64>,
@@ -58,7 +58,7 @@ pub struct Params {
     /// Largest number of partly written extents, if it is lower than the number for which the map has room; beyond it, slots are filled
     /// with zeros (`requests/fill.rs`).
     pub partial_max: Option<u32>,
-    /// End a session with a checkpoint even if the journal has space for the session's last records (`durability/farewell.rs`).
+    /// End a session with a checkpoint even if the journal has space for the session's last records (`durability/final_records.rs`).
     pub end_with_checkpoint: bool,
     /// Pass discards of freed slots to the devices.
     pub pass_discards: bool,

@@ -13,10 +13,10 @@ impl Engine {
     /// # Errors
     /// The volume's shape does not allow it, or the volume is not in the right state.
     pub fn may_switch(&self, uses: Uses) -> Result<(), SwitchError> {
-        if !self.ground.may_move() {
+        if !self.globals.may_move() {
             return Err(SwitchError::Closed);
         }
-        fits(&self.ground.space.geo, self.relocation.copies_fit(), uses)
+        fits(&self.globals.space.geo, self.relocation.copies_fit(), uses)
     }
 
     /// Lets another policy take over. Data at places that the new policy does not use is moved away in the background: see
@@ -31,9 +31,9 @@ impl Engine {
     ) -> Result<(), SwitchError> {
         self.may_switch(policy.uses())?;
         // The new policy does not know the proposals and moves of the old one, so it is not informed of their outcomes.
-        let g = &mut self.ground;
-        g.wanted.clear();
-        self.relocation.disown();
+        let g = &mut self.globals;
+        g.proposals.clear();
+        self.relocation.detach_policy();
         if policy.name() != g.policy.name() {
             g.space.map.forget_stats();
         }
@@ -47,6 +47,6 @@ impl Engine {
 
     /// The kind of data that is being moved away, and the amount that is left.
     pub fn draining(&self) -> Drain {
-        self.ground.background.draining(&self.ground.space)
+        self.globals.background.draining(&self.globals.space)
     }
 }

@@ -79,7 +79,7 @@ fn greendm_counts_misses_within_the_window_only() {
 }
 
 #[test]
-fn greendm_prefers_what_is_out_of_the_window() {
+fn greendm_prefers_extents_outside_the_window() {
     let mut e = engine("greendm", &[("TW", 10.0), ("LT", 1.0), ("HT", 1.0)], 4, 12);
     touch(&mut e, 0.0, 0);
     touch(&mut e, 20.0, 1);
@@ -117,7 +117,7 @@ fn linear_hits_where_the_address_says() {
 }
 
 #[test]
-fn hot_dst_demotes_the_least_recent_and_promotes_the_read() {
+fn hot_dst_demotes_the_coldest_and_promotes_the_read_extent() {
     for name in ["hot-dst-recency", "hot-dst-frequency", "hot-dst-wsclock"] {
         let mut e = engine(name, &[], 2, 12);
         for (t, x) in [(0, 0), (1, 1), (2, 2)] {

@@ -3,8 +3,7 @@
 //!
 //! F lines, direct-mapped: unit u may only be in line u mod F. On a miss the newcomer takes the line if the line is free, if the
 //! newcomer is metadata and the resident is not, or if both are of the same kind and the newcomer's access count is higher.
-//! Write-through: a write updates the copy
-//! and the home. A unit counts as metadata if its last access had a metadata class (1…7).
+//! Write-through: a write updates the copy and the home. A unit counts as metadata if its last access had a metadata class (1…7).
 //!
 //! Parameters: none. Memory: 4 bytes and 1 bit per extent, 4 bytes per fast slot. The lab gives numbers only to extents that are accessed.
 //! When not to use it: direct mapping wastes lines if several hot units share a line, and counts never age.
@@ -13,13 +12,13 @@ use super::classes::is_metadata;
 use super::hold::FAST;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
 use crate::bits::Bits;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-const NOBODY: u32 = u32::MAX;
+const NO_HOLDER: u32 = u32::MAX;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -48,11 +47,11 @@ impl Policy for Azor {
         Uses::Copies
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let (f, n) = (view.seats(FAST).end, view.units() as usize);
-        self.lines = vec![NOBODY; f as usize];
+        let (f, n) = (view.positions(FAST).end, view.units() as usize);
+        self.lines = vec![NO_HOLDER; f as usize];
         self.counts = vec![0; n];
         self.metadata = Bits::new(n);
-        for e in (0..f).filter_map(|s| view.owner(view.seat(s))) {
+        for e in (0..f).filter_map(|s| view.owner(view.position(s))) {
             let line = self.line(e);
             self.lines[line] = e.0;
         }
@@ -60,17 +59,17 @@ impl Policy for Azor {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(view.slowest())
     }
-    fn on_copied(&mut self, _view: &mut View<'_>, extent: UnitId, _seat: Seat) {
+    fn on_copied(&mut self, _view: &mut View<'_>, extent: UnitId, _position: Position) {
         let line = self.line(extent);
         self.lines[line] = extent.0;
     }
-    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, _seat: Seat) {
+    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, _position: Position) {
         let line = self.line(extent);
         if self.lines[line] == extent.0 {
-            self.lines[line] = NOBODY;
+            self.lines[line] = NO_HOLDER;
         }
     }
-    fn on_discarded(&mut self, _view: &mut View<'_>, extent: UnitId, _seat: Seat) {
+    fn on_discarded(&mut self, _view: &mut View<'_>, extent: UnitId, _position: Position) {
         self.counts[extent.0 as usize] = 0;
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
@@ -83,7 +82,7 @@ impl Policy for Azor {
             return;
         }
         let holder = self.lines[self.line(e)];
-        if holder != NOBODY {
+        if holder != NO_HOLDER {
             if self.rank(e.0) <= self.rank(holder) || view.is_held(UnitId(holder)) {
                 return;
             }
@@ -125,7 +124,7 @@ impl Policy for Azor {
         let line = self.line(extent);
         let holder = match self.lines[line] {
             h if h == extent.0 => String::from("it has the line"),
-            NOBODY => String::from("nobody has the line: the next access takes it"),
+            NO_HOLDER => String::from("nobody has the line: the next access takes it"),
             h => format!(
                 "extent {h} has the line ({}); it takes more to get it",
                 kind(h)

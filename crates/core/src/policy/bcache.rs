@@ -26,7 +26,7 @@ use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, Writ
 use crate::bits::BitTree;
 use crate::collector::Streams;
 use crate::units::Nanos;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -55,7 +55,7 @@ pub struct Bcache {
     rate: i64,
     budget: i64,
     dirty_then: i64,
-    /// The position at which the next cleaning starts.
+    /// The number of the unit at which the next search for a dirty copy starts.
     at: u32,
     sectors: i64,
 }
@@ -138,13 +138,13 @@ impl Policy for Bcache {
         Uses::Copies
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let f = view.seats(FAST).end;
+        let f = view.positions(FAST).end;
         self.shares = Shares::new(view, vec![f]);
         self.dirty = BitTree::new(view.units() as usize);
         self.sectors = i64::from(view.grain() / 512);
         self.rate = self.minimum;
         for s in 0..f {
-            if let Some(e) = view.owner(view.seat(s)).filter(|&e| view.is_dirty(e)) {
+            if let Some(e) = view.owner(view.position(s)).filter(|&e| view.is_dirty(e)) {
                 self.mark(e, true);
             }
         }
@@ -152,11 +152,11 @@ impl Policy for Bcache {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(view.slowest())
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.shares.arrived(view, extent, seat.index());
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.shares.arrived(view, extent, position.index());
     }
-    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.shares.remove(seat.index());
+    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.shares.remove(position.index());
         self.mark(extent, false);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {

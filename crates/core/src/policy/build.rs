@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_parameters_are_those_there_are() {
+    fn the_list_of_parameters_is_complete() {
         for p in PRESETS {
             let policy = (p.make)();
             let (numbers, names) = (policy.params(), policy.names());

@@ -17,7 +17,7 @@ use super::hot_dst::HotDst;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, View};
 use crate::collector::Collector;
 use crate::units::Nanos;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -78,8 +78,8 @@ impl Policy for ColdDst {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(if self.large { view.slowest() } else { FAST })
     }
-    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.base.on_placed(view, extent, seat);
+    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.base.on_placed(view, extent, position);
     }
     fn on_reclassified(
         &mut self,
@@ -90,8 +90,8 @@ impl Policy for ColdDst {
     ) {
         self.base.on_reclassified(view, extent, class, wanted);
     }
-    fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.base.on_discarded(view, extent, seat);
+    fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.base.on_discarded(view, extent, position);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         if self.kind == Cold::Plain {
@@ -120,7 +120,7 @@ impl Policy for ColdDst {
         }
         if self.base.forced != self.seen {
             self.seen = self.base.forced;
-            let share = view.seats(FAST).end / CLEAN_SHARE;
+            let share = view.positions(FAST).end / CLEAN_SHARE;
             self.to_clean = self.seen.min(u64::from(share));
         }
         // Only one at a time is demoted, because the next coldest extent is known only when the previous one has left.

@@ -33,7 +33,7 @@ use super::classes::LOWEST;
 use super::hold::{FAST, leaves, make_room};
 use super::{Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Uses, View, param};
 use crate::collector::Lists;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -216,7 +216,7 @@ impl Dss {
         let mut left = LOOK;
         while let Some(s) = at {
             if let Some(e) = view
-                .owner(view.seat(s))
+                .owner(view.position(s))
                 .filter(|&e| !view.is_held(e) && !leaves(leaving, e))
             {
                 match newcomer {
@@ -269,7 +269,7 @@ impl Policy for Dss {
         Uses::Copies
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let f = view.seats(FAST).end;
+        let f = view.positions(FAST).end;
         if self.selective {
             view.keep_classes();
         }
@@ -280,7 +280,7 @@ impl Policy for Dss {
             self.held[usize::from(UNUSED)] = f;
         }
         for s in 0..f {
-            if let Some(e) = view.owner(view.seat(s)) {
+            if let Some(e) = view.owner(view.position(s)) {
                 let dirty = if view.is_dirty(e) { DIRTY } else { 0 };
                 let class = view.class(e);
                 self.append(s, self.file(class) | dirty);
@@ -299,18 +299,18 @@ impl Policy for Dss {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(view.slowest())
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
         let known = self.coming.iter().position(|c| c.unit == extent);
         let (written, class) = known.map_or((0, 0), |i| {
             let part = self.coming.swap_remove(i);
             (part.written, self.class_of_copy(view, &part, true))
         });
-        self.append(seat.index(), self.file(class) | written);
-        self.note_class(seat.index(), class);
+        self.append(position.index(), self.file(class) | written);
+        self.note_class(position.index(), class);
     }
-    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: UnitId, seat: Seat) {
-        self.take_out(seat.index());
-        self.note_class(seat.index(), UNUSED);
+    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: UnitId, position: Position) {
+        self.take_out(position.index());
+        self.note_class(position.index(), UNUSED);
     }
     fn on_reclassified(
         &mut self,

@@ -34,7 +34,7 @@ use alloc::vec::Vec;
 /// Maximum number of concurrent moves in a live volume.
 const AT_ONCE: u32 = 8;
 
-/// Performance of a tier, and the price of the whole tier. In settings, a rate of 0 means that the measured rate is used.
+/// Performance of a tier, and the price of one of its slots, in prices of slow slots. In settings, a rate of 0 means that the measured rate is used.
 #[derive(Clone, Copy, Debug)]
 struct Capacity {
     iops: f64,
@@ -128,7 +128,7 @@ impl Edt {
             f64::from(sectors) * 512.0 / seconds,
         );
         let cost = |c: &Capacity, t: TierId| {
-            let slots = f64::from(view.seats(t).len() as u32);
+            let slots = f64::from(view.positions(t).len() as u32);
             let share = (rate / c.iops)
                 .max(bandwidth / c.bandwidth)
                 .max(f64::from(view.weight(e)) / slots);
@@ -143,8 +143,10 @@ impl Edt {
         if view.tiers() > 2 {
             return self.begin_all(view, touched);
         }
-        let f = view.seats(FAST).end;
-        let mut here: Vec<UnitId> = (0..f).filter_map(|s| view.owner(view.seat(s))).collect();
+        let f = view.positions(FAST).end;
+        let mut here: Vec<UnitId> = (0..f)
+            .filter_map(|s| view.owner(view.position(s)))
+            .collect();
         let (can, slow) = (
             self.capacity(view, FAST),
             self.capacity(view, view.slowest()),
@@ -184,9 +186,9 @@ impl Edt {
     fn begin_all(&mut self, view: &View<'_>, touched: Vec<UnitId>) {
         let slowest = view.slowest();
         let at = |e: UnitId| view.home(e).map(|s| view.tier_of(s));
-        let upper = view.seats(slowest).start;
+        let upper = view.positions(slowest).start;
         let mut left: Vec<UnitId> = (0..upper)
-            .filter_map(|s| view.owner(view.seat(s)))
+            .filter_map(|s| view.owner(view.position(s)))
             .collect();
         left.extend(touched.iter().filter(|&&e| at(e) == Some(slowest)));
         let mut moves = Vec::new();
@@ -227,7 +229,7 @@ impl Edt {
 
 /// Keeps the best of these extents, as many as fit the tier together.
 fn take_what_fits(view: &View<'_>, all: &mut Vec<(f64, bool, UnitId)>, tier: TierId) {
-    let mut room = view.seats(tier).len() as u32;
+    let mut room = view.positions(tier).len() as u32;
     all.retain(|x| {
         let grains = view.weight(x.2);
         let fits = grains <= room;

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::collector::{Collector, Lists, WsClock};
 use crate::units::{Nanos, TierId};
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -76,13 +76,13 @@ impl GreenDm {
     }
     /// Writes home the oldest copies of the write-back queue, until it is within its limit.
     fn drain(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
-        let limit = (view.seats(FAST).end / 8).max(1);
+        let limit = (view.positions(FAST).end / 8).max(1);
         while self.dirty_count > limit
             && let Some(s) = self.dirty.head(0)
         {
             self.unqueue(s);
             wanted.extend(
-                view.owner(view.seat(s))
+                view.owner(view.position(s))
                     .map(|extent| Action::Clean { extent }),
             );
         }
@@ -117,7 +117,7 @@ impl GreenDm {
     }
     fn demote(&mut self, view: &mut View<'_>, tier: TierId, wanted: &mut Vec<Action>) {
         let i = usize::from(tier.0);
-        let range = view.seats(tier);
+        let range = view.positions(tier);
         let slots = range.end - range.start;
         let (low, high) = self.watermarks(slots);
         if slots == 1 {
@@ -185,11 +185,14 @@ impl Policy for GreenDm {
         self.clock.attach(view);
         self.demoting = alloc::vec![(false, 0); usize::from(view.tiers())];
         if self.hold == Hold::Copy {
-            let slots = view.seats(FAST).end;
+            let slots = view.positions(FAST).end;
             self.dirty = Lists::new(slots, 1);
             self.dirty_count = 0;
             for s in 0..slots {
-                if view.owner(view.seat(s)).is_some_and(|e| view.is_dirty(e)) {
+                if view
+                    .owner(view.position(s))
+                    .is_some_and(|e| view.is_dirty(e))
+                {
                     self.queue(s);
                 }
             }
@@ -201,14 +204,14 @@ impl Policy for GreenDm {
             Hold::Copy => view.slowest(),
         })
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.clock.placed(view, extent, seat);
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.clock.placed(view, extent, position);
     }
-    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: UnitId, seat: Seat) {
-        self.unqueue(seat.index());
+    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: UnitId, position: Position) {
+        self.unqueue(position.index());
     }
-    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.clock.placed(view, extent, seat);
+    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.clock.placed(view, extent, position);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         let miss = match self.hold {
@@ -376,7 +379,7 @@ impl Policy for GreenDm {
                 } else {
                     "not accessed since the hand last passed"
                 },
-                self.watermarks(view.seats(TierId(0)).end).0,
+                self.watermarks(view.positions(TierId(0)).end).0,
                 self.clock.window.as_secs_f64()
             ),
             Some(_) => format!(

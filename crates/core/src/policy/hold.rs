@@ -55,7 +55,7 @@ impl Hold {
             Hold::Copy => Action::Evict { extent },
         }
     }
-    /// Whether this action brings a unit to the fast tier (otherwise it makes one leave).
+    /// Whether this action brings a unit to the fast tier.
     pub fn is_up(action: Action) -> bool {
         matches!(
             action,

@@ -17,7 +17,7 @@ use super::middle::Middle;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
 use crate::collector::Collector;
 use crate::units::Nanos;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -102,11 +102,11 @@ impl Policy for HotDst {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(view.slowest())
     }
-    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.collector.placed(view, extent, seat);
+    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.collector.placed(view, extent, position);
     }
-    fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.collector.left(view, extent, seat);
+    fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.collector.left(view, extent, position);
         self.collector.forget(extent);
     }
     fn on_reclassified(
@@ -120,11 +120,11 @@ impl Policy for HotDst {
             self.sift(view, extent, wanted);
         }
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.collector.placed(view, extent, seat);
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.collector.placed(view, extent, position);
     }
-    fn on_uncopied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.collector.left(view, extent, seat);
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.collector.left(view, extent, position);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         if self.note(view, access, wanted) || access.write || is_fast(view, access.extent) {

@@ -21,7 +21,7 @@ use super::shares::Shares;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, param};
 use crate::collector::{Heap, Raised, Rank, weight};
 use crate::units::Nanos;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -113,9 +113,9 @@ impl Hystor {
         }
         self.queue.sort_unstable();
         // Since the last plan, ranks have risen and fallen.
-        for s in 0..view.seats(FAST).end {
+        for s in 0..view.positions(FAST).end {
             let here = view
-                .owner(view.seat(s))
+                .owner(view.position(s))
                 .filter(|_| self.shares.of(s) == REMAP);
             if let Some(e) = here {
                 self.remap.set(s, self.rank(e));
@@ -142,7 +142,7 @@ impl Hystor {
                 return Exchange::NotWorth;
             };
             self.remap.remove(s);
-            let Some(extent) = view.owner(view.seat(s)) else {
+            let Some(extent) = view.owner(view.position(s)) else {
                 return Exchange::Fits;
             };
             lacks = lacks.saturating_sub(view.weight(extent));
@@ -189,7 +189,7 @@ impl Policy for Hystor {
         Uses::Copies
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let (f, n) = (view.seats(FAST).end, view.units());
+        let (f, n) = (view.positions(FAST).end, view.units());
         let remap = ((f64::from(f) * self.remap_share) as u32).min(f - 1);
         self.shares = Shares::new(view, vec![remap, f - remap]);
         self.remap = Heap::with_room(f, remap);
@@ -199,17 +199,17 @@ impl Policy for Hystor {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(view.slowest())
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.shares.arrived(view, extent, seat.index());
-        if self.shares.of(seat.index()) == REMAP {
-            self.remap.set(seat.index(), self.rank(extent));
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.shares.arrived(view, extent, position.index());
+        if self.shares.of(position.index()) == REMAP {
+            self.remap.set(position.index(), self.rank(extent));
         }
     }
-    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: UnitId, seat: Seat) {
-        self.shares.remove(seat.index());
-        self.remap.remove(seat.index());
+    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: UnitId, position: Position) {
+        self.shares.remove(position.index());
+        self.remap.remove(position.index());
     }
-    fn on_discarded(&mut self, _view: &mut View<'_>, extent: UnitId, _seat: Seat) {
+    fn on_discarded(&mut self, _view: &mut View<'_>, extent: UnitId, _position: Position) {
         self.units[extent.0 as usize] = (0, self.now);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {

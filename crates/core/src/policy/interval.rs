@@ -251,11 +251,11 @@ impl Interval {
             while free < view.weight(e) {
                 let cold = self.collector.coldest(view, FAST);
                 let cold = cold.filter(|&c| self.collector.worth(view, c) < worth);
-                let Some((cold, seat)) = cold.and_then(|c| Some((c, view.home(c)?))) else {
+                let Some((cold, position)) = cold.and_then(|c| Some((c, view.home(c)?))) else {
                     break;
                 };
                 // Removed from the order, so that the next coldest is found. It is inserted again if it is not demoted.
-                self.collector.left(view, cold, seat);
+                self.collector.left(view, cold, position);
                 down.push(cold);
                 free += view.weight(cold);
             }

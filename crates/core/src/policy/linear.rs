@@ -32,7 +32,7 @@ impl Policy for Linear {
     }
     fn attach(&mut self, _view: &mut View<'_>) {}
     fn first_touch(&mut self, view: &mut View<'_>, extent: UnitId) -> Place {
-        Place::At(view.seat(extent.0))
+        Place::At(view.position(extent.0))
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, _wanted: &mut Vec<Action>) {
         if self.name == "mylinear" {

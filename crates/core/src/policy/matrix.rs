@@ -33,7 +33,7 @@ pub fn plan(view: &View<'_>, collector: &dyn Collector) -> VecDeque<(UnitId, Tie
         .collect();
     let mut to: Vec<Vec<Cell>> = vec![Vec::new(); usize::from(tiers)];
     for t in 0..tiers {
-        let slots = view.seats(TierId(t)).len();
+        let slots = view.positions(TierId(t)).len();
         let worth = |e| {
             if t == 0 {
                 collector.rank(view, e).0
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_of_full_tiers_goes_round() {
+    fn full_tiers_are_exchanged_through_a_free_slot_elsewhere() {
         // 0 → 1: unit 1; 1 → 0: unit 2. Only the slowest tier has a free slot.
         let to = vec![vec![cell(1, 2)], vec![cell(0, 1)], vec![]];
         let got: Vec<_> = order(to, vec![0, 0, 1])

@@ -99,7 +99,7 @@ impl Middle {
         self.wake = self.wake.filter(|&t| t > view.now());
         // The slowest of these tiers comes first, so that it has room for units of the others.
         for t in (1..view.slowest().0).rev().map(TierId) {
-            let slots = view.seats(t).len() as u32;
+            let slots = view.positions(t).len() as u32;
             let going = self.own.iter().filter(|o| o.1 == Some(t)).count() as u32;
             let room = view.free(t) + view.freeing(t) + going;
             // If its only slot were kept free, a tier with one slot would always be empty.

@@ -58,7 +58,7 @@ pub use write_mode::{WRITE_MODES, WriteMode};
 
 use crate::units::{Nanos, TierId};
 pub use crate::volume::Place;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -71,10 +71,10 @@ pub struct Access {
     pub now: Nanos,
     /// The extent.
     pub extent: UnitId,
-    /// Seat of the home before any action that this access triggers; `None` at the first touch.
-    pub home: Option<Seat>,
-    /// Seat of the copy before any action that this access triggers.
-    pub copy: Option<Seat>,
+    /// Position of the home before any action that this access triggers; `None` at the first touch.
+    pub home: Option<Position>,
+    /// Position of the copy before any action that this access triggers.
+    pub copy: Option<Position>,
     /// Whether it is a write (otherwise a read).
     pub write: bool,
     /// Class of the data, 0…63: that of the request, otherwise the registered class of the extent ([`View::class`]).
@@ -100,8 +100,8 @@ pub enum Uses {
 }
 
 impl Access {
-    /// Seat from which the data was served before any action that this access triggers: the copy, otherwise the home.
-    pub fn served(&self) -> Option<Seat> {
+    /// Position from which the data was served before any action that this access triggers: the copy, otherwise the home.
+    pub fn served(&self) -> Option<Position> {
         self.copy.or(self.home)
     }
 }
@@ -311,10 +311,10 @@ pub trait Policy: Send {
     fn beside(&self, view: &View<'_>, extent: UnitId, to: TierId) -> Option<UnitId> {
         self.inner().and_then(|p| p.beside(view, extent, to))
     }
-    /// `extent` now has its home in `seat` (first touch, or the end of a move).
-    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+    /// `extent` now has its home in `position` (first touch, or the end of a move).
+    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
         if let Some(p) = self.inner_mut() {
-            p.on_placed(view, extent, seat);
+            p.on_placed(view, extent, position);
         }
     }
     /// A unit of a store changed its size; it took `before` grains and has no copy. Only called if units differ in size.
@@ -335,25 +335,25 @@ pub trait Policy: Send {
             p.on_reclassified(view, extent, class, wanted);
         }
     }
-    /// `extent` was discarded; `seat` was its home.
-    fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+    /// `extent` was discarded; `position` was its home.
+    fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
         if let Some(p) = self.inner_mut() {
-            p.on_discarded(view, extent, seat);
+            p.on_discarded(view, extent, position);
         }
     }
     /// An extent is accessed. Push the proposals; they are tried in order before the request continues.
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>);
-    /// `extent` now has a copy in `seat`. A policy must update its lists of cached units here and in
+    /// `extent` now has a copy in `position`. A policy must update its lists of cached units here and in
     /// [`Policy::on_uncopied`], not when it proposes an action, because the engine may refuse that.
-    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
         if let Some(p) = self.inner_mut() {
-            p.on_copied(view, extent, seat);
+            p.on_copied(view, extent, position);
         }
     }
-    /// `extent` has given up its copy in `seat`.
-    fn on_uncopied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+    /// `extent` has given up its copy in `position`.
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
         if let Some(p) = self.inner_mut() {
-            p.on_uncopied(view, extent, seat);
+            p.on_uncopied(view, extent, position);
         }
     }
     /// The destination of this write to an extent with a copy. Called after [`Policy::on_access`] and its proposals.

@@ -29,7 +29,7 @@ use super::shares::Shares;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, param};
 use crate::collector::{Heap, Lists, Streams};
 use crate::units::Nanos;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -84,17 +84,17 @@ impl Default for OpenCas {
 }
 
 impl OpenCas {
-    fn dirtied(&mut self, e: UnitId, seat: u32) {
-        if !self.acp || self.chunks.contains(seat) {
+    fn dirtied(&mut self, e: UnitId, position: u32) {
+        if !self.acp || self.chunks.contains(position) {
             return;
         }
         let c = e.0 / self.chunk_units;
-        self.chunks.push_tail(c, seat);
+        self.chunks.push_tail(c, position);
         self.recount(c, 1);
     }
-    fn cleaned(&mut self, e: UnitId, seat: u32) {
-        if self.acp && self.chunks.contains(seat) {
-            self.chunks.unlink(seat);
+    fn cleaned(&mut self, e: UnitId, position: u32) {
+        if self.acp && self.chunks.contains(position) {
+            self.chunks.unlink(position);
             self.recount(e.0 / self.chunk_units, -1);
         }
     }
@@ -115,7 +115,7 @@ impl OpenCas {
             let Some(s) = self.chunks.head(c) else {
                 return;
             };
-            let Some(extent) = view.owner(view.seat(s)) else {
+            let Some(extent) = view.owner(view.position(s)) else {
                 self.chunks.unlink(s);
                 self.recount(c, -1);
                 continue;
@@ -147,7 +147,7 @@ impl Policy for OpenCas {
         Uses::Copies
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let f = view.seats(FAST).end;
+        let f = view.positions(FAST).end;
         self.shares = Shares::new(view, vec![f]);
         if self.acp {
             self.chunk_units = (ACP_CHUNK / u64::from(view.grain())).max(1) as u32;
@@ -156,7 +156,7 @@ impl Policy for OpenCas {
             self.counts = vec![0; chunks as usize];
             self.order = Heap::new(chunks);
             for s in 0..f {
-                if let Some(e) = view.owner(view.seat(s)).filter(|&e| view.is_dirty(e)) {
+                if let Some(e) = view.owner(view.position(s)).filter(|&e| view.is_dirty(e)) {
                     self.dirtied(e, s);
                 }
             }
@@ -165,13 +165,13 @@ impl Policy for OpenCas {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(view.slowest())
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.shares.arrived(view, extent, seat.index());
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.shares.arrived(view, extent, position.index());
         view.set_stat(extent, 0);
     }
-    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.shares.remove(seat.index());
-        self.cleaned(extent, seat.index());
+    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.shares.remove(position.index());
+        self.cleaned(extent, position.index());
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         let extent = access.extent;

@@ -18,7 +18,7 @@ use super::shares::Shares;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, param};
 use crate::bits::Bits;
 use crate::collector::Streams;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -64,7 +64,7 @@ impl Policy for Raf {
         Uses::Copies
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let f = view.seats(FAST).end;
+        let f = view.positions(FAST).end;
         let writes = part(f, self.write_share);
         self.shares = Shares::new(view, vec![f - writes, writes]);
         self.seen = Bits::new(view.units() as usize);
@@ -72,13 +72,13 @@ impl Policy for Raf {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(view.slowest())
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.shares.arrived(view, extent, seat.index());
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.shares.arrived(view, extent, position.index());
     }
-    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: UnitId, seat: Seat) {
-        self.shares.remove(seat.index());
+    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: UnitId, position: Position) {
+        self.shares.remove(position.index());
     }
-    fn on_discarded(&mut self, _view: &mut View<'_>, extent: UnitId, _seat: Seat) {
+    fn on_discarded(&mut self, _view: &mut View<'_>, extent: UnitId, _position: Position) {
         self.seen.clear(extent.0 as usize);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {

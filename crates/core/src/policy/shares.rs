@@ -15,7 +15,7 @@ pub struct Shares {
     /// Per share: size of its copies, and its limit.
     have: Vec<u32>,
     limit: Vec<u32>,
-    /// Per seat: grains that the copy there takes. Only used if units differ in size.
+    /// Per position: grains that the copy there takes. Only used if units differ in size.
     grains: Vec<u32>,
     /// Copies that were proposed, with their shares.
     coming: Vec<(UnitId, u8)>,
@@ -37,7 +37,7 @@ impl Default for Shares {
 impl Shares {
     /// Creates shares of these sizes; existing copies belong to the first share.
     pub fn new(view: &View<'_>, limit: Vec<u32>) -> Shares {
-        let f = view.seats(FAST).end;
+        let f = view.positions(FAST).end;
         let mut s = Shares {
             lists: Lists::new(f, limit.len() as u32),
             of: vec![0; f as usize],
@@ -50,31 +50,31 @@ impl Shares {
             },
             coming: Vec::new(),
         };
-        for (seat, e) in view.residents(FAST) {
-            s.weigh(view, e, seat.index());
-            s.insert(seat.index(), 0);
+        for (position, e) in view.residents(FAST) {
+            s.weigh(view, e, position.index());
+            s.insert(position.index(), 0);
         }
         s
     }
-    fn weight(&self, slot: u32) -> u32 {
-        self.grains.get(slot as usize).copied().unwrap_or(1)
+    fn weight(&self, position: u32) -> u32 {
+        self.grains.get(position as usize).copied().unwrap_or(1)
     }
-    fn weigh(&mut self, view: &View<'_>, e: UnitId, slot: u32) {
-        if let Some(g) = self.grains.get_mut(slot as usize) {
+    fn weigh(&mut self, view: &View<'_>, e: UnitId, position: u32) {
+        if let Some(g) = self.grains.get_mut(position as usize) {
             *g = view.weight(e);
         }
     }
-    fn insert(&mut self, seat: u32, share: u8) {
-        self.remove(seat);
-        self.of[seat as usize] = share;
-        self.have[usize::from(share)] += self.weight(seat);
-        self.lists.push_tail(u32::from(share), seat);
+    fn insert(&mut self, position: u32, share: u8) {
+        self.remove(position);
+        self.of[position as usize] = share;
+        self.have[usize::from(share)] += self.weight(position);
+        self.lists.push_tail(u32::from(share), position);
     }
-    /// The copy in that seat was removed.
-    pub fn remove(&mut self, seat: u32) {
-        if self.lists.contains(seat) {
-            self.have[usize::from(self.of[seat as usize])] -= self.weight(seat);
-            self.lists.unlink(seat);
+    /// The copy in that position was removed.
+    pub fn remove(&mut self, position: u32) {
+        if self.lists.contains(position) {
+            self.have[usize::from(self.of[position as usize])] -= self.weight(position);
+            self.lists.unlink(position);
         }
     }
     /// Whether a copy was proposed and is not there yet.
@@ -89,25 +89,25 @@ impl Shares {
     pub fn failed(&mut self, extent: UnitId) {
         self.coming.retain(|c| c.0 != extent);
     }
-    /// `extent` has its copy in that seat.
-    pub fn arrived(&mut self, view: &View<'_>, extent: UnitId, seat: u32) {
-        self.remove(seat);
-        self.weigh(view, extent, seat);
+    /// `extent` has its copy in that position.
+    pub fn arrived(&mut self, view: &View<'_>, extent: UnitId, position: u32) {
+        self.remove(position);
+        self.weigh(view, extent, position);
         let known = self.coming.iter().position(|c| c.0 == extent);
         let share = known.map_or(0, |i| self.coming.swap_remove(i).1);
-        self.insert(seat, share);
+        self.insert(position, share);
     }
-    /// The copy in that seat was used.
-    pub fn touch(&mut self, seat: u32) {
-        self.insert(seat, self.of[seat as usize]);
+    /// The copy in that position was used.
+    pub fn touch(&mut self, position: u32) {
+        self.insert(position, self.of[position as usize]);
     }
-    /// The copy in that seat belongs to `share` from now on, as its most recently used one.
-    pub fn assign(&mut self, seat: u32, share: u8) {
-        self.insert(seat, share);
+    /// The copy in that position belongs to `share` from now on, as its most recently used one.
+    pub fn assign(&mut self, position: u32, share: u8) {
+        self.insert(position, share);
     }
-    /// The share to which the copy in that seat belongs.
-    pub fn of(&self, seat: u32) -> u8 {
-        self.of[seat as usize]
+    /// The share to which the copy in that position belongs.
+    pub fn of(&self, position: u32) -> u8 {
+        self.of[position as usize]
     }
     /// Grains that the copies of the share take.
     pub fn have(&self, share: u8) -> u32 {
@@ -155,7 +155,7 @@ impl Shares {
     ) -> impl Iterator<Item = UnitId> + 'a {
         let head = self.lists.head(u32::from(share));
         core::iter::successors(head, |&s| self.lists.next(s))
-            .filter_map(|s| view.owner(view.seat(s)))
+            .filter_map(|s| view.owner(view.position(s)))
     }
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {

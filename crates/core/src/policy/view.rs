@@ -1,9 +1,9 @@
 //! A policy's view of the volume.
 
 use super::Access;
-use crate::load::{Answers, Cost, Load, Loads, MemberLoad};
+use crate::load::{Cost, Latencies, Load, Loads, MemberLoad};
 use crate::units::{MemberId, Nanos, TierId};
-use crate::volume::{Quota, Seat, Space, UnitId};
+use crate::volume::{Position, Quota, Space, UnitId};
 use core::ops::Range;
 
 /// The volume as a policy sees it. Everything can be read, but only the policy's own statistics can be written.
@@ -18,7 +18,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// A view of `space` at `now`, with `moves` moves in progress. The policy may examine at most `budget` seats in this call.
+    /// A view of `space` at `now`, with `moves` moves in progress. The policy may examine at most `budget` positions in this call.
     pub fn new(
         space: &'a mut Space,
         now: Nanos,
@@ -39,7 +39,7 @@ impl<'a> View<'a> {
     pub fn quota(&self, grains: u32) -> Quota {
         Quota::of(self.space, grains)
     }
-    /// A view of a quota: with the quota's seats and units, and with the real load of the tiers.
+    /// A view of a quota: with the quota's positions and units, and with the real load of the tiers.
     pub fn within<'b>(&'b self, quota: &'b mut Quota) -> View<'b> {
         View {
             space: quota.space(),
@@ -53,7 +53,7 @@ impl<'a> View<'a> {
     fn loads(&self) -> &Loads {
         self.loads.unwrap_or(&self.space.loads)
     }
-    /// Number of seats that this call may still examine. A long scan continues at the next tick, so that it never stalls
+    /// Number of positions that this call may still examine. A long scan continues at the next tick, so that it never stalls
     /// I/O. Hit-only runs have no limit.
     pub fn budget(&mut self) -> &mut u32 {
         &mut self.budget
@@ -98,8 +98,8 @@ impl<'a> View<'a> {
     pub fn class(&self, e: UnitId) -> u8 {
         self.space.class(e)
     }
-    /// Keeps the classes of the data in copies from now on, one class per 4 KiB. This takes one byte per seat of the faster tiers, and more
-    /// for copies with several classes. Only the classes that the policy itself notes are known.
+    /// Keeps the classes of the data in copies from now on, one class per 4 KiB. This takes one byte per position of the faster tiers, and
+    /// more for copies with several classes. Only the classes that the policy itself notes are known.
     pub fn keep_classes(&mut self) {
         self.space.map.keep_classes(self.space.geo.block_shift);
     }
@@ -141,7 +141,7 @@ impl<'a> View<'a> {
     /// Whether a unit fits on a tier that is empty.
     #[inline]
     pub fn could_fit(&self, t: TierId, e: UnitId) -> bool {
-        self.weight(e) as usize <= self.seats(t).len()
+        self.weight(e) as usize <= self.positions(t).len()
     }
     /// The first byte of the address space of a unit.
     #[inline]
@@ -153,37 +153,37 @@ impl<'a> View<'a> {
     pub fn unit_at(&self, offset: u64) -> UnitId {
         self.space.unit_at(offset)
     }
-    /// The range of table indices of a tier's seats ([`Seat::index`]): one per grain.
+    /// The range of table indices of a tier's positions ([`Position::index`]): one per grain.
     #[inline]
-    pub fn seats(&self, t: TierId) -> core::ops::Range<u32> {
+    pub fn positions(&self, t: TierId) -> core::ops::Range<u32> {
         self.space.geo.tier_slots(t)
     }
-    /// The number of seats on all tiers except the slowest, for a table with one entry per seat.
+    /// The number of positions on all tiers except the slowest, for a table with one entry per position.
     #[inline]
-    pub fn faster_seats(&self) -> u32 {
-        self.seats(self.slowest()).start
+    pub fn faster_positions(&self) -> u32 {
+        self.positions(self.slowest()).start
     }
-    /// The seat with that index in a table.
+    /// The position with that index in a table.
     #[inline]
-    pub fn seat(&self, index: u32) -> Seat {
-        Seat::at(index)
+    pub fn position(&self, index: u32) -> Position {
+        Position::at(index)
     }
-    /// Units on a tier other than the slowest, with their seats, in the order of these.
-    pub fn residents(&self, t: TierId) -> impl Iterator<Item = (Seat, UnitId)> + '_ {
-        let all = self.seats(t).map(Seat::at);
+    /// Units on a tier other than the slowest, with their positions, in the order of these.
+    pub fn residents(&self, t: TierId) -> impl Iterator<Item = (Position, UnitId)> + '_ {
+        let all = self.positions(t).map(Position::at);
         all.filter_map(|s| self.owner(s).map(|e| (s, e)))
     }
-    /// Seat of a unit's home.
+    /// Position of a unit's home.
     #[inline]
-    pub fn home(&self, e: UnitId) -> Option<Seat> {
-        self.space.map.home(e).map(Seat::from)
+    pub fn home(&self, e: UnitId) -> Option<Position> {
+        self.space.map.home(e).map(Position::from)
     }
-    /// Seat of a unit's copy on the fastest tier. A copy that a previous policy left on a tier in between is ignored, because no table
+    /// Position of a unit's copy on the fastest tier. A copy that a previous policy left on a tier in between is ignored, because no table
     /// has an entry for it.
     #[inline]
-    pub fn copy(&self, e: UnitId) -> Option<Seat> {
+    pub fn copy(&self, e: UnitId) -> Option<Position> {
         let slot = self.space.map.copy(e)?;
-        (self.space.geo.tier_of(slot) == TierId(0)).then(|| Seat::from(slot))
+        (self.space.geo.tier_of(slot) == TierId(0)).then(|| Position::from(slot))
     }
     /// Whether the copy on the fastest tier contains all blocks of its unit that `access` covers. Blocks that were never written do not
     /// matter. False without a copy.
@@ -210,32 +210,32 @@ impl<'a> View<'a> {
     pub fn is_dirty(&self, e: UnitId) -> bool {
         self.space.map.is_dirty(e)
     }
-    /// The unit whose home or copy is in a seat of a tier other than the slowest.
+    /// The unit whose home or copy is in a position of a tier other than the slowest.
     #[inline]
-    pub fn owner(&self, s: Seat) -> Option<UnitId> {
+    pub fn owner(&self, s: Position) -> Option<UnitId> {
         self.space.map.owner(s.slot())
     }
-    /// The unit whose copy is in a seat of a tier other than the slowest, and the seat of its home. It costs less than
+    /// The unit whose copy is in a position of a tier other than the slowest, and the position of its home. It costs less than
     /// [`View::owner`] and [`View::copy`] together: the unit's own entry in the map is not read.
     #[inline]
-    pub fn copied_in(&self, s: Seat) -> Option<(UnitId, Seat)> {
+    pub fn copied_in(&self, s: Position) -> Option<(UnitId, Position)> {
         let (e, home) = self.space.map.copied_in(s.slot())?;
         Some((e, home.into()))
     }
-    /// Whether a seat of a tier other than the slowest contains a dirty copy.
+    /// Whether a position of a tier other than the slowest contains a dirty copy.
     #[inline]
-    pub fn is_dirty_in(&self, s: Seat) -> bool {
+    pub fn is_dirty_in(&self, s: Position) -> bool {
         self.space.map.is_dirty_in(s.slot())
     }
-    /// Number of operations in progress on a seat.
+    /// Number of operations in progress on a position.
     #[inline]
-    pub fn in_flight_in(&self, s: Seat) -> u32 {
+    pub fn in_flight_in(&self, s: Position) -> u32 {
         let (r, w) = self.space.pins.count(s.slot());
         r + w
     }
-    /// Tier of a seat.
+    /// Tier of a position.
     #[inline]
-    pub fn tier_of(&self, s: Seat) -> TierId {
+    pub fn tier_of(&self, s: Position) -> TierId {
         self.space.geo.tier_of(s.slot())
     }
     /// Free room on a tier, in grains.
@@ -277,8 +277,8 @@ impl<'a> View<'a> {
     }
     /// The recent durations of operations on a tier for which requests waited.
     #[inline]
-    pub fn answers(&self, t: TierId) -> Answers {
-        self.loads().answers(t)
+    pub fn latencies(&self, t: TierId) -> Latencies {
+        self.loads().latencies(t)
     }
     /// Present load of a tier.
     pub fn load(&self, t: TierId) -> Load {

@@ -95,7 +95,7 @@ impl Moded {
         Moded { inner, mode }
     }
     /// Passes an access to the preset, and removes the proposals that the mode forbids.
-    fn shown(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+    fn pass_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         let before = wanted.len();
         self.inner.on_access(view, access, wanted);
         let unwanted: Vec<Action> = wanted.drain(before..).collect();
@@ -133,8 +133,10 @@ impl Policy for Moded {
         let miss = access.copy.is_none();
         match (self.mode, access.write) {
             (PassThrough, _) | (ReadOnly, true) => {}
-            (WriteOnly, false) if miss => self.shown(view, access, wanted),
-            (WriteThroughUpdate | WriteAround, true) if miss => self.shown(view, &as_read, wanted),
+            (WriteOnly, false) if miss => self.pass_access(view, access, wanted),
+            (WriteThroughUpdate | WriteAround, true) if miss => {
+                self.pass_access(view, &as_read, wanted);
+            }
             (WriteThroughUpdate | WriteThroughAll | WriteAround, true) => {
                 self.inner.on_access(view, &as_read, wanted);
             }

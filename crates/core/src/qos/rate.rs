@@ -54,7 +54,7 @@ impl Rate {
     }
 
     /// Like [`Rate::serve`], for bytes that were served in addition to the minimum rate. They do not use up the rate beyond `now`.
-    pub fn gift(&mut self, now: Nanos, bytes: u64) {
+    pub fn serve_extra(&mut self, now: Nanos, bytes: u64) {
         let before = self.paid.max(now);
         self.serve(now, bytes);
         self.paid = self.paid.min(before);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_is_caught_up_on_for_a_while_only() {
+    fn an_unused_minimum_rate_can_be_used_for_a_limited_time() {
         let mut r = Rate::new(1_000_000);
         assert_eq!(r.overdue(MS(5000)), Some(BURST));
         r.serve(MS(5000), 50_000);
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(r.overdue(MS(5000)), None);
         assert_eq!(r.overdue(MS(5050)), Some(MS(0)));
         // The minimum rate is due again at once, even after a large number of additional bytes.
-        r.gift(MS(5050), 1 << 30);
+        r.serve_extra(MS(5050), 1 << 30);
         assert_eq!(r.overdue(MS(5051)), Some(MS(1)));
     }
 }

@@ -75,7 +75,7 @@ pub struct Scheduler {
     /// Whether all requests may begin at once, because the volume closes.
     open: bool,
     window: Nanos,
-    pressed: bool,
+    missed_guarantee: bool,
 }
 
 impl Scheduler {
@@ -101,7 +101,7 @@ impl Scheduler {
             bounded: spec.rows.iter().any(Row::bounds),
             open: false,
             window: now,
-            pressed: false,
+            missed_guarantee: false,
             spec,
         }
     }
@@ -158,8 +158,8 @@ impl Scheduler {
         self.due = false;
     }
     /// Whether a row misses its guarantees. Background work should pause then.
-    pub fn is_pressed(&self) -> bool {
-        self.pressed
+    pub fn misses_guarantee(&self) -> bool {
+        self.missed_guarantee
     }
 
     /// Decides about a request that arrives; returns true if it may begin now. Otherwise it is held.
@@ -343,7 +343,7 @@ impl Scheduler {
             if f.overdue(now).is_some() {
                 f.serve(now, p.bytes.into());
             } else {
-                f.gift(now, p.bytes.into());
+                f.serve_extra(now, p.bytes.into());
             }
         }
         let q = &mut g.queues[lane];
@@ -414,13 +414,13 @@ impl Scheduler {
         let length = now.since(self.window);
         self.window = now;
         let (mut slower, mut same) = (0u8, 0u8);
-        self.pressed = false;
+        self.missed_guarantee = false;
         for l in &mut self.lanes {
             (l.common, l.behind) = (0, 0);
         }
         for g in &mut self.groups {
             let v = g.judge(now, length);
-            self.pressed |= v.behind;
+            self.missed_guarantee |= v.behind;
             if v.behind {
                 slower |= v.lanes;
             } else if !v.easy {

@@ -142,7 +142,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn there_and_back_and_every_damage_is_seen() {
+    fn round_trip_and_damage_detection() {
         let c = Counter {
             member: 3,
             uuid: [5; 16],

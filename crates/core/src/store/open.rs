@@ -378,7 +378,7 @@ fn begin<M: Media + ?Sized>(
     sb.copies |= sb.has_room_for_copies();
     sb.closed_seq = 0;
     sb.void_at = if loaded.void { loaded.tip.next_seq } else { 0 };
-    say_counters(sb, &f.evidence.known);
+    set_counters(sb, &f.evidence.known);
     let at_once = broken(media, Mutant::ActiveAtOnce);
     for state in [State::Preparing, State::Active] {
         if at_once && state == State::Preparing {
@@ -390,7 +390,7 @@ fn begin<M: Media + ?Sized>(
     Ok(())
 }
 
-fn say_counters(sb: &mut Superblock, known: &Known) {
+fn set_counters(sb: &mut Superblock, known: &Known) {
     for m in &mut sb.members {
         let value = known.iter().find(|k| k.0 == m.id).map_or(0, |k| k.1);
         m.counter = m.counter.max(value);
@@ -422,6 +422,6 @@ pub fn mark_clean<M: Media + ?Sized>(
         closed_seq: closing.next_seq,
         ..sb.clone()
     };
-    say_counters(&mut sb, &known);
+    set_counters(&mut sb, &known);
     write_superblocks(media, &sb)
 }

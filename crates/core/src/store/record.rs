@@ -24,7 +24,7 @@ mod form;
 use super::codec::{put, u16_at, u32_at, u64_at};
 use crate::map::ExtentMap;
 use crate::units::{ExtentId, Nanos, Slot};
-use crate::volume::geometry::{Geometry, MEMBER_IDS_MAX, Spot};
+use crate::volume::geometry::{Geometry, MEMBER_IDS_MAX, MemberSlot};
 use form::Form;
 
 /// No more records follow in this block.
@@ -118,7 +118,7 @@ impl<'a> Set<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied<'a> {
     /// The slot of the copy.
-    pub spot: Spot,
+    pub slot: MemberSlot,
     /// Blocks whose valid data is in the copy, and not at the home.
     pub dirty: Set<'a>,
     /// Blocks that are equal in copy and home. This is true only if session `epoch` was the last one and ended cleanly.
@@ -133,7 +133,7 @@ pub struct Record<'a> {
     /// The extent.
     pub extent: ExtentId,
     /// Its home, if it has one.
-    pub spot: Option<Spot>,
+    pub home: Option<MemberSlot>,
     /// Blocks that are valid at the home. If there is no home, this is [`Set::All`].
     pub valid: Set<'a>,
     /// Its copy.
@@ -173,34 +173,34 @@ pub fn encode(
     let form = Form::of(map, e, slot, blocks, closing);
     let units = form.units(blocks);
     let out = out.get_mut(..units * 16)?;
-    let spot = slot.map(|s| geo.spot(s));
+    let place = slot.map(|s| geo.member_slot(s));
     match form {
         Form::Plain { kind } => {
-            head(map, e, spot, kind, out);
+            head(map, e, place, kind, out);
             if units > 1 {
                 out[16..].fill(0);
                 map.export_valid(e, &mut out[16..16 + (blocks as usize).div_ceil(8)]);
             }
         }
         Form::Copied { sets } => {
-            head(map, e, spot, COPY, out);
+            head(map, e, place, COPY, out);
             encode_copied(map, e, geo, sets, closing, out);
         }
     }
     Some(units)
 }
 
-const NOWHERE: Spot = Spot {
+const NO_SLOT: MemberSlot = MemberSlot {
     member: MEMBER_IDS_MAX,
     index: u32::MAX,
 };
 
-fn head(map: &ExtentMap, e: ExtentId, spot: Option<Spot>, kind: u8, out: &mut [u8]) {
-    let spot = spot.unwrap_or(NOWHERE);
-    put(out, 0, &(u16::from(kind) | spot.member << 4).to_le_bytes());
+fn head(map: &ExtentMap, e: ExtentId, place: Option<MemberSlot>, kind: u8, out: &mut [u8]) {
+    let place = place.unwrap_or(NO_SLOT);
+    put(out, 0, &(u16::from(kind) | place.member << 4).to_le_bytes());
     put(out, 2, &map.stat(e).to_le_bytes());
     put(out, 4, &e.0.to_le_bytes());
-    put(out, 8, &spot.index.to_le_bytes());
+    put(out, 8, &place.index.to_le_bytes());
     put(
         out,
         12,
@@ -220,7 +220,7 @@ fn encode_copied(
     let blocks = geo.blocks_per_extent();
     let each = bitmap_units(blocks);
     out[16..].fill(0);
-    let copy = map.copy(e).map_or(NOWHERE, |s| geo.spot(s));
+    let copy = map.copy(e).map_or(NO_SLOT, |s| geo.member_slot(s));
     put(out, 16, &copy.index.to_le_bytes());
     put(out, 20, &copy.member.to_le_bytes());
     let mut at = 32;
@@ -298,14 +298,14 @@ pub fn decode(units: &[u8], blocks: u32) -> Result<Option<(Entry<'_>, usize)>, &
         }
         _ => return Err("record of an unknown kind (written by a newer version?)"),
     };
-    let spot = Spot {
+    let slot = MemberSlot {
         member,
         index: u32_at(units, 8),
     };
     let last = Nanos::from_micros(u64::from(u32_at(units, 12)) << 20);
     let r = Record {
         extent: ExtentId(u32_at(units, 4)),
-        spot: (kind != UNMAP).then_some(spot),
+        home: (kind != UNMAP).then_some(slot),
         valid,
         copy,
         stat: u16_at(units, 2),
@@ -329,7 +329,7 @@ fn decode_copied(body: &[u8], each: usize) -> Result<(Set<'_>, Copied<'_>), &'st
         return Err("record of a copy that holds nothing");
     }
     let copy = Copied {
-        spot: Spot {
+        slot: MemberSlot {
             index: u32_at(body, 0),
             member: u16_at(body, 4),
         },
@@ -350,11 +350,11 @@ pub fn resolve(
         return Err("record names an extent outside the volume");
     }
     let home = r
-        .spot
+        .home
         .map(|s| geo.slot(s).ok_or("record names a slot outside the members"));
     let fast = geo.tier_slots(geo.slowest()).start;
     let copy = r.copy.map(|c| {
-        geo.slot(c.spot)
+        geo.slot(c.slot)
             .filter(|s| s.0 < fast)
             .ok_or("record names a copy outside the faster tiers")
     });
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_goes_there_and_back() {
+    fn a_record_of_a_copy_round_trips() {
         let ((mut m, geo), e, mut out) = (map(9), ExtentId(3), [0xaau8; 256]);
         m.map(e, Slot(20), true);
         m.validate(e, 0, 4);
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_told_beside_extents() {
+    fn counters_and_extents_share_a_block() {
         let mut unit = encode_counter(4000, 1 << 40);
         let told = Entry::Counter {
             member: 4000,

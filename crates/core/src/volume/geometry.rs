@@ -28,7 +28,7 @@ pub struct Member {
 /// A slot in the form that records use: a member, and the number of the slot on this member. It stays valid when other members are added or
 /// removed; volume-wide slot numbers do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spot {
+pub struct MemberSlot {
     /// The member's identity, less than [`MEMBER_IDS_MAX`].
     pub member: u16,
     /// Number of the slot, counted from the member's first slot.
@@ -118,19 +118,19 @@ impl Geometry {
     }
     /// The form in which records name a slot.
     #[inline]
-    pub fn spot(&self, s: Slot) -> Spot {
+    pub fn member_slot(&self, s: Slot) -> MemberSlot {
         let i = self.place(s);
-        Spot {
+        MemberSlot {
             member: self.ids[i],
             index: s.0 - self.members[i].first_slot,
         }
     }
     /// The slot that a record names; `None` if there is no such member, or the member has no such slot.
     #[inline]
-    pub fn slot(&self, spot: Spot) -> Option<Slot> {
-        let i = self.ids.iter().position(|&id| id == spot.member)?;
+    pub fn slot(&self, at: MemberSlot) -> Option<Slot> {
+        let i = self.ids.iter().position(|&id| id == at.member)?;
         let m = &self.members[i];
-        (spot.index < m.slots).then(|| Slot(m.first_slot + spot.index))
+        (at.index < m.slots).then(|| Slot(m.first_slot + at.index))
     }
     /// Extent size in bytes.
     pub fn extent_bytes(&self) -> u32 {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_numbered_through() {
+    fn slots_are_numbered_consecutively() {
         let g = Geometry::new(16, 9, 90, vec![m(0, 10), m(1, 20), m(1, 70)]).unwrap();
         assert_eq!(g.tier_slots(TierId(1)), 10..100);
         assert_eq!(g.tier_of(Slot(9)), TierId(0));
@@ -235,8 +235,8 @@ mod tests {
         let shape = |first: u32| vec![m(0, first), m(1, 20), m(1, 70)];
         let g = Geometry::new(16, 9, 90, shape(10)).unwrap();
         assert_eq!(
-            g.spot(Slot(31)),
-            Spot {
+            g.member_slot(Slot(31)),
+            MemberSlot {
                 member: 2,
                 index: 1
             }
@@ -244,17 +244,17 @@ mod tests {
         // With another first member, of another size, records of the other members stay valid.
         let ids = |ids: Vec<u16>| Geometry::new(16, 9, 90, shape(25)).unwrap().with_ids(ids);
         let h = ids(vec![7, 1, 2]).unwrap();
-        let spot = g.spot(Slot(31));
+        let at = g.member_slot(Slot(31));
         assert_eq!(
-            h.slot(spot).map(|s| (h.locate(s), h.spot(s))),
-            Some((g.locate(Slot(31)), spot))
+            h.slot(at).map(|s| (h.locate(s), h.member_slot(s))),
+            Some((g.locate(Slot(31)), at))
         );
         for index in [0, 24, 25] {
-            let spot = Spot { member: 7, index };
-            assert_eq!(h.slot(spot).is_some(), index < 25);
+            let at = MemberSlot { member: 7, index };
+            assert_eq!(h.slot(at).is_some(), index < 25);
         }
         assert_eq!(
-            h.slot(Spot {
+            h.slot(MemberSlot {
                 member: 0,
                 index: 0
             }),
@@ -270,7 +270,7 @@ mod tests {
         let (fast, slow) = (slots(2_000_000_000_000), slots(100_000_000_000_000));
         let g = Geometry::new(16, 12, slow, vec![m(0, fast), m(1, slow)]).unwrap();
         let last = Slot(g.slots() - 1);
-        assert!(g.slots() > 1 << 30 && g.slot(g.spot(last)) == Some(last));
+        assert!(g.slots() > 1 << 30 && g.slot(g.member_slot(last)) == Some(last));
         assert_eq!(g.locate(last).1, (1 << 20) + (u64::from(slow - 1) << 16));
         assert!(Geometry::new(16, 12, 5, vec![m(0, 1 << 31), m(1, (1 << 31) - 2)]).is_ok());
         assert!(Geometry::new(16, 12, 5, vec![m(0, 1 << 31), m(1, (1 << 31) - 1)]).is_err());

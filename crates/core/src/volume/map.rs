@@ -67,7 +67,7 @@ pub struct ExtentMap {
     mapped: u32,
 }
 
-const NOBODY: u32 = u32::MAX;
+const NO_OWNER: u32 = u32::MAX;
 
 impl ExtentMap {
     /// An empty map for a volume of this geometry.
@@ -75,7 +75,7 @@ impl ExtentMap {
         let blocks = geo.blocks_per_extent() as usize;
         ExtentMap {
             rows: vec![EMPTY; geo.extents as usize],
-            owner: vec![NOBODY; geo.tier_slots(geo.slowest()).start as usize],
+            owner: vec![NO_OWNER; geo.tier_slots(geo.slowest()).start as usize],
             copies: Vec::new(),
             dirty_slots: Bits::default(),
             bits: CopyBits::default(),
@@ -105,7 +105,7 @@ impl ExtentMap {
     }
     /// The home in the entry of slot `place`, if that slot holds a copy.
     #[inline]
-    fn behind(&self, place: u32) -> Option<u32> {
+    fn home_of_copy_in(&self, place: u32) -> Option<u32> {
         let home = *self.copies.get(place as usize)?;
         (home != UNMAPPED).then_some(home)
     }
@@ -113,14 +113,14 @@ impl ExtentMap {
     #[inline]
     pub fn home(&self, e: ExtentId) -> Option<Slot> {
         let place = self.rows[e.0 as usize].place;
-        let s = self.behind(place).unwrap_or(place);
+        let s = self.home_of_copy_in(place).unwrap_or(place);
         (s != UNMAPPED).then_some(Slot(s))
     }
     /// The slot of the extent's copy.
     #[inline]
     pub fn copy(&self, e: ExtentId) -> Option<Slot> {
         let place = self.rows[e.0 as usize].place;
-        self.behind(place).map(|_| Slot(place))
+        self.home_of_copy_in(place).map(|_| Slot(place))
     }
     /// The slot of the copy, or of the home if there is no copy: the fastest slot from which the extent can be read.
     #[inline]
@@ -160,7 +160,7 @@ impl ExtentMap {
         self.rows[e.0 as usize].place = self.copies[s.0 as usize];
         self.copies[s.0 as usize] = UNMAPPED;
         self.dirty_slots.clear(s.0 as usize);
-        self.own(s, NOBODY);
+        self.own(s, NO_OWNER);
         self.copied -= 1;
         self.dirty -= u32::from(dirty);
         self.bits.wipe(s);
@@ -194,7 +194,7 @@ impl ExtentMap {
     #[inline]
     pub fn owner(&self, s: Slot) -> Option<ExtentId> {
         let e = *self.owner.get(s.0 as usize)?;
-        (e != NOBODY).then_some(ExtentId(e))
+        (e != NO_OWNER).then_some(ExtentId(e))
     }
     /// Gives `e` its first home. If `partial`, no block is valid yet; otherwise all blocks are.
     pub fn map(&mut self, e: ExtentId, s: Slot, partial: bool) {
@@ -218,7 +218,7 @@ impl ExtentMap {
             "slot already taken, or the extent has a copy"
         );
         self.rows[e.0 as usize].place = to.0;
-        self.own(from, NOBODY);
+        self.own(from, NO_OWNER);
         self.own(to, e.0);
         Some(from)
     }
@@ -228,7 +228,7 @@ impl ExtentMap {
         assert!(self.copy(e).is_none(), "the copy must go first");
         self.rows[e.0 as usize].place = UNMAPPED;
         self.become_whole(e);
-        self.own(from, NOBODY);
+        self.own(from, NO_OWNER);
         self.mapped -= 1;
         Some(from)
     }
@@ -305,7 +305,7 @@ impl ExtentMap {
         }
     }
     /// Whether a mapped extent has no valid block at all.
-    pub fn is_void(&self, e: ExtentId) -> bool {
+    pub fn has_no_valid_block(&self, e: ExtentId) -> bool {
         self.is_partial(e) && self.valid.is_all(e.0, false)
     }
     /// The run of blocks with the same state that begins at block `from` and ends at `to` at the latest: its length, and whether its blocks
@@ -361,7 +361,7 @@ impl ExtentMap {
         let us = since.0 / 1000;
         let used = |r: &Row| {
             let last = u64::from(r.last_low) | u64::from(r.last_high) << 32;
-            r.place != UNMAPPED && (last >= us || self.behind(r.place).is_some())
+            r.place != UNMAPPED && (last >= us || self.home_of_copy_in(r.place).is_some())
         };
         let n = self.rows.get(from.0 as usize..)?.iter().position(used)?;
         Some(ExtentId(from.0 + n as u32))
@@ -414,7 +414,7 @@ mod tests {
     fn partial_becomes_whole_and_back() {
         let (mut m, e) = (map(), ExtentId(3));
         m.map(e, Slot(5), true);
-        assert!(m.is_void(e));
+        assert!(m.has_no_valid_block(e));
         assert_eq!(m.run(e, 0, 16), (16, false));
         assert!(m.validate(e, 4, 8));
         assert!(!m.validate(e, 5, 7));

@@ -8,24 +8,24 @@
 //! | `slots.rs` | free slots |
 //! | `pins.rs` | slots that operations use |
 //! | `space.rs` | all of these together, and the allocator |
-//! | `rooms.rs` | space of units of unequal sizes |
+//! | `unit_sizes.rs` | space of units of unequal sizes |
 //! | `quota.rs` | a part of the volume that looks like a small volume |
-//! | `seat.rs` | the place of a unit, as policies see it |
+//! | `position.rs` | the place of a unit, as policies see it |
 
 pub mod geometry;
 pub mod map;
 pub mod pins;
+mod position;
 mod quota;
-mod rooms;
-mod seat;
 pub mod slots;
 mod space;
+mod unit_sizes;
 
-pub use geometry::{Geometry, Member, Spot};
+pub use geometry::{Geometry, Member, MemberSlot};
 pub use map::{ExtentMap, Mixed};
 pub use pins::Pins;
+pub use position::{Position, UnitId};
 pub use quota::Quota;
-pub use rooms::{SPAN_SHIFT, UNITS_MAX};
-pub use seat::{Seat, UnitId};
 pub use slots::Slots;
 pub use space::{Place, Space};
+pub use unit_sizes::{SPAN_SHIFT, UNITS_MAX};

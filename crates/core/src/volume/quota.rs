@@ -1,10 +1,10 @@
 //! A quota: a part of a volume that looks like a separate, small volume.
 //!
-//! It has a number of seats on the fastest tier and all of the slower tiers. Its seats are independent of the slots that the units have on
-//! the real volume. It knows only the units that belong to it; all other units have no home in it. So a policy whose view is a quota cannot
-//! see, count or request more than this part.
+//! It has a number of positions on the fastest tier and all of the slower tiers. Its positions are independent of the slots that the units
+//! have on the real volume. It knows only the units that belong to it; all other units have no home in it. So a policy whose view is a
+//! quota cannot see, count or request more than this part.
 
-use super::{Geometry, Member, Place, Seat, Space, UnitId};
+use super::{Geometry, Member, Place, Position, Space, UnitId};
 use crate::units::{Slot, TierId};
 use alloc::vec::Vec;
 
@@ -18,8 +18,8 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Creates a quota of `grains` grains of the fastest tier of `whole`, without any units. With 0 grains there is still one seat, which
-    /// is never allocated.
+    /// Creates a quota of `grains` grains of the fastest tier of `whole`, without any units. With 0 grains there is still one position,
+    /// which is never allocated.
     ///
     /// # Panics
     /// Never: the shape is that of a volume, with a smaller first tier.
@@ -75,13 +75,13 @@ impl Quota {
     pub fn free(&self) -> u32 {
         self.grains.saturating_sub(self.used())
     }
-    /// Seat of a unit's home in the quota.
-    pub fn home(&self, e: UnitId) -> Option<Seat> {
-        self.space.map.home(e).map(Seat::from)
+    /// Position of a unit's home in the quota.
+    pub fn home(&self, e: UnitId) -> Option<Position> {
+        self.space.map.home(e).map(Position::from)
     }
-    /// Seat of a unit's copy in the quota.
-    pub fn copy(&self, e: UnitId) -> Option<Seat> {
-        self.space.map.copy(e).map(Seat::from)
+    /// Position of a unit's copy in the quota.
+    pub fn copy(&self, e: UnitId) -> Option<Position> {
+        self.space.map.copy(e).map(Position::from)
     }
     fn weight(&self, e: UnitId) -> u32 {
         self.space.weight(e)
@@ -91,7 +91,7 @@ impl Quota {
         let slowest = self.space.geo.slowest();
         let t = match place {
             Place::Tier(t) => t,
-            Place::At(seat) => self.space.geo.tier_of(seat.slot()),
+            Place::At(position) => self.space.geo.tier_of(position.slot()),
             Place::Beside(u) => self
                 .home(u)
                 .map_or(slowest, |s| self.space.geo.tier_of(s.slot())),
@@ -108,9 +108,9 @@ impl Quota {
             self.space.set_bytes(e, bytes);
         }
     }
-    /// Places the home of a unit on `tier`, as on the real volume, and returns its seat here. If the fastest tier of the quota has no room,
-    /// the seat is on the slowest tier and the flag is false.
-    pub fn place(&mut self, e: UnitId, tier: TierId) -> (Option<Seat>, bool) {
+    /// Places the home of a unit on `tier`, as on the real volume, and returns its position here. If the fastest tier of the quota has no
+    /// room, the position is on the slowest tier and the flag is false.
+    pub fn place(&mut self, e: UnitId, tier: TierId) -> (Option<Position>, bool) {
         self.unplace(e);
         let fits = tier != FAST || self.free() >= self.weight(e);
         let on = if fits { tier } else { self.space.geo.slowest() };
@@ -118,17 +118,17 @@ impl Quota {
         if let Some(s) = slot {
             self.space.map.map(e, s, false);
         }
-        (slot.map(Seat::from), fits && slot.is_some())
+        (slot.map(Position::from), fits && slot.is_some())
     }
-    /// Removes a unit's home. Returns its former seat.
-    pub fn unplace(&mut self, e: UnitId) -> Option<Seat> {
+    /// Removes a unit's home. Returns its former position.
+    pub fn unplace(&mut self, e: UnitId) -> Option<Position> {
         let slot: Slot = self.space.map.home(e)?;
         self.space.map.unmap(e);
         self.space.put_back(e, slot);
         Some(slot.into())
     }
-    /// Adds a copy of a unit on the fastest tier. Returns its seat, if there is room.
-    pub fn add_copy(&mut self, e: UnitId) -> Option<Seat> {
+    /// Adds a copy of a unit on the fastest tier. Returns its position, if there is room.
+    pub fn add_copy(&mut self, e: UnitId) -> Option<Position> {
         if self.free() < self.weight(e) || self.space.map.copy(e).is_some() {
             return None;
         }
@@ -136,8 +136,8 @@ impl Quota {
         self.space.map.add_copy(e, slot);
         Some(slot.into())
     }
-    /// Removes a unit's copy. Returns its former seat.
-    pub fn drop_copy(&mut self, e: UnitId) -> Option<Seat> {
+    /// Removes a unit's copy. Returns its former position.
+    pub fn drop_copy(&mut self, e: UnitId) -> Option<Position> {
         let (slot, _) = self.space.map.drop_copy(e)?;
         self.space.put_back(e, slot);
         Some(slot.into())
@@ -155,6 +155,6 @@ impl Quota {
     }
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {
-        self.space.map.bytes().0 + self.space.slots.bytes() + self.space.room_bytes()
+        self.space.map.bytes().0 + self.space.slots.bytes() + self.space.unit_table_bytes()
     }
 }

@@ -18,7 +18,7 @@ pub struct Slots {
     low: [u32; TIERS_MAX],
     /// A slot that was freed when its tier had no other free slot. It is kept outside of the tree to save time, because a full cache frees
     /// one slot and allocates it again at each miss.
-    pocket: [u32; TIERS_MAX],
+    last_freed: [u32; TIERS_MAX],
 }
 
 const NIL: u32 = u32::MAX;
@@ -33,7 +33,7 @@ impl Slots {
             lost: [0; 8],
             tiers: [(0, 0); 8],
             low: [0; 8],
-            pocket: [NIL; 8],
+            last_freed: [NIL; 8],
         };
         for t in 0..geo.tiers() {
             let r = geo.tier_slots(TierId(t));
@@ -69,14 +69,14 @@ impl Slots {
     }
     /// Whether `s` is free.
     pub fn is_free(&self, s: Slot) -> bool {
-        self.free.contains(s.0 as usize) || self.pocket.contains(&s.0)
+        self.free.contains(s.0 as usize) || self.last_freed.contains(&s.0)
     }
-    /// Moves the slot in the pocket to the tree, where searches find it.
-    fn empty_pocket(&mut self, t: usize) {
-        if self.pocket[t] != NIL {
-            self.free.insert(self.pocket[t] as usize);
-            self.low[t] = self.low[t].min(self.pocket[t]);
-            self.pocket[t] = NIL;
+    /// Moves the slot that was freed last to the tree, where searches find it.
+    fn store_last_freed(&mut self, t: usize) {
+        if self.last_freed[t] != NIL {
+            self.free.insert(self.last_freed[t] as usize);
+            self.low[t] = self.low[t].min(self.last_freed[t]);
+            self.last_freed[t] = NIL;
         }
     }
     /// The free slot that [`Slots::take_lowest`] would return.
@@ -85,13 +85,13 @@ impl Slots {
         if self.count[t] == 0 {
             return None;
         }
-        let pocket = self.pocket[t];
-        if pocket != NIL && self.count[t] == 1 {
-            return Some(Slot(pocket));
+        let last_freed = self.last_freed[t];
+        if last_freed != NIL && self.count[t] == 1 {
+            return Some(Slot(last_freed));
         }
         let (a, b) = (self.low[t], self.tiers[t].1);
         let in_tree = self.free.first_from(a as usize).map_or(NIL, |i| i as u32);
-        let i = if in_tree < b { in_tree } else { NIL }.min(pocket);
+        let i = if in_tree < b { in_tree } else { NIL }.min(last_freed);
         (i != NIL).then_some(Slot(i))
     }
     /// Allocates the lowest-numbered free slot of a tier.
@@ -99,8 +99,8 @@ impl Slots {
         let s = self.lowest(t)?;
         let t = usize::from(t.0);
         self.count[t] -= 1;
-        if self.pocket[t] == s.0 {
-            self.pocket[t] = NIL;
+        if self.last_freed[t] == s.0 {
+            self.last_freed[t] = NIL;
         } else {
             self.free.remove(s.0 as usize);
             self.low[t] = s.0 + 1;
@@ -110,7 +110,7 @@ impl Slots {
     /// Allocates the first free slot from `near` on, on its tier, or else the lowest one, so that logical neighbours stay together.
     pub fn take_near(&mut self, near: Slot) -> Option<Slot> {
         let t = self.tier(near);
-        self.empty_pocket(t);
+        self.store_last_freed(t);
         let i = self
             .free
             .first_from(near.0 as usize)
@@ -128,8 +128,8 @@ impl Slots {
         }
         let t = self.tier(s);
         self.count[t] -= 1;
-        if self.pocket[t] == s.0 {
-            self.pocket[t] = NIL;
+        if self.last_freed[t] == s.0 {
+            self.last_freed[t] = NIL;
         } else {
             self.free.remove(s.0 as usize);
         }
@@ -149,7 +149,7 @@ impl Slots {
         assert!(!self.is_free(s), "slot freed twice");
         let t = self.tier(s);
         if self.count[t] == 0 {
-            self.pocket[t] = s.0;
+            self.last_freed[t] = s.0;
         } else {
             self.free.insert(s.0 as usize);
             self.low[t] = self.low[t].min(s.0);

@@ -1,8 +1,8 @@
 //! Geometry, map, free slots and counts of operations in progress together, and the allocation of slots.
 
 use super::geometry::TIERS_MAX;
-use super::rooms::{Rooms, SPAN_SHIFT, UNITS_MAX};
-use super::{ExtentMap, Geometry, Member, Pins, Seat, Slots, UnitId};
+use super::unit_sizes::{SPAN_SHIFT, UNITS_MAX, UnitSizes};
+use super::{ExtentMap, Geometry, Member, Pins, Position, Slots, UnitId};
 use crate::bits::Bits;
 use crate::load::Loads;
 use crate::units::{ExtentId, Slot, TierId};
@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 pub enum Place {
     /// The lowest free slot of this tier, else of the slower tiers, else of the faster ones.
     Tier(TierId),
-    /// Exactly this seat.
-    At(Seat),
+    /// Exactly this position.
+    At(Position),
     /// The first free slot after the home of this unit on the same tier, else the same as [`Place::Tier`]. If the unit has no home, the
     /// slowest tier.
     Beside(UnitId),
@@ -44,7 +44,7 @@ pub struct Space {
     /// By extent: whether its own slot is still reserved for its first touch ([`Space::keep_own`]). `None`: no slots are reserved.
     own: Option<Bits>,
     /// The sizes of units, in a store of units of unequal sizes.
-    rooms: Option<Rooms>,
+    sizes: Option<UnitSizes>,
     /// The class of each unit. The list is empty until a class is set.
     classes: Vec<u8>,
 }
@@ -59,7 +59,7 @@ impl Space {
             pins: Pins::new(32),
             own: None,
             loads: Loads::new(&geo),
-            rooms: None,
+            sizes: None,
             classes: Vec::new(),
             geo,
         }
@@ -92,13 +92,13 @@ impl Space {
             });
         }
         let mut space = Space::new(Geometry::new(grain_shift, 12, units, members)?);
-        space.rooms = Some(Rooms::new(grain_shift, units, free));
+        space.sizes = Some(UnitSizes::new(grain_shift, units, free));
         Ok(space)
     }
     /// Size of a unit in bytes.
     #[inline]
     pub fn bytes_of(&self, e: UnitId) -> u64 {
-        match &self.rooms {
+        match &self.sizes {
             None => u64::from(self.geo.extent_bytes()),
             Some(r) => r.bytes_of(e),
         }
@@ -106,17 +106,17 @@ impl Space {
     /// Space that a unit takes on a tier, in grains: 1 if all units are extents.
     #[inline]
     pub fn weight(&self, e: UnitId) -> u32 {
-        self.rooms.as_ref().map_or(1, |r| r.weight(e))
+        self.sizes.as_ref().map_or(1, |r| r.weight(e))
     }
     /// Whether this is a store of units of unequal sizes.
     #[inline]
     pub fn is_of_units(&self) -> bool {
-        self.rooms.is_some()
+        self.sizes.is_some()
     }
     /// Free space on a tier, in grains.
     #[inline]
     pub fn free(&self, t: TierId) -> u32 {
-        self.rooms
+        self.sizes
             .as_ref()
             .map_or_else(|| self.slots.free(t), |r| r.free(t))
     }
@@ -144,7 +144,7 @@ impl Space {
     pub fn set_bytes(&mut self, e: UnitId, bytes: u64) -> bool {
         assert!(self.map.copy(e).is_none(), "the copy must go first");
         let tier = self.map.home(e).map(|s| self.geo.tier_of(s));
-        let Some(r) = &mut self.rooms else {
+        let Some(r) = &mut self.sizes else {
             return false;
         };
         let (from, to) = (r.weight(e), r.grains(bytes));
@@ -162,16 +162,16 @@ impl Space {
     pub fn regrow(&mut self, e: UnitId, bytes: u64) -> Option<(Slot, Slot)> {
         let from = self.map.home(e)?;
         let at = self.geo.tier_of(from);
-        let rooms = self.rooms.as_mut()?;
-        let (was, grains) = (rooms.weight(e), rooms.grains(bytes));
+        let sizes = self.sizes.as_mut()?;
+        let (was, grains) = (sizes.weight(e), sizes.grains(bytes));
         let others = (at.0 + 1..self.geo.tiers()).chain((0..at.0).rev());
-        let to = others.map(TierId).find(|&t| rooms.take(t, grains))?;
+        let to = others.map(TierId).find(|&t| sizes.take(t, grains))?;
         let Some(slot) = self.slots.take_lowest(to) else {
-            rooms.put_back(to, grains);
+            sizes.put_back(to, grains);
             return None;
         };
-        rooms.put_back(at, was);
-        rooms.set_bytes(e, bytes);
+        sizes.put_back(at, was);
+        sizes.set_bytes(e, bytes);
         self.slots.put_back(from);
         self.map.rehome(e, slot);
         Some((from, slot))
@@ -180,7 +180,7 @@ impl Space {
     #[inline]
     pub fn put_back(&mut self, e: UnitId, slot: Slot) {
         let tier = self.geo.tier_of(slot);
-        if let Some(r) = &mut self.rooms {
+        if let Some(r) = &mut self.sizes {
             let grains = r.weight(e);
             r.put_back(tier, grains);
         }
@@ -189,7 +189,7 @@ impl Space {
     /// Reserves space for `e` on tier `t`; returns false if there is not enough.
     #[inline]
     fn reserve(&mut self, e: UnitId, t: TierId) -> bool {
-        match &mut self.rooms {
+        match &mut self.sizes {
             None => true,
             Some(r) => {
                 let grains = r.weight(e);
@@ -219,8 +219,8 @@ impl Space {
         true
     }
     /// Memory of sizes and classes in bytes.
-    pub fn room_bytes(&self) -> usize {
-        self.rooms.as_ref().map_or(0, Rooms::memory) + self.classes.len()
+    pub fn unit_table_bytes(&self) -> usize {
+        self.sizes.as_ref().map_or(0, UnitSizes::memory) + self.classes.len()
     }
     /// Reserves slot *e* of the slowest tier (counted from that tier's first slot) for extent *e* until its first touch, so that existing
     /// data is in the order of addresses. For an empty volume whose slowest tier has a slot for each extent.
@@ -315,7 +315,7 @@ impl Space {
     fn target(&self, place: Place) -> Target {
         match place {
             Place::Tier(t) => Target::Tier(t),
-            Place::At(seat) => Target::Exact(seat.slot()),
+            Place::At(position) => Target::Exact(position.slot()),
             Place::Beside(e) => {
                 let home = (e.0 < self.geo.extents).then(|| self.map.home(e));
                 home.flatten()
@@ -390,10 +390,10 @@ mod tests {
         // slot becomes free.
         let mut s = Space::new(s.geo.clone());
         s.keep_own();
-        assert_eq!(home(&mut s, 0, Place::At(Seat::at(6))), Some(6));
-        assert_eq!(home(&mut s, 1, Place::At(Seat::at(3))), Some(3));
-        assert_eq!(home(&mut s, 4, Place::At(Seat::at(7))), Some(7));
-        assert_eq!(home(&mut s, 5, Place::At(Seat::at(4))), Some(4));
+        assert_eq!(home(&mut s, 0, Place::At(Position::at(6))), Some(6));
+        assert_eq!(home(&mut s, 1, Place::At(Position::at(3))), Some(3));
+        assert_eq!(home(&mut s, 4, Place::At(Position::at(7))), Some(7));
+        assert_eq!(home(&mut s, 5, Place::At(Position::at(4))), Some(4));
         assert_eq!(home(&mut s, 2, Place::Tier(slow)), Some(2));
     }
 }

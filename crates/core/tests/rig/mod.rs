@@ -95,7 +95,7 @@ pub struct Run {
     pub replies: u32,
     pub moved: Vec<(Nanos, u64)>,
     /// The operations on the slow member that woke it, and its standby commands, with their times.
-    pub naps: Vec<(Nanos, Option<OpKind>)>,
+    pub sleeps: Vec<(Nanos, Option<OpKind>)>,
 }
 
 impl Run {
@@ -112,7 +112,7 @@ impl Run {
             tag: 0,
             replies: 0,
             moved: Vec::new(),
-            naps: Vec::new(),
+            sleeps: Vec::new(),
         }
     }
     fn draw(&mut self, below: u64) -> u64 {
@@ -136,10 +136,10 @@ impl Run {
                 self.moved.push((self.now, u64::from(op.len)));
             }
             if op.member == MemberId(1) {
-                let asleep = self.naps.last().is_some_and(|n| n.1.is_none());
+                let asleep = self.sleeps.last().is_some_and(|n| n.1.is_none());
                 match op.kind {
-                    OpKind::Standby => self.naps.push((self.now, None)),
-                    kind if asleep => self.naps.push((self.now, Some(kind))),
+                    OpKind::Standby => self.sleeps.push((self.now, None)),
+                    kind if asleep => self.sleeps.push((self.now, Some(kind))),
                     _ => {}
                 }
             }

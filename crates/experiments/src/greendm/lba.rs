@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use isotherm_core::policy::{Access, Action, ParamError, Place, Policy, View};
-use isotherm_core::{ExtentId, Nanos, Seat};
+use isotherm_core::{ExtentId, Nanos, Position};
 
 use super::judge::ends;
 use crate::Ctx;
@@ -33,9 +33,9 @@ struct Watched {
 }
 
 impl Watched {
-    fn count(&self, seat: Seat) {
+    fn count(&self, position: Position) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = seat.index() as usize;
+        let at = position.index() as usize;
         if counts.len() <= at {
             counts.resize(at + 1, 0);
         }
@@ -60,12 +60,12 @@ impl Policy for Watched {
         self.new = Some(extent);
         self.inner.first_touch(view, extent)
     }
-    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, seat: Seat) {
+    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, position: Position) {
         if self.new == Some(extent) {
             self.new = None;
-            self.count(seat);
+            self.count(position);
         }
-        self.inner.on_placed(view, extent, seat);
+        self.inner.on_placed(view, extent, position);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         if let Some(home) = access.home {

@@ -5,9 +5,9 @@
 //! If the policy keeps copies but leaves none dirty (a write mode that writes through or around), dirty copies are written home and stay.
 //! The same happens when a volume is opened with such a policy, so a crash in the meantime does no harm.
 
-use super::lull::ASK_AGAIN;
-use super::{Background, LOOKS};
-use crate::engine::ground::{Ground, Parts};
+use super::sleep::ASK_AGAIN;
+use super::{Background, SLOTS_PER_STEP};
+use crate::engine::globals::{Globals, Parts};
 use crate::policy::{Action, Policy, Uses};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
 use crate::volume::{Geometry, Space};
@@ -106,7 +106,7 @@ impl Draining {
         self.idle = 0;
     }
     /// Makes the next step due now, if there is one: a batch of background work begins, and the removal belongs to it.
-    pub(super) fn hurry(&mut self, now: Nanos) {
+    pub(super) fn make_due(&mut self, now: Nanos) {
         self.next = self.next.map(|t| t.min(now));
     }
 }
@@ -151,7 +151,7 @@ impl Background {
         }
     }
     /// Whether the existing copies are being evicted because the policy does not use them.
-    pub(in crate::engine) fn gives_up_copies(&self) -> bool {
+    pub(in crate::engine) fn evicts_all_copies(&self) -> bool {
         self.drain.next.is_some() && self.drain.uses == Uses::Homes
     }
     /// The time of the next step of the removal; `None` if there is nothing to remove.
@@ -160,10 +160,10 @@ impl Background {
     }
 }
 
-impl Ground {
+impl Globals {
     /// Data arrived in `slot` by a move that was in progress when the policy changed, or (a home) because the slowest tier was full for a
     /// moment. If the policy does not use that place, the data is moved away again.
-    pub(in crate::engine) fn misplaced(&mut self, slot: Slot, is_copy: bool) {
+    pub(in crate::engine) fn check_place(&mut self, slot: Slot, is_copy: bool) {
         let unwanted = match self.background.drain.uses {
             Uses::Homes => is_copy,
             Uses::Copies => !is_copy && self.space.geo.tier_of(slot) != self.space.geo.slowest(),
@@ -176,7 +176,7 @@ impl Ground {
 
     /// A write that was in progress when the policy changed made a copy dirty: if the policy leaves no copy dirty, it is written home.
     #[inline]
-    pub(in crate::engine) fn soiled(&mut self) {
+    pub(in crate::engine) fn copy_became_dirty(&mut self) {
         if self.background.drain.cleans {
             self.background.drain.look_again(self.clock);
         }
@@ -192,7 +192,7 @@ impl Parts<'_> {
             self.drain().next = Some(now + ASK_AGAIN);
             return;
         }
-        for _ in 0..LOOKS.min(fast) {
+        for _ in 0..SLOTS_PER_STEP.min(fast) {
             if self.drain().idle >= fast {
                 // All slots were examined, and none has data to remove.
                 self.drain().next = None;

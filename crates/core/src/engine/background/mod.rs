@@ -1,10 +1,10 @@
-//! Background work: work that waits while a disk sleeps (`lull.rs`), and data that another policy leaves behind (`drain.rs`).
+//! Background work: work that waits while a disk sleeps (`sleep.rs`), and data that another policy leaves behind (`drain.rs`).
 //!
 //! All parts of the engine ask which disks may be woken and which places the policy uses. So this state is part of the shared state. The
 //! steps of the work itself use the other parts and get them as arguments.
 
 mod drain;
-mod lull;
+mod sleep;
 
 pub use drain::{Drain, SwitchError, fits};
 
@@ -13,23 +13,23 @@ use crate::policy::{Policy, Uses};
 use crate::units::{Nanos, Slot, TierId};
 use crate::volume::{Geometry, Space};
 use drain::Draining;
-use lull::Lull;
+use sleep::SleepMode;
 
 /// Number of slots examined at once in the background: about 20 µs.
-const LOOKS: u32 = 2048;
+const SLOTS_PER_STEP: u32 = 2048;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Background {
     drain: Draining,
-    lull: Lull,
+    sleep: SleepMode,
 }
 
 impl Background {
     pub(super) fn new(p: &Params, policy: &dyn Policy, space: &Space, now: Nanos) -> Background {
         Background {
             drain: Draining::new(policy, space),
-            lull: Lull::new(p.sleep_hold, p.sleep_hold_bytes, now),
+            sleep: SleepMode::new(p.sleep_hold, p.sleep_hold_bytes, now),
         }
     }
     /// Another policy took over.
@@ -39,12 +39,12 @@ impl Background {
     /// Whether the mirror may lag: under policies that move homes, and while a disk should sleep in spite of writes, because a record of
     /// the first dirty copy would wake it.
     pub(super) fn lets_mirror_lag(&self) -> bool {
-        self.drain.uses() != Uses::Copies || self.lull.is_on()
+        self.drain.uses() != Uses::Copies || self.sleep.is_on()
     }
     /// Whether the policy knows of a copy in `slot`. A tiering policy knows of no copy. The other policies know the copies on the fastest
     /// tier. Any other copy was left by the previous policy.
     #[inline]
-    pub(super) fn is_the_policys(&self, geo: &Geometry, slot: Slot) -> bool {
+    pub(super) fn is_known_to_policy(&self, geo: &Geometry, slot: Slot) -> bool {
         self.drain.uses() != Uses::Homes && geo.tier_of(slot) == TierId(0)
     }
 }

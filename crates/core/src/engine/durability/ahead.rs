@@ -15,7 +15,7 @@
 //! [`Params::flush_ahead`]: crate::engine::Params::flush_ahead
 
 use super::Durability;
-use crate::engine::ground::Ground;
+use crate::engine::globals::Globals;
 use crate::engine::mutants::Mutant;
 
 /// See the module.
@@ -29,7 +29,12 @@ pub(super) struct Ahead {
 
 impl Durability {
     /// Updates the score when a request other than a read arrives. `alone`: no other request is in progress.
-    pub(in crate::engine) fn came(&mut self, g: &mut Ground, is_flush: bool, alone: bool) {
+    pub(in crate::engine) fn request_arrived(
+        &mut self,
+        g: &mut Globals,
+        is_flush: bool,
+        alone: bool,
+    ) {
         let sure = g.params.flush_ahead;
         let guessed = core::mem::take(&mut self.ahead.guessed);
         if sure == 0 || !(guessed || (alone && is_unflushed(g))) {
@@ -45,7 +50,7 @@ impl Durability {
     }
 
     /// Whether a round should begin ahead. `requests` are in progress.
-    pub(super) fn ahead_due(&self, g: &Ground, requests: usize) -> bool {
+    pub(super) fn ahead_due(&self, g: &Globals, requests: usize) -> bool {
         let sure = g.params.flush_ahead;
         requests == 0
             && sure != 0
@@ -56,20 +61,20 @@ impl Durability {
     }
 
     /// A round begins ahead.
-    pub(super) fn guess(&mut self, g: &mut Ground) {
+    pub(super) fn guess(&mut self, g: &mut Globals) {
         self.ahead.guessed = true;
         g.counters.ahead += 1;
     }
 
     /// Whether a round that began ahead is in progress and covers everything that a FLUSH must make durable now.
-    pub(super) fn is_met_ahead(&self, g: &Ground) -> bool {
+    pub(super) fn is_met_ahead(&self, g: &Globals) -> bool {
         let late = is_unflushed(g) && !g.broken(Mutant::AheadForgetsLate);
-        let owed = self.owes_mirror(g) && !g.broken(Mutant::AheadForgetsMirror);
+        let owed = self.mirror_must_be_updated(g) && !g.broken(Mutant::AheadForgetsMirror);
         self.round.is_ahead() && !late && !owed
     }
 }
 
 /// Whether a write has ended since the last flush of its device was issued.
-fn is_unflushed(g: &Ground) -> bool {
+fn is_unflushed(g: &Globals) -> bool {
     g.devices.members.iter().any(|m| m.unflushed)
 }

@@ -129,7 +129,7 @@ impl Checkpoints {
         self.building.is_some_and(|b| b.header_due)
     }
     /// Writes the header together with the last piece (a mutant).
-    pub(super) fn hurry(&mut self) {
+    pub(super) fn write_header_early(&mut self) {
         let extents = self.extents;
         if let Some(b) = &mut self.building {
             b.header_due = b.cursor >= extents;
@@ -170,7 +170,7 @@ impl Checkpoints {
         }
     }
     /// Notes that the blocks that this round added are durable. Returns true if that completes a checkpoint.
-    pub(super) fn landed(&mut self) -> bool {
+    pub(super) fn round_done(&mut self) -> bool {
         let Some(b) = &mut self.building else {
             return false;
         };
@@ -193,15 +193,20 @@ impl Checkpoints {
         self.piece.len()
     }
 
-    /// Adds a piece to the checkpoint that is being built, from the present map. `tell` is this session's number if the clean blocks of
-    /// copies may be recorded.
-    pub(super) fn add_piece(&mut self, space: &mut Space, tell: Option<u64>, follow: &mut Follow) {
+    /// Adds a piece to the checkpoint that is being built, from the present map. `clean_epoch` is this session's number if the clean blocks
+    /// of copies may be recorded.
+    pub(super) fn add_piece(
+        &mut self,
+        space: &mut Space,
+        clean_epoch: Option<u64>,
+        follow: &mut Follow,
+    ) {
         self.piece_blocks = 0;
         let Some(mut b) = self.building.filter(|b| !b.header_due) else {
             return;
         };
         self.piece_first = b.header.blocks;
-        let n = self.fill_piece(space, &mut b, tell, follow);
+        let n = self.fill_piece(space, &mut b, clean_epoch, follow);
         if !self.unread {
             for i in 0..n {
                 let block = &mut self.piece[i * BLOCK..(i + 1) * BLOCK];
@@ -219,7 +224,7 @@ impl Checkpoints {
         &mut self,
         space: &mut Space,
         b: &mut Building,
-        tell: Option<u64>,
+        clean_epoch: Option<u64>,
         follow: &mut Follow,
     ) -> usize {
         let (map, geo) = (&mut space.map, &space.geo);
@@ -237,7 +242,7 @@ impl Checkpoints {
                     b.cursor += rows;
                     continue;
                 }
-                let units = map.plain_units(e, tell.is_some(), follow.knows_of_none());
+                let units = map.plain_units(e, clean_epoch.is_some(), follow.none_is_dirty());
                 if let Some(units) = units.filter(|n| *n <= free) {
                     at += units * 16;
                     b.cursor += 1;
@@ -249,14 +254,14 @@ impl Checkpoints {
             }
             if let Some(slot) = map.home(e).filter(|_| !map.is_gone(e)) {
                 let units = if self.unread {
-                    let units = record::units(map, e, Some(slot), geo, tell);
+                    let units = record::units(map, e, Some(slot), geo, clean_epoch);
                     (units * 16 <= BLOCK - at).then_some(units)
                 } else {
                     if at == HEADER {
                         self.piece[n * BLOCK..(n + 1) * BLOCK].fill(0);
                     }
                     let place = &mut self.piece[n * BLOCK + at..(n + 1) * BLOCK];
-                    record::encode(map, e, Some(slot), geo, tell, place)
+                    record::encode(map, e, Some(slot), geo, clean_epoch, place)
                 };
                 let Some(units) = units else {
                     n += 1;

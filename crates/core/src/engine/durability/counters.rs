@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Raising {
+pub(super) struct CounterUpdates {
     sb: Superblock,
     every: Option<Nanos>,
     /// The durable values.
@@ -24,10 +24,10 @@ pub(super) struct Raising {
     blocks: Vec<u8>,
 }
 
-impl Raising {
-    pub(super) fn new(opened: &Opened, every: Option<Nanos>) -> Raising {
+impl CounterUpdates {
+    pub(super) fn new(opened: &Opened, every: Option<Nanos>) -> CounterUpdates {
         let n = opened.superblock.members.len();
-        Raising {
+        CounterUpdates {
             sb: opened.superblock.clone(),
             every,
             known: opened.counters.clone(),

@@ -13,7 +13,7 @@
 
 use super::Durability;
 use crate::bits::Bits;
-use crate::engine::ground::Ground;
+use crate::engine::globals::Globals;
 use crate::engine::mutants::Mutant;
 use crate::map::ExtentMap;
 use crate::units::{ExtentId, Slot};
@@ -26,7 +26,7 @@ pub(super) struct Follow {
     /// Whether homes or valid blocks have changed since the mirror last received all changes.
     homes: bool,
     /// By extent: whether its last record says that its copy is dirty. The bit set has no memory until there is such a record.
-    told: Bits,
+    recorded_dirty: Bits,
     count: u32,
     /// Value of `count` when the mirror was last updated.
     mirrored: u32,
@@ -61,26 +61,26 @@ impl Follow {
             return;
         }
         if dirty {
-            if self.told.bytes() == 0 {
-                self.told = Bits::new(self.extents as usize);
+            if self.recorded_dirty.bytes() == 0 {
+                self.recorded_dirty = Bits::new(self.extents as usize);
             }
-            self.count += u32::from(self.told.set(e.0 as usize));
-        } else if self.count > 0 && self.told.get(e.0 as usize) {
-            self.told.clear(e.0 as usize);
+            self.count += u32::from(self.recorded_dirty.set(e.0 as usize));
+        } else if self.count > 0 && self.recorded_dirty.get(e.0 as usize) {
+            self.recorded_dirty.clear(e.0 as usize);
             self.count -= 1;
         }
     }
     /// Whether no extent is recorded as dirty. Then [`Follow::recorded`] has no effect for an extent without dirty data.
-    pub(super) fn knows_of_none(&self) -> bool {
+    pub(super) fn none_is_dirty(&self) -> bool {
         !self.claimed || self.count == 0
     }
     /// Notes that the records of a round that brings the mirror up to date are encoded. `all`: no change is left for a later round.
-    pub(super) fn told(&mut self, all: bool) {
+    pub(super) fn mirror_updated(&mut self, all: bool) {
         self.homes &= !all;
         self.mirrored = self.count;
     }
     /// Notes that the mirror has a block which states that it may lag.
-    pub(super) fn disclaimed(&mut self) {
+    pub(super) fn mirror_may_lag(&mut self) {
         *self = Follow::default();
     }
     /// See the field `claimed`.
@@ -89,13 +89,13 @@ impl Follow {
     }
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
-        self.told.bytes()
+        self.recorded_dirty.bytes()
     }
 }
 
 impl Durability {
     /// Whether the mirror must be updated before anything more is acknowledged as durable.
-    pub(super) fn owes_mirror(&self, g: &Ground) -> bool {
+    pub(super) fn mirror_must_be_updated(&self, g: &Globals) -> bool {
         let f = &self.follow;
         let homes = f.homes && !g.broken(Mutant::MirrorForgetsHomes);
         let dirty = f.count > 0 && f.mirrored == 0 && !g.broken(Mutant::MirrorForgetsDirty);

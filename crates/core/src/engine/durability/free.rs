@@ -10,7 +10,7 @@
 
 use super::Durability;
 use crate::engine::devices::{Cause, What};
-use crate::engine::ground::Ground;
+use crate::engine::globals::Globals;
 use crate::engine::mutants::Mutant;
 use crate::io::{BufRef, DeviceOp, OpId, OpKind};
 use crate::units::Slot;
@@ -65,7 +65,7 @@ impl Durability {
     }
 
     /// Gives up `slot`, whose record is pending. `trim`: the device gets a discard before the slot is free.
-    pub(in crate::engine) fn free_slot(&mut self, g: &mut Ground, slot: Slot, trim: bool) {
+    pub(in crate::engine) fn free_slot(&mut self, g: &mut Globals, slot: Slot, trim: bool) {
         g.space.slots.quarantine(slot);
         let entry = Entry {
             slot,
@@ -91,7 +91,7 @@ impl Durability {
 
     /// Gives up `slot` for which no record is pending: the source of a move whose record is durable (and mirrored), or a copy that no
     /// durable record names.
-    pub(in crate::engine) fn free_moved(&mut self, g: &mut Ground, slot: Slot) {
+    pub(in crate::engine) fn free_moved(&mut self, g: &mut Globals, slot: Slot) {
         g.space.slots.quarantine(slot);
         let entry = Entry {
             slot,
@@ -102,7 +102,7 @@ impl Durability {
     }
 
     /// After a round: frees the slots whose freeing is durable now.
-    pub(in crate::engine) fn release_durable(&mut self, g: &mut Ground) {
+    pub(in crate::engine) fn release_durable(&mut self, g: &mut Globals) {
         let (primary, everywhere) = self.pending.committed(self.has_mirror());
         while let Some(e) = pop_durable(&mut self.freeing.hasty, primary) {
             self.freeing.release(g, e);
@@ -113,14 +113,14 @@ impl Durability {
     }
 
     /// A discard that was passed to a device has ended.
-    pub(in crate::engine) fn trimmed(&mut self, g: &mut Ground, slot: Slot) {
+    pub(in crate::engine) fn trimmed(&mut self, g: &mut Globals, slot: Slot) {
         self.freeing.trimming.retain(|&s| s != slot);
         g.space.slots.release(slot);
         g.waiting.slot_freed();
     }
 
     /// The last operation on `slot` has ended.
-    pub(in crate::engine) fn unpinned(&mut self, g: &mut Ground, slot: Slot) {
+    pub(in crate::engine) fn unpinned(&mut self, g: &mut Globals, slot: Slot) {
         let pinned = &mut self.freeing.pinned;
         if let Some(i) = pinned.iter().position(|e| e.slot == slot) {
             let e = pinned.swap_remove(i);
@@ -130,7 +130,7 @@ impl Durability {
 }
 
 impl Freeing {
-    fn release(&mut self, g: &mut Ground, e: Entry) {
+    fn release(&mut self, g: &mut Globals, e: Entry) {
         if g.space.pins.is_pinned(e.slot) && !g.broken(Mutant::ReusePinned) {
             self.pinned.push(e);
             return;

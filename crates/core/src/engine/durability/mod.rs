@@ -9,7 +9,7 @@
 //! | `pending.rs` | extents whose durable state differs from the map, and the requests that wait for them |
 //! | `checkpoints.rs` | the checkpoint being built, the last durable one |
 //! | `counters.rs` | members' counters, which rounds raise |
-//! | `farewell.rs` | the end of a session without a checkpoint |
+//! | `final_records.rs` | the end of a session without a checkpoint |
 //! | `follow.rs` | the changes that the mirror must have before anything is acknowledged |
 //! | `free.rs` | slots that are given up and not yet free |
 //!
@@ -18,7 +18,7 @@
 mod ahead;
 mod checkpoints;
 mod counters;
-mod farewell;
+mod final_records;
 mod follow;
 mod free;
 mod pending;
@@ -30,7 +30,7 @@ pub(super) use records::MetaSource;
 pub(super) use round::RoundEnd;
 
 use super::Params;
-use super::ground::Ground;
+use super::globals::Globals;
 use super::mutants::Mutant;
 use crate::policy::Uses;
 use crate::store::journal::Staging;
@@ -40,11 +40,11 @@ use crate::units::{ExtentId, MemberId, Nanos};
 use ahead::Ahead;
 use alloc::vec::Vec;
 use checkpoints::Checkpoints;
-use counters::Raising;
-use farewell::Farewell;
+use counters::CounterUpdates;
+use final_records::FinalRecords;
 use follow::Follow;
 use free::Freeing;
-use pending::{Callers, Pending};
+use pending::{Pending, RoundQueue};
 use round::{MetaWrite, Round};
 
 /// See the module.
@@ -55,7 +55,7 @@ pub(super) struct Durability {
     epoch: u64,
     round: Round,
     ahead: Ahead,
-    callers: Callers,
+    queue: RoundQueue,
     pending: Pending,
     staging: Staging,
     /// The time at which the mirror should be brought up to date, unless another reason does it earlier.
@@ -65,13 +65,13 @@ pub(super) struct Durability {
     follow: Follow,
     freeing: Freeing,
     /// Members' counters.
-    raising: Raising,
+    counters: CounterUpdates,
     /// Buffer for the metadata writes of a round; empty between rounds.
     writes: Vec<MetaWrite>,
     /// Set if every record names the clean blocks of copies, not only the records at the end (a mutant).
-    always_tell: Option<u64>,
+    always_clean_epoch: Option<u64>,
     /// Whether the session ends without a checkpoint.
-    farewell: Farewell,
+    final_records: FinalRecords,
 }
 
 impl Durability {
@@ -88,44 +88,44 @@ impl Durability {
             epoch: sb.epoch,
             round: Round::default(),
             ahead: Ahead::default(),
-            callers: Callers::default(),
+            queue: RoundQueue::default(),
             pending: Pending::new(space.geo.extents),
             staging: Staging::new(sb.uuid, sb.epoch, opened.tip, p.stage_blocks.max(8)),
             mirror_due: None,
             checkpoints: Checkpoints::new(opened, p),
             follow: Follow::new(claimed, &space.map, fast),
             freeing: Freeing::default(),
-            raising: Raising::new(opened, p.counter_every),
+            counters: CounterUpdates::new(opened, p.counter_every),
             writes: Vec::with_capacity(16),
-            always_tell: None,
-            farewell: Farewell::default(),
+            always_clean_epoch: None,
+            final_records: FinalRecords::default(),
         }
     }
     /// Notes that the durable state of `e` differs from the map, so that a record is due.
-    pub(super) fn note(&mut self, g: &Ground, e: ExtentId) {
+    pub(super) fn note(&mut self, g: &Globals, e: ExtentId) {
         self.pending.note(e, g.clock + g.params.commit_interval);
     }
     /// As [`Durability::note`], for a change of the home or of its valid blocks.
-    pub(super) fn note_home(&mut self, g: &Ground, e: ExtentId) {
+    pub(super) fn note_home(&mut self, g: &Globals, e: ExtentId) {
         self.follow.homes_changed();
         self.note(g, e);
     }
     /// Answers request `r` when a round that starts from now on is durable, or a round that began ahead and covers everything that the
     /// request needs.
-    pub(super) fn join(&mut self, g: &Ground, r: u32) {
+    pub(super) fn join(&mut self, g: &Globals, r: u32) {
         let mark = self.pending.mark();
         if self.is_met_ahead(g) {
             let forgets = g.broken(Mutant::AheadForgetsRecords);
-            self.callers.board_late(r, if forgets { 0 } else { mark });
+            self.queue.join_current(r, if forgets { 0 } else { mark });
         } else {
-            self.callers.join(r, mark);
+            self.queue.join(r, mark);
         }
     }
     /// Whether all metadata that is needed to find `e` is durable now, on every member that must have it.
-    pub(super) fn is_known(&self, g: &Ground, e: ExtentId) -> bool {
+    pub(super) fn is_known(&self, g: &Globals, e: ExtentId) -> bool {
         // A round that began ahead carries no records of changes.
         let settled = self.round.is_idle() || self.round.is_ahead();
-        settled && !self.pending.contains(e) && !self.owes_mirror(g)
+        settled && !self.pending.contains(e) && !self.mirror_must_be_updated(g)
     }
     /// Whether metadata is being written or flushed.
     pub(super) fn writing_metadata(&self) -> bool {
@@ -142,7 +142,7 @@ impl Durability {
     fn has_mirror(&self) -> bool {
         self.layout.mirror.is_some()
     }
-    fn mirror_awake(&self, g: &Ground) -> bool {
+    fn mirror_awake(&self, g: &Globals) -> bool {
         self.mirror().is_some_and(|m| !g.devices.is_asleep(m))
     }
     /// Whether `member` is the mirror and lacks blocks of the journal.
@@ -152,16 +152,16 @@ impl Durability {
     /// Whether nothing is left to write.
     pub(super) fn is_settled(&self) -> bool {
         self.round.is_idle()
-            && self.callers.is_empty()
+            && self.queue.is_empty()
             && self.pending.is_empty()
-            && (self.checkpoints.is_final() || self.farewell == Farewell::Told)
+            && (self.checkpoints.is_final() || self.final_records == FinalRecords::Written)
             && (!self.has_mirror() || self.staging.lag() == 0)
     }
     /// The values for the superblocks, when everything has been written.
     pub(super) fn closing(&self) -> Closing {
         Closing {
             next_seq: self.staging.tip().next_seq,
-            counters: self.raising.known().clone(),
+            counters: self.counters.known().clone(),
         }
     }
     /// Bytes of memory.
@@ -185,7 +185,7 @@ impl Durability {
         (
             self.freeing.clone(),
             self.round.clone(),
-            self.callers.clone(),
+            self.queue.clone(),
             self.pending.len(),
             self.checkpoints.building(),
             (self.staging.lag(), self.staging.room(), self.ring_room()),

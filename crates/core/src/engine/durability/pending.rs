@@ -97,27 +97,27 @@ impl Pending {
 
 /// Requests that wait for a round, each with the number of records that it needs.
 #[derive(Clone, Debug)]
-pub(super) struct Callers {
+pub(super) struct RoundQueue {
     queue: Vec<(u32, u64)>,
     /// The requests that the round in progress serves.
     serving: Vec<(u32, u64)>,
 }
 
-impl Default for Callers {
-    fn default() -> Callers {
-        Callers {
+impl Default for RoundQueue {
+    fn default() -> RoundQueue {
+        RoundQueue {
             queue: Vec::with_capacity(256),
             serving: Vec::with_capacity(256),
         }
     }
 }
 
-impl Callers {
+impl RoundQueue {
     pub(super) fn join(&mut self, r: u32, mark: u64) {
         self.queue.push((r, mark));
     }
     /// Adds a request that the round in progress serves, too.
-    pub(super) fn board_late(&mut self, r: u32, mark: u64) {
+    pub(super) fn join_current(&mut self, r: u32, mark: u64) {
         self.serving.push((r, mark));
     }
     /// Whether no request waits for a round to begin.
@@ -128,20 +128,20 @@ impl Callers {
         self.queue.len()
     }
     /// Assigns the waiting requests to the round that begins.
-    pub(super) fn board(&mut self) {
+    pub(super) fn start_round(&mut self) {
         core::mem::swap(&mut self.queue, &mut self.serving);
     }
-    pub(super) fn are_served(&self) -> bool {
+    pub(super) fn serves_any(&self) -> bool {
         !self.serving.is_empty()
     }
     /// Lets the round also serve the requests that came since it began (a mutant).
-    pub(super) fn hurry(&mut self) {
+    pub(super) fn serve_queued(&mut self) {
         let late = self.queue.drain(..).map(|(r, _)| (r, 0));
         self.serving.extend(late);
     }
     /// Called when the round is durable: `committed` records are. Calls `served` for each request that needs no more than these. The others
     /// continue to wait, because there were more changes than one round can write.
-    pub(super) fn land(&mut self, committed: u64, mut served: impl FnMut(u32)) {
+    pub(super) fn round_done(&mut self, committed: u64, mut served: impl FnMut(u32)) {
         let mut serving = core::mem::take(&mut self.serving);
         for (r, mark) in serving.drain(..) {
             if committed >= mark {

@@ -1,14 +1,14 @@
 //! The reasons for a round, and the time at which one should begin.
 
 use super::Durability;
-use crate::engine::ground::{Ground, Phase};
+use crate::engine::globals::{Globals, Phase};
 use crate::engine::relocation::Relocation;
 use crate::units::Nanos;
 
 /// A round that is due only by time begins when no request has waited for the device for this time.
-const LULL: Nanos = Nanos::from_millis(50);
+const IDLE_TIME: Nanos = Nanos::from_millis(50);
 /// Such a round waits for an idle device for at most this number of commit intervals.
-const PATIENCE: u64 = 5;
+const IDLE_WAITS_MAX: u64 = 5;
 
 /// The reasons for a round.
 #[derive(Clone, Copy, Debug)]
@@ -23,12 +23,12 @@ pub(super) struct Reasons {
 
 impl Durability {
     #[inline]
-    pub(super) fn reasons(&self, g: &Ground, r: &Relocation, requests: usize) -> Reasons {
+    pub(super) fn reasons(&self, g: &Globals, r: &Relocation, requests: usize) -> Reasons {
         let now = g.clock;
         Reasons {
-            closing: g.phase == Phase::Closing && requests == self.callers.len() && r.active() == 0,
+            closing: g.phase == Phase::Closing && requests == self.queue.len() && r.active() == 0,
             for_space: self.freeing.wants_round() && g.waiting.is_starving(),
-            mirror_due: self.mirror_due.is_some_and(|t| self.in_a_lull(g, t) <= now)
+            mirror_due: self.mirror_due.is_some_and(|t| self.when_idle(g, t) <= now)
                 && self.mirror_awake(g),
         }
     }
@@ -37,7 +37,7 @@ impl Durability {
     /// waits for one, or because the journal, the staging area or a checkpoint needs it. This function is called after every event. It
     /// usually returns true while data is only read, or written to blocks that were written before.
     #[inline]
-    fn is_calm(&self, g: &Ground) -> bool {
+    fn has_no_changes(&self, g: &Globals) -> bool {
         g.phase == Phase::Running
             && self.pending.due().is_none()
             && self.mirror_due.is_none()
@@ -47,12 +47,12 @@ impl Durability {
 
     /// Whether there is a reason for a full round, which records changes and not only moves.
     #[inline]
-    pub(super) fn wants_all(&self, g: &Ground, why: Reasons) -> bool {
-        !self.callers.is_empty()
+    pub(super) fn wants_all(&self, g: &Globals, why: Reasons) -> bool {
+        !self.queue.is_empty()
             || self
                 .pending
                 .due()
-                .is_some_and(|t| self.in_a_lull(g, t) <= g.clock)
+                .is_some_and(|t| self.when_idle(g, t) <= g.clock)
             || (self.staging.lag() > 0 && why.mirror_due)
             || why.for_space
             || self.checkpoints.is_building()
@@ -70,7 +70,7 @@ impl Durability {
     /// The time at which a round should begin: now, or later if nothing happens before.
     pub(in crate::engine) fn due(
         &self,
-        g: &Ground,
+        g: &Globals,
         r: &Relocation,
         requests: usize,
     ) -> Option<Nanos> {
@@ -78,12 +78,12 @@ impl Durability {
             return None;
         }
         if g.is_over() {
-            return (!self.callers.is_empty()).then_some(g.clock);
+            return (!self.queue.is_empty()).then_some(g.clock);
         }
         let urgent = g.is_urgent();
-        let calm = self.is_calm(g);
+        let calm = self.has_no_changes(g);
         let all = if calm {
-            !self.callers.is_empty()
+            !self.queue.is_empty()
                 || self.checkpoints.is_building()
                 || self.half_full()
                 || self.mirror_wanted()
@@ -98,24 +98,24 @@ impl Durability {
         }
         let mirror_due = self.mirror_due.filter(|_| self.mirror_awake(g));
         let records = [self.pending.due(), mirror_due].into_iter().flatten().min();
-        let records = records.map(|t| self.in_a_lull(g, t));
+        let records = records.map(|t| self.when_idle(g, t));
         records.into_iter().chain(r.round_due(urgent)).min()
     }
 
     /// The time at which a round begins for records that are due at `t` and for which no request waits. The flushes of a round write back a
     /// disk's cache, and a request that arrives meanwhile waits for that. So the round begins when no request has waited for the mirror (or
-    /// for the primary, if there is no mirror) for [`LULL`], or in any case [`PATIENCE`] commit intervals after `t`.
-    fn in_a_lull(&self, g: &Ground, t: Nanos) -> Nanos {
+    /// for the primary, if there is no mirror) for [`IDLE_TIME`], or in any case [`IDLE_WAITS_MAX`] commit intervals after `t`.
+    fn when_idle(&self, g: &Globals, t: Nanos) -> Nanos {
         if t > g.clock || g.phase != Phase::Running {
             return t;
         }
-        let last = t + Nanos(g.params.commit_interval.0.saturating_mul(PATIENCE));
+        let last = t + Nanos(g.params.commit_interval.0.saturating_mul(IDLE_WAITS_MAX));
         let member = self.mirror().unwrap_or(self.layout.primary);
-        let lull = match g.space.loads.member(member, g.clock) {
+        let idle = match g.space.loads.member(member, g.clock) {
             Some(m) if m.waiting > 0 => last,
-            Some(m) => g.clock + Nanos(LULL.0.saturating_sub(m.quiet.0)),
+            Some(m) => g.clock + Nanos(IDLE_TIME.0.saturating_sub(m.quiet.0)),
             None => t,
         };
-        lull.min(last)
+        idle.min(last)
     }
 }

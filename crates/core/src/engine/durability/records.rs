@@ -2,7 +2,7 @@
 //! metadata write.
 
 use super::Durability;
-use crate::engine::ground::Ground;
+use crate::engine::globals::Globals;
 use crate::engine::mutants::Mutant;
 use crate::engine::relocation::Relocation;
 use crate::map::ExtentMap;
@@ -60,7 +60,7 @@ impl Durability {
             }
             MetaSource::Piece { skip } => (skip, self.checkpoints.piece()),
             MetaSource::Header { skip } => (skip, self.checkpoints.header_block()),
-            MetaSource::Counter { member, skip } => (skip, self.raising.bytes(member)),
+            MetaSource::Counter { member, skip } => (skip, self.counters.bytes(member)),
         };
         &bytes[skip as usize..(skip + len) as usize]
     }
@@ -76,7 +76,7 @@ impl Durability {
     }
 
     /// The round that begins may write only journal blocks before this sequence number.
-    pub(super) fn block_limit(&self, g: &Ground) -> u64 {
+    pub(super) fn block_limit(&self, g: &Globals) -> u64 {
         let ring = if g.broken(Mutant::OverrunJournal) {
             u64::MAX / 2
         } else {
@@ -87,43 +87,46 @@ impl Durability {
     }
 
     /// Encodes the records of changes, as many as there is space for, and a piece of the checkpoint.
-    pub(super) fn encode_changes(&mut self, g: &mut Ground, limit: u64) {
+    pub(super) fn encode_changes(&mut self, g: &mut Globals, limit: u64) {
         while let Some(e) = self.pending.first() {
             let home = g.space.map.home(e);
-            if !self.encode(g, e, home, self.always_tell, limit) {
+            if !self.encode(g, e, home, self.always_clean_epoch, limit) {
                 break;
             }
             self.pending.take_first();
         }
-        self.callers.board();
-        self.tell_farewell(g, limit);
+        self.queue.start_round();
+        self.encode_final_records(g, limit);
         // Nothing changes any more while the last checkpoint is written, so the clean blocks of copies may be recorded.
         let closing = self.checkpoints.final_begun().then_some(self.epoch);
-        self.checkpoints
-            .add_piece(&mut g.space, closing.or(self.always_tell), &mut self.follow);
+        self.checkpoints.add_piece(
+            &mut g.space,
+            closing.or(self.always_clean_epoch),
+            &mut self.follow,
+        );
         self.checkpoints.forgetful = g.broken(Mutant::PieceForgetsRecorded);
         if g.broken(Mutant::CheckpointWithoutBarrier) {
             // The mutant: header and blocks together, without a flush in between.
-            self.checkpoints.hurry();
+            self.checkpoints.write_header_early();
         }
     }
 
     /// Raises the due counters of members to which this round writes: those whose data it flushes (`targets`), the primary if there are
     /// records for the journal, the mirror if it is updated.
-    pub(super) fn raise_counters(&mut self, g: &Ground, targets: u32, mirror: bool, limit: u64) {
+    pub(super) fn raise_counters(&mut self, g: &Globals, targets: u32, mirror: bool, limit: u64) {
         if g.broken(Mutant::NeverRaise) {
             return;
         }
         let bit = |m: MemberId| 1u32 << m.0;
-        let told = self.layout.mirror.filter(|_| mirror).map_or(0, bit);
-        let mut due = self.raising.due(g.clock, targets | told);
+        let mirror_bit = self.layout.mirror.filter(|_| mirror).map_or(0, bit);
+        let mut due = self.counters.due(g.clock, targets | mirror_bit);
         // The journal, which is on the primary, names each counter that is raised.
         let news = self.staging.is_open()
             || self.staging.tip().next_seq > self.staging.last_flushed + 1
             || self.checkpoints.adds()
             || self.checkpoints.header_due();
         if news || due != 0 {
-            due |= self.raising.due(g.clock, bit(self.layout.primary));
+            due |= self.counters.due(g.clock, bit(self.layout.primary));
         }
         for i in (0..32u8).filter(|i| due >> i & 1 == 1) {
             if self.staging.tip().next_seq < limit && self.staging.rest().len() < 16 {
@@ -133,14 +136,14 @@ impl Durability {
                 return;
             }
             let flushed = self.staging.last_flushed;
-            let unit = self.raising.raise(g.clock, MemberId(i), flushed);
+            let unit = self.counters.raise(g.clock, MemberId(i), flushed);
             self.staging.rest()[..16].copy_from_slice(&unit);
             self.staging.advance(1);
         }
     }
 
     /// Encodes the records of moves whose data is copied. Returns their number.
-    pub(super) fn encode_moves(&mut self, g: &mut Ground, r: &mut Relocation, limit: u64) -> u32 {
+    pub(super) fn encode_moves(&mut self, g: &mut Globals, r: &mut Relocation, limit: u64) -> u32 {
         let mut moves = 0;
         while let Some((index, m)) = r.first_copied() {
             if m.is_clean() && !r.apply_clean(g, index, &m) {
@@ -148,7 +151,7 @@ impl Durability {
                 r.mark_stale(index);
                 continue;
             }
-            if !self.encode(g, m.extent, Some(m.dst), self.always_tell, limit) {
+            if !self.encode(g, m.extent, Some(m.dst), self.always_clean_epoch, limit) {
                 if m.is_clean() && !g.broken(Mutant::KeepUnrecordedClean) {
                     r.revert_clean(g, index, &m);
                 }
@@ -160,14 +163,14 @@ impl Durability {
         moves
     }
 
-    /// Encodes the record of one extent, with its home in `slot`. If `tell` is the session's number, the clean blocks of its copy are
-    /// recorded, too. Returns false if this round has no space for the record.
+    /// Encodes the record of one extent, with its home in `slot`. If `clean_epoch` is the session's number, the clean blocks of its copy
+    /// are recorded, too. Returns false if this round has no space for the record.
     pub(super) fn encode(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         e: ExtentId,
         slot: Option<Slot>,
-        tell: Option<u64>,
+        clean_epoch: Option<u64>,
         limit: u64,
     ) -> bool {
         let (map, geo) = (&mut g.space.map, &g.space.geo);
@@ -176,7 +179,7 @@ impl Durability {
                 return false;
             }
             let rest = self.staging.rest();
-            if let Some(units) = record::encode(map, e, slot, geo, tell, rest) {
+            if let Some(units) = record::encode(map, e, slot, geo, clean_epoch, rest) {
                 self.staging.advance(units);
                 mark_recorded(map, e);
                 let dirty = slot.is_some() && map.is_dirty(e);

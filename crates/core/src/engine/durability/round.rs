@@ -17,7 +17,7 @@
 
 use super::{Durability, MetaSource};
 use crate::engine::devices::{Cause, What};
-use crate::engine::ground::Ground;
+use crate::engine::globals::Globals;
 use crate::engine::mutants::Mutant;
 use crate::engine::relocation::Relocation;
 use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind};
@@ -87,7 +87,7 @@ impl Durability {
     /// Begins a round. The caller has made sure that there is a reason for one.
     pub(in crate::engine) fn begin_round(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         r: &mut Relocation,
         requests: usize,
     ) -> RoundEnd {
@@ -100,10 +100,10 @@ impl Durability {
         r.drop_stale(g, self);
         let last = why.closing
             && !self.checkpoints.final_begun()
-            && !self.says_farewell()
+            && !self.has_final_records()
             && self.pending.is_empty();
         let idle = all && !self.checkpoints.is_building();
-        if idle && (self.half_full() || (last && !self.begin_farewell(g))) {
+        if idle && (self.half_full() || (last && !self.begin_final_records(g))) {
             let lazy = self.staging.lazy_from.map(|_| self.epoch);
             self.checkpoints
                 .begin(self.staging.tip(), g.clock, lazy, why.closing);
@@ -124,7 +124,7 @@ impl Durability {
     /// The snapshot: encodes all records of the round, and determines the requests that it serves. Returns the first journal block.
     fn encode_round(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         r: &mut Relocation,
         (all, mirror, ahead): (bool, bool, bool),
         targets: u32,
@@ -135,8 +135,8 @@ impl Durability {
         if lazy && self.follow.is_claimed() {
             self.staging.lazy_from.get_or_insert(from);
         }
-        let tell = g.broken(Mutant::TrustCleanAfterCrash);
-        self.always_tell = tell.then_some(record::ANY_EPOCH);
+        let clean_epoch = g.broken(Mutant::TrustCleanAfterCrash);
+        self.always_clean_epoch = clean_epoch.then_some(record::ANY_EPOCH);
         if all {
             self.encode_changes(g, limit);
         } else {
@@ -148,13 +148,13 @@ impl Durability {
             self.encode_moves(g, r, limit)
         };
         // If the mirror must be reliable, every change that will be acknowledged must also be recorded there.
-        let owed = self.owes_mirror(g) && self.callers.are_served();
+        let owed = self.mirror_must_be_updated(g) && self.queue.serves_any();
         let checkpoint = self.checkpoints.adds() || self.checkpoints.header_due();
         let mirror = self.has_mirror() && (mirror || owed || moves > 0 || checkpoint);
         self.raise_counters(g, targets, mirror, limit);
         self.staging.seal();
         if mirror {
-            self.follow.told(self.pending.is_empty());
+            self.follow.mirror_updated(self.pending.is_empty());
         }
         self.round = Round {
             from,
@@ -170,14 +170,14 @@ impl Durability {
     }
 
     /// Flushes the devices that hold the data that the records will expose.
-    fn flush_data(&mut self, g: &mut Ground, r: &mut Relocation, targets: u32) -> RoundEnd {
+    fn flush_data(&mut self, g: &mut Globals, r: &mut Relocation, targets: u32) -> RoundEnd {
         self.round.step = Step::FlushingData;
-        self.round.outstanding = targets.count_ones() + self.raising.writes().len() as u32;
+        self.round.outstanding = targets.count_ones() + self.counters.writes().len() as u32;
         for i in (0..g.devices.members.len()).filter(|i| targets >> i & 1 == 1) {
             g.devices.members[i].unflushed = false;
             flush(g, MemberId(i as u8));
         }
-        for (member, offset) in self.raising.writes() {
+        for (member, offset) in self.counters.writes() {
             let cause = Cause {
                 meta: MetaSource::Counter { member, skip: 0 },
                 ..Cause::plain(What::Round)
@@ -200,9 +200,9 @@ impl Durability {
     }
 
     /// The data is durable: writes the records that expose it.
-    fn write_metadata(&mut self, g: &mut Ground, r: &mut Relocation) -> RoundEnd {
+    fn write_metadata(&mut self, g: &mut Globals, r: &mut Relocation) -> RoundEnd {
         self.round.step = Step::WritingMeta;
-        self.raising.durable();
+        self.counters.durable();
         let mut writes = core::mem::take(&mut self.writes);
         self.metadata_writes(&mut writes);
         let some = !writes.is_empty();
@@ -217,7 +217,7 @@ impl Durability {
     }
 
     /// Starts the metadata writes of this round.
-    fn start_metadata(&mut self, g: &mut Ground, writes: &mut Vec<MetaWrite>) {
+    fn start_metadata(&mut self, g: &mut Globals, writes: &mut Vec<MetaWrite>) {
         // If there is only one write, it is issued with FUA, and no flush is needed.
         let hurried = g.broken(Mutant::CheckpointWithoutBarrier) && self.checkpoints.is_building();
         let skip_flush = hurried || g.broken(Mutant::SkipJournalFlush);
@@ -246,7 +246,7 @@ impl Durability {
     fn metadata_writes(&mut self, writes: &mut Vec<MetaWrite>) {
         let area = self.layout.area;
         self.checkpoints
-            .encode_header(self.raising.known(), self.staging.tip());
+            .encode_header(self.counters.known(), self.staging.tip());
         let mirror = self.layout.mirror.filter(|_| self.round.mirror);
         let targets = [
             Some((self.layout.primary, self.round.from)),
@@ -279,7 +279,7 @@ impl Durability {
     /// A flush or metadata write of the round has ended.
     pub(in crate::engine) fn round_step(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         r: &mut Relocation,
         result: Result<(), IoError>,
     ) -> RoundEnd {
@@ -314,7 +314,7 @@ impl Durability {
     }
 
     /// Everything in the round is durable.
-    fn finish(&mut self, g: &mut Ground, r: &mut Relocation) -> RoundEnd {
+    fn finish(&mut self, g: &mut Globals, r: &mut Relocation) -> RoundEnd {
         self.round.step = Step::Idle;
         if self.round.moves > 0 {
             r.round_took(g.clock.since(self.round.begun));
@@ -325,7 +325,7 @@ impl Durability {
         if everywhere || g.broken(Mutant::SkipMirrorQuietly) {
             self.staging.mirrored = self.round.to;
             if self.staging.lazy_from.is_some_and(|s| self.round.to > s) {
-                self.follow.disclaimed();
+                self.follow.mirror_may_lag();
             }
         }
         let next = g.clock + g.params.commit_interval;
@@ -333,7 +333,7 @@ impl Durability {
             .then(|| self.mirror_due.unwrap_or(next))
             // If it is due but was not done, the mirror sleeps: it is checked again later.
             .map(|t| if t <= g.clock { next } else { t });
-        g.counters.checkpoints += u64::from(self.checkpoints.landed());
+        g.counters.checkpoints += u64::from(self.checkpoints.round_done());
         RoundEnd::Durable
     }
 
@@ -342,18 +342,18 @@ impl Durability {
     pub(in crate::engine) fn serve(&mut self, late: bool, served: impl FnMut(u32)) {
         let (committed, _) = self.pending.committed(false);
         if late {
-            self.callers.hurry();
+            self.queue.serve_queued();
         }
-        self.callers.land(committed, served);
+        self.queue.round_done(committed, served);
     }
 
     /// Reports every request that waits for a round, because there will be no more rounds.
     pub(in crate::engine) fn dismiss(&mut self, each: impl FnMut(u32)) {
-        self.callers.dismiss(each);
+        self.queue.dismiss(each);
     }
 }
 
-fn flush(g: &mut Ground, member: MemberId) {
+fn flush(g: &mut Globals, member: MemberId) {
     let op = DeviceOp {
         id: OpId(0),
         member,
@@ -367,7 +367,7 @@ fn flush(g: &mut Ground, member: MemberId) {
 }
 
 /// The devices to flush before the records may be written, as a bit set.
-fn flush_targets(g: &Ground, r: &Relocation, all: bool) -> u32 {
+fn flush_targets(g: &Globals, r: &Relocation, all: bool) -> u32 {
     let set = |on: &dyn Fn(usize) -> bool| {
         let members = 0..g.devices.members.len();
         members.filter(|&i| on(i)).fold(0u32, |s, i| s | 1 << i)

@@ -9,24 +9,24 @@
 use super::Relocation;
 use super::move_list::{Kind, Move};
 use super::parts::Blocks;
-use super::wants::own_done;
+use super::proposals::count_own;
 use crate::engine::durability::Durability;
-use crate::engine::ground::Ground;
+use crate::engine::globals::Globals;
 use crate::engine::mutants::Mutant;
 use crate::policy::{Action, Outcome};
 use crate::units::{ExtentId, Slot, TierId};
 
 impl Relocation {
-    pub(super) fn tell_copied(&self, g: &mut Ground, d: &Durability, e: ExtentId, slot: Slot) {
-        g.misplaced(slot, true);
-        if g.background.is_the_policys(&g.space.geo, slot) {
+    pub(super) fn notify_copied(&self, g: &mut Globals, d: &Durability, e: ExtentId, slot: Slot) {
+        g.check_place(slot, true);
+        if g.background.is_known_to_policy(&g.space.geo, slot) {
             let (policy, mut view, _) = self.ask(g, d, 0);
             policy.on_copied(&mut view, e, slot.into());
         }
     }
 
     /// The blocks of a fetch are now in the copy's slot, and are read from there from now on.
-    pub(super) fn flip_copy(&mut self, g: &mut Ground, d: &mut Durability, index: u16) {
+    pub(super) fn flip_copy(&mut self, g: &mut Globals, d: &mut Durability, index: u16) {
         let m = self.end_move(g, d, index);
         if m.kind == Kind::Relocate {
             self.drop_copy(g, d, m.extent);
@@ -41,14 +41,14 @@ impl Relocation {
             at = z;
         }
         if m.kind != Kind::Fill {
-            self.tell_copied(g, d, m.extent, m.dst);
+            self.notify_copied(g, d, m.extent, m.dst);
         }
         self.settle_move(g, d, &m, Outcome::Done);
     }
 
     /// Writes the dirty blocks of the extent of `action` home. `own`: for the engine itself, not for the policy. The caller has made sure
     /// that no write of the extent is in progress and that a buffer is free.
-    pub(super) fn start_clean(&mut self, g: &mut Ground, action: Action, own: bool) {
+    pub(super) fn start_clean(&mut self, g: &mut Globals, action: Action, own: bool) {
         let e = action.extent();
         if let (Some(copy), Some(home)) = (g.space.map.copy(e), g.space.map.home(e)) {
             let all = (0, g.space.geo.blocks_per_extent());
@@ -60,19 +60,19 @@ impl Relocation {
     }
 
     /// Starts a clean, or the eviction of a dirty copy, for the engine itself.
-    pub(in crate::engine) fn own_clean(&mut self, g: &mut Ground, action: Action) {
+    pub(in crate::engine) fn own_clean(&mut self, g: &mut Globals, action: Action) {
         Relocation::proposed(g, action);
         self.start_clean(g, action, true);
     }
 
     /// Changes the map to the state that the record of a clean states, because a round is about to write this record. A later write makes
     /// its blocks dirty again, and is recorded separately. Returns false if no block is left to clean.
-    pub(in crate::engine) fn apply_clean(&mut self, g: &mut Ground, index: u16, m: &Move) -> bool {
+    pub(in crate::engine) fn apply_clean(&mut self, g: &mut Globals, index: u16, m: &Move) -> bool {
         let (forgets, all) = (
             g.broken(Mutant::ForgetRedirty),
             g.space.geo.blocks_per_extent(),
         );
-        let next = |me: &Relocation, g: &Ground, at| {
+        let next = |me: &Relocation, g: &Globals, at| {
             if forgets {
                 Blocks::Dirty.next(&g.space, m.extent, (at, all))
             } else {
@@ -88,7 +88,7 @@ impl Relocation {
     }
 
     /// Undoes [`Relocation::apply_clean`], because the round had no space for the record.
-    pub(in crate::engine) fn revert_clean(&mut self, g: &mut Ground, index: u16, m: &Move) {
+    pub(in crate::engine) fn revert_clean(&mut self, g: &mut Globals, index: u16, m: &Move) {
         let mut at = 0;
         while let Some((a, z)) = self.next_part(g, index, at) {
             g.space.map.copy_dirty(m.extent, a, z);
@@ -97,7 +97,7 @@ impl Relocation {
     }
 
     /// Ends a clean whose record is durable on primary and mirror.
-    pub(super) fn cleaned(&mut self, g: &mut Ground, d: &mut Durability, m: &Move, evict: bool) {
+    pub(super) fn cleaned(&mut self, g: &mut Globals, d: &mut Durability, m: &Move, evict: bool) {
         let e = m.extent;
         let dirty = g.space.map.is_dirty(e);
         if !dirty || g.broken(Mutant::ForgetRecordedEarly) {
@@ -106,7 +106,7 @@ impl Relocation {
         if !evict {
             return self.settle_move(g, d, m, Outcome::Done);
         }
-        own_done(g, &mut self.lately, Action::Clean { extent: e });
+        count_own(g, &mut self.recent, Action::Clean { extent: e });
         // A write in progress will make it dirty again when it ends.
         if dirty || g.has_writers(e) {
             return self.settle_move(g, d, m, Outcome::Stale);
@@ -116,7 +116,7 @@ impl Relocation {
     }
 
     /// Drops a copy without dirty blocks. If no durable record names its slot, this is free as soon as no read of it is in progress.
-    pub(in crate::engine) fn drop_copy(&self, g: &mut Ground, d: &mut Durability, e: ExtentId) {
+    pub(in crate::engine) fn drop_copy(&self, g: &mut Globals, d: &mut Durability, e: ExtentId) {
         let Some(slot) = g.space.map.copy(e) else {
             return;
         };
@@ -130,7 +130,7 @@ impl Relocation {
         } else {
             d.free_moved(g, slot);
         }
-        if g.background.is_the_policys(&g.space.geo, slot) {
+        if g.background.is_known_to_policy(&g.space.geo, slot) {
             let (policy, mut view, _) = self.ask(g, d, 0);
             policy.on_uncopied(&mut view, e, slot.into());
         }
@@ -142,9 +142,9 @@ impl Relocation {
 
     /// Evicts a copy because an extent needs a home, which is more important than copies, and no slot is free. Returns true if a slot is
     /// free now. Otherwise one may become free later, if there is any copy.
-    pub(in crate::engine) fn reclaim(&mut self, g: &mut Ground, d: &mut Durability) -> bool {
+    pub(in crate::engine) fn reclaim(&mut self, g: &mut Globals, d: &mut Durability) -> bool {
         let fast = g.fast_slots();
-        let any_free = |g: &Ground| {
+        let any_free = |g: &Globals| {
             let mut tiers = (0..g.space.geo.tiers()).map(TierId);
             tiers.any(|t| g.space.slots.free(t) > 0)
         };
@@ -182,17 +182,17 @@ impl Relocation {
     /// Drops a copy without dirty blocks, for the engine itself.
     pub(in crate::engine) fn own_eviction(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         d: &mut Durability,
         e: ExtentId,
     ) {
-        own_done(g, &mut self.lately, Action::Evict { extent: e });
+        count_own(g, &mut self.recent, Action::Evict { extent: e });
         self.drop_copy(g, d, e);
     }
 
     /// A write went to the home because the policy wants the copy evicted, but the copy has dirty blocks. Writes these home and evicts the
     /// copy, if this is possible now. Otherwise nothing happens.
-    pub(in crate::engine) fn evict_behind(&mut self, g: &mut Ground, extent: ExtentId) {
+    pub(in crate::engine) fn evict_if_possible(&mut self, g: &mut Globals, extent: ExtentId) {
         if g.space.map.is_dirty(extent)
             && g.may_move()
             && self.has_buffer()

@@ -12,7 +12,7 @@
 use super::Relocation;
 use crate::engine::devices::{Cause, Op, What};
 use crate::engine::durability::Durability;
-use crate::engine::ground::Ground;
+use crate::engine::globals::Globals;
 use crate::engine::mutants::Mutant;
 use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind};
 use crate::units::{MemberId, Nanos, Slot, TierId};
@@ -82,7 +82,7 @@ impl Relocation {
     /// Whether a promotion from `slot` that starts now would begin where the previous one of this event ends, so that both are one
     /// operation on the slower device. Then the promotion costs that device no additional operation, and the policy's limit of moves does
     /// not count it.
-    pub(super) fn rides(&self, g: &Ground, slot: Slot, up: bool) -> bool {
+    pub(super) fn would_join(&self, g: &Globals, slot: Slot, up: bool) -> bool {
         let Some(t) = self.joins.tail.filter(|t| t.up && up) else {
             return false;
         };
@@ -93,7 +93,7 @@ impl Relocation {
     }
 
     /// Notes that a move in buffer `index` starts. `slot` is the one on the slower of its two devices.
-    pub(super) fn joins_on(&mut self, g: &Ground, index: u16, slot: Slot, up: bool) {
+    pub(super) fn note_start(&mut self, g: &Globals, index: u16, slot: Slot, up: bool) {
         let (member, offset) = g.space.geo.locate(slot);
         let extent = u64::from(g.space.geo.extent_bytes());
         let before = self.joins.tail.filter(|t| {
@@ -115,7 +115,7 @@ impl Relocation {
     }
 
     /// The largest size of a joined operation on a member, in bytes.
-    fn join_cap(&self, g: &Ground, m: MemberId) -> u64 {
+    fn join_cap(&self, g: &Globals, m: MemberId) -> u64 {
         let bytes = g.params.join_bytes;
         if g.params.join_time.0 == 0 {
             return bytes;
@@ -126,13 +126,13 @@ impl Relocation {
     /// Collects a part, which is issued at the end of this event.
     pub(super) fn want_part(
         &mut self,
-        g: &Ground,
+        g: &Globals,
         index: u16,
         kind: OpKind,
         (member, offset): (MemberId, u64),
         (at, len): (u32, u32),
     ) {
-        let background = g.background.heeds_sleep() && self.moves.is_background(index);
+        let background = g.background.has_sleep_mode() && self.moves.is_background(index);
         self.joins.parts.push(Part {
             index,
             kind,
@@ -145,7 +145,7 @@ impl Relocation {
     }
 
     /// Issues the collected parts: by member, reads first, in the order of addresses.
-    pub(in crate::engine) fn issue_parts(&mut self, g: &mut Ground) {
+    pub(in crate::engine) fn issue_parts(&mut self, g: &mut Globals) {
         self.joins.tail = None;
         if self.joins.parts.is_empty() {
             return;
@@ -171,7 +171,7 @@ impl Relocation {
         self.joins.parts = parts;
     }
 
-    fn issue_run(&mut self, g: &mut Ground, run: Option<(Part, u16, u32)>) {
+    fn issue_run(&mut self, g: &mut Globals, run: Option<(Part, u16, u32)>) {
         let Some((p, count, len)) = run else { return };
         let op = DeviceOp {
             id: OpId(0),
@@ -189,7 +189,7 @@ impl Relocation {
         self.start_op(g, p.index, count, op);
     }
 
-    fn start_op(&mut self, g: &mut Ground, index: u16, count: u16, op: DeviceOp) {
+    fn start_op(&mut self, g: &mut Globals, index: u16, count: u16, op: DeviceOp) {
         let tier = g.space.geo.members[usize::from(op.member.0)].tier;
         let pays = op.kind == OpKind::Write && tier == TierId(0);
         let cause = Cause {
@@ -205,7 +205,7 @@ impl Relocation {
     }
 
     /// A joined operation failed or was short: the part of each extent is issued again by itself.
-    pub(in crate::engine) fn repeat_apart(&mut self, g: &mut Ground, d: &mut Durability, op: &Op) {
+    pub(in crate::engine) fn repeat_apart(&mut self, g: &mut Globals, d: &mut Durability, op: &Op) {
         let (What::Move { index, count }, BufRef::Move { offset: mut at, .. }) =
             (op.what, op.op.buf)
         else {
@@ -234,7 +234,7 @@ impl Relocation {
     /// An operation of moves ended: handles the moves one by one.
     pub(in crate::engine) fn moves_done(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         d: &mut Durability,
         op: &Op,
         result: Result<(), IoError>,
@@ -252,7 +252,7 @@ impl Relocation {
     }
 
     /// Learns from the duration of a joined operation how large such operations may be.
-    pub(in crate::engine) fn learn_join(&mut self, g: &Ground, op: &Op, took: Nanos) {
+    pub(in crate::engine) fn learn_join(&mut self, g: &Globals, op: &Op, took: Nanos) {
         if !matches!(op.what, What::Move { count: 2.., .. }) || took.0 == 0 {
             return;
         }

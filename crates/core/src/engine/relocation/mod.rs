@@ -2,34 +2,34 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `wants.rs` | the policy's proposals, tried in order; refusals |
+//! | `proposals.rs` | the policy's proposals, tried in order; refusals |
 //! | `moves.rs` | the life of a move: it starts, is abandoned, or flips when its record is durable |
 //! | `copies.rs` | the life of a copy: it is fetched, allocated, cleaned, dropped |
 //! | `move_list.rs` | the moves in progress, and their limits |
 //! | `parts.rs` | the blocks that a move concerns |
 //! | `transfer.rs`, `join.rs` | the reads and writes of moves; adjacent ones become one device operation |
-//! | `lately.rs` | recent moves, for display |
+//! | `recent_moves.rs` | recent moves, for display |
 //! | `wear.rs` | the budget of writes to the fastest tier |
 
 mod copies;
 mod join;
-mod lately;
 mod move_list;
 mod moves;
 mod parts;
+mod proposals;
+mod recent_moves;
 mod transfer;
-mod wants;
 mod wear;
 
-pub use lately::{Ended, Lately};
 pub(super) use move_list::Move;
+pub use recent_moves::{EndedMove, RecentMoves};
 pub(super) use wear::Wear;
 pub use wear::WearBudget;
 
 use super::Params;
 use super::devices::What;
 use super::durability::Durability;
-use super::ground::Ground;
+use super::globals::Globals;
 use crate::policy::{Action, Policy, View};
 use crate::units::{ExtentId, Nanos, Slot};
 use alloc::vec::Vec;
@@ -45,7 +45,7 @@ pub(super) struct Relocation {
     copies_fit: bool,
     /// The slot at which the next search for a copy to drop starts.
     hand: u32,
-    pub(super) lately: Lately,
+    pub(super) recent: RecentMoves,
 }
 
 impl Relocation {
@@ -55,14 +55,14 @@ impl Relocation {
             joins: Joins::new(members),
             copies_fit,
             hand: 0,
-            lately: Lately::new(),
+            recent: RecentMoves::new(),
         }
     }
     /// The policy, its view of the volume, and the list for its proposals, for a call of the policy. The policy may examine `budget` slots.
     #[inline]
     pub(super) fn ask<'a>(
         &self,
-        g: &'a mut Ground,
+        g: &'a mut Globals,
         d: &Durability,
         budget: u32,
     ) -> (&'a mut dyn Policy, View<'a>, &'a mut Vec<Action>) {
@@ -71,7 +71,7 @@ impl Relocation {
         (
             g.policy.as_mut(),
             View::new(&mut g.space, g.clock, moves, flushing, budget),
-            &mut g.wanted,
+            &mut g.proposals,
         )
     }
     pub(super) fn copies_fit(&self) -> bool {
@@ -113,12 +113,12 @@ impl Relocation {
     }
     /// Notes that a write to blocks `from..to` is about to be issued, so that the data of these blocks that move `index` has read is
     /// outdated.
-    pub(super) fn overtake(&mut self, index: u16, from: u32, to: u32) {
-        self.moves.overtake(index, from, to);
+    pub(super) fn mark_overwritten(&mut self, index: u16, from: u32, to: u32) {
+        self.moves.mark_overwritten(index, from, to);
     }
     /// Notes the duration of a request, on which the number of allowed moves may depend.
     #[inline]
-    pub(super) fn heard(&mut self, g: &Ground, latency: Nanos) {
+    pub(super) fn note_latency(&mut self, g: &Globals, latency: Nanos) {
         self.moves.foreground(g.clock, latency, g.params.p99_limit);
     }
     /// Sets the bandwidth for moves.
@@ -126,8 +126,8 @@ impl Relocation {
         self.moves.set_rate(bytes_per_s);
     }
     /// Another policy takes over: the outcomes of the moves in progress are not reported to it.
-    pub(super) fn disown(&mut self) {
-        self.moves.disown();
+    pub(super) fn detach_policy(&mut self) {
+        self.moves.detach_policy();
     }
     /// Whether a round should begin for the moves that wait for one.
     pub(super) fn wants_round(&self, now: Nanos, urgent: bool) -> bool {
@@ -146,7 +146,7 @@ impl Relocation {
         self.moves.copied().next()
     }
     /// The record of this move is part of the round that starts now.
-    pub(super) fn committing(&mut self, g: &Ground, index: u16) {
+    pub(super) fn committing(&mut self, g: &Globals, index: u16) {
         self.moves.committing(index);
         self.moves.waits_since(g.clock);
     }
@@ -160,12 +160,12 @@ impl Relocation {
         }
     }
     /// Clears the mark that `e` is in use, unless a move or a waiting piece still uses it.
-    pub(super) fn release_hold(&self, g: &mut Ground, e: ExtentId) {
+    pub(super) fn release_hold(&self, g: &mut Globals, e: ExtentId) {
         let held = self.moves.of(e).is_some() || g.waiting.holds(e);
         g.space.map.hold(e, held);
     }
     /// Removes the pin of a read or write from a slot. If this was the last pin, the slot may become free.
-    pub(super) fn unpin(g: &mut Ground, d: &mut Durability, slot: Slot, write: bool) {
+    pub(super) fn unpin(g: &mut Globals, d: &mut Durability, slot: Slot, write: bool) {
         if g.space.pins.unpin(slot, write) {
             d.unpinned(g, slot);
         }

@@ -75,7 +75,7 @@ pub(in crate::engine) struct Move {
     /// The event in which it was started.
     pub(super) batch: u32,
     /// Whether it is part of the operation of the previous move, so that the policy's limit does not count it.
-    pub(super) rides: bool,
+    pub(super) joins_previous: bool,
 }
 
 impl Move {
@@ -122,7 +122,7 @@ pub(super) struct Moves {
     pub(super) parts: Vec<Bits>,
     active: u32,
     /// Number of moves that read or write as a part of another move's operation.
-    riders: u32,
+    joined: u32,
     /// The time since which a copied move has been waiting for a round.
     copied_since: Option<Nanos>,
     copied: u32,
@@ -153,7 +153,7 @@ impl Moves {
             busy: Bits::new(usize::from(n)),
             parts: alloc::vec![Bits::default(); usize::from(n)],
             active: 0,
-            riders: 0,
+            joined: 0,
             copied_since: None,
             copied: 0,
             calm_wait: Nanos(0),
@@ -224,7 +224,7 @@ impl Moves {
     /// Adds a move to the counters by step (`come`), or subtracts it.
     fn count(&mut self, m: &Move, come: bool) {
         let copied = m.step == Step::Copied;
-        let rides = m.rides && !matches!(m.step, Step::Copied | Step::Committing);
+        let joins_previous = m.joins_previous && !matches!(m.step, Step::Copied | Step::Committing);
         let by = |n: &mut u32, one: bool| {
             if come {
                 *n += u32::from(one);
@@ -233,7 +233,7 @@ impl Moves {
             }
         };
         by(&mut self.copied, copied);
-        by(&mut self.riders, rides);
+        by(&mut self.joined, joins_previous);
     }
     /// Whether a request may wait for it: it is a promotion or fetch that the policy proposed.
     pub(super) fn is_foreground(&self, i: u16) -> bool {
@@ -266,7 +266,7 @@ impl Moves {
         copied.filter_map(move |(i, m)| waits(m).then_some((i, *m)))
     }
     /// A write to blocks `from..to` is about to be issued: the data that move `i` read of them is outdated.
-    pub(super) fn overtake(&mut self, i: u16, from: u32, to: u32) {
+    pub(super) fn mark_overwritten(&mut self, i: u16, from: u32, to: u32) {
         self.parts[usize::from(i)].fill(from as usize, to as usize, false);
     }
     /// The first run of blocks that move `i` concerns, at or after block `from` and before block `blocks`.
@@ -298,7 +298,7 @@ impl Moves {
         (longest > 0).then_some(start as u16)
     }
     /// Another policy takes over: the moves count as the engine's own, so that no outcome is reported.
-    pub(super) fn disown(&mut self) {
+    pub(super) fn detach_policy(&mut self) {
         for m in self.list.iter_mut().flatten() {
             m.own = true;
         }
@@ -310,7 +310,7 @@ impl Moves {
     /// Number of these moves that need a separate operation on the slower device. The papers' limit of concurrent moves (MCML) counts
     /// these.
     pub(super) fn copying(&self) -> u32 {
-        self.at_work() - self.riders
+        self.at_work() - self.joined
     }
     /// Whether a round should start for the copied moves. `urgent`: a request waits for an extent or a slot.
     pub(super) fn want_round(&self, now: Nanos, urgent: bool) -> bool {

@@ -10,7 +10,7 @@
 use super::Relocation;
 use super::move_list::{Kind, Move, Step};
 use crate::engine::durability::Durability;
-use crate::engine::ground::Ground;
+use crate::engine::globals::Globals;
 use crate::engine::mutants::Mutant;
 use crate::io::OpKind;
 use crate::policy::{Action, Outcome};
@@ -18,7 +18,7 @@ use crate::units::{ExtentId, Slot, TierId};
 
 impl Relocation {
     /// Moves a home for the engine itself. The extent is not in use and has no write in progress. Returns false if no slot is free there.
-    pub(in crate::engine) fn own_move(&mut self, g: &mut Ground, e: ExtentId, to: TierId) -> bool {
+    pub(in crate::engine) fn own_move(&mut self, g: &mut Globals, e: ExtentId, to: TierId) -> bool {
         let (Some(src), Some(dst)) = (g.space.map.home(e), g.space.slots.take_lowest(to)) else {
             return false;
         };
@@ -32,11 +32,11 @@ impl Relocation {
     /// the previous move. If the move does not concern the whole extent, [`Relocation::set_parts`] has set its blocks.
     pub(super) fn start_move(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         action: Action,
         (extent, src, dst): (ExtentId, Slot, Slot),
         kind: Kind,
-        (up, own, rides): (bool, bool, bool),
+        (up, own, joins_previous): (bool, bool, bool),
     ) {
         let index = self.next_move();
         self.moves.budget -= i64::from(g.space.geo.extent_bytes());
@@ -54,10 +54,10 @@ impl Relocation {
             stale: false,
             owed: reserve_wear(g, kind, dst),
             batch: self.joins.batch(),
-            rides,
+            joins_previous,
         };
         self.moves.put(index, m);
-        self.joins_on(g, index, if up { src } else { dst }, up);
+        self.note_start(g, index, if up { src } else { dst }, up);
         g.space.map.hold(extent, true);
         g.space.pins.pin(src, false);
         let read = if matches!(kind, Kind::Fill | Kind::Clean { .. }) {
@@ -79,7 +79,7 @@ impl Relocation {
     /// only the blocks that the copy lacked.
     pub(in crate::engine) fn carries(
         &self,
-        g: &Ground,
+        g: &Globals,
         index: u16,
         (from, to): (u32, u32),
     ) -> bool {
@@ -94,25 +94,25 @@ impl Relocation {
     }
 
     /// Removes a move from the list, with its mark on the extent and its pin on the source.
-    pub(super) fn end_move(&mut self, g: &mut Ground, d: &mut Durability, index: u16) -> Move {
+    pub(super) fn end_move(&mut self, g: &mut Globals, d: &mut Durability, index: u16) -> Move {
         let m = self.moves.take(index);
         g.devices.wear.release(m.owed);
         self.moves.waits_since(g.clock);
         Relocation::unpin(g, d, m.src, false);
         self.release_hold(g, m.extent);
-        g.waiting.stir(m.extent);
+        g.waiting.extent_changed(m.extent);
         // For a piece that waits for a slot, one may be free now, or a copy can be evicted now.
         g.waiting.slot_freed();
         m
     }
 
     /// Records the outcome of a move.
-    pub(super) fn settle_move(&mut self, g: &mut Ground, d: &Durability, m: &Move, how: Outcome) {
+    pub(super) fn settle_move(&mut self, g: &mut Globals, d: &Durability, m: &Move, how: Outcome) {
         self.settle(g, d, (m.action, m.up, m.own), how);
     }
 
     /// Cancels all moves that can still be cancelled (at closing).
-    pub(in crate::engine) fn cancel_all(&mut self, g: &mut Ground, d: &mut Durability) {
+    pub(in crate::engine) fn cancel_all(&mut self, g: &mut Globals, d: &mut Durability) {
         let mut at = 0;
         while let Some(i) = self.moves.next_busy(at) {
             let step = self.moves.get(i).step;
@@ -129,7 +129,7 @@ impl Relocation {
     /// Abandons all copied moves for which `which` is true.
     fn give_up_copied(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         d: &mut Durability,
         how: Outcome,
         which: impl Fn(&Move) -> bool,
@@ -145,12 +145,18 @@ impl Relocation {
     }
 
     /// Drops copied moves that became stale while they waited for a round.
-    pub(in crate::engine) fn drop_stale(&mut self, g: &mut Ground, d: &mut Durability) {
+    pub(in crate::engine) fn drop_stale(&mut self, g: &mut Globals, d: &mut Durability) {
         self.give_up_copied(g, d, Outcome::Stale, |m| m.stale);
     }
 
     /// Ends a move without effect. If its destination is a newly allocated slot, this was never exposed, so it is free at once.
-    pub(super) fn give_up(&mut self, g: &mut Ground, d: &mut Durability, index: u16, how: Outcome) {
+    pub(super) fn give_up(
+        &mut self,
+        g: &mut Globals,
+        d: &mut Durability,
+        index: u16,
+        how: Outcome,
+    ) {
         if self.moves.is_free(index) {
             return;
         }
@@ -162,7 +168,7 @@ impl Relocation {
     }
 
     /// Flips the moves whose records the round has made durable: from now on the map names their destinations.
-    pub(in crate::engine) fn flip_committed(&mut self, g: &mut Ground, d: &mut Durability) {
+    pub(in crate::engine) fn flip_committed(&mut self, g: &mut Globals, d: &mut Durability) {
         let mut at = 0;
         while let Some(i) = self.moves.next_busy(at) {
             at = i + 1;
@@ -176,7 +182,7 @@ impl Relocation {
             }
             g.counters.migrated_bytes += u64::from(g.space.geo.extent_bytes());
             g.space.map.rehome(m.extent, m.dst);
-            g.misplaced(m.dst, false);
+            g.check_place(m.dst, false);
             let (policy, mut view, _) = self.ask(g, d, 0);
             policy.on_placed(&mut view, m.extent, m.dst.into());
             d.free_moved(g, m.src);
@@ -185,7 +191,7 @@ impl Relocation {
     }
 
     /// Abandons the moves of a round that failed. Both slots of each stay occupied, because either record may be the durable one.
-    pub(in crate::engine) fn abandon_committing(&mut self, g: &mut Ground, d: &mut Durability) {
+    pub(in crate::engine) fn abandon_committing(&mut self, g: &mut Globals, d: &mut Durability) {
         let mut at = 0;
         while let Some(i) = self.moves.next_busy(at) {
             at = i + 1;
@@ -202,7 +208,7 @@ impl Relocation {
     }
 
     /// The members that must be flushed before the copied moves are recorded, as a bit set.
-    pub(in crate::engine) fn members_of_copied(&self, g: &Ground) -> u32 {
+    pub(in crate::engine) fn members_of_copied(&self, g: &Globals) -> u32 {
         if g.broken(Mutant::FlipBeforeFlush) {
             return 0;
         }
@@ -220,14 +226,14 @@ impl Relocation {
     }
 
     /// The members to which copied cleans wrote, as a bit set.
-    pub(in crate::engine) fn homes_of_cleans(&self, g: &Ground) -> u32 {
+    pub(in crate::engine) fn homes_of_cleans(&self, g: &Globals) -> u32 {
         let cleans = self.moves.copied().filter(|(_, m)| m.is_clean());
         cleans.fold(0, |set, (_, m)| set | 1 << g.space.geo.locate(m.dst).0.0)
     }
 }
 
 /// Reserves the largest number of bytes that a starting move can write to the fastest tier. Returns this number.
-fn reserve_wear(g: &mut Ground, kind: Kind, dst: Slot) -> u32 {
+fn reserve_wear(g: &mut Globals, kind: Kind, dst: Slot) -> u32 {
     if matches!(kind, Kind::Clean { .. }) || g.space.geo.tier_of(dst) != TierId(0) {
         return 0;
     }

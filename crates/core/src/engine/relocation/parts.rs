@@ -3,7 +3,7 @@
 
 use super::Relocation;
 use crate::bits::Bits;
-use crate::engine::ground::Ground;
+use crate::engine::globals::Globals;
 use crate::units::ExtentId;
 use crate::volume::Space;
 
@@ -61,7 +61,7 @@ impl Relocation {
     /// Sets the blocks of the move that starts next: the blocks of kind `blocks` of `e` in `from..end`.
     pub(super) fn set_parts(
         &mut self,
-        g: &Ground,
+        g: &Globals,
         blocks: Blocks,
         e: ExtentId,
         (from, end): (u32, u32),
@@ -80,13 +80,13 @@ impl Relocation {
     }
 
     /// The first run, at or after block `from`, of the blocks that move `index` concerns.
-    pub(super) fn next_part(&self, g: &Ground, index: u16, from: u32) -> Option<(u32, u32)> {
+    pub(super) fn next_part(&self, g: &Globals, index: u16, from: u32) -> Option<(u32, u32)> {
         (self.moves).part(index, from, g.space.geo.blocks_per_extent())
     }
 
     /// The range from the first to the last block that move `index` concerns. It is read in one operation; other blocks in it are read but
     /// not used.
-    pub(super) fn span_of_parts(&self, g: &Ground, index: u16) -> (u32, u32) {
+    pub(super) fn span_of_parts(&self, g: &Globals, index: u16) -> (u32, u32) {
         let Some((first, mut end)) = self.next_part(g, index, 0) else {
             return (0, g.space.geo.blocks_per_extent());
         };

@@ -6,7 +6,7 @@
 use super::Relocation;
 use super::move_list::{Kind, Move, Step};
 use crate::engine::durability::Durability;
-use crate::engine::ground::Ground;
+use crate::engine::globals::Globals;
 use crate::engine::mutants::Mutant;
 use crate::io::{IoError, OpKind};
 use crate::policy::Outcome;
@@ -16,7 +16,7 @@ impl Relocation {
     /// Issues the read or write of blocks `from..to` of a move, from or to `slot`.
     pub(super) fn move_io(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         index: u16,
         kind: OpKind,
         slot: Slot,
@@ -45,7 +45,7 @@ impl Relocation {
     /// Handles the end of a read or write of a move. `joined`: it was part of a joined operation.
     pub(super) fn move_step(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         d: &mut Durability,
         index: u16,
         result: Result<(), IoError>,
@@ -78,12 +78,12 @@ impl Relocation {
             self.write_gathered(g, d, m.batch);
         }
         // Reads that waited can be served from the buffer now.
-        g.waiting.stir(m.extent);
+        g.waiting.extent_changed(m.extent);
         self.moves.waits_since(g.clock);
     }
 
     /// The demotions of a batch are written when the last of them has been read.
-    fn write_gathered(&mut self, g: &mut Ground, d: &mut Durability, batch: u32) {
+    fn write_gathered(&mut self, g: &mut Globals, d: &mut Durability, batch: u32) {
         let reads = |m: &Move| m.batch == batch && m.step == Step::Reading && !m.up;
         if self.moves.iter().any(|(_, m)| reads(m)) {
             return;
@@ -101,7 +101,7 @@ impl Relocation {
         }
     }
 
-    fn write_move(&mut self, g: &mut Ground, d: &mut Durability, index: u16, m: Move) {
+    fn write_move(&mut self, g: &mut Globals, d: &mut Durability, index: u16, m: Move) {
         self.moves.step(index, Step::Writing);
         if !m.writes_in_place() {
             let blocks = g.space.geo.blocks_per_extent();

@@ -44,7 +44,7 @@ pub(in crate::engine) struct Wear {
     level: i64,
     /// Bytes received since the budget was set, at most the burst. The level is compared with this value; compared with the burst, a new
     /// budget would seem to be used up.
-    came: i64,
+    received: i64,
     /// The part of `level` that is reserved for moves that have not written yet.
     reserved: i64,
     /// The time up to which the bucket was filled, and the remainder of less than one byte, in units of 1/`DAY` byte.
@@ -60,7 +60,7 @@ impl Wear {
             burst: Nanos(0),
             least: LEAST_EXTENTS * u64::from(extent_bytes),
             level: 0,
-            came: 0,
+            received: 0,
             reserved: 0,
             at: now,
             rest: 0,
@@ -72,11 +72,11 @@ impl Wear {
     /// Sets another budget. If there was none before, the new one starts empty.
     pub(in crate::engine) fn set(&mut self, bytes_per_day: Option<u64>, burst: Nanos) {
         if self.bytes_per_day == 0 {
-            (self.level, self.came, self.rest) = (self.reserved, 0, 0);
+            (self.level, self.received, self.rest) = (self.reserved, 0, 0);
         }
         self.bytes_per_day = bytes_per_day.unwrap_or(0);
         self.burst = burst;
-        (self.level, self.came) = (self.level.min(self.cap()), self.came.min(self.cap()));
+        (self.level, self.received) = (self.level.min(self.cap()), self.received.min(self.cap()));
     }
     fn is_on(&self) -> bool {
         self.bytes_per_day > 0
@@ -88,7 +88,7 @@ impl Wear {
     }
     /// Sets the present time. This is called before anything else at that time, so a full bucket overflows before bytes are taken from it.
     #[inline]
-    pub(in crate::engine) fn pass(&mut self, now: Nanos) {
+    pub(in crate::engine) fn set_time(&mut self, now: Nanos) {
         if self.is_on() {
             self.fill(now);
         } else {
@@ -105,7 +105,7 @@ impl Wear {
         self.rest = (due % DAY) as u64;
         let whole = i64::try_from(due / DAY).unwrap_or(i64::MAX);
         self.level = self.level.saturating_add(whole).min(self.cap());
-        self.came = self.came.saturating_add(whole).min(self.cap());
+        self.received = self.received.saturating_add(whole).min(self.cap());
     }
     /// Whether a move to the fastest tier that writes `cost` bytes is admitted.
     pub(super) fn admits(&mut self, cost: i64) -> bool {
@@ -113,7 +113,9 @@ impl Wear {
             return true;
         }
         let left = self.level - self.reserved;
-        let full = self.came.max(i64::try_from(self.least).unwrap_or(i64::MAX));
+        let full = self
+            .received
+            .max(i64::try_from(self.least).unwrap_or(i64::MAX));
         if left < cost {
             return false;
         }

@@ -4,7 +4,7 @@
 //! progress ever waits for a held one. A FLUSH is not affected either, because it covers only requests that were answered before it.
 
 use super::{Requests, is_refused_now};
-use crate::engine::ground::{Ground, Parts};
+use crate::engine::globals::{Globals, Parts};
 use crate::io::{QUIET, Request, RequestOp};
 use crate::qos::{Arrival, Scheduler, Spec, Standing};
 use crate::units::{Nanos, TierId};
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 /// Time for which moves yield after a promise was found not kept. If requests come, promises are checked every half second, which extends
 /// this time; without requests, moves need not yield for long.
-const PRESSED: Nanos = Nanos::from_secs(1);
+const YIELD_TIME: Nanos = Nanos::from_secs(1);
 
 /// The scheduler, if there are promises.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ fn is_scheduled(op: RequestOp, class: u8) -> bool {
 }
 
 /// The tier that will serve an access of the request, as far as is known before it begins.
-fn tier_of(g: &Ground, offset: u64) -> TierId {
+fn tier_of(g: &Globals, offset: u64) -> TierId {
     let geo = &g.space.geo;
     let slot = g.space.map.fastest(geo.extent_at(offset));
     slot.map_or(geo.slowest(), |s| geo.tier_of(s))
@@ -40,7 +40,7 @@ fn tier_of(g: &Ground, offset: u64) -> TierId {
 impl Admission {
     /// Whether the arriving request may begin. If not, [`Requests::begin_held`] begins it later.
     #[inline]
-    pub(super) fn admits(&mut self, g: &Ground, number: u32, req: &Request) -> bool {
+    pub(super) fn admits(&mut self, g: &Globals, number: u32, req: &Request) -> bool {
         match &mut self.scheduler {
             None => true,
             Some(s) => schedule(s, g, number, req),
@@ -49,24 +49,24 @@ impl Admission {
 
     /// A request was answered.
     #[inline]
-    pub(super) fn ended(&mut self, g: &mut Ground, number: u32, op: RequestOp, class: u8) {
+    pub(super) fn ended(&mut self, g: &mut Globals, number: u32, op: RequestOp, class: u8) {
         if let Some(s) = &mut self.scheduler
             && is_scheduled(op, class)
         {
             s.ended(g.clock, number);
-            press(g, s);
+            limit_moves(g, s);
         }
     }
 }
 
 /// While a promise is not kept, at most one move is in progress at a time.
-fn press(g: &mut Ground, s: &Scheduler) {
-    if s.is_pressed() {
-        g.pressed_until = g.clock + PRESSED;
+fn limit_moves(g: &mut Globals, s: &Scheduler) {
+    if s.misses_guarantee() {
+        g.yield_until = g.clock + YIELD_TIME;
     }
 }
 
-fn schedule(s: &mut Scheduler, g: &Ground, number: u32, req: &Request) -> bool {
+fn schedule(s: &mut Scheduler, g: &Globals, number: u32, req: &Request) -> bool {
     if !is_scheduled(req.op, req.class) {
         return true;
     }
@@ -87,7 +87,7 @@ fn schedule(s: &mut Scheduler, g: &Ground, number: u32, req: &Request) -> bool {
 
 impl Requests {
     /// Sets the promises. Requests that have already arrived are scheduled by them, too.
-    pub(in crate::engine) fn promise(&mut self, g: &Ground, spec: Spec) {
+    pub(in crate::engine) fn promise(&mut self, g: &Globals, spec: Spec) {
         match &mut self.admission.scheduler {
             // From then on, requests in progress are no longer counted.
             Some(s) if spec.is_empty() && s.held() == 0 => self.admission.scheduler = None,
@@ -112,7 +112,7 @@ impl Requests {
     }
 
     /// Releases all held requests, because the volume closes.
-    pub(in crate::engine) fn hold_nothing(&mut self) {
+    pub(in crate::engine) fn stop_holding(&mut self) {
         if let Some(s) = &mut self.admission.scheduler {
             s.open();
         }
@@ -129,7 +129,7 @@ impl Requests {
         while let Some(s) = &mut self.admission.scheduler {
             let Some(number) = s.next(p.g.clock) else {
                 s.asked();
-                press(p.g, s);
+                limit_moves(p.g, s);
                 if s.held() == 0 && s.spec().is_empty() {
                     self.admission.scheduler = None;
                 }

@@ -4,7 +4,7 @@
 //! at once. A record makes the change durable, like any other change.
 
 use super::{Requests, Waiter};
-use crate::engine::ground::Parts;
+use crate::engine::globals::Parts;
 use crate::engine::mutants::Mutant;
 use crate::units::{ExtentId, Slot};
 

@@ -7,7 +7,7 @@
 //! with concurrent writers found).
 
 use super::{Requests, Waiter, drop_edges};
-use crate::engine::ground::Parts;
+use crate::engine::globals::Parts;
 use crate::engine::mutants::Mutant;
 use crate::io::Effect;
 use crate::units::ExtentId;
@@ -54,7 +54,7 @@ impl Edges {
 }
 
 impl Requests {
-    pub(super) fn start_odd_write(&mut self, p: &mut Parts<'_>, r: u32, offset: u64) {
+    pub(super) fn start_unaligned_write(&mut self, p: &mut Parts<'_>, r: u32, offset: u64) {
         p.g.counters.edge_writes += 1;
         let req = self.list.at(r);
         req.reading_edges = true;
@@ -66,7 +66,7 @@ impl Requests {
             touched: false,
         };
         p.g.waiting.edges.queued.push((r, offset));
-        self.retry_odd_write(p, w);
+        self.retry_unaligned_write(p, w);
         self.piece_done(p, r);
     }
 
@@ -82,7 +82,7 @@ impl Requests {
     }
 
     /// Locks the extents and reads the edge blocks, or waits.
-    pub(super) fn retry_odd_write(&mut self, p: &mut Parts<'_>, w: Waiter) {
+    pub(super) fn retry_unaligned_write(&mut self, p: &mut Parts<'_>, w: Waiter) {
         let r = w.req;
         let edges = &p.g.waiting.edges;
         let Some(i) = edges.queued.iter().position(|q| q.0 == r) else {
@@ -121,7 +121,7 @@ impl Requests {
         if let Some(e) = req.error {
             drop_edges(p, r);
             let latency = self.reply(p.g, r, Err(e));
-            return p.r.heard(p.g, latency);
+            return p.r.note_latency(p.g, latency);
         }
         req.left = 1;
         let (tag, start, end) = (req.tag, req.start, req.end);

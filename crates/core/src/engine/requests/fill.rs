@@ -13,7 +13,7 @@
 
 use super::{Req, Requests, Waiter};
 use crate::engine::devices::{Cause, Op, What};
-use crate::engine::ground::Parts;
+use crate::engine::globals::Parts;
 use crate::engine::mutants::Mutant;
 use crate::engine::relocation::Relocation;
 use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind, QUIET, RequestOp};

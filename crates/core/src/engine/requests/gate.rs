@@ -1,7 +1,7 @@
 //! The gate: decides whether a piece of a request may proceed although its extent is in use by a move or a waiting discard.
 
 use super::{Req, Waiter};
-use crate::engine::ground::Parts;
+use crate::engine::globals::Parts;
 use crate::engine::mutants::Mutant;
 
 /// The decision for a piece on an extent in use.
@@ -58,7 +58,7 @@ fn gate_write(p: &mut Parts<'_>, index: u16) -> Gate {
     if m.is_clean() {
         // The clean is informed when the write is issued, so that newly written blocks stay dirty. If the volume is evicting all of its
         // copies, writers wait; otherwise this might never end.
-        if p.g.background.gives_up_copies() && !m.stale {
+        if p.g.background.evicts_all_copies() && !m.stale {
             Gate::Wait
         } else {
             Gate::Go

@@ -24,7 +24,7 @@ mod waiting;
 
 pub(super) use waiting::{Waiter, Waiting};
 
-use super::ground::{Ground, Parts, Phase};
+use super::globals::{Globals, Parts, Phase};
 use super::mutants::Mutant;
 use super::slab::Slab;
 use crate::io::{Effect, IoError, QUIET, Request, RequestOp, Tag};
@@ -59,7 +59,7 @@ struct Req {
     error: Option<IoError>,
     /// Whether the reply must wait for a round.
     needs_round: bool,
-    /// Whether it is an odd write that is still reading its edge blocks.
+    /// Whether it is an unaligned write that is still reading its edge blocks.
     reading_edges: bool,
     /// The number of the request on whose behalf this one was made, if any. That request is answered when this one has ended.
     on_behalf: Option<u32>,
@@ -131,7 +131,7 @@ impl Requests {
         };
         if req.op != RequestOp::Read {
             let is_flush = req.op == RequestOp::Flush;
-            p.d.came(g, is_flush, self.list.is_empty());
+            p.d.request_arrived(g, is_flush, self.list.is_empty());
         }
         let zeroes = matches!(req.op, RequestOp::WriteZeroes { .. });
         let fua = req.fua && !(zeroes && g.broken(Mutant::ZeroesForgetFua));
@@ -166,7 +166,7 @@ impl Requests {
         match req.op {
             RequestOp::Flush => p.d.join(p.g, r),
             RequestOp::Write if (req.start, req.end) != (offset, offset + u64::from(req.bytes)) => {
-                self.start_odd_write(p, r, offset);
+                self.start_unaligned_write(p, r, offset);
             }
             RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => {
                 self.list.at(r).needs_round = req.found;
@@ -204,12 +204,12 @@ impl Requests {
             p.d.join(p.g, r);
         } else {
             let latency = self.reply(p.g, r, req.error.map_or(Ok(()), Err));
-            p.r.heard(p.g, latency);
+            p.r.note_latency(p.g, latency);
         }
     }
 
-    /// Answers a request and removes it. The caller reports the returned duration to [`super::relocation::Relocation::heard`].
-    pub(super) fn reply(&mut self, g: &mut Ground, r: u32, result: Result<(), IoError>) -> Nanos {
+    /// Answers a request and removes it. The caller reports the returned duration to [`super::relocation::Relocation::note_latency`].
+    pub(super) fn reply(&mut self, g: &mut Globals, r: u32, result: Result<(), IoError>) -> Nanos {
         let req = self.list.remove(r);
         self.admission.ended(g, r, req.op, req.class);
         let latency = g.clock.since(req.arrived);
@@ -261,7 +261,7 @@ fn drop_edges(p: &mut Parts<'_>, r: u32) {
     }
 }
 
-fn admissible(g: &Ground, req: &Request) -> Result<(), IoError> {
+fn admissible(g: &Globals, req: &Request) -> Result<(), IoError> {
     if req.op == RequestOp::Flush {
         // A failed flush is permanent: no later flush may succeed.
         return if g.phase == Phase::Closed {
@@ -297,7 +297,7 @@ fn admissible(g: &Ground, req: &Request) -> Result<(), IoError> {
 }
 
 /// The error for a request that is refused because a flush or metadata write has failed, so that nothing more can be guaranteed.
-fn is_refused_now(g: &Ground, op: RequestOp) -> Option<IoError> {
+fn is_refused_now(g: &Globals, op: RequestOp) -> Option<IoError> {
     let failed = g.failed && !g.broken(Mutant::ForgetFailedFlush);
     (failed && op != RequestOp::Read).then_some(IoError::Io)
 }

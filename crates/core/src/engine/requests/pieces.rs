@@ -8,7 +8,7 @@ use super::runs::Runs;
 use super::waiting::Tried;
 use super::{Req, Requests, Waiter};
 use crate::engine::SCAN_BUDGET;
-use crate::engine::ground::{Ground, Parts};
+use crate::engine::globals::{Globals, Parts};
 use crate::engine::mutants::Mutant;
 use crate::io::{IoError, QUIET, RequestOp};
 use crate::policy::{Access, Place};
@@ -106,7 +106,7 @@ impl Requests {
     }
 
     /// Queues a piece until something changes.
-    pub(super) fn wait(&mut self, g: &mut Ground, w: Waiter) {
+    pub(super) fn wait(&mut self, g: &mut Globals, w: Waiter) {
         g.counters.waited += 1;
         let req = self.list.at(w.req);
         req.left += 1;
@@ -132,7 +132,7 @@ impl Requests {
                     self.discard_piece(p, w);
                 }
                 RequestOp::Write if p.g.waiting.edges.is_queued(w.req) => {
-                    self.retry_odd_write(p, w);
+                    self.retry_unaligned_write(p, w);
                 }
                 _ => self.piece_alone(p, w),
             }
@@ -171,7 +171,7 @@ fn still_waits(p: &mut Parts<'_>, req: &Req, w: &Waiter) -> bool {
 }
 
 /// Whether the slot must be filled with zeros because the extent's first write is partial and there is no room for a bitmap.
-fn wants_fill(g: &Ground, w: &Waiter) -> bool {
+fn wants_fill(g: &Globals, w: &Waiter) -> bool {
     !g.space.map.has_bitmap_room()
         && !g.params.map_on_read
         && w.to - w.from < u64::from(g.space.geo.extent_bytes())
@@ -183,7 +183,7 @@ fn make_room(p: &mut Parts<'_>, req: &Req, extent: ExtentId) {
     let (policy, mut view, wanted) = p.r.ask(p.g, p.d, SCAN_BUDGET);
     policy.make_room(&mut view, &access, wanted);
     if !wanted.is_empty() {
-        p.r.try_wanted(p.g, p.d);
+        p.r.try_proposals(p.g, p.d);
     }
 }
 
@@ -192,9 +192,9 @@ fn place(p: &mut Parts<'_>, e: ExtentId) -> Option<Slot> {
     let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
     let place = policy.first_touch(&mut view, e);
     let g = &mut *p.g;
-    if let Place::At(seat) = place {
+    if let Place::At(position) = place {
         // The policy wants exactly this slot (for example `linear`), and it will become free. So the extent waits for it.
-        if p.d.frees(seat.slot()) {
+        if p.d.frees(position.slot()) {
             return None;
         }
     }
@@ -206,7 +206,7 @@ fn place(p: &mut Parts<'_>, e: ExtentId) -> Option<Slot> {
     }
     g.counters.first_touches += 1;
     g.counters.placed_fast += u64::from(g.space.geo.tier_of(slot) == TierId(0));
-    g.misplaced(slot, false);
+    g.check_place(slot, false);
     let (policy, mut view, _) = p.r.ask(g, p.d, 0);
     policy.on_placed(&mut view, e, slot.into());
     Some(slot)
@@ -233,7 +233,7 @@ fn touch(p: &mut Parts<'_>, req: &Req, extent: ExtentId, home: Option<Slot>) {
     let told = Access {
         copy: access
             .copy
-            .filter(|s| g.background.is_the_policys(&g.space.geo, s.slot())),
+            .filter(|s| g.background.is_known_to_policy(&g.space.geo, s.slot())),
         ..access
     };
     g.policy_due = true;
@@ -241,16 +241,16 @@ fn touch(p: &mut Parts<'_>, req: &Req, extent: ExtentId, home: Option<Slot>) {
     policy.on_access(&mut view, &told, wanted);
     if !wanted.is_empty() {
         // An access that is served at the home wakes its disk, whatever the policy proposes.
-        g.wake_with(home.filter(|_| access.copy.is_none()));
-        p.r.try_wanted(g, p.d);
-        g.wake_with(None);
+        g.set_waking(home.filter(|_| access.copy.is_none()));
+        p.r.try_proposals(g, p.d);
+        g.set_waking(None);
     }
 }
 
 /// The description of a request's access to an extent for the policy.
 #[inline]
 pub(super) fn access(
-    g: &Ground,
+    g: &Globals,
     req: &Req,
     extent: ExtentId,
     home: Option<Slot>,

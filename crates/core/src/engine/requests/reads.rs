@@ -2,7 +2,7 @@
 
 use super::runs::Runs;
 use super::{Req, Requests, Waiter};
-use crate::engine::ground::Ground;
+use crate::engine::globals::Globals;
 use crate::io::{Effect, IoError};
 use crate::units::Slot;
 
@@ -17,7 +17,7 @@ impl Requests {
     /// Answers a read of unwritten blocks with zeros. If the map may be incomplete, the read fails instead.
     pub(super) fn read_nothing(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         req: &Req,
         w: &Waiter,
         (from, to): (u64, u64),
@@ -33,11 +33,11 @@ impl Requests {
     }
 
     /// Calls `f` for each run of a piece whose blocks are all valid (true) or all unwritten (false).
-    fn stretches(
+    fn for_each_run(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         w: &Waiter,
-        mut f: impl FnMut(&mut Requests, &mut Ground, (u64, u64), bool),
+        mut f: impl FnMut(&mut Requests, &mut Globals, (u64, u64), bool),
     ) {
         let (mut b, end) = g.blocks_of(w);
         while b < end {
@@ -48,10 +48,10 @@ impl Requests {
         }
     }
 
-    pub(super) fn read_from_move(&mut self, g: &mut Ground, req: &Req, w: &Waiter, index: u16) {
+    pub(super) fn read_from_move(&mut self, g: &mut Globals, req: &Req, w: &Waiter, index: u16) {
         g.counters.served_from_ram += 1;
         let base = g.byte_of(w.extent, 0);
-        self.stretches(g, w, |me, g, (from, to), valid| {
+        self.for_each_run(g, w, |me, g, (from, to), valid| {
             if valid {
                 g.out.push(Effect::CopyFromMove {
                     index,
@@ -68,7 +68,7 @@ impl Requests {
 
     pub(super) fn read_piece(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         req: &Req,
         w: &Waiter,
         slot: Slot,
@@ -77,7 +77,7 @@ impl Requests {
         if !g.space.map.is_partial(w.extent) {
             return self.join_run(g, w, slot, (w.from, w.to), false, &mut runs.home);
         }
-        self.stretches(g, w, |me, g, bytes, valid| {
+        self.for_each_run(g, w, |me, g, bytes, valid| {
             if valid {
                 me.join_run(g, w, slot, bytes, false, &mut runs.home);
             } else {

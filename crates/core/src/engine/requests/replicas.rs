@@ -8,7 +8,7 @@
 use super::pieces::access;
 use super::runs::Runs;
 use super::{Req, Requests, Waiter};
-use crate::engine::ground::{Ground, Parts};
+use crate::engine::globals::{Globals, Parts};
 use crate::engine::mutants::Mutant;
 use crate::policy::WriteTo;
 use crate::units::{ExtentId, Slot};
@@ -51,7 +51,7 @@ impl Requests {
     /// Reads each run of blocks from the copy if it is valid there, else from the home.
     pub(super) fn read_copied(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         req: &Req,
         w: &Waiter,
         (home, copy): (Slot, Slot),
@@ -92,9 +92,9 @@ impl Requests {
             return self.wait(p.g, *w);
         }
         let req = *self.list.at(w.req);
-        let wish = wish(p, &req, e, (home, copy));
+        let wanted = write_target(p, &req, e, (home, copy));
         let dirty = p.g.space.map.any_dirty(e, from, to);
-        let mode = match wish {
+        let mode = match wanted {
             WriteTo::Home if dirty && !p.g.broken(Mutant::PassDirtyBy) => WriteTo::Both,
             m => m,
         };
@@ -112,7 +112,7 @@ impl Requests {
             }
         } else if held && let Some(i) = p.r.of(e).filter(|&i| p.r.get(i).is_clean()) {
             // The bytes of these blocks that the clean has read are outdated from now on, so the blocks stay dirty.
-            p.r.overtake(i, from, to);
+            p.r.mark_overwritten(i, from, to);
         }
         let fua = self.is_forced(p, w.req, e, (from, to), mode);
         self.replicas.writing.insert(
@@ -122,7 +122,7 @@ impl Requests {
                 mode,
                 left: if mode == WriteTo::Both { 2 } else { 1 },
                 failed: false,
-                evict: wish == WriteTo::Home,
+                evict: wanted == WriteTo::Home,
             },
         );
         if mode != WriteTo::Home {
@@ -187,7 +187,7 @@ impl Requests {
         self.replicas.writing.remove(&(e.0, from));
         settle_replicas(p, e, (from, to), w);
         if w.evict {
-            p.r.evict_behind(p.g, e);
+            p.r.evict_if_possible(p.g, e);
         }
         // A piece that waits for a slot may now find one that can be freed.
         if p.g.waiting.is_starving() {
@@ -198,14 +198,14 @@ impl Requests {
 }
 
 /// The policy's choice of the replicas to which a write goes.
-fn wish(p: &mut Parts<'_>, req: &Req, e: ExtentId, (home, copy): (Slot, Slot)) -> WriteTo {
+fn write_target(p: &mut Parts<'_>, req: &Req, e: ExtentId, (home, copy): (Slot, Slot)) -> WriteTo {
     let access = access(p.g, req, e, Some(home), Some(copy));
     let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
-    let wish = policy.write_to(&mut view, &access);
-    if p.g.background.gives_up_copies() {
+    let to = policy.write_to(&mut view, &access);
+    if p.g.background.evicts_all_copies() {
         WriteTo::Home
     } else {
-        wish
+        to
     }
 }
 
@@ -226,7 +226,7 @@ fn settle_replicas(p: &mut Parts<'_>, e: ExtentId, (from, to): (u32, u32), w: Wr
             if g.space.map.copy_dirty(e, from, to) {
                 p.d.note(g, e);
             }
-            g.soiled();
+            g.copy_became_dirty();
         }
         WriteTo::Both => g.space.map.copy_validate(e, from, to),
     }

@@ -2,7 +2,7 @@
 
 use super::{Requests, Waiter};
 use crate::engine::devices::{Cause, Op, What};
-use crate::engine::ground::{Ground, Parts};
+use crate::engine::globals::{Globals, Parts};
 use crate::engine::mutants::Mutant;
 use crate::engine::relocation::Relocation;
 use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind, RequestOp};
@@ -29,7 +29,7 @@ pub(super) struct Runs {
 }
 
 impl Requests {
-    pub(super) fn emit_all(&mut self, g: &mut Ground, r: u32, runs: Runs) {
+    pub(super) fn emit_all(&mut self, g: &mut Globals, r: u32, runs: Runs) {
         self.emit(g, r, runs.copy);
         self.emit(g, r, runs.home);
     }
@@ -59,7 +59,7 @@ impl Requests {
     /// Pins `slot`, and adds bytes `from..to` of the volume, which are in this slot, to the run.
     pub(super) fn join_run(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         w: &Waiter,
         slot: Slot,
         (from, to): (u64, u64),
@@ -104,7 +104,7 @@ impl Requests {
         self.emit(g, w.req, full);
     }
 
-    fn emit(&mut self, g: &mut Ground, r: u32, run: Option<Run>) {
+    fn emit(&mut self, g: &mut Globals, r: u32, run: Option<Run>) {
         let Some(run) = run else { return };
         let req = self.list.at(r);
         req.left += 1;

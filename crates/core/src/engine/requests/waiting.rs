@@ -27,13 +27,13 @@ pub(super) struct Tried {
 
 /// A small summary of a set of requests. It answers whether the set contains a request other than a given one.
 #[derive(Clone, Copy, Debug, Default)]
-struct Who {
+struct RequestSet {
     first: Option<u32>,
     /// Whether there is a request other than `first`.
     more: bool,
 }
 
-impl Who {
+impl RequestSet {
     fn add(&mut self, r: u32) {
         self.more |= *self.first.get_or_insert(r) != r;
     }
@@ -44,11 +44,11 @@ impl Who {
 
 /// The requests that have pieces of one extent in the queue: all of them, and those that will change the extent.
 #[derive(Clone, Copy, Debug, Default)]
-struct On {
-    all: Who,
-    changers: Who,
+struct QueuedOn {
+    all: RequestSet,
+    changers: RequestSet,
     /// Whether something has changed on the extent since these pieces were tried.
-    stirred: bool,
+    changed: bool,
 }
 
 /// See the module.
@@ -56,7 +56,7 @@ struct On {
 pub(in crate::engine) struct Waiting {
     queue: VecDeque<Waiter>,
     /// The requests whose pieces wait in the queue, by extent.
-    on: ByExtent<On>,
+    on: ByExtent<QueuedOn>,
     /// The pieces that are being tried; empty between two tries.
     trying: Vec<Tried>,
     is_trying: bool,
@@ -64,10 +64,10 @@ pub(in crate::engine) struct Waiting {
     pub(super) starving: VecDeque<Waiter>,
     /// Extents that are locked by unaligned writes.
     pub(super) edges: Edges,
-    /// `retry`: something has changed for which any piece in the queue may have waited. `stirred`: only pieces on some extents may have
-    /// waited for the change.
+    /// `retry`: something has changed for which any piece in the queue may have waited. `some_changed`: only pieces on some extents may
+    /// have waited for the change.
     retry: bool,
-    stirred: bool,
+    some_changed: bool,
     /// Whether a slot was freed, or can be freed.
     freed: bool,
 }
@@ -82,7 +82,7 @@ impl Default for Waiting {
             starving: VecDeque::new(),
             edges: Edges::default(),
             retry: false,
-            stirred: false,
+            some_changed: false,
             freed: false,
         }
     }
@@ -95,13 +95,13 @@ impl Waiting {
         self.retry = true;
     }
     /// Notes a change of a move of `e`, for which only pieces on `e` may have waited.
-    pub(in crate::engine) fn stir(&mut self, e: ExtentId) {
+    pub(in crate::engine) fn extent_changed(&mut self, e: ExtentId) {
         if self.is_trying {
             // Pieces that are still to be tried are not in the queue at the moment, so all pieces are tried once more.
             self.retry = true;
         } else if self.on.get(e).is_some() {
-            self.on.entry(e).stirred = true;
-            self.stirred = true;
+            self.on.entry(e).changed = true;
+            self.some_changed = true;
         }
     }
     /// Notes that a slot was freed, or can be freed.
@@ -132,7 +132,7 @@ impl Waiting {
         on.is_some_and(|on| on.changers.has_other_than(r))
     }
     /// Whether any piece waits.
-    pub(in crate::engine) fn is_anybody(&self) -> bool {
+    pub(in crate::engine) fn is_any_waiting(&self) -> bool {
         !self.queue.is_empty() || !self.starving.is_empty()
     }
     /// Whether a piece waits in the queue.
@@ -146,7 +146,7 @@ impl Waiting {
     /// Whether the queue should be tried.
     #[inline]
     pub(in crate::engine) fn queue_due(&self) -> bool {
-        self.retry || self.stirred
+        self.retry || self.some_changed
     }
     /// Whether the pieces that wait for a slot should be tried.
     #[inline]
@@ -157,12 +157,12 @@ impl Waiting {
     /// and finally returns the list to [`Waiting::tried`].
     pub(super) fn trying_queue(&mut self) -> Vec<Tried> {
         let all = core::mem::take(&mut self.retry);
-        self.stirred = false;
+        self.some_changed = false;
         self.is_trying = true;
         let mut trying = core::mem::take(&mut self.trying);
         for piece in self.queue.drain(..) {
             let on = self.on.get(piece.extent);
-            let is_due = all || on.is_some_and(|on| on.stirred);
+            let is_due = all || on.is_some_and(|on| on.changed);
             trying.push(Tried { piece, is_due });
         }
         for t in &trying {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn others_on_an_extent_are_told_from_oneself() {
+    fn other_requests_on_an_extent_are_recognised() {
         let (mut w, e) = (Waiting::default(), ExtentId(7));
         w.push(piece(1, 7), false);
         w.push(piece(2, 7), true);
@@ -210,19 +210,19 @@ mod tests {
     }
 
     #[test]
-    fn only_pieces_on_an_extent_that_was_stirred_are_due() {
+    fn only_pieces_on_an_extent_that_changed_are_due() {
         let mut w = Waiting::default();
         (0..3).for_each(|i| w.push(piece(i, i), false));
-        w.stir(ExtentId(9));
+        w.extent_changed(ExtentId(9));
         assert!(!w.queue_due());
-        w.stir(ExtentId(1));
+        w.extent_changed(ExtentId(1));
         assert!(w.queue_due());
         let trying = w.trying_queue();
         let due: Vec<bool> = trying.iter().map(|t| t.is_due).collect();
         assert_eq!(due, [false, true, false]);
         assert!(!w.queue_due() && !w.holds(ExtentId(0)));
         // A change must not be missed for a piece that is being tried and is therefore not in the queue.
-        w.stir(ExtentId(2));
+        w.extent_changed(ExtentId(2));
         for t in &trying {
             w.push(t.piece, false);
         }

@@ -117,7 +117,7 @@ impl Benefit {
         }
         let passes = access.write && !absorbed && self.settings.guard;
         if passes && self.is_behind(view) {
-            let (answer, read) = (view.answers(FAST).write.0, Benefit::slow_read(view));
+            let (answer, read) = (view.latencies(FAST).write.0, Benefit::slow_read(view));
             self.shadow.passed(extent, answer, read);
             return;
         }

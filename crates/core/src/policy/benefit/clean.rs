@@ -163,7 +163,7 @@ impl Benefit {
     fn is_flash_late(&self, view: &View<'_>) -> bool {
         self.has(Part::Late)
             && view.load(FAST).waiting > 0
-            && view.answers(FAST).write >= Benefit::debt(view)
+            && view.latencies(FAST).write >= Benefit::debt(view)
     }
     /// Nanoseconds that a write to the slow device counts: until it is answered, and what it keeps others waiting for.
     fn slow_write(&self, view: &View<'_>) -> u64 {
@@ -173,7 +173,7 @@ impl Benefit {
         let later = u128::from(debt) * u128::from(work) / u128::from(gap.max(1));
         let later = u64::try_from(later).unwrap_or(u64::MAX);
         let waiting = debt.saturating_mul(u64::from(view.load(t).waiting));
-        let answer = view.answers(t).write.0;
+        let answer = view.latencies(t).write.0;
         answer.saturating_add(later).saturating_add(waiting)
     }
     /// Should a write go to the slow device, which takes writes into a cache, all told?
@@ -204,7 +204,7 @@ impl Benefit {
         } else {
             0
         };
-        slow < view.answers(FAST).write.0.saturating_add(harm)
+        slow < view.latencies(FAST).write.0.saturating_add(harm)
             || (self.quiet(view) >= self.settings.idle && self.draw(PROBES) == 0)
     }
     /// The shadow of the slow device alone sees an access.

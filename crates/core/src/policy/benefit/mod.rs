@@ -74,7 +74,7 @@ use super::{Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Uses,
 use crate::bits::BitTree;
 use crate::collector::Streams;
 use crate::units::Nanos;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use account::Account;
 use alloc::format;
 use alloc::string::String;
@@ -235,7 +235,7 @@ impl Policy for Benefit {
     }
     fn attach(&mut self, view: &mut View<'_>) {
         let units = view.units();
-        self.fast = view.seats(FAST).end;
+        self.fast = view.positions(FAST).end;
         self.scores = Scores::new(units, self.half_life());
         Order::attach(view);
         self.regions = Regions::new(units);
@@ -260,10 +260,10 @@ impl Policy for Benefit {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(view.slowest())
     }
-    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, _slot: Seat) {
+    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, _slot: Position) {
         self.mark(extent, false);
     }
-    fn on_discarded(&mut self, _view: &mut View<'_>, extent: UnitId, _slot: Seat) {
+    fn on_discarded(&mut self, _view: &mut View<'_>, extent: UnitId, _slot: Position) {
         self.scores.forget(extent);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
@@ -323,7 +323,7 @@ impl Policy for Benefit {
     }
     fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
         let e = access.extent;
-        let (answer, read) = (view.answers(FAST).write.0, Benefit::slow_read(view));
+        let (answer, read) = (view.latencies(FAST).write.0, Benefit::slow_read(view));
         if self.passes_copy_by(view, e) {
             self.shadow.passed(e, answer, read);
             return WriteTo::Home;

@@ -8,7 +8,7 @@
 
 use super::Benefit;
 use super::without::Part;
-use crate::policy::{Seat, View};
+use crate::policy::{Position, View};
 use crate::volume::UnitId;
 
 /// Clean copies that a victim is chosen from.
@@ -53,10 +53,10 @@ impl Benefit {
         for sample in 0..SAMPLES {
             let mut seeds = [0; SAMPLE];
             let (clean, cleans) = self.draw_sample(view, &mut seeds);
-            let mut found = [(0, UnitId(0), view.seat(0)); SAMPLE];
+            let mut found = [(0, UnitId(0), view.position(0)); SAMPLE];
             let mut n = 0;
             for &i in &clean[..cleans] {
-                let seat = view.seat(drawn(seeds[usize::from(i)], self.fast));
+                let seat = view.position(drawn(seeds[usize::from(i)], self.fast));
                 if let Some((e, home)) = view.copied_in(seat).or_else(|| at_home(view, seat, homes))
                 {
                     found[n] = (i, e, home);
@@ -70,7 +70,7 @@ impl Benefit {
             }
             for (&(i, e, home), score) in found.iter().zip(scores) {
                 let seed = seeds[usize::from(i)];
-                if !is_free(view, e, view.seat(drawn(seed, self.fast)), home) {
+                if !is_free(view, e, view.position(drawn(seed, self.fast)), home) {
                     continue;
                 }
                 let score = self.scores.worth_of(score);
@@ -96,7 +96,7 @@ impl Benefit {
         for (i, left) in seeds.iter_mut().enumerate() {
             seed = after(seed);
             *left = seed;
-            let dirty = view.is_dirty_in(view.seat(drawn(seed, fast)));
+            let dirty = view.is_dirty_in(view.position(drawn(seed, fast)));
             // Without a branch, as nothing foretells which it is.
             clean[n % SAMPLE] = i as u8;
             n += usize::from(!dirty);
@@ -114,7 +114,7 @@ impl Benefit {
         let mut seed = search.seed;
         (0..search.draws).any(|_| {
             seed = after(seed);
-            let seat = view.seat(drawn(seed, self.fast));
+            let seat = view.position(drawn(seed, self.fast));
             if !view.is_dirty_in(seat) {
                 return false;
             }
@@ -128,12 +128,12 @@ impl Benefit {
 
 /// Whether nothing is under way with a copy in `seat`, whose home is in `home`.
 #[inline]
-fn is_free(view: &View<'_>, e: UnitId, seat: Seat, home: Seat) -> bool {
+fn is_free(view: &View<'_>, e: UnitId, seat: Position, home: Position) -> bool {
     !view.is_held(e) && view.in_flight_in(seat) + view.in_flight_in(home) == 0
 }
 
 /// The extent whose home is in a seat of the fast tier, and that seat, if `homes` may be victims.
-fn at_home(view: &View<'_>, s: Seat, homes: bool) -> Option<(UnitId, Seat)> {
+fn at_home(view: &View<'_>, s: Position, homes: bool) -> Option<(UnitId, Position)> {
     let owner = if homes { view.owner(s) } else { None };
     owner.filter(|e| view.home(*e) == Some(s)).map(|e| (e, s))
 }

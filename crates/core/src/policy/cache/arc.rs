@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 pub struct Arc {
     /// T1 and T2, least recently used at the head.
     lists: Lists,
-    /// Seat → list.
+    /// Slot → list.
     list: Vec<u8>,
     len: [u32; 2],
     /// B1 and B2.

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 pub struct Lfu {
     /// Slots, in one ring per bucket.
     slots: Lists,
-    /// Seat → bucket.
+    /// Slot → bucket.
     bucket: Vec<u32>,
     /// Bucket → count.
     count: Vec<u32>,

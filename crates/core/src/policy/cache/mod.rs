@@ -32,7 +32,7 @@ pub use w_tinylfu::WTinyLfu;
 
 use super::hold::{FAST, leaves, make_room};
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -104,7 +104,7 @@ impl<R: Replacement> Cache<R> {
     #[inline]
     fn miss(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         let (extent, write) = (access.extent, access.write);
-        let on_fast = |s: Seat| s.index() < self.fast;
+        let on_fast = |s: Position| s.index() < self.fast;
         if access.home.is_some_and(on_fast) || self.coming.iter().any(|c| c.0 == extent) {
             return;
         }
@@ -116,11 +116,11 @@ impl<R: Replacement> Cache<R> {
         let made = !full
             || make_room(view, extent, wanted, |leaving| {
                 let busy = |s| {
-                    let owner = view.owner(view.seat(s));
+                    let owner = view.owner(view.position(s));
                     owner.is_none_or(|e| view.is_held(e) || leaves(leaving, e))
                 };
                 let victim = replacement.victim(extent, busy);
-                victim.and_then(|s| view.owner(view.seat(s)))
+                victim.and_then(|s| view.owner(view.position(s)))
             });
         if !made {
             return self.replacement.refused(extent);
@@ -136,11 +136,11 @@ impl<R: Replacement> Cache<R> {
     fn clean(&mut self, view: &View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         // The unit that is being accessed may be about to be written.
         let busy = |s| {
-            let owner = view.owner(view.seat(s));
+            let owner = view.owner(view.position(s));
             owner.is_none_or(|e| e == access.extent || view.is_held(e))
         };
         let slot = self.replacement.to_clean(busy);
-        if let Some(extent) = slot.and_then(|s| view.owner(view.seat(s))) {
+        if let Some(extent) = slot.and_then(|s| view.owner(view.position(s))) {
             wanted.push(Action::Clean { extent });
         }
     }
@@ -151,13 +151,13 @@ impl<R: Replacement> Policy for Cache<R> {
         self.name
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        self.fast = view.seats(FAST).end;
+        self.fast = view.positions(FAST).end;
         self.replacement.attach(self.fast, view.units());
         // After a restart, the order is restored from the time stamps that survived.
         let mut known: Vec<(u64, u32, UnitId)> = (0..self.fast)
-            .filter_map(|s| view.owner(view.seat(s)).map(|e| (view.last(e).0, s, e)))
+            .filter_map(|s| view.owner(view.position(s)).map(|e| (view.last(e).0, s, e)))
             // A previous policy may have left homes on the fast tier. This policy does not replace those.
-            .filter(|&(_, s, e)| view.copy(e) == Some(view.seat(s)))
+            .filter(|&(_, s, e)| view.copy(e) == Some(view.position(s)))
             .collect();
         known.sort_unstable();
         for (_, s, e) in known {
@@ -174,13 +174,13 @@ impl<R: Replacement> Policy for Cache<R> {
         Place::Tier(view.slowest())
     }
     #[inline]
-    fn on_copied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
+    fn on_copied(&mut self, _view: &mut View<'_>, extent: UnitId, position: Position) {
         let write = self.coming.contains(&(extent, true));
-        self.replacement.inserted(seat.index(), extent, write);
+        self.replacement.inserted(position.index(), extent, write);
     }
     #[inline]
-    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.replacement.removed(seat.index(), extent);
+    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.replacement.removed(position.index(), extent);
     }
     #[inline]
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {

@@ -8,7 +8,7 @@ use super::{AT_ONCE, Due, Every, Interval, LOOK_AGAIN};
 use crate::bits::Bits;
 use crate::collector::Raised;
 use crate::units::{Nanos, TierId};
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -44,13 +44,13 @@ impl Policy for Interval {
         let there = view.home(before).is_some_and(|s| view.tier_of(s) == to);
         there.then_some(before)
     }
-    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.collector.placed(view, extent, seat);
+    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.collector.placed(view, extent, position);
     }
-    fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.collector.left(view, extent, seat);
+    fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.collector.left(view, extent, position);
         self.collector.forget(extent);
-        self.room |= view.tier_of(seat) == FAST;
+        self.room |= view.tier_of(position) == FAST;
     }
     fn on_reclassified(
         &mut self,
@@ -63,11 +63,11 @@ impl Policy for Interval {
             self.sieve(view, extent, is_large(class), wanted);
         }
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.collector.placed(view, extent, seat);
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.collector.placed(view, extent, position);
     }
-    fn on_uncopied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.collector.left(view, extent, seat);
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        self.collector.left(view, extent, position);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         self.count(view, access);

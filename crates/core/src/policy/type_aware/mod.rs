@@ -35,17 +35,17 @@ use super::middle::Middle;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Refusal, Uses, View, WriteTo};
 use crate::collector::{Coldest, Collector, InverseBitmap};
 use crate::units::Nanos;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use rules::{FORM, KINDS, Kind, RULES_MAX, Rule, Selector};
-use subs::{Away, Sub};
+use subs::{Misplaced, Sub};
 
 /// Maximum number of misplaced units that are moved away at a time.
-const AWAY_MAX: usize = 16;
+const MISPLACED_MAX: usize = 16;
 /// Maximum number of promotions that wait for room.
 const WAITING_MAX: usize = 16;
 /// Bits of the map's row: sub-policy + 1, and whether the extent is counted as being on the fast tier.
@@ -61,7 +61,7 @@ pub struct TypeAware {
     pool: u32,
     waiting: VecDeque<UnitId>,
     leaving: Vec<UnitId>,
-    away: Away,
+    misplaced: Misplaced,
     middle: Middle,
 }
 
@@ -81,7 +81,7 @@ impl Default for TypeAware {
             pool: u32::MAX,
             waiting: VecDeque::new(),
             leaving: Vec::new(),
-            away: Away::default(),
+            misplaced: Misplaced::default(),
             middle: Middle::default(),
         }
     }
@@ -97,7 +97,7 @@ impl Policy for TypeAware {
     fn attach(&mut self, view: &mut View<'_>) {
         self.counters.attach(view);
         self.middle.attach(view);
-        let f = view.seats(FAST).end;
+        let f = view.positions(FAST).end;
         let given: u32 = self.subs.iter().map(|s| s.percent).sum();
         let (last, empty) = (self.subs.len() - 1, Coldest::empty(view));
         self.subs[last].percent = 100 - given.min(100);
@@ -127,13 +127,13 @@ impl Policy for TypeAware {
             }
         }
         for s in 0..f {
-            let seat = view.seat(s);
-            if let Some(e) = view.owner(seat)
+            let position = view.position(s);
+            if let Some(e) = view.owner(position)
                 && !self.subs[self.sub_of(view, e)].is_preset()
             {
-                self.enter(view, e, seat);
+                self.enter(view, e, position);
                 if self.over() > 0 {
-                    self.away.add(e);
+                    self.misplaced.add(e);
                 }
             }
         }
@@ -165,33 +165,37 @@ impl Policy for TypeAware {
             _ => Place::Tier(view.slowest()),
         }
     }
-    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        let (sub, tier) = (self.sub_of(view, extent), view.tier_of(seat));
+    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
+        let (sub, tier) = (self.sub_of(view, extent), view.tier_of(position));
         if self.subs[sub].is_preset() {
-            return self.subs[sub].told(|p| p.placed(view, extent, tier), extent, &mut self.away);
+            return self.subs[sub].inform(
+                |p| p.placed(view, extent, tier),
+                extent,
+                &mut self.misplaced,
+            );
         }
-        if view.tier_of(seat) == FAST {
-            self.enter(view, extent, seat);
+        if view.tier_of(position) == FAST {
+            self.enter(view, extent, position);
         } else {
             self.leave(view, extent);
-            self.counters.placed(view, extent, seat); // the order of the tiers in between
+            self.counters.placed(view, extent, position); // the order of the tiers in between
         }
     }
     fn on_resized(&mut self, view: &mut View<'_>, extent: UnitId, before: u32) {
         let sub = self.sub_of(view, extent);
         if self.subs[sub].is_preset() {
             let tell = |p: &mut preset::Sub| p.resized(view, extent, before);
-            return self.subs[sub].told(tell, extent, &mut self.away);
+            return self.subs[sub].inform(tell, extent, &mut self.misplaced);
         }
         if view.stat(extent) & COUNTED != 0 {
             let have = &mut self.subs[sub].have;
             *have = *have - before + view.weight(extent);
         }
     }
-    fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, _seat: Seat) {
+    fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, _position: Position) {
         let sub = self.sub_of(view, extent);
         if let Some(p) = &mut self.subs[sub].preset {
-            p.let_go(view, extent);
+            p.removed(view, extent);
         }
         self.leave(view, extent);
         self.counters.forget(extent);
@@ -207,21 +211,21 @@ impl Policy for TypeAware {
         if let Some(p) = &mut self.subs[sub].preset {
             p.reclassified(view, extent, class, wanted);
         }
-        self.send_away(view, wanted);
+        self.move_misplaced(view, wanted);
         let leaves = self.subs[sub].kind == Kind::Slow && is_fast(view, extent);
         if leaves && !self.leaving.contains(&extent) {
             self.leaving.push(extent);
             wanted.push(Self::hold(view, extent).out(view, extent));
         }
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
         let sub = self.sub_of(view, extent);
         if self.subs[sub].is_preset() {
-            return self.subs[sub].told(|p| p.copied(view, extent), extent, &mut self.away);
+            return self.subs[sub].inform(|p| p.copied(view, extent), extent, &mut self.misplaced);
         }
-        self.enter(view, extent, seat);
+        self.enter(view, extent, position);
     }
-    fn on_uncopied(&mut self, view: &mut View<'_>, extent: UnitId, _seat: Seat) {
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: UnitId, _position: Position) {
         let sub = self.sub_of(view, extent);
         if let Some(p) = &mut self.subs[sub].preset {
             return p.uncopied(view, extent);
@@ -236,7 +240,7 @@ impl Policy for TypeAware {
         self.counters.touch(view, access);
         if let Some(p) = &mut self.subs[sub].preset {
             p.on_access(view, access, wanted);
-            return self.send_away(view, wanted);
+            return self.move_misplaced(view, wanted);
         }
         let kind = self.subs[sub].kind;
         let fast = is_fast(view, e);
@@ -293,20 +297,20 @@ impl Policy for TypeAware {
         // The sub-policy that proposed the action, otherwise that of the unit.
         let asked = |s: &Sub| s.preset.as_ref().is_some_and(|p| p.asked(action));
         let asker = self.subs.iter().position(asked).unwrap_or(sub);
-        let away = self.leaving.iter().position(|&e| e == extent);
-        if let (Some(p), None) = (&mut self.subs[asker].preset, away) {
+        let leaving = self.leaving.iter().position(|&e| e == extent);
+        if let (Some(p), None) = (&mut self.subs[asker].preset, leaving) {
             return p.settled(view, action, how, wanted);
         }
         if self.middle.settled(view, &self.counters, action, how) || Hold::is_up(action) {
             return;
         }
-        if let Some(i) = away {
+        if let Some(i) = leaving {
             self.leaving.swap_remove(i);
             if matches!(how, Outcome::Refused(why) if why != Refusal::Pointless)
-                && self.strays(view, extent)
+                && self.is_misplaced(view, extent)
             {
-                self.away.add(extent);
-                self.away.refused = Some(view.now());
+                self.misplaced.add(extent);
+                self.misplaced.refused = Some(view.now());
             }
         } else if how == Outcome::Done {
             let sub = self.sub_of(view, extent);
@@ -335,7 +339,7 @@ impl Policy for TypeAware {
                 p.tick(view, wanted);
             }
         }
-        self.send_away(view, wanted);
+        self.move_misplaced(view, wanted);
     }
     fn next_wake(&self) -> Option<Nanos> {
         let presets = self.subs.iter().filter_map(|s| s.preset.as_ref());

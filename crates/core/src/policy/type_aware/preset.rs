@@ -80,9 +80,9 @@ impl Sub {
         let Some(home) = view.home(e) else {
             return true;
         };
-        let (seat, mut fits) = quota.place(e, view.tier_of(home));
+        let (position, mut fits) = quota.place(e, view.tier_of(home));
         sync(quota, view, e);
-        if let Some(s) = seat.filter(|_| tell) {
+        if let Some(s) = position.filter(|_| tell) {
             self.policy.on_placed(&mut view.within(quota), e, s);
         }
         if let Some(c) = view.copy(e) {
@@ -103,7 +103,7 @@ impl Sub {
         }
     }
     /// Removes a unit.
-    pub(super) fn let_go(&mut self, view: &View<'_>, e: UnitId) {
+    pub(super) fn removed(&mut self, view: &View<'_>, e: UnitId) {
         self.uncopied(view, e);
         let quota = self.quota.get_mut();
         if let Some(s) = quota.unplace(e) {
@@ -118,8 +118,8 @@ impl Sub {
         let quota = self.quota.get_mut();
         quota.unplace(e);
         quota.resize(e, view.unit_bytes(e));
-        let (seat, fits) = quota.place(e, tier);
-        if let Some(s) = seat {
+        let (position, fits) = quota.place(e, tier);
+        if let Some(s) = position {
             self.policy.on_placed(&mut view.within(quota), e, s);
         }
         fits
@@ -127,12 +127,12 @@ impl Sub {
     /// Notes that a unit now has a copy. Returns false if the quota has no room for it.
     pub(super) fn copied(&mut self, view: &View<'_>, e: UnitId) -> bool {
         let quota = self.quota.get_mut();
-        let seat = quota.add_copy(e);
+        let position = quota.add_copy(e);
         sync(quota, view, e);
-        if let Some(s) = seat {
+        if let Some(s) = position {
             self.policy.on_copied(&mut view.within(quota), e, s);
         }
-        seat.is_some()
+        position.is_some()
     }
     pub(super) fn uncopied(&mut self, view: &View<'_>, e: UnitId) {
         let quota = self.quota.get_mut();
@@ -197,9 +197,9 @@ impl Sub {
         quota.unplace(e);
         quota.resize(e, view.unit_bytes(e));
         let Some(tier) = tier else { return true };
-        let (seat, fits) = quota.place(e, tier);
+        let (position, fits) = quota.place(e, tier);
         self.policy.on_resized(&mut view.within(quota), e, before);
-        if let Some(s) = seat {
+        if let Some(s) = position {
             let quota = self.quota.get_mut();
             self.policy.on_placed(&mut view.within(quota), e, s);
         }
@@ -227,7 +227,7 @@ impl Sub {
                 list.swap_remove(i);
             }
         }
-        self.tell(view, action, how);
+        self.report_end(view, action, how);
         self.pass_on(view, wanted);
         // Waiting actions may start now. If no unit is leaving any more, they never can, and are refused.
         while let Some(&up) = self.held.front() {
@@ -235,7 +235,7 @@ impl Sub {
                 self.coming.push(up);
                 wanted.push(up);
             } else if self.leaving.is_empty() {
-                self.tell(view, up, Outcome::Refused(Refusal::Full));
+                self.report_end(view, up, Outcome::Refused(Refusal::Full));
             } else {
                 break;
             }
@@ -243,7 +243,7 @@ impl Sub {
         }
         self.pass_on(view, wanted);
     }
-    fn tell(&mut self, view: &View<'_>, action: Action, how: Outcome) {
+    fn report_end(&mut self, view: &View<'_>, action: Action, how: Outcome) {
         let quota = self.quota.get_mut();
         sync(quota, view, action.extent());
         self.policy
@@ -281,7 +281,7 @@ impl Sub {
                     self.coming.push(action);
                     wanted.push(action);
                 } else if self.leaving.is_empty() {
-                    self.tell(view, action, Outcome::Refused(Refusal::Full));
+                    self.report_end(view, action, Outcome::Refused(Refusal::Full));
                 } else {
                     self.held.push_back(action);
                 }

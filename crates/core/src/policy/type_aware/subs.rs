@@ -3,10 +3,10 @@
 use super::super::hold::{FAST, Hold, is_fast};
 use super::super::{Action, Policy, View};
 use super::rules::{Kind, Rule, Selector};
-use super::{AWAY_MAX, COUNTED, SUB, TypeAware, preset};
+use super::{COUNTED, MISPLACED_MAX, SUB, TypeAware, preset};
 use crate::collector::{Coldest, Collector};
 use crate::units::Nanos;
-use crate::volume::{Seat, UnitId};
+use crate::volume::{Position, UnitId};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -46,30 +46,30 @@ impl Sub {
     pub(super) fn is_preset(&self) -> bool {
         self.kind == Kind::Preset
     }
-    /// Informs the sub-policy of a preset about unit `e`. If the unit should not be on its tier, it is added to `away`.
-    pub(super) fn told(
+    /// Informs the sub-policy of a preset about unit `e`. If the unit should not be on its tier, it is added to `misplaced`.
+    pub(super) fn inform(
         &mut self,
         tell: impl FnOnce(&mut preset::Sub) -> bool,
         e: UnitId,
-        away: &mut Away,
+        misplaced: &mut Misplaced,
     ) {
         if let Some(p) = &mut self.preset
             && !tell(p)
         {
-            away.add(e);
+            misplaced.add(e);
         }
     }
 }
 
 /// Units on the fast tier for which their sub-policy has no room or no use there.
 #[derive(Default)]
-pub(super) struct Away {
+pub(super) struct Misplaced {
     pub(super) units: VecDeque<UnitId>,
     /// The time at which the demotion of such a unit was refused. At the same time it is not tried again, because the reason still holds.
     pub(super) refused: Option<Nanos>,
 }
 
-impl Away {
+impl Misplaced {
     pub(super) fn add(&mut self, e: UnitId) {
         if !self.units.contains(&e) {
             self.units.push_back(e);
@@ -90,10 +90,10 @@ impl TypeAware {
             .position(|s| s.selector.matches(class, start));
         found.unwrap_or(self.subs.len() - 1)
     }
-    /// The extent is on the fast tier, in `slot`, and is counted for its sub-policy.
-    pub(super) fn enter(&mut self, view: &mut View<'_>, e: UnitId, seat: Seat) {
+    /// The extent is on the fast tier, in `position`, and is counted for its sub-policy.
+    pub(super) fn enter(&mut self, view: &mut View<'_>, e: UnitId, position: Position) {
         let (i, stat) = (self.sub_of(view, e), view.stat(e));
-        self.subs[i].coldest.enter(FAST, seat);
+        self.subs[i].coldest.enter(FAST, position);
         if stat & COUNTED == 0 {
             self.subs[i].have += view.weight(e);
         }
@@ -118,18 +118,18 @@ impl TypeAware {
             .then(|| self.sub_of(view, e))
             .and_then(|i| self.subs[i].preset.as_mut())
         {
-            p.let_go(view, e);
+            p.removed(view, e);
         }
         self.leave(view, e);
         view.set_stat(e, to as u16 + 1);
         if self.subs[to].is_preset() {
-            self.subs[to].told(|p| p.take_in(view, e, true), e, &mut self.away);
+            self.subs[to].inform(|p| p.take_in(view, e, true), e, &mut self.misplaced);
         } else if is_fast(view, e)
             && let Some(s) = view.copy(e).or(view.home(e))
         {
             self.enter(view, e, s);
             if self.over() > 0 {
-                self.away.add(e);
+                self.misplaced.add(e);
             }
         }
         to
@@ -138,7 +138,7 @@ impl TypeAware {
     pub(super) fn settle_in(&mut self, view: &mut View<'_>, e: UnitId, class: u8) {
         let to = self.rule_for(view, e, class);
         view.set_stat(e, to as u16 + 1);
-        self.subs[to].told(|p| p.take_in(view, e, false), e, &mut self.away);
+        self.subs[to].inform(|p| p.take_in(view, e, false), e, &mut self.misplaced);
     }
     /// Whether any rule has a preset.
     pub(super) fn has_presets(&self) -> bool {
@@ -161,17 +161,19 @@ impl TypeAware {
         view.lacks(FAST, e).max(over.min(view.weight(e)))
     }
     /// Whether a unit is on the fast tier and should not be there.
-    pub(super) fn strays(&self, view: &View<'_>, e: UnitId) -> bool {
+    pub(super) fn is_misplaced(&self, view: &View<'_>, e: UnitId) -> bool {
         is_fast(view, e) && self.has_presets()
     }
     /// Proposes to move away some of the misplaced units.
-    pub(super) fn send_away(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
-        if self.away.units.is_empty() || self.away.refused.is_some_and(|t| view.now() <= t) {
+    pub(super) fn move_misplaced(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
+        if self.misplaced.units.is_empty()
+            || self.misplaced.refused.is_some_and(|t| view.now() <= t)
+        {
             return;
         }
-        self.away.refused = None;
-        for _ in 0..self.away.units.len().min(AWAY_MAX) {
-            let Some(e) = self.away.units.pop_front() else {
+        self.misplaced.refused = None;
+        for _ in 0..self.misplaced.units.len().min(MISPLACED_MAX) {
+            let Some(e) = self.misplaced.units.pop_front() else {
                 return;
             };
             if is_fast(view, e) && !self.leaving.contains(&e) {
@@ -203,8 +205,8 @@ impl TypeAware {
                 return Some(e);
             }
             // The slot went to another sub-policy's extent.
-            let seat = view.copy(e).or(view.home(e))?;
-            self.subs[from].coldest.leave(FAST, seat);
+            let position = view.copy(e).or(view.home(e))?;
+            self.subs[from].coldest.leave(FAST, position);
         }
     }
     pub(super) fn hold(view: &View<'_>, e: UnitId) -> Hold {

@@ -189,7 +189,7 @@ fn largest_window(begun: &[(Nanos, u64)], length: Nanos) -> u64 {
 }
 
 #[test]
-fn a_ceiling_is_never_passed_and_what_is_below_it_is_given() {
+fn a_class_reaches_its_ceiling_and_never_exceeds_it() {
     for depth in [1, 64] {
         let noisy = Client { depth, ..NOISY };
         let ceiling = spec(&[row(15, |r| r.ceiling = Some(4 * MIB))]);
@@ -228,7 +228,7 @@ fn shares_of_a_busy_device_are_as_promised_and_none_is_lost() {
 }
 
 #[test]
-fn a_floor_holds_beside_a_noisy_class_and_it_is_said_when_it_cannot() {
+fn a_floor_holds_beside_a_noisy_class_or_is_reported_as_missed() {
     // 1 MiB/s in requests of 64 KiB at 5.7 ms each: four such clients fit on the device.
     let quiet = Client {
         bytes: 64 << 10,

@@ -50,7 +50,7 @@ fn sets_of(map: &ExtentMap, e: ExtentId, blocks: u32, closing: Option<u64>) -> [
         _ => Set::Some(&[]),
     };
     let dirty = map.dirty_blocks(e);
-    let valid = if map.is_void(e) {
+    let valid = if map.has_no_valid_block(e) {
         Set::None
     } else if map.is_partial(e) {
         Set::Some(&[])

@@ -81,7 +81,7 @@ fn other_versions_are_told_from_damage() {
 /// A volume with unknown incompatible features is refused. With unknown read-only compatible features it may be read. Unknown compatible
 /// features do not matter, and their bits stay.
 #[test]
-fn unknown_features_do_what_their_kind_says() {
+fn unknown_features_are_handled_by_their_kind() {
     let with = |at: usize| {
         let mut b = sample().encode();
         b[at + 7] = 0x20;

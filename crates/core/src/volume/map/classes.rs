@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_which_nothing_was_told_are_of_the_extents_class_or_like_the_first() {
+    fn other_blocks_get_the_class_of_the_extent_or_of_the_first() {
         let mut m = map();
         let (a, b) = (copy(&mut m, 1), copy(&mut m, 2));
         for e in [a, b] {

@@ -49,7 +49,7 @@ impl ExtentMap {
     /// The extent whose copy is in `s`, and its home. The extent's row is not read.
     #[inline]
     pub fn copied_in(&self, s: Slot) -> Option<(ExtentId, Slot)> {
-        let (e, home) = (self.owner(s)?, self.behind(s.0)?);
+        let (e, home) = (self.owner(s)?, self.home_of_copy_in(s.0)?);
         debug_assert_eq!((self.copy(e), self.home(e)), (Some(s), Some(Slot(home))));
         Some((e, Slot(home)))
     }
@@ -73,10 +73,10 @@ impl ExtentMap {
         n.map_or(stop, |n| e.0 + n as u32)
     }
     /// Number of units of the record of an extent, if this can be computed quickly: 0 for an extent without a home. `None`: the record must
-    /// be encoded to know its length, or other state changes with the record. `tell`: clean blocks of copies are recorded. `quiet`: the
-    /// record of a clean copy changes no other state.
+    /// be encoded to know its length, or other state changes with the record. `with_clean`: clean blocks of copies are recorded.
+    /// `unchanged`: the record of a clean copy changes no other state.
     #[inline]
-    pub fn plain_units(&self, e: ExtentId, tell: bool, quiet: bool) -> Option<usize> {
+    pub fn plain_units(&self, e: ExtentId, with_clean: bool, unchanged: bool) -> Option<usize> {
         let place = self.rows[e.0 as usize].place;
         if place == UNMAPPED {
             return Some(0);
@@ -84,15 +84,15 @@ impl ExtentMap {
         if self.partial.get(e) {
             return None;
         }
-        if self.behind(place).is_none() {
+        if self.home_of_copy_in(place).is_none() {
             return Some(1);
         }
-        if !quiet || self.dirty_slots.get(place as usize) {
+        if !unchanged || self.dirty_slots.get(place as usize) {
             return None;
         }
         match self.bits.blocks {
             0 => Some(1),
-            _ if !tell => Some(1),
+            _ if !with_clean => Some(1),
             1 => Some(1 + usize::from(self.bits.valid.get(place as usize))),
             _ => None,
         }
@@ -267,7 +267,7 @@ impl ExtentMap {
     /// Whether the extent has no valid block, neither at its home nor in a dirty copy. Its durable state is then the same as that of an
     /// extent without a home.
     pub fn is_gone(&self, e: ExtentId) -> bool {
-        self.is_void(e) && !self.is_dirty(e)
+        self.has_no_valid_block(e) && !self.is_dirty(e)
     }
 }
 
@@ -308,7 +308,7 @@ mod tests {
         m.add_empty_copy(e, Slot(2));
         assert!(m.copy_is_empty(e) && m.is_gone(e));
         assert!(m.copy_dirty(e, 4, 8) && !m.copy_dirty(e, 5, 6));
-        assert!(m.is_dirty(e) && !m.is_gone(e) && m.is_void(e));
+        assert!(m.is_dirty(e) && !m.is_gone(e) && m.has_no_valid_block(e));
         assert_eq!(
             (m.data_run(e, 0, 16), m.data_run(e, 4, 16)),
             ((4, false), (4, true))

@@ -1,4 +1,4 @@
-//! Units and seats: the terms that policies use instead of extents and slots.
+//! Units and positions: the terms that policies use instead of extents and slots.
 
 use crate::units::Slot;
 
@@ -8,30 +8,30 @@ pub use crate::units::ExtentId as UnitId;
 /// The place of a unit, as an opaque handle that policies get from their view and pass back. A unit has one for its home and, if it has a
 /// copy, one for the copy. Only the volume knows the place on a device that belongs to the handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Seat(u32);
+pub struct Position(u32);
 
-impl Seat {
-    /// The index in a table with one entry per seat. The seats of a tier are consecutive, and those of the fastest tier come first.
+impl Position {
+    /// The index in a table with one entry per position. The positions of a tier are consecutive, and those of the fastest tier come first.
     #[inline]
     #[must_use]
     pub const fn index(self) -> u32 {
         self.0
     }
-    /// The seat with that index.
+    /// The position with that index.
     #[inline]
-    pub(crate) const fn at(index: u32) -> Seat {
-        Seat(index)
+    pub(crate) const fn at(index: u32) -> Position {
+        Position(index)
     }
-    /// The slot of this seat.
+    /// The slot of this position.
     #[inline]
     pub(crate) const fn slot(self) -> Slot {
         Slot(self.0)
     }
 }
 
-impl From<Slot> for Seat {
+impl From<Slot> for Position {
     #[inline]
-    fn from(s: Slot) -> Seat {
-        Seat(s.0)
+    fn from(s: Slot) -> Position {
+        Position(s.0)
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   Engine ── entry points, and the work that is due
 //!      │
-//!   Requests      ──► Relocation ──► Durability ──► Ground
+//!   Requests      ──► Relocation ──► Durability ──► Globals
 //! ```
 //! A part may use the parts to its right, which it gets as arguments. It knows nothing about the parts to its left. If it needs information
 //! about them, this is an argument, or is kept here: the pieces that wait (requests), and whether a sleeping disk may be woken (background
@@ -33,11 +33,11 @@ pub(super) enum Phase {
 }
 
 /// See the module.
-pub(super) struct Ground {
+pub(super) struct Globals {
     pub(super) space: Space,
     pub(super) policy: Box<dyn Policy>,
     /// Proposals of the policy that have not been tried yet.
-    pub(super) wanted: Vec<Action>,
+    pub(super) proposals: Vec<Action>,
     /// Whether the policy should be called: there was an access or a settled move since the last tick.
     pub(super) policy_due: bool,
     pub(super) params: Params,
@@ -51,7 +51,7 @@ pub(super) struct Ground {
     /// Whether a flush or metadata write has failed. Then nothing more can be guaranteed.
     pub(super) failed: bool,
     /// Moves yield until this time, because a promise to some class was not kept.
-    pub(super) pressed_until: Nanos,
+    pub(super) yield_until: Nanos,
     /// The time of the event that is being handled.
     pub(super) clock: Nanos,
     /// The effects for the world, in order; while an event is handled, this is the caller's own list.
@@ -60,17 +60,17 @@ pub(super) struct Ground {
 
 /// The shared state, durability and relocation: the parts that requests and background work use.
 pub(super) struct Parts<'a> {
-    pub(super) g: &'a mut Ground,
+    pub(super) g: &'a mut Globals,
     pub(super) d: &'a mut Durability,
     pub(super) r: &'a mut Relocation,
 }
 
-impl Ground {
+impl Globals {
     /// Sets the present time, before anything else in an event.
     #[inline]
-    pub(super) fn pass(&mut self, now: Nanos) {
+    pub(super) fn set_time(&mut self, now: Nanos) {
         self.clock = now;
-        self.devices.wear.pass(now);
+        self.devices.wear.set_time(now);
     }
     /// Whether this safety rule was removed.
     #[inline]
@@ -87,7 +87,7 @@ impl Ground {
     }
     /// Whether a request waits for the end of a move.
     pub(super) fn is_urgent(&self) -> bool {
-        self.waiting.is_anybody() || self.phase == Phase::Closing
+        self.waiting.is_any_waiting() || self.phase == Phase::Closing
     }
     /// Whether writes are in progress on the extent's home or copy.
     pub(super) fn has_writers(&self, e: ExtentId) -> bool {

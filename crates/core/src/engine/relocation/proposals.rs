@@ -1,26 +1,26 @@
 //! The policy's proposals, tried in order: each is started now, or refused with a reason.
 
 use super::Relocation;
-use super::lately::{Ended, Lately};
 use super::move_list::{AT_WORK, Kind};
 use super::parts::Blocks;
+use super::recent_moves::{EndedMove, RecentMoves};
 use crate::engine::durability::Durability;
-use crate::engine::ground::Ground;
+use crate::engine::globals::Globals;
 use crate::engine::mutants::Mutant;
-use crate::ladder::{self, Floor, Rung};
 use crate::policy::{Action, Outcome, Refusal};
+use crate::proposals::{self, Checked, Executor};
 use crate::stats::{CLASSES, Counters, MoveCounters};
 use crate::units::{ExtentId, Slot, TierId};
 use crate::volume::Space;
 
-/// The engine as the one who carries out proposals. Its moves take time, so most of them have not ended when they have started.
+/// The engine as an [`Executor`]. Its moves take time, so most of them have not ended when they have started.
 struct Timed<'a> {
     r: &'a mut Relocation,
-    g: &'a mut Ground,
+    g: &'a mut Globals,
     d: &'a mut Durability,
 }
 
-impl Floor for Timed<'_> {
+impl Executor for Timed<'_> {
     fn space(&self) -> &Space {
         &self.g.space
     }
@@ -40,26 +40,26 @@ impl Floor for Timed<'_> {
         }
         Ok(())
     }
-    fn start(&mut self, action: Action, rung: Rung) -> Result<bool, Refusal> {
+    fn start(&mut self, action: Action, checked: Checked) -> Result<bool, Refusal> {
         let (r, g, d) = (&mut *self.r, &mut *self.g, &mut *self.d);
-        match rung {
-            Rung::Move {
+        match checked {
+            Checked::Move {
                 extent,
                 from,
                 to,
                 up,
             } => r.try_move(g, d, action, (extent, from, to), up),
-            Rung::Fetch { extent, home, to } => r.try_fetch(g, d, action, (extent, home, to)),
-            Rung::FetchPart {
+            Checked::Fetch { extent, home, to } => r.try_fetch(g, d, action, (extent, home, to)),
+            Checked::FetchPart {
                 extent,
                 home,
                 to,
                 from,
                 bytes,
             } => r.try_fetch_part(g, d, action, (extent, home, to), (from, bytes)),
-            Rung::Allocate { extent, to } => r.try_allocate(g, d, extent, to),
-            Rung::Clean { extent } => r.try_clean(g, d, action, extent),
-            Rung::Evict { extent } => r.try_evict(g, d, action, extent),
+            Checked::Allocate { extent, to } => r.try_allocate(g, d, extent, to),
+            Checked::Clean { extent } => r.try_clean(g, d, action, extent),
+            Checked::Evict { extent } => r.try_evict(g, d, action, extent),
         }
     }
     fn ended(&mut self, action: Action, up: bool, how: Outcome) {
@@ -78,7 +78,7 @@ fn counted(c: &mut Counters, action: Action, up: bool) -> &mut MoveCounters {
 }
 
 /// The counter of the extent's class.
-fn by_class(g: &mut Ground, action: Action, up: bool) -> &mut u64 {
+fn by_class(g: &mut Globals, action: Action, up: bool) -> &mut u64 {
     let class = usize::from(g.account_class(action.extent())) % CLASSES;
     let c = &mut g.counters.classes[class];
     match action {
@@ -91,8 +91,8 @@ fn by_class(g: &mut Ground, action: Action, up: bool) -> &mut u64 {
 }
 
 /// Counts a clean or eviction that the engine did for itself, without a proposal.
-pub(super) fn own_done(g: &mut Ground, lately: &mut Lately, action: Action) {
-    lately.note(Ended {
+pub(super) fn count_own(g: &mut Globals, recent: &mut RecentMoves, action: Action) {
+    recent.note(EndedMove {
         at: g.clock,
         action,
         up: false,
@@ -107,32 +107,32 @@ pub(super) fn own_done(g: &mut Ground, lately: &mut Lately, action: Action) {
 
 impl Relocation {
     /// Tries the policy's proposals, in order.
-    pub(in crate::engine) fn try_wanted(&mut self, g: &mut Ground, d: &mut Durability) {
-        let mut wanted = core::mem::take(&mut g.wanted);
+    pub(in crate::engine) fn try_proposals(&mut self, g: &mut Globals, d: &mut Durability) {
+        let mut wanted = core::mem::take(&mut g.proposals);
         sort_cleans(&g.space, &mut wanted);
-        ladder::climb(&mut Timed { r: self, g, d }, &mut wanted);
+        proposals::carry_out(&mut Timed { r: self, g, d }, &mut wanted);
         // The list's memory is kept. The policy may have made more proposals in the meantime.
-        wanted.append(&mut g.wanted);
-        g.wanted = wanted;
+        wanted.append(&mut g.proposals);
+        g.proposals = wanted;
     }
 
     /// Refuses all proposals of the policy, and drops those that it makes in response.
-    pub(in crate::engine) fn refuse_wanted(&mut self, g: &mut Ground, d: &mut Durability) {
-        let mut wanted = core::mem::take(&mut g.wanted);
-        let mut floor = Timed { r: self, g, d };
-        ladder::refuse(&mut floor, &mut wanted, Refusal::Throttled);
-        g.wanted.clear();
+    pub(in crate::engine) fn refuse_proposals(&mut self, g: &mut Globals, d: &mut Durability) {
+        let mut wanted = core::mem::take(&mut g.proposals);
+        let mut executor = Timed { r: self, g, d };
+        proposals::refuse_all(&mut executor, &mut wanted, Refusal::Throttled);
+        g.proposals.clear();
     }
 
     /// Counts an action of the engine itself, as a proposal of the policy is counted.
-    pub(super) fn proposed(g: &mut Ground, action: Action) {
+    pub(super) fn proposed(g: &mut Globals, action: Action) {
         counted(&mut g.counters, action, false).proposed += 1;
     }
 
     /// Records the outcome of an action. `up`: it went to a faster tier. `own`: the engine itself started it.
     pub(super) fn settle(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         d: &Durability,
         (action, up, own): (Action, bool, bool),
         how: Outcome,
@@ -142,7 +142,7 @@ impl Relocation {
             *by_class(g, action, up) += 1;
         }
         if !matches!(how, Outcome::Refused(_)) {
-            self.lately.note(Ended {
+            self.recent.note(EndedMove {
                 at: g.clock,
                 action,
                 up,
@@ -159,7 +159,7 @@ impl Relocation {
 
     fn try_move(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         d: &Durability,
         action: Action,
         (extent, src, to): (ExtentId, Slot, TierId),
@@ -169,7 +169,7 @@ impl Relocation {
         if g.space.pins.count(src).1 > 0 {
             return Err(Refusal::Busy);
         }
-        let ride = self.may_copy(g, d, extent, src, up)?;
+        let joins_previous = self.may_copy(g, d, extent, src, up)?;
         let (policy, view, _) = self.ask(g, d, 0);
         let beside = policy.beside(&view, extent, to);
         let dst = g.space.take_on(extent, to, beside).ok_or(Refusal::Full)?;
@@ -183,14 +183,14 @@ impl Relocation {
             action,
             (extent, src, dst),
             Kind::Rehome,
-            (up, false, ride),
+            (up, false, joins_previous),
         );
         Ok(false)
     }
 
     fn try_fetch(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         d: &Durability,
         action: Action,
         (e, home, to): (ExtentId, Slot, TierId),
@@ -210,7 +210,7 @@ impl Relocation {
         if g.has_writers(e) && !g.broken(Mutant::FetchUnderWriter) {
             return Err(Refusal::Busy);
         }
-        let rides = self.may_copy(g, d, e, src, true)?;
+        let joins_previous = self.may_copy(g, d, e, src, true)?;
         // A copy needs no record, so the mirror is not needed.
         g.may_disturb(&[src], None)?;
         if kind != Kind::Fill && g.space.slots.free(to) == 0 {
@@ -222,7 +222,13 @@ impl Relocation {
             _ => g.space.slots.take_lowest(to).ok_or(Refusal::Full)?,
         };
         self.set_parts(g, parts, e, all);
-        self.start_move(g, action, (e, src, dst), kind, (true, false, rides));
+        self.start_move(
+            g,
+            action,
+            (e, src, dst),
+            kind,
+            (true, false, joins_previous),
+        );
         Ok(false)
     }
 
@@ -230,7 +236,7 @@ impl Relocation {
     /// the fetch is abandoned.
     fn try_fetch_part(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         d: &mut Durability,
         action: Action,
         (e, home, to): (ExtentId, Slot, TierId),
@@ -253,7 +259,7 @@ impl Relocation {
         if g.has_writers(e) && !g.broken(Mutant::FetchUnderWriter) {
             return Err(Refusal::Busy);
         }
-        let rides = self.may_copy(g, d, e, home, true)?;
+        let joins_previous = self.may_copy(g, d, e, home, true)?;
         g.may_disturb(&[home], None)?;
         if copy.is_none() && g.space.slots.free(to) == 0 {
             return Err(Refusal::Full);
@@ -267,16 +273,22 @@ impl Relocation {
         if copy.is_none() {
             g.space.map.add_empty_copy(e, dst);
         }
-        self.start_move(g, action, (e, home, dst), Kind::Fill, (true, false, rides));
+        self.start_move(
+            g,
+            action,
+            (e, home, dst),
+            Kind::Fill,
+            (true, false, joins_previous),
+        );
         if copy.is_none() {
-            self.tell_copied(g, d, e, dst);
+            self.notify_copied(g, d, e, dst);
         }
         Ok(false)
     }
 
     fn try_allocate(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         d: &Durability,
         e: ExtentId,
         to: TierId,
@@ -293,14 +305,14 @@ impl Relocation {
         let slot = g.space.slots.take_lowest(to).ok_or(Refusal::Full)?;
         g.space.map.add_empty_copy(e, slot);
         // The write for which it is allocated goes to the copy, so the home's disk is not woken by it.
-        g.wake_with(None);
-        self.tell_copied(g, d, e, slot);
+        g.set_waking(None);
+        self.notify_copied(g, d, e, slot);
         Ok(true)
     }
 
     fn try_clean(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         d: &Durability,
         action: Action,
         e: ExtentId,
@@ -318,7 +330,7 @@ impl Relocation {
 
     fn try_evict(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         d: &mut Durability,
         action: Action,
         e: ExtentId,
@@ -337,7 +349,7 @@ impl Relocation {
     /// operation of the previous move. Such a move counts only for the limit `moves_max`.
     fn may_copy(
         &mut self,
-        g: &mut Ground,
+        g: &mut Globals,
         d: &Durability,
         e: ExtentId,
         src: Slot,
@@ -354,10 +366,10 @@ impl Relocation {
         if up && rules.yield_to_metadata && d.writing_metadata() {
             return Err(Refusal::MetadataFlush);
         }
-        let rides = self.rides(g, src, up);
+        let joins_previous = self.would_join(g, src, up);
         let limit = rules.limit.unwrap_or(AT_WORK);
         let own = g.params.moves_max.map_or(u32::MAX, u32::from);
-        if (!rides && self.moves.copying() >= limit)
+        if (!joins_previous && self.moves.copying() >= limit)
             || self.moves.at_work() >= own
             || !self.moves.has_free()
         {
@@ -365,18 +377,18 @@ impl Relocation {
         }
         self.moves.refill(g.clock);
         let mut allowed = self.moves.allowed(g.clock, g.params.p99_limit);
-        if g.clock < g.pressed_until {
+        if g.clock < g.yield_until {
             allowed = allowed.min(1);
         }
-        if (!rides && self.moves.copying() >= allowed) || self.moves.is_overdrawn() {
+        if (!joins_previous && self.moves.copying() >= allowed) || self.moves.is_overdrawn() {
             return Err(Refusal::Throttled);
         }
-        Ok(rides)
+        Ok(joins_previous)
     }
 }
 
 /// Whether the wear budget admits a move to `to`. This must be the last check, because each check of the budget counts as a proposal.
-fn may_wear(g: &mut Ground, to: TierId) -> Result<(), Refusal> {
+fn may_wear(g: &mut Globals, to: TierId) -> Result<(), Refusal> {
     let cost = i64::from(g.space.geo.extent_bytes());
     if to == TierId(0) && !g.devices.wear.admits(cost) {
         return Err(Refusal::WearBudget);

@@ -2,8 +2,8 @@
 //!
 //! Space is counted in *grains*. A unit takes the number of grains that its bytes fill, and at least one. Where these grains are does not
 //! matter, because the file systems below allocate the real space. So a tier never has more units than grains. A table with one entry per
-//! grain has an entry for the seat of each unit, and policies that keep tables by seat work unchanged. On a block volume every unit is an
-//! extent and takes one grain, which is a slot; this module is not used there.
+//! grain has an entry for the position of each unit, and policies that keep tables by position work unchanged. On a block volume every unit
+//! is an extent and takes one grain, which is a slot; this module is not used there.
 
 use super::geometry::TIERS_MAX;
 use crate::units::{ExtentId, TierId};
@@ -18,16 +18,16 @@ pub const UNITS_MAX: u32 = 1 << (64 - SPAN_SHIFT);
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Rooms {
+pub(super) struct UnitSizes {
     grain_shift: u32,
     bytes: Vec<u64>,
     free: [u32; TIERS_MAX],
 }
 
-impl Rooms {
+impl UnitSizes {
     /// The state of a store without any bytes in its `units` units, and with `free` grains per tier.
-    pub(super) fn new(grain_shift: u32, units: u32, free: [u32; TIERS_MAX]) -> Rooms {
-        Rooms {
+    pub(super) fn new(grain_shift: u32, units: u32, free: [u32; TIERS_MAX]) -> UnitSizes {
+        UnitSizes {
             grain_shift,
             bytes: vec![0; units as usize],
             free,

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 /// A valid action, with the places that it concerns on the volume in its present state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rung {
+pub(crate) enum Checked {
     /// Moves the home, which is in `from`.
     Move {
         extent: ExtentId,
@@ -45,44 +45,44 @@ pub(crate) enum Rung {
 }
 
 /// The interface of an engine that carries out proposals.
-pub(crate) trait Floor {
+pub(crate) trait Executor {
     /// Whether it counts promotions and demotions separately. If not, `up` is not computed and is always false.
-    const COUNTS_WAYS: bool = true;
+    const COUNTS_DIRECTIONS: bool = true;
     /// The volume.
     fn space(&self) -> &Space;
     /// Counts an action that was proposed.
     fn proposed(&mut self, action: Action, up: bool);
     /// Whether an action of that kind can be started now.
     fn may(&self, action: Action) -> Result<(), Refusal>;
-    /// Starts the action; returns true if it is done already. If not, the engine calls [`Floor::ended`] later.
-    fn start(&mut self, action: Action, rung: Rung) -> Result<bool, Refusal>;
+    /// Starts the action; returns true if it is done already. If not, the engine calls [`Executor::ended`] later.
+    fn start(&mut self, action: Action, checked: Checked) -> Result<bool, Refusal>;
     /// An action ended: counts it and informs the policy, which may make more proposals.
     fn ended(&mut self, action: Action, up: bool, how: Outcome);
 }
 
 /// Carries out or refuses the proposals of a policy, in order. Afterwards `wanted` is empty and keeps its memory.
 #[inline]
-pub(crate) fn climb<F: Floor>(floor: &mut F, wanted: &mut Vec<Action>) {
+pub(crate) fn carry_out<F: Executor>(executor: &mut F, wanted: &mut Vec<Action>) {
     for &action in &*wanted {
-        let up = F::COUNTS_WAYS && is_up(floor.space(), action);
-        floor.proposed(action, up);
-        let rung = floor
+        let up = F::COUNTS_DIRECTIONS && is_up(executor.space(), action);
+        executor.proposed(action, up);
+        let checked = executor
             .may(action)
-            .and_then(|()| examine(floor.space(), action));
-        match rung.and_then(|r| floor.start(action, r)) {
-            Ok(true) => floor.ended(action, up, Outcome::Done),
+            .and_then(|()| examine(executor.space(), action));
+        match checked.and_then(|r| executor.start(action, r)) {
+            Ok(true) => executor.ended(action, up, Outcome::Done),
             Ok(false) => {}
-            Err(why) => floor.ended(action, up, Outcome::Refused(why)),
+            Err(why) => executor.ended(action, up, Outcome::Refused(why)),
         }
     }
     wanted.clear();
 }
 
 /// Refuses proposals without examining them.
-pub(crate) fn refuse(floor: &mut impl Floor, wanted: &mut Vec<Action>, why: Refusal) {
+pub(crate) fn refuse_all(executor: &mut impl Executor, wanted: &mut Vec<Action>, why: Refusal) {
     for action in wanted.drain(..) {
-        let up = is_up(floor.space(), action);
-        floor.ended(action, up, Outcome::Refused(why));
+        let up = is_up(executor.space(), action);
+        executor.ended(action, up, Outcome::Refused(why));
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn is_up(space: &Space, action: Action) -> bool {
 /// The action is pointless: there is no such unit or tier, there is nothing to move or to clean, or the data is there already.
 #[inline(always)] // The check and its consequence then examine the action only once: 2 % of a decision.
 #[allow(clippy::inline_always)]
-fn examine(space: &Space, action: Action) -> Result<Rung, Refusal> {
+fn examine(space: &Space, action: Action) -> Result<Checked, Refusal> {
     let extent = action.extent();
     if extent.0 >= space.geo.extents {
         return Err(Refusal::Pointless);
@@ -118,7 +118,7 @@ fn examine(space: &Space, action: Action) -> Result<Rung, Refusal> {
             let at = space.geo.tier_of(from);
             sense(at != to)?;
             let up = to < at;
-            Ok(Rung::Move {
+            Ok(Checked::Move {
                 extent,
                 from,
                 to,
@@ -129,10 +129,10 @@ fn examine(space: &Space, action: Action) -> Result<Rung, Refusal> {
             let home = space.map.home(extent).ok_or(Refusal::Pointless)?;
             sense(to < space.geo.tier_of(home))?;
             if matches!(action, Action::Fetch { .. }) {
-                return Ok(Rung::Fetch { extent, home, to });
+                return Ok(Checked::Fetch { extent, home, to });
             }
             sense(space.map.copy(extent).is_none())?;
-            Ok(Rung::Allocate { extent, to })
+            Ok(Checked::Allocate { extent, to })
         }
         Action::FetchPart {
             to, from, bytes, ..
@@ -141,7 +141,7 @@ fn examine(space: &Space, action: Action) -> Result<Rung, Refusal> {
             sense(to < space.geo.tier_of(home))?;
             let end = u64::from(from) + u64::from(bytes);
             sense(bytes > 0 && end <= space.bytes_of(extent))?;
-            Ok(Rung::FetchPart {
+            Ok(Checked::FetchPart {
                 extent,
                 home,
                 to,
@@ -151,11 +151,11 @@ fn examine(space: &Space, action: Action) -> Result<Rung, Refusal> {
         }
         Action::Clean { .. } => {
             sense(space.map.is_dirty(extent))?;
-            Ok(Rung::Clean { extent })
+            Ok(Checked::Clean { extent })
         }
         Action::Evict { .. } => {
             sense(space.map.copy(extent).is_some())?;
-            Ok(Rung::Evict { extent })
+            Ok(Checked::Evict { extent })
         }
     }
 }
@@ -167,7 +167,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn what_makes_no_sense_is_refused_before_anything_starts() {
+    fn pointless_actions_are_refused_before_anything_starts() {
         let m = |tier, slots| Member {
             tier: TierId(tier),
             first_slot: 0,

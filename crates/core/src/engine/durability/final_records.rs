@@ -11,39 +11,39 @@
 //! while.
 
 use super::Durability;
-use crate::engine::ground::Ground;
+use crate::engine::globals::Globals;
 use crate::store::{BLOCK, HEADER, record};
 use crate::units::ExtentId;
 
 /// The progress of these records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Farewell {
+pub(super) enum FinalRecords {
     /// None are written, because the session is not at its end, or ends with a checkpoint.
     #[default]
-    Not,
+    None,
     /// All extents before this one are recorded.
-    Telling(ExtentId),
+    Writing(ExtentId),
     /// All extents are recorded.
-    Told,
+    Written,
 }
 
 impl Durability {
     /// Begins to write these records if half of the journal's ring stays free, because a checkpoint of the next session may need that.
     /// Returns false if the session must end with a checkpoint.
-    pub(super) fn begin_farewell(&mut self, g: &Ground) -> bool {
-        if g.params.end_with_checkpoint || self.half_full() || !self.farewell_fits(g) {
+    pub(super) fn begin_final_records(&mut self, g: &Globals) -> bool {
+        if g.params.end_with_checkpoint || self.half_full() || !self.final_records_fit(g) {
             return false;
         }
-        self.farewell = Farewell::Telling(ExtentId(0));
+        self.final_records = FinalRecords::Writing(ExtentId(0));
         true
     }
 
     /// Whether these records are being written, or were written.
-    pub(super) fn says_farewell(&self) -> bool {
-        self.farewell != Farewell::Not
+    pub(super) fn has_final_records(&self) -> bool {
+        self.final_records != FinalRecords::None
     }
 
-    fn farewell_fits(&self, g: &Ground) -> bool {
+    fn final_records_fit(&self, g: &Globals) -> bool {
         let (map, geo) = (&g.space.map, &g.space.geo);
         let ring = u64::from(self.layout.area.ring_blocks);
         // One block is subtracted for a round that ends within a block.
@@ -55,8 +55,9 @@ impl Durability {
         let mut scratch = [0; BLOCK];
         let (mut units, mut at) = (0, ExtentId(0));
         while let Some(e) = map.next_used(at, self.checkpoints.since()) {
-            let told = record::encode(map, e, map.home(e), geo, Some(self.epoch), &mut scratch);
-            units += told.unwrap_or(BLOCK) as u64;
+            let units_of_e =
+                record::encode(map, e, map.home(e), geo, Some(self.epoch), &mut scratch);
+            units += units_of_e.unwrap_or(BLOCK) as u64;
             if units > most {
                 return false;
             }
@@ -66,18 +67,18 @@ impl Durability {
     }
 
     /// Encodes as many of these records as the round has space for.
-    pub(super) fn tell_farewell(&mut self, g: &mut Ground, limit: u64) {
-        let Farewell::Telling(mut at) = self.farewell else {
+    pub(super) fn encode_final_records(&mut self, g: &mut Globals, limit: u64) {
+        let FinalRecords::Writing(mut at) = self.final_records else {
             return;
         };
         let epoch = Some(self.epoch);
-        self.farewell = loop {
+        self.final_records = loop {
             let Some(e) = g.space.map.next_used(at, self.checkpoints.since()) else {
-                break Farewell::Told;
+                break FinalRecords::Written;
             };
             let home = g.space.map.home(e);
             if !self.encode(g, e, home, epoch, limit) {
-                break Farewell::Telling(e);
+                break FinalRecords::Writing(e);
             }
             at = ExtentId(e.0 + 1);
         };

@@ -10,7 +10,7 @@ const KEPT: usize = 128;
 
 /// A move that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedMove {
     /// The time of its end.
     pub at: Nanos,
     /// The requested action.
@@ -25,20 +25,20 @@ pub struct Ended {
 
 /// A ring of the last 128 moves that ended. Its memory is allocated once.
 #[derive(Clone)]
-pub struct Lately {
-    ring: Vec<Ended>,
+pub struct RecentMoves {
+    ring: Vec<EndedMove>,
     /// Number of all moves that ended.
     count: u64,
 }
 
-impl Lately {
-    pub(super) fn new() -> Lately {
-        Lately {
+impl RecentMoves {
+    pub(super) fn new() -> RecentMoves {
+        RecentMoves {
             ring: Vec::with_capacity(KEPT),
             count: 0,
         }
     }
-    pub(super) fn note(&mut self, ended: Ended) {
+    pub(super) fn note(&mut self, ended: EndedMove) {
         let at = (self.count % KEPT as u64) as usize;
         match self.ring.get_mut(at) {
             Some(old) => *old = ended,
@@ -47,7 +47,7 @@ impl Lately {
         self.count += 1;
     }
     /// The moves, newest first.
-    pub fn newest(&self) -> impl Iterator<Item = &Ended> {
+    pub fn newest(&self) -> impl Iterator<Item = &EndedMove> {
         let (after, before) = self
             .ring
             .split_at((self.count % KEPT as u64) as usize % self.ring.len().max(1));
@@ -60,7 +60,7 @@ impl Lately {
 }
 
 /// The text is short, because it is part of the report of a run that hangs.
-impl fmt::Debug for Lately {
+impl fmt::Debug for RecentMoves {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} moves ended", self.count)
     }
@@ -73,11 +73,11 @@ mod tests {
 
     #[test]
     fn the_newest_come_first_and_the_oldest_are_forgotten() {
-        let mut l = Lately::new();
-        let seen = |l: &Lately| l.newest().map(|e| e.at.0).collect::<Vec<_>>();
+        let mut l = RecentMoves::new();
+        let seen = |l: &RecentMoves| l.newest().map(|e| e.at.0).collect::<Vec<_>>();
         assert!(seen(&l).is_empty());
         for n in 0..300 {
-            l.note(Ended {
+            l.note(EndedMove {
                 at: Nanos(n),
                 action: Action::Evict {
                     extent: ExtentId(1),

@@ -16,9 +16,9 @@
 //! This file does not change what is durable, or when: a copy is recorded as dirty like any other, and a FLUSH is answered as usual.
 //! Background work never waits for members of the fastest tier.
 
-use super::{Background, LOOKS};
+use super::{Background, SLOTS_PER_STEP};
 use crate::engine::devices::{Cause, What};
-use crate::engine::ground::{Ground, Parts, Phase};
+use crate::engine::globals::{Globals, Parts, Phase};
 use crate::io::{BufRef, DeviceOp, OpId, OpKind};
 use crate::policy::{Action, Refusal};
 use crate::units::{MemberId, Nanos, Slot};
@@ -41,7 +41,7 @@ struct Batch {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Lull {
+pub(super) struct SleepMode {
     /// Maximum time for which background work is held; `None`: the mode is off.
     hold: Option<Nanos>,
     /// Maximum amount of dirty data that is held, in bytes of whole extents.
@@ -57,9 +57,9 @@ pub(super) struct Lull {
     wants_round: bool,
 }
 
-impl Lull {
-    pub(super) fn new(hold: Option<Nanos>, bytes: Option<u64>, now: Nanos) -> Lull {
-        Lull {
+impl SleepMode {
+    pub(super) fn new(hold: Option<Nanos>, bytes: Option<u64>, now: Nanos) -> SleepMode {
+        SleepMode {
             hold,
             bytes,
             since: None,
@@ -76,7 +76,7 @@ impl Lull {
     }
     pub(super) fn set(&mut self, hold: Option<Nanos>, bytes: Option<u64>) {
         if hold.is_none() {
-            *self = Lull::new(None, bytes, self.ended);
+            *self = SleepMode::new(None, bytes, self.ended);
         }
         (self.hold, self.bytes) = (hold, bytes);
     }
@@ -85,63 +85,63 @@ impl Lull {
 impl Background {
     /// Whether the mode is on.
     #[inline]
-    pub(in crate::engine) fn heeds_sleep(&self) -> bool {
-        self.lull.is_on()
+    pub(in crate::engine) fn has_sleep_mode(&self) -> bool {
+        self.sleep.is_on()
     }
     pub(in crate::engine) fn set_hold(&mut self, hold: Option<Nanos>, bytes: Option<u64>) {
-        self.lull.set(hold, bytes);
+        self.sleep.set(hold, bytes);
     }
     /// Whether the next round should be a complete one, including the mirror.
     pub(in crate::engine) fn wants_round(&self) -> bool {
-        self.lull.wants_round
+        self.sleep.wants_round
     }
     pub(in crate::engine) fn round_began(&mut self) {
-        self.lull.wants_round = false;
+        self.sleep.wants_round = false;
     }
     /// A member woke up; returns true if the policy should be called at once.
     #[inline]
     pub(in crate::engine) fn woke(&mut self) -> bool {
-        self.lull.ask_again = None;
-        self.lull.is_on()
+        self.sleep.ask_again = None;
+        self.sleep.is_on()
     }
     /// The earliest time at which the policy is asked for background work.
     #[inline]
     pub(in crate::engine) fn not_before(&self) -> Option<Nanos> {
-        self.lull.ask_again
+        self.sleep.ask_again
     }
     /// Whether it is too early to ask the policy for background work ([`Self::not_before`]). Clears that time once it has passed.
     #[inline]
-    pub(in crate::engine) fn lets_policy_rest(&mut self, now: Nanos) -> bool {
-        if self.lull.ask_again.is_some_and(|t| t <= now) {
-            self.lull.ask_again = None;
+    pub(in crate::engine) fn delays_policy(&mut self, now: Nanos) -> bool {
+        if self.sleep.ask_again.is_some_and(|t| t <= now) {
+            self.sleep.ask_again = None;
         }
-        self.lull.ask_again.is_some()
+        self.sleep.ask_again.is_some()
     }
 }
 
-impl Ground {
+impl Globals {
     /// Whether this mode applies to the member: the engine sends it to sleep, and it is not on the fastest tier.
-    fn is_sleeper(&self, member: usize) -> bool {
+    fn may_sleep(&self, member: usize) -> bool {
         let after = self.params.standby_after.get(member).copied().flatten();
         after.is_some() && self.space.geo.members[member].tier.0 > 0
     }
 
     fn any_asleep(&self) -> bool {
         let members = &self.devices.members;
-        (0..members.len()).any(|i| members[i].asleep && self.is_sleeper(i))
+        (0..members.len()).any(|i| members[i].asleep && self.may_sleep(i))
     }
 
     fn sleeps(&self, m: MemberId) -> bool {
         let i = usize::from(m.0);
-        self.devices.is_asleep(m) && self.is_sleeper(i) && self.background.lull.waking >> i & 1 == 0
+        self.devices.is_asleep(m) && self.may_sleep(i) && self.background.sleep.waking >> i & 1 == 0
     }
 
     /// Notes that an access will be served at the home of its extent, which wakes that disk in any case. So moves that belong to the access
     /// need not wait for the disk. `None`: the access is over.
     #[inline]
-    pub(in crate::engine) fn wake_with(&mut self, home: Option<Slot>) {
-        if self.background.lull.is_on() {
-            self.background.lull.waking = home.map_or(0, |s| 1 << self.space.geo.locate(s).0.0);
+    pub(in crate::engine) fn set_waking(&mut self, home: Option<Slot>) {
+        if self.background.sleep.is_on() {
+            self.background.sleep.waking = home.map_or(0, |s| 1 << self.space.geo.locate(s).0.0);
         }
     }
 
@@ -151,17 +151,17 @@ impl Ground {
         slots: &[Slot],
         mirror: Option<MemberId>,
     ) -> Result<(), Refusal> {
-        let lull = &self.background.lull;
-        if !lull.is_on() || lull.batch.is_some() {
+        let sleep = &self.background.sleep;
+        if !sleep.is_on() || sleep.batch.is_some() {
             return Ok(());
         }
         let members = slots.iter().map(|&s| self.space.geo.locate(s).0);
         if !members.chain(mirror).any(|m| self.sleeps(m)) {
             return Ok(());
         }
-        let (now, lull) = (self.clock, &mut self.background.lull);
-        lull.since.get_or_insert(now);
-        lull.ask_again.get_or_insert(now + ASK_AGAIN);
+        let (now, sleep) = (self.clock, &mut self.background.sleep);
+        sleep.since.get_or_insert(now);
+        sleep.ask_again.get_or_insert(now + ASK_AGAIN);
         Err(Refusal::Asleep)
     }
 
@@ -169,59 +169,59 @@ impl Ground {
     fn hold_dirty(&mut self) {
         if self.space.map.dirty() > 0 {
             let now = self.clock;
-            self.background.lull.since.get_or_insert(now);
+            self.background.sleep.since.get_or_insert(now);
         }
     }
 
     fn limit_reached(&self) -> bool {
-        let (now, lull) = (self.clock, &self.background.lull);
-        let old = lull.since.zip(lull.hold);
+        let (now, sleep) = (self.clock, &self.background.sleep);
+        let old = sleep.since.zip(sleep.hold);
         let dirty = u64::from(self.space.map.dirty()) * u64::from(self.space.geo.extent_bytes());
         old.is_some_and(|(t, hold)| now.since(t) >= hold)
-            || (lull.bytes.is_some_and(|b| dirty >= b) && now.since(lull.ended) >= ASK_AGAIN)
+            || (sleep.bytes.is_some_and(|b| dirty >= b) && now.since(sleep.ended) >= ASK_AGAIN)
     }
 
     /// The time at which the member is to be sent to sleep, unless it is used before; `None` if it is in use, asleep or missing, or has no
     /// such time.
-    fn bedtime(&self, member: usize) -> Option<Nanos> {
+    fn standby_time(&self, member: usize) -> Option<Nanos> {
         let after = self.params.standby_after.get(member).copied().flatten()?;
         let m = &self.devices.members[member];
         (!m.asleep && !m.missing && m.in_flight == 0).then(|| m.last_used + after)
     }
 
     /// Time at which the next disk is to be sent to sleep.
-    pub(in crate::engine) fn sleep_due(&self) -> Option<Nanos> {
+    pub(in crate::engine) fn standby_due(&self) -> Option<Nanos> {
         if self.phase != Phase::Running {
             return None;
         }
-        let batching = self.background.lull.batch.is_some();
+        let batching = self.background.sleep.batch.is_some();
         (0..self.devices.members.len())
-            .filter(|&i| !(batching && self.is_sleeper(i)))
-            .filter_map(|i| self.bedtime(i))
+            .filter(|&i| !(batching && self.may_sleep(i)))
+            .filter_map(|i| self.standby_time(i))
             .min()
     }
 
     /// Time at which the next step of this mode is due.
-    pub(in crate::engine) fn lull_due(&self, moves: u32) -> Option<Nanos> {
-        let lull = &self.background.lull;
-        if let Some(b) = lull.batch {
+    pub(in crate::engine) fn batch_due(&self, moves: u32) -> Option<Nanos> {
+        let sleep = &self.background.sleep;
+        if let Some(b) = sleep.batch {
             return (b.hand < self.fast_slots() && moves == 0).then_some(b.next);
         }
-        let (since, hold) = lull.since.zip(lull.hold)?;
+        let (since, hold) = sleep.since.zip(sleep.hold)?;
         self.any_asleep().then_some(since + hold)
     }
 
     fn begin_batch(&mut self) {
         let now = self.clock;
-        let lull = &mut self.background.lull;
-        lull.batch = Some(Batch {
+        let sleep = &mut self.background.sleep;
+        sleep.batch = Some(Batch {
             hand: 0,
             next: now,
             closing: false,
         });
-        lull.ask_again = None;
+        sleep.ask_again = None;
         self.policy_due = true;
-        self.background.drain.hurry(now);
+        self.background.drain.make_due(now);
     }
 }
 
@@ -231,7 +231,7 @@ impl Parts<'_> {
         self.r.issue_parts(self.g);
         for i in 0..self.g.devices.members.len() {
             let g = &mut *self.g;
-            let due = g.bedtime(i).is_some_and(|t| t <= g.clock);
+            let due = g.standby_time(i).is_some_and(|t| t <= g.clock);
             if !due || g.phase != Phase::Running || (first && self.batch_first(i)) {
                 continue;
             }
@@ -252,11 +252,11 @@ impl Parts<'_> {
     /// Starts a batch instead of sending `member` to sleep, if there is any work.
     fn batch_first(&mut self, member: usize) -> bool {
         let g = &mut *self.g;
-        if !g.background.lull.is_on() || !g.is_sleeper(member) || !g.may_move() {
+        if !g.background.sleep.is_on() || !g.may_sleep(member) || !g.may_move() {
             return false;
         }
-        if g.background.lull.batch.is_none() {
-            let idle = g.background.lull.since.is_none() && !g.devices.members[member].unflushed;
+        if g.background.sleep.batch.is_none() {
+            let idle = g.background.sleep.since.is_none() && !g.devices.members[member].unflushed;
             if idle && !self.d.lags_on(member) {
                 return false;
             }
@@ -267,15 +267,15 @@ impl Parts<'_> {
     }
 
     /// The step of this mode at the end of every event; returns true if anything was done.
-    pub(in crate::engine) fn lull_step(&mut self) -> bool {
+    pub(in crate::engine) fn sleep_step(&mut self) -> bool {
         let g = &mut *self.g;
         if !g.may_move() {
-            g.background.lull.batch = None;
-            g.background.lull.wants_round = false;
+            g.background.sleep.batch = None;
+            g.background.sleep.wants_round = false;
             return false;
         }
         g.hold_dirty();
-        if let Some(b) = g.background.lull.batch {
+        if let Some(b) = g.background.sleep.batch {
             return self.batch_step(b);
         }
         if g.limit_reached() && g.any_asleep() {
@@ -292,7 +292,7 @@ impl Parts<'_> {
         if b.hand < fast && now < b.next {
             return false;
         }
-        for _ in 0..LOOKS {
+        for _ in 0..SLOTS_PER_STEP {
             if b.hand >= fast || g.space.map.dirty() == 0 {
                 b.hand = fast;
                 break;
@@ -304,18 +304,18 @@ impl Parts<'_> {
                 .filter(|&e| !g.has_writers(e));
             if let Some(extent) = dirty {
                 if !r.has_buffer() {
-                    g.background.lull.batch = Some(b);
+                    g.background.sleep.batch = Some(b);
                     return false;
                 }
                 b.hand += 1;
-                g.background.lull.batch = Some(b);
+                g.background.sleep.batch = Some(b);
                 r.own_clean(g, Action::Clean { extent });
                 return true;
             }
             b.hand += 1;
         }
         b.next = now + NEXT;
-        g.background.lull.batch = Some(b);
+        g.background.sleep.batch = Some(b);
         // Data that is moved away after a change of policy belongs to the batch.
         let draining = g.background.drain_due().is_some();
         if b.hand < fast || draining || r.active() > 0 || !self.d.is_idle() {
@@ -328,20 +328,20 @@ impl Parts<'_> {
     fn end_batch(&mut self, b: Batch) -> bool {
         let (g, d) = (&mut *self.g, &*self.d);
         let left = (0..g.devices.members.len())
-            .filter(|&i| g.is_sleeper(i))
+            .filter(|&i| g.may_sleep(i))
             .any(|i| g.devices.members[i].unflushed || d.lags_on(i));
-        let lull = &mut g.background.lull;
+        let sleep = &mut g.background.sleep;
         if left && !b.closing {
-            lull.wants_round = true;
-            lull.batch = Some(Batch { closing: true, ..b });
+            sleep.wants_round = true;
+            sleep.batch = Some(Batch { closing: true, ..b });
             return true;
         }
-        if lull.wants_round {
+        if sleep.wants_round {
             return false;
         }
-        lull.batch = None;
-        lull.ended = g.clock;
-        lull.since = (g.space.map.dirty() > 0).then_some(g.clock);
+        sleep.batch = None;
+        sleep.ended = g.clock;
+        sleep.since = (g.space.map.dirty() > 0).then_some(g.clock);
         self.put_to_sleep(false);
         true
     }

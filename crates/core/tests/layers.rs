@@ -63,7 +63,7 @@ const PLACES: [&str; 6] = [
     "Space",
     "locate",
     "tier_slots",
-    "Seat::at",
+    "Position::at",
 ];
 
 #[test]

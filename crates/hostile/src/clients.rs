@@ -148,8 +148,8 @@ impl Run {
     ) -> Result<(), String> {
         for (tag, result) in world.take_replies() {
             let data = world.take(tag);
-            self.did.answered += 1;
-            let d = &mut self.did.digest;
+            self.counts.answered += 1;
+            let d = &mut self.counts.digest;
             *d = (*d ^ u64::from(tag.0) ^ (u64::from(result.is_ok()) << 40))
                 .wrapping_mul(0x100_0000_01b3)
                 .rotate_left(7);

@@ -6,7 +6,7 @@ use super::Rng;
 use super::disk::{Disk, Disks};
 use super::ends::read_all;
 use super::harm::{Harm, Tail};
-use super::rollback::{check, own};
+use super::rollback::{check, check_bytes};
 use super::run::{Run, Scenario, Shape, find};
 use super::world::{Faults, Hostile};
 use isotherm_core::engine::{Mutant, Params};
@@ -266,13 +266,13 @@ fn opened(
         if let Err(e) = check(&mut truth, i, data) {
             // If the record of the freeing of a slot is lost everywhere, the slot may belong to another extent already.
             if tail != Tail::HitTwice {
-                own(i, data).map_err(|e| format!("extent {i}: {e}"))?;
+                check_bytes(i, data).map_err(|e| format!("extent {i}: {e}"))?;
             }
             wrong = wrong.or(Some(e));
         }
     }
     match wrong {
-        Some(e) if tail == Tail::Whole => Err(format!("lost in silence: {e}")),
+        Some(e) if tail == Tail::Whole => Err(format!("lost silently: {e}")),
         Some(_) => Ok(Damage {
             unprovable: 1,
             ..Damage::default()
@@ -314,7 +314,7 @@ fn lossy(run: &Run, mut disks: Vec<Disk>, mutant: Option<Mutant>) -> Result<Dama
     }
     let mut truth = run.truth.clone();
     for (i, data) in contents(disks, o)?.iter().enumerate() {
-        own(i, data).map_err(|e| format!("extent {i}: {e}"))?;
+        check_bytes(i, data).map_err(|e| format!("extent {i}: {e}"))?;
         let named = |(a, z): &(isotherm_core::ExtentId, isotherm_core::ExtentId)| {
             (a.0..z.0).contains(&(i as u32))
         };

@@ -148,7 +148,7 @@ impl Disk {
         }
     }
     /// Damages bytes permanently.
-    pub fn rot(&mut self, offset: u64, len: usize) {
+    pub fn corrupt(&mut self, offset: u64, len: usize) {
         for b in &mut self.now[offset as usize..offset as usize + len] {
             *b ^= 0xff;
         }

@@ -43,7 +43,7 @@ impl Harm<'_> {
             let b = region + 1 + self.rng.below(u64::from(h.blocks.max(1)));
             for m in [0, mirror] {
                 self.log.push(format!("member {m} block {b}"));
-                self.spoil(&mut disks[m], b);
+                self.corrupt_block(&mut disks[m], b);
             }
             return Tail::Whole;
         }
@@ -69,7 +69,7 @@ impl Harm<'_> {
                 }
                 // The blocks of a run are damaged together, so all of them are examined before the first one is changed.
                 for &b in &blocks {
-                    self.spoil(&mut disks[m], b);
+                    self.corrupt_block(&mut disks[m], b);
                 }
             }
         }
@@ -92,7 +92,7 @@ impl Harm<'_> {
         for m in [0, mirror] {
             self.log.push(format!("member {m} block {b}"));
             for b in [b, at(h.number + 1)] {
-                self.spoil(&mut disks[m], b);
+                self.corrupt_block(&mut disks[m], b);
             }
         }
         Tail::Whole
@@ -110,7 +110,7 @@ impl Harm<'_> {
             region + 1 + self.rng.below(u64::from(h.blocks))
         };
         for m in [0, mirror] {
-            self.spoil(&mut disks[m], b);
+            self.corrupt_block(&mut disks[m], b);
         }
     }
 
@@ -128,7 +128,7 @@ impl Harm<'_> {
         for seq in from..end {
             let at = layout.area.ring_offset(seq);
             self.log.push(format!("journal block {seq}"));
-            self.spoil(&mut disks[0], at / BLOCK as u64);
+            self.corrupt_block(&mut disks[0], at / BLOCK as u64);
         }
         Tail::Hit
     }
@@ -190,7 +190,7 @@ impl Harm<'_> {
         (self.whole.report.proven + 1..self.whole.tip.next_seq).contains(&seq)
     }
 
-    fn spoil(&mut self, disk: &mut Disk, b: u64) {
+    fn corrupt_block(&mut self, disk: &mut Disk, b: u64) {
         let at = b * BLOCK as u64;
         let Some(old) = disk.get(at, BLOCK) else {
             return;

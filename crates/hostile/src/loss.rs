@@ -79,7 +79,7 @@ impl Run {
                 if self.s.cache == Some(true) {
                     return unexpected(&e);
                 }
-                self.did.refused += 1;
+                self.counts.refused += 1;
                 let epoch = self.next_epoch();
                 if self.rng.one_in(3) {
                     disks[0] = kept;
@@ -88,7 +88,7 @@ impl Run {
                 self.try_open(disks, mode(epoch, true))
                     .map_err(|e| format!("loss accepted, yet: {e}"))?;
                 (self.accept, self.adopt) = (true, true);
-                self.did.accepted += 1;
+                self.counts.accepted += 1;
             }
             Err(
                 e @ (OpenError::LostHomes { .. } | OpenError::Missing(_) | OpenError::Unsure(_)),
@@ -98,13 +98,13 @@ impl Run {
                 if caching && !homes && self.s.shape == Shape::Roomy {
                     return unexpected(&e);
                 }
-                self.did.refused += 1;
+                self.counts.refused += 1;
                 disks[0] = kept;
                 return Ok(());
             }
             Err(e) => return unexpected(&e),
         }
-        self.did.losses += 1;
+        self.counts.losses += 1;
         self.gone = Some(kept);
         Ok(())
     }

@@ -70,7 +70,7 @@ impl Run {
         ) {
             Ok(o) => o,
             Err(OpenError::RolledBack { member: m, .. }) if usize::from(m.0) == member => {
-                self.did.rolled_back += 1;
+                self.counts.rolled_back += 1;
                 return Ok(());
             }
             Err(OpenError::RolledBack { member: m, .. }) => {
@@ -84,7 +84,7 @@ impl Run {
                 "after a clean close an older copy of member {member} is accepted"
             ));
         }
-        self.did.old_accepted += 1;
+        self.counts.old_accepted += 1;
         if member == 0 {
             return Ok(());
         }
@@ -115,7 +115,7 @@ pub(super) fn check(truth: &mut Truth, extent: usize, data: &[u8]) -> Result<(),
 }
 
 /// Checks that the bytes are the extent's own.
-pub(super) fn own(extent: usize, data: &[u8]) -> Result<(), String> {
+pub(super) fn check_bytes(extent: usize, data: &[u8]) -> Result<(), String> {
     for (c, cell) in data.chunks_exact(CELL).enumerate() {
         truth::version_of(extent * 64 + c, cell)?;
     }

@@ -6,7 +6,7 @@ use super::clients::Pending;
 use super::disk::{Disk, Disks};
 use super::rollback::Kept;
 use super::scenario::superblock;
-pub use super::scenario::{Did, Scenario, Shape};
+pub use super::scenario::{Counts, Scenario, Shape};
 use super::truth::Truth;
 use super::world::{Faults, Hostile};
 use isotherm_core::engine::Params;
@@ -35,7 +35,7 @@ pub(super) struct Run {
     pub(super) rng: Rng,
     pub(super) sb: Superblock,
     pub(super) truth: Truth,
-    pub(super) did: Did,
+    pub(super) counts: Counts,
     epoch: u64,
     /// The cache that was removed, if one was.
     pub(super) gone: Option<Disk>,
@@ -52,7 +52,7 @@ pub(super) struct Run {
 }
 
 /// Runs a scenario. The error describes the fault that was found.
-pub fn run(s: Scenario) -> Result<Did, String> {
+pub fn run(s: Scenario) -> Result<Counts, String> {
     let (mut run, mut disks) = Run::begin(s)?;
     for life in 0..s.lives {
         disks = run.live(disks, life)?;
@@ -60,7 +60,7 @@ pub fn run(s: Scenario) -> Result<Did, String> {
             break;
         }
     }
-    Ok(run.did)
+    Ok(run.counts)
 }
 
 impl Run {
@@ -86,7 +86,7 @@ impl Run {
             rng,
             sb,
             truth,
-            did: Did::default(),
+            counts: Counts::default(),
             gone: None,
             accept: false,
             found: false,
@@ -219,12 +219,12 @@ impl Run {
             Self::settle_down(&mut engine, &mut world, self.s.seed)?;
         }
         let c = engine.counters();
-        self.did.moves += c.promotions.done + c.demotions.done;
-        self.did.stale += c.promotions.stale + c.demotions.stale;
-        self.did.fetches += c.fetches.done;
-        self.did.evictions += c.evictions.done;
-        self.did.writebacks += c.writebacks.done;
-        self.did.batches += c.sleep_batches + c.sleep_limits;
+        self.counts.moves += c.promotions.done + c.demotions.done;
+        self.counts.stale += c.promotions.stale + c.demotions.stale;
+        self.counts.fetches += c.fetches.done;
+        self.counts.evictions += c.evictions.done;
+        self.counts.writebacks += c.writebacks.done;
+        self.counts.batches += c.sleep_batches + c.sleep_limits;
         for m in [
             &c.promotions,
             &c.demotions,
@@ -232,15 +232,15 @@ impl Run {
             &c.evictions,
             &c.writebacks,
         ] {
-            self.did.worn += m.refused[Refusal::WearBudget as usize];
-            self.did.asleep += m.refused[Refusal::Asleep as usize];
+            self.counts.worn += m.refused[Refusal::WearBudget as usize];
+            self.counts.asleep += m.refused[Refusal::Asleep as usize];
         }
-        self.did.checkpoints += c.checkpoints;
-        self.did.edges += c.edge_writes;
-        self.did.filled += c.zero_fills;
-        self.did.from_ram += c.served_from_ram;
+        self.counts.checkpoints += c.checkpoints;
+        self.counts.edges += c.edge_writes;
+        self.counts.filled += c.zero_fills;
+        self.counts.from_ram += c.served_from_ram;
         if life == 0 {
-            self.did.steps = world.steps;
+            self.counts.steps = world.steps;
         }
         if well && alive && !engine.has_failed() {
             let (mut disks, failed) = Self::close(engine, world, &sb)?;
@@ -256,7 +256,7 @@ impl Run {
             return Ok(disks);
         }
         if !alive || crash_at.is_some() || !last || engine.has_failed() {
-            self.did.crashes += 1;
+            self.counts.crashes += 1;
             // Sometimes only the process dies. The power may fail later: during recovery, or at the end of the next life.
             let dies = self.rng.one_in(4);
             // (Data that recovery finds although it was not flushed has raised no counter, and the scenarios with older copies depend on
@@ -302,7 +302,7 @@ impl Run {
             if self.s.switch && self.rng.one_in(40) {
                 let policy = self.another_policy()?;
                 // Not every shape of volume allows every policy. A refusal must change nothing.
-                self.did.switches += u64::from(engine.set_policy(world.now(), policy).is_ok());
+                self.counts.switches += u64::from(engine.set_policy(world.now(), policy).is_ok());
             }
             self.settle(engine, world, &mut flying)?;
             if issued == self.s.requests && flying.is_empty() {

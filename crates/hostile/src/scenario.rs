@@ -93,7 +93,7 @@ impl Scenario {
 
 /// Counts of the events in a run, so that a test can check that they occurred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Did {
+pub struct Counts {
     /// Answered requests.
     pub answered: u64,
     /// Completed moves.

@@ -161,16 +161,16 @@ impl Truth {
     /// Notes that a FLUSH that was issued at `moment` has succeeded: data that was acknowledged before that moment is durable.
     pub fn flushed(&mut self, moment: u64) {
         for c in 0..self.cells.len() {
-            self.certain(c, moment);
+            self.made_durable(c, moment);
         }
     }
     /// Notes that a FUA write of these cells has succeeded.
     pub fn forced(&mut self, from: usize, to: usize) {
         for c in from..to {
-            self.certain(c, self.clock);
+            self.made_durable(c, self.clock);
         }
     }
-    fn certain(&mut self, c: usize, moment: u64) {
+    fn made_durable(&mut self, c: usize, moment: u64) {
         let cell = &mut self.cells[c];
         if let Some(i) = cell
             .since

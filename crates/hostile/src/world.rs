@@ -232,7 +232,7 @@ impl Hostile {
         fates.find(|(_, fate)| *fate != Fate::Hold)
     }
     /// The operations in progress.
-    pub fn flying(&self) -> impl Iterator<Item = DeviceOp> + '_ {
+    pub fn in_progress(&self) -> impl Iterator<Item = DeviceOp> + '_ {
         self.in_flight.iter().map(|f| f.op)
     }
     /// Lets the power fail. For each sector that was not flushed, including those of operations in progress, `keep` tells whether it has

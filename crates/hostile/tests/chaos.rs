@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use isotherm_hostile::run::{Did, Scenario, Shape, run};
+use isotherm_hostile::run::{Counts, Scenario, Shape, run};
 use isotherm_hostile::world::Faults;
 
 /// Seconds after which a scenario begins no further seed, unless a number of seeds was requested.
@@ -28,12 +28,12 @@ fn seeds(default: u64) -> Vec<u64> {
 }
 
 /// Runs a scenario for every seed, in two threads; the first failure is printed with its seed.
-fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Did {
+fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Counts {
     let list = seeds(default);
     let asked = var("ISOTHERM_SEED").or(var("ISOTHERM_SEEDS")).is_some();
     let end = (!asked).then(|| Instant::now() + Duration::from_secs(SECONDS));
     let make = &make;
-    let results: Vec<Result<Did, String>> = std::thread::scope(|s| {
+    let results: Vec<Result<Counts, String>> = std::thread::scope(|s| {
         let halves = list.chunks(list.len().div_ceil(2)).map(|part| {
             s.spawn(move || {
                 part.iter()
@@ -53,7 +53,7 @@ fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Did {
             .flat_map(|h| h.join().expect("a scenario panicked; see its seed above"))
             .collect()
     });
-    let (mut sum, ran) = (Did::default(), results.len());
+    let (mut sum, ran) = (Counts::default(), results.len());
     for r in results {
         let d = r.unwrap_or_else(|e| panic!("{e}"));
         sum.answered += d.answered;
@@ -83,21 +83,21 @@ fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Did {
 
 #[test]
 fn crashes_lose_nothing_that_was_flushed() {
-    let did = all("crashes", 3000, Scenario::new);
+    let counts = all("crashes", 3000, Scenario::new);
     assert!(
-        did.moves > 0
-            && did.fetches > 0
-            && did.evictions > 0
-            && did.writebacks > 0
-            && did.stale > 0
-            && did.checkpoints > 0
-            && did.edges > 0
-            && did.from_ram > 0
-            && did.crashes > 0
-            && did.batches > 0
-            && did.worn > 0
-            && did.asleep > 0
-            && did.filled > 0
+        counts.moves > 0
+            && counts.fetches > 0
+            && counts.evictions > 0
+            && counts.writebacks > 0
+            && counts.stale > 0
+            && counts.checkpoints > 0
+            && counts.edges > 0
+            && counts.from_ram > 0
+            && counts.crashes > 0
+            && counts.batches > 0
+            && counts.worn > 0
+            && counts.asleep > 0
+            && counts.filled > 0
     );
 }
 
@@ -108,7 +108,7 @@ fn copies_lose_nothing_that_was_flushed() {
         short: 12,
         meta_errors: 0,
     };
-    let did = all("copies", 2000, |seed| Scenario {
+    let counts = all("copies", 2000, |seed| Scenario {
         copies: true,
         faults: if seed % 4 == 3 {
             faults
@@ -124,7 +124,9 @@ fn copies_lose_nothing_that_was_flushed() {
         lose_fast: seed % 5 == 0,
         ..Scenario::new(seed)
     });
-    assert!(did.fetches > 0 && did.evictions > 0 && did.writebacks > 0 && did.moves == 0);
+    assert!(
+        counts.fetches > 0 && counts.evictions > 0 && counts.writebacks > 0 && counts.moves == 0
+    );
 }
 
 #[test]
@@ -154,7 +156,7 @@ fn a_failed_flush_is_never_forgotten() {
 }
 
 #[test]
-fn losing_the_fast_member_shows_nobody_elses_bytes() {
+fn losing_the_fast_member_shows_no_foreign_bytes() {
     all("lost fast", 1000, |seed| Scenario {
         lose_fast: true,
         ..Scenario::new(seed)
@@ -170,12 +172,12 @@ fn other_shapes_are_as_safe() {
             ..Scenario::new(seed)
         });
     }
-    let did = all("large", 120, |seed| Scenario {
+    let counts = all("large", 120, |seed| Scenario {
         shape: Shape::Large,
         lose_fast: seed % 4 == 0,
         ..Scenario::new(seed)
     });
-    assert!(did.moves > 0 && did.checkpoints > 0);
+    assert!(counts.moves > 0 && counts.checkpoints > 0);
 }
 
 #[test]
@@ -190,7 +192,7 @@ fn presets_are_as_safe_as_chaos() {
 
 #[test]
 fn a_change_of_policy_loses_nothing() {
-    let did = all("switches", 1000, |seed| Scenario {
+    let counts = all("switches", 1000, |seed| Scenario {
         switch: true,
         shape: if seed % 4 == 0 {
             Shape::ThreeTiers
@@ -200,7 +202,7 @@ fn a_change_of_policy_loses_nothing() {
         lose_fast: seed % 3 == 0,
         ..Scenario::new(seed)
     });
-    assert!(did.switches > 0 && did.writebacks > 0 && did.moves > 0);
+    assert!(counts.switches > 0 && counts.writebacks > 0 && counts.moves > 0);
 }
 
 #[test]
@@ -208,7 +210,7 @@ fn caching_presets_are_as_safe_as_chaos() {
     let mut busy = 0;
     for preset in isotherm_core::policy::PRESETS {
         if preset.is_caching() {
-            let did = all(preset.name, 200, |seed| Scenario {
+            let counts = all(preset.name, 200, |seed| Scenario {
                 policy: Some(preset.name),
                 shape: Shape::Roomy,
                 lose_fast: seed % 3 == 0,
@@ -218,8 +220,8 @@ fn caching_presets_are_as_safe_as_chaos() {
             // Such short lives rarely contain a plan with a period of seconds, or reach a threshold. But the plain caches must do
             // something.
             let plain = ["arc", "fifo", "lfu", "lru", "s3-fifo", "sieve"].contains(&preset.name);
-            assert!(!plain || (did.fetches > 0 && did.evictions > 0));
-            busy += u32::from(did.fetches > 0 && did.evictions > 0);
+            assert!(!plain || (counts.fetches > 0 && counts.evictions > 0));
+            busy += u32::from(counts.fetches > 0 && counts.evictions > 0);
         }
     }
     assert!(busy > 10, "{busy} caching presets fetched and evicted");
@@ -228,32 +230,32 @@ fn caching_presets_are_as_safe_as_chaos() {
 /// `create --capacity all`: there are homes and copies on the fast tier, and the volume is larger than the slow tier.
 #[test]
 fn a_volume_as_large_as_both_tiers_is_as_safe() {
-    let did = all("benefit,homes=1", 600, |seed| Scenario {
+    let counts = all("benefit,homes=1", 600, |seed| Scenario {
         policy: Some("benefit"),
         params: &[("homes", 1.0)],
         shape: [Shape::Small, Shape::TwoFast, Shape::Roomy][seed as usize % 3],
         lose_fast: seed % 5 == 0,
         ..Scenario::new(seed)
     });
-    println!("{did:?}");
-    assert!(did.moves > 0 && did.fetches > 0 && did.evictions > 0);
+    println!("{counts:?}");
+    assert!(counts.moves > 0 && counts.fetches > 0 && counts.evictions > 0);
 }
 
 #[test]
 fn a_clean_cache_may_be_lost() {
-    let did = all("clean cache lost", 1500, |seed| Scenario {
+    let counts = all("clean cache lost", 1500, |seed| Scenario {
         cache: Some(true),
         lose_cache: true,
         lives: 5,
         shape: Shape::Roomy,
         ..Scenario::new(seed)
     });
-    assert!(did.losses > 0 && did.accepted == 0 && did.fetches > 0);
+    assert!(counts.losses > 0 && counts.accepted == 0 && counts.fetches > 0);
 }
 
 #[test]
 fn a_dirty_cache_is_lost_only_with_consent() {
-    let did = all("dirty cache lost", 1500, |seed| Scenario {
+    let counts = all("dirty cache lost", 1500, |seed| Scenario {
         cache: Some(false),
         lose_cache: true,
         lives: 5,
@@ -265,13 +267,15 @@ fn a_dirty_cache_is_lost_only_with_consent() {
         ][seed as usize % 4],
         ..Scenario::new(seed)
     });
-    assert!(did.losses > did.accepted && did.accepted > 0 && did.refused > did.accepted);
+    assert!(
+        counts.losses > counts.accepted && counts.accepted > 0 && counts.refused > counts.accepted
+    );
 }
 
 #[test]
 fn a_mirror_that_may_lag_is_not_trusted() {
     // Policies that move homes, or that change while the volume runs.
-    let did = all("lazy mirror", 1500, |seed| Scenario {
+    let counts = all("lazy mirror", 1500, |seed| Scenario {
         copies: seed % 2 == 0,
         switch: seed % 2 == 1,
         lose_cache: true,
@@ -279,7 +283,7 @@ fn a_mirror_that_may_lag_is_not_trusted() {
         shape: Shape::Roomy,
         ..Scenario::new(seed)
     });
-    assert!(did.losses > 0 && did.refused > did.losses);
+    assert!(counts.losses > 0 && counts.refused > counts.losses);
 }
 
 #[test]
@@ -289,7 +293,7 @@ fn failing_devices_without_a_cache() {
         short: 12,
         meta_errors: 0,
     };
-    let did = all("faults and no cache", 600, |seed| Scenario {
+    let counts = all("faults and no cache", 600, |seed| Scenario {
         cache: Some(seed.is_multiple_of(2)),
         lose_cache: true,
         lives: 4,
@@ -297,12 +301,12 @@ fn failing_devices_without_a_cache() {
         faults,
         ..Scenario::new(seed)
     });
-    assert!(did.losses > 0);
+    assert!(counts.losses > 0);
 }
 
 #[test]
 fn an_older_copy_of_a_member_is_refused() {
-    let did = all("older copies", 1000, |seed| Scenario {
+    let counts = all("older copies", 1000, |seed| Scenario {
         rollback: true,
         ring: Some(64),
         shape: [
@@ -314,7 +318,7 @@ fn an_older_copy_of_a_member_is_refused() {
         copies: seed % 8 == 3,
         ..Scenario::new(seed)
     });
-    assert!(did.rolled_back > 0 && did.old_accepted > 0);
+    assert!(counts.rolled_back > 0 && counts.old_accepted > 0);
 }
 
 #[test]

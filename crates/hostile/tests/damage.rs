@@ -22,7 +22,7 @@ fn all(count: u64, one: fn(u64, Option<Mutant>) -> Result<Damage, String>) -> (u
 }
 
 #[test]
-fn nothing_is_lost_in_silence() {
+fn no_loss_is_silent() {
     let asked = std::env::var("ISOTHERM_DAMAGES").ok();
     let (count, sum) = all(asked.and_then(|v| v.parse().ok()).unwrap_or(600), damage);
     assert!(count < 500 || (sum.mended > 0 && sum.refused > 0));
@@ -43,7 +43,7 @@ fn a_volume_lives_on_from_an_older_checkpoint() {
 }
 
 #[test]
-fn a_lost_end_of_the_journal_shows_nobody_elses_bytes() {
+fn a_lost_end_of_the_journal_shows_no_foreign_bytes() {
     let (count, sum) = all(400, lost_tail);
     assert!(count < 400 || sum.unprovable > 0);
 }

@@ -32,7 +32,7 @@ fn sure(mutant: Option<Mutant>, uses: Uses, after: u16, flushes: u32) -> Result<
 }
 
 fn begins_ahead(s: &Stage) -> Result<(), String> {
-    if s.flies(is_flush) {
+    if s.is_in_flight(is_flush) {
         Ok(())
     } else {
         Err(String::from("the scene has no round that began ahead"))

@@ -37,7 +37,7 @@ pub(super) fn named_by_checkpoint(mutant: Option<Mutant>) -> Result<(), String> 
     let header = s.is_region(0);
     s.hold(header.clone());
     s.pump()?;
-    if !s.flies(&header) {
+    if !s.is_in_flight(&header) {
         return Err(String::from("the scene has no checkpoint"));
     }
     s.discard(100, (0, 8))?;
@@ -62,7 +62,7 @@ fn cleaning(mutant: Option<Mutant>) -> Result<Stage, String> {
     let data = s.is_data();
     s.hold(move |op| data(op) && op.member.0 == 1);
     s.clean(1)?;
-    if !s.flies(s.is_data()) {
+    if !s.is_in_flight(s.is_data()) {
         return Err(String::from("the scene has no clean"));
     }
     Ok(s)
@@ -74,7 +74,7 @@ pub(super) fn clean_beside_write(mutant: Option<Mutant>) -> Result<(), String> {
     s.write(1, (4, 5))?;
     s.hold(s.is_ring());
     s.pump()?;
-    if !s.flies(s.is_ring()) {
+    if !s.is_in_flight(s.is_ring()) {
         return Err(String::from("the scene has no round"));
     }
     let slot = s.is_slot();
@@ -134,7 +134,7 @@ pub(super) fn no_room(mutant: Option<Mutant>) -> Result<(), String> {
     let header = s.is_region(0);
     s.hold(header.clone());
     s.pump()?;
-    if !s.flies(&header) || s.flies(&clean) {
+    if !s.is_in_flight(&header) || s.is_in_flight(&clean) {
         return Err(String::from("the scene has no checkpoint, or no clean"));
     }
     s.write_to(WriteTo::Home);
@@ -201,14 +201,14 @@ pub(super) fn read_beside_fill(mutant: Option<Mutant>) -> Result<(), String> {
     s.write(1, (0, 1))?;
     let fills = |op: &DeviceOp| op.kind == OpKind::Write && matches!(op.buf, BufRef::Move { .. });
     s.hold(fills);
-    s.wish(Action::FetchPart {
+    s.propose(Action::FetchPart {
         extent: ExtentId(1),
         to: TierId(0),
         // Two of the extent's eight logical blocks.
         from: 2 * 512,
         bytes: 2 * 512,
     })?;
-    if !s.flies(fills) {
+    if !s.is_in_flight(fills) {
         return Err(String::from("the scene has no fill"));
     }
     s.read(1)?;

@@ -36,7 +36,7 @@ impl Stage {
         self.asked.clear();
     }
     /// Begins to close the volume.
-    pub(super) fn shut(&mut self) -> Result<(), String> {
+    pub(super) fn begin_close(&mut self) -> Result<(), String> {
         if let Some((engine, world, run)) = self.both() {
             run.tell(engine, world, Event::Closed);
         }
@@ -45,9 +45,9 @@ impl Stage {
     /// Closes the volume cleanly. If `fuse` is set, the process dies in the last step (marking the members as clean), after this number of
     /// changes.
     pub(super) fn close(&mut self, fuse: Option<u64>) -> Result<(), String> {
-        self.shut()?;
+        self.begin_close()?;
         let (Some(engine), Some(world)) = (&self.engine, &mut self.world) else {
-            return Err(String::from("nobody serves"));
+            return Err(String::from("the volume is not served"));
         };
         if !engine.is_closed() {
             return Err(String::from("closing does not come to an end"));
@@ -121,7 +121,7 @@ impl Stage {
     /// The contents of all extents, in order.
     pub(super) fn contents(&mut self) -> Result<Vec<Result<Vec<u8>, IoError>>, String> {
         let volume = self.truth.cells() as u64 * CELL as u64;
-        let (engine, world, _) = self.both().ok_or("nobody serves")?;
+        let (engine, world, _) = self.both().ok_or("the volume is not served")?;
         read_all(engine, world, volume)
     }
     /// Checks after a crash that every cell has one of its permitted values, which must stay from then on.
@@ -135,7 +135,7 @@ impl Stage {
         Ok(())
     }
     /// Checks that every extent shows only its own bytes.
-    pub(super) fn own(&mut self) -> Result<(), String> {
+    pub(super) fn check_contents(&mut self) -> Result<(), String> {
         for (e, data) in self.contents()?.into_iter().enumerate() {
             let Ok(data) = data else { continue };
             for (c, cell) in data.chunks_exact(CELL).enumerate() {

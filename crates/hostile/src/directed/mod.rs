@@ -3,23 +3,23 @@
 //!
 //! | file | scenes about |
 //! |---|---|
-//! | `stage.rs`, `ends.rs`, `wished.rs` | no scenes: the volume, its members, its clients and its policy, which a scene controls |
+//! | `stage.rs`, `ends.rs`, `scripted.rs` | no scenes: the volume, its members, its clients and its policy, which a scene controls |
 //! | `recovery.rs` | opening: effects of a power loss during recovery, or of a damaged block |
 //! | `ahead.rs` | rounds that begin before a FLUSH asks for them |
 //! | `rounds.rs` | rounds, checkpoints, the mirror, slots that are used again |
 //! | `copies.rs` | copies: dirty blocks, cleans, discards |
-//! | `farewells.rs` | sessions that end without a checkpoint |
+//! | `final_records.rs` | sessions that end without a checkpoint |
 //! | `fills.rs` | zeros if there is no memory for bitmaps |
 
 mod ahead;
 mod copies;
 mod ends;
-mod farewells;
 mod fills;
+mod final_records;
 mod recovery;
 mod rounds;
+mod scripted;
 mod stage;
-mod wished;
 
 use isotherm_core::engine::Mutant;
 
@@ -40,7 +40,10 @@ pub const SCENES: [(&str, Scene); 37] = [
         "power is lost while the mirror is mended",
         recovery::mending_is_cut,
     ),
-    ("a spoilt checkpoint's number", recovery::spoilt_checkpoint),
+    (
+        "a damaged checkpoint's number",
+        recovery::damaged_checkpoint,
+    ),
     (
         "an older first superblock",
         recovery::older_first_superblock,
@@ -52,8 +55,8 @@ pub const SCENES: [(&str, Scene); 37] = [
     ),
     ("a member that was left behind", recovery::left_behind),
     (
-        "a failed round and somebody who waits for a slot",
-        rounds::fails_and_starves,
+        "a failed round while a write waits for a slot",
+        rounds::fails_with_waiting_write,
     ),
     (
         "a slot of the primary used again",
@@ -70,7 +73,7 @@ pub const SCENES: [(&str, Scene); 37] = [
         ahead::new_extent,
     ),
     (
-        "a mirror that a round that began ahead does not tell",
+        "a round that began ahead without a record for the mirror",
         ahead::silent_mirror,
     ),
     ("a mirror with a gap", rounds::mirror_gap),
@@ -99,8 +102,14 @@ pub const SCENES: [(&str, Scene); 37] = [
     ("changes while zeros are written", fills::change_during_fill),
     ("a discard that writes zeros", fills::discard_writes_zeros),
     ("zeros that a device refuses", fills::fill_fails),
-    ("an end without a checkpoint", farewells::keeps_the_cache),
-    ("an end with too much to say", farewells::too_much_to_say),
+    (
+        "an end without a checkpoint",
+        final_records::keeps_the_cache,
+    ),
+    (
+        "an end with too many records",
+        final_records::too_many_records,
+    ),
 ];
 
 /// Runs all scenes in order. Returns the first one that fails, and its fault. A scene in which an assertion of the engine fires has failed.

@@ -44,7 +44,7 @@ pub(super) fn lost_session(mutant: Option<Mutant>) -> Result<(), String> {
         s.write(extent, (0, 8))?;
         s.hold(s.is_ring());
         s.send_flush()?;
-        if !s.flies(s.is_ring()) {
+        if !s.is_in_flight(s.is_ring()) {
             return Err(String::from("the scene has no block to tear"));
         }
         s.lose_power(move |m, at| m.0 == 0 && ring(at) && is_last(at) == last);
@@ -66,8 +66,8 @@ pub(super) fn mending_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
     let area = s.sb.area;
     for region in [0, 1] {
         let at = area.region_offset(region);
-        s.disks[1].rot(at, BLOCK);
-        s.disks[1].rot(at + BLOCK as u64, BLOCK);
+        s.disks[1].corrupt(at, BLOCK);
+        s.disks[1].corrupt(at + BLOCK as u64, BLOCK);
     }
     let header = move |at: u64| {
         let block = at / BLOCK as u64 * BLOCK as u64;
@@ -92,7 +92,7 @@ pub(super) fn mending_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
 /// The first data block of the newest checkpoint is damaged on primary and mirror, and the previous checkpoint can be used. The next
 /// checkpoint is written to the place of the damaged one, with other extents in each block. The power fails when half of it is written.
 /// Blocks that are left from the damaged checkpoint must not be taken for the other half.
-pub(super) fn spoilt_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
+pub(super) fn damaged_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         extents: 300,
         slots: vec![10, 310],
@@ -107,7 +107,7 @@ pub(super) fn spoilt_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
     // Checkpoint 2 is in the first region.
     let block = s.sb.area.region_offset(0) + BLOCK as u64;
     for d in &mut s.disks {
-        d.rot(block, 64);
+        d.corrupt(block, 64);
     }
     s.open()?;
     s.verify()?;
@@ -117,8 +117,8 @@ pub(super) fn spoilt_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
     s.flush()?;
     let second = s.is_region(2);
     s.hold(second.clone());
-    s.shut()?;
-    if !s.flies(second) {
+    s.begin_close()?;
+    if !s.is_in_flight(second) {
         return Err(String::from(
             "the scene has no second block of a checkpoint",
         ));

@@ -20,7 +20,7 @@ fn up(e: u32) -> Action {
 
 /// The flush after a move's record fails while a request waits for a slot. The record may still be durable, so the slot that it names must
 /// not be given to another extent.
-pub(super) fn fails_and_starves(mutant: Option<Mutant>) -> Result<(), String> {
+pub(super) fn fails_with_waiting_write(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         extents: 8,
         slots: vec![2, 6],
@@ -34,11 +34,11 @@ pub(super) fn fails_and_starves(mutant: Option<Mutant>) -> Result<(), String> {
     s.flush()?;
     let data = s.is_data();
     s.hold(move |op| data(op) && op.member.0 == 0);
-    s.wish(up(1))?;
+    s.propose(up(1))?;
     let waits = s.send(7, (0, 8))?;
     s.hold(s.is_ring());
     s.pump()?;
-    if !s.flies(s.is_ring()) || s.answer(waits).is_some() {
+    if !s.is_in_flight(s.is_ring()) || s.answer(waits).is_some() {
         return Err(String::from(
             "the scene has no move and no writer that waits",
         ));
@@ -50,7 +50,9 @@ pub(super) fn fails_and_starves(mutant: Option<Mutant>) -> Result<(), String> {
         return Err(String::from("a failed flush is not noticed"));
     }
     if s.answer(waits).is_none() {
-        return Err(String::from("who waits for a slot is not answered"));
+        return Err(String::from(
+            "a write that waits for a slot is not answered",
+        ));
     }
     s.lose_power(everything);
     s.open()?;
@@ -84,10 +86,10 @@ pub(super) fn primary_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
     }
     for seq in lacked {
         let at = s.sb.area.ring_offset(seq);
-        s.disks[0].rot(at, 512);
+        s.disks[0].corrupt(at, 512);
     }
     s.open()?;
-    s.own()
+    s.check_contents()
 }
 
 /// A FLUSH arrives during a round, after writes that this round does not include: the round must not answer it.
@@ -137,7 +139,7 @@ pub(super) fn mirror_gap(mutant: Option<Mutant>) -> Result<(), String> {
     }
     s.discard(1, (0, 8))?;
     s.flush()?;
-    s.wish(up(3))?;
+    s.propose(up(3))?;
     // The lower one of two free slots is taken.
     s.write(2, (0, 8))?;
     s.write(5, (0, 8))?;
@@ -145,7 +147,7 @@ pub(super) fn mirror_gap(mutant: Option<Mutant>) -> Result<(), String> {
     s.gone = true;
     s.try_open(|_| Mode::ReadOnly, None)
         .map_err(|e| format!("without the primary: {e}"))?;
-    s.own()
+    s.check_contents()
 }
 
 /// An extent that is already in a checkpoint changes before the checkpoint is complete. A replay that starts at this checkpoint must find
@@ -164,12 +166,12 @@ pub(super) fn change_meanwhile(mutant: Option<Mutant>) -> Result<(), String> {
     let first = s.is_region(1);
     s.hold(first.clone());
     for e in 100..108 {
-        if !s.flies(&first) {
+        if !s.is_in_flight(&first) {
             s.discard(e, (7, 8))?;
             s.flush()?;
         }
     }
-    if !s.flies(&first) {
+    if !s.is_in_flight(&first) {
         return Err(String::from("the scene has no checkpoint"));
     }
     s.discard(0, (0, 8))?;
@@ -234,7 +236,7 @@ pub(super) fn slow_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
     s.gone = true;
     s.try_open(|_| Mode::ReadOnly, None)
         .map_err(|e| format!("without the primary: {e}"))?;
-    s.own()
+    s.check_contents()
 }
 
 /// Adjacent extents that will be moved.
@@ -251,8 +253,8 @@ fn neighbours(mutant: Option<Mutant>) -> Result<Stage, String> {
 pub(super) fn joined_moves(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = neighbours(mutant)?;
     s.hold(s.is_ring());
-    s.wish_all((1..5).map(up).collect())?;
-    if !s.flies(s.is_ring()) {
+    s.propose_all((1..5).map(up).collect())?;
+    if !s.is_in_flight(s.is_ring()) {
         return Err(String::from("the scene has no round"));
     }
     let slot = s.is_slot();
@@ -274,8 +276,8 @@ pub(super) fn joined_failure(mutant: Option<Mutant>) -> Result<(), String> {
             op.kind == kind && op.len > 4096 && matches!(op.buf, BufRef::Move { .. })
         };
         s.hold(joined);
-        s.wish_all((1..5).map(up).collect())?;
-        if !s.flies(joined) {
+        s.propose_all((1..5).map(up).collect())?;
+        if !s.is_in_flight(joined) {
             return Err(format!("the scene has no joined {kind:?}"));
         }
         s.script(move |op| if joined(op) { fate } else { Fate::Go });

@@ -1,6 +1,6 @@
 //! A volume that a scene controls completely: the scene requests every step, and decides when each device operation ends.
 
-use super::wished::Wished;
+use super::scripted::ScriptedPolicy;
 use crate::disk::{Disk, Disks};
 use crate::truth::{self, CELL, Expect, Truth};
 use crate::world::{Fate, Hostile};
@@ -66,7 +66,7 @@ pub(super) struct Stage {
     pub(super) session: Option<Superblock>,
     pub(super) run: Loop,
     pub(super) truth: Truth,
-    pub(super) policy: Wished,
+    pub(super) policy: ScriptedPolicy,
     pub(super) params: Params,
     pub(super) asked: BTreeMap<Tag, Asked>,
     pub(super) answers: BTreeMap<Tag, Result<(), IoError>>,
@@ -112,7 +112,7 @@ impl Stage {
             area,
         };
         let sb = Superblock {
-            policy: String::from("wished"),
+            policy: String::from("scripted"),
             name: String::from("stage"),
             ..Superblock::new([0x53; 16], 1, form, members)
         };
@@ -128,7 +128,7 @@ impl Stage {
             world: None,
             session: None,
             run: Loop::new(),
-            policy: Wished::new(Uses::Both),
+            policy: ScriptedPolicy::new(Uses::Both),
             params: Params {
                 stage_blocks: 64,
                 piece_blocks: 1,
@@ -162,24 +162,24 @@ impl Stage {
         self.policy.with(|w| w.uses = uses);
     }
     /// Lets the policy propose this action, and runs the engine until nothing more happens.
-    pub(super) fn wish(&mut self, action: Action) -> Result<(), String> {
+    pub(super) fn propose(&mut self, action: Action) -> Result<(), String> {
         self.policy.with(|w| w.wanted.push(action));
         self.tick();
         self.pump()
     }
     /// The same for several actions that are proposed at once.
-    pub(super) fn wish_all(&mut self, actions: Vec<Action>) -> Result<(), String> {
+    pub(super) fn propose_all(&mut self, actions: Vec<Action>) -> Result<(), String> {
         self.policy.with(|w| w.wanted.extend(actions));
         self.tick();
         self.pump()
     }
     pub(super) fn allocate(&mut self, e: u32) -> Result<(), String> {
         let (extent, to) = (ExtentId(e), TierId(0));
-        self.wish(Action::Allocate { extent, to })
+        self.propose(Action::Allocate { extent, to })
     }
     pub(super) fn clean(&mut self, e: u32) -> Result<(), String> {
         let extent = ExtentId(e);
-        self.wish(Action::Clean { extent })
+        self.propose(Action::Clean { extent })
     }
 
     // Places.
@@ -235,7 +235,7 @@ impl Stage {
     /// Runs the engine and the world until nothing more happens. The time does not advance.
     pub(super) fn pump(&mut self) -> Result<(), String> {
         for _ in 0..100_000 {
-            self.hear()?;
+            self.collect_replies()?;
             let Some((engine, world, run)) = self.both() else {
                 return Ok(());
             };
@@ -244,10 +244,10 @@ impl Stage {
                 let wake = engine.next_wake().filter(|&t| t <= now);
                 run.turn(engine, world, wake, None);
             } else if engine.next_wake().is_some_and(|t| t <= now) {
-                let before = world.flying().count();
+                let before = world.in_progress().count();
                 run.call(engine, world, |e, out| e.tick(now, out));
-                if world.flying().count() == before && world.next_scripted().is_none() {
-                    return self.hear();
+                if world.in_progress().count() == before && world.next_scripted().is_none() {
+                    return self.collect_replies();
                 }
             } else {
                 return Ok(());
@@ -264,14 +264,14 @@ impl Stage {
         self.pump()
     }
     /// Whether a matching operation is in progress.
-    pub(super) fn flies(&self, which: impl Fn(&DeviceOp) -> bool) -> bool {
+    pub(super) fn is_in_flight(&self, which: impl Fn(&DeviceOp) -> bool) -> bool {
         let world = self.world.as_ref();
-        world.is_some_and(|w| w.flying().any(|op| which(&op)))
+        world.is_some_and(|w| w.in_progress().any(|op| which(&op)))
     }
 
     // Requests.
 
-    fn hear(&mut self) -> Result<(), String> {
+    fn collect_replies(&mut self) -> Result<(), String> {
         let Some(world) = &mut self.world else {
             return Ok(());
         };
@@ -388,7 +388,7 @@ impl Stage {
     fn answered(&self, tag: Tag) -> Result<(), String> {
         match self.answer(tag) {
             Some(Ok(())) => Ok(()),
-            other => Err(format!("a request of the scene ended so: {other:?}")),
+            other => Err(format!("a request of the scene ended with {other:?}")),
         }
     }
 }

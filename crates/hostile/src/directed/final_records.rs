@@ -45,7 +45,7 @@ pub(super) fn keeps_the_cache(mutant: Option<Mutant>) -> Result<(), String> {
         return Err(String::from("the scene ends with a checkpoint"));
     }
     if (copied(&s, 1), copied(&s, 2)) != ((4, 0), (4, 4)) {
-        return Err(String::from("the cache is not what it was"));
+        return Err(String::from("the contents of the cache have changed"));
     }
     s.verify()?;
     s.write_to(WriteTo::Home);
@@ -54,13 +54,15 @@ pub(super) fn keeps_the_cache(mutant: Option<Mutant>) -> Result<(), String> {
     s.lose_power(nothing);
     s.open()?;
     if copied(&s, 1) != (0, 0) {
-        return Err(String::from("what a copy held clean counts after a crash"));
+        return Err(String::from(
+            "the clean blocks of a copy count after a crash",
+        ));
     }
     s.verify()
 }
 
 /// There are so many copies that their records do not fit into half of the ring: the session must end with a checkpoint.
-pub(super) fn too_much_to_say(mutant: Option<Mutant>) -> Result<(), String> {
+pub(super) fn too_many_records(mutant: Option<Mutant>) -> Result<(), String> {
     const COPIES: u32 = 700;
     let shape = Shape {
         extents: COPIES,
@@ -85,7 +87,7 @@ pub(super) fn too_much_to_say(mutant: Option<Mutant>) -> Result<(), String> {
         return Err(String::from("the scene ends without a checkpoint"));
     }
     if copied(&s, COPIES - 1) != (3, 3) {
-        return Err(String::from("the cache is not what it was"));
+        return Err(String::from("the contents of the cache have changed"));
     }
     s.verify()
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The requests of a scene to its policy.
 #[derive(Debug)]
-pub(super) struct Wish {
+pub(super) struct Requested {
     pub(super) wanted: Vec<Action>,
     pub(super) write: WriteTo,
     pub(super) high: BTreeSet<u32>,
@@ -18,25 +18,25 @@ pub(super) struct Wish {
 
 /// A policy that does what the scene requests, and nothing else.
 #[derive(Clone, Debug)]
-pub(super) struct Wished(Arc<Mutex<Wish>>);
+pub(super) struct ScriptedPolicy(Arc<Mutex<Requested>>);
 
-impl Wished {
-    pub(super) fn new(uses: Uses) -> Wished {
-        Wished(Arc::new(Mutex::new(Wish {
+impl ScriptedPolicy {
+    pub(super) fn new(uses: Uses) -> ScriptedPolicy {
+        ScriptedPolicy(Arc::new(Mutex::new(Requested {
             wanted: Vec::new(),
             write: WriteTo::Copy,
             high: BTreeSet::new(),
             uses,
         })))
     }
-    pub(super) fn with<T>(&self, f: impl FnOnce(&mut Wish) -> T) -> T {
+    pub(super) fn with<T>(&self, f: impl FnOnce(&mut Requested) -> T) -> T {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Policy for Wished {
+impl Policy for ScriptedPolicy {
     fn name(&self) -> &'static str {
-        "wished"
+        "scripted"
     }
     fn uses(&self) -> Uses {
         self.with(|w| w.uses)
@@ -64,6 +64,6 @@ impl Policy for Wished {
         Vec::new()
     }
     fn explain(&self, _view: &View<'_>, _extent: ExtentId) -> String {
-        String::from("wished")
+        String::from("scripted")
     }
 }

@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
-/// Most grains over all tiers. Grains are the slots of the core's space, and take a few bytes each.
+/// Maximum number of grains over all tiers. A grain is a slot of the core's space, and takes a few bytes.
 const GRAINS_MAX: u64 = 1 << 22;
-/// Fewest units in addition to those that are on fast tiers at mount.
+/// Minimum number of units in addition to those that are on fast tiers at mount.
 const UNITS_MIN: u32 = 1 << 16;
 /// Number of units that are compared to find one to drop.
 const FORGET_LOOK: u32 = 64;
 /// The first class for directories with a policy of their own.
 const DIR_CLASS: u8 = 40;
-/// Most directories with a policy of their own: one rule is reserved for all other files.
+/// Maximum number of directories with a policy of their own: one rule is reserved for all other files.
 pub const DIRS_MAX: usize = 15;
 
 /// State that is kept from one mount to the next.
@@ -40,7 +40,8 @@ pub struct Remembered {
 /// The policy and its state.
 pub struct Brain {
     pub(crate) engine: NullEngine<Box<dyn Policy>>,
-    /// The engine's time minus the clock: plans may have been requested early.
+    /// How far the engine's time is ahead of the clock, in nanoseconds: [`crate::placement::Placement::plan_now`] advances the engine to
+    /// its next plan.
     pub(crate) ahead: u64,
     units: Units,
     /// Seconds since 1970 of the last access, by node.
@@ -88,7 +89,7 @@ fn policy(text: &str) -> Result<Box<dyn Policy>, Refused> {
 }
 
 impl Remembered {
-    /// The text of the policy, including those of directories.
+    /// The text of the policy, including the policies of directories.
     fn composed(&self, main: &str) -> String {
         if self.policies.is_empty() {
             return main.to_owned();
@@ -114,7 +115,7 @@ impl Remembered {
         }
         text + &format!(",rule=all:{}:{left}", main.replace(',', "/"))
     }
-    /// The class of the nearest directory above that has a policy of its own.
+    /// The class of the nearest directory above that has a policy of its own. If there is none, the class follows from the size.
     pub(crate) fn class(&self, path: &[u8], size: u64) -> u8 {
         let below = self.policies.keys().enumerate();
         let below = below.filter(|(_, dir)| is_below(path, dir.as_bytes()));
@@ -213,7 +214,7 @@ impl Brain {
         some.filter(|n| self.belongs(*n) == Some(slowest))
             .min_by_key(|n| self.last.get(n))
     }
-    /// A file was deleted, or the policy need not know it any more.
+    /// Drops the unit of a file that was deleted, or that the policy need not know any more.
     pub(crate) fn forget(&mut self, now: Nanos, node: NodeId) {
         self.last.remove(&node);
         self.resting.remove(&node);
@@ -237,13 +238,13 @@ impl Brain {
         let class = self.remembered.class(path, size);
         self.engine.reclassify(now, unit, class);
     }
-    /// The tier on which the policy has the file.
+    /// The tier on which the policy wants the file.
     pub(crate) fn belongs(&self, node: NodeId) -> Option<Tier> {
         let unit = self.unit(node)?;
         let seat = self.engine.copy(unit).or(self.engine.home(unit))?;
         Some(self.engine.space().geo.tier_of(seat).0)
     }
-    /// Whether the policy has it on the fastest tier as a copy, with its home elsewhere.
+    /// Whether the policy wants the file as a copy on the fastest tier, with its home on another tier.
     pub(crate) fn is_copy(&self, node: NodeId) -> bool {
         let copy = self.unit(node).and_then(|u| self.engine.copy(u));
         copy.is_some_and(|s| self.engine.space().geo.tier_of(s) == TierId(0))

@@ -135,7 +135,7 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[(Vec<u8>, Option<NodeId>, Opti
     }
     drop(cat);
     for id in changed {
-        // It may be read at this moment.
+        // Another thread may be reading the copy at this moment.
         store.drop_copy(id);
         store.tell_kernel_of_data(id);
     }

@@ -23,9 +23,9 @@ use serde_json::{Value, json};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-/// Longest answer: what Linux allows an attribute.
+/// Maximum length of an answer in bytes: the limit of Linux for the value of an attribute.
 pub const ANSWER_MAX: usize = 65_536;
-/// Most moves and findings that are listed; further ones are only counted.
+/// Maximum number of moves or findings that are listed; further ones are only counted.
 const LIST_MAX: usize = 200;
 
 /// The name of the query, if the attribute is one of these.

@@ -155,7 +155,7 @@ impl Store {
             Err(e) => Err(e),
         }
     }
-    /// Those of the given tiers (as bits) that are present.
+    /// Of the given tiers (one bit each), those that are present.
     pub(crate) fn present(&self, on: u16) -> u16 {
         let tiers = self.roots.iter().enumerate();
         let absent = tiers.filter(|r| r.1.absent).fold(0, |a, (t, _)| a | 1 << t);
@@ -235,15 +235,15 @@ impl Store {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// There is none, or the device's.
+    /// There is no such attribute, or a device error.
     pub fn remove_xattr(&self, node: NodeId, name: &[u8]) -> Result<(), Errno> {
         let _names = self.names()?;
         self.on_each(node, |at| at.remove_xattr(name))?;
         self.reread_xattrs(node)
     }
-    /// Called when a user without the right to do so has changed the data: the file loses set-user-ID, set-group-ID (if the group may
-    /// execute it), and capabilities. A kernel that checks this itself reads the attribute at each write, which doubles the number of
-    /// requests.
+    /// Called after a user who may not keep them has changed the data: the file loses set-user-ID, and set-group-ID if the group may
+    /// execute it. (The tier itself removes capabilities.) A kernel that checks this itself reads the attribute `security.capability` at
+    /// each write, which doubles the number of requests.
     ///
     /// # Errors
     /// A device error.
@@ -284,7 +284,8 @@ impl Store {
         self.release(&live);
         done
     }
-    /// Changes data, at home and then on the copy (`f` is told which). If the tier is full, the file moves to the next tier with space, and the change is tried again.
+    /// Changes data, at home and then on the copy; the second argument of `f` is true for the home. If the tier is full, the file moves to
+    /// the next tier with space, and the change is tried again.
     fn with_room<T>(
         &self,
         live: &Arc<Live>,
@@ -331,7 +332,7 @@ impl Store {
             }
         }
     }
-    /// Reads. The result is shorter than requested only at the end of the file.
+    /// Reads into the buffer. The result is shorter than requested only at the end of the file.
     ///
     /// # Errors
     /// A device error.

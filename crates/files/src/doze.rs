@@ -1,13 +1,14 @@
-//! Files that are read from their copies while nothing is opened at their homes, so that a disk there sleeps on.
+//! Files that are read from their copies while the files at home stay closed, so that a sleeping disk is not woken.
 //!
-//! A copy is as good as the file at home only as long as nobody changes that directly on its tier. An open at home notices such a change,
-//! but an open of a file that the kernel has forgotten wakes the disk. So the kernel is asked first whether it has the file at home in
-//! memory (`RESOLVE_CACHED`, Linux 5.12): a file that was changed on this machine a short time ago is. If it is there, it is opened and
-//! compared, which costs no access. If not, the copy is read as long as it fits what is known of the file, and the home is opened and
-//! compared by the first call that needs it: every change, sync, move, and removal.
+//! A copy equals the file at home only as long as nobody changes that file directly on its tier. Opening the file at home reveals such a
+//! change; but if the kernel has dropped the file from its caches, the open wakes the disk. So the kernel is asked first whether it has the
+//! path of the file at home in memory (`RESOLVE_CACHED`, Linux 5.12), which is the case if the file was changed on this machine a short
+//! time ago. If it has, the file at home is opened and compared, which needs no access to the disk. If it has not, the copy is read as long
+//! as it matches the attributes that the catalogue has of the file. The first call that needs the file at home (every change, sync, move
+//! and removal) opens and compares it.
 //!
-//! This is done on file systems of local devices only. Somebody else may change a file of a network without this kernel knowing, and a
-//! server has no disk of ours that sleeps.
+//! This is done only for file systems on local devices. On a network file system, another machine can change a file without this kernel
+//! knowing, and the disk that could sleep belongs to the server.
 
 use crate::catalogue::NodeId;
 use crate::copies::OpenCopy;
@@ -27,8 +28,8 @@ impl Store {
     pub fn live_to_read(&self, node: NodeId) -> Result<Arc<Live>, Errno> {
         self.live_for(node, Need::Data).map(|l| l.0)
     }
-    /// The copy of a file, and what is known of the file, if the copy may be read without a look at the file at home. `dead`: its device
-    /// does not answer, so there is nothing to look at.
+    /// Opens the copy of a file if it may be read without opening the file at home. Returns it with the attributes that the catalogue has
+    /// of the file. `dead`: the device of the file at home does not answer, so the file cannot be compared.
     pub(crate) fn doze(&self, node: NodeId, dead: bool) -> Option<(OpenCopy, Facts)> {
         if !self.copies.on || !self.copies.has(node) {
             return None;
@@ -45,7 +46,8 @@ impl Store {
         }
         Some((self.copy_as_known(node, &known)?, known))
     }
-    /// A file of which only the copy was open is opened at home. It may have been changed directly on its tier.
+    /// Called when the file at home is opened after only its copy was open: if the file was changed directly on its tier, this is reported,
+    /// and the new attributes are stored.
     pub(crate) fn woke(&self, node: NodeId, known: &Facts, now: Facts) {
         if (known.id, known.size, known.mtime) == (now.id, now.size, now.mtime) {
             return;
@@ -60,7 +62,7 @@ impl Store {
     }
 }
 
-/// Whether an open of that path needs no access to the device, as far as the kernel says. Also true if it does not say.
+/// Whether the kernel can open that path without access to the device. Also true if the kernel cannot tell, which is so before Linux 5.12.
 fn in_memory(root: &Root, path: &[u8]) -> bool {
     !matches!(root.look_in_memory(path), Err(Errno::AGAIN))
 }

@@ -1,13 +1,15 @@
-//! Copies outlive the mount: at a clean unmount they are listed on the fastest tier, and the next mount takes over those that still fit.
+//! Copies outlive the mount: at a clean unmount they are listed on the fastest tier, and the next mount takes over those that are still
+//! equal to their files.
 //!
 //! ```text
 //!  unmount: sync tiers ─► write the list, sync it, give it its name
 //!  mount:   read the list, remove it, sync ─► remove every copy that is not in it ─► read names ─► compare ─► keep or remove
 //! ```
 //!
-//! So a list is there only while nothing is mounted, and what is in it was durable before it: after a crash there is none, and no copy is
-//! kept. Meanwhile only others can have changed something. A copy is kept if the file at home has the inode, time of birth, size and time
-//! of writing of before (the same that shows a change while it is mounted), and if the copy itself has those too, and its change time.
+//! So the list exists only while nothing is mounted, and everything in it became durable before the list did. After a crash there is no
+//! list, and no copy is kept. While nothing is mounted, only other programs can change the tiers. A copy is kept if the file at home still
+//! has the same inode, birth time, size and modification time (the attributes that also reveal a change while it is mounted), and if the
+//! copy itself has the same values of these and the same change time.
 
 use crate::copies::Copied;
 use crate::disk::{Disk, Root, write_all};
@@ -23,12 +25,12 @@ use std::sync::atomic::Ordering;
 
 const LIST: &[u8] = b".isotherm/copies.json";
 const NEW: &[u8] = b".isotherm/copies.new";
-/// Longest list: more copies than a fast tier holds.
+/// Maximum length of the list in bytes. No fast tier holds so many copies that the list is longer.
 const LIST_MAX: u64 = 1 << 30;
-/// Numbers of copies are lower: a mount counts on from the highest of them.
+/// Upper limit of the numbers of copies in the list: a mount continues to count from the highest of them.
 const NUMBERS: u64 = 1 << 62;
 
-/// What a file has as long as nobody changes it.
+/// Attributes that a file keeps as long as nobody changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Print {
     ino: u64,
@@ -62,7 +64,7 @@ pub(crate) struct Kept {
     changed: (i64, u32),
 }
 
-/// The list, which is gone and durably so when this returns. Empty if there is none or it cannot be used.
+/// Reads the list and durably removes it. Returns an empty list if there is none or it cannot be used.
 pub(crate) fn take(root: &Root) -> Vec<Kept> {
     let Ok(fd) = root.open_at(LIST, OFlags::RDONLY, 0) else {
         return Vec::new();
@@ -82,7 +84,7 @@ pub(crate) fn take(root: &Root) -> Vec<Kept> {
 }
 
 impl Store {
-    /// Takes over the copies of the last mount that still fit; the others are removed.
+    /// Takes over the copies of the last mount that are still equal to their files; the others are removed.
     pub(crate) fn adopt_copies(&self, kept: &[Kept]) {
         let last = kept.iter().map(|k| k.number).max().unwrap_or(0);
         {
@@ -126,7 +128,8 @@ impl Store {
         if copied.is_empty() {
             return Ok(());
         }
-        // What a copy was made from, or written to together with it, is to be as durable as the list. Other tiers are not woken.
+        // The files from which copies were made, or which were changed together with their copies, must become durable before the list. The
+        // other tiers are not synced, so that their disks are not woken.
         let changed = self.copies.sources.load(Ordering::SeqCst) | 1;
         let tiers = self.roots.iter().enumerate();
         for (_, root) in tiers.filter(|(t, r)| changed & (1 << t) != 0 && !r.absent) {
@@ -140,7 +143,7 @@ impl Store {
                 let same = cat.get(node).is_some_and(|n| n.facts.id == c.id);
                 cat.path(node).filter(|_| same)
             };
-            // Somebody still had it open when the mount was taken away.
+            // A program still had the file open when it was unmounted, so its copy is not kept.
             let in_use = self.lives.get(node).is_some();
             let (Some(path), false) = (path, in_use) else {
                 continue;

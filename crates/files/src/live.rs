@@ -27,7 +27,7 @@ pub struct Backing {
     pub writable: bool,
 }
 
-/// What is open of a file in use.
+/// The open descriptors of a file in use.
 #[derive(Debug, Default)]
 pub struct State {
     /// The file at its home. A file that is only read from its copy has none: see `doze.rs`.
@@ -48,7 +48,7 @@ enum Opened {
     Before,
     /// It is open now, with these attributes.
     Now(Facts),
-    /// It is not where it was: it may be renamed at this moment.
+    /// It is not at its path: it may be renamed at this moment.
     Again,
 }
 
@@ -66,7 +66,7 @@ pub(crate) enum Need {
 pub struct Live {
     /// Its node.
     pub node: NodeId,
-    /// What is open of it; nothing until it is opened.
+    /// Its open descriptors; none until it is opened.
     pub state: RwLock<State>,
     /// Number of changes so far. A change counts when it is done.
     pub changes: AtomicU64,
@@ -77,9 +77,9 @@ pub struct Live {
     pub passthrough: Mutex<Option<Arc<fuser::BackingId>>>,
     /// After a move: the change time on the tier, and the one before the move. The latter is shown until the file is changed.
     shown: Mutex<Option<(Time, Time)>>,
-    /// Whether there was such a handle: then all later handles must be of the same kind until the last one is closed.
+    /// Whether there was a passthrough handle. Then all later handles must be of the same kind until the last one is closed.
     pub passed: AtomicBool,
-    /// Held while a file with a copy is changed: two changes of the same bytes reach home and copy in the same order.
+    /// Held while a file with a copy is changed, so that two changes of the same bytes reach home and copy in the same order.
     pub(crate) update: Mutex<()>,
 }
 
@@ -110,7 +110,7 @@ impl Held<'_> {
     pub fn backing(&self) -> Result<&Backing, Errno> {
         self.0.home.as_ref().ok_or(Errno::IO)
     }
-    /// Its copy, if it holds what the file holds.
+    /// Its copy, if it is equal to the file.
     pub(crate) fn copy(&self) -> Option<&OpenCopy> {
         self.0.copy.as_ref().filter(|c| c.is_good())
     }
@@ -170,7 +170,8 @@ impl Live {
         }
         facts
     }
-    /// The last names of the copy were corrected, which is not shown as a change.
+    /// Called after the move changed the change time on the tier once more, by removing a name: the change time from before the move is
+    /// still shown.
     pub(crate) fn still_shown(&self) {
         let now = self.hold().fd().and_then(facts_of);
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,7 +179,7 @@ impl Live {
             shown.0 = now.ctime;
         }
     }
-    /// As long as the change time is `now`, `before` is shown.
+    /// Shows the change time `before` as long as the change time on the tier is `now`.
     pub(crate) fn show(&self, now: Time, before: Time) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         *shown = Some((now, before));
@@ -216,13 +217,14 @@ impl Store {
             }
         }
     }
-    /// Opens a file in use, unless it is open for that. Returns the attributes if this call opened it.
+    /// Opens a file in use, unless it is already open as needed. Returns the attributes if this call opened it.
     fn open_for(&self, live: &Live, need: Need) -> Result<Option<Facts>, Errno> {
         for last in [false, false, true] {
             if live.hold().0.is_open(need) {
                 return Ok(None);
             }
-            // A rename may happen while the file is opened, unless names are locked, which comes before the descriptor.
+            // A rename may happen while the file is opened. In the last attempt, names are locked to prevent that. The lock of names is
+            // taken before the lock of the descriptor.
             let _names = last.then(|| self.names_or_wait());
             match self.open_once(live, need, last)? {
                 Opened::Before => return Ok(None),
@@ -266,7 +268,7 @@ impl Store {
         let (home, copy, facts) = match self.open_backing(live.node, last) {
             Ok(Some(opened)) => opened,
             Ok(None) => return Ok(Opened::Again),
-            // Its disk is dead.
+            // Its disk does not answer: read the copy.
             Err(Errno::IO) if need == Need::Data => {
                 let (copy, known) = self.doze(live.node, true).ok_or(Errno::IO)?;
                 state.copy = Some(copy);
@@ -314,7 +316,7 @@ impl Store {
         let used = live.used.load(Ordering::SeqCst) || live.passed.load(Ordering::SeqCst);
         let facts = used.then(|| self.learn(live.node, || live.facts()).ok());
         let held = live.hold();
-        // Nobody looked at the home of a file of which only the copy was open.
+        // If only the copy was open, the file at home was not accessed, and there is nothing to compare.
         if used
             && held.0.home.is_some()
             && let Some(copy) = held.copy()
@@ -322,7 +324,7 @@ impl Store {
             self.close_copy(live.node, copy, facts.flatten());
         }
     }
-    /// If only the change time differs, the file was moved: the change time from before is shown again.
+    /// If only the change time is newer than in the catalogue, a move changed it: the change time from before the move is shown again.
     fn show_as_known(&self, live: &Live, now: &Facts) {
         let known = self.cat().get(live.node).map(|n| n.facts);
         if let Some(known) = known
@@ -394,7 +396,8 @@ impl Store {
 mod tests {
     use super::*;
 
-    /// Names are locked before a descriptor, everywhere: who opens a file that is not where it should be waits for names, and holds nothing.
+    /// The lock of names is always taken before the lock of a descriptor. So a thread that opens a file which is not at its path must not
+    /// hold the lock of the descriptor while it waits for names.
     #[test]
     fn an_open_that_waits_for_names_holds_no_descriptor() {
         let dir = tempfile::tempdir().unwrap();
@@ -418,7 +421,7 @@ mod tests {
         assert_eq!(store.lives.count(), 0);
     }
 
-    /// The mover begins to use a file while another thread asks for its attributes: there is no descriptor yet.
+    /// The mover begins to use a file while another thread asks for its attributes. The file has no descriptor yet.
     #[test]
     fn a_file_that_is_being_opened_has_attributes() {
         let dir = tempfile::tempdir().unwrap();

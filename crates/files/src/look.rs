@@ -14,19 +14,19 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, Scope};
 
-/// Threads.
+/// Number of threads.
 const THREADS: usize = 4;
-/// Most names of one directory that one job reads.
+/// Maximum number of names of one directory that one job reads.
 const PART: usize = 512;
 
 /// A name in a directory, with the attributes of its file.
 pub(crate) struct Met {
     pub(crate) name: Vec<u8>,
-    /// Its path from the tier's root if it is a directory; empty for other files, whose paths nobody needs.
+    /// Its path from the tier's root if it is a directory; empty for other files, whose paths are not needed.
     pub(crate) path: Vec<u8>,
     pub(crate) facts: Facts,
     pub(crate) xattrs: Xattrs,
-    /// Of a symbolic link, where it points.
+    /// The target, if it is a symbolic link.
     pub(crate) target: Box<[u8]>,
 }
 
@@ -34,14 +34,14 @@ pub(crate) struct Met {
 pub(crate) enum Job {
     /// A directory.
     Dir(Vec<u8>),
-    /// Names of a directory that are left.
+    /// The remaining names of a directory.
     Rest(OwnedFd, Vec<u8>, Vec<CString>),
 }
 
 /// The names that were read, and a job for the rest of the directory.
 type Seen = (Vec<Met>, Option<Job>);
 
-/// The path at which it failed.
+/// The path at which a job failed, and the error.
 pub(crate) struct Failed(pub(crate) Vec<u8>, pub(crate) Errno);
 
 /// The result of a job, which may not be ready yet.
@@ -172,7 +172,7 @@ fn list(root: &Root, path: &[u8]) -> Result<(OwnedFd, Vec<CString>), Errno> {
             entries.push((entry.ino(), entry.file_name().to_owned()));
         }
     }
-    // In the order in which they lie on most file systems.
+    // By inode number, because on most file systems the inodes lie on the device in that order.
     entries.sort_unstable_by_key(|e| e.0);
     Ok((dir, entries.into_iter().map(|e| e.1).collect()))
 }

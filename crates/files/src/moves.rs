@@ -1,4 +1,5 @@
-//! The caller of the mover: locks, descriptors, the catalogue.
+//! Carries out moves of files: takes the locks, opens the descriptors, and updates the catalogue around the state machine in
+//! [`crate::mover`].
 
 use crate::catalogue::NodeId;
 use crate::disk::{Disk, facts_of};
@@ -33,7 +34,7 @@ impl Moving {
 }
 
 impl Store {
-    /// Does something with a file that no one else may do with it at the same time: moves it, or copies it.
+    /// Runs `work`, a move or a copy of a file, unless another move or copy of the same file is in progress.
     pub(crate) fn alone(&self, node: NodeId, work: impl FnOnce(&Arc<Live>) -> Outcome) -> Outcome {
         if self.is_stuck() {
             return Outcome::Failed(Errno::IO);
@@ -41,7 +42,7 @@ impl Store {
         if !self.placement.moving.nodes().insert(node) {
             return Outcome::Refused(Why::Busy);
         }
-        // Its number must not be given to another file in the meantime.
+        // The node's number must not be given to another file in the meantime.
         let there = self.cat_mut().hold(node);
         let outcome = if there {
             self.in_use(node, work)
@@ -103,7 +104,7 @@ impl Store {
         if self.room(to).0 < size {
             return Outcome::Refused(Why::Full);
         }
-        // What the file has at its new home needs no copy, or another one.
+        // A copy belongs to the file at its present home. At its new home the file needs no copy, or a new one.
         self.drop_copy(node);
         self.used_by(node, 0);
         let shown = String::from_utf8_lossy(&paths[0]).into_owned();
@@ -159,7 +160,7 @@ impl Store {
                 Step::End(outcome) => {
                     if outcome == Outcome::Done {
                         live.still_shown();
-                        // Names are still locked: no change of a user's may come in between and be taken back.
+                        // Names are still locked, so that no user can change these times in between: that change would be lost.
                         self.dir_times(node, from, to);
                     }
                     drop((names, state));

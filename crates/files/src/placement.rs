@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The default preset.
 pub const DEFAULT: &str = "benefit";
-/// Most accesses that wait to be passed to the policy; further ones are counted and dropped.
+/// Maximum number of accesses that wait to be passed to the policy; further ones are counted and dropped.
 const SEEN_MAX: usize = 1 << 16;
 /// A file that could not be moved is not tried again for this time.
 const REST: Duration = Duration::from_secs(30);
@@ -327,7 +327,8 @@ impl Placement {
             let how = match to {
                 Some(to) if to == n.tier && copied => How::Drop,
                 Some(to) if to == n.tier => continue,
-                // Also where the policy wants the file itself: it may know the file from the time when the copy was taken over.
+                // This also holds if the policy wants the file itself there: a copy that the mount took over was reported to it as a file
+                // on tier 0.
                 Some(0) if copied && why == "policy" => continue,
                 Some(0) if copy => How::Copy,
                 Some(_) => How::Move,
@@ -348,7 +349,7 @@ impl Placement {
         wanted.sort_by_key(|w| (w.to < w.from, w.node));
         wanted
     }
-    /// The coldest files of a tier that is above its upper mark, as many as bring it down to its lower mark, with the tier below for each.
+    /// The coldest files of a tier that is above its high mark: as many as must move to the tier below to reach the low mark.
     pub fn overflow(&self, cat: &Catalogue, tier: Tier, mut bytes: u64) -> Vec<Wanted> {
         let brain = lock(&self.brain);
         let wall = wall();
@@ -387,8 +388,8 @@ impl Placement {
         }
         wanted
     }
-    /// Tells the policy where a file is now, whatever was wanted. After a move that did not happen, the file is not tried again for a
-    /// while.
+    /// Tells the policy on which tier a file is now, whether or not a move was carried out. After a move that was not carried out, no other
+    /// is tried for a while.
     pub fn settled(&self, node: NodeId, tier: Tier, facts: &Facts, path: &[u8], moved: bool) {
         let mut brain = lock(&self.brain);
         let now = self.now(&brain);
@@ -398,7 +399,8 @@ impl Placement {
             brain.resting.insert(node, Instant::now() + REST);
         }
     }
-    /// Sets other pins or policies of directories. The policy starts again without statistics, with each file at its present place.
+    /// Replaces the pins and policies of directories. If the policies differ, the policy starts again without statistics, with each file at
+    /// its present place.
     ///
     /// # Errors
     /// There is no such policy.

@@ -1,7 +1,7 @@
 //! Records the operations on files, for the lab: which file, where, how many bytes, how large the file is, and how long it took.
 //!
-//! The recorder fetches the entries in batches (`control.rs`, `record`). One that has not come for a minute has left, and the recording
-//! ends. While there is none, an operation pays one load.
+//! The client that records fetches the entries in batches (`control.rs`, `record`). If it has fetched none for a minute, the recording
+//! ends. Without a recording, an operation costs one atomic load.
 //!
 //! ```text
 //! 0 time ns │ 8 latency ns │ 16 offset │ 24 size of the file │ 32 length │ 40 node 4 │ 44 generation 2 │ 46 op │ 47 class     little endian
@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes of an entry.
+/// Length of an entry in bytes.
 pub const ENTRY_BYTES: usize = 48;
-/// Bytes at the head of a batch: the number of entries that were lost so far.
+/// Length of the head of a batch in bytes. The head has the number of entries that were lost so far.
 pub const HEAD_BYTES: usize = 8;
-/// Most entries that wait for the recorder, about 3 MB; further ones are lost and counted.
+/// Maximum number of entries that wait for the client, about 3 MB; further ones are lost and counted.
 const QUEUE: usize = 1 << 16;
-/// A recorder that did not come for this time has left.
+/// If the client fetches nothing for this time, the recording ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The kind of an operation.
@@ -55,7 +55,7 @@ pub struct Entry {
     pub len: u64,
     /// Number of the file.
     pub node: NodeId,
-    /// How often this number was another file's before.
+    /// How often this number was given to another file before.
     pub generation: u16,
     /// The kind.
     pub op: Op,
@@ -126,7 +126,7 @@ impl Recording {
     /// Begins a recording.
     ///
     /// # Errors
-    /// There is one.
+    /// A recording is already in progress.
     pub fn begin(&self) -> Result<(), Errno> {
         let mut session = self.session();
         if let Some(s) = session.as_ref()
@@ -168,7 +168,7 @@ impl Recording {
     pub(crate) fn start(&self) -> Option<Instant> {
         self.on.load(Ordering::Relaxed).then(Instant::now)
     }
-    /// An operation that began then is over. `size` is that of the file.
+    /// Records an operation that began at `start` and ends now. `size` is the size of the file.
     pub(crate) fn note(
         &self,
         start: Instant,
@@ -204,7 +204,7 @@ impl Recording {
             },
         });
     }
-    /// A file is deleted.
+    /// Records that a file is deleted.
     pub(crate) fn deleted(&self, id: NodeId, node: &Node<'_>) {
         if let Some(now) = self.start() {
             let size = node.facts.size;
@@ -214,7 +214,7 @@ impl Recording {
 }
 
 impl Store {
-    /// An operation on a file that began then is over.
+    /// Records an operation on a file that began at `start` and ends now, if there is a recording.
     pub(crate) fn note(&self, start: Option<Instant>, op: Op, node: NodeId, range: (u64, u64)) {
         let Some(start) = start else { return };
         let known = {
@@ -224,7 +224,7 @@ impl Store {
         let Some((generation, size)) = known else {
             return;
         };
-        // The catalogue learns the size of a file that grows when it is closed.
+        // The catalogue has the size of a growing file only after the file is closed.
         let size = match op {
             Op::Read | Op::Write => size.max(range.0 + range.1),
             Op::Sync => size,

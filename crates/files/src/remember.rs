@@ -15,8 +15,9 @@ const FILE: &[u8] = b".isotherm/settings.json";
 const NEW: &[u8] = b".isotherm/settings.new";
 /// Interval between two checks for wanted moves.
 const TURN: Duration = Duration::from_secs(1);
-/// After a mount and after changes, the names of slower tiers are saved on the fast one.
+/// Time from the mount to the first save of the slower tiers' names on the fastest tier.
 const SAVE_FIRST: Duration = Duration::from_secs(30);
+/// Minimum time between two later saves.
 const SAVE_AGE: Duration = Duration::from_secs(600);
 
 pub(crate) fn load(root: &Root) -> Result<Remembered, Refused> {

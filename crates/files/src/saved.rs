@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 const HEAD: &[u8] = b"isotherm names 1\n";
-/// Bytes that are encoded at a time, so that a million files take no more memory than one.
+/// Bytes that are encoded at a time, so that the memory does not grow with the number of files.
 const PIECE: usize = 1 << 20;
 
 fn file(tier: Tier) -> Vec<u8> {
@@ -95,7 +95,7 @@ impl Encoder {
             begun: false,
         }
     }
-    /// The next piece in place of what `out` held; empty at the end.
+    /// Replaces the contents of `out` with the next piece, or with nothing at the end.
     fn next(&mut self, cat: &Catalogue, out: &mut Vec<u8>) {
         out.clear();
         if !self.begun {
@@ -155,8 +155,8 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Adds the saved names of a tier to a catalogue of the others. Names that are in use by now are omitted; their number is returned. `None`
-/// if the file is torn or of another format.
+/// Adds the saved names of a tier to a catalogue of the other tiers. Names that are in use by now are omitted; their number is returned.
+/// `None` if the file is torn or of another format.
 fn decode(bytes: &[u8], tier: Tier, cat: &mut Catalogue) -> Option<u64> {
     let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(4)?)?;
     if crc32c(body) != u32::from_le_bytes(sum.try_into().ok()?) {

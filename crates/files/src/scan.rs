@@ -131,7 +131,7 @@ impl Scan<'_> {
             }
         })
     }
-    /// A name is met: a directory to go on with.
+    /// Adds a name that was found. If it is a directory, returns the job that reads it.
     fn entry(
         &mut self,
         tier: Tier,
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// More names than are looked at in one go, deep and wide, and all of it in the same order each time.
+    /// A directory with more names than one job reads, and a deep and wide tree, are read completely, in the same order each time.
     #[test]
     fn large_directories_are_read_whole() {
         let dir = tempfile::tempdir().unwrap();

@@ -313,7 +313,7 @@ impl Catalogue {
             d.children.insert(&self.slots, name, slot);
         }
     }
-    /// Records that a name which counted as outside was found inside.
+    /// Records that a name was found which counted as outside of the namespace before.
     pub fn met(&mut self, id: NodeId) {
         if let Some(n) = self.outside.get_mut(&id) {
             *n -= 1;
@@ -362,7 +362,7 @@ impl Catalogue {
         }
         Some(id)
     }
-    /// Moves a name to another place. A node that had the name there has lost it.
+    /// Moves a name to another place. Returns the node that had the name there and has lost it.
     pub fn rename(
         &mut self,
         dir: NodeId,

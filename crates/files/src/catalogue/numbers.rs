@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// A map from numbers of nodes.
 pub(super) type Numbers<V> = HashMap<super::NodeId, V, BuildHasherDefault<Spread>>;
 
-/// See the module.
+/// A hash function for numbers of nodes: see the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spread(u64);
 

@@ -17,9 +17,10 @@ const STEP: usize = 4;
 const LONGEST: usize = 255;
 /// Bits of an inode number that are in the slot; further ones are in the class.
 const INO_BITS: u32 = 40;
-/// Bits of an inode number in all. A file system that hashes numbers would make a class of every file if there were more.
+/// Bits of an inode number that can be packed. If there were more, a file system whose inode numbers are hashes would need a class for
+/// every file.
 const INO_MOST: u32 = 56;
-/// Most classes: their numbers have three bytes.
+/// Maximum number of classes: a slot has three bytes for the number.
 const CLASSES: usize = 1 << 24;
 
 /// The kind of a slot.
@@ -62,7 +63,7 @@ pub(super) struct Slot {
     name: u32,
     ino: [u8; 5],
     size: [u8; 5],
-    /// Space, less what a file of that size without holes takes.
+    /// Allocated blocks, minus those that a file of that size without holes usually has.
     blocks: i16,
     class: [u8; 3],
     /// Kind (bits 0 to 2), tier (3 to 6), whether its values are in the separate table (7).

@@ -102,7 +102,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// As the open directory is.
+    /// The attributes of an open directory.
     pub(crate) fn of(path: &[u8], like: impl AsFd) -> Result<Known, Errno> {
         Ok(Known {
             path: path.to_vec(),
@@ -127,7 +127,7 @@ pub(crate) fn make_known(root: &Root, known: &Known) -> Result<(), Errno> {
         other => other?,
     }
     let new = root.directory(&known.path)?;
-    // An access list that the directory above gave it by default is not its own.
+    // Remove an access list that the new directory inherited from the directory above, and that the original does not have.
     for (name, _) in xattrs_of(&new)? {
         let own = known.xattrs.iter().any(|x| x.0 == name);
         if !own && name.starts_with(b"system.posix_acl") {

@@ -54,7 +54,8 @@ impl Tree for Disk {
         let root = self.root(at.tier)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let fd = root.open_at(&at.path, flags, 0o600)?;
-        // Space is checked before anything is copied. A file with holes needs less, so the check is only against free space.
+        // The space for the whole size is checked and reserved before anything is copied. `copy` releases it for a file with holes. So a
+        // file that is larger than the free space is not moved, even if it would fit because of its holes.
         let (free, _) = root.room()?;
         let keep = FallocateFlags::KEEP_SIZE;
         let reserved = if bytes > free {

@@ -32,9 +32,9 @@ pub struct Root {
     pub fd: OwnedFd,
     /// Device number of its file system.
     pub dev: u64,
-    /// Whether it is a file system of a local device, so that nobody changes files without this kernel.
+    /// Whether its file system is on a local device, so that files change only through this kernel.
     pub local: bool,
-    /// Whether the tier is absent: then no call finds a directory here.
+    /// Whether the tier is absent. Then calls find nothing below it.
     pub absent: bool,
     /// Whether the space that was set aside for intents was released because the tier was full.
     spare_gone: AtomicBool,
@@ -188,7 +188,7 @@ impl Root {
             other => other,
         }
     }
-    /// Succeeds if the kernel has a path in memory. It fails with EAGAIN if it would have to ask the device.
+    /// Opens a path without access to the device. Fails with EAGAIN if the kernel does not have the path in memory.
     ///
     /// # Errors
     /// A system error; EINVAL before Linux 5.12.
@@ -285,9 +285,10 @@ impl Root {
     }
 }
 
-/// Gives this thread a working directory of its own, which it may change without others. False if the system does not allow it.
+/// Gives this thread a working directory of its own, so that it can change it without affecting other threads. Returns false if the system
+/// does not allow it.
 pub(crate) fn own_directory() -> bool {
-    // rustix calls this unsafe for the flag that divides descriptors, which is not this one.
+    // rustix marks this call as unsafe because of the flag that separates descriptor tables, which is not used here.
     #[expect(deprecated, reason = "the other name of the call is marked unsafe")]
     let done = rustix::thread::unshare(rustix::thread::UnshareFlags::FS);
     done.is_ok()
@@ -296,13 +297,13 @@ pub(crate) fn own_directory() -> bool {
 /// Accesses entries of one directory by name, so no path is walked.
 pub(crate) struct Beside<'a> {
     dir: &'a OwnedFd,
-    /// Leads to the directory, unless this thread is in it.
+    /// The path prefix of the directory; `None` if it is this thread's working directory.
     prefix: Option<String>,
 }
 
 impl<'a> Beside<'a> {
-    /// Entries of that directory. `own` if this thread has a working directory of its own ([`own_directory`]): a walk over `/proc` costs
-    /// more than twice as much as the question.
+    /// Entries of that directory. `own`: this thread has a working directory of its own ([`own_directory`]). Then names are resolved in it,
+    /// because resolving a path through `/proc` costs more than twice as much as the call itself.
     pub(crate) fn new(dir: &'a OwnedFd, own: bool) -> Beside<'a> {
         use rustix::fd::AsRawFd;
         let inside = own && rustix::process::fchdir(dir).is_ok();

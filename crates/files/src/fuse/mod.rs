@@ -57,12 +57,12 @@ struct Handle {
 /// The names at the time when reading of the directory began; `None` before that.
 type Listing = Arc<Mutex<Option<crate::catalogue::Listing>>>;
 
-/// Tells that the kernel has unmounted a file system.
+/// Reports that the kernel has unmounted a file system.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Set before the message is sent: nothing of ours is mounted any more.
+    /// Set before the message is sent: this file system is no longer mounted.
     pub unmounted: Arc<AtomicBool>,
-    /// Gets the message.
+    /// The channel for the message.
     pub tell: Sender<()>,
 }
 
@@ -83,7 +83,7 @@ pub struct Served {
     next: AtomicU64,
     handles: RwLock<HashMap<u64, Arc<Handle>>>,
     lists: Mutex<HashMap<u64, Listing>>,
-    /// The reason from the last open.
+    /// The reason with which the kernel refused passthrough the first time.
     reason: Arc<Mutex<Option<String>>>,
 }
 
@@ -348,7 +348,8 @@ impl Served {
         }
         crate::control::answer(&self.store, id, what)
     }
-    /// The next data or hole. While the kernel keeps writes back, it has data that no tier knows: then it takes all of a file for data.
+    /// The offset of the next data or hole. With writeback caching, the kernel has written data that no tier has yet. ENOSYS then makes it
+    /// treat the whole file as data.
     fn seek(&self, fh: FileHandle, at: u64, hole: bool) -> Result<u64, Errno> {
         if self.io == Io::Writeback {
             return Err(Errno::NOSYS);

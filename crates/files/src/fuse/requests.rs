@@ -32,7 +32,7 @@ impl Filesystem for Served {
         let id = self.store.cat().child(node(parent), name.as_bytes());
         match id {
             Some(id) => self.entry(Ok(id), reply),
-            // No node: the kernel may cache that, too.
+            // There is no such name. The kernel may cache that, too.
             None => reply.entry(&TTL, &nobody(), Generation(0)),
         }
     }

@@ -1,5 +1,5 @@
-//! Moves one file from one tier to another, as a value: answers go in, and calls on the trees come out. It does no I/O and holds no lock,
-//! so the hostile trees test the same code that moves files.
+//! The move of one file from one tier to another, as a state machine: it returns the next step, the caller carries it out and passes in the
+//! result. The state machine does no I/O and holds no lock, so the hostile trees test the same code that moves files.
 //!
 //! ```text
 //!  look ─► copy beside ─► sync ─► FREEZE ─► same as copied? ─► intent ─► names to the copy ─► SWAP ─► old names away ─► sync ─► no intent
@@ -7,8 +7,8 @@
 //!             └──────────────────────────────────┘ (three times, then the move is abandoned)
 //! ```
 //!
-//! From FREEZE on, names must not change, and until SWAP the file must not be written; the caller ensures both. Up to the intent, the move
-//! can be dropped at no cost. From the intent on, recovery finishes the rest (`intent.rs`).
+//! From FREEZE on, names must not change, and from FREEZE to SWAP the file must not be written; the caller ensures both. Before the intent
+//! is written, the move can be abandoned at no cost. Once the intent is durable, recovery finishes the rest (`intent.rs`).
 
 mod steps;
 
@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use steps::as_call;
 pub use steps::{Answer, CHUNK, Call, Outcome, Step, Why, carry_out};
 
-/// Number of copies of a file that is written during the copy, before the move is abandoned.
+/// How many times the file is copied if it is written during each copy. Then the move is abandoned.
 const TRIES: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -215,7 +215,7 @@ impl Store {
         };
         Ok((id, self.live_new(id, backing), facts))
     }
-    /// Creates a directory, on the fastest tier that has its parent and space. Other tiers get it when they need it.
+    /// Creates a directory on the fastest tier. Another tier gets it when a file is to be stored there.
     ///
     /// # Errors
     /// It exists, or a device error.
@@ -369,7 +369,8 @@ impl Store {
                 f.ok_or(Errno::NOENT)
             })
         {
-            // Of a file that is not in use, the size and time of writing are known: it was changed directly on its tier.
+            // The catalogue has the exact size and modification time of a file that is not in use. If they differ, the file was changed
+            // directly on its tier.
             let same = (known.size, known.mtime) == (f.size, f.mtime);
             if is_file && !same && self.lives.get(node).is_none() {
                 self.tell_kernel_of_data(node);

@@ -84,12 +84,12 @@ impl Fetch {
             (State::Undo, _) => Step::End(self.outcome),
             (State::Look | State::Create, Err(e)) => Step::End(outcome(e)),
             (_, Err(e)) => self.give_up(outcome(e)),
-            (_, Ok(answer)) => self.went(answer),
+            (_, Ok(answer)) => self.succeeded(answer),
         }
     }
-    fn went(&mut self, answer: Answer) -> Step {
+    fn succeeded(&mut self, answer: Answer) -> Step {
         match (self.state, answer) {
-            (State::Look, Answer::Facts(Some(f))) if f.secret => {
+            (State::Look, Answer::Facts(Some(f))) if f.encrypted => {
                 Step::End(Outcome::Refused(Why::Flags))
             }
             (State::Look, Answer::Facts(Some(f))) if f.id == self.id => {

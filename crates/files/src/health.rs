@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Minimum time between two messages that a tier does not answer.
-const TOLD_AGE: Duration = Duration::from_secs(10);
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The process that opened a file on the tier last.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Health {
     errors: AtomicU64,
     failing: AtomicBool,
     last_error: Mutex<Option<(Instant, String)>>,
-    told: Mutex<Option<Instant>>,
+    reported: Mutex<Option<Instant>>,
     last_user: Mutex<Option<User>>,
 }
 
@@ -68,11 +68,11 @@ impl Store {
             .load(Ordering::Relaxed)
     }
     /// Whether the tier is present and answers.
-    pub(crate) fn is_well(&self, tier: Tier) -> bool {
+    pub(crate) fn is_healthy(&self, tier: Tier) -> bool {
         !self.is_absent(tier) && !self.is_failing(tier)
     }
     /// Checks that the tier is present. If it is not, this is reported, at most every ten seconds, and the error is EIO.
-    pub(crate) fn here(&self, tier: Tier, path: &[u8]) -> Result<(), Errno> {
+    pub(crate) fn require_present(&self, tier: Tier, path: &[u8]) -> Result<(), Errno> {
         if !self.is_absent(tier) {
             return Ok(());
         }
@@ -85,10 +85,10 @@ impl Store {
         let path = String::from_utf8_lossy(path);
         health.errors.fetch_add(1, Ordering::Relaxed);
         *lock(&health.last_error) = Some((Instant::now(), format!("{path}: {why}")));
-        let mut told = lock(&health.told);
-        if told.is_none_or(|t| t.elapsed() >= TOLD_AGE) {
-            *told = Some(Instant::now());
-            drop(told);
+        let mut reported = lock(&health.reported);
+        if reported.is_none_or(|t| t.elapsed() >= REPORT_INTERVAL) {
+            *reported = Some(Instant::now());
+            drop(reported);
             self.say(&format!(
                 "{path}: error to whoever uses it: its tier {} does not answer ({why})",
                 self.tier_name(tier)
@@ -97,7 +97,7 @@ impl Store {
     }
     /// Called when a call on that path of a tier failed. An error of the device is counted and reported. Returns the error for the user of
     /// the file: EIO if the device failed, because programs do not expect the errors of remote and user-level file systems that are gone.
-    pub(crate) fn noticed(&self, tier: Tier, path: &[u8], e: Errno) -> Errno {
+    pub(crate) fn device_error(&self, tier: Tier, path: &[u8], e: Errno) -> Errno {
         if !is_trouble(e) {
             return e;
         }
@@ -106,16 +106,16 @@ impl Store {
         self.does_not_answer(tier, path, &e.to_string());
         Errno::IO
     }
-    /// As [`Store::noticed`], for a file in use.
-    pub(crate) fn noticed_of(&self, tier: Tier, node: NodeId, e: Errno) -> Errno {
+    /// As [`Store::device_error`], for a file in use.
+    pub(crate) fn device_error_of(&self, tier: Tier, node: NodeId, e: Errno) -> Errno {
         if !is_trouble(e) {
             return e;
         }
         let path = self.cat().path(node).unwrap_or_default();
-        self.noticed(tier, &path, e)
+        self.device_error(tier, &path, e)
     }
     /// Records that a call succeeded which needed the device of the tier.
-    pub(crate) fn answers(&self, tier: Tier) {
+    pub(crate) fn device_answered(&self, tier: Tier) {
         let failing = &self.health[usize::from(tier)].failing;
         if failing.load(Ordering::Relaxed) {
             failing.store(false, Ordering::Relaxed);

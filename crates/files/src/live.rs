@@ -30,7 +30,7 @@ pub struct Backing {
 /// The open descriptors of a file in use.
 #[derive(Debug, Default)]
 pub struct State {
-    /// The file at its home. A file that is only read from its copy has none: see `doze.rs`.
+    /// The file at its home. A file that is only read from its copy has none: see `copy_only.rs`.
     pub home: Option<Backing>,
     /// Its copy on the fastest tier.
     pub copy: Option<OpenCopy>,
@@ -76,9 +76,9 @@ pub struct Live {
     /// The kernel's handle, if it reads and writes the file itself.
     pub passthrough: Mutex<Option<Arc<fuser::BackingId>>>,
     /// After a move: the change time on the tier, and the one before the move. The latter is shown until the file is changed.
-    shown: Mutex<Option<(Time, Time)>>,
+    shown_ctime: Mutex<Option<(Time, Time)>>,
     /// Whether there was a passthrough handle. Then all later handles must be of the same kind until the last one is closed.
-    pub passed: AtomicBool,
+    pub had_passthrough: AtomicBool,
     /// Held while a file with a copy is changed, so that two changes of the same bytes reach home and copy in the same order.
     pub(crate) update: Mutex<()>,
 }
@@ -112,7 +112,7 @@ impl Held<'_> {
     }
     /// Its copy, if it is equal to the file.
     pub(crate) fn copy(&self) -> Option<&OpenCopy> {
-        self.0.copy.as_ref().filter(|c| c.is_good())
+        self.0.copy.as_ref().filter(|c| c.is_valid())
     }
     /// Its descriptor.
     ///
@@ -132,8 +132,8 @@ impl Live {
             users: AtomicU32::new(0),
             used: AtomicBool::new(false),
             passthrough: Mutex::new(None),
-            shown: Mutex::new(None),
-            passed: AtomicBool::new(false),
+            shown_ctime: Mutex::new(None),
+            had_passthrough: AtomicBool::new(false),
             update: Mutex::new(()),
         }
     }
@@ -142,12 +142,12 @@ impl Live {
         Held(self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
     /// Records a change; to be called while [`Held`] is held.
-    pub fn changed(&self) {
+    pub fn mark_changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
-        self.touched();
+        self.mark_used();
     }
     /// Records a read or change: the attributes are read again at the last close.
-    pub(crate) fn touched(&self) {
+    pub(crate) fn mark_used(&self) {
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::SeqCst);
         }
@@ -161,10 +161,13 @@ impl Live {
     }
     /// The attributes at a location, as they are shown.
     pub(crate) fn facts_of(&self, backing: &Backing) -> Result<Facts, Errno> {
-        Ok(self.as_shown(facts_of(&backing.fd)?))
+        Ok(self.with_shown_ctime(facts_of(&backing.fd)?))
     }
-    fn as_shown(&self, mut facts: Facts) -> Facts {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+    fn with_shown_ctime(&self, mut facts: Facts) -> Facts {
+        let shown = self
+            .shown_ctime
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some((_, before)) = shown.filter(|s| s.0 == facts.ctime) {
             facts.ctime = before;
         }
@@ -172,16 +175,22 @@ impl Live {
     }
     /// Called after the move changed the change time on the tier once more, by removing a name: the change time from before the move is
     /// still shown.
-    pub(crate) fn still_shown(&self) {
+    pub(crate) fn update_shown_ctime(&self) {
         let now = self.hold().fd().and_then(facts_of);
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self
+            .shown_ctime
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let (Some(shown), Ok(now)) = (&mut *shown, now) {
             shown.0 = now.ctime;
         }
     }
     /// Shows the change time `before` as long as the change time on the tier is `now`.
-    pub(crate) fn show(&self, now: Time, before: Time) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn show_ctime(&self, now: Time, before: Time) {
+        let mut shown = self
+            .shown_ctime
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *shown = Some((now, before));
     }
 }
@@ -238,11 +247,11 @@ impl Store {
     ///
     /// # Errors
     /// It cannot be opened.
-    pub(crate) fn awake(&self, live: &Live) -> Result<(), Errno> {
+    pub(crate) fn open_home(&self, live: &Live) -> Result<(), Errno> {
         self.open_for(live, Need::Home).map(|_| ())
     }
-    /// As [`Store::awake`], for a file in use whose name is about to be removed by the caller, who has locked names.
-    pub(crate) fn awake_before_removal(&self, node: NodeId) {
+    /// As [`Store::open_home`], for a file in use whose name is about to be removed by the caller, who has locked names.
+    pub(crate) fn open_home_before_removal(&self, node: NodeId) {
         if let Some(live) = self.lives.get(node)
             && live.hold().backing().is_err()
             && !broken(Mutant::ForgetSleeper)
@@ -258,7 +267,7 @@ impl Store {
             return Ok(Opened::Before);
         }
         if need == Need::Data
-            && let Some((copy, known)) = self.doze(live.node, false)
+            && let Some((copy, known)) = self.open_copy_only(live.node, false)
         {
             state.copy = Some(copy);
             return Ok(Opened::Now(known));
@@ -270,21 +279,21 @@ impl Store {
             Ok(None) => return Ok(Opened::Again),
             // Its disk does not answer: read the copy.
             Err(Errno::IO) if need == Need::Data => {
-                let (copy, known) = self.doze(live.node, true).ok_or(Errno::IO)?;
+                let (copy, known) = self.open_copy_only(live.node, true).ok_or(Errno::IO)?;
                 state.copy = Some(copy);
                 return Ok(Opened::Now(known));
             }
             Err(e) => return Err(e),
         };
-        self.show_as_known(live, &facts);
+        self.keep_shown_ctime(live, &facts);
         if let Some(Some(known)) = known {
-            self.woke(live.node, &known, facts);
+            self.compare_on_open(live.node, &known, facts);
         }
         *state = State {
             home: Some(home),
             copy,
         };
-        Ok(Opened::Now(live.as_shown(facts)))
+        Ok(Opened::Now(live.with_shown_ctime(facts)))
     }
     /// Begins to use a file that was just created and is already open. Another thread that saw its name (the mover, another user) may have
     /// opened it first. Then all share that descriptor, because only that one follows the file when it moves.
@@ -313,7 +322,7 @@ impl Store {
             return;
         }
         all.remove(&live.node);
-        let used = live.used.load(Ordering::SeqCst) || live.passed.load(Ordering::SeqCst);
+        let used = live.used.load(Ordering::SeqCst) || live.had_passthrough.load(Ordering::SeqCst);
         let facts = used.then(|| self.learn(live.node, || live.facts()).ok());
         let held = live.hold();
         // If only the copy was open, the file at home was not accessed, and there is nothing to compare.
@@ -325,13 +334,13 @@ impl Store {
         }
     }
     /// If only the change time is newer than in the catalogue, a move changed it: the change time from before the move is shown again.
-    fn show_as_known(&self, live: &Live, now: &Facts) {
+    fn keep_shown_ctime(&self, live: &Live, now: &Facts) {
         let known = self.cat().get(live.node).map(|n| n.facts);
         if let Some(known) = known
             && (known.id, known.size, known.mtime) == (now.id, now.size, now.mtime)
             && known.ctime < now.ctime
         {
-            live.show(now.ctime, known.ctime);
+            live.show_ctime(now.ctime, known.ctime);
         }
     }
     /// Opens a file at its home. `None` if it is not there under its name: it may be renamed at this moment. With `last`, names are locked.
@@ -348,13 +357,13 @@ impl Store {
         let Some(path) = path else {
             return Err(Errno::NOENT);
         };
-        self.here(tier, &path)?;
+        self.require_present(tier, &path)?;
         let root: &Root = &self.roots[usize::from(tier)];
         let opened = root.open_data(&path);
         let facts = opened.as_ref().ok().map(|o| facts_of(&o.0));
         match (opened, facts) {
             (Ok((fd, writable)), Some(Ok(f))) if f.id == id => {
-                self.answers(tier);
+                self.device_answered(tier);
                 let copy = self.open_copy(node, &f);
                 let backing = Backing { tier, fd, writable };
                 return Ok(Some((backing, copy, f)));
@@ -380,7 +389,7 @@ impl Store {
                     ));
                     return Err(Errno::STALE);
                 }
-                let shown = self.noticed(tier, &path, e);
+                let shown = self.device_error(tier, &path, e);
                 if shown == e && e != Errno::IO {
                     self.does_not_answer(tier, &path, &e.to_string());
                 }

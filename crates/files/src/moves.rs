@@ -35,7 +35,11 @@ impl Moving {
 
 impl Store {
     /// Runs `work`, a move or a copy of a file, unless another move or copy of the same file is in progress.
-    pub(crate) fn alone(&self, node: NodeId, work: impl FnOnce(&Arc<Live>) -> Outcome) -> Outcome {
+    pub(crate) fn exclusively(
+        &self,
+        node: NodeId,
+        work: impl FnOnce(&Arc<Live>) -> Outcome,
+    ) -> Outcome {
         if self.is_stuck() {
             return Outcome::Failed(Errno::IO);
         }
@@ -67,11 +71,11 @@ impl Store {
     }
     /// Moves a file to another tier, now.
     pub fn move_file(&self, node: NodeId, to: Tier) -> Outcome {
-        let outcome = self.alone(node, |live| self.move_alone(node, to, live));
+        let outcome = self.exclusively(node, |live| self.move_exclusively(node, to, live));
         self.placement.count(outcome);
         outcome
     }
-    fn move_alone(&self, node: NodeId, to: Tier, live: &Arc<Live>) -> Outcome {
+    fn move_exclusively(&self, node: NodeId, to: Tier, live: &Arc<Live>) -> Outcome {
         let outcome = self.drive(node, to, live);
         let mut progress = self.placement.moving.progress.lock();
         if let Ok(p) = &mut progress {
@@ -79,7 +83,7 @@ impl Store {
         }
         drop(progress);
         if let Outcome::Stuck(e) = outcome {
-            self.stick(&format!("a move to {} failed ({e})", self.tier_name(to)));
+            self.mark_stuck(&format!("a move to {} failed ({e})", self.tier_name(to)));
         }
         outcome
     }
@@ -159,7 +163,7 @@ impl Store {
                 }
                 Step::End(outcome) => {
                     if outcome == Outcome::Done {
-                        live.still_shown();
+                        live.update_shown_ctime();
                         // Names are still locked, so that no user can change these times in between: that change would be lost.
                         self.dir_times(node, from, to);
                     }
@@ -184,7 +188,10 @@ impl Store {
         temp: &[u8],
         copy: &mut Option<OwnedFd>,
     ) -> Result<Answer, Errno> {
-        if live.passed.load(std::sync::atomic::Ordering::SeqCst) {
+        if live
+            .had_passthrough
+            .load(std::sync::atomic::Ordering::SeqCst)
+        {
             return Ok(Answer::Forbidden(Why::Passthrough));
         }
         let paths = self.cat().paths(node);
@@ -210,7 +217,7 @@ impl Store {
                 cat.replace(node, to, f.id);
                 // Users must not see a move as a change of the file.
                 let ctime = before.map_or(f.ctime, |b| b.ctime);
-                live.show(f.ctime, ctime);
+                live.show_ctime(f.ctime, ctime);
                 cat.set_facts(node, &crate::tree::Facts { ctime, ..f });
             }
             cat.parents(node)

@@ -7,9 +7,9 @@
 //! 0 time ns │ 8 latency ns │ 16 offset │ 24 size of the file │ 32 length │ 40 node 4 │ 44 generation 2 │ 46 op │ 47 class     little endian
 //! ```
 
-use crate::brain::class_of_size;
 use crate::catalogue::{Node, NodeId};
 use crate::control::ANSWER_MAX;
+use crate::policy_state::class_of_size;
 use crate::store::Store;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -22,9 +22,9 @@ pub const ENTRY_BYTES: usize = 48;
 /// Length of the head of a batch in bytes. The head has the number of entries that were lost so far.
 pub const HEAD_BYTES: usize = 8;
 /// Maximum number of entries that wait for the client, about 3 MB; further ones are lost and counted.
-const QUEUE: usize = 1 << 16;
+const QUEUE_MAX: usize = 1 << 16;
 /// If the client fetches nothing for this time, the recording ends.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub enum Op {
     Write,
     /// The file was made durable.
     Sync,
-    /// Bytes were given up: by a truncation, a hole, or because the file was deleted (then all of it).
+    /// Bytes were given up: by a truncation, or because the file was deleted (then all of it). Holes are not recorded.
     Drop,
 }
 
@@ -130,7 +130,7 @@ impl Recording {
     pub fn begin(&self) -> Result<(), Errno> {
         let mut session = self.session();
         if let Some(s) = session.as_ref()
-            && s.fetched.elapsed() < PATIENCE
+            && s.fetched.elapsed() < CLIENT_TIMEOUT
         {
             return Err(Errno::BUSY);
         }
@@ -179,12 +179,12 @@ impl Recording {
         let latency_ns = start.elapsed().as_nanos() as u64;
         let mut session = self.session();
         let Some(s) = session.as_mut() else { return };
-        if s.fetched.elapsed() >= PATIENCE {
+        if s.fetched.elapsed() >= CLIENT_TIMEOUT {
             self.on.store(false, Ordering::Relaxed);
             *session = None;
             return;
         }
-        if s.entries.len() >= QUEUE {
+        if s.entries.len() >= QUEUE_MAX {
             s.lost += 1;
             return;
         }
@@ -246,7 +246,7 @@ mod tests {
         r.begin().unwrap();
         assert_eq!(r.begin(), Err(Errno::BUSY));
         let start = r.start().unwrap();
-        for i in 0..QUEUE as u64 + 5 {
+        for i in 0..QUEUE_MAX as u64 + 5 {
             let op = [Op::Read, Op::Write, Op::Sync, Op::Drop][i as usize % 4];
             r.note(start, op, (i as u32, 9, 1 << 40), (i, 4096));
         }
@@ -266,7 +266,7 @@ mod tests {
                 seen += 1;
             }
         }
-        assert_eq!(seen as usize, QUEUE);
+        assert_eq!(seen as usize, QUEUE_MAX);
         assert_eq!(Entry::decode(&[9; ENTRY_BYTES]), None);
         r.end();
         assert_eq!(r.take(), Err(Errno::NODATA));

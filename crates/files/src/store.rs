@@ -132,7 +132,7 @@ impl Store {
     pub fn open(settings: &Settings) -> Result<Store, Refused> {
         let (roots, locks) = crate::tiers::open(settings)?;
         let roots = Arc::new(roots);
-        crate::identity::agree(&roots, settings.accept)?;
+        crate::identity::check(&roots, settings.accept)?;
         let mut kept = crate::kept::take(&roots[0]);
         if !settings.copies {
             kept.clear();
@@ -209,7 +209,7 @@ impl Store {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// From now on no name may change until the next mount recovers.
-    pub(crate) fn stick(&self, why: &str) {
+    pub(crate) fn mark_stuck(&self, why: &str) {
         self.stuck.store(true, Ordering::SeqCst);
         self.say(&format!(
             "{why}: no name can be changed until this file system is mounted again"
@@ -268,9 +268,9 @@ impl Store {
     /// The tier of a new file: the fastest one from `first` on that is not above its high mark, or the slowest if all are.
     pub(crate) fn tier_for_new(&self, first: Tier) -> Tier {
         let last = self.roots.len() as Tier - 1;
-        let last = (0..=last).rfind(|t| self.is_well(*t)).unwrap_or(0);
+        let last = (0..=last).rfind(|t| self.is_healthy(*t)).unwrap_or(0);
         (first..last)
-            .find(|&t| self.is_well(t) && !self.is_full(t))
+            .find(|&t| self.is_healthy(t) && !self.is_full(t))
             .unwrap_or(last)
     }
     /// The current attributes of a node.
@@ -305,7 +305,7 @@ impl Store {
         // change until the next mount.
         for dir in dirs_of(ops).iter().filter(|d| d.tier > 0) {
             disk.sync_dir(dir)
-                .map_err(|e| self.noticed(dir.tier, &dir.path, e))?;
+                .map_err(|e| self.device_error(dir.tier, &dir.path, e))?;
         }
         // For the same reason, a name that cannot be removed or renamed must be found out now.
         for op in ops {
@@ -326,7 +326,7 @@ impl Store {
         if let Err(e) = written {
             let gone = disk.unlink(&intent).and_then(|()| disk.sync_dir(&dirs));
             if gone.is_err_and(|e| e != Errno::NOENT) {
-                self.stick("an intent could not be taken back");
+                self.mark_stuck("an intent could not be taken back");
             }
             return Err(e);
         }
@@ -336,7 +336,7 @@ impl Store {
                 Ok(Redo::Neither) if i == 0 => done = Err(Errno::STALE),
                 Err(e) => {
                     if i > 0 {
-                        self.stick("a change over several tiers is half done");
+                        self.mark_stuck("a change over several tiers is half done");
                         return Err(e);
                     }
                     done = Err(e);
@@ -350,14 +350,14 @@ impl Store {
         if done.is_ok() {
             for dir in dirs_of(ops) {
                 if let Err(e) = disk.sync_dir(&dir) {
-                    self.stick("a directory could not be synced");
+                    self.mark_stuck("a directory could not be synced");
                     return Err(e);
                 }
             }
         }
         let gone = disk.unlink(&intent).and_then(|()| disk.sync_dir(&dirs));
         if let Err(e) = gone {
-            self.stick("an intent could not be taken away");
+            self.mark_stuck("an intent could not be taken away");
             return Err(e);
         }
         done
@@ -420,11 +420,11 @@ pub(crate) fn with_a_file(dir: &Path) -> (Store, NodeId, Arc<crate::live::Live>)
         ..Settings::default()
     })
     .unwrap();
-    let maker = crate::names::Maker {
+    let creator = crate::names::Creator {
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),
         umask: 0,
     };
-    let (node, live, _) = store.create(0, b"f", 0o600, maker).unwrap();
+    let (node, live, _) = store.create(0, b"f", 0o600, creator).unwrap();
     (store, node, live)
 }

@@ -65,9 +65,9 @@ pub struct Facts {
     /// Time of the last change of data or attributes.
     pub ctime: Time,
     /// Whether the file system refuses changes: it is immutable, append-only, or sealed by fs-verity.
-    pub fixed: bool,
+    pub immutable: bool,
     /// Whether its file system encrypts it: a copy on another tier would not be encrypted.
-    pub secret: bool,
+    pub encrypted: bool,
 }
 
 /// A path on a tier.

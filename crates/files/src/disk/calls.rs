@@ -1,7 +1,9 @@
 //! The mover's calls on real directories.
 
 use super::copy::next_data;
-use super::{Known, Root, copy_range, facts_of, make_known, same_attributes, wanted, write_all};
+use super::{
+    DirAttributes, Root, copy_range, facts_of, make_dir_like, same_attributes, wanted, write_all,
+};
 use crate::tree::{At, Facts, Tier, Tree, above};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
@@ -112,7 +114,7 @@ impl Tree for Disk {
             })
         };
         match write() {
-            Err(Errno::NOSPC | Errno::DQUOT) if root.give_spare() => write(),
+            Err(Errno::NOSPC | Errno::DQUOT) if root.release_spare() => write(),
             other => other,
         }
     }
@@ -188,7 +190,7 @@ impl Tree for Disk {
             let others = self.roots.iter().enumerate();
             let mut others = others.filter(|o| o.0 != usize::from(at.tier));
             match others.find_map(|(_, r)| r.directory(dir).ok()) {
-                Some(like) => make_known(root, &Known::of(dir, like)?)?,
+                Some(like) => make_dir_like(root, &DirAttributes::of(dir, like)?)?,
                 None => rustix::fs::mkdirat(&root.fd, dir, Mode::from_raw_mode(0o700))?,
             }
         }
@@ -214,7 +216,7 @@ impl Tree for Disk {
         rustix::fs::unlinkat(&root.fd, &at.path[..], AtFlags::empty())?;
         // Space has become free: set it aside again for the next time.
         if !root.has_spare() {
-            root.keep_spare();
+            root.reserve_spare();
         }
         Ok(())
     }

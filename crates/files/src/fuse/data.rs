@@ -3,7 +3,7 @@
 use super::{Handle, Io, Served, TTL, attr, errno, libc_accmode};
 use crate::catalogue::NodeId;
 use crate::live::{Live, Need};
-use crate::placement::Seen;
+use crate::placement::Access;
 use crate::tree::Facts;
 use fuser::{
     FileHandle, FopenFlags, Generation, OpenFlags, ReplyCreate, ReplyData, ReplyOpen, Request,
@@ -45,7 +45,9 @@ impl Served {
             wrote,
         });
         if let Some(b) = backing {
-            self.store.placement.see(Seen::new(id, wrote, 0, 1 << 16));
+            self.store
+                .placement
+                .record(Access::new(id, wrote, 0, 1 << 16));
             return reply.opened_passthrough(fh, FopenFlags::empty(), &b);
         }
         // If the file was changed directly on its tier since its attributes were last read, the kernel's cache must not be used.

@@ -9,7 +9,7 @@ mod requests;
 use crate::catalogue::NodeId;
 use crate::data::SetTime;
 use crate::live::Live;
-use crate::names::Maker;
+use crate::names::Creator;
 use crate::store::Store;
 use crate::tree::{Facts, Time};
 use fuser::{
@@ -172,7 +172,7 @@ fn attr(id: NodeId, f: &Facts) -> FileAttr {
 }
 
 /// The attributes that stand for a name that does not exist.
-fn nobody() -> FileAttr {
+fn negative_entry() -> FileAttr {
     FileAttr {
         ino: INodeNo(0),
         ..attr(0, &Facts::default())
@@ -180,7 +180,7 @@ fn nobody() -> FileAttr {
 }
 
 /// Asks the kernel for what this file system can do.
-fn ask_for(io: Io, config: &mut KernelConfig) {
+fn request_capabilities(io: Io, config: &mut KernelConfig) {
     for flag in [
         InitFlags::FUSE_PARALLEL_DIROPS,
         InitFlags::FUSE_DO_READDIRPLUS,
@@ -281,7 +281,7 @@ impl Served {
                 }
             }
         }
-        live.passed.store(true, Ordering::SeqCst);
+        live.had_passthrough.store(true, Ordering::SeqCst);
         there.clone()
     }
     fn empty(done: Result<(), Errno>, reply: ReplyEmpty) {
@@ -290,14 +290,14 @@ impl Served {
             Err(e) => reply.error(errno(e)),
         }
     }
-    fn maker(req: &Request, umask: u32) -> Maker {
-        Maker {
+    fn creator(req: &Request, umask: u32) -> Creator {
+        Creator {
             uid: req.uid(),
             gid: req.gid(),
             umask,
         }
     }
-    fn may_order(&self, req: &Request) -> Result<(), Errno> {
+    fn may_command(&self, req: &Request) -> Result<(), Errno> {
         if req.uid() == 0 || req.uid() == self.owner {
             Ok(())
         } else {
@@ -344,7 +344,7 @@ impl Served {
     /// The answer to a query. A recording is fetched only by those who may give commands.
     fn answer(&self, req: &Request, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
         if what == "record" {
-            self.may_order(req)?;
+            self.may_command(req)?;
         }
         crate::control::answer(&self.store, id, what)
     }

@@ -30,7 +30,7 @@ impl Store {
     }
     /// Opens the copy of a file if it may be read without opening the file at home. Returns it with the attributes that the catalogue has
     /// of the file. `dead`: the device of the file at home does not answer, so the file cannot be compared.
-    pub(crate) fn doze(&self, node: NodeId, dead: bool) -> Option<(OpenCopy, Facts)> {
+    pub(crate) fn open_copy_only(&self, node: NodeId, dead: bool) -> Option<(OpenCopy, Facts)> {
         if !self.copies.on || !self.copies.has(node) {
             return None;
         }
@@ -48,7 +48,7 @@ impl Store {
     }
     /// Called when the file at home is opened after only its copy was open: if the file was changed directly on its tier, this is reported,
     /// and the new attributes are stored.
-    pub(crate) fn woke(&self, node: NodeId, known: &Facts, now: Facts) {
+    pub(crate) fn compare_on_open(&self, node: NodeId, known: &Facts, now: Facts) {
         if (known.id, known.size, known.mtime) == (now.id, now.size, now.mtime) {
             return;
         }
@@ -64,5 +64,5 @@ impl Store {
 
 /// Whether the kernel can open that path without access to the device. Also true if the kernel cannot tell, which is so before Linux 5.12.
 fn in_memory(root: &Root, path: &[u8]) -> bool {
-    !matches!(root.look_in_memory(path), Err(Errno::AGAIN))
+    !matches!(root.open_cached(path), Err(Errno::AGAIN))
 }

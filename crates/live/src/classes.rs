@@ -26,7 +26,7 @@ use std::time::Duration;
 const SETTLE: u64 = 1 << 14;
 /// Number of extents that are reclassified in one call on the engine's thread: well under a millisecond.
 const BATCH: usize = 256;
-/// Delay between the end of a write and the examination of its metadata, so that a burst of writes is examined once.
+/// Delay between the end of a write of metadata and the examination of it, so that a burst of writes is examined once.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// Interval at which the keeper checks whether anything was written.
 const LOOK: Duration = Duration::from_millis(200);
@@ -37,7 +37,7 @@ pub struct Classes {
     map: Arc<ClassMap>,
     watch: Arc<Watch>,
     layout: Mutex<Layout>,
-    /// Only one settling at a time, so that extents are reclassified in order.
+    /// Held by [`Classes::settle`], so that extents are reclassified in order.
     settling: Mutex<()>,
 }
 

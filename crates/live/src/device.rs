@@ -61,9 +61,8 @@ pub struct Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // The lock is not left to the last close: a ring that ends keeps its files open for a moment, and the next opening would find them
-        // in use.
-        // A failure leaves it to that.
+        // Unlock now instead of at the last close: a ring that ends keeps its files open for a moment, and the next opening would find
+        // them in use. If the unlock fails, the last close does it.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
@@ -140,7 +139,7 @@ impl Device {
             file.set_len(bytes).map_err(bad)?;
             file.sync_all().map_err(bad)?;
         }
-        // The only way that works for files and for block devices.
+        // `seek` is the only way that works for files and for block devices.
         let bytes = file.seek(SeekFrom::End(0)).map_err(bad)?;
         let mut note = None;
         let (mut direct, mut align) = (direct, 512);
@@ -263,7 +262,7 @@ fn open_file(
         if created {
             options.create_new(true).mode(0o600);
         }
-        // After a killed server has ended, the kernel still takes its ring apart, and releases its claim with it.
+        // After a server was killed, the kernel takes some time to dismantle its ring, and releases its claim only then.
         while_busy(CLAIM_ENDS, || options.open(path))
     };
     let opened = match if how.buffered {

@@ -1,8 +1,8 @@
-//! File systems whose answers come from a server: FUSE, network file systems. If the server hangs, so does every process that accesses a
-//! file there, and it cannot even be killed. So another process tests the file system first, and is abandoned if it does not return.
+//! File systems whose answers come from a server: FUSE, network file systems. If the server hangs, every process that accesses a file there
+//! hangs as well, and cannot even be killed. So another process tests the file system first, and is abandoned if it does not return.
 //!
-//! The file system of a path is known from the mount table and from links that are read on the way: nothing on such a mount is touched
-//! before its server has answered. For mounts of other kinds the only cost is a look at the mount table.
+//! The mount table, and the links that are read on the way, give the file system of a path, so nothing on such a mount is accessed before
+//! its server has answered. For mounts of other kinds the only cost is reading the mount table.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -102,7 +102,7 @@ fn asked(point: &Path) -> bool {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    // Without that program the answer is unknown.
+    // If that program is missing, the state is unknown, and the mount is assumed to answer.
     let Ok(mut child) = child else { return true };
     let (tell, told) = mpsc::channel();
     let waiter = std::thread::Builder::new().name("mount".into());

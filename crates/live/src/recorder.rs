@@ -41,9 +41,9 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct Driver {
     engine: Engine,
     recorder: Option<Box<Recorder>>,
-    /// The policy that took over last, if the policy was changed.
+    /// The policy that was set last, if the policy was changed.
     policy: Option<String>,
-    /// A recording that will begin as soon as no request is in progress.
+    /// A requested recording, which begins as soon as no request is in progress.
     pub(crate) wish: Option<Wish>,
 }
 

@@ -1,12 +1,12 @@
-//! The beginning of a recording: the engine is closed and opened again from its own store, in place.
+//! Begins a recording: the engine is closed and opened again from its own store, in place.
 //!
 //! ```text
 //! hold new requests ─► those in flight end ─► Engine::close ─► closed ─► store::open, every block that it reads kept
 //!                                                                        ─► a new engine, recorded from its first call
 //! ```
 //! Clients stay connected and wait as long as recovery takes. State that the policy keeps outside the map (counters of a collector, queues)
-//! starts again, as after a restart. So a recording disturbs placement a little. In return, the beginning of the file is a few blocks of an
-//! existing format, and not a copy of every data structure that a policy may ever have.
+//! starts empty, as after a restart, so a recording disturbs placement a little. The advantage: the recording begins with a few blocks of
+//! an existing format instead of a copy of every data structure that a policy may have.
 
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
@@ -30,7 +30,7 @@ pub(crate) struct Reopening {
     closing: bool,
 }
 
-/// A reader that keeps the blocks that it reads.
+/// Passes reads to the medium, and keeps a copy of every block that was read.
 struct Seeing<'a> {
     media: FileMedia<'a>,
     image: Image,
@@ -93,7 +93,7 @@ impl Session {
         }
     }
 
-    /// The engine is closed: all its state is on the members.
+    /// Called when the engine is closed, so that all its state is on the members.
     fn reopen(&mut self) {
         let Some(r) = self.reopening.take() else {
             return;

@@ -1,5 +1,4 @@
-//! Fair shares of request memory: a peer that does not read its replies, or stops in the middle of a write, delays only
-//! itself.
+//! Fair shares of request memory: a peer that does not read its replies, or stops in the middle of a write, delays no other peer.
 //!
 //! | holder | limit |
 //! |---|---|
@@ -17,7 +16,7 @@ use std::time::Duration;
 
 /// Largest request that a connection without any memory gets from outside the pool, bytes.
 const RESERVE: usize = 1 << 20;
-/// How often a connection at its limit looks whether others have left.
+/// Interval at which a connection at its limit checks whether others have left.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The part of a pool that one connection holds.
@@ -44,7 +43,7 @@ impl Share {
     }
 
     fn out(&self) -> MutexGuard<'_, usize> {
-        // A number is always whole.
+        // A plain number is always consistent.
         self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -76,7 +75,7 @@ impl Share {
         }
         *out += size;
         drop(out);
-        // The connection holds nothing that could be returned, so it must not wait for others.
+        // A connection that holds no memory must not wait for others, because it has none that it could return.
         let alone = || size <= RESERVE && *self.out() == size;
         let memory = (self.pool.get_if_idle(bytes))
             .or_else(|| self.pool.get_unless(bytes, alone))

@@ -5,7 +5,7 @@
 //! /dev/loop0p1 ─► /dev/loop0 (bytes 1 MiB … 9 MiB) ─► disk.img (the loop's offset added)
 //! /dev/dm-0    ─► /dev/sda, /dev/sdb (which bytes of them is not known here)
 //! ```
-//! The facts come from `/sys/dev/block`; a fact that is not there is unknown, and is no reason to refuse.
+//! The information comes from `/sys/dev/block`. If a part of it is missing, it is unknown, which is no reason to refuse the member.
 
 use crate::device::{Identity, lock_bytes};
 use crate::error::{Error, ErrorKind};
@@ -241,7 +241,7 @@ fn is_swap(id: Identity) -> bool {
 /// is enough that a loop device exists; otherwise the loop device must be claimed.
 ///
 /// # Errors
-/// Names the user.
+/// The message names the other user.
 pub fn refuse_used(path: &Path, fresh: bool) -> Result<(), Error> {
     let in_use = |what: String| Error::new(ErrorKind::InUse, format!("{}: {what}", path.display()));
     let Ok(stack) = layers(path) else {
@@ -306,7 +306,7 @@ pub(crate) fn lock_bottom(path: &Path, shared: bool) -> Result<Option<File>, Err
         .write(!shared)
         .open(&bottom.path);
     let Some(file) = opened.ok().filter(|_| is_file) else {
-        // We may not open it, or it was renamed since: then the lock cannot be taken.
+        // This process may not open it, or it was renamed since. Then the lock cannot be taken.
         return Ok(None);
     };
     if file

@@ -2,13 +2,13 @@
 //! in ways that no lock covers (two machines and one SAN) detect each other by it.
 //!
 //! ```text
-//! opening:  write a claim ─► not closed cleanly? wait two intervals ─► still our claim, superblocks as before? ─► go on serving:  is there
-//! any work? every interval: read ─► ours? ─► write the next number        (`world/beat.rs`) no stamp written for longer: operations wait
-//! until the stamp was read again
+//! opening:  write a claim ─► not closed cleanly? wait two intervals ─► still our claim, superblocks as before? ─► begin to serve
+//! serving:  every interval with work: read ─► still our stamp? ─► write the next number            (`world/heartbeat.rs`)
+//!           last stamp older than the lease: operations wait until the stamp was read and written again
 //! ```
 //! A server answers a claim by writing its next number, which the claimer sees. A server that was stopped for longer than its lease finds
-//! the claim, or the numbers of the new server, and stops serving. This exclusion is not perfect: a machine that stops between the check
-//! and a write, inside its kernel or its controller, still makes that write. Only SCSI reservations exclude this.
+//! the claim, or the numbers of the new server, and stops serving. This exclusion is not perfect: if a machine stops between the check and
+//! a write, inside its kernel or its controller, the write is still made when it continues. Only SCSI reservations exclude this.
 
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::device::Device;
@@ -74,7 +74,7 @@ pub(crate) struct Seen {
     owner: Owner,
 }
 
-/// FNV-1a: enough to distinguish a stamp from other contents.
+/// FNV-1a, which is enough to tell a stamp from other contents.
 fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| {
         (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3)

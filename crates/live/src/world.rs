@@ -84,7 +84,7 @@ pub struct MemberStats {
 /// Results of operations that ran in their own threads.
 #[derive(Default)]
 struct Slow {
-    /// Whether there is a result, so that the loop takes the lock only then.
+    /// Whether there is a result. It is read without the lock, so that the loop takes the lock only if there is one.
     some: AtomicBool,
     ends: Mutex<Vec<(u32, Result<u32, IoError>)>>,
 }
@@ -239,7 +239,7 @@ impl UringWorld {
         };
         if let Err(e) = done {
             match Errno::from_io_error(&e) {
-                // EBUSY or EAGAIN: completions must be taken before anything can be submitted. `push` relies on this, too.
+                // EBUSY or EAGAIN: the kernel accepts entries again only after completions were taken. `push` relies on this, too.
                 Some(Errno::BUSY | Errno::AGAIN) => self.take_completions(),
                 Some(Errno::INTR | Errno::TIME) => {}
                 _ => panic!("io_uring_enter failed: {e}"),

@@ -1,8 +1,8 @@
 //! Mount points: their present state, mounting, unmounting.
 //!
-//! We mount by ourselves and pass the descriptor to fuser, for three reasons: the kernel's errno reaches the user (fuser turns it into
-//! text); an unmount that fails can be repeated; and we never unmount a mount that we did not make, even if another one was mounted over
-//! the same directory meanwhile.
+//! This program mounts itself and passes the descriptor to fuser, for three reasons: the kernel's errno reaches the user (fuser turns it
+//! into text); an unmount that fails can be repeated; and this program never unmounts a mount that it did not make, even if another one was
+//! mounted over the same directory meanwhile.
 
 use std::ffi::CString;
 use std::fs;
@@ -302,7 +302,7 @@ fn unmount_by_helper(dir: &Path, lazy: bool) -> io::Result<()> {
     Err(Errno::PERM.into())
 }
 
-/// A file name that can stand alone in a directory.
+/// Checks that the name is a valid name of a file in a directory.
 pub(super) fn check_name(name: &str) -> Result<(), Error> {
     let bytes = std::ffi::OsStr::new(name).as_bytes();
     let fine = !matches!(bytes, b"" | b"." | b"..")

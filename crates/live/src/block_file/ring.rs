@@ -91,12 +91,12 @@ struct Shared {
 /// The entries, as a source of the engine's thread.
 pub(super) struct Entries(Arc<Shared>);
 
-/// The way of fuser's answers to the entries, as long as these exist.
+/// Passes fuser's answers to the entries, as long as these exist.
 #[derive(Clone)]
 pub(super) struct Answers(Weak<Shared>);
 
 impl Entries {
-    /// Entries for all queues, with payloads from `pool`, to be put into the ring. `None`: there is not enough memory.
+    /// Makes entries for all queues, with payloads from `pool`, to be put into the ring. `None` if there is not enough memory.
     pub(super) fn new(
         device: Arc<File>,
         port: Arc<dyn Port>,
@@ -158,7 +158,7 @@ impl RingSource for Entries {
 
     fn back(&mut self, number: u16, result: i32) {
         if result < 0 {
-            // The connection has ended, or this entry was never accepted: then the kernel uses `/dev/fuse`.
+            // The connection has ended, or the kernel never accepted this entry; in the latter case it uses `/dev/fuse`.
             self.0.lock().live -= 1;
             return;
         }
@@ -247,7 +247,7 @@ impl Shared {
         unsafe { self.header(number).cast::<[u8; HEADER]>().read() }
     }
 
-    /// The entry came back with a request.
+    /// Serves the request with which the entry has completed.
     fn serve(this: &Arc<Shared>, entry: u16) {
         let header = this.read_header(entry);
         let u32_at = |at: usize| u32::from_ne_bytes(number(&header, at).unwrap_or_default());
@@ -352,7 +352,7 @@ impl Shared {
         );
     }
 
-    /// All other requests are left to fuser, which gets the message as from `/dev/fuse`: headers and payload in one piece.
+    /// Passes any other request to fuser, as a message like one from `/dev/fuse`: headers and payload in one piece.
     fn pass_on(&self, entry: u16, header: &[u8; HEADER], payload: usize, mut reply: Reply) {
         let whole = u32::from_ne_bytes(number(header, 0).unwrap_or_default()) as usize;
         let Some(op) = whole
@@ -396,7 +396,7 @@ impl Shared {
     }
 }
 
-/// The command of an entry with two parts: the crate sets all fields except their number.
+/// Sets the number of parts in an entry's command to `len`; the io-uring crate sets all other fields.
 fn with_len(mut entry: squeue::Entry128, len: u32) -> squeue::Entry128 {
     const { assert!(size_of::<squeue::Entry128>() == 128) };
     // SAFETY: an entry is the kernel's `io_uring_sqe` followed by 64 bytes; `len` is its field at byte 24.
@@ -404,7 +404,7 @@ fn with_len(mut entry: squeue::Entry128, len: u32) -> squeue::Entry128 {
     entry
 }
 
-/// The end of one request. If it is dropped without one (a port that loses a completion), it answers `EIO`.
+/// The answer to one request. If it is dropped without being sent (a port that loses a completion), it answers `EIO`.
 struct Reply {
     shared: Arc<Shared>,
     entry: u16,
@@ -459,7 +459,7 @@ impl Drop for Reply {
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
-    /// A request is answered when it was handed over, before it has ended.
+    /// A request is answered as soon as it is handed over, before it has ended.
     AnswerEarly,
     /// The end of a lost request is not reported.
     ForgetLost,

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 const BLOCK: u32 = 512;
 
-/// A port whose requests end when a test says so.
+/// A port that ends a request only when a test tells it to.
 struct Holding {
     memory: MemPort,
     held: Mutex<Vec<(Option<Buffer>, Completion)>>,

@@ -37,7 +37,7 @@ fn every_magic_number_is_seen_in_its_place_and_erased() {
 }
 
 #[test]
-fn zeros_noise_and_text_are_nobodys() {
+fn zeros_noise_and_text_are_not_recognised() {
     assert_eq!(seen(0, |_| ()), []);
     assert_eq!(seen(1000, |_| ()), []);
     assert_eq!(seen(64 << 20, |_| ()), []);

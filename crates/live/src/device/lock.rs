@@ -16,14 +16,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Longest wait for a process that has ended or is ending. Devices answer or fail within this time: the kernel gives up a SCSI command
-/// after 30 s and at most five repetitions.
+/// Longest wait for the lock of a process that has ended or is ending. Devices answer or fail within this time: the kernel gives up a SCSI
+/// command after 30 s and at most five repetitions.
 const ENDED: Duration = Duration::from_secs(300);
-/// Wait for a live process: it may be about to close.
+/// Longest wait for the lock of a running process: it may be about to close the device.
 const LIVES: Duration = Duration::from_millis(300);
-/// Wait if no holder of a byte lock is visible: the remains of a process that ended, or a process of another user or container.
+/// Longest wait if no holder of the lock is visible: it may be a process that ended, or a process of another user or container.
 const UNSEEN: Duration = Duration::from_secs(30);
-/// The wait is reported when it takes this long, and again after every further [`REPEATED`].
+/// The wait is reported after this time, and again at intervals of [`REPORT_EVERY`].
 const SAID: Duration = Duration::from_secs(2);
 const REPEATED: Duration = Duration::from_secs(30);
 
@@ -34,7 +34,7 @@ enum Holder {
     Lives(String),
     /// A process that has ended or was killed.
     Ended(String),
-    /// No holder that we may see.
+    /// No holder that this process may see.
     Unseen,
 }
 
@@ -72,7 +72,7 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// Tries `take` until it has the lock, as long as the kind of holder allows; the inner error is that holder.
+/// Repeats `take` until it gets the lock, or until the time limit for this kind of holder has passed. The inner error is that holder.
 fn wait_for(
     path: &Path,
     mut take: impl FnMut() -> io::Result<bool>,
@@ -182,7 +182,8 @@ fn byte_holder(file: &File) -> Holder {
         if !pid.bytes().all(|b| b.is_ascii_digit()) {
             continue;
         }
-        // Our own waiting descriptor does not count; another one of this process, opened before, is a holder like others.
+        // The descriptor that waits for the lock does not count. Another descriptor of this process, opened before, is a holder like any
+        // other.
         let ours = (pid == own).then(|| file.as_raw_fd().to_string());
         let files = fs::read_dir(process.path().join("fdinfo"));
         let has = files.into_iter().flatten().flatten().any(|f| {

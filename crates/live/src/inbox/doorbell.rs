@@ -30,7 +30,7 @@ impl Doorbell {
         self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed)
     }
 
-    /// The sleeper is about to sleep; returns false if it must not, because `mail` reports that there is some.
+    /// Called before the thread sleeps. Returns false if it must not sleep, because `mail` reports that there is some.
     pub fn doze(&self, mail: impl FnOnce() -> bool) -> bool {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -41,18 +41,18 @@ impl Doorbell {
         true
     }
 
-    /// The sleeper is awake again.
+    /// Called when the thread has woken up.
     pub fn awake(&self) {
         self.sleeping.store(false, Ordering::Relaxed);
     }
 
-    /// The sleeper ends for good. It must look for mail once more after this.
+    /// Called when the thread ends for good. It must look for mail once more after this.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// After [`Doorbell::must_ring`], which contains the fence: whether the sleeper has ended. Then the caller must remove the mail itself.
+    /// After [`Doorbell::must_ring`], which contains the fence: whether the thread has ended. Then the caller must remove the mail itself.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }

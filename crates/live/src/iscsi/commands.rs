@@ -52,7 +52,8 @@ impl Session {
         };
         let busy = !self.held.is_empty() || !self.has_memory(&task);
         if busy && (!self.transfers.is_empty() || !self.held.is_empty()) {
-            // Memory is freed only when this thread receives the data that it has requested.
+            // There is no memory now. This thread itself frees memory when it receives the data that it has requested, so the command must
+            // wait.
             let mut immediate = vec![0; data];
             self.input.fill(&mut immediate)?;
             self.held.push_back(Held {

@@ -185,7 +185,7 @@ impl Outbox {
         Ok(true)
     }
 
-    /// A command ends without an answer.
+    /// Records that a command ends without an answer.
     pub(super) fn forget(&self, ends: Ends) {
         let mut state = self.lock();
         state.numbered -= u32::from(ends == Ends::Numbered);
@@ -315,7 +315,7 @@ impl Outbox {
                     .unwrap_or_else(PoisonError::into_inner);
             }
             std::mem::swap(&mut taken, &mut state.queue);
-            // What is answered here opens the window, and the answers say so.
+            // Answering these commands makes room in the window; the answers report the new window.
             let numbered = taken.iter().filter(|i| i.ends == Ends::Numbered).count();
             state.numbered -= numbered as u32;
             let window = window(&state);

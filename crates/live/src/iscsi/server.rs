@@ -145,8 +145,8 @@ impl Shared {
         Ok(())
     }
 
-    /// A session begins. An older session of the same nexus ends, and all its commands have ended before this returns, so none of them is
-    /// executed after a command of the new session.
+    /// Begins a session. If there is an older session of the same nexus, it is ended; all its commands have ended before this returns, so
+    /// none of them is executed after a command of the new session.
     pub(super) fn enter(&self, outbox: &Arc<Outbox>, who: &Nexus, discovery: bool) {
         let until = Instant::now() + TAKE_OVER;
         let is_same =

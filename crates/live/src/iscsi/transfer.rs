@@ -1,4 +1,4 @@
-//! Data of commands that is being received, and requests to the volume.
+//! The data of commands while it is received, and the requests to the volume.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! The disk's description of itself: inquiry (SPC-4, 6.6 and 7.8), mode pages (7.5), capacity (SBC-3, 5.15 and 5.16).
+//! The properties of the disk that initiators query: inquiry (SPC-4, 6.6 and 7.8), mode pages (7.5), capacity (SBC-3, 5.15 and 5.16).
 
 use super::scsi::{Disk, MAX_RANGES, MAX_TRANSFER, MAX_UNMAP, Sense};
 

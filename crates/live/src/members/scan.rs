@@ -1,4 +1,4 @@
-//! Every place where a member may be: the system's block devices, and files near the description.
+//! Finds every place where a member may be: the system's block devices, and files near the description.
 
 use super::probe::{Second, probe};
 use crate::device::Device;

@@ -1,9 +1,9 @@
-//! One connection: it is served by its reader thread, or by the engine's thread if that is faster.
+//! One connection, which is served by its reader thread, or by the engine's thread if that is faster.
 //!
-//! For a client that sends one small request after another, a thread of its own only causes two thread switches for each request. So the
-//! reader lends such a session to the engine's thread, which watches the socket in its ring and receives without waiting. If there is
-//! anything for which it might have to wait (block status, lack of memory, large requests, many at once, the end), the session goes back to
-//! the reader.
+//! For a client that sends one small request after another, a separate thread only causes two thread switches for each request. So the
+//! reader lends such a session to the engine's thread, which watches the socket in its ring and receives without waiting. If the session
+//! needs something for which the engine's thread might have to wait (block status, memory, large requests, many requests at once, the end),
+//! it goes back to the reader.
 //!
 //! ```text
 //!  reader thread ── LONE requests one by one ──► engine's thread (a `Source`)
@@ -151,7 +151,7 @@ pub(super) fn run(
             }
             match lend(session) {
                 Some(back) => session = back,
-                // It is lost only by a panic on the engine's thread.
+                // The session is lost only if the engine's thread panicked.
                 None => break End::Lost,
             }
         },
@@ -193,7 +193,7 @@ impl Session {
                 Some(Event::Request(request)) => {
                     self.requests += 1;
                     if request.len > LENT_BYTES {
-                        // This keeps the session here.
+                        // The count keeps the session on the reader thread.
                         self.requests += 1;
                     }
                     self.carry_out(request);
@@ -251,7 +251,7 @@ impl Session {
             match outcome {
                 Ok(true) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
-                // The reader will see the same end.
+                // The reader thread will find the same end of the stream.
                 Ok(false) | Err(_) => return false,
             }
         }
@@ -285,7 +285,7 @@ impl Session {
         }
     }
 
-    /// From now on replies accumulate, except on the engine's thread, which sends each at once.
+    /// From now on replies accumulate; not on the engine's thread, which sends each reply at once.
     fn cork(&self) {
         if !self.lent {
             self.outbox.cork();
@@ -412,7 +412,7 @@ impl Session {
         Ok(true)
     }
 
-    /// The limits of open requests are reached: waits until a reply was sent.
+    /// Called when the limits of open requests are reached: waits until a reply was sent.
     fn hold(&mut self) -> bool {
         let before = self.connection.open();
         self.pause();

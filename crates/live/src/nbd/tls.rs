@@ -5,9 +5,9 @@
 //!  TCP ─► greeting, options (all but STARTTLS refused) ─► TLS handshake ─┬─ decrypted ─► socket pair ─► session
 //!                                                                        └─ encrypted ◄─ socket pair ◄─ session
 //! ```
-//! Each connection has a thread of its own here, and the end of a socket pair in `server.rs`, which treats it like any local client: shares
-//! of memory, time limits and the end are those of `session.rs`. Until the handshake is complete, a peer costs only that thread and does
-//! not count as a client; if too many handshakes are in progress, the oldest one is ended.
+//! Each connection has a thread of its own here, and one end of a socket pair in `server.rs`, which treats it like any local client:
+//! `session.rs` applies its shares of memory, its time limits and its rules for the end. Until the handshake is complete, a peer costs only
+//! that thread and does not count as a client; if too many handshakes are in progress, the oldest one is ended.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -106,7 +106,7 @@ impl Tls {
     }
 }
 
-/// A TCP stream whose reads and writes all end by one time.
+/// A TCP stream with one deadline for all reads and writes.
 struct ByThen<'a> {
     stream: &'a TcpStream,
     until: Instant,
@@ -222,7 +222,7 @@ impl Peers {
             if dallying.clone().count() >= HANDSHAKES_MAX
                 && let Some(oldest) = dallying.map(|p| &p.stream).next()
             {
-                // Its thread removes it. If it has gone already, nothing is lost.
+                // Its thread removes it from the table. If the peer is gone already, nothing is to be done.
                 let _ = oldest.shutdown(Shutdown::Both);
             }
             let id = table.next;
@@ -293,7 +293,7 @@ impl Peers {
     }
 }
 
-/// All steps until the session takes over. Returns its end of a pair, our end, and the keys.
+/// Carries out all steps until the session takes over. Returns the session's end of a socket pair, our end, and the keys.
 fn greet(
     stream: &TcpStream,
     config: Arc<ServerConfig>,

@@ -204,9 +204,10 @@ impl Session {
         &mut self.world
     }
 
-    /// No more requests will come: earlier requests are served, then all state is written. Call [`Session::step`] until it returns false.
+    /// Ends the acceptance of requests: earlier requests are served, then all state is written. Call [`Session::step`] until it returns
+    /// false.
     pub fn close(&mut self) {
-        // A recording that is about to begin holds requests that were handed over: they come first.
+        // A recording that is about to begin holds requests that were already handed over. They are served first.
         while self.reopening.is_some() && self.step(None) {}
         if std::mem::replace(&mut self.closing, true) {
             return;
@@ -215,7 +216,7 @@ impl Session {
         while let Some(s) = self.inbox.pop() {
             self.submit(s);
         }
-        // From here on, only a request whose sender was between its check and its push can still arrive.
+        // From here on, a request can still arrive only if its sender checked the inbox before and pushes it now.
         self.world.refuse_from_now_on();
         let now = self.world.now();
         self.call(|engine, out| engine.close(now, out));
@@ -290,12 +291,12 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // A thread that waits for this one must not wait for ever, whatever the reason of the end.
+        // A thread that waits for this one must be released, whatever the reason for the end.
         self.inbox.end();
     }
 }
 
-/// Whether a stop was requested.
+/// A flag with which a stop is requested.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag(Arc<std::sync::atomic::AtomicBool>);
 
@@ -303,7 +304,7 @@ impl StopFlag {
     fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
-    /// Returns whether it was.
+    /// Whether a stop was requested.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

@@ -93,7 +93,7 @@ impl FrontEndSettings for Wanted {
             Some(info) => take_over(control, info, &params, volume)?,
             None => add(control, &self, &params, owner, volume)?,
         };
-        // The link is there when udev hears of the disk: by it udev knows the volume's name.
+        // The link must exist before the disk appears, because udev takes the volume's name from the link.
         link::point(&link, shown.id)?;
         shown.link = Some(link);
         shown.go_on()?;
@@ -332,7 +332,7 @@ impl Shown {
             return;
         }
         if self.is_left {
-            // The threads end with the process; the next server may succeed.
+            // Leave the device to the next server, which may succeed. The threads end with the process.
             return;
         }
         if let Err(e) = self.control.stop(self.id) {

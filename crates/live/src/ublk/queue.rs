@@ -157,7 +157,7 @@ struct Queue {
     over: u16,
     /// Requests that wait for memory.
     held: VecDeque<u16>,
-    /// Empty; changes places with the list of what has ended, so that neither is allocated again.
+    /// An empty list that is exchanged with the list of ended requests, so that neither is allocated again.
     spare: Vec<Note>,
 }
 

@@ -1,4 +1,4 @@
-//! The beginning of a session on a volume: with all members, or without members that are not needed.
+//! Begins a session on a volume: with all members, or without members that are not needed.
 
 use super::{OpenMode, device_error, random};
 use crate::error::{Error, ErrorKind};

@@ -11,7 +11,7 @@ const POLICY: u64 = 8;
 /// Above this size, the creation of a volume gives a warning.
 const WORTH_A_WORD: u64 = 1 << 30;
 
-/// Amounts of memory in bytes.
+/// The memory that a volume needs, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Needs {
     /// Memory at the start.

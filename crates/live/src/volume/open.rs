@@ -183,7 +183,7 @@ fn lost_ranges(opened: &Opened) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// Takes `standby_s` from members that have no standby state.
+/// Ignores `standby_s` of members that have no standby state.
 fn only_disks_sleep(
     config: &mut VolumeConfig,
     devices: &[Option<Device>],
@@ -222,7 +222,7 @@ fn pacers(
 /// Whether there is no file at this path, or no device behind it.
 fn is_gone(path: &Path) -> bool {
     let gone = [Errno::NOENT, Errno::NXIO, Errno::NODEV, Errno::NOMEDIUM];
-    // Behind a server that hangs, the member may be whole.
+    // If the server of a file system hangs, the member behind it may be intact.
     crate::mounts::dead(path).is_none()
         && std::fs::File::open(path)
             .is_err_and(|e| Errno::from_io_error(&e).is_some_and(|n| gone.contains(&n)))
@@ -332,7 +332,8 @@ fn in_place(
     ))
 }
 
-/// Lets members be copies on a disk whose sectors are larger than the volume's blocks: there the page cache does what the disk cannot.
+/// Allows members that were copied to a disk whose sectors are larger than the volume's blocks: they are accessed through the page cache,
+/// which accepts smaller units.
 fn go_around_sectors(devices: &mut [Option<Device>], found: &Found, notes: &mut Vec<String>) {
     let Some(sb) = found.iter().flatten().next() else {
         return;

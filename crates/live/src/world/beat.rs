@@ -1,10 +1,10 @@
-//! The stamp of a volume that is served (see `stamp.rs`), through the ring: this thread waits for nothing.
+//! Reads and writes the stamp of a served volume (see `stamp.rs`) through the ring, so that the engine's thread does not wait.
 //!
 //! ```text
 //! idle ─ operations, and an interval has gone by ─► reading ─ ours ─► writing ─► idle
 //!                                                      └ another's ─► overtaken: everything is refused from then on
 //! ```
-//! Without operations nothing is stamped, so that no disk is woken. The clock is one that continues while the machine is suspended.
+//! Without operations no stamp is written, so that no disk is woken. The clock continues while the machine is suspended.
 
 use super::faults::errno;
 use super::{Fault, UringWorld};
@@ -26,7 +26,7 @@ pub(super) const STAMP: u64 = u64::MAX - 1;
 enum Phase {
     Idle,
     Reading,
-    /// Being written since this time.
+    /// A write that began at this time is in progress.
     Writing(Duration),
 }
 
@@ -36,16 +36,16 @@ pub(super) struct Beat {
     member: usize,
     block: Buffer,
     phase: Phase,
-    /// Time at which the last stamp on the device was begun.
+    /// Time at which the write of the last stamp began; it is complete.
     good: Duration,
     /// Time at which the last read of the stamp began.
     looked: Duration,
-    /// Whether there were operations since then.
+    /// Whether there were operations since that read.
     active: bool,
     held: Vec<(DeviceOp, Vec<u8>)>,
     /// Whether another server has taken over the volume.
     overtaken: bool,
-    /// Whether the stamp can no longer be read or written: then there are no more writes, and reads continue.
+    /// Whether the stamp can no longer be read or written: then writes are refused, and reads continue.
     broken: bool,
 }
 
@@ -91,7 +91,7 @@ impl UringWorld {
         self.beat.as_ref().is_some_and(Beat::has_ended)
     }
 
-    /// Whether `op` may go to its device now. Otherwise it is kept, or was ended.
+    /// Whether `op` may go to its device now. If not, it is held until the stamp is written again, or it has ended with an error.
     pub(super) fn may_go(&mut self, op: &DeviceOp, meta: &[u8]) -> bool {
         let Some(beat) = &mut self.beat else {
             return true;
@@ -132,7 +132,7 @@ impl UringWorld {
         Some(self.seen + Nanos(left.as_nanos() as u64))
     }
 
-    /// Writes the stamp if it is due.
+    /// Begins to read the stamp, and then to write it, if that is due.
     pub(super) fn beat_if_due(&mut self) {
         let due = |b: &Beat| b.active && now().saturating_sub(b.looked) >= INTERVAL;
         if self.beat.as_ref().is_some_and(due) {
@@ -210,7 +210,7 @@ impl UringWorld {
         }
     }
 
-    /// Refuses the operations that wait, as all later ones will be.
+    /// Reports the fault. Operations that wait for the stamp, and all later ones, are refused.
     fn give_up(&mut self, what: String, errno: Option<i32>) {
         let Some(beat) = &mut self.beat else { return };
         let (member, held) = (beat.member, std::mem::take(&mut beat.held));
@@ -228,8 +228,8 @@ impl UringWorld {
         self.woken = true;
     }
 
-    /// Waits for the stamp's operation in progress, if any, and returns whether the volume is still ours. For the end, when nothing else is
-    /// in progress.
+    /// Waits for the stamp's operation in progress, if any, and returns whether the volume is still ours. This is called at the end, when
+    /// no other operation is in progress.
     pub(crate) fn is_still_ours(&mut self) -> bool {
         self.finish_beat();
         if let Some(beat) = &self.beat

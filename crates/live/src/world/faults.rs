@@ -63,7 +63,7 @@ impl UringWorld {
         self.fault.as_ref()
     }
 
-    /// Whether a truncated member is refused.
+    /// Whether a member was truncated, so that it answers only errors.
     pub fn is_cut(&self) -> bool {
         self.members.iter().any(|m| m.cut)
     }

@@ -87,7 +87,7 @@ impl UringWorld {
             .expect("a completion names a flight")
     }
 
-    /// Passes the real part to the kernel (possibly again).
+    /// Passes the operation on the device (not its model) to the kernel; also again, after a part of it was done.
     fn issue(&mut self, id: u32) {
         let f = self.flight(id);
         let (op, at, zeroed) = (f.op, f.at, f.zeroed);

@@ -37,7 +37,7 @@ impl Look {
         }
     }
 
-    /// There is nothing to do. Returns the time for which to poll; zero means to sleep at once.
+    /// Begins a wait. Returns the time for which to poll; zero means to sleep at once.
     fn begin(&mut self) -> Duration {
         self.since = Instant::now();
         if self.took > self.most {
@@ -46,7 +46,7 @@ impl Look {
         Duration::from_nanos((2 * self.took + LEAST).min(self.most))
     }
 
-    /// An event came.
+    /// Records that an event came after this time.
     fn came(&mut self, after: Duration) {
         let after = (after.as_nanos() as u64).min(WEIGHT * self.most);
         self.took = self.took - self.took / WEIGHT + after / WEIGHT;
@@ -58,7 +58,7 @@ impl Look {
     }
 }
 
-/// The reason why the thread waits: a busy device, or only clients.
+/// The average wait for each reason: a busy device, or only clients.
 pub(super) struct Looks {
     device: Look,
     client: Look,
@@ -75,7 +75,8 @@ impl Looks {
 }
 
 impl UringWorld {
-    /// The kind of the wait that begins or ends now. The set of operations in progress does not change while this thread waits.
+    /// The state for the wait that begins or ends now. It stays the same during a wait, because the set of operations in progress does not
+    /// change meanwhile.
     pub(super) fn looker(&mut self) -> &mut Look {
         if self.flights.len() > self.free.len() {
             &mut self.looks.device
@@ -84,7 +85,7 @@ impl UringWorld {
         }
     }
 
-    /// Polls for work for a moment; false: there is none, so sleep.
+    /// Polls for work for a limited time. Returns false if there is none; then the thread should sleep.
     pub(super) fn look_around(&mut self) -> bool {
         let limit = self.looker().begin();
         if limit.is_zero() {
@@ -94,7 +95,7 @@ impl UringWorld {
         if !self.ring.is_idle() {
             self.enter(0, None);
             if self.is_pending() {
-                // The operation ended at once (memory, page cache), which is no information about polling.
+                // The operation ended at once (memory, page cache). This says nothing about how long waits take.
                 return true;
             }
         }

@@ -18,7 +18,7 @@ const BYTES: u64 = 64 << 20;
 const WRITE: u8 = 0x8a;
 const READ: u8 = 0x88;
 
-/// A volume in memory that remembers classes.
+/// A volume in memory that records the classes of its requests.
 struct Heard {
     inner: MemPort,
     classes: Mutex<Vec<(RequestOp, u8)>>,
@@ -69,7 +69,7 @@ impl Rig {
         Initiator::login(self.at, name, &self.target, None).unwrap()
     }
 
-    /// Another client must be served without problems.
+    /// Checks that another client is served without problems.
     fn is_well(&self) {
         let mut i = self.login("iqn.x:well");
         let data = noise(9, 4096);
@@ -385,7 +385,7 @@ fn who_holds_all_memory_holds_up_only_himself() {
         }
     }
     rig.is_well();
-    // One of them continues: all of its writes must complete, in spite of the others.
+    // One of these clients continues: all of its writes must complete, although the others hold memory.
     let mut left = 8;
     let hog = &mut hogs[0];
     while left > 0 {

@@ -378,7 +378,7 @@ impl Live {
             ClassesAsk::Ranges { from } => Ok(classes::ranges(&self.handle, *from)),
             ClassesAsk::Promise { rows, anew } => self.promise(rows, *anew),
             ClassesAsk::Again => {
-                let looked = self.handle.classes().look(&self.handle, true);
+                let looked = self.handle.classes().examine(&self.handle, true);
                 looked.map_err(|_| "the volume is closing".to_owned())?;
                 classes::show(&self.handle)
             }

@@ -87,7 +87,7 @@ impl Device {
     /// It is missing, in use, neither a regular file nor a block device, or has an unsupported sector size. Each message states the fix.
     pub fn open(path: &Path, how: OpenHow) -> Result<Device, Error> {
         let bad = |e: io::Error| fail(path, ErrorKind::Device, e);
-        crate::mounts::answers(path).map_err(bad)?;
+        crate::mounts::check(path).map_err(bad)?;
         let meta = match fs::metadata(path) {
             Ok(meta) => Some(meta),
             Err(e) if e.kind() == io::ErrorKind::NotFound && how.create.is_some() => None,
@@ -214,7 +214,7 @@ impl Device {
     /// # Errors
     /// The file's attributes cannot be read.
     pub fn identity(path: &Path) -> io::Result<Identity> {
-        crate::mounts::answers(path)?;
+        crate::mounts::check(path)?;
         let m = fs::metadata(path)?;
         Ok(if m.file_type().is_block_device() {
             Identity::Block(m.rdev())
@@ -297,16 +297,16 @@ pub fn refuse_twins(paths: &[PathBuf]) -> Result<(), Error> {
     for (i, a) in paths.iter().enumerate() {
         for b in &paths[..i] {
             let meet = match (stack::layers(a), stack::layers(b)) {
-                (Ok(x), Ok(y)) => stack::meet(&x, &y),
+                (Ok(x), Ok(y)) => stack::relation(&x, &y),
                 _ => (a.as_os_str().as_bytes() == b.as_os_str().as_bytes())
-                    .then_some(stack::Meet::Same),
+                    .then_some(stack::Relation::Same),
             };
             if let Some(meet) = meet {
                 let how = match meet {
-                    stack::Meet::Same => "is the same device as",
-                    stack::Meet::Above => "is part of",
-                    stack::Meet::Below => "lies below",
-                    stack::Meet::Share => "shares its data with",
+                    stack::Relation::Same => "is the same device as",
+                    stack::Relation::Above => "is part of",
+                    stack::Relation::Below => "lies below",
+                    stack::Relation::Share => "shares its data with",
                 };
                 let what = format!("{how} {}: give each device once", b.display());
                 return Err(fail(a, ErrorKind::Config, what));

@@ -188,12 +188,12 @@ impl<C> Inbox<C> {
 
     /// Called before the engine's thread sleeps. Returns false if it must not sleep, because there is something to pop.
     pub fn prepare_sleep(&self) -> bool {
-        self.door.doze(|| self.has_mail())
+        self.door.prepare_sleep(|| self.has_mail())
     }
 
     /// Called when the engine's thread has woken up.
-    pub fn awake(&self) {
-        self.door.awake();
+    pub fn woken(&self) {
+        self.door.woken();
     }
 
     /// From now on, new requests and commands are refused. Queued ones can still be popped.
@@ -268,7 +268,7 @@ mod tests {
                     poll(&mut watched, None).unwrap();
                     let mut count = [0; 8];
                     let _ = io::Read::read(&mut &inbox.bell, &mut count);
-                    inbox.awake();
+                    inbox.woken();
                 }
                 None => {}
             }

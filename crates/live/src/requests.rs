@@ -25,7 +25,7 @@ struct Entry {
     /// Number of device operations that use its memory now.
     ops: u32,
     /// First byte and length of a write of which the classifier must be informed when it has ended.
-    minded: Option<(u64, u32)>,
+    noted_write: Option<(u64, u32)>,
 }
 
 /// A request that ended, for sources on the engine's own thread.
@@ -70,7 +70,7 @@ impl Table {
                 b.len() != s.len as usize || b.head() != s.offset as usize % self.block
             })
         {
-            self.tell(done, Err(IoError::Invalid), s.buffer);
+            self.report(done, Err(IoError::Invalid), s.buffer);
             return None;
         }
         let odd = s.buffer.as_ref().is_some_and(|b| b.head() + b.tail() != 0);
@@ -89,7 +89,7 @@ impl Table {
             done,
             side,
             ops: 0,
-            minded: minded.then_some((s.offset, s.len)),
+            noted_write: minded.then_some((s.offset, s.len)),
         });
         Some(Request {
             tag: Tag(tag),
@@ -166,13 +166,13 @@ impl Table {
             "answered while a device still uses its memory"
         );
         self.free.push(tag.0);
-        if let (Some((offset, len)), Some(c)) = (entry.minded, &self.classifier) {
+        if let (Some((offset, len)), Some(c)) = (entry.noted_write, &self.classifier) {
             c.ended(offset, len);
         }
-        self.tell(entry.done, result, entry.buf);
+        self.report(entry.done, result, entry.buf);
     }
 
-    fn tell(&mut self, done: Done, result: Result<(), IoError>, buf: Option<Buffer>) {
+    fn report(&mut self, done: Done, result: Result<(), IoError>, buf: Option<Buffer>) {
         match done {
             Done::Call(done) => done.call(result, buf),
             Done::Ticket(ticket) => self.ended.push(Ended {
@@ -198,7 +198,7 @@ impl Table {
         for i in 0..self.entries.len() {
             if let Some(entry) = self.entries[i].take() {
                 self.free.push(i as u32);
-                self.tell(entry.done, Err(error), entry.buf);
+                self.report(entry.done, Err(error), entry.buf);
             }
         }
     }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_are_laid_around_the_payload_wherever_it_lies() {
+    fn edge_blocks_are_patched_around_the_payload_at_every_alignment() {
         for (offset, len) in [
             (10, 20),
             (500, 24),

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Largest request that a connection without any memory gets from outside the pool, bytes.
 const RESERVE: usize = 1 << 20;
 /// Interval at which a connection at its limit checks whether others have left.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The part of a pool that one connection holds.
 pub struct Share {
@@ -70,7 +70,7 @@ impl Share {
         let size = class_bytes(order_of(bytes));
         let mut out = self.out();
         while !self.allows(*out, size) {
-            let waited = self.returned.wait_timeout(out, LOOK);
+            let waited = self.returned.wait_timeout(out, CHECK_INTERVAL);
             out = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         *out += size;
@@ -91,7 +91,7 @@ impl Share {
     }
 
     /// `size` bytes are returned.
-    pub(crate) fn gives(&self, size: usize) {
+    pub(crate) fn give_back(&self, size: usize) {
         *self.out() -= size;
         self.returned.notify_all();
     }
@@ -109,7 +109,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     const MIB: u32 = 1 << 20;
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     #[test]
     fn a_share_is_half_alone_and_a_part_among_many() {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_nothing_is_served_from_an_empty_pool() {
+    fn a_connection_that_holds_nothing_is_served_from_an_empty_pool() {
         let pool = Pool::new(8 << 20);
         let hogs: Vec<_> = (0..2).map(|_| Share::of(&pool)).collect();
         let held: Vec<_> = hogs.iter().map(|s| s.buffer(0, 4 * MIB, 4096)).collect();
@@ -150,9 +150,9 @@ mod tests {
                 drop(small);
                 tell.send(()).unwrap();
             });
-            told.recv_timeout(PATIENCE)
+            told.recv_timeout(TIMEOUT)
                 .expect("a moderate request is served at once");
-            told.recv_timeout(PATIENCE).expect("and the next");
+            told.recv_timeout(TIMEOUT).expect("and the next");
         });
         drop(held);
         assert_eq!((pool.bytes_out(), late.bytes_out()), (0, 0));

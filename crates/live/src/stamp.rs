@@ -67,7 +67,7 @@ pub(crate) struct Stamp {
 
 /// A stamp that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct FoundStamp {
     volume: [u8; 16],
     token: [u8; 16],
     pub(crate) kind: Kind,
@@ -111,9 +111,9 @@ impl Owner {
     }
 }
 
-impl Seen {
+impl FoundStamp {
     /// Decodes a stamp; `None` if the block holds none.
-    pub(crate) fn decode(b: &[u8]) -> Option<Seen> {
+    pub(crate) fn decode(b: &[u8]) -> Option<FoundStamp> {
         let u64_at = |at: usize| Some(u64::from_le_bytes(b.get(at..at + 8)?.try_into().ok()?));
         let id_at = |at: usize| b.get(at..at + 16)?.try_into().ok();
         if b.get(..8)? != MAGIC || u64_at(SUM_AT)? != sum(b.get(..SUM_AT)?) {
@@ -121,7 +121,7 @@ impl Seen {
         }
         let host = b.get(HOST_AT..HOST_AT + HOST_BYTES)?;
         let end = host.iter().position(|&c| c == 0).unwrap_or(HOST_BYTES);
-        Some(Seen {
+        Some(FoundStamp {
             volume: id_at(8)?,
             token: id_at(24)?,
             kind: if b[48] == 1 {
@@ -205,8 +205,8 @@ fn read(device: &Device) -> Result<Buffer, Error> {
     Ok(block)
 }
 
-fn taken(path: &Path, by: Option<&Seen>) -> Error {
-    let who = by.map_or_else(|| "somebody".to_owned(), Seen::words);
+fn taken(path: &Path, by: Option<&FoundStamp>) -> Error {
+    let who = by.map_or_else(|| "somebody".to_owned(), FoundStamp::words);
     let place = path.display();
     Error::new(
         ErrorKind::InUse,
@@ -226,7 +226,7 @@ pub(crate) fn claim(
     volume: [u8; 16],
     unclean: bool,
 ) -> Result<(Stamp, Option<String>), Error> {
-    let before = Seen::decode(&read(device)?).filter(|s| s.volume == volume);
+    let before = FoundStamp::decode(&read(device)?).filter(|s| s.volume == volume);
     let mut stamp = Stamp::new(volume)?;
     let bytes = stamp.next(Kind::Claim);
     let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
@@ -248,7 +248,7 @@ pub(crate) fn claim(
         std::thread::sleep(INTERVAL / 8);
         let now = read(device)?;
         if !stamp.is_last(&now) {
-            return Err(taken(&device.path, Seen::decode(&now).as_ref()));
+            return Err(taken(&device.path, FoundStamp::decode(&now).as_ref()));
         }
     }
     let waited = format!(
@@ -268,7 +268,7 @@ pub(crate) fn confirm(device: &Device, stamp: &Stamp) -> Result<(), Error> {
     if stamp.is_last(&now) {
         return Ok(());
     }
-    Err(taken(&device.path, Seen::decode(&now).as_ref()))
+    Err(taken(&device.path, FoundStamp::decode(&now).as_ref()))
 }
 
 #[cfg(test)]
@@ -300,10 +300,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stamped_is_read_and_every_damage_is_seen() {
+    fn a_stamp_is_decoded_and_every_damage_is_detected() {
         let mut s = Stamp::new([3; 16]).unwrap();
         let b = s.next(Kind::Serving);
-        let seen = Seen::decode(&b).unwrap();
+        let seen = FoundStamp::decode(&b).unwrap();
         assert_eq!(
             (seen.kind, seen.volume, &seen.owner),
             (Kind::Serving, [3; 16], &s.owner)
@@ -312,14 +312,14 @@ mod tests {
         for i in 0..BYTES {
             let mut bad = b;
             bad[i] ^= 1;
-            assert_eq!(Seen::decode(&bad), None, "byte {i}");
+            assert_eq!(FoundStamp::decode(&bad), None, "byte {i}");
         }
-        assert_eq!(Seen::decode(&[0; BYTES]), None);
-        assert_eq!(Seen::decode(&b[..100]), None);
+        assert_eq!(FoundStamp::decode(&[0; BYTES]), None);
+        assert_eq!(FoundStamp::decode(&b[..100]), None);
     }
 
     #[test]
-    fn who_ended_under_this_kernel_is_not_waited_for() {
+    fn a_process_that_ended_under_this_kernel_is_not_waited_for() {
         let mut owner = Owner::here();
         assert!(owner.has_ended(), "an earlier session of this process");
         owner.process = u64::from(std::os::unix::process::parent_id());
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_answered_by_whoever_serves() {
+    fn a_claim_is_answered_by_the_serving_process() {
         let dir = tempfile::tempdir().unwrap();
         let d = device(&dir);
         let mut other = stranger([1; 16]);

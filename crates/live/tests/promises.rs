@@ -112,7 +112,7 @@ fn standing(handle: &Handle, class: u8) -> Standing {
 }
 
 #[test]
-fn promises_are_kept_on_a_paced_volume_and_it_is_said_when_not() {
+fn promises_are_kept_on_a_paced_volume_and_misses_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let volume = dir.path().join("v");
     let made = Volume::create(&volume, config(dir.path()), false).unwrap();

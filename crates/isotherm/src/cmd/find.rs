@@ -112,7 +112,7 @@ fn add(volumes: &mut Volumes, path: &Path, sb: Superblock) -> Result<(), Failure
 /// Whether both show the same bytes, like a file and its loop device.
 fn is_same(a: &Path, b: &Path) -> bool {
     match (stack::layers(a), stack::layers(b)) {
-        (Ok(a), Ok(b)) => stack::meet(&a, &b).is_some(),
+        (Ok(a), Ok(b)) => stack::relation(&a, &b).is_some(),
         _ => false,
     }
 }

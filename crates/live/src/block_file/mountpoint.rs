@@ -143,7 +143,7 @@ pub(super) fn prepare(dir: &Path) -> Result<(), Error> {
 }
 
 /// The parameters of a mount.
-pub(super) struct Wanted<'a> {
+pub(super) struct MountParams<'a> {
     /// Resolved directory.
     pub dir: &'a Path,
     /// Shown as the source in the mount table.
@@ -153,7 +153,7 @@ pub(super) struct Wanted<'a> {
 }
 
 /// Mounts, by the system call if permitted, otherwise through the set-uid helper. Returns the session's descriptor.
-pub(super) fn mount(wanted: &Wanted<'_>) -> Result<OwnedFd, Error> {
+pub(super) fn mount(wanted: &MountParams<'_>) -> Result<OwnedFd, Error> {
     let device = match fs::OpenOptions::new().read(true).write(true).open(DEVICE) {
         Ok(device) => device,
         // Only the helper may open it.
@@ -191,7 +191,7 @@ pub(super) fn mount(wanted: &Wanted<'_>) -> Result<OwnedFd, Error> {
 }
 
 /// `fusermount3` mounts and sends us the descriptor over the socket that it finds as its standard input.
-fn mount_by_helper(wanted: &Wanted<'_>) -> Result<OwnedFd, Error> {
+fn mount_by_helper(wanted: &MountParams<'_>) -> Result<OwnedFd, Error> {
     let failed = |reason: String| Error::Mount {
         dir: wanted.dir.to_owned(),
         reason,

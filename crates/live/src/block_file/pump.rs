@@ -46,11 +46,11 @@ const INIT_RING: u32 = 1 << 9;
 const INIT_IN_FLAGS: [usize; 2] = [12, 16];
 const INIT_OUT_FLAGS: [usize; 2] = [12, 32];
 /// Longest wait for fuser's answer to INIT.
-const INIT_PATIENCE: Duration = Duration::from_secs(10);
+const INIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Size of the largest message that is not a write, guaranteed by the kernel (`FUSE_MIN_READ_BUFFER`).
-const SLOW_MESSAGE: usize = 8192;
+const OTHER_MESSAGE_MAX: usize = 8192;
 /// Largest reply of fuser: a directory page or the answer to INIT.
-const SLOW_REPLY: usize = 1 << 17;
+const FUSER_REPLY_MAX: usize = 1 << 17;
 
 /// The result of [`Pump::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub enum Received {
 /// [`Pump::LARGEST`] bytes available.
 pub struct Pump {
     device: Arc<File>,
-    slow: Arc<Slow>,
+    fuser_link: Arc<FuserLink>,
     port: Arc<dyn Port>,
     size: u64,
     buffer: Box<[u8]>,
@@ -153,8 +153,8 @@ impl Pump {
             }
         };
         let message = &self.buffer[..read];
-        if self.hot(message).is_none() {
-            self.slow.pass_on(message);
+        if self.take_frequent(message).is_none() {
+            self.fuser_link.pass_on(message);
         }
         Ok(Received::Request)
     }
@@ -166,11 +166,11 @@ impl Pump {
 
     /// Called when no more requests can be taken: ends fuser's session as well, so that the mount notices the end.
     pub(super) fn end(&self) {
-        self.slow.close();
+        self.fuser_link.close();
     }
 
     /// Starts a read, write or flush. Returns `None` for everything else; then nothing was done.
-    fn hot(&self, message: &[u8]) -> Option<()> {
+    fn take_frequent(&self, message: &[u8]) -> Option<()> {
         let opcode = u32_at(message, 4)?;
         let unique = u64_at(message, 8)?;
         let reply = || Reply {
@@ -250,7 +250,7 @@ impl Pump {
 }
 
 /// The connection to fuser's session and back.
-pub(super) struct Slow {
+pub(super) struct FuserLink {
     socket: OwnedFd,
     device: Arc<File>,
     /// Messages for which the socket was full. The engine's thread must not wait for fuser, because fuser may be waiting for the engine
@@ -272,15 +272,15 @@ enum Init {
     Answered { ring: bool },
 }
 
-impl std::fmt::Debug for Slow {
+impl std::fmt::Debug for FuserLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slow").finish_non_exhaustive()
+        f.debug_struct("FuserLink").finish_non_exhaustive()
     }
 }
 
-impl Slow {
-    pub(super) fn new(socket: OwnedFd, device: Arc<File>) -> Slow {
-        Slow {
+impl FuserLink {
+    pub(super) fn new(socket: OwnedFd, device: Arc<File>) -> FuserLink {
+        FuserLink {
             socket,
             device,
             backlog: Mutex::default(),
@@ -296,7 +296,7 @@ impl Slow {
     }
 
     /// From now on, answers to requests that came through ring entries go to these entries.
-    pub(super) fn lead_to(&self, handle: Handle, answers: Answers) {
+    pub(super) fn set_ring(&self, handle: Handle, answers: Answers) {
         // Set once, because a mount has its entries once.
         let _ = self.ring.set((handle, answers));
     }
@@ -306,7 +306,7 @@ impl Slow {
         let asked = |init: &mut Init| matches!(init, Init::Asked { .. });
         let waited = self
             .initialised
-            .wait_timeout_while(self.init(), INIT_PATIENCE, asked);
+            .wait_timeout_while(self.init(), INIT_TIMEOUT, asked);
         match *waited.unwrap_or_else(PoisonError::into_inner).0 {
             Init::Answered { ring } => Some(ring),
             Init::Asked { .. } => None,
@@ -314,7 +314,7 @@ impl Slow {
     }
 
     /// Passes one of fuser's replies to the kernel.
-    fn carry(&self, reply: &mut [u8]) {
+    fn relay_reply(&self, reply: &mut [u8]) {
         let unique = u64_at(reply, 8);
         let mut init = self.init();
         if let Init::Asked {
@@ -370,11 +370,11 @@ impl Slow {
 
     /// Relays fuser's replies to the kernel until the socket is closed.
     pub(super) fn relay(&self) {
-        let mut reply = vec![0; SLOW_REPLY];
+        let mut reply = vec![0; FUSER_REPLY_MAX];
         loop {
             match net::recv(&self.socket, &mut *reply, RecvFlags::empty()) {
                 Ok((0, _)) => return,
-                Ok((len, _)) => self.carry(&mut reply[..len]),
+                Ok((len, _)) => self.relay_reply(&mut reply[..len]),
                 Err(Errno::INTR) => {}
                 Err(_) => return,
             }
@@ -416,7 +416,7 @@ pub(super) struct Parts {
     /// fuser's end of the socket.
     pub session: OwnedFd,
     /// Our end.
-    pub slow: Arc<Slow>,
+    pub fuser_link: Arc<FuserLink>,
 }
 
 /// Two connected sockets that keep the boundaries of messages.
@@ -430,13 +430,13 @@ fn packet_sockets() -> io::Result<(OwnedFd, OwnedFd)> {
 pub(super) fn split(device: OwnedFd, port: Arc<dyn Port>, ring: bool) -> io::Result<Parts> {
     let (ours, session) = packet_sockets()?;
     let device = Arc::new(File::from(device));
-    let slow = Arc::new(Slow::new(ours, Arc::clone(&device)));
+    let fuser_link = Arc::new(FuserLink::new(ours, Arc::clone(&device)));
     let size = port.volume_bytes();
     // The kernel requires room for the largest write with its headers before it gives any request.
-    let buffer = vec![0; super::serve::MAX_IO as usize + SLOW_MESSAGE].into_boxed_slice();
+    let buffer = vec![0; super::serve::MAX_IO as usize + OTHER_MESSAGE_MAX].into_boxed_slice();
     let mut pump = Pump {
         device,
-        slow: Arc::clone(&slow),
+        fuser_link: Arc::clone(&fuser_link),
         port,
         size,
         buffer,
@@ -446,13 +446,13 @@ pub(super) fn split(device: OwnedFd, port: Arc<dyn Port>, ring: bool) -> io::Res
     if u32_at(&pump.buffer, 4) == Some(FUSE_INIT) {
         let unique = u64_at(&pump.buffer, 8).unwrap_or_default();
         let ring = ring && offered(&pump.buffer);
-        *slow.init() = Init::Asked { unique, ring };
+        *fuser_link.init() = Init::Asked { unique, ring };
     }
     fcntl_setfl(&*pump.device, OFlags::NONBLOCK)?;
     Ok(Parts {
         pump,
         session,
-        slow,
+        fuser_link,
     })
 }
 

@@ -30,7 +30,7 @@ use isotherm_core::IoError;
 use rustix::io::Errno;
 
 use super::O_DSYNC;
-use super::pump::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, IN_HEADER, OUT_HEADER, Slow};
+use super::pump::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, FuserLink, IN_HEADER, OUT_HEADER};
 use crate::buffers::{Buffer, Memory, Pool, Region};
 use crate::port::{Completion, IoRequest, Port};
 use crate::world::RingSource;
@@ -51,7 +51,7 @@ const HEADER_ROOM: usize = 512;
 
 /// `struct iovec`.
 #[repr(C)]
-struct Part {
+struct IoVec {
     base: *mut u8,
     len: usize,
 }
@@ -60,7 +60,7 @@ struct Entry {
     queue: u16,
     memory: Memory,
     /// Header and payload, as REGISTER names them.
-    parts: Box<[Part; 2]>,
+    parts: Box<[IoVec; 2]>,
     /// The kernel's number of the request in this entry.
     commit: u64,
     /// Whether the entry holds a request that is not answered.
@@ -80,7 +80,7 @@ struct State {
 
 struct Shared {
     port: Arc<dyn Port>,
-    slow: Arc<Slow>,
+    fuser_link: Arc<FuserLink>,
     device: Arc<File>,
     size: u64,
     block: u32,
@@ -100,7 +100,7 @@ impl Entries {
     pub(super) fn new(
         device: Arc<File>,
         port: Arc<dyn Port>,
-        slow: Arc<Slow>,
+        fuser_link: Arc<FuserLink>,
         pool: &Arc<Pool>,
     ) -> Option<Entries> {
         let queues = queues();
@@ -110,7 +110,7 @@ impl Entries {
         for i in 0..number {
             let memory = pool.get_if_idle(LARGEST as usize)?;
             let header = headers.base().wrapping_add(i * HEADER_ROOM);
-            let part = |base, len| Part { base, len };
+            let part = |base, len| IoVec { base, len };
             entries.push(Entry {
                 queue: (i % queues) as u16,
                 parts: Box::new([
@@ -127,7 +127,7 @@ impl Entries {
             size: port.volume_bytes(),
             block: port.block_bytes(),
             port,
-            slow,
+            fuser_link,
             device,
             headers,
             state: Mutex::new(State {
@@ -207,7 +207,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 }
 
 /// The kernel's request.
-struct Asked {
+struct KernelRequest {
     opcode: u32,
     unique: u64,
     offset: u64,
@@ -252,7 +252,7 @@ impl Shared {
         let header = this.read_header(entry);
         let u32_at = |at: usize| u32::from_ne_bytes(number(&header, at).unwrap_or_default());
         let u64_at = |at: usize| u64::from_ne_bytes(number(&header, at).unwrap_or_default());
-        let asked = Asked {
+        let asked = KernelRequest {
             opcode: u32_at(4),
             unique: u64_at(8),
             offset: u64_at(OP_IN + 8),
@@ -296,7 +296,7 @@ impl Shared {
         Some(Buffer::over(memory, offset, len, self.block))
     }
 
-    fn read(&self, asked: &Asked, reply: Reply) {
+    fn read(&self, asked: &KernelRequest, reply: Reply) {
         let len =
             u64::from(asked.bytes.min(LARGEST)).min(self.size.saturating_sub(asked.offset)) as u32;
         if len == 0 {
@@ -317,7 +317,7 @@ impl Shared {
         );
     }
 
-    fn write(&self, asked: &Asked, payload: usize, reply: Reply) {
+    fn write(&self, asked: &KernelRequest, payload: usize, reply: Reply) {
         let len = u64::from(asked.bytes).min(self.size.saturating_sub(asked.offset)) as u32;
         if self.port.read_only() {
             return reply.end(Err(IoError::ReadOnly), 0);
@@ -369,7 +369,7 @@ impl Shared {
         drop(state);
         // Answered by `Answers`.
         reply.sent = true;
-        self.slow.pass_on(&message);
+        self.fuser_link.pass_on(&message);
     }
 
     /// The request in the entry has ended, with `payload` bytes in its memory: the entry may go back to the kernel.

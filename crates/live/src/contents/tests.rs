@@ -134,7 +134,7 @@ fn pool_labels_at_either_end_and_swap_of_every_page_size() {
 }
 
 #[test]
-fn files_of_databases_are_told_by_their_headers() {
+fn files_of_databases_are_recognised_by_their_headers() {
     let names = |found: Vec<Content>| found.into_iter().map(|c| c.what).collect::<Vec<_>>();
     let mut page = [0u8; 8192];
     page[12..20].copy_from_slice(&[0x40, 0, 0, 0x1f, 0, 0x20, 4, 0x20]);

@@ -31,18 +31,18 @@ impl Doorbell {
     }
 
     /// Called before the thread sleeps. Returns false if it must not sleep, because `mail` reports that there is some.
-    pub fn doze(&self, mail: impl FnOnce() -> bool) -> bool {
+    pub fn prepare_sleep(&self, mail: impl FnOnce() -> bool) -> bool {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if mail() {
-            self.awake();
+            self.woken();
             return false;
         }
         true
     }
 
     /// Called when the thread has woken up.
-    pub fn awake(&self) {
+    pub fn woken(&self) {
         self.sleeping.store(false, Ordering::Relaxed);
     }
 

@@ -20,7 +20,7 @@ pub(super) const WINDOW: u32 = 128;
 /// Maximum number of immediate commands in addition to those; an initiator with more open commands violates the protocol.
 const IMMEDIATE: u32 = 64;
 /// Interval of the check whether the volume has answered, after an initiator was fenced off.
-const LOOK: Duration = Duration::from_millis(1);
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// Number of bytes that are collected before they are sent.
 const GATHER: usize = 64 << 10;
 
@@ -156,7 +156,7 @@ impl Outbox {
     /// Waits until the volume has none of the initiator's commands. The caller must prevent new ones in this time.
     pub(super) fn wait_for_volume(&self) {
         while self.at_volume.load(Ordering::SeqCst) > 0 {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
     }
 

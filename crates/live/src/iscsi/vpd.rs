@@ -183,7 +183,7 @@ pub(super) fn report_luns(cdb: &[u8; 16]) -> Result<Vec<u8>, Sense> {
 }
 
 /// INQUIRY of a unit that does not exist.
-pub(super) fn nobody() -> Vec<u8> {
+pub(super) fn absent_unit() -> Vec<u8> {
     let mut b = vec![0; 36];
     (b[0], b[2], b[3], b[4]) = (0x7f, 6, 2, 31);
     b

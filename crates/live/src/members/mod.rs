@@ -21,7 +21,7 @@ pub(crate) use superblocks::{Found, find_superblocks};
 use crate::config::{VolumeConfig, parse_uuid};
 use crate::error::{Error, ErrorKind};
 use crate::mutants::{LiveMutant, broken};
-use crate::stack::{self, Layer, Meet};
+use crate::stack::{self, Layer, Relation};
 use isotherm_core::TierId;
 use isotherm_core::store::Superblock;
 use isotherm_core::store::superblock::{State, SuperblockError};
@@ -61,12 +61,12 @@ impl Candidate {
     }
 
     fn lies_above(&self, other: &Candidate) -> bool {
-        stack::meet(&self.stack, &other.stack) == Some(Meet::Above)
+        stack::relation(&self.stack, &other.stack) == Some(Relation::Above)
     }
 
     /// Whether both have the same bytes, in any way.
     fn is(&self, other: &Candidate) -> bool {
-        self.path == other.path || stack::meet(&self.stack, &other.stack).is_some()
+        self.path == other.path || stack::relation(&self.stack, &other.stack).is_some()
     }
 }
 

@@ -47,8 +47,8 @@ pub(crate) fn find_superblocks(
             Some((sb, index)) if usize::from(index) < sb.members.len() => {
                 read(i, sb.copy_offset(MemberId(index)))
             }
-            // No other member has the place. The member's own counter may have it; otherwise all possible places (ends at multiples of 1
-            // MiB) are tried.
+            // No other member has the place. The member's own counter may have it; otherwise all places that end at a multiple of 1 MiB are
+            // tried.
             None if there[i] => {
                 let told = told[i].map(|at| read(i, at)).filter(Result::is_ok);
                 told.or_else(|| {

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use isotherm_core::RequestOp;
 
 use super::outbox::{Outbox, Reply, Tail};
-use super::owed::{Owed, failed, succeeded};
+use super::pending_reply::{PendingReply, failed, succeeded};
 use super::proto::{Close, Command, Connection, Event, Export, Limits, MAX_UNIT, Request};
 use super::socket;
 use crate::mutants::{LiveMutant, broken};
@@ -59,17 +59,17 @@ pub(super) enum End {
 
 /// Time limits for peers. There is no limit for a client that is idle between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct TimeLimits {
     /// The whole time from the connection to the choice of an export.
     pub handshake: Duration,
     /// The time for the next bytes of a WRITE's payload, and for room in the socket for replies.
     pub transmission: Duration,
 }
 
-impl Default for Patience {
+impl Default for TimeLimits {
     /// 30 s, 60 s.
-    fn default() -> Patience {
-        Patience {
+    fn default() -> TimeLimits {
+        TimeLimits {
             handshake: Duration::from_secs(30),
             transmission: Duration::from_secs(60),
         }
@@ -80,7 +80,7 @@ struct Session {
     port: Arc<dyn Port>,
     /// Its share of the port's memory.
     share: Option<Arc<Share>>,
-    patience: Patience,
+    time_limits: TimeLimits,
     begun: Instant,
     outbox: Arc<Outbox>,
     connection: Connection,
@@ -117,14 +117,14 @@ pub(super) fn run(
     port: Arc<dyn Port>,
     engine: Option<Handle>,
     export: Arc<Export>,
-    (limits, patience): (Limits, Patience),
+    (limits, time_limits): (Limits, TimeLimits),
     outbox: &Arc<Outbox>,
     stopping: Arc<AtomicBool>,
 ) -> End {
     let (connection, greeting) = Connection::new(export, limits);
     let mut session = Session {
         share: port.share(),
-        patience,
+        time_limits,
         begun: Instant::now(),
         port,
         outbox: Arc::clone(outbox),
@@ -142,7 +142,7 @@ pub(super) fn run(
         appetite: INPUT_BYTES,
         writing: None,
     };
-    let greeted = socket::set_send_patience(outbox.socket(), patience.transmission)
+    let greeted = socket::set_send_timeout(outbox.socket(), time_limits.transmission)
         .and_then(|()| socket::send_all(outbox.socket(), &greeting));
     let end = match greeted {
         Ok(()) => loop {
@@ -297,7 +297,7 @@ impl Session {
         socket::send_all(self.outbox.socket(), bytes)?;
         if self.connection.in_transmission() {
             self.outbox.become_client();
-            socket::set_patience(self.outbox.socket(), self.patience.transmission)?;
+            socket::set_receive_timeout(self.outbox.socket(), self.time_limits.transmission)?;
         }
         Ok(true)
     }
@@ -323,11 +323,11 @@ impl Session {
             _ => (0, self.crowd + 1),
         };
         if !self.connection.in_transmission() {
-            let left = self.patience.handshake.checked_sub(self.begun.elapsed());
+            let left = self.time_limits.handshake.checked_sub(self.begun.elapsed());
             let left = left
                 .filter(|l| !l.is_zero())
                 .ok_or(io::ErrorKind::TimedOut)?;
-            socket::set_patience(self.outbox.socket(), left)?;
+            socket::set_receive_timeout(self.outbox.socket(), left)?;
         }
         let until = self.input.len().min(self.end + self.appetite);
         let received = socket::receive(
@@ -460,7 +460,7 @@ impl Session {
                     request,
                     buffer,
                     filled: 0,
-                    until: Instant::now() + self.patience.transmission + slow,
+                    until: Instant::now() + self.time_limits.transmission + slow,
                 });
                 return;
             }
@@ -479,8 +479,8 @@ impl Session {
         } = request;
         self.outbox.begin();
         let data_bytes = (command == Command::Read).then_some(len);
-        let owed = Owed::new(ticket, Arc::clone(&self.outbox), data_bytes);
-        let done = Completion::new(move |result, buffer| owed.pay(result, buffer));
+        let pending = PendingReply::new(ticket, Arc::clone(&self.outbox), data_bytes);
+        let done = Completion::new(move |result, buffer| pending.complete(result, buffer));
         // A connection has no class: classifiers determine it by address.
         let fua = fua && !broken(LiveMutant::DropNbdFua);
         self.port.submit(

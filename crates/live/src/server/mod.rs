@@ -49,7 +49,7 @@ pub struct Session {
     /// The reason why the volume could not be opened again.
     pub(crate) lost: Option<Error>,
     /// Whether the failure was reported in [`Handle::failure`].
-    told: bool,
+    failure_reported: bool,
 }
 
 /// The reason why a volume can only be read, or not even that, until it is served again.
@@ -147,20 +147,20 @@ impl Session {
             let now = self.world.now();
             self.call(|engine, out| engine.reclassify(now, extent, class, out));
         }
-        if self.reopening.is_some() || self.engine.wish.is_some() {
+        if self.reopening.is_some() || self.engine.requested.is_some() {
             self.reopen_if_due();
         }
-        if !self.told
+        if !self.failure_reported
             && (self.engine.has_failed() || self.world.is_cut() || self.world.is_unstamped())
         {
-            self.tell_failure();
+            self.report_failure();
         }
         !self.engine.is_closed()
     }
 
     /// Stores a failure where other threads can see it, because this thread must not spend time on messages.
-    fn tell_failure(&mut self) {
-        self.told = true;
+    fn report_failure(&mut self) {
+        self.failure_reported = true;
         let fault = self.world.fault().cloned();
         let path = |i: usize| self.devices.get(i)?.as_ref().map(|d| d.path.clone());
         let failure = VolumeFailure {
@@ -248,8 +248,8 @@ impl Session {
         }
         let failed = self.engine.has_failed() || self.world.is_cut() || self.world.is_unstamped();
         if failed && !broken(LiveMutant::CleanAfterFailure) {
-            if !self.told {
-                self.tell_failure();
+            if !self.failure_reported {
+                self.report_failure();
             }
             let why = self.handle.failure().map(ToString::to_string);
             let what = format!(

@@ -90,7 +90,11 @@ pub(super) fn begin(
 }
 
 /// One line for people about the missing members.
-pub(super) fn going_on(report: &store::Report, lost: &Lost, paths: &[PathBuf]) -> String {
+pub(super) fn missing_members_note(
+    report: &store::Report,
+    lost: &Lost,
+    paths: &[PathBuf],
+) -> String {
     let names: Vec<_> = report
         .missing
         .iter()

@@ -103,7 +103,7 @@ pub fn long_zeroes() -> Result<(), String> {
     check(got.iter().all(|&b| b == 0), "what was zeroed is not zeros")
 }
 
-pub fn odd_writes() -> Result<(), String> {
+pub fn unaligned_writes() -> Result<(), String> {
     let rig = Rig::new();
     let server = rig.serve()?;
     let mut model = vec![1; 65536];

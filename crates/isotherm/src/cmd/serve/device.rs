@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) type Told = Arc<Mutex<Value>>;
 
 /// `--loop`: a block file and a loop device over it.
-pub(super) struct Wanted {
+pub(super) struct Settings {
     pub dir: PathBuf,
     /// Whether the directory belongs to this program and is removed with the block file.
     pub own: bool,
@@ -38,7 +38,7 @@ pub(super) struct Wanted {
     pub told: Told,
 }
 
-impl FrontEndSettings for Wanted {
+impl FrontEndSettings for Settings {
     fn names(&self, name: &str) -> Vec<String> {
         vec![format!("block-file:{}", self.dir.join(name).display())]
     }
@@ -71,7 +71,7 @@ impl FrontEndSettings for Wanted {
 
 /// `--ublk`, whose device `status` shows as well.
 pub(super) struct Ublk {
-    pub wanted: ublk::front::Wanted,
+    pub wanted: ublk::front::Settings,
     pub told: Told,
 }
 

@@ -5,14 +5,14 @@ use super::LARGEST;
 /// Memory for payloads on a machine with few processors, in bytes.
 const MEMORY: usize = 16 << 20;
 /// With more queues the ring is not used, because it needs an entry for each.
-const MOST_QUEUES: usize = 256;
+const QUEUES_MAX: usize = 256;
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
 /// Bytes of payload memory that the ring needs on this machine; 0 if it is not to be used.
 pub(crate) fn memory() -> usize {
     match queues() {
         0 => 0,
-        n if n > MOST_QUEUES => 0,
+        n if n > QUEUES_MAX => 0,
         n => n * per_queue(n) * LARGEST as usize,
     }
 }

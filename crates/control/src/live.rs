@@ -23,14 +23,14 @@ use crate::tap::Tap;
 use crate::{ClassesAsk, Request, atlas, classes, figures};
 
 /// Receives the outcome of a stop.
-pub type Asker = Sender<Result<(), String>>;
+pub type StopReply = Sender<Result<(), String>>;
 
 /// The reason why serving ends.
 pub enum End {
     /// The name of the signal.
     Signal(&'static str),
     /// A client asked for it and waits for the outcome.
-    Asked(Asker),
+    Asked(StopReply),
 }
 
 /// The state that the control socket can reach.
@@ -139,7 +139,7 @@ impl Live {
             let c = w.classifier();
             let of = c
                 .as_ref()
-                .map(|c| (c.counts, classes::Asked::of(c)))
+                .map(|c| (c.counts, classes::UsedSources::of(c)))
                 .unwrap_or_default();
             let c = e.counters();
             let qos = classes::promised(e, w.now());

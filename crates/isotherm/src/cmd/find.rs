@@ -84,7 +84,7 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
     args.json.print(&list, || text)
 }
 
-/// Adds the member on `path`. If two paths show the same bytes, the first one stays.
+/// Adds the member on `path`. If two paths show the same bytes, only the first one is kept.
 fn add(volumes: &mut Volumes, path: &Path, sb: Superblock) -> Result<(), Failure> {
     let path = std::path::absolute(path).map_err(|e| Failure::file(path, "find its place", &e))?;
     let (newest, places) = volumes

@@ -71,7 +71,7 @@ fn tls(args: &ServeArgs) -> Result<Option<Tls>, Failure> {
 pub(super) fn kinds(
     args: &ServeArgs,
     config: &VolumeConfig,
-    device: &device::Told,
+    device: &device::DeviceStatus,
 ) -> Result<Vec<Box<dyn FrontEndSettings>>, Failure> {
     let mut kinds: Vec<Box<dyn FrontEndSettings>> = Vec::new();
     if let Some((dir, own)) = device::block_dir(args, &config.name)? {

@@ -42,7 +42,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let volume = open(args)?;
     let config = volume.config().clone();
     crate::log::is_about(&config.name);
-    let shown = device::Told::default();
+    let shown = device::DeviceStatus::default();
     let kinds = fronts::kinds(args, &config, &shown)?;
     let fronts = Fronts::new(kinds.iter().flat_map(|k| k.names(&config.name)).collect());
     let recovery = recovery(&volume);
@@ -139,7 +139,7 @@ fn lock_memory() -> Vec<String> {
     }
 }
 
-/// Switches the sources of classes as the description says, and starts the thread that asks the others.
+/// Switches the sources of classes on or off as the description says, and starts the thread that keeps the layout current.
 fn classes(
     args: &ServeArgs,
     config: &VolumeConfig,

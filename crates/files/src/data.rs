@@ -437,7 +437,15 @@ impl Store {
             rustix::io::fcntl_dupfd_cloexec(held.fd()?, 0)?
         };
         // The source may be moved in the meantime. The copy is then made from its old descriptor, which has the same bytes.
-        self.with_room(to, Update::Drop, |fd, _| copy_range(&source, fd, a, len))
+        let start = self.recording.start();
+        let copied = self.with_room(to, Update::Drop, |fd, _| copy_range(&source, fd, a, len))?;
+        from.mark_used();
+        let bytes = u32::try_from(copied).unwrap_or(u32::MAX);
+        for (node, op, write) in [(from.node, Op::Read, false), (to.node, Op::Write, true)] {
+            self.note(start, op, node, (a, copied));
+            self.placement.record(Access::new(node, write, a, bytes));
+        }
+        Ok(copied)
     }
     /// Makes a file durable.
     ///

@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_come_back_and_a_full_queue_counts() {
+    fn entries_are_decoded_and_a_full_queue_counts_losses() {
         let r = Recording::default();
         assert_eq!((r.take(), r.start()), (Err(Errno::NODATA), None));
         r.begin().unwrap();
@@ -270,5 +270,35 @@ mod tests {
         assert_eq!(Entry::decode(&[9; ENTRY_BYTES]), None);
         r.end();
         assert_eq!(r.take(), Err(Errno::NODATA));
+    }
+
+    /// A copy within the kernel (copy_file_range, as `cp` uses it) reads one file and writes another. The recording and the policy must
+    /// learn of both.
+    #[test]
+    fn a_copy_of_a_range_is_a_read_and_a_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, node, live) = crate::store::with_a_file(dir.path());
+        store.write(&live, 0, &[7; 10_000], false).unwrap();
+        let creator = crate::names::Creator {
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            umask: 0,
+        };
+        let (other, to, _) = store.create(0, b"g", 0o600, creator).unwrap();
+        store.recording.begin().unwrap();
+        let before = store.placement.accesses.load(Ordering::Relaxed);
+        assert_eq!(store.copy(&live, 4096, &to, 4096, 1 << 20), Ok(5904));
+        let batch = store.recording.take().unwrap();
+        let entries = batch[HEAD_BYTES..].chunks(ENTRY_BYTES);
+        let seen: Vec<_> = entries
+            .map(|b| Entry::decode(b.try_into().unwrap()).unwrap())
+            .map(|e| (e.op, e.node, e.offset, e.len))
+            .collect();
+        let expected = [(Op::Read, node, 4096, 5904), (Op::Write, other, 4096, 5904)];
+        assert_eq!(seen, expected);
+        let accesses = store.placement.accesses.load(Ordering::Relaxed) - before;
+        assert_eq!(accesses, 2);
+        store.release(&live);
+        store.release(&to);
     }
 }

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 /// Extents per call on the engine's thread: about 40 µs.
 const PER_VISIT: u64 = 4096;
-/// Most extents that are examined for one map. In a larger range, an evenly spaced subset is examined.
-const LOOKED_MAX: u64 = 131_072;
-/// Most cells of a map.
+/// Maximum number of extents that are examined for one map. In a larger range, an evenly spaced subset is examined.
+const EXAMINED_MAX: u64 = 131_072;
+/// Maximum number of cells of a map.
 pub const CELLS_MAX: u32 = 131_072;
-/// Most moves in one answer.
+/// Maximum number of moves in one answer.
 const MOVES: usize = 40;
-/// Most moves in one answer with an explanation.
+/// Maximum number of moves in one answer with an explanation.
 const EXPLAINED: usize = 16;
 /// A week, in the unit of ages (2^20 ns), is 2^29.1: the coldest level.
 const OLDEST: u64 = 466;
@@ -45,7 +45,7 @@ impl Grid {
             from,
             to,
             cells: u64::from(cells).min(n),
-            step: n.div_ceil(LOOKED_MAX),
+            step: n.div_ceil(EXAMINED_MAX),
         }
     }
     /// The first extent of a cell, and the one after its last.
@@ -84,7 +84,7 @@ fn warmth(now: Nanos, last: Nanos) -> u64 {
 }
 
 /// Examines cells from `cell` on, up to the limit of one call. Returns the next cell.
-fn look(
+fn examine(
     engine: &Engine,
     now: Nanos,
     grid: &Grid,
@@ -165,7 +165,7 @@ pub fn map(handle: &Handle, from: u64, to: u64, cells: u32) -> Result<Value, Str
         let visit = move |e: &mut Driver, w: &mut isotherm_live::world::UringWorld| {
             let now = isotherm_core::World::now(w);
             let (mut p, mut h, mut s) = (Vec::new(), Vec::new(), sums);
-            let next = look(e, now, &grid, next, (&mut p, &mut h, &mut s));
+            let next = examine(e, now, &grid, next, (&mut p, &mut h, &mut s));
             (next, p, h, s)
         };
         let (n, p, h, s) = handle.call(visit).ok_or_else(gone)?;
@@ -277,7 +277,7 @@ mod tests {
             let looked: u64 = (0..g.cells)
                 .map(|c| (g.of(c).1 - g.of(c).0).div_ceil(g.step))
                 .sum();
-            assert!(looked <= LOOKED_MAX + g.cells && (g.step > 1 || looked == to - from));
+            assert!(looked <= EXAMINED_MAX + g.cells && (g.step > 1 || looked == to - from));
         }
     }
 }

@@ -205,17 +205,17 @@ pub fn promised(engine: &Engine, now: Nanos) -> Vec<Value> {
 
 /// Which sources the classifier itself uses.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Asked {
+pub struct UsedSources {
     /// Classes that come with requests.
     pub front_end: bool,
     /// Guesses about what is being written.
     pub guess: bool,
 }
 
-impl Asked {
+impl UsedSources {
     /// Those of a classifier.
-    pub fn of(c: &Classifier) -> Asked {
-        Asked {
+    pub fn of(c: &Classifier) -> UsedSources {
+        UsedSources {
             front_end: c.front_end(),
             guess: c.guesses(),
         }
@@ -223,7 +223,7 @@ impl Asked {
 }
 
 /// The sources of classes, and the number of requests that each has classified.
-pub fn sources(handle: &Handle, counts: &Counts, asked: Asked) -> Value {
+pub fn sources(handle: &Handle, counts: &Counts, asked: UsedSources) -> Value {
     let layers = handle.classes().layers();
     let mut all =
         vec![json!({"source": "front-end", "on": asked.front_end, "requests": counts.front_end})];
@@ -246,7 +246,7 @@ pub fn show(handle: &Handle) -> Result<Value, String> {
             let c = w.classifier();
             let counts = c
                 .as_ref()
-                .map(|c| (c.counts, Asked::of(c)))
+                .map(|c| (c.counts, UsedSources::of(c)))
                 .unwrap_or_default();
             let rows = e.names().into_iter().filter(|n| n.0 == "class");
             let rows: Vec<String> = rows.map(|n| n.1).collect();

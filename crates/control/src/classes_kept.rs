@@ -1,6 +1,6 @@
 //! Keeps the ranges that were registered with a served volume beside its description (`p/v.classes`) from one stop to the next start.
 //!
-//! Guarantee: nothing here can keep a volume from being served or stopped. Ranges that are lost or outdated affect placement and never
+//! Guarantee: no failure here prevents a volume from being served or stopped. Ranges that are lost or outdated affect placement and never
 //! data.
 
 use std::io::{BufReader, BufWriter, Write};

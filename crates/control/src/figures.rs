@@ -175,7 +175,7 @@ pub struct Limits {
     pub start_stops: Vec<Option<f64>>,
 }
 
-/// The limit for a disk without a data sheet: the lowest that sheets of disks state.
+/// The limit for a disk without a data sheet: the lowest limit in the sheets of disks.
 pub const START_STOPS: f64 = 50_000.0;
 
 impl Limits {

@@ -6,7 +6,7 @@ use isotherm_live::front_end::FrontEnd;
 use serde_json::{Value, json};
 
 /// The front ends of a volume.
-pub struct Shown {
+pub struct ActiveFronts {
     /// The requested front ends. Once all have started, `all` describes them better.
     wanted: Vec<String>,
     all: Vec<Box<dyn FrontEnd>>,
@@ -14,17 +14,17 @@ pub struct Shown {
 
 /// The front ends, shared by the server and the control socket.
 #[derive(Clone)]
-pub struct Fronts(Arc<Mutex<Shown>>);
+pub struct Fronts(Arc<Mutex<ActiveFronts>>);
 
 impl Fronts {
     /// No front end has started yet; these are requested.
     pub fn new(wanted: Vec<String>) -> Fronts {
         let all = Vec::new();
-        Fronts(Arc::new(Mutex::new(Shown { wanted, all })))
+        Fronts(Arc::new(Mutex::new(ActiveFronts { wanted, all })))
     }
 
     /// Locks the front ends for one query or change.
-    pub fn lock(&self) -> MutexGuard<'_, Shown> {
+    pub fn lock(&self) -> MutexGuard<'_, ActiveFronts> {
         // A panic cannot leave the lists half changed, so a poisoned lock is still usable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -52,7 +52,7 @@ impl Fronts {
     }
 }
 
-impl Shown {
+impl ActiveFronts {
     /// Adds a front end that has started.
     pub fn add(&mut self, front: Box<dyn FrontEnd>) {
         self.all.push(front);

@@ -23,14 +23,14 @@ use crate::tap::Tap;
 use crate::{ClassesAsk, Request, atlas, classes, figures};
 
 /// Receives the outcome of a stop.
-pub type Asker = Sender<Result<(), String>>;
+pub type StopReply = Sender<Result<(), String>>;
 
 /// The reason why serving ends.
 pub enum End {
     /// The name of the signal.
     Signal(&'static str),
     /// A client asked for it and waits for the outcome.
-    Asked(Asker),
+    Asked(StopReply),
 }
 
 /// The state that the control socket can reach.
@@ -139,7 +139,7 @@ impl Live {
             let c = w.classifier();
             let of = c
                 .as_ref()
-                .map(|c| (c.counts, classes::Asked::of(c)))
+                .map(|c| (c.counts, classes::UsedSources::of(c)))
                 .unwrap_or_default();
             let c = e.counters();
             let qos = classes::promised(e, w.now());
@@ -378,7 +378,7 @@ impl Live {
             ClassesAsk::Ranges { from } => Ok(classes::ranges(&self.handle, *from)),
             ClassesAsk::Promise { rows, anew } => self.promise(rows, *anew),
             ClassesAsk::Again => {
-                let looked = self.handle.classes().look(&self.handle, true);
+                let looked = self.handle.classes().examine(&self.handle, true);
                 looked.map_err(|_| "the volume is closing".to_owned())?;
                 classes::show(&self.handle)
             }

@@ -22,9 +22,9 @@ const CONNECTIONS_MAX: usize = 32;
 /// A peer that does not read for this time is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which an idle recording checks whether its client has left.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// When the server ends, it waits this long for answers in progress.
-const LAST_ANSWERS: Duration = Duration::from_secs(5);
+const ANSWERS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Answers the requests of the control socket.
 pub trait Service: Send + Sync {
@@ -155,7 +155,7 @@ impl Drop for Control {
         let _ = self
             .shared
             .changed
-            .wait_timeout_while(counts, LAST_ANSWERS, |c| c.1 > 0);
+            .wait_timeout_while(counts, ANSWERS_TIMEOUT, |c| c.1 > 0);
     }
 }
 
@@ -179,7 +179,7 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
             .name("control-peer".into())
             .spawn(move || {
                 // A peer that disconnects or breaks the protocol ends its own connection only.
-                let _ = converse(stream, &for_thread);
+                let _ = serve_connection(stream, &for_thread);
                 for_thread.counts().0 -= 1;
             });
         if started.is_err() {
@@ -202,7 +202,7 @@ fn send(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
     stream.write_all(&line)
 }
 
-fn converse(stream: UnixStream, shared: &Shared) -> io::Result<()> {
+fn serve_connection(stream: UnixStream, shared: &Shared) -> io::Result<()> {
     stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
     let mut lines = BufReader::new(stream);
     loop {
@@ -261,10 +261,10 @@ fn record(stream: &mut UnixStream, shared: &Shared) -> io::Result<()> {
     let mut batch = Vec::new();
     // Every way out drops the receiver, which ends the recording.
     loop {
-        let first = match entries.recv_timeout(LOOK) {
+        let first = match entries.recv_timeout(CHECK_INTERVAL) {
             Ok(first) => first,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            // Without requests nothing is written, so a recorder that has left is not noticed by that.
+            // Without requests nothing is written, so a failed write does not reveal that the client has left.
             Err(RecvTimeoutError::Timeout) if has_left(stream)? => return Ok(()),
             Err(RecvTimeoutError::Timeout) => continue,
         };
@@ -380,7 +380,7 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// A volume without requests, which can be recorded by one at a time.
+    /// A volume without requests, which allows one recording at a time.
     struct Idle(Mutex<Option<mpsc::SyncSender<Entry>>>);
 
     impl Service for Idle {
@@ -414,7 +414,8 @@ mod tests {
         fn end_events(&self) {}
     }
 
-    /// A recorder that leaves closes its side and waits for the end; then the next one is let in, though no request came.
+    /// A client that ends its recording closes its side and waits for the end. Then the next client can record, although the volume got no
+    /// request in the meantime.
     #[test]
     fn a_recorder_of_an_idle_volume_makes_room_for_the_next_one() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -10,7 +10,7 @@ use isotherm_live::port::{Completion, IoRequest, Layer, Port};
 
 use crate::entry::{Entry, EntryOp};
 
-/// Most requests that may wait for the recorder: about 2 MB. If it falls further behind, requests are lost and counted.
+/// Maximum number of requests that wait for the recording client, about 2 MB. If it falls further behind, requests are lost and counted.
 const QUEUE: usize = 65_536;
 
 /// A port whose requests can be recorded. It costs one load per request while there is no recording.
@@ -45,7 +45,7 @@ impl Listening {
                 self.lost.fetch_add(1, Ordering::Relaxed);
             }
             Err(TrySendError::Disconnected(_)) => {
-                // The recorder has left. A later recorder has its own queue, so at worst this clears the flag once too often.
+                // The client has left. A later client has its own queue, so at worst this clears the flag once too often.
                 self.on.store(false, Ordering::Relaxed);
             }
         }
@@ -68,7 +68,7 @@ impl Tap {
     /// There is already a recording.
     pub fn listen(&self) -> Result<Receiver<Entry>, String> {
         let mut session = self.listening.session();
-        // A recorder that has left is detected by sending to it.
+        // A client that has left is detected by sending to it.
         if let Some(s) = session.as_ref() {
             let lost = self.listening.lost.load(Ordering::Relaxed);
             let probe = Entry {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_heard_only_while_somebody_listens() {
+    fn requests_are_recorded_only_during_a_recording() {
         let tap = Tap::new(Arc::new(Instantly), Arc::new(ClassMap::new(1 << 20)));
         write(&tap, 0);
         let heard = tap.listen().expect("the first");

@@ -1,12 +1,12 @@
-//! The tiering file system without the command line: what the soak runs, and a start for programs that mount by themselves.
+//! Mounts the tiering file system without the command line. The soak runs it, and it is a template for programs that mount by themselves.
 //!
 //! ```text
 //! cargo run -p isotherm-files --example mount -- FAST SLOW [TIER…] MOUNTPOINT
 //! ```
 //!
-//! `$CHAOS` is the seed of a mover that moves every file at random; `$PASSTHROUGH=1` lets the kernel read and write by itself;
-//! `$WRITEBACK=1` lets it keep writes for a while; `$COPIES=1` copies files to the fast tier, too.
-//! It ends when the file system is unmounted.
+//! `$CHAOS` is the seed of a mover that moves files at random. `$PASSTHROUGH=1` lets the kernel read and write the files on the tiers
+//! itself. `$WRITEBACK=1` lets the kernel cache written data. `$COPIES=1` copies files to the fast tier, too. The program ends when the
+//! file system is unmounted.
 
 use isotherm_files::fuse::Io;
 use isotherm_files::mount::{Options, mount};

@@ -98,7 +98,7 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[(Vec<u8>, Option<NodeId>, Opti
             && let Some(dir) = cat.find(dir)
             && let Some(node) = cat.unlink(dir, name)
         {
-            store.gone(&mut cat, node);
+            store.deleted(&mut cat, node);
         }
     }
     let mut changed = Vec::new();
@@ -118,7 +118,7 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[(Vec<u8>, Option<NodeId>, Opti
         let (dir, name) = split(path);
         let Some(dir) = cat.find(dir) else { continue };
         if let Some(old) = cat.unlink(dir, name) {
-            store.gone(&mut cat, old);
+            store.deleted(&mut cat, old);
         }
         // Its children are added after it, because they follow in the order of paths.
         let body = match n.kind {
@@ -135,7 +135,7 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[(Vec<u8>, Option<NodeId>, Opti
     }
     drop(cat);
     for id in changed {
-        // It may be read at this moment.
+        // Another thread may be reading the copy at this moment.
         store.drop_copy(id);
         store.tell_kernel_of_data(id);
     }

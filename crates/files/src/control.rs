@@ -12,9 +12,9 @@
 //!
 //! Only root and the owner of the mount may give commands.
 
-use crate::brain::DIRS_MAX;
 use crate::catalogue::NodeId;
 use crate::placement::{Wanted, wall};
+use crate::policy_state::DIRS_MAX;
 use crate::rules::WhichTier;
 use crate::store::Store;
 use crate::tree::Tier;
@@ -23,13 +23,13 @@ use serde_json::{Value, json};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-/// Longest answer: what Linux allows an attribute.
+/// Maximum length of an answer in bytes: the limit of Linux for the value of an attribute.
 pub const ANSWER_MAX: usize = 65_536;
-/// Most moves and findings that are listed; further ones are only counted.
+/// Maximum number of moves or findings that are listed; further ones are only counted.
 const LIST_MAX: usize = 200;
 
 /// The name of the query, if the attribute is one of these.
-pub fn ours(name: &[u8]) -> Option<&str> {
+pub fn query_name(name: &[u8]) -> Option<&str> {
     name.strip_prefix(b"user.isotherm.")
         .and_then(|n| std::str::from_utf8(n).ok())
 }
@@ -62,7 +62,7 @@ pub fn answer(store: &Store, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
 ///
 /// # Errors
 /// There is no such command, or it failed; the reason in words is in `status` under `said`.
-pub fn order(store: &Store, id: NodeId, what: &str, value: &[u8]) -> Result<(), Errno> {
+pub fn command(store: &Store, id: NodeId, what: &str, value: &[u8]) -> Result<(), Errno> {
     let value = std::str::from_utf8(value).map_err(|_| Errno::INVAL)?.trim();
     let path = || {
         let path = store.cat().path(id).ok_or(Errno::NOENT)?;
@@ -89,7 +89,7 @@ pub fn order(store: &Store, id: NodeId, what: &str, value: &[u8]) -> Result<(), 
             Ok(())
         }
         ("migrate", "now") => {
-            store.placement.hurry();
+            store.placement.request_moves();
             Ok(())
         }
         ("check", "repair") => {
@@ -100,8 +100,11 @@ pub fn order(store: &Store, id: NodeId, what: &str, value: &[u8]) -> Result<(), 
     }
 }
 
-fn change(store: &Store, f: impl FnOnce(&mut crate::brain::Remembered)) -> Result<(), Errno> {
-    store.remember(f).map_err(|e| {
+fn change(
+    store: &Store,
+    f: impl FnOnce(&mut crate::policy_state::PlacementSettings),
+) -> Result<(), Errno> {
+    store.change_settings(f).map_err(|e| {
         store.say(&e.0);
         Errno::INVAL
     })
@@ -168,7 +171,7 @@ fn copies(store: &Store) -> Value {
 fn state(store: &Store) -> &'static str {
     if store.is_stuck() {
         "stuck"
-    } else if (0..store.roots.len()).any(|t| !store.is_well(t as Tier)) {
+    } else if (0..store.roots.len()).any(|t| !store.is_healthy(t as Tier)) {
         "degraded"
     } else {
         "serving"
@@ -182,21 +185,21 @@ fn status(store: &Store) -> Value {
         );
     let said = store.said.lock().unwrap_or_else(PoisonError::into_inner);
     let said: Vec<&String> = said.iter().rev().take(20).collect();
-    let (policy, remembered) = {
-        let brain = store
+    let (policy, settings) = {
+        let policy = store
             .placement
-            .brain
+            .policy
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        (brain.policy(), brain.remembered.clone())
+        (policy.preset(), policy.settings.clone())
     };
     json!({
         "state": state(store),
         "policy": policy, "moves": store.placement.moves,
-        "migrating": store.placement.is_hurried(),
+        "migrating": store.placement.moves_requested(),
         "marks_percent": [store.marks.0, store.marks.1],
         "tiers": tiers(store), "moving": moving, "copies": copies(store), "io": store.io.get().map_or("none", |io| io.name()), "in_use": store.lives.count(),
-        "pins": remembered.pins, "policies": remembered.policies,
+        "pins": settings.pins, "policies": settings.policies,
         "rules": store.placement.rules.iter().map(|r| &r.text).collect::<Vec<_>>(),
         "recovered": {"finished": store.recovered.finished, "dropped": store.recovered.dropped, "temps": store.recovered.temps},
         "said": said,
@@ -205,17 +208,17 @@ fn status(store: &Store) -> Value {
 
 fn stats(store: &Store) -> Value {
     let p = &store.placement;
-    let brain_bytes = p
-        .brain
+    let policy_bytes = p
+        .policy
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .bytes();
     let done = |i: usize| p.done[i].load(Ordering::Relaxed);
     json!({
         "files": store.cat().files(), "accesses": p.accesses.load(Ordering::Relaxed),
-        "unheard": p.unheard.load(Ordering::Relaxed),
+        "unheard": p.dropped.load(Ordering::Relaxed),
         "moves": {"done": done(0), "refused": done(1), "failed": done(2)},
-        "policy_bytes": brain_bytes, "copies": copies(store), "tiers": tiers(store),
+        "policy_bytes": policy_bytes, "copies": copies(store), "tiers": tiers(store),
     })
 }
 
@@ -233,23 +236,23 @@ fn place(store: &Store, id: NodeId) -> Result<Value, Errno> {
     };
     let links = n.links();
     drop(cat);
-    let brain = store
+    let policy = store
         .placement
-        .brain
+        .policy
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    let own = brain.remembered.policies.get(&text);
+    let own = policy.settings.policies.get(&text);
     Ok(json!({
         "path": text, "tier": on[0], "on": on,
         "below": on.iter().map(|t| store.roots[*t].path.join(std::path::Path::new(&text))).collect::<Vec<_>>(),
         "bytes": facts.size, "names": links, "copy": store.copies.has(id),
-        "pinned_to": brain.remembered.pin(&path),
+        "pinned_to": policy.settings.pin(&path),
         "policy": own.map(|(p, share)| format!("{p}:{share}")),
     }))
 }
 
 fn why(store: &Store, id: NodeId) -> Result<Value, Errno> {
-    store.listen();
+    store.feed_policy();
     let mut value = place(store, id)?;
     let (facts, path, is_file) = {
         let cat = store.cat();
@@ -262,12 +265,12 @@ fn why(store: &Store, id: NodeId) -> Result<Value, Errno> {
         .iter()
         .find(|r| r.matches(&path, &facts, wall()));
     let open = store.lives.get(id);
-    let mut brain = store
+    let mut policy = store
         .placement
-        .brain
+        .policy
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    let now = store.placement.now(&brain);
+    let now = store.placement.now(&policy);
     let decided = if value["pinned_to"].is_null() {
         if rule.is_some() { "rule" } else { "policy" }
     } else {
@@ -276,9 +279,9 @@ fn why(store: &Store, id: NodeId) -> Result<Value, Errno> {
     value["decided_by"] = json!(decided);
     value["rule"] = json!(rule.map(|r| &r.text));
     value["in_use"] = json!(open.is_some());
-    value["passthrough"] = json!(open.is_some_and(|l| l.passed.load(Ordering::SeqCst)));
-    value["last_access_s"] = json!(brain.last(id).map(|then| (wall() - then).max(0)));
-    value["policy_says"] = json!(is_file.then(|| brain.explain(now, id)));
+    value["passthrough"] = json!(open.is_some_and(|l| l.had_passthrough.load(Ordering::SeqCst)));
+    value["last_access_s"] = json!(policy.last(id).map(|then| (wall() - then).max(0)));
+    value["policy_says"] = json!(is_file.then(|| policy.explain(now, id)));
     Ok(value)
 }
 

@@ -4,8 +4,8 @@
 //! (write-through-update). If either of the two fails, or a change cannot be repeated on the copy, the copy is dropped. Names, attributes
 //! and syncs are the home's alone, so a copy does not know that its file was renamed or has several names.
 //!
-//! Copies outlive a clean unmount (`kept.rs`). A mount removes all others (`intent::recover`). So no copy is read that a crash, or somebody
-//! who changed the tiers meanwhile, could have made wrong.
+//! Copies outlive a clean unmount (`kept.rs`). A mount removes all others (`intent::recover`). So a copy that is wrong because of a crash,
+//! or because somebody changed the tiers in the meantime, is never read.
 
 use crate::catalogue::NodeId;
 use crate::disk::{Disk, facts_of};
@@ -26,8 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub struct OpenCopy {
     pub(crate) fd: OwnedFd,
-    spoilt: AtomicBool,
-    /// Size and time of writing that the file at home has after our own changes.
+    invalid: AtomicBool,
+    /// Size and modification time that the file at home has after our own changes.
     home: Mutex<(u64, Time)>,
 }
 
@@ -35,16 +35,16 @@ impl OpenCopy {
     fn new(fd: OwnedFd, home: (u64, Time)) -> OpenCopy {
         OpenCopy {
             fd,
-            spoilt: AtomicBool::new(false),
+            invalid: AtomicBool::new(false),
             home: Mutex::new(home),
         }
     }
     fn home(&self) -> MutexGuard<'_, (u64, Time)> {
         self.home.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Whether it holds what the file at home holds.
-    pub(crate) fn is_good(&self) -> bool {
-        !self.spoilt.load(Ordering::SeqCst)
+    /// Whether it is equal to the file at home.
+    pub(crate) fn is_valid(&self) -> bool {
+        !self.invalid.load(Ordering::SeqCst)
     }
 }
 
@@ -53,24 +53,24 @@ impl OpenCopy {
 pub(crate) enum Update {
     /// The same call gives the same bytes.
     Same,
-    /// It might not: the copy is dropped.
+    /// The same call might give other bytes: the copy is dropped.
     Drop,
 }
 
 /// The copy of a file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Copied {
+pub(crate) struct CopyRecord {
     pub(crate) number: u64,
     pub(crate) id: Id,
     bytes: u64,
-    /// Size and time of writing of the file at home when the copy was made or last changed. Nothing but a copy's own changes sets it, so
-    /// a change that somebody made directly on the tier is always noticed.
+    /// Size and modification time of the file at home when the copy was made or last changed. Only changes that this program makes to both
+    /// update these values, so a change that somebody made directly on the tier is always noticed.
     pub(crate) home: (u64, Time),
 }
 
-impl Copied {
-    pub(crate) fn new(number: u64, id: Id, bytes: u64, home: (u64, Time)) -> Copied {
-        Copied {
+impl CopyRecord {
+    pub(crate) fn new(number: u64, id: Id, bytes: u64, home: (u64, Time)) -> CopyRecord {
+        CopyRecord {
             number,
             id,
             bytes,
@@ -78,19 +78,19 @@ impl Copied {
         }
     }
     /// Whether a file with these attributes at home is what was copied.
-    fn is_of(&self, home: &Facts) -> bool {
+    fn matches(&self, home: &Facts) -> bool {
         let same = (self.id, self.home) == (home.id, (home.size, home.mtime));
         same || broken(Mutant::TrustChangedHome)
     }
 }
 
 #[derive(Debug, Default)]
-struct All {
-    of: BTreeMap<NodeId, Copied>,
+struct Index {
+    of: BTreeMap<NodeId, CopyRecord>,
     /// The files in the order of their copies, oldest first.
     order: BTreeMap<u64, NodeId>,
-    /// Numbers of copies that nobody uses any more and that are still on the tier.
-    doomed: Vec<u64>,
+    /// Numbers of copies that are no longer used but still have to be removed from the tier.
+    unused: Vec<u64>,
 }
 
 /// All copies, and figures.
@@ -98,8 +98,8 @@ struct All {
 pub struct Copies {
     /// Whether copies are made.
     pub on: bool,
-    all: Mutex<All>,
-    /// Bytes of all copies, as large as each was when it was made.
+    all: Mutex<Index>,
+    /// Bytes of all copies; the size of each is its size when it was made.
     pub bytes: AtomicU64,
     /// Number of copies that were made.
     pub made: AtomicU64,
@@ -118,7 +118,7 @@ impl Copies {
             ..Copies::default()
         }
     }
-    fn all(&self) -> MutexGuard<'_, All> {
+    fn all(&self) -> MutexGuard<'_, Index> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Whether a file has a copy.
@@ -129,8 +129,8 @@ impl Copies {
     pub fn count(&self) -> usize {
         self.all().of.len()
     }
-    /// The copy will not be used by whoever opens the file from now on. It is removed by the next [`Store::sweep`]: this makes no system
-    /// call. Returns its bytes, if there was one.
+    /// Gives up the copy of a file: it is not used by any open from now on. The next [`Store::sweep`] removes it from the tier; this
+    /// function makes no system call. Returns the size of the copy in bytes, if there was one.
     pub(crate) fn forget(&self, node: NodeId) -> Option<u64> {
         if !self.on {
             return None;
@@ -138,23 +138,23 @@ impl Copies {
         let mut all = self.all();
         let gone = all.of.remove(&node)?;
         all.order.remove(&gone.number);
-        all.doomed.push(gone.number);
+        all.unused.push(gone.number);
         drop(all);
         self.bytes.fetch_sub(gone.bytes, Ordering::Relaxed);
         self.dropped.fetch_add(1, Ordering::Relaxed);
         Some(gone.bytes)
     }
     /// All copies, oldest first.
-    pub(crate) fn list(&self) -> Vec<(NodeId, Copied)> {
+    pub(crate) fn list(&self) -> Vec<(NodeId, CopyRecord)> {
         let all = self.all();
         let nodes = all.order.values();
         nodes.filter_map(|n| Some((*n, *all.of.get(n)?))).collect()
     }
-    /// That copy is nobody's: the next [`Store::sweep`] removes it.
-    pub(crate) fn doom(&self, number: u64) {
-        self.all().doomed.push(number);
+    /// Gives up a copy that belongs to no file. The next [`Store::sweep`] removes it.
+    pub(crate) fn mark_unused(&self, number: u64) {
+        self.all().unused.push(number);
     }
-    pub(crate) fn keep(&self, node: NodeId, copied: Copied) {
+    pub(crate) fn keep(&self, node: NodeId, copied: CopyRecord) {
         let mut all = self.all();
         all.of.insert(node, copied);
         all.order.insert(copied.number, node);
@@ -167,8 +167,9 @@ impl Copies {
 }
 
 impl Live {
-    /// A user set times of an open file: from `before` to `now`.
-    pub(crate) fn retimed(&self, before: Facts, now: Facts) {
+    /// Called after a user set the times of an open file, which changed its attributes from `before` to `now`. The copy is still equal to
+    /// the file.
+    pub(crate) fn times_set(&self, before: Facts, now: Facts) {
         if let Some(copy) = self.hold().copy() {
             let mut home = copy.home();
             if *home == (before.size, before.mtime) {
@@ -179,9 +180,9 @@ impl Live {
 }
 
 impl Store {
-    /// Copies a file to the fastest tier. `Done` also if it is there already.
+    /// Copies a file to the fastest tier. The outcome is `Done` also if it is there already.
     pub fn fetch(&self, node: NodeId) -> Outcome {
-        self.alone(node, |live| self.drive_fetch(node, live))
+        self.exclusively(node, |live| self.drive_fetch(node, live))
     }
     fn drive_fetch(&self, node: NodeId, live: &Arc<Live>) -> Outcome {
         let (id, from, path, size) = {
@@ -233,10 +234,10 @@ impl Store {
                     {
                         let bytes = facts_of(&fd).map_or(size, |f| f.blocks * 512);
                         let home = facts_of(&backing.fd).map(|f| (f.size, f.mtime));
-                        // Without these nothing is the same later, and the copy is dropped.
+                        // If they cannot be read, the default values will not match the file later, and the copy will be dropped.
                         let home = home.unwrap_or_default();
                         state.copy = Some(OpenCopy::new(fd, home));
-                        let copied = Copied::new(number, id, bytes, home);
+                        let copied = CopyRecord::new(number, id, bytes, home);
                         self.copies.keep(node, copied);
                         self.copies.made.fetch_add(1, Ordering::Relaxed);
                         self.copies.sources.fetch_or(1 << from, Ordering::SeqCst);
@@ -261,7 +262,7 @@ impl Store {
         number: u64,
         copy: &mut Option<OwnedFd>,
     ) -> Result<Answer, Errno> {
-        if live.passed.load(Ordering::SeqCst) {
+        if live.had_passthrough.load(Ordering::SeqCst) {
             return Ok(Answer::Forbidden(Why::Passthrough));
         }
         let paths = self.cat().paths(node);
@@ -271,32 +272,34 @@ impl Store {
         *copy = Some(self.roots[0].open_at(&copy_at(number).path, OFlags::RDWR, 0)?);
         Ok(Answer::Frozen(paths, Store::changes(live) != changes))
     }
-    /// The copy of a file that is being opened and has these attributes at home, if it has one and nobody changed it there since.
+    /// The copy of a file that is being opened and has these attributes at home, if there is one and nobody changed the file at home since
+    /// it was made. A copy that does not match is dropped.
     pub(crate) fn open_copy(&self, node: NodeId, now: &Facts) -> Option<OpenCopy> {
         if !self.copies.on {
             return None;
         }
         let copied = self.copies.all().of.get(&node).copied()?;
-        let open = copied.is_of(now).then(|| self.open_copied(&copied, now));
+        let open = copied.matches(now).then(|| self.open_copied(&copied, now));
         if open.as_ref().is_none_or(Option::is_none) {
             self.copies.forget(node);
             self.sweep();
         }
         open.flatten()
     }
-    /// The copy of a file that has these attributes at home as far as is known, if it has one; nothing is done about it if it does not fit.
+    /// The copy of a file that has these attributes according to the catalogue, if there is one and it matches them. A copy that does not
+    /// match is left alone.
     pub(crate) fn copy_as_known(&self, node: NodeId, known: &Facts) -> Option<OpenCopy> {
         let copied = self.copies.all().of.get(&node).copied()?;
-        let fits = copied.is_of(known) || broken(Mutant::TrustOldRecord);
+        let fits = copied.matches(known) || broken(Mutant::TrustOldRecord);
         fits.then(|| self.open_copied(&copied, known)).flatten()
     }
-    fn open_copied(&self, copied: &Copied, home: &Facts) -> Option<OpenCopy> {
+    fn open_copied(&self, copied: &CopyRecord, home: &Facts) -> Option<OpenCopy> {
         let at = copy_at(copied.number);
         let fd = self.roots[0].open_at(&at.path, OFlags::RDWR, 0).ok()?;
         (facts_of(&fd).ok()?.size == home.size).then(|| OpenCopy::new(fd, copied.home))
     }
-    /// A change was made at home, with that result: makes it on the copy, too, or drops the copy.
-    pub(crate) fn follow<T>(
+    /// Called after a change at home, with its result: makes the same change on the copy, or drops the copy.
+    pub(crate) fn update_copy<T>(
         &self,
         node: NodeId,
         copy: &OpenCopy,
@@ -304,34 +307,34 @@ impl Store {
         update: Update,
         change: impl FnOnce(&OwnedFd) -> Result<T, Errno>,
     ) {
-        if !copy.is_good() || broken(Mutant::ForgetUpdate) {
+        if !copy.is_valid() || broken(Mutant::ForgetUpdate) {
             return;
         }
         let tier = self.cat().get(node).map_or(0, |n| n.tier);
         self.copies.sources.fetch_or(1 << tier, Ordering::SeqCst);
-        // A call that failed may have changed a part.
+        // A call that failed may have done a part of the change.
         let same = (done.is_ok() || broken(Mutant::TrustFailedHome)) && update == Update::Same;
         let good = same && (change(&copy.fd).is_ok() || broken(Mutant::TrustFailedUpdate));
         match facts_of(home) {
             Ok(now) if good => *copy.home() = (now.size, now.mtime),
-            _ => self.spoil(node, copy),
+            _ => self.invalidate(node, copy),
         }
     }
-    /// The copy does not hold what the file holds any more, or cannot be read.
-    pub(crate) fn spoil(&self, node: NodeId, copy: &OpenCopy) {
-        copy.spoilt.store(true, Ordering::SeqCst);
+    /// Drops a copy that is no longer equal to the file, or cannot be read.
+    pub(crate) fn invalidate(&self, node: NodeId, copy: &OpenCopy) {
+        copy.invalid.store(true, Ordering::SeqCst);
         self.copies.forget(node);
         self.sweep();
     }
-    /// A file that has these attributes at home is closed. If somebody changed it there meanwhile, the copy is dropped.
+    /// Called when a file that has these attributes at home is closed. If somebody changed it there in the meantime, the copy is dropped.
     pub(crate) fn close_copy(&self, node: NodeId, copy: &OpenCopy, now: Option<Facts>) {
-        if !copy.is_good() {
+        if !copy.is_valid() {
             return;
         }
         let home = *copy.home();
         let same = now.is_some_and(|f| (f.size, f.mtime) == home);
         if !same && !broken(Mutant::TrustChangedHome) {
-            self.spoil(node, copy);
+            self.invalidate(node, copy);
         } else if let Some(copied) = self.copies.all().of.get_mut(&node) {
             copied.home = home;
         }
@@ -352,18 +355,18 @@ impl Store {
         if !self.copies.on {
             return;
         }
-        let doomed = std::mem::take(&mut self.copies.all().doomed);
-        for number in &doomed {
-            // What cannot be removed now is removed by the next mount.
+        let unused = std::mem::take(&mut self.copies.all().unused);
+        for number in &unused {
+            // A copy that cannot be removed now is removed by the next mount.
             let at = copy_at(*number);
             let _ = rustix::fs::unlinkat(&self.roots[0].fd, &at.path[..], AtFlags::empty());
         }
-        if !doomed.is_empty() {
+        if !unused.is_empty() {
             self.room_changed(0);
         }
     }
     /// Drops the oldest copies until about that many bytes are free. Returns false if there was none.
-    pub(crate) fn shed(&self, bytes: u64) -> bool {
+    pub(crate) fn evict_copies(&self, bytes: u64) -> bool {
         let mut freed = None;
         while freed.is_none_or(|f| f < bytes) {
             let Some(node) = self.copies.oldest() else {
@@ -375,7 +378,7 @@ impl Store {
         }
         freed.is_some()
     }
-    /// The tier whose speed a file has: the fastest if it has a copy there.
+    /// The tier from which reads of a file are served: the fastest if it has a copy there.
     pub(crate) fn served_from(&self, node: NodeId, tier: Tier) -> Tier {
         if self.copies.has(node) { 0 } else { tier }
     }

@@ -4,7 +4,7 @@ use crate::catalogue::NodeId;
 use crate::copies::Update;
 use crate::disk::{Root, copy_range, read_all};
 use crate::live::{Backing, Held, Live};
-use crate::placement::Seen;
+use crate::placement::Access;
 use crate::recording::Op;
 use crate::store::Store;
 use crate::tree::{Facts, Tier, Time};
@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 /// Bytes of copies to drop when the fastest tier is full while a file on it is written.
-pub(crate) const SHED: u64 = 16 << 20;
+pub(crate) const EVICT_BYTES: u64 = 16 << 20;
 
 /// A time to set.
 #[derive(Clone, Copy, Debug)]
@@ -124,15 +124,15 @@ impl Store {
         if let Some(live) = live.filter(|l| l.hold().fd().is_ok()) {
             let before = live.facts()?;
             let done = f(&Target::Open(live.hold()));
-            live.changed();
-            live.retimed(before, live.facts()?);
+            live.mark_changed();
+            live.times_set(before, live.facts()?);
             done?;
             return self.learn(node, || live.facts()).map(|_| ());
         }
         let path = path.ok_or(Errno::NOENT)?;
         let on = self.present(on);
         if on == 0 {
-            return self.here(self.tier_of(node)?, &path);
+            return self.require_present(self.tier_of(node)?, &path);
         }
         for (tier, root) in self
             .roots
@@ -140,7 +140,7 @@ impl Store {
             .enumerate()
             .filter(|(t, _)| on & (1 << t) != 0)
         {
-            f(&Target::At(root, &path)).map_err(|e| self.noticed(tier as Tier, &path, e))?;
+            f(&Target::At(root, &path)).map_err(|e| self.device_error(tier as Tier, &path, e))?;
         }
         let first = on.trailing_zeros() as usize;
         match self.learn(node, || self.roots[first].stat(&path)?.ok_or(Errno::NOENT)) {
@@ -155,7 +155,7 @@ impl Store {
             Err(e) => Err(e),
         }
     }
-    /// Those of the given tiers (as bits) that are present.
+    /// Of the given tiers (one bit each), those that are present.
     pub(crate) fn present(&self, on: u16) -> u16 {
         let tiers = self.roots.iter().enumerate();
         let absent = tiers.filter(|r| r.1.absent).fold(0, |a, (t, _)| a | 1 << t);
@@ -235,15 +235,15 @@ impl Store {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// There is none, or the device's.
+    /// There is no such attribute, or a device error.
     pub fn remove_xattr(&self, node: NodeId, name: &[u8]) -> Result<(), Errno> {
         let _names = self.names()?;
         self.on_each(node, |at| at.remove_xattr(name))?;
         self.reread_xattrs(node)
     }
-    /// Called when a user without the right to do so has changed the data: the file loses set-user-ID, set-group-ID (if the group may
-    /// execute it), and capabilities. A kernel that checks this itself reads the attribute at each write, which doubles the number of
-    /// requests.
+    /// Called after a user who may not keep them has changed the data: the file loses set-user-ID, and set-group-ID if the group may
+    /// execute it. (The tier itself removes capabilities.) A kernel that checks this itself reads the attribute `security.capability` at
+    /// each write, which doubles the number of requests.
     ///
     /// # Errors
     /// A device error.
@@ -255,7 +255,7 @@ impl Store {
         }
         let mode = Mode::from_raw_mode(mode & 0o7777 & !gone);
         rustix::fs::fchmod(live.hold().fd()?, mode)?;
-        live.changed();
+        live.mark_changed();
         self.learn(live.node, || live.facts())?;
         self.tell_kernel(live.node);
         Ok(())
@@ -284,14 +284,15 @@ impl Store {
         self.release(&live);
         done
     }
-    /// Changes data, at home and then on the copy (`f` is told which). If the tier is full, the file moves to the next tier with space, and the change is tried again.
+    /// Changes data, at home and then on the copy; the second argument of `f` is true for the home. If the tier is full, the file moves to
+    /// the next tier with space, and the change is tried again.
     fn with_room<T>(
         &self,
         live: &Arc<Live>,
         update: Update,
         f: impl Fn(&OwnedFd, bool) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        self.awake(live)?;
+        self.open_home(live)?;
         loop {
             let tier = {
                 let held = live.hold();
@@ -305,9 +306,9 @@ impl Store {
                     Err(Errno::ROFS)
                 };
                 if let Some(copy) = copy {
-                    self.follow(live.node, copy, (&b.fd, &done), update, |fd| f(fd, false));
+                    self.update_copy(live.node, copy, (&b.fd, &done), update, |fd| f(fd, false));
                 }
-                live.changed();
+                live.mark_changed();
                 match done {
                     Err(Errno::NOSPC | Errno::DQUOT) => b.tier,
                     Ok(done) => {
@@ -318,12 +319,12 @@ impl Store {
                     Err(e) => {
                         let tier = b.tier;
                         drop(held);
-                        return Err(self.noticed_of(tier, live.node, e));
+                        return Err(self.device_error_of(tier, live.node, e));
                     }
                 }
             };
             self.room_changed(tier);
-            if tier == 0 && self.shed(SHED) {
+            if tier == 0 && self.evict_copies(EVICT_BYTES) {
                 continue;
             }
             if usize::from(tier) + 1 >= self.roots.len() || !self.spill(live.node, tier) {
@@ -331,7 +332,7 @@ impl Store {
             }
         }
     }
-    /// Reads. The result is shorter than requested only at the end of the file.
+    /// Reads into the buffer. The result is shorter than requested only at the end of the file.
     ///
     /// # Errors
     /// A device error.
@@ -344,19 +345,19 @@ impl Store {
                     self.copies.reads.fetch_add(1, Ordering::Relaxed);
                     break n;
                 }
-                self.spoil(live.node, copy);
+                self.invalidate(live.node, copy);
             }
             if let Ok(home) = held.backing() {
                 let n = read_all(&home.fd, buffer, offset);
-                break n.map_err(|e| self.noticed_of(home.tier, live.node, e))?;
+                break n.map_err(|e| self.device_error_of(home.tier, live.node, e))?;
             }
             drop(held);
-            self.awake(live)?;
+            self.open_home(live)?;
         };
-        live.touched();
+        live.mark_used();
         self.note(start, Op::Read, live.node, (offset, done as u64));
         self.placement
-            .see(Seen::new(live.node, false, offset, done as u32));
+            .record(Access::new(live.node, false, offset, done as u32));
         Ok(done)
     }
     /// Writes the whole buffer.
@@ -381,7 +382,7 @@ impl Store {
         })?;
         self.note(start, Op::Write, live.node, (offset, data.len() as u64));
         self.placement
-            .see(Seen::new(live.node, true, offset, data.len() as u32));
+            .record(Access::new(live.node, true, offset, data.len() as u32));
         Ok(())
     }
     /// Preallocates space, punches holes or zeroes a range, as fallocate(2).
@@ -405,7 +406,7 @@ impl Store {
     /// # Errors
     /// There is none after the offset, or a device error.
     pub fn seek(&self, live: &Live, offset: u64, hole: bool) -> Result<u64, Errno> {
-        self.awake(live)?;
+        self.open_home(live)?;
         let held = live.hold();
         let to = if hole {
             SeekFrom::Hole(offset)
@@ -430,13 +431,21 @@ impl Store {
         if a != b || from.node == to.node {
             return Err(Errno::XDEV);
         }
-        self.awake(from)?;
+        self.open_home(from)?;
         let source = {
             let held = from.hold();
             rustix::io::fcntl_dupfd_cloexec(held.fd()?, 0)?
         };
         // The source may be moved in the meantime. The copy is then made from its old descriptor, which has the same bytes.
-        self.with_room(to, Update::Drop, |fd, _| copy_range(&source, fd, a, len))
+        let start = self.recording.start();
+        let copied = self.with_room(to, Update::Drop, |fd, _| copy_range(&source, fd, a, len))?;
+        from.mark_used();
+        let bytes = u32::try_from(copied).unwrap_or(u32::MAX);
+        for (node, op, write) in [(from.node, Op::Read, false), (to.node, Op::Write, true)] {
+            self.note(start, op, node, (a, copied));
+            self.placement.record(Access::new(node, write, a, bytes));
+        }
+        Ok(copied)
     }
     /// Makes a file durable.
     ///
@@ -444,7 +453,7 @@ impl Store {
     /// A device error.
     pub fn sync(&self, live: &Live, data_only: bool) -> Result<(), Errno> {
         let start = self.recording.start();
-        self.awake(live)?;
+        self.open_home(live)?;
         let held = live.hold();
         let Backing { tier, fd, .. } = held.backing()?;
         let done = if data_only {
@@ -453,8 +462,8 @@ impl Store {
             rustix::fs::fsync(fd)
         };
         match done {
-            Ok(()) => self.answers(*tier),
-            Err(e) => return Err(self.noticed_of(*tier, live.node, e)),
+            Ok(()) => self.device_answered(*tier),
+            Err(e) => return Err(self.device_error_of(*tier, live.node, e)),
         }
         self.note(start, Op::Sync, live.node, (0, 0));
         Ok(())
@@ -480,7 +489,7 @@ impl Store {
             .filter(|(t, _)| on & (1 << t) != 0)
         {
             let synced = root.directory(&path).and_then(rustix::fs::fsync);
-            synced.map_err(|e| self.noticed(tier as Tier, &path, e))?;
+            synced.map_err(|e| self.device_error(tier as Tier, &path, e))?;
         }
         Ok(())
     }

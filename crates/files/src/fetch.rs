@@ -1,4 +1,5 @@
-//! Makes a copy of a file on the fastest tier, as a value: answers go in, and calls on the trees come out (as in [`crate::mover`]).
+//! The copy of a file to the fastest tier, as a state machine: it returns the next step, the caller carries it out and passes in the result
+//! (as in [`crate::mover`]).
 //!
 //! ```text
 //!  look ─► copy to a hidden file ─► FREEZE ─► same as copied? ─► SWAP (from now on reads may use it)
@@ -6,15 +7,15 @@
 //!             └──────────────────────────────────┘ (three times, then it is abandoned)
 //! ```
 //!
-//! The file at its home stays the only one that counts: it keeps its names, every change is made there first, and nothing about a copy is
-//! ever durable. Recovery removes all copies, so a copy that a crash left outdated or torn is never read.
+//! The file at its home stays authoritative: it keeps its names, and every change is made there first. A copy is made durable only by a
+//! clean unmount (`kept.rs`). After a crash, recovery removes all copies, so a copy that the crash left outdated or torn is never read.
 
 use crate::mover::{Answer, Call, Outcome, Step, Why};
 use crate::mutants::{Mutant, broken};
 use crate::tree::{At, COPIES, Facts, Id, Tier, join};
 use rustix::io::Errno;
 
-/// Number of copies of a file that is written during the copy, before it is abandoned.
+/// How many times the file is copied if it is written during each copy. Then it is abandoned.
 const TRIES: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ enum State {
     Swap,
     /// The copy is removed, and the file is copied again.
     Again,
-    /// The copy is removed, and that is the end.
+    /// The copy is removed, and the operation ends.
     Undo,
 }
 
@@ -79,16 +80,16 @@ impl Fetch {
     /// The next step, given the result of the last one.
     pub fn next(&mut self, answer: Result<Answer, Errno>) -> Step {
         match (self.state, answer) {
-            // What is left is removed by the next mount.
+            // If the copy could not be removed, the next mount removes it.
             (State::Undo, _) => Step::End(self.outcome),
             (State::Look | State::Create, Err(e)) => Step::End(outcome(e)),
             (_, Err(e)) => self.give_up(outcome(e)),
-            (_, Ok(answer)) => self.went(answer),
+            (_, Ok(answer)) => self.succeeded(answer),
         }
     }
-    fn went(&mut self, answer: Answer) -> Step {
+    fn succeeded(&mut self, answer: Answer) -> Step {
         match (self.state, answer) {
-            (State::Look, Answer::Facts(Some(f))) if f.secret => {
+            (State::Look, Answer::Facts(Some(f))) if f.encrypted => {
                 Step::End(Outcome::Refused(Why::Flags))
             }
             (State::Look, Answer::Facts(Some(f))) if f.id == self.id => {

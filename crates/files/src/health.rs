@@ -11,26 +11,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A tier that does not answer is named no oftener.
-const TOLD_AGE: Duration = Duration::from_secs(10);
+/// Minimum time between two messages that a tier does not answer.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Who had a file opened.
+/// The process that opened a file on the tier last.
 #[derive(Clone, Debug)]
 pub(crate) struct User {
-    /// Process; 0 is this one, which moves the file.
+    /// Process id. 0 stands for this program itself, which moves the file.
     pub(crate) pid: u32,
     path: Vec<u8>,
     when: Instant,
     program: String,
 }
 
-/// One tier's.
+/// The health of one tier.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     errors: AtomicU64,
     failing: AtomicBool,
     last_error: Mutex<Option<(Instant, String)>>,
-    told: Mutex<Option<Instant>>,
+    reported: Mutex<Option<Instant>>,
     last_user: Mutex<Option<User>>,
 }
 
@@ -38,7 +38,7 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does the error say that the device or its server is in trouble, rather than that the call was wrong?
+/// Whether the error means that the device or its server failed, rather than that the call was wrong.
 fn is_trouble(e: Errno) -> bool {
     matches!(
         e,
@@ -57,47 +57,47 @@ fn is_trouble(e: Errno) -> bool {
 }
 
 impl Store {
-    /// Is a tier missing since the mount?
+    /// Whether a tier has been missing since the mount.
     pub fn is_absent(&self, tier: Tier) -> bool {
         self.roots[usize::from(tier)].absent
     }
-    /// Did the last call on a tier that went to its device fail?
+    /// Whether the last call that went to the device of a tier failed.
     pub fn is_failing(&self, tier: Tier) -> bool {
         self.health[usize::from(tier)]
             .failing
             .load(Ordering::Relaxed)
     }
-    /// Is it there, and does it answer?
-    pub(crate) fn is_well(&self, tier: Tier) -> bool {
+    /// Whether the tier is present and answers.
+    pub(crate) fn is_healthy(&self, tier: Tier) -> bool {
         !self.is_absent(tier) && !self.is_failing(tier)
     }
-    /// Is the tier there? Said in words if not, at most every ten seconds.
-    pub(crate) fn here(&self, tier: Tier, path: &[u8]) -> Result<(), Errno> {
+    /// Checks that the tier is present. If it is not, this is reported, at most every ten seconds, and the error is EIO.
+    pub(crate) fn require_present(&self, tier: Tier, path: &[u8]) -> Result<(), Errno> {
         if !self.is_absent(tier) {
             return Ok(());
         }
         self.does_not_answer(tier, path, "it is missing");
         Err(Errno::IO)
     }
-    /// A call on a file failed because of its tier.
+    /// Counts and reports that a call on a file failed because of its tier.
     pub(crate) fn does_not_answer(&self, tier: Tier, path: &[u8], why: &str) {
         let health = &self.health[usize::from(tier)];
         let path = String::from_utf8_lossy(path);
         health.errors.fetch_add(1, Ordering::Relaxed);
         *lock(&health.last_error) = Some((Instant::now(), format!("{path}: {why}")));
-        let mut told = lock(&health.told);
-        if told.is_none_or(|t| t.elapsed() >= TOLD_AGE) {
-            *told = Some(Instant::now());
-            drop(told);
+        let mut reported = lock(&health.reported);
+        if reported.is_none_or(|t| t.elapsed() >= REPORT_INTERVAL) {
+            *reported = Some(Instant::now());
+            drop(reported);
             self.say(&format!(
                 "{path}: error to whoever uses it: its tier {} does not answer ({why})",
                 self.tier_name(tier)
             ));
         }
     }
-    /// A call on that path of a tier failed. An error of the device is counted and reported. Returns the error for the user of the file:
-    /// EIO if the device failed, because remote and user-level file systems that are gone return errors that programs do not expect.
-    pub(crate) fn noticed(&self, tier: Tier, path: &[u8], e: Errno) -> Errno {
+    /// Called when a call on that path of a tier failed. An error of the device is counted and reported. Returns the error for the user of
+    /// the file: EIO if the device failed, because programs do not expect the errors of remote and user-level file systems that are gone.
+    pub(crate) fn device_error(&self, tier: Tier, path: &[u8], e: Errno) -> Errno {
         if !is_trouble(e) {
             return e;
         }
@@ -106,22 +106,22 @@ impl Store {
         self.does_not_answer(tier, path, &e.to_string());
         Errno::IO
     }
-    /// As [`Store::noticed`], of a file in use.
-    pub(crate) fn noticed_of(&self, tier: Tier, node: NodeId, e: Errno) -> Errno {
+    /// As [`Store::device_error`], for a file in use.
+    pub(crate) fn device_error_of(&self, tier: Tier, node: NodeId, e: Errno) -> Errno {
         if !is_trouble(e) {
             return e;
         }
         let path = self.cat().path(node).unwrap_or_default();
-        self.noticed(tier, &path, e)
+        self.device_error(tier, &path, e)
     }
-    /// A call on a tier that cannot be answered without its device went well.
-    pub(crate) fn answers(&self, tier: Tier) {
+    /// Records that a call succeeded which needed the device of the tier.
+    pub(crate) fn device_answered(&self, tier: Tier) {
         let failing = &self.health[usize::from(tier)].failing;
         if failing.load(Ordering::Relaxed) {
             failing.store(false, Ordering::Relaxed);
         }
     }
-    /// A process opened a file; kept for tiers whose disks may sleep, that is, all but the fastest.
+    /// Records that a process opened a file. This is done only for tiers whose disks may sleep, that is, all but the fastest.
     pub(crate) fn used_by(&self, node: NodeId, pid: u32) {
         let at = {
             let cat = self.cat();
@@ -143,7 +143,7 @@ impl Store {
             program,
         });
     }
-    /// Of a tier, for `status`.
+    /// The health of a tier, for `status`.
     pub(crate) fn health_of(&self, tier: Tier) -> Value {
         let health = &self.health[usize::from(tier)];
         let seconds = |t: Instant| t.elapsed().as_secs();

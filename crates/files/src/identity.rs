@@ -16,7 +16,7 @@ const NEW: &[u8] = b".isotherm/identity.new";
 
 /// The record that is stored on a tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Mark {
+struct Identity {
     /// The id of this tier, in hexadecimal.
     id: String,
     /// On tier 0: the ids of all tiers, the fastest first.
@@ -24,7 +24,7 @@ struct Mark {
     tiers: Vec<String>,
 }
 
-fn read(root: &Root) -> Result<Option<Mark>, Refused> {
+fn read(root: &Root) -> Result<Option<Identity>, Refused> {
     let shown = format!("{}/.isotherm/identity.json", root.path.display());
     let fd = match root.open_at(FILE, OFlags::RDONLY, 0) {
         Err(Errno::NOENT) => return Ok(None),
@@ -40,9 +40,9 @@ fn read(root: &Root) -> Result<Option<Mark>, Refused> {
     })
 }
 
-fn write(roots: &Arc<Vec<Root>>, tier: usize, mark: &Mark) -> Result<(), Refused> {
+fn write(roots: &Arc<Vec<Root>>, tier: usize, identity: &Identity) -> Result<(), Refused> {
     let root = &roots[tier];
-    let text = serde_json::to_vec(mark).map_err(|e| Refused(e.to_string()))?;
+    let text = serde_json::to_vec(identity).map_err(|e| Refused(e.to_string()))?;
     let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR;
     let done = root
         .open_at(NEW, flags, 0o600)
@@ -71,15 +71,15 @@ fn number() -> Result<String, Refused> {
 ///
 /// # Errors
 /// A message in words: a directory is not the tier that it was.
-pub(crate) fn agree(roots: &Arc<Vec<Root>>, accept: bool) -> Result<(), Refused> {
+pub(crate) fn check(roots: &Arc<Vec<Root>>, accept: bool) -> Result<(), Refused> {
     let present = |t: &usize| !roots[*t].absent;
     let mut ids: Vec<Option<String>> = vec![None; roots.len()];
     for t in (0..roots.len()).filter(present) {
-        let mark = match read(&roots[t]) {
+        let identity = match read(&roots[t]) {
             Err(_) if accept => None,
             other => other?,
         };
-        ids[t] = mark.map(|m| m.id);
+        ids[t] = identity.map(|m| m.id);
     }
     let known = read(&roots[0])
         .unwrap_or_default()
@@ -116,7 +116,7 @@ pub(crate) fn agree(roots: &Arc<Vec<Root>>, accept: bool) -> Result<(), Refused>
     for t in (0..roots.len()).rev() {
         let tiers = if t == 0 { all.clone() } else { Vec::new() };
         let id = all[t].clone();
-        write(roots, t, &Mark { id, tiers })?;
+        write(roots, t, &Identity { id, tiers })?;
     }
     Ok(())
 }

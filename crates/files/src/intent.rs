@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intents_survive_and_damage_is_seen() {
+    fn intents_are_decoded_and_damage_is_detected() {
         let id = Id { ino: 7, born: 9 };
         let ops = vec![
             Op::Rename(id, At::new(1, ".isotherm/tmp/1"), b"a/b".to_vec()),

@@ -1,15 +1,17 @@
-//! Copies outlive the mount: at a clean unmount they are listed on the fastest tier, and the next mount takes over those that still fit.
+//! Copies outlive the mount: at a clean unmount they are listed on the fastest tier, and the next mount takes over those that are still
+//! equal to their files.
 //!
 //! ```text
 //!  unmount: sync tiers ─► write the list, sync it, give it its name
 //!  mount:   read the list, remove it, sync ─► remove every copy that is not in it ─► read names ─► compare ─► keep or remove
 //! ```
 //!
-//! So a list is there only while nothing is mounted, and what is in it was durable before it: after a crash there is none, and no copy is
-//! kept. Meanwhile only others can have changed something. A copy is kept if the file at home has the inode, time of birth, size and time
-//! of writing of before (the same that shows a change while it is mounted), and if the copy itself has those too, and its change time.
+//! So the list exists only while nothing is mounted, and everything in it became durable before the list did. After a crash there is no
+//! list, and no copy is kept. While nothing is mounted, only other programs can change the tiers. A copy is kept if the file at home still
+//! has the same inode, birth time, size and modification time (the attributes that also reveal a change while it is mounted), and if the
+//! copy itself has the same values of these and the same change time.
 
-use crate::copies::Copied;
+use crate::copies::CopyRecord;
 use crate::disk::{Disk, Root, write_all};
 use crate::fetch::copy_at;
 use crate::mutants::{Mutant, broken};
@@ -23,47 +25,47 @@ use std::sync::atomic::Ordering;
 
 const LIST: &[u8] = b".isotherm/copies.json";
 const NEW: &[u8] = b".isotherm/copies.new";
-/// Longest list: more copies than a fast tier holds.
+/// Maximum length of the list in bytes. No fast tier holds so many copies that the list is longer.
 const LIST_MAX: u64 = 1 << 30;
-/// Numbers of copies are lower: a mount counts on from the highest of them.
+/// Upper limit of the numbers of copies in the list: a mount continues to count from the highest of them.
 const NUMBERS: u64 = 1 << 62;
 
-/// What a file has as long as nobody changes it.
+/// Attributes that a file keeps as long as nobody changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Print {
+struct Fingerprint {
     ino: u64,
     born: u64,
     size: u64,
     written: (i64, u32),
 }
 
-impl Print {
-    fn new(id: Id, (size, mtime): (u64, Time)) -> Print {
-        Print {
+impl Fingerprint {
+    fn new(id: Id, (size, mtime): (u64, Time)) -> Fingerprint {
+        Fingerprint {
             ino: id.ino,
             born: id.born,
             size,
             written: (mtime.sec, mtime.nsec),
         }
     }
-    fn of(f: &Facts) -> Print {
-        Print::new(f.id, (f.size, f.mtime))
+    fn of(f: &Facts) -> Fingerprint {
+        Fingerprint::new(f.id, (f.size, f.mtime))
     }
 }
 
 /// A copy in the list.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct KeptCopy {
     pub(crate) number: u64,
     path: Vec<u8>,
-    home: Print,
-    copy: Print,
+    home: Fingerprint,
+    copy: Fingerprint,
     /// Change time of the copy.
     changed: (i64, u32),
 }
 
-/// The list, which is gone and durably so when this returns. Empty if there is none or it cannot be used.
-pub(crate) fn take(root: &Root) -> Vec<Kept> {
+/// Reads the list and durably removes it. Returns an empty list if there is none or it cannot be used.
+pub(crate) fn take(root: &Root) -> Vec<KeptCopy> {
     let Ok(fd) = root.open_at(LIST, OFlags::RDONLY, 0) else {
         return Vec::new();
     };
@@ -76,14 +78,14 @@ pub(crate) fn take(root: &Root) -> Vec<Kept> {
     if read.is_err() || gone.is_err() {
         return Vec::new();
     }
-    let mut list: Vec<Kept> = serde_json::from_slice(&text).unwrap_or_default();
+    let mut list: Vec<KeptCopy> = serde_json::from_slice(&text).unwrap_or_default();
     list.retain(|k| k.number < NUMBERS);
     list
 }
 
 impl Store {
-    /// Takes over the copies of the last mount that still fit; the others are removed.
-    pub(crate) fn adopt_copies(&self, kept: &[Kept]) {
+    /// Takes over the copies of the last mount that are still equal to their files; the others are removed.
+    pub(crate) fn adopt_copies(&self, kept: &[KeptCopy]) {
         let last = kept.iter().map(|k| k.number).max().unwrap_or(0);
         {
             let mut names = self.names_or_wait();
@@ -91,29 +93,29 @@ impl Store {
         }
         for k in kept {
             let Some((node, facts, bytes)) = self.fits(k) else {
-                self.copies.doom(k.number);
+                self.copies.mark_unused(k.number);
                 continue;
             };
             let home = (facts.size, facts.mtime);
             self.copies
-                .keep(node, Copied::new(k.number, facts.id, bytes, home));
-            self.placement.settled(node, 0, &facts, &k.path, true);
+                .keep(node, CopyRecord::new(k.number, facts.id, bytes, home));
+            self.placement.report_tier(node, 0, &facts, &k.path, true);
         }
         self.sweep();
     }
-    fn fits(&self, k: &Kept) -> Option<(crate::catalogue::NodeId, Facts, u64)> {
+    fn fits(&self, k: &KeptCopy) -> Option<(crate::catalogue::NodeId, Facts, u64)> {
         let (node, tier, facts) = {
             let cat = self.cat();
             let node = cat.find(&k.path)?;
             let n = cat.get(node).filter(|n| n.is_file() && n.tier > 0)?;
             (node, n.tier, n.facts)
         };
-        let same = Print::of(&facts) == k.home || broken(Mutant::TrustKeptHome);
+        let same = Fingerprint::of(&facts) == k.home || broken(Mutant::TrustKeptHome);
         if !same || self.is_absent(tier) || self.copies.has(node) {
             return None;
         }
         let copy = self.roots[0].stat(&copy_at(k.number).path).ok()??;
-        let now = (Print::of(&copy), (copy.ctime.sec, copy.ctime.nsec));
+        let now = (Fingerprint::of(&copy), (copy.ctime.sec, copy.ctime.nsec));
         let same = now == (k.copy, k.changed) || broken(Mutant::TrustKeptCopy);
         (same && copy.size == facts.size).then_some((node, facts, copy.blocks * 512))
     }
@@ -126,7 +128,8 @@ impl Store {
         if copied.is_empty() {
             return Ok(());
         }
-        // What a copy was made from, or written to together with it, is to be as durable as the list. Other tiers are not woken.
+        // The files from which copies were made, or which were changed together with their copies, must become durable before the list. The
+        // other tiers are not synced, so that their disks are not woken.
         let changed = self.copies.sources.load(Ordering::SeqCst) | 1;
         let tiers = self.roots.iter().enumerate();
         for (_, root) in tiers.filter(|(t, r)| changed & (1 << t) != 0 && !r.absent) {
@@ -140,17 +143,17 @@ impl Store {
                 let same = cat.get(node).is_some_and(|n| n.facts.id == c.id);
                 cat.path(node).filter(|_| same)
             };
-            // Somebody still had it open when the mount was taken away.
+            // A program still had the file open when it was unmounted, so its copy is not kept.
             let in_use = self.lives.get(node).is_some();
             let (Some(path), false) = (path, in_use) else {
                 continue;
             };
             if let Some(f) = root.stat(&copy_at(c.number).path)? {
-                list.push(Kept {
+                list.push(KeptCopy {
                     number: c.number,
                     path,
-                    home: Print::new(c.id, c.home),
-                    copy: Print::of(&f),
+                    home: Fingerprint::new(c.id, c.home),
+                    copy: Fingerprint::of(&f),
                     changed: (f.ctime.sec, f.ctime.nsec),
                 });
             }

@@ -1,4 +1,4 @@
-//! What the catalogue knows of the attributes of files.
+//! Stores attributes of files in the catalogue, such that attributes that were read earlier never replace newer ones.
 
 use crate::catalogue::NodeId;
 use crate::store::Store;
@@ -6,12 +6,12 @@ use crate::tree::Facts;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 
-/// Attempts to read attributes that nobody changes meanwhile.
+/// Maximum number of attempts to read attributes that no other thread changes in the meantime.
 const TRIES: usize = 16;
 
 impl Store {
-    /// Reads the attributes of a node and stores them. What others read and stored in the meantime may be newer, so it is not replaced:
-    /// then they are read again.
+    /// Reads the attributes of a node and stores them. If another thread stored attributes in the meantime, those may be newer: they are
+    /// not replaced, and the attributes are read again.
     ///
     /// # Errors
     /// Those of `read`.
@@ -44,7 +44,7 @@ impl Store {
     ) -> bool {
         let mut cat = self.cat_mut();
         let Some(n) = cat.get(node).filter(|n| n.facts.id == facts.id) else {
-            // It is another file by now, or none.
+            // The node is another file by now, or no longer exists.
             return true;
         };
         let (tier, before, is_file) = (n.tier, n.facts.blocks, n.is_file());
@@ -66,7 +66,7 @@ impl Store {
 mod tests {
     use super::*;
 
-    /// A close reads the attributes of the file; before it stores them, somebody renames the file, which changes a time.
+    /// A close reads the attributes of the file. Before it stores them, another thread renames the file, which changes a time.
     #[test]
     fn what_was_stored_meanwhile_is_not_taken_back() {
         let dir = tempfile::tempdir().unwrap();
@@ -85,7 +85,7 @@ mod tests {
         let there = store.roots[0].stat(b"g").unwrap().unwrap();
         let known = store.cat().get(node).unwrap().facts;
         assert_eq!((stored, known), (Ok(there), there));
-        // Somebody who changes it without end does not stop anybody else.
+        // A file that is changed all the time does not block `learn` for ever.
         turns = 0;
         store
             .learn(node, || {

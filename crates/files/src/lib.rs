@@ -12,15 +12,15 @@
 //! readable without this program.
 #![forbid(unsafe_code)]
 
-pub mod brain;
 pub mod catalogue;
 pub mod chaos;
 pub mod check;
 pub mod control;
 pub mod copies;
+mod copy_only;
 pub mod data;
+mod dir_readers;
 pub mod disk;
-mod doze;
 pub mod fetch;
 pub mod fuse;
 mod health;
@@ -29,13 +29,13 @@ pub mod intent;
 mod kept;
 mod known;
 pub mod live;
-mod look;
 pub mod mount;
 pub mod mover;
 pub mod moves;
 pub mod mutants;
 pub mod names;
 pub mod placement;
+pub mod policy_state;
 pub mod recording;
 mod remember;
 pub mod rules;

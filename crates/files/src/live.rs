@@ -27,10 +27,10 @@ pub struct Backing {
     pub writable: bool,
 }
 
-/// What is open of a file in use.
+/// The open descriptors of a file in use.
 #[derive(Debug, Default)]
 pub struct State {
-    /// The file at its home. A file that is only read from its copy has none: see `doze.rs`.
+    /// The file at its home. A file that is only read from its copy has none: see `copy_only.rs`.
     pub home: Option<Backing>,
     /// Its copy on the fastest tier.
     pub copy: Option<OpenCopy>,
@@ -48,7 +48,7 @@ enum Opened {
     Before,
     /// It is open now, with these attributes.
     Now(Facts),
-    /// It is not where it was: it may be renamed at this moment.
+    /// It is not at its path: it may be renamed at this moment.
     Again,
 }
 
@@ -66,7 +66,7 @@ pub(crate) enum Need {
 pub struct Live {
     /// Its node.
     pub node: NodeId,
-    /// What is open of it; nothing until it is opened.
+    /// Its open descriptors; none until it is opened.
     pub state: RwLock<State>,
     /// Number of changes so far. A change counts when it is done.
     pub changes: AtomicU64,
@@ -76,10 +76,10 @@ pub struct Live {
     /// The kernel's handle, if it reads and writes the file itself.
     pub passthrough: Mutex<Option<Arc<fuser::BackingId>>>,
     /// After a move: the change time on the tier, and the one before the move. The latter is shown until the file is changed.
-    shown: Mutex<Option<(Time, Time)>>,
-    /// Whether there was such a handle: then all later handles must be of the same kind until the last one is closed.
-    pub passed: AtomicBool,
-    /// Held while a file with a copy is changed: two changes of the same bytes reach home and copy in the same order.
+    shown_ctime: Mutex<Option<(Time, Time)>>,
+    /// Whether there was a passthrough handle. Then all later handles must be of the same kind until the last one is closed.
+    pub had_passthrough: AtomicBool,
+    /// Held while a file with a copy is changed, so that two changes of the same bytes reach home and copy in the same order.
     pub(crate) update: Mutex<()>,
 }
 
@@ -110,9 +110,9 @@ impl Held<'_> {
     pub fn backing(&self) -> Result<&Backing, Errno> {
         self.0.home.as_ref().ok_or(Errno::IO)
     }
-    /// Its copy, if it holds what the file holds.
+    /// Its copy, if it is equal to the file.
     pub(crate) fn copy(&self) -> Option<&OpenCopy> {
-        self.0.copy.as_ref().filter(|c| c.is_good())
+        self.0.copy.as_ref().filter(|c| c.is_valid())
     }
     /// Its descriptor.
     ///
@@ -132,8 +132,8 @@ impl Live {
             users: AtomicU32::new(0),
             used: AtomicBool::new(false),
             passthrough: Mutex::new(None),
-            shown: Mutex::new(None),
-            passed: AtomicBool::new(false),
+            shown_ctime: Mutex::new(None),
+            had_passthrough: AtomicBool::new(false),
             update: Mutex::new(()),
         }
     }
@@ -142,12 +142,12 @@ impl Live {
         Held(self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
     /// Records a change; to be called while [`Held`] is held.
-    pub fn changed(&self) {
+    pub fn mark_changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
-        self.touched();
+        self.mark_used();
     }
     /// Records a read or change: the attributes are read again at the last close.
-    pub(crate) fn touched(&self) {
+    pub(crate) fn mark_used(&self) {
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::SeqCst);
         }
@@ -161,26 +161,36 @@ impl Live {
     }
     /// The attributes at a location, as they are shown.
     pub(crate) fn facts_of(&self, backing: &Backing) -> Result<Facts, Errno> {
-        Ok(self.as_shown(facts_of(&backing.fd)?))
+        Ok(self.with_shown_ctime(facts_of(&backing.fd)?))
     }
-    fn as_shown(&self, mut facts: Facts) -> Facts {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+    fn with_shown_ctime(&self, mut facts: Facts) -> Facts {
+        let shown = self
+            .shown_ctime
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some((_, before)) = shown.filter(|s| s.0 == facts.ctime) {
             facts.ctime = before;
         }
         facts
     }
-    /// The last names of the copy were corrected, which is not shown as a change.
-    pub(crate) fn still_shown(&self) {
+    /// Called after the move changed the change time on the tier once more, by removing a name: the change time from before the move is
+    /// still shown.
+    pub(crate) fn update_shown_ctime(&self) {
         let now = self.hold().fd().and_then(facts_of);
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self
+            .shown_ctime
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let (Some(shown), Ok(now)) = (&mut *shown, now) {
             shown.0 = now.ctime;
         }
     }
-    /// As long as the change time is `now`, `before` is shown.
-    pub(crate) fn show(&self, now: Time, before: Time) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Shows the change time `before` as long as the change time on the tier is `now`.
+    pub(crate) fn show_ctime(&self, now: Time, before: Time) {
+        let mut shown = self
+            .shown_ctime
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *shown = Some((now, before));
     }
 }
@@ -216,13 +226,14 @@ impl Store {
             }
         }
     }
-    /// Opens a file in use, unless it is open for that. Returns the attributes if this call opened it.
+    /// Opens a file in use, unless it is already open as needed. Returns the attributes if this call opened it.
     fn open_for(&self, live: &Live, need: Need) -> Result<Option<Facts>, Errno> {
         for last in [false, false, true] {
             if live.hold().0.is_open(need) {
                 return Ok(None);
             }
-            // A rename may happen while the file is opened, unless names are locked, which comes before the descriptor.
+            // A rename may happen while the file is opened. In the last attempt, names are locked to prevent that. The lock of names is
+            // taken before the lock of the descriptor.
             let _names = last.then(|| self.names_or_wait());
             match self.open_once(live, need, last)? {
                 Opened::Before => return Ok(None),
@@ -236,11 +247,11 @@ impl Store {
     ///
     /// # Errors
     /// It cannot be opened.
-    pub(crate) fn awake(&self, live: &Live) -> Result<(), Errno> {
+    pub(crate) fn open_home(&self, live: &Live) -> Result<(), Errno> {
         self.open_for(live, Need::Home).map(|_| ())
     }
-    /// As [`Store::awake`], for a file in use whose name is about to be removed by the caller, who has locked names.
-    pub(crate) fn awake_before_removal(&self, node: NodeId) {
+    /// As [`Store::open_home`], for a file in use whose name is about to be removed by the caller, who has locked names.
+    pub(crate) fn open_home_before_removal(&self, node: NodeId) {
         if let Some(live) = self.lives.get(node)
             && live.hold().backing().is_err()
             && !broken(Mutant::ForgetSleeper)
@@ -256,7 +267,7 @@ impl Store {
             return Ok(Opened::Before);
         }
         if need == Need::Data
-            && let Some((copy, known)) = self.doze(live.node, false)
+            && let Some((copy, known)) = self.open_copy_only(live.node, false)
         {
             state.copy = Some(copy);
             return Ok(Opened::Now(known));
@@ -266,23 +277,23 @@ impl Store {
         let (home, copy, facts) = match self.open_backing(live.node, last) {
             Ok(Some(opened)) => opened,
             Ok(None) => return Ok(Opened::Again),
-            // Its disk is dead.
+            // Its disk does not answer: read the copy.
             Err(Errno::IO) if need == Need::Data => {
-                let (copy, known) = self.doze(live.node, true).ok_or(Errno::IO)?;
+                let (copy, known) = self.open_copy_only(live.node, true).ok_or(Errno::IO)?;
                 state.copy = Some(copy);
                 return Ok(Opened::Now(known));
             }
             Err(e) => return Err(e),
         };
-        self.show_as_known(live, &facts);
+        self.keep_shown_ctime(live, &facts);
         if let Some(Some(known)) = known {
-            self.woke(live.node, &known, facts);
+            self.compare_on_open(live.node, &known, facts);
         }
         *state = State {
             home: Some(home),
             copy,
         };
-        Ok(Opened::Now(live.as_shown(facts)))
+        Ok(Opened::Now(live.with_shown_ctime(facts)))
     }
     /// Begins to use a file that was just created and is already open. Another thread that saw its name (the mover, another user) may have
     /// opened it first. Then all share that descriptor, because only that one follows the file when it moves.
@@ -311,10 +322,10 @@ impl Store {
             return;
         }
         all.remove(&live.node);
-        let used = live.used.load(Ordering::SeqCst) || live.passed.load(Ordering::SeqCst);
+        let used = live.used.load(Ordering::SeqCst) || live.had_passthrough.load(Ordering::SeqCst);
         let facts = used.then(|| self.learn(live.node, || live.facts()).ok());
         let held = live.hold();
-        // Nobody looked at the home of a file of which only the copy was open.
+        // If only the copy was open, the file at home was not accessed, and there is nothing to compare.
         if used
             && held.0.home.is_some()
             && let Some(copy) = held.copy()
@@ -322,14 +333,14 @@ impl Store {
             self.close_copy(live.node, copy, facts.flatten());
         }
     }
-    /// If only the change time differs, the file was moved: the change time from before is shown again.
-    fn show_as_known(&self, live: &Live, now: &Facts) {
+    /// If only the change time is newer than in the catalogue, a move changed it: the change time from before the move is shown again.
+    fn keep_shown_ctime(&self, live: &Live, now: &Facts) {
         let known = self.cat().get(live.node).map(|n| n.facts);
         if let Some(known) = known
             && (known.id, known.size, known.mtime) == (now.id, now.size, now.mtime)
             && known.ctime < now.ctime
         {
-            live.show(now.ctime, known.ctime);
+            live.show_ctime(now.ctime, known.ctime);
         }
     }
     /// Opens a file at its home. `None` if it is not there under its name: it may be renamed at this moment. With `last`, names are locked.
@@ -346,13 +357,13 @@ impl Store {
         let Some(path) = path else {
             return Err(Errno::NOENT);
         };
-        self.here(tier, &path)?;
+        self.require_present(tier, &path)?;
         let root: &Root = &self.roots[usize::from(tier)];
         let opened = root.open_data(&path);
         let facts = opened.as_ref().ok().map(|o| facts_of(&o.0));
         match (opened, facts) {
             (Ok((fd, writable)), Some(Ok(f))) if f.id == id => {
-                self.answers(tier);
+                self.device_answered(tier);
                 let copy = self.open_copy(node, &f);
                 let backing = Backing { tier, fd, writable };
                 return Ok(Some((backing, copy, f)));
@@ -378,7 +389,7 @@ impl Store {
                     ));
                     return Err(Errno::STALE);
                 }
-                let shown = self.noticed(tier, &path, e);
+                let shown = self.device_error(tier, &path, e);
                 if shown == e && e != Errno::IO {
                     self.does_not_answer(tier, &path, &e.to_string());
                 }
@@ -394,7 +405,8 @@ impl Store {
 mod tests {
     use super::*;
 
-    /// Names are locked before a descriptor, everywhere: who opens a file that is not where it should be waits for names, and holds nothing.
+    /// The lock of names is always taken before the lock of a descriptor. So a thread that opens a file which is not at its path must not
+    /// hold the lock of the descriptor while it waits for names.
     #[test]
     fn an_open_that_waits_for_names_holds_no_descriptor() {
         let dir = tempfile::tempdir().unwrap();
@@ -418,7 +430,7 @@ mod tests {
         assert_eq!(store.lives.count(), 0);
     }
 
-    /// The mover begins to use a file while another thread asks for its attributes: there is no descriptor yet.
+    /// The mover begins to use a file while another thread asks for its attributes. The file has no descriptor yet.
     #[test]
     fn a_file_that_is_being_opened_has_attributes() {
         let dir = tempfile::tempdir().unwrap();

@@ -207,8 +207,9 @@ impl Mounted {
         }
         if let Some(session) = self.session.take() {
             if self.ended.unmounted.load(Ordering::SeqCst) {
-                // fuser 0.18 takes the error of a device without a mount for a sign that it is mounted, and would unmount what
-                // lies at its place now. So it never gets to that: one descriptor stays open until the program ends.
+                // fuser 0.18 interprets the error of a FUSE device without a mount as a sign that the file system is still mounted, and
+                // would unmount whatever is mounted at its place now. So the session is not dropped: one descriptor stays open until the
+                // program ends.
                 std::mem::forget(session);
             } else {
                 let _ = session.umount_and_join();

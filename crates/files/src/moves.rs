@@ -1,4 +1,5 @@
-//! The caller of the mover: locks, descriptors, the catalogue.
+//! Carries out moves of files: takes the locks, opens the descriptors, and updates the catalogue around the state machine in
+//! [`crate::mover`].
 
 use crate::catalogue::NodeId;
 use crate::disk::{Disk, facts_of};
@@ -33,15 +34,19 @@ impl Moving {
 }
 
 impl Store {
-    /// Does something with a file that no one else may do with it at the same time: moves it, or copies it.
-    pub(crate) fn alone(&self, node: NodeId, work: impl FnOnce(&Arc<Live>) -> Outcome) -> Outcome {
+    /// Runs `work`, a move or a copy of a file, unless another move or copy of the same file is in progress.
+    pub(crate) fn exclusively(
+        &self,
+        node: NodeId,
+        work: impl FnOnce(&Arc<Live>) -> Outcome,
+    ) -> Outcome {
         if self.is_stuck() {
             return Outcome::Failed(Errno::IO);
         }
         if !self.placement.moving.nodes().insert(node) {
             return Outcome::Refused(Why::Busy);
         }
-        // Its number must not be given to another file in the meantime.
+        // The node's number must not be given to another file in the meantime.
         let there = self.cat_mut().hold(node);
         let outcome = if there {
             self.in_use(node, work)
@@ -66,11 +71,11 @@ impl Store {
     }
     /// Moves a file to another tier, now.
     pub fn move_file(&self, node: NodeId, to: Tier) -> Outcome {
-        let outcome = self.alone(node, |live| self.move_alone(node, to, live));
+        let outcome = self.exclusively(node, |live| self.move_exclusively(node, to, live));
         self.placement.count(outcome);
         outcome
     }
-    fn move_alone(&self, node: NodeId, to: Tier, live: &Arc<Live>) -> Outcome {
+    fn move_exclusively(&self, node: NodeId, to: Tier, live: &Arc<Live>) -> Outcome {
         let outcome = self.drive(node, to, live);
         let mut progress = self.placement.moving.progress.lock();
         if let Ok(p) = &mut progress {
@@ -78,7 +83,7 @@ impl Store {
         }
         drop(progress);
         if let Outcome::Stuck(e) = outcome {
-            self.stick(&format!("a move to {} failed ({e})", self.tier_name(to)));
+            self.mark_stuck(&format!("a move to {} failed ({e})", self.tier_name(to)));
         }
         outcome
     }
@@ -103,7 +108,7 @@ impl Store {
         if self.room(to).0 < size {
             return Outcome::Refused(Why::Full);
         }
-        // What the file has at its new home needs no copy, or another one.
+        // A copy belongs to the file at its present home. At its new home the file needs no copy, or a new one.
         self.drop_copy(node);
         self.used_by(node, 0);
         let shown = String::from_utf8_lossy(&paths[0]).into_owned();
@@ -158,8 +163,8 @@ impl Store {
                 }
                 Step::End(outcome) => {
                     if outcome == Outcome::Done {
-                        live.still_shown();
-                        // Names are still locked: no change of a user's may come in between and be taken back.
+                        live.update_shown_ctime();
+                        // Names are still locked, so that no user can change these times in between: that change would be lost.
                         self.dir_times(node, from, to);
                     }
                     drop((names, state));
@@ -183,7 +188,10 @@ impl Store {
         temp: &[u8],
         copy: &mut Option<OwnedFd>,
     ) -> Result<Answer, Errno> {
-        if live.passed.load(std::sync::atomic::Ordering::SeqCst) {
+        if live
+            .had_passthrough
+            .load(std::sync::atomic::Ordering::SeqCst)
+        {
             return Ok(Answer::Forbidden(Why::Passthrough));
         }
         let paths = self.cat().paths(node);
@@ -209,7 +217,7 @@ impl Store {
                 cat.replace(node, to, f.id);
                 // Users must not see a move as a change of the file.
                 let ctime = before.map_or(f.ctime, |b| b.ctime);
-                live.show(f.ctime, ctime);
+                live.show_ctime(f.ctime, ctime);
                 cat.set_facts(node, &crate::tree::Facts { ctime, ..f });
             }
             cat.parents(node)

@@ -38,15 +38,16 @@ pub enum Mutant {
     ForgetUpdate,
     /// A copy that could not be changed is still read.
     TrustFailedUpdate,
-    /// A copy is still read after a change at home that failed, perhaps half done.
+    /// A copy is still read after a change at home that failed and may have been done in part.
     TrustFailedHome,
     /// A copy is used although its file was changed directly on its tier.
     TrustChangedHome,
-    /// The copy of a file is opened without a look at the file at home even though the kernel has that in memory.
+    /// The copy of a file is opened without a comparison with the file at home, even though the kernel has the latter in memory.
     NeverLook,
-    /// A copy that does not fit what is known of the file at home is opened without a look there.
+    /// A copy is opened without a comparison with the file at home, although it does not match the attributes that the catalogue has of
+    /// that file.
     TrustOldRecord,
-    /// A file of which only the copy is open loses its last name without being opened.
+    /// The last name of a file of which only the copy is open is removed before the file at home is opened.
     ForgetSleeper,
     /// A copy is kept over a remount although its file was changed meanwhile.
     TrustKeptHome,

@@ -5,12 +5,12 @@
 //! reported to the engine, so that the two never diverge. Caching presets make their usual decisions; where they want a copy, the file gets
 //! one ([`crate::copies`]) if the mount has copies, and is moved if not.
 
-use crate::brain::{Brain, Remembered};
 use crate::catalogue::{Catalogue, NodeId};
 use crate::copies::Copies;
 use crate::disk::Root;
 use crate::mover::Outcome;
 use crate::moves::Moving;
+use crate::policy_state::{PlacementSettings, PolicyState};
 use crate::rules::Rule;
 use crate::store::{Refused, Settings, refuse};
 use crate::tree::{Facts, Tier};
@@ -22,14 +22,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The default preset.
 pub const DEFAULT: &str = "benefit";
-/// Most accesses that wait to be passed to the policy; further ones are counted and dropped.
-const SEEN_MAX: usize = 1 << 16;
+/// Maximum number of accesses that wait to be passed to the policy; further ones are counted and dropped.
+const RECORDED_MAX: usize = 1 << 16;
 /// A file that could not be moved is not tried again for this time.
-const REST: Duration = Duration::from_secs(30);
+const RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// An access.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct Access {
     node: NodeId,
     write: bool,
     offset: u64,
@@ -37,10 +37,10 @@ pub struct Seen {
     when: Option<Instant>,
 }
 
-impl Seen {
+impl Access {
     /// An access to that file, now.
-    pub fn new(node: NodeId, write: bool, offset: u64, bytes: u32) -> Seen {
-        Seen {
+    pub fn new(node: NodeId, write: bool, offset: u64, bytes: u32) -> Access {
+        Access {
             node,
             write,
             offset,
@@ -87,34 +87,34 @@ impl How {
     }
 }
 
-/// Orders to the thread that moves files.
+/// Requests to the thread that moves files.
 #[derive(Default)]
-struct Orders {
+struct Requests {
     /// All wanted moves are requested now.
-    hurry: bool,
+    moves: bool,
     stop: bool,
 }
 
 /// See the module.
 pub struct Placement {
-    seen: Mutex<Vec<Seen>>,
-    gone: Mutex<Vec<NodeId>>,
+    recorded: Mutex<Vec<Access>>,
+    deleted: Mutex<Vec<NodeId>>,
     /// The policy.
-    pub brain: Mutex<Brain>,
+    pub policy: Mutex<PolicyState>,
     /// Rules; the first one that matches applies.
     pub rules: Vec<Rule>,
     /// Files that are being moved.
     pub moving: Moving,
     /// Accesses that were dropped.
-    pub unheard: AtomicU64,
+    pub dropped: AtomicU64,
     /// Number of moves that were done, refused, and failed.
     pub done: [AtomicU64; 3],
     /// Reads and writes that this program served.
     pub accesses: AtomicU64,
     /// Whether files are moved automatically.
     pub moves: bool,
-    orders: Mutex<Orders>,
-    ordered: Condvar,
+    requests: Mutex<Requests>,
+    requested: Condvar,
     start: Instant,
 }
 
@@ -140,7 +140,7 @@ impl Placement {
         for (_, n) in cat.all().filter(|n| n.1.is_file()) {
             on[usize::from(n.tier)] += n.facts.size;
         }
-        let mut shape = Vec::new();
+        let mut tier_bytes = Vec::new();
         for (t, root) in roots.iter().enumerate() {
             let free = root.room().map_or(0, |r| r.0);
             let mut all = on[t] + free;
@@ -150,69 +150,69 @@ impl Placement {
             if t + 1 < roots.len() {
                 all = all / 100 * u64::from(settings.marks.1);
             }
-            shape.push(all.max(on[t]));
+            tier_bytes.push(all.max(on[t]));
         }
-        let remembered = crate::remember::load(&roots[0])?;
+        let stored = crate::remember::load(&roots[0])?;
         let tiers = roots.len();
         if let Some(r) = settings.rules.iter().find(|r| r.tier.of(tiers).is_none()) {
             return refuse(format!("rule {}: there are only {tiers} tiers", r.text));
         }
         Ok(Placement {
-            seen: Mutex::default(),
-            gone: Mutex::default(),
-            brain: Mutex::new(Brain::new(&settings.policy, remembered, shape, cat)?),
+            recorded: Mutex::default(),
+            deleted: Mutex::default(),
+            policy: Mutex::new(PolicyState::new(&settings.policy, stored, tier_bytes, cat)?),
             rules: settings.rules.clone(),
             moving: Moving::default(),
-            unheard: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
             done: Default::default(),
             accesses: AtomicU64::new(0),
             moves: settings.moves,
-            orders: Mutex::default(),
-            ordered: Condvar::new(),
+            requests: Mutex::default(),
+            requested: Condvar::new(),
             start: Instant::now(),
         })
     }
     /// Requests all wanted moves now; the thread that moves files wakes up.
-    pub fn hurry(&self) {
-        lock(&self.orders).hurry = true;
-        self.ordered.notify_all();
+    pub fn request_moves(&self) {
+        lock(&self.requests).moves = true;
+        self.requested.notify_all();
     }
     /// Whether all wanted moves were requested and are not done yet.
-    pub fn is_hurried(&self) -> bool {
-        lock(&self.orders).hurry
+    pub fn moves_requested(&self) -> bool {
+        lock(&self.requests).moves
     }
     /// The requested moves are done.
-    pub(crate) fn hurried(&self) {
-        lock(&self.orders).hurry = false;
+    pub(crate) fn moves_carried_out(&self) {
+        lock(&self.requests).moves = false;
     }
     /// Stops the thread that moves files; it ends after its current file.
     pub fn stop(&self) {
-        lock(&self.orders).stop = true;
-        self.ordered.notify_all();
+        lock(&self.requests).stop = true;
+        self.requested.notify_all();
     }
     /// Whether it should stop.
     pub fn is_stopped(&self) -> bool {
-        lock(&self.orders).stop
+        lock(&self.requests).stop
     }
-    /// Waits for `time`, or until [`Placement::hurry`] or [`Placement::stop`] is called.
-    pub(crate) fn rest(&self, time: Duration) {
-        let orders = lock(&self.orders);
-        let idle = |o: &mut Orders| !o.hurry && !o.stop;
-        drop(self.ordered.wait_timeout_while(orders, time, idle));
+    /// Waits for `time`, or until [`Placement::request_moves`] or [`Placement::stop`] is called.
+    pub(crate) fn wait(&self, time: Duration) {
+        let requests = lock(&self.requests);
+        let idle = |o: &mut Requests| !o.moves && !o.stop;
+        drop(self.requested.wait_timeout_while(requests, time, idle));
     }
     /// Records an access.
-    pub fn see(&self, seen: Seen) {
+    pub fn record(&self, access: Access) {
         self.accesses.fetch_add(1, Ordering::Relaxed);
-        let mut all = lock(&self.seen);
-        if all.len() < SEEN_MAX {
-            all.push(seen);
+        let mut all = lock(&self.recorded);
+        if all.len() < RECORDED_MAX {
+            all.push(access);
         } else {
             drop(all);
-            self.unheard.fetch_add(1, Ordering::Relaxed);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
     pub(crate) fn forget(&self, node: NodeId) {
-        lock(&self.gone).push(node);
+        lock(&self.deleted).push(node);
     }
     pub(crate) fn count(&self, outcome: Outcome) {
         let at = match outcome {
@@ -222,104 +222,105 @@ impl Placement {
         };
         self.done[at].fetch_add(1, Ordering::Relaxed);
     }
-    fn at(&self, brain: &Brain, when: Instant) -> Nanos {
+    fn at(&self, policy: &PolicyState, when: Instant) -> Nanos {
         let since = when.saturating_duration_since(self.start);
-        Nanos(since.as_nanos() as u64 + brain.ahead)
+        Nanos(since.as_nanos() as u64 + policy.ahead)
     }
     /// The policy's time.
-    pub fn now(&self, brain: &Brain) -> Nanos {
-        self.at(brain, Instant::now())
+    pub fn now(&self, policy: &PolicyState) -> Nanos {
+        self.at(policy, Instant::now())
     }
     /// Passes the recorded accesses to the policy.
-    pub fn listen(&self, cat: impl Fn(NodeId) -> Option<(Tier, Facts, Vec<u8>)>) {
-        let (gone, seen) = (
-            std::mem::take(&mut *lock(&self.gone)),
-            std::mem::take(&mut *lock(&self.seen)),
+    pub fn feed_policy(&self, cat: impl Fn(NodeId) -> Option<(Tier, Facts, Vec<u8>)>) {
+        let (deleted, recorded) = (
+            std::mem::take(&mut *lock(&self.deleted)),
+            std::mem::take(&mut *lock(&self.recorded)),
         );
         // The catalogue is locked before the policy, as everywhere, so neither waits for the other.
         let mut facts: HashMap<NodeId, Option<(Tier, Facts, Vec<u8>)>> = HashMap::new();
-        for s in &seen {
-            facts.entry(s.node).or_insert_with(|| cat(s.node));
+        for a in &recorded {
+            facts.entry(a.node).or_insert_with(|| cat(a.node));
         }
-        let mut brain = lock(&self.brain);
-        let brain = &mut *brain;
-        let now = self.now(brain);
-        for node in gone {
-            brain.forget(now, node);
+        let mut policy = lock(&self.policy);
+        let policy = &mut *policy;
+        let now = self.now(policy);
+        for node in deleted {
+            policy.forget(now, node);
         }
         let (mut before, wall) = (Nanos(0), wall());
-        for s in seen {
-            let Some(Some((tier, facts, path))) = facts.get(&s.node) else {
+        for a in recorded {
+            let Some(Some((tier, facts, path))) = facts.get(&a.node) else {
                 continue;
             };
             // Several threads recorded the accesses. The engine's time must not go back.
-            let when = self.at(brain, s.when.unwrap_or(self.start)).max(before);
+            let when = self.at(policy, a.when.unwrap_or(self.start)).max(before);
             before = when;
-            brain.last.insert(s.node, wall);
-            let size = facts.size.max(s.offset + u64::from(s.bytes));
-            if brain.unit(s.node).is_none() {
-                brain.meet(when, s.node, *tier, size, path);
+            policy.last.insert(a.node, wall);
+            let size = facts.size.max(a.offset + u64::from(a.bytes));
+            if policy.unit(a.node).is_none() {
+                policy.set_tier(when, a.node, *tier, size, path);
             }
-            let Some(unit) = brain.unit(s.node) else {
+            let Some(unit) = policy.unit(a.node) else {
                 continue;
             };
-            if brain.engine.space().bytes_of(unit) != size && !brain.engine.resize(when, unit, size)
+            if policy.engine.space().bytes_of(unit) != size
+                && !policy.engine.resize(when, unit, size)
             {
                 continue;
             }
-            let class = brain.remembered.class(path, size);
-            brain.engine.reclassify(when, unit, class);
-            let start = brain.engine.space().start(unit) + s.offset.min((1 << 40) - 1);
-            brain
+            let class = policy.settings.class(path, size);
+            policy.engine.reclassify(when, unit, class);
+            let start = policy.engine.space().start(unit) + a.offset.min((1 << 40) - 1);
+            policy
                 .engine
-                .access(when, unit, s.write, class, (start, s.bytes));
+                .access(when, unit, a.write, class, (start, a.bytes));
         }
-        let now = self.now(brain).max(before);
-        brain.engine.advance(now);
+        let now = self.now(policy).max(before);
+        policy.engine.advance(now);
     }
     /// Makes the policy's periodic plan now.
     pub fn plan_now(&self) {
-        let mut brain = lock(&self.brain);
-        let now = self.now(&brain);
-        if let Some(due) = brain.engine.next_wake()
+        let mut policy = lock(&self.policy);
+        let now = self.now(&policy);
+        if let Some(due) = policy.engine.next_wake()
             && due > now
         {
-            brain.ahead += due.0 - now.0;
-            brain.engine.advance(due);
+            policy.ahead += due.0 - now.0;
+            policy.engine.advance(due);
         }
-        brain.stirred = u64::MAX;
+        policy.decisions_seen = u64::MAX;
     }
     /// The wanted moves and copies, demotions before promotions. With `all`, also those of files that failed recently.
     pub fn wanted(&self, cat: &Catalogue, copies: &Copies, all: bool) -> Vec<Wanted> {
-        let mut brain = lock(&self.brain);
-        let fixed = !self.rules.is_empty() || !brain.remembered.pins.is_empty();
-        let counted = brain.counted();
-        if !all && !fixed && brain.stirred == counted {
+        let mut policy = lock(&self.policy);
+        let fixed = !self.rules.is_empty() || !policy.settings.pins.is_empty();
+        let decisions = policy.decisions();
+        if !all && !fixed && policy.decisions_seen == decisions {
             return Vec::new();
         }
-        brain.stirred = counted;
+        policy.decisions_seen = decisions;
         let (wall, now) = (wall(), Instant::now());
-        brain.resting.retain(|_, until| *until > now);
+        policy.retry_at.retain(|_, until| *until > now);
         let mut wanted = Vec::new();
-        let tiers = brain.shape.len();
+        let tiers = policy.tier_bytes.len();
         // Without pins and rules, only files that the policy knows can be on the wrong tier.
         let known: Box<dyn Iterator<Item = NodeId>> = if fixed {
             Box::new(cat.all().map(|n| n.0))
         } else {
-            Box::new(brain.known())
+            Box::new(policy.files())
         };
         for node in known {
             let Some(n) = cat.get(node).filter(|n| n.is_file() && n.links() > 0) else {
                 continue;
             };
-            let (mut to, mut why) = (brain.belongs(node), "policy");
-            let mut copy = copies.on && brain.is_copy(node);
+            let (mut to, mut why) = (policy.wanted_tier(node), "policy");
+            let mut copy = copies.on && policy.is_copy(node);
             if fixed && let Some(path) = cat.path(node) {
                 let rule = self.rules.iter().find(|r| r.matches(&path, &n.facts, wall));
                 if let Some(t) = rule.and_then(|r| r.tier.of(tiers)) {
                     (to, why, copy) = (Some(t), "rule", false);
                 }
-                if let Some(t) = brain.remembered.pin(&path) {
+                if let Some(t) = policy.settings.pin(&path) {
                     (to, why, copy) = (Some(t), "pin", false);
                 }
             }
@@ -327,14 +328,15 @@ impl Placement {
             let how = match to {
                 Some(to) if to == n.tier && copied => How::Drop,
                 Some(to) if to == n.tier => continue,
-                // Also where the policy wants the file itself: it may know the file from the time when the copy was taken over.
+                // This also holds if the policy wants the file itself there: a copy that the mount took over was reported to it as a file
+                // on tier 0.
                 Some(0) if copied && why == "policy" => continue,
                 Some(0) if copy => How::Copy,
                 Some(_) => How::Move,
                 None => continue,
             };
             let to = to.unwrap_or(n.tier);
-            if !all && brain.resting.contains_key(&node) {
+            if !all && policy.retry_at.contains_key(&node) {
                 continue;
             }
             wanted.push(Wanted {
@@ -348,27 +350,31 @@ impl Placement {
         wanted.sort_by_key(|w| (w.to < w.from, w.node));
         wanted
     }
-    /// The coldest files of a tier that is above its upper mark, as many as bring it down to its lower mark, with the tier below for each.
+    /// The coldest files of a tier that is above its high mark: as many as must move to the tier below to reach the low mark.
     pub fn overflow(&self, cat: &Catalogue, tier: Tier, mut bytes: u64) -> Vec<Wanted> {
-        let brain = lock(&self.brain);
+        let policy = lock(&self.policy);
         let wall = wall();
         let mut files: Vec<(i64, NodeId, u64)> = Vec::new();
         for (node, n) in cat
             .all()
             .filter(|n| n.1.is_file() && n.1.tier == tier && n.1.links() > 0)
         {
-            if brain.resting.contains_key(&node) {
+            if policy.retry_at.contains_key(&node) {
                 continue;
             }
             if let Some(path) = cat.path(node) {
                 let rule = self.rules.iter().find(|r| r.matches(&path, &n.facts, wall));
-                let rule = rule.and_then(|r| r.tier.of(brain.shape.len()));
-                if brain.remembered.pin(&path).or(rule) == Some(tier) {
+                let rule = rule.and_then(|r| r.tier.of(policy.tier_bytes.len()));
+                if policy.settings.pin(&path).or(rule) == Some(tier) {
                     continue;
                 }
             }
             let used = n.facts.atime.sec.max(n.facts.mtime.sec);
-            files.push((brain.last(node).unwrap_or(used), node, n.facts.blocks * 512));
+            files.push((
+                policy.last(node).unwrap_or(used),
+                node,
+                n.facts.blocks * 512,
+            ));
         }
         files.sort_unstable();
         let mut wanted = Vec::new();
@@ -387,33 +393,34 @@ impl Placement {
         }
         wanted
     }
-    /// Tells the policy where a file is now, whatever was wanted. After a move that did not happen, the file is not tried again for a
-    /// while.
-    pub fn settled(&self, node: NodeId, tier: Tier, facts: &Facts, path: &[u8], moved: bool) {
-        let mut brain = lock(&self.brain);
-        let now = self.now(&brain);
-        brain.meet(now, node, tier, facts.size, path);
-        brain.stirred = u64::MAX;
+    /// Tells the policy on which tier a file is now, whether or not a move was carried out. After a move that was not carried out, no other
+    /// is tried for a while.
+    pub fn report_tier(&self, node: NodeId, tier: Tier, facts: &Facts, path: &[u8], moved: bool) {
+        let mut policy = lock(&self.policy);
+        let now = self.now(&policy);
+        policy.set_tier(now, node, tier, facts.size, path);
+        policy.decisions_seen = u64::MAX;
         if !moved {
-            brain.resting.insert(node, Instant::now() + REST);
+            policy.retry_at.insert(node, Instant::now() + RETRY_AFTER);
         }
     }
-    /// Sets other pins or policies of directories. The policy starts again without statistics, with each file at its present place.
+    /// Replaces the pins and policies of directories. If the policies differ, the policy starts again without statistics, with each file at
+    /// its present place.
     ///
     /// # Errors
     /// There is no such policy.
-    pub fn remember(&self, new: Remembered, cat: &Catalogue) -> Result<(), Refused> {
-        let mut brain = lock(&self.brain);
-        if new.policies == brain.remembered.policies {
-            brain.remembered = new;
-            brain.stirred = u64::MAX;
+    pub fn set_settings(&self, new: PlacementSettings, cat: &Catalogue) -> Result<(), Refused> {
+        let mut policy = lock(&self.policy);
+        if new.policies == policy.settings.policies {
+            policy.settings = new;
+            policy.decisions_seen = u64::MAX;
             return Ok(());
         }
-        let last = std::mem::take(&mut brain.last);
-        let mut next = Brain::new(&brain.main, new, brain.shape.clone(), cat)?;
+        let last = std::mem::take(&mut policy.last);
+        let mut next = PolicyState::new(&policy.main, new, policy.tier_bytes.clone(), cat)?;
         next.last = last;
-        next.stirred = u64::MAX;
-        *brain = next;
+        next.decisions_seen = u64::MAX;
+        *policy = next;
         Ok(())
     }
 }

@@ -1,15 +1,15 @@
 //! Records the operations on files, for the lab: which file, where, how many bytes, how large the file is, and how long it took.
 //!
-//! The recorder fetches the entries in batches (`control.rs`, `record`). One that has not come for a minute has left, and the recording
-//! ends. While there is none, an operation pays one load.
+//! The client that records fetches the entries in batches (`control.rs`, `record`). If it has fetched none for a minute, the recording
+//! ends. Without a recording, an operation costs one atomic load.
 //!
 //! ```text
 //! 0 time ns │ 8 latency ns │ 16 offset │ 24 size of the file │ 32 length │ 40 node 4 │ 44 generation 2 │ 46 op │ 47 class     little endian
 //! ```
 
-use crate::brain::class_of_size;
 use crate::catalogue::{Node, NodeId};
 use crate::control::ANSWER_MAX;
+use crate::policy_state::class_of_size;
 use crate::store::Store;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -17,14 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes of an entry.
+/// Length of an entry in bytes.
 pub const ENTRY_BYTES: usize = 48;
-/// Bytes at the head of a batch: the number of entries that were lost so far.
+/// Length of the head of a batch in bytes. The head has the number of entries that were lost so far.
 pub const HEAD_BYTES: usize = 8;
-/// Most entries that wait for the recorder, about 3 MB; further ones are lost and counted.
-const QUEUE: usize = 1 << 16;
-/// A recorder that did not come for this time has left.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Maximum number of entries that wait for the client, about 3 MB; further ones are lost and counted.
+const QUEUE_MAX: usize = 1 << 16;
+/// If the client fetches nothing for this time, the recording ends.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub enum Op {
     Write,
     /// The file was made durable.
     Sync,
-    /// Bytes were given up: by a truncation, a hole, or because the file was deleted (then all of it).
+    /// Bytes were given up: by a truncation, or because the file was deleted (then all of it). Holes are not recorded.
     Drop,
 }
 
@@ -55,7 +55,7 @@ pub struct Entry {
     pub len: u64,
     /// Number of the file.
     pub node: NodeId,
-    /// How often this number was another file's before.
+    /// How often this number was given to another file before.
     pub generation: u16,
     /// The kind.
     pub op: Op,
@@ -126,11 +126,11 @@ impl Recording {
     /// Begins a recording.
     ///
     /// # Errors
-    /// There is one.
+    /// A recording is already in progress.
     pub fn begin(&self) -> Result<(), Errno> {
         let mut session = self.session();
         if let Some(s) = session.as_ref()
-            && s.fetched.elapsed() < PATIENCE
+            && s.fetched.elapsed() < CLIENT_TIMEOUT
         {
             return Err(Errno::BUSY);
         }
@@ -168,7 +168,7 @@ impl Recording {
     pub(crate) fn start(&self) -> Option<Instant> {
         self.on.load(Ordering::Relaxed).then(Instant::now)
     }
-    /// An operation that began then is over. `size` is that of the file.
+    /// Records an operation that began at `start` and ends now. `size` is the size of the file.
     pub(crate) fn note(
         &self,
         start: Instant,
@@ -179,12 +179,12 @@ impl Recording {
         let latency_ns = start.elapsed().as_nanos() as u64;
         let mut session = self.session();
         let Some(s) = session.as_mut() else { return };
-        if s.fetched.elapsed() >= PATIENCE {
+        if s.fetched.elapsed() >= CLIENT_TIMEOUT {
             self.on.store(false, Ordering::Relaxed);
             *session = None;
             return;
         }
-        if s.entries.len() >= QUEUE {
+        if s.entries.len() >= QUEUE_MAX {
             s.lost += 1;
             return;
         }
@@ -204,7 +204,7 @@ impl Recording {
             },
         });
     }
-    /// A file is deleted.
+    /// Records that a file is deleted.
     pub(crate) fn deleted(&self, id: NodeId, node: &Node<'_>) {
         if let Some(now) = self.start() {
             let size = node.facts.size;
@@ -214,7 +214,7 @@ impl Recording {
 }
 
 impl Store {
-    /// An operation on a file that began then is over.
+    /// Records an operation on a file that began at `start` and ends now, if there is a recording.
     pub(crate) fn note(&self, start: Option<Instant>, op: Op, node: NodeId, range: (u64, u64)) {
         let Some(start) = start else { return };
         let known = {
@@ -224,7 +224,7 @@ impl Store {
         let Some((generation, size)) = known else {
             return;
         };
-        // The catalogue learns the size of a file that grows when it is closed.
+        // The catalogue has the size of a growing file only after the file is closed.
         let size = match op {
             Op::Read | Op::Write => size.max(range.0 + range.1),
             Op::Sync => size,
@@ -240,13 +240,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_come_back_and_a_full_queue_counts() {
+    fn entries_are_decoded_and_a_full_queue_counts_losses() {
         let r = Recording::default();
         assert_eq!((r.take(), r.start()), (Err(Errno::NODATA), None));
         r.begin().unwrap();
         assert_eq!(r.begin(), Err(Errno::BUSY));
         let start = r.start().unwrap();
-        for i in 0..QUEUE as u64 + 5 {
+        for i in 0..QUEUE_MAX as u64 + 5 {
             let op = [Op::Read, Op::Write, Op::Sync, Op::Drop][i as usize % 4];
             r.note(start, op, (i as u32, 9, 1 << 40), (i, 4096));
         }
@@ -266,9 +266,39 @@ mod tests {
                 seen += 1;
             }
         }
-        assert_eq!(seen as usize, QUEUE);
+        assert_eq!(seen as usize, QUEUE_MAX);
         assert_eq!(Entry::decode(&[9; ENTRY_BYTES]), None);
         r.end();
         assert_eq!(r.take(), Err(Errno::NODATA));
+    }
+
+    /// A copy within the kernel (copy_file_range, as `cp` uses it) reads one file and writes another. The recording and the policy must
+    /// learn of both.
+    #[test]
+    fn a_copy_of_a_range_is_a_read_and_a_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, node, live) = crate::store::with_a_file(dir.path());
+        store.write(&live, 0, &[7; 10_000], false).unwrap();
+        let creator = crate::names::Creator {
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            umask: 0,
+        };
+        let (other, to, _) = store.create(0, b"g", 0o600, creator).unwrap();
+        store.recording.begin().unwrap();
+        let before = store.placement.accesses.load(Ordering::Relaxed);
+        assert_eq!(store.copy(&live, 4096, &to, 4096, 1 << 20), Ok(5904));
+        let batch = store.recording.take().unwrap();
+        let entries = batch[HEAD_BYTES..].chunks(ENTRY_BYTES);
+        let seen: Vec<_> = entries
+            .map(|b| Entry::decode(b.try_into().unwrap()).unwrap())
+            .map(|e| (e.op, e.node, e.offset, e.len))
+            .collect();
+        let expected = [(Op::Read, node, 4096, 5904), (Op::Write, other, 4096, 5904)];
+        assert_eq!(seen, expected);
+        let accesses = store.placement.accesses.load(Ordering::Relaxed) - before;
+        assert_eq!(accesses, 2);
+        store.release(&live);
+        store.release(&to);
     }
 }

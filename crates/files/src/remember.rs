@@ -1,9 +1,9 @@
 //! Pins and policies of directories, which are stored in a file on tier 0; and the thread that moves files.
 
-use crate::brain::Remembered;
 use crate::disk::{Disk, Root, write_all};
 use crate::mover::{Outcome, Why};
 use crate::placement::{How, Wanted};
+use crate::policy_state::PlacementSettings;
 use crate::store::{Refused, Store};
 use crate::tree::{At, HIDDEN, Tier, Tree};
 use rustix::fs::OFlags;
@@ -15,14 +15,15 @@ const FILE: &[u8] = b".isotherm/settings.json";
 const NEW: &[u8] = b".isotherm/settings.new";
 /// Interval between two checks for wanted moves.
 const TURN: Duration = Duration::from_secs(1);
-/// After a mount and after changes, the names of slower tiers are saved on the fast one.
+/// Time from the mount to the first save of the slower tiers' names on the fastest tier.
 const SAVE_FIRST: Duration = Duration::from_secs(30);
+/// Minimum time between two later saves.
 const SAVE_AGE: Duration = Duration::from_secs(600);
 
-pub(crate) fn load(root: &Root) -> Result<Remembered, Refused> {
+pub(crate) fn load(root: &Root) -> Result<PlacementSettings, Refused> {
     let shown = format!("{}/.isotherm/settings.json", root.path.display());
     let fd = match root.open_at(FILE, OFlags::RDONLY, 0) {
-        Err(Errno::NOENT) => return Ok(Remembered::default()),
+        Err(Errno::NOENT) => return Ok(PlacementSettings::default()),
         Err(e) => return Err(Refused(format!("{shown}: cannot read: {e}"))),
         Ok(fd) => fd,
     };
@@ -41,16 +42,19 @@ impl Store {
     ///
     /// # Errors
     /// A message in words.
-    pub fn remember(&self, change: impl FnOnce(&mut Remembered)) -> Result<(), Refused> {
+    pub fn change_settings(
+        &self,
+        change: impl FnOnce(&mut PlacementSettings),
+    ) -> Result<(), Refused> {
         let mut new = {
-            let brain = self.placement.brain.lock();
-            brain
+            let policy = self.placement.policy.lock();
+            policy
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .remembered
+                .settings
                 .clone()
         };
         change(&mut new);
-        self.placement.remember(new.clone(), &self.cat())?;
+        self.placement.set_settings(new.clone(), &self.cat())?;
         let text = serde_json::to_vec_pretty(&new).map_err(|e| Refused(e.to_string()))?;
         let root = &self.roots[0];
         let mut disk = Disk::new(std::sync::Arc::clone(&self.roots));
@@ -62,8 +66,8 @@ impl Store {
             .map_err(|e| Refused(format!("cannot write .isotherm/settings.json: {e}")))
     }
     /// Passes recorded accesses to the policy.
-    pub fn listen(&self) {
-        self.placement.listen(|node| {
+    pub fn feed_policy(&self) {
+        self.placement.feed_policy(|node| {
             let facts = self.facts(node).ok()?;
             let cat = self.cat();
             let n = cat.get(node).filter(|n| n.is_file() && n.links() > 0)?;
@@ -71,9 +75,9 @@ impl Store {
         });
     }
     /// If the fastest tier is above its upper mark, copies are dropped before files are moved away.
-    fn shed_to_mark(&self) {
+    fn evict_to_mark(&self) {
         if self.is_full(0) {
-            self.shed(self.over_mark(0));
+            self.evict_copies(self.over_mark(0));
         }
     }
     /// Bytes to free on a tier to bring it down to its lower mark.
@@ -98,7 +102,7 @@ impl Store {
     /// The moves that `migrate --dry-run` shows, as if plans were made now. Nothing is moved, and the policy is informed that these moves
     /// did not happen.
     pub fn would_move(&self) -> Vec<Wanted> {
-        self.listen();
+        self.feed_policy();
         self.placement.plan_now();
         let wanted = self.wanted(true);
         for w in &wanted {
@@ -114,7 +118,8 @@ impl Store {
         };
         if let Some((tier, facts, path)) = at {
             let tier = self.served_from(w.node, tier);
-            self.placement.settled(w.node, tier, &facts, &path, moved);
+            self.placement
+                .report_tier(w.node, tier, &facts, &path, moved);
         }
     }
     /// Carries out moves until `until`. Returns the number of moves that were done.
@@ -155,11 +160,11 @@ impl Store {
     }
     /// Makes plans now and moves every file that is on the wrong tier. Returns the number of moved files.
     pub fn migrate_now(&self) -> usize {
-        self.listen();
+        self.feed_policy();
         self.placement.plan_now();
         let mut all = 0;
         for _ in 0..8 {
-            self.shed_to_mark();
+            self.evict_to_mark();
             let done = self.carry_out(&self.wanted(true), None);
             all += done;
             if done == 0 {
@@ -179,10 +184,10 @@ impl Store {
         let start = before;
         let (mut saved, mut numbers) = (None::<Instant>, 0);
         while !self.placement.is_stopped() {
-            self.placement.rest(TURN.saturating_sub(before.elapsed()));
-            if self.placement.is_hurried() {
+            self.placement.wait(TURN.saturating_sub(before.elapsed()));
+            if self.placement.moves_requested() {
                 self.migrate_now();
-                self.placement.hurried();
+                self.placement.moves_carried_out();
             }
             if before.elapsed() < TURN {
                 continue;
@@ -198,10 +203,10 @@ impl Store {
                 let _ = self.save_names();
                 (saved, numbers) = (Some(Instant::now()), now);
             }
-            self.listen();
+            self.feed_policy();
             self.sweep();
             if self.placement.moves {
-                self.shed_to_mark();
+                self.evict_to_mark();
                 let wanted = self.wanted(false);
                 self.carry_out(&wanted, Some(Instant::now() + TURN));
             }

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 const HEAD: &[u8] = b"isotherm names 1\n";
-/// Bytes that are encoded at a time, so that a million files take no more memory than one.
+/// Bytes that are encoded at a time, so that the memory does not grow with the number of files.
 const PIECE: usize = 1 << 20;
 
 fn file(tier: Tier) -> Vec<u8> {
@@ -95,7 +95,7 @@ impl Encoder {
             begun: false,
         }
     }
-    /// The next piece in place of what `out` held; empty at the end.
+    /// Replaces the contents of `out` with the next piece, or with nothing at the end.
     fn next(&mut self, cat: &Catalogue, out: &mut Vec<u8>) {
         out.clear();
         if !self.begun {
@@ -155,8 +155,8 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Adds the saved names of a tier to a catalogue of the others. Names that are in use by now are omitted; their number is returned. `None`
-/// if the file is torn or of another format.
+/// Adds the saved names of a tier to a catalogue of the other tiers. Names that are in use by now are omitted; their number is returned.
+/// `None` if the file is torn or of another format.
 fn decode(bytes: &[u8], tier: Tier, cat: &mut Catalogue) -> Option<u64> {
     let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(4)?)?;
     if crc32c(body) != u32::from_le_bytes(sum.try_into().ok()?) {
@@ -193,7 +193,7 @@ fn decode(bytes: &[u8], tier: Tier, cat: &mut Catalogue) -> Option<u64> {
         let many = !is_dir && facts.nlink > 1;
         if let Some(same) = links.get(&facts.id.ino).filter(|_| many) {
             cat.link(*same, dir, name);
-            cat.met(*same);
+            cat.name_found(*same);
         } else if let Some(node) = cat.add(dir, name, tier, facts, body)
             && many
         {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn many_names_come_back() {
+    fn many_names_are_decoded() {
         let mut cat = Catalogue::new(Facts::default(), 3);
         for d in 0..30 {
             let name = format!("d{d}");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_a_tier_come_back_and_damage_is_seen() {
+    fn names_of_a_tier_are_decoded_and_damage_is_detected() {
         let time = Time { sec: -5, nsec: 7 };
         let fact = |ino, nlink| Facts {
             id: Id { ino, born: 3 },
@@ -306,7 +306,7 @@ mod tests {
         let d = cat.add(ROOT, b"d", 0, fact(1, 2), Body::Dir(3)).unwrap();
         let f = cat.add(d, b"f", 1, fact(2, 2), Body::File).unwrap();
         cat.link(f, ROOT, b"g");
-        cat.met(f);
+        cat.name_found(f);
         let to = Body::Link(b"d/f"[..].into());
         cat.add(ROOT, b"l", 1, fact(3, 1), to).unwrap();
         cat.add(ROOT, b"fast", 0, fact(4, 1), Body::File).unwrap();

@@ -1,8 +1,8 @@
 //! Reads the contents of the tiers, once at mount.
 
 use crate::catalogue::{Body, Catalogue, NodeId, ROOT};
+use crate::dir_readers::{DirEntry, DirReaders, Job};
 use crate::disk::{Root, xattrs};
-use crate::look::{Job, Lookers, Met};
 use crate::store::{Refused, refuse};
 use crate::tree::{Facts, Tier};
 use rustix::io::Errno;
@@ -93,33 +93,33 @@ impl Scan<'_> {
         {
             self.cat.set_xattrs(ROOT, x);
         }
-        let questions = Mutex::new(None);
+        let requests = Mutex::new(None);
         std::thread::scope(|scope| {
-            let lookers = Lookers::start(scope, root, &questions)?;
+            let readers = DirReaders::start(scope, root, &requests)?;
             let mut todo = vec![(ROOT, Job::Dir(b".".to_vec()))];
             let mut asked = VecDeque::new();
             loop {
                 while asked.len() < AHEAD
                     && let Some((node, job)) = todo.pop()
                 {
-                    asked.push_back((node, lookers.ask(job)));
+                    asked.push_back((node, readers.ask(job)));
                 }
                 let Some((node, answer)) = asked.pop_front() else {
                     return Ok(());
                 };
-                let (met, rest) = answer.wait().map_err(|f| failed(&f.0, f.1))?;
+                let (entries, rest) = answer.wait().map_err(|f| failed(&f.0, f.1))?;
                 let whole = rest.is_none();
                 todo.extend(rest.map(|rest| (node, rest)));
                 let mut new = self.new.remove(&node).unwrap_or_default();
-                for m in met {
-                    if m.facts.dev != root.dev {
+                for entry in entries {
+                    if entry.facts.dev != root.dev {
                         return refuse(format!(
                             "{}/{}: another file system is mounted there: give it as a tier of its own, or unmount it",
                             root.path.display(),
-                            self.cat.shown(node, &m.name)
+                            self.cat.shown(node, &entry.name)
                         ));
                     }
-                    if let Some(dir) = self.entry(tier, node, m, &mut new) {
+                    if let Some(dir) = self.entry(tier, node, entry, &mut new) {
                         todo.push(dir);
                     }
                 }
@@ -131,30 +131,30 @@ impl Scan<'_> {
             }
         })
     }
-    /// A name is met: a directory to go on with.
+    /// Adds a name that was found. If it is a directory, returns the job that reads it.
     fn entry(
         &mut self,
         tier: Tier,
         dir: NodeId,
-        met: Met,
+        entry: DirEntry,
         new: &mut Vec<NodeId>,
     ) -> Option<(NodeId, Job)> {
-        let facts = met.facts;
+        let facts = entry.facts;
         let root = &self.roots[usize::from(tier)];
         let is_dir = facts.mode & TYPE == DIR;
         // Only another tier can have the name.
         if tier > 0
-            && let Some(there) = self.cat.child(dir, &met.name)
+            && let Some(there) = self.cat.child(dir, &entry.name)
         {
             let other = self.cat.get(there);
             if is_dir && other.is_some_and(|n| n.dir().is_some()) {
                 self.cat.now_on(there, tier);
-                return Some((there, Job::Dir(met.path)));
+                return Some((there, Job::Dir(entry.path)));
             }
             let first = other.map_or(0, |n| usize::from(n.tier));
             self.clashes.push(format!(
                 "{} (on {} and {})",
-                self.cat.shown(dir, &met.name),
+                self.cat.shown(dir, &entry.name),
                 self.roots[first].path.display(),
                 root.path.display()
             ));
@@ -163,24 +163,24 @@ impl Scan<'_> {
         if !is_dir && facts.nlink > 1 {
             let key = (tier, facts.id.ino);
             if let Some(&same) = self.links.get(&key) {
-                new.extend(self.cat.link_unlisted(same, dir, &met.name));
-                self.cat.met(same);
+                new.extend(self.cat.link_unlisted(same, dir, &entry.name));
+                self.cat.name_found(same);
                 return None;
             }
         }
         let body = match facts.mode & TYPE {
             DIR => Body::Dir(1 << tier),
             REG => Body::File,
-            LNK => Body::Link(met.target),
+            LNK => Body::Link(entry.target),
             _ => Body::Special,
         };
-        let node = self.cat.add_unlisted(dir, &met.name, tier, facts, body)?;
+        let node = self.cat.add_unlisted(dir, &entry.name, tier, facts, body)?;
         new.push(node);
         if !is_dir && facts.nlink > 1 {
             self.links.insert((tier, facts.id.ino), node);
         }
-        self.cat.set_xattrs(node, met.xattrs);
-        is_dir.then(|| (node, Job::Dir(met.path)))
+        self.cat.set_xattrs(node, entry.xattrs);
+        is_dir.then(|| (node, Job::Dir(entry.path)))
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// More names than are looked at in one go, deep and wide, and all of it in the same order each time.
+    /// A directory with more names than one job reads, and a deep and wide tree, are read completely, in the same order each time.
     #[test]
     fn large_directories_are_read_whole() {
         let dir = tempfile::tempdir().unwrap();

@@ -24,7 +24,7 @@ const ROOM_AGE: Duration = Duration::from_millis(500);
 /// The state under the lock of names and attributes.
 #[derive(Debug, Default)]
 pub struct NamesState {
-    /// For hidden names, each of which is used once.
+    /// The number in the last hidden name. Each number is used once.
     pub number: u64,
 }
 
@@ -60,7 +60,7 @@ pub struct Store {
     pub copies: Copies,
     /// Records operations for the lab.
     pub recording: Recording,
-    /// How each tier answers.
+    /// The health of each tier.
     pub(crate) health: Vec<Health>,
     _locks: Vec<rustix::fd::OwnedFd>,
 }
@@ -132,7 +132,7 @@ impl Store {
     pub fn open(settings: &Settings) -> Result<Store, Refused> {
         let (roots, locks) = crate::tiers::open(settings)?;
         let roots = Arc::new(roots);
-        crate::identity::agree(&roots, settings.accept)?;
+        crate::identity::check(&roots, settings.accept)?;
         let mut kept = crate::kept::take(&roots[0]);
         if !settings.copies {
             kept.clear();
@@ -209,7 +209,7 @@ impl Store {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// From now on no name may change until the next mount recovers.
-    pub(crate) fn stick(&self, why: &str) {
+    pub(crate) fn mark_stuck(&self, why: &str) {
         self.stuck.store(true, Ordering::SeqCst);
         self.say(&format!(
             "{why}: no name can be changed until this file system is mounted again"
@@ -268,9 +268,9 @@ impl Store {
     /// The tier of a new file: the fastest one from `first` on that is not above its high mark, or the slowest if all are.
     pub(crate) fn tier_for_new(&self, first: Tier) -> Tier {
         let last = self.roots.len() as Tier - 1;
-        let last = (0..=last).rfind(|t| self.is_well(*t)).unwrap_or(0);
+        let last = (0..=last).rfind(|t| self.is_healthy(*t)).unwrap_or(0);
         (first..last)
-            .find(|&t| self.is_well(t) && !self.is_full(t))
+            .find(|&t| self.is_healthy(t) && !self.is_full(t))
             .unwrap_or(last)
     }
     /// The current attributes of a node.
@@ -294,19 +294,20 @@ impl Store {
         }
         Ok(known)
     }
-    /// Does several steps as one, even across a crash: an intent first, then the steps, then all of it durable. The caller holds the lock
-    /// of names.
+    /// Carries out several steps atomically, even across a crash: an intent first, then the steps, then all of it is made durable. The
+    /// caller holds the lock of names.
     pub(crate) fn together(&self, names: &mut NamesState, ops: &[Op]) -> Result<(), Errno> {
         let mut disk = Disk::new(Arc::clone(&self.roots));
         names.number += 1;
         let intent = At::new(0, join(INTENTS, format!("n{}", names.number).as_bytes()));
         let dirs = At::new(0, INTENTS);
-        // A slower tier that has died is found out before anything is half done: names could not change any more until the next mount.
+        // A slower tier whose device has failed must be found out before the first step: after a failure between two steps, no name could
+        // change until the next mount.
         for dir in dirs_of(ops).iter().filter(|d| d.tier > 0) {
             disk.sync_dir(dir)
-                .map_err(|e| self.noticed(dir.tier, &dir.path, e))?;
+                .map_err(|e| self.device_error(dir.tier, &dir.path, e))?;
         }
-        // So is a name that cannot be removed or renamed.
+        // For the same reason, a name that cannot be removed or renamed must be found out now.
         for op in ops {
             let replaced = match op {
                 Op::Rename(_, at, to) | Op::Exchange(_, at, to) => Some(At::new(at.tier, &to[..])),
@@ -325,7 +326,7 @@ impl Store {
         if let Err(e) = written {
             let gone = disk.unlink(&intent).and_then(|()| disk.sync_dir(&dirs));
             if gone.is_err_and(|e| e != Errno::NOENT) {
-                self.stick("an intent could not be taken back");
+                self.mark_stuck("an intent could not be taken back");
             }
             return Err(e);
         }
@@ -335,7 +336,7 @@ impl Store {
                 Ok(Redo::Neither) if i == 0 => done = Err(Errno::STALE),
                 Err(e) => {
                     if i > 0 {
-                        self.stick("a change over several tiers is half done");
+                        self.mark_stuck("a change over several tiers is half done");
                         return Err(e);
                     }
                     done = Err(e);
@@ -349,14 +350,14 @@ impl Store {
         if done.is_ok() {
             for dir in dirs_of(ops) {
                 if let Err(e) = disk.sync_dir(&dir) {
-                    self.stick("a directory could not be synced");
+                    self.mark_stuck("a directory could not be synced");
                     return Err(e);
                 }
             }
         }
         let gone = disk.unlink(&intent).and_then(|()| disk.sync_dir(&dirs));
         if let Err(e) = gone {
-            self.stick("an intent could not be taken away");
+            self.mark_stuck("an intent could not be taken away");
             return Err(e);
         }
         done
@@ -368,19 +369,19 @@ impl Store {
             let _ = n.inval_inode(fuser::INodeNo(u64::from(node) + 1), -1, 0);
         }
     }
-    /// Tells the kernel to forget the contents of a file. It waits for its own reads and writes of them, which may be waiting for an
-    /// answer, so another thread tells it.
+    /// Tells the kernel to drop the cached contents of a file. This call waits for reads and writes of the file that the kernel has begun,
+    /// and they may be waiting for an answer of this thread. So another thread makes the call.
     pub(crate) fn tell_kernel_of_data(&self, node: NodeId) {
         if let Some(n) = self.notifier.get().cloned() {
             let tell = move || {
                 let _ = n.inval_inode(fuser::INodeNo(u64::from(node) + 1), 0, 0);
             };
-            // If no thread can be started, the kernel forgets them at the next open.
+            // If no thread can be started, the kernel drops them at the next open.
             let _ = std::thread::Builder::new().spawn(tell);
         }
     }
-    /// A name has appeared that the kernel may have cached as absent. The kernel locks the directory while it waits for an answer, so
-    /// another thread tells it.
+    /// Tells the kernel about a new name that it may have cached as absent. The kernel locks the directory while it waits for an answer of
+    /// this thread, so another thread makes the call.
     pub(crate) fn tell_kernel_of_name(&self, dir: NodeId, name: &[u8]) {
         use std::os::unix::ffi::OsStringExt;
         if let Some(n) = self.notifier.get().cloned() {
@@ -414,16 +415,16 @@ pub(crate) fn with_a_file(dir: &Path) -> (Store, NodeId, Arc<crate::live::Live>)
     }
     let store = Store::open(&Settings {
         tiers,
-        // The disk below may be as full as it likes.
+        // The result must not depend on how full the disk below is.
         marks: (100, 100),
         ..Settings::default()
     })
     .unwrap();
-    let maker = crate::names::Maker {
+    let creator = crate::names::Creator {
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),
         umask: 0,
     };
-    let (node, live, _) = store.create(0, b"f", 0o600, maker).unwrap();
+    let (node, live, _) = store.create(0, b"f", 0o600, creator).unwrap();
     (store, node, live)
 }

@@ -7,12 +7,12 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Most tiers, as in the core.
+/// Maximum number of tiers, as in the core.
 pub const TIERS_MAX: usize = 8;
 /// Time limit for getting the lock of a tier.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 
-/// Opens a tier; `None` if it is absent and may be.
+/// Opens a tier. Returns `None` if it is absent and `may_miss` allows that.
 fn open_tier(path: &Path, fast: Option<&Root>, may_miss: bool) -> Result<Option<Root>, Refused> {
     let shown = path.display();
     let real = match path.canonicalize() {
@@ -33,7 +33,8 @@ fn open_tier(path: &Path, fast: Option<&Root>, may_miss: bool) -> Result<Option<
     Ok(Some(root))
 }
 
-/// Locks a tier. The previous server may just be ending, or a child of it may not have called exec yet.
+/// Locks a tier, and waits a short time for a lock that will soon be released: the previous server may just be ending, or a child process
+/// that inherited the lock may not have called exec yet.
 fn lock_soon(lock: &rustix::fd::OwnedFd) -> Result<(), Errno> {
     let until = Instant::now() + LOCK_WAIT;
     loop {
@@ -46,7 +47,7 @@ fn lock_soon(lock: &rustix::fd::OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// Opens all tiers and locks them. A tier that may be absent and is gets a placeholder without anything below it.
+/// Opens all tiers and locks them. A tier that is absent, if that is allowed, gets a placeholder without anything below it.
 ///
 /// # Errors
 /// A message in words.

@@ -1,4 +1,4 @@
-//! The calls of mover and recovery on the tiers: a few operations on trees of directories.
+//! The calls of the mover and of recovery on the tiers: a few operations on trees of directories.
 //!
 //! Paths are bytes relative to a tier's root, without a leading slash; the root itself is `.`. No operation follows a symbolic link at the
 //! end of a path.
@@ -12,7 +12,8 @@ pub type Tier = u8;
 pub const HIDDEN: &[u8] = b".isotherm";
 /// Directory of copies that are not complete yet.
 pub const TEMPS: &[u8] = b".isotherm/tmp";
-/// Directory of copies of files of slower tiers, on tier 0; it is emptied by each mount.
+/// Directory of copies of files of slower tiers, on tier 0. A mount empties it, except for the copies that it takes over from a clean
+/// unmount (`kept.rs`).
 pub const COPIES: &[u8] = b".isotherm/copies";
 /// Directory of intents, on tier 0.
 pub const INTENTS: &[u8] = b".isotherm/intents";
@@ -64,9 +65,9 @@ pub struct Facts {
     /// Time of the last change of data or attributes.
     pub ctime: Time,
     /// Whether the file system refuses changes: it is immutable, append-only, or sealed by fs-verity.
-    pub fixed: bool,
+    pub immutable: bool,
     /// Whether its file system encrypts it: a copy on another tier would not be encrypted.
-    pub secret: bool,
+    pub encrypted: bool,
 }
 
 /// A path on a tier.
@@ -122,7 +123,7 @@ pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// The tiers as the mover and recovery see them. The real ones are in `disk/`; `tests/hostile/` has trees that lose power.
+/// The tiers as the mover and recovery see them. The real trees are in `disk/`; the trees in `tests/hostile/` lose power.
 ///
 /// Only the two sync calls make anything durable, and only what they name.
 pub trait Tree {
@@ -148,8 +149,8 @@ pub trait Tree {
     /// # Errors
     /// It exists, or there is no space.
     fn create(&mut self, at: &At, bytes: u64) -> Result<(), Errno>;
-    /// Copies data from `offset` on, at most about `len` bytes, without holes. Returns the offset at which to continue; `None` if that was
-    /// all.
+    /// Copies data from `offset` on, at most about `len` bytes, and leaves holes out. Returns the offset at which to continue; `None` at
+    /// the end of the data.
     ///
     /// # Errors
     /// A device error, which includes lack of space.

@@ -20,7 +20,7 @@ const PEERS_MAX: usize = 8;
 /// Most bytes of a request's head.
 const HEAD_MAX: usize = 8 << 10;
 /// Time limit for a peer to send its request and to receive the answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Parses an address that other machines cannot reach.
 ///
@@ -127,7 +127,7 @@ impl Listener {
             Listener::Unix(_, file) => drop(UnixStream::connect(file.path())),
             Listener::Tcp(l) => {
                 if let Ok(a) = l.local_addr() {
-                    drop(TcpStream::connect_timeout(&a, PATIENCE));
+                    drop(TcpStream::connect_timeout(&a, TIMEOUT));
                 }
             }
         }
@@ -200,7 +200,7 @@ fn serve(listener: &Listener, over: &AtomicBool, pages: &Pages) {
             .name("http-peer".into())
             .spawn(move || {
                 // A peer that breaks the protocol or disconnects ends its own connection only.
-                let _ = converse(&mut *peer, &pages);
+                let _ = serve_peer(&mut *peer, &pages);
                 count.fetch_sub(1, Ordering::SeqCst);
             });
         if started.is_err() {
@@ -209,7 +209,7 @@ fn serve(listener: &Listener, over: &AtomicBool, pages: &Pages) {
     }
 }
 
-fn converse(peer: &mut dyn Peer, pages: &Pages) -> io::Result<()> {
+fn serve_peer(peer: &mut dyn Peer, pages: &Pages) -> io::Result<()> {
     let Some(head) = read_head(peer)? else {
         let long = Response::plain("431 Request Header Fields Too Large", "too long\n");
         return send(peer, &long, true);
@@ -220,7 +220,7 @@ fn converse(peer: &mut dyn Peer, pages: &Pages) -> io::Result<()> {
 
 /// Reads up to the empty line; `None` if it does not come within the size limit.
 fn read_head(peer: &mut dyn Peer) -> io::Result<Option<String>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut head = Vec::new();
     let mut some = [0; 1024];
     while !head.windows(4).any(|w| w == b"\r\n\r\n") {
@@ -259,7 +259,7 @@ fn answer(head: &str, pages: &Pages) -> (Response, bool) {
 }
 
 fn send(peer: &mut dyn Peer, r: &Response, with_body: bool) -> io::Result<()> {
-    peer.limit(PATIENCE)?;
+    peer.limit(TIMEOUT)?;
     let head = format!(
         "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
         r.status,

@@ -22,7 +22,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, reload};
 
 /// Most events of one place in the program within [`WINDOW`].
-const MOST: u32 = 20;
+const EVENTS_MAX: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// The journal's layer, to be told which volume this process serves.
@@ -39,7 +39,7 @@ pub fn start() -> Result<(), String> {
         })?,
         Err(_) => LevelFilter::INFO,
     };
-    let chatter = Chatter {
+    let chatter = RateLimit {
         level,
         said: Mutex::default(),
     };
@@ -83,35 +83,35 @@ fn is_journal() -> bool {
 }
 
 /// The number of events of each place.
-struct Chatter {
+struct RateLimit {
     level: LevelFilter,
-    said: Mutex<HashMap<Identifier, Said>>,
+    said: Mutex<HashMap<Identifier, Window>>,
 }
 
-struct Said {
+struct Window {
     since: Instant,
     times: u32,
 }
 
-impl Chatter {
+impl RateLimit {
     /// Whether this place may log now, and the number of events that were suppressed in the previous window.
     fn may(&self, place: Identifier, now: Instant) -> (bool, u32) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let s = said.entry(place).or_insert(Said {
+        let s = said.entry(place).or_insert(Window {
             since: now,
             times: 0,
         });
         let mut quiet = 0;
         if now.duration_since(s.since) >= WINDOW {
-            quiet = s.times.saturating_sub(MOST);
+            quiet = s.times.saturating_sub(EVENTS_MAX);
             (s.since, s.times) = (now, 0);
         }
         s.times += 1;
-        (s.times <= MOST, quiet)
+        (s.times <= EVENTS_MAX, quiet)
     }
 }
 
-impl<S: Subscriber> Filter<S> for Chatter {
+impl<S: Subscriber> Filter<S> for RateLimit {
     fn enabled(&self, meta: &Metadata<'_>, _: &Context<'_, S>) -> bool {
         *meta.level() <= self.level
     }
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_place_speaks_so_often_and_then_says_how_often_it_did_not() {
+    fn each_place_is_limited_and_reports_what_it_suppressed() {
         struct Here;
         impl tracing::callsite::Callsite for Here {
             fn set_interest(&self, _: tracing::subscriber::Interest) {}
@@ -177,7 +177,7 @@ mod tests {
             }
         }
         static ONE: Here = Here;
-        let chatter = Chatter {
+        let chatter = RateLimit {
             level: LevelFilter::INFO,
             said: Mutex::default(),
         };
@@ -186,7 +186,7 @@ mod tests {
         let spoken = (0..50)
             .filter(|_| chatter.may(place.clone(), now).0)
             .count();
-        assert_eq!(spoken, MOST as usize);
+        assert_eq!(spoken, EVENTS_MAX as usize);
         assert_eq!(chatter.may(place.clone(), now + WINDOW), (true, 30));
         assert_eq!(chatter.may(place, now + WINDOW), (true, 0));
     }

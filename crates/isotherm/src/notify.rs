@@ -49,8 +49,8 @@ impl Watch {
             let is_over = Arc::clone(&over);
             let asking = move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    // An engine that hangs does not answer, and the manager acts. An engine that has ended is no reason to act, because the
-                    // remaining work has a time limit of its own.
+                    // An engine that hangs does not answer, so no notification is sent, and the manager acts. An engine that has ended is
+                    // no reason to act, because the remaining work has a time limit of its own.
                     let _ = handle.call(|_, _| ());
                     tell("WATCHDOG=1");
                     std::thread::sleep(limit / 4);

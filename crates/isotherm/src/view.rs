@@ -22,11 +22,11 @@ use isotherm_control::server::Service;
 // A page may ask for at most as many cells as a volume answers with.
 const _: () = assert!(isotherm_web::BINS_MAX <= isotherm_control::atlas::CELLS_MAX);
 
-/// A server that does not answer within this time is taken to hang.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// A server that does not answer within this time is treated as hanging.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Answers questions about volumes.
-pub trait Asked: Send + Sync + 'static {
+pub trait VolumeSource: Send + Sync + 'static {
     /// All volumes.
     fn volumes(&self) -> Vec<Listed>;
     /// The answer of a volume.
@@ -39,7 +39,7 @@ pub trait Asked: Send + Sync + 'static {
 /// The volume that this process serves.
 pub struct Own(pub Arc<Live>);
 
-impl Asked for Own {
+impl VolumeSource for Own {
     fn volumes(&self) -> Vec<Listed> {
         let live = &self.0;
         let failure = live.handle.failure();
@@ -66,7 +66,7 @@ impl Asked for Own {
 /// All volumes of the machine, through their control sockets.
 pub struct Machine;
 
-impl Asked for Machine {
+impl VolumeSource for Machine {
     fn volumes(&self) -> Vec<Listed> {
         let mut paths = place::described_volumes();
         paths.extend(place::served_volumes());
@@ -81,13 +81,13 @@ impl Asked for Machine {
     fn ask(&self, volume: &str, request: &Request) -> Result<Value, String> {
         let client = connect(Path::new(volume)).map_err(|e| e.to_string())?;
         let client = client.ok_or_else(|| format!("{volume}: is not served (any more)"))?;
-        let mut client = client.with_limit(PATIENCE);
+        let mut client = client.with_limit(TIMEOUT);
         client.ask(request).map_err(|e| e.to_string())
     }
 }
 
 fn listed(volume: &Path) -> Listed {
-    let one = crate::cmd::list::glance(volume);
+    let one = crate::cmd::list::summary(volume);
     let word = |k: &str| one[k].as_str().map(str::to_owned);
     let state = word("state").unwrap_or_default();
     Listed {
@@ -109,7 +109,7 @@ pub struct View<A> {
     last: Mutex<BTreeMap<String, Sample>>,
 }
 
-impl<A: Asked> View<A> {
+impl<A: VolumeSource> View<A> {
     /// A view of these volumes.
     pub fn new(asked: A) -> View<A> {
         View {
@@ -159,7 +159,7 @@ impl<A: Asked> View<A> {
     }
 }
 
-impl<A: Asked> Source for View<A> {
+impl<A: VolumeSource> Source for View<A> {
     fn volumes(&self) -> Vec<Listed> {
         self.asked.volumes()
     }

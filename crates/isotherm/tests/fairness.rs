@@ -40,7 +40,7 @@ fn others_are_served(place: &Place, file: Option<&File>) {
 }
 
 #[test]
-fn unread_replies_and_unfinished_writes_hold_up_nobody_else() {
+fn unread_replies_and_unfinished_writes_delay_no_other_client() {
     let place = Place::in_memory();
     place.ok("create v --slow s:600M --policy linear");
     std::fs::create_dir(place.path("mnt")).expect("made");

@@ -135,7 +135,7 @@ fn room_that_runs_out_at_a_flush_is_final_and_said() {
 }
 
 #[test]
-fn a_mount_whose_server_hangs_holds_up_nobody() {
+fn a_mount_whose_server_hangs_delays_no_command() {
     let place = Place::in_memory();
     let Some(disk) = disk(&place, "sdb") else {
         return;

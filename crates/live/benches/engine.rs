@@ -1,12 +1,12 @@
-//! The engine, all on the fast tier, against the raw file through io_uring.
+//! Compares the engine, with all data on the fast tier, with the raw file through io_uring.
 //!
 //! ```text
 //! cargo bench -p isotherm-live --bench engine -- DIR… [rounds=15] [seconds=0.2] [policy=greendm]
 //! ```
 //!
-//! One generator in this process drives both in turn on the same file: the volume's fast member, with the same direct
-//! I/O, registered file and memory, ring flags and batching (everything that completed is submitted again in one call).
-//! Prints for each case the median operations per second of both and the median of the ratios within each round.
+//! One generator in this process drives both in turn on the same file, the volume's fast member, with the same direct I/O, registered file
+//! and memory, ring flags and batching (new requests for all completed ones are submitted together in one call). Prints for each case the
+//! median operations per second of both and the median of the ratios within each round.
 
 use io_uring::{IoUring, opcode, types};
 use isotherm_core::random::SplitMix64;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-/// The range that is used; it fits the fast tier with room to spare.
+/// Size of the range that is used. It is smaller than the fast tier.
 const SPAN: u64 = 512 * MIB;
 const FAST: u64 = 1024 * MIB;
 
@@ -40,7 +40,7 @@ struct Case {
     random: bool,
     len: u32,
     depth: usize,
-    /// Least ratio that the design asks for.
+    /// Lowest ratio that the design requires.
     bar: f64,
 }
 
@@ -75,11 +75,11 @@ const CASES: [Case; 6] = [
     sequential("1 MiB sequential write, QD 8", true),
 ];
 
-/// Where the next request goes: the same sequence for both.
+/// Addresses of the requests, in the same sequence for both sides.
 struct Addresses {
     case: Case,
     random: SplitMix64,
-    /// Where a sequential case goes on.
+    /// The next address of a sequential case.
     next: u64,
 }
 
@@ -193,7 +193,7 @@ impl Raw {
     }
 }
 
-/// Our side.
+/// The engine's side.
 struct Ours {
     session: Session,
     handle: Handle,
@@ -261,7 +261,7 @@ impl Ours {
         Ok(())
     }
 
-    /// Byte of the fast member at which the span lies, in one piece.
+    /// First byte of the span on the fast member, where it lies in one piece.
     fn base(&self) -> Outcome<u64> {
         let space = self.session.engine().space();
         let extent = u64::from(space.geo.extent_bytes());
@@ -319,7 +319,7 @@ fn bench(
     let mut all_met = true;
     for case in CASES.into_iter().filter(|c| c.name.contains(only)) {
         let (mut a, mut b, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-        // The first round warms up and does not count. Who begins changes, so that neither always runs in the other's wake.
+        // The first round warms up and does not count. The sides take turns in going first, so that neither always runs after the other.
         for round in 0..=rounds {
             let (x, y) = if side == "ours" {
                 (ours.run(case, time)?, f64::INFINITY)
@@ -369,7 +369,7 @@ fn bench(
     Ok(all_met)
 }
 
-/// A line each for `bench/performance.py`, where it asked for them.
+/// Writes a line for each value to the file that `bench/performance.py` names, if it runs this bench.
 fn keep(case: &str, round: usize, values: [(&str, f64); 2]) -> Outcome<()> {
     let Some(path) = std::env::var_os("BENCH_KEEP") else {
         return Ok(());

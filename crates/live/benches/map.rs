@@ -1,4 +1,4 @@
-//! What one request costs the engine on maps of different sizes, with pages as they come and with huge ones.
+//! The cost of a request in the engine on maps of different sizes, with default pages and with huge pages.
 //!
 //! ```text
 //! cargo bench -p isotherm-live --bench map -- [rounds=3] [requests=2000000] [largest=100000000]
@@ -6,9 +6,9 @@
 //! ```
 //! The second form runs one case, without a warm-up, for `bench/map/misses.sh`.
 //!
-//! The whole engine (submit, device operation, completion, reply) over a world that completes at once. Every extent has a home, and
-//! 4 KiB reads go to random extents: one at a time, or 32 that arrive together, whose rows are then fetched together
-//! (`isotherm_core::run`). `linear` and `lru`: a policy that keeps nothing of an extent, and one that keeps a list.
+//! Measures the whole engine (submit, device operation, completion, reply) over a world that completes at once. Every extent has a home,
+//! and 4 KiB reads go to random extents: one at a time, or 32 that arrive together, whose rows are then fetched together
+//! (`isotherm_core::run`). Policies: `linear` keeps no state for an extent, `lru` keeps a list.
 
 #[path = "../../lab/benches/ram/mod.rs"]
 mod ram;
@@ -61,7 +61,7 @@ fn engine(policy: &str, extents: u32) -> Outcome<Engine> {
         .collect();
     let mode = Mode::ReadWrite { epoch: 2 };
     let mut opened = open(&mut ram, &found, mode).map_err(|e| format!("open: {e}"))?;
-    // The rows alone, as recovery loads them: reads ask for nothing else.
+    // Only the rows are filled, as recovery loads them: reads need nothing else.
     let first = opened.space.geo.tier_slots(TierId(1)).start;
     for e in 0..extents {
         let slot = first + (u64::from(e) * 2_654_435_761 % u64::from(extents)) as u32;
@@ -71,7 +71,7 @@ fn engine(policy: &str, extents: u32) -> Outcome<Engine> {
     Ok(Engine::new(opened, policy, Params::default()))
 }
 
-/// Reads at random extents, `together` at a time: nanoseconds a request.
+/// Reads at random extents, `together` at a time. Returns nanoseconds per request.
 fn reads(
     e: &mut Engine,
     now: &mut u64,
@@ -117,7 +117,7 @@ fn reads(
     begun.elapsed().as_secs_f64() * 1e9 / f64::from(requests)
 }
 
-/// A line for `bench/performance.py`, where it asked for it.
+/// Writes a line to the file that `bench/performance.py` names, if it runs this bench.
 fn keep(case: &str, of: &str, round: u32, value: f64) -> Outcome<()> {
     println!("{case:<24} {of:<34} {value:>8.1}");
     let Some(path) = std::env::var_os("BENCH_KEEP") else {
@@ -128,7 +128,7 @@ fn keep(case: &str, of: &str, round: u32, value: f64) -> Outcome<()> {
     Ok(())
 }
 
-/// One case, given as `EXTENTS:POLICY:TOGETHER`.
+/// Runs one case, given as `EXTENTS:POLICY:TOGETHER`.
 fn only(case: &str, requests: u32) -> Outcome<()> {
     let words: Vec<&str> = case.split(':').collect();
     let [extents, policy, together] = words[..] else {

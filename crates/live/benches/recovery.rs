@@ -1,13 +1,13 @@
-//! Recovery of a large map, and what a FLUSH costs on it.
+//! The recovery of a large map, and the cost of a FLUSH on it.
 //!
 //! ```text
 //! cargo bench -p isotherm-live --bench recovery -- DIR [extents=10000000] [rounds=5]
 //! ```
 //!
-//! A checkpoint that maps `extents` extents of 4 KiB is written into sparse files in DIR with the store's own code. Then the
-//! volume is opened again and again as after a crash: direct reads, checksums, free lists and reverse map included. Then
-//! small first writes, each with its FLUSH, on that volume and on one of a thousandth of the size, in turn: the cost must
-//! be that of the change, not of the volume.
+//! A checkpoint that maps `extents` extents of 4 KiB is written into sparse files in DIR with the store's own code. Then the volume is
+//! opened several times as after a crash, including direct reads, checksums, free lists and reverse map. Then small first writes, each with
+//! its FLUSH, are made in turn on that volume and on one of a thousandth of the size. The cost must depend on the size of the change, not
+//! of the volume.
 
 use isotherm_core::store::checkpoint::{self, Header};
 use isotherm_core::store::{BLOCK, HEADER, Superblock, record};
@@ -36,7 +36,7 @@ fn create(dir: &Path, name: &str, extents: u32) -> Outcome<PathBuf> {
         size: Some(Size(size)),
         ..MemberConfig::default()
     };
-    // Metadata needs some room besides the slots: two checkpoints of 16 to 32 bytes an extent.
+    // Metadata needs some space besides the slots: two checkpoints of 16 to 32 bytes per extent.
     let slow = u64::from(extents + SPARE) * (EXTENT + 80) + (64 << 20);
     let config = VolumeConfig {
         name: name.into(),
@@ -123,7 +123,7 @@ fn write_checkpoint(files: &[File], extents: u32) -> Outcome<()> {
 }
 
 fn drop_caches() {
-    // Direct reads do not look there anyway; a refusal changes nothing.
+    // Direct reads bypass the caches anyway, so a refusal changes nothing.
     let _ = std::fs::write("/proc/sys/vm/drop_caches", "3");
 }
 
@@ -143,7 +143,7 @@ impl Served {
             next: u64::from(extents),
             meta_bytes: 0,
         };
-        // The first FLUSH has the opening's own work to do.
+        // The first FLUSH includes work that opening the volume has left.
         served.write_and_flush()?;
         served.meta_bytes = served.meta();
         Ok(served)
@@ -184,11 +184,11 @@ fn median(values: &mut [f64]) -> f64 {
     f64::midpoint(values[n / 2], values[(n - 1) / 2])
 }
 
-/// First writes with a FLUSH, and how many make a round.
+/// Number of first writes with a FLUSH, and how many of them make a round.
 const FLUSHES: usize = 100;
 const FLUSH_ROUND: usize = 20;
 
-/// A line for `bench/performance.py`, where it asked for it.
+/// Writes a line to the file that `bench/performance.py` names, if it runs this bench.
 fn keep(case: &str, round: usize, value: f64) -> Outcome<()> {
     let Some(path) = std::env::var_os("BENCH_KEEP") else {
         return Ok(());

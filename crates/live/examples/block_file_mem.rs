@@ -1,12 +1,12 @@
-//! Serve a volume in memory as a block file until standard input ends: for benchmarks, and for a look by hand.
+//! Serves a volume in memory as a block file until standard input ends, for benchmarks and manual tests.
 //!
 //! ```text
 //! block_file_mem DIR NAME SIZE_MIB [threads=N] [handoff=MICROSECONDS] [pump=MICROSECONDS]
 //! ```
 //!
-//! Without `handoff` requests complete on the session thread; with it on a thread of their own, as in the real engine,
-//! which looks for work for that long before it sleeps. With `pump` one thread takes requests from the kernel and carries
-//! them out, as the engine's thread can; it polls for that long before it sleeps. Prints `ready` once I/O works.
+//! Without `handoff`, requests complete on the session thread. With it, they complete on a thread of their own, as in the real engine,
+//! which polls for work for that long before it sleeps. With `pump`, one thread takes requests from the kernel and carries them out, as the
+//! engine's thread can; it polls for that long before it sleeps. Prints `ready` once I/O works.
 
 use std::error::Error;
 use std::io::Read;
@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What an engine's thread does with a pump: take what is there, else wait.
+/// Takes the available requests, then waits, as an engine's thread does with a pump.
 fn drive(mut pump: Pump, spin: Duration) -> std::io::Result<()> {
     let mut idle_since = Instant::now();
     loop {

@@ -1,12 +1,12 @@
-//! The peer of the block file's benchmark: the plainest FUSE server of one file.
+//! The reference in the block file's benchmark: a minimal FUSE server of one file.
 //!
 //! ```text
 //! fuse_pread DIR BACKING_FILE
 //! ```
 //!
-//! Shows `DIR/file`; one session thread serves a read with `pread` and a write with `pwrite` on the backing file before
-//! it takes the next request. Direct I/O and the same kernel settings as the block file, so that the difference is ours.
-//! Prints `ready` once I/O works, ends with standard input.
+//! Shows `DIR/file`. One session thread serves a read with `pread` and a write with `pwrite` on the backing file before it takes the next
+//! request. Direct I/O and the kernel settings are those of the block file, so that a difference comes from our code. Prints `ready` once
+//! I/O works, and ends with standard input.
 
 use std::error::Error;
 use std::ffi::OsStr;
@@ -84,7 +84,7 @@ impl Filesystem for OneFile {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        // On the stack for small requests, as a plain server would have a buffer at hand.
+        // Small requests use the stack, as a simple server would use a prepared buffer.
         let mut small = [0u8; 16384];
         let mut large = Vec::new();
         let buffer = if size as usize <= small.len() {

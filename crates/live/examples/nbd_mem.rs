@@ -1,5 +1,5 @@
-//! Serves a volume in memory over NBD, to try clients against: `nbd_mem unix:/tmp/s 1073741824 [engine]`.
-//! With `engine`, completions come from a thread of their own, as from the real engine.
+//! Serves a volume in memory over NBD, to test clients: `nbd_mem unix:/tmp/s 1073741824 [engine]`. With `engine`, completions come from a
+//! thread of their own, as from the real engine.
 
 use std::sync::Arc;
 

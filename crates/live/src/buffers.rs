@@ -1,4 +1,4 @@
-//! Memory of requests: one registered region, divided by a buddy allocator.
+//! The memory of requests: one registered region, divided by a buddy allocator.
 //!
 //! ```text
 //! region (anonymous, 2 MiB aligned, one fixed buffer of the ring)
@@ -48,7 +48,7 @@ pub struct Pool {
 struct State {
     buddy: Buddy,
     out: usize,
-    /// Bytes in use outside the region.
+    /// Bytes in use that were allocated outside the region.
     alone: usize,
     /// Callers that wait, in order of arrival; otherwise small requests could overtake a large one for ever.
     waiting: VecDeque<u64>,

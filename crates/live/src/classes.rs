@@ -1,9 +1,9 @@
 //! The classes of the data on a served volume: kept current on other threads, looked up on the engine's thread.
 //!
 //! ```text
-//!  Keeper's thread: layout, refreshed by what was written ─┐
-//!  control: files, databases, ranges ──────────────────────┴─► Layers ─ settle ─► ClassMap ◄─ every request (requests.rs)
-//!                                                                          └─► extents: Engine::reclassify
+//!  LayoutWatcher: layout, refreshed by what was written ─┐
+//!  control: files, databases, ranges ────────────────────┴─► Layers ─ settle ─► ClassMap ◄─ every request (requests.rs)
+//!                                                                        └─► extents: Engine::reclassify
 //! ```
 //!
 //! Invariant: this module changes no data, and requests never wait for it.
@@ -26,10 +26,10 @@ use std::time::Duration;
 const SETTLE: u64 = 1 << 14;
 /// Number of extents that are reclassified in one call on the engine's thread: well under a millisecond.
 const BATCH: usize = 256;
-/// Delay between the end of a write and the examination of its metadata, so that a burst of writes is examined once.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// Delay between the end of a write of metadata and the examination of it, so that a burst of writes is examined once.
+const SETTLE_DELAY: Duration = Duration::from_millis(300);
 /// Interval at which the keeper checks whether anything was written.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The classes of one volume, shared by all sources.
 pub struct Classes {
@@ -37,7 +37,7 @@ pub struct Classes {
     map: Arc<ClassMap>,
     watch: Arc<Watch>,
     layout: Mutex<Layout>,
-    /// Only one settling at a time, so that extents are reclassified in order.
+    /// Held by [`Classes::settle`], so that extents are reclassified in order.
     settling: Mutex<()>,
 }
 
@@ -137,7 +137,7 @@ impl Classes {
     ///
     /// # Errors
     /// The volume is closed.
-    pub fn look(&self, handle: &Handle, all: bool) -> io::Result<()> {
+    pub fn examine(&self, handle: &Handle, all: bool) -> io::Result<()> {
         let mut volume = Volume(handle);
         let mut layout = locked(&self.layout);
         let written = self.watch.take();
@@ -183,23 +183,23 @@ impl Bytes for Volume<'_> {
 }
 
 /// The thread that keeps the layout current. It ends when the value is dropped.
-pub struct Keeper {
+pub struct LayoutWatcher {
     stop: Arc<(AtomicBool, Mutex<()>, Condvar)>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Keeper {
+impl LayoutWatcher {
     /// Looks for file systems on a served volume, and follows their changes.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn start(handle: Handle) -> io::Result<Keeper> {
+    pub fn start(handle: Handle) -> io::Result<LayoutWatcher> {
         let stop = Arc::new((AtomicBool::new(false), Mutex::new(()), Condvar::new()));
         let flag = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("isotherm-class".into())
             .spawn(move || keep(&handle, &flag))?;
-        Ok(Keeper {
+        Ok(LayoutWatcher {
             stop,
             thread: Some(thread),
         })
@@ -218,21 +218,21 @@ fn keep(handle: &Handle, stop: &(AtomicBool, Mutex<()>, Condvar)) {
     let mut first = true;
     loop {
         if is_on() && (first || classes.watch.has_news()) {
-            if !(first || pause(PATIENCE)) {
+            if !(first || pause(SETTLE_DELAY)) {
                 return;
             }
-            if classes.look(handle, first).is_err() {
+            if classes.examine(handle, first).is_err() {
                 return;
             }
             first = false;
         }
-        if !pause(LOOK) {
+        if !pause(CHECK_INTERVAL) {
             return;
         }
     }
 }
 
-impl Drop for Keeper {
+impl Drop for LayoutWatcher {
     fn drop(&mut self) {
         self.stop.0.store(true, Ordering::Relaxed);
         drop(locked(&self.stop.1));

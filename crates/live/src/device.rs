@@ -61,9 +61,8 @@ pub struct Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // The lock is not left to the last close: a ring that ends keeps its files open for a moment, and the next opening would find them
-        // in use.
-        // A failure leaves it to that.
+        // Unlock now instead of at the last close: a ring that ends keeps its files open for a moment, and the next opening would find
+        // them in use. If the unlock fails, the last close does it.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
@@ -88,7 +87,7 @@ impl Device {
     /// It is missing, in use, neither a regular file nor a block device, or has an unsupported sector size. Each message states the fix.
     pub fn open(path: &Path, how: OpenHow) -> Result<Device, Error> {
         let bad = |e: io::Error| fail(path, ErrorKind::Device, e);
-        crate::mounts::answers(path).map_err(bad)?;
+        crate::mounts::check(path).map_err(bad)?;
         let meta = match fs::metadata(path) {
             Ok(meta) => Some(meta),
             Err(e) if e.kind() == io::ErrorKind::NotFound && how.create.is_some() => None,
@@ -140,7 +139,7 @@ impl Device {
             file.set_len(bytes).map_err(bad)?;
             file.sync_all().map_err(bad)?;
         }
-        // The only way that works for files and for block devices.
+        // `seek` is the only way that works for files and for block devices.
         let bytes = file.seek(SeekFrom::End(0)).map_err(bad)?;
         let mut note = None;
         let (mut direct, mut align) = (direct, 512);
@@ -215,7 +214,7 @@ impl Device {
     /// # Errors
     /// The file's attributes cannot be read.
     pub fn identity(path: &Path) -> io::Result<Identity> {
-        crate::mounts::answers(path)?;
+        crate::mounts::check(path)?;
         let m = fs::metadata(path)?;
         Ok(if m.file_type().is_block_device() {
             Identity::Block(m.rdev())
@@ -263,7 +262,7 @@ fn open_file(
         if created {
             options.create_new(true).mode(0o600);
         }
-        // After a killed server has ended, the kernel still takes its ring apart, and releases its claim with it.
+        // After a server was killed, the kernel takes some time to dismantle its ring, and releases its claim only then.
         while_busy(CLAIM_ENDS, || options.open(path))
     };
     let opened = match if how.buffered {
@@ -298,16 +297,16 @@ pub fn refuse_twins(paths: &[PathBuf]) -> Result<(), Error> {
     for (i, a) in paths.iter().enumerate() {
         for b in &paths[..i] {
             let meet = match (stack::layers(a), stack::layers(b)) {
-                (Ok(x), Ok(y)) => stack::meet(&x, &y),
+                (Ok(x), Ok(y)) => stack::relation(&x, &y),
                 _ => (a.as_os_str().as_bytes() == b.as_os_str().as_bytes())
-                    .then_some(stack::Meet::Same),
+                    .then_some(stack::Relation::Same),
             };
             if let Some(meet) = meet {
                 let how = match meet {
-                    stack::Meet::Same => "is the same device as",
-                    stack::Meet::Above => "is part of",
-                    stack::Meet::Below => "lies below",
-                    stack::Meet::Share => "shares its data with",
+                    stack::Relation::Same => "is the same device as",
+                    stack::Relation::Above => "is part of",
+                    stack::Relation::Below => "lies below",
+                    stack::Relation::Share => "shares its data with",
                 };
                 let what = format!("{how} {}: give each device once", b.display());
                 return Err(fail(a, ErrorKind::Config, what));

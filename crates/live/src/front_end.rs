@@ -1,4 +1,4 @@
-//! Front ends, which offer a volume to its users: common traits to start, query and stop each of them.
+//! Front ends, which give users access to a volume: common traits to start, query and stop each of them.
 //!
 //! ```text
 //!  serve ─► FrontEndSettings::start(volume) ─► FrontEnd: names, capabilities, users, refuse_new, leave, stop

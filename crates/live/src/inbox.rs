@@ -1,4 +1,4 @@
-//! The way of requests from other threads to the engine's thread: a bounded lock-free queue, and an eventfd that is written only when the
+//! Passes requests from other threads to the engine's thread: a bounded lock-free queue, and an eventfd that is written only when the
 //! engine's thread sleeps.
 
 mod doorbell;
@@ -42,7 +42,8 @@ pub enum Done {
 /// See the module. `C` is the type on which commands act.
 pub struct Inbox<C> {
     queue: ArrayQueue<Submission>,
-    /// Requests of the engine's own thread: it must not wait for itself, and need not be woken.
+    /// Requests that the engine's own thread submits. It must not wait for space in the queue, because it is the thread that empties the
+    /// queue, and it need not be woken.
     own: Mutex<VecDeque<Submission>>,
     owned: AtomicUsize,
     commands: Mutex<VecDeque<C>>,
@@ -137,7 +138,7 @@ impl<C> Inbox<C> {
         self.bell.as_raw_fd()
     }
 
-    /// Declares the calling thread to be the engine's thread.
+    /// Makes the calling thread the engine's thread.
     pub fn adopt(&self) {
         let _ = self.owner.set(std::thread::current().id());
     }
@@ -149,7 +150,7 @@ impl<C> Inbox<C> {
 
     /// The next request; the requests of one thread stay in order.
     pub fn pop(&self) -> Option<Submission> {
-        // Popping from an empty queue costs a fence, and the engine's thread asks in every loop.
+        // Popping from an empty queue costs a fence, and the engine's thread calls this in every loop.
         let handed = if self.queue.is_empty() {
             None
         } else {
@@ -185,23 +186,23 @@ impl<C> Inbox<C> {
             || self.commanded.load(Ordering::Acquire)
     }
 
-    /// Announces that the engine's thread is about to sleep. Returns false if it must not, because there is something to do.
+    /// Called before the engine's thread sleeps. Returns false if it must not sleep, because there is something to pop.
     pub fn prepare_sleep(&self) -> bool {
-        self.door.doze(|| self.has_mail())
+        self.door.prepare_sleep(|| self.has_mail())
     }
 
-    /// The engine's thread is awake again.
-    pub fn awake(&self) {
-        self.door.awake();
+    /// Called when the engine's thread has woken up.
+    pub fn woken(&self) {
+        self.door.woken();
     }
 
-    /// Accepts nothing more. Queued requests can still be popped.
+    /// From now on, new requests and commands are refused. Queued ones can still be popped.
     pub fn close(&self) {
         let _commands = locked(&self.commands);
         self.closed.store(true, Ordering::Release);
     }
 
-    /// The engine's thread ends: all queued and later requests are refused.
+    /// Called when the engine's thread ends: refuses all queued and later requests.
     pub fn end(&self) {
         self.close();
         self.door.end();
@@ -267,7 +268,7 @@ mod tests {
                     poll(&mut watched, None).unwrap();
                     let mut count = [0; 8];
                     let _ = io::Read::read(&mut &inbox.bell, &mut count);
-                    inbox.awake();
+                    inbox.woken();
                 }
                 None => {}
             }

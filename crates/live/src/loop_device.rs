@@ -24,7 +24,7 @@ const DIRECT_IO: u32 = 16;
 
 /// Another process may take the free device between the query and the call; the query is repeated up to this often.
 const TRIES: u32 = 16;
-/// udev opens a device that disappears; the wait for this is limited to this time.
+/// Longest wait for a detached device to disappear, because udev may have it open for a moment.
 const GONE: Duration = Duration::from_secs(2);
 
 /// `struct loop_info64`.
@@ -212,7 +212,8 @@ impl LoopDevice {
             return false;
         }
         let before = backing_of(&self.path);
-        // Another user is visible only by the device staying: the kernel then waits for the last one to close it.
+        // If another process has the device open, the call succeeds, and the device stays until the last user closes it. So the only sign
+        // of another user is that the device stays.
         let cleared = clear(&file);
         drop(file);
         let asked = Instant::now();
@@ -238,7 +239,7 @@ impl LoopDevice {
                 ioctl(&file, Setter::<SET_STATUS, Info>::new(info))
             })
         };
-        // It disappeared in the meantime, which was the purpose.
+        // If the device disappeared in the meantime, it is detached, as intended.
         if kept.is_ok() {
             self.file = Some(file);
         }

@@ -1,8 +1,8 @@
-//! File systems whose answers come from a server: FUSE, network file systems. If the server hangs, so does every process that accesses a
-//! file there, and it cannot even be killed. So another process tests the file system first, and is abandoned if it does not return.
+//! File systems whose answers come from a server: FUSE, network file systems. If the server hangs, every process that accesses a file there
+//! hangs as well, and cannot even be killed. So another process tests the file system first, and is abandoned if it does not return.
 //!
-//! The file system of a path is known from the mount table and from links that are read on the way: nothing on such a mount is touched
-//! before its server has answered. For mounts of other kinds the only cost is a look at the mount table.
+//! The mount table, and the links that are read on the way, give the file system of a path, so nothing on such a mount is accessed before
+//! its server has answered. For mounts of other kinds the only cost is reading the mount table.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A server that does not answer a query for the free space within this time is treated as dead.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an answer, or the lack of one, stays valid.
 const FRESH: Duration = Duration::from_secs(1);
 const STALE: Duration = Duration::from_secs(30);
@@ -23,7 +23,7 @@ const STALE: Duration = Duration::from_secs(30);
 const LINKS_MAX: usize = 40;
 
 /// The time of the last test of each mount, and whether it answered.
-static ASKED: Mutex<BTreeMap<PathBuf, (Instant, bool)>> = Mutex::new(BTreeMap::new());
+static TESTED: Mutex<BTreeMap<PathBuf, (Instant, bool)>> = Mutex::new(BTreeMap::new());
 
 /// The mount points of file systems with servers.
 fn served() -> Vec<PathBuf> {
@@ -93,7 +93,7 @@ fn first_on(path: &Path, mounts: &[PathBuf]) -> Option<PathBuf> {
 }
 
 /// Tests the file system at `point` by a process that can be abandoned.
-fn asked(point: &Path) -> bool {
+fn test_mount(point: &Path) -> bool {
     let child = Command::new("stat")
         .args(["-f", "--"])
         .arg(point)
@@ -102,7 +102,7 @@ fn asked(point: &Path) -> bool {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    // Without that program the answer is unknown.
+    // If that program is missing, the state is unknown, and the mount is assumed to answer.
     let Ok(mut child) = child else { return true };
     let (tell, told) = mpsc::channel();
     let waiter = std::thread::Builder::new().name("mount".into());
@@ -111,7 +111,7 @@ fn asked(point: &Path) -> bool {
         // After the deadline there is no receiver.
         let _ = tell.send(());
     });
-    waits.is_err() || told.recv_timeout(PATIENCE).is_ok()
+    waits.is_err() || told.recv_timeout(TIMEOUT).is_ok()
 }
 
 /// The mount on the way to `path` whose server does not answer, if there is one. May take 5 s the first time.
@@ -122,12 +122,12 @@ pub fn dead(path: &Path) -> Option<PathBuf> {
         return None;
     }
     let point = first_on(path, &mounts)?;
-    let mut known = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = TESTED.lock().unwrap_or_else(PoisonError::into_inner);
     let before = known.get(&point).copied().filter(|(when, alive)| {
         let counts = if *alive { FRESH } else { STALE };
         when.elapsed() < counts
     });
-    let alive = before.map_or_else(|| asked(&point), |(_, alive)| alive);
+    let alive = before.map_or_else(|| test_mount(&point), |(_, alive)| alive);
     if before.is_none() {
         known.insert(point.clone(), (Instant::now(), alive));
     }
@@ -138,7 +138,7 @@ pub fn dead(path: &Path) -> Option<PathBuf> {
 ///
 /// # Errors
 /// Names the mount, and the remedy.
-pub fn answers(path: &Path) -> io::Result<()> {
+pub fn check(path: &Path) -> io::Result<()> {
     dead(path).map_or(Ok(()), |point| {
         let what = format!(
             "lies on the file system at {}, whose server does not answer: restart that, or unmount it (umount -l)",
@@ -186,6 +186,6 @@ mod tests {
         }
         std::os::unix::fs::symlink("loop", root.join("loop")).unwrap();
         assert_eq!(first_on(&root.join("loop/x"), &mounts), None);
-        assert!(answers(&root).is_ok());
+        assert!(check(&root).is_ok());
     }
 }

@@ -25,7 +25,7 @@ impl Completion {
         }))
     }
 
-    /// The request has ended.
+    /// Reports that the request has ended.
     pub fn call(mut self, result: Result<(), IoError>, buffer: Option<Buffer>) {
         (self.0)(result, buffer);
     }
@@ -43,7 +43,7 @@ pub struct IoRequest {
     pub fua: bool,
     /// The kind of data, 0…63; 0 if the front end does not know it.
     pub class: u8,
-    /// The payload of a write, the room for that of a read; from [`Port::buffer`] or a [`Share`].
+    /// The payload of a write, or the memory for the payload of a read; from [`Port::buffer`] or a [`Share`].
     pub buffer: Option<Buffer>,
 }
 
@@ -102,8 +102,8 @@ pub trait Port: Send + Sync {
     fn block_bytes(&self) -> u32;
     /// Whether writes are refused.
     fn read_only(&self) -> bool;
-    /// A buffer for `len` bytes at `offset`; blocks while memory is short. Covers the range rounded out to logical
-    /// blocks inside, but derefs to exactly the payload.
+    /// A buffer for `len` bytes at `offset`; blocks while memory is short. Its memory covers the range rounded out to logical blocks, but
+    /// it derefs to exactly the payload.
     fn buffer(&self, offset: u64, len: u32) -> Buffer;
     /// A share of the memory for one peer, whose buffers come from it instead of [`Port::buffer`]. `None`: the port has nothing
     /// to share out.
@@ -116,7 +116,7 @@ pub trait Port: Send + Sync {
     fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)>;
 }
 
-/// A port that passes requests to another one and sees or changes some on the way. All other calls go to the port below.
+/// A port that passes requests to another port, and reads or changes some of them on the way. All other calls go to the port below.
 pub trait Layer: Send + Sync {
     /// The port below.
     fn below(&self) -> &dyn Port;

@@ -33,22 +33,22 @@ const CHUNK_ROOM: usize = CHUNK + (16 << 10);
 /// Largest number of chunks in the queue: 8 MiB, about a second at several hundred thousand requests per second.
 const CHUNKS: usize = 128;
 /// A chunk is handed over after this time even if it is not full.
-const PATIENCE: Nanos = Nanos::from_secs(1);
+const HAND_OVER_AFTER: Nanos = Nanos::from_secs(1);
 /// If no chunk arrives for this time, the writer asks for one that is not full.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The engine and its recorder. Every change of the engine goes through this type.
 pub struct Driver {
     engine: Engine,
     recorder: Option<Box<Recorder>>,
-    /// The policy that took over last, if the policy was changed.
+    /// The policy that was set last, if the policy was changed.
     policy: Option<String>,
-    /// A recording that will begin as soon as no request is in progress.
-    pub(crate) wish: Option<Wish>,
+    /// A requested recording, which begins as soon as no request is in progress.
+    pub(crate) requested: Option<RecordingRequest>,
 }
 
 /// The receiver of the requested recording.
-pub(crate) type Wish = SyncSender<Result<Recording, crate::Error>>;
+pub(crate) type RecordingRequest = SyncSender<Result<Recording, crate::Error>>;
 
 impl Deref for Driver {
     type Target = Engine;
@@ -64,7 +64,7 @@ impl Driver {
             engine,
             recorder,
             policy: None,
-            wish: None,
+            requested: None,
         }
     }
 
@@ -134,7 +134,7 @@ impl Driver {
     }
 
     /// The engine itself, for tests that break its rules. A recording cannot hold this and ends.
-    pub fn untold(&mut self) -> &mut Engine {
+    pub fn unrecorded(&mut self) -> &mut Engine {
         self.end_recording(Ending::Untold);
         &mut self.engine
     }
@@ -166,7 +166,8 @@ impl Driver {
         let Some(r) = &mut self.recorder else { return };
         r.encoder
             .event(now, call, effects, |op| meta_hash(self.engine.meta(op)));
-        if (r.encoder.len() >= CHUNK || now.since(r.begun) >= PATIENCE) && !r.hand_over(now) {
+        if (r.encoder.len() >= CHUNK || now.since(r.begun) >= HAND_OVER_AFTER) && !r.hand_over(now)
+        {
             self.recorder = None;
         }
     }
@@ -349,7 +350,7 @@ impl Recording {
                 asked = true;
                 self.handle.end_events();
             }
-            match self.chunks.recv_timeout(LOOK) {
+            match self.chunks.recv_timeout(CHECK_INTERVAL) {
                 Ok(Message::Events(mut chunk)) => {
                     writer.events(&chunk)?;
                     chunk.clear();

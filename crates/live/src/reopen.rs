@@ -1,17 +1,17 @@
-//! The beginning of a recording: the engine is closed and opened again from its own store, in place.
+//! Begins a recording: the engine is closed and opened again from its own store, in place.
 //!
 //! ```text
 //! hold new requests ─► those in flight end ─► Engine::close ─► closed ─► store::open, every block that it reads kept
 //!                                                                        ─► a new engine, recorded from its first call
 //! ```
 //! Clients stay connected and wait as long as recovery takes. State that the policy keeps outside the map (counters of a collector, queues)
-//! starts again, as after a restart. So a recording disturbs placement a little. In return, the beginning of the file is a few blocks of an
-//! existing format, and not a copy of every data structure that a policy may ever have.
+//! starts empty, as after a restart, so a recording disturbs placement a little. The advantage: the recording begins with a few blocks of
+//! an existing format instead of a copy of every data structure that a policy may have.
 
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::members::find_superblocks;
-use crate::recorder::{Driver, Recorder, Recording, Wish};
+use crate::recorder::{Driver, Recorder, Recording, RecordingRequest};
 use crate::server::Session;
 use crate::volume::{OpenMode, random};
 use isotherm_core::run::Host;
@@ -24,19 +24,19 @@ use std::sync::Arc;
 
 /// A recording that waits until no request is in progress in the engine.
 pub(crate) struct Reopening {
-    wish: Wish,
+    requested: RecordingRequest,
     /// Requests that arrived in the meantime, in order.
     pub held: VecDeque<Request>,
     closing: bool,
 }
 
-/// A reader that keeps the blocks that it reads.
-struct Seeing<'a> {
+/// Passes reads to the medium, and keeps a copy of every block that was read.
+struct CapturingMedia<'a> {
     media: FileMedia<'a>,
     image: Image,
 }
 
-impl Media for Seeing<'_> {
+impl Media for CapturingMedia<'_> {
     fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MediaError> {
         let result = self.media.read(member, offset, buf);
         match result {
@@ -60,7 +60,7 @@ fn refused(what: &str) -> Error {
 impl Session {
     /// Begins a requested recording, or continues to begin one. Call it after every step.
     pub(crate) fn reopen_if_due(&mut self) {
-        if let Some(wish) = self.engine.wish.take() {
+        if let Some(requested) = self.engine.requested.take() {
             let why = if self.engine.is_recorded() || self.reopening.is_some() {
                 Some("the volume is being recorded already: stop the other recording first")
             } else if self.closing || self.engine.is_closed() {
@@ -72,10 +72,10 @@ impl Session {
             };
             match why {
                 // The receiver may have gone.
-                Some(why) => drop(wish.send(Err(refused(why)))),
+                Some(why) => drop(requested.send(Err(refused(why)))),
                 None => {
                     self.reopening = Some(Reopening {
-                        wish,
+                        requested,
                         held: VecDeque::new(),
                         closing: false,
                     });
@@ -93,7 +93,7 @@ impl Session {
         }
     }
 
-    /// The engine is closed: all its state is on the members.
+    /// Called when the engine is closed, so that all its state is on the members.
     fn reopen(&mut self) {
         let Some(r) = self.reopening.take() else {
             return;
@@ -105,7 +105,7 @@ impl Session {
                     self.submit_admitted(request);
                 }
                 // The receiver may have gone; then the recording ends by itself.
-                let _ = r.wish.send(Ok(recording));
+                let _ = r.requested.send(Ok(recording));
             }
             Err(e) => {
                 // As after any failed opening, nothing can be served. The members are in the state that a crash leaves, and whole.
@@ -118,7 +118,7 @@ impl Session {
                     self.world.carry_out(&gone, &[]);
                 }
                 self.lost = Some(e.clone());
-                let _ = r.wish.send(Err(e));
+                let _ = r.requested.send(Err(e));
             }
         }
     }
@@ -127,7 +127,7 @@ impl Session {
         let devices = Arc::clone(&self.devices);
         let paths: Vec<_> = self.config.members.iter().map(|m| m.path.clone()).collect();
         let read_only = self.mode == OpenMode::ReadOnly;
-        let mut media = Seeing {
+        let mut media = CapturingMedia {
             media: FileMedia::new(&devices),
             image: Image::default(),
         };

@@ -1,9 +1,9 @@
 //! Requests in flight: their memory and their callbacks.
 //!
-//! An odd write (one that starts or ends inside a logical block) needs the rest of its edge blocks. Its payload lies at its
-//! final place in the request's buffer from the start; whatever the engine reads or zeroes *into* the buffer of a write goes
-//! to a side buffer of two blocks instead, and `Table::patch` copies only the bytes around the payload. So the payload is
-//! never copied, and aligned writes have no side buffer at all.
+//! A write that starts or ends inside a logical block (an *unaligned* write) needs the rest of its first and last block. Its payload lies
+//! at its final place in the request's buffer from the start. Whatever the engine reads or zeroes *into* the buffer of such a write goes to
+//! a side buffer of two blocks instead, and `Table::patch` copies only the bytes around the payload. So the payload is never copied, and
+//! aligned writes have no side buffer at all.
 //!
 //! ```text
 //! buffer  │··pppppp│pppppppp│ppppp···│      p payload, · filled by `patch`
@@ -24,8 +24,8 @@ struct Entry {
     side: Option<Memory>,
     /// Number of device operations that use its memory now.
     ops: u32,
-    /// First byte and bytes of a write that the classifier is told of when it has ended.
-    minded: Option<(u64, u32)>,
+    /// First byte and length of a write of which the classifier must be informed when it has ended.
+    noted_write: Option<(u64, u32)>,
 }
 
 /// A request that ended, for sources on the engine's own thread.
@@ -70,7 +70,7 @@ impl Table {
                 b.len() != s.len as usize || b.head() != s.offset as usize % self.block
             })
         {
-            self.tell(done, Err(IoError::Invalid), s.buffer);
+            self.report(done, Err(IoError::Invalid), s.buffer);
             return None;
         }
         let odd = s.buffer.as_ref().is_some_and(|b| b.head() + b.tail() != 0);
@@ -89,7 +89,7 @@ impl Table {
             done,
             side,
             ops: 0,
-            minded: minded.then_some((s.offset, s.len)),
+            noted_write: minded.then_some((s.offset, s.len)),
         });
         Some(Request {
             tag: Tag(tag),
@@ -131,13 +131,13 @@ impl Table {
         Some(side.as_ptr().wrapping_add(at))
     }
 
-    /// A device operation begins (+1) or stops (-1) to use the request's memory.
+    /// Counts device operations that use the request's memory: +1 when one begins, -1 when one ends.
     pub fn using(&mut self, tag: Tag, change: i32) {
         let ops = &mut self.entry(tag).ops;
         *ops = ops.checked_add_signed(change).expect("operations end once");
     }
 
-    /// Lays the edge blocks around the payload.
+    /// Copies the bytes around the payload from the side buffer.
     pub fn patch(&mut self, tag: Tag) {
         let block = self.block;
         let entry = self.entry(tag);
@@ -154,7 +154,7 @@ impl Table {
         to[covered - tail..].copy_from_slice(&from[last + block - tail..last + block]);
     }
 
-    /// The request ended: removes it and calls its callback.
+    /// Called when the request has ended: removes it and calls its callback.
     pub fn reply(&mut self, tag: Tag, result: Result<(), IoError>) {
         let entry = self
             .entries
@@ -166,13 +166,13 @@ impl Table {
             "answered while a device still uses its memory"
         );
         self.free.push(tag.0);
-        if let (Some((offset, len)), Some(c)) = (entry.minded, &self.classifier) {
+        if let (Some((offset, len)), Some(c)) = (entry.noted_write, &self.classifier) {
             c.ended(offset, len);
         }
-        self.tell(entry.done, result, entry.buf);
+        self.report(entry.done, result, entry.buf);
     }
 
-    fn tell(&mut self, done: Done, result: Result<(), IoError>, buf: Option<Buffer>) {
+    fn report(&mut self, done: Done, result: Result<(), IoError>, buf: Option<Buffer>) {
         match done {
             Done::Call(done) => done.call(result, buf),
             Done::Ticket(ticket) => self.ended.push(Ended {
@@ -198,7 +198,7 @@ impl Table {
         for i in 0..self.entries.len() {
             if let Some(entry) = self.entries[i].take() {
                 self.free.push(i as u32);
-                self.tell(entry.done, Err(error), entry.buf);
+                self.report(entry.done, Err(error), entry.buf);
             }
         }
     }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_are_laid_around_the_payload_wherever_it_lies() {
+    fn edge_blocks_are_patched_around_the_payload_at_every_alignment() {
         for (offset, len) in [
             (10, 20),
             (500, 24),

@@ -1,5 +1,4 @@
-//! Fair shares of request memory: a peer that does not read its replies, or stops in the middle of a write, delays only
-//! itself.
+//! Fair shares of request memory: a peer that does not read its replies, or stops in the middle of a write, delays no other peer.
 //!
 //! | holder | limit |
 //! |---|---|
@@ -17,8 +16,8 @@ use std::time::Duration;
 
 /// Largest request that a connection without any memory gets from outside the pool, bytes.
 const RESERVE: usize = 1 << 20;
-/// How often a connection at its limit looks whether others have left.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval at which a connection at its limit checks whether others have left.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The part of a pool that one connection holds.
 pub struct Share {
@@ -44,7 +43,7 @@ impl Share {
     }
 
     fn out(&self) -> MutexGuard<'_, usize> {
-        // A number is always whole.
+        // A plain number is always consistent.
         self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -71,12 +70,12 @@ impl Share {
         let size = class_bytes(order_of(bytes));
         let mut out = self.out();
         while !self.allows(*out, size) {
-            let waited = self.returned.wait_timeout(out, LOOK);
+            let waited = self.returned.wait_timeout(out, CHECK_INTERVAL);
             out = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         *out += size;
         drop(out);
-        // The connection holds nothing that could be returned, so it must not wait for others.
+        // A connection that holds no memory must not wait for others, because it has none that it could return.
         let alone = || size <= RESERVE && *self.out() == size;
         let memory = (self.pool.get_if_idle(bytes))
             .or_else(|| self.pool.get_unless(bytes, alone))
@@ -92,7 +91,7 @@ impl Share {
     }
 
     /// `size` bytes are returned.
-    pub(crate) fn gives(&self, size: usize) {
+    pub(crate) fn give_back(&self, size: usize) {
         *self.out() -= size;
         self.returned.notify_all();
     }
@@ -110,7 +109,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     const MIB: u32 = 1 << 20;
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     #[test]
     fn a_share_is_half_alone_and_a_part_among_many() {
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_nothing_is_served_from_an_empty_pool() {
+    fn a_connection_that_holds_nothing_is_served_from_an_empty_pool() {
         let pool = Pool::new(8 << 20);
         let hogs: Vec<_> = (0..2).map(|_| Share::of(&pool)).collect();
         let held: Vec<_> = hogs.iter().map(|s| s.buffer(0, 4 * MIB, 4096)).collect();
@@ -151,9 +150,9 @@ mod tests {
                 drop(small);
                 tell.send(()).unwrap();
             });
-            told.recv_timeout(PATIENCE)
+            told.recv_timeout(TIMEOUT)
                 .expect("a moderate request is served at once");
-            told.recv_timeout(PATIENCE).expect("and the next");
+            told.recv_timeout(TIMEOUT).expect("and the next");
         });
         drop(held);
         assert_eq!((pool.bytes_out(), late.bytes_out()), (0, 0));

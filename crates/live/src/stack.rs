@@ -5,7 +5,7 @@
 //! /dev/loop0p1 ─► /dev/loop0 (bytes 1 MiB … 9 MiB) ─► disk.img (the loop's offset added)
 //! /dev/dm-0    ─► /dev/sda, /dev/sdb (which bytes of them is not known here)
 //! ```
-//! The facts come from `/sys/dev/block`; a fact that is not there is unknown, and is no reason to refuse.
+//! The information comes from `/sys/dev/block`. If a part of it is missing, it is unknown, which is no reason to refuse the member.
 
 use crate::device::{Identity, lock_bytes};
 use crate::error::{Error, ErrorKind};
@@ -148,7 +148,7 @@ pub fn layers(path: &Path) -> io::Result<Vec<Layer>> {
 /// # Errors
 /// Names the file system.
 pub fn reachable(path: &Path) -> io::Result<()> {
-    crate::mounts::answers(path)?;
+    crate::mounts::check(path)?;
     let Ok(Identity::Block(mut device)) = crate::device::Device::identity(path) else {
         return Ok(());
     };
@@ -163,7 +163,7 @@ pub fn reachable(path: &Path) -> io::Result<()> {
             break;
         };
         let file = PathBuf::from(file);
-        crate::mounts::answers(&file)?;
+        crate::mounts::check(&file)?;
         match crate::device::Device::identity(&file) {
             Ok(Identity::Block(below)) => device = below,
             _ => break,
@@ -174,7 +174,7 @@ pub fn reachable(path: &Path) -> io::Result<()> {
 
 /// The relation of two stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meet {
+pub enum Relation {
     /// Both are the same device or file.
     Same,
     /// The first lies above the second and shows its bytes.
@@ -186,16 +186,16 @@ pub enum Meet {
 }
 
 /// The relation of two stacks (from [`layers`]); `None` if they have no bytes in common.
-pub fn meet(a: &[Layer], b: &[Layer]) -> Option<Meet> {
+pub fn relation(a: &[Layer], b: &[Layer]) -> Option<Relation> {
     let (first, second) = (a.first()?, b.first()?);
     if first.id == second.id {
-        return Some(Meet::Same);
+        return Some(Relation::Same);
     }
     if a.iter().any(|l| l.id == second.id) {
-        return Some(Meet::Above);
+        return Some(Relation::Above);
     }
     if b.iter().any(|l| l.id == first.id) {
-        return Some(Meet::Below);
+        return Some(Relation::Below);
     }
     let shares = |x: &Layer, y: &Layer| match (x.range, y.range) {
         (Some(r), Some(s)) => x.id == y.id && r.0 < s.1 && s.0 < r.1,
@@ -203,7 +203,7 @@ pub fn meet(a: &[Layer], b: &[Layer]) -> Option<Meet> {
         _ => false,
     };
     let any = a.iter().any(|x| b.iter().any(|y| shares(x, y)));
-    any.then_some(Meet::Share)
+    any.then_some(Relation::Share)
 }
 
 /// Loop devices that show the file `id` or a part of it.
@@ -241,7 +241,7 @@ fn is_swap(id: Identity) -> bool {
 /// is enough that a loop device exists; otherwise the loop device must be claimed.
 ///
 /// # Errors
-/// Names the user.
+/// The message names the other user.
 pub fn refuse_used(path: &Path, fresh: bool) -> Result<(), Error> {
     let in_use = |what: String| Error::new(ErrorKind::InUse, format!("{}: {what}", path.display()));
     let Ok(stack) = layers(path) else {
@@ -274,7 +274,7 @@ pub fn refuse_used(path: &Path, fresh: bool) -> Result<(), Error> {
             let Ok(other) = layers(&device) else { continue };
             // A loop device that is part of the path to the member is not another user.
             let here = stack.iter().any(|l| identity(&device) == Some(l.id));
-            if !here && meet(&stack, &other).is_some() && (fresh || is_claimed(&device)) {
+            if !here && relation(&stack, &other).is_some() && (fresh || is_claimed(&device)) {
                 return Err(in_use(format!(
                     "is in use as {} (a loop device over the same file): detach that first (losetup -d {})",
                     device.display(),
@@ -306,7 +306,7 @@ pub(crate) fn lock_bottom(path: &Path, shared: bool) -> Result<Option<File>, Err
         .write(!shared)
         .open(&bottom.path);
     let Some(file) = opened.ok().filter(|_| is_file) else {
-        // We may not open it, or it was renamed since: then the lock cannot be taken.
+        // This process may not open it, or it was renamed since. Then the lock cannot be taken.
         return Ok(None);
     };
     if file
@@ -355,14 +355,17 @@ mod tests {
     fn stacks_meet_where_they_have_bytes_in_common() {
         let disk = [layer(1, Some((0, 100)))];
         let part = |id, a, z| [layer(id, Some((0, z - a))), layer(1, Some((a, z)))];
-        assert_eq!(meet(&disk, &disk), Some(Meet::Same));
-        assert_eq!(meet(&part(2, 0, 50), &disk), Some(Meet::Above));
-        assert_eq!(meet(&disk, &part(2, 0, 50)), Some(Meet::Below));
-        assert_eq!(meet(&part(2, 0, 50), &part(3, 50, 100)), None);
-        assert_eq!(meet(&part(2, 0, 51), &part(3, 50, 100)), Some(Meet::Share));
+        assert_eq!(relation(&disk, &disk), Some(Relation::Same));
+        assert_eq!(relation(&part(2, 0, 50), &disk), Some(Relation::Above));
+        assert_eq!(relation(&disk, &part(2, 0, 50)), Some(Relation::Below));
+        assert_eq!(relation(&part(2, 0, 50), &part(3, 50, 100)), None);
+        assert_eq!(
+            relation(&part(2, 0, 51), &part(3, 50, 100)),
+            Some(Relation::Share)
+        );
         let volume = |id| [layer(id, Some((0, 10))), layer(1, None)];
-        assert_eq!(meet(&volume(5), &volume(6)), None);
-        assert_eq!(meet(&[], &disk), None);
+        assert_eq!(relation(&volume(5), &volume(6)), None);
+        assert_eq!(relation(&[], &disk), None);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //! in ways that no lock covers (two machines and one SAN) detect each other by it.
 //!
 //! ```text
-//! opening:  write a claim ─► not closed cleanly? wait two intervals ─► still our claim, superblocks as before? ─► go on serving:  is there
-//! any work? every interval: read ─► ours? ─► write the next number        (`world/beat.rs`) no stamp written for longer: operations wait
-//! until the stamp was read again
+//! opening:  write a claim ─► not closed cleanly? wait two intervals ─► still our claim, superblocks as before? ─► begin to serve
+//! serving:  every interval with work: read ─► still our stamp? ─► write the next number            (`world/heartbeat.rs`)
+//!           last stamp older than the lease: operations wait until the stamp was read and written again
 //! ```
 //! A server answers a claim by writing its next number, which the claimer sees. A server that was stopped for longer than its lease finds
-//! the claim, or the numbers of the new server, and stops serving. This exclusion is not perfect: a machine that stops between the check
-//! and a write, inside its kernel or its controller, still makes that write. Only SCSI reservations exclude this.
+//! the claim, or the numbers of the new server, and stops serving. This exclusion is not perfect: if a machine stops between the check and
+//! a write, inside its kernel or its controller, the write is still made when it continues. Only SCSI reservations exclude this.
 
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::device::Device;
@@ -67,14 +67,14 @@ pub(crate) struct Stamp {
 
 /// A stamp that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct FoundStamp {
     volume: [u8; 16],
     token: [u8; 16],
     pub(crate) kind: Kind,
     owner: Owner,
 }
 
-/// FNV-1a: enough to distinguish a stamp from other contents.
+/// FNV-1a, which is enough to tell a stamp from other contents.
 fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| {
         (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -111,9 +111,9 @@ impl Owner {
     }
 }
 
-impl Seen {
+impl FoundStamp {
     /// Decodes a stamp; `None` if the block holds none.
-    pub(crate) fn decode(b: &[u8]) -> Option<Seen> {
+    pub(crate) fn decode(b: &[u8]) -> Option<FoundStamp> {
         let u64_at = |at: usize| Some(u64::from_le_bytes(b.get(at..at + 8)?.try_into().ok()?));
         let id_at = |at: usize| b.get(at..at + 16)?.try_into().ok();
         if b.get(..8)? != MAGIC || u64_at(SUM_AT)? != sum(b.get(..SUM_AT)?) {
@@ -121,7 +121,7 @@ impl Seen {
         }
         let host = b.get(HOST_AT..HOST_AT + HOST_BYTES)?;
         let end = host.iter().position(|&c| c == 0).unwrap_or(HOST_BYTES);
-        Some(Seen {
+        Some(FoundStamp {
             volume: id_at(8)?,
             token: id_at(24)?,
             kind: if b[48] == 1 {
@@ -205,8 +205,8 @@ fn read(device: &Device) -> Result<Buffer, Error> {
     Ok(block)
 }
 
-fn taken(path: &Path, by: Option<&Seen>) -> Error {
-    let who = by.map_or_else(|| "somebody".to_owned(), Seen::words);
+fn taken(path: &Path, by: Option<&FoundStamp>) -> Error {
+    let who = by.map_or_else(|| "somebody".to_owned(), FoundStamp::words);
     let place = path.display();
     Error::new(
         ErrorKind::InUse,
@@ -226,7 +226,7 @@ pub(crate) fn claim(
     volume: [u8; 16],
     unclean: bool,
 ) -> Result<(Stamp, Option<String>), Error> {
-    let before = Seen::decode(&read(device)?).filter(|s| s.volume == volume);
+    let before = FoundStamp::decode(&read(device)?).filter(|s| s.volume == volume);
     let mut stamp = Stamp::new(volume)?;
     let bytes = stamp.next(Kind::Claim);
     let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
@@ -248,7 +248,7 @@ pub(crate) fn claim(
         std::thread::sleep(INTERVAL / 8);
         let now = read(device)?;
         if !stamp.is_last(&now) {
-            return Err(taken(&device.path, Seen::decode(&now).as_ref()));
+            return Err(taken(&device.path, FoundStamp::decode(&now).as_ref()));
         }
     }
     let waited = format!(
@@ -268,7 +268,7 @@ pub(crate) fn confirm(device: &Device, stamp: &Stamp) -> Result<(), Error> {
     if stamp.is_last(&now) {
         return Ok(());
     }
-    Err(taken(&device.path, Seen::decode(&now).as_ref()))
+    Err(taken(&device.path, FoundStamp::decode(&now).as_ref()))
 }
 
 #[cfg(test)]
@@ -300,10 +300,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stamped_is_read_and_every_damage_is_seen() {
+    fn a_stamp_is_decoded_and_every_damage_is_detected() {
         let mut s = Stamp::new([3; 16]).unwrap();
         let b = s.next(Kind::Serving);
-        let seen = Seen::decode(&b).unwrap();
+        let seen = FoundStamp::decode(&b).unwrap();
         assert_eq!(
             (seen.kind, seen.volume, &seen.owner),
             (Kind::Serving, [3; 16], &s.owner)
@@ -312,14 +312,14 @@ mod tests {
         for i in 0..BYTES {
             let mut bad = b;
             bad[i] ^= 1;
-            assert_eq!(Seen::decode(&bad), None, "byte {i}");
+            assert_eq!(FoundStamp::decode(&bad), None, "byte {i}");
         }
-        assert_eq!(Seen::decode(&[0; BYTES]), None);
-        assert_eq!(Seen::decode(&b[..100]), None);
+        assert_eq!(FoundStamp::decode(&[0; BYTES]), None);
+        assert_eq!(FoundStamp::decode(&b[..100]), None);
     }
 
     #[test]
-    fn who_ended_under_this_kernel_is_not_waited_for() {
+    fn a_process_that_ended_under_this_kernel_is_not_waited_for() {
         let mut owner = Owner::here();
         assert!(owner.has_ended(), "an earlier session of this process");
         owner.process = u64::from(std::os::unix::process::parent_id());
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_answered_by_whoever_serves() {
+    fn a_claim_is_answered_by_the_serving_process() {
         let dir = tempfile::tempdir().unwrap();
         let d = device(&dir);
         let mut other = stranger([1; 16]);

@@ -10,10 +10,10 @@
 //!
 //! Invariant: memory that a device operation uses is neither returned nor used for anything else until its completion.
 
-mod beat;
 mod faults;
 mod flight;
-mod look;
+mod heartbeat;
+mod polling;
 mod ring;
 mod sources;
 mod start;
@@ -25,13 +25,13 @@ use crate::paced::Pacer;
 use crate::recorder::Driver;
 pub use crate::requests::Ended;
 use crate::requests::Table;
-use beat::{Beat, STAMP};
 pub use faults::Fault;
 use flight::Flight;
+use heartbeat::{Heartbeat, STAMP};
 use io_uring::{cqueue, opcode, squeue, types};
 use isotherm_core::{Effect, Event, ExtentId, IoError, Nanos, OpId, OpKind, Request, Tag, World};
 use isotherm_models::{Counters, Wear};
-use look::Looks;
+use polling::Polling;
 use ring::Ring;
 pub use ring::RingSource;
 pub(crate) use ring::offers_fuse;
@@ -83,26 +83,26 @@ pub struct MemberStats {
 
 /// Results of operations that ran in their own threads.
 #[derive(Default)]
-struct Slow {
-    /// Whether there is a result, so that the loop takes the lock only then.
-    some: AtomicBool,
-    ends: Mutex<Vec<(u32, Result<u32, IoError>)>>,
+struct ThreadResults {
+    /// Whether there is a result. It is read without the lock, so that the loop takes the lock only if there is one.
+    pending: AtomicBool,
+    results: Mutex<Vec<(u32, Result<u32, IoError>)>>,
 }
 
-impl Slow {
+impl ThreadResults {
     fn push(&self, id: u32, result: Result<u32, IoError>) {
-        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        ends.push((id, result));
-        self.some.store(true, Ordering::Release);
+        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        results.push((id, result));
+        self.pending.store(true, Ordering::Release);
     }
 
     fn take(&self) -> Vec<(u32, Result<u32, IoError>)> {
-        if !self.some.load(Ordering::Acquire) {
+        if !self.pending.load(Ordering::Acquire) {
             return Vec::new();
         }
-        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        self.some.store(false, Ordering::Release);
-        std::mem::take(&mut ends)
+        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pending.store(false, Ordering::Release);
+        std::mem::take(&mut results)
     }
 }
 
@@ -123,20 +123,20 @@ pub struct UringWorld {
     ring_sources: Vec<Option<Box<dyn RingSource>>>,
     /// Extents whose class was not yet passed to the engine.
     pub(crate) reclassified: VecDeque<(ExtentId, u8)>,
-    slow: Arc<Slow>,
+    thread_results: Arc<ThreadResults>,
     start: Instant,
     base: Nanos,
     /// The time as of the last events: the clock is read once per loop.
     seen: Nanos,
-    /// See `look.rs`.
-    looks: Looks,
+    /// See `polling.rs`.
+    polling: Polling,
     woken: bool,
     refusing: bool,
     /// See `faults.rs`.
     fault: Option<Fault>,
-    looked: Nanos,
+    sizes_checked: Nanos,
     /// The stamp of a volume that is written to.
-    beat: Option<Beat>,
+    heartbeat: Option<Heartbeat>,
     /// The last field, so that the ring and all flights are dropped before the memory.
     arena: Arc<Arena>,
 }
@@ -239,7 +239,7 @@ impl UringWorld {
         };
         if let Err(e) = done {
             match Errno::from_io_error(&e) {
-                // EBUSY or EAGAIN: completions must be taken before anything can be submitted. `push` relies on this, too.
+                // EBUSY or EAGAIN: the kernel accepts entries again only after completions were taken. `push` relies on this, too.
                 Some(Errno::BUSY | Errno::AGAIN) => self.take_completions(),
                 Some(Errno::INTR | Errno::TIME) => {}
                 _ => panic!("io_uring_enter failed: {e}"),
@@ -285,7 +285,7 @@ impl UringWorld {
         if self.paced {
             self.poll_models();
         }
-        for (id, result) in self.slow.take() {
+        for (id, result) in self.thread_results.take() {
             self.settle(id, REAL, result);
         }
         self.call_sources();
@@ -342,15 +342,15 @@ impl World for UringWorld {
         // The handling of the last events may have returned memory.
         let mut eager = self.has_busy_source();
         loop {
-            self.beat_if_due();
+            self.heartbeat_if_due();
             self.take_from_ring_sources();
-            let beat = self.next_beat();
-            let until_beat = match (until, beat) {
+            let heartbeat = self.next_heartbeat();
+            let until_heartbeat = match (until, heartbeat) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
             let deadline = match (
-                until_beat,
+                until_heartbeat,
                 if self.paced {
                     self.next_model_event()
                 } else {
@@ -362,7 +362,7 @@ impl World for UringWorld {
             };
             let left = deadline.map(|d| Duration::from_nanos(d.since(self.seen).0));
             let due = left.is_some_and(|l| l.is_zero());
-            if due || std::mem::take(&mut eager) || self.is_pending() || self.look_around() {
+            if due || std::mem::take(&mut eager) || self.is_pending() || self.poll_for_work() {
                 // One call submits the operations of the last effects and takes the completions that have arrived meanwhile.
                 if !self.ring.is_idle() || self.ring.taskrun() {
                     self.enter(0, None);
@@ -374,11 +374,11 @@ impl World for UringWorld {
                     left
                 };
                 self.enter(1, left);
-                self.inbox.awake();
-                self.looker().slept();
+                self.inbox.woken();
+                self.wait_average().slept();
             }
             self.seen = self.base + self.model_now();
-            self.look_at_sizes();
+            self.check_sizes();
             self.collect(events);
             let woken = std::mem::take(&mut self.woken);
             if !events.is_empty() || woken || until.is_some_and(|u| u <= self.now()) {
@@ -421,7 +421,7 @@ impl World for UringWorld {
 
 impl Drop for UringWorld {
     fn drop(&mut self) {
-        self.finish_beat();
+        self.finish_heartbeat();
         // The kernel may still write to the memory of requests, so wait for it in any case.
         while self
             .flights

@@ -200,7 +200,7 @@ fn bytes_go_from_every_kind_of_memory_to_the_device_and_back() {
 }
 
 #[test]
-fn an_odd_write_reads_its_edges_beside_the_payload() {
+fn an_unaligned_write_reads_its_edges_beside_the_payload() {
     let mut b = bench(None);
     b.file.write_all_at(&[5; 8192], 0).unwrap();
     b.file.sync_all().unwrap();
@@ -313,7 +313,7 @@ fn errors_come_up_and_are_counted() {
 }
 
 #[test]
-fn hundreds_at_once_all_come_back() {
+fn hundreds_of_concurrent_operations_all_complete() {
     let mut b = bench(None);
     // More operations than the submission queue holds.
     let ids: Vec<OpId> = (0..1000u64)

@@ -56,7 +56,7 @@ const OTHERS: u64 = 25;
 const BLOCK: u64 = 4096;
 const EXTENT: u64 = 65536;
 
-/// A directory in memory if there is one, because the test is about allocations and not about disks.
+/// A directory in memory if possible, because the test is about allocations and not about disks.
 fn in_memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
@@ -266,7 +266,7 @@ fn by_nbd(policy: &str, fast: u64, stride: u64) {
         .unwrap();
     let (fetched, home) = (c.fetches.done, c.writebacks.done + c.evictions.done);
     eprintln!("NBD, {policy}: {fetched} copies made, {home} written home or given up");
-    // The work was what it says below.
+    // The caching work that the comment below describes must have happened.
     assert!(
         policy != "lru" || (fetched > 100 && home > 100),
         "{fetched}, {home}"
@@ -321,7 +321,7 @@ fn by_block_file(ring: bool) {
 #[test]
 fn no_request_allocates() {
     by_nbd("greendm", 96 << 20, BLOCK);
-    // Every place is an extent of its own, and few of them fit: copies are made, written home and given up.
+    // Each request goes to an extent of its own, and few extents fit into the fast tier: copies are made, written home and dropped.
     by_nbd("lru", 16 << 20, EXTENT);
     by_nbd("benefit", 16 << 20, EXTENT);
     by_iscsi();

@@ -112,7 +112,7 @@ fn standing(handle: &Handle, class: u8) -> Standing {
 }
 
 #[test]
-fn promises_are_kept_on_a_paced_volume_and_it_is_said_when_not() {
+fn promises_are_kept_on_a_paced_volume_and_misses_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let volume = dir.path().join("v");
     let made = Volume::create(&volume, config(dir.path()), false).unwrap();
@@ -161,7 +161,7 @@ fn promises_are_kept_on_a_paced_volume_and_it_is_said_when_not() {
     let kept = |h: &Handle| standing(h, QUIET).latency_held == Some(true);
     load.run(|_| kept(&handle) || told.elapsed() > Duration::from_secs(60));
     assert!(kept(&handle), "{:?}", standing(&handle, QUIET));
-    // Requests that are held when the volume stops are answered.
+    // Requests that the promise still delays when the volume stops are answered.
     promise(&handle, &["18+ceiling=4K"]);
     (0..8).for_each(|_| load.send(NOISY, BLOCK));
     while standing(&handle, NOISY).held == 0 {

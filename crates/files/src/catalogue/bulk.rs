@@ -5,7 +5,8 @@ use super::{Body, Catalogue, NodeId};
 use crate::tree::{Facts, Tier};
 
 impl Catalogue {
-    /// As [`Catalogue::add`], but its directory does not list it yet: so that many can be listed at once with [`Catalogue::list_all`].
+    /// As [`Catalogue::add`], but the directory does not list the name yet, so that many names can be listed at once with
+    /// [`Catalogue::list_all`].
     pub(crate) fn add_unlisted(
         &mut self,
         dir: NodeId,
@@ -24,12 +25,12 @@ impl Catalogue {
         }
         Some(id)
     }
-    /// A directory lists these names, which were added unlisted.
+    /// Adds names that were added unlisted to the listing of their directory.
     pub(crate) fn list_all(&mut self, dir: NodeId, names: Vec<NodeId>) {
         let Some(d) = self.dirs.get_mut(&dir) else {
             return;
         };
-        // Somebody changes the tier meanwhile if a name was met twice. The first counts.
+        // A name is found twice only if somebody changes the tier during the scan. The first one counts.
         for slot in d.children.extend(&self.slots, names) {
             let id = self.node_of(slot);
             let is_dir = self.dirs.contains_key(&id);
@@ -47,7 +48,7 @@ impl Catalogue {
             }
         }
     }
-    /// As [`Catalogue::link`], but its directory does not list it yet. Returns what [`Catalogue::list_all`] wants.
+    /// As [`Catalogue::link`], but the directory does not list the name yet. Returns the slot for [`Catalogue::list_all`].
     pub(crate) fn link_unlisted(&mut self, id: NodeId, dir: NodeId, name: &[u8]) -> Option<NodeId> {
         let is_dir = self.get(id)?.kind == Kind::Dir;
         self.dirs.get_mut(&dir)?.subdirs += u32::from(is_dir);

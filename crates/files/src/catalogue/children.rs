@@ -3,7 +3,7 @@
 use super::NodeId;
 use super::slots::Slots;
 
-/// Most numbers in a row.
+/// Maximum number of slot numbers in a row.
 const ROW: usize = 128;
 
 /// See the module.
@@ -11,7 +11,7 @@ const ROW: usize = 128;
 pub(super) struct Children(Vec<Vec<NodeId>>);
 
 impl Children {
-    /// Row and index of a name, and whether it is there.
+    /// Row and index of a name; the index is `Err` with the place to insert it if the name is not there.
     fn place(&self, slots: &Slots, name: &[u8]) -> (usize, Result<usize, usize>) {
         let before = |row: &Vec<NodeId>| row.last().is_some_and(|l| slots.name(*l) < name);
         let row = self.0.partition_point(before);
@@ -53,8 +53,8 @@ impl Children {
             }
         }
     }
-    /// Inserts slots with new names, in any order. The rows are as full as they can be, and take no more memory than they need. Returns
-    /// the slots whose names were there already.
+    /// Inserts slots with new names, in any order. Afterwards all rows but the last are full, and take no more memory than they need.
+    /// Returns the slots whose names were there already.
     pub(super) fn extend(&mut self, slots: &Slots, mut new: Vec<NodeId>) -> Vec<NodeId> {
         new.sort_by(|a, b| slots.name(*a).cmp(slots.name(*b)));
         let mut all = Vec::with_capacity(new.len() + ROW * self.0.len());

@@ -7,16 +7,16 @@
 
 mod bulk;
 mod children;
-mod numbers;
+mod node_map;
 mod slots;
 #[cfg(test)]
 mod tests;
 
 use crate::tree::{Facts, Id, Tier, join};
 use children::Children;
-use numbers::Numbers;
+use node_map::NodeMap;
 pub use slots::Kind;
-use slots::{NOBODY, Slots};
+use slots::{NO_NODE, Slots};
 
 /// Number of a node. 0 is the root.
 pub type NodeId = u32;
@@ -129,15 +129,15 @@ impl Listing {
 #[derive(Debug, Default)]
 pub struct Catalogue {
     slots: Slots,
-    dirs: Numbers<Dir>,
-    targets: Numbers<Box<[u8]>>,
+    dirs: NodeMap<Dir>,
+    targets: NodeMap<Box<[u8]>>,
     /// Slots of the further names, for nodes that have several.
-    aliases: Numbers<Vec<NodeId>>,
+    aliases: NodeMap<Vec<NodeId>>,
     /// Number of a file's names that are outside of this namespace.
-    outside: Numbers<u32>,
-    refs: Numbers<Refs>,
+    outside: NodeMap<u32>,
+    refs: NodeMap<Refs>,
     /// Extended attributes of the few nodes that have any.
-    xattrs: Numbers<crate::disk::Xattrs>,
+    xattrs: NodeMap<crate::disk::Xattrs>,
     files: u64,
 }
 
@@ -179,7 +179,7 @@ impl Catalogue {
         }
         let mut facts = self.slots.facts(id);
         facts.nlink = match kind {
-            Kind::Dir if id != ROOT && s.parent == NOBODY => 0,
+            Kind::Dir if id != ROOT && s.parent == NO_NODE => 0,
             Kind::Dir => 2 + self.dirs.get(&id).map_or(0, |d| d.subdirs),
             _ => self.links(id) as u32 + self.outside.get(&id).copied().unwrap_or(0),
         };
@@ -193,7 +193,7 @@ impl Catalogue {
         })
     }
     fn links(&self, id: NodeId) -> usize {
-        let named = self.slots.get(id).is_some_and(|s| s.parent != NOBODY);
+        let named = self.slots.get(id).is_some_and(|s| s.parent != NO_NODE);
         usize::from(named) + self.aliases.get(&id).map_or(0, Vec::len)
     }
     /// Changes the attributes of a node. If `nlink` exceeds the number of known names, the other names are outside of this namespace.
@@ -246,7 +246,7 @@ impl Catalogue {
     /// The directory of a node's first name; `None` for the root and for a node without a name.
     pub fn parent(&self, id: NodeId) -> Option<NodeId> {
         let s = self.slots.get(id)?;
-        (s.parent != NOBODY).then_some(s.parent)
+        (s.parent != NO_NODE).then_some(s.parent)
     }
     fn name_slots(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
         let more = self.aliases.get(&id).into_iter().flatten().copied();
@@ -313,8 +313,8 @@ impl Catalogue {
             d.children.insert(&self.slots, name, slot);
         }
     }
-    /// Records that a name which counted as outside was found inside.
-    pub fn met(&mut self, id: NodeId) {
+    /// Records that a name was found which counted as outside of the namespace before.
+    pub fn name_found(&mut self, id: NodeId) {
         if let Some(n) = self.outside.get_mut(&id) {
             *n -= 1;
             if *n == 0 {
@@ -362,17 +362,17 @@ impl Catalogue {
         }
         Some(id)
     }
-    /// Moves a name to another place. A node that had the name there has lost it.
+    /// Moves a name to another place. Returns the node that had the name there and has lost it.
     pub fn rename(
         &mut self,
         dir: NodeId,
         name: &[u8],
         to: NodeId,
-        called: &[u8],
+        new_name: &[u8],
     ) -> Option<NodeId> {
-        let over = self.unlink(to, called);
+        let over = self.unlink(to, new_name);
         if let Some(id) = self.unlink(dir, name) {
-            self.link(id, to, called);
+            self.link(id, to, new_name);
         }
         over
     }

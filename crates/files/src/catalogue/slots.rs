@@ -10,16 +10,17 @@ use std::collections::HashMap;
 
 const CHUNK: usize = 4096;
 /// Marks the absence of a node: the parent of the root, and of a node without a name.
-pub(super) const NOBODY: u32 = u32::MAX;
+pub(super) const NO_NODE: u32 = u32::MAX;
 const BLOCK: usize = 1 << 16;
 /// Names begin at multiples of this number of bytes.
 const STEP: usize = 4;
 const LONGEST: usize = 255;
 /// Bits of an inode number that are in the slot; further ones are in the class.
 const INO_BITS: u32 = 40;
-/// Bits of an inode number in all. A file system that hashes numbers would make a class of every file if there were more.
+/// Bits of an inode number that can be packed. If there were more, a file system whose inode numbers are hashes would need a class for
+/// every file.
 const INO_MOST: u32 = 56;
-/// Most classes: their numbers have three bytes.
+/// Maximum number of classes: a slot has three bytes for the number.
 const CLASSES: usize = 1 << 24;
 
 /// The kind of a slot.
@@ -62,7 +63,7 @@ pub(super) struct Slot {
     name: u32,
     ino: [u8; 5],
     size: [u8; 5],
-    /// Space, less what a file of that size without holes takes.
+    /// Allocated blocks, minus those that a file of that size without holes usually has.
     blocks: i16,
     class: [u8; 3],
     /// Kind (bits 0 to 2), tier (3 to 6), whether its values are in the separate table (7).
@@ -72,7 +73,7 @@ pub(super) struct Slot {
 const KIND: u8 = 0x07;
 const TIER: u8 = 0x78;
 const TIER_AT: u32 = 3;
-const ODD: u8 = 0x80;
+const UNPACKED: u8 = 0x80;
 
 impl Slot {
     pub(super) fn kind(&self) -> Kind {
@@ -139,13 +140,13 @@ pub(super) struct Slots {
     /// How often a number was used before, as far as numbers were used again.
     generations: Vec<u16>,
     classes: Vec<Class>,
-    known: HashMap<Class, u32>,
+    class_numbers: HashMap<Class, u32>,
     /// The class of the previous file: the next one often has the same.
-    last: Option<(Class, u32)>,
-    odd: HashMap<NodeId, Facts>,
+    last_class: Option<(Class, u32)>,
+    unpacked: HashMap<NodeId, Facts>,
     names: Vec<Vec<u8>>,
     /// Places of removed names, by length in steps.
-    holes: Vec<Vec<u32>>,
+    free_names: Vec<Vec<u32>>,
 }
 
 impl Slots {
@@ -178,8 +179,8 @@ impl Slots {
         }
         let slot = &mut self.chunks[chunk][at];
         *slot = Slot {
-            parent: NOBODY,
-            name: NOBODY,
+            parent: NO_NODE,
+            name: NO_NODE,
             ..Slot::default()
         };
         slot.set_kind(kind);
@@ -187,7 +188,7 @@ impl Slots {
     }
     /// Frees a slot, which may then become another node.
     pub(super) fn give_back(&mut self, id: NodeId) {
-        self.odd.remove(&id);
+        self.unpacked.remove(&id);
         if let Some(slot) = self.get_mut(id) {
             slot.set_kind(Kind::Free);
             let at = id as usize;
@@ -206,8 +207,8 @@ impl Slots {
         let Some(s) = self.get(id) else {
             return Facts::default();
         };
-        if s.flags & ODD != 0
-            && let Some(f) = self.odd.get(&id)
+        if s.flags & UNPACKED != 0
+            && let Some(f) = self.unpacked.get(&id)
         {
             return *f;
         }
@@ -239,20 +240,20 @@ impl Slots {
     pub(super) fn set_facts(&mut self, id: NodeId, f: &Facts) {
         let packed = self.pack(f);
         let Some(s) = self.get_mut(id) else { return };
-        let was_odd = s.flags & ODD != 0;
+        let was_unpacked = s.flags & UNPACKED != 0;
         if let Some(packed) = packed {
             *s = Slot {
                 parent: s.parent,
                 name: s.name,
-                flags: s.flags & !ODD,
+                flags: s.flags & !UNPACKED,
                 ..packed
             };
-            if was_odd {
-                self.odd.remove(&id);
+            if was_unpacked {
+                self.unpacked.remove(&id);
             }
         } else {
-            s.flags |= ODD;
-            self.odd.insert(id, *f);
+            s.flags |= UNPACKED;
+            self.unpacked.insert(id, *f);
         }
     }
     /// The attributes as a slot has them; `None` if they do not fit.
@@ -288,27 +289,27 @@ impl Slots {
     }
     /// The number of a class; `None` if it is new and there are too many.
     fn class(&mut self, class: &Class) -> Option<u32> {
-        if let Some((last, number)) = self.last
+        if let Some((last, number)) = self.last_class
             && last == *class
         {
             return Some(number);
         }
-        let number = if let Some(known) = self.known.get(class) {
+        let number = if let Some(known) = self.class_numbers.get(class) {
             *known
         } else if self.classes.len() < CLASSES {
             self.classes.push(*class);
             let number = self.classes.len() as u32 - 1;
-            self.known.insert(*class, number);
+            self.class_numbers.insert(*class, number);
             number
         } else {
             return None;
         };
-        self.last = Some((*class, number));
+        self.last_class = Some((*class, number));
         Some(number)
     }
     /// The name in a slot; empty if it has none.
     pub(super) fn name(&self, id: NodeId) -> &[u8] {
-        let Some(s) = self.get(id).filter(|s| s.name != NOBODY) else {
+        let Some(s) = self.get(id).filter(|s| s.name != NO_NODE) else {
             return &[];
         };
         let (block, at) = (
@@ -329,10 +330,10 @@ impl Slots {
         let name = &name[..name.len().min(LONGEST)];
         self.clear_name(id);
         let steps = Self::steps(name.len());
-        if self.holes.len() <= steps {
-            self.holes.resize(steps + 1, Vec::new());
+        if self.free_names.len() <= steps {
+            self.free_names.resize(steps + 1, Vec::new());
         }
-        let place = self.holes[steps].pop().unwrap_or_else(|| {
+        let place = self.free_names[steps].pop().unwrap_or_else(|| {
             let room = |b: &Vec<u8>| b.len() + steps * STEP <= BLOCK;
             if !self.names.last().is_some_and(room) {
                 self.names.push(Vec::with_capacity(BLOCK));
@@ -357,10 +358,10 @@ impl Slots {
     pub(super) fn clear_name(&mut self, id: NodeId) {
         let steps = Self::steps(self.name(id).len());
         let Some(s) = self.get_mut(id) else { return };
-        let place = std::mem::replace(&mut s.name, NOBODY);
-        s.parent = NOBODY;
-        if place != NOBODY {
-            self.holes[steps].push(place);
+        let place = std::mem::replace(&mut s.name, NO_NODE);
+        s.parent = NO_NODE;
+        if place != NO_NODE {
+            self.free_names[steps].push(place);
         }
     }
 }
@@ -370,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_in_comes_out() {
+    fn stored_attributes_and_names_are_returned_unchanged() {
         assert_eq!(size_of::<Slot>(), 56);
         let mut s = Slots::default();
         let id = s.take(Kind::File);
@@ -413,7 +414,7 @@ mod tests {
         s.get_mut(id).unwrap().set_tier(7);
         for f in odd {
             s.set_facts(id, &f);
-            assert!(s.facts(id) == f && s.odd.contains_key(&id));
+            assert!(s.facts(id) == f && s.unpacked.contains_key(&id));
         }
         for f in [plain].into_iter().chain(more).chain(odd).chain([plain]) {
             s.set_facts(id, &f);
@@ -421,7 +422,7 @@ mod tests {
         }
         let slot = s.get(id).unwrap();
         assert_eq!((slot.tier(), slot.kind()), (7, Kind::File));
-        assert!(s.odd.is_empty());
+        assert!(s.unpacked.is_empty());
         for name in [&b"a"[..], &[b'x'; 255], b"", b"four"] {
             s.set_name(id, 3, name);
             assert_eq!((s.name(id), s.get(id).unwrap().parent), (name, 3));

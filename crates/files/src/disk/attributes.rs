@@ -95,16 +95,16 @@ fn set(to: impl AsFd, f: &Facts, xattrs: &Xattrs) -> Result<(), Errno> {
 }
 
 /// A directory as it is on another tier.
-pub(crate) struct Known {
+pub(crate) struct DirAttributes {
     pub(crate) path: Vec<u8>,
     pub(crate) facts: Facts,
     pub(crate) xattrs: Xattrs,
 }
 
-impl Known {
-    /// As the open directory is.
-    pub(crate) fn of(path: &[u8], like: impl AsFd) -> Result<Known, Errno> {
-        Ok(Known {
+impl DirAttributes {
+    /// The attributes of an open directory.
+    pub(crate) fn of(path: &[u8], like: impl AsFd) -> Result<DirAttributes, Errno> {
+        Ok(DirAttributes {
             path: path.to_vec(),
             facts: facts_of(&like)?,
             xattrs: xattrs_of(like)?,
@@ -116,7 +116,7 @@ impl Known {
 ///
 /// # Errors
 /// The name belongs to something else, or a device error.
-pub(crate) fn make_known(root: &Root, known: &Known) -> Result<(), Errno> {
+pub(crate) fn make_dir_like(root: &Root, known: &DirAttributes) -> Result<(), Errno> {
     let mode = Mode::from_raw_mode(known.facts.mode & 0o1777);
     match rustix::fs::mkdirat(&root.fd, &known.path[..], mode) {
         Err(Errno::EXIST) => {
@@ -127,7 +127,7 @@ pub(crate) fn make_known(root: &Root, known: &Known) -> Result<(), Errno> {
         other => other?,
     }
     let new = root.directory(&known.path)?;
-    // An access list that the directory above gave it by default is not its own.
+    // Remove an access list that the new directory inherited from the directory above, and that the original does not have.
     for (name, _) in xattrs_of(&new)? {
         let own = known.xattrs.iter().any(|x| x.0 == name);
         if !own && name.starts_with(b"system.posix_acl") {

@@ -1,7 +1,9 @@
 //! The mover's calls on real directories.
 
 use super::copy::next_data;
-use super::{Known, Root, copy_range, facts_of, make_known, same_attributes, wanted, write_all};
+use super::{
+    DirAttributes, Root, copy_range, facts_of, make_dir_like, same_attributes, wanted, write_all,
+};
 use crate::tree::{At, Facts, Tier, Tree, above};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
@@ -54,7 +56,8 @@ impl Tree for Disk {
         let root = self.root(at.tier)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let fd = root.open_at(&at.path, flags, 0o600)?;
-        // Space is checked before anything is copied. A file with holes needs less, so the check is only against free space.
+        // The space for the whole size is checked and reserved before anything is copied. `copy` releases it for a file with holes. So a
+        // file that is larger than the free space is not moved, even if it would fit because of its holes.
         let (free, _) = root.room()?;
         let keep = FallocateFlags::KEEP_SIZE;
         let reserved = if bytes > free {
@@ -111,7 +114,7 @@ impl Tree for Disk {
             })
         };
         match write() {
-            Err(Errno::NOSPC | Errno::DQUOT) if root.give_spare() => write(),
+            Err(Errno::NOSPC | Errno::DQUOT) if root.release_spare() => write(),
             other => other,
         }
     }
@@ -187,7 +190,7 @@ impl Tree for Disk {
             let others = self.roots.iter().enumerate();
             let mut others = others.filter(|o| o.0 != usize::from(at.tier));
             match others.find_map(|(_, r)| r.directory(dir).ok()) {
-                Some(like) => make_known(root, &Known::of(dir, like)?)?,
+                Some(like) => make_dir_like(root, &DirAttributes::of(dir, like)?)?,
                 None => rustix::fs::mkdirat(&root.fd, dir, Mode::from_raw_mode(0o700))?,
             }
         }
@@ -213,7 +216,7 @@ impl Tree for Disk {
         rustix::fs::unlinkat(&root.fd, &at.path[..], AtFlags::empty())?;
         // Space has become free: set it aside again for the next time.
         if !root.has_spare() {
-            root.keep_spare();
+            root.reserve_spare();
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ mod calls;
 mod copy;
 
 use crate::tree::{COPIES, Facts, HIDDEN, INTENTS, Id, TEMPS, Time, parent};
-pub(crate) use attributes::{Known, make_known};
+pub(crate) use attributes::{DirAttributes, make_dir_like};
 pub use attributes::{Xattrs, same_attributes, xattrs};
 pub use calls::Disk;
 pub(crate) use copy::read_all;
@@ -32,12 +32,12 @@ pub struct Root {
     pub fd: OwnedFd,
     /// Device number of its file system.
     pub dev: u64,
-    /// Whether it is a file system of a local device, so that nobody changes files without this kernel.
+    /// Whether its file system is on a local device, so that files change only through this kernel.
     pub local: bool,
-    /// Whether the tier is absent: then no call finds a directory here.
+    /// Whether the tier is absent. Then calls find nothing below it.
     pub absent: bool,
     /// Whether the space that was set aside for intents was released because the tier was full.
-    spare_gone: AtomicBool,
+    spare_released: AtomicBool,
 }
 
 fn time(t: rustix::fs::StatxTimestamp) -> Time {
@@ -72,13 +72,15 @@ fn facts(s: &Statx) -> Facts {
         atime: time(s.stx_atime),
         mtime: time(s.stx_mtime),
         ctime: time(s.stx_ctime),
-        fixed: s.stx_attributes.intersects(FIXED | StatxAttributes::VERITY),
-        secret: s.stx_attributes.contains(StatxAttributes::ENCRYPTED),
+        immutable: s
+            .stx_attributes
+            .intersects(UNREMOVABLE | StatxAttributes::VERITY),
+        encrypted: s.stx_attributes.contains(StatxAttributes::ENCRYPTED),
     }
 }
 
 /// A file with one of these attributes cannot be removed or renamed, and neither can any name in a directory with one of them.
-const FIXED: StatxAttributes = StatxAttributes::IMMUTABLE.union(StatxAttributes::APPEND);
+const UNREMOVABLE: StatxAttributes = StatxAttributes::IMMUTABLE.union(StatxAttributes::APPEND);
 
 /// Magic numbers of file systems on local devices: ext2 to ext4, XFS, Btrfs, F2FS, bcachefs, tmpfs.
 const LOCAL: [u64; 6] = [
@@ -121,7 +123,7 @@ impl Root {
             local: is_local(&fd),
             fd,
             absent: false,
-            spare_gone: AtomicBool::new(false),
+            spare_released: AtomicBool::new(false),
         })
     }
     /// A placeholder for an absent tier. No call finds anything below it.
@@ -135,7 +137,7 @@ impl Root {
             dev: 0,
             local: false,
             absent: true,
-            spare_gone: AtomicBool::new(true),
+            spare_released: AtomicBool::new(true),
         })
     }
     /// Creates the hidden directories.
@@ -149,7 +151,7 @@ impl Root {
                 Err(e) => return Err(e),
             }
         }
-        self.keep_spare();
+        self.reserve_spare();
         for dir in [&b"."[..], HIDDEN] {
             rustix::fs::fsync(self.directory(dir)?)?;
         }
@@ -157,23 +159,23 @@ impl Root {
     }
     /// Sets space aside for intents: a full tier can be emptied only by moves, and each move writes an intent. If it fails, no space is set
     /// aside.
-    pub(crate) fn keep_spare(&self) {
+    pub(crate) fn reserve_spare(&self) {
         let flags = OFlags::CREATE | OFlags::RDWR;
         let kept = self
             .open_at(SPARE, flags, 0o600)
             .and_then(|fd| rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, SPARE_BYTES));
-        self.spare_gone.store(kept.is_err(), Ordering::SeqCst);
+        self.spare_released.store(kept.is_err(), Ordering::SeqCst);
         if kept.is_err() {
             let _ = rustix::fs::unlinkat(&self.fd, SPARE, AtFlags::empty());
         }
     }
     /// Releases the space that was set aside. Returns false if there is none.
-    pub(crate) fn give_spare(&self) -> bool {
-        !self.spare_gone.swap(true, Ordering::SeqCst)
+    pub(crate) fn release_spare(&self) -> bool {
+        !self.spare_released.swap(true, Ordering::SeqCst)
             && rustix::fs::unlinkat(&self.fd, SPARE, AtFlags::empty()).is_ok()
     }
     pub(crate) fn has_spare(&self) -> bool {
-        self.absent || !self.spare_gone.load(Ordering::SeqCst)
+        self.absent || !self.spare_released.load(Ordering::SeqCst)
     }
     /// Opens a path below the root without following links and without leaving the file system.
     ///
@@ -188,11 +190,11 @@ impl Root {
             other => other,
         }
     }
-    /// Succeeds if the kernel has a path in memory. It fails with EAGAIN if it would have to ask the device.
+    /// Opens a path without access to the device. Fails with EAGAIN if the kernel does not have the path in memory.
     ///
     /// # Errors
     /// A system error; EINVAL before Linux 5.12.
-    pub(crate) fn look_in_memory(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+    pub(crate) fn open_cached(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let resolve = ResolveFlags::BENEATH
             | ResolveFlags::NO_SYMLINKS
@@ -250,7 +252,7 @@ impl Root {
         let (Some(file), Some(above)) = (look(path)?, look(dir)?) else {
             return Ok(true);
         };
-        if (file.stx_attributes | above.stx_attributes).intersects(FIXED) {
+        if (file.stx_attributes | above.stx_attributes).intersects(UNREMOVABLE) {
             return Ok(false);
         }
         let user = rustix::process::geteuid();
@@ -285,29 +287,30 @@ impl Root {
     }
 }
 
-/// Gives this thread a working directory of its own, which it may change without others. False if the system does not allow it.
-pub(crate) fn own_directory() -> bool {
-    // rustix calls this unsafe for the flag that divides descriptors, which is not this one.
+/// Gives this thread a working directory of its own, so that it can change it without affecting other threads. Returns false if the system
+/// does not allow it.
+pub(crate) fn own_working_directory() -> bool {
+    // rustix marks this call as unsafe because of the flag that separates descriptor tables, which is not used here.
     #[expect(deprecated, reason = "the other name of the call is marked unsafe")]
     let done = rustix::thread::unshare(rustix::thread::UnshareFlags::FS);
     done.is_ok()
 }
 
 /// Accesses entries of one directory by name, so no path is walked.
-pub(crate) struct Beside<'a> {
+pub(crate) struct DirEntries<'a> {
     dir: &'a OwnedFd,
-    /// Leads to the directory, unless this thread is in it.
+    /// The path prefix of the directory; `None` if it is this thread's working directory.
     prefix: Option<String>,
 }
 
-impl<'a> Beside<'a> {
-    /// Entries of that directory. `own` if this thread has a working directory of its own ([`own_directory`]): a walk over `/proc` costs
-    /// more than twice as much as the question.
-    pub(crate) fn new(dir: &'a OwnedFd, own: bool) -> Beside<'a> {
+impl<'a> DirEntries<'a> {
+    /// Entries of that directory. `own`: this thread has a working directory of its own ([`own_working_directory`]). Then names are
+    /// resolved in it, because resolving a path through `/proc` costs more than twice as much as the call itself.
+    pub(crate) fn new(dir: &'a OwnedFd, own: bool) -> DirEntries<'a> {
         use rustix::fd::AsRawFd;
         let inside = own && rustix::process::fchdir(dir).is_ok();
         let prefix = (!inside).then(|| format!("/proc/self/fd/{}/", dir.as_raw_fd()));
-        Beside { dir, prefix }
+        DirEntries { dir, prefix }
     }
     /// The attributes of an entry.
     pub(crate) fn stat(&self, name: &CStr) -> Result<Option<Facts>, Errno> {

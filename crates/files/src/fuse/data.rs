@@ -3,7 +3,7 @@
 use super::{Handle, Io, Served, TTL, attr, errno, libc_accmode};
 use crate::catalogue::NodeId;
 use crate::live::{Live, Need};
-use crate::placement::Seen;
+use crate::placement::Access;
 use crate::tree::Facts;
 use fuser::{
     FileHandle, FopenFlags, Generation, OpenFlags, ReplyCreate, ReplyData, ReplyOpen, Request,
@@ -28,7 +28,7 @@ impl Served {
         };
         let before = self.store.cat().get(id).map(|n| n.facts);
         let opened = self.store.live_for(id, need);
-        // Of a file of which only the copy is open, the disk was not asked.
+        // If only the copy of the file is open, its disk was not accessed, so the process did not use the disk.
         let asleep = matches!(&opened, Ok((live, _)) if live.hold().backing().is_err());
         if !asleep {
             self.store.used_by(id, pid);
@@ -45,10 +45,12 @@ impl Served {
             wrote,
         });
         if let Some(b) = backing {
-            self.store.placement.see(Seen::new(id, wrote, 0, 1 << 16));
+            self.store
+                .placement
+                .record(Access::new(id, wrote, 0, 1 << 16));
             return reply.opened_passthrough(fh, FopenFlags::empty(), &b);
         }
-        // If the file was changed on its tier since, the kernel's cache must not be used.
+        // If the file was changed directly on its tier since its attributes were last read, the kernel's cache must not be used.
         let same = |a: Facts, b: Facts| (a.id, a.size, a.mtime) == (b.id, b.size, b.mtime);
         let keep = matches!((before, now), (Some(a), Some(b)) if same(a, b));
         if !keep {
@@ -116,7 +118,7 @@ impl Served {
         }
         Ok(())
     }
-    /// A call changed data, and the kernel did not say whether rights must be removed.
+    /// Removes set-user-ID rights after a call that changed data and for which the kernel does not say whether they must be removed.
     pub(super) fn stripped(&self, req: &Request, handle: &Handle) -> Result<(), Errno> {
         if self.io != Io::Passthrough && req.uid() != 0 {
             return self.store.strip_rights(&handle.live);

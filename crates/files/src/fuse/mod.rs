@@ -9,7 +9,7 @@ mod requests;
 use crate::catalogue::NodeId;
 use crate::data::SetTime;
 use crate::live::Live;
-use crate::names::Maker;
+use crate::names::Creator;
 use crate::store::Store;
 use crate::tree::{Facts, Time};
 use fuser::{
@@ -57,12 +57,12 @@ struct Handle {
 /// The names at the time when reading of the directory began; `None` before that.
 type Listing = Arc<Mutex<Option<crate::catalogue::Listing>>>;
 
-/// Tells that the kernel has unmounted a file system.
+/// Reports that the kernel has unmounted a file system.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Set before the message is sent: nothing of ours is mounted any more.
+    /// Set before the message is sent: this file system is no longer mounted.
     pub unmounted: Arc<AtomicBool>,
-    /// Gets the message.
+    /// The channel for the message.
     pub tell: Sender<()>,
 }
 
@@ -83,7 +83,7 @@ pub struct Served {
     next: AtomicU64,
     handles: RwLock<HashMap<u64, Arc<Handle>>>,
     lists: Mutex<HashMap<u64, Listing>>,
-    /// The reason from the last open.
+    /// The reason with which the kernel refused passthrough the first time.
     reason: Arc<Mutex<Option<String>>>,
 }
 
@@ -172,7 +172,7 @@ fn attr(id: NodeId, f: &Facts) -> FileAttr {
 }
 
 /// The attributes that stand for a name that does not exist.
-fn nobody() -> FileAttr {
+fn negative_entry() -> FileAttr {
     FileAttr {
         ino: INodeNo(0),
         ..attr(0, &Facts::default())
@@ -180,7 +180,7 @@ fn nobody() -> FileAttr {
 }
 
 /// Asks the kernel for what this file system can do.
-fn ask_for(io: Io, config: &mut KernelConfig) {
+fn request_capabilities(io: Io, config: &mut KernelConfig) {
     for flag in [
         InitFlags::FUSE_PARALLEL_DIROPS,
         InitFlags::FUSE_DO_READDIRPLUS,
@@ -281,7 +281,7 @@ impl Served {
                 }
             }
         }
-        live.passed.store(true, Ordering::SeqCst);
+        live.had_passthrough.store(true, Ordering::SeqCst);
         there.clone()
     }
     fn empty(done: Result<(), Errno>, reply: ReplyEmpty) {
@@ -290,14 +290,14 @@ impl Served {
             Err(e) => reply.error(errno(e)),
         }
     }
-    fn maker(req: &Request, umask: u32) -> Maker {
-        Maker {
+    fn creator(req: &Request, umask: u32) -> Creator {
+        Creator {
             uid: req.uid(),
             gid: req.gid(),
             umask,
         }
     }
-    fn may_order(&self, req: &Request) -> Result<(), Errno> {
+    fn may_command(&self, req: &Request) -> Result<(), Errno> {
         if req.uid() == 0 || req.uid() == self.owner {
             Ok(())
         } else {
@@ -344,11 +344,12 @@ impl Served {
     /// The answer to a query. A recording is fetched only by those who may give commands.
     fn answer(&self, req: &Request, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
         if what == "record" {
-            self.may_order(req)?;
+            self.may_command(req)?;
         }
         crate::control::answer(&self.store, id, what)
     }
-    /// The next data or hole. While the kernel keeps writes back, it has data that no tier knows: then it takes all of a file for data.
+    /// The offset of the next data or hole. With writeback caching, the kernel has written data that no tier has yet. ENOSYS then makes it
+    /// treat the whole file as data.
     fn seek(&self, fh: FileHandle, at: u64, hole: bool) -> Result<u64, Errno> {
         if self.io == Io::Writeback {
             return Err(Errno::NOSYS);

@@ -1,8 +1,10 @@
 //! Each request of the kernel, and its answer from the store.
 
-use super::{Served, TTL, ask_for, attr, errno, kind, nobody, node, number, set_time};
+use super::{
+    Served, TTL, attr, errno, kind, negative_entry, node, number, request_capabilities, set_time,
+};
 use crate::data::SetAttr;
-use crate::placement::Seen;
+use crate::placement::Access;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -19,7 +21,7 @@ use std::time::SystemTime;
 
 impl Filesystem for Served {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        ask_for(self.io, config);
+        request_capabilities(self.io, config);
         Ok(())
     }
     fn destroy(&mut self) {
@@ -32,8 +34,8 @@ impl Filesystem for Served {
         let id = self.store.cat().child(node(parent), name.as_bytes());
         match id {
             Some(id) => self.entry(Ok(id), reply),
-            // No node: the kernel may cache that, too.
-            None => reply.entry(&TTL, &nobody(), Generation(0)),
+            // There is no such name. The kernel may cache that, too.
+            None => reply.entry(&TTL, &negative_entry(), Generation(0)),
         }
     }
     fn forget(&self, _req: &Request, ino: INodeNo, n: u64) {
@@ -93,9 +95,9 @@ impl Filesystem for Served {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let (dir, maker, name) = (node(parent), Self::maker(req, umask), name.as_bytes());
+        let (dir, creator, name) = (node(parent), Self::creator(req, umask), name.as_bytes());
         if mode & 0o170_000 == 0o100_000 || mode & 0o170_000 == 0 {
-            let made = self.store.create(dir, name, mode, maker);
+            let made = self.store.create(dir, name, mode, creator);
             self.entry(
                 made.map(|(id, live, _)| {
                     self.store.release(&live);
@@ -109,7 +111,7 @@ impl Filesystem for Served {
             (rdev >> 8) & 0xfff,
             (rdev & 0xff) | ((rdev >> 12) & 0x000f_ff00),
         );
-        self.entry(self.store.mknod(dir, name, mode, dev, maker), reply);
+        self.entry(self.store.mknod(dir, name, mode, dev, creator), reply);
     }
     fn mkdir(
         &self,
@@ -120,9 +122,10 @@ impl Filesystem for Served {
         umask: u32,
         reply: ReplyEntry,
     ) {
+        let creator = Self::creator(req, umask);
         let made = self
             .store
-            .mkdir(node(parent), name.as_bytes(), mode, Self::maker(req, umask));
+            .mkdir(node(parent), name.as_bytes(), mode, creator);
         self.entry(made, reply);
     }
     fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -143,10 +146,10 @@ impl Filesystem for Served {
         reply: ReplyEntry,
     ) {
         let target = target.as_os_str().as_bytes();
-        let maker = Self::maker(req, 0);
+        let creator = Self::creator(req, 0);
         self.entry(
             self.store
-                .symlink(node(parent), name.as_bytes(), target, maker),
+                .symlink(node(parent), name.as_bytes(), target, creator),
             reply,
         );
     }
@@ -254,9 +257,8 @@ impl Filesystem for Served {
             .remove(&fh.0);
         if let Some(h) = handle {
             if h.backing.is_some() && h.wrote {
-                self.store
-                    .placement
-                    .see(Seen::new(node(ino), true, 0, 1 << 16));
+                let write = Access::new(node(ino), true, 0, 1 << 16);
+                self.store.placement.record(write);
             }
             self.store.release(&h.live);
         }
@@ -380,17 +382,17 @@ impl Filesystem for Served {
         reply: ReplyEmpty,
     ) {
         let (id, name) = (node(ino), name.as_bytes());
-        let done = match crate::control::ours(name) {
+        let done = match crate::control::query_name(name) {
             Some(what) => self
-                .may_order(req)
-                .and_then(|()| crate::control::order(&self.store, id, what, value)),
+                .may_command(req)
+                .and_then(|()| crate::control::command(&self.store, id, what, value)),
             None => self.store.set_xattr(id, name, value, flags as u32),
         };
         Self::empty(done, reply);
     }
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let (id, name) = (node(ino), name.as_bytes());
-        let value = match crate::control::ours(name) {
+        let value = match crate::control::query_name(name) {
             Some(_) if size == 0 => return reply.size(crate::control::ANSWER_MAX as u32),
             Some(what) => self.answer(req, id, what),
             None => {
@@ -422,9 +424,10 @@ impl Filesystem for Served {
         _flags: i32,
         reply: ReplyCreate,
     ) {
+        let creator = Self::creator(req, umask);
         let made = self
             .store
-            .create(node(parent), name.as_bytes(), mode, Self::maker(req, umask));
+            .create(node(parent), name.as_bytes(), mode, creator);
         match made {
             Ok((id, live, facts)) => self.created(id, live, &facts, reply),
             Err(e) => reply.error(errno(e)),

@@ -1,5 +1,5 @@
-//! Moves one file from one tier to another, as a value: answers go in, and calls on the trees come out. It does no I/O and holds no lock,
-//! so the hostile trees test the same code that moves files.
+//! The move of one file from one tier to another, as a state machine: it returns the next step, the caller carries it out and passes in the
+//! result. The state machine does no I/O and holds no lock, so the hostile trees test the same code that moves files.
 //!
 //! ```text
 //!  look ─► copy beside ─► sync ─► FREEZE ─► same as copied? ─► intent ─► names to the copy ─► SWAP ─► old names away ─► sync ─► no intent
@@ -7,8 +7,8 @@
 //!             └──────────────────────────────────┘ (three times, then the move is abandoned)
 //! ```
 //!
-//! From FREEZE on, names must not change, and until SWAP the file must not be written; the caller ensures both. Up to the intent, the move
-//! can be dropped at no cost. From the intent on, recovery finishes the rest (`intent.rs`).
+//! From FREEZE on, names must not change, and from FREEZE to SWAP the file must not be written; the caller ensures both. Before the intent
+//! is written, the move can be abandoned at no cost. Once the intent is durable, recovery finishes the rest (`intent.rs`).
 
 mod steps;
 
@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use steps::as_call;
 pub use steps::{Answer, CHUNK, Call, Outcome, Step, Why, carry_out};
 
-/// Number of copies of a file that is written during the copy, before the move is abandoned.
+/// How many times the file is copied if it is written during each copy. Then the move is abandoned.
 const TRIES: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ enum State {
     IdOfCopy,
     Freeze,
     Same,
-    Doors(usize),
+    Removable(usize),
     Clash(usize),
     Parents(usize),
     Chain,
@@ -69,7 +69,7 @@ pub struct Move {
     tries: u32,
     frozen: bool,
     intent: bool,
-    doomed: Option<Errno>,
+    undo_error: Option<Errno>,
     outcome: Outcome,
 }
 
@@ -91,7 +91,7 @@ impl Move {
             tries: 0,
             frozen: false,
             intent: false,
-            doomed: None,
+            undo_error: None,
             outcome: Outcome::Done,
         }
     }
@@ -120,7 +120,7 @@ impl Move {
     /// The next step, given the result of the last one.
     pub fn next(&mut self, answer: Result<Answer, Errno>) -> Step {
         match answer {
-            Ok(answer) => self.went(answer),
+            Ok(answer) => self.succeeded(answer),
             Err(e) => self.failed(e),
         }
     }
@@ -139,11 +139,11 @@ impl Move {
                 }
             }
             State::Undo => {
-                if self.intent && self.doomed.is_some() {
+                if self.intent && self.undo_error.is_some() {
                     // It is uncertain whether the copy or the intent was removed.
                     return self.end(Outcome::Stuck(e));
                 }
-                self.doomed = Some(e);
+                self.undo_error = Some(e);
                 self.undo()
             }
             State::Again => self.end(Outcome::Failed(e)),
@@ -203,7 +203,7 @@ impl Move {
         self.state = state;
         Step::Call(call)
     }
-    fn went(&mut self, answer: Answer) -> Step {
+    fn succeeded(&mut self, answer: Answer) -> Step {
         match (self.state, answer) {
             (State::Look, Answer::Facts(Some(f))) => self.looked(f),
             (State::Look, _) => self.refuse(Why::Gone),
@@ -242,10 +242,10 @@ impl Move {
             (State::Freeze, Answer::Forbidden(why)) => self.refuse(why),
             (State::Freeze, Answer::Frozen(names, written)) => self.frozen(names, written),
             (State::Same, Answer::Facts(f)) => self.compared(f),
-            (State::Doors(_), Answer::May(false)) => self.refuse(Why::Flags),
-            (State::Doors(i), _) => self.doors(i + 1),
+            (State::Removable(_), Answer::May(false)) => self.refuse(Why::Flags),
+            (State::Removable(i), _) => self.check_removable(i + 1),
             (State::Clash(_), Answer::Facts(Some(_))) => self.refuse(Why::Clash),
-            (State::Clash(i), _) => self.clear_of(i + 1),
+            (State::Clash(i), _) => self.check_clash(i + 1),
             (State::Parents(i), _) => self.parents(i + 1),
             (State::Chain, _) => self.chained(),
             (State::Again, _) => self.again(),
@@ -260,7 +260,7 @@ impl Move {
         if f.nlink as usize != self.names.len() && !broken(Mutant::MoveOneName) {
             return self.refuse(Why::Links);
         }
-        if (f.fixed || f.secret) && !broken(Mutant::IgnoreFlags) {
+        if (f.immutable || f.encrypted) && !broken(Mutant::IgnoreFlags) {
             return self.refuse(Why::Flags);
         }
         self.facts = f;
@@ -294,18 +294,18 @@ impl Move {
             return self.refuse(Why::Links);
         }
         if broken(Mutant::IgnoreFlags) {
-            return self.clear_of(0);
+            return self.check_clash(0);
         }
-        self.doors(0)
+        self.check_removable(0)
     }
     /// Whether the old names can be removed: once the new ones are in place, it is too late to find out.
-    fn doors(&mut self, i: usize) -> Step {
+    fn check_removable(&mut self, i: usize) -> Step {
         match self.names.get(i) {
             Some(name) => {
                 let at = At::new(self.from, &name[..]);
-                self.call(State::Doors(i), Call::MayRemove(at))
+                self.call(State::Removable(i), Call::MayRemove(at))
             }
-            None => self.clear_of(0),
+            None => self.check_clash(0),
         }
     }
     fn try_again(&mut self) -> Step {
@@ -325,7 +325,7 @@ impl Move {
             None => self.end(Outcome::Refused(Why::Busy)),
         }
     }
-    fn clear_of(&mut self, i: usize) -> Step {
+    fn check_clash(&mut self, i: usize) -> Step {
         match self.names.get(i) {
             Some(name) => self.call(State::Clash(i), Call::Stat(At::new(self.to, &name[..]))),
             None => self.parents(0),

@@ -4,7 +4,7 @@ use crate::intent::Op;
 use crate::tree::{At, Facts, Id};
 use rustix::io::Errno;
 
-/// Most bytes that one call copies.
+/// Maximum number of bytes that one call copies.
 pub const CHUNK: u64 = 4 << 20;
 
 /// The next step for the caller.

@@ -1,14 +1,14 @@
 //! Directories are made on a tier when the first file needs them there.
 
 use crate::catalogue::NodeId;
-use crate::disk::{Known, make_known};
+use crate::disk::{DirAttributes, make_dir_like};
 use crate::store::Store;
 use crate::tree::Tier;
 use rustix::io::Errno;
 
 impl Store {
-    /// Makes sure that a directory and those above it exist on a tier. Their attributes come from the catalogue, because the other tiers may
-    /// sleep or be absent.
+    /// Makes sure that a directory and those above it exist on a tier. Their attributes come from the catalogue, because the other tiers
+    /// may sleep or be absent.
     pub(crate) fn ensure_dir(&self, dir: NodeId, tier: Tier) -> Result<(), Errno> {
         let missing = {
             let cat = self.cat();
@@ -20,7 +20,7 @@ impl Store {
                 if on & (1 << tier) != 0 {
                     break;
                 }
-                missing.push(Known {
+                missing.push(DirAttributes {
                     path: cat.path(here).ok_or(Errno::NOENT)?,
                     facts: node.facts,
                     xattrs: cat.xattrs(here).to_vec(),
@@ -33,9 +33,9 @@ impl Store {
         let Some(first) = missing.first() else {
             return Ok(());
         };
-        self.here(tier, &first.path)?;
+        self.require_present(tier, &first.path)?;
         for known in missing.iter().rev() {
-            make_known(&self.roots[usize::from(tier)], known)?;
+            make_dir_like(&self.roots[usize::from(tier)], known)?;
         }
         self.mark_dirs(dir, tier);
         Ok(())

@@ -5,7 +5,7 @@ mod remove;
 mod rename;
 
 use crate::catalogue::{Body, Catalogue, NodeId};
-use crate::data::SHED;
+use crate::data::EVICT_BYTES;
 use crate::disk::is_hidden;
 use crate::live::{Backing, Live};
 use crate::scan::{TYPE, body_of};
@@ -21,7 +21,7 @@ pub(crate) const NAME_MAX: usize = 255;
 
 /// The user who creates something.
 #[derive(Clone, Copy, Debug)]
-pub struct Maker {
+pub struct Creator {
     /// User id.
     pub uid: u32,
     /// Group id.
@@ -34,13 +34,13 @@ pub struct Maker {
 struct Place {
     dir: NodeId,
     path: Vec<u8>,
-    above: Facts,
-    listed: bool,
+    parent: Facts,
+    default_acl: bool,
 }
 
-impl Maker {
+impl Creator {
     fn mode(&self, mode: u32, place: &Place) -> u32 {
-        if place.listed {
+        if place.default_acl {
             mode
         } else {
             mode & !self.umask
@@ -48,8 +48,8 @@ impl Maker {
     }
     /// The group of a new file there.
     fn group(&self, place: &Place) -> u32 {
-        if place.above.mode & 0o2000 != 0 {
-            place.above.gid
+        if place.parent.mode & 0o2000 != 0 {
+            place.parent.gid
         } else {
             self.gid
         }
@@ -68,13 +68,13 @@ fn parent_of(cat: &Catalogue, dir: NodeId, name: &[u8]) -> Result<Place, Errno> 
     if is_hidden(&path) {
         return Err(Errno::PERM);
     }
-    let listed = cat.xattrs(dir).iter();
-    let listed = listed.clone().any(|x| x.0 == b"system.posix_acl_default");
+    let xattrs = cat.xattrs(dir).iter();
+    let default_acl = xattrs.clone().any(|x| x.0 == b"system.posix_acl_default");
     Ok(Place {
         dir,
         path,
-        above: node.facts,
-        listed,
+        parent: node.facts,
+        default_acl,
     })
 }
 
@@ -110,8 +110,8 @@ impl Store {
         Ok(())
     }
     /// Sets the owner of a new file. Returns its attributes.
-    fn own(fd: impl AsFd, maker: Maker, place: &Place, mode: u32) -> Result<Facts, Errno> {
-        let (uid, gid) = (maker.uid, maker.group(place));
+    fn own(fd: impl AsFd, creator: Creator, place: &Place, mode: u32) -> Result<Facts, Errno> {
+        let (uid, gid) = (creator.uid, creator.group(place));
         let now = crate::disk::facts_of(&fd)?;
         if now.uid == uid && now.gid == gid {
             return Ok(now);
@@ -136,7 +136,7 @@ impl Store {
             });
         }
     }
-    fn known(
+    fn add_new(
         &self,
         place: &Place,
         name: &[u8],
@@ -144,7 +144,7 @@ impl Store {
         facts: Facts,
         body: Body,
     ) -> Result<NodeId, Errno> {
-        let listed = if place.listed {
+        let xattrs = if place.default_acl {
             crate::disk::xattrs(&self.roots[usize::from(tier)], &place.path).unwrap_or_default()
         } else {
             Vec::new()
@@ -154,7 +154,7 @@ impl Store {
             let id = cat
                 .add(place.dir, name, tier, facts, body)
                 .ok_or(Errno::NOENT)?;
-            cat.set_xattrs(id, listed);
+            cat.set_xattrs(id, xattrs);
             id
         };
         self.dir_changed(place.dir, tier);
@@ -169,11 +169,11 @@ impl Store {
         dir: NodeId,
         name: &[u8],
         mode: u32,
-        maker: Maker,
+        creator: Creator,
     ) -> Result<(NodeId, Arc<Live>, Facts), Errno> {
         let _names = self.names()?;
         let place = self.place(dir, name)?;
-        let mode = maker.mode(mode, &place) & 0o7777;
+        let mode = creator.mode(mode, &place) & 0o7777;
         let mut tier = self.tier_for_new(0);
         let (fd, tier) = loop {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
@@ -182,7 +182,8 @@ impl Store {
                 .and_then(|()| self.roots[usize::from(tier)].open_at(&place.path, flags, mode));
             match made {
                 Ok(fd) => break (fd, tier),
-                Err(Errno::NOSPC | Errno::DQUOT) if tier == 0 && self.shed(SHED) => {}
+                Err(Errno::NOSPC | Errno::DQUOT) if tier == 0 && self.evict_copies(EVICT_BYTES) => {
+                }
                 // The next tier may work: this one is full, or its device is gone.
                 Err(
                     e @ (Errno::NOSPC
@@ -195,7 +196,7 @@ impl Store {
                     if e == Errno::ROFS {
                         self.does_not_answer(tier, &place.path, &e.to_string());
                     }
-                    self.noticed(tier, &place.path, e);
+                    self.device_error(tier, &place.path, e);
                     self.room_changed(tier);
                     tier += 1;
                 }
@@ -203,11 +204,11 @@ impl Store {
                     self.adopt(&place, name, tier)?;
                     return Err(Errno::EXIST);
                 }
-                Err(e) => return Err(self.noticed(tier, &place.path, e)),
+                Err(e) => return Err(self.device_error(tier, &place.path, e)),
             }
         };
-        let facts = Self::own(&fd, maker, &place, mode)?;
-        let id = self.known(&place, name, tier, facts, Body::File)?;
+        let facts = Self::own(&fd, creator, &place, mode)?;
+        let id = self.add_new(&place, name, tier, facts, Body::File)?;
         let backing = Backing {
             tier,
             fd,
@@ -215,7 +216,7 @@ impl Store {
         };
         Ok((id, self.live_new(id, backing), facts))
     }
-    /// Creates a directory, on the fastest tier that has its parent and space. Other tiers get it when they need it.
+    /// Creates a directory on the fastest tier. Another tier gets it when a file is to be stored there.
     ///
     /// # Errors
     /// It exists, or a device error.
@@ -224,12 +225,12 @@ impl Store {
         dir: NodeId,
         name: &[u8],
         mode: u32,
-        maker: Maker,
+        creator: Creator,
     ) -> Result<NodeId, Errno> {
         let _names = self.names()?;
         let place = self.place(dir, name)?;
-        let mut mode = maker.mode(mode, &place) & 0o7777;
-        mode |= place.above.mode & 0o2000;
+        let mut mode = creator.mode(mode, &place) & 0o7777;
+        mode |= place.parent.mode & 0o2000;
         self.ensure_dir(dir, 0)?;
         let root = &self.roots[0];
         match rustix::fs::mkdirat(
@@ -244,12 +245,12 @@ impl Store {
             other => other?,
         }
         let fd = root.directory(&place.path)?;
-        Self::own(&fd, maker, &place, mode)?;
+        Self::own(&fd, creator, &place, mode)?;
         if mode & 0o2000 != 0 {
             rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
         }
         let facts = crate::disk::facts_of(&fd)?;
-        self.known(&place, name, 0, facts, Body::Dir(1))
+        self.add_new(&place, name, 0, facts, Body::Dir(1))
     }
     /// Creates a symbolic link.
     ///
@@ -260,10 +261,10 @@ impl Store {
         dir: NodeId,
         name: &[u8],
         target: &[u8],
-        maker: Maker,
+        creator: Creator,
     ) -> Result<NodeId, Errno> {
         let body = Body::Link(target.into());
-        self.special(dir, name, maker, body, |root, path| {
+        self.special(dir, name, creator, body, |root, path| {
             rustix::fs::symlinkat(target, &root.fd, path)
         })
     }
@@ -277,15 +278,15 @@ impl Store {
         name: &[u8],
         mode: u32,
         rdev: u64,
-        maker: Maker,
+        creator: Creator,
     ) -> Result<NodeId, Errno> {
-        let mask = if self.place(dir, name)?.listed {
+        let mask = if self.place(dir, name)?.default_acl {
             0
         } else {
-            maker.umask
+            creator.umask
         };
         let permissions = Mode::from_raw_mode(mode & 0o7777 & !mask);
-        self.special(dir, name, maker, Body::Special, |root, path| {
+        self.special(dir, name, creator, Body::Special, |root, path| {
             let kind = FileType::from_raw_mode(mode & TYPE);
             rustix::fs::mknodat(&root.fd, path, kind, permissions, rdev)
         })
@@ -294,7 +295,7 @@ impl Store {
         &self,
         dir: NodeId,
         name: &[u8],
-        maker: Maker,
+        creator: Creator,
         body: Body,
         make: impl Fn(&crate::disk::Root, &[u8]) -> Result<(), Errno>,
     ) -> Result<NodeId, Errno> {
@@ -309,7 +310,10 @@ impl Store {
             }
             other => other?,
         }
-        let (uid, gid) = (Uid::from_raw(maker.uid), Gid::from_raw(maker.group(&place)));
+        let (uid, gid) = (
+            Uid::from_raw(creator.uid),
+            Gid::from_raw(creator.group(&place)),
+        );
         rustix::fs::chownat(
             &root.fd,
             &place.path[..],
@@ -318,7 +322,7 @@ impl Store {
             AtFlags::SYMLINK_NOFOLLOW,
         )?;
         let facts = root.stat(&place.path)?.ok_or(Errno::NOENT)?;
-        self.known(&place, name, 0, facts, body)
+        self.add_new(&place, name, 0, facts, body)
     }
     /// Adds a name to a file.
     ///
@@ -335,7 +339,7 @@ impl Store {
             }
             (cat.path(node).ok_or(Errno::NOENT)?, n.tier)
         };
-        self.here(tier, &old)?;
+        self.require_present(tier, &old)?;
         self.ensure_dir(dir, tier)?;
         let root = &self.roots[usize::from(tier)];
         match rustix::fs::linkat(
@@ -369,7 +373,8 @@ impl Store {
                 f.ok_or(Errno::NOENT)
             })
         {
-            // Of a file that is not in use, the size and time of writing are known: it was changed directly on its tier.
+            // The catalogue has the exact size and modification time of a file that is not in use. If they differ, the file was changed
+            // directly on its tier.
             let same = (known.size, known.mtime) == (f.size, f.mtime);
             if is_file && !same && self.lives.get(node).is_none() {
                 self.tell_kernel_of_data(node);

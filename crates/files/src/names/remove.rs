@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 impl Store {
     /// Checks that the path still holds the node's file. If another file was put there directly on the tier, it is shown from now on, and
     /// the operation fails.
-    fn still(&self, node: NodeId, tier: Tier, path: &[u8], id: Id) -> Result<(), Errno> {
+    fn check_unreplaced(&self, node: NodeId, tier: Tier, path: &[u8], id: Id) -> Result<(), Errno> {
         match self.roots[usize::from(tier)].stat(path)? {
             Some(f) if f.id == id => Ok(()),
             None => Ok(()),
@@ -46,28 +46,28 @@ impl Store {
             }
             (place.path, node, n.tier, n.facts.id)
         };
-        self.here(tier, &path)?;
-        self.still(node, tier, &path, id)
-            .map_err(|e| self.noticed(tier, &path, e))?;
-        self.awake_before_removal(node);
+        self.require_present(tier, &path)?;
+        self.check_unreplaced(node, tier, &path, id)
+            .map_err(|e| self.device_error(tier, &path, e))?;
+        self.open_home_before_removal(node);
         let root = &self.roots[usize::from(tier)];
         match rustix::fs::unlinkat(&root.fd, &path[..], AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
-            Err(e) => return Err(self.noticed(tier, &path, e)),
+            Err(e) => return Err(self.device_error(tier, &path, e)),
         }
-        self.lost(dir, name);
+        self.remove_name(dir, name);
         self.refresh(node);
         self.dir_changed(dir, tier);
         Ok(node)
     }
     /// Removes a name from the catalogue, and the node if that was its last name.
-    fn lost(&self, dir: NodeId, name: &[u8]) {
+    fn remove_name(&self, dir: NodeId, name: &[u8]) {
         let mut cat = self.cat_mut();
         if let Some(node) = cat.unlink(dir, name) {
-            self.gone(&mut cat, node);
+            self.deleted(&mut cat, node);
         }
     }
-    pub(crate) fn gone(&self, cat: &mut Catalogue, node: NodeId) {
+    pub(crate) fn deleted(&self, cat: &mut Catalogue, node: NodeId) {
         let Some(n) = cat.get(node) else { return };
         if n.links() > 0 {
             return;
@@ -103,10 +103,10 @@ impl Store {
             (place.path, d.on)
         };
         for tier in (0..self.roots.len() as Tier).filter(|t| on & (1 << t) != 0) {
-            self.here(tier, &path)?;
+            self.require_present(tier, &path)?;
         }
         self.rmdir_below(&path, on)?;
-        self.lost(dir, name);
+        self.remove_name(dir, name);
         self.dir_changed(dir, 0);
         Ok(())
     }
@@ -115,7 +115,7 @@ impl Store {
         for tier in (0..self.roots.len()).rev().filter(|t| on & (1 << t) != 0) {
             match rustix::fs::unlinkat(&self.roots[tier].fd, path, AtFlags::REMOVEDIR) {
                 Ok(()) | Err(Errno::NOENT) => {}
-                Err(e) => return Err(self.noticed(tier as Tier, path, e)),
+                Err(e) => return Err(self.device_error(tier as Tier, path, e)),
             }
         }
         Ok(())

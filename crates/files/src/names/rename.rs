@@ -18,19 +18,19 @@ impl Store {
         dir: NodeId,
         name: &[u8],
         to: NodeId,
-        called: &[u8],
+        new_name: &[u8],
         keep: bool,
         exchange: bool,
     ) -> Result<(), Errno> {
         let mut names = self.names()?;
         let plan = {
             let cat = self.cat();
-            plan(&cat, dir, name, to, called, keep, exchange)?
+            plan(&cat, dir, name, to, new_name, keep, exchange)?
         };
         let Some(plan) = plan else { return Ok(()) };
         let first = Plan::tiers(plan.on)[0];
         for tier in Plan::tiers(plan.on | plan.over_on) {
-            self.here(tier, &plan.from)?;
+            self.require_present(tier, &plan.from)?;
         }
         for tier in Plan::tiers(plan.on) {
             self.ensure_dir(to, tier)?;
@@ -43,7 +43,7 @@ impl Store {
             self.rmdir_below(&plan.to, plan.over_on & !plan.on)?;
         }
         if let Some(over) = plan.over.filter(|_| !exchange) {
-            self.awake_before_removal(over);
+            self.open_home_before_removal(over);
         }
         if plan.simple() {
             let flags = if exchange {
@@ -54,19 +54,19 @@ impl Store {
                 RenameFlags::empty()
             };
             self.rename_once(first, &plan.from, &plan.to, flags)
-                .map_err(|e| self.noticed(first, &plan.from, e))?;
+                .map_err(|e| self.device_error(first, &plan.from, e))?;
         } else {
             self.together(&mut names, &self.ops(&plan)?)?;
         }
         let mut cat = self.cat_mut();
         if exchange {
-            let (Some(a), Some(b)) = (cat.unlink(dir, name), cat.unlink(to, called)) else {
+            let (Some(a), Some(b)) = (cat.unlink(dir, name), cat.unlink(to, new_name)) else {
                 return Err(Errno::IO);
             };
-            cat.link(a, to, called);
+            cat.link(a, to, new_name);
             cat.link(b, dir, name);
-        } else if let Some(over) = cat.rename(dir, name, to, called) {
-            self.gone(&mut cat, over);
+        } else if let Some(over) = cat.rename(dir, name, to, new_name) {
+            self.deleted(&mut cat, over);
         }
         drop(cat);
         self.refresh(plan.node);
@@ -137,8 +137,9 @@ struct Plan {
     over: Option<NodeId>,
     from: Vec<u8>,
     to: Vec<u8>,
-    /// The tiers of the source, and the node that has the new name.
+    /// The tiers of the node that is renamed, one bit each.
     on: u16,
+    /// The tiers of the node that has the new name, one bit each.
     over_on: u16,
     is_dir: bool,
     exchange: bool,
@@ -163,14 +164,14 @@ fn plan(
     dir: NodeId,
     name: &[u8],
     to: NodeId,
-    called: &[u8],
+    new_name: &[u8],
     keep: bool,
     exchange: bool,
 ) -> Result<Option<Plan>, Errno> {
     let from_place = parent_of(cat, dir, name)?;
-    let to_place = parent_of(cat, to, called)?;
+    let to_place = parent_of(cat, to, new_name)?;
     let node = cat.child(dir, name).ok_or(Errno::NOENT)?;
-    let over = cat.child(to, called);
+    let over = cat.child(to, new_name);
     if keep && over.is_some() {
         return Err(Errno::EXIST);
     }

@@ -1,4 +1,4 @@
-//! A copy is read while nothing is open at home, and copies that outlive the mount.
+//! Copies that are read while the files at home are closed, and copies that outlive the mount.
 
 use crate::{Pair, edit, size};
 use isotherm_files::data::{SetAttr, SetTime};
@@ -9,10 +9,10 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The kernel forgets what it knows of files. False without the right to tell it.
-fn forget_all() -> bool {
+/// Makes the kernel drop files from its caches. Returns false without the right to do so.
+fn drop_caches() -> bool {
     rustix::fs::sync();
-    // What was used a moment ago only counts as old at the first time.
+    // The first call only marks recently used entries as old, so several calls are needed.
     let told = (0..4).all(|_| fs::write("/proc/sys/vm/drop_caches", "2").is_ok());
     if !told {
         println!("SKIPPED: needs the right to drop the kernel's caches");
@@ -20,26 +20,26 @@ fn forget_all() -> bool {
     told
 }
 
-/// The last use, after which nothing of it is open.
+/// Ends the last use of a file, so that no descriptor of it is open.
 fn end(store: &Store, live: Arc<Live>) {
     store.release(&live);
     drop(live);
 }
 
-fn is_asleep(live: &Arc<Live>) -> bool {
+fn only_copy_is_open(live: &Arc<Live>) -> bool {
     live.hold().backing().is_err()
 }
 
-/// A file with a copy, opened for reading when the kernel knows nothing of it. Somebody who looks for it at the same time makes the kernel
-/// know it again, so it is tried more than once.
-fn asleep(pair: &Pair, name: &str) -> Option<Arc<Live>> {
+/// Opens a file with a copy for reading after the kernel has dropped it from its caches. Another program that looks the file up at the same
+/// time brings it back into the caches, so this is tried more than once.
+fn open_only_copy(pair: &Pair, name: &str) -> Option<Arc<Live>> {
     let node = pair.store().cat().find(name.as_bytes()).unwrap();
     for _ in 0..5 {
-        if !forget_all() {
+        if !drop_caches() {
             return None;
         }
         let live = pair.store().live_to_read(node).unwrap();
-        if is_asleep(&live) {
+        if only_copy_is_open(&live) {
             return Some(live);
         }
         end(pair.store(), live);
@@ -55,7 +55,7 @@ fn read_to_read(pair: &Pair, name: &str) -> Vec<u8> {
     all
 }
 
-/// Whatever the kernel has in memory is compared, so a change underneath is shown at once.
+/// A file that the kernel has in memory is compared with its copy, so a change that was made directly on the tier is shown at once.
 pub(crate) fn a_change_that_the_kernel_knows() {
     let pair = Pair::new();
     pair.copied("f", b"one and two");
@@ -63,27 +63,28 @@ pub(crate) fn a_change_that_the_kernel_knows() {
     assert_eq!(read_to_read(&pair, "f"), b"two and two");
 }
 
-/// A change was noticed in passing, with the attributes of a file that lost one of its names, and then the kernel forgot the file.
+/// A file is changed directly on its tier. The mount notices it when it reads the attributes after the file lost one of its names; then the
+/// kernel drops the file from its caches.
 pub(crate) fn a_change_that_is_known() -> bool {
     let pair = Pair::new();
     let node = pair.copied("f", b"one and two");
     pair.store().link(node, 0, b"g").unwrap();
     edit(&pair.slow("f"), b"two");
     pair.store().unlink(0, b"g").unwrap();
-    if !forget_all() {
+    if !drop_caches() {
         return false;
     }
     assert_eq!(read_to_read(&pair, "f"), b"two and two");
     true
 }
 
-/// Its last name is removed while only the copy is open: it can still be opened for anything, as any file in use.
-pub(crate) fn removed_in_its_sleep() -> bool {
+/// The last name is removed while only the copy is open. The file can still be used in every way, as any file in use.
+pub(crate) fn removed_while_only_the_copy_is_open() -> bool {
     let pair = Pair::new();
     let store = pair.store();
     for (name, over) in [("f", false), ("g", true)] {
         let node = pair.copied(name, b"still read");
-        let Some(live) = asleep(&pair, name) else {
+        let Some(live) = open_only_copy(&pair, name) else {
             return false;
         };
         if over {
@@ -108,20 +109,20 @@ fn a_copy_is_read_while_its_home_sleeps() {
     let pair = Pair::new();
     let store = pair.store();
     let node = pair.copied("f", b"what is read");
-    let Some(live) = asleep(&pair, "f") else {
+    let Some(live) = open_only_copy(&pair, "f") else {
         return;
     };
     assert_eq!(pair.read(&live), b"what is read");
-    assert!(is_asleep(&live) && store.copies.reads.load(Ordering::SeqCst) > 0);
+    assert!(only_copy_is_open(&live) && store.copies.reads.load(Ordering::SeqCst) > 0);
     assert_eq!(store.facts(node).unwrap().size, 12);
-    // Every use that needs the home opens it, and both are changed.
+    // Every use that needs the file at home opens it, and a write changes both.
     store.write(&live, 5, b"WAS", false).unwrap();
-    assert!(!is_asleep(&live) && store.copies.has(node));
+    assert!(!only_copy_is_open(&live) && store.copies.has(node));
     assert_eq!(pair.read(&live), b"what WASread");
     end(store, live);
     assert_eq!(fs::read(pair.slow("f")).unwrap(), b"what WASread");
     for wake in ["truncate", "sync", "move", "times"] {
-        let live = asleep(&pair, "f").unwrap();
+        let live = open_only_copy(&pair, "f").unwrap();
         match wake {
             "truncate" => drop(store.set_attr(node, &size(12)).unwrap()),
             "sync" => store.sync(&live, false).unwrap(),
@@ -147,12 +148,13 @@ fn a_copy_is_read_while_its_home_sleeps() {
     }
 }
 
-/// Changed underneath while only the copy is open: noticed by the first call that needs the home, and nothing is overwritten.
+/// The file is changed directly on its tier while only the copy is open. The first call that needs the file at home notices it, and nothing
+/// is overwritten.
 #[test]
-fn what_sleeps_is_compared_when_it_wakes() {
+fn a_file_is_compared_when_it_is_opened_at_home() {
     let pair = Pair::new();
     let node = pair.copied("f", b"one and two");
-    let Some(live) = asleep(&pair, "f") else {
+    let Some(live) = open_only_copy(&pair, "f") else {
         return;
     };
     assert_eq!(pair.read(&live), b"one and two");
@@ -164,15 +166,15 @@ fn what_sleeps_is_compared_when_it_wakes() {
     let said = pair.store().said.lock().unwrap().join("\n");
     assert!(said.contains("f: changed underneath"), "{said}");
     end(pair.store(), live);
-    // Its copy gives way while it is read.
+    // The copy is dropped while it is read.
     pair.store().fetch(node);
-    let live = asleep(&pair, "f").unwrap();
+    let live = open_only_copy(&pair, "f").unwrap();
     pair.store().drop_copy(node);
     assert_eq!(pair.read(&live), b"two and six");
     end(pair.store(), live);
 }
 
-/// Several files, changed in ways that a copy does not survive, between an unmount and a mount.
+/// Changes several files between an unmount and a mount, in ways after which their copies must be dropped.
 pub(crate) fn kept_over_a_remount() {
     let mut pair = Pair::new();
     let names = [
@@ -192,7 +194,7 @@ pub(crate) fn kept_over_a_remount() {
     fs::write(pair.slow("x"), "what is at HOME").unwrap();
     fs::rename(pair.slow("x"), pair.slow("replaced")).unwrap();
     fs::remove_file(pair.slow("gone")).unwrap();
-    // In the order of their making.
+    // The copy of `torn` itself is changed.
     edit(
         &pair
             .root
@@ -220,11 +222,11 @@ pub(crate) fn kept_over_a_remount() {
         assert_eq!(has(name), stays, "{name}");
     }
     assert_eq!((pair.left(), copies.count()), (3, 3));
-    // New copies are no old ones.
+    // A new copy does not get the number of a kept one.
     let node = pair.store().cat().find(b"edited").unwrap();
     assert_eq!(pair.store().fetch(node), Outcome::Done);
     assert_eq!(pair.left(), 4);
-    // The policy leaves them alone.
+    // The policy does not move files whose copies were kept.
     pair.store().migrate_now();
     let tier = |name: &str| {
         let cat = pair.store().cat();
@@ -249,7 +251,7 @@ fn copies_are_kept_over_a_remount_if_nothing_changed() {
     assert_eq!(pair.left(), 0);
     pair.mount();
     assert_eq!(read_to_read(&pair, "f"), b"of a mount before");
-    // A list that somebody spoilt keeps nothing, and stops nothing.
+    // With a damaged list, no copy is kept, and the mount succeeds.
     let list = pair.root.join("fast/.isotherm/copies.json");
     let print = r#"{"ino": 1, "born": 2, "size": 3, "written": [4, 5]}"#;
     let odd = format!(

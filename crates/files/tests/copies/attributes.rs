@@ -1,4 +1,4 @@
-//! Attributes that one thread changes while another ends its use of the file are those that are shown afterwards.
+//! If one thread changes attributes while another ends its use of the file, the changed attributes are shown afterwards.
 
 use crate::{Pair, size};
 use isotherm_files::data::SetAttr;

@@ -1,5 +1,5 @@
-//! Copies on real directories: whatever is done to a file that has a copy, a read gives what the file holds at home, and after a crash
-//! no copy counts. The same with each safety rule taken out must fail.
+//! Copies on real directories: whatever is done to a file that has a copy, a read returns the bytes of the file at home, and after a crash
+//! no copy is used. With any safety rule removed, the same tests must fail.
 
 mod asleep;
 mod attributes;
@@ -11,7 +11,7 @@ use isotherm_files::data::{SetAttr, SetTime};
 use isotherm_files::live::Live;
 use isotherm_files::mover::Outcome;
 use isotherm_files::mutants::{Mutant, choose};
-use isotherm_files::names::Maker;
+use isotherm_files::names::Creator;
 use isotherm_files::store::{Settings, Store};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -21,13 +21,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-const MAKER: Maker = Maker {
+const CREATOR: Creator = Creator {
     uid: 0,
     gid: 0,
     umask: 0,
 };
 
-/// Two tiers; a small one is a file system of its own in memory.
+/// Two tiers; a small tier is a tmpfs of its own.
 struct Pair {
     store: Option<Store>,
     root: PathBuf,
@@ -67,7 +67,7 @@ impl Pair {
         pair.mount();
         Some(pair)
     }
-    /// Also after a crash: whoever served it before is gone, and has not cleaned up.
+    /// Mounts; also used as after a crash, when the previous server is gone and has not cleaned up.
     fn mount(&mut self) {
         self.mount_with(true);
     }
@@ -89,7 +89,7 @@ impl Pair {
             .unwrap(),
         );
     }
-    /// As a clean unmount.
+    /// Does what a clean unmount does.
     fn unmount(&mut self) {
         self.store().keep_copies().unwrap();
         self.store = None;
@@ -152,12 +152,12 @@ impl Drop for Pair {
     }
 }
 
-fn owner() -> Maker {
+fn owner() -> Creator {
     let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
-    Maker {
+    Creator {
         uid: uid.as_raw(),
         gid: gid.as_raw(),
-        ..MAKER
+        ..CREATOR
     }
 }
 
@@ -174,7 +174,7 @@ fn size(size: u64) -> SetAttr {
 }
 
 fn edit(path: &Path, data: &[u8]) {
-    // Another time of writing for sure, however coarse the clock of the file system is.
+    // The modification time must change even if the clock of the file system is coarse.
     std::thread::sleep(std::time::Duration::from_millis(12));
     let file = fs::OpenOptions::new().write(true).open(path).unwrap();
     file.write_all_at(data, 0).unwrap();
@@ -250,7 +250,7 @@ fn random_changes(seed: u64) {
     assert_eq!((pair.left(), count(&c.bytes)), (0, 0));
 }
 
-/// The fast tier has no room for what is written to a file that has its copy there.
+/// The fast tier has no space for a write to a file that has its copy there.
 fn a_full_fast_tier() -> bool {
     let Some(pair) = Pair::with_small("fast") else {
         return false;
@@ -266,7 +266,7 @@ fn a_full_fast_tier() -> bool {
     true
 }
 
-/// A write fails at home when a part of it is done.
+/// A write at home fails after a part of it is done.
 fn a_full_home() -> bool {
     let Some(pair) = Pair::with_small("slow") else {
         return false;
@@ -298,7 +298,7 @@ fn changed_underneath() {
     fs::write(pair.slow("new"), "another one").unwrap();
     fs::rename(pair.slow("new"), pair.slow("f")).unwrap();
     assert_eq!(pair.read_anew(node), b"another one");
-    // What `check` mends is no change of ours.
+    // A change that `check` finds and adopts does not count as a change that was also made on the copy.
     assert_eq!(pair.store().fetch(node), Outcome::Done);
     edit(&pair.slow("f"), b"checked one");
     isotherm_files::check::check(pair.store(), true);
@@ -341,7 +341,7 @@ fn changes_underneath_and_crashes() {
     asleep::a_change_that_the_kernel_knows();
     let _ = (
         asleep::a_change_that_is_known(),
-        asleep::removed_in_its_sleep(),
+        asleep::removed_while_only_the_copy_is_open(),
     );
 }
 
@@ -368,7 +368,10 @@ fn every_rule_of_copies_is_needed() {
         true
     });
     caught(Mutant::TrustOldRecord, asleep::a_change_that_is_known);
-    caught(Mutant::ForgetSleeper, asleep::removed_in_its_sleep);
+    caught(
+        Mutant::ForgetSleeper,
+        asleep::removed_while_only_the_copy_is_open,
+    );
     for mutant in [Mutant::TrustKeptHome, Mutant::TrustKeptCopy] {
         caught(mutant, || {
             asleep::kept_over_a_remount();
@@ -381,9 +384,10 @@ fn every_rule_of_copies_is_needed() {
     });
 }
 
-/// A file that is deleted while it is open keeps its bytes; new files and the mark come before copies.
+/// A file that is deleted while it is open keeps its bytes. Copies are dropped to make space for new files and to keep the fast tier below
+/// its mark.
 #[test]
-fn copies_give_way() {
+fn copies_are_dropped_to_make_space() {
     let pair = Pair::new();
     let node = pair.copied("f", b"still read");
     let live = pair.store().live(node).unwrap();
@@ -407,7 +411,7 @@ fn copies_give_way() {
     assert!(pair.read_anew(node) == vec![1; 500_000]);
 }
 
-/// A policy that caches gets copies; a pin moves the file itself, and then its copy is gone.
+/// A policy that caches gets copies. A pin moves the file itself, and then its copy is dropped.
 #[test]
 fn policies_that_cache_get_copies() {
     let pair = Pair::new();
@@ -418,7 +422,7 @@ fn policies_that_cache_get_copies() {
     for node in &nodes {
         let facts = store.cat().get(*node).unwrap().facts;
         let path = store.cat().path(*node).unwrap();
-        store.placement.settled(*node, 1, &facts, &path, true);
+        store.placement.report_tier(*node, 1, &facts, &path, true);
     }
     for turn in 0..60u64 {
         let live = store.live(nodes[2]).unwrap();
@@ -427,7 +431,7 @@ fn policies_that_cache_get_copies() {
             .read(&live, (turn * 7919) % 19_000, &mut bytes)
             .unwrap();
         store.release(&live);
-        store.listen();
+        store.feed_policy();
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     store.migrate_now();
@@ -436,7 +440,7 @@ fn policies_that_cache_get_copies() {
     assert!(store.would_move().is_empty());
     assert!(pair.read_anew(nodes[2]) == vec![2; 20_000]);
     store
-        .remember(|r| {
+        .change_settings(|r| {
             r.pins.insert("f2".into(), 0);
         })
         .unwrap();

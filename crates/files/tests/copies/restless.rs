@@ -1,5 +1,5 @@
-//! Copies that are opened without a look at home, always: nobody changes anything underneath here, so whatever is done through the store,
-//! at random and by several threads at once, a read gives what was written last.
+//! Copies that are always opened without the file at home. Nothing is changed directly on the tiers here. So whatever is done through the
+//! store, at random and by several threads at once, a read returns what was written last.
 
 use crate::{Pair, size};
 use isotherm_core::random::SplitMix64;
@@ -8,32 +8,32 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// On this thread, until it goes.
-struct Unseen;
+/// While this value exists, this thread opens copies without a comparison with the file at home.
+struct WithoutComparison;
 
-impl Unseen {
-    fn new() -> Unseen {
+impl WithoutComparison {
+    fn new() -> WithoutComparison {
         choose(Some(Mutant::NeverLook));
-        Unseen
+        WithoutComparison
     }
 }
 
-impl Drop for Unseen {
+impl Drop for WithoutComparison {
     fn drop(&mut self) {
         choose(None);
     }
 }
 
-/// One thread: a reader that is open for long, and every kind of change behind its back.
+/// One thread: a file stays open for reading while it is changed in every way.
 fn random_changes(seed: u64) {
-    let _unseen = Unseen::new();
+    let _without_comparison = WithoutComparison::new();
     let pair = Pair::new();
     let store = pair.store();
     let mut random = SplitMix64::new(seed);
     let mut expected = vec![7u8; 20_000];
     let node = pair.file("f0", &expected);
     let mut reader = store.live_to_read(node).unwrap();
-    let (mut name, mut slept) = (0, 0);
+    let (mut name, mut copy_only) = (0, 0);
     for _ in 0..400 {
         let (at, len) = (random.below(30_000), 1 + random.below(5_000));
         match random.below(12) {
@@ -67,7 +67,7 @@ fn random_changes(seed: u64) {
             _ => {
                 store.release(&reader);
                 reader = store.live_to_read(node).unwrap();
-                slept += u32::from(reader.hold().backing().is_err());
+                copy_only += u32::from(reader.hold().backing().is_err());
             }
         }
         assert!(pair.read(&reader) == expected, "seed {seed}");
@@ -78,8 +78,8 @@ fn random_changes(seed: u64) {
         assert!(home == expected, "seed {seed}: at home");
     }
     assert!(
-        slept > 5,
-        "seed {seed}: only the copy was open {slept} times"
+        copy_only > 5,
+        "seed {seed}: only the copy was open {copy_only} times"
     );
     store.release(&reader);
 }
@@ -93,19 +93,19 @@ fn a_reader_of_a_copy_sees_every_change() {
     }
 }
 
-/// A counter in a file: who reads it after a write has returned sees that write or a later one, while the file is copied, moved, and its
-/// copy dropped.
+/// A counter in a file. A reader that begins after a write has returned reads that value or a later one, while the file is copied and moved
+/// and its copy is dropped.
 #[test]
 fn readers_never_see_what_was() {
     let pair = Pair::new();
     let store = pair.store();
     let node = pair.file("f", &0u64.to_le_bytes());
-    let (written, end, slept) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
+    let (written, end, copy_only) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
     let over = || end.load(Ordering::SeqCst);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let _unseen = Unseen::new();
+                let _without_comparison = WithoutComparison::new();
                 while !over() {
                     let live = store.live_to_read(node).unwrap();
                     for _ in 0..4 {
@@ -117,7 +117,7 @@ fn readers_never_see_what_was() {
                             end.store(true, Ordering::SeqCst);
                             panic!("{read:?}: {now} after {least}");
                         }
-                        slept.fetch_add(u64::from(asleep), Ordering::SeqCst);
+                        copy_only.fetch_add(u64::from(asleep), Ordering::SeqCst);
                     }
                     store.release(&live);
                 }
@@ -131,13 +131,13 @@ fn readers_never_see_what_was() {
                     1 => drop(store.move_file(node, random.below(2) as u8)),
                     _ => drop(store.fetch(node)),
                 }
-                // Nobody else has it open now and then.
+                // Pause, so that at times no other thread has the file open.
                 std::thread::sleep(Duration::from_millis(random.below(6)));
             }
         });
         let (enough, most) = (Duration::from_secs(2), Duration::from_secs(30));
         let (start, mut n) = (Instant::now(), 0u64);
-        let few = || slept.load(Ordering::SeqCst) < 50;
+        let few = || copy_only.load(Ordering::SeqCst) < 50;
         while !over() && (start.elapsed() < enough || (few() && start.elapsed() < most)) {
             n += 1;
             let live = store.live(node).unwrap();
@@ -151,10 +151,10 @@ fn readers_never_see_what_was() {
         end.store(true, Ordering::SeqCst);
         println!(
             "{n} writes, {} reads of a copy alone",
-            slept.load(Ordering::SeqCst)
+            copy_only.load(Ordering::SeqCst)
         );
     });
-    assert!(slept.load(Ordering::SeqCst) > 0);
+    assert!(copy_only.load(Ordering::SeqCst) > 0);
     let last = written.load(Ordering::SeqCst).to_le_bytes();
     assert_eq!(pair.read_anew(node), last);
 }

@@ -1,5 +1,5 @@
-//! Copies of files on the fast tier: whenever somebody writes while the copy is made, a copy that is used holds what the file holds; and
-//! whenever the power fails, the file is whole at home and no copy is left.
+//! Copies of files on the fast tier. Whenever the file is written while the copy is made, a copy that is used equals the file. Whenever the
+//! power fails, the file is whole at home and no copy is left.
 
 use crate::world::*;
 use isotherm_files::fetch::Fetch;
@@ -15,7 +15,7 @@ const MOVED: &[u8] = b"a/g";
 enum Who {
     /// Through the mount, which counts changes.
     User,
-    /// Directly on the tier: the change time tells.
+    /// Directly on the tier: only the change time reveals it.
     Underneath,
     /// Through the mount: the name changes.
     Rename,
@@ -27,7 +27,7 @@ struct Played {
     outcome: Option<Outcome>,
 }
 
-/// Before call `at`, somebody does something, if it is not forbidden at the time.
+/// Makes a copy; before call `at`, a user changes the file in the given way, unless the file is frozen at that moment.
 fn play(who: Who, at: u32, left: Option<u32>, error: bool) -> Result<Played, String> {
     let mut w = World::new();
     let mut expected = b"what it was at first".to_vec();
@@ -101,7 +101,7 @@ fn play(who: Who, at: u32, left: Option<u32>, error: bool) -> Result<Played, Str
     })
 }
 
-/// After a loss of power and recovery, itself cut off after each of its calls.
+/// Checks the state after a loss of power and a recovery that is itself cut off after each of its calls.
 fn recovered(played: &Played, mode: u64) -> Result<(), String> {
     let mut w = played.world.clone();
     w.power_comes_back(mode);

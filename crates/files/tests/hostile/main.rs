@@ -19,7 +19,7 @@ struct Story {
     from: Tier,
     /// A user writes during the first copy.
     writes: bool,
-    /// Afterwards a user deletes the file and creates another of the same name on the old tier.
+    /// After the move, a user deletes the file and creates another one of the same name on the old tier.
     again: bool,
 }
 
@@ -201,7 +201,7 @@ fn verify(w: &World, story: Story, expected: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Recovery, cut off after each of its calls, then complete.
+/// Runs recovery, cut off after each of its calls, and then completely.
 fn recover_anyhow(played: &Played, story: Story, mode: u64) -> Result<(), String> {
     let mut w = played.world.clone();
     w.power_comes_back(mode);

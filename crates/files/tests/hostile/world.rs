@@ -42,7 +42,7 @@ pub(crate) struct Disk {
 pub(crate) struct World {
     pub(crate) disks: Vec<Disk>,
     pub(crate) clock: i64,
-    /// Number of calls until something happens, and whether that is an error instead of the end.
+    /// Number of calls until power is lost, or, if `error` is set, until one call fails.
     pub(crate) left: Option<u32>,
     pub(crate) error: bool,
     pub(crate) dead: bool,

@@ -6,7 +6,8 @@ use isotherm_files::mover::Outcome;
 use std::fs;
 use std::sync::atomic::Ordering;
 
-/// Reads every file; the requests that the disk below the slow tier got meanwhile, with all caches of the kernel dropped.
+/// Reads every file after the kernel has dropped its caches. Returns the number of requests that the disk below the slow tier got before
+/// and after.
 fn read_all(w: &World) -> ((u64, u64), (u64, u64)) {
     rustix::fs::sync();
     for _ in 0..4 {
@@ -20,7 +21,7 @@ fn read_all(w: &World) -> ((u64, u64), (u64, u64)) {
     (before, requests(&w.root.join("slow")))
 }
 
-/// Programs of the machine read block devices when they like, so one of several tries has to be without a request.
+/// Other programs of the machine may read block devices at any time, so only one of several tries must be without a request.
 fn sleeps(w: &World) {
     let mut tries = Vec::new();
     while tries.len() < 4 {
@@ -60,7 +61,7 @@ fn a_slow_disk_sleeps_while_copies_are_read() {
     let store = &w.mounted.as_ref().unwrap().store;
     assert_eq!(store.copies.count(), 20);
     assert!(store.copies.reads.load(Ordering::SeqCst) >= 20);
-    // A write does wake it, and is noticed.
+    // A write wakes the disk, which is visible in the number of requests.
     let before = requests(&w.root.join("slow"));
     let file = fs::OpenOptions::new().write(true).open(w.at("d7/f"));
     std::io::Write::write_all(&mut file.unwrap(), b"x").unwrap();
@@ -72,9 +73,9 @@ fn a_slow_disk_sleeps_while_copies_are_read() {
     drop(disk);
 }
 
-/// A file is read, then changed directly on its tier with the size that it had; `check --repair` finds that out, and what is read then is
-/// not what the kernel has in memory. The same for a file of which only the copy is open, and if the change is noticed in passing, when the
-/// file loses one of its names.
+/// A file is read, then changed directly on its tier without a change of its size. After `check --repair` has found that, reads return the
+/// new bytes, not those in the kernel's cache. The same holds for a file of which only the copy is open, and if the mount notices the
+/// change when the file loses one of its names.
 #[test]
 fn what_check_mends_is_read_anew() {
     let Some((mut w, disk)) = slow_disk(|s| s.copies = true) else {
@@ -111,7 +112,7 @@ fn what_check_mends_is_read_anew() {
     let found = isotherm_files::check::check(&store, true);
     assert_eq!(found["findings"].as_array().unwrap().len(), 2, "{found}");
     for name in ["plain", "copied", "linked"] {
-        // The kernel is told by a thread of its own.
+        // A separate thread tells the kernel, so this may take a moment.
         let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
         while fs::read(w.at(name)).unwrap() != b"what is there!" {
             assert!(std::time::Instant::now() < until, "{name}");
@@ -123,8 +124,8 @@ fn what_check_mends_is_read_anew() {
     drop(disk);
 }
 
-/// The disk dies: files with whole copies can be read on, whether the kernel has them in memory or not. They cannot be changed, so that a
-/// copy never has what its file has not.
+/// The disk fails. Files that have copies can still be read, whether the kernel has them in memory or not. They cannot be changed, so that
+/// a copy never differs from its file.
 #[test]
 fn copies_are_read_when_their_disk_is_dead() {
     let Some((mut w, disk)) = slow_disk(|s| s.copies = true) else {

@@ -145,13 +145,14 @@ fn holds_what_was_written(copies: bool, io: Io) {
     });
     assert!(moved > 0);
     let c = &store.copies;
-    // How often they were read depends on how busy the machine is; tests/copies/ makes sure that they are.
+    // The number of reads from copies depends on how busy the machine is; tests/copies/ checks that copies are read.
     assert_eq!(c.made.load(Ordering::Relaxed) > 0, copies);
     assert!(std::fs::read(w.at("g")).unwrap() == tried.copied);
     assert!(std::fs::metadata(&path).unwrap().len() == tried.expected.len() as u64);
 }
 
-/// A user without the right to set such bits clears them with every change of data, by any call; the kernel leaves this to the file system.
+/// A user without the right to set set-user-ID bits clears them with every change of data, by any call. The kernel leaves this to the file
+/// system.
 #[test]
 fn rights_go_when_another_changes_the_data() {
     for io in [Io::Cached, Io::Writeback, Io::Passthrough] {

@@ -297,7 +297,7 @@ fn new_files_spill_pins_hold_and_policies_move() {
     store.migrate_now();
     assert_eq!(w.ask("x.iso", "where")["tier"], 1, "the rule");
     let dir = store.cat().find(b"f19").unwrap();
-    assert!(isotherm_files::control::order(store, dir, "pin", b"fast").is_ok());
+    assert!(isotherm_files::control::command(store, dir, "pin", b"fast").is_ok());
     store.migrate_now();
     assert_eq!(w.ask("f19", "where")["tier"], 0, "{}", w.ask("f19", "why"));
     assert_eq!(w.ask("f19", "why")["decided_by"], "pin");
@@ -334,7 +334,7 @@ fn what_is_read_again_and_again_comes_up_under_every_kind_of_policy() {
             let n = store.cat().get(node).unwrap().facts;
             store
                 .placement
-                .settled(node, 1, &n, format!("f{i}").as_bytes(), true);
+                .report_tier(node, 1, &n, format!("f{i}").as_bytes(), true);
         }
         for turn in 0..60u64 {
             let node = store.cat().find(b"f3").unwrap();
@@ -345,7 +345,7 @@ fn what_is_read_again_and_again_comes_up_under_every_kind_of_policy() {
                 .unwrap();
             store.release(&live);
             if turn % 10 == 0 {
-                store.listen();
+                store.feed_policy();
                 std::thread::sleep(Duration::from_millis(2));
             }
         }

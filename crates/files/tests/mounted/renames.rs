@@ -72,7 +72,7 @@ fn names_change_places_over_three_tiers() {
 /// Files without names are refused in a way that programs know; mappings, locks, copies in the kernel and rewound listings must work on
 /// every tier.
 #[test]
-fn odd_calls_work_or_are_refused() {
+fn unusual_calls_work_or_are_refused() {
     let Some(w) = World::with_tiers(3, |_| {}, Io::Cached) else {
         return;
     };

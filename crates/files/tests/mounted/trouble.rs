@@ -183,7 +183,7 @@ fn a_full_tier_gives_its_growing_file_away() {
     assert_eq!((byte[0], f.metadata().unwrap().len() >= written), (7, true));
     drop(f);
     assert_eq!(w.ask("", "check")["ok"], true, "{}", w.ask("", "check"));
-    // There is room again, on the fast tier.
+    // The fast tier has space again.
     fs::remove_file(w.at("f")).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(600));
     fs::write(w.at("g"), "x").unwrap();
@@ -225,7 +225,7 @@ pub(crate) fn requests(dir: &Path) -> (u64, u64) {
     (counts[0], counts[4])
 }
 
-/// Looks at names, attributes and the state of a mount, and uses the fast tier in a directory that at first only the slow tier had.
+/// Reads names, attributes and the state of a mount, and uses the fast tier in a directory that at first only the slow tier had.
 fn look_at_names(w: &World) {
     run(
         "test $(ls -lR mnt | wc -l) -gt 1000; find mnt -newermt 2001-01-01 -size -20c >found; test -s found; du -s mnt >du; df mnt >df",
@@ -251,10 +251,11 @@ fn look_at_names(w: &World) {
     std::thread::sleep(Duration::from_millis(1500));
 }
 
-/// A look at names must wake no disk: the block device below the slow tier gets no request, with all caches of the kernel dropped.
+/// Reading names and attributes must wake no disk: the block device below the slow tier gets no request, with all caches of the kernel
+/// dropped.
 ///
-/// Programs of the machine (blkid, udev) and the kernel's thread for new file systems read block devices when they like, so one of three
-/// looks has to be without a request. A request of the mount's own would come with each.
+/// Other programs (blkid, udev) and the kernel's thread for new file systems may read block devices at any time, so only one of three tries
+/// must be without a request. A request of the mount itself would occur in each.
 #[test]
 fn a_slow_disk_sleeps_while_names_are_looked_at() {
     let Some((mut w, disk)) = slow_disk(|s| s.moves = true) else {
@@ -291,7 +292,7 @@ fn a_slow_disk_sleeps_while_names_are_looked_at() {
         w.unmount();
         run("rm -rf fast/d4 fast/d5", &w.root);
     };
-    // The measurement does notice a request that wakes the disk.
+    // A request that wakes the disk is visible in the measurement.
     assert_eq!(fs::read(w.at("d7/f7")).unwrap(), b"some bytes");
     assert!(requests(&w.root.join("slow")).0 > still.0);
     let woke = &w.ask("", "status")["tiers"][1]["last_opened"];
@@ -317,7 +318,7 @@ fn what_is_fixed_on_its_tier_stays_there() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "as it is").unwrap();
     }
-    // fs-verity, where this kernel has it and the file system can be told to have it.
+    // fs-verity, if the kernel supports it and it can be switched on for the file system.
     run(
         "chattr +i slow/fixed; chattr +a slow/log slow/d; tune2fs -O verity disk 2>tune || cat tune
 python3 - <<'P'
@@ -339,7 +340,7 @@ lsattr slow/verity | cut -d' ' -f1 >sealed",
     } else {
         println!("SKIPPED: fs-verity");
     }
-    // A change of two tiers that cannot be finished is not begun.
+    // A change on two tiers that cannot be finished is not begun.
     for f in ["fixed", "log", "d/f"] {
         fs::write(w.at("new"), "new").unwrap();
         let over = fs::rename(w.at("new"), w.at(f)).unwrap_err();
@@ -442,7 +443,7 @@ fn a_tier_that_dies_takes_only_its_files_along() {
     );
     fs::write(w.at("both/late"), "late").unwrap();
     w.unmount();
-    // With another disk controller the disk is as before, and so are its files.
+    // The disk itself is intact: mounted again, it has all of its files.
     drop(disk);
     run("mount -o loop disk slow", &w.root);
     let disk = Unmount(w.root.join("slow"));

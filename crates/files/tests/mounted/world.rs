@@ -45,7 +45,7 @@ impl World {
         let mut settings = Settings {
             tiers: names.iter().map(|n| root.join(n)).collect(),
             moves: false,
-            // The disk below may be full up to any level.
+            // The result must not depend on how full the disk below is.
             marks: (100, 100),
             ..Settings::default()
         };

@@ -70,9 +70,13 @@ fn text(answer: &Value) -> String {
     lines.concat()
 }
 
-type Told = (&'static str, Ranges, Value);
+type Classified = (&'static str, Ranges, Value);
 
-fn files(args: &ClassifyArgs, client: &mut Client, mountpoint: &Path) -> Result<Told, Failure> {
+fn files(
+    args: &ClassifyArgs,
+    client: &mut Client,
+    mountpoint: &Path,
+) -> Result<Classified, Failure> {
     let rules = match &args.rules {
         None => Rules::default(),
         Some(file) => {
@@ -101,7 +105,7 @@ fn files(args: &ClassifyArgs, client: &mut Client, mountpoint: &Path) -> Result<
     Ok(("files", walked.ranges, answer))
 }
 
-fn database(args: &ClassifyArgs, client: &mut Client, dsn: &str) -> Result<Told, Failure> {
+fn database(args: &ClassifyArgs, client: &mut Client, dsn: &str) -> Result<Classified, Failure> {
     let failed = |e: std::io::Error| Failure::failed(e.to_string());
     let catalogue = postgres::catalogue(dsn).map_err(failed)?;
     let place = placed(client, &catalogue.data, &args.volume, args.force)?;

@@ -15,7 +15,7 @@ use crate::args::{FilesCheckArgs, FilesCommand, MigrateArgs, MountArgs, PathArgs
 use crate::failure::reason;
 
 /// After a signal, the users of the file system have this time to finish.
-const LEAVE: Duration = Duration::from_secs(10);
+const USERS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// `isotherm mount`: runs in the foreground until the file system is unmounted or a signal comes.
 ///
@@ -80,7 +80,9 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
         }
     });
     mounted.wait();
-    mounted.unmount(LEAVE).map_err(|e| Failure::failed(e.0))
+    mounted
+        .unmount(USERS_TIMEOUT)
+        .map_err(|e| Failure::failed(e.0))
 }
 
 /// `isotherm files`.

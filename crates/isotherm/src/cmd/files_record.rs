@@ -1,7 +1,8 @@
 //! `isotherm files record`: records the operations on the files of a mounted file system as a trace of the lab.
 //!
-//! The lab's traces have addresses, so each file gets some: whole pieces of [`PIECE`] bytes that no other file has, one after the other as
-//! far as the file's size was known when it was met. The addresses of a deleted file are discarded, and not used again.
+//! The lab's traces have addresses, so each file gets some: whole pieces of [`PIECE`] bytes that belong to no other file, and that follow
+//! one another as far as the size of the file was known when the recording first saw it. The addresses of a deleted file are discarded and
+//! not used again.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +22,7 @@ use crate::args::FilesRecordArgs;
 /// Addresses are given to files in pieces of this size.
 const PIECE: u64 = 64 << 10;
 /// Interval between two fetches while little happens.
-const REST: Duration = Duration::from_millis(20);
+const FETCH_INTERVAL: Duration = Duration::from_millis(20);
 /// Longest record: a longer operation becomes several.
 const LONGEST: u64 = 1 << 30;
 
@@ -43,21 +44,21 @@ pub fn run(args: &FilesRecordArgs) -> Result<(), Failure> {
     loop {
         let batch = match fetch(&args.path, "record") {
             Ok(batch) => batch,
-            // It was unmounted: what came before is the recording.
+            // The file system was unmounted. The recording has everything until then.
             Err(Errno::NODATA | Errno::NOTCONN | Errno::NOENT | Errno::OPNOTSUPP) => break,
             Err(e) => return Err(Failure::file(&args.path, "record", &e.into())),
         };
         let many = trace.add_batch(&batch)?;
-        // After the end, what had happened by then is still fetched.
+        // After the end, entries that were recorded before it are still fetched.
         if over && many == 0 {
             break;
         }
         over |= end.is_due();
         if many == 0 {
-            std::thread::sleep(REST);
+            std::thread::sleep(FETCH_INTERVAL);
         }
     }
-    // It may be unmounted by now.
+    // This fails if the file system was unmounted, which also ends the recording.
     let _ = order(&args.path, "record", "stop");
     let (files, lost) = (trace.files, trace.lost);
     let written = trace.sorted.finish()?;
@@ -190,12 +191,12 @@ mod tests {
         let ops = [
             entry(FileOp::Read, 1, 4096, 8192, 3 * PIECE),
             entry(FileOp::Write, 2, 0, 100, 100),
-            // It grows: its new piece lies behind the other file's.
+            // The file grows; its new piece follows the piece of the other file.
             entry(FileOp::Write, 1, 3 * PIECE - 10, 20, 3 * PIECE + 10),
             entry(FileOp::Sync, 1, 0, 0, 0),
             entry(FileOp::Drop, 1, 0, u64::MAX, 3 * PIECE + 10),
             entry(FileOp::Drop, 9, 0, u64::MAX, 5),
-            // Another file under the same number.
+            // Another file with the same node number.
             entry(FileOp::Read, 1, 0, 5, 5),
         ];
         for e in &ops {

@@ -84,7 +84,7 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
     args.json.print(&list, || text)
 }
 
-/// Adds the member on `path`. If two paths show the same bytes, the first one stays.
+/// Adds the member on `path`. If two paths show the same bytes, only the first one is kept.
 fn add(volumes: &mut Volumes, path: &Path, sb: Superblock) -> Result<(), Failure> {
     let path = std::path::absolute(path).map_err(|e| Failure::file(path, "find its place", &e))?;
     let (newest, places) = volumes
@@ -112,7 +112,7 @@ fn add(volumes: &mut Volumes, path: &Path, sb: Superblock) -> Result<(), Failure
 /// Whether both show the same bytes, like a file and its loop device.
 fn is_same(a: &Path, b: &Path) -> bool {
     match (stack::layers(a), stack::layers(b)) {
-        (Ok(a), Ok(b)) => stack::meet(&a, &b).is_some(),
+        (Ok(a), Ok(b)) => stack::relation(&a, &b).is_some(),
         _ => false,
     }
 }

@@ -17,7 +17,7 @@ use crate::table::table;
 use crate::{Failure, human, place};
 
 /// A server that does not answer within this time is listed as not answering.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Lists them.
 ///
@@ -44,7 +44,7 @@ pub fn describe(volume: &Path) -> Value {
 }
 
 /// The same for callers that ask repeatedly: without figures that need a walk over the fastest tier.
-pub fn glance(volume: &Path) -> Value {
+pub fn summary(volume: &Path) -> Value {
     described(volume, |client| {
         let mut both = client.ask(&Request::Look)?;
         Ok(both["status"].take())
@@ -71,7 +71,7 @@ fn described(volume: &Path, ask: fn(&mut Client) -> Result<Value, Failure>) -> V
     }
     let asked = connect(volume).and_then(|client| match client {
         None => Ok(None),
-        Some(client) => ask(&mut client.with_limit(PATIENCE)).map(Some),
+        Some(client) => ask(&mut client.with_limit(TIMEOUT)).map(Some),
     });
     match asked {
         Ok(None) => {}

@@ -222,8 +222,8 @@ fn hold(path: &Path) -> Result<Device, Failure> {
         ..OpenHow::default()
     };
     let device = Device::open(path, how).map_err(|e| Failure::failed(e.to_string()))?;
-    let found =
-        contents::look(&device).map_err(|e| Failure::failed(format!("{}: {e}", path.display())))?;
+    let found = contents::find_formats(&device)
+        .map_err(|e| Failure::failed(format!("{}: {e}", path.display())))?;
     let member = |c: &&contents::Content| c.what.starts_with("a member of a volume");
     match found.iter().find(member) {
         None => Ok(device),

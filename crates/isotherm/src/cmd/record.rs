@@ -18,9 +18,9 @@ use crate::control::client::served;
 use crate::control::entry::{ENTRY_BYTES, Entry, EntryOp};
 
 /// Interval between two checks for the end of the recording.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum time to wait until the server has ended the recording.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Records until it is told to stop, or until the volume stops.
 ///
@@ -62,7 +62,7 @@ fn receive(
     let failed = |e: &std::io::Error| broken(&crate::failure::reason(e));
     stream
         .get_ref()
-        .set_read_timeout(Some(LOOK))
+        .set_read_timeout(Some(CHECK_INTERVAL))
         .map_err(|e| failed(&e))?;
     let mut bytes = [0; ENTRY_BYTES];
     let mut have = 0;
@@ -90,7 +90,7 @@ fn receive(
 /// Tells the server that the recording ends, and waits until it has ended it, so that the next recording can begin. A server that does not
 /// answer in time is left alone.
 fn leave(stream: &mut BufReader<UnixStream>) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let mut rest = [0; 4096];
     if stream.get_ref().shutdown(Shutdown::Write).is_err() {
         return;

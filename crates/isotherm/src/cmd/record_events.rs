@@ -16,7 +16,7 @@ use crate::control::Request;
 use crate::control::client::served;
 
 /// Interval between two checks for the end of the recording.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Time limit for events in progress when the recording is asked to end.
 const LAST: Duration = Duration::from_secs(30);
 
@@ -83,7 +83,7 @@ fn receive(
             crate::failure::reason(e)
         ))
     };
-    let timeout = stream.get_ref().set_read_timeout(Some(LOOK));
+    let timeout = stream.get_ref().set_read_timeout(Some(CHECK_INTERVAL));
     timeout.map_err(|e| broken(&e))?;
     // Set when the volume was asked to end the recording.
     let mut latest: Option<Instant> = None;

@@ -63,37 +63,37 @@ pub(super) fn exists(out: &Path) -> Failure {
 }
 
 /// A record that is held back.
-struct Held {
+struct PendingRecord {
     time: u64,
     /// Keeps records with equal times in the order in which they came.
     number: u64,
     record: Record,
 }
 
-impl Ord for Held {
-    fn cmp(&self, other: &Held) -> Ordering {
+impl Ord for PendingRecord {
+    fn cmp(&self, other: &PendingRecord) -> Ordering {
         (self.time, self.number).cmp(&(other.time, other.number))
     }
 }
 
-impl PartialOrd for Held {
-    fn partial_cmp(&self, other: &Held) -> Option<Ordering> {
+impl PartialOrd for PendingRecord {
+    fn partial_cmp(&self, other: &PendingRecord) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Held {
-    fn eq(&self, other: &Held) -> bool {
+impl PartialEq for PendingRecord {
+    fn eq(&self, other: &PendingRecord) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Held {}
+impl Eq for PendingRecord {}
 
 /// A trace that sorts its records by time.
 pub(super) struct SortedTrace {
     writer: Writer,
-    waiting: BinaryHeap<Reverse<Held>>,
+    waiting: BinaryHeap<Reverse<PendingRecord>>,
     seen: u64,
     last: u64,
 }
@@ -122,7 +122,7 @@ impl SortedTrace {
     /// The file cannot be written.
     pub(super) fn add(&mut self, record: Record) -> Result<(), Failure> {
         self.seen += 1;
-        self.waiting.push(Reverse(Held {
+        self.waiting.push(Reverse(PendingRecord {
             time: record.time.0,
             number: self.seen,
             record,
@@ -134,7 +134,7 @@ impl SortedTrace {
     }
 
     fn write_one(&mut self) -> Result<(), Failure> {
-        let Some(Reverse(Held { time, record, .. })) = self.waiting.pop() else {
+        let Some(Reverse(PendingRecord { time, record, .. })) = self.waiting.pop() else {
             return Ok(());
         };
         // A record may arrive later than all that were held back. Its place in the order is already written, so its time is raised to the

@@ -20,7 +20,7 @@ use crate::overview::{Overview, Sample};
 use crate::{Failure, place};
 
 /// A server that does not answer within this time is shown as not answering.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// Samples of throughput that are kept for the graph.
 const HISTORY: usize = 240;
 
@@ -74,7 +74,7 @@ pub fn sample(volume: &std::path::Path) -> Result<Sample, Failure> {
     let client = client.ok_or_else(|| {
         Failure::failed(format!("{}: is not served (any more)", volume.display()))
     })?;
-    let mut client = client.with_limit(PATIENCE);
+    let mut client = client.with_limit(TIMEOUT);
     Ok(Sample {
         stats: client.ask(&Request::Stats)?,
         status: client.ask(&Request::Status)?,

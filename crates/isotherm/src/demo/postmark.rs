@@ -91,7 +91,8 @@ impl Plan {
         // Sizes are uniform, and a file occupies whole blocks.
         let blocks: u64 = (FILE[0]..=FILE[1]).map(|size| size.div_ceil(BLOCK)).sum();
         let working_set = files * blocks * BLOCK / (FILE[1] - FILE[0] + 1);
-        // There is a fifth in reserve: the working set drifts, and a ratio of 3.99 would miss the requirement of 4.0.
+        // The memory is a tenth less than the requirement allows, because the working set drifts, and a ratio of 3.99 instead of 4.0 would
+        // miss it.
         let memory = working_set / OVER_MEMORY * 9 / 10 / (1 << 20) * (1 << 20);
         let fs_bytes = (working_set * 13 / 10).next_multiple_of(1 << 20) + (8 << 20);
         let fast = (working_set as f64 * FAST_SHARE / EXTENT as f64).round() as u32;

@@ -14,9 +14,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::Failure;
 
 /// Interval at which a running program is polled. It is short because it is part of the measured time.
-const LOOK: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Tells that the demo should end.
+/// A flag that is set when the demo should end.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -97,7 +97,7 @@ pub fn run(
         stop.check()?;
         match child.0.try_wait() {
             Ok(Some(status)) => break status,
-            Ok(None) => std::thread::sleep(LOOK),
+            Ok(None) => std::thread::sleep(CHECK_INTERVAL),
             Err(e) => {
                 return Err(Failure::failed(format!(
                     "{name}: cannot be waited for: {e}"
@@ -116,8 +116,8 @@ pub fn run(
     Err(Failure::failed(format!("{name}: {status}: {last}")))
 }
 
-/// Runs a short clean-up step, which is not interrupted. If it fails it is repeated for some seconds, because devices are released a moment
-/// after their last user ends.
+/// Runs a short clean-up step, which is not interrupted. If it fails, it is repeated for some seconds, because the kernel releases a device
+/// only a moment after its last user has ended.
 pub fn insist(name: &str, args: &[&std::ffi::OsStr]) -> Result<(), String> {
     let begun = Instant::now();
     loop {

@@ -29,7 +29,7 @@ const MYSQL: &[u8] = include_bytes!("../../../../fixtures/linux-mysql.load.zst")
 const REGION: u64 = 1 << 20;
 const SECTOR: u64 = 512;
 /// A request without an answer after this time is an error.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The requests to replay.
 pub struct Plan {
@@ -327,7 +327,7 @@ impl<'a> Run<'a> {
         (offset / SECTOR) as usize..(offset + u64::from(len)).div_ceil(SECTOR) as usize
     }
 
-    /// Waits for a free place and for all requests that this one would race with, then submits it.
+    /// Waits for a free place and for all requests in flight that overlap this one, then submits it.
     fn issue(
         &mut self,
         port: &Arc<dyn Port>,
@@ -392,8 +392,8 @@ impl<'a> Run<'a> {
     fn take(&mut self) -> Result<(), Failure> {
         let done = self
             .receive
-            .recv_timeout(PATIENCE)
-            .map_err(|_| Failure::failed(format!("no answer for {} s", PATIENCE.as_secs())))?;
+            .recv_timeout(TIMEOUT)
+            .map_err(|_| Failure::failed(format!("no answer for {} s", TIMEOUT.as_secs())))?;
         let Some(flight) = self.flights[done.slot].take() else {
             return Err(Failure::failed("a request was answered twice"));
         };
@@ -435,12 +435,12 @@ impl<'a> Run<'a> {
             let _ = send.send(result);
         });
         port.submit(IoRequest::flush(), done);
-        match receive.recv_timeout(PATIENCE) {
+        match receive.recv_timeout(TIMEOUT) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(e)) => Err(Failure::failed(format!("flush: {e:?}"))),
             Err(_) => Err(Failure::failed(format!(
                 "no answer to a flush for {} s",
-                PATIENCE.as_secs()
+                TIMEOUT.as_secs()
             ))),
         }
     }

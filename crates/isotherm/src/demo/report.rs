@@ -1,4 +1,4 @@
-//! The table, the JSON, and what can be said of them.
+//! The table, the JSON, and the conclusions from them.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -217,7 +217,7 @@ impl Report {
         }
     }
 
-    /// For people, in at most 100 columns.
+    /// The report as text, in at most 100 columns.
     pub fn text(&self) -> String {
         let head = [
             "work",
@@ -263,7 +263,7 @@ fn sentence(hdd: &Row, hybrid: &Row, ssd: &Row) -> String {
     )
 }
 
-/// Broken at blanks.
+/// Breaks the text into lines at spaces.
 fn wrap(text: &str, width: usize) -> String {
     let (mut out, mut column) = (String::new(), 0);
     for word in text.split(' ').filter(|w| !w.is_empty()) {

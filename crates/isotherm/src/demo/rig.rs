@@ -12,7 +12,7 @@ use super::workdir::mounts_below;
 use crate::Failure;
 
 /// Time limit for `serve` to print `ready`, and to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn complain(result: Result<(), String>) {
     if let Err(e) = result {
@@ -66,7 +66,7 @@ impl Served {
             if said.lines().any(|l| l == "ready") {
                 return Ok(served);
             }
-            if served.has_ended() || begun.elapsed() > PATIENCE {
+            if served.has_ended() || begun.elapsed() > TIMEOUT {
                 return Err(Failure::failed(format!(
                     "isotherm serve did not get ready: {}",
                     said.trim()
@@ -120,8 +120,7 @@ impl Served {
             Ok(())
         };
         let begun = Instant::now();
-        while asked.is_ok() && begun.elapsed() < PATIENCE && matches!(child.0.try_wait(), Ok(None))
-        {
+        while asked.is_ok() && begun.elapsed() < TIMEOUT && matches!(child.0.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(10));
         }
         let ended = child.0.try_wait();

@@ -13,8 +13,8 @@ use crate::Failure;
 pub const HDD: &str = "wd5000aaks";
 /// The model of the flash (Loris, Table I).
 pub const SSD: &str = "ocz-vertex3-maxiops";
-/// Seconds without use until the disk is sent to sleep. GreenDM (6.1.4) takes 5; but this disk needs 11 to wake up again, so that a
-/// hybrid would lose by each sleep more than its flash can win back.
+/// Seconds without use until the disk is sent to sleep. GreenDM (6.1.4) uses 5. But this disk needs 11 seconds to wake up, so each sleep
+/// would cost a hybrid more time than its flash saves.
 pub const STANDBY_S: f64 = 600.0;
 /// Size of the fast tier as a share of the touched data.
 pub const FAST_SHARE: f64 = 0.25;
@@ -90,7 +90,7 @@ pub struct Sized {
 }
 
 impl Sized {
-    /// Finds the member sizes: metadata and reserve take their share, and how much is known when the volume is made.
+    /// Finds the member sizes. Metadata and reserve take a part of the members, and how much is known only when the volume is created.
     ///
     /// # Errors
     /// The volume cannot be created in `dir`, or no sizes give the requested shares.
@@ -111,13 +111,13 @@ impl Sized {
             bytes: vec![u64::from(extents) * EXTENT],
         };
         if kind == SetUp::Hybrid {
-            // Space for the metadata; an excess is taken back below.
+            // Start with generous space for the metadata; the excess is removed below.
             sized.bytes = vec![
                 (u64::from(fast) * EXTENT).max(4 << 20),
                 (u64::from(extents - fast) * EXTENT).max(4 << 20),
             ];
         }
-        // Metadata grows with the volume, a little: two or three rounds settle it.
+        // Metadata grows slightly with the volume; two or three rounds are enough.
         for round in 0..8 {
             let volume = probe.path().join(format!("v{round}"));
             let members = probe.path().join(format!("m{round}"));

@@ -136,7 +136,7 @@ impl Run {
         if let Some(m) = self.mutant {
             server
                 .handle()
-                .call(move |engine, _| engine.untold().break_rule(m))
+                .call(move |engine, _| engine.unrecorded().break_rule(m))
                 .ok_or("the engine is gone")?;
         }
         match self.truth {

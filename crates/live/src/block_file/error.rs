@@ -13,7 +13,7 @@ pub enum Error {
         /// The kernel's error.
         source: io::Error,
     },
-    /// We have no permission to mount, and the helper is not installed.
+    /// This process has no permission to mount, and the helper is not installed.
     NoPermission {
         /// The mount point.
         dir: PathBuf,
@@ -37,7 +37,7 @@ pub enum Error {
         /// Its file system type.
         kind: String,
     },
-    /// A living block file is mounted there.
+    /// A block file that is being served is mounted there.
     Served {
         /// The mount point.
         dir: PathBuf,

@@ -17,14 +17,14 @@ pub const CAPABILITIES: Capabilities = Capabilities {
 
 /// A block file in `dir`.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct Settings {
     /// An empty directory.
     pub dir: PathBuf,
     /// See [`Options`].
     pub options: Options,
 }
 
-impl FrontEndSettings for Wanted {
+impl FrontEndSettings for Settings {
     fn names(&self, name: &str) -> Vec<String> {
         vec![format!("block-file:{}", self.dir.join(name).display())]
     }
@@ -39,16 +39,16 @@ impl FrontEndSettings for Wanted {
             &self.options,
         );
         let mount = mount.map_err(|e| io::Error::other(e.to_string()))?;
-        Ok(Box::new(Shown { name, mount }))
+        Ok(Box::new(MountedFile { name, mount }))
     }
 }
 
-struct Shown {
+struct MountedFile {
     name: Vec<String>,
     mount: Mount,
 }
 
-impl FrontEnd for Shown {
+impl FrontEnd for MountedFile {
     fn names(&self) -> Vec<String> {
         self.name.clone()
     }

@@ -128,7 +128,7 @@ pub struct Mount {
     /// If set, the file can no longer be opened.
     shut: Arc<AtomicBool>,
     /// With a pump: the connection to fuser's session, and the thread that relays its replies.
-    slow: Option<Arc<pump::Slow>>,
+    fuser_link: Option<Arc<pump::FuserLink>>,
     relay: Option<JoinHandle<()>>,
     /// Whether requests come through io_uring.
     ring: bool,
@@ -186,11 +186,11 @@ fn pumped(
     let (mut mount, descriptor) = place(&*port, dir, name, options)?;
     let volume = serve::Volume::new(Arc::clone(&port), name, options, Arc::clone(&mount.shut));
     let parts = pump::split(descriptor, port, options.ring).map_err(failed)?;
-    let slow = Arc::clone(&parts.slow);
-    mount.slow = Some(parts.slow);
+    let fuser_link = Arc::clone(&parts.fuser_link);
+    mount.fuser_link = Some(parts.fuser_link);
     let relay = move || {
         become_io_flusher();
-        slow.relay();
+        fuser_link.relay();
     };
     mount.relay = Some(
         std::thread::Builder::new()
@@ -226,16 +226,16 @@ pub fn mount_on_engine(
         ..options.clone()
     };
     let (mut mount, pump) = pumped(Arc::clone(&port), dir, name, options)?;
-    let slow = mount.slow.clone();
-    if let Some((slow, pool)) = slow.zip(memory.filter(|_| options.ring)) {
-        let agreed = slow
+    let fuser_link = mount.fuser_link.clone();
+    if let Some((fuser_link, pool)) = fuser_link.zip(memory.filter(|_| options.ring)) {
+        let agreed = fuser_link
             .agreed()
             .ok_or_else(|| failed("the kernel's first request was not answered"))?;
         if agreed {
             // The kernel sends nothing until it has the entries.
-            let entries = ring::Entries::new(pump.device(), port, Arc::clone(&slow), &pool)
+            let entries = ring::Entries::new(pump.device(), port, Arc::clone(&fuser_link), &pool)
                 .ok_or_else(|| failed("no memory for the kernel's requests"))?;
-            slow.lead_to(handle.clone(), entries.answers());
+            fuser_link.set_ring(handle.clone(), entries.answers());
             handle
                 .call(move |_, world| world.add_ring_source(Box::new(entries)))
                 .ok_or_else(closed)?;
@@ -268,7 +268,7 @@ fn place(
     let dir = mountpoint::resolve(dir)?;
     mountpoint::prepare(&dir)?;
     let awkward = |c: char| c == ',' || c == '\\' || c.is_control();
-    let wanted = mountpoint::Wanted {
+    let wanted = mountpoint::MountParams {
         dir: &dir,
         source: &format!("isotherm:{name}").replace(awkward, "_"),
         read_only: port.read_only(),
@@ -285,7 +285,7 @@ fn place(
         device,
         session: None,
         shut: Arc::default(),
-        slow: None,
+        fuser_link: None,
         relay: None,
         ring: false,
     };
@@ -383,9 +383,9 @@ impl Mount {
         let panicked = || Error::Session {
             source: io::Error::other("a session thread panicked"),
         };
-        let slow = self.slow.take();
-        if let Some(slow) = &slow {
-            slow.close();
+        let fuser_link = self.fuser_link.take();
+        if let Some(fuser_link) = &fuser_link {
+            fuser_link.close();
         }
         if let Some(relay) = self.relay.take() {
             relay.join().map_err(|_| panicked())?;
@@ -394,7 +394,7 @@ impl Mount {
             None | Some(Ok(Ok(()))) => Ok(()),
             // This is how fuser reports the end of a socket.
             Some(Ok(Err(error)))
-                if slow.is_some() && error.kind() == io::ErrorKind::InvalidData =>
+                if fuser_link.is_some() && error.kind() == io::ErrorKind::InvalidData =>
             {
                 Ok(())
             }

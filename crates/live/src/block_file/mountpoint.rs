@@ -1,8 +1,8 @@
 //! Mount points: their present state, mounting, unmounting.
 //!
-//! We mount by ourselves and pass the descriptor to fuser, for three reasons: the kernel's errno reaches the user (fuser turns it into
-//! text); an unmount that fails can be repeated; and we never unmount a mount that we did not make, even if another one was mounted over
-//! the same directory meanwhile.
+//! This program mounts itself and passes the descriptor to fuser, for three reasons: the kernel's errno reaches the user (fuser turns it
+//! into text); an unmount that fails can be repeated; and this program never unmounts a mount that it did not make, even if another one was
+//! mounted over the same directory meanwhile.
 
 use std::ffi::CString;
 use std::fs;
@@ -143,7 +143,7 @@ pub(super) fn prepare(dir: &Path) -> Result<(), Error> {
 }
 
 /// The parameters of a mount.
-pub(super) struct Wanted<'a> {
+pub(super) struct MountParams<'a> {
     /// Resolved directory.
     pub dir: &'a Path,
     /// Shown as the source in the mount table.
@@ -153,7 +153,7 @@ pub(super) struct Wanted<'a> {
 }
 
 /// Mounts, by the system call if permitted, otherwise through the set-uid helper. Returns the session's descriptor.
-pub(super) fn mount(wanted: &Wanted<'_>) -> Result<OwnedFd, Error> {
+pub(super) fn mount(wanted: &MountParams<'_>) -> Result<OwnedFd, Error> {
     let device = match fs::OpenOptions::new().read(true).write(true).open(DEVICE) {
         Ok(device) => device,
         // Only the helper may open it.
@@ -191,7 +191,7 @@ pub(super) fn mount(wanted: &Wanted<'_>) -> Result<OwnedFd, Error> {
 }
 
 /// `fusermount3` mounts and sends us the descriptor over the socket that it finds as its standard input.
-fn mount_by_helper(wanted: &Wanted<'_>) -> Result<OwnedFd, Error> {
+fn mount_by_helper(wanted: &MountParams<'_>) -> Result<OwnedFd, Error> {
     let failed = |reason: String| Error::Mount {
         dir: wanted.dir.to_owned(),
         reason,
@@ -302,7 +302,7 @@ fn unmount_by_helper(dir: &Path, lazy: bool) -> io::Result<()> {
     Err(Errno::PERM.into())
 }
 
-/// A file name that can stand alone in a directory.
+/// Checks that the name is a valid name of a file in a directory.
 pub(super) fn check_name(name: &str) -> Result<(), Error> {
     let bytes = std::ffi::OsStr::new(name).as_bytes();
     let fine = !matches!(bytes, b"" | b"." | b"..")

@@ -1,10 +1,10 @@
-//! The frequent requests, without a thread of their own.
+//! Handles the frequent requests (reads, writes, flushes) without a thread of their own.
 //!
-//! At queue depth 1 the hand-off from a session thread to the engine's thread costs as much as the rest of the request.
-//! A [`Pump`] lets the engine's thread take requests from `/dev/fuse` itself: it watches the descriptor in its ring and
-//! calls [`Pump::receive`] when it is readable. Reads, writes and flushes go to the port on that thread, everything else
-//! (directory, attributes, `fallocate`, `lseek`) is passed on, unread, to fuser, whose session runs on one end of a packet socket instead
-//! of `/dev/fuse`. So most of the protocol is left to fuser, and we decode three messages.
+//! At queue depth 1 the hand-off from a session thread to the engine's thread costs as much as the rest of the request. A [`Pump`] lets the
+//! engine's thread take requests from `/dev/fuse` itself: it watches the descriptor in its ring and calls [`Pump::receive`] when it is
+//! readable. Reads, writes and flushes go to the port on that thread. Everything else (directory, attributes, `fallocate`, `lseek`) is
+//! passed on unread to fuser, whose session runs on one end of a packet socket instead of `/dev/fuse`. So most of the protocol is left to
+//! fuser, and this module decodes only three messages.
 //!
 //! ```text
 //! /dev/fuse ──► Pump ── READ, WRITE, FSYNC ──► port ──► reply to /dev/fuse from the completion
@@ -39,18 +39,18 @@ pub(super) const FUSE_READ: u32 = 15;
 pub(super) const FUSE_WRITE: u32 = 16;
 pub(super) const FUSE_FSYNC: u32 = 20;
 const FUSE_INIT: u32 = 26;
-/// `FUSE_INIT_EXT`: there are more flags; `FUSE_OVER_IO_URING` is one of them.
+/// `FUSE_INIT_EXT`: the message has a second word of flags, one of which is `FUSE_OVER_IO_URING`.
 const INIT_MORE: u32 = 1 << 30;
 const INIT_RING: u32 = 1 << 9;
 /// Byte offsets of the first and the second word of flags in `fuse_init_in` and in `fuse_init_out`.
 const INIT_IN_FLAGS: [usize; 2] = [12, 16];
 const INIT_OUT_FLAGS: [usize; 2] = [12, 32];
 /// Longest wait for fuser's answer to INIT.
-const INIT_PATIENCE: Duration = Duration::from_secs(10);
+const INIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Size of the largest message that is not a write, guaranteed by the kernel (`FUSE_MIN_READ_BUFFER`).
-const SLOW_MESSAGE: usize = 8192;
+const OTHER_MESSAGE_MAX: usize = 8192;
 /// Largest reply of fuser: a directory page or the answer to INIT.
-const SLOW_REPLY: usize = 1 << 17;
+const FUSER_REPLY_MAX: usize = 1 << 17;
 
 /// The result of [`Pump::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub enum Received {
 /// [`Pump::LARGEST`] bytes available.
 pub struct Pump {
     device: Arc<File>,
-    slow: Arc<Slow>,
+    fuser_link: Arc<FuserLink>,
     port: Arc<dyn Port>,
     size: u64,
     buffer: Box<[u8]>,
@@ -153,8 +153,8 @@ impl Pump {
             }
         };
         let message = &self.buffer[..read];
-        if self.hot(message).is_none() {
-            self.slow.pass_on(message);
+        if self.take_frequent(message).is_none() {
+            self.fuser_link.pass_on(message);
         }
         Ok(Received::Request)
     }
@@ -164,13 +164,13 @@ impl Pump {
         Arc::clone(&self.device)
     }
 
-    /// No more requests can be taken: ends the session beside it, too, so that the mount sees the end.
+    /// Called when no more requests can be taken: ends fuser's session as well, so that the mount notices the end.
     pub(super) fn end(&self) {
-        self.slow.close();
+        self.fuser_link.close();
     }
 
     /// Starts a read, write or flush. Returns `None` for everything else; then nothing was done.
-    fn hot(&self, message: &[u8]) -> Option<()> {
+    fn take_frequent(&self, message: &[u8]) -> Option<()> {
         let opcode = u32_at(message, 4)?;
         let unique = u64_at(message, 8)?;
         let reply = || Reply {
@@ -250,37 +250,37 @@ impl Pump {
 }
 
 /// The connection to fuser's session and back.
-pub(super) struct Slow {
+pub(super) struct FuserLink {
     socket: OwnedFd,
     device: Arc<File>,
-    /// Messages that found the socket full. The engine's thread must not wait for fuser, which may be waiting for the engine (allocation
-    /// status). So the messages wait here until the relay has received an answer of fuser.
+    /// Messages for which the socket was full. The engine's thread must not wait for fuser, because fuser may be waiting for the engine
+    /// (allocation status). So they wait here until the relay has received an answer of fuser.
     backlog: Mutex<VecDeque<Vec<u8>>>,
     init: Mutex<Init>,
     initialised: Condvar,
-    /// The place of the requests that came through entries, and the engine's thread that answers them.
+    /// For answers to requests that came through ring entries: the engine's thread, and the entries.
     ring: OnceLock<(Handle, Answers)>,
 }
 
 /// The state of the negotiation with the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Init {
-    /// fuser has not answered INIT yet. `ring`: whether to agree to requests through io_uring, because the kernel offered it and we want
-    /// it.
+    /// fuser has not answered INIT yet. `ring`: whether to accept requests through io_uring, because the kernel offered it and it is
+    /// wanted.
     Asked { unique: u64, ring: bool },
     /// The kernel has the answer.
     Answered { ring: bool },
 }
 
-impl std::fmt::Debug for Slow {
+impl std::fmt::Debug for FuserLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slow").finish_non_exhaustive()
+        f.debug_struct("FuserLink").finish_non_exhaustive()
     }
 }
 
-impl Slow {
-    pub(super) fn new(socket: OwnedFd, device: Arc<File>) -> Slow {
-        Slow {
+impl FuserLink {
+    pub(super) fn new(socket: OwnedFd, device: Arc<File>) -> FuserLink {
+        FuserLink {
             socket,
             device,
             backlog: Mutex::default(),
@@ -295,18 +295,18 @@ impl Slow {
         self.init.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on, answers to requests that came through entries go to them.
-    pub(super) fn lead_to(&self, handle: Handle, answers: Answers) {
+    /// From now on, answers to requests that came through ring entries go to these entries.
+    pub(super) fn set_ring(&self, handle: Handle, answers: Answers) {
         // Set once, because a mount has its entries once.
         let _ = self.ring.set((handle, answers));
     }
 
-    /// Waits for the answer to INIT; returns whether it agreed to requests through io_uring. `None`: no answer came in time.
+    /// Waits for fuser's answer to INIT. Returns whether the answer accepted requests through io_uring; `None` if no answer came in time.
     pub(super) fn agreed(&self) -> Option<bool> {
         let asked = |init: &mut Init| matches!(init, Init::Asked { .. });
         let waited = self
             .initialised
-            .wait_timeout_while(self.init(), INIT_PATIENCE, asked);
+            .wait_timeout_while(self.init(), INIT_TIMEOUT, asked);
         match *waited.unwrap_or_else(PoisonError::into_inner).0 {
             Init::Answered { ring } => Some(ring),
             Init::Asked { .. } => None,
@@ -314,7 +314,7 @@ impl Slow {
     }
 
     /// Passes one of fuser's replies to the kernel.
-    fn carry(&self, reply: &mut [u8]) {
+    fn relay_reply(&self, reply: &mut [u8]) {
         let unique = u64_at(reply, 8);
         let mut init = self.init();
         if let Init::Asked {
@@ -370,11 +370,11 @@ impl Slow {
 
     /// Relays fuser's replies to the kernel until the socket is closed.
     pub(super) fn relay(&self) {
-        let mut reply = vec![0; SLOW_REPLY];
+        let mut reply = vec![0; FUSER_REPLY_MAX];
         loop {
             match net::recv(&self.socket, &mut *reply, RecvFlags::empty()) {
                 Ok((0, _)) => return,
-                Ok((len, _)) => self.carry(&mut reply[..len]),
+                Ok((len, _)) => self.relay_reply(&mut reply[..len]),
                 Err(Errno::INTR) => {}
                 Err(_) => return,
             }
@@ -395,8 +395,8 @@ fn offered(message: &[u8]) -> bool {
     flags & INIT_MORE != 0 && more & INIT_RING != 0
 }
 
-/// Changes fuser's answer to INIT so that it agrees to requests through io_uring, which fuser does not know. Returns false if it is too
-/// short for that, or an error.
+/// Changes fuser's answer to INIT so that it accepts requests through io_uring, which fuser does not know. Returns false if the answer is
+/// an error or too short for that.
 fn agree(reply: &mut [u8]) -> bool {
     let long = reply.len() >= OUT_HEADER + INIT_OUT_FLAGS[1] + 4;
     if !long || u32_at(reply, 4) != Some(0) {
@@ -416,7 +416,7 @@ pub(super) struct Parts {
     /// fuser's end of the socket.
     pub session: OwnedFd,
     /// Our end.
-    pub slow: Arc<Slow>,
+    pub fuser_link: Arc<FuserLink>,
 }
 
 /// Two connected sockets that keep the boundaries of messages.
@@ -425,34 +425,34 @@ fn packet_sockets() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(net::socketpair(kind.0, kind.1, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Splits the descriptor of a new mount into frequent and other requests. The kernel's INIT is passed on at once, so that fuser's session
-/// finds it; its answer is relayed like all others. With `ring`, the answer agrees to requests through io_uring if the kernel offers them.
+/// Divides the requests of a new mount between a pump and fuser's session. The kernel's INIT is passed on at once, so that fuser's session
+/// finds it; its answer is relayed like all others. With `ring`, the answer accepts requests through io_uring if the kernel offers them.
 pub(super) fn split(device: OwnedFd, port: Arc<dyn Port>, ring: bool) -> io::Result<Parts> {
     let (ours, session) = packet_sockets()?;
     let device = Arc::new(File::from(device));
-    let slow = Arc::new(Slow::new(ours, Arc::clone(&device)));
+    let fuser_link = Arc::new(FuserLink::new(ours, Arc::clone(&device)));
     let size = port.volume_bytes();
     // The kernel requires room for the largest write with its headers before it gives any request.
-    let buffer = vec![0; super::serve::MAX_IO as usize + SLOW_MESSAGE].into_boxed_slice();
+    let buffer = vec![0; super::serve::MAX_IO as usize + OTHER_MESSAGE_MAX].into_boxed_slice();
     let mut pump = Pump {
         device,
-        slow: Arc::clone(&slow),
+        fuser_link: Arc::clone(&fuser_link),
         port,
         size,
         buffer,
     };
-    // The descriptor is still blocking: INIT will come.
+    // The descriptor is still blocking, so this waits for INIT.
     pump.receive()?;
     if u32_at(&pump.buffer, 4) == Some(FUSE_INIT) {
         let unique = u64_at(&pump.buffer, 8).unwrap_or_default();
         let ring = ring && offered(&pump.buffer);
-        *slow.init() = Init::Asked { unique, ring };
+        *fuser_link.init() = Init::Asked { unique, ring };
     }
     fcntl_setfl(&*pump.device, OFlags::NONBLOCK)?;
     Ok(Parts {
         pump,
         session,
-        slow,
+        fuser_link,
     })
 }
 

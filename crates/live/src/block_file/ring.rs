@@ -30,7 +30,7 @@ use isotherm_core::IoError;
 use rustix::io::Errno;
 
 use super::O_DSYNC;
-use super::pump::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, IN_HEADER, OUT_HEADER, Slow};
+use super::pump::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, FuserLink, IN_HEADER, OUT_HEADER};
 use crate::buffers::{Buffer, Memory, Pool, Region};
 use crate::port::{Completion, IoRequest, Port};
 use crate::world::RingSource;
@@ -51,7 +51,7 @@ const HEADER_ROOM: usize = 512;
 
 /// `struct iovec`.
 #[repr(C)]
-struct Part {
+struct IoVec {
     base: *mut u8,
     len: usize,
 }
@@ -60,7 +60,7 @@ struct Entry {
     queue: u16,
     memory: Memory,
     /// Header and payload, as REGISTER names them.
-    parts: Box<[Part; 2]>,
+    parts: Box<[IoVec; 2]>,
     /// The kernel's number of the request in this entry.
     commit: u64,
     /// Whether the entry holds a request that is not answered.
@@ -80,7 +80,7 @@ struct State {
 
 struct Shared {
     port: Arc<dyn Port>,
-    slow: Arc<Slow>,
+    fuser_link: Arc<FuserLink>,
     device: Arc<File>,
     size: u64,
     block: u32,
@@ -91,16 +91,16 @@ struct Shared {
 /// The entries, as a source of the engine's thread.
 pub(super) struct Entries(Arc<Shared>);
 
-/// The way of fuser's answers to the entries, as long as these exist.
+/// Passes fuser's answers to the entries, as long as these exist.
 #[derive(Clone)]
 pub(super) struct Answers(Weak<Shared>);
 
 impl Entries {
-    /// Entries for all queues, with payloads from `pool`, to be put into the ring. `None`: there is not enough memory.
+    /// Makes entries for all queues, with payloads from `pool`, to be put into the ring. `None` if there is not enough memory.
     pub(super) fn new(
         device: Arc<File>,
         port: Arc<dyn Port>,
-        slow: Arc<Slow>,
+        fuser_link: Arc<FuserLink>,
         pool: &Arc<Pool>,
     ) -> Option<Entries> {
         let queues = queues();
@@ -110,7 +110,7 @@ impl Entries {
         for i in 0..number {
             let memory = pool.get_if_idle(LARGEST as usize)?;
             let header = headers.base().wrapping_add(i * HEADER_ROOM);
-            let part = |base, len| Part { base, len };
+            let part = |base, len| IoVec { base, len };
             entries.push(Entry {
                 queue: (i % queues) as u16,
                 parts: Box::new([
@@ -127,7 +127,7 @@ impl Entries {
             size: port.volume_bytes(),
             block: port.block_bytes(),
             port,
-            slow,
+            fuser_link,
             device,
             headers,
             state: Mutex::new(State {
@@ -158,7 +158,7 @@ impl RingSource for Entries {
 
     fn back(&mut self, number: u16, result: i32) {
         if result < 0 {
-            // The connection has ended, or this entry was never accepted: then the kernel uses `/dev/fuse`.
+            // The connection has ended, or the kernel never accepted this entry; in the latter case it uses `/dev/fuse`.
             self.0.lock().live -= 1;
             return;
         }
@@ -207,7 +207,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 }
 
 /// The kernel's request.
-struct Asked {
+struct KernelRequest {
     opcode: u32,
     unique: u64,
     offset: u64,
@@ -247,12 +247,12 @@ impl Shared {
         unsafe { self.header(number).cast::<[u8; HEADER]>().read() }
     }
 
-    /// The entry came back with a request.
+    /// Serves the request with which the entry has completed.
     fn serve(this: &Arc<Shared>, entry: u16) {
         let header = this.read_header(entry);
         let u32_at = |at: usize| u32::from_ne_bytes(number(&header, at).unwrap_or_default());
         let u64_at = |at: usize| u64::from_ne_bytes(number(&header, at).unwrap_or_default());
-        let asked = Asked {
+        let asked = KernelRequest {
             opcode: u32_at(4),
             unique: u64_at(8),
             offset: u64_at(OP_IN + 8),
@@ -296,7 +296,7 @@ impl Shared {
         Some(Buffer::over(memory, offset, len, self.block))
     }
 
-    fn read(&self, asked: &Asked, reply: Reply) {
+    fn read(&self, asked: &KernelRequest, reply: Reply) {
         let len =
             u64::from(asked.bytes.min(LARGEST)).min(self.size.saturating_sub(asked.offset)) as u32;
         if len == 0 {
@@ -317,7 +317,7 @@ impl Shared {
         );
     }
 
-    fn write(&self, asked: &Asked, payload: usize, reply: Reply) {
+    fn write(&self, asked: &KernelRequest, payload: usize, reply: Reply) {
         let len = u64::from(asked.bytes).min(self.size.saturating_sub(asked.offset)) as u32;
         if self.port.read_only() {
             return reply.end(Err(IoError::ReadOnly), 0);
@@ -352,7 +352,7 @@ impl Shared {
         );
     }
 
-    /// All other requests are left to fuser, which gets the message as from `/dev/fuse`: headers and payload in one piece.
+    /// Passes any other request to fuser, as a message like one from `/dev/fuse`: headers and payload in one piece.
     fn pass_on(&self, entry: u16, header: &[u8; HEADER], payload: usize, mut reply: Reply) {
         let whole = u32::from_ne_bytes(number(header, 0).unwrap_or_default()) as usize;
         let Some(op) = whole
@@ -369,7 +369,7 @@ impl Shared {
         drop(state);
         // Answered by `Answers`.
         reply.sent = true;
-        self.slow.pass_on(&message);
+        self.fuser_link.pass_on(&message);
     }
 
     /// The request in the entry has ended, with `payload` bytes in its memory: the entry may go back to the kernel.
@@ -396,7 +396,7 @@ impl Shared {
     }
 }
 
-/// The command of an entry with two parts: the crate sets all fields except their number.
+/// Sets the number of parts in an entry's command to `len`; the io-uring crate sets all other fields.
 fn with_len(mut entry: squeue::Entry128, len: u32) -> squeue::Entry128 {
     const { assert!(size_of::<squeue::Entry128>() == 128) };
     // SAFETY: an entry is the kernel's `io_uring_sqe` followed by 64 bytes; `len` is its field at byte 24.
@@ -404,7 +404,7 @@ fn with_len(mut entry: squeue::Entry128, len: u32) -> squeue::Entry128 {
     entry
 }
 
-/// The end of one request. If it is dropped without one (a port that loses a completion), it answers `EIO`.
+/// The answer to one request. If it is dropped without being sent (a port that loses a completion), it answers `EIO`.
 struct Reply {
     shared: Arc<Shared>,
     entry: u16,
@@ -459,7 +459,7 @@ impl Drop for Reply {
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
-    /// A request is answered when it was handed over, before it has ended.
+    /// A request is answered as soon as it is handed over, before it has ended.
     AnswerEarly,
     /// The end of a lost request is not reported.
     ForgetLost,

@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 
 const BLOCK: u32 = 512;
 
-/// A port whose requests end when a test says so.
-struct Holding {
+/// A port that ends a request only when a test tells it to.
+struct HoldingPort {
     memory: MemPort,
     held: Mutex<Vec<(Option<Buffer>, Completion)>>,
 }
 
-impl Layer for Holding {
+impl Layer for HoldingPort {
     fn below(&self) -> &dyn Port {
         &self.memory
     }
@@ -21,9 +21,9 @@ impl Layer for Holding {
     }
 }
 
-impl Holding {
-    fn new() -> Arc<Holding> {
-        Arc::new(Holding {
+impl HoldingPort {
+    fn new() -> Arc<HoldingPort> {
+        Arc::new(HoldingPort {
             memory: MemPort::new(1 << 20, BLOCK),
             held: Mutex::default(),
         })
@@ -42,9 +42,9 @@ fn entries(port: Arc<dyn Port>) -> Entries {
     let (ours, _) = std::os::unix::net::UnixStream::pair().unwrap();
     let device = Arc::new(File::from(std::os::fd::OwnedFd::from(ours)));
     let (socket, _) = std::os::unix::net::UnixStream::pair().unwrap();
-    let slow = Arc::new(Slow::new(socket.into(), Arc::clone(&device)));
+    let fuser_link = Arc::new(FuserLink::new(socket.into(), Arc::clone(&device)));
     let pool = Pool::new(memory());
-    Entries::new(device, port, slow, &pool).unwrap()
+    Entries::new(device, port, fuser_link, &pool).unwrap()
 }
 
 /// Numbers of the entries that go into the ring now.
@@ -106,7 +106,7 @@ fn processors_are_counted_as_the_kernel_lists_them() {
 
 /// Checks that no request is answered before its end, and that each is answered once, also a lost one.
 fn check_ends() -> Result<(), &'static str> {
-    let port = Holding::new();
+    let port = HoldingPort::new();
     let mut entries = entries(Arc::clone(&port) as Arc<dyn Port>);
     let all = put(&mut entries);
     assert!(
@@ -159,7 +159,7 @@ fn without_these_rules_that_is_noticed() {
 }
 
 #[test]
-fn odd_ranges_and_ends_of_the_volume() {
+fn unaligned_ranges_and_ends_of_the_volume() {
     let memory = Arc::new(MemPort::new(1 << 20, BLOCK));
     let mut entries = entries(Arc::clone(&memory) as Arc<dyn Port>);
     put(&mut entries);
@@ -185,7 +185,7 @@ fn odd_ranges_and_ends_of_the_volume() {
 
 #[test]
 fn entries_that_the_kernel_gives_up_are_over() {
-    let mut entries = entries(Holding::new());
+    let mut entries = entries(HoldingPort::new());
     let all = put(&mut entries);
     for (i, n) in all.iter().enumerate() {
         assert!(!entries.is_over(), "{i}");

@@ -9,7 +9,7 @@ use crate::world::{Source, Watch};
 /// Largest number of requests that one call takes, so that completions do not wait for long.
 const BATCH: u32 = 64;
 /// While requests come one by one, poll for another one only after every 16th.
-const LOOK_EVERY: u32 = 16;
+const POLL_EVERY: u32 = 16;
 
 pub(super) struct PumpSource {
     pump: Pump,
@@ -58,7 +58,7 @@ impl Source for PumpSource {
             // At queue depth 1 there is usually no other request, so a poll after each one would be a waste. If there is one, the watched
             // descriptor reports it at once.
             self.lone += 1;
-            if !self.crowded && self.lone < LOOK_EVERY {
+            if !self.crowded && self.lone < POLL_EVERY {
                 return Watch::Empty;
             }
         }

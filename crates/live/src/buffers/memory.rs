@@ -84,7 +84,7 @@ impl Drop for Memory {
         // The share is updated first, so that a caller that the pool wakes sees the new count.
         let share = self.share.take();
         if let Some(share) = &share {
-            share.gives(self.capacity);
+            share.give_back(self.capacity);
         }
         if self.chunk.is_none() {
             // SAFETY: allocated in `alone` with exactly this layout.

@@ -85,7 +85,7 @@ fn threads_wait_in_order_and_share_fairly() {
 }
 
 #[test]
-fn what_no_chunk_can_hold_is_served_alone() {
+fn a_request_larger_than_any_chunk_gets_memory_of_its_own() {
     let pool = Pool::new(16 * ALIGNMENT);
     let big = pool.buffer(0, 1 << 20, 4096);
     assert_eq!(big.len(), 1 << 20);

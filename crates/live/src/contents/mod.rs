@@ -78,7 +78,7 @@ fn recognise(w: &Window) -> Vec<Content> {
 ///
 /// # Errors
 /// The device cannot be read.
-pub fn look(device: &Device) -> io::Result<Vec<Content>> {
+pub fn find_formats(device: &Device) -> io::Result<Vec<Content>> {
     let file = plain(device, false)?;
     Ok(recognise(&Window::read(&file, device.bytes)?))
 }
@@ -89,7 +89,7 @@ pub fn look(device: &Device) -> io::Result<Vec<Content>> {
 /// Names the contents and their place, or states that the device cannot be read.
 pub fn refuse(device: &Device) -> Result<(), Error> {
     let place = device.path.display();
-    let found = look(device).map_err(|e| {
+    let found = find_formats(device).map_err(|e| {
         let what = format!("{place}: cannot be searched for what lies on it: {e}");
         Error::new(ErrorKind::Device, what)
     })?;
@@ -119,7 +119,7 @@ pub fn refuse(device: &Device) -> Result<(), Error> {
     Err(Error::new(ErrorKind::InUse, what))
 }
 
-/// Erases everything that [`look`] recognises, at any place, and looks again.
+/// Erases everything that [`find_formats`] recognises, at any place, and looks again.
 ///
 /// # Errors
 /// The device cannot be read or written, or a format is still recognised afterwards.
@@ -138,7 +138,7 @@ pub fn erase(device: &Device) -> Result<(), Error> {
         // SAFETY: the call takes no argument.
         let _ = unsafe { ioctl(&device.file, NoArg::<BLKRRPART>::new()) };
     }
-    match look(device).map_err(failed)?.first() {
+    match find_formats(device).map_err(failed)?.first() {
         None => Ok(()),
         Some(c) => Err(Error::new(
             ErrorKind::Device,

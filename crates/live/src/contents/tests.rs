@@ -37,7 +37,7 @@ fn every_magic_number_is_seen_in_its_place_and_erased() {
 }
 
 #[test]
-fn zeros_noise_and_text_are_nobodys() {
+fn zeros_noise_and_text_are_not_recognised() {
     assert_eq!(seen(0, |_| ()), []);
     assert_eq!(seen(1000, |_| ()), []);
     assert_eq!(seen(64 << 20, |_| ()), []);
@@ -134,7 +134,7 @@ fn pool_labels_at_either_end_and_swap_of_every_page_size() {
 }
 
 #[test]
-fn files_of_databases_are_told_by_their_headers() {
+fn files_of_databases_are_recognised_by_their_headers() {
     let names = |found: Vec<Content>| found.into_iter().map(|c| c.what).collect::<Vec<_>>();
     let mut page = [0u8; 8192];
     page[12..20].copy_from_slice(&[0x40, 0, 0, 0x1f, 0, 0x20, 4, 0x20]);

@@ -1,4 +1,4 @@
-//! Properties of a device according to the system: units of direct I/O, whether it rotates, whether its I/O ever waits.
+//! Properties of a device according to the system: alignment of direct I/O, whether it rotates, whether its I/O ever waits.
 
 use rustix::fs::{AtFlags, FsWord, OFlags, StatxFlags};
 use std::fs::{self, File};

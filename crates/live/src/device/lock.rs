@@ -16,25 +16,25 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Longest wait for a process that has ended or is ending. Devices answer or fail within this time: the kernel gives up a SCSI command
-/// after 30 s and at most five repetitions.
-const ENDED: Duration = Duration::from_secs(300);
-/// Wait for a live process: it may be about to close.
-const LIVES: Duration = Duration::from_millis(300);
-/// Wait if no holder of a byte lock is visible: the remains of a process that ended, or a process of another user or container.
-const UNSEEN: Duration = Duration::from_secs(30);
-/// The wait is reported when it takes this long, and again after every further [`REPEATED`].
-const SAID: Duration = Duration::from_secs(2);
-const REPEATED: Duration = Duration::from_secs(30);
+/// Longest wait for the lock of a process that has ended or is ending. Devices answer or fail within this time: the kernel gives up a SCSI
+/// command after 30 s and at most five repetitions.
+const WAIT_FOR_ENDED: Duration = Duration::from_secs(300);
+/// Longest wait for the lock of a running process: it may be about to close the device.
+const WAIT_FOR_RUNNING: Duration = Duration::from_millis(300);
+/// Longest wait if no holder of the lock is visible: it may be a process that ended, or a process of another user or container.
+const WAIT_FOR_UNSEEN: Duration = Duration::from_secs(30);
+/// The wait is reported after this time, and again at intervals of [`REPORT_EVERY`].
+const REPORT_AFTER: Duration = Duration::from_secs(2);
+const REPORT_EVERY: Duration = Duration::from_secs(30);
 
 /// The holder of the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Holder {
     /// A running process.
-    Lives(String),
+    Running(String),
     /// A process that has ended or was killed.
     Ended(String),
-    /// No holder that we may see.
+    /// No holder that this process may see.
     Unseen,
 }
 
@@ -43,15 +43,15 @@ impl Holder {
         if is_ending(&pid) {
             Holder::Ended(pid)
         } else {
-            Holder::Lives(pid)
+            Holder::Running(pid)
         }
     }
 
-    fn patience(&self) -> Duration {
+    fn wait_limit(&self) -> Duration {
         match self {
-            Holder::Lives(_) => LIVES,
-            Holder::Ended(_) => ENDED,
-            Holder::Unseen => UNSEEN,
+            Holder::Running(_) => WAIT_FOR_RUNNING,
+            Holder::Ended(_) => WAIT_FOR_ENDED,
+            Holder::Unseen => WAIT_FOR_UNSEEN,
         }
     }
 }
@@ -59,7 +59,7 @@ impl Holder {
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Holder::Lives(pid) => {
+            Holder::Running(pid) => {
                 let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
                 write!(f, " by process {pid} ({})", name.trim())
             }
@@ -72,14 +72,14 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// Tries `take` until it has the lock, as long as the kind of holder allows; the inner error is that holder.
+/// Repeats `take` until it gets the lock, or until the time limit for this kind of holder has passed. The inner error is that holder.
 fn wait_for(
     path: &Path,
     mut take: impl FnMut() -> io::Result<bool>,
     holder: impl Fn() -> Holder,
 ) -> Result<Result<(), Holder>, io::Error> {
     let begun = Instant::now();
-    let mut say_at = SAID;
+    let mut say_at = REPORT_AFTER;
     // The search for a holder may have to examine all processes, so it becomes rarer and rarer.
     let (mut look_at, mut by) = (Duration::ZERO, Holder::Unseen);
     loop {
@@ -90,13 +90,13 @@ fn wait_for(
         if waited >= look_at {
             by = holder();
             look_at = waited + (waited / 4).max(Duration::from_millis(50));
-            if waited >= by.patience() {
+            if waited >= by.wait_limit() {
                 return Ok(Err(by));
             }
         }
         if waited >= say_at {
             tracing::warn!("{}: is held{by}: waiting for that", path.display());
-            say_at = waited + REPEATED;
+            say_at = waited + REPORT_EVERY;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -182,7 +182,8 @@ fn byte_holder(file: &File) -> Holder {
         if !pid.bytes().all(|b| b.is_ascii_digit()) {
             continue;
         }
-        // Our own waiting descriptor does not count; another one of this process, opened before, is a holder like others.
+        // The descriptor that waits for the lock does not count. Another descriptor of this process, opened before, is a holder like any
+        // other.
         let ours = (pid == own).then(|| file.as_raw_fd().to_string());
         let files = fs::read_dir(process.path().join("fdinfo"));
         let has = files.into_iter().flatten().flatten().any(|f| {
@@ -190,7 +191,7 @@ fn byte_holder(file: &File) -> Holder {
                 && fs::read_to_string(f.path()).is_ok_and(|t| shows_lock(&t, &id))
         });
         match has.then(|| Holder::of(pid)) {
-            Some(Holder::Lives(pid)) => return Holder::Lives(pid),
+            Some(Holder::Running(pid)) => return Holder::Running(pid),
             Some(by) => found = by,
             None => {}
         }
@@ -296,7 +297,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         std::thread::spawn(move || {
-            std::thread::sleep(2 * LIVES);
+            std::thread::sleep(2 * WAIT_FOR_RUNNING);
             drop(end);
         });
         lock(&file, &path, false).unwrap();
@@ -318,7 +319,7 @@ mod tests {
         let (first, second) = (open(), open());
         assert_eq!(lock_bytes(&first, &path, false, (0, 0)).unwrap(), Ok(()));
         let own = std::process::id().to_string();
-        assert_eq!(byte_holder(&second), Holder::Lives(own.clone()));
+        assert_eq!(byte_holder(&second), Holder::Running(own.clone()));
         let by = lock_bytes(&second, &path, false, (100, 1)).unwrap();
         assert!(by.is_err_and(|w| w.contains(&format!("by process {own}"))));
         drop(first);

@@ -30,29 +30,29 @@ impl Doorbell {
         self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed)
     }
 
-    /// The sleeper is about to sleep; returns false if it must not, because `mail` reports that there is some.
-    pub fn doze(&self, mail: impl FnOnce() -> bool) -> bool {
+    /// Called before the thread sleeps. Returns false if it must not sleep, because `mail` reports that there is some.
+    pub fn prepare_sleep(&self, mail: impl FnOnce() -> bool) -> bool {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if mail() {
-            self.awake();
+            self.woken();
             return false;
         }
         true
     }
 
-    /// The sleeper is awake again.
-    pub fn awake(&self) {
+    /// Called when the thread has woken up.
+    pub fn woken(&self) {
         self.sleeping.store(false, Ordering::Relaxed);
     }
 
-    /// The sleeper ends for good. It must look for mail once more after this.
+    /// Called when the thread ends for good. It must look for mail once more after this.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// After [`Doorbell::must_ring`], which contains the fence: whether the sleeper has ended. Then the caller must remove the mail itself.
+    /// After [`Doorbell::must_ring`], which contains the fence: whether the thread has ended. Then the caller must remove the mail itself.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }

@@ -44,7 +44,7 @@ fn no_wake_up_is_lost(senders: usize) {
                 thread::spawn(move || send(&bell, &counts))
             })
             .collect();
-        let asleep = bell.doze(|| counts.mail.load(Relaxed) > 0);
+        let asleep = bell.prepare_sleep(|| counts.mail.load(Relaxed) > 0);
         for t in threads {
             t.join().unwrap();
         }
@@ -65,7 +65,7 @@ fn a_sleeper_is_woken_once_by_two_senders() {
 }
 
 #[test]
-fn what_is_pushed_at_the_end_is_refused_by_somebody() {
+fn a_request_pushed_at_the_end_is_refused() {
     loom::model(|| {
         let bell = Arc::new(Doorbell::new());
         let counts = Arc::new(Counts::default());

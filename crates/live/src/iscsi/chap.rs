@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_help_nobody_are_refused_with_the_line() {
+    fn useless_files_are_refused_with_the_line() {
         for (text, says) in [
             ("", "nobody"),
             ("joe short", "line 1: a secret has 12"),

@@ -34,11 +34,11 @@ impl Session {
         } else if c.lun == 0 {
             scsi::task(self.disk(), &c.cdb)
         } else {
-            self.elsewhere(&c)
+            self.command_to_other_unit(&c)
         };
         let task = match task {
             // The command is refused before its data is requested.
-            Ok(_) if self.is_kept_out(&c) => {
+            Ok(_) if self.is_reserved_for_others(&c) => {
                 self.input.skip(data)?;
                 self.outbox.conflict(c.itt, ends);
                 return Ok(());
@@ -52,7 +52,8 @@ impl Session {
         };
         let busy = !self.held.is_empty() || !self.has_memory(&task);
         if busy && (!self.transfers.is_empty() || !self.held.is_empty()) {
-            // Memory is freed only when this thread receives the data that it has requested.
+            // There is no memory now. This thread itself frees memory when it receives the data that it has requested, so the command must
+            // wait.
             let mut immediate = vec![0; data];
             self.input.fill(&mut immediate)?;
             self.held.push_back(Held {
@@ -66,7 +67,7 @@ impl Session {
     }
 
     /// Returns true if a reservation of another initiator forbids the command.
-    fn is_kept_out(&self, c: &Command) -> bool {
+    fn is_reserved_for_others(&self, c: &Command) -> bool {
         c.lun == 0
             && !self
                 .shared
@@ -75,11 +76,11 @@ impl Session {
     }
 
     /// A command to a unit other than 0. Initiators may ask whether such a unit exists.
-    fn elsewhere(&self, c: &Command) -> Result<Task, Sense> {
+    fn command_to_other_unit(&self, c: &Command) -> Result<Task, Sense> {
         match c.cdb[0] {
             0x12 if c.cdb[1] & 1 == 0 => {
                 let room = usize::from(c.cdb[3]) << 8 | usize::from(c.cdb[4]);
-                Ok(Task::Say(super::vpd::nobody(), room))
+                Ok(Task::Say(super::vpd::absent_unit(), room))
             }
             0xa0 => scsi::task(self.disk(), &c.cdb),
             _ => Err(Sense::UNIT),
@@ -156,7 +157,7 @@ impl Session {
             self.input.fill(&mut sink.bytes()[..have])?;
             self.input.skip(data - have)?;
         }
-        let patience = self.shared.config.patience.transmission;
+        let time_limits = self.shared.config.time_limits.transmission;
         let slow = std::time::Duration::from_secs((want / DATA_RATE).into());
         let mut t = Transfer {
             residual: i64::from(needs) - i64::from(expected),
@@ -169,7 +170,7 @@ impl Session {
             ttt: self.next_ttt,
             r2t_sn: 0,
             data_sn: 0,
-            until: Instant::now() + patience + slow,
+            until: Instant::now() + time_limits + slow,
         };
         if t.have == t.want {
             self.carry_out(&c, t.task, t.sink, t.residual);

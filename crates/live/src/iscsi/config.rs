@@ -1,8 +1,8 @@
 //! The configuration of a target, and the settings that are refused.
 
 use super::chap::Secrets;
-use super::kept::Keeper;
-use super::server::Patience;
+use super::reservation_file::ReservationFile;
+use super::server::TimeLimits;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
@@ -25,9 +25,9 @@ pub struct Config {
     /// Maximum number of connections; further ones are closed at once.
     pub max_connections: usize,
     /// How long the server waits for peers that stall.
-    pub patience: Patience,
+    pub time_limits: TimeLimits,
     /// The file for reservations that survive a restart of the server; without it none do.
-    pub keeper: Option<Keeper>,
+    pub reservation_file: Option<ReservationFile>,
 }
 
 impl Config {
@@ -41,8 +41,8 @@ impl Config {
             secrets: None,
             allow_remote: false,
             max_connections: 64,
-            patience: Patience::default(),
-            keeper: None,
+            time_limits: TimeLimits::default(),
+            reservation_file: None,
         }
     }
 

@@ -26,7 +26,7 @@ fn receive(input: &mut Input, limit: Duration) -> Result<(pdu::Login, Vec<u8>), 
         io::ErrorKind::TimedOut => End::Stalled,
         _ => End::Lost,
     };
-    input.set_patience(limit).map_err(|_| End::Lost)?;
+    input.set_receive_timeout(limit).map_err(|_| End::Lost)?;
     let b = input.header(false).map_err(lost)?.ok_or(End::Eof)?;
     let incoming = Incoming::parse(&b).map_err(|v| End::Violation(v.0))?;
     let What::Login(request) = incoming.what else {
@@ -61,14 +61,14 @@ pub(super) fn login(
 ) -> Result<Begun, End> {
     let socket = || outbox.socket().try_clone().map_err(|_| End::Lost);
     let mut input = Input::new(socket()?);
-    let patience = shared.config.patience;
-    input.until = Some(Instant::now() + patience.handshake);
+    let time_limits = shared.config.time_limits;
+    input.until = Some(Instant::now() + time_limits.handshake);
     let target = shared.target();
     let mut login = Login::new(target, tsih, challenge.0, challenge.1);
     let mut stat_sn = None;
     let mut nexus = Nexus::default();
     loop {
-        let (request, text) = receive(&mut input, patience.handshake)?;
+        let (request, text) = receive(&mut input, time_limits.handshake)?;
         let step = login.step(&request, &text);
         if let Step::Begin(..) = step {
             outbox.begin(request.cmd_sn);
@@ -96,7 +96,7 @@ pub(super) fn login(
             Some(Ok(())) => {
                 input.until = None;
                 input
-                    .set_patience(patience.transmission)
+                    .set_receive_timeout(time_limits.transmission)
                     .map_err(|_| End::Lost)?;
                 let (terms, stat_sn) = (login.terms().clone(), *stat);
                 let session = Session {

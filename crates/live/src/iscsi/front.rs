@@ -1,7 +1,7 @@
 //! iSCSI as a [`FrontEnd`].
 
 use super::chap::Secrets;
-use super::kept::Keeper;
+use super::reservation_file::ReservationFile;
 use super::server::{Config, Server};
 use crate::front_end::{Capabilities, FrontEnd, FrontEndSettings, VolumeAccess};
 use crate::sockets::{Clients, Listening};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// A target on these addresses.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct Settings {
     /// The addresses `HOST:PORT` on which the target listens.
     pub addresses: Vec<String>,
     /// Name of the target; if it is absent, one is made from the volume's name.
@@ -24,7 +24,7 @@ pub struct Wanted {
     pub reservations: PathBuf,
 }
 
-impl FrontEndSettings for Wanted {
+impl FrontEndSettings for Settings {
     fn names(&self, _: &str) -> Vec<String> {
         self.addresses
             .iter()
@@ -38,7 +38,7 @@ impl FrontEndSettings for Wanted {
             secrets: self.secrets.map(Arc::new),
             allow_remote: self.allow_remote,
             preferred: volume.extent,
-            keeper: Some(Keeper {
+            reservation_file: Some(ReservationFile {
                 file: self.reservations,
                 volume: crate::config::format_uuid(&volume.uuid),
             }),

@@ -32,9 +32,9 @@ impl Input {
     }
 
     /// How long the peer may send nothing; at least a millisecond.
-    pub(super) fn set_patience(&self, patience: Duration) -> io::Result<()> {
-        let patience = patience.max(Duration::from_millis(1));
-        self.socket.set_read_timeout(Some(patience))
+    pub(super) fn set_receive_timeout(&self, timeout: Duration) -> io::Result<()> {
+        let timeout = timeout.max(Duration::from_millis(1));
+        self.socket.set_read_timeout(Some(timeout))
     }
 
     fn receive(socket: &TcpStream, until: Option<Instant>, to: &mut [u8]) -> io::Result<usize> {

@@ -20,7 +20,7 @@ pub(super) const WINDOW: u32 = 128;
 /// Maximum number of immediate commands in addition to those; an initiator with more open commands violates the protocol.
 const IMMEDIATE: u32 = 64;
 /// Interval of the check whether the volume has answered, after an initiator was fenced off.
-const LOOK: Duration = Duration::from_millis(1);
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// Number of bytes that are collected before they are sent.
 const GATHER: usize = 64 << 10;
 
@@ -156,7 +156,7 @@ impl Outbox {
     /// Waits until the volume has none of the initiator's commands. The caller must prevent new ones in this time.
     pub(super) fn wait_for_volume(&self) {
         while self.at_volume.load(Ordering::SeqCst) > 0 {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
     }
 
@@ -185,7 +185,7 @@ impl Outbox {
         Ok(true)
     }
 
-    /// A command ends without an answer.
+    /// Records that a command ends without an answer.
     pub(super) fn forget(&self, ends: Ends) {
         let mut state = self.lock();
         state.numbered -= u32::from(ends == Ends::Numbered);
@@ -315,7 +315,7 @@ impl Outbox {
                     .unwrap_or_else(PoisonError::into_inner);
             }
             std::mem::swap(&mut taken, &mut state.queue);
-            // What is answered here opens the window, and the answers say so.
+            // Answering these commands makes room in the window; the answers report the new window.
             let numbered = taken.iter().filter(|i| i.ends == Ends::Numbered).count();
             state.numbered -= numbered as u32;
             let window = window(&state);

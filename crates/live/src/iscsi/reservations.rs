@@ -2,7 +2,7 @@
 //! I/O.
 //!
 //! A *nexus* is an initiator's port together with the only port of the target. Registrations belong to a nexus and survive its session;
-//! with `APTPL` they survive the server as well ([`super::kept`]). Legacy RESERVE and RELEASE are not supported.
+//! with `APTPL` they survive the server as well ([`super::reservation_file`]). Legacy RESERVE and RELEASE are not supported.
 
 use super::scsi::Sense;
 

@@ -1,4 +1,4 @@
-use super::super::kept::Keeper;
+use super::super::reservation_file::ReservationFile;
 use super::*;
 
 fn nexus(n: u8) -> Nexus {
@@ -31,7 +31,7 @@ fn three() -> Reservations {
 }
 
 #[test]
-fn who_may_do_what_under_each_type() {
+fn permissions_under_each_type() {
     // Type: holder changes; registrant reads, changes; stranger reads, changes.
     let table = [
         (1, [true, true, false, true, false]),
@@ -138,7 +138,7 @@ fn releasing_wants_the_right_type_and_says_so_to_others() {
 }
 
 #[test]
-fn preempting_the_holder_takes_the_disk_and_fences_him_off() {
+fn preempting_the_holder_takes_the_disk_and_fences_it_off() {
     for action in [4, 5] {
         let mut r = three();
         r.change(&nexus(1), &order(1, 5, 11, 0)).unwrap();
@@ -188,46 +188,52 @@ fn reports_have_the_standard_s_layout() {
 }
 
 #[test]
-fn what_is_kept_comes_back_and_a_damaged_file_is_refused() {
+fn kept_reservations_are_restored_and_a_damaged_file_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let keeper = Keeper {
+    let reservation_file = ReservationFile {
         file: dir.path().join("v.reservations"),
         volume: "one".into(),
     };
-    assert_eq!(keeper.load().unwrap(), Reservations::default());
+    assert_eq!(reservation_file.load().unwrap(), Reservations::default());
     let mut r = three();
     r.change(&nexus(1), &order(1, 6, 11, 0)).unwrap();
-    keeper.save(&r).unwrap();
-    assert!(!keeper.file.exists(), "nobody asked for it to be kept");
+    reservation_file.save(&r).unwrap();
+    assert!(
+        !reservation_file.file.exists(),
+        "nobody asked for it to be kept"
+    );
     let kept = Order {
         aptpl: true,
         ..order(0, 0, 12, 22)
     };
     r.change(&nexus(2), &kept).unwrap();
-    keeper.save(&r).unwrap();
-    let back = keeper.load().unwrap();
+    reservation_file.save(&r).unwrap();
+    let back = reservation_file.load().unwrap();
     assert_eq!((back.held, back.aptpl), (r.held.clone(), true));
     assert_eq!(back.registrants, r.registrants);
-    let elsewhere = Keeper {
+    let elsewhere = ReservationFile {
         volume: "two".into(),
-        ..keeper.clone()
+        ..reservation_file.clone()
     };
     let why = elsewhere.load().unwrap_err().to_string();
     assert!(
         why.contains("another volume") && why.contains("v.reservations"),
         "{why}"
     );
-    let text = std::fs::read_to_string(&keeper.file).unwrap();
+    let text = std::fs::read_to_string(&reservation_file.file).unwrap();
     for bad in [
         &text[..text.len() / 2],
         "",
         &text.replace("kind = 6", "kind = 4"),
     ] {
-        std::fs::write(&keeper.file, bad).unwrap();
-        assert!(keeper.load().is_err(), "{bad}");
+        std::fs::write(&reservation_file.file, bad).unwrap();
+        assert!(reservation_file.load().is_err(), "{bad}");
     }
-    std::fs::write(&keeper.file, text).unwrap();
+    std::fs::write(&reservation_file.file, text).unwrap();
     r.change(&nexus(1), &order(3, 0, 11, 0)).unwrap();
-    keeper.save(&r).unwrap();
-    assert!(!keeper.file.exists(), "nothing is left to be kept");
+    reservation_file.save(&r).unwrap();
+    assert!(
+        !reservation_file.file.exists(),
+        "nothing is left to be kept"
+    );
 }

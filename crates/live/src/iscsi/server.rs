@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 pub use super::config::Config;
 use super::config::bind;
 use super::entrance::{self, Begun};
-use super::kept::Keeper;
 use super::login::Target;
 use super::outbox::Outbox;
+use super::reservation_file::ReservationFile;
 use super::reservations::{Nexus, Order, Refusal, Reservations};
 use super::scsi::{Disk, Sense};
-pub use crate::nbd::server::Patience;
+pub use crate::nbd::server::TimeLimits;
 use crate::port::Port;
 
 /// How long a server that stops waits for initiators to receive the pending answers.
-const STOP_PATIENCE: Duration = Duration::from_secs(3);
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a session that is taken over may need to finish its commands.
 const TAKE_OVER: Duration = Duration::from_secs(30);
 
@@ -122,12 +122,14 @@ impl Shared {
             let mut now = self.change_reservations();
             let mut next = now.clone();
             let gone = next.change(who, order)?;
-            match &self.config.keeper {
-                Some(keeper) if next.aptpl || now.aptpl => keeper.save(&next).map_err(|e| {
-                    eprintln!("isotherm: iSCSI reservations are not changed: {e}");
-                    // Insufficient resources.
-                    Sense(5, 0x55, 3)
-                })?,
+            match &self.config.reservation_file {
+                Some(reservation_file) if next.aptpl || now.aptpl => {
+                    reservation_file.save(&next).map_err(|e| {
+                        eprintln!("isotherm: iSCSI reservations are not changed: {e}");
+                        // Insufficient resources.
+                        Sense(5, 0x55, 3)
+                    })?;
+                }
                 None if next.aptpl => return Err(Sense::PARAMETER.into()),
                 _ => {}
             }
@@ -145,8 +147,8 @@ impl Shared {
         Ok(())
     }
 
-    /// A session begins. An older session of the same nexus ends, and all its commands have ended before this returns, so none of them is
-    /// executed after a command of the new session.
+    /// Begins a session. If there is an older session of the same nexus, it is ended; all its commands have ended before this returns, so
+    /// none of them is executed after a command of the new session.
     pub(super) fn enter(&self, outbox: &Arc<Outbox>, who: &Nexus, discovery: bool) {
         let until = Instant::now() + TAKE_OVER;
         let is_same =
@@ -188,7 +190,11 @@ impl Server {
         for address in addresses {
             bind(address, config.allow_remote, &mut bound)?;
         }
-        let kept = config.keeper.as_ref().map(Keeper::load).transpose()?;
+        let kept = config
+            .reservation_file
+            .as_ref()
+            .map(ReservationFile::load)
+            .transpose()?;
         let kept = kept.unwrap_or_default();
         let block = port.block_bytes();
         let disk = Disk {
@@ -290,7 +296,7 @@ impl Server {
             let _ = e.outbox.socket().shutdown(std::net::Shutdown::Read);
         }
         while !table.open.is_empty() {
-            let waited = self.shared.left.wait_timeout(table, STOP_PATIENCE);
+            let waited = self.shared.left.wait_timeout(table, STOP_TIMEOUT);
             let (back, wait) = waited.unwrap_or_else(PoisonError::into_inner);
             table = back;
             if wait.timed_out() {
@@ -311,7 +317,7 @@ impl Drop for Server {
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     while !shared.full.load(Ordering::SeqCst) {
         match listener.accept() {
-            Ok((socket, _)) => welcome(socket, shared),
+            Ok((socket, _)) => start_connection(socket, shared),
             Err(_) if shared.full.load(Ordering::SeqCst) => return,
             // There are no descriptors left, or a peer left before it was accepted. Neither ends the server; the pause prevents a busy loop
             // in the first case.
@@ -320,12 +326,12 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-fn welcome(socket: TcpStream, shared: &Arc<Shared>) {
+fn start_connection(socket: TcpStream, shared: &Arc<Shared>) {
     // Answers are sent as a whole. Peers that have disappeared silently, or that do not receive answers, must be detected.
     let prepared = socket
         .set_nodelay(true)
         .and_then(|()| Ok(rustix::net::sockopt::set_socket_keepalive(&socket, true)?))
-        .and_then(|()| socket.set_write_timeout(Some(shared.config.patience.transmission)));
+        .and_then(|()| socket.set_write_timeout(Some(shared.config.time_limits.transmission)));
     let outbox = Arc::new(Outbox::new(socket));
     {
         let mut table = shared.table();
@@ -341,13 +347,13 @@ fn welcome(socket: TcpStream, shared: &Arc<Shared>) {
             discovery: false,
         });
     }
-    let leave = Leave {
+    let leave = ConnectionGuard {
         outbox,
         shared: Arc::clone(shared),
     };
     let started = thread::Builder::new()
         .name("iscsi-read".into())
-        .spawn(move || converse(&leave));
+        .spawn(move || serve_connection(&leave));
     if started.is_err() {
         // The closure was dropped, and has removed the connection from the table.
         shared.table().counts.refused += 1;
@@ -355,12 +361,12 @@ fn welcome(socket: TcpStream, shared: &Arc<Shared>) {
 }
 
 /// Removes the connection from the table when its thread ends, in whichever way.
-struct Leave {
+struct ConnectionGuard {
     outbox: Arc<Outbox>,
     shared: Arc<Shared>,
 }
 
-impl Drop for Leave {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.outbox.give_up();
         let mut table = self.shared.table();
@@ -385,7 +391,7 @@ fn challenge() -> io::Result<(u8, [u8; 16])> {
     Ok((bytes[0], challenge))
 }
 
-fn converse(at: &Leave) {
+fn serve_connection(at: &ConnectionGuard) {
     let shared = &at.shared;
     let end = match challenge() {
         Ok(challenge) => {
@@ -412,7 +418,7 @@ fn converse(at: &Leave) {
     }
 }
 
-fn transmit(at: &Leave, begun: Begun) -> End {
+fn transmit(at: &ConnectionGuard, begun: Begun) -> End {
     let outbox = Arc::clone(&at.outbox);
     let (stat_sn, terms) = (begun.stat_sn, begun.terms);
     let writer = thread::Builder::new()

@@ -88,9 +88,9 @@ impl Session {
             return Ok(false);
         };
         let incoming = Incoming::parse(&b).map_err(|v| Stop::Fault(v.0))?;
-        let patience = self.shared.config.patience.transmission;
+        let time_limits = self.shared.config.time_limits.transmission;
         if self.transfers.is_empty() {
-            self.input.until = Some(Instant::now() + patience);
+            self.input.until = Some(Instant::now() + time_limits);
         }
         self.input.skip(incoming.more_header)?;
         if !self.accepts(&incoming.what)? {

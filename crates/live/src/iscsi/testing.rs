@@ -8,7 +8,7 @@ use super::chap::{answer, hex, unhex};
 use super::pdu::{HEADER, Header, NO_TAG, add_pair, header, pairs, put, put_data_len, u32_at};
 
 /// How long the target may take to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One PDU of the target.
 #[derive(Debug)]
@@ -54,8 +54,8 @@ impl Initiator {
     pub fn connect(at: SocketAddr) -> io::Result<Initiator> {
         let socket = TcpStream::connect(at)?;
         socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
+        socket.set_write_timeout(Some(TIMEOUT))?;
         Ok(Initiator {
             socket,
             cmd_sn: 1,

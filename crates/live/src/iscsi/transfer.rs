@@ -1,4 +1,4 @@
-//! Data of commands that is being received, and requests to the volume.
+//! The data of commands while it is received, and the requests to the volume.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,7 +57,7 @@ pub(super) struct Held {
 }
 
 /// An answer for which an initiator waits. If it is dropped without a result (because the engine ended), it sends an error.
-pub(super) struct Owed {
+pub(super) struct PendingReply {
     pub at: AtVolume,
     pub itt: u32,
     pub ends: Ends,
@@ -66,8 +66,8 @@ pub(super) struct Owed {
     pub paid: bool,
 }
 
-impl Owed {
-    fn pay(mut self, result: Result<(), IoError>, buffer: Option<Buffer>) {
+impl PendingReply {
+    fn complete(mut self, result: Result<(), IoError>, buffer: Option<Buffer>) {
         self.paid = true;
         let (itt, ends, residual) = (self.itt, self.ends, self.residual);
         match (result, buffer) {
@@ -96,16 +96,16 @@ impl Owed {
                 let outbox = self.at.outbox();
                 return outbox.respond(self.itt, self.ends, sense, self.residual);
             }
-            self.pay(result, None);
+            self.complete(result, None);
         })
     }
 
     pub(super) fn completion(self) -> Completion {
-        Completion::new(move |result, buffer| self.pay(result, buffer))
+        Completion::new(move |result, buffer| self.complete(result, buffer))
     }
 }
 
-impl Drop for Owed {
+impl Drop for PendingReply {
     fn drop(&mut self) {
         if !self.paid {
             let sense = Some(Sense::of(IoError::Gone, self.read));
@@ -117,11 +117,17 @@ impl Drop for Owed {
 /// The requests of one command; the last one to end sends the answer.
 struct Join {
     left: AtomicU32,
-    state: Mutex<(Result<(), IoError>, Option<Owed>)>,
+    state: Mutex<(Result<(), IoError>, Option<PendingReply>)>,
 }
 
-/// Writes zeros to ranges of bytes, and completes `owed` when all of them are written.
-pub(super) fn zero(port: &dyn Port, ranges: &[(u64, u64)], op: RequestOp, class: u8, owed: Owed) {
+/// Writes zeros to ranges of bytes, and completes `pending` when all of them are written.
+pub(super) fn zero(
+    port: &dyn Port,
+    ranges: &[(u64, u64)],
+    op: RequestOp,
+    class: u8,
+    pending: PendingReply,
+) {
     let pieces: Vec<(u64, u32)> = ranges
         .iter()
         .flat_map(|&(from, len)| {
@@ -132,11 +138,11 @@ pub(super) fn zero(port: &dyn Port, ranges: &[(u64, u64)], op: RequestOp, class:
         })
         .collect();
     if pieces.is_empty() {
-        return owed.pay(Ok(()), None);
+        return pending.complete(Ok(()), None);
     }
     let join = Arc::new(Join {
         left: AtomicU32::new(pieces.len() as u32),
-        state: Mutex::new((Ok(()), Some(owed))),
+        state: Mutex::new((Ok(()), Some(pending))),
     });
     for (offset, len) in pieces {
         let join = Arc::clone(&join);
@@ -150,10 +156,10 @@ impl Join {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.0 = state.0.and(result);
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let (result, owed) = (state.0, state.1.take());
+            let (result, pending) = (state.0, state.1.take());
             drop(state);
-            if let Some(owed) = owed {
-                owed.pay(result, None);
+            if let Some(pending) = pending {
+                pending.complete(result, None);
             }
         }
     }

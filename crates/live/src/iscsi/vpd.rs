@@ -1,4 +1,4 @@
-//! The disk's description of itself: inquiry (SPC-4, 6.6 and 7.8), mode pages (7.5), capacity (SBC-3, 5.15 and 5.16).
+//! The properties of the disk that initiators query: inquiry (SPC-4, 6.6 and 7.8), mode pages (7.5), capacity (SBC-3, 5.15 and 5.16).
 
 use super::scsi::{Disk, MAX_RANGES, MAX_TRANSFER, MAX_UNMAP, Sense};
 
@@ -183,7 +183,7 @@ pub(super) fn report_luns(cdb: &[u8; 16]) -> Result<Vec<u8>, Sense> {
 }
 
 /// INQUIRY of a unit that does not exist.
-pub(super) fn nobody() -> Vec<u8> {
+pub(super) fn absent_unit() -> Vec<u8> {
     let mut b = vec![0; 36];
     (b[0], b[2], b[3], b[4]) = (0x7f, 6, 2, 31);
     b

@@ -7,7 +7,7 @@ use super::pdu::Command;
 use super::reservations::{Order, Refusal, use_of};
 use super::scsi::{self, Sense, Task};
 use super::session::Session;
-use super::transfer::{Owed, Sink, zero};
+use super::transfer::{PendingReply, Sink, zero};
 use crate::port::{Buffer, Completion, IoRequest};
 
 impl Session {
@@ -25,7 +25,7 @@ impl Session {
         let Some(at) = self.admit(c) else {
             return self.outbox.conflict(c.itt, ends);
         };
-        let owe = |read, residual| Owed {
+        let owe = |read, residual| PendingReply {
             at,
             itt: c.itt,
             ends,
@@ -37,12 +37,12 @@ impl Session {
             (Task::Read(e), _) => {
                 let room = if c.read { c.expected } else { 0 };
                 let n = e.len.min(room);
-                let owed = owe(n > 0, i64::from(e.len) - i64::from(room));
-                self.read(e.offset, n, e.class, owed);
+                let pending = owe(n > 0, i64::from(e.len) - i64::from(room));
+                self.read(e.offset, n, e.class, pending);
             }
             (Task::Verify(e), _) => {
-                let owed = owe(false, residual);
-                self.read(e.offset, e.len, e.class, owed);
+                let pending = owe(false, residual);
+                self.read(e.offset, e.len, e.class, pending);
             }
             (Task::Write(e), Sink::Memory(buffer)) => {
                 let done = owe(false, residual).completion();
@@ -56,8 +56,8 @@ impl Session {
             (Task::Unmap { class, .. }, Sink::Bytes(list)) => {
                 match scsi::unmap_ranges(self.disk(), &list) {
                     Ok(ranges) => {
-                        let owed = owe(false, residual);
-                        zero(self.port(), &ranges, RequestOp::Discard, class, owed);
+                        let pending = owe(false, residual);
+                        zero(self.port(), &ranges, RequestOp::Discard, class, pending);
                     }
                     Err(sense) => self.outbox.respond(c.itt, ends, Some(sense), 0),
                 }
@@ -92,7 +92,7 @@ impl Session {
                 self.say(c, bytes);
             }
             (Task::ReserveIn { action, room }, _) => {
-                let keeps = self.shared.config.keeper.is_some();
+                let keeps = self.shared.config.reservation_file.is_some();
                 match self.shared.reservations().report(action, keeps) {
                     Ok(mut bytes) => {
                         bytes.truncate(room);
@@ -135,36 +135,46 @@ impl Session {
             .give(c.itt, Ends::of(c.order), Body::Bytes(bytes), residual);
     }
 
-    fn read(&self, offset: u64, len: u32, class: u8, owed: Owed) {
+    fn read(&self, offset: u64, len: u32, class: u8, pending: PendingReply) {
         if len == 0 {
-            return owed.completion().call(Ok(()), None);
+            return pending.completion().call(Ok(()), None);
         }
         let buffer = self.buffer(offset, len);
-        let done = owed.completion();
+        let done = pending.completion();
         self.port()
             .submit(IoRequest::read(offset, len, buffer).in_class(class), done);
     }
 
-    fn compare(&self, e: scsi::Extent, data: Vec<u8>, owed: Owed) {
+    fn compare(&self, e: scsi::Extent, data: Vec<u8>, pending: PendingReply) {
         let n = data.len() as u32;
         if n == 0 {
-            return owed.completion().call(Ok(()), None);
+            return pending.completion().call(Ok(()), None);
         }
-        let done = owed.comparison(data);
+        let done = pending.comparison(data);
         let buffer = self.buffer(e.offset, n);
         self.port()
             .submit(IoRequest::read(e.offset, n, buffer).in_class(e.class), done);
     }
 
-    fn write_same(&self, e: scsi::Extent, unmap: bool, block: &[u8], owed: Owed) {
+    fn write_same(&self, e: scsi::Extent, unmap: bool, block: &[u8], pending: PendingReply) {
         if block.iter().all(|b| *b == 0) {
             let op = RequestOp::WriteZeroes { keep: !unmap };
-            return zero(self.port(), &[(e.offset, e.len.into())], op, e.class, owed);
+            return zero(
+                self.port(),
+                &[(e.offset, e.len.into())],
+                op,
+                e.class,
+                pending,
+            );
         }
         let mut buffer = self.buffer(e.offset, e.len);
         for place in buffer.chunks_exact_mut(block.len()) {
             place.copy_from_slice(block);
         }
-        self.write(scsi::Extent { fua: false, ..e }, buffer, owed.completion());
+        self.write(
+            scsi::Extent { fua: false, ..e },
+            buffer,
+            pending.completion(),
+        );
     }
 }

@@ -1,15 +1,15 @@
 //! Finds members by their identity. The superblocks decide; the path in the description is a hint where to look first.
 //!
 //! ```text
-//! hints ─► superblocks ─► all members there? ─ yes ─► clones are looked for: of devices among devices, since their names
-//!                           │ no                    │  move; of files near the description and the hints
+//! hints ─► superblocks ─► all members there? ─ yes ─► search for clones: of devices among all devices, because device names
+//!                           │ no                    │  change; of files near the description and the hints
 //!                           ▼                       ▼
 //!          block devices, files near the description and the hints ─► one place per member, or a refusal
 //! ```
-//! Two places with the same member are one if one lies above the other in the stack (a file and its loop device, a multipath map and its
-//! paths). Otherwise one of them is a clone, and the program cannot know which. There is one exception: a file that is *older*, by its
-//! session, than the member that the description names is ignored. Files do not change their names by themselves, so it cannot be mistaken
-//! for the member, and keeping an old copy must be possible. A file of the same session is refused: the user may mean either of them.
+//! Two places that hold the same member count as one if one lies above the other in the stack (a file and its loop device, a multipath map
+//! and its paths). Otherwise one of them is a clone, and the program cannot know which. There is one exception: a file whose session is
+//! *older* than that of the member that the description names is ignored. Files are not renamed by the system, so an old copy cannot be
+//! mistaken for the member, and users must be able to keep one. A file of the same session is refused: the user may mean either of them.
 
 pub mod probe;
 pub mod scan;
@@ -21,7 +21,7 @@ pub(crate) use superblocks::{Found, find_superblocks};
 use crate::config::{VolumeConfig, parse_uuid};
 use crate::error::{Error, ErrorKind};
 use crate::mutants::{LiveMutant, broken};
-use crate::stack::{self, Layer, Meet};
+use crate::stack::{self, Layer, Relation};
 use isotherm_core::TierId;
 use isotherm_core::store::Superblock;
 use isotherm_core::store::superblock::{State, SuperblockError};
@@ -51,7 +51,7 @@ impl Candidate {
         }
     }
 
-    /// Whether it is of the last session that wrote, or of the previous one if the last did not get beyond preparing.
+    /// Whether it belongs to the last session that wrote, or to the previous one if the last session wrote no more than its preparation.
     fn is_current(&self, newest: &Superblock) -> bool {
         let own = (self.sb.generation, self.sb.epoch);
         own == (newest.generation, newest.epoch)
@@ -61,12 +61,12 @@ impl Candidate {
     }
 
     fn lies_above(&self, other: &Candidate) -> bool {
-        stack::meet(&self.stack, &other.stack) == Some(Meet::Above)
+        stack::relation(&self.stack, &other.stack) == Some(Relation::Above)
     }
 
     /// Whether both have the same bytes, in any way.
     fn is(&self, other: &Candidate) -> bool {
-        self.path == other.path || stack::meet(&self.stack, &other.stack).is_some()
+        self.path == other.path || stack::relation(&self.stack, &other.stack).is_some()
     }
 }
 
@@ -221,7 +221,8 @@ fn choose(
     let all: Vec<usize> = (0..places.len())
         .filter(|&i| places[i].sb.index == index)
         .collect();
-    // One of each set of names for the same bytes: the one that the description names if it is a file or at the top, otherwise the top.
+    // Of several names for the same bytes, keep one: the name in the description if it is a file or at the top of the stack, otherwise the
+    // name at the top.
     let mut distinct: Vec<usize> = Vec::new();
     for &i in &all {
         let c = &places[i];

@@ -1,7 +1,7 @@
-//! Reads the superblock on a device or file, without a lock and without waiting for a process that has it open.
+//! Reads the superblock on a device or file, without a lock and without waiting for a process that has the device open.
 //!
-//! The read may meet a superblock that is being written. One of the two copies is whole at every moment, so the result is right, or one
-//! session old.
+//! The superblock may be written at the same time. One of the two copies is whole at every moment, so the result is right, or one session
+//! old.
 
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::stack;

@@ -1,4 +1,4 @@
-//! Every place where a member may be: the system's block devices, and files near the description.
+//! Finds every place where a member may be: the system's block devices, and files near the description.
 
 use super::probe::{Second, probe};
 use crate::device::Device;
@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// A device that does not answer a read of 4 KiB within this time is left out.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest number of names in a directory that are examined.
 const NAMES_MAX: usize = 4096;
 /// Smallest size of a member.
@@ -60,7 +60,7 @@ pub fn block_devices() -> Vec<PathBuf> {
     paths
 }
 
-/// The places among `paths` that hold a superblock. A place that does not answer delays the scan by at most `PATIENCE`.
+/// The places among `paths` that hold a superblock. A place that does not answer delays the scan by at most `TIMEOUT`.
 pub fn probe_all(paths: Vec<PathBuf>, second: &[u64], wake: bool) -> Scan {
     let mut scan = Scan::default();
     let mut waiting: BTreeSet<PathBuf> = BTreeSet::new();
@@ -92,7 +92,7 @@ pub fn probe_all(paths: Vec<PathBuf>, second: &[u64], wake: bool) -> Scan {
         }
     }
     drop(tell);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !waiting.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
         let Ok((path, seen)) = told.recv_timeout(left) else {
@@ -102,7 +102,7 @@ pub fn probe_all(paths: Vec<PathBuf>, second: &[u64], wake: bool) -> Scan {
         scan.found.extend(seen.map(|sb| (path, sb)));
     }
     scan.notes.extend(waiting.iter().map(|path| {
-        let s = PATIENCE.as_secs();
+        let s = TIMEOUT.as_secs();
         format!(
             "{}: does not answer within {s} s and was left out of the search",
             path.display()

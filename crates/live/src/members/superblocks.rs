@@ -47,7 +47,8 @@ pub(crate) fn find_superblocks(
             Some((sb, index)) if usize::from(index) < sb.members.len() => {
                 read(i, sb.copy_offset(MemberId(index)))
             }
-            // No other member knows the place: the member's own counter may state it; otherwise it ends at some multiple of 1 MiB.
+            // No other member has the place. The member's own counter may have it; otherwise all places that end at a multiple of 1 MiB are
+            // tried.
             None if there[i] => {
                 let told = told[i].map(|at| read(i, at)).filter(Result::is_ok);
                 told.or_else(|| {
@@ -60,7 +61,7 @@ pub(crate) fn find_superblocks(
         };
         match store::choose(one, second) {
             Ok(sb) => found.push(Some(sb)),
-            // Its absence was reported already, or will be.
+            // Its absence was reported before, or will be.
             Err(_) if tolerant && !there[i] => found.push(None),
             // A member in another format is present, but not usable for this program.
             Err(e)

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 /// NBD on these addresses.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct Settings {
     /// Where to listen.
     pub addresses: Vec<Address>,
     /// See [`Config`].
     pub config: Config,
 }
 
-impl FrontEndSettings for Wanted {
+impl FrontEndSettings for Settings {
     fn names(&self, _: &str) -> Vec<String> {
         self.addresses.iter().map(|a| format!("nbd:{a}")).collect()
     }

@@ -11,7 +11,7 @@
 
 pub mod front;
 mod outbox;
-mod owed;
+mod pending_reply;
 pub mod proto;
 mod relay;
 pub mod server;

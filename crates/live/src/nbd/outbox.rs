@@ -1,7 +1,7 @@
 //! The replies to one peer that were not sent yet.
 //!
-//! Which thread sends a reply? One that is awake, so that a lone request (queue depth 1) costs no thread switch, and several replies share
-//! a system call:
+//! Replies are sent by a thread that is awake, so that a lone request (queue depth 1) costs no thread switch, and several replies share a
+//! system call:
 //!
 //! - While the reader handles received requests, replies accumulate; it sends them before it waits for more.
 //! - Otherwise a completion sends at once, on the engine's thread, if no other request is open and the socket accepts it.
@@ -23,8 +23,8 @@ use crate::port::Buffer;
 
 /// Largest number of replies in one system call: two parts each, far below the system's 1024.
 const BATCH: usize = 64;
-/// Largest amount of reply data that may wait for a busy reader. It bounds the memory that a reader can hold back while it waits for memory
-/// itself.
+/// Largest amount of reply data that may wait while the reader is busy. It limits the memory that replies hold while the reader itself
+/// waits for memory.
 const CORKED_BYTES: usize = 128 << 10;
 
 /// The data after the head of a reply.
@@ -120,7 +120,7 @@ impl Outbox {
         &self.socket
     }
 
-    /// The handshake is over.
+    /// Called when the handshake is over.
     pub(super) fn become_client(&self) {
         self.client.store(true, Ordering::Release);
     }
@@ -134,12 +134,12 @@ impl Outbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request goes to the engine; [`Outbox::complete`] will be called for it.
+    /// Called when a request goes to the engine. [`Outbox::complete`] must be called for it later.
     pub(super) fn begin(&self) {
         self.at_work.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The engine's answer, on any thread; does not wait for the socket.
+    /// Takes the engine's answer, on any thread; does not wait for the socket.
     pub(super) fn complete(&self, reply: Reply) {
         let mut state = self.lock();
         // Under the lock, so that `drained` sees either the request in the engine or its reply in the queue.
@@ -161,7 +161,7 @@ impl Outbox {
         }
     }
 
-    /// The reader's own answer to a request that did not go to the engine.
+    /// Takes the reader's own answer to a request that did not go to the engine.
     pub(super) fn answer(&self, reply: Reply) {
         Self::push(&mut self.lock(), reply);
     }
@@ -177,12 +177,12 @@ impl Outbox {
         state.queue.push_back(reply);
     }
 
-    /// The reader handles the requests that it received; it will send the replies.
+    /// Called when the reader begins to handle received requests. Replies accumulate until it calls [`Outbox::uncork`].
     pub(super) fn cork(&self) {
         self.lock().corked = true;
     }
 
-    /// The reader is about to wait. Sends the accumulated replies, and returns what was sent since the last call.
+    /// Called before the reader waits. Sends the accumulated replies, and returns what was sent since the last call.
     pub(super) fn uncork(&self) -> (u32, u64) {
         let mut state = self.lock();
         state.corked = false;
@@ -227,7 +227,7 @@ impl Outbox {
         state
     }
 
-    /// The peer is gone: drops the queued replies and all later ones.
+    /// Called when the peer is gone: drops the queued replies and all later ones.
     pub(super) fn give_up(&self) {
         let mut state = self.lock();
         self.mark_dead(&mut state);

@@ -1,8 +1,8 @@
-//! Relays between a TLS connection and the session that serves it, on one thread: bytes are decrypted in one direction and encrypted in the
+//! Relays between a TLS connection and the session that serves it, on one thread. Bytes are decrypted in one direction and encrypted in the
 //! other.
 //!
 //! No data accumulates here: the peer is read only when the session has taken all earlier bytes, and the session only when the peer has. So
-//! a peer that stalls is visible to the session as on any socket, and the session's time limits apply.
+//! the session notices a peer that stalls as on any socket, and its time limits apply.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -51,7 +51,7 @@ pub(super) fn run(tls: ServerConnection, peer: &TcpStream, session: &UnixStream)
     let prepared = peer
         .set_nonblocking(true)
         .and_then(|()| session.set_nonblocking(true));
-    // Both sides see the end in any case, so there is no one to report an error to.
+    // Both sides notice the end in any case, so no error needs to be reported.
     let _ = prepared.and_then(|()| relay.carry());
     let _ = session.shutdown(Shutdown::Both);
 }
@@ -95,7 +95,7 @@ impl Relay<'_> {
         }
     }
 
-    /// A closed side is not watched, because it would report its end repeatedly.
+    /// Waits for events. A closed side is not watched, because it would report its end repeatedly.
     fn wait(&self, peer: PollFlags, session: PollFlags) -> io::Result<()> {
         let mut fds = Vec::with_capacity(2);
         if !peer.is_empty() {

@@ -13,7 +13,7 @@ use rustix::net::Shutdown;
 
 use super::outbox::Outbox;
 use super::proto::{Close, Export, Limits};
-pub use super::session::Patience;
+pub use super::session::TimeLimits;
 use super::session::{self, End};
 pub use super::socket::Address;
 use super::socket::{self, Listener};
@@ -24,7 +24,7 @@ use crate::server::Handle;
 /// Longest export name and description, in bytes (the specification's limit for strings).
 const MAX_STRING: usize = 4096;
 /// Time that a stopping server waits for clients to take their replies.
-const STOP_PATIENCE: Duration = Duration::from_secs(3);
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How to serve.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub struct Config {
     /// Open requests of each connection.
     pub limits: Limits,
     /// Time limits for peers that stop in the middle of a message.
-    pub patience: Patience,
+    pub time_limits: TimeLimits,
 }
 
 impl Config {
@@ -55,7 +55,7 @@ impl Config {
             tls: None,
             max_connections: 64,
             limits: Limits::default(),
-            patience: Patience::default(),
+            time_limits: TimeLimits::default(),
         }
     }
 
@@ -243,7 +243,7 @@ impl Server {
             let (back, wait) = self
                 .shared
                 .left
-                .wait_timeout(table, STOP_PATIENCE)
+                .wait_timeout(table, STOP_TIMEOUT)
                 .unwrap_or_else(PoisonError::into_inner);
             table = back;
             if wait.timed_out() {
@@ -253,7 +253,7 @@ impl Server {
             }
         }
         drop(table);
-        self.shared.peers.end(STOP_PATIENCE);
+        self.shared.peers.end(STOP_TIMEOUT);
     }
 }
 
@@ -276,13 +276,17 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
             Ok(socket) => match &shared.config.tls {
                 Some(tls) if listener.is_tcp() => {
                     let for_peer = Arc::clone(shared);
-                    let patience = shared.config.patience;
-                    let known = move |session| welcome(session, &for_peer);
-                    if shared.peers.meet(socket, tls, patience, known).is_err() {
+                    let time_limits = shared.config.time_limits;
+                    let known = move |session| start_connection(session, &for_peer);
+                    if shared
+                        .peers
+                        .accept(socket, tls, time_limits, known)
+                        .is_err()
+                    {
                         shared.table().counts.refused += 1;
                     }
                 }
-                _ => welcome(socket, shared),
+                _ => start_connection(socket, shared),
             },
             Err(_) if shared.full.load(Ordering::SeqCst) => return,
             // There are no descriptors, or the peer left before it was accepted. Neither ends the server; the pause avoids a busy loop in
@@ -292,7 +296,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
     }
 }
 
-fn welcome(socket: std::os::fd::OwnedFd, shared: &Arc<Shared>) {
+fn start_connection(socket: std::os::fd::OwnedFd, shared: &Arc<Shared>) {
     let outbox = Arc::new(Outbox::new(socket));
     {
         let mut table = shared.table();
@@ -307,11 +311,11 @@ fn welcome(socket: std::os::fd::OwnedFd, shared: &Arc<Shared>) {
     let thread = thread::Builder::new()
         .name("nbd-read".into())
         .spawn(move || {
-            let _leave = Leave {
+            let _leave = ConnectionGuard {
                 outbox: &for_thread,
                 shared: &shared_for_thread,
             };
-            converse(&for_thread, &shared_for_thread);
+            serve_connection(&for_thread, &shared_for_thread);
         });
     if thread.is_err() {
         let mut table = shared.table();
@@ -321,12 +325,12 @@ fn welcome(socket: std::os::fd::OwnedFd, shared: &Arc<Shared>) {
 }
 
 /// Removes the connection from the table, whatever the reason for the end of its thread.
-struct Leave<'a> {
+struct ConnectionGuard<'a> {
     outbox: &'a Arc<Outbox>,
     shared: &'a Shared,
 }
 
-impl Drop for Leave<'_> {
+impl Drop for ConnectionGuard<'_> {
     fn drop(&mut self) {
         self.outbox.give_up();
         let mut table = self.shared.table();
@@ -335,7 +339,7 @@ impl Drop for Leave<'_> {
     }
 }
 
-fn converse(outbox: &Arc<Outbox>, shared: &Shared) {
+fn serve_connection(outbox: &Arc<Outbox>, shared: &Shared) {
     let writer = {
         let outbox = Arc::clone(outbox);
         thread::Builder::new()
@@ -350,7 +354,7 @@ fn converse(outbox: &Arc<Outbox>, shared: &Shared) {
         Arc::clone(&shared.port),
         shared.engine.clone(),
         Arc::clone(&shared.export),
-        (shared.config.limits, shared.config.patience),
+        (shared.config.limits, shared.config.time_limits),
         outbox,
         Arc::clone(&shared.stopping),
     );

@@ -1,9 +1,9 @@
-//! One connection: it is served by its reader thread, or by the engine's thread if that is faster.
+//! One connection, which is served by its reader thread, or by the engine's thread if that is faster.
 //!
-//! For a client that sends one small request after another, a thread of its own only causes two thread switches for each request. So the
-//! reader lends such a session to the engine's thread, which watches the socket in its ring and receives without waiting. If there is
-//! anything for which it might have to wait (block status, lack of memory, large requests, many at once, the end), the session goes back to
-//! the reader.
+//! For a client that sends one small request after another, a separate thread only causes two thread switches for each request. So the
+//! reader lends such a session to the engine's thread, which watches the socket in its ring and receives without waiting. If the session
+//! needs something for which the engine's thread might have to wait (block status, memory, large requests, many requests at once, the end),
+//! it goes back to the reader.
 //!
 //! ```text
 //!  reader thread ── LONE requests one by one ──► engine's thread (a `Source`)
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use isotherm_core::RequestOp;
 
 use super::outbox::{Outbox, Reply, Tail};
-use super::owed::{Owed, failed, succeeded};
+use super::pending_reply::{PendingReply, failed, succeeded};
 use super::proto::{Close, Command, Connection, Event, Export, Limits, MAX_UNIT, Request};
 use super::socket;
 use crate::mutants::{LiveMutant, broken};
@@ -59,17 +59,17 @@ pub(super) enum End {
 
 /// Time limits for peers. There is no limit for a client that is idle between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct TimeLimits {
     /// The whole time from the connection to the choice of an export.
     pub handshake: Duration,
     /// The time for the next bytes of a WRITE's payload, and for room in the socket for replies.
     pub transmission: Duration,
 }
 
-impl Default for Patience {
+impl Default for TimeLimits {
     /// 30 s, 60 s.
-    fn default() -> Patience {
-        Patience {
+    fn default() -> TimeLimits {
+        TimeLimits {
             handshake: Duration::from_secs(30),
             transmission: Duration::from_secs(60),
         }
@@ -80,7 +80,7 @@ struct Session {
     port: Arc<dyn Port>,
     /// Its share of the port's memory.
     share: Option<Arc<Share>>,
-    patience: Patience,
+    time_limits: TimeLimits,
     begun: Instant,
     outbox: Arc<Outbox>,
     connection: Connection,
@@ -117,14 +117,14 @@ pub(super) fn run(
     port: Arc<dyn Port>,
     engine: Option<Handle>,
     export: Arc<Export>,
-    (limits, patience): (Limits, Patience),
+    (limits, time_limits): (Limits, TimeLimits),
     outbox: &Arc<Outbox>,
     stopping: Arc<AtomicBool>,
 ) -> End {
     let (connection, greeting) = Connection::new(export, limits);
     let mut session = Session {
         share: port.share(),
-        patience,
+        time_limits,
         begun: Instant::now(),
         port,
         outbox: Arc::clone(outbox),
@@ -142,7 +142,7 @@ pub(super) fn run(
         appetite: INPUT_BYTES,
         writing: None,
     };
-    let greeted = socket::set_send_patience(outbox.socket(), patience.transmission)
+    let greeted = socket::set_send_timeout(outbox.socket(), time_limits.transmission)
         .and_then(|()| socket::send_all(outbox.socket(), &greeting));
     let end = match greeted {
         Ok(()) => loop {
@@ -151,7 +151,7 @@ pub(super) fn run(
             }
             match lend(session) {
                 Some(back) => session = back,
-                // It is lost only by a panic on the engine's thread.
+                // The session is lost only if the engine's thread panicked.
                 None => break End::Lost,
             }
         },
@@ -193,7 +193,7 @@ impl Session {
                 Some(Event::Request(request)) => {
                     self.requests += 1;
                     if request.len > LENT_BYTES {
-                        // This keeps the session here.
+                        // The count keeps the session on the reader thread.
                         self.requests += 1;
                     }
                     self.carry_out(request);
@@ -251,7 +251,7 @@ impl Session {
             match outcome {
                 Ok(true) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
-                // The reader will see the same end.
+                // The reader thread will find the same end of the stream.
                 Ok(false) | Err(_) => return false,
             }
         }
@@ -285,7 +285,7 @@ impl Session {
         }
     }
 
-    /// From now on replies accumulate, except on the engine's thread, which sends each at once.
+    /// From now on replies accumulate; not on the engine's thread, which sends each reply at once.
     fn cork(&self) {
         if !self.lent {
             self.outbox.cork();
@@ -297,7 +297,7 @@ impl Session {
         socket::send_all(self.outbox.socket(), bytes)?;
         if self.connection.in_transmission() {
             self.outbox.become_client();
-            socket::set_patience(self.outbox.socket(), self.patience.transmission)?;
+            socket::set_receive_timeout(self.outbox.socket(), self.time_limits.transmission)?;
         }
         Ok(true)
     }
@@ -323,11 +323,11 @@ impl Session {
             _ => (0, self.crowd + 1),
         };
         if !self.connection.in_transmission() {
-            let left = self.patience.handshake.checked_sub(self.begun.elapsed());
+            let left = self.time_limits.handshake.checked_sub(self.begun.elapsed());
             let left = left
                 .filter(|l| !l.is_zero())
                 .ok_or(io::ErrorKind::TimedOut)?;
-            socket::set_patience(self.outbox.socket(), left)?;
+            socket::set_receive_timeout(self.outbox.socket(), left)?;
         }
         let until = self.input.len().min(self.end + self.appetite);
         let received = socket::receive(
@@ -412,7 +412,7 @@ impl Session {
         Ok(true)
     }
 
-    /// The limits of open requests are reached: waits until a reply was sent.
+    /// Called when the limits of open requests are reached: waits until a reply was sent.
     fn hold(&mut self) -> bool {
         let before = self.connection.open();
         self.pause();
@@ -460,7 +460,7 @@ impl Session {
                     request,
                     buffer,
                     filled: 0,
-                    until: Instant::now() + self.patience.transmission + slow,
+                    until: Instant::now() + self.time_limits.transmission + slow,
                 });
                 return;
             }
@@ -479,8 +479,8 @@ impl Session {
         } = request;
         self.outbox.begin();
         let data_bytes = (command == Command::Read).then_some(len);
-        let owed = Owed::new(ticket, Arc::clone(&self.outbox), data_bytes);
-        let done = Completion::new(move |result, buffer| owed.pay(result, buffer));
+        let pending = PendingReply::new(ticket, Arc::clone(&self.outbox), data_bytes);
+        let done = Completion::new(move |result, buffer| pending.complete(result, buffer));
         // A connection has no class: classifiers determine it by address.
         let fua = fua && !broken(LiveMutant::DropNbdFua);
         self.port.submit(

@@ -284,13 +284,13 @@ pub(super) fn shut(socket: &OwnedFd, how: Shutdown) {
 }
 
 /// Sets the time limit of a receive, at least a millisecond.
-pub(super) fn set_patience(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
-    let patience = Some(patience.max(Duration::from_millis(1)));
-    Ok(set_socket_timeout(socket, Timeout::Recv, patience)?)
+pub(super) fn set_receive_timeout(socket: &OwnedFd, timeout: Duration) -> io::Result<()> {
+    let timeout = Some(timeout.max(Duration::from_millis(1)));
+    Ok(set_socket_timeout(socket, Timeout::Recv, timeout)?)
 }
 
 /// Sets the time limit of a send that waits for room, at least a millisecond.
-pub(super) fn set_send_patience(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
-    let patience = Some(patience.max(Duration::from_millis(1)));
-    Ok(set_socket_timeout(socket, Timeout::Send, patience)?)
+pub(super) fn set_send_timeout(socket: &OwnedFd, timeout: Duration) -> io::Result<()> {
+    let timeout = Some(timeout.max(Duration::from_millis(1)));
+    Ok(set_socket_timeout(socket, Timeout::Send, timeout)?)
 }

@@ -5,9 +5,9 @@
 //!  TCP ─► greeting, options (all but STARTTLS refused) ─► TLS handshake ─┬─ decrypted ─► socket pair ─► session
 //!                                                                        └─ encrypted ◄─ socket pair ◄─ session
 //! ```
-//! Each connection has a thread of its own here, and the end of a socket pair in `server.rs`, which treats it like any local client: shares
-//! of memory, time limits and the end are those of `session.rs`. Until the handshake is complete, a peer costs only that thread and does
-//! not count as a client; if too many handshakes are in progress, the oldest one is ended.
+//! Each connection has a thread of its own here, and one end of a socket pair in `server.rs`, which treats it like any local client:
+//! `session.rs` applies its shares of memory, its time limits and its rules for the end. Until the handshake is complete, a peer costs only
+//! that thread and does not count as a client; if too many handshakes are in progress, the oldest one is ended.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +28,7 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
 use super::proto::starttls::{self, Next};
 use super::relay;
-use super::session::Patience;
+use super::session::TimeLimits;
 
 /// Largest number of handshakes in progress; one more ends the oldest.
 const HANDSHAKES_MAX: usize = 32;
@@ -106,13 +106,13 @@ impl Tls {
     }
 }
 
-/// A TCP stream whose reads and writes all end by one time.
-struct ByThen<'a> {
+/// A TCP stream with one deadline for all reads and writes.
+struct DeadlineStream<'a> {
     stream: &'a TcpStream,
     until: Instant,
 }
 
-impl ByThen<'_> {
+impl DeadlineStream<'_> {
     fn left(&self) -> io::Result<Option<Duration>> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -122,7 +122,7 @@ impl ByThen<'_> {
     }
 }
 
-impl Read for ByThen<'_> {
+impl Read for DeadlineStream<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(self.left()?)?;
         let mut stream = self.stream;
@@ -130,7 +130,7 @@ impl Read for ByThen<'_> {
     }
 }
 
-impl Write for ByThen<'_> {
+impl Write for DeadlineStream<'_> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.stream.set_write_timeout(self.left()?)?;
         let mut stream = self.stream;
@@ -143,7 +143,7 @@ impl Write for ByThen<'_> {
 
 /// The part of the protocol before TLS. Returns the client's flags. It reads nothing beyond STARTTLS, so that unencrypted bytes are never
 /// taken for encrypted ones.
-fn haggle(stream: &mut (impl Read + Write)) -> io::Result<[u8; 4]> {
+fn negotiate_starttls(stream: &mut (impl Read + Write)) -> io::Result<[u8; 4]> {
     let broken = || io::Error::from(ErrorKind::InvalidData);
     stream.write_all(&starttls::greeting())?;
     let mut flags = [0; 4];
@@ -191,9 +191,9 @@ pub(super) struct Peers {
 }
 
 /// Removes a peer from the table, whatever the reason for the end of its thread.
-struct Leave<'a>(&'a Peers, u64);
+struct PeerGuard<'a>(&'a Peers, u64);
 
-impl Drop for Leave<'_> {
+impl Drop for PeerGuard<'_> {
     fn drop(&mut self) {
         self.0.table().peers.remove(&self.1);
         self.0.left.notify_all();
@@ -208,11 +208,11 @@ impl Peers {
 
     /// Serves a peer on a thread of its own; `welcome` gets the session's end of the pair once the peer's identity is proved. It may
     /// refuse.
-    pub(super) fn meet(
+    pub(super) fn accept(
         self: &Arc<Self>,
         socket: OwnedFd,
         tls: &Tls,
-        patience: Patience,
+        time_limits: TimeLimits,
         welcome: impl FnOnce(OwnedFd) + Send + 'static,
     ) -> io::Result<()> {
         let stream = Arc::new(TcpStream::from(socket));
@@ -222,7 +222,7 @@ impl Peers {
             if dallying.clone().count() >= HANDSHAKES_MAX
                 && let Some(oldest) = dallying.map(|p| &p.stream).next()
             {
-                // Its thread removes it. If it has gone already, nothing is lost.
+                // Its thread removes it from the table. If the peer is gone already, nothing is to be done.
                 let _ = oldest.shutdown(Shutdown::Both);
             }
             let id = table.next;
@@ -238,8 +238,8 @@ impl Peers {
         let started = thread::Builder::new()
             .name("nbd-tls".into())
             .spawn(move || {
-                let _leave = Leave(&peers, id);
-                match greet(&stream, config, patience) {
+                let _leave = PeerGuard(&peers, id);
+                match handshake(&stream, config, time_limits) {
                     Ok((connection, inner, outer)) => {
                         if let Some(peer) = peers.table().peers.get_mut(&id) {
                             peer.known = true;
@@ -272,10 +272,10 @@ impl Peers {
         }
     }
 
-    /// Waits until the last bytes of all peers were sent, at most `patience`, then disconnects them. Sessions must have ended before.
-    pub(super) fn end(&self, patience: Duration) {
+    /// Waits until the last bytes of all peers were sent, at most `timeout`, then disconnects them. Sessions must have ended before.
+    pub(super) fn end(&self, timeout: Duration) {
         self.refuse_new();
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         let mut table = self.table();
         while !table.peers.is_empty() {
             let left = until.saturating_duration_since(Instant::now());
@@ -293,17 +293,17 @@ impl Peers {
     }
 }
 
-/// All steps until the session takes over. Returns its end of a pair, our end, and the keys.
-fn greet(
+/// Carries out all steps until the session takes over. Returns the session's end of a socket pair, our end, and the keys.
+fn handshake(
     stream: &TcpStream,
     config: Arc<ServerConfig>,
-    patience: Patience,
+    time_limits: TimeLimits,
 ) -> io::Result<(ServerConnection, OwnedFd, UnixStream)> {
-    let mut slow = ByThen {
+    let mut slow = DeadlineStream {
         stream,
-        until: Instant::now() + patience.handshake,
+        until: Instant::now() + time_limits.handshake,
     };
-    let flags = haggle(&mut slow)?;
+    let flags = negotiate_starttls(&mut slow)?;
     let mut connection = ServerConnection::new(config).map_err(io::Error::other)?;
     while connection.is_handshaking() {
         if let Err(e) = connection.complete_io(&mut slow) {

@@ -56,10 +56,10 @@ impl Handle {
     /// until it is served again.
     pub fn record_events(&self) -> Result<Recording, Error> {
         let closing = || Error::new(ErrorKind::Volume, "the volume is closing");
-        let (wish, granted) = mpsc::sync_channel(1);
+        let (requested, granted) = mpsc::sync_channel(1);
         self.call(move |driver, _| {
             // If there are two at a time, the later one gets an error.
-            driver.wish.get_or_insert(wish);
+            driver.requested.get_or_insert(requested);
         })
         .ok_or_else(closing)?;
         granted.recv().map_err(|_| closing())?
@@ -104,7 +104,7 @@ impl Handle {
     }
 
     /// Writes zeros to an unaligned range: the ends become small writes, the middle whole blocks.
-    fn write_odd_zeroes(&self, request: &IoRequest, done: Completion) {
+    fn write_unaligned_zeroes(&self, request: &IoRequest, done: Completion) {
         let (op, offset, len) = (request.op, request.offset, request.len);
         let end = offset + u64::from(len);
         let block = u64::from(self.block);
@@ -199,7 +199,7 @@ impl Port for Handle {
             .checked_add(len)
             .is_some_and(|end| end <= self.volume_bytes);
         if matches!(request.op, RequestOp::WriteZeroes { .. }) && odd && inside && len != 0 {
-            return self.write_odd_zeroes(&request, done);
+            return self.write_unaligned_zeroes(&request, done);
         }
         self.hand_over(request, Done::Call(done));
     }

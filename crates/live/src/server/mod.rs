@@ -49,7 +49,7 @@ pub struct Session {
     /// The reason why the volume could not be opened again.
     pub(crate) lost: Option<Error>,
     /// Whether the failure was reported in [`Handle::failure`].
-    told: bool,
+    failure_reported: bool,
 }
 
 /// The reason why a volume can only be read, or not even that, until it is served again.
@@ -147,20 +147,20 @@ impl Session {
             let now = self.world.now();
             self.call(|engine, out| engine.reclassify(now, extent, class, out));
         }
-        if self.reopening.is_some() || self.engine.wish.is_some() {
+        if self.reopening.is_some() || self.engine.requested.is_some() {
             self.reopen_if_due();
         }
-        if !self.told
+        if !self.failure_reported
             && (self.engine.has_failed() || self.world.is_cut() || self.world.is_unstamped())
         {
-            self.tell_failure();
+            self.report_failure();
         }
         !self.engine.is_closed()
     }
 
     /// Stores a failure where other threads can see it, because this thread must not spend time on messages.
-    fn tell_failure(&mut self) {
-        self.told = true;
+    fn report_failure(&mut self) {
+        self.failure_reported = true;
         let fault = self.world.fault().cloned();
         let path = |i: usize| self.devices.get(i)?.as_ref().map(|d| d.path.clone());
         let failure = VolumeFailure {
@@ -204,9 +204,10 @@ impl Session {
         &mut self.world
     }
 
-    /// No more requests will come: earlier requests are served, then all state is written. Call [`Session::step`] until it returns false.
+    /// Ends the acceptance of requests: earlier requests are served, then all state is written. Call [`Session::step`] until it returns
+    /// false.
     pub fn close(&mut self) {
-        // A recording that is about to begin holds requests that were handed over: they come first.
+        // A recording that is about to begin holds requests that were already handed over. They are served first.
         while self.reopening.is_some() && self.step(None) {}
         if std::mem::replace(&mut self.closing, true) {
             return;
@@ -215,7 +216,7 @@ impl Session {
         while let Some(s) = self.inbox.pop() {
             self.submit(s);
         }
-        // From here on, only a request whose sender was between its check and its push can still arrive.
+        // From here on, a request can still arrive only if its sender checked the inbox before and pushes it now.
         self.world.refuse_from_now_on();
         let now = self.world.now();
         self.call(|engine, out| engine.close(now, out));
@@ -247,8 +248,8 @@ impl Session {
         }
         let failed = self.engine.has_failed() || self.world.is_cut() || self.world.is_unstamped();
         if failed && !broken(LiveMutant::CleanAfterFailure) {
-            if !self.told {
-                self.tell_failure();
+            if !self.failure_reported {
+                self.report_failure();
             }
             let why = self.handle.failure().map(ToString::to_string);
             let what = format!(
@@ -290,12 +291,12 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // A thread that waits for this one must not wait for ever, whatever the reason of the end.
+        // A thread that waits for this one must be released, whatever the reason for the end.
         self.inbox.end();
     }
 }
 
-/// Whether a stop was requested.
+/// A flag with which a stop is requested.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag(Arc<std::sync::atomic::AtomicBool>);
 
@@ -303,7 +304,7 @@ impl StopFlag {
     fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
-    /// Returns whether it was.
+    /// Whether a stop was requested.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

@@ -178,7 +178,7 @@ impl Prepared {
             handle: self.handle,
             reopening: None,
             lost: None,
-            told: false,
+            failure_reported: false,
             run: Loop::new(),
             devices,
             inbox: self.inbox,

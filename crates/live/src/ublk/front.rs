@@ -18,9 +18,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long the kernel may take to create a device, or to notice that its server is gone.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval of the checks in this time.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum size of a request in bytes.
 const LARGEST: u32 = 1 << 20;
 /// Maximum size of a discard in bytes.
@@ -28,7 +28,7 @@ const DISCARD: u32 = 1 << 30;
 
 /// The configuration of a device.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct Settings {
     /// Number of queues, each with a thread. The engine is one thread, so more than a few queues have no advantage.
     pub queues: u16,
     /// Number of requests in each queue.
@@ -40,10 +40,10 @@ pub struct Wanted {
     pub links: PathBuf,
 }
 
-impl Default for Wanted {
+impl Default for Settings {
     /// One queue of 128 requests, with recovery.
-    fn default() -> Wanted {
-        Wanted {
+    fn default() -> Settings {
+        Settings {
             queues: 1,
             depth: 128,
             recover: true,
@@ -52,7 +52,7 @@ impl Default for Wanted {
     }
 }
 
-impl Wanted {
+impl Settings {
     /// The link to the device of the volume `name`.
     pub fn link(&self, name: &str) -> PathBuf {
         self.links.join(name)
@@ -73,7 +73,7 @@ fn words(id: u32, what: &str, e: &io::Error) -> io::Error {
     io::Error::new(e.kind(), format!("ublk: /dev/ublkb{id}: {what}: {e}"))
 }
 
-impl FrontEndSettings for Wanted {
+impl FrontEndSettings for Settings {
     fn names(&self, name: &str) -> Vec<String> {
         vec![format!("ublk:{}", self.link(name).display())]
     }
@@ -89,23 +89,23 @@ impl FrontEndSettings for Wanted {
             volume.keep_writes()?;
         }
         let earlier = left.as_ref().map(|l| l.pid);
-        let mut shown = match left {
+        let mut served = match left {
             Some(info) => take_over(control, info, &params, volume)?,
             None => add(control, &self, &params, owner, volume)?,
         };
-        // The link is there when udev hears of the disk: by it udev knows the volume's name.
-        link::point(&link, shown.id)?;
-        shown.link = Some(link);
-        shown.go_on()?;
+        // The link must exist before the disk appears, because udev takes the volume's name from the link.
+        link::point(&link, served.id)?;
+        served.link = Some(link);
+        served.go_on()?;
         if let Some(pid) = earlier {
-            let id = shown.id;
+            let id = served.id;
             tracing::info!(
                 device = id,
                 "ublk: took /dev/ublkb{id} over from process {pid}: its users go on"
             );
         }
-        wait_for(&shown.disk)?;
-        Ok(Box::new(shown))
+        wait_for(&served.disk)?;
+        Ok(Box::new(served))
     }
 }
 
@@ -137,7 +137,7 @@ fn params(port: &dyn Port, extent: u32) -> Params {
 
 /// Finds a device of this volume whose server is gone. A device that was never started or cannot continue is removed.
 fn left_behind(control: &Control, owner: u64) -> io::Result<Option<DeviceInfo>> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     for id in control.all() {
         // Other devices belong to another server, or were removed in the meantime.
         while let Some(info) = control.info(id).ok().filter(|i| i.owner == owner) {
@@ -156,7 +156,7 @@ fn left_behind(control: &Control, owner: u64) -> io::Result<Option<DeviceInfo>> 
                     )));
                 }
                 // The kernel has not yet noticed that the server is gone.
-                _ => std::thread::sleep(LOOK),
+                _ => std::thread::sleep(CHECK_INTERVAL),
             }
         }
     }
@@ -166,11 +166,11 @@ fn left_behind(control: &Control, owner: u64) -> io::Result<Option<DeviceInfo>> 
 /// Adds a device. Its queues are served when this returns; there is no disk yet.
 fn add(
     control: Control,
-    wanted: &Wanted,
+    wanted: &Settings,
     params: &Params,
     owner: u64,
     volume: &VolumeAccess,
-) -> io::Result<Shown> {
+) -> io::Result<ServedDevice> {
     let mut info = DeviceInfo {
         queues: wanted.queues,
         depth: wanted.depth,
@@ -186,23 +186,23 @@ fn add(
     let failed =
         |e: io::Error| io::Error::new(e.kind(), format!("ublk: no device can be added: {e}"));
     control.add(&mut info).map_err(failed)?;
-    let mut shown = Shown::new(control, &info, false);
+    let mut served = ServedDevice::new(control, &info, false);
     let id = info.id;
-    shown
+    served
         .control
         .set_params(id, params)
         .map_err(|e| words(id, "its parameters are refused", &e))?;
-    shown.serve(&info, volume)?;
-    Ok(shown)
+    served.serve(&info, volume)?;
+    Ok(served)
 }
 
-/// Serves the queues of a device that was left behind. Its users wait until [`Shown::go_on`].
+/// Serves the queues of a device that was left behind. Its users wait until [`ServedDevice::go_on`].
 fn take_over(
     control: Control,
     info: DeviceInfo,
     params: &Params,
     volume: &VolumeAccess,
-) -> io::Result<Shown> {
+) -> io::Result<ServedDevice> {
     let id = info.id;
     let known = control
         .params(id)
@@ -215,17 +215,17 @@ fn take_over(
             params.sectors << 9
         )));
     }
-    while_busy(PATIENCE, || control.begin_recovery(id))
+    while_busy(TIMEOUT, || control.begin_recovery(id))
         .map_err(|e| words(id, "cannot be taken over", &e))?;
-    let mut shown = Shown::new(control, &info, true);
+    let mut served = ServedDevice::new(control, &info, true);
     // A server of an earlier version may have told the kernel that the device has no cache: in that case no flush will arrive.
-    shown.durable = known.attributes & abi::ATTR_CACHE == 0;
-    shown.serve(&info, volume)?;
-    Ok(shown)
+    served.durable = known.attributes & abi::ATTR_CACHE == 0;
+    served.serve(&info, volume)?;
+    Ok(served)
 }
 
 fn wait_for(path: &Path) -> io::Result<()> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while !path.exists() {
         if Instant::now() >= until {
             return Err(io::Error::new(
@@ -236,13 +236,13 @@ fn wait_for(path: &Path) -> io::Result<()> {
                 ),
             ));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
     }
     Ok(())
 }
 
 /// A device in service. Dropping it removes the device.
-struct Shown {
+struct ServedDevice {
     control: Control,
     id: u32,
     disk: PathBuf,
@@ -254,13 +254,13 @@ struct Shown {
     is_over: bool,
     /// Every change is made durable before it is answered.
     durable: bool,
-    /// See [`Wanted::recover`].
+    /// See [`Settings::recover`].
     recover: bool,
 }
 
-impl Shown {
-    fn new(control: Control, info: &DeviceInfo, is_left: bool) -> Shown {
-        Shown {
+impl ServedDevice {
+    fn new(control: Control, info: &DeviceInfo, is_left: bool) -> ServedDevice {
+        ServedDevice {
             control,
             id: info.id,
             disk: format!("/dev/ublkb{}", info.id).into(),
@@ -281,7 +281,7 @@ impl Shown {
         // Directly after the end of the previous server, the kernel refuses to open the device for a moment.
         let open = || OpenOptions::new().read(true).write(true).open(&path);
         let device =
-            while_busy(PATIENCE, open).map_err(|e| words(self.id, "cannot be served", &e))?;
+            while_busy(TIMEOUT, open).map_err(|e| words(self.id, "cannot be served", &e))?;
         let device = Arc::new(device);
         for queue in 0..info.queues {
             let plan = Plan {
@@ -332,7 +332,7 @@ impl Shown {
             return;
         }
         if self.is_left {
-            // The threads end with the process; the next server may succeed.
+            // Leave the device to the next server, which may succeed. The threads end with the process.
             return;
         }
         if let Err(e) = self.control.stop(self.id) {
@@ -355,7 +355,7 @@ impl Shown {
     }
 }
 
-impl FrontEnd for Shown {
+impl FrontEnd for ServedDevice {
     fn names(&self) -> Vec<String> {
         vec![format!("ublk:{}", self.disk.display())]
     }
@@ -413,7 +413,7 @@ impl FrontEnd for Shown {
     }
 }
 
-impl Drop for Shown {
+impl Drop for ServedDevice {
     fn drop(&mut self) {
         self.remove();
     }
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_ublk_it_is_said() {
+    fn a_missing_ublk_is_reported() {
         if super::super::missing().is_none() {
             eprintln!("skipped: this kernel has ublk");
             return;

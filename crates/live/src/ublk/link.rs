@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The usual directory of links.
 pub(super) const DIRECTORY: &str = "/dev/isotherm";
 
-/// What a link leads to, in words, if that is a loop device whose file can be read or a disk of ublk; `sys` is `/sys/block`.
+/// A description of what a link leads to, if that is a loop device whose file can be read or a disk of ublk; `sys` is `/sys/block`.
 pub fn occupied(link: &Path, sys: &Path) -> Option<String> {
     let to = std::fs::read_link(link).ok()?;
     let name = to.file_name()?.to_str()?;

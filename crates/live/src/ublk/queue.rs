@@ -62,20 +62,20 @@ impl Ended {
 }
 
 /// A request for which the kernel waits. If it is dropped without a result (because the engine ended), it reports an error.
-struct Owed {
+struct PendingReply {
     ended: Arc<Ended>,
     tag: u16,
     paid: bool,
 }
 
-impl Owed {
-    fn pay(mut self, result: Result<(), IoError>, buffer: Option<Buffer>) {
+impl PendingReply {
+    fn complete(mut self, result: Result<(), IoError>, buffer: Option<Buffer>) {
         self.paid = true;
         self.ended.tell(self.tag, result, buffer);
     }
 }
 
-impl Drop for Owed {
+impl Drop for PendingReply {
     fn drop(&mut self) {
         if !self.paid {
             self.ended.tell(self.tag, Err(IoError::Gone), None);
@@ -157,7 +157,7 @@ struct Queue {
     over: u16,
     /// Requests that wait for memory.
     held: VecDeque<u16>,
-    /// Empty; changes places with the list of what has ended, so that neither is allocated again.
+    /// An empty list that is exchanged with the list of ended requests, so that neither is allocated again.
     spare: Vec<Note>,
 }
 
@@ -348,12 +348,12 @@ impl Queue {
             }
             _ => None,
         };
-        let owed = Owed {
+        let pending = PendingReply {
             ended: Arc::clone(&self.ended),
             tag,
             paid: false,
         };
-        let done = Completion::new(move |result, buffer| owed.pay(result, buffer));
+        let done = Completion::new(move |result, buffer| pending.complete(result, buffer));
         let class = if is_metadata { classes::METADATA } else { 0 };
         self.at_work += 1;
         self.plan.port.submit(

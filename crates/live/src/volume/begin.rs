@@ -1,4 +1,4 @@
-//! The beginning of a session on a volume: with all members, or without members that are not needed.
+//! Begins a session on a volume: with all members, or without members that are not needed.
 
 use super::{OpenMode, device_error, random};
 use crate::error::{Error, ErrorKind};
@@ -90,7 +90,11 @@ pub(super) fn begin(
 }
 
 /// One line for people about the missing members.
-pub(super) fn going_on(report: &store::Report, lost: &Lost, paths: &[PathBuf]) -> String {
+pub(super) fn missing_members_note(
+    report: &store::Report,
+    lost: &Lost,
+    paths: &[PathBuf],
+) -> String {
     let names: Vec<_> = report
         .missing
         .iter()

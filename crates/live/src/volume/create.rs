@@ -100,7 +100,7 @@ impl Plan {
             name: config.name.clone(),
             ..Superblock::new(random()?, epoch, shape, members)
         };
-        give_room(&mut sb, &bytes, file)?;
+        plan_layout(&mut sb, &bytes, file)?;
         if caching && slowest == 0 {
             return Err(config_error(
                 file,
@@ -115,7 +115,7 @@ impl Plan {
         })?;
         let geo = sb.geometry().map_err(|e| config_error(file, e))?;
         let needs = Needs::of(&geo, config.io.buffers.0);
-        needs.judge(memory::installed(), "this machine", file)?;
+        needs.check_fits(memory::installed(), "this machine", file)?;
         Ok(Plan { sb, caching, needs })
     }
 
@@ -159,7 +159,7 @@ fn entries(config: &VolumeConfig) -> Result<Vec<MemberEntry>, Error> {
 }
 
 /// Plans metadata and slots on members that have `bytes` each.
-fn give_room(sb: &mut Superblock, bytes: &[u64], file: &Path) -> Result<(), Error> {
+fn plan_layout(sb: &mut Superblock, bytes: &[u64], file: &Path) -> Result<(), Error> {
     let (layout, area, extent) = (sb.layout(), sb.area, 1u64 << sb.extent_shift);
     for (i, entry) in sb.members.iter_mut().enumerate() {
         let m = MemberId(i as u8);
@@ -282,7 +282,7 @@ impl Volume {
         if force {
             found_there().try_for_each(contents::erase)?;
         }
-        notes.extend(make_room(&devices, &sb, how.preallocate)?);
+        notes.extend(reserve_space(&devices, &sb, how.preallocate)?);
         store::format(&mut media, &sb).map_err(|e| device_error(&media, &paths, e))?;
         config.uuid = Some(format_uuid(&sb.uuid));
         config.save(&file)?;
@@ -300,7 +300,7 @@ impl Volume {
 
 /// Reserves space for the metadata of every member, and with `all` for its data: metadata must never meet a full file system. Returns
 /// messages for people if this cannot be guaranteed.
-fn make_room(
+fn reserve_space(
     devices: &[Option<Device>],
     sb: &Superblock,
     all: bool,

@@ -9,9 +9,9 @@ use std::path::Path;
 /// Memory per extent of the policies that need most, besides the map, in bytes.
 const POLICY: u64 = 8;
 /// Above this size, the creation of a volume gives a warning.
-const WORTH_A_WORD: u64 = 1 << 30;
+const WARN_ABOVE: u64 = 1 << 30;
 
-/// Amounts of memory in bytes.
+/// The memory that a volume needs, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Needs {
     /// Memory at the start.
@@ -43,11 +43,16 @@ impl Needs {
 
     /// A warning for the user, if there is reason for one.
     pub(super) fn note(self) -> Option<String> {
-        (self.least > WORTH_A_WORD).then(|| self.words())
+        (self.least > WARN_ABOVE).then(|| self.words())
     }
 
     /// Refuses a map that does not fit in `there` (bytes, if known).
-    pub(super) fn judge(self, there: Option<u64>, whose: &str, file: &Path) -> Result<(), Error> {
+    pub(super) fn check_fits(
+        self,
+        there: Option<u64>,
+        whose: &str,
+        file: &Path,
+    ) -> Result<(), Error> {
         match there.filter(|&bytes| bytes < self.least) {
             None => Ok(()),
             Some(bytes) => Err(Error::new(
@@ -131,10 +136,14 @@ mod tests {
         assert!(large.least < 2_500_000_000, "{large:?}");
         assert!(large.most > large.least && large.note().is_some());
         let file = Path::new("v.toml");
-        assert!(large.judge(Some(large.least), "this machine", file).is_ok());
-        assert!(large.judge(None, "this machine", file).is_ok());
+        assert!(
+            large
+                .check_fits(Some(large.least), "this machine", file)
+                .is_ok()
+        );
+        assert!(large.check_fits(None, "this machine", file).is_ok());
         let e = large
-            .judge(Some(1 << 30), "this machine", file)
+            .check_fits(Some(1 << 30), "this machine", file)
             .unwrap_err();
         assert!(
             e.to_string().contains("this machine has 1.0 GiB to give"),

@@ -1,6 +1,6 @@
 //! Opening a volume: finds the members, checks that they belong together, recovers the store.
 
-use super::begin::{begin, going_on};
+use super::begin::{begin, missing_members_note};
 use super::memory::{self, Needs};
 use super::{OpenMode, Volume, config_error, description};
 use crate::config::{MemberConfig, VolumeConfig, format_uuid, parse_uuid};
@@ -52,7 +52,7 @@ impl Volume {
             absent.is_some() || read_only,
             &mut notes,
         )?;
-        let (mut devices, mut found) = in_place(&mut config, devices, found)?;
+        let (mut devices, mut found) = in_member_order(&mut config, devices, found)?;
         for sb in found.iter_mut().flatten() {
             for (entry, m) in sb.members.iter_mut().zip(&config.members) {
                 entry.hint = m.path.display().to_string();
@@ -63,10 +63,10 @@ impl Volume {
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
         all_of_this_volume(&config, &paths, &found, file)?;
         check_shape(&config, &devices, &found, file)?;
-        go_around_sectors(&mut devices, &found, &mut notes);
+        use_page_cache_for_large_sectors(&mut devices, &found, &mut notes);
         if let Some(geo) = found.iter().flatten().find_map(|sb| sb.geometry().ok()) {
             let needs = Needs::of(&geo, config.io.buffers.0);
-            needs.judge(memory::available(), "the machine", file)?;
+            needs.check_fits(memory::available(), "the machine", file)?;
         }
         if !read_only {
             leave_out_stale(&mut devices, &mut found, &paths, &mut notes);
@@ -85,7 +85,7 @@ impl Volume {
             stamp::confirm(device, stamp)?;
         }
         if !read_only && !opened.report.missing.is_empty() {
-            notes.push(going_on(&opened.report, &lost, &paths));
+            notes.push(missing_members_note(&opened.report, &lost, &paths));
         }
         notes.extend(lost_ranges(&opened));
         let room = opened.superblock.has_room_for_copies();
@@ -95,7 +95,7 @@ impl Volume {
                 format!("policy: {}: {e}", config.policy),
             ));
         }
-        only_disks_sleep(&mut config, &devices, &mut notes);
+        drop_unsupported_standby(&mut config, &devices, &mut notes);
         let pacers = pacers(&config, &opened, file)?;
         let costs = costs(&config, &opened).map_err(|e| config_error(file, e))?;
         Ok(Volume {
@@ -183,8 +183,8 @@ fn lost_ranges(opened: &Opened) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// Takes `standby_s` from members that have no standby state.
-fn only_disks_sleep(
+/// Ignores `standby_s` of members that have no standby state.
+fn drop_unsupported_standby(
     config: &mut VolumeConfig,
     devices: &[Option<Device>],
     notes: &mut Vec<String>,
@@ -222,7 +222,7 @@ fn pacers(
 /// Whether there is no file at this path, or no device behind it.
 fn is_gone(path: &Path) -> bool {
     let gone = [Errno::NOENT, Errno::NXIO, Errno::NODEV, Errno::NOMEDIUM];
-    // Behind a server that hangs, the member may be whole.
+    // If the server of a file system hangs, the member behind it may be intact.
     crate::mounts::dead(path).is_none()
         && std::fs::File::open(path)
             .is_err_and(|e| Errno::from_io_error(&e).is_some_and(|n| gone.contains(&n)))
@@ -290,7 +290,7 @@ fn claim(
 }
 
 /// Members in the order of the superblocks' list, whatever order the description has.
-fn in_place(
+fn in_member_order(
     config: &mut VolumeConfig,
     devices: Vec<Option<Device>>,
     found: Found,
@@ -332,8 +332,13 @@ fn in_place(
     ))
 }
 
-/// Lets members be copies on a disk whose sectors are larger than the volume's blocks: there the page cache does what the disk cannot.
-fn go_around_sectors(devices: &mut [Option<Device>], found: &Found, notes: &mut Vec<String>) {
+/// Allows members that were copied to a disk whose sectors are larger than the volume's blocks: they are accessed through the page cache,
+/// which accepts smaller units.
+fn use_page_cache_for_large_sectors(
+    devices: &mut [Option<Device>],
+    found: &Found,
+    notes: &mut Vec<String>,
+) {
     let Some(sb) = found.iter().flatten().next() else {
         return;
     };

@@ -1,9 +1,9 @@
 //! Huge pages for a large map.
 //!
-//! A request at a random place of a large map misses the processor's caches for its row, and with pages of 4 KiB it also misses the cache
-//! of page addresses: this is a second load from memory before the first (`bench/map/run.sh` measures it). If the system gives huge pages
-//! only on request (`/sys/kernel/mm/transparent_hugepage/enabled` is `madvise`), this module requests them. The use of memory does not
-//! change: every page of the map is filled when it is made.
+//! A request at a random place of a large map misses the processor's caches for its row. With pages of 4 KiB it also misses the translation
+//! lookaside buffer (TLB), so there is a second load from memory before the first (`bench/map/run.sh` measures it). If the system gives
+//! huge pages only on request (`/sys/kernel/mm/transparent_hugepage/enabled` is `madvise`), this module requests them. The use of memory
+//! does not change: every page of the map is filled when it is made.
 
 use isotherm_core::volume::ExtentMap;
 

@@ -10,9 +10,9 @@ use std::fs::File;
 use std::time::SystemTime;
 
 /// Interval at which the sizes of members are checked while there are events.
-const LOOK: Nanos = Nanos(100_000_000);
+const CHECK_INTERVAL: Nanos = Nanos(100_000_000);
 /// File systems on which even a query of the size may wait for a server: FUSE, NFS, SMB, CIFS.
-const SLOW: [FsWord; 4] = [0x6573_5546, 0x6969, 0xfe53_4d42, 0xff53_4d42];
+const REMOTE: [FsWord; 4] = [0x6573_5546, 0x6969, 0xfe53_4d42, 0xff53_4d42];
 
 /// A failure of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Fault {
 /// Bytes that a regular file of a local file system must keep; `None` for everything else.
 pub(super) fn size_to_keep(device: &Device) -> Option<u64> {
     let about = rustix::fs::fstatfs(&device.file).ok()?;
-    (!device.is_block && !SLOW.contains(&about.f_type)).then_some(device.bytes)
+    (!device.is_block && !REMOTE.contains(&about.f_type)).then_some(device.bytes)
 }
 
 /// An error number of a completion. `None`: it is no error.
@@ -63,7 +63,7 @@ impl UringWorld {
         self.fault.as_ref()
     }
 
-    /// Whether a truncated member is refused.
+    /// Whether a member was truncated, so that it answers only errors.
     pub fn is_cut(&self) -> bool {
         self.members.iter().any(|m| m.cut)
     }
@@ -92,7 +92,7 @@ impl UringWorld {
 
     /// Checks whether `member` still has its full size. A truncated member answers only errors from then on, because a
     /// write beyond its end would leave a hole that reads as zeros.
-    pub(super) fn look_at_size(&mut self, member: usize) -> bool {
+    pub(super) fn check_size(&mut self, member: usize) -> bool {
         let device = self.devices.get(member).and_then(Option::as_ref);
         let shorter = self.members[member].is_shorter(device);
         if let Some((now, was)) = shorter.filter(|_| !broken(LiveMutant::ServeCut)) {
@@ -107,14 +107,14 @@ impl UringWorld {
         self.members[member].cut
     }
 
-    /// As [`UringWorld::look_at_size`] for all members, at intervals.
-    pub(super) fn look_at_sizes(&mut self) {
-        if self.seen.since(self.looked) < LOOK {
+    /// As [`UringWorld::check_size`] for all members, at intervals.
+    pub(super) fn check_sizes(&mut self) {
+        if self.seen.since(self.sizes_checked) < CHECK_INTERVAL {
             return;
         }
-        self.looked = self.seen;
+        self.sizes_checked = self.seen;
         for member in 0..self.members.len() {
-            self.look_at_size(member);
+            self.check_size(member);
         }
     }
 }

@@ -87,7 +87,8 @@ impl UringWorld {
             .expect("a completion names a flight")
     }
 
-    /// Passes the real part to the kernel (possibly again).
+    /// Passes the operation on the device (not its model) to the kernel. Called again if the kernel interrupted it, or for the next piece
+    /// of zeros.
     fn issue(&mut self, id: u32) {
         let f = self.flight(id);
         let (op, at, zeroed) = (f.op, f.at, f.zeroed);
@@ -156,9 +157,9 @@ impl UringWorld {
         if !member.is_block || member.pacer.is_some() {
             return self.settle(id, REAL, Ok(0));
         }
-        let (devices, slow, inbox) = (
+        let (devices, thread_results, inbox) = (
             Arc::clone(&self.devices),
-            Arc::clone(&self.slow),
+            Arc::clone(&self.thread_results),
             Arc::clone(&self.inbox),
         );
         let run = move || {
@@ -166,7 +167,7 @@ impl UringWorld {
                 .as_ref()
                 .is_some_and(|d| Device::standby(&d.file).is_ok());
             let result = if ok { Ok(0) } else { Err(IoError::Io) };
-            slow.push(id, result);
+            thread_results.push(id, result);
             let nudge: Command = Box::new(|_, _| {});
             inbox.command(nudge);
             inbox.wake();
@@ -222,9 +223,7 @@ impl UringWorld {
         };
         // Bytes that the file has lost, or that a write replaced by holes, must not count as durable.
         let result = match (op.kind, result) {
-            (OpKind::Flush, Ok(_)) if self.look_at_size(usize::from(op.member.0)) => {
-                Err(IoError::Io)
-            }
+            (OpKind::Flush, Ok(_)) if self.check_size(usize::from(op.member.0)) => Err(IoError::Io),
             (_, other) => other,
         };
         self.settle(id, REAL, result);

@@ -12,9 +12,9 @@ const FUSE_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 pub trait RingSource: Send {
     /// Passes to `push` the entries for the ring: the entry's number, below 2^16, and the command.
     fn put(&mut self, push: &mut dyn FnMut(u16, squeue::Entry128));
-    /// That entry came back with this result.
+    /// Called when that entry has completed with this result.
     fn back(&mut self, entry: u16, result: i32);
-    /// No entry is in the ring or will be put there: the source can be dropped.
+    /// Whether no entry is in the ring or will be put there. Then the source can be dropped.
     fn is_over(&self) -> bool;
 }
 
@@ -55,7 +55,8 @@ fn build<S: squeue::EntryMarker>(entries: u32, modern: bool) -> io::Result<IoUri
 }
 
 impl Ring {
-    /// A ring for at least `entries`; wide if this kernel offers FUSE over io_uring, narrow otherwise. Older kernels know less.
+    /// Creates a ring for at least `entries`: with entries of 128 bytes if this kernel offers FUSE over io_uring, otherwise of 64. Older
+    /// kernels get fewer setup flags.
     pub(super) fn new(entries: u32) -> io::Result<Ring> {
         if offers_fuse()
             && let Ok(ring) = build(entries, true)
@@ -105,7 +106,7 @@ impl Ring {
         }
     }
 
-    /// As [`Ring::push`]; a narrow ring never has room.
+    /// As [`Ring::push`], for an entry of 128 bytes; a ring with entries of 64 bytes never has room.
     ///
     /// # Safety
     /// What it points to stays until its completion.

@@ -28,7 +28,7 @@ pub trait Source: Send {
     fn receive(&mut self) -> Watch;
 }
 
-/// Interval at which a source that waits for memory is called again, because memory that is returned on another thread rings no bell.
+/// Interval at which a source that waits for memory is called again, because no event reports memory that another thread returns.
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 impl UringWorld {
@@ -42,12 +42,12 @@ impl UringWorld {
         self.woken = true;
     }
 
-    /// Memory for the payload of a [`RingSource`], of which the ring knows. `None`: this ring takes none.
+    /// Memory, registered with the ring, for the payload of a [`RingSource`]. `None` if this ring accepts no such source.
     pub(crate) fn ring_memory(&self) -> Option<Arc<Pool>> {
         self.arena.ring.clone().filter(|_| self.ring.is_wide())
     }
 
-    /// From now on, puts the entries of `source` into the ring and passes results to it. Only if there is
+    /// From now on, puts the entries of `source` into the ring and passes results to it. Call it only if there is
     /// [`UringWorld::ring_memory`].
     pub(crate) fn add_ring_source(&mut self, source: Box<dyn RingSource>) {
         match self.ring_sources.iter_mut().find(|s| s.is_none()) {

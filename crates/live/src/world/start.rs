@@ -1,7 +1,7 @@
 //! Creation of a world: its ring, the ring's workers, its memory.
 
-use super::beat::Beat;
-use super::look::Looks;
+use super::heartbeat::Heartbeat;
+use super::polling::Polling;
 use super::ring::Ring;
 use super::{Command, MemberState, UringWorld, faults};
 use crate::buffers::Arena;
@@ -119,16 +119,18 @@ impl UringWorld {
             sources: Vec::new(),
             ring_sources: Vec::new(),
             reclassified: VecDeque::new(),
-            slow: Arc::default(),
+            thread_results: Arc::default(),
             start: Instant::now(),
             base: parts.base,
             seen: parts.base,
-            looks: Looks::new(Duration::from_micros(io.spin_us.into())),
+            polling: Polling::new(Duration::from_micros(io.spin_us.into())),
             woken: false,
             refusing: false,
             fault: None,
-            looked: parts.base,
-            beat: parts.stamp.map(|(stamp, member)| Beat::new(stamp, member)),
+            sizes_checked: parts.base,
+            heartbeat: parts
+                .stamp
+                .map(|(stamp, member)| Heartbeat::new(stamp, member)),
             arena: parts.arena,
         };
         world.watch_bell();

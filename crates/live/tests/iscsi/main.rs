@@ -6,7 +6,7 @@ mod reservations;
 use isotherm_core::RequestOp;
 use isotherm_live::iscsi::chap::Secrets;
 use isotherm_live::iscsi::pdu::{header, put, put_data_len, u32_at};
-use isotherm_live::iscsi::server::{Config, Patience, Server};
+use isotherm_live::iscsi::server::{Config, Server, TimeLimits};
 use isotherm_live::iscsi::testing::{Initiator, Outcome};
 use isotherm_live::nbd::testing::MemPort;
 use isotherm_live::port::{Completion, IoRequest, Layer, Port};
@@ -18,13 +18,13 @@ const BYTES: u64 = 64 << 20;
 const WRITE: u8 = 0x8a;
 const READ: u8 = 0x88;
 
-/// A volume in memory that remembers classes.
-struct Heard {
+/// A volume in memory that records the classes of its requests.
+struct RecordingPort {
     inner: MemPort,
     classes: Mutex<Vec<(RequestOp, u8)>>,
 }
 
-impl Layer for Heard {
+impl Layer for RecordingPort {
     fn below(&self) -> &dyn Port {
         &self.inner
     }
@@ -38,13 +38,13 @@ impl Layer for Heard {
 
 struct Rig {
     server: Server,
-    port: Arc<Heard>,
+    port: Arc<RecordingPort>,
     at: SocketAddr,
     target: String,
 }
 
 fn rig_with(pool: usize, change: impl FnOnce(&mut Config)) -> Rig {
-    let port = Arc::new(Heard {
+    let port = Arc::new(RecordingPort {
         inner: MemPort::with_engine_thread(BYTES, pool).unwrap(),
         classes: Mutex::default(),
     });
@@ -69,8 +69,8 @@ impl Rig {
         Initiator::login(self.at, name, &self.target, None).unwrap()
     }
 
-    /// Another client must be served without problems.
-    fn is_well(&self) {
+    /// Checks that another client is served without problems.
+    fn check_served(&self) {
         let mut i = self.login("iqn.x:well");
         let data = noise(9, 4096);
         good(
@@ -190,7 +190,7 @@ fn ranges_are_given_up_and_written_over_alike() {
 }
 
 #[test]
-fn lengths_that_do_not_fit_are_said() {
+fn lengths_that_do_not_match_are_reported() {
     let rig = rig();
     let mut i = rig.login("iqn.x:a");
     let cdb = Initiator::blocks(READ, 0, 2, 0, false);
@@ -215,7 +215,7 @@ fn lengths_that_do_not_fit_are_said() {
 }
 
 #[test]
-fn only_who_knows_a_secret_gets_in() {
+fn only_initiators_with_a_secret_can_log_in() {
     let secrets = Secrets::parse("joe secret-of-joe").unwrap();
     let rig = rig_with(64 << 20, |c| c.secrets = Some(Arc::new(secrets)));
     let login = |secret| Initiator::login(rig.at, "iqn.x:a", &rig.target, secret);
@@ -287,7 +287,7 @@ fn data_out(r2t: &[u8; 48], offset: u32, data_sn: u32, last: bool) -> [u8; 48] {
 }
 
 #[test]
-fn peers_that_break_the_rules_are_cut_off_and_nobody_else() {
+fn peers_that_break_the_rules_are_cut_off_and_no_others() {
     let rig = rig();
     let faults: [(&str, Fault); 6] = [
         ("a login again", |i| {
@@ -325,7 +325,7 @@ fn peers_that_break_the_rules_are_cut_off_and_nobody_else() {
     let mut i = Initiator::connect(rig.at).unwrap();
     i.send(header(0x01, 0x80, 1), &[]).unwrap();
     assert!(i.is_closed());
-    rig.is_well();
+    rig.check_served();
     until("memory comes back", || rig.port.inner.pool_bytes_out() == 0);
     until("all have left", || rig.server.connections() == 0);
 }
@@ -346,17 +346,17 @@ fn data_out_of_turn_fails_its_command_alone() {
         i.send(data_out(&r2t, 1024, 0, false), &[1; 512]).unwrap();
         good(&i.command(&[0; 6], 0, &[]).unwrap());
     }
-    rig.is_well();
+    rig.check_served();
     until("memory comes back", || rig.port.inner.pool_bytes_out() == 0);
 }
 
 #[test]
-fn who_stops_in_the_middle_is_not_waited_for_and_who_is_idle_is() {
-    let patience = Patience {
+fn stalled_initiators_are_cut_off_and_idle_ones_are_not() {
+    let time_limits = TimeLimits {
         handshake: Duration::from_millis(300),
         transmission: Duration::from_millis(300),
     };
-    let rig = rig_with(64 << 20, |c| c.patience = patience);
+    let rig = rig_with(64 << 20, |c| c.time_limits = time_limits);
     let mut idle = rig.login("iqn.x:idle");
     let mut silent = Initiator::connect(rig.at).unwrap();
     let mut half = rig.login("iqn.x:half");
@@ -372,7 +372,7 @@ fn who_stops_in_the_middle_is_not_waited_for_and_who_is_idle_is() {
 /// Writes that begin and never continue use up the memory: other clients must be served nevertheless, and so must other commands of the
 /// same client.
 #[test]
-fn who_holds_all_memory_holds_up_only_himself() {
+fn an_initiator_that_holds_all_memory_delays_only_itself() {
     let rig = rig_with(8 << 20, |_| {});
     let mut hogs: Vec<Initiator> = (0..3)
         .map(|n| rig.login(&format!("iqn.x:hog{n}")))
@@ -384,8 +384,8 @@ fn who_holds_all_memory_holds_up_only_himself() {
             hog.begin(&cdb, 0, &vec![0; 2 << 20]).unwrap();
         }
     }
-    rig.is_well();
-    // One of them continues: all of its writes must complete, in spite of the others.
+    rig.check_served();
+    // One of these clients continues: all of its writes must complete, although the others hold memory.
     let mut left = 8;
     let hog = &mut hogs[0];
     while left > 0 {
@@ -413,7 +413,7 @@ fn who_holds_all_memory_holds_up_only_himself() {
         }
     }
     drop(hogs);
-    rig.is_well();
+    rig.check_served();
     until("memory comes back", || rig.port.inner.pool_bytes_out() == 0);
 }
 

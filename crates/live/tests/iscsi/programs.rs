@@ -67,7 +67,7 @@ fn conformance_tests_of_libiscsi_pass() {
         );
         assert_eq!(numbers.get(3), Some(&0), "{family}: {text}");
     }
-    rig.is_well();
+    rig.check_served();
 }
 
 /// The quick tests. Tests of features that the target does not have are left out (legacy reservations, copies, atomic writes).

@@ -1,8 +1,8 @@
 //! Initiators that share the disk, and exclude each other.
 
 use super::{READ, Rig, WRITE, data_out, good, half_a_write, noise, rig, rig_with};
-use isotherm_live::iscsi::kept::Keeper;
 use isotherm_live::iscsi::pdu::u32_at;
+use isotherm_live::iscsi::reservation_file::ReservationFile;
 use isotherm_live::iscsi::testing::{Initiator, Outcome};
 use std::path::Path;
 
@@ -49,7 +49,7 @@ fn read(i: &mut Initiator, bytes: u32) -> Vec<u8> {
 }
 
 #[test]
-fn who_is_fenced_off_writes_no_more_not_even_what_he_had_begun() {
+fn a_fenced_off_initiator_writes_no_more_not_even_a_write_in_progress() {
     let rig = rig();
     let (mut a, mut b) = (rig.login("iqn.x:a"), rig.login("iqn.x:b"));
     good(&write(&mut b, &noise(1, 4096)));
@@ -85,11 +85,11 @@ fn who_is_fenced_off_writes_no_more_not_even_what_he_had_begun() {
 }
 
 fn kept(file: &Path) -> Rig {
-    let keeper = Keeper {
+    let reservation_file = ReservationFile {
         file: file.to_owned(),
         volume: "v".into(),
     };
-    rig_with(8 << 20, |c| c.keeper = Some(keeper))
+    rig_with(8 << 20, |c| c.reservation_file = Some(reservation_file))
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The block file, if FUSE can be mounted.
 
-use super::{Heard, check};
+use super::{RecordingPort, check};
 use isotherm_core::{IoError, RequestOp};
 use isotherm_live::block_file::{self, O_DSYNC, Options};
 use isotherm_live::mutants::LiveMutant;
@@ -14,13 +14,13 @@ const MIB: u64 = 1 << 20;
 
 struct Mounted {
     mount: block_file::Mount,
-    port: Arc<Heard>,
+    port: Arc<RecordingPort>,
     _dir: tempfile::TempDir,
 }
 
 fn mounted(memory: MemPort) -> Option<Mounted> {
     let dir = tempfile::tempdir().expect("a directory");
-    let port = Heard::over(memory, None);
+    let port = RecordingPort::over(memory, None);
     let made = block_file::mount(port.clone(), dir.path(), "v", &Options::default());
     let mount = made.map_err(|e| eprintln!("skipped, noticed: no FUSE here: {e}"));
     Some(Mounted {
@@ -47,7 +47,7 @@ pub fn file_fsync() -> Result<(), String> {
         .map_err(|e| e.to_string())?;
     file.sync_data().map_err(|e| e.to_string())?;
     check(
-        m.port.heard(RequestOp::Flush, false),
+        m.port.received(RequestOp::Flush, false),
         "the volume hears of no fsync",
     )
 }
@@ -60,7 +60,7 @@ pub fn file_dsync() -> Result<(), String> {
     file.write_all_at(&[1; 4096], 0)
         .map_err(|e| e.to_string())?;
     // The kernel may flush after the write instead, which gives the same guarantee.
-    let durable = m.port.heard(RequestOp::Write, true);
+    let durable = m.port.received(RequestOp::Write, true);
     check(
         durable,
         "a write that must be durable is not so for the volume",

@@ -20,7 +20,7 @@ use nbd::{
 };
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-use volume::{cut_member, failed_is_not_clean, long_zeroes, odd_writes, twins};
+use volume::{cut_member, failed_is_not_clean, long_zeroes, twins, unaligned_writes};
 
 type Scene = fn() -> Result<(), String>;
 
@@ -38,8 +38,8 @@ const SCENES: [(LiveMutant, Scene); 17] = [
     (LiveMutant::DropDsyncFlag, file_dsync),
     (LiveMutant::LastPieceCounts, file_pieces),
     (LiveMutant::ZeroFirstPiece, long_zeroes),
-    (LiveMutant::PatchHeadOnly, odd_writes),
-    (LiveMutant::ReadOverPayload, odd_writes),
+    (LiveMutant::PatchHeadOnly, unaligned_writes),
+    (LiveMutant::ReadOverPayload, unaligned_writes),
     (LiveMutant::ServeCut, cut_member),
     (LiveMutant::CleanAfterFailure, failed_is_not_clean),
     (LiveMutant::TakeEitherTwin, twins),
@@ -113,28 +113,28 @@ fn check(ok: bool, what: &str) -> Result<(), String> {
 }
 
 /// A volume in memory that records its requests.
-struct Heard {
+struct RecordingPort {
     memory: MemPort,
     ops: Mutex<Vec<(RequestOp, bool)>>,
     /// Requests at this offset are lost: they are never answered.
     lost: Option<u64>,
 }
 
-impl Heard {
-    fn over(memory: MemPort, lost: Option<u64>) -> Arc<Heard> {
-        Arc::new(Heard {
+impl RecordingPort {
+    fn over(memory: MemPort, lost: Option<u64>) -> Arc<RecordingPort> {
+        Arc::new(RecordingPort {
             memory,
             ops: Mutex::default(),
             lost,
         })
     }
-    fn heard(&self, op: RequestOp, fua: bool) -> bool {
+    fn received(&self, op: RequestOp, fua: bool) -> bool {
         let ops = self.ops.lock().expect("nobody panics with it");
         ops.contains(&(op, fua))
     }
 }
 
-impl Layer for Heard {
+impl Layer for RecordingPort {
     fn below(&self) -> &dyn Port {
         &self.memory
     }

@@ -1,6 +1,6 @@
 //! NBD, byte by byte, so that a scene can break the protocol.
 
-use super::{Heard, check};
+use super::{RecordingPort, check};
 use isotherm_core::{IoError, RequestOp};
 use isotherm_live::nbd::server::{Address, Config, Server as Nbd};
 use isotherm_live::nbd::testing::MemPort;
@@ -20,7 +20,7 @@ const MIB: u64 = 1 << 20;
 
 struct Client {
     stream: UnixStream,
-    port: Arc<Heard>,
+    port: Arc<RecordingPort>,
     _server: Nbd,
     dir: tempfile::TempDir,
 }
@@ -41,7 +41,7 @@ fn connect(socket: &Path) -> std::io::Result<UnixStream> {
 }
 
 impl Client {
-    fn new(port: Arc<Heard>) -> Client {
+    fn new(port: Arc<RecordingPort>) -> Client {
         let dir = tempfile::tempdir().expect("a directory");
         let socket = dir.path().join("s");
         let address = [Address::Unix(socket.clone())];
@@ -87,14 +87,14 @@ impl Client {
 }
 
 fn plain() -> Client {
-    Client::new(Heard::over(MemPort::new(MIB), None))
+    Client::new(RecordingPort::over(MemPort::new(MIB), None))
 }
 
 pub fn nbd_fua() -> Result<(), String> {
     let mut c = plain();
     check(c.write(FUA, 0, &[1; 4096])? == 0, "a write fails")?;
     check(
-        c.port.heard(RequestOp::Write, true),
+        c.port.received(RequestOp::Write, true),
         "a write that must be durable is not so for the volume",
     )
 }
@@ -104,13 +104,13 @@ pub fn nbd_flush() -> Result<(), String> {
     c.header(FLUSH, 0, 0, 0)?;
     check(c.reply(0)?.0 == 0, "a FLUSH fails")?;
     check(
-        c.port.heard(RequestOp::Flush, false),
+        c.port.received(RequestOp::Flush, false),
         "the volume hears of no FLUSH",
     )
 }
 
 pub fn nbd_lost() -> Result<(), String> {
-    let mut c = Client::new(Heard::over(MemPort::new(MIB), Some(8192)));
+    let mut c = Client::new(RecordingPort::over(MemPort::new(MIB), Some(8192)));
     check(
         c.write(0, 8192, &[1; 4096])? != 0,
         "a write that nobody did is done",
@@ -120,7 +120,7 @@ pub fn nbd_lost() -> Result<(), String> {
 pub fn nbd_failed() -> Result<(), String> {
     let memory = MemPort::new(MIB);
     memory.fail(0..4096, IoError::Io);
-    let mut c = Client::new(Heard::over(memory, None));
+    let mut c = Client::new(RecordingPort::over(memory, None));
     check(
         c.write(0, 0, &[1; 4096])? == 5,
         "a write that failed did not",
@@ -141,7 +141,7 @@ pub fn nbd_half_payload() -> Result<(), String> {
     c.header(READ, 0, 0, 8192)?;
     check(c.reply(8192)?.1 == [0; 8192], "half a payload was written")?;
     check(
-        !c.port.heard(RequestOp::Write, false),
+        !c.port.received(RequestOp::Write, false),
         "the volume hears of half a payload",
     )
 }
@@ -151,19 +151,20 @@ pub fn nbd_kept_zeroes() -> Result<(), String> {
     c.header(WRITE_ZEROES, NO_HOLE, 0, 65536)?;
     check(c.reply(0)?.0 == 0, "zeros fail")?;
     check(
-        c.port.heard(RequestOp::WriteZeroes { keep: true }, false),
+        c.port
+            .received(RequestOp::WriteZeroes { keep: true }, false),
         "the space of zeros that must keep it is freed",
     )
 }
 
 pub fn nbd_read_only() -> Result<(), String> {
-    let mut c = Client::new(Heard::over(MemPort::new_read_only(MIB), None));
+    let mut c = Client::new(RecordingPort::over(MemPort::new_read_only(MIB), None));
     check(
         c.write(0, 0, &[1; 512])? != 0,
         "a read-only export is written",
     )?;
     check(
-        !c.port.heard(RequestOp::Write, false),
+        !c.port.received(RequestOp::Write, false),
         "a write reaches a read-only volume",
     )
 }

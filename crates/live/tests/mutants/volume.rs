@@ -84,7 +84,7 @@ fn ask(
     Ok(data)
 }
 
-/// Writes zeros to whole extents that are recorded: more zeros than the zeroed memory has, durable by themselves.
+/// Writes zeros with FUA to whole extents that have a home: more zeros than the zeroed memory has.
 pub fn long_zeroes() -> Result<(), String> {
     let rig = Rig::new();
     let server = rig.serve()?;
@@ -103,7 +103,7 @@ pub fn long_zeroes() -> Result<(), String> {
     check(got.iter().all(|&b| b == 0), "what was zeroed is not zeros")
 }
 
-pub fn odd_writes() -> Result<(), String> {
+pub fn unaligned_writes() -> Result<(), String> {
     let rig = Rig::new();
     let server = rig.serve()?;
     let mut model = vec![1; 65536];

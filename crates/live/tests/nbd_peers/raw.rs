@@ -110,14 +110,14 @@ fn cut_off(mut peer: std::os::unix::net::UnixStream, what: &str) {
 
 #[test]
 fn peers_that_stop_in_the_middle_are_cut_off_and_idle_ones_are_not() {
-    use isotherm_live::nbd::server::Patience;
+    use isotherm_live::nbd::server::TimeLimits;
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
     let scratch = Scratch::new("stall");
     let (path, port) = (scratch.path("s"), Arc::new(MemPort::new(64 * MIB)));
     let mut config = Config::new("vol");
-    config.patience = Patience {
+    config.time_limits = TimeLimits {
         handshake: Duration::from_millis(400),
         transmission: Duration::from_millis(400),
     };

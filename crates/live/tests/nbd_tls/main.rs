@@ -11,14 +11,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use isotherm_live::nbd::server::{Address, Config, Patience, Server};
+use isotherm_live::nbd::server::{Address, Config, Server, TimeLimits};
 use isotherm_live::nbd::testing::MemPort;
 use isotherm_live::nbd::tls::Tls;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 const MIB: u64 = 1 << 20;
-const PATIENCE: Duration = Duration::from_secs(40);
+const TIMEOUT: Duration = Duration::from_secs(40);
 const EXPORT_NAME: u32 = 1;
 const LIST: u32 = 3;
 const STARTTLS: u32 = 5;
@@ -41,9 +41,9 @@ fn rig(handshake: Duration) -> Rig {
     let mut config = Config::new("vol");
     config.tls = Some(certificates.tls());
     config.allow_remote = true;
-    config.patience = Patience {
+    config.time_limits = TimeLimits {
         handshake,
-        ..Patience::default()
+        ..TimeLimits::default()
     };
     let unix = certificates.path("socket");
     let addresses = [
@@ -63,8 +63,8 @@ fn rig(handshake: Duration) -> Rig {
 
 fn connect(address: &str) -> TcpStream {
     let stream = TcpStream::connect(address).expect("connected");
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
-    stream.set_write_timeout(Some(PATIENCE)).expect("set");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("set");
+    stream.set_write_timeout(Some(TIMEOUT)).expect("set");
     stream
 }
 
@@ -155,7 +155,7 @@ fn use_it(stream: &mut (impl Read + Write), offset: u64, data: &[u8]) -> io::Res
 fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is() {
-        assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
+        assert!(begun.elapsed() < TIMEOUT, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -167,8 +167,8 @@ fn noise(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_client_that_proves_who_it_is_is_served_and_nothing_is_said_before() {
-    let rig = rig(PATIENCE);
+fn an_authenticated_client_is_served_and_no_information_is_given_before() {
+    let rig = rig(TIMEOUT);
     let mut tcp = connect(&rig.tcp);
     greet(&mut tcp).expect("greeted");
     for (code, data) in [
@@ -221,8 +221,8 @@ fn a_client_that_proves_who_it_is_is_served_and_nothing_is_said_before() {
 }
 
 #[test]
-fn strangers_are_not_let_in() {
-    let rig = rig(PATIENCE);
+fn clients_without_a_valid_certificate_are_refused() {
+    let rig = rig(TIMEOUT);
     for who in [None, Some("stranger"), Some("server")] {
         assert!(enter(&rig, who).is_err(), "{who:?}");
     }
@@ -251,7 +251,7 @@ fn strangers_are_not_let_in() {
 }
 
 #[test]
-fn who_dallies_in_the_handshake_holds_up_nobody() {
+fn slow_handshakes_delay_no_other_client() {
     let rig = rig(Duration::from_secs(3));
     let mut first = enter(&rig, Some("client")).expect("in");
     let mut idle: Vec<TcpStream> = Vec::new();
@@ -295,8 +295,8 @@ fn who_dallies_in_the_handshake_holds_up_nobody() {
 }
 
 #[test]
-fn who_does_not_read_holds_up_nobody_and_the_server_ends() {
-    let rig = rig(PATIENCE);
+fn a_client_that_does_not_read_delays_no_other_and_the_server_ends() {
+    let rig = rig(TIMEOUT);
     let mut paused = enter(&rig, Some("client")).expect("in");
     for i in 0..60 {
         ask(&mut paused, 0, i * MIB, MIB as u32).expect("sent");

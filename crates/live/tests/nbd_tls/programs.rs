@@ -1,6 +1,6 @@
 //! The clients of libnbd and QEMU over TLS.
 
-use super::{PATIENCE, noise, rig};
+use super::{TIMEOUT, noise, rig};
 use std::process::Command;
 
 /// A tool that can be run; otherwise `None`, with a message.
@@ -28,8 +28,8 @@ fn succeeds(mut command: Command) -> String {
 }
 
 #[test]
-fn the_clients_that_people_use_come_in() {
-    let rig = rig(PATIENCE);
+fn the_clients_of_libnbd_and_qemu_connect() {
+    let rig = rig(TIMEOUT);
     let dir = rig.certificates.dir();
     let data = noise(64 << 20);
     let image = rig.certificates.path("image");

@@ -3,8 +3,8 @@
 //! ```text
 //! block file in NAME.mnt ─► /dev/loopN (direct I/O) ─► /dev/isotherm/NAME
 //! ```
-//! They are removed in the opposite order, and not while the device is in use. A device that a killed server left behind is released before
-//! a new one is attached: its file no longer exists, so it answers with errors.
+//! The three are removed in the opposite order, and not while the device is in use. A device that a killed server left behind is released
+//! before a new one is attached: its file no longer exists, so it answers with errors.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -24,21 +24,21 @@ use crate::cmd::assemble::missing_members;
 use crate::{Failure, notify, place};
 
 /// Interval between two searches for absent members.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The device for `status`; null until it exists.
-pub(super) type Told = Arc<Mutex<Value>>;
+pub(super) type DeviceStatus = Arc<Mutex<Value>>;
 
 /// `--loop`: a block file and a loop device over it.
-pub(super) struct Wanted {
+pub(super) struct Settings {
     pub dir: PathBuf,
     /// Whether the directory belongs to this program and is removed with the block file.
     pub own: bool,
     pub options: block_file::Options,
-    pub told: Told,
+    pub told: DeviceStatus,
 }
 
-impl FrontEndSettings for Wanted {
+impl FrontEndSettings for Settings {
     fn names(&self, name: &str) -> Vec<String> {
         vec![format!("block-file:{}", self.dir.join(name).display())]
     }
@@ -57,8 +57,8 @@ impl FrontEndSettings for Wanted {
         )
         .map_err(|e| words(&e))?;
         let (read_only, block) = (volume.port.read_only(), volume.port.block_bytes());
-        let shown =
-            Shown::start(mount.file(), &volume.name, read_only, block).map_err(|e| words(&e))?;
+        let shown = AttachedLoop::start(mount.file(), &volume.name, read_only, block)
+            .map_err(|e| words(&e))?;
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = shown.describe();
         Ok(Box::new(Looped {
             names,
@@ -71,8 +71,8 @@ impl FrontEndSettings for Wanted {
 
 /// `--ublk`, whose device `status` shows as well.
 pub(super) struct Ublk {
-    pub wanted: ublk::front::Wanted,
-    pub told: Told,
+    pub wanted: ublk::front::Settings,
+    pub told: DeviceStatus,
 }
 
 impl FrontEndSettings for Ublk {
@@ -102,7 +102,7 @@ impl FrontEndSettings for Ublk {
 /// A block file with a loop device over it. The device is removed first.
 struct Looped {
     names: Vec<String>,
-    shown: Option<Shown>,
+    shown: Option<AttachedLoop>,
     mount: Mount,
     own_dir: Option<PathBuf>,
 }
@@ -152,7 +152,7 @@ impl FrontEnd for Looped {
 }
 
 /// The volume as a loop device.
-pub(super) struct Shown {
+pub(super) struct AttachedLoop {
     device: LoopDevice,
     link: PathBuf,
 }
@@ -195,14 +195,14 @@ pub(super) fn clear_stale(file: &Path) {
     }
 }
 
-impl Shown {
+impl AttachedLoop {
     /// Attaches the device and creates the link. `file` is the block file.
     pub(super) fn start(
         file: &Path,
         name: &str,
         read_only: bool,
         block_bytes: u32,
-    ) -> Result<Shown, Failure> {
+    ) -> Result<AttachedLoop, Failure> {
         let dir = place::device_dir();
         let link = dir.join(name);
         if let Ok(target) = fs::read_link(&link) {
@@ -232,7 +232,7 @@ impl Shown {
                 file.display()
             ))
         })?;
-        let shown = Shown { device, link };
+        let shown = AttachedLoop { device, link };
         match shown.put_link(&dir) {
             Ok(()) => Ok(shown),
             Err(e) => {
@@ -319,7 +319,7 @@ pub(super) fn wait_for_members(args: &ServeArgs, ended: &Receiver<End>) -> Resul
             notify::tell(&format!("STATUS=waiting for members: {words}"));
             said = missing;
         }
-        match ended.recv_timeout(LOOK) {
+        match ended.recv_timeout(CHECK_INTERVAL) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(End::Signal(name)) => {
                 return Err(Failure::failed(format!(

@@ -14,7 +14,7 @@ use isotherm_live::port::{Completion, IoRequest};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use isotherm_control::fronts::Fronts;
-use isotherm_control::live::{Asker, End};
+use isotherm_control::live::{End, StopReply};
 
 use crate::Failure;
 
@@ -85,7 +85,7 @@ pub(super) fn wait(
     server: &Server,
     front: &Fronts,
     patience_s: u64,
-) -> Result<Vec<Asker>, Failure> {
+) -> Result<Vec<StopReply>, Failure> {
     let patience = Duration::from_secs(patience_s);
     let mut said = false;
     loop {
@@ -119,7 +119,7 @@ fn drain(
     server: &Server,
     front: &Fronts,
     patience: Duration,
-) -> Result<Vec<Asker>, Failure> {
+) -> Result<Vec<StopReply>, Failure> {
     let deadline = Instant::now() + patience;
     let mut askers = Vec::new();
     front.lock().refuse_new();

@@ -71,7 +71,7 @@ fn tls(args: &ServeArgs) -> Result<Option<Tls>, Failure> {
 pub(super) fn kinds(
     args: &ServeArgs,
     config: &VolumeConfig,
-    device: &device::Told,
+    device: &device::DeviceStatus,
 ) -> Result<Vec<Box<dyn FrontEndSettings>>, Failure> {
     let mut kinds: Vec<Box<dyn FrontEndSettings>> = Vec::new();
     if let Some((dir, own)) = device::block_dir(args, &config.name)? {
@@ -81,18 +81,18 @@ pub(super) fn kinds(
             ..block_file::Options::default()
         };
         kinds.push(if args.loop_device {
-            Box::new(device::Wanted {
+            Box::new(device::Settings {
                 dir,
                 own,
                 options,
                 told: device.clone(),
             })
         } else {
-            Box::new(block_file::front::Wanted { dir, options })
+            Box::new(block_file::front::Settings { dir, options })
         });
     }
     if !args.nbd.is_empty() {
-        kinds.push(Box::new(nbd::front::Wanted {
+        kinds.push(Box::new(nbd::front::Settings {
             addresses: addresses(args)?,
             config: Config {
                 allow_remote: args.nbd_allow_remote,
@@ -102,7 +102,7 @@ pub(super) fn kinds(
         }));
     }
     if !args.iscsi.is_empty() {
-        kinds.push(Box::new(iscsi::front::Wanted {
+        kinds.push(Box::new(iscsi::front::Settings {
             addresses: args.iscsi.clone(),
             target: args.iscsi_name.clone(),
             secrets: secrets(args)?,
@@ -112,11 +112,11 @@ pub(super) fn kinds(
     }
     if args.ublk {
         kinds.push(Box::new(device::Ublk {
-            wanted: ublk::front::Wanted {
+            wanted: ublk::front::Settings {
                 queues: args.ublk_queues,
                 recover: !args.ublk_no_recovery,
                 links: crate::place::device_dir(),
-                ..ublk::front::Wanted::default()
+                ..ublk::front::Settings::default()
             },
             told: device.clone(),
         }));

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use isotherm_control::fronts::Fronts;
 use isotherm_control::live::Live;
-use isotherm_live::classes::Keeper;
+use isotherm_live::classes::LayoutWatcher;
 use isotherm_live::config::parse_uuid;
 use isotherm_live::front_end::{FrontEndSettings, VolumeAccess};
 use isotherm_live::{OpenMode, Server, Volume, VolumeConfig};
@@ -42,7 +42,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let volume = open(args)?;
     let config = volume.config().clone();
     crate::log::is_about(&config.name);
-    let shown = device::Told::default();
+    let shown = device::DeviceStatus::default();
     let kinds = fronts::kinds(args, &config, &shown)?;
     let fronts = Fronts::new(kinds.iter().flat_map(|k| k.names(&config.name)).collect());
     let recovery = recovery(&volume);
@@ -139,8 +139,12 @@ fn lock_memory() -> Vec<String> {
     }
 }
 
-/// Switches the sources of classes as the description says, and starts the thread that asks the others.
-fn classes(args: &ServeArgs, config: &VolumeConfig, server: &Server) -> Result<Keeper, Failure> {
+/// Switches the sources of classes on or off as the description says, and starts the thread that keeps the layout current.
+fn classes(
+    args: &ServeArgs,
+    config: &VolumeConfig,
+    server: &Server,
+) -> Result<LayoutWatcher, Failure> {
     let (off, on) = (&config.io.classes_off, &config.io.classes_on);
     let off = off.iter().map(|s| ("classes_off", s, false));
     for (list, source, to) in off.chain(on.iter().map(|s| ("classes_on", s, true))) {
@@ -149,7 +153,7 @@ fn classes(args: &ServeArgs, config: &VolumeConfig, server: &Server) -> Result<K
     }
     let description = isotherm_live::volume::description(&args.volume);
     classes_kept::load(&server.handle(), config, &classes_kept::file(&description));
-    Keeper::start(server.handle())
+    LayoutWatcher::start(server.handle())
         .map_err(|e| Failure::failed(format!("no thread for classes: {e}")))
 }
 

@@ -7,9 +7,9 @@ use crate::block_file::testing::MemPort;
 use crate::port::{Completion, IoRequest, Layer};
 
 /// A port that loses its completions.
-struct Forgetful(MemPort);
+struct LosingPort(MemPort);
 
-impl Layer for Forgetful {
+impl Layer for LosingPort {
     fn below(&self) -> &dyn Port {
         &self.0
     }
@@ -22,12 +22,12 @@ fn pump(port: Arc<dyn Port>) -> (Pump, io::PipeReader) {
     let (replies, device) = io::pipe().unwrap();
     let device = Arc::new(File::from(OwnedFd::from(device)));
     let (socket, _) = packet_sockets().unwrap();
-    let slow = Arc::new(Slow::new(socket, Arc::clone(&device)));
+    let fuser_link = Arc::new(FuserLink::new(socket, Arc::clone(&device)));
     let size = port.volume_bytes();
     (
         Pump {
             device,
-            slow,
+            fuser_link,
             port,
             size,
             buffer: Box::default(),
@@ -56,14 +56,14 @@ fn reply(replies: &mut io::PipeReader, payload: usize) -> (i32, u64, Vec<u8>) {
 }
 
 #[test]
-fn a_message_that_is_cut_short_is_never_taken_for_a_hot_one() {
+fn a_truncated_message_is_never_taken_for_a_read_or_write() {
     let port = Arc::new(MemPort::new(1 << 20, 512));
     let (pump, mut replies) = pump(Arc::clone(&port) as Arc<dyn Port>);
     let write = write_message(7, 512);
     for len in 0..write.len() {
-        assert_eq!(pump.hot(&write[..len]), None, "{len} bytes");
+        assert_eq!(pump.take_frequent(&write[..len]), None, "{len} bytes");
     }
-    assert_eq!(pump.hot(&write), Some(()));
+    assert_eq!(pump.take_frequent(&write), Some(()));
     assert_eq!(port.counts.writes.load(Ordering::Relaxed), 1);
     let (error, unique, out) = reply(&mut replies, 8);
     assert_eq!(
@@ -75,8 +75,8 @@ fn a_message_that_is_cut_short_is_never_taken_for_a_hot_one() {
 
 #[test]
 fn a_lost_completion_is_an_error_for_the_caller() {
-    let (pump, mut replies) = pump(Arc::new(Forgetful(MemPort::new(1 << 20, 512))));
-    assert_eq!(pump.hot(&write_message(9, 512)), Some(()));
+    let (pump, mut replies) = pump(Arc::new(LosingPort(MemPort::new(1 << 20, 512))));
+    assert_eq!(pump.take_frequent(&write_message(9, 512)), Some(()));
     assert_eq!(
         reply(&mut replies, 0),
         (-Errno::IO.raw_os_error(), 9, vec![])

@@ -1,18 +1,18 @@
-//! How many queues the kernel has, and the memory that their entries want.
+//! The number of the kernel's queues, and the memory that their entries need.
 
 use super::LARGEST;
 
-/// Memory for payloads as long as there are few processors.
+/// Memory for payloads on a machine with few processors, in bytes.
 const MEMORY: usize = 16 << 20;
-/// With more processors the ring is not used: it wants an entry for each.
-const MOST_QUEUES: usize = 256;
+/// With more queues the ring is not used, because it needs an entry for each.
+const QUEUES_MAX: usize = 256;
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
-/// Bytes of payload memory that the ring wants on this machine; 0: do not use it.
+/// Bytes of payload memory that the ring needs on this machine; 0 if it is not to be used.
 pub(crate) fn memory() -> usize {
     match queues() {
         0 => 0,
-        n if n > MOST_QUEUES => 0,
+        n if n > QUEUES_MAX => 0,
         n => n * per_queue(n) * LARGEST as usize,
     }
 }
@@ -26,7 +26,7 @@ pub(super) fn queues() -> usize {
     std::fs::read_to_string(POSSIBLE).map_or(0, |list| count(list.trim()))
 }
 
-/// How many numbers are in a list like `0-3,8`; 0 if it is none.
+/// The length of a list such as `0-3,8`; 0 if the text is no list.
 pub(super) fn count(list: &str) -> usize {
     let mut sum = 0;
     for part in list.split(',') {

@@ -1,4 +1,4 @@
-//! Whole ranges of the block file: discards and zeroing (`fallocate`), what is allocated (`lseek`).
+//! Operations on ranges of the block file: discards and zeroing (`fallocate`), and the search for data and holes (`lseek`).
 
 use super::Volume;
 use crate::block_file::answers::Pieces;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// A discard or zeroing is cut into pieces of at most this many bytes, a multiple of every logical block.
 const PIECE: u64 = 1 << 30;
 
-/// Runs of allocation status asked for at a time.
+/// Number of runs of allocation status that are requested at a time.
 const RUNS: usize = 256;
 
 impl Volume {
@@ -53,7 +53,7 @@ impl Volume {
     pub(super) fn seek(&self, offset: u64, data: bool) -> Result<u64, Errno> {
         let mut at = offset;
         while at < self.size {
-            // Whole pieces, so that every question starts where a run can start.
+            // Each query covers a whole piece, so that the next one starts at a place where a run can start.
             let len = self.inside(at, PIECE) as u32;
             let mut known = 0;
             for (run, mapped) in self.port.block_status(at + known, len, RUNS) {
@@ -63,7 +63,7 @@ impl Volume {
                 known += u64::from(run);
             }
             if known == 0 {
-                // The port does not know: treating it as data is always right.
+                // The port does not know. Treating the range as data is always right.
                 return if data { Ok(at) } else { Ok(self.size) };
             }
             at += known;

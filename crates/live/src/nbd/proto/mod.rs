@@ -72,7 +72,7 @@ impl Default for Limits {
     }
 }
 
-/// Errors that a client can see, by the numbers of the specification.
+/// Errors that a client can receive, with the numbers of the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Errno {

@@ -241,7 +241,7 @@ fn too_much_open_work_holds_the_peer() {
 }
 
 #[test]
-fn a_server_that_goes_down_says_so() {
+fn a_server_that_shuts_down_reports_it() {
     let mut harness = in_transmission(false, true);
     harness.connection.shut_down();
     harness.feed(&[write(1, 0, b"late"), req(0, c::READ, 2, 0, 1)].concat());

@@ -3,7 +3,7 @@
 //! Three system calls per file (its name, its attributes, whether it has extended attributes) take most of the time of a mount. There may
 //! be more threads than processors, because a disk or a network serves several calls at the same time faster than one after the other.
 
-use crate::disk::{Beside, Root, Xattrs, is_hidden, own_directory, xattrs};
+use crate::disk::{DirEntries, Root, Xattrs, is_hidden, own_working_directory, xattrs};
 use crate::scan::{DIR, LNK, TYPE};
 use crate::store::Refused;
 use crate::tree::{Facts, join};
@@ -14,19 +14,19 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, Scope};
 
-/// Threads.
+/// Number of threads.
 const THREADS: usize = 4;
-/// Most names of one directory that one job reads.
+/// Maximum number of names of one directory that one job reads.
 const PART: usize = 512;
 
 /// A name in a directory, with the attributes of its file.
-pub(crate) struct Met {
+pub(crate) struct DirEntry {
     pub(crate) name: Vec<u8>,
-    /// Its path from the tier's root if it is a directory; empty for other files, whose paths nobody needs.
+    /// Its path from the tier's root if it is a directory; empty for other files, whose paths are not needed.
     pub(crate) path: Vec<u8>,
     pub(crate) facts: Facts,
     pub(crate) xattrs: Xattrs,
-    /// Of a symbolic link, where it points.
+    /// The target, if it is a symbolic link.
     pub(crate) target: Box<[u8]>,
 }
 
@@ -34,34 +34,34 @@ pub(crate) struct Met {
 pub(crate) enum Job {
     /// A directory.
     Dir(Vec<u8>),
-    /// Names of a directory that are left.
+    /// The remaining names of a directory.
     Rest(OwnedFd, Vec<u8>, Vec<CString>),
 }
 
 /// The names that were read, and a job for the rest of the directory.
-type Seen = (Vec<Met>, Option<Job>);
+type Batch = (Vec<DirEntry>, Option<Job>);
 
-/// The path at which it failed.
+/// The path at which a job failed, and the error.
 pub(crate) struct Failed(pub(crate) Vec<u8>, pub(crate) Errno);
 
 /// The result of a job, which may not be ready yet.
-pub(crate) struct Answer(Receiver<Result<Seen, Failed>>);
+pub(crate) struct Answer(Receiver<Result<Batch, Failed>>);
 
 impl Answer {
     /// Waits for the result.
-    pub(crate) fn wait(self) -> Result<Seen, Failed> {
+    pub(crate) fn wait(self) -> Result<Batch, Failed> {
         self.0
             .recv()
             .unwrap_or_else(|_| Err(Failed(Vec::new(), Errno::IO)))
     }
 }
 
-type Question = (Job, SyncSender<Result<Seen, Failed>>);
+type Request = (Job, SyncSender<Result<Batch, Failed>>);
 
 /// The threads that read directories. They end when this value is dropped.
-pub(crate) struct Lookers(Sender<Question>);
+pub(crate) struct DirReaders(Sender<Request>);
 
-impl Lookers {
+impl DirReaders {
     /// Starts the threads for one tier.
     ///
     /// # Errors
@@ -69,26 +69,26 @@ impl Lookers {
     pub(crate) fn start<'scope, 'env>(
         scope: &'scope Scope<'scope, 'env>,
         root: &'env Root,
-        questions: &'env Mutex<Option<Receiver<Question>>>,
-    ) -> Result<Lookers, Refused> {
+        requests: &'env Mutex<Option<Receiver<Request>>>,
+    ) -> Result<DirReaders, Refused> {
         let (ask, asked) = channel();
-        *questions.lock().unwrap_or_else(PoisonError::into_inner) = Some(asked);
+        *requests.lock().unwrap_or_else(PoisonError::into_inner) = Some(asked);
         let mut failed = None;
         for n in 0..THREADS {
             let next = || {
-                let asked = questions.lock().unwrap_or_else(PoisonError::into_inner);
+                let asked = requests.lock().unwrap_or_else(PoisonError::into_inner);
                 asked.as_ref()?.recv().ok()
             };
-            let look = move || {
-                let own = own_directory();
+            let work = move || {
+                let own = own_working_directory();
                 while let Some((job, answer)) = next() {
                     // The receiver may no longer wait.
-                    let _ = answer.send(look(root, job, own));
+                    let _ = answer.send(read_job(root, job, own));
                 }
             };
             let started = Builder::new()
-                .name(format!("look-{n}"))
-                .spawn_scoped(scope, look);
+                .name(format!("readdir-{n}"))
+                .spawn_scoped(scope, work);
             match started {
                 Ok(_) => {}
                 Err(e) if n == 0 => failed = Some(e),
@@ -97,7 +97,7 @@ impl Lookers {
         }
         match failed {
             Some(e) => Err(Refused(format!("cannot start a thread: {e}"))),
-            None => Ok(Lookers(ask)),
+            None => Ok(DirReaders(ask)),
         }
     }
     /// Queues a job. The results of several jobs become ready in any order.
@@ -109,7 +109,7 @@ impl Lookers {
     }
 }
 
-fn look(root: &Root, job: Job, own: bool) -> Result<Seen, Failed> {
+fn read_job(root: &Root, job: Job, own: bool) -> Result<Batch, Failed> {
     let (dir, path, mut names) = match job {
         Job::Rest(dir, path, names) => (dir, path, names),
         Job::Dir(path) => {
@@ -119,8 +119,8 @@ fn look(root: &Root, job: Job, own: bool) -> Result<Seen, Failed> {
         }
     };
     let rest = names.split_off(names.len().min(PART));
-    let here = Beside::new(&dir, own);
-    let mut met = Vec::with_capacity(names.len());
+    let here = DirEntries::new(&dir, own);
+    let mut entries = Vec::with_capacity(names.len());
     for name in names {
         let below = || join(&path, name.to_bytes());
         if path == b"." && is_hidden(name.to_bytes()) {
@@ -145,7 +145,7 @@ fn look(root: &Root, job: Job, own: bool) -> Result<Seen, Failed> {
         };
         match one() {
             Ok(None) => {}
-            Ok(Some((facts, xattrs, target))) => met.push(Met {
+            Ok(Some((facts, xattrs, target))) => entries.push(DirEntry {
                 path: if facts.mode & TYPE == DIR {
                     below()
                 } else {
@@ -160,7 +160,7 @@ fn look(root: &Root, job: Job, own: bool) -> Result<Seen, Failed> {
         }
     }
     let rest = (!rest.is_empty()).then(|| Job::Rest(dir, path, rest));
-    Ok((met, rest))
+    Ok((entries, rest))
 }
 
 fn list(root: &Root, path: &[u8]) -> Result<(OwnedFd, Vec<CString>), Errno> {
@@ -172,7 +172,7 @@ fn list(root: &Root, path: &[u8]) -> Result<(OwnedFd, Vec<CString>), Errno> {
             entries.push((entry.ino(), entry.file_name().to_owned()));
         }
     }
-    // In the order in which they lie on most file systems.
+    // By inode number, because on most file systems the inodes lie on the device in that order.
     entries.sort_unstable_by_key(|e| e.0);
     Ok((dir, entries.into_iter().map(|e| e.1).collect()))
 }

@@ -61,14 +61,14 @@ impl Port {
 
 /// The place where reservations are kept.
 #[derive(Clone, Debug)]
-pub struct Keeper {
+pub struct ReservationFile {
     /// The file.
     pub file: PathBuf,
     /// Identity of the volume as text.
     pub volume: String,
 }
 
-impl Keeper {
+impl ReservationFile {
     fn named(&self, e: &io::Error) -> io::Error {
         io::Error::new(e.kind(), format!("{}: {e}", self.file.display()))
     }
@@ -76,8 +76,8 @@ impl Keeper {
     /// The reservations in the file; none if there is no file.
     ///
     /// # Errors
-    /// The file cannot be read, or [`Keeper::save`] did not write it for this volume. The target does not start then: an initiator that was
-    /// fenced off must not regain access.
+    /// The file cannot be read, or [`ReservationFile::save`] did not write it for this volume. The target does not start then: an initiator
+    /// that was fenced off must not regain access.
     pub fn load(&self) -> io::Result<Reservations> {
         let text = match read(&self.file) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Reservations::default()),

@@ -16,77 +16,78 @@ const CLIENTS_US: u64 = 5;
 /// Divisor of a new sample in the average.
 const WEIGHT: u64 = 8;
 /// Shortest time of polling, in nanoseconds: a little more than one poll costs.
-const LEAST: u64 = 1_000;
+const MIN_POLL_NS: u64 = 1_000;
 /// Number of polls between two yields.
-const LOOKS: u32 = 32;
+const POLLS_PER_YIELD: u32 = 32;
 
 /// See the module.
-pub(super) struct Look {
-    most: u64,
-    /// Weighted average of the time until an event came; nanoseconds, at most [`WEIGHT`] times `most`.
-    took: u64,
+pub(super) struct WaitAverage {
+    max_ns: u64,
+    /// Weighted average of the time until an event came; nanoseconds, at most [`WEIGHT`] times `max_ns`.
+    average: u64,
     since: Instant,
 }
 
-impl Look {
-    pub(super) fn new(most: Duration) -> Look {
-        Look {
-            most: most.as_nanos() as u64,
-            took: 0,
+impl WaitAverage {
+    pub(super) fn new(max: Duration) -> WaitAverage {
+        WaitAverage {
+            max_ns: max.as_nanos() as u64,
+            average: 0,
             since: Instant::now(),
         }
     }
 
-    /// There is nothing to do. Returns the time for which to poll; zero means to sleep at once.
+    /// Begins a wait. Returns the time for which to poll; zero means to sleep at once.
     fn begin(&mut self) -> Duration {
         self.since = Instant::now();
-        if self.took > self.most {
+        if self.average > self.max_ns {
             return Duration::ZERO;
         }
-        Duration::from_nanos((2 * self.took + LEAST).min(self.most))
+        Duration::from_nanos((2 * self.average + MIN_POLL_NS).min(self.max_ns))
     }
 
-    /// An event came.
-    fn came(&mut self, after: Duration) {
-        let after = (after.as_nanos() as u64).min(WEIGHT * self.most);
-        self.took = self.took - self.took / WEIGHT + after / WEIGHT;
+    /// Records that an event came after this time.
+    fn record(&mut self, after: Duration) {
+        let after = (after.as_nanos() as u64).min(WEIGHT * self.max_ns);
+        self.average = self.average - self.average / WEIGHT + after / WEIGHT;
     }
 
-    /// A sleep after [`Look::begin`] has ended.
+    /// A sleep after [`WaitAverage::begin`] has ended.
     pub(super) fn slept(&mut self) {
-        self.came(self.since.elapsed());
+        self.record(self.since.elapsed());
     }
 }
 
-/// The reason why the thread waits: a busy device, or only clients.
-pub(super) struct Looks {
-    device: Look,
-    client: Look,
+/// The average wait for each reason: a busy device, or only clients.
+pub(super) struct Polling {
+    device: WaitAverage,
+    client: WaitAverage,
 }
 
-impl Looks {
-    /// Creates the state for polling of at most `most`.
-    pub(super) fn new(most: Duration) -> Looks {
-        Looks {
-            device: Look::new(most),
-            client: Look::new(most.min(Duration::from_micros(CLIENTS_US))),
+impl Polling {
+    /// Creates the state for polling of at most `max`.
+    pub(super) fn new(max: Duration) -> Polling {
+        Polling {
+            device: WaitAverage::new(max),
+            client: WaitAverage::new(max.min(Duration::from_micros(CLIENTS_US))),
         }
     }
 }
 
 impl UringWorld {
-    /// The kind of the wait that begins or ends now. The set of operations in progress does not change while this thread waits.
-    pub(super) fn looker(&mut self) -> &mut Look {
+    /// The state for the wait that begins or ends now. It stays the same during a wait, because the set of operations in progress does not
+    /// change meanwhile.
+    pub(super) fn wait_average(&mut self) -> &mut WaitAverage {
         if self.flights.len() > self.free.len() {
-            &mut self.looks.device
+            &mut self.polling.device
         } else {
-            &mut self.looks.client
+            &mut self.polling.client
         }
     }
 
-    /// Polls for work for a moment; false: there is none, so sleep.
-    pub(super) fn look_around(&mut self) -> bool {
-        let limit = self.looker().begin();
+    /// Polls for work for a limited time. Returns false if there is none; then the thread should sleep.
+    pub(super) fn poll_for_work(&mut self) -> bool {
+        let limit = self.wait_average().begin();
         if limit.is_zero() {
             // Sleeping submits the queued entries, too.
             return false;
@@ -94,19 +95,19 @@ impl UringWorld {
         if !self.ring.is_idle() {
             self.enter(0, None);
             if self.is_pending() {
-                // The operation ended at once (memory, page cache), which is no information about polling.
+                // The operation ended at once (memory, page cache). This says nothing about how long waits take.
                 return true;
             }
         }
         loop {
-            for _ in 0..LOOKS {
+            for _ in 0..POLLS_PER_YIELD {
                 if self.is_pending() || self.ring.taskrun() {
-                    self.looker().slept();
+                    self.wait_average().slept();
                     return true;
                 }
                 std::hint::spin_loop();
             }
-            if self.looker().since.elapsed() >= limit {
+            if self.wait_average().since.elapsed() >= limit {
                 return false;
             }
             std::thread::yield_now();
@@ -118,55 +119,55 @@ impl UringWorld {
 mod tests {
     use super::*;
 
-    fn look(us: u64) -> Look {
-        Look::new(Duration::from_micros(us))
+    fn average(us: u64) -> WaitAverage {
+        WaitAverage::new(Duration::from_micros(us))
     }
 
     #[test]
-    fn who_comes_soon_is_looked_out_for_and_who_does_not_is_not() {
-        let mut l = look(50);
+    fn the_thread_polls_only_if_events_come_soon() {
+        let mut l = average(50);
         for _ in 0..100 {
-            l.came(Duration::from_micros(20));
+            l.record(Duration::from_micros(20));
         }
         let limit = l.begin().as_micros();
         assert!((35..=50).contains(&limit), "{limit}");
         // After one long pause the thread does not poll; after a few short ones it does again.
-        l.came(Duration::from_secs(1));
+        l.record(Duration::from_secs(1));
         assert!(l.begin().is_zero());
         for _ in 0..20 {
-            l.came(Duration::from_micros(20));
+            l.record(Duration::from_micros(20));
         }
         assert!(!l.begin().is_zero());
     }
 
     #[test]
-    fn clients_alone_are_not_looked_out_for_as_long_as_devices() {
-        let mut l = Looks::new(Duration::from_micros(100));
+    fn polling_for_clients_alone_is_shorter_than_for_devices() {
+        let mut l = Polling::new(Duration::from_micros(100));
         for who in [&mut l.device, &mut l.client] {
             for _ in 0..100 {
-                who.came(Duration::from_micros(40));
+                who.record(Duration::from_micros(40));
             }
         }
         assert!(l.device.begin() >= Duration::from_micros(75));
         assert!(l.client.begin().is_zero());
-        let mut off = Looks::new(Duration::ZERO);
-        off.client.came(Duration::from_micros(1));
+        let mut off = Polling::new(Duration::ZERO);
+        off.client.record(Duration::from_micros(1));
         assert!(off.device.begin().is_zero() && off.client.begin().is_zero());
     }
 
     #[test]
-    fn nobody_looks_out_where_that_is_turned_off() {
-        let mut l = look(0);
+    fn there_is_no_polling_if_it_is_turned_off() {
+        let mut l = average(0);
         assert!(l.begin().is_zero());
-        l.came(Duration::from_secs(1));
+        l.record(Duration::from_secs(1));
         assert!(l.begin().is_zero());
     }
 
     #[test]
-    fn no_look_is_longer_than_the_limit() {
-        let mut l = look(5);
+    fn no_polling_is_longer_than_the_limit() {
+        let mut l = average(5);
         for us in [0, 1, 3, 5, 9, 1000] {
-            l.came(Duration::from_micros(us));
+            l.record(Duration::from_micros(us));
             assert!(l.begin() <= Duration::from_micros(5));
         }
     }

@@ -16,21 +16,21 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
-/// Most grains over all tiers. Grains are the slots of the core's space, and take a few bytes each.
+/// Maximum number of grains over all tiers. A grain is a slot of the core's space, and takes a few bytes.
 const GRAINS_MAX: u64 = 1 << 22;
-/// Fewest units in addition to those that are on fast tiers at mount.
+/// Minimum number of units in addition to those that are on fast tiers at mount.
 const UNITS_MIN: u32 = 1 << 16;
 /// Number of units that are compared to find one to drop.
-const FORGET_LOOK: u32 = 64;
+const FORGET_SAMPLE: u32 = 64;
 /// The first class for directories with a policy of their own.
 const DIR_CLASS: u8 = 40;
-/// Most directories with a policy of their own: one rule is reserved for all other files.
+/// Maximum number of directories with a policy of their own: one rule is reserved for all other files.
 pub const DIRS_MAX: usize = 15;
 
 /// State that is kept from one mount to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Remembered {
+pub struct PlacementSettings {
     /// Paths, and the tier of everything below each.
     pub pins: BTreeMap<String, Tier>,
     /// Directories, with the preset for everything below, and its share of the fastest tier in per cent.
@@ -38,20 +38,25 @@ pub struct Remembered {
 }
 
 /// The policy and its state.
-pub struct Brain {
+pub struct PolicyState {
     pub(crate) engine: NullEngine<Box<dyn Policy>>,
-    /// The engine's time minus the clock: plans may have been requested early.
+    /// How far the engine's time is ahead of the clock, in nanoseconds: [`crate::placement::Placement::plan_now`] advances the engine to
+    /// its next plan.
     pub(crate) ahead: u64,
     units: Units,
     /// Seconds since 1970 of the last access, by node.
     pub(crate) last: HashMap<NodeId, i64>,
-    pub(crate) resting: HashMap<NodeId, Instant>,
+    /// When a file whose move did not happen may be tried again, by node.
+    pub(crate) retry_at: HashMap<NodeId, Instant>,
     /// Pins and policies of directories.
-    pub remembered: Remembered,
+    pub settings: PlacementSettings,
+    /// The policy of all files that have no policy of a directory.
     pub(crate) main: String,
-    pub(crate) shape: Vec<u64>,
+    /// The space of each tier that the policy may fill, in bytes.
+    pub(crate) tier_bytes: Vec<u64>,
     grain: u32,
-    pub(crate) stirred: u64,
+    /// The engine's number of decisions at the last search for wanted moves; `u64::MAX` if the search must be repeated.
+    pub(crate) decisions_seen: u64,
 }
 
 /// The mapping between files and units.
@@ -61,7 +66,9 @@ struct Units {
     /// File of each unit.
     node: Vec<Option<NodeId>>,
     free: Vec<u32>,
-    most: u32,
+    /// Maximum number of units.
+    max: u32,
+    /// The unit at which the next search for a cold file begins.
     hand: u32,
 }
 
@@ -87,8 +94,8 @@ fn policy(text: &str) -> Result<Box<dyn Policy>, Refused> {
     built.map_err(Refused)
 }
 
-impl Remembered {
-    /// The text of the policy, including those of directories.
+impl PlacementSettings {
+    /// The text of the policy, including the policies of directories.
     fn composed(&self, main: &str) -> String {
         if self.policies.is_empty() {
             return main.to_owned();
@@ -114,7 +121,7 @@ impl Remembered {
         }
         text + &format!(",rule=all:{}:{left}", main.replace(',', "/"))
     }
-    /// The class of the nearest directory above that has a policy of its own.
+    /// The class of the nearest directory above that has a policy of its own. If there is none, the class follows from the size.
     pub(crate) fn class(&self, path: &[u8], size: u64) -> u8 {
         let below = self.policies.keys().enumerate();
         let below = below.filter(|(_, dir)| is_below(path, dir.as_bytes()));
@@ -131,46 +138,46 @@ impl Remembered {
     }
 }
 
-impl Brain {
+impl PolicyState {
     pub(crate) fn new(
         main: &str,
-        remembered: Remembered,
-        shape: Vec<u64>,
+        settings: PlacementSettings,
+        tier_bytes: Vec<u64>,
         cat: &Catalogue,
-    ) -> Result<Brain, Refused> {
-        let total: u64 = shape.iter().sum();
+    ) -> Result<PolicyState, Refused> {
+        let total: u64 = tier_bytes.iter().sum();
         let mut grain = 12;
         while grain < 22 && total >> grain > GRAINS_MAX {
             grain += 1;
         }
-        let grains = shape.iter().map(|b| (b >> grain).max(1)).sum::<u64>();
-        let last = shape.len() as Tier - 1;
+        let grains = tier_bytes.iter().map(|b| (b >> grain).max(1)).sum::<u64>();
+        let last = tier_bytes.len() as Tier - 1;
         let above = cat.all().filter(|n| n.1.is_file() && n.1.tier < last);
         let units = (above.count() as u64 * 2).next_power_of_two();
         let units = units.max(UNITS_MIN.into()).min(grains).min(1 << 24) as u32;
-        let bytes: Vec<u64> = shape.iter().map(|b| (*b).max(1 << grain)).collect();
+        let bytes: Vec<u64> = tier_bytes.iter().map(|b| (*b).max(1 << grain)).collect();
         let space = Space::of_units(&bytes, grain, units).map_err(|e| Refused(e.to_owned()))?;
-        let policy = policy(&remembered.composed(main))?;
-        let mut brain = Brain {
+        let policy = policy(&settings.composed(main))?;
+        let mut policy = PolicyState {
             engine: NullEngine::over(space, policy),
             ahead: 0,
             units: Units {
-                most: units,
+                max: units,
                 ..Units::default()
             },
             last: HashMap::new(),
-            resting: HashMap::new(),
-            remembered,
+            retry_at: HashMap::new(),
+            settings,
             main: main.to_owned(),
-            shape,
+            tier_bytes,
             grain,
-            stirred: 0,
+            decisions_seen: 0,
         };
         for (node, n) in cat.all().filter(|n| n.1.is_file() && n.1.tier < last) {
             let path = cat.path(node).unwrap_or_default();
-            brain.meet(Nanos(0), node, n.tier, n.facts.size, &path);
+            policy.set_tier(Nanos(0), node, n.tier, n.facts.size, &path);
         }
-        Ok(brain)
+        Ok(policy)
     }
     /// The unit of a file, if it has one.
     pub(crate) fn unit(&self, node: NodeId) -> Option<UnitId> {
@@ -178,18 +185,18 @@ impl Brain {
         self.engine.home(unit).map(|_| unit)
     }
     /// The files that are units.
-    pub(crate) fn known(&self) -> impl Iterator<Item = NodeId> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = NodeId> {
         self.units.node.iter().flatten().copied()
     }
     /// The unit of a file: its present one, a free one, or the one of a file that was not used for long.
-    fn seat(&mut self, now: Nanos, node: NodeId) -> Option<UnitId> {
+    fn unit_for(&mut self, now: Nanos, node: NodeId) -> Option<UnitId> {
         if let Some(unit) = self.units.of.get(&node) {
             return Some(UnitId(*unit));
         }
         let next = self.units.node.len() as u32;
         let unit = match self.units.free.pop() {
             Some(unit) => unit,
-            None if next < self.units.most => {
+            None if next < self.units.max => {
                 self.units.node.push(None);
                 next
             }
@@ -206,17 +213,17 @@ impl Brain {
     /// Of a sample of files on the slowest tier, the one that was used the longest time ago.
     fn coldest(&mut self) -> Option<NodeId> {
         let (from, all) = (self.units.hand, self.units.node.len() as u32);
-        self.units.hand = (from + FORGET_LOOK) % all.max(1);
-        let slowest = self.shape.len() as Tier - 1;
-        let some =
-            (0..FORGET_LOOK.min(all)).filter_map(|i| self.units.node[((from + i) % all) as usize]);
-        some.filter(|n| self.belongs(*n) == Some(slowest))
+        self.units.hand = (from + FORGET_SAMPLE) % all.max(1);
+        let slowest = self.tier_bytes.len() as Tier - 1;
+        let some = (0..FORGET_SAMPLE.min(all))
+            .filter_map(|i| self.units.node[((from + i) % all) as usize]);
+        some.filter(|n| self.wanted_tier(*n) == Some(slowest))
             .min_by_key(|n| self.last.get(n))
     }
-    /// A file was deleted, or the policy need not know it any more.
+    /// Drops the unit of a file that was deleted, or that the policy need not know any more.
     pub(crate) fn forget(&mut self, now: Nanos, node: NodeId) {
         self.last.remove(&node);
-        self.resting.remove(&node);
+        self.retry_at.remove(&node);
         if let Some(unit) = self.units.of.remove(&node) {
             if self.engine.home(UnitId(unit)).is_some() {
                 self.engine.discard(now, UnitId(unit));
@@ -226,24 +233,31 @@ impl Brain {
         }
     }
     /// Tells the policy that a file of that size is on that tier.
-    pub(crate) fn meet(&mut self, now: Nanos, node: NodeId, tier: Tier, size: u64, path: &[u8]) {
-        let Some(unit) = self.seat(now, node) else {
+    pub(crate) fn set_tier(
+        &mut self,
+        now: Nanos,
+        node: NodeId,
+        tier: Tier,
+        size: u64,
+        path: &[u8],
+    ) {
+        let Some(unit) = self.unit_for(now, node) else {
             return;
         };
         if self.engine.space().bytes_of(unit) != size && !self.engine.resize(now, unit, size) {
             return;
         }
         self.engine.settle_at(now, unit, TierId(tier));
-        let class = self.remembered.class(path, size);
+        let class = self.settings.class(path, size);
         self.engine.reclassify(now, unit, class);
     }
-    /// The tier on which the policy has the file.
-    pub(crate) fn belongs(&self, node: NodeId) -> Option<Tier> {
+    /// The tier on which the policy wants the file.
+    pub(crate) fn wanted_tier(&self, node: NodeId) -> Option<Tier> {
         let unit = self.unit(node)?;
-        let seat = self.engine.copy(unit).or(self.engine.home(unit))?;
-        Some(self.engine.space().geo.tier_of(seat).0)
+        let slot = self.engine.copy(unit).or(self.engine.home(unit))?;
+        Some(self.engine.space().geo.tier_of(slot).0)
     }
-    /// Whether the policy has it on the fastest tier as a copy, with its home elsewhere.
+    /// Whether the policy wants the file as a copy on the fastest tier, with its home on another tier.
     pub(crate) fn is_copy(&self, node: NodeId) -> bool {
         let copy = self.unit(node).and_then(|u| self.engine.copy(u));
         copy.is_some_and(|s| self.engine.space().geo.tier_of(s) == TierId(0))
@@ -262,8 +276,8 @@ impl Brain {
         self.engine.bytes()
     }
     /// The name of the preset, with its parameters.
-    pub fn policy(&self) -> String {
-        self.remembered.composed(&self.main)
+    pub fn preset(&self) -> String {
+        self.settings.composed(&self.main)
     }
     /// Size in bytes of a grain, the unit in which the policy counts space.
     pub fn grain_bytes(&self) -> u64 {
@@ -273,7 +287,8 @@ impl Brain {
     pub fn last(&self, node: NodeId) -> Option<i64> {
         self.last.get(&node).copied()
     }
-    pub(crate) fn counted(&self) -> u64 {
+    /// Number of the engine's decisions so far that move or copy a file.
+    pub(crate) fn decisions(&self) -> u64 {
         let c = self.engine.counters();
         c.promotions + c.demotions + c.fetches + c.evictions
     }
@@ -285,7 +300,7 @@ mod tests {
 
     #[test]
     fn pins_and_policies_are_the_nearest() {
-        let mut r = Remembered::default();
+        let mut r = PlacementSettings::default();
         r.pins.insert("a".into(), 1);
         r.pins.insert("a/b".into(), 0);
         assert_eq!(r.pin(b"a/b/c"), Some(0));

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map from numbers of nodes.
-pub(super) type Numbers<V> = HashMap<super::NodeId, V, BuildHasherDefault<Spread>>;
+pub(super) type NodeMap<V> = HashMap<super::NodeId, V, BuildHasherDefault<NodeHasher>>;
 
-/// See the module.
+/// A hash function for numbers of nodes: see the module.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Spread(u64);
+pub(super) struct NodeHasher(u64);
 
-impl Hasher for Spread {
+impl Hasher for NodeHasher {
     fn write(&mut self, bytes: &[u8]) {
         for b in bytes {
             self.write_u32(u32::from(*b));

@@ -8,17 +8,21 @@ use isotherm_core::IoError;
 use std::sync::Arc;
 
 /// A reply for which the client waits. If it is dropped without an answer (the engine ended), it reports this to the client.
-pub(super) struct Owed {
+pub(super) struct PendingReply {
     ticket: Ticket,
     outbox: Arc<Outbox>,
     data_bytes: Option<u32>,
     paid: bool,
 }
 
-impl Owed {
+impl PendingReply {
     /// The reply to a READ has `data_bytes` of data.
-    pub(super) fn new(ticket: Ticket, outbox: Arc<Outbox>, data_bytes: Option<u32>) -> Owed {
-        Owed {
+    pub(super) fn new(
+        ticket: Ticket,
+        outbox: Arc<Outbox>,
+        data_bytes: Option<u32>,
+    ) -> PendingReply {
+        PendingReply {
             ticket,
             outbox,
             data_bytes,
@@ -26,7 +30,7 @@ impl Owed {
         }
     }
 
-    pub(super) fn pay(mut self, result: Result<(), IoError>, buffer: Option<Buffer>) {
+    pub(super) fn complete(mut self, result: Result<(), IoError>, buffer: Option<Buffer>) {
         self.paid = true;
         let reply = match (result, self.data_bytes, buffer) {
             (Err(_), None, _) if broken(LiveMutant::FailedNbdSucceeds) => {
@@ -44,7 +48,7 @@ impl Owed {
     }
 }
 
-impl Drop for Owed {
+impl Drop for PendingReply {
     fn drop(&mut self) {
         if !self.paid {
             let reply = if broken(LiveMutant::LostNbdSucceeds) && self.data_bytes.is_none() {

@@ -1,16 +1,16 @@
-//! The stamp of a volume that is served (see `stamp.rs`), through the ring: this thread waits for nothing.
+//! Reads and writes the stamp of a served volume (see `stamp.rs`) through the ring, so that the engine's thread does not wait.
 //!
 //! ```text
 //! idle ─ operations, and an interval has gone by ─► reading ─ ours ─► writing ─► idle
 //!                                                      └ another's ─► overtaken: everything is refused from then on
 //! ```
-//! Without operations nothing is stamped, so that no disk is woken. The clock is one that continues while the machine is suspended.
+//! Without operations no stamp is written, so that no disk is woken. The clock continues while the machine is suspended.
 
 use super::faults::errno;
 use super::{Fault, UringWorld};
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::mutants::{LiveMutant, broken};
-use crate::stamp::{BYTES, INTERVAL, Kind, LEASE, Seen, Stamp};
+use crate::stamp::{BYTES, FoundStamp, INTERVAL, Kind, LEASE, Stamp};
 use io_uring::{opcode, types};
 use isotherm_core::store::BLOCK;
 use isotherm_core::store::layout::STAMP_AT;
@@ -26,26 +26,26 @@ pub(super) const STAMP: u64 = u64::MAX - 1;
 enum Phase {
     Idle,
     Reading,
-    /// Being written since this time.
+    /// A write that began at this time is in progress.
     Writing(Duration),
 }
 
 /// See the module.
-pub(super) struct Beat {
+pub(super) struct Heartbeat {
     stamp: Stamp,
     member: usize,
     block: Buffer,
     phase: Phase,
-    /// Time at which the last stamp on the device was begun.
-    good: Duration,
+    /// Time at which the write of the last stamp began; it is complete.
+    written_at: Duration,
     /// Time at which the last read of the stamp began.
-    looked: Duration,
-    /// Whether there were operations since then.
+    read_at: Duration,
+    /// Whether there were operations since that read.
     active: bool,
     held: Vec<(DeviceOp, Vec<u8>)>,
     /// Whether another server has taken over the volume.
     overtaken: bool,
-    /// Whether the stamp can no longer be read or written: then there are no more writes, and reads continue.
+    /// Whether the stamp can no longer be read or written: then writes are refused, and reads continue.
     broken: bool,
 }
 
@@ -55,16 +55,16 @@ fn now() -> Duration {
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
-impl Beat {
+impl Heartbeat {
     /// `stamp` was claimed on `member` just now.
-    pub(super) fn new(stamp: Stamp, member: usize) -> Beat {
-        Beat {
+    pub(super) fn new(stamp: Stamp, member: usize) -> Heartbeat {
+        Heartbeat {
             stamp,
             member,
             block: Buffer::new(0, BLOCK as u32, ALIGNMENT as u32),
             phase: Phase::Idle,
-            good: now(),
-            looked: Duration::ZERO,
+            written_at: now(),
+            read_at: Duration::ZERO,
             active: false,
             held: Vec::new(),
             overtaken: false,
@@ -83,20 +83,20 @@ impl Beat {
 impl UringWorld {
     /// Whether another server has taken over the volume.
     pub fn is_overtaken(&self) -> bool {
-        self.beat.as_ref().is_some_and(|b| b.overtaken)
+        self.heartbeat.as_ref().is_some_and(|b| b.overtaken)
     }
 
     /// Whether the volume can no longer be stamped.
     pub fn is_unstamped(&self) -> bool {
-        self.beat.as_ref().is_some_and(Beat::has_ended)
+        self.heartbeat.as_ref().is_some_and(Heartbeat::has_ended)
     }
 
-    /// Whether `op` may go to its device now. Otherwise it is kept, or was ended.
+    /// Whether `op` may go to its device now. If not, it is held until the stamp is written again, or it has ended with an error.
     pub(super) fn may_go(&mut self, op: &DeviceOp, meta: &[u8]) -> bool {
-        let Some(beat) = &mut self.beat else {
+        let Some(heartbeat) = &mut self.heartbeat else {
             return true;
         };
-        let (overtaken, unstamped) = (beat.overtaken, beat.broken);
+        let (overtaken, unstamped) = (heartbeat.overtaken, heartbeat.broken);
         if overtaken || unstamped && op.kind != OpKind::Read {
             let error = if overtaken {
                 IoError::Gone
@@ -112,47 +112,56 @@ impl UringWorld {
         if unstamped || op.kind == OpKind::Standby {
             return true;
         }
-        beat.active = true;
+        heartbeat.active = true;
         let blind = broken(LiveMutant::NoLookAfterGap);
-        if beat.held.is_empty() && (blind || now().saturating_sub(beat.good) <= LEASE) {
+        if heartbeat.held.is_empty()
+            && (blind || now().saturating_sub(heartbeat.written_at) <= LEASE)
+        {
             return true;
         }
-        beat.held.push((*op, meta.to_vec()));
-        self.look();
+        heartbeat.held.push((*op, meta.to_vec()));
+        self.read_stamp();
         false
     }
 
-    /// Time at which [`UringWorld::beat_if_due`] must be called.
-    pub(super) fn next_beat(&self) -> Option<Nanos> {
-        let beat = self.beat.as_ref()?;
-        if !beat.active || beat.is_under_way() || beat.has_ended() {
+    /// Time at which [`UringWorld::heartbeat_if_due`] must be called.
+    pub(super) fn next_heartbeat(&self) -> Option<Nanos> {
+        let heartbeat = self.heartbeat.as_ref()?;
+        if !heartbeat.active || heartbeat.is_under_way() || heartbeat.has_ended() {
             return None;
         }
-        let left = (beat.looked + INTERVAL).saturating_sub(now());
+        let left = (heartbeat.read_at + INTERVAL).saturating_sub(now());
         Some(self.seen + Nanos(left.as_nanos() as u64))
     }
 
-    /// Writes the stamp if it is due.
-    pub(super) fn beat_if_due(&mut self) {
-        let due = |b: &Beat| b.active && now().saturating_sub(b.looked) >= INTERVAL;
-        if self.beat.as_ref().is_some_and(due) {
-            self.look();
+    /// Begins to read the stamp, and then to write it, if that is due.
+    pub(super) fn heartbeat_if_due(&mut self) {
+        let due = |b: &Heartbeat| b.active && now().saturating_sub(b.read_at) >= INTERVAL;
+        if self.heartbeat.as_ref().is_some_and(due) {
+            self.read_stamp();
         }
     }
 
-    fn look(&mut self) {
-        let Some(beat) = &mut self.beat else { return };
-        if beat.is_under_way() || beat.has_ended() {
+    fn read_stamp(&mut self) {
+        let Some(heartbeat) = &mut self.heartbeat else {
+            return;
+        };
+        if heartbeat.is_under_way() || heartbeat.has_ended() {
             return;
         }
-        (beat.looked, beat.active, beat.phase) = (now(), false, Phase::Reading);
+        (heartbeat.read_at, heartbeat.active, heartbeat.phase) = (now(), false, Phase::Reading);
         self.issue_stamp();
     }
 
     fn issue_stamp(&mut self) {
-        let Some(beat) = &mut self.beat else { return };
-        let (fd, at) = (types::Fixed(beat.member as u32), beat.block.as_mut_ptr());
-        let entry = match beat.phase {
+        let Some(heartbeat) = &mut self.heartbeat else {
+            return;
+        };
+        let (fd, at) = (
+            types::Fixed(heartbeat.member as u32),
+            heartbeat.block.as_mut_ptr(),
+        );
+        let entry = match heartbeat.phase {
             Phase::Idle => return,
             Phase::Reading => opcode::Read::new(fd, at, BLOCK as u32)
                 .offset(STAMP_AT)
@@ -169,21 +178,23 @@ impl UringWorld {
         if matches!(errno(-res), Some(Errno::INTR | Errno::AGAIN)) {
             return self.issue_stamp();
         }
-        let Some(beat) = &mut self.beat else { return };
-        let phase = std::mem::replace(&mut beat.phase, Phase::Idle);
+        let Some(heartbeat) = &mut self.heartbeat else {
+            return;
+        };
+        let phase = std::mem::replace(&mut heartbeat.phase, Phase::Idle);
         if res != BLOCK as i32 {
             let errno = Some(-res).filter(|&e| e > 0);
-            beat.broken = true;
+            heartbeat.broken = true;
             return self.give_up("the activity stamp cannot be read or written".into(), errno);
         }
         match phase {
             Phase::Idle => {}
             Phase::Reading => {
-                let seen = Seen::decode(&beat.block);
+                let seen = FoundStamp::decode(&heartbeat.block);
                 let claimed = seen.as_ref().is_some_and(|s| s.kind == Kind::Claim);
                 // A server that claims the volume waits longer than our lease, so it sees this write and gives up.
-                let in_time = claimed && now().saturating_sub(beat.good) <= LEASE;
-                if !beat.stamp.is_last(&beat.block)
+                let in_time = claimed && now().saturating_sub(heartbeat.written_at) <= LEASE;
+                if !heartbeat.stamp.is_last(&heartbeat.block)
                     && !in_time
                     && !broken(LiveMutant::ServeOvertaken)
                 {
@@ -191,29 +202,35 @@ impl UringWorld {
                     let what = format!(
                         "the volume was taken over by {who} while this server did not stamp it"
                     );
-                    beat.overtaken = true;
+                    heartbeat.overtaken = true;
                     return self.give_up(what, None);
                 }
-                let bytes = beat.stamp.next(Kind::Serving);
-                beat.block.fill(0);
-                beat.block[..BYTES].copy_from_slice(&bytes);
-                beat.phase = Phase::Writing(now());
+                let bytes = heartbeat.stamp.next(Kind::Serving);
+                heartbeat.block.fill(0);
+                heartbeat.block[..BYTES].copy_from_slice(&bytes);
+                heartbeat.phase = Phase::Writing(now());
                 self.issue_stamp();
             }
             Phase::Writing(since) => {
-                beat.stamp.last.copy_from_slice(&beat.block[..BYTES]);
-                beat.good = since;
-                for (op, meta) in std::mem::take(&mut beat.held) {
+                heartbeat
+                    .stamp
+                    .last
+                    .copy_from_slice(&heartbeat.block[..BYTES]);
+                heartbeat.written_at = since;
+                for (op, meta) in std::mem::take(&mut heartbeat.held) {
                     self.begin(&op, &meta);
                 }
             }
         }
     }
 
-    /// Refuses the operations that wait, as all later ones will be.
+    /// Reports the fault, and treats the operations that wait for the stamp like all later ones: they are refused, except reads if the
+    /// stamp could only not be read or written.
     fn give_up(&mut self, what: String, errno: Option<i32>) {
-        let Some(beat) = &mut self.beat else { return };
-        let (member, held) = (beat.member, std::mem::take(&mut beat.held));
+        let Some(heartbeat) = &mut self.heartbeat else {
+            return;
+        };
+        let (member, held) = (heartbeat.member, std::mem::take(&mut heartbeat.held));
         for (op, meta) in held {
             if self.may_go(&op, &meta) {
                 self.begin(&op, &meta);
@@ -228,21 +245,21 @@ impl UringWorld {
         self.woken = true;
     }
 
-    /// Waits for the stamp's operation in progress, if any, and returns whether the volume is still ours. For the end, when nothing else is
-    /// in progress.
+    /// Waits for the stamp's operation in progress, if any, and returns whether the volume is still ours. This is called at the end, when
+    /// no other operation is in progress.
     pub(crate) fn is_still_ours(&mut self) -> bool {
-        self.finish_beat();
-        if let Some(beat) = &self.beat
-            && let Some(Some(device)) = self.devices.get(beat.member)
+        self.finish_heartbeat();
+        if let Some(heartbeat) = &self.heartbeat
+            && let Some(Some(device)) = self.devices.get(heartbeat.member)
         {
-            return !beat.overtaken && beat.stamp.is_on(device).unwrap_or(false);
+            return !heartbeat.overtaken && heartbeat.stamp.is_on(device).unwrap_or(false);
         }
         true
     }
 
     /// After this, the kernel does not use the memory of the stamp.
-    pub(super) fn finish_beat(&mut self) {
-        while self.beat.as_ref().is_some_and(Beat::is_under_way) {
+    pub(super) fn finish_heartbeat(&mut self) {
+        while self.heartbeat.as_ref().is_some_and(Heartbeat::is_under_way) {
             self.enter(1, Some(Duration::from_secs(1)));
             self.take_completions();
             let (stamps, others) = std::mem::take(&mut self.cqes)

@@ -17,6 +17,7 @@ mod look;
 mod ring;
 mod sources;
 mod start;
+mod trial;
 
 use crate::buffers::{Arena, Buffer};
 use crate::device::Device;

@@ -4,14 +4,14 @@
 //! the engine's thread polls instead of sleeping: for at most `spin_us`, about twice as long as recent waits took, and
 //! not at all if these took longer than `spin_us`. Between two polls it yields the processor to other threads.
 //!
-//! If no device is busy, the next event is a client's request. If a client on this machine sends to a sleeping thread, that thread
-//! runs next on the client's processor; if the thread polls on another processor, each request wakes a processor. So this kind of
-//! wait has its own average, and polling for it takes at most [`CLIENTS_US`].
+//! If no device is busy, the next event is a client's request. This kind of wait has averages of its own, and polling for it takes at most
+//! [`CLIENTS_US`] unless [`Trial`] has found that polling for up to `spin_us` makes the client's turns shorter.
 
 use super::UringWorld;
+use super::trial::Trial;
 use std::time::{Duration, Instant};
 
-/// Maximum time of polling for clients, in microseconds.
+/// Maximum time of polling for clients, in microseconds, unless longer polling pays.
 const CLIENTS_US: u64 = 5;
 /// Divisor of a new sample in the average.
 const WEIGHT: u64 = 8;
@@ -37,9 +37,9 @@ impl Look {
         }
     }
 
-    /// There is nothing to do. Returns the time for which to poll; zero means to sleep at once.
-    fn begin(&mut self) -> Duration {
-        self.since = Instant::now();
+    /// There is nothing to do since `now`. Returns the time for which to poll; zero means to sleep at once.
+    fn begin(&mut self, now: Instant) -> Duration {
+        self.since = now;
         if self.took > self.most {
             return Duration::ZERO;
         }
@@ -62,6 +62,9 @@ impl Look {
 pub(super) struct Looks {
     device: Look,
     client: Look,
+    /// For clients while `trial` polls.
+    eager: Look,
+    trial: Trial,
 }
 
 impl Looks {
@@ -70,23 +73,43 @@ impl Looks {
         Looks {
             device: Look::new(most),
             client: Look::new(most.min(Duration::from_micros(CLIENTS_US))),
+            eager: Look::new(most),
+            trial: Trial::new(Instant::now()),
+        }
+    }
+
+    /// Polling for clients, as the trial has it.
+    fn for_clients(&mut self) -> &mut Look {
+        if self.trial.polls() {
+            &mut self.eager
+        } else {
+            &mut self.client
         }
     }
 }
 
 impl UringWorld {
+    /// Whether an operation on a device is in progress.
+    fn is_device_busy(&self) -> bool {
+        self.flights.len() > self.free.len()
+    }
+
     /// The kind of the wait that begins or ends now. The set of operations in progress does not change while this thread waits.
     pub(super) fn looker(&mut self) -> &mut Look {
-        if self.flights.len() > self.free.len() {
+        if self.is_device_busy() {
             &mut self.looks.device
         } else {
-            &mut self.looks.client
+            self.looks.for_clients()
         }
     }
 
     /// Polls for work for a moment; false: there is none, so sleep.
     pub(super) fn look_around(&mut self) -> bool {
-        let limit = self.looker().begin();
+        let now = Instant::now();
+        if !self.is_device_busy() {
+            self.looks.trial.turn(now);
+        }
+        let limit = self.looker().begin(now);
         if limit.is_zero() {
             // Sleeping submits the queued entries, too.
             return false;
@@ -128,15 +151,15 @@ mod tests {
         for _ in 0..100 {
             l.came(Duration::from_micros(20));
         }
-        let limit = l.begin().as_micros();
+        let limit = l.begin(Instant::now()).as_micros();
         assert!((35..=50).contains(&limit), "{limit}");
         // After one long pause the thread does not poll; after a few short ones it does again.
         l.came(Duration::from_secs(1));
-        assert!(l.begin().is_zero());
+        assert!(l.begin(Instant::now()).is_zero());
         for _ in 0..20 {
             l.came(Duration::from_micros(20));
         }
-        assert!(!l.begin().is_zero());
+        assert!(!l.begin(Instant::now()).is_zero());
     }
 
     #[test]
@@ -147,19 +170,22 @@ mod tests {
                 who.came(Duration::from_micros(40));
             }
         }
-        assert!(l.device.begin() >= Duration::from_micros(75));
-        assert!(l.client.begin().is_zero());
+        assert!(l.device.begin(Instant::now()) >= Duration::from_micros(75));
+        assert!(l.client.begin(Instant::now()).is_zero());
         let mut off = Looks::new(Duration::ZERO);
         off.client.came(Duration::from_micros(1));
-        assert!(off.device.begin().is_zero() && off.client.begin().is_zero());
+        assert!(
+            off.device.begin(Instant::now()).is_zero()
+                && off.client.begin(Instant::now()).is_zero()
+        );
     }
 
     #[test]
     fn nobody_looks_out_where_that_is_turned_off() {
         let mut l = look(0);
-        assert!(l.begin().is_zero());
+        assert!(l.begin(Instant::now()).is_zero());
         l.came(Duration::from_secs(1));
-        assert!(l.begin().is_zero());
+        assert!(l.begin(Instant::now()).is_zero());
     }
 
     #[test]
@@ -167,7 +193,7 @@ mod tests {
         let mut l = look(5);
         for us in [0, 1, 3, 5, 9, 1000] {
             l.came(Duration::from_micros(us));
-            assert!(l.begin() <= Duration::from_micros(5));
+            assert!(l.begin(Instant::now()) <= Duration::from_micros(5));
         }
     }
 }

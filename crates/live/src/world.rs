@@ -344,6 +344,7 @@ impl World for UringWorld {
         let mut eager = self.has_busy_source();
         loop {
             self.beat_if_due();
+            self.settle_sources();
             self.take_from_ring_sources();
             let beat = self.next_beat();
             let until_beat = match (until, beat) {

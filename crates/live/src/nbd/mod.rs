@@ -12,6 +12,7 @@
 pub mod front;
 mod outbox;
 mod owed;
+mod patience;
 pub mod proto;
 mod relay;
 pub mod server;

@@ -12,8 +12,8 @@ use std::time::Duration;
 use rustix::net::Shutdown;
 
 use super::outbox::Outbox;
+pub use super::patience::Patience;
 use super::proto::{Close, Export, Limits};
-pub use super::session::Patience;
 use super::session::{self, End};
 pub use super::socket::Address;
 use super::socket::{self, Listener};

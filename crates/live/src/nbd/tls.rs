@@ -26,9 +26,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
+use super::patience::Patience;
 use super::proto::starttls::{self, Next};
 use super::relay;
-use super::session::Patience;
 
 /// Largest number of handshakes in progress; one more ends the oldest.
 const HANDSHAKES_MAX: usize = 32;

@@ -5,7 +5,7 @@
 //! not at all if these took longer than `spin_us`. Between two polls it yields the processor to other threads.
 //!
 //! If no device is busy, the next event is a client's request. This kind of wait has averages of its own, and polling for it takes at most
-//! [`CLIENTS_US`] unless [`Trial`] has found that polling for up to `spin_us` makes the client's turns shorter.
+//! [`CLIENTS_US`] unless [`Trial`] has found that more requests are served if it polls for up to `spin_us`.
 
 use super::UringWorld;
 use super::trial::Trial;
@@ -107,7 +107,7 @@ impl UringWorld {
     pub(super) fn look_around(&mut self) -> bool {
         let now = Instant::now();
         if !self.is_device_busy() {
-            self.looks.trial.turn(now);
+            self.looks.trial.wait(now, self.requests.admitted);
         }
         let limit = self.looker().begin(now);
         if limit.is_zero() {

@@ -45,6 +45,8 @@ pub(crate) struct Table {
     block: usize,
     own: Arc<Pool>,
     ended: Vec<Ended>,
+    /// Number of requests that were admitted since the start.
+    pub admitted: u64,
     /// Determines the class of a request's data; `None` keeps the class that the front end gave.
     pub classifier: Option<Classifier>,
 }
@@ -57,6 +59,7 @@ impl Table {
             block: block as usize,
             own,
             ended: Vec::new(),
+            admitted: 0,
             classifier: None,
         }
     }
@@ -73,6 +76,7 @@ impl Table {
             self.report(done, Err(IoError::Invalid), s.buffer);
             return None;
         }
+        self.admitted += 1;
         let odd = s.buffer.as_ref().is_some_and(|b| b.head() + b.tail() != 0);
         let side = (s.op == RequestOp::Write && odd).then(|| self.own.get_now(2 * self.block));
         let tag = self.free.pop().unwrap_or_else(|| {

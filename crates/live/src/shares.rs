@@ -10,7 +10,7 @@
 //! So a request of moderate size is always served, whatever the other peers do.
 
 use crate::buffers::{Buffer, Memory, Pool, class_bytes, cover, order_of};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ pub struct Share {
     pool: Arc<Pool>,
     /// Bytes in use, rounded to chunk sizes. This lock is taken while the pool's lock is held, never the other way round.
     out: Mutex<usize>,
+    /// Number of threads that wait for memory to be returned; changed with the lock held. Waking costs a system call even if none waits.
+    waiting: AtomicUsize,
     returned: Condvar,
 }
 
@@ -34,6 +36,7 @@ impl Share {
         Arc::new(Share {
             pool: Arc::clone(pool),
             out: Mutex::new(0),
+            waiting: AtomicUsize::new(0),
             returned: Condvar::new(),
         })
     }
@@ -70,8 +73,10 @@ impl Share {
         let size = class_bytes(order_of(bytes));
         let mut out = self.out();
         while !self.allows(*out, size) {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
             let waited = self.returned.wait_timeout(out, CHECK_INTERVAL);
             out = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
         *out += size;
         drop(out);
@@ -92,8 +97,13 @@ impl Share {
 
     /// `size` bytes are returned.
     pub(crate) fn give_back(&self, size: usize) {
-        *self.out() -= size;
-        self.returned.notify_all();
+        let mut out = self.out();
+        *out -= size;
+        let waits = self.waiting.load(Ordering::Relaxed) != 0;
+        drop(out);
+        if waits {
+            self.returned.notify_all();
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod polling;
 mod ring;
 mod sources;
 mod start;
+mod trial;
 
 use crate::buffers::{Arena, Buffer};
 use crate::device::Device;
@@ -343,6 +344,7 @@ impl World for UringWorld {
         let mut eager = self.has_busy_source();
         loop {
             self.heartbeat_if_due();
+            self.settle_sources();
             self.take_from_ring_sources();
             let heartbeat = self.next_heartbeat();
             let until_heartbeat = match (until, heartbeat) {

@@ -148,7 +148,7 @@ pub const IO: &[Field] = &[
         "spin_us",
         ("from 0 to 1000", 0.0, 1000.0),
         "100",
-        "maximum time in microseconds for which the engine's thread polls for work before it sleeps; it polls this long only if work has recently come within this time, and at most 5 while no device is busy; 0: it sleeps at once",
+        "maximum time in microseconds for which the engine's thread polls for work before it sleeps; it polls this long only if work has recently come within this time and, while no device is busy, if it has measured that this serves clients faster; 0: it sleeps at once",
     ),
     field(
         "fuse_ring",

@@ -18,4 +18,5 @@ pub mod server;
 mod session;
 mod socket;
 pub mod testing;
+mod time_limits;
 pub mod tls;

@@ -3,7 +3,8 @@
 //! Replies are sent by a thread that is awake, so that a lone request (queue depth 1) costs no thread switch, and several replies share a
 //! system call:
 //!
-//! - While the reader handles received requests, replies accumulate; it sends them before it waits for more.
+//! - While the reader handles received requests, replies accumulate; it sends them before it waits for more. The engine's thread does the
+//!   same while it serves the session.
 //! - Otherwise a completion sends at once, on the engine's thread, if no other request is open and the socket accepts it.
 //! - Otherwise, or if the socket is full, the writer thread sends all accumulated replies.
 //!
@@ -75,6 +76,8 @@ struct State {
     sender: Sender,
     /// Whether the reader will send before it waits.
     corked: bool,
+    /// Whether the engine's thread serves the session; it sends before it waits.
+    lent: bool,
     reader_waits: bool,
     closing: bool,
     dead: bool,
@@ -105,6 +108,7 @@ impl Outbox {
                 skip: 0,
                 sender: Sender::None,
                 corked: false,
+                lent: false,
                 reader_waits: false,
                 closing: false,
                 dead: false,
@@ -151,7 +155,10 @@ impl Outbox {
             }
             return;
         }
-        if state.sender != Sender::None || (state.corked && state.queued_bytes < CORKED_BYTES) {
+        if state.sender != Sender::None
+            || state.lent
+            || (state.corked && state.queued_bytes < CORKED_BYTES)
+        {
             return;
         }
         if others == 0 && !state.corked {
@@ -182,7 +189,21 @@ impl Outbox {
         self.lock().corked = true;
     }
 
-    /// Called before the reader waits. Sends the accumulated replies, and returns what was sent since the last call.
+    /// The engine's thread serves the session from now on: replies accumulate until it has handled all events that came together.
+    pub(super) fn lend(&self) {
+        self.lock().lent = true;
+    }
+
+    /// The reader serves the session again.
+    pub(super) fn take_back(&self) {
+        let mut state = self.lock();
+        state.lent = false;
+        if state.sender == Sender::None && !state.queue.is_empty() {
+            self.wake_writer(&mut state);
+        }
+    }
+
+    /// The thread that serves the session is about to wait. Sends the accumulated replies, and returns what was sent since the last call.
     pub(super) fn uncork(&self) -> (u32, u64) {
         let mut state = self.lock();
         state.corked = false;

@@ -13,10 +13,10 @@ use rustix::net::Shutdown;
 
 use super::outbox::Outbox;
 use super::proto::{Close, Export, Limits};
-pub use super::session::TimeLimits;
 use super::session::{self, End};
 pub use super::socket::Address;
 use super::socket::{self, Listener};
+pub use super::time_limits::TimeLimits;
 use super::tls::{Peers, Tls};
 use crate::port::Port;
 use crate::server::Handle;

@@ -1,14 +1,14 @@
 //! One connection, which is served by its reader thread, or by the engine's thread if that is faster.
 //!
-//! For a client that sends one small request after another, a separate thread only causes two thread switches for each request. So the
-//! reader lends such a session to the engine's thread, which watches the socket in its ring and receives without waiting. If the session
-//! needs something for which the engine's thread might have to wait (block status, memory, large requests, many requests at once, the end),
-//! it goes back to the reader.
+//! For a client that sends small requests, a thread of its own only causes two thread switches for each request, or for each few. So the
+//! reader lends such a session to the engine's thread, which watches the socket in its ring and receives without waiting. If there is
+//! anything for which it might have to wait (block status, lack of memory, large requests, many of moderate size at once, the end), the
+//! session goes back to the reader.
 //!
 //! ```text
-//!  reader thread ── LONE requests one by one ──► engine's thread (a `Source`)
-//!        ▲                                             │
-//!        └── crowd, large, must wait, end ◄────────────┘
+//!  reader thread ── LIGHT receives in succession ───────► engine's thread (a `Source`)
+//!        ▲                                                      │
+//!        └── HEAVY receives, large, must wait, end ◄────────────┘
 //! ```
 
 mod lent;
@@ -24,6 +24,7 @@ use super::outbox::{Outbox, Reply, Tail};
 use super::pending_reply::{PendingReply, failed, succeeded};
 use super::proto::{Close, Command, Connection, Event, Export, Limits, MAX_UNIT, Request};
 use super::socket;
+use super::time_limits::TimeLimits;
 use crate::mutants::{LiveMutant, broken};
 use crate::port::{Buffer, Completion, IoRequest, Port, Share};
 use crate::server::Handle;
@@ -38,10 +39,12 @@ const HEADER_BYTES: usize = 28;
 /// Slowest accepted transfer of a WRITE's payload in bytes per second, in addition to the time that any payload may take.
 const PAYLOAD_RATE: u64 = 1 << 20;
 const _: () = assert!(INPUT_BYTES > MAX_UNIT + HEADER_BYTES);
-/// Number of consecutive receives with one request each after which the session is lent.
-const LONE: u32 = 16;
-/// Number of consecutive receives with more than one request after which it is returned.
-const CROWD: u32 = 4;
+/// Number of consecutive receives with one request each, or with small ones only, after which the session is lent.
+const LIGHT: u32 = 16;
+/// Number of consecutive receives with several requests, not all of them small, after which it is returned.
+const HEAVY: u32 = 4;
+/// Requests up to this size are small: if many come together, copying them costs less than two threads that wake each other.
+const SMALL_BYTES: u32 = 16 << 10;
 /// Largest request that the engine's thread receives, in bytes: copying more would delay others.
 const LENT_BYTES: u32 = 64 << 10;
 
@@ -55,25 +58,6 @@ pub(super) enum End {
     Eof,
     /// The peer stopped in the middle of a message.
     Stalled,
-}
-
-/// Time limits for peers. There is no limit for a client that is idle between requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimeLimits {
-    /// The whole time from the connection to the choice of an export.
-    pub handshake: Duration,
-    /// The time for the next bytes of a WRITE's payload, and for room in the socket for replies.
-    pub transmission: Duration,
-}
-
-impl Default for TimeLimits {
-    /// 30 s, 60 s.
-    fn default() -> TimeLimits {
-        TimeLimits {
-            handshake: Duration::from_secs(30),
-            transmission: Duration::from_secs(60),
-        }
-    }
 }
 
 struct Session {
@@ -91,10 +75,12 @@ struct Session {
     lent: bool,
     /// An event that the other thread has to handle.
     pending: Option<Event>,
-    /// Number of requests since the last receive, and of consecutive receives with one request or with more.
+    /// Number of requests since the last receive, of those among them that are not small, and of consecutive receives after which the
+    /// engine's thread should serve, or should not.
     requests: u32,
-    lone: u32,
-    crowd: u32,
+    not_small: u32,
+    light: u32,
+    heavy: u32,
     input: Box<[u8]>,
     start: usize,
     end: usize,
@@ -134,8 +120,9 @@ pub(super) fn run(
         lent: false,
         pending: None,
         requests: 0,
-        lone: 0,
-        crowd: 0,
+        not_small: 0,
+        light: 0,
+        heavy: 0,
         input: vec![0; INPUT_BYTES].into_boxed_slice(),
         start: 0,
         end: 0,
@@ -184,18 +171,14 @@ impl Session {
             let (used, event) = self.next();
             let outcome = match event {
                 None if used != 0 => Ok(true),
-                None if self.lone >= LONE && self.engine.is_some() => {
+                None if self.light >= LIGHT && self.engine.is_some() => {
                     self.pause();
                     return None;
                 }
                 None => self.fill(),
                 Some(Event::Payload { left }) => self.payload(left as usize),
                 Some(Event::Request(request)) => {
-                    self.requests += 1;
-                    if request.len > LENT_BYTES {
-                        // The count keeps the session on the reader thread.
-                        self.requests += 1;
-                    }
+                    self.note(&request);
                     self.carry_out(request);
                     Ok(true)
                 }
@@ -232,14 +215,14 @@ impl Session {
             let (used, event) = self.next();
             let outcome = match event {
                 None if used != 0 => Ok(true),
-                None if received || self.crowd >= CROWD => return self.crowd < CROWD,
+                None if received || self.heavy >= HEAVY => return self.heavy < HEAVY,
                 None => {
                     received = true;
                     self.fill()
                 }
                 Some(Event::Payload { left }) => self.payload(left as usize),
                 Some(Event::Request(request)) if self.is_for_engine(&request) => {
-                    self.requests += 1;
+                    self.note(&request);
                     self.carry_out(request);
                     Ok(true)
                 }
@@ -254,6 +237,16 @@ impl Session {
                 // The reader thread will find the same end of the stream.
                 Ok(false) | Err(_) => return false,
             }
+        }
+    }
+
+    /// Counts a request for the choice of the thread.
+    fn note(&mut self, request: &Request) {
+        self.requests += 1;
+        self.not_small += u32::from(request.len > SMALL_BYTES);
+        if request.len > LENT_BYTES {
+            // This keeps the session with the reader.
+            self.requests += 1;
         }
     }
 
@@ -317,10 +310,11 @@ impl Session {
             self.input.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        (self.lone, self.crowd) = match std::mem::take(&mut self.requests) {
-            0 => (self.lone, self.crowd),
-            1 => (self.lone + 1, 0),
-            _ => (0, self.crowd + 1),
+        let is_small = std::mem::take(&mut self.not_small) == 0;
+        (self.light, self.heavy) = match std::mem::take(&mut self.requests) {
+            0 => (self.light, self.heavy),
+            n if n > 1 && !is_small => (0, self.heavy + 1),
+            _ => (self.light + 1, 0),
         };
         if !self.connection.in_transmission() {
             let left = self.time_limits.handshake.checked_sub(self.begun.elapsed());

@@ -28,7 +28,7 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
 use super::proto::starttls::{self, Next};
 use super::relay;
-use super::session::TimeLimits;
+use super::time_limits::TimeLimits;
 
 /// Largest number of handshakes in progress; one more ends the oldest.
 const HANDSHAKES_MAX: usize = 32;

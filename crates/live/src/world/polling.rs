@@ -4,14 +4,14 @@
 //! the engine's thread polls instead of sleeping: for at most `spin_us`, about twice as long as recent waits took, and
 //! not at all if these took longer than `spin_us`. Between two polls it yields the processor to other threads.
 //!
-//! If no device is busy, the next event is a client's request. If a client on this machine sends to a sleeping thread, that thread
-//! runs next on the client's processor; if the thread polls on another processor, each request wakes a processor. So this kind of
-//! wait has its own average, and polling for it takes at most [`CLIENTS_US`].
+//! If no device is busy, the next event is a client's request. This kind of wait has averages of its own, and polling for it takes at most
+//! [`CLIENTS_US`] unless [`Trial`] has found that more requests are served if the thread polls for up to `spin_us`.
 
 use super::UringWorld;
+use super::trial::Trial;
 use std::time::{Duration, Instant};
 
-/// Maximum time of polling for clients, in microseconds.
+/// Maximum time of polling for clients, in microseconds, unless longer polling pays.
 const CLIENTS_US: u64 = 5;
 /// Divisor of a new sample in the average.
 const WEIGHT: u64 = 8;
@@ -38,8 +38,8 @@ impl WaitAverage {
     }
 
     /// Begins a wait. Returns the time for which to poll; zero means to sleep at once.
-    fn begin(&mut self) -> Duration {
-        self.since = Instant::now();
+    fn begin(&mut self, now: Instant) -> Duration {
+        self.since = now;
         if self.average > self.max_ns {
             return Duration::ZERO;
         }
@@ -62,6 +62,9 @@ impl WaitAverage {
 pub(super) struct Polling {
     device: WaitAverage,
     client: WaitAverage,
+    /// For clients while the trial polls for up to `spin_us`.
+    client_long: WaitAverage,
+    trial: Trial,
 }
 
 impl Polling {
@@ -70,24 +73,44 @@ impl Polling {
         Polling {
             device: WaitAverage::new(max),
             client: WaitAverage::new(max.min(Duration::from_micros(CLIENTS_US))),
+            client_long: WaitAverage::new(max),
+            trial: Trial::new(Instant::now()),
+        }
+    }
+
+    /// The state for waits for clients, as chosen by the trial.
+    fn for_clients(&mut self) -> &mut WaitAverage {
+        if self.trial.polls() {
+            &mut self.client_long
+        } else {
+            &mut self.client
         }
     }
 }
 
 impl UringWorld {
+    /// Whether an operation on a device is in progress.
+    fn is_device_busy(&self) -> bool {
+        self.flights.len() > self.free.len()
+    }
+
     /// The state for the wait that begins or ends now. It stays the same during a wait, because the set of operations in progress does not
     /// change meanwhile.
     pub(super) fn wait_average(&mut self) -> &mut WaitAverage {
-        if self.flights.len() > self.free.len() {
+        if self.is_device_busy() {
             &mut self.polling.device
         } else {
-            &mut self.polling.client
+            self.polling.for_clients()
         }
     }
 
     /// Polls for work for a limited time. Returns false if there is none; then the thread should sleep.
     pub(super) fn poll_for_work(&mut self) -> bool {
-        let limit = self.wait_average().begin();
+        let now = Instant::now();
+        if !self.is_device_busy() {
+            self.polling.trial.wait(now, self.requests.admitted);
+        }
+        let limit = self.wait_average().begin(now);
         if limit.is_zero() {
             // Sleeping submits the queued entries, too.
             return false;
@@ -129,15 +152,15 @@ mod tests {
         for _ in 0..100 {
             l.record(Duration::from_micros(20));
         }
-        let limit = l.begin().as_micros();
+        let limit = l.begin(Instant::now()).as_micros();
         assert!((35..=50).contains(&limit), "{limit}");
         // After one long pause the thread does not poll; after a few short ones it does again.
         l.record(Duration::from_secs(1));
-        assert!(l.begin().is_zero());
+        assert!(l.begin(Instant::now()).is_zero());
         for _ in 0..20 {
             l.record(Duration::from_micros(20));
         }
-        assert!(!l.begin().is_zero());
+        assert!(!l.begin(Instant::now()).is_zero());
     }
 
     #[test]
@@ -148,19 +171,22 @@ mod tests {
                 who.record(Duration::from_micros(40));
             }
         }
-        assert!(l.device.begin() >= Duration::from_micros(75));
-        assert!(l.client.begin().is_zero());
+        assert!(l.device.begin(Instant::now()) >= Duration::from_micros(75));
+        assert!(l.client.begin(Instant::now()).is_zero());
         let mut off = Polling::new(Duration::ZERO);
         off.client.record(Duration::from_micros(1));
-        assert!(off.device.begin().is_zero() && off.client.begin().is_zero());
+        assert!(
+            off.device.begin(Instant::now()).is_zero()
+                && off.client.begin(Instant::now()).is_zero()
+        );
     }
 
     #[test]
     fn there_is_no_polling_if_it_is_turned_off() {
         let mut l = average(0);
-        assert!(l.begin().is_zero());
+        assert!(l.begin(Instant::now()).is_zero());
         l.record(Duration::from_secs(1));
-        assert!(l.begin().is_zero());
+        assert!(l.begin(Instant::now()).is_zero());
     }
 
     #[test]
@@ -168,7 +194,7 @@ mod tests {
         let mut l = average(5);
         for us in [0, 1, 3, 5, 9, 1000] {
             l.record(Duration::from_micros(us));
-            assert!(l.begin() <= Duration::from_micros(5));
+            assert!(l.begin(Instant::now()) <= Duration::from_micros(5));
         }
     }
 }

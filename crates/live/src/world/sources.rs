@@ -26,6 +26,8 @@ pub trait Source: Send {
     fn fd(&self) -> RawFd;
     /// Takes the available input; must not block.
     fn receive(&mut self) -> Watch;
+    /// All events that came together have been handled: sends the replies that accumulated meanwhile. Must not block.
+    fn settle(&mut self) {}
 }
 
 /// Interval at which a source that waits for memory is called again, because no event reports memory that another thread returns.
@@ -91,6 +93,15 @@ impl UringWorld {
             }
             self.sources[i].1 = how == Watch::Busy;
             self.sources[i].0 = (how != Watch::Ended).then_some(source);
+        }
+    }
+
+    /// Lets the sources send the replies that accumulated.
+    pub(super) fn settle_sources(&mut self) {
+        for (source, _) in &mut self.sources {
+            if let Some(source) = source {
+                source.settle();
+            }
         }
     }
 

@@ -19,6 +19,7 @@ pub(super) fn lend(session: Session) -> Option<Session> {
     let (back, returned) = sync_channel(1);
     let mut session = Box::new(session);
     session.lent = true;
+    session.outbox.lend();
     let source = Lent {
         session: Some(session),
         back,
@@ -26,13 +27,14 @@ pub(super) fn lend(session: Session) -> Option<Session> {
     // A closed volume drops the source, which returns the session.
     let _ = engine.call(move |_, world| world.add_source(Box::new(source)));
     let mut session = *returned.recv().ok()?;
-    (session.lent, session.lone, session.crowd) = (false, 0, 0);
+    (session.lent, session.light, session.heavy) = (false, 0, 0);
     Some(session)
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
+            session.outbox.take_back();
             // The reader waits for exactly one message.
             let _ = self.back.try_send(session);
         }
@@ -50,5 +52,11 @@ impl Source for Lent {
         let goes_on = self.session.as_mut().is_some_and(|s| s.take_some());
         // At the end the source is dropped, which returns the session.
         if goes_on { Watch::Empty } else { Watch::Ended }
+    }
+
+    fn settle(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.pause();
+        }
     }
 }

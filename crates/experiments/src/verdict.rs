@@ -10,7 +10,7 @@
 //! | direction | have the printed sign |
 //! | does not hold | none of these |
 //!
-//! The gain is what is judged: for `1.8 x` it is 0.8, so that no slowdown counts as near. A claim of *order* is true or false in a run, and
+//! The gain is judged, not the ratio: for `1.8 x` it is 0.8, so that no slowdown counts as near. A claim of *order* is true or false in a run, and
 //! holds if it is true for at least 80 % of the seeds. `fitted` and `vacuous` claims (the data file lists them with the reason) are shown
 //! and, unless they fail, not counted.
 

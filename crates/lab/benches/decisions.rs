@@ -1,5 +1,5 @@
-//! What a decision costs: the whole engine (submit, device operation, completion, reply) over a null world that completes
-//! at once, and the hit-only null engine. Budget: 300 ns a request.
+//! The cost of a decision in the whole engine (submit, device operation, completion, reply) over a null world that completes at once, and
+//! in the hit-only null engine. Budget: 300 ns per request.
 //!
 //! `cargo bench -p isotherm-lab --bench decisions`
 

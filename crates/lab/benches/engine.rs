@@ -1,4 +1,4 @@
-//! What an access costs the engine alone: over two simple devices, eight servers of 60 µs and one of 5 ms, without the lab's loop and
+//! The cost of an access in the engine alone, over two simple devices, eight servers of 60 µs and one of 5 ms, without the lab's loop and
 //! models. 262 144 extents of 4 KiB, a fast tier of 20 %, skewed accesses. CPU time of the thread for the last three quarters.
 //!
 //! `cargo bench -p isotherm-lab --bench engine -- POLICY DEPTH WRITES_PERCENT REQUESTS`

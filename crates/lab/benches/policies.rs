@@ -1,5 +1,4 @@
-//! What a policy costs: nanoseconds an access in the null world, for every preset, and bytes an extent. Budget: 300 ns
-//! median.
+//! The cost of every preset: nanoseconds per access in the null world, and bytes per extent. Budget: 300 ns (median).
 //!
 //! `cargo bench -p isotherm-lab --bench policies`
 //!

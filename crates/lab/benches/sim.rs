@@ -1,5 +1,6 @@
-//! Extent accesses a second of the lab with full models (at least 5 M on one core), end to end: trace
-//! computed, engine, models and figures included. Equal digests: nothing that is simulated changed. The first pass is counted apart, since `compare` and `sweep` make it once. Rates are of CPU time.
+//! Extent accesses per second of the lab with full models (bar: 5 M on one core), end to end: the computation of the trace, engine, models
+//! and figures are included. Equal digests mean that nothing that is simulated has changed. The first pass is counted apart, because
+//! `compare` and `sweep` make it once. Rates are of CPU time.
 //!
 //! `cargo bench -p isotherm-lab --bench sim [-- REQUESTS] [ssd | hdd [POLICY…]] [untimed]`
 //!

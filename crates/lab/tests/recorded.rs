@@ -18,7 +18,8 @@ fn records(name: &str) -> Vec<Record> {
     reader.map(|r| r.expect("a record")).collect()
 }
 
-/// The servers of DSS on ext3: what is read has a class, what is written does not yet, for the inode is written afterwards.
+/// The servers of DSS on ext3: requests that read have a class. Those that write new data have none yet, because the inode is written
+/// after the data.
 #[test]
 fn data_of_new_files_has_no_class_yet() {
     for name in ["dss-file.parquet", "dss-email.parquet"] {

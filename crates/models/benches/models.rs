@@ -1,4 +1,4 @@
-//! What an operation costs in the models themselves: start, next event and poll, through `dyn`.
+//! The cost of an operation in the models themselves: start, next event and poll, through `dyn`.
 //!
 //! `cargo bench -p isotherm-models` (median ÷ 10 000 = ns an operation; the time shown is for 10 000 of them)
 //!

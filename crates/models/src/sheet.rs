@@ -122,7 +122,7 @@ pub enum SheetError {
         file: String,
         /// `table.field`.
         field: String,
-        /// What is wrong, and what would be right.
+        /// The fault, and the values that are allowed.
         message: String,
     },
     /// There is no preset of that name.

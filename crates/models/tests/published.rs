@@ -24,7 +24,7 @@ fn the_figures_of_the_sheets_within_ten_percent() {
     let (mut compared, mut outside) = (0, 0);
     for sheet in presets().unwrap() {
         for c in validate(&sheet).unwrap() {
-            // What others measured says something about the device: it is shown, and no parameter is bent to meet it.
+            // This figure was measured by others. It is shown for comparison, and no parameter was fitted to it.
             if !c.published.fitted {
                 let off = c.error().abs();
                 println!("{} {}: {:?}", c.device, c.modelled, c.published);

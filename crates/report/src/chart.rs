@@ -13,6 +13,17 @@ pub struct Chart {
     pub plot: Plot,
 }
 
+impl Chart {
+    /// A chart with that heading and note.
+    pub fn new(title: impl Into<String>, note: impl Into<String>, plot: Plot) -> Chart {
+        Chart {
+            title: title.into(),
+            note: note.into(),
+            plot,
+        }
+    }
+}
+
 /// The kinds of charts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plot {

@@ -12,7 +12,7 @@
 //! | `page.rs` | the HTML file, which includes `page.css`, `page.js` and `vendor/` |
 //! | `data.rs` | charts as JSON for `page.js` |
 //! | `picture.rs`, `marks.rs` | charts as SVG and PNG |
-//! | `run.rs`, `compare.rs`, `reproduce.rs`, `cost.rs` | the charts of each kind of page |
+//! | `run.rs`, `over_time.rs`, `compare.rs`, `reproduce.rs`, `cost.rs` | the charts of each kind of page |
 //!
 //! Callers turn figures into [`Chart`]s and [`Table`]s. This crate computes nothing but shares, sums and fronts.
 //!
@@ -26,6 +26,7 @@ mod cost;
 mod data;
 mod html;
 mod marks;
+mod over_time;
 mod page;
 mod picture;
 mod reproduce;

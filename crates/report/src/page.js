@@ -1,13 +1,13 @@
 // Draws the page's charts from the JSON in it. Without this script the tables remain.
 "use strict";
 (() => {
-  // Told apart by dash, marker and lightness too, so that the charts can be read in grey and with any kind of colour vision.
+  // Series also differ in dash, marker and lightness, so that the charts can be read in grey and with any kind of colour vision.
   // Colours after Paul Tol's high- and medium-contrast schemes, the light ones darkened until they show on white.
   const COLORS = {
     light: ["#004488", "#c08a00", "#bb4455", "#6699cc", "#222222", "#7a5c00", "#dd88aa", "#3a8a5f"],
     dark: ["#77aadd", "#eecc66", "#dd7788", "#f4f4f4", "#44aa99", "#b8962e", "#f3b6c6", "#9fb0c3"],
   };
-  // Lightness goes one way from end to end, so that grey keeps the order, and starts near the page's own: few is faint.
+  // Lightness falls from one end to the other, so that the order also shows in grey. It starts near that of the page: small counts are faint.
   const HEAT = {
     light: ["#dff2b4", "#b4dfb5", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#081d58"],
     dark: ["#233a63", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"],
@@ -25,7 +25,7 @@
     { symbol: "rect", dashArrayX: [[6, 6], [0, 6, 6, 0]], dashArrayY: [6, 0] },
   ];
   const at = (list, i) => list[i % list.length];
-  // Marks, dashes and patterns go on by one for each round of the colours: as marks.rs.
+  // Marks, dashes and patterns advance by one with each round of the colours, as in marks.rs.
   const turn = (list, i) => at(list, i + Math.floor(i / 8));
 
   // ---- Numbers, as unit.rs writes them ----
@@ -74,7 +74,7 @@
       default: { const s = step(SI, v, SI[3]); return digits(v / s[0]) + " " + s[1] + axis.symbol; }
     }
   }
-  // Of a value already divided by the axis' factor.
+  // The label of a value that is already divided by the axis' factor.
   function tick(axis, v) {
     if (axis.kind === "dollar") return (v < 0 ? "-$" : "$") + counted(Math.abs(v), 1e3);
     if (axis.kind === "count") return counted(v, 1e3);
@@ -123,7 +123,7 @@
       },
     };
   }
-  // An axis that ends where the data end has no label there: it would be no round number.
+  // An axis that ends with the data has no label at its end, because that would not be a round number.
   function valueAxis(axis, across, more, last = !across) {
     const soft = css("--soft");
     return Object.assign({
@@ -144,7 +144,7 @@
   function lines(c) {
     const o = frame();
     const longest = Math.max(...c.series.map((s) => s.x.length), 1);
-    // Some markers a line, shifted from line to line so that they do not lie on each other.
+    // A few markers per line, shifted from line to line so that they do not overlap.
     const every = Math.max(1, Math.round(longest / 9));
     const alone = c.series.length === 1;
     o.legend.show = !alone;
@@ -235,7 +235,7 @@
     const ramp = dark() ? HEAT.dark : HEAT.light;
     o.legend.show = false;
     o.grid = { left: 70, right: 92, top: 14, bottom: 52 };
-    // Cells need axes of categories, people need round numbers: the former are hidden, the latter carry nothing.
+    // The cells need category axes, which are hidden; the visible axes with round numbers have no data.
     const hidden = (n) => ({ type: "category", show: false, data: Array.from({ length: n }, (_, i) => i) });
     const round = (axis, bin, n, across) => valueAxis(axis, across, {
       min: 0, max: (n * bin) / axis.factor, position: across ? "bottom" : "left", splitLine: { show: false },
@@ -256,7 +256,7 @@
     o.series = [{ type: "heatmap", data: cells, progressive: 0, itemStyle: { borderWidth: 0 }, emphasis: { itemStyle: { borderColor: css("--text"), borderWidth: 1 } } }];
     return o;
   }
-  // What no other point beats in both figures, by rising x; as Scatter::front.
+  // The points that no other point beats in both figures, by ascending x, as in Scatter::front.
   function front(c, px, py) {
     const sign = (m) => (c.metrics[m].higher ? -1 : 1);
     const all = c.points.map((p, i) => [i, p.values[px], p.values[py]]).filter((p) => p[1] !== null && p[2] !== null && !c.points[p[0]].reference)
@@ -288,7 +288,7 @@
     o.tooltip.formatter = (p) => {
       if (p.data.point === undefined) return "";
       const point = c.points[p.data.point];
-      // What lies at the same place could not be hovered over otherwise.
+      // Points at the same place cannot be hovered over one by one, so all of their names are shown.
       const twins = c.points.filter((q) => q !== point && q.values[state.x] === point.values[state.x] && q.values[state.y] === point.values[state.y]);
       const names = [point, ...twins.slice(0, 6)].map((q) => q.name).join("; ") + (twins.length > 6 ? "; …" : "");
       return tip(names + (on.includes(p.data.point) ? " (on the front)" : ""), c.metrics.map((m, k) => ["", m.label, text(m, point.values[k])]));
@@ -308,7 +308,7 @@
   }
   const KINDS = { lines, bars, heat, scatter };
 
-  // ---- What stands around a chart ----
+  // ---- The parts around a chart ----
   function csv(c) {
     const quote = (v) => { const s = v === null || v === undefined ? "" : String(v); return /[",\n]/.test(s) ? '"' + s.replace(/"/g, '""') + '"' : s; };
     const base = { time: "s", percent: "share of 1" };
@@ -326,7 +326,7 @@
     try {
       await navigator.clipboard.writeText(words);
     } catch {
-      // Pages from files may not write to the clipboard in every browser: select and copy as by hand.
+      // Not every browser lets a page from a file write to the clipboard. Then the text is selected and copied as by hand.
       const area = node("textarea", { value: words });
       document.body.append(area);
       area.select();

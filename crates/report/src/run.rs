@@ -2,10 +2,11 @@
 
 use super::chart::{Axis, BarSeries, Bars, Chart, Heat, Layer, Line, LineStyle, Lines, Plot};
 use super::cost::{CostCurve, cost_chart};
+use super::over_time::over_time;
 use super::page::{Page, Tile};
 use super::table::{Cell, Table};
 use super::unit::Unit;
-use isotherm_lab::sim::{MemberSeries, Report, Series};
+use isotherm_lab::sim::{Report, Series};
 
 /// Most columns of a heat map. More than a screen can show would only make the page larger.
 const HEAT_COLUMNS_MAX: usize = 200;
@@ -57,15 +58,21 @@ pub fn run_page(report: &Report, cost: &[CostCurve]) -> Page {
     page
 }
 
-#[expect(clippy::too_many_lines, reason = "to be divided")]
+/// The figures at the head of the page, without those that the run does not have.
 fn tiles(r: &Report, cost: &[CostCurve]) -> Vec<Tile> {
-    let tile = |label: &str, value: Option<f64>, unit: Unit, note: String| {
-        value.map(|v| Tile {
-            label: label.to_owned(),
-            value: unit.text(v),
-            note,
-        })
-    };
+    let all = speed_tiles(r).into_iter().chain(resource_tiles(r, cost));
+    all.flatten().collect()
+}
+
+fn tile(label: &str, value: Option<f64>, unit: Unit, note: String) -> Option<Tile> {
+    value.map(|v| Tile {
+        label: label.to_owned(),
+        value: unit.text(v),
+        note,
+    })
+}
+
+fn speed_tiles(r: &Report) -> [Option<Tile>; 4] {
     let percentile =
         |name: &str, v: Option<f64>| v.map(|v| format!("{name} {}", Unit::SECONDS.text(v)));
     let latencies = [
@@ -73,8 +80,8 @@ fn tiles(r: &Report, cost: &[CostCurve]) -> Vec<Tile> {
         percentile("p95", r.latency_p95_s),
         percentile("p99", r.latency_p99_s),
     ];
+    let latencies: Vec<_> = latencies.into_iter().flatten().collect();
     let rate = r.throughput_bytes_per_s.map(|v| Unit::BYTES_PER_S.text(v));
-    let worn = r.wear_eu.iter().flatten().max_by(|a, b| a.1.total_cmp(b.1));
     [
         tile(
             "Elapsed",
@@ -92,11 +99,7 @@ fn tiles(r: &Report, cost: &[CostCurve]) -> Vec<Tile> {
             "Mean latency",
             r.latency_mean_s,
             Unit::SECONDS,
-            latencies
-                .into_iter()
-                .flatten()
-                .collect::<Vec<_>>()
-                .join(", "),
+            latencies.join(", "),
         ),
         tile(
             "Fast hits",
@@ -104,13 +107,22 @@ fn tiles(r: &Report, cost: &[CostCurve]) -> Vec<Tile> {
             Unit::SHARE,
             format!("of {} accesses", Unit::COUNT.text(r.accesses as f64)),
         ),
+    ]
+}
+
+fn resource_tiles(r: &Report, cost: &[CostCurve]) -> [Option<Tile>; 4] {
+    let power = r
+        .mean_power_w
+        .map(|w| format!("{} on average", Unit::WATTS.text(w)));
+    let worn = r.wear_eu.iter().flatten().max_by(|a, b| a.1.total_cmp(b.1));
+    let cost = cost.first();
+    let per_run = cost.map(|c| format!("of it {} a run", Unit::USD.text(c.per_run_usd)));
+    [
         tile(
             "Energy",
             r.energy_j,
             Unit::JOULES,
-            r.mean_power_w.map_or(String::new(), |w| {
-                format!("{} on average", Unit::WATTS.text(w))
-            }),
+            power.unwrap_or_default(),
         ),
         tile(
             "Wear",
@@ -126,16 +138,11 @@ fn tiles(r: &Report, cost: &[CostCurve]) -> Vec<Tile> {
         ),
         tile(
             "Cost of one run",
-            cost.first().map(|c| c.usd(1.0)),
+            cost.map(|c| c.usd(1.0)),
             Unit::USD,
-            cost.first().map_or(String::new(), |c| {
-                format!("of it {} a run", Unit::USD.text(c.per_run_usd))
-            }),
+            per_run.unwrap_or_default(),
         ),
     ]
-    .into_iter()
-    .flatten()
-    .collect()
 }
 
 fn members(r: &Report) -> Table {
@@ -209,140 +216,6 @@ fn figures(r: &Report) -> Table {
     }
 }
 
-fn chart(title: &str, note: &str, plot: Plot) -> Chart {
-    Chart {
-        title: title.to_owned(),
-        note: note.to_owned(),
-        plot,
-    }
-}
-
-fn timed(
-    s: &Series,
-    title: &str,
-    note: &str,
-    y: Axis,
-    series: Vec<Line>,
-    style: LineStyle,
-) -> Chart {
-    debug_assert!(s.bin_s > 0.0);
-    let lines = Lines {
-        x: Axis::new("Time", Unit::SECONDS),
-        y,
-        series,
-        style,
-    };
-    chart(title, note, Plot::Lines(lines))
-}
-
-#[expect(clippy::too_many_lines, reason = "to be divided")]
-fn over_time(s: &Series) -> Vec<Chart> {
-    let rate = |name: &str, v: &[u64]| {
-        Line::regular(name, 0.0, s.bin_s, v.iter().map(|n| *n as f64 / s.bin_s))
-    };
-    let each = |f: &dyn Fn(&MemberSeries) -> Vec<f64>| -> Vec<Line> {
-        let line = |m: &MemberSeries| Line::regular(label(m), 0.0, s.bin_s, f(m));
-        s.members.iter().map(line).collect()
-    };
-    let per_s = |m: &MemberSeries| m.bytes.iter().map(|b| *b as f64 / s.bin_s).collect();
-    let gaps = |v: &[f64], n: &[u64]| -> Vec<f64> {
-        let value = |(v, n): (&f64, &u64)| if *n > 0 { *v } else { f64::NAN };
-        v.iter().zip(n).map(value).collect()
-    };
-    let hits = s.fast_hits.iter().zip(&s.accesses).map(|(h, a)| {
-        if *a > 0 {
-            *h as f64 / *a as f64
-        } else {
-            f64::NAN
-        }
-    });
-    let straight = LineStyle::Straight;
-    let mut charts = vec![
-        timed(
-            s,
-            "Throughput",
-            "Bytes of the requests answered in each interval.",
-            Axis::new("Throughput", Unit::BYTES_PER_S),
-            vec![rate("requests", &s.bytes)],
-            straight,
-        ),
-        timed(
-            s,
-            "Request rate",
-            "Requests answered in each interval.",
-            Axis::new("Rate", Unit::IOPS),
-            vec![rate("requests", &s.requests)],
-            straight,
-        ),
-        timed(
-            s,
-            "Latency",
-            "Mean of the requests answered in each interval.",
-            Axis::new("Mean latency", Unit::SECONDS),
-            vec![Line::regular(
-                "latency",
-                0.0,
-                s.bin_s,
-                gaps(&s.latency_mean_s, &s.requests),
-            )],
-            straight,
-        ),
-        timed(
-            s,
-            "Hits on the fast tier",
-            "Share of extent accesses that tier 0 served.",
-            Axis::new("Hits", Unit::SHARE),
-            vec![Line::regular("hits", 0.0, s.bin_s, hits)],
-            straight,
-        ),
-        timed(
-            s,
-            "Power",
-            "Mean power of each member in each interval, on top of each other.",
-            Axis::new("Power", Unit::WATTS),
-            each(&|m| m.power_w.clone()),
-            LineStyle::Stacked,
-        ),
-        timed(
-            s,
-            "Device traffic",
-            "Bytes read and written by each member, moves and metadata included.",
-            Axis::new("Traffic", Unit::BYTES_PER_S),
-            each(&per_s),
-            straight,
-        ),
-        timed(
-            s,
-            "Moves",
-            "Extents moved up and down, a second.",
-            Axis::new("Moves per second", Unit::COUNT),
-            vec![rate("up", &s.promotions), rate("down", &s.demotions)],
-            straight,
-        ),
-    ];
-    let arms: Vec<Line> = s
-        .members
-        .iter()
-        .filter(|m| m.seeks.iter().any(|n| *n > 0))
-        .map(|m| Line::regular(label(m), 0.0, s.bin_s, gaps(&m.seek_distance, &m.seeks)))
-        .collect();
-    if !arms.is_empty() {
-        charts.push(timed(
-            s,
-            "Seek distance",
-            "Mean distance of the arm movements in each interval (as figure 7 of HRO); a gap where the arm stood still.",
-            Axis::new("Distance", Unit::CYLINDERS),
-            arms,
-            straight,
-        ));
-    }
-    charts
-}
-
-fn label(m: &MemberSeries) -> String {
-    format!("{} (tier {})", m.name, m.tier)
-}
-
 fn addresses(s: &Series) -> Vec<Chart> {
     let Some(h) = &s.heat else { return Vec::new() };
     let step = h.operations.len().div_ceil(HEAT_COLUMNS_MAX).max(1);
@@ -385,12 +258,12 @@ fn addresses(s: &Series) -> Vec<Chart> {
         style: LineStyle::Straight,
     };
     vec![
-        chart(
+        Chart::new(
             "Heat over time",
             "Device operations for requests by address of the volume; the stronger, the more (logarithmic).",
             Plot::Heat(heat),
         ),
-        chart(
+        Chart::new(
             "Access frequency over addresses",
             "Operations of the whole run by address and by the tier that served them (as GreenDM 6.4).",
             Plot::Lines(frequency),
@@ -431,7 +304,7 @@ fn sizes(s: &Series) -> Chart {
         stacked: false,
         lying: false,
     };
-    chart(
+    Chart::new(
         "Request sizes and device operation sizes",
         "What the trace asks for, and what the devices get once requests are cut at extents and neighbours are joined.",
         Plot::Bars(bars),
@@ -454,7 +327,7 @@ fn totals(r: &Report) -> Vec<Chart> {
             stacked: false,
             lying: true,
         };
-        chart(title, note, Plot::Bars(bars))
+        Chart::new(title, note, Plot::Bars(bars))
     };
     let mut energy: Vec<_> = u
         .members

@@ -1,7 +1,7 @@
 //! The same configurations under what was recorded on live volumes, beside the generators: `fixtures/dss-*.parquet` and `tpch.parquet`
 //! (bench/classes, fixtures/README.md). They are found below `$ISOTHERM_TRACES`.
 //!
-//! Classes are those that the volume knew at the time of each request. So what was just being written has none.
+//! Classes are those that the volume knew at the time of each request, so data of a file that was just being written has none.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// Without the files the experiments run all the same, and say what they lack.
+    /// Without the files the experiments run nevertheless, and name the missing files.
     #[test]
     fn without_recordings_the_generators_are_alone() {
         let quiet = |_: &str| ();

@@ -1,12 +1,13 @@
 //! Hit-only runs (docs/policy-rules.md section 0): the same policies under the null engine, without device time.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use isotherm_core::ExtentId;
 use isotherm_core::null::{NullCounters, NullEngine};
 use isotherm_core::policy::Policy;
 use isotherm_core::stats::CLASSES;
-use isotherm_traces::{Op, Record};
+use isotherm_traces::{Op, Record, Stats};
 
 use super::report::{ClassReport, Report};
 use super::setup::Setup;
@@ -15,44 +16,39 @@ use super::source::{Source, TraceFile};
 use super::touched::{Rows, Touched, each_batch, span};
 use super::{Watch, digest::Digest};
 use crate::LabError;
-use crate::hit_only::{self, HitOnlyError};
+use crate::hit_only::{self, ClassSums, HitOnlyError};
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Class {
-    accesses: u64,
-    hits: u64,
-    requests: u64,
-    bytes: u64,
-}
-
+/// Sums over the requests after the warm-up.
 #[derive(Clone, Debug, Default)]
 struct Sums {
-    seen: u64,
     requests: u64,
     reads: u64,
     writes: u64,
     bytes_read: u64,
     bytes_written: u64,
-    classes: Vec<Class>,
+    classes: Vec<ClassSums>,
 }
 
 struct Play<P> {
     rows: Rows,
     shift: u32,
     engine: NullEngine<P>,
+    /// Number of requests so far, including the warm-up.
+    seen: u64,
     sums: Sums,
     digest: Digest,
     warm_up: u64,
+    /// The counters at the end of the warm-up.
     warm: NullCounters,
 }
 
 impl<P: Policy> Play<P> {
     fn request(&mut self, r: &Record) {
-        self.sums.seen += 1;
-        if self.sums.seen == self.warm_up + 1 {
+        self.seen += 1;
+        if self.seen == self.warm_up + 1 {
             self.warm = self.engine.counters();
         }
-        let counts = self.sums.seen > self.warm_up;
+        let counts = self.seen > self.warm_up;
         let s = &mut self.sums;
         s.requests += u64::from(counts);
         let write = match r.op {
@@ -74,10 +70,10 @@ impl<P: Policy> Play<P> {
         let first = self.rows.row(from);
         let inside = r.offset & ((1 << self.shift) - 1);
         let request = ((first << self.shift) + inside, r.len);
-        let mut class = Class {
+        let mut class = ClassSums {
             requests: 1,
             bytes: len,
-            ..Class::default()
+            ..ClassSums::default()
         };
         for row in first..=first + (to - from) {
             let e = ExtentId(row as u32);
@@ -96,17 +92,119 @@ impl<P: Policy> Play<P> {
     }
 }
 
+/// The result of either player.
+struct Played {
+    /// Requests after the warm-up.
+    sums: Sums,
+    /// The engine's counters since the end of the warm-up.
+    counters: NullCounters,
+    /// Requests and accesses of the whole run.
+    requests: u64,
+    accesses: u64,
+    fast_bytes: u64,
+    touched: u64,
+    /// Rows of the map, and bytes of map and policy.
+    rows: u64,
+    bytes: usize,
+    digest: Digest,
+    reader: Stats,
+    wall: Duration,
+    /// The part of `wall` in which the trace was read.
+    reading: Duration,
+}
+
+impl Played {
+    fn report(&self, setup: &Setup, trace: String) -> Report {
+        let (s, c) = (&self.sums, &self.counters);
+        let of_accesses = |n: u64| n as f64 / c.accesses.max(1) as f64;
+        let seconds = self.wall.saturating_sub(self.reading).as_secs_f64();
+        let rate = |n: u64| {
+            if seconds > 0.0 {
+                n as f64 / seconds
+            } else {
+                0.0
+            }
+        };
+        Report {
+            trace,
+            policy: setup.policy.to_string(),
+            extent_bytes: setup.extent_bytes,
+            fast_bytes: self.fast_bytes,
+            requests: s.requests,
+            reads: s.reads,
+            writes: s.writes,
+            bytes_read: s.bytes_read,
+            bytes_written: s.bytes_written,
+            fast_hit_ratio: of_accesses(c.hits),
+            fast_served_ratio: of_accesses(c.hits + c.placed_fast),
+            accesses: c.accesses,
+            promotions: c.promotions,
+            demotions: c.demotions,
+            fetches: c.fetches,
+            evictions: c.evictions,
+            writebacks: c.writebacks,
+            refused: c.refused,
+            migrated_bytes: (c.promotions + c.demotions + c.fetches + c.writebacks)
+                * u64::from(setup.extent_bytes),
+            by_class: by_class(&s.classes),
+            hit_only: true,
+            touched_extents: self.touched,
+            seed: setup.seed,
+            warm_up: setup.warm_up,
+            digest: self.digest.text(),
+            reader: self.reader,
+            wall_s: self.wall.as_secs_f64(),
+            reader_s: self.reading.as_secs_f64(),
+            sim_rate_rps: rate(self.requests),
+            sim_rate_accesses_per_s: rate(self.accesses),
+            bytes_per_extent: self.bytes as f64 / self.rows as f64,
+            ..Report::default()
+        }
+    }
+}
+
+/// Figures by class, without the classes that no request had.
+fn by_class(classes: &[ClassSums]) -> BTreeMap<String, ClassReport> {
+    let used = (0..).zip(classes).filter(|(_, k)| k.requests > 0);
+    used.map(|(i, k): (usize, _)| {
+        let class = ClassReport {
+            accesses: k.accesses,
+            fast_hits: k.hits,
+            requests: k.requests,
+            bytes: k.bytes,
+            time_s: None,
+            used: None,
+        };
+        (i.to_string(), class)
+    })
+    .collect()
+}
+
+/// The growth of the counters since the end of the warm-up.
+fn since(c: &NullCounters, warm: &NullCounters) -> NullCounters {
+    NullCounters {
+        accesses: c.accesses - warm.accesses,
+        hits: c.hits - warm.hits,
+        placed_fast: c.placed_fast - warm.placed_fast,
+        promotions: c.promotions - warm.promotions,
+        demotions: c.demotions - warm.demotions,
+        fetches: c.fetches - warm.fetches,
+        evictions: c.evictions - warm.evictions,
+        writebacks: c.writebacks - warm.writebacks,
+        refused: c.refused - warm.refused,
+    }
+}
+
 /// Uses the faster player of [`crate::hit_only`] for a trace file if the setup is a plain pair of devices without a warm-up; else `None`.
 pub(super) fn fast(setup: &Setup, file: &TraceFile) -> Option<Result<Report, LabError>> {
     let pair = setup.tiers.len() == 2 && setup.tiers.iter().all(|t| t.devices.len() == 1);
     if !pair || setup.warm_up > 0 {
         return None;
     }
-    Some(fast_report(setup, file))
+    Some(play_file(setup, file).map(|p| p.report(setup, file.label.clone())))
 }
 
-#[expect(clippy::too_many_lines, reason = "to be divided")]
-fn fast_report(setup: &Setup, file: &TraceFile) -> Result<Report, LabError> {
+fn play_file(setup: &Setup, file: &TraceFile) -> Result<Played, LabError> {
     setup.check()?;
     let mut options = file.options.clone();
     options.limit = match (options.limit, setup.limit) {
@@ -135,66 +233,34 @@ fn fast_report(setup: &Setup, file: &TraceFile) -> Result<Report, LabError> {
                 other => LabError::setup(format!("{}: {other}", file.label)),
             }
         })?;
-    let c = r.counters;
-    let seconds = r.wall.saturating_sub(r.reading).as_secs_f64();
-    let rate = |n: u64| {
-        if seconds > 0.0 {
-            n as f64 / seconds
-        } else {
-            0.0
-        }
-    };
-    let by_class = (r.by_class.iter())
-        .map(|(class, k)| {
-            let class_report = ClassReport {
-                accesses: k.accesses,
-                fast_hits: k.hits,
-                requests: k.requests,
-                bytes: k.bytes,
-                time_s: None,
-                used: None,
-            };
-            (class.to_string(), class_report)
-        })
-        .collect();
-    Ok(Report {
-        trace: file.label.clone(),
-        policy: setup.policy.to_string(),
-        extent_bytes: setup.extent_bytes,
-        fast_bytes: r.fast_slots.saturating_mul(u64::from(setup.extent_bytes)),
+    let mut classes = vec![ClassSums::default(); CLASSES];
+    for (class, sums) in &r.by_class {
+        classes[usize::from(*class) % CLASSES] = *sums;
+    }
+    Ok(Played {
+        sums: Sums {
+            requests: r.requests,
+            reads: r.reads,
+            writes: r.writes,
+            bytes_read: r.bytes_read,
+            bytes_written: r.bytes_written,
+            classes,
+        },
+        counters: r.counters,
         requests: r.requests,
-        reads: r.reads,
-        writes: r.writes,
-        bytes_read: r.bytes_read,
-        bytes_written: r.bytes_written,
-        fast_hit_ratio: c.hits as f64 / c.accesses.max(1) as f64,
-        fast_served_ratio: (c.hits + c.placed_fast) as f64 / c.accesses.max(1) as f64,
-        accesses: c.accesses,
-        promotions: c.promotions,
-        demotions: c.demotions,
-        fetches: c.fetches,
-        evictions: c.evictions,
-        writebacks: c.writebacks,
-        refused: c.refused,
-        migrated_bytes: (c.promotions + c.demotions + c.fetches + c.writebacks)
-            * u64::from(setup.extent_bytes),
-        by_class,
-        hit_only: true,
-        touched_extents: r.touched,
-        seed: setup.seed,
-        digest: r.digest.text(),
+        accesses: r.counters.accesses,
+        fast_bytes: r.fast_slots.saturating_mul(u64::from(setup.extent_bytes)),
+        touched: r.touched,
+        rows: r.rows,
+        bytes: r.bytes,
+        digest: r.digest,
         reader: r.reader,
-        wall_s: r.wall.as_secs_f64(),
-        reader_s: r.reading.as_secs_f64(),
-        sim_rate_rps: rate(r.requests),
-        sim_rate_accesses_per_s: rate(c.accesses),
-        bytes_per_extent: r.bytes as f64 / r.rows as f64,
-        ..Report::default()
+        wall: r.wall,
+        reading: r.reading,
     })
 }
 
 /// Plays `source` under `policy` without time.
-#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub(super) fn play<P: Policy>(
     setup: &Setup,
     source: &dyn Source,
@@ -208,8 +274,9 @@ pub(super) fn play<P: Policy>(
         rows: shape.rows(touched),
         shift: touched.shift,
         engine: NullEngine::new(shape.geometry()?, policy),
+        seen: 0,
         sums: Sums {
-            classes: vec![Class::default(); CLASSES],
+            classes: vec![ClassSums::default(); CLASSES],
             ..Sums::default()
         },
         digest: Digest::default(),
@@ -224,78 +291,28 @@ pub(super) fn play<P: Policy>(
             touched.devices.map(&mut r);
             play.request(&r);
         }
-        watch.map_or(Ok(()), |w| w.note(play.sums.seen))
+        watch.map_or(Ok(()), |w| w.note(play.seen))
     })?;
-    if play.sums.seen <= setup.warm_up {
+    if play.seen <= setup.warm_up {
         return Err(LabError::setup(format!(
             "warm-up: the trace has only {} requests, nothing is left to count",
-            play.sums.seen
+            play.seen
         )));
     }
-    let wall = begun.elapsed() + touched.reading;
-    let (c, w) = (play.engine.counters(), play.warm);
-    let accesses = c.accesses - w.accesses;
-    let (promotions, demotions) = (c.promotions - w.promotions, c.demotions - w.demotions);
-    let (fetches, writebacks) = (c.fetches - w.fetches, c.writebacks - w.writebacks);
-    let seconds = begun.elapsed().saturating_sub(reading).as_secs_f64();
-    let rate = |n: u64| {
-        if seconds > 0.0 {
-            n as f64 / seconds
-        } else {
-            0.0
-        }
-    };
-    let by_class = (0..)
-        .zip(&play.sums.classes)
-        .filter(|(_, k)| k.requests > 0)
-        .map(|(i, k): (usize, _)| {
-            (
-                i.to_string(),
-                ClassReport {
-                    accesses: k.accesses,
-                    fast_hits: k.hits,
-                    requests: k.requests,
-                    bytes: k.bytes,
-                    time_s: None,
-                    used: None,
-                },
-            )
-        })
-        .collect();
-    Ok(Report {
-        trace: source.name(),
-        policy: setup.policy.to_string(),
-        extent_bytes: setup.extent_bytes,
+    let counters = play.engine.counters();
+    let played = Played {
+        sums: play.sums,
+        counters: since(&counters, &play.warm),
+        requests: play.seen,
+        accesses: counters.accesses,
         fast_bytes: shape.fast_bytes,
-        requests: play.sums.requests,
-        reads: play.sums.reads,
-        writes: play.sums.writes,
-        bytes_read: play.sums.bytes_read,
-        bytes_written: play.sums.bytes_written,
-        fast_hit_ratio: (c.hits - w.hits) as f64 / accesses.max(1) as f64,
-        fast_served_ratio: (c.hits - w.hits + c.placed_fast - w.placed_fast) as f64
-            / accesses.max(1) as f64,
-        accesses,
-        promotions,
-        demotions,
-        fetches,
-        evictions: c.evictions - w.evictions,
-        writebacks,
-        refused: c.refused - w.refused,
-        migrated_bytes: (promotions + demotions + fetches + writebacks)
-            * u64::from(setup.extent_bytes),
-        by_class,
-        hit_only: true,
-        touched_extents: touched.extents.len(),
-        seed: setup.seed,
-        warm_up: setup.warm_up,
-        digest: play.digest.text(),
+        touched: touched.extents.len(),
+        rows: shape.extents,
+        bytes: play.engine.bytes(),
+        digest: play.digest,
         reader: reader.stats(),
-        wall_s: wall.as_secs_f64(),
-        reader_s: (reading + touched.reading).as_secs_f64(),
-        sim_rate_rps: rate(play.sums.seen),
-        sim_rate_accesses_per_s: rate(c.accesses),
-        bytes_per_extent: play.engine.bytes() as f64 / shape.extents as f64,
-        ..Report::default()
-    })
+        wall: begun.elapsed() + touched.reading,
+        reading: reading + touched.reading,
+    };
+    Ok(played.report(setup, source.name()))
 }

@@ -187,7 +187,6 @@ pub fn parse_json(text: &str) -> Result<Vec<Cell>, LabError> {
     cells(&table)
 }
 
-#[expect(clippy::too_many_lines, reason = "to be divided")]
 fn cells(t: &Table) -> Result<Vec<Cell>, LabError> {
     if let Some(k) = t.keys().find(|k| !KEYS.contains(&k.as_str())) {
         let nearest = isotherm_core::policy::nearest(k, KEYS.into_iter());
@@ -200,44 +199,40 @@ fn cells(t: &Table) -> Result<Vec<Cell>, LabError> {
     if traces.is_empty() || policies.is_empty() {
         return Err(LabError::setup("`traces` and `policies` are needed"));
     }
-    let optional = |k| -> Result<Vec<Option<String>>, LabError> {
-        let list: Vec<_> = texts(t, k)?.into_iter().map(Some).collect();
-        Ok(if list.is_empty() { vec![None] } else { list })
-    };
-    let or = |k, default: &str| -> Result<Vec<String>, LabError> {
-        let list = texts(t, k)?;
-        Ok(if list.is_empty() {
-            vec![default.to_owned()]
-        } else {
-            list
-        })
-    };
-    let (fast, slow) = (optional("fast")?, optional("slow")?);
-    let flash = optional("flash")?;
-    let spare: Vec<Option<f64>> = if t.contains_key("over_provisioning") {
-        let list = numbers(t, "over_provisioning", 0.0)?;
-        list.into_iter().map(Some).collect()
-    } else {
-        vec![None]
-    };
-    let (sizes, extents) = (or("fast_size", "10%")?, or("extent", "4K")?);
-    let clocks = clocks(t)?;
+    let settings = settings(t)?;
+    let first = common(t)?;
+    if first.hit_only && !settings.is_empty() {
+        return Err(bad("set", "left out with hit_only, which has no time"));
+    }
+    let mut cells = vec![first];
+    // The last list varies fastest.
+    grow(&mut cells, &traces, |c, v| c.trace.clone_from(v));
+    volumes(t, &mut cells)?;
+    grow(&mut cells, &policies, |c, v| c.policy.clone_from(v));
+    grow(&mut cells, &clocks(t)?, |c, v| {
+        (c.depth, c.accelerate) = (v.depth, v.accelerate);
+    });
     let seeds = numbers(t, "seeds", 0.0)?;
-    let one = |k| -> Result<Option<f64>, LabError> {
-        match t.get(k) {
-            None => Ok(None),
-            Some(v) => number(k, v).map(Some),
-        }
-    };
-    let (warm_up, limit) = (one("warm_up")?.unwrap_or(0.0), one("limit")?);
-    let host_power = one("host_power")?.unwrap_or(0.0);
+    let seeds: Vec<u64> = seeds.iter().map(|s| *s as u64).collect();
+    grow(&mut cells, &seeds, |c, v| c.seed = *v);
+    for (key, values) in settings {
+        grow(&mut cells, &values, |c, v| c.set.push(format!("{key}={v}")));
+    }
+    for c in &cells {
+        c.setup()?;
+    }
+    Ok(cells)
+}
+
+/// A cell with the values that all cells have in common; the lists fill the other fields.
+fn common(t: &Table) -> Result<Cell, LabError> {
+    let one = |k| t.get(k).map(|v| number(k, v)).transpose();
     let hit_only = match t.get("hit_only") {
         None => false,
         Some(Value::Boolean(b)) => *b,
         Some(_) => return Err(bad("hit_only", "true or false")),
     };
-    let seeds: Vec<u64> = seeds.iter().map(|s| *s as u64).collect();
-    let mut cells = vec![Cell {
+    Ok(Cell {
         trace: String::new(),
         policy: String::new(),
         fast_size: String::new(),
@@ -250,44 +245,52 @@ fn cells(t: &Table) -> Result<Vec<Cell>, LabError> {
         seed: 0,
         depth: None,
         accelerate: None,
-        warm_up: warm_up as u64,
-        limit: limit.map(|n| n as u64),
+        warm_up: one("warm_up")?.unwrap_or(0.0) as u64,
+        limit: one("limit")?.map(|n| n as u64),
         hit_only,
-        host_power,
+        host_power: one("host_power")?.unwrap_or(0.0),
         set: Vec::new(),
-    }];
-    // The last list varies fastest.
-    grow(&mut cells, &traces, |c, v| c.trace.clone_from(v));
-    grow(&mut cells, &extents, |c, v| c.extent.clone_from(v));
-    grow(&mut cells, &sizes, |c, v| c.fast_size.clone_from(v));
-    grow(&mut cells, &fast, |c, v| c.fast.clone_from(v));
-    grow(&mut cells, &slow, |c, v| c.slow.clone_from(v));
-    grow(&mut cells, &flash, |c, v| c.flash.clone_from(v));
-    grow(&mut cells, &spare, |c, v| c.over_provisioning = *v);
-    grow(&mut cells, &optional("span")?, |c, v| c.span.clone_from(v));
-    grow(&mut cells, &policies, |c, v| c.policy.clone_from(v));
-    grow(&mut cells, &clocks, |c, v| {
-        (c.depth, c.accelerate) = (v.depth, v.accelerate);
+    })
+}
+
+/// Multiplies `cells` by the lists that describe the volume: its extents, the size of its fast tier, and its devices.
+fn volumes(t: &Table, cells: &mut Vec<Cell>) -> Result<(), LabError> {
+    let or = |k, default: &str| {
+        let list = texts(t, k)?;
+        Ok::<_, LabError>(if list.is_empty() {
+            vec![default.to_owned()]
+        } else {
+            list
+        })
+    };
+    let optional = |k| {
+        let list: Vec<_> = texts(t, k)?.into_iter().map(Some).collect();
+        Ok::<_, LabError>(if list.is_empty() { vec![None] } else { list })
+    };
+    let spare: Vec<Option<f64>> = if t.contains_key("over_provisioning") {
+        let list = numbers(t, "over_provisioning", 0.0)?;
+        list.into_iter().map(Some).collect()
+    } else {
+        vec![None]
+    };
+    grow(cells, &or("extent", "4K")?, |c, v| c.extent.clone_from(v));
+    grow(cells, &or("fast_size", "10%")?, |c, v| {
+        c.fast_size.clone_from(v);
     });
-    grow(&mut cells, &seeds, |c, v| c.seed = *v);
-    for (key, values) in settings(t, hit_only)? {
-        grow(&mut cells, &values, |c, v| c.set.push(format!("{key}={v}")));
-    }
-    for c in &cells {
-        c.setup()?;
-    }
-    Ok(cells)
+    grow(cells, &optional("fast")?, |c, v| c.fast.clone_from(v));
+    grow(cells, &optional("slow")?, |c, v| c.slow.clone_from(v));
+    grow(cells, &optional("flash")?, |c, v| c.flash.clone_from(v));
+    grow(cells, &spare, |c, v| c.over_provisioning = *v);
+    grow(cells, &optional("span")?, |c, v| c.span.clone_from(v));
+    Ok(())
 }
 
 /// The lists under `set`, by key.
-fn settings(t: &Table, hit_only: bool) -> Result<Vec<(String, Vec<f64>)>, LabError> {
+fn settings(t: &Table) -> Result<Vec<(String, Vec<f64>)>, LabError> {
     let Some(v) = t.get("set") else {
         return Ok(Vec::new());
     };
     let table = v.as_table().ok_or_else(|| bad("set", "a table of lists"))?;
-    if hit_only && !table.is_empty() {
-        return Err(bad("set", "left out with hit_only, which has no time"));
-    }
     let lists = table
         .keys()
         .map(|k| Ok((k.clone(), numbers(table, k, 0.0)?)));
@@ -314,7 +317,7 @@ fn grow<T: PartialEq>(cells: &mut Vec<Cell>, values: &[T], set: impl Fn(&mut Cel
         .collect();
 }
 
-/// What sets the pace: a depth of the closed loop, or the trace's clock.
+/// The pace of requests: the depth of the closed loop, or the acceleration of the trace's clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Clock {
     depth: Option<u32>,

@@ -267,7 +267,7 @@ impl Hdd {
                 let Some(mut w) = self.waiting.pop_front() else {
                     break;
                 };
-                // What waited outside is not old: the drive knows of it only now.
+                // The age of a command that waited outside counts from now, because the drive learns of it only now.
                 w.ready = w.ready.max(t);
                 self.enqueue(w);
             }
@@ -344,81 +344,47 @@ fn charge(meter: &mut Meter, r: &Running, until: u64) {
 }
 
 impl DeviceModel for Hdd {
-    #[expect(clippy::too_many_lines, reason = "to be divided")]
     fn start(&mut self, now: Nanos, id: u64, op: ModelOp, offset: u64, len: u32) {
         self.advance(now.0);
         let now = self.now;
         self.totals.note(op, offset, len);
         let offset = self.span.map(offset);
         let len = u64::from(len).min(self.capacity - offset);
-        let ready = now
-            + self.overhead
-            + if op == ModelOp::Write {
-                self.interface_ns(len)
-            } else {
-                0
-            };
-        let held = op == ModelOp::Read && self.segments.holds(offset, offset + len);
-        match op {
-            ModelOp::Discard => return self.answer(id, ready, 0),
-            ModelOp::Flush if self.dirty.is_empty() && !self.destaging() => {
-                return self.answer(id, ready, 0);
-            }
-            ModelOp::Flush => {
-                self.flushes.push_back((self.runs, id));
-                return;
-            }
-            // A write that is larger than the buffer goes straight to the platter.
-            ModelOp::Write if self.write_cache && len <= self.dirty_limit => {
-                let q = Queued {
-                    id,
-                    op,
-                    offset,
-                    len,
-                    ready,
-                    place: Place::default(),
-                    held: false,
-                };
-                if !self.room.is_empty() || !self.cache_write(&q, ready) {
-                    self.room.push_back(q);
-                }
-                return self.dispatch(now);
-            }
-            // If the arm is free, `begin` does this.
-            ModelOp::Read if held && self.queue_depth > 1 && self.running.is_some() => {
-                self.totals.cache_hits += 1;
-                return self.answer(id, ready, len);
-            }
-            ModelOp::Read
-                if self.near.may_hold(offset)
-                    && self
-                        .dirty
-                        .iter()
-                        .any(|d| d.offset <= offset && offset + len <= d.end) =>
-            {
-                self.totals.cache_hits += 1;
-                return self.answer(id, ready, len);
-            }
-            _ => {}
-        }
-        let q = Queued {
+        let data_ns = if op == ModelOp::Write {
+            self.interface_ns(len)
+        } else {
+            0
+        };
+        let mut q = Queued {
             id,
             op,
             offset,
             len,
-            ready,
-            place: self.geometry.locate(offset),
-            held,
+            ready: now + self.overhead + data_ns,
+            place: Place::default(),
+            held: op == ModelOp::Read && self.segments.holds(offset, offset + len),
         };
-        if self.running.is_none() && self.queue.is_empty() && self.spinning && self.dirty.is_empty()
-        {
-            self.begin(&q, now);
-        } else if self.queue.len() < self.queue_depth {
-            self.queue.push(q);
-            self.dispatch(now);
-        } else {
-            self.waiting.push_back(q);
+        match op {
+            ModelOp::Discard => return self.answer(id, q.ready, 0),
+            ModelOp::Flush if self.dirty.is_empty() && !self.destaging() => {
+                return self.answer(id, q.ready, 0);
+            }
+            ModelOp::Flush => return self.flushes.push_back((self.runs, id)),
+            // A write that is larger than the buffer goes straight to the platter.
+            ModelOp::Write if self.write_cache && len <= self.dirty_limit => {
+                if !self.room.is_empty() || !self.cache_write(&q, q.ready) {
+                    self.room.push_back(q);
+                }
+                return self.dispatch(now);
+            }
+            ModelOp::Read if self.buffer_answers(&q) => {
+                self.totals.cache_hits += 1;
+                return self.answer(id, q.ready, len);
+            }
+            _ => {}
         }
+        q.place = self.geometry.locate(offset);
+        self.enter(q, now);
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -470,6 +436,28 @@ impl DeviceModel for Hdd {
 impl Hdd {
     fn destaging(&self) -> bool {
         self.running.as_ref().is_some_and(|r| r.job == Job::Destage)
+    }
+
+    /// Whether a read that has just arrived is answered from the buffer at once. If the arm is free, [`Hdd::begin`] finds what a segment
+    /// holds.
+    fn buffer_answers(&self, q: &Queued) -> bool {
+        let in_run = |d: &Dirty| d.offset <= q.offset && q.offset + q.len <= d.end;
+        (q.held && self.queue_depth > 1 && self.running.is_some())
+            || (self.near.may_hold(q.offset) && self.dirty.iter().any(in_run))
+    }
+
+    /// Admits a command that needs the arm: it begins at once if the drive has nothing else to do, else it joins the queue, or waits for a
+    /// place in it.
+    fn enter(&mut self, q: Queued, now: u64) {
+        let idle = self.running.is_none() && self.queue.is_empty() && self.dirty.is_empty();
+        if idle && self.spinning {
+            self.begin(&q, now);
+        } else if self.queue.len() < self.queue_depth {
+            self.queue.push(q);
+            self.dispatch(now);
+        } else {
+            self.waiting.push_back(q);
+        }
     }
 }
 

@@ -197,7 +197,8 @@ fn a_far_command_is_not_starved_by_near_ones() {
     assert!(worst > limit && worst < limit + 100_000_000, "{worst}");
 }
 
-/// What the host keeps back is not old for the drive: were it served by age, an overload would cost the drive its order.
+/// A command that waits outside of the queue has no age: the drive learns of it only when it enters. Otherwise, under overload, every
+/// command would be too old, and the drive would serve them in order of arrival instead of the nearest first.
 #[test]
 fn a_long_queue_is_served_as_fast_as_a_full_one() {
     let place = |i: u64| i * 7_368_787 % 250_000 * 4096;

@@ -1,0 +1,198 @@
+//! One move from its first step to its last: the calls on the real trees, and the locks and descriptors that are held meanwhile.
+
+use crate::disk::{Disk, facts_of};
+use crate::live::{Backing, Live, State};
+use crate::mover::{Answer, Call, Move, Outcome, Step, Why, carry_out};
+use crate::store::{NamesState, Store};
+use crate::tree::{Facts, TEMPS, Tier, Time, join};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, OFlags, Timespec, Timestamps};
+use rustix::io::Errno;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
+
+/// Carries out the steps of one move.
+pub(super) struct Driver<'a> {
+    store: &'a Store,
+    live: &'a Live,
+    from: Tier,
+    to: Tier,
+    /// The path that the progress shows.
+    shown: String,
+    /// The path of the copy on the target tier before it gets the file's names.
+    temp: Vec<u8>,
+    /// Number of changes of the file when its copy was begun.
+    changes: u64,
+    /// The lock on the file's descriptors, which stops readers and writers; held from the freeze to the swap.
+    state: Option<RwLockWriteGuard<'a, State>>,
+    /// The lock on all names; held from the freeze to the end.
+    names: Option<MutexGuard<'a, NamesState>>,
+    /// The descriptor of the copy, from the freeze to the swap.
+    copy: Option<OwnedFd>,
+}
+
+impl<'a> Driver<'a> {
+    /// A move of the file in use from one tier to another. `path` is one of its names; the copy is called by `number`.
+    pub fn new(
+        store: &'a Store,
+        live: &'a Live,
+        (from, to): (Tier, Tier),
+        path: &[u8],
+        number: u64,
+    ) -> Driver<'a> {
+        Driver {
+            store,
+            live,
+            from,
+            to,
+            shown: String::from_utf8_lossy(path).into_owned(),
+            temp: join(TEMPS, format!("m{number}").as_bytes()),
+            changes: 0,
+            state: None,
+            names: None,
+            copy: None,
+        }
+    }
+
+    /// Carries out all steps.
+    pub fn run(mut self, mut m: Move) -> Outcome {
+        let mut disk = Disk::new(Arc::clone(&self.store.roots));
+        let mut step = m.start();
+        loop {
+            let answer = match step {
+                Step::Call(call) => {
+                    self.note(&call, &m);
+                    carry_out(&mut disk, &call)
+                }
+                Step::Freeze => self.freeze(),
+                Step::Thaw => {
+                    (self.names, self.state, self.copy) = (None, None, None);
+                    Ok(Answer::Done)
+                }
+                Step::Swap(_) => {
+                    self.swap();
+                    Ok(Answer::Done)
+                }
+                Step::End(outcome) => {
+                    self.end(outcome);
+                    return outcome;
+                }
+            };
+            step = m.next(answer);
+        }
+    }
+
+    /// Before a call: records the number of changes of the file when its copy is created, and shows the progress of the copying.
+    fn note(&mut self, call: &Call, m: &Move) {
+        if matches!(call, Call::Create(..)) {
+            self.changes = Store::changes(self.live);
+        }
+        if matches!(call, Call::Copy(..))
+            && let Ok(p) = &mut self.store.placement.moving.progress.lock()
+        {
+            **p = Some((self.shown.clone(), m.copied(), m.bytes()));
+        }
+    }
+
+    /// Stops changes of names and of the file.
+    fn freeze(&mut self) -> Result<Answer, Errno> {
+        self.names = Some(self.store.names()?);
+        let state = self.live.state.write();
+        self.state = Some(state.unwrap_or_else(PoisonError::into_inner));
+        if self.live.had_passthrough.load(Ordering::SeqCst) {
+            return Ok(Answer::Forbidden(Why::Passthrough));
+        }
+        let paths = self.store.cat().paths(self.live.node);
+        if paths.is_empty() {
+            return Ok(Answer::Forbidden(Why::Gone));
+        }
+        let root = &self.store.roots[usize::from(self.to)];
+        self.copy = Some(root.open_at(&self.temp, OFlags::RDWR, 0)?);
+        let written = Store::changes(self.live) != self.changes;
+        Ok(Answer::Frozen(paths, written))
+    }
+
+    /// From here on, the copy is the file, and writers continue.
+    fn swap(&mut self) {
+        let mut state = self.state.take();
+        let Some((state, fd)) = state.as_mut().zip(self.copy.take()) else {
+            return;
+        };
+        let home = state.home.as_ref();
+        let before = home.and_then(|b| self.live.facts_of(b).ok());
+        self.enter(before, &fd);
+        **state = State {
+            home: Some(Backing {
+                tier: self.to,
+                fd,
+                writable: true,
+            }),
+            copy: None,
+        };
+    }
+
+    /// Enters the new location into the catalogue and into the bytes of the tiers. `before` are the attributes at the old location.
+    fn enter(&self, before: Option<Facts>, fd: &OwnedFd) {
+        let node = self.live.node;
+        let facts = facts_of(fd);
+        let dirs = {
+            let mut cat = self.store.cat_mut();
+            if let Ok(f) = facts {
+                cat.replace(node, self.to, f.id);
+                // Users must not see a move as a change of the file.
+                let ctime = before.map_or(f.ctime, |b| b.ctime);
+                self.live.show_ctime(f.ctime, ctime);
+                cat.set_facts(node, &Facts { ctime, ..f });
+            }
+            cat.parents(node)
+        };
+        for d in dirs {
+            self.store.mark_dirs(d, self.to);
+        }
+        let bytes = facts.map_or(0, |f| f.blocks * 512);
+        let order = Ordering::Relaxed;
+        let of = |tier: Tier| &self.store.bytes_on[usize::from(tier)];
+        of(self.to).fetch_add(bytes, order);
+        let _ = of(self.from).fetch_update(order, order, |b| Some(b.saturating_sub(bytes)));
+    }
+
+    /// Releases the locks. After a move that was done, nobody sees that it changed directories, and the kernel is told.
+    fn end(&mut self, outcome: Outcome) {
+        if outcome == Outcome::Done {
+            self.live.update_shown_ctime();
+            // Names are still locked, so that no user can change these times in between: that change would be lost.
+            self.dir_times();
+        }
+        (self.names, self.state) = (None, None);
+        if outcome == Outcome::Done {
+            self.store.tell_kernel(self.live.node);
+            self.store.room_changed(self.from);
+            self.store.room_changed(self.to);
+        }
+    }
+
+    /// Restores the times of the directories, which a move must not change.
+    fn dir_times(&self) {
+        let dirs: Vec<(Vec<u8>, Facts)> = {
+            let cat = self.store.cat();
+            let ids = cat.parents(self.live.node).into_iter();
+            ids.filter_map(|d| Some((cat.path(d)?, cat.get(d)?.facts)))
+                .collect()
+        };
+        let spec = |t: Time| Timespec {
+            tv_sec: t.sec,
+            tv_nsec: i64::from(t.nsec),
+        };
+        for (path, f) in dirs {
+            let times = Timestamps {
+                last_access: spec(f.atime),
+                last_modification: spec(f.mtime),
+            };
+            for tier in [self.from, self.to] {
+                // Best effort: until the next mount the catalogue has the right times.
+                let fd = &self.store.roots[usize::from(tier)].fd;
+                let _ = rustix::fs::utimensat(fd, &path[..], &times, AtFlags::SYMLINK_NOFOLLOW);
+            }
+        }
+    }
+}

@@ -36,18 +36,6 @@ enum Due {
     Standby,
 }
 
-/// The work at the end of every event.
-const AT_ONCE: [Due; 8] = [
-    Due::Held,
-    Due::Proposals,
-    Due::Queue,
-    Due::Starving,
-    Due::Policy,
-    Due::Drain,
-    Due::Hold,
-    Due::Round,
-];
-
 impl Engine {
     /// Time passed.
     pub fn tick(&mut self, now: Nanos, out: &mut Vec<Effect>) {
@@ -63,14 +51,14 @@ impl Engine {
         // Each kind of work names a time only if it can start then. Otherwise the wake-up would be repeated at once, and a sleeping disk
         // would keep a whole CPU busy.
         let later = [
-            Due::Held,
-            Due::Drain,
-            Due::Round,
-            Due::Alarm,
-            Due::Batch,
-            Due::Standby,
+            self.when(Due::Held),
+            self.when(Due::Drain),
+            self.when(Due::Round),
+            self.when(Due::Alarm),
+            self.when(Due::Batch),
+            self.when(Due::Standby),
         ];
-        later.into_iter().filter_map(|due| self.when(due)).min()
+        later.into_iter().flatten().min()
     }
 
     /// The time at which this work is due: now, later (if nothing else happens before), or never.
@@ -103,15 +91,32 @@ impl Engine {
     /// The work at the end of every event: tries proposals, lets waiting pieces try again, starts a round if one is due.
     pub(super) fn upkeep(&mut self) {
         let mut turns = 0;
-        while AT_ONCE.into_iter().any(|due| {
-            let is_due = self.when(due).is_some_and(|t| t <= self.globals.clock);
-            is_due && self.carry_out(due, &mut turns)
-        }) {}
+        while self.carry_out_first(&mut turns) {}
         let (_, p) = self.parts();
         p.r.issue_parts(p.g);
         if self.globals.phase == Phase::Closing && self.nothing_left() {
             self.globals.phase = Phase::Closed;
         }
+    }
+
+    /// Does the first work that is due, in the order of [`Due`]; returns false if there was none. Most answers are no, so each question is
+    /// asked in a place of its own, where the compiler knows its kind.
+    fn carry_out_first(&mut self, turns: &mut u32) -> bool {
+        self.try_due(Due::Held, turns)
+            || self.try_due(Due::Proposals, turns)
+            || self.try_due(Due::Queue, turns)
+            || self.try_due(Due::Starving, turns)
+            || self.try_due(Due::Policy, turns)
+            || self.try_due(Due::Drain, turns)
+            || self.try_due(Due::Hold, turns)
+            || self.try_due(Due::Round, turns)
+    }
+
+    /// Does this work if it is due; returns false if it is not, or if there was nothing to do.
+    #[inline]
+    fn try_due(&mut self, due: Due, turns: &mut u32) -> bool {
+        let is_due = self.when(due).is_some_and(|t| t <= self.globals.clock);
+        is_due && self.carry_out(due, turns)
     }
 
     /// Does the work that is due; returns false if there was nothing to do.

@@ -157,6 +157,11 @@ pub fn units(
     Form::of(map, e, slot, blocks, closing).units(blocks)
 }
 
+/// [`units`], without clean blocks, of an extent whose home holds all of its blocks and whose copy is dirty: in `all` blocks, or in some.
+pub fn dirty_units(all: bool, blocks: u32) -> usize {
+    2 + if all { 0 } else { bitmap_units(blocks) }
+}
+
 /// Encodes the state of `e` in the map, but with its home in `slot`, to `out`. Returns the number of units, or `None` if the record does
 /// not fit. Clean blocks of a copy are included only if `closing`, the session's epoch, is given: see [`Copied::clean`].
 pub fn encode(
@@ -362,130 +367,4 @@ pub fn resolve(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::geometry::{Geometry, Member};
-    use crate::units::TierId;
-    use alloc::vec;
-
-    fn shape(block_shift: u32, fast: u32) -> Geometry {
-        let m = |t, slots| Member {
-            tier: TierId(t),
-            first_slot: 0,
-            slots,
-            data_offset: 0,
-        };
-        Geometry::new(12, block_shift, 24, vec![m(0, fast), m(1, 24)]).unwrap()
-    }
-    fn map(block_shift: u32) -> (ExtentMap, Geometry) {
-        let geo = shape(block_shift, 8);
-        (ExtentMap::new(&geo), geo)
-    }
-    /// Calls [`super::encode`], and checks that [`units`] and `plain_units` give the same length.
-    fn encode(
-        m: &ExtentMap,
-        e: ExtentId,
-        slot: Option<Slot>,
-        geo: &Geometry,
-        closing: Option<u64>,
-        out: &mut [u8],
-    ) -> Option<usize> {
-        let n = units(m, e, slot, geo, closing);
-        let quick = m.plain_units(e, closing.is_some(), true);
-        assert!(
-            quick.is_none_or(|q| q == n || slot.is_none()),
-            "{quick:?} {n}"
-        );
-        let made = super::encode(m, e, slot, geo, closing, out);
-        assert_eq!(made, (n * 16 <= out.len()).then_some(n));
-        made
-    }
-    fn read(units: &[u8], blocks: u32) -> (Record<'_>, usize) {
-        match decode(units, blocks) {
-            Ok(Some((Entry::Extent(r), n))) => (r, n),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_record_of_a_copy_round_trips() {
-        let ((mut m, geo), e, mut out) = (map(9), ExtentId(3), [0xaau8; 256]);
-        m.map(e, Slot(20), true);
-        m.validate(e, 0, 4);
-        m.add_empty_copy(e, Slot(2));
-        m.copy_validate(e, 0, 2);
-        // Nothing is dirty, so the copy is not part of the record, except in a record of a clean close.
-        let n = encode(&m, e, m.home(e), &geo, None, &mut out).unwrap();
-        let (r, used) = read(&out, 8);
-        assert_eq!((n, used, r.copy), (2, 2, None));
-        let n = encode(&m, e, m.home(e), &geo, Some(7), &mut out).unwrap();
-        let (r, used) = read(&out, 8);
-        let c = r.copy.unwrap();
-        assert_eq!((n, used, c.dirty, c.epoch), (4, 4, Set::None, 7));
-        assert!(c.clean.has(0) && c.clean.has(1) && !c.clean.has(2));
-        // With dirty blocks: the home is partly valid.
-        m.copy_dirty(e, 1, 5);
-        encode(&m, e, m.home(e), &geo, None, &mut out).unwrap();
-        let (r, _) = read(&out, 8);
-        let c = r.copy.unwrap();
-        assert_eq!(
-            (resolve(&r, &geo), c.clean),
-            (Ok((Some(Slot(20)), Some(Slot(2)))), Set::None)
-        );
-        assert!((0..8).all(|b| r.valid.has(b) == (b < 4)));
-        assert!((0..8).all(|b| c.dirty.has(b) == (1..5).contains(&b)));
-        assert!(resolve(&r, &shape(9, 2)).is_err(), "no place for a copy");
-        // If the record does not fit, nothing is written.
-        assert_eq!(encode(&m, e, m.home(e), &geo, None, &mut out[..48]), None);
-        // The code of a set is 3; reserved bits of `sets` are used; neither dirty nor clean blocks; the reserved byte is used; the kind is
-        // unknown.
-        let sets = out[22];
-        for bad in [
-            (22, sets | 3),
-            (22, sets | 0x40),
-            (22, sets & 3),
-            (23, 1),
-            (0, 15),
-        ] {
-            let mut b = out;
-            b[bad.0] = bad.1;
-            assert!(decode(&b, 8).is_err(), "byte {} = {}", bad.0, bad.1);
-        }
-    }
-
-    #[test]
-    fn one_block_an_extent_needs_no_bitmaps() {
-        let ((mut m, geo), e, mut out) = (map(12), ExtentId(3), [0u8; 64]);
-        m.map(e, Slot(20), true);
-        m.add_empty_copy(e, Slot(2));
-        m.copy_dirty(e, 0, 1);
-        assert_eq!(m.plain_units(e, false, true), None);
-        assert_eq!(encode(&m, e, m.home(e), &geo, None, &mut out), Some(2));
-        // The copy is clean, and the home is fully valid: the record has one unit, or two if clean copies are recorded.
-        let mut c = m.clone();
-        c.copy_cleaned(e, 0, 1);
-        assert_eq!(c.plain_units(e, false, false), None);
-        assert_eq!(encode(&c, e, c.home(e), &geo, None, &mut [0; 64]), Some(1));
-        assert_eq!(
-            encode(&c, e, c.home(e), &geo, Some(7), &mut [0; 64]),
-            Some(2)
-        );
-        assert_eq!(c.plain_units(e, true, true), Some(2));
-        let (r, _) = read(&out, 1);
-        assert_eq!(r.valid, Set::None);
-        assert_eq!(resolve(&r, &geo), Ok((Some(Slot(20)), Some(Slot(2)))));
-        assert_eq!(r.copy.map(|c| c.dirty), Some(Set::All));
-    }
-
-    #[test]
-    fn counters_and_extents_share_a_block() {
-        let mut unit = encode_counter(4000, 1 << 40);
-        let told = Entry::Counter {
-            member: 4000,
-            value: 1 << 40,
-        };
-        assert_eq!(decode(&unit, 8), Ok(Some((told, 1))));
-        unit[5] = 1;
-        assert!(decode(&unit, 8).is_err());
-    }
-}
+mod tests;

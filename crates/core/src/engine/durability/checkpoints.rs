@@ -251,6 +251,19 @@ impl Checkpoints {
                     }
                     continue;
                 }
+                // If no clean blocks are recorded, the copy's dirty bits alone determine the length of the record of a dirty copy.
+                let dirty = map.dirty_copy(e).filter(|_| clean_epoch.is_none());
+                if let Some((slot, all)) = dirty
+                    && let units = record::dirty_units(all, geo.blocks_per_extent())
+                    && units <= free
+                {
+                    at += units * 16;
+                    b.cursor += 1;
+                    if !self.forgetful {
+                        map.set_recorded(slot, true);
+                    }
+                    continue;
+                }
             }
             if let Some(slot) = map.home(e).filter(|_| !map.is_gone(e)) {
                 let units = if self.unread {

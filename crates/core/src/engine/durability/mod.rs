@@ -90,7 +90,8 @@ impl Durability {
             ahead: Ahead::default(),
             queue: RoundQueue::default(),
             pending: Pending::new(space.geo.extents),
-            staging: Staging::new(sb.uuid, sb.epoch, opened.tip, p.stage_blocks.max(8)),
+            staging: Staging::new(sb.uuid, sb.epoch, opened.tip, p.stage_blocks.max(8))
+                .unread(p.unread_metadata),
             mirror_due: None,
             checkpoints: Checkpoints::new(opened, p),
             follow: Follow::new(claimed, &space.map, fast),

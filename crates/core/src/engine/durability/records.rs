@@ -178,8 +178,16 @@ impl Durability {
             if self.staging.tip().next_seq >= limit {
                 return false;
             }
+            let unread = self.staging.is_unread();
             let rest = self.staging.rest();
-            if let Some(units) = record::encode(map, e, slot, geo, clean_epoch, rest) {
+            let units = if unread {
+                // No bytes are needed, only the number of units.
+                let units = record::units(map, e, slot, geo, clean_epoch);
+                Some(units).filter(|n| n * 16 <= rest.len())
+            } else {
+                record::encode(map, e, slot, geo, clean_epoch, rest)
+            };
+            if let Some(units) = units {
                 self.staging.advance(units);
                 mark_recorded(map, e);
                 let dirty = slot.is_some() && map.is_dirty(e);

@@ -99,6 +99,22 @@ impl ExtentMap {
     }
 }
 
+impl ExtentMap {
+    /// For an extent whose home holds all blocks and whose copy is dirty: the copy's slot, and whether all of its blocks are dirty. `None` for
+    /// other extents, and if copies have no bits of their own.
+    #[inline]
+    pub fn dirty_copy(&self, e: ExtentId) -> Option<(Slot, bool)> {
+        let place = self.rows[e.0 as usize].place;
+        let dirty = self.home_of_copy_in(place).is_some() && self.dirty_slots.get(place as usize);
+        if !dirty || self.bits.blocks == 0 || self.partial.get(e) {
+            return None;
+        }
+        let base = self.bits.base(Slot(place));
+        let all = self.bits.dirty.all(base, base + self.bits.blocks, true);
+        Some((Slot(place), all))
+    }
+}
+
 /// Functions for blocks. The extent must have a copy unless the description says otherwise; `from..to` are blocks of the extent.
 impl ExtentMap {
     /// Gives a mapped extent a copy in `s`, in which no block is valid yet.

@@ -144,6 +144,8 @@ pub struct Latencies {
     pub read: Nanos,
     /// Writes.
     pub write: Nanos,
+    /// Writes that found the device with nothing in progress, whether a request waited for them or not; 0 before there was one.
+    pub lone_write: Nanos,
 }
 
 /// The load of a member.
@@ -188,6 +190,8 @@ pub(crate) struct Sample {
     pub sequential: bool,
     /// Whether a request waits for it.
     pub foreground: bool,
+    /// Whether nothing else was in progress when it began.
+    pub alone: bool,
     pub issued: Nanos,
 }
 
@@ -277,11 +281,13 @@ impl Loads {
         m.end = offset + u64::from(len);
         sequential
     }
-    /// Notes that an operation begins; `waited`: a request waits for it.
-    pub(crate) fn begin(&mut self, member: usize, waited: bool) {
+    /// Notes that an operation begins; `waited`: a request waits for it. Returns whether the device has nothing else to do.
+    pub(crate) fn begin(&mut self, member: usize, waited: bool) -> bool {
         let m = &mut self.members[member];
+        let alone = m.in_flight == 0;
         m.in_flight += 1;
         m.waiting += u32::from(waited);
+        alone
     }
     /// Notes that an operation has ended, and learns from it. Returns its device time.
     pub(crate) fn end(&mut self, now: Nanos, s: Sample) -> Nanos {
@@ -304,6 +310,16 @@ impl Loads {
                 &mut latencies.read
             };
             learn(&mut answer.0, now.since(s.issued).0);
+        }
+        if s.alone && s.write && s.len <= SMALL {
+            let (lone, measured) = (
+                &mut self.latencies[usize::from(m.tier.0)].lone_write.0,
+                now.since(s.issued).0.max(1),
+            );
+            if *lone == 0 {
+                *lone = measured;
+            }
+            learn(lone, measured);
         }
         learn(&mut m.service.0, took.0);
         let cost = &mut self.costs[usize::from(m.tier.0)];
@@ -332,6 +348,7 @@ impl Latencies {
         Latencies {
             read: cost.read,
             write: cost.write,
+            lone_write: Nanos(0),
         }
     }
 }
@@ -377,6 +394,7 @@ mod tests {
             len: 4096,
             sequential,
             foreground: true,
+            alone: false,
             issued,
         }
     }
@@ -408,6 +426,27 @@ mod tests {
             l.end(MS(6), sample(MS(2), false));
         }
         assert!(l.cost(SLOW).read < MS(1));
+    }
+
+    #[test]
+    fn a_write_alone_is_told_from_writes_of_a_batch() {
+        let mut l = loads();
+        assert_eq!(l.latencies(SLOW).lone_write, Nanos(0));
+        let write = |l: &mut Loads, alone, from, to| {
+            let s = sample(MS(from), false);
+            let s = Sample {
+                alone,
+                write: true,
+                ..s
+            };
+            l.end(MS(to), s);
+        };
+        assert!(l.begin(1, true) && !l.begin(1, true));
+        write(&mut l, true, 10, 13);
+        // The second was done with the first, and the device took nothing more for it.
+        write(&mut l, false, 10, 13);
+        assert_eq!(l.latencies(SLOW).lone_write, MS(3));
+        assert!(l.begin(1, false));
     }
 
     #[test]

@@ -4,8 +4,11 @@
 mod rig;
 
 use isotherm_core::engine::Params;
+use isotherm_core::policy::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View};
 use isotherm_core::*;
 use rig::Run;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 fn dirty() -> Run {
     let mut run = Run::new("benefit", Params::default());
@@ -56,4 +59,103 @@ fn a_fast_tier_full_of_dirt_keeps_no_request_waiting() {
     assert_eq!(run.replies, 40);
     // There are 16 slots: the other extents went to the slow device at once.
     assert_eq!((c.fetches.done, c.evictions.done), (16, 0));
+}
+
+/// The writes that moves make to the slow member, and its flushes.
+fn at_work(run: &Run) -> (bool, bool) {
+    let slow = run.due.values().filter(|o| o.member == MemberId(1));
+    slow.fold((false, false), |(writes, flushes), o| {
+        let moves = o.kind == OpKind::Write && matches!(o.buf, BufRef::Move { .. });
+        (writes | moves, flushes | (o.kind == OpKind::Flush))
+    })
+}
+
+#[test]
+fn a_round_of_cleans_begins_while_the_slow_device_is_still_quiet() {
+    let mut run = dirty();
+    // The engine learns how long a round takes, and after the next cleans it could wait for twice as long.
+    run.run(Nanos::from_secs(8));
+    for e in [3, 1, 0, 2] {
+        run.submit(RequestOp::Write, e);
+    }
+    let (mut copied, mut flushed) = (Nanos(0), None);
+    while run.engine.counters().writebacks.done < 8 {
+        let until = run.now + Nanos(50_000);
+        assert!(until < Nanos::from_secs(20), "they are not cleaned");
+        run.run(until);
+        match at_work(&run) {
+            (true, _) => (copied, flushed) = (run.now, None),
+            (_, true) if copied.0 > 0 => flushed = flushed.or(Some(run.now)),
+            _ => {}
+        }
+    }
+    let waited = flushed.map(|t| t.since(copied));
+    assert!(
+        waited.is_some_and(|w| w <= Nanos(200_000)),
+        "the flush came after {waited:?}"
+    );
+}
+
+/// Fetches what is read, and keeps what it sees at the end of a fetch: how soon the fast tier answers writes.
+#[derive(Debug)]
+struct Fetches(Arc<AtomicU64>);
+
+impl Policy for Fetches {
+    fn name(&self) -> &'static str {
+        "fetches"
+    }
+    fn uses(&self) -> Uses {
+        Uses::Copies
+    }
+    fn attach(&mut self, _view: &mut View<'_>) {}
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
+        Place::Tier(view.slowest())
+    }
+    fn on_access(&mut self, _view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        let (extent, to) = (access.extent, TierId(0));
+        if !access.write && access.copy.is_none() {
+            wanted.push(Action::Fetch { extent, to });
+        }
+    }
+    fn on_settled(
+        &mut self,
+        view: &mut View<'_>,
+        action: Action,
+        _how: Outcome,
+        _wanted: &mut Vec<Action>,
+    ) {
+        if matches!(action, Action::Fetch { .. }) {
+            let seen = view.latencies(TierId(0)).write.0;
+            self.0.store(seen, Ordering::Relaxed);
+        }
+    }
+    fn set(&mut self, _key: &str, _value: f64) -> Result<(), ParamError> {
+        Err(ParamError::Unknown(String::new()))
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+    fn explain(&self, _view: &View<'_>, _extent: ExtentId) -> String {
+        String::new()
+    }
+}
+
+#[test]
+fn no_request_waits_for_the_copy_that_a_fetch_writes() {
+    let seen = Arc::new(AtomicU64::new(0));
+    let mut run = Run::new("lru", Params::default());
+    let policy = Box::new(Fetches(Arc::clone(&seen)));
+    run.engine.set_policy(run.now, policy).unwrap();
+    for e in 20..30 {
+        run.submit(RequestOp::Write, e);
+    }
+    run.run(Nanos::from_secs(1));
+    for e in 20..30 {
+        run.submit(RequestOp::Read, e);
+    }
+    run.run(Nanos::from_secs(2));
+    assert_eq!(run.engine.counters().fetches.done, 10);
+    // As before any request wrote to the fast tier.
+    let unknown = isotherm_core::load::Cost::FAST.write.0;
+    assert_eq!(seen.load(Ordering::Relaxed), unknown);
 }

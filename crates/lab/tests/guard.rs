@@ -112,6 +112,7 @@ fn lasting_writes_less_to_flash() {
 }
 
 /// Bursts of 40 writes of 8 KiB at random places, two seconds apart: a disk's cache takes them, an X25-E has no room for them.
+/// On the disk alone if `policy` is `linear`.
 fn small_bursts(policy: &str) -> Report {
     let place = |i: u64| i * 2741 % ONCE * EXTENT;
     let record = |i: u64| {
@@ -124,6 +125,9 @@ fn small_bursts(policy: &str) -> Report {
     let mut s = Setup::pair(policy.parse().expect("a preset"), whole).expect("sheets");
     let flash = tier("intel-x25e-32", Size::Share(100_000));
     s.tiers = vec![flash, tier("wd5000aaks", whole)];
+    if policy == "linear" {
+        s.tiers.remove(0);
+    }
     s.extent_bytes = EXTENT as u32;
     s.time = TimeMode::Trace { acceleration: 1.0 };
     run(&s, &work).expect("runs")
@@ -141,6 +145,10 @@ fn writes_pass_a_flash_by_that_is_later_than_the_disk_alone() {
         bytes(&free)
     );
     assert!(guarded.latency_mean_s < free.latency_mean_s);
+    // Nor do the trials of flash take much of what the disk alone needs.
+    let alone = small_bursts("linear").latency_mean_s.expect("timed");
+    let share = guarded.latency_mean_s.expect("timed") / alone;
+    assert!(share < 1.25, "{share} of the disk alone");
 }
 
 /// Mean latency as a share of that of the disk alone. The devices are those of `bench/benefit/adversary.py`; flash has a tenth of the size.

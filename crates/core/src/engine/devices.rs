@@ -64,9 +64,11 @@ pub(super) struct Op {
     pub(super) what: What,
     #[allow(clippy::struct_field_names)]
     pub(super) op: DeviceOp,
-    /// The time of its start, whether a request waits for it, and whether it begins where the device's last operation ended.
+    /// The time of its start, whether a request waits for it, whether the device had nothing else to do, and whether it begins where the
+    /// device's last operation ended.
     issued: Nanos,
     foreground: bool,
+    alone: bool,
     pub(super) sequential: bool,
     /// The place of the bytes, if it is a metadata write.
     meta: MetaSource,
@@ -177,7 +179,7 @@ impl Globals {
         let Cause { what, meta, .. } = cause;
         let i = usize::from(op.member.0);
         let tier = self.space.geo.members[i].tier;
-        self.space.loads.begin(i, cause.foreground);
+        let alone = self.space.loads.begin(i, cause.foreground);
         let moves_bytes = matches!(op.kind, OpKind::Read | OpKind::Write);
         let sequential = moves_bytes && self.space.loads.issue(i, op.offset, op.len);
         op.id = OpId(self.devices.ops.insert(Op {
@@ -185,6 +187,7 @@ impl Globals {
             op,
             issued: self.clock,
             foreground: cause.foreground,
+            alone,
             sequential,
             meta,
         }));
@@ -250,6 +253,7 @@ impl Globals {
             len: op.op.len,
             sequential: op.sequential,
             foreground: op.foreground,
+            alone: op.alone,
             issued: op.issued,
         };
         self.space.loads.end(self.clock, sample)

@@ -80,7 +80,6 @@ impl Durability {
         if g.is_over() {
             return (!self.queue.is_empty()).then_some(g.clock);
         }
-        let urgent = g.is_urgent();
         let calm = self.has_no_changes(g);
         let all = if calm {
             !self.queue.is_empty()
@@ -90,16 +89,16 @@ impl Durability {
         } else {
             self.wants_all(g, self.reasons(g, r, requests))
         };
-        if all || r.wants_round(g.clock, urgent) || self.ahead_due(g, requests) {
+        if all || r.wants_round(g) || self.ahead_due(g, requests) {
             return Some(g.clock);
         }
         if calm {
-            return r.round_due(urgent);
+            return r.round_due(g);
         }
         let mirror_due = self.mirror_due.filter(|_| self.mirror_awake(g));
         let records = [self.pending.due(), mirror_due].into_iter().flatten().min();
         let records = records.map(|t| self.when_idle(g, t));
-        records.into_iter().chain(r.round_due(urgent)).min()
+        records.into_iter().chain(r.round_due(g)).min()
     }
 
     /// The time at which a round begins for records that are due at `t` and for which no request waits. The flushes of a round write back a

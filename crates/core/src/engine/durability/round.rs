@@ -93,7 +93,7 @@ impl Durability {
     ) -> RoundEnd {
         let why = self.reasons(g, r, requests);
         let all = self.wants_all(g, why);
-        let ahead = !all && !r.wants_round(g.clock, g.is_urgent()) && self.ahead_due(g, requests);
+        let ahead = !all && !r.wants_round(g) && self.ahead_due(g, requests);
         if ahead {
             self.guess(g);
         }
@@ -317,7 +317,7 @@ impl Durability {
     fn finish(&mut self, g: &mut Globals, r: &mut Relocation) -> RoundEnd {
         self.round.step = Step::Idle;
         if self.round.moves > 0 {
-            r.round_took(g.clock.since(self.round.begun));
+            r.round_took(g.clock, g.clock.since(self.round.begun));
         }
         self.staging.last_flushed = self.round.to - 1;
         let everywhere = self.round.mirror || !self.has_mirror();

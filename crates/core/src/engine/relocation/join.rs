@@ -193,7 +193,8 @@ impl Relocation {
         let tier = g.space.geo.members[usize::from(op.member.0)].tier;
         let pays = op.kind == OpKind::Write && tier == TierId(0);
         let cause = Cause {
-            foreground: self.moves.is_foreground(index),
+            // The request is answered from the buffer: it waits for the read, and not for the copy.
+            foreground: op.kind == OpKind::Read && self.moves.is_foreground(index),
             promised: if pays {
                 self.moves.pay(index, count, op.len)
             } else {

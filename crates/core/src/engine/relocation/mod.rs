@@ -130,16 +130,18 @@ impl Relocation {
         self.moves.detach_policy();
     }
     /// Whether a round should begin for the moves that wait for one.
-    pub(super) fn wants_round(&self, now: Nanos, urgent: bool) -> bool {
-        self.moves.want_round(now, urgent)
+    pub(super) fn wants_round(&self, g: &Globals) -> bool {
+        self.moves
+            .want_round(g.clock, g.is_urgent(), || nobody_waits_for_slow(g))
     }
     /// The time at which such a round should begin if nothing else happens.
-    pub(super) fn round_due(&self, urgent: bool) -> Option<Nanos> {
-        self.moves.next_wake(urgent)
+    pub(super) fn round_due(&self, g: &Globals) -> Option<Nanos> {
+        self.moves
+            .next_wake(g.is_urgent(), || nobody_waits_for_slow(g))
     }
-    /// Notes the duration of a round that recorded moves.
-    pub(super) fn round_took(&mut self, time: Nanos) {
-        self.moves.round_took(time);
+    /// Notes the end and the duration of a round that recorded moves.
+    pub(super) fn round_took(&mut self, now: Nanos, time: Nanos) {
+        self.moves.round_took(now, time);
     }
     /// The first move that waits for its record.
     pub(super) fn first_copied(&self) -> Option<(u16, Move)> {
@@ -170,4 +172,9 @@ impl Relocation {
             d.unpinned(g, slot);
         }
     }
+}
+
+/// Whether no request waits for an operation of the slowest tier.
+fn nobody_waits_for_slow(g: &Globals) -> bool {
+    g.space.loads.load(g.space.geo.slowest(), g.clock).waiting == 0
 }

@@ -12,7 +12,8 @@ use alloc::vec::Vec;
 /// then serves several moves.
 const BATCH_WAIT: Nanos = Nanos::from_millis(5);
 /// The longest such wait if no request waits. The wait is twice the duration of the last round with moves, but at most this: so the devices
-/// flush for moves in at most a third of the time.
+/// flush for moves in at most a third of the time. If all moves are copied and no request waits for the slowest tier, a round starts as soon
+/// as the last one ended that long ago: a longer wait would only bring its flushes to the next requests.
 const CALM_WAIT_MAX: Nanos = Nanos::from_millis(100);
 /// Number of copied moves that start a round. A disk needs about 0.2 s to write this number of extents at random places, and requests wait
 /// during that time.
@@ -128,6 +129,8 @@ pub(super) struct Moves {
     copied: u32,
     /// The wait for a round if no request waits; zero until the first round with moves has been measured.
     calm_wait: Nanos,
+    /// The end of the last round that carried moves.
+    last_round: Nanos,
     pub(super) bytes_per_s: Option<u64>,
     /// Number of bytes that may be moved now; negative after a burst.
     pub(super) budget: i64,
@@ -157,6 +160,7 @@ impl Moves {
             copied_since: None,
             copied: 0,
             calm_wait: Nanos(0),
+            last_round: Nanos(0),
             bytes_per_s: p.move_bytes_per_s,
             budget: 0,
             refilled: Nanos(0),
@@ -312,8 +316,9 @@ impl Moves {
     pub(super) fn copying(&self) -> u32 {
         self.at_work() - self.joined
     }
-    /// Whether a round should start for the copied moves. `urgent`: a request waits for an extent or a slot.
-    pub(super) fn want_round(&self, now: Nanos, urgent: bool) -> bool {
+    /// Whether a round should start for the moves that wait. `urgent`: a request waits for an extent or a slot; `idle`: no request waits for
+    /// the slowest tier, so that the flushes of a round delay nobody yet.
+    pub(super) fn want_round(&self, now: Nanos, urgent: bool, idle: impl Fn() -> bool) -> bool {
         let Some(since) = self.copied_since else {
             return false;
         };
@@ -322,10 +327,21 @@ impl Moves {
             || self.active as usize == self.list.len()
             || (urgent && self.copied == self.active)
             || now.since(since) >= self.wait(urgent)
+            || (now >= self.early(since) && idle())
+    }
+    /// The time from which a round starts as soon as nobody waits for the slowest tier, for moves that wait since `since`: all moves are
+    /// copied, and the last such round ended long enough ago.
+    fn early(&self, since: Nanos) -> Nanos {
+        if self.copied < self.active {
+            return Nanos(u64::MAX);
+        }
+        since.max(self.last_round + self.calm_wait)
     }
     /// The time at which [`Moves::want_round`] will return true if nothing else happens.
-    pub(super) fn next_wake(&self, urgent: bool) -> Option<Nanos> {
-        self.copied_since.map(|t| t + self.wait(urgent))
+    pub(super) fn next_wake(&self, urgent: bool, idle: impl Fn() -> bool) -> Option<Nanos> {
+        let since = self.copied_since?;
+        let (early, last) = (self.early(since), since + self.wait(urgent));
+        Some(if early < last && idle() { early } else { last })
     }
     fn wait(&self, urgent: bool) -> Nanos {
         if urgent {
@@ -334,8 +350,9 @@ impl Moves {
             self.calm_wait
         }
     }
-    /// Notes the duration of a round that recorded moves.
-    pub(super) fn round_took(&mut self, time: Nanos) {
+    /// Notes the end and the duration of a round that recorded moves.
+    pub(super) fn round_took(&mut self, now: Nanos, time: Nanos) {
+        self.last_round = now;
         self.calm_wait = Nanos(time.0.saturating_mul(2)).min(CALM_WAIT_MAX);
     }
     /// Called when `count` moves from `index` on begin to write to the fastest tier. Returns the number of bytes of the wear budget that

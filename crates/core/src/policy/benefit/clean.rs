@@ -215,8 +215,13 @@ impl Benefit {
             goes_on,
             debt: Benefit::debt(view).0,
         };
-        let slow = view.cost(view.slowest());
-        self.shadow.comes(access.now, slow, seen);
+        let mut slow = *view.cost(view.slowest());
+        // Flash is measured by what a write waits for, so the disk is as well: of a batch of writes, each takes it less than one alone.
+        let lone = view.latencies(view.slowest()).lone_write;
+        if lone.0 > 0 {
+            slow.write = lone;
+        }
+        self.shadow.comes(access.now, &slow, seen);
     }
     /// Writes pass flash by: the slow device alone would have answered them sooner.
     pub(super) fn is_behind(&self, view: &View<'_>) -> bool {

@@ -312,10 +312,8 @@ impl Loads {
             learn(&mut answer.0, now.since(s.issued).0);
         }
         if s.alone && s.write && s.len <= SMALL {
-            let (lone, measured) = (
-                &mut self.latencies[usize::from(m.tier.0)].lone_write.0,
-                now.since(s.issued).0.max(1),
-            );
+            let lone = &mut self.latencies[usize::from(m.tier.0)].lone_write.0;
+            let measured = now.since(s.issued).0.max(1);
             if *lone == 0 {
                 *lone = measured;
             }
@@ -443,7 +441,6 @@ mod tests {
         };
         assert!(l.begin(1, true) && !l.begin(1, true));
         write(&mut l, true, 10, 13);
-        // The second was done with the first, and the device took nothing more for it.
         write(&mut l, false, 10, 13);
         assert_eq!(l.latencies(SLOW).lone_write, MS(3));
         assert!(l.begin(1, false));

@@ -156,6 +156,6 @@ mod tests {
 
     #[test]
     fn clients_that_pause_are_never_polled_for() {
-        assert_eq!(Clients::new().run(10_000, (1_500, 1), (1_500, 1)), 0.0);
+        assert!(Clients::new().run(10_000, (1_500, 1), (1_500, 1)) <= 0.0);
     }
 }

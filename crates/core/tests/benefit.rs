@@ -66,7 +66,7 @@ fn at_work(run: &Run) -> (bool, bool) {
     let slow = run.due.values().filter(|o| o.member == MemberId(1));
     slow.fold((false, false), |(writes, flushes), o| {
         let moves = o.kind == OpKind::Write && matches!(o.buf, BufRef::Move { .. });
-        (writes | moves, flushes | (o.kind == OpKind::Flush))
+        (writes | moves, flushes || o.kind == OpKind::Flush)
     })
 }
 

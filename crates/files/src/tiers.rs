@@ -47,7 +47,7 @@ fn lock_soon(lock: &rustix::fd::OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// Opens all tiers and locks them. A tier that is absent, if that is allowed, gets a placeholder without anything below it.
+/// Opens all tiers and locks them. A tier that is absent, if that is allowed, gets an entry without a directory.
 ///
 /// # Errors
 /// A message in words.

@@ -398,3 +398,66 @@ impl Outbox {
         socket::send(&self.socket, &slices[..used], wait)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    fn reply(byte: u8) -> Reply {
+        Reply {
+            head: None,
+            tail: Tail::Bytes(vec![byte]),
+            payload_bytes: 0,
+        }
+    }
+
+    /// An outbox, and the peer's socket, which does not wait.
+    fn pair() -> (Outbox, UnixStream) {
+        let (ours, peer) = UnixStream::pair().unwrap();
+        peer.set_nonblocking(true).unwrap();
+        (Outbox::new(ours.into()), peer)
+    }
+
+    /// What has arrived at the peer.
+    fn arrived(peer: &mut UnixStream) -> Vec<u8> {
+        let mut bytes = [0; 16];
+        peer.read(&mut bytes)
+            .map(|n| bytes[..n].to_vec())
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn replies_of_a_lent_session_are_sent_together_before_the_engine_waits() {
+        let (outbox, mut peer) = pair();
+        outbox.lend();
+        for byte in 0..3 {
+            outbox.begin();
+            outbox.complete(reply(byte));
+        }
+        assert!(arrived(&mut peer).is_empty());
+        assert_eq!(outbox.uncork().0, 3);
+        assert_eq!(arrived(&mut peer), [0, 1, 2]);
+    }
+
+    #[test]
+    fn replies_that_a_lent_session_leaves_are_sent_by_the_writer() {
+        let (outbox, mut peer) = pair();
+        outbox.lend();
+        outbox.begin();
+        outbox.complete(reply(7));
+        outbox.take_back();
+        std::thread::scope(|s| {
+            s.spawn(|| outbox.run_writer());
+            // Returns when all replies are sent.
+            outbox.drain();
+            outbox.close();
+        });
+        assert_eq!(arrived(&mut peer), [7]);
+        // The reader serves the session again: a lone reply is sent at once.
+        outbox.begin();
+        outbox.complete(reply(8));
+        assert_eq!(arrived(&mut peer), [8]);
+    }
+}

@@ -328,6 +328,8 @@ pub struct Counters {
     pub ahead: u64,
     /// Rounds that began ahead, and after which the next change was a FLUSH.
     pub ahead_met: u64,
+    /// Rounds whose FLUSH waited for writes in progress (`engine/durability/gather.rs`).
+    pub gathered: u64,
     /// Journal blocks written to the primary.
     pub journal_blocks: u64,
     /// Records in these journal blocks.

@@ -113,6 +113,7 @@ impl Run {
             p.moves_max = Some(1 + rng.below(3) as u16);
         }
         p.flush_ahead = [0, 1, 1, 2][(self.s.seed % 4) as usize];
+        p.flush_gather = [1, 0, 1, 2, 3][(self.s.seed % 5) as usize];
         p.kept_writes = rng.one_in(4);
         // There is memory for few bitmaps or none, so slots are filled with zeros.
         if rng.one_in(4) {

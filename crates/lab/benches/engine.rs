@@ -65,6 +65,7 @@ fn engine(policy: &str) -> Outcome<Engine> {
         unread_metadata: true,
         counter_every: None,
         flush_ahead: 0,
+        flush_gather: 0,
         ..Params::default()
     };
     Ok(Engine::new(opened, policy, params))

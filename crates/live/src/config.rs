@@ -107,6 +107,9 @@ pub struct IoConfig {
     /// FLUSHes that must have followed the last write at once before one begins ahead of its FLUSH; 8 if left out, 0: none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flush_ahead: Option<u16>,
+    /// Half of the score that is needed for a FLUSH to wait for writes in progress; 8 if left out, 0: none waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flush_gather: Option<u16>,
     /// Journal blocks kept in memory until the mirror has them.
     pub stage_blocks: u32,
     /// Pass discards of freed slots to the devices.
@@ -176,6 +179,7 @@ impl Default for IoConfig {
             direct: true,
             commit_interval_s: 5.0,
             flush_ahead: None,
+            flush_gather: None,
             stage_blocks: 1024,
             pass_discards: true,
             move_bytes_per_s: None,

@@ -380,6 +380,9 @@ impl World for UringWorld {
                 self.wait_average().slept();
             }
             self.seen = self.base + self.model_now();
+            if let Some(heartbeat) = &mut self.heartbeat {
+                heartbeat.look();
+            }
             self.check_sizes();
             self.collect(events);
             let woken = std::mem::take(&mut self.woken);

@@ -78,6 +78,10 @@ impl Op {
     pub(super) fn member(&self) -> usize {
         usize::from(self.op.member.0)
     }
+    /// The time of its start.
+    pub(super) fn issued(&self) -> Nanos {
+        self.issued
+    }
     /// The place of the bytes of a metadata write.
     pub(super) fn meta(&self) -> MetaSource {
         self.meta
@@ -90,6 +94,8 @@ pub(super) struct MemberState {
     /// Whether writes have completed since the last flush was issued.
     pub(super) unflushed: bool,
     pub(super) in_flight: u32,
+    /// Number of writes of requests in progress.
+    pub(super) writing: u32,
     pub(super) last_used: Nanos,
     pub(super) asleep: bool,
     pub(super) missing: bool,
@@ -111,6 +117,7 @@ impl Devices {
         let blank = MemberState {
             unflushed: false,
             in_flight: 0,
+            writing: 0,
             last_used: now,
             asleep: false,
             missing: false,
@@ -193,6 +200,7 @@ impl Globals {
         }));
         let m = &mut self.devices.members[i];
         m.in_flight += 1;
+        m.writing += u32::from(matches!(what, What::Data { write: true, .. }));
         if m.asleep && op.kind != OpKind::Standby {
             m.sleep.wakes += 1;
             m.sleep.last_wake = Some((self.clock, what.waker()));

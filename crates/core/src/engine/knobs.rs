@@ -39,7 +39,7 @@ fn number(n: Option<u64>) -> f64 {
 }
 
 /// All knobs. Limits, throttles and budgets are off unless set.
-pub const KNOBS: [Knob; 12] = [
+pub const KNOBS: [Knob; 13] = [
     Knob {
         name: "move_bytes_per_s",
         what: "bandwidth for moves",
@@ -75,6 +75,15 @@ pub const KNOBS: [Knob; 12] = [
         zero: true,
         read: |p| f64::from(p.flush_ahead),
         write: |p, v| p.flush_ahead = v as u16,
+    },
+    Knob {
+        name: "flush_gather",
+        what: "half of the score that is needed for a FLUSH to wait for writes in progress, so that one flush of the devices serves several writers; a round that gains by this adds 2 to the score, another one subtracts 1",
+        range: "flush_gather: a whole number of FLUSHes, 0 (no FLUSH waits) to 1000",
+        limits: (0.0, 1000.0),
+        zero: true,
+        read: |p| f64::from(p.flush_gather),
+        write: |p, v| p.flush_gather = v as u16,
     },
     Knob {
         name: "moves_max",

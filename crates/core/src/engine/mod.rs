@@ -243,10 +243,13 @@ impl Engine {
             RoundEnd::Durable => {
                 r.flip_committed(g, d);
                 d.release_durable(g);
-                d.serve(g.broken(Mutant::ServeLateFlush), |id| {
+                let more = d.serve(g.broken(Mutant::ServeLateFlush), |id| {
                     let latency = requests.reply(g, id, Ok(()));
                     r.note_latency(g, latency);
                 });
+                if !more {
+                    d.consider_wait(g);
+                }
                 if g.waiting.is_queued() {
                     g.waiting.try_queue();
                 }

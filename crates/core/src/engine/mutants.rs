@@ -165,10 +165,14 @@ pub enum Mutant {
     AheadForgetsMirror,
     /// A write to an extent does not see that a move of it is in progress.
     GateForgetsMoves,
+    /// A FLUSH that waits for writes in progress waits without a limit.
+    GatherForgetsLimit,
+    /// A FLUSH that has waited for writes is answered without a flush, as if it needed no device.
+    GatherSkipsFlush,
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 77] = [
+pub const MUTANTS: [Mutant; 79] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -246,6 +250,8 @@ pub const MUTANTS: [Mutant; 77] = [
     Mutant::AheadForgetsRecords,
     Mutant::AheadForgetsMirror,
     Mutant::GateForgetsMoves,
+    Mutant::GatherForgetsLimit,
+    Mutant::GatherSkipsFlush,
 ];
 
 /// Rules that others imply: no test can notice their removal. The argument is in `docs/on-disk-format.md`, section 8.

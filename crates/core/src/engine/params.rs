@@ -18,6 +18,9 @@ pub struct Params {
     /// Score that is needed for a round to begin ahead of the FLUSH that will probably come next (`durability/ahead.rs`): a FLUSH adds 1 to
     /// it, another change subtracts this number. 0: no round begins ahead.
     pub flush_ahead: u16,
+    /// Half of the score that is needed for a FLUSH to wait for writes in progress, so that one flush of the devices serves several writers
+    /// (`durability/gather.rs`). 0: no FLUSH waits.
+    pub flush_gather: u16,
     /// A member's counter is raised at most once in this time, in rounds that write to it (`durability/counters.rs`); `None`: never, for
     /// worlds that keep no bytes.
     pub counter_every: Option<Nanos>,
@@ -90,6 +93,7 @@ impl Default for Params {
             move_buffers: 16,
             commit_interval: Nanos::from_secs(5),
             flush_ahead: 8,
+            flush_gather: 8,
             counter_every: Some(Nanos::from_secs(30)),
             stage_blocks: 1024,
             map_on_read: false,

@@ -6,6 +6,7 @@
 //! | `stage.rs`, `ends.rs`, `scripted.rs` | no scenes: the volume, its members, its clients and its policy, which a scene controls |
 //! | `recovery.rs` | opening: effects of a power loss during recovery, or of a damaged block |
 //! | `ahead.rs` | rounds that begin before a FLUSH asks for them |
+//! | `gather.rs` | FLUSHes that wait for writes in progress |
 //! | `rounds.rs` | rounds, checkpoints, the mirror, slots that are used again |
 //! | `copies.rs` | copies: dirty blocks, cleans, discards |
 //! | `final_records.rs` | sessions that end without a checkpoint |
@@ -16,6 +17,7 @@ mod copies;
 mod ends;
 mod fills;
 mod final_records;
+mod gather;
 mod recovery;
 mod rounds;
 mod scripted;
@@ -30,7 +32,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 37] = [
+pub const SCENES: [(&str, Scene); 39] = [
     (
         "a process dies while it closes",
         recovery::dies_while_closing,
@@ -68,6 +70,11 @@ pub const SCENES: [(&str, Scene); 37] = [
     ("a FLUSH that comes during a round", rounds::late_flush),
     ("a write that ends during a flush", rounds::late_write),
     ("a write after a round that began ahead", ahead::late_write),
+    ("a FLUSH that waited for a write", gather::is_flushed),
+    (
+        "a FLUSH that waits for a write that does not end",
+        gather::ends,
+    ),
     (
         "a first write before a round that began ahead",
         ahead::new_extent,

@@ -270,6 +270,7 @@ impl Shape {
             counter_every: None,
             // In a trace there is no time of a front end between a reply and the next request that a flush could use.
             flush_ahead: 0,
+            flush_gather: 0,
             learn_classes: true,
             costs: costs(&drives)?,
             standby_after: drives

@@ -15,6 +15,7 @@ impl IoConfig {
             "p99_limit_s" => self.p99_limit_s,
             "commit_interval_s" => Some(self.commit_interval_s),
             "flush_ahead" => self.flush_ahead.map(f64::from),
+            "flush_gather" => self.flush_gather.map(f64::from),
             "moves_max" => self.moves_max.map(f64::from),
             "wear_bytes_per_day" => bytes(self.wear_bytes_per_day),
             "wear_burst_h" => self.wear_burst_h,
@@ -37,6 +38,7 @@ impl IoConfig {
             "p99_limit_s" => self.p99_limit_s = limit,
             "commit_interval_s" => self.commit_interval_s = value,
             "flush_ahead" => self.flush_ahead = Some(value as u16),
+            "flush_gather" => self.flush_gather = Some(value as u16),
             "moves_max" => self.moves_max = limit.map(|v| v as u16),
             "wear_bytes_per_day" => {
                 (self.wear_years, self.wear_tbw) = (None, None);

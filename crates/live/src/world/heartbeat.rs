@@ -43,16 +43,27 @@ pub(super) struct Heartbeat {
     /// Whether there were operations since that read.
     active: bool,
     held: Vec<(DeviceOp, Vec<u8>)>,
+    /// The time as of the last look at the clock, and the time of a cheap clock then, which does not count while the machine is suspended.
+    looked: Duration,
+    looked_coarse: Duration,
     /// Whether another server has taken over the volume.
     overtaken: bool,
     /// Whether the stamp can no longer be read or written: then writes are refused, and reads continue.
     broken: bool,
 }
 
+/// A look at the clock counts as the present for this long. It is short beside the second that [`LEASE`] leaves to a server that claims the
+/// volume.
+const LOOK_HOLDS: Duration = Duration::from_millis(10);
+
+fn clock(id: ClockId) -> Duration {
+    let t = clock_gettime(id);
+    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+}
+
 fn now() -> Duration {
     // This clock exists since Linux 2.6.39.
-    let t = clock_gettime(ClockId::Boottime);
-    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+    clock(ClockId::Boottime)
 }
 
 impl Heartbeat {
@@ -67,9 +78,22 @@ impl Heartbeat {
             read_at: Duration::ZERO,
             active: false,
             held: Vec::new(),
+            looked: now(),
+            looked_coarse: clock(ClockId::MonotonicCoarse),
             overtaken: false,
             broken: false,
         }
+    }
+    /// Looks at the clock, once for all events that came together.
+    pub(super) fn look(&mut self) {
+        (self.looked, self.looked_coarse) = (now(), clock(ClockId::MonotonicCoarse));
+    }
+    /// The time as of the last look, which is repeated if it was some time ago.
+    fn now(&mut self) -> Duration {
+        if clock(ClockId::MonotonicCoarse).saturating_sub(self.looked_coarse) > LOOK_HOLDS {
+            self.look();
+        }
+        self.looked
     }
     fn has_ended(&self) -> bool {
         self.overtaken || self.broken
@@ -114,9 +138,8 @@ impl UringWorld {
         }
         heartbeat.active = true;
         let blind = broken(LiveMutant::NoLookAfterGap);
-        if heartbeat.held.is_empty()
-            && (blind || now().saturating_sub(heartbeat.written_at) <= LEASE)
-        {
+        let age = heartbeat.now().saturating_sub(heartbeat.written_at);
+        if heartbeat.held.is_empty() && (blind || age <= LEASE) {
             return true;
         }
         heartbeat.held.push((*op, meta.to_vec()));
@@ -130,13 +153,13 @@ impl UringWorld {
         if !heartbeat.active || heartbeat.is_under_way() || heartbeat.has_ended() {
             return None;
         }
-        let left = (heartbeat.read_at + INTERVAL).saturating_sub(now());
+        let left = (heartbeat.read_at + INTERVAL).saturating_sub(heartbeat.looked);
         Some(self.seen + Nanos(left.as_nanos() as u64))
     }
 
     /// Begins to read the stamp, and then to write it, if that is due.
     pub(super) fn heartbeat_if_due(&mut self) {
-        let due = |b: &Heartbeat| b.active && now().saturating_sub(b.read_at) >= INTERVAL;
+        let due = |b: &Heartbeat| b.active && b.looked.saturating_sub(b.read_at) >= INTERVAL;
         if self.heartbeat.as_ref().is_some_and(due) {
             self.read_stamp();
         }

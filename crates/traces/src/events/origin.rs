@@ -264,7 +264,8 @@ impl Origin {
         for sb in &self.superblocks {
             put_bytes(&mut out, sb.as_deref().unwrap_or_default());
         }
-        let ahead = p.flush_ahead != 0;
+        let gather = p.flush_gather != 0;
+        let ahead = p.flush_ahead != 0 || gather;
         let more = ahead || p.kept_writes;
         if budgets(p) != budgets(&Params::default()) || !p.costs.is_empty() || more {
             for b in budgets(p) {
@@ -282,6 +283,9 @@ impl Origin {
         }
         if ahead {
             put(&mut out, u64::from(p.flush_ahead));
+        }
+        if gather {
+            put(&mut out, u64::from(p.flush_gather));
         }
         out
     }
@@ -306,8 +310,9 @@ impl Origin {
             standby_after: (0..count(&mut c)?)
                 .map(|_| Ok(option(&mut c)?.map(Nanos)))
                 .collect::<Result<_, Bad>>()?,
-            // A recording without this field comes from an engine that did not have the parameter.
+            // A recording without these fields comes from an engine that did not have the parameters.
             flush_ahead: 0,
+            flush_gather: 0,
             ..Params::default()
         };
         let superblocks = (0..count(&mut c)?)
@@ -335,6 +340,9 @@ impl Origin {
         }
         if !c.is_empty() {
             params.flush_ahead = c.narrow()?;
+        }
+        if !c.is_empty() {
+            params.flush_gather = c.narrow()?;
         }
         if !c.is_empty() {
             return Err("something stands behind the origin");
@@ -392,6 +400,7 @@ mod tests {
     fn budgets_stand_at_the_end_where_one_is_set() {
         let base = Params {
             flush_ahead: 0,
+            flush_gather: 0,
             ..Params::default()
         };
         let plain = origin(base.clone()).encode();
@@ -446,6 +455,7 @@ mod tests {
         for costs in [Vec::new(), costs] {
             let params = Params {
                 flush_ahead: 300,
+                flush_gather: 200,
                 costs,
                 ..Params::default()
             };
@@ -453,6 +463,10 @@ mod tests {
             let back = Origin::decode(&bytes).map_err(str::to_owned);
             let back = back.expect("what was written is read").params;
             assert_eq!(format!("{back:?}"), format!("{params:?}"));
+            // A recording without the last field comes from an engine without that parameter.
+            let older = Origin::decode(&bytes[..bytes.len() - 2]).map_err(str::to_owned);
+            let older = older.expect("an older recording is read").params;
+            assert_eq!((older.flush_ahead, older.flush_gather), (300, 0));
             bytes.push(1);
             assert!(Origin::decode(&bytes).is_err());
         }

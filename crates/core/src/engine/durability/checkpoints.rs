@@ -12,7 +12,7 @@ use crate::store::counter::Known;
 use crate::store::journal::Tip;
 use crate::store::{BLOCK, HEADER, Opened, record};
 use crate::units::{ExtentId, Nanos};
-use crate::volume::Space;
+use crate::volume::{ExtentMap, Geometry, Space};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -219,6 +219,48 @@ impl Checkpoints {
         self.building = Some(b);
     }
 
+    /// Passes over rows from the cursor on, before row `stop`, whose records have a known number of units. Returns this number, which is at
+    /// most `free`; `None`: the next record must be encoded to know its length, or does not fit.
+    #[inline]
+    fn count_rows(
+        &self,
+        map: &mut ExtentMap,
+        geo: &Geometry,
+        b: &mut Building,
+        (stop, free): (u32, usize),
+        clean_epoch: Option<u64>,
+        follow: &Follow,
+    ) -> Option<usize> {
+        let e = ExtentId(b.cursor);
+        let rows = (stop - b.cursor).min(free as u32);
+        if rows > 0 && map.is_all_plain() {
+            b.cursor += rows;
+            return Some(rows as usize);
+        }
+        let clean = clean_epoch.is_none() && follow.none_is_dirty();
+        let (rows, units) = map.plain_rows(e, stop, free, clean);
+        if rows > 0 {
+            b.cursor += rows;
+            return Some(units);
+        }
+        let units = map.plain_units(e, clean_epoch.is_some(), follow.none_is_dirty());
+        if let Some(units) = units.filter(|n| *n <= free) {
+            b.cursor += 1;
+            return Some(units);
+        }
+        // If no clean blocks are recorded, the copy's dirty bits alone determine the length of the record of a dirty copy.
+        let (slot, all) = map.dirty_copy(e).filter(|_| clean_epoch.is_none())?;
+        let units = record::dirty_units(all, geo.blocks_per_extent());
+        if units > free {
+            return None;
+        }
+        b.cursor += 1;
+        if !self.forgetful {
+            map.set_recorded(slot, true);
+        }
+        Some(units)
+    }
+
     /// Encodes rows into the piece, from the cursor on. Returns the number of blocks.
     fn fill_piece(
         &mut self,
@@ -233,37 +275,13 @@ impl Checkpoints {
         let (mut at, mut n) = (HEADER, 0usize);
         while b.cursor < stop && n < room {
             let e = ExtentId(b.cursor);
-            if self.unread {
-                // No bytes are needed, only the number of units.
-                let free = (BLOCK - at) / 16;
-                let rows = (stop - b.cursor).min(free as u32);
-                if rows > 0 && map.is_all_plain() {
-                    at += rows as usize * 16;
-                    b.cursor += rows;
-                    continue;
-                }
-                let units = map.plain_units(e, clean_epoch.is_some(), follow.none_is_dirty());
-                if let Some(units) = units.filter(|n| *n <= free) {
-                    at += units * 16;
-                    b.cursor += 1;
-                    if units == 0 {
-                        b.cursor = map.next_mapped(ExtentId(b.cursor), stop);
-                    }
-                    continue;
-                }
-                // If no clean blocks are recorded, the copy's dirty bits alone determine the length of the record of a dirty copy.
-                let dirty = map.dirty_copy(e).filter(|_| clean_epoch.is_none());
-                if let Some((slot, all)) = dirty
-                    && let units = record::dirty_units(all, geo.blocks_per_extent())
-                    && units <= free
-                {
-                    at += units * 16;
-                    b.cursor += 1;
-                    if !self.forgetful {
-                        map.set_recorded(slot, true);
-                    }
-                    continue;
-                }
+            // No bytes are needed, only the number of units.
+            let free = (BLOCK - at) / 16;
+            if self.unread
+                && let Some(units) = self.count_rows(map, geo, b, (stop, free), clean_epoch, follow)
+            {
+                at += units * 16;
+                continue;
             }
             if let Some(slot) = map.home(e).filter(|_| !map.is_gone(e)) {
                 let units = if self.unread {

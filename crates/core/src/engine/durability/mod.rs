@@ -3,6 +3,7 @@
 //! | file | content |
 //! |---|---|
 //! | `ahead.rs` | flushes that begin before a FLUSH asks for them |
+//! | `gather.rs` | FLUSHes that wait for writes in progress, so that one flush serves several writers |
 //! | `reasons.rs` | the reasons for a round, and the time at which one begins |
 //! | `round.rs` | rounds: flush of data, writing of records, flush of the journal, and the outcome |
 //! | `records.rs` | the records of a round: of changes, of moves; the place of the bytes of metadata |
@@ -21,6 +22,7 @@ mod counters;
 mod final_records;
 mod follow;
 mod free;
+mod gather;
 mod pending;
 mod reasons;
 mod records;
@@ -44,6 +46,7 @@ use counters::CounterUpdates;
 use final_records::FinalRecords;
 use follow::Follow;
 use free::Freeing;
+use gather::Gather;
 use pending::{Pending, RoundQueue};
 use round::{MetaWrite, Round};
 
@@ -55,12 +58,15 @@ pub(super) struct Durability {
     epoch: u64,
     round: Round,
     ahead: Ahead,
+    gather: Gather,
     queue: RoundQueue,
     pending: Pending,
     staging: Staging,
     /// The time at which the mirror should be brought up to date, unless another reason does it earlier.
     mirror_due: Option<Nanos>,
     checkpoints: Checkpoints,
+    /// Whether the journal, the staging area or a checkpoint needs a round, as of the end of the last round. Only rounds change this.
+    pressed: bool,
     /// The changes that the mirror must have.
     follow: Follow,
     freeing: Freeing,
@@ -83,24 +89,28 @@ impl Durability {
             && opened.layout.mirror.is_some()
             && !(p.unread_metadata && uses != Uses::Copies);
         let fast = space.geo.tier_slots(space.geo.slowest()).start;
-        Durability {
+        let mut new = Durability {
             layout: opened.layout,
             epoch: sb.epoch,
             round: Round::default(),
             ahead: Ahead::default(),
+            gather: Gather::default(),
             queue: RoundQueue::default(),
             pending: Pending::new(space.geo.extents),
             staging: Staging::new(sb.uuid, sb.epoch, opened.tip, p.stage_blocks.max(8))
                 .unread(p.unread_metadata),
             mirror_due: None,
             checkpoints: Checkpoints::new(opened, p),
+            pressed: false,
             follow: Follow::new(claimed, &space.map, fast),
             freeing: Freeing::default(),
             counters: CounterUpdates::new(opened, p.counter_every),
             writes: Vec::with_capacity(16),
             always_clean_epoch: None,
             final_records: FinalRecords::default(),
-        }
+        };
+        new.pressed = new.is_pressed();
+        new
     }
     /// Notes that the durable state of `e` differs from the map, so that a record is due.
     pub(super) fn note(&mut self, g: &Globals, e: ExtentId) {
@@ -113,13 +123,14 @@ impl Durability {
     }
     /// Answers request `r` when a round that starts from now on is durable, or a round that began ahead and covers everything that the
     /// request needs.
-    pub(super) fn join(&mut self, g: &Globals, r: u32) {
+    pub(super) fn join(&mut self, g: &mut Globals, r: u32) {
         let mark = self.pending.mark();
         if self.is_met_ahead(g) {
             let forgets = g.broken(Mutant::AheadForgetsRecords);
             self.queue.join_current(r, if forgets { 0 } else { mark });
         } else {
             self.queue.join(r, mark);
+            self.consider_wait(g);
         }
     }
     /// Whether all metadata that is needed to find `e` is durable now, on every member that must have it.

@@ -140,8 +140,9 @@ impl RoundQueue {
         self.serving.extend(late);
     }
     /// Called when the round is durable: `committed` records are. Calls `served` for each request that needs no more than these. The others
-    /// continue to wait, because there were more changes than one round can write.
-    pub(super) fn round_done(&mut self, committed: u64, mut served: impl FnMut(u32)) {
+    /// continue to wait, because there were more changes than one round can write. Returns whether there are others.
+    pub(super) fn round_done(&mut self, committed: u64, mut served: impl FnMut(u32)) -> bool {
+        let queued = self.queue.len();
         let mut serving = core::mem::take(&mut self.serving);
         for (r, mark) in serving.drain(..) {
             if committed >= mark {
@@ -151,6 +152,7 @@ impl RoundQueue {
             }
         }
         self.serving = serving;
+        self.queue.len() > queued
     }
     /// Removes all requests, because there will be no more rounds, and calls `each` for every one of them.
     pub(super) fn dismiss(&mut self, mut each: impl FnMut(u32)) {

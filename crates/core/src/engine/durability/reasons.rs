@@ -48,23 +48,32 @@ impl Durability {
     /// Whether there is a reason for a full round, which records changes and not only moves.
     #[inline]
     pub(super) fn wants_all(&self, g: &Globals, why: Reasons) -> bool {
-        !self.queue.is_empty()
+        self.queue_due(g)
             || self
                 .pending
                 .due()
                 .is_some_and(|t| self.when_idle(g, t) <= g.clock)
             || (self.staging.lag() > 0 && why.mirror_due)
             || why.for_space
-            || self.checkpoints.is_building()
-            || self.half_full()
-            || self.mirror_wanted()
+            || self.pressed
             || g.background.wants_round()
             || (why.closing && !self.is_settled())
+    }
+
+    /// Whether a request waits for a round and for nothing else.
+    #[inline]
+    fn queue_due(&self, g: &Globals) -> bool {
+        !self.queue.is_empty() && !self.is_gathering(g)
     }
 
     #[inline]
     pub(super) fn mirror_wanted(&self) -> bool {
         self.has_mirror() && self.staging.lag() * 2 >= self.staging.lag() + self.staging.room()
+    }
+
+    /// Whether a checkpoint is being built, or the journal or the staging area is half full.
+    pub(super) fn is_pressed(&self) -> bool {
+        self.checkpoints.is_building() || self.half_full() || self.mirror_wanted()
     }
 
     /// The time at which a round should begin: now, or later if nothing happens before.
@@ -80,25 +89,28 @@ impl Durability {
         if g.is_over() {
             return (!self.queue.is_empty()).then_some(g.clock);
         }
+        debug_assert_eq!(self.pressed, self.is_pressed(), "only rounds change this");
         let calm = self.has_no_changes(g);
         let all = if calm {
-            !self.queue.is_empty()
-                || self.checkpoints.is_building()
-                || self.half_full()
-                || self.mirror_wanted()
+            self.queue_due(g) || self.pressed
         } else {
             self.wants_all(g, self.reasons(g, r, requests))
         };
         if all || r.wants_round(g) || self.ahead_due(g, requests) {
             return Some(g.clock);
         }
+        let gathered = self.gather.until(g.clock);
         if calm {
-            return r.round_due(g);
+            return r.round_due(g).into_iter().chain(gathered).min();
         }
         let mirror_due = self.mirror_due.filter(|_| self.mirror_awake(g));
         let records = [self.pending.due(), mirror_due].into_iter().flatten().min();
         let records = records.map(|t| self.when_idle(g, t));
-        records.into_iter().chain(r.round_due(g)).min()
+        records
+            .into_iter()
+            .chain(r.round_due(g))
+            .chain(gathered)
+            .min()
     }
 
     /// The time at which a round begins for records that are due at `t` and for which no request waits. The flushes of a round write back a

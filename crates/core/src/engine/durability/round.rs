@@ -53,6 +53,8 @@ pub(super) struct Round {
     /// Whether a metadata flush is needed on the primary and on the mirror.
     wrote: [bool; 2],
     begun: Nanos,
+    /// Whether it flushes devices for a request.
+    flushes: bool,
     /// Number of moves whose records the round contains.
     moves: u32,
     /// Whether it began before a FLUSH asked for it (`ahead.rs`). Then it only flushes, and contains neither records of changes nor moves.
@@ -92,7 +94,8 @@ impl Durability {
         requests: usize,
     ) -> RoundEnd {
         let why = self.reasons(g, r, requests);
-        let all = self.wants_all(g, why);
+        // A round for another reason serves the requests that wait for writes, too.
+        let all = self.wants_all(g, why) || !self.queue.is_empty();
         let ahead = !all && !r.wants_round(g) && self.ahead_due(g, requests);
         if ahead {
             self.guess(g);
@@ -115,7 +118,15 @@ impl Durability {
             || why.mirror_due;
         g.background.round_began();
         g.counters.rounds += 1;
-        let targets = flush_targets(g, r, all || ahead);
+        let skips = self.gather.has_waited() && g.broken(Mutant::GatherSkipsFlush);
+        let targets = if skips {
+            0
+        } else {
+            flush_targets(g, r, all || ahead)
+        };
+        if all || ahead {
+            self.gathered(g, ahead, targets);
+        }
         let from = self.encode_round(g, r, (all, mirror, ahead), targets);
         g.counters.journal_blocks += self.round.to - from;
         self.flush_data(g, r, targets)
@@ -162,6 +173,7 @@ impl Durability {
             taken: self.pending.taken(),
             mirror,
             begun: g.clock,
+            flushes: targets != 0 && self.queue.serves_any(),
             moves,
             ahead,
             ..Round::default()
@@ -290,6 +302,7 @@ impl Durability {
         }
         if self.round.failed {
             self.round.step = Step::Idle;
+            self.pressed = self.is_pressed();
             return RoundEnd::Failed;
         }
         match self.round.step {
@@ -319,6 +332,9 @@ impl Durability {
         if self.round.moves > 0 {
             r.round_took(g.clock, g.clock.since(self.round.begun));
         }
+        if self.round.flushes {
+            self.gather.round_took(g.clock.since(self.round.begun));
+        }
         self.staging.last_flushed = self.round.to - 1;
         let everywhere = self.round.mirror || !self.has_mirror();
         self.pending.commit(self.round.taken, everywhere);
@@ -334,17 +350,18 @@ impl Durability {
             // If it is due but was not done, the mirror sleeps: it is checked again later.
             .map(|t| if t <= g.clock { next } else { t });
         g.counters.checkpoints += u64::from(self.checkpoints.round_done());
+        self.pressed = self.is_pressed();
         RoundEnd::Durable
     }
 
     /// Called when the round is durable. Reports the requests that waited for it and need no more than its records; with `late` also those
-    /// that came since (a mutant).
-    pub(in crate::engine) fn serve(&mut self, late: bool, served: impl FnMut(u32)) {
+    /// that came since (a mutant). Returns whether some of them need more records.
+    pub(in crate::engine) fn serve(&mut self, late: bool, served: impl FnMut(u32)) -> bool {
         let (committed, _) = self.pending.committed(false);
         if late {
             self.queue.serve_queued();
         }
-        self.queue.round_done(committed, served);
+        self.queue.round_done(committed, served)
     }
 
     /// Reports every request that waits for a round, because there will be no more rounds.

@@ -176,8 +176,13 @@ impl Requests {
                 }
             }
         }
-        if write && !(op.op.fua && result.is_ok()) {
-            p.g.devices.members[op.member()].unflushed = true;
+        if write {
+            let member = &mut p.g.devices.members[op.member()];
+            member.writing -= 1;
+            if !(op.op.fua && result.is_ok()) {
+                member.unflushed = true;
+            }
+            p.d.write_ended(p.g, op.issued());
         }
         if let Err(e) = result {
             self.fail(req, e);

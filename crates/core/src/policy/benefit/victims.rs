@@ -5,6 +5,10 @@
 //! which lets the misses overlap. Of a slot whose copy is dirty only the bit is read: such copies count only if no clean one may go and the
 //! newcomer was used lately ([`Benefit::is_a_dirty_one_worth_less`]), and then the same draws are made once more. The draws are the same as
 //! one by one: those that were not needed are given back.
+//!
+//! Each draw depends on the one before it, which takes longer than anything else that is done with it. A draw is linear in the bits of the
+//! seed, though, so the seed after a whole sample is the exclusive or of 16 entries of a table ([`SKIP`]). If the first sample was not
+//! enough, the second and the third are therefore drawn side by side.
 
 use super::Benefit;
 use super::without::Part;
@@ -26,11 +30,48 @@ pub(super) struct Drawn {
 
 /// The seed after a draw.
 #[inline]
-fn after(mut seed: u64) -> u64 {
+const fn after(mut seed: u64) -> u64 {
     seed ^= seed << 13;
     seed ^= seed >> 7;
     seed ^= seed << 17;
     seed
+}
+
+/// For each four bits of a seed: what they contribute to the seed after [`SAMPLE`] draws.
+const SKIP: [[u64; 16]; 16] = skip();
+
+const fn skip() -> [[u64; 16]; 16] {
+    let mut table = [[0; 16]; 16];
+    let mut i = 0;
+    while i < 256 {
+        let mut seed = (i as u64 % 16) << (i / 16 * 4);
+        let mut n = 0;
+        while n < SAMPLE {
+            seed = after(seed);
+            n += 1;
+        }
+        table[i / 16][i % 16] = seed;
+        i += 1;
+    }
+    table
+}
+
+/// The seed after [`SAMPLE`] draws.
+#[inline]
+fn after_sample(seed: u64) -> u64 {
+    let each = |(i, part): (usize, &[u64; 16])| part[(seed >> (4 * i)) as usize % 16];
+    SKIP.iter().enumerate().map(each).fold(0, |a, b| a ^ b)
+}
+
+/// The seeds that the draws of `N` samples leave, which begin with these seeds.
+#[inline]
+fn draw_samples<const N: usize>(mut seeds: [u64; N], left: &mut [[u64; SAMPLE]]) {
+    for i in 0..SAMPLE {
+        for (seed, left) in seeds.iter_mut().zip(&mut *left) {
+            *seed = after(*seed);
+            left[i] = *seed;
+        }
+    }
 }
 
 /// The number below `below` that a draw gave which left this seed.
@@ -50,12 +91,21 @@ impl Benefit {
         let wanted = if self.has(Part::Worth) { SAMPLE } else { 1 };
         let homes = self.may_go_down(view);
         let (mut worst, mut seen, begun) = (None::<(u64, UnitId)>, 0, self.seed);
+        let mut samples = [[0; SAMPLE]; SAMPLES];
         for sample in 0..SAMPLES {
-            let mut seeds = [0; SAMPLE];
-            let (clean, cleans) = self.draw_sample(view, &mut seeds);
+            match sample {
+                0 => draw_samples([begun], &mut samples[..1]),
+                1 => draw_samples([self.seed, after_sample(self.seed)], &mut samples[1..]),
+                _ => {}
+            }
+            let seeds = &samples[sample];
+            self.seed = seeds[SAMPLE - 1];
+            let mut clean = self.clean_ones(view, seeds);
             let mut found = [(0, UnitId(0), view.position(0)); SAMPLE];
             let mut n = 0;
-            for &i in &clean[..cleans] {
+            while clean != 0 {
+                let i = clean.trailing_zeros() as u8;
+                clean &= clean - 1;
                 let seat = view.position(drawn(seeds[usize::from(i)], self.fast));
                 if let Some((e, home)) = view.copied_in(seat).or_else(|| at_home(view, seat, homes))
                 {
@@ -87,22 +137,15 @@ impl Benefit {
         let draws = SAMPLES * SAMPLE;
         (worst, Drawn { seed: begun, draws })
     }
-    /// Makes a sample's draws, which leave these seeds. Returns the numbers of those that led to a slot without dirty data, and how many
-    /// they are.
+    /// The numbers of those draws, as a set of bits, that led to a slot without dirty data.
     #[inline]
-    fn draw_sample(&mut self, view: &View<'_>, seeds: &mut [u64; SAMPLE]) -> ([u8; SAMPLE], usize) {
-        let mut clean = [0; SAMPLE];
-        let (mut n, mut seed, fast) = (0, self.seed, self.fast);
-        for (i, left) in seeds.iter_mut().enumerate() {
-            seed = after(seed);
-            *left = seed;
-            let dirty = view.is_dirty_in(view.position(drawn(seed, fast)));
-            // Without a branch, as nothing foretells which it is.
-            clean[n % SAMPLE] = i as u8;
-            n += usize::from(!dirty);
-        }
-        self.seed = seed;
-        (clean, n)
+    fn clean_ones(&self, view: &View<'_>, seeds: &[u64; SAMPLE]) -> u32 {
+        // Without a branch, as nothing foretells which it is.
+        let each = |(i, seed): (usize, &u64)| {
+            let dirty = view.is_dirty_in(view.position(drawn(*seed, self.fast)));
+            u32::from(!dirty) << i
+        };
+        seeds.iter().enumerate().map(each).fold(0, |a, b| a | b)
     }
     /// Whether one of the dirty copies that these draws met is worth less than `bar`, together with `price`.
     pub(super) fn is_a_dirty_one_worth_less(
@@ -136,4 +179,24 @@ fn is_free(view: &View<'_>, e: UnitId, seat: Position, home: Position) -> bool {
 fn at_home(view: &View<'_>, s: Position, homes: bool) -> Option<(UnitId, Position)> {
     let owner = if homes { view.owner(s) } else { None };
     owner.filter(|e| view.home(*e) == Some(s)).map(|e| (e, s))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_side_by_side_are_the_draws_one_by_one() {
+        let mut seed = 0x9e37_79b9_7f4a_7c15;
+        for _ in 0..100 {
+            let mut samples = [[0; SAMPLE]; SAMPLES];
+            draw_samples([seed, after_sample(seed)], &mut samples[1..]);
+            for left in &samples[1..] {
+                for &one in left {
+                    seed = after(seed);
+                    assert_eq!(one, seed);
+                }
+            }
+        }
+    }
 }

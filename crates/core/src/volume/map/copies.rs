@@ -66,11 +66,25 @@ impl ExtentMap {
     pub fn is_all_plain(&self) -> bool {
         self.copied == 0 && self.partial.count == 0 && self.mapped as usize == self.rows.len()
     }
-    /// The first extent from `e` on that has a home, or `stop`.
-    pub fn next_mapped(&self, e: ExtentId, stop: u32) -> u32 {
+    /// From `e` on, the number of extents before `stop` whose records have at most one unit each and change no other state, as far as these
+    /// fit into `free` units, and the units of these records. `clean`: this holds for clean copies, too; see [`ExtentMap::plain_units`].
+    #[inline]
+    pub fn plain_rows(&self, e: ExtentId, stop: u32, free: usize, clean: bool) -> (u32, usize) {
+        if self.partial.count > 0 {
+            return (0, 0);
+        }
         let rows = self.rows.get(e.0 as usize..stop as usize).unwrap_or(&[]);
-        let n = rows.iter().position(|r| r.place != UNMAPPED);
-        n.map_or(stop, |n| e.0 + n as u32)
+        let mut units = 0;
+        for (i, row) in rows.iter().enumerate() {
+            let mapped = usize::from(row.place != UNMAPPED);
+            let is_plain = self.home_of_copy_in(row.place).is_none()
+                || (clean && !self.dirty_slots.get(row.place as usize));
+            if !is_plain || units + mapped > free {
+                return (i as u32, units);
+            }
+            units += mapped;
+        }
+        (rows.len() as u32, units)
     }
     /// Number of units of the record of an extent, if this can be computed quickly: 0 for an extent without a home. `None`: the record must
     /// be encoded to know its length, or other state changes with the record. `with_clean`: clean blocks of copies are recorded.

@@ -14,6 +14,7 @@ use super::Benefit;
 use super::without::Part;
 use crate::policy::{Position, View};
 use crate::volume::UnitId;
+use core::array;
 
 /// Clean copies that a victim is chosen from.
 const SAMPLE: usize = 16;
@@ -26,6 +27,18 @@ pub(super) struct Drawn {
     /// The seed before them, and how many there were.
     seed: u64,
     draws: usize,
+}
+
+/// The state of a search for a victim.
+struct Search {
+    /// Number of clean copies that are still to be found.
+    wanted: usize,
+    /// Whether homes may go down.
+    homes: bool,
+    /// The one that is worth least, so far.
+    worst: Option<(u64, UnitId)>,
+    /// Of the present sample: draws, extents, homes. It is here so that it is cleared only once.
+    found: [(u8, UnitId, Position); SAMPLE],
 }
 
 /// The seed after a draw.
@@ -63,15 +76,15 @@ fn after_sample(seed: u64) -> u64 {
     SKIP.iter().enumerate().map(each).fold(0, |a, b| a ^ b)
 }
 
-/// The seeds that the draws of `N` samples leave, which begin with these seeds.
+/// The seeds that the draws of `N` samples leave which begin with these seeds: by draw, then by sample.
+type Seeds<const N: usize> = [[u64; N]; SAMPLE];
+
 #[inline]
-fn draw_samples<const N: usize>(mut seeds: [u64; N], left: &mut [[u64; SAMPLE]]) {
-    for i in 0..SAMPLE {
-        for (seed, left) in seeds.iter_mut().zip(&mut *left) {
-            *seed = after(*seed);
-            left[i] = *seed;
-        }
-    }
+fn draw_samples<const N: usize>(mut seeds: [u64; N]) -> Seeds<N> {
+    array::from_fn(|_| {
+        seeds = seeds.map(after);
+        seeds
+    })
 }
 
 /// The number below `below` that a draw gave which left this seed.
@@ -88,64 +101,74 @@ impl Benefit {
     }
     /// The clean copy of a sample that is worth least (or the home, if homes may go down), and the draws that found it.
     pub(super) fn victim(&mut self, view: &View<'_>) -> (Option<(u64, UnitId)>, Drawn) {
-        let wanted = if self.has(Part::Worth) { SAMPLE } else { 1 };
-        let homes = self.may_go_down(view);
-        let (mut worst, mut seen, begun) = (None::<(u64, UnitId)>, 0, self.seed);
-        let mut samples = [[0; SAMPLE]; SAMPLES];
-        for sample in 0..SAMPLES {
-            match sample {
-                0 => draw_samples([begun], &mut samples[..1]),
-                1 => draw_samples([self.seed, after_sample(self.seed)], &mut samples[1..]),
-                _ => {}
-            }
-            let seeds = &samples[sample];
-            self.seed = seeds[SAMPLE - 1];
-            let mut clean = self.clean_ones(view, seeds);
-            let mut found = [(0, UnitId(0), view.position(0)); SAMPLE];
-            let mut n = 0;
-            while clean != 0 {
-                let i = clean.trailing_zeros() as u8;
-                clean &= clean - 1;
-                let seat = view.position(drawn(seeds[usize::from(i)], self.fast));
-                if let Some((e, home)) = view.copied_in(seat).or_else(|| at_home(view, seat, homes))
-                {
-                    found[n] = (i, e, home);
-                    n += 1;
-                }
-            }
-            let found = &found[..n];
-            let mut scores = [(0, 0); SAMPLE];
-            for (score, (_, e, _)) in scores.iter_mut().zip(found) {
-                *score = self.scores.entry(*e);
-            }
-            for (&(i, e, home), score) in found.iter().zip(scores) {
-                let seed = seeds[usize::from(i)];
-                if !is_free(view, e, view.position(drawn(seed, self.fast)), home) {
-                    continue;
-                }
-                let score = self.scores.worth_of(score);
-                let this = (self.settings.order.worth(view, score, e), e);
-                worst = Some(worst.map_or(this, |w| w.min(this)));
-                seen += 1;
-                if seen == wanted {
-                    self.seed = seed;
-                    let draws = sample * SAMPLE + usize::from(i) + 1;
-                    return (worst, Drawn { seed: begun, draws });
-                }
+        let mut search = Search {
+            wanted: if self.has(Part::Worth) { SAMPLE } else { 1 },
+            homes: self.may_go_down(view),
+            worst: None,
+            found: [(0, UnitId(0), view.position(0)); SAMPLE],
+        };
+        let begun = self.seed;
+        let draws = self.search(view, &mut search);
+        (search.worst, Drawn { seed: begun, draws })
+    }
+    /// Looks at samples until there are enough clean copies. Returns the number of draws.
+    fn search(&mut self, view: &View<'_>, search: &mut Search) -> usize {
+        let first = draw_samples([self.seed]);
+        if let Some(n) = self.look(view, search, (&first, 0)) {
+            return n;
+        }
+        let rest = draw_samples([self.seed, after_sample(self.seed)]);
+        for sample in 0..SAMPLES - 1 {
+            if let Some(n) = self.look(view, search, (&rest, sample)) {
+                return (sample + 1) * SAMPLE + n;
             }
         }
-        let draws = SAMPLES * SAMPLE;
-        (worst, Drawn { seed: begun, draws })
+        SAMPLES * SAMPLE
     }
-    /// The numbers of those draws, as a set of bits, that led to a slot without dirty data.
+    /// Looks at one sample, until there are enough clean copies. Returns the number of its draws, if there are enough.
     #[inline]
-    fn clean_ones(&self, view: &View<'_>, seeds: &[u64; SAMPLE]) -> u32 {
+    fn look<const N: usize>(
+        &mut self,
+        view: &View<'_>,
+        search: &mut Search,
+        (seeds, sample): (&Seeds<N>, usize),
+    ) -> Option<usize> {
+        self.seed = seeds[SAMPLE - 1][sample];
+        let seat = |i: usize| view.position(drawn(seeds[i][sample], self.fast));
         // Without a branch, as nothing foretells which it is.
-        let each = |(i, seed): (usize, &u64)| {
-            let dirty = view.is_dirty_in(view.position(drawn(*seed, self.fast)));
-            u32::from(!dirty) << i
-        };
-        seeds.iter().enumerate().map(each).fold(0, |a, b| a | b)
+        let mut clean = (0..SAMPLE).fold(0u32, |set, i| {
+            set | u32::from(!view.is_dirty_in(seat(i))) << i
+        });
+        let mut n = 0;
+        while clean != 0 {
+            let i = clean.trailing_zeros() as usize % SAMPLE;
+            clean &= clean - 1;
+            let owner = view.copied_in(seat(i));
+            if let Some((e, home)) = owner.or_else(|| at_home(view, seat(i), search.homes)) {
+                search.found[n % SAMPLE] = (i as u8, e, home);
+                n += 1;
+            }
+        }
+        let found = &search.found[..n];
+        let mut scores = [(0, 0); SAMPLE];
+        for (score, (_, e, _)) in scores.iter_mut().zip(found) {
+            *score = self.scores.entry(*e);
+        }
+        for (&(i, e, home), score) in found.iter().zip(scores) {
+            let i = usize::from(i) % SAMPLE;
+            if !is_free(view, e, seat(i), home) {
+                continue;
+            }
+            let score = self.scores.worth_of(score);
+            let this = (self.settings.order.worth(view, score, e), e);
+            search.worst = Some(search.worst.map_or(this, |w| w.min(this)));
+            search.wanted -= 1;
+            if search.wanted == 0 {
+                self.seed = seeds[i][sample];
+                return Some(i + 1);
+            }
+        }
+        None
     }
     /// Whether one of the dirty copies that these draws met is worth less than `bar`, together with `price`.
     pub(super) fn is_a_dirty_one_worth_less(
@@ -189,12 +212,11 @@ mod tests {
     fn samples_side_by_side_are_the_draws_one_by_one() {
         let mut seed = 0x9e37_79b9_7f4a_7c15;
         for _ in 0..100 {
-            let mut samples = [[0; SAMPLE]; SAMPLES];
-            draw_samples([seed, after_sample(seed)], &mut samples[1..]);
-            for left in &samples[1..] {
-                for &one in left {
+            let samples = draw_samples([seed, after_sample(seed)]);
+            for sample in 0..2 {
+                for left in &samples {
                     seed = after(seed);
-                    assert_eq!(one, seed);
+                    assert_eq!(left[sample], seed);
                 }
             }
         }

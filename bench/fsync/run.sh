@@ -7,7 +7,8 @@
 # One request at a time, and four jobs of 16 (fio sends an fsync only when its job has nothing in flight, so that is four at a
 # time). Both files were written once before. `ours` and `ours-dev`: see bench/pgbench/run.sh; `ours-asked` is `ours` with
 # `flush_ahead = 0`, so that no flush begins before it is asked for, `ours-spinN` has
-# `spin_us = N`. FSYNC_SERVERS and FSYNC_JOBS choose. Needs root and fio; installs it.
+# `spin_us = N`, and `ours-each` has `flush_gather = 0`, so that no FLUSH waits for writes in progress (both not unless named).
+# bench/fsync/counts.sh counts flushes. FSYNC_SERVERS and FSYNC_JOBS choose. Needs root and fio; installs it.
 set -eu
 seconds=${1:-2}
 rounds=${2:-5}
@@ -42,6 +43,7 @@ for name in $servers; do
         case $name in
         ours-dev) setting fuse_ring false "$scratch/$name.toml" ;;
         ours-asked) setting flush_ahead 0 "$scratch/$name.toml" ;;
+        ours-each) setting flush_gather 0 "$scratch/$name.toml" ;;
         ours-spin*) setting spin_us "${name#ours-spin}" "$scratch/$name.toml" ;;
         esac
         mkdir "$scratch/$name.mnt"

@@ -99,17 +99,16 @@ impl Durability {
         if all || r.wants_round(g) || self.ahead_due(g, requests) {
             return Some(g.clock);
         }
-        let gathered = self.gather.until(g.clock);
-        if calm {
-            return r.round_due(g).into_iter().chain(gathered).min();
+        if calm && self.queue.is_empty() {
+            return r.round_due(g);
         }
         let mirror_due = self.mirror_due.filter(|_| self.mirror_awake(g));
         let records = [self.pending.due(), mirror_due].into_iter().flatten().min();
         let records = records.map(|t| self.when_idle(g, t));
-        records
+        let gathered = self.gather.until(g.clock);
+        [records, r.round_due(g), gathered]
             .into_iter()
-            .chain(r.round_due(g))
-            .chain(gathered)
+            .flatten()
             .min()
     }
 

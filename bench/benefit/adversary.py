@@ -74,6 +74,11 @@ def make(kind, seed, file):
     return count
 
 
+def named(n, seed):
+    """Kind, seed and extent size of case n."""
+    return KINDS[n % len(KINDS)], seed * 1000 + n, ("16K", "64K")[n // len(KINDS) % 2]
+
+
 def isotherm(*words):
     done = subprocess.run([ISOTHERM, *words], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -109,10 +114,9 @@ def main():
         folder = pathlib.Path(args.keep or scratch)
         folder.mkdir(parents=True, exist_ok=True)
         for n in range(args.cases):
-            kind, seed = KINDS[n % len(KINDS)], args.seed * 1000 + n
+            kind, seed, extent = named(n, args.seed)
             file = folder / f"{kind}-{seed}.csv"
             count = make(kind, seed, file) if not file.exists() else len(file.read_text().splitlines())
-            extent = ("16K", "64K")[n // len(KINDS) % 2]
             share, alone = ratio(file, args.policy, extent)
             rows.append((share, kind, seed, extent, count, alone))
             if not args.keep:
@@ -124,4 +128,5 @@ def main():
     print(f"\n{sum(r[0] > 1.02 for r in rows)} of {len(rows)} cases over 1.02; worst {max(rows)[0]:.3f}")
 
 
-main()
+if __name__ == "__main__":
+    main()

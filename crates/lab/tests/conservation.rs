@@ -124,6 +124,7 @@ proptest! {
         prop_assert_eq!(r.by_class.values().map(|c| c.accesses).sum::<u64>(), r.accesses);
         let s = r.series.as_ref().expect("asked for");
         prop_assert_eq!(s.requests.iter().sum::<u64>(), r.reads + r.writes);
+        prop_assert_eq!(s.arrivals.iter().sum::<u64>(), r.reads + r.writes);
         prop_assert_eq!(s.accesses.iter().sum::<u64>(), r.accesses);
         prop_assert_eq!(s.request_sizes.iter().sum::<u64>(), r.reads + r.writes);
         // The heat map must contain all operations, tier by tier.

@@ -25,18 +25,13 @@ impl Pacer {
     pub fn start(&mut self, now: Nanos, id: u64, op: &DeviceOp) {
         let kind = match op.kind {
             OpKind::Read => ModelOp::Read,
+            OpKind::Write if op.fua => ModelOp::WriteThrough,
             OpKind::Write | OpKind::WriteZeroes => ModelOp::Write,
             OpKind::Flush => ModelOp::Flush,
             OpKind::Discard => ModelOp::Discard,
             OpKind::Standby => ModelOp::Standby,
         };
-        if op.fua && kind == ModelOp::Write {
-            // The operation must be durable when it completes. Models have no such write, so the end of a flush after it counts.
-            self.model.start(now, u64::MAX, kind, op.offset, op.len);
-            self.model.start(now, id, ModelOp::Flush, 0, 0);
-        } else {
-            self.model.start(now, id, kind, op.offset, op.len);
-        }
+        self.model.start(now, id, kind, op.offset, op.len);
     }
 
     /// The time at which the model must be polled again.
@@ -47,7 +42,7 @@ impl Pacer {
     /// The operations that have finished by `now`.
     pub fn poll(&mut self, now: Nanos) -> impl Iterator<Item = u64> + '_ {
         self.model.poll(now, &mut self.done);
-        self.done.drain(..).filter(|&id| id != u64::MAX)
+        self.done.drain(..)
     }
 
     /// See [`DeviceModel::counters`].

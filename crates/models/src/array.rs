@@ -141,7 +141,9 @@ impl DeviceModel for Array {
         });
         self.flights[flight as usize] = Flight { id, parts: 0 };
         match op {
-            ModelOp::Read | ModelOp::Write => self.data(now, flight, op, offset, len),
+            ModelOp::Read | ModelOp::Write | ModelOp::WriteThrough => {
+                self.data(now, flight, op, offset, len)
+            }
             // A disk ignores a discard but answers it.
             ModelOp::Discard => self.part(now, flight, 0, op, 0, 0),
             ModelOp::Flush | ModelOp::Standby => {

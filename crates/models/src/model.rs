@@ -9,6 +9,8 @@ pub enum ModelOp {
     Read,
     /// Write `len` bytes.
     Write,
+    /// Write `len` bytes past a cache of writes: they are durable at the end (FUA).
+    WriteThrough,
     /// Make completed writes durable.
     Flush,
     /// The range is unused from now on.
@@ -108,7 +110,7 @@ impl Counters {
                 self.bytes_read += len;
                 self.pages_read += pages;
             }
-            ModelOp::Write => {
+            ModelOp::Write | ModelOp::WriteThrough => {
                 self.writes += 1;
                 self.bytes_written += len;
                 self.pages_written += pages;

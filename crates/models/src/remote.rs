@@ -126,7 +126,7 @@ impl DeviceModel for Remote {
         self.totals.note(op, offset, len);
         let finish = match op {
             ModelOp::Read => self.transfer(0, len),
-            ModelOp::Write => {
+            ModelOp::Write | ModelOp::WriteThrough => {
                 let finish = self.transfer(1, len);
                 self.last_write = self.last_write.max(finish);
                 finish

@@ -31,7 +31,8 @@ struct Step {
 fn step() -> impl Strategy<Value = Step> {
     let op = prop_oneof![
         8 => Just(ModelOp::Read),
-        8 => Just(ModelOp::Write),
+        6 => Just(ModelOp::Write),
+        2 => Just(ModelOp::WriteThrough),
         2 => Just(ModelOp::Flush),
         1 => Just(ModelOp::Discard),
         1 => Just(ModelOp::Standby),
@@ -116,7 +117,7 @@ fn bounds(name: &str, s: &Step) -> (u64, f64, f64) {
     if let Some(h) = &sheet.hdd {
         let p = &h.power;
         let command = (h.overhead_us * 1e3) as u64;
-        let moved = if matches!(s.op, ModelOp::Read | ModelOp::Write) {
+        let moved = if matches!(s.op, ModelOp::Read | ModelOp::Write | ModelOp::WriteThrough) {
             f64::from(s.len) / h.interface_mb_s
         } else {
             0.0
@@ -127,7 +128,9 @@ fn bounds(name: &str, s: &Step) -> (u64, f64, f64) {
     if let Some(d) = &sheet.ssd {
         let us = match s.op {
             ModelOp::Read => d.sequential_read_us + f64::from(s.len) / d.read_mb_s,
-            ModelOp::Write => d.sequential_write_us + f64::from(s.len) / d.write_mb_s,
+            ModelOp::Write | ModelOp::WriteThrough => {
+                d.sequential_write_us + f64::from(s.len) / d.write_mb_s
+            }
             _ => 0.0,
         };
         return ((us * 1e3) as u64, d.power.standby_w, f64::INFINITY);
@@ -135,7 +138,9 @@ fn bounds(name: &str, s: &Step) -> (u64, f64, f64) {
     let r = sheet.remote.unwrap();
     let us = match s.op {
         ModelOp::Read => r.read_ms * 1e3 + f64::from(s.len) / r.read_mb_s,
-        ModelOp::Write => r.write_ms * 1e3 + f64::from(s.len) / r.write_mb_s,
+        ModelOp::Write | ModelOp::WriteThrough => {
+            r.write_ms * 1e3 + f64::from(s.len) / r.write_mb_s
+        }
         _ => 0.0,
     };
     ((us * 1e3) as u64, 0.0, r.host_w)
@@ -179,8 +184,10 @@ proptest! {
         // All bytes and operations must be counted.
         let sum = |op| steps.iter().filter(|s| s.op == op).map(|s| u64::from(s.len)).sum::<u64>();
         let count = |op| steps.iter().filter(|s| s.op == op).count() as u64;
-        prop_assert_eq!((c.bytes_read, c.bytes_written), (sum(ModelOp::Read), sum(ModelOp::Write)));
-        prop_assert_eq!((c.reads, c.writes, c.flushes), (count(ModelOp::Read), count(ModelOp::Write), count(ModelOp::Flush)));
+        let bytes_written = sum(ModelOp::Write) + sum(ModelOp::WriteThrough);
+        let writes = count(ModelOp::Write) + count(ModelOp::WriteThrough);
+        prop_assert_eq!((c.bytes_read, c.bytes_written), (sum(ModelOp::Read), bytes_written));
+        prop_assert_eq!((c.reads, c.writes, c.flushes), (count(ModelOp::Read), writes, count(ModelOp::Flush)));
         prop_assert!(c.start_stops <= count(ModelOp::Standby));
 
         // Time and energy: the times of the states add up to the elapsed time; power is between standby and the highest value of the sheet.

@@ -257,6 +257,7 @@ impl Globals {
         let sample = Sample {
             member: op.member(),
             data,
+            flush: op.op.kind == OpKind::Flush,
             write: op.op.kind == OpKind::Write,
             len: op.op.len,
             sequential: op.sequential,

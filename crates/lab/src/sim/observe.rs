@@ -25,6 +25,10 @@ pub struct Series {
     pub bytes: Vec<u64>,
     /// Mean latency of these requests in seconds.
     pub latency_mean_s: Vec<f64>,
+    /// Requests by the bin in which they arrived: by the trace's clock these are the same requests in every run.
+    pub arrivals: Vec<u64>,
+    /// Mean latency of these in seconds.
+    pub arrivals_latency_mean_s: Vec<f64>,
     /// Extent accesses.
     pub accesses: Vec<u64>,
     /// Extent accesses that were hits on tier 0.
@@ -80,6 +84,8 @@ struct Bin {
     requests: u64,
     bytes: u64,
     latency: u64,
+    arrivals: u64,
+    arrivals_latency: u64,
     accesses: u64,
     hits: u64,
     up: u64,
@@ -247,6 +253,8 @@ impl Observer {
                 requests: a.requests + b.requests,
                 bytes: a.bytes + b.bytes,
                 latency: a.latency + b.latency,
+                arrivals: a.arrivals + b.arrivals,
+                arrivals_latency: a.arrivals_latency + b.arrivals_latency,
                 accesses: a.accesses + b.accesses,
                 hits: a.hits + b.hits,
                 up: a.up + b.up,
@@ -291,11 +299,17 @@ impl Observer {
         }
     }
 
-    pub fn reply(&mut self, latency: u64, bytes: u32) {
+    /// A request of `bytes` bytes that arrived at `arrived` is answered after `latency` nanoseconds.
+    pub fn reply(&mut self, arrived: u64, latency: u64, bytes: u32) {
         if let Some(b) = self.bins.last_mut() {
             b.requests += 1;
             b.bytes += u64::from(bytes);
             b.latency += latency;
+        }
+        let bin = (arrived.saturating_sub(self.start) / self.bin) as usize;
+        if let Some(b) = self.bins.get_mut(bin) {
+            b.arrivals += 1;
+            b.arrivals_latency += latency;
         }
     }
 
@@ -321,6 +335,12 @@ impl Observer {
                 .bins
                 .iter()
                 .map(|b| mean(b.latency as f64 / 1e9, b.requests))
+                .collect(),
+            arrivals: each(|b| b.arrivals),
+            arrivals_latency_mean_s: self
+                .bins
+                .iter()
+                .map(|b| mean(b.arrivals_latency as f64 / 1e9, b.arrivals))
                 .collect(),
             accesses: each(|b| b.accesses),
             fast_hits: each(|b| b.hits),

@@ -411,6 +411,7 @@ impl<'a> World<'a> {
             .mix(op.offset ^ u64::from(op.member.0) << 56 ^ (op.kind as u64) << 48);
         let kind = match op.kind {
             OpKind::Read => ModelOp::Read,
+            OpKind::Write if op.fua => ModelOp::WriteThrough,
             OpKind::Write | OpKind::WriteZeroes => ModelOp::Write,
             OpKind::Flush => ModelOp::Flush,
             OpKind::Discard => ModelOp::Discard,
@@ -455,7 +456,7 @@ impl<'a> World<'a> {
         c.bytes += u64::from(f.len);
         c.time_ns += latency;
         if let Some(o) = &mut self.observer {
-            o.reply(latency, f.len);
+            o.reply(f.arrived.min(self.now), latency, f.len);
         }
     }
 }

@@ -350,6 +350,8 @@ impl DeviceModel for Hdd {
         self.totals.note(op, offset, len);
         let offset = self.span.map(offset);
         let len = u64::from(len).min(self.capacity - offset);
+        let through = op == ModelOp::WriteThrough;
+        let op = if through { ModelOp::Write } else { op };
         let data_ns = if op == ModelOp::Write {
             self.interface_ns(len)
         } else {
@@ -370,8 +372,8 @@ impl DeviceModel for Hdd {
                 return self.answer(id, q.ready, 0);
             }
             ModelOp::Flush => return self.flushes.push_back((self.runs, id)),
-            // A write that is larger than the buffer goes straight to the platter.
-            ModelOp::Write if self.write_cache && len <= self.dirty_limit => {
+            // A write with FUA, or one that is larger than the buffer, goes straight to the platter.
+            ModelOp::Write if self.write_cache && len <= self.dirty_limit && !through => {
                 if !self.room.is_empty() || !self.cache_write(&q, q.ready) {
                     self.room.push_back(q);
                 }

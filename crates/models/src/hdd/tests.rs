@@ -284,6 +284,21 @@ fn with_the_write_cache_a_flush_waits_for_the_platter() {
     assert!(cheap < 1_000_000 && dear > 20_000_000, "{cheap} {dear}");
 }
 
+#[test]
+fn a_write_through_waits_for_the_platter_and_for_no_other_write() {
+    let mut d = disk(&Options::default());
+    for i in 0..20 {
+        d.start(Nanos(0), i, ModelOp::Write, i * 20_000_000_000, 4096);
+    }
+    let written = drain_ids(&mut d, 20);
+    d.start(Nanos(written), 99, ModelOp::WriteThrough, 410 << 30, 4096);
+    let through = drain_ids(&mut d, 1) - written;
+    // At most the rest of one write back, a seek and a turn.
+    assert!((1_000_000..50_000_000).contains(&through), "{through}");
+    assert!(d.dirty.len() > 10, "the others stay in the buffer");
+    assert_eq!(d.totals.writes, 21);
+}
+
 /// Continues until `n` ids were reported.
 fn drain_ids(d: &mut Hdd, n: usize) -> u64 {
     let mut done = Vec::new();

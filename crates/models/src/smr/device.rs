@@ -16,12 +16,12 @@ impl DeviceModel for Smr {
         self.asleep = op == ModelOp::Standby;
         match op {
             ModelOp::Read => self.read(id, offset, bytes),
-            ModelOp::Write => {
+            ModelOp::Write | ModelOp::WriteThrough => {
                 if self.room.is_empty() && self.log.fits(bytes.div_ceil(BLOCK) + 1) {
-                    self.write(id, offset, bytes);
+                    self.write(id, op, offset, bytes);
                 } else {
                     self.in_flight += 1;
-                    self.room.push_back((id, offset, bytes));
+                    self.room.push_back((id, op, offset, bytes));
                     if self.cleaning.as_ref().is_none_or(|c| !c.under_way) {
                         self.clean();
                     }

@@ -99,7 +99,7 @@ pub struct Smr {
     free: Vec<u32>,
     in_flight: u32,
     /// Writes that wait for the media cache: (id, offset, bytes).
-    room: VecDeque<(u64, u64, u64)>,
+    room: VecDeque<(u64, ModelOp, u64, u64)>,
     /// The drive's bookkeeping of cached writes takes until this time.
     log_busy: u64,
     /// Operations that are done on the medium but not answered yet: (time, id), in order of time.
@@ -244,7 +244,7 @@ impl Smr {
         false
     }
 
-    fn write(&mut self, id: u64, offset: u64, bytes: u64) {
+    fn write(&mut self, id: u64, op: ModelOp, offset: u64, bytes: u64) {
         let stream = self.run(offset, bytes) >= self.stream_bytes;
         let slot = self.slot(id, bytes);
         let mut first = offset / BLOCK;
@@ -255,14 +255,14 @@ impl Smr {
             let blocks = (end - first).min(self.band_blocks - at);
             if self.in_place(band, at, blocks, stream) {
                 self.log.forget(first, blocks, u64::MAX);
-                self.part(slot, ModelOp::Write, self.home(first), blocks * BLOCK);
+                self.part(slot, op, self.home(first), blocks * BLOCK);
             } else {
                 let place = self.log.append(first, blocks);
                 let place = self.log.place(place) * BLOCK;
                 self.log_busy = self.log_busy.max(self.now) + self.cached_write;
                 let answer = &mut self.slots[slot as usize].not_before;
                 *answer = self.log_busy.max(*answer);
-                self.part(slot, ModelOp::Write, place, blocks * BLOCK);
+                self.part(slot, op, place, blocks * BLOCK);
             }
             first += blocks;
         }
@@ -429,14 +429,14 @@ impl Smr {
     }
 
     fn fill_room(&mut self) {
-        while let Some(&(id, offset, bytes)) = self.room.front() {
+        while let Some(&(id, op, offset, bytes)) = self.room.front() {
             if !self.log.fits(bytes.div_ceil(BLOCK) + 1) {
                 break;
             }
             self.room.pop_front();
             // It counted as in flight while it waited.
             self.in_flight -= 1;
-            self.write(id, offset, bytes);
+            self.write(id, op, offset, bytes);
         }
     }
 

@@ -298,7 +298,7 @@ impl DeviceModel for Ssd {
                 self.read_work += work;
                 finish
             }
-            ModelOp::Write => {
+            ModelOp::Write | ModelOp::WriteThrough => {
                 let at = self.awake(now);
                 let place = self.span.map(offset);
                 let run = self.writes.note(place, place + u64::from(len));
@@ -310,7 +310,11 @@ impl DeviceModel for Ssd {
                 let (finish, work) = self.transfer(self.write, run, at, (place, len), extra);
                 self.write_work += work;
                 self.last_write = self.last_write.max(finish);
-                finish
+                if op == ModelOp::WriteThrough {
+                    finish + self.flush
+                } else {
+                    finish
+                }
             }
             ModelOp::Flush => self.awake(now).max(self.last_write) + self.flush,
             ModelOp::Discard => {

@@ -132,12 +132,11 @@ impl Relocation {
     /// Whether a round should begin for the moves that wait for one.
     pub(super) fn wants_round(&self, g: &Globals) -> bool {
         self.moves
-            .want_round(g.clock, g.is_urgent(), || nobody_waits_for_slow(g))
+            .want_round(g.clock, g.is_urgent(), || caches_empty(g))
     }
     /// The time at which such a round should begin if nothing else happens.
     pub(super) fn round_due(&self, g: &Globals) -> Option<Nanos> {
-        self.moves
-            .next_wake(g.is_urgent(), || nobody_waits_for_slow(g))
+        self.moves.next_wake(g.is_urgent(), || caches_empty(g))
     }
     /// Notes the end and the duration of a round that recorded moves.
     pub(super) fn round_took(&mut self, now: Nanos, time: Nanos) {
@@ -174,7 +173,7 @@ impl Relocation {
     }
 }
 
-/// Whether no request waits for an operation of the slowest tier.
-fn nobody_waits_for_slow(g: &Globals) -> bool {
-    g.space.loads.load(g.space.geo.slowest(), g.clock).waiting == 0
+/// The time at which the write caches of the slowest tier will be empty, so that a flush takes no time. `None` while a request waits for it.
+fn caches_empty(g: &Globals) -> Option<Nanos> {
+    g.space.loads.caches_empty(g.space.geo.slowest(), g.clock)
 }

@@ -12,9 +12,13 @@ use alloc::vec::Vec;
 /// then serves several moves.
 const BATCH_WAIT: Nanos = Nanos::from_millis(5);
 /// The longest such wait if no request waits. The wait is twice the duration of the last round with moves, but at most this: so the devices
-/// flush for moves in at most a third of the time. If all moves are copied and no request waits for the slowest tier, a round starts as soon
-/// as the last one ended that long ago: a longer wait would only bring its flushes to the next requests.
+/// flush for moves in at most a third of the time. If all moves are copied, a round is due as soon as the last one ended that long ago: a
+/// longer wait would only bring its flushes to the next requests.
 const CALM_WAIT_MAX: Nanos = Nanos::from_millis(100);
+/// How much longer a round waits until the write caches of the slowest tier are empty. A disk writes its cache while no request waits; a
+/// flush makes it write all of that first, about 0.2 s for 64 places, and every request that arrives meanwhile waits. Where a disk has hardly
+/// any idle time this wait is in vain, so it is not longer than such a flush by much.
+const EMPTY_WAIT_MAX: Nanos = Nanos::from_millis(300);
 /// Number of copied moves that start a round. A disk needs about 0.2 s to write this number of extents at random places, and requests wait
 /// during that time.
 const BATCH: u32 = 32;
@@ -316,32 +320,64 @@ impl Moves {
     pub(super) fn copying(&self) -> u32 {
         self.at_work() - self.joined
     }
-    /// Whether a round should start for the moves that wait. `urgent`: a request waits for an extent or a slot; `idle`: no request waits for
-    /// the slowest tier, so that the flushes of a round delay nobody yet.
-    pub(super) fn want_round(&self, now: Nanos, urgent: bool, idle: impl Fn() -> bool) -> bool {
+    /// Whether a round should start for the moves that wait. `urgent`: a request waits for an extent or a slot; `empty`: when the write
+    /// caches of the slowest tier will be empty, so that a flush delays nobody, or `None` while a request waits for that tier.
+    pub(super) fn want_round(
+        &self,
+        now: Nanos,
+        urgent: bool,
+        empty: impl Fn() -> Option<Nanos>,
+    ) -> bool {
         let Some(since) = self.copied_since else {
             return false;
         };
         // At the latest, a round starts when half of the buffers wait, so that the other half can be used meanwhile.
-        self.copied >= BATCH.min(self.list.len() as u32 / 2).max(1)
+        let half = (self.list.len() as u32 / 2).max(1);
+        if self.copied >= half
             || self.active as usize == self.list.len()
             || (urgent && self.copied == self.active)
-            || now.since(since) >= self.wait(urgent)
-            || (now >= self.early(since) && idle())
-    }
-    /// The time from which a round starts as soon as nobody waits for the slowest tier, for moves that wait since `since`: all moves are
-    /// copied, and the last such round ended long enough ago.
-    fn early(&self, since: Nanos) -> Nanos {
-        if self.copied < self.active {
-            return Nanos(u64::MAX);
+            || now >= self.last(since, urgent)
+        {
+            return true;
         }
-        since.max(self.last_round + self.calm_wait)
+        let is_due = self.copied >= BATCH || now >= self.due(since, urgent);
+        is_due && (urgent || empty().is_some_and(|t| t <= now))
+    }
+    /// The time from which a round for moves that wait since `since` starts as soon as the caches are empty: they have waited long enough,
+    /// or all moves are copied and the last such round ended long enough ago.
+    fn due(&self, since: Nanos, urgent: bool) -> Nanos {
+        let waited = since + self.wait(urgent);
+        if self.copied < self.active {
+            return waited;
+        }
+        waited.min(since.max(self.last_round + self.calm_wait))
+    }
+    /// The time at which such a round starts in any case.
+    fn last(&self, since: Nanos, urgent: bool) -> Nanos {
+        let waited = since + self.wait(urgent);
+        if urgent {
+            waited
+        } else {
+            waited + EMPTY_WAIT_MAX
+        }
     }
     /// The time at which [`Moves::want_round`] will return true if nothing else happens.
-    pub(super) fn next_wake(&self, urgent: bool, idle: impl Fn() -> bool) -> Option<Nanos> {
+    pub(super) fn next_wake(
+        &self,
+        urgent: bool,
+        empty: impl Fn() -> Option<Nanos>,
+    ) -> Option<Nanos> {
         let since = self.copied_since?;
-        let (early, last) = (self.early(since), since + self.wait(urgent));
-        Some(if early < last && idle() { early } else { last })
+        let last = self.last(since, urgent);
+        if urgent {
+            return Some(last);
+        }
+        let due = if self.copied >= BATCH {
+            since
+        } else {
+            self.due(since, urgent)
+        };
+        Some(empty().map_or(last, |t| due.max(t).min(last)))
     }
     fn wait(&self, urgent: bool) -> Nanos {
         if urgent {

@@ -11,9 +11,12 @@ use alloc::vec::Vec;
 /// Cleans asked for in one call at most, and slots of dirty data looked at to find them.
 const CLEANS: usize = 64;
 const CLEAN_LOOKS: u32 = 256;
-/// Cleans that are worth a commit round of their own, and writes that a round takes the slow device as long as.
-const FEW: usize = 4;
+/// Cleans that are worth a commit round of their own, and writes that a round takes the slow device as long as. A round takes two writes at
+/// random places, as long as six writes that a cache has sorted: about a quarter of a batch of so many.
+const FEW: usize = 16;
 const ROUND: usize = 2;
+/// The part of flash, one in so many, that must be dirty for cleaning to take half of the time that the slow device is quiet.
+const NEEDED: u32 = 4;
 /// Cleans in a batch while clean copies are scarce: long batches keep fewer requests waiting for a round.
 const SCARCE: usize = 64;
 /// Of 256 gaps that lasted so long, how many must go on for as long as a batch takes: while less than half of flash is dirty, and else.
@@ -42,11 +45,9 @@ impl Benefit {
         let slow = view.cost(view.slowest());
         Nanos(slow.write.max(slow.read).0.max(1))
     }
-    /// What a write leaves a device to do that has taken it into its cache. Caches are emptied in an order that suits the arm, which
-    /// takes about a third of what random places do (models' `st32000641as`: 174 writes a second at depth 32, 60 one by one).
+    /// What a write at a random place leaves the slow device to do, which has taken it into its cache.
     pub(super) fn debt(view: &View<'_>) -> Nanos {
-        let slow = view.cost(view.slowest());
-        Nanos(slow.read.since(slow.write).0 / 3)
+        view.cost(view.slowest()).debt(false)
     }
     /// The slow device has more to do.
     pub(super) fn owes(&mut self, now: Nanos, time: Nanos) {
@@ -65,8 +66,8 @@ impl Benefit {
         }
         quiet.min(view.now().since(self.busy))
     }
-    /// Have settled data written home for at most half as long as the slow device has been quiet. What makes that durable takes it as
-    /// long as some writes, so a few are waited for.
+    /// Have settled data written home for a part of the time that the slow device has been quiet. What makes that durable takes it as long as
+    /// some writes, so a few are waited for.
     pub(super) fn clean(&mut self, view: &View<'_>, quiet: Nanos, wanted: &mut Vec<Action>) {
         let few = FEW.min(self.dirty_count as usize);
         let room = self.room(view, quiet);
@@ -140,9 +141,15 @@ impl Benefit {
     }
     /// Writes at random places that the slow device may be given now: as long as half of the time that it has been quiet, and no longer
     /// than most gaps go on that lasted so long. The fuller of dirt flash is, the more gaps may end too early.
+    ///
+    /// While little is dirty, no request lacks a clean copy, so cleaning gains nothing yet, and a batch that ends a gap too late costs as much
+    /// as ever. So a part of that half is used: the part of [`NEEDED`] of flash that is dirty.
     fn room(&self, view: &View<'_>, quiet: Nanos) -> usize {
         let each = Benefit::written_at_random(view).0;
-        let room = quiet.0 / 2 / each;
+        let needed = (self.fast / NEEDED).max(1);
+        let part = u128::from(self.dirty_count.min(needed));
+        let half = u128::from(quiet.0 / 2) * part / u128::from(needed);
+        let room = half as u64 / each;
         let enough = if self.is_half_dirty() { HALF } else { MOST };
         let so_far = view.load(view.slowest()).quiet;
         let mut n = room.min((CLEANS + ROUND) as u64);

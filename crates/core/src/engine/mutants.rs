@@ -127,6 +127,8 @@ pub enum Mutant {
     ResyncWithoutFlush,
     /// A clean that became stale in part forgets that a durable record names the copy.
     ForgetRecordedEarly,
+    /// The slot of a copy that was cleaned is allocated although the mirror still names it as dirty.
+    ForgetRecordedBeforeMirror,
     /// A clean whose record does not fit into the round counts as done before it is recorded.
     KeepUnrecordedClean,
     /// A FLUSH that arrived during a round is answered with that round.
@@ -172,7 +174,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 79] = [
+pub const MUTANTS: [Mutant; 80] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -231,6 +233,7 @@ pub const MUTANTS: [Mutant; 79] = [
     Mutant::PreferFirstSuperblock,
     Mutant::ResyncWithoutFlush,
     Mutant::ForgetRecordedEarly,
+    Mutant::ForgetRecordedBeforeMirror,
     Mutant::KeepUnrecordedClean,
     Mutant::ServeLateFlush,
     Mutant::ForgetLateWrite,

@@ -32,7 +32,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 39] = [
+pub const SCENES: [(&str, Scene); 40] = [
     (
         "a process dies while it closes",
         recovery::dies_while_closing,
@@ -63,6 +63,10 @@ pub const SCENES: [(&str, Scene); 39] = [
     (
         "a slot of the primary used again",
         rounds::primary_slot_again,
+    ),
+    (
+        "the slot of a cleaned copy used again",
+        rounds::cleaned_slot_again,
     ),
     ("a slow slot used again", rounds::slow_slot_again),
     ("moves side by side", rounds::joined_moves),

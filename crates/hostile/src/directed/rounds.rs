@@ -7,7 +7,7 @@ use isotherm_core::policy::Action;
 use isotherm_core::store::BLOCK;
 use isotherm_core::store::journal;
 use isotherm_core::store::open::Mode;
-use isotherm_core::{BufRef, DeviceOp, Engine, ExtentId, IoError, MemberId, OpKind, TierId};
+use isotherm_core::{BufRef, DeviceOp, Engine, ExtentId, IoError, MemberId, Nanos, OpKind, TierId};
 
 fn is_flush(member: u8) -> impl Fn(&DeviceOp) -> bool + Clone {
     move |op| op.kind == OpKind::Flush && op.member == MemberId(member)
@@ -77,10 +77,44 @@ pub(super) fn primary_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
     s.flush()?;
     s.write(2, (0, 8))?;
     s.flush()?;
+    damage_what_mirror_lacks(&mut s)?;
+    s.open()?;
+    s.check_contents()
+}
+
+/// A copy is cleaned and dropped, and only the primary has the record of the clean. The mirror names the copy's slot as dirty. Then the
+/// primary's newest journal blocks are damaged. The slot must not contain another extent's bytes.
+pub(super) fn cleaned_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = stage(mutant)?;
+    for e in [1, 3] {
+        s.write(e, (0, 8))?;
+        s.flush()?;
+    }
+    for e in [1, 3] {
+        s.allocate(e)?;
+        s.write(e, (0, 8))?;
+    }
+    s.flush()?;
+    // The first clean brings the mirror up to date, and the second one comes too early to do so again.
+    s.pass(Nanos::from_secs(2))?;
+    s.clean(3)?;
+    s.clean(1)?;
+    s.pass(Nanos::from_millis(500))?;
+    s.propose(Action::Evict {
+        extent: ExtentId(1),
+    })?;
+    s.high([2]);
+    s.write(2, (0, 8))?;
+    s.flush()?;
+    damage_what_mirror_lacks(&mut s)?;
+    s.open()?;
+    s.check_contents()
+}
+
+/// Loses power when all writes have ended, and damages the journal blocks of the primary that the mirror lacks.
+fn damage_what_mirror_lacks(s: &mut Stage) -> Result<(), String> {
     s.lose_power(everything);
-    let lacked: Vec<u64> = (1..60)
-        .filter(|&q| has(&s, 0, q) && !has(&s, 1, q))
-        .collect();
+    let lacked: Vec<u64> = (1..60).filter(|&q| has(s, 0, q) && !has(s, 1, q)).collect();
     if lacked.len() < 2 {
         return Err(format!("the scene's mirror lacks {lacked:?} only"));
     }
@@ -88,8 +122,7 @@ pub(super) fn primary_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
         let at = s.sb.area.ring_offset(seq);
         s.disks[0].corrupt(at, 512);
     }
-    s.open()?;
-    s.check_contents()
+    Ok(())
 }
 
 /// A FLUSH arrives during a round, after writes that this round does not include: the round must not answer it.

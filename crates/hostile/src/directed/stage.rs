@@ -255,7 +255,7 @@ impl Stage {
         }
         Err(String::from("the scene does not come to rest"))
     }
-    /// Advances the time to `t`.
+    /// Advances the time by `t`.
     pub(super) fn pass(&mut self, t: Nanos) -> Result<(), String> {
         if let Some(w) = &mut self.world {
             w.pass(t);

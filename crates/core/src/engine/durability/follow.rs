@@ -5,7 +5,8 @@
 //! before it is answered. The slow disk is awake at that time, because most of these changes come with data for it. Dirty copies are
 //! different, because they exist so that this disk can sleep. The mirror need not have the records of all dirty copies. But as long as
 //! there are dirty copies, it must have the record of at least one. Then a server that finds only the mirror can distinguish a clean cache
-//! from a dirty one.
+//! from a dirty one. The record of a clean may come to the mirror later: until then the mirror takes a clean copy for a dirty one, and a
+//! server that finds only the mirror asks for consent where none is needed. The home of such a copy has all data.
 //!
 //! Under other policies the mirror may lag. The journal blocks of such a session state this, and the first such block is on the mirror
 //! before anything is acknowledged that the mirror lacks. From then on, and until the next session, the metadata does not claim that the

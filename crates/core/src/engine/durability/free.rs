@@ -7,8 +7,11 @@
 //! ended; otherwise it could destroy the new owner's data.
 //!
 //! This does not apply to a copy's slot that no durable record names as dirty: caches allocate and free slots without waiting for a disk.
+//! When a clean ends, the mirror may still have the record that names the slot as dirty (round.rs says when). Such slots are kept in a list
+//! until the mirror is brought up to date, and until then they are freed like those of dirty copies.
 
 use super::Durability;
+use super::round::CLEANED_MAX;
 use crate::engine::devices::{Cause, What};
 use crate::engine::globals::Globals;
 use crate::engine::mutants::Mutant;
@@ -26,7 +29,7 @@ struct Entry {
 }
 
 /// See the module.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Freeing {
     /// Slots that wait for the record on primary and mirror.
     waiting: VecDeque<Entry>,
@@ -36,6 +39,20 @@ pub(super) struct Freeing {
     pinned: Vec<Entry>,
     /// Slots that are being discarded on the device.
     trimming: Vec<Slot>,
+    /// Slots of copies that were cleaned since the mirror was last brought up to date.
+    cleaned: Vec<Slot>,
+}
+
+impl Default for Freeing {
+    fn default() -> Freeing {
+        Freeing {
+            waiting: VecDeque::new(),
+            hasty: VecDeque::new(),
+            pinned: Vec::new(),
+            trimming: Vec::new(),
+            cleaned: Vec::with_capacity(CLEANED_MAX),
+        }
+    }
 }
 
 impl Freeing {
@@ -51,6 +68,10 @@ impl Freeing {
     /// Whether a slot waits for a record, so that a round would free it.
     pub(super) fn wants_round(&self) -> bool {
         !self.waiting.is_empty() || !self.hasty.is_empty()
+    }
+    /// Number of copies that were cleaned since the mirror was last brought up to date.
+    pub(super) fn cleaned(&self) -> usize {
+        self.cleaned.len()
     }
 }
 
@@ -101,14 +122,41 @@ impl Durability {
         self.freeing.release(g, entry);
     }
 
+    /// Notes that the copy in `slot` has no dirty block any more, and that the record of this is durable on the primary.
+    pub(in crate::engine) fn copy_cleaned(&mut self, g: &mut Globals, slot: Slot) {
+        if self.mirror_lags() && !g.broken(Mutant::ForgetRecordedBeforeMirror) {
+            self.freeing.cleaned.push(slot);
+        } else {
+            g.space.map.set_recorded(slot, false);
+        }
+    }
+
     /// After a round: frees the slots whose freeing is durable now.
     pub(in crate::engine) fn release_durable(&mut self, g: &mut Globals) {
+        if !self.mirror_lags() {
+            self.forget_recorded(g);
+        }
         let (primary, everywhere) = self.pending.committed(self.has_mirror());
         while let Some(e) = pop_durable(&mut self.freeing.hasty, primary) {
             self.freeing.release(g, e);
         }
         while let Some(e) = pop_durable(&mut self.freeing.waiting, everywhere) {
+            // No record names the slot any more, so its next copy need not wait.
+            if e.slot.0 < g.fast_slots() && g.space.map.is_recorded(e.slot) {
+                g.space.map.set_recorded(e.slot, false);
+            }
             self.freeing.release(g, e);
+        }
+    }
+
+    /// After a round that brought the mirror up to date: no durable record names the cleaned copies as dirty any more, unless they were
+    /// written or discarded again.
+    fn forget_recorded(&mut self, g: &mut Globals) {
+        for s in self.freeing.cleaned.drain(..) {
+            let settled = |e| !g.space.map.is_dirty(e) && !self.pending.contains(e);
+            if g.copy_in(s).is_some_and(settled) {
+                g.space.map.set_recorded(s, false);
+            }
         }
     }
 

@@ -64,6 +64,8 @@ pub(super) struct Durability {
     staging: Staging,
     /// The time at which the mirror should be brought up to date, unless another reason does it earlier.
     mirror_due: Option<Nanos>,
+    /// The time at which the mirror was last up to date.
+    mirrored_at: Nanos,
     checkpoints: Checkpoints,
     /// Whether the journal, the staging area or a checkpoint needs a round, as of the end of the last round. Only rounds change this.
     pressed: bool,
@@ -100,6 +102,7 @@ impl Durability {
             staging: Staging::new(sb.uuid, sb.epoch, opened.tip, p.stage_blocks.max(8))
                 .unread(p.unread_metadata),
             mirror_due: None,
+            mirrored_at: Nanos(0),
             checkpoints: Checkpoints::new(opened, p),
             pressed: false,
             follow: Follow::new(claimed, &space.map, fast),
@@ -156,6 +159,10 @@ impl Durability {
     }
     fn mirror_awake(&self, g: &Globals) -> bool {
         self.mirror().is_some_and(|m| !g.devices.is_asleep(m))
+    }
+    /// Whether the mirror lacks blocks of the journal.
+    fn mirror_lags(&self) -> bool {
+        self.has_mirror() && self.staging.lag() > 0
     }
     /// Whether `member` is the mirror and lacks blocks of the journal.
     pub(super) fn lags_on(&self, member: usize) -> bool {

@@ -28,7 +28,9 @@ impl Durability {
         Reasons {
             closing: g.phase == Phase::Closing && requests == self.queue.len() && r.active() == 0,
             for_space: self.freeing.wants_round() && g.waiting.is_starving(),
-            mirror_due: self.mirror_due.is_some_and(|t| self.when_idle(g, t) <= now)
+            mirror_due: self
+                .mirror_due
+                .is_some_and(|t| self.when_mirrored(g, t) <= now)
                 && self.mirror_awake(g),
         }
     }
@@ -103,13 +105,23 @@ impl Durability {
             return r.round_due(g);
         }
         let mirror_due = self.mirror_due.filter(|_| self.mirror_awake(g));
-        let records = [self.pending.due(), mirror_due].into_iter().flatten().min();
-        let records = records.map(|t| self.when_idle(g, t));
+        let records = self.pending.due().map(|t| self.when_idle(g, t));
+        let mirror = mirror_due.map(|t| self.when_mirrored(g, t));
         let gathered = self.gather.until(g.clock);
-        [records, r.round_due(g), gathered]
+        [records, mirror, r.round_due(g), gathered]
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// The time at which a round begins for a mirror that should be up to date at `t`. If slots wait for that, the round does not wait for an
+    /// idle moment.
+    fn when_mirrored(&self, g: &Globals, t: Nanos) -> Nanos {
+        if self.freeing.wants_round() {
+            t
+        } else {
+            self.when_idle(g, t)
+        }
     }
 
     /// The time at which a round begins for records that are due at `t` and for which no request waits. The flushes of a round write back a

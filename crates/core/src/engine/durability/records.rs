@@ -142,9 +142,15 @@ impl Durability {
         }
     }
 
-    /// Encodes the records of moves whose data is copied. Returns their number.
-    pub(super) fn encode_moves(&mut self, g: &mut Globals, r: &mut Relocation, limit: u64) -> u32 {
-        let mut moves = 0;
+    /// Encodes the records of moves whose data is copied. Returns their number, and the number of cleans among them
+    /// after which the copy stays.
+    pub(super) fn encode_moves(
+        &mut self,
+        g: &mut Globals,
+        r: &mut Relocation,
+        limit: u64,
+    ) -> (u32, u32) {
+        let (mut moves, mut cleans) = (0, 0);
         while let Some((index, m)) = r.first_copied() {
             if m.is_clean() && !r.apply_clean(g, index, &m) {
                 // Every block has been overwritten since the clean read it.
@@ -158,9 +164,10 @@ impl Durability {
                 break;
             }
             moves += 1;
+            cleans += u32::from(m.keeps_copy());
             r.committing(g, index);
         }
-        moves
+        (moves, cleans)
     }
 
     /// Encodes the record of one extent, with its home in `slot`. If `clean_epoch` is the session's number, the clean blocks of its copy

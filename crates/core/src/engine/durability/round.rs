@@ -8,9 +8,9 @@
 //! devices to which they were copied. A round that begins ahead (`ahead.rs`) only flushes. The cost depends on the number of changes since
 //! the last round, never on the size of the volume.
 //!
-//! After a crash, the journal on the primary is authoritative. The mirror is brought up to date when moves need it, when the staging area
-//! is half full, when a checkpoint is written, or when it is awake anyway and `commit_interval` has passed. A round for which no request
-//! waits is delayed until the device with the mirror is idle.
+//! After a crash, the journal on the primary is authoritative. The mirror is brought up to date when homes have moved, when the staging
+//! area is half full, when a checkpoint is written, or when it is awake anyway and `commit_interval` has passed; for cleans, once a second.
+//! A round for which no request waits is delayed until the device with the mirror is idle.
 //!
 //! Checkpoints are fuzzy and incremental (`checkpoints.rs`): each full round may add a piece, which is encoded at the snapshot, as the
 //! records are.
@@ -24,6 +24,11 @@ use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind};
 use crate::store::{BLOCK, record};
 use crate::units::{MemberId, Nanos};
 use alloc::vec::Vec;
+
+/// Rounds with cleans and no other moves bring the mirror up to date at most once in this time.
+const CLEANS_MIRRORED_EVERY: Nanos = Nanos::from_secs(1);
+/// Largest number of copies that may be cleaned in the meantime.
+pub(super) const CLEANED_MAX: usize = 4096;
 
 /// A metadata write of a round: to the primary (0) or mirror (1), member, offset, length, and the place of its bytes.
 pub(super) type MetaWrite = (usize, MemberId, u64, u32, MetaSource);
@@ -153,15 +158,16 @@ impl Durability {
         } else {
             self.checkpoints.skip();
         }
-        let moves = if ahead {
-            0
+        let (moves, cleans) = if ahead {
+            (0, 0)
         } else {
             self.encode_moves(g, r, limit)
         };
         // If the mirror must be reliable, every change that will be acknowledged must also be recorded there.
         let owed = self.mirror_must_be_updated(g) && self.queue.serves_any();
         let checkpoint = self.checkpoints.adds() || self.checkpoints.header_due();
-        let mirror = self.has_mirror() && (mirror || owed || moves > 0 || checkpoint);
+        let moved = moves > cleans || (cleans > 0 && self.cleans_need_mirror(g, cleans));
+        let mirror = self.has_mirror() && (mirror || owed || moved || checkpoint);
         self.raise_counters(g, targets, mirror, limit);
         self.staging.seal();
         if mirror {
@@ -179,6 +185,15 @@ impl Durability {
             ..Round::default()
         };
         from
+    }
+
+    /// Whether a round with these cleans brings the mirror up to date. While the mirror lacks the record of a clean, it names a copy as
+    /// dirty that is clean. If the primary is lost meanwhile, this can only cost a question ([`super::follow`]). But a write to the journal
+    /// takes a disk as long as a clean does, and where a disk is left alone for short times only, a round has few cleans. So one write per
+    /// [`CLEANS_MIRRORED_EVERY`] is enough.
+    fn cleans_need_mirror(&self, g: &Globals, cleans: u32) -> bool {
+        g.clock.since(self.mirrored_at) >= CLEANS_MIRRORED_EVERY
+            || self.freeing.cleaned() + cleans as usize > CLEANED_MAX
     }
 
     /// Flushes the devices that hold the data that the records will expose.
@@ -342,13 +357,19 @@ impl Durability {
         self.pending.commit(self.round.taken, everywhere);
         if everywhere || g.broken(Mutant::SkipMirrorQuietly) {
             self.staging.mirrored = self.round.to;
+            self.mirrored_at = g.clock;
             if self.staging.lazy_from.is_some_and(|s| self.round.to > s) {
                 self.follow.mirror_may_lag();
             }
         }
-        let next = g.clock + g.params.commit_interval;
+        let wait = if self.freeing.cleaned() > 0 || self.round.moves > 0 {
+            g.params.commit_interval.min(CLEANS_MIRRORED_EVERY)
+        } else {
+            g.params.commit_interval
+        };
+        let next = g.clock + wait;
         self.mirror_due = (self.has_mirror() && self.staging.lag() > 0)
-            .then(|| self.mirror_due.unwrap_or(next))
+            .then(|| self.mirror_due.map_or(next, |t| t.min(next)))
             // If it is due but was not done, the mirror sleeps: it is checked again later.
             .map(|t| if t <= g.clock { next } else { t });
         g.counters.checkpoints += u64::from(self.checkpoints.round_done());

@@ -96,12 +96,14 @@ impl Relocation {
         }
     }
 
-    /// Ends a clean whose record is durable on primary and mirror.
+    /// Ends a clean whose record is durable on the primary, and mostly also on the mirror.
     pub(super) fn cleaned(&mut self, g: &mut Globals, d: &mut Durability, m: &Move, evict: bool) {
         let e = m.extent;
         let dirty = g.space.map.is_dirty(e);
-        if !dirty || g.broken(Mutant::ForgetRecordedEarly) {
+        if g.broken(Mutant::ForgetRecordedEarly) {
             g.space.map.set_recorded(m.src, false);
+        } else if !dirty {
+            d.copy_cleaned(g, m.src);
         }
         if !evict {
             return self.settle_move(g, d, m, Outcome::Done);

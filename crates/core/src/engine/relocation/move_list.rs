@@ -108,6 +108,10 @@ impl Move {
     pub(in crate::engine) fn is_clean(&self) -> bool {
         matches!(self.kind, Kind::Clean { .. })
     }
+    /// Whether it is a clean after which the copy stays.
+    pub(in crate::engine) fn keeps_copy(&self) -> bool {
+        matches!(self.kind, Kind::Clean { evict: false })
+    }
     /// Whether it writes to a slot that the extent uses already (its home, or its copy). Then it is not enough to abandon the move: its
     /// writes must have ended before another write goes there.
     pub(in crate::engine) fn writes_in_place(&self) -> bool {

@@ -86,7 +86,7 @@ vm-root:
 	scripts/dist deb
 	scripts/vm-root target/dist/isotherm_*.deb
 
-# The recipes for moving over from bcache and from an LVM cache, in a guest (skipped unless ISOTHERM_VM names the program that runs it)
+# The recipes for moving over from bcache, an LVM cache and Open CAS, in a guest (skipped unless ISOTHERM_VM names the program that runs it)
 vm-move-over: build
 	scripts/vm-move-over run
 

@@ -31,6 +31,10 @@ pub fn connect(volume: &Path) -> Result<Option<Client>, Failure> {
         {
             Ok(None)
         }
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(Failure::failed(format!(
+            "{}: cannot connect to the control socket: permission denied: run this command as root, or as the user who serves the volume",
+            path.display()
+        ))),
         Err(e) => Err(Failure::file(&path, "connect to the control socket", &e)),
     }
 }
@@ -49,7 +53,7 @@ pub fn served(volume: &Path) -> Result<Client, Failure> {
             ))
         } else if super::beside(volume, ".toml").exists() {
             Failure::failed(format!(
-                "{v}: not served: start it with `isotherm serve {v} --loop` (or --block-file DIR, --nbd)"
+                "{v}: not served: start it with `isotherm serve {v} --device` (or --nbd, --block-file DIR)"
             ))
         } else {
             Failure::failed(format!(

@@ -250,6 +250,13 @@ fn what_other_kernels_made_is_refused_and_wiped() {
         ("a ZFS pool member", uberblocks),
         ("a bcache device", v(4120, bcache)),
         (
+            "an Open CAS cache",
+            v(0, b"\x01\x01\x01\0\xa6\x1c\x7e\x18\0\0\x03\x1a"),
+        ),
+        ("dm-cache metadata", v(32, b"\x03\xc4\x18\0\0\0\0\0\x02")),
+        ("dm-thin metadata", v(32, b"\xba\x52\x9c\x01\0\0\0\0\x02")),
+        ("a dm-writecache cache", v(0, b"\x21\x93\x48\x23\x01\0\0\0")),
+        (
             "an ISO 9660 file system",
             v(0x8000, b"\x01CD001\x01\0LINUX"),
         ),

@@ -271,3 +271,96 @@ fn a_device_and_its_clone_are_refused_a_loop_device_over_the_member_is_not() {
         assert!(said.contains(&new.0) || said.contains("/i now"), "{said}");
     }
 }
+
+#[test]
+fn who_uses_a_device_is_said() {
+    let place = Place::in_memory();
+    sparse(&place, "i", 64 * MIB);
+    let Some(node) = Loop::over(&place, "i") else {
+        return;
+    };
+    place.ok(&format!("create v --slow {} --policy linear", node.0));
+    let served = place.serve("v --nbd unix:n");
+    let by = format!("device in use by process {} (isotherm)", served.child.id());
+    let again = place.fails("serve v --nbd unix:m");
+    assert!(
+        again.contains("v: this volume is served already") && again.contains(&by),
+        "{again}"
+    );
+    let other = place.fails(&format!("create w --slow {} --force", node.0));
+    assert!(
+        other.contains(&by) && !other.contains("served already"),
+        "{other}"
+    );
+    assert_eq!(served.terminate(), Some(0));
+    fs::create_dir(place.path("m")).expect("made");
+    let made = place.tool("mkfs.ext4", &["-q", "-F", &node.0]);
+    if !made.status.success() || !place.tool("mount", &[&node.0, "m"]).status.success() {
+        println!("the rest is skipped: no mounts here");
+        return;
+    }
+    let mounted = place.fails(&format!("create w --slow {} --force", node.0));
+    let unmounted = place.tool("umount", &["m"]).status.success();
+    let at = format!("(mounted at {})", place.path("m").display());
+    assert!(mounted.contains(&at) && unmounted, "{mounted}");
+}
+
+#[test]
+fn a_device_without_a_medium_is_a_member_that_is_missing() {
+    // Another test may get the loop device as soon as it has no file.
+    for _ in 0..5 {
+        let place = Place::in_memory();
+        for name in ["away/f", "s"] {
+            fs::create_dir_all(place.path("away")).expect("made");
+            sparse(&place, name, 64 * MIB);
+        }
+        let Some(node) = Loop::over(&place, "away/f") else {
+            return;
+        };
+        let fast = node.0.clone();
+        place.ok(&format!("create v --fast {fast} --slow s --policy greendm"));
+        drop(node);
+        let out = place.run("status v");
+        let shown = format!("/sys/block/{}/loop", fast.trim_start_matches("/dev/"));
+        if fs::exists(&shown).unwrap_or(true) {
+            continue;
+        }
+        let text = [out.stdout, out.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(
+            text.contains("missing") && !text.contains("damaged"),
+            "{text}"
+        );
+        return;
+    }
+    println!("skipped: other tests took the loop device each time");
+}
+
+#[test]
+fn what_a_user_may_not_read_is_not_called_damaged_or_missing() {
+    let place = Place::in_memory();
+    place.ok("create v --fast f:64M --slow s:64M --policy greendm");
+    // The description may be read, the members (mode 0600) may not.
+    place.tool("chmod", &["755", "."]);
+    let as_nobody = |call: &str| {
+        let program = env!("CARGO_BIN_EXE_isotherm");
+        let user = ["--reuid=65534", "--regid=65534", "--clear-groups", program];
+        let words: Vec<&str> = user.into_iter().chain(call.split_whitespace()).collect();
+        place.tool("setpriv", &words)
+    };
+    if !as_nobody("--version").status.success() {
+        println!("skipped: this process may not run the program as another user");
+        return;
+    }
+    for call in ["check v", "status v", "serve v --nbd unix:n"] {
+        let out = as_nobody(call);
+        let text = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+        assert!(
+            out.status.code() == Some(1)
+                && text.contains("permission denied: run this as root")
+                && !text.contains("damaged")
+                && !text.contains("missing"),
+            "`{call}`: {text}"
+        );
+    }
+}

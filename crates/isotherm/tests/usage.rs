@@ -19,6 +19,14 @@ fn wrong_calls_say_in_one_line_what_to_do() {
         ("create v", 2, "--config <FILE>|--fast"),
         ("create v --slwo a:1G", 2, "'--slow'"),
         ("create v --slow a", 1, "give a size"),
+        ("create v --slow /dev/none", 1, "there is no such device"),
+        // A file there would be in memory.
+        (
+            "create v --slow /dev/none:64M",
+            1,
+            "there is no such device",
+        ),
+        ("serve exists --nbd unix:exists.sock", 2, "control socket"),
         ("create v --slow a:0", 2, "is zero"),
         ("create v --slow a:99999999T", 2, "too large"),
         ("create v --slow a:9E", 2, "less than 8E"),

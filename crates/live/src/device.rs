@@ -1,6 +1,7 @@
 //! Opens member devices, which are regular files or block devices: their properties (`device/kind.rs`), their locks (`device/lock.rs`), and
 //! their standby state (`device/power.rs`).
 
+mod busy;
 mod kind;
 mod lock;
 mod power;
@@ -80,6 +81,25 @@ fn fail(path: &Path, kind: ErrorKind, what: impl std::fmt::Display) -> Error {
     Error::new(kind, format!("{}: {what}", path.display()))
 }
 
+/// The words about a path in `/dev` where nothing is.
+pub const NO_SUCH_DEVICE: &str =
+    "there is no such device: attach it, or correct its name (`lsblk` lists the devices)";
+
+/// Whether `path` lies where device nodes are. A file that is created there is in memory, and gone after the next boot. (`/dev/shm` is meant
+/// for files in memory.)
+pub fn in_dev(path: &Path) -> bool {
+    std::path::absolute(path).is_ok_and(|p| p.starts_with("/dev") && !p.starts_with("/dev/shm"))
+}
+
+/// The error of a device that cannot be opened.
+fn unusable(path: &Path, e: &io::Error) -> Error {
+    if e.kind() == io::ErrorKind::PermissionDenied {
+        let what = "permission denied: run this as root, or as a user who may use this device";
+        return fail(path, ErrorKind::Denied, what);
+    }
+    fail(path, ErrorKind::Device, e)
+}
+
 impl Device {
     /// Opens and locks `path`.
     ///
@@ -90,7 +110,12 @@ impl Device {
         crate::mounts::check(path).map_err(bad)?;
         let meta = match fs::metadata(path) {
             Ok(meta) => Some(meta),
-            Err(e) if e.kind() == io::ErrorKind::NotFound && how.create.is_some() => None,
+            Err(e) if e.kind() == io::ErrorKind::NotFound && how.create.is_some() => {
+                if in_dev(path) {
+                    return Err(fail(path, ErrorKind::Device, NO_SUCH_DEVICE));
+                }
+                None
+            }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let what = if how.fresh {
                     "does not exist: attach the device, or give a size to create a file"
@@ -99,7 +124,7 @@ impl Device {
                 };
                 return Err(fail(path, ErrorKind::Device, what));
             }
-            Err(e) => return Err(bad(e)),
+            Err(e) => return Err(unusable(path, &e)),
         };
         let is_block = meta
             .as_ref()
@@ -141,6 +166,10 @@ impl Device {
         }
         // `seek` is the only way that works for files and for block devices.
         let bytes = file.seek(SeekFrom::End(0)).map_err(bad)?;
+        if is_block && bytes == 0 {
+            let what = "has no medium (its size is 0): insert or attach the device";
+            return Err(fail(path, ErrorKind::Device, what));
+        }
         let mut note = None;
         let (mut direct, mut align) = (direct, 512);
         if is_block {
@@ -280,12 +309,8 @@ fn open_file(
         other => other.map(|f| (f, !how.buffered)),
     };
     opened.map_err(|e| match Errno::from_io_error(&e) {
-        Some(Errno::BUSY) => fail(
-            path,
-            ErrorKind::InUse,
-            "device in use (mounted, or part of another volume): unmount it first",
-        ),
-        _ => fail(path, ErrorKind::Device, e),
+        Some(Errno::BUSY) => fail(path, ErrorKind::InUse, busy::reason(path)),
+        _ => unusable(path, &e),
     })
 }
 

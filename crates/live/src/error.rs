@@ -11,6 +11,8 @@ pub enum ErrorKind {
     Device,
     /// A device is held by someone else.
     InUse,
+    /// This user may not open a device.
+    Denied,
     /// The members do not form a volume that can be opened.
     Volume,
     /// The system refused something that the engine needs.

@@ -44,7 +44,7 @@ fn mount_point(line: &[u8]) -> Option<PathBuf> {
 }
 
 /// Decodes a path: space, tab, newline and backslash are written as a backslash and three octal digits.
-fn unescaped(text: &[u8]) -> PathBuf {
+pub(crate) fn unescaped(text: &[u8]) -> PathBuf {
     let (mut out, mut at) = (Vec::new(), 0);
     while let Some(&b) = text.get(at) {
         let digits = text.get(at + 1..at + 4).filter(|_| b == b'\\');

@@ -6,11 +6,11 @@ use isotherm_core::store::checkpoint::{self, Header};
 use isotherm_core::store::superblock::{State, Superblock, SuperblockError};
 use isotherm_core::store::{self, BLOCK, Layout, Media, OpenError, Part, Repair, journal, open};
 use isotherm_core::{ExtentId, MemberId};
-use isotherm_live::VolumeConfig;
 use isotherm_live::device::{Device, OpenHow};
 use isotherm_live::media::FileMedia;
 use isotherm_live::members;
 use isotherm_live::volume::description;
+use isotherm_live::{ErrorKind, VolumeConfig};
 use serde_json::{Value, json};
 
 use crate::Failure;
@@ -106,7 +106,8 @@ fn open_members(
         };
         match Device::open(path, how) {
             Ok(device) => devices.push(Some(device)),
-            Err(e) if e.kind == isotherm_live::ErrorKind::InUse => {
+            // Nothing is known about a member that cannot be looked at: this is no damage.
+            Err(e) if matches!(e.kind, ErrorKind::InUse | ErrorKind::Denied) => {
                 return Err(Failure::failed(e.to_string()));
             }
             Err(e) => {

@@ -91,7 +91,7 @@ fn set_rows(client: &mut Client, table: &[&ClassesWhat]) -> Result<(), Failure> 
     let name = policy.split(',').next().unwrap_or_default();
     if name != "dss-lru-s" {
         return Err(Failure::failed(format!(
-            "policy `{name}` has no table of classes: `isotherm set VOLUME policy=dss-lru-s` has; type-aware gives classes shares by its rules"
+            "policy `{name}` has no table of classes: first run `isotherm set VOLUME policy=dss-lru-s` (the policy `type-aware` has rules in its place)"
         )));
     }
     let (mut rest, mut rows) = (Vec::new(), Vec::new());

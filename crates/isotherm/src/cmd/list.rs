@@ -124,7 +124,7 @@ fn undescribed(known: &[Value]) -> Vec<Value> {
 fn text(list: &[Value]) -> String {
     if list.is_empty() {
         return format!(
-            "no volumes: none is served, and there is no description in {}\n",
+            "no volumes: none is served, and there is no description in {} (volumes that are described elsewhere are listed while they are served)\n",
             place::config_dirs()
                 .iter()
                 .map(|d| d.display().to_string())

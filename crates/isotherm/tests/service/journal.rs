@@ -81,3 +81,31 @@ exec "$2" serve v --nbd unix:n --metrics "unix:$1/metrics"
     let errors = std::fs::read_to_string(m.0.path("errors")).expect("a file");
     assert!(!errors.contains("metrics at"), "twice: {errors}");
 }
+
+/// What `systemd-analyze security` says of a unit of the package; 0 is closed, 10 is open.
+fn exposure(unit: &str) -> Option<f64> {
+    let dist = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/systemd");
+    let file = format!("{dist}/{unit}.service");
+    let out = Command::new("systemd-analyze")
+        .args(["security", "--offline=true", "--no-pager", &file])
+        .output()
+        .ok()?;
+    // "→ Overall exposure level for NAME: 2.7 OK"; older versions do not look at files.
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let last = text.lines().rfind(|l| l.contains("exposure level"))?;
+    last.rsplit(": ").next()?.split(' ').next()?.parse().ok()
+}
+
+#[test]
+fn the_services_are_closed_against_each_other() {
+    for (unit, limit) in [
+        ("isotherm@", 3.0),
+        ("isotherm-web", 2.0),
+        ("isotherm-assemble@", 2.5),
+    ] {
+        match exposure(unit) {
+            Some(level) => assert!(level <= limit, "{unit}: {level} of at most {limit}"),
+            None => eprintln!("skipped: systemd-analyze cannot look at {unit}"),
+        }
+    }
+}

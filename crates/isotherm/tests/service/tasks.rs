@@ -265,6 +265,30 @@ fn messages_that_pages_quote_are_ones_that_there_are() {
 }
 
 #[test]
+fn commands_that_need_root_begin_with_sudo() {
+    let open_to_all = ["isotherm fstab ", "isotherm files "];
+    let (mut plain, mut asked) = (Vec::new(), 0);
+    let pages = std::fs::read_dir(docs().join("tasks")).expect("listed");
+    for path in pages.flatten().map(|p| p.path()) {
+        let text = std::fs::read_to_string(&path).expect("text");
+        let all = blocks(&text).concat();
+        // The name of a volume of the machine: what follows /etc/isotherm/ on these pages.
+        for line in all.lines().filter(|l| l.contains("isotherm ")) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let of_volume = ["v", "nas", "db"].iter().any(|v| words.contains(v));
+            if !of_volume || open_to_all.iter().any(|c| line.starts_with(c)) {
+                continue;
+            }
+            asked += 1;
+            if !line.starts_with("sudo ") {
+                plain.push(format!("{}: {line}", path.display()));
+            }
+        }
+    }
+    assert!(asked > 10 && plain.is_empty(), "{asked}: {plain:#?}");
+}
+
+#[test]
 fn stand_ins_take_whole_names() {
     assert_eq!(
         with_stand_ins("mount -o ro /dev/old /srv # /x/srv/srv2"),

@@ -90,6 +90,12 @@ const LAYERS: &[Entry] = &[
         Start(4120),
         b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81",
     ),
+    // The cache device of Open CAS: the magic number of `ocf_superblock_config`, after two flags and a number of 16 bits.
+    ("an Open CAS cache", Start(4), b"\xa6\x1c\x7e\x18"),
+    // The kernel's dm-cache and dm-thin keep metadata on a device of its own, dm-writecache metadata and data on one.
+    ("dm-cache metadata", Start(32), b"\x03\xc4\x18\0\0\0\0\0"),
+    ("dm-thin metadata", Start(32), b"\xba\x52\x9c\x01\0\0\0\0"),
+    ("a dm-writecache cache", Start(0), b"\x21\x93\x48\x23"),
     (
         "a Ceph BlueStore device",
         Start(0),

@@ -233,6 +233,14 @@ fn is_killed(status: &str) -> bool {
         .any(|mask| u64::from_str_radix(mask.trim(), 16).is_ok_and(|m| m & bit != 0))
 }
 
+/// The running process that has locked this file, as the errors name it.
+pub(super) fn server_of(file: &File) -> Option<String> {
+    let pids = pids_of_lock(file, "FLOCK").into_iter().map(Holder::of);
+    pids.filter(|by| matches!(by, Holder::Running(_)))
+        .map(|by| by.to_string().trim_start_matches(" by ").to_owned())
+        .next()
+}
+
 /// The file's id in the form of `/proc/locks`: "fe:00:131".
 fn id_in_locks(file: &File) -> Option<String> {
     let m = file.metadata().ok()?;

@@ -15,6 +15,8 @@ use isotherm_core::store::superblock::{MemberEntry, State};
 use isotherm_core::store::{self, Opened, Superblock};
 use isotherm_core::{MemberId, TierId, engine};
 use rustix::io::Errno;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 impl Volume {
@@ -224,8 +226,14 @@ fn is_gone(path: &Path) -> bool {
     let gone = [Errno::NOENT, Errno::NXIO, Errno::NODEV, Errno::NOMEDIUM];
     // If the server of a file system hangs, the member behind it may be intact.
     crate::mounts::dead(path).is_none()
-        && std::fs::File::open(path)
-            .is_err_and(|e| Errno::from_io_error(&e).is_some_and(|n| gone.contains(&n)))
+        && match std::fs::File::open(path) {
+            Err(e) => Errno::from_io_error(&e).is_some_and(|n| gone.contains(&n)),
+            // A drive without a medium, or a loop device without a file. A file that was emptied is damage, not absence.
+            Ok(mut f) => {
+                f.metadata().is_ok_and(|m| m.file_type().is_block_device())
+                    && f.seek(SeekFrom::End(0)).is_ok_and(|bytes| bytes == 0)
+            }
+        }
 }
 
 /// Members that were absent in the newest session lack its writes. They count as missing, and are not written to.

@@ -1,5 +1,7 @@
 //! The front ends that are requested. The active ones are in `isotherm_control::fronts`.
 
+use std::path::PathBuf;
+
 use isotherm_live::front_end::FrontEndSettings;
 use isotherm_live::iscsi::chap::Secrets;
 use isotherm_live::nbd::server::{Address, Config};
@@ -18,7 +20,9 @@ pub(super) fn chosen(args: &ServeArgs) -> ServeArgs {
         match ublk::usable() {
             Ok(()) => args.ublk = true,
             Err(e) => {
-                tracing::info!("--device: a loop device, because: {e}");
+                tracing::info!(
+                    "--device: this is a loop device over the block file, because ublk cannot be used: {e}"
+                );
                 args.loop_device = true;
             }
         }
@@ -48,6 +52,22 @@ fn addresses(args: &ServeArgs) -> Result<Vec<Address>, Failure> {
     let parsed = args.nbd.iter().map(|a| a.parse::<Address>());
     let parsed: Result<Vec<_>, _> = parsed.collect();
     parsed.map_err(|e| Failure::usage(e.to_string()))
+}
+
+/// The paths of the unix sockets at which front ends and metrics will listen.
+///
+/// # Errors
+/// An address is invalid.
+pub(super) fn sockets(args: &ServeArgs) -> Result<Vec<PathBuf>, Failure> {
+    let nbd = addresses(args)?.into_iter().filter_map(|a| match a {
+        Address::Unix(path) => Some(path),
+        Address::Tcp(_) => None,
+    });
+    let metrics = args.metrics.iter().filter_map(|a| match a {
+        isotherm_web::Address::Unix(path) => Some(path.clone()),
+        isotherm_web::Address::Tcp(_) => None,
+    });
+    Ok(nbd.chain(metrics).collect())
 }
 
 fn secrets(args: &ServeArgs) -> Result<Option<Secrets>, Failure> {

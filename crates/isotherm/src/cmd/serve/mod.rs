@@ -114,7 +114,17 @@ fn check(args: &ServeArgs) -> Result<(), Failure> {
         // This error has the same text in all commands.
         crate::control::client::served(&args.volume)?;
     }
-    Ok(())
+    let control = std::path::absolute(crate::place::socket_path(&args.volume));
+    let taken = fronts::sockets(args)?
+        .into_iter()
+        .find(|path| matches!((std::path::absolute(path), &control), (Ok(p), Ok(c)) if p == *c));
+    match taken {
+        Some(path) => Err(Failure::usage(format!(
+            "{}: is the control socket of this volume: give another path",
+            path.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Opens the volume and reports the findings. If data was lost, it refuses to continue unless the user allows it.
@@ -124,10 +134,23 @@ fn open(args: &ServeArgs) -> Result<Volume, Failure> {
         (false, true) => OpenMode::AcceptLoss,
         (false, false) => OpenMode::ReadWrite,
     };
-    let volume = Volume::open(&args.volume, mode).map_err(|e| Failure::failed(e.to_string()))?;
+    let volume = Volume::open(&args.volume, mode).map_err(|e| refused(args, &e))?;
     report(&volume);
     judge_loss(&volume, args.accept_loss)?;
     Ok(volume)
+}
+
+/// The error of a volume that cannot be opened. If its members are in use because it is served already, this is said first.
+fn refused(args: &ServeArgs, e: &isotherm_live::Error) -> Failure {
+    let serves = e.kind == isotherm_live::ErrorKind::InUse
+        && matches!(crate::control::client::connect(&args.volume), Ok(Some(_)));
+    if !serves {
+        return Failure::failed(e.to_string());
+    }
+    let v = args.volume.display();
+    Failure::failed(format!(
+        "{v}: this volume is served already (see `isotherm status {v}`): {e}"
+    ))
 }
 
 /// Locks this program in memory. If there is a limit on locked memory, locking would make later allocations fail; only root has no limit.

@@ -55,6 +55,11 @@ pub fn served(volume: &Path) -> Result<Client, Failure> {
             Failure::failed(format!(
                 "{v}: not served: start it with `isotherm serve {v} --device` (or --nbd, --block-file DIR)"
             ))
+        } else if volume.extension().is_some_and(|e| e == "toml") {
+            Failure::failed(format!(
+                "{v}: no such volume: volumes are named without `.toml`: `{}`",
+                volume.with_extension("").display()
+            ))
         } else {
             Failure::failed(format!(
                 "{v}: no such volume: {v}.toml does not exist, here or in /etc/isotherm (see `isotherm list`, `isotherm create --help`)"

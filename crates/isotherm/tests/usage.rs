@@ -36,6 +36,9 @@ fn wrong_calls_say_in_one_line_what_to_do() {
             "`PT` is given twice",
         ),
         ("status exists.toml", 1, "give the volume, `exists`"),
+        ("status v.toml", 1, "named without `.toml`: `v`"),
+        // Nothing is said about the front end of a volume that does not exist.
+        ("serve v --device", 1, "no such volume"),
         (
             "serve exists.toml --nbd unix:s",
             1,

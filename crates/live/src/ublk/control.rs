@@ -43,8 +43,7 @@ impl Control {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 format!(
-                    "ublk: this kernel's ublk is too old (features {features:#x}, needed {:#x}): use Linux 6.5 or later, or \
-                     --block-file DIR and a loop device",
+                    "ublk: this kernel's ublk is too old (features {features:#x}, needed {:#x}): use Linux 6.5 or later",
                     abi::NEEDED
                 ),
             ));

@@ -33,8 +33,7 @@ pub fn missing() -> Option<String> {
     let there = std::path::Path::new(abi::CONTROL).exists();
     (!there).then(|| {
         format!(
-            "ublk: this kernel has no {}: load its module (modprobe ublk_drv; Linux 6.5 or later), or use --block-file DIR and a \
-             loop device",
+            "ublk: this kernel has no {}: load its module (modprobe ublk_drv; Linux 6.5 or later)",
             abi::CONTROL
         )
     })

@@ -13,21 +13,20 @@ use crate::Failure;
 use crate::args::ServeArgs;
 use crate::control::beside;
 
-/// The arguments with `--device` replaced by the front end that this kernel can: ublk, else a loop device.
-pub(super) fn chosen(args: &ServeArgs) -> ServeArgs {
+/// The arguments with `--device` replaced by the front end that this kernel can: ublk, else a loop device, and then the reason.
+pub(super) fn chosen(args: &ServeArgs) -> (ServeArgs, Option<String>) {
     let mut args = args.clone();
+    let mut words = None;
     if args.device {
         match ublk::usable() {
             Ok(()) => args.ublk = true,
             Err(e) => {
-                tracing::info!(
-                    "--device: this is a loop device over the block file, because ublk cannot be used: {e}"
-                );
+                words = Some(format!("--device: a loop device is used, not ublk: {e}"));
                 args.loop_device = true;
             }
         }
     }
-    args
+    (args, words)
 }
 
 /// Checks everything that can be checked before a volume is opened.
@@ -39,7 +38,9 @@ pub(super) fn check(args: &ServeArgs) -> Result<(), Failure> {
     secrets(args)?;
     tls(args)?;
     match ublk::missing().filter(|_| args.ublk) {
-        Some(why) => Err(Failure::failed(why)),
+        Some(why) => Err(Failure::failed(format!(
+            "{why}, or use --device, or --block-file DIR and a loop device"
+        ))),
         None => Ok(()),
     }
 }

@@ -30,8 +30,7 @@ use isotherm_control::classes_kept;
 /// # Errors
 /// The volume cannot be opened, or a front end cannot be started; then nothing stays mounted or listening.
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
-    let args = &fronts::chosen(args);
-    check(args)?;
+    let args = &checked(args)?;
     let notes = lock_memory();
     // From here on a signal means drain and checkpoint, even while recovery is still running.
     let (ends, ended) = std::sync::mpsc::channel();
@@ -105,6 +104,16 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     drop((control, watch));
     stopped.map_err(Failure::Failed)
+}
+
+/// The arguments with the front end that `--device` stands for, after all checks that need no member.
+fn checked(args: &ServeArgs) -> Result<ServeArgs, Failure> {
+    let (args, words) = fronts::chosen(args);
+    check(&args)?;
+    if let Some(words) = words {
+        tracing::info!("{words}");
+    }
+    Ok(args)
 }
 
 /// Checks the arguments before anything is opened.

@@ -185,13 +185,13 @@ impl Store {
         self.exclusively(node, |live| self.drive_fetch(node, live))
     }
     fn drive_fetch(&self, node: NodeId, live: &Arc<Live>) -> Outcome {
-        let (id, from, path, size) = {
+        let (id, from, path, needs) = {
             let cat = self.cat();
             let at = cat.get(node).zip(cat.path(node));
             let Some((n, path)) = at else {
                 return Outcome::Refused(Why::Gone);
             };
-            (n.facts.id, n.tier, path, n.facts.size)
+            (n.facts.id, n.tier, path, n.facts.needs())
         };
         if from == 0 || !self.copies.on || self.copies.has(node) {
             return Outcome::Done;
@@ -199,12 +199,13 @@ impl Store {
         if self.is_absent(from) {
             return Outcome::Refused(Why::Missing);
         }
-        if self.room(0).0 < size {
+        if self.room(0).0 < needs {
             return Outcome::Refused(Why::Full);
         }
         self.used_by(node, 0);
         let number = self.number();
         let mut disk = Disk::new(Arc::clone(&self.roots));
+        disk.copy_from(live);
         let mut fetch = Fetch::new(number, id, path, from);
         let (mut names, mut state, mut copy, mut changes) = (None, None, None, 0);
         let mut step = fetch.start();
@@ -232,7 +233,7 @@ impl Store {
                     if let (Some(state), Some(fd)) = (&mut state, copy.take())
                         && let Some(backing) = &state.home
                     {
-                        let bytes = facts_of(&fd).map_or(size, |f| f.blocks * 512);
+                        let bytes = facts_of(&fd).map_or(needs, |f| f.blocks * 512);
                         let home = facts_of(&backing.fd).map(|f| (f.size, f.mtime));
                         // If they cannot be read, the default values will not match the file later, and the copy will be dropped.
                         let home = home.unwrap_or_default();

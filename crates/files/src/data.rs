@@ -2,16 +2,14 @@
 
 use crate::catalogue::NodeId;
 use crate::copies::Update;
-use crate::disk::{Root, copy_range, read_all};
+use crate::disk::{Root, read_all};
 use crate::live::{Backing, Held, Live};
 use crate::placement::Access;
 use crate::recording::Op;
 use crate::store::Store;
 use crate::tree::{Facts, Tier, Time};
 use rustix::fd::OwnedFd;
-use rustix::fs::{
-    AtFlags, FallocateFlags, Gid, Mode, SeekFrom, Timespec, Timestamps, Uid, XattrFlags,
-};
+use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -123,7 +121,8 @@ impl Store {
         };
         if let Some(live) = live.filter(|l| l.hold().fd().is_ok()) {
             let before = live.facts()?;
-            let done = f(&Target::Open(live.hold()));
+            let tier = live.hold().backing()?.tier;
+            let done = self.evicting(tier, || f(&Target::Open(live.hold())));
             live.mark_changed();
             live.times_set(before, live.facts()?);
             done?;
@@ -138,9 +137,12 @@ impl Store {
             .roots
             .iter()
             .enumerate()
+            .rev()
             .filter(|(t, _)| on & (1 << t) != 0)
         {
-            f(&Target::At(root, &path)).map_err(|e| self.device_error(tier as Tier, &path, e))?;
+            // The fastest tier comes last: its attributes are the ones that count, so if a tier fails, nothing has changed.
+            self.evicting(tier as Tier, || f(&Target::At(root, &path)))
+                .map_err(|e| self.device_error(tier as Tier, &path, e))?;
         }
         let first = on.trailing_zeros() as usize;
         match self.learn(node, || self.roots[first].stat(&path)?.ok_or(Errno::NOENT)) {
@@ -286,7 +288,7 @@ impl Store {
     }
     /// Changes data, at home and then on the copy; the second argument of `f` is true for the home. If the tier is full, the file moves to
     /// the next tier with space, and the change is tried again.
-    fn with_room<T>(
+    pub(crate) fn with_room<T>(
         &self,
         live: &Arc<Live>,
         update: Update,
@@ -384,68 +386,6 @@ impl Store {
         self.placement
             .record(Access::new(live.node, true, offset, data.len() as u32));
         Ok(())
-    }
-    /// Preallocates space, punches holes or zeroes a range, as fallocate(2).
-    ///
-    /// # Errors
-    /// As fallocate(2).
-    pub fn fallocate(
-        &self,
-        live: &Arc<Live>,
-        offset: u64,
-        len: u64,
-        mode: i32,
-    ) -> Result<(), Errno> {
-        let flags = FallocateFlags::from_bits(mode as u32).ok_or(Errno::OPNOTSUPP)?;
-        self.with_room(live, Update::Drop, |fd, _| {
-            rustix::fs::fallocate(fd, flags, offset, len)
-        })
-    }
-    /// The next data or hole.
-    ///
-    /// # Errors
-    /// There is none after the offset, or a device error.
-    pub fn seek(&self, live: &Live, offset: u64, hole: bool) -> Result<u64, Errno> {
-        self.open_home(live)?;
-        let held = live.hold();
-        let to = if hole {
-            SeekFrom::Hole(offset)
-        } else {
-            SeekFrom::Data(offset)
-        };
-        rustix::fs::seek(held.fd()?, to)
-    }
-    /// Copies a range from one file to another, or within one.
-    ///
-    /// # Errors
-    /// There is no space, or a device error.
-    pub fn copy(
-        &self,
-        from: &Live,
-        a: u64,
-        to: &Arc<Live>,
-        b: u64,
-        len: u64,
-    ) -> Result<u64, Errno> {
-        // Ranges with the same offset in two files are the common case (cp). For all other ranges the kernel falls back to reads and writes.
-        if a != b || from.node == to.node {
-            return Err(Errno::XDEV);
-        }
-        self.open_home(from)?;
-        let source = {
-            let held = from.hold();
-            rustix::io::fcntl_dupfd_cloexec(held.fd()?, 0)?
-        };
-        // The source may be moved in the meantime. The copy is then made from its old descriptor, which has the same bytes.
-        let start = self.recording.start();
-        let copied = self.with_room(to, Update::Drop, |fd, _| copy_range(&source, fd, a, len))?;
-        from.mark_used();
-        let bytes = u32::try_from(copied).unwrap_or(u32::MAX);
-        for (node, op, write) in [(from.node, Op::Read, false), (to.node, Op::Write, true)] {
-            self.note(start, op, node, (a, copied));
-            self.placement.record(Access::new(node, write, a, bytes));
-        }
-        Ok(copied)
     }
     /// Makes a file durable.
     ///

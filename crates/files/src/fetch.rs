@@ -94,7 +94,7 @@ impl Fetch {
             }
             (State::Look, Answer::Facts(Some(f))) if f.id == self.id => {
                 self.facts = f;
-                self.call(State::Create, Call::Create(self.copy(), f.size))
+                self.call(State::Create, Call::Create(self.copy(), f.needs()))
             }
             (State::Look, _) => Step::End(Outcome::Refused(Why::Gone)),
             (State::Create, _) => self.call(State::Copy, Call::Copy(self.source(), self.copy(), 0)),

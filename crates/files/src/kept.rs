@@ -12,15 +12,14 @@
 //! copy itself has the same values of these and the same change time.
 
 use crate::copies::CopyRecord;
-use crate::disk::{Disk, Root, write_all};
+use crate::disk::Root;
 use crate::fetch::copy_at;
 use crate::mutants::{Mutant, broken};
 use crate::store::Store;
-use crate::tree::{At, Facts, HIDDEN, Id, Time, Tree};
+use crate::tree::{Facts, HIDDEN, Id, Time};
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const LIST: &[u8] = b".isotherm/copies.json";
@@ -159,11 +158,7 @@ impl Store {
             }
         }
         let text = serde_json::to_vec(&list).map_err(|_| Errno::INVAL)?;
-        let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR;
-        let fd = root.open_at(NEW, flags, 0o600)?;
-        write_all(&fd, &text, 0)?;
-        rustix::fs::fsync(&fd)?;
-        rustix::fs::renameat(&root.fd, NEW, &root.fd, LIST)?;
-        Disk::new(Arc::clone(&self.roots)).sync_dir(&At::new(0, HIDDEN))
+        // `write_whole` may drop copies to make room for the list. The next mount finds them in the list and not on the tier.
+        self.write_whole(NEW, LIST, &text)
     }
 }

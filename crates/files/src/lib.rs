@@ -36,6 +36,7 @@ pub mod mutants;
 pub mod names;
 pub mod placement;
 pub mod policy_state;
+mod ranges;
 pub mod recording;
 mod remember;
 pub mod rules;

@@ -100,10 +100,10 @@ impl Store {
     }
     /// The identity, tier and names of a file that can move to `to`; else the outcome of the attempt. There is at least one name.
     fn movable(&self, node: NodeId, to: Tier) -> Result<(Id, Tier, Vec<Vec<u8>>), Outcome> {
-        let (id, from, paths, size) = {
+        let (id, from, paths, needs) = {
             let cat = self.cat();
             let n = cat.get(node).ok_or(Outcome::Refused(Why::Gone))?;
-            (n.facts.id, n.tier, cat.paths(node), n.facts.size)
+            (n.facts.id, n.tier, cat.paths(node), n.facts.needs())
         };
         if from == to {
             return Err(Outcome::Done);
@@ -114,7 +114,7 @@ impl Store {
         if paths.is_empty() {
             return Err(Outcome::Refused(Why::Gone));
         }
-        if self.room(to).0 < size {
+        if self.room(to).0 < needs {
             return Err(Outcome::Refused(Why::Full));
         }
         Ok((id, from, paths))

@@ -36,7 +36,7 @@ pub enum Op {
     Write,
     /// The file was made durable.
     Sync,
-    /// Bytes were given up: by a truncation, or because the file was deleted (then all of it). Holes are not recorded.
+    /// Bytes were given up: by a truncation, a hole or zeroed range (fallocate), or because the file was deleted (then all of it).
     Drop,
 }
 
@@ -227,8 +227,9 @@ impl Store {
         // The catalogue has the size of a growing file only after the file is closed.
         let size = match op {
             Op::Read | Op::Write => size.max(range.0 + range.1),
-            Op::Sync => size,
-            Op::Drop => size.min(range.0),
+            // A truncation gives up everything from an offset on; a hole ends before.
+            Op::Drop if range.0.saturating_add(range.1) == u64::MAX => size.min(range.0),
+            Op::Sync | Op::Drop => size,
         };
         self.recording
             .note(start, op, (node, generation, size), range);
@@ -300,5 +301,27 @@ mod tests {
         assert_eq!(accesses, 2);
         store.release(&live);
         store.release(&to);
+    }
+
+    /// Holes give up bytes, as truncations do, but the file keeps its size.
+    #[test]
+    fn a_hole_is_a_discard() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, node, live) = crate::store::with_a_file(dir.path());
+        store.write(&live, 0, &vec![7; 40_000], false).unwrap();
+        store.release(&live);
+        let live = store.live(node).unwrap();
+        store.recording.begin().unwrap();
+        // FALLOC_FL_KEEP_SIZE with FALLOC_FL_PUNCH_HOLE; then KEEP_SIZE alone, which gives up nothing.
+        store.fallocate(&live, 4096, 8192, 3).unwrap();
+        store.fallocate(&live, 0, 80_000, 1).unwrap();
+        let batch = store.recording.take().unwrap();
+        let entries = batch[HEAD_BYTES..].chunks(ENTRY_BYTES);
+        let seen: Vec<_> = entries
+            .map(|b| Entry::decode(b.try_into().unwrap()).unwrap())
+            .map(|e| (e.op, e.offset, e.len, e.size))
+            .collect();
+        assert_eq!(seen, [(Op::Drop, 4096, 8192, 40_000)]);
+        store.release(&live);
     }
 }

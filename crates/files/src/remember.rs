@@ -6,7 +6,7 @@ use crate::placement::{How, Wanted};
 use crate::policy_state::PlacementSettings;
 use crate::store::{Refused, Store};
 use crate::tree::{At, HIDDEN, Tier, Tree};
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -46,24 +46,41 @@ impl Store {
         &self,
         change: impl FnOnce(&mut PlacementSettings),
     ) -> Result<(), Refused> {
-        let mut new = {
+        let before = {
             let policy = self.placement.policy.lock();
             policy
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
                 .settings
                 .clone()
         };
+        let mut new = before.clone();
         change(&mut new);
         self.placement.set_settings(new.clone(), &self.cat())?;
-        let text = serde_json::to_vec_pretty(&new).map_err(|e| Refused(e.to_string()))?;
-        let root = &self.roots[0];
-        let mut disk = Disk::new(std::sync::Arc::clone(&self.roots));
-        let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR;
-        root.open_at(NEW, flags, 0o600)
-            .and_then(|fd| write_all(&fd, &text, 0).and_then(|()| rustix::fs::fsync(&fd)))
-            .and_then(|()| rustix::fs::renameat(&root.fd, NEW, &root.fd, FILE))
-            .and_then(|()| disk.sync_dir(&At::new(0, HIDDEN)))
+        self.save_settings(&new).inspect_err(|_| {
+            // What is not stored is not in force either. These settings were valid before.
+            let _ = self.placement.set_settings(before, &self.cat());
+        })
+    }
+    fn save_settings(&self, new: &PlacementSettings) -> Result<(), Refused> {
+        let text = serde_json::to_vec_pretty(new).map_err(|e| Refused(e.to_string()))?;
+        self.write_whole(NEW, FILE, &text)
             .map_err(|e| Refused(format!("cannot write .isotherm/settings.json: {e}")))
+    }
+    /// Writes a file on the fastest tier durably, under the name `new`, which it changes for the name `file` when it is complete. If the
+    /// tier is full, copies make room. An incomplete file is removed, because it would take the last space.
+    pub(crate) fn write_whole(&self, new: &[u8], file: &[u8], text: &[u8]) -> Result<(), Errno> {
+        let root = &self.roots[0];
+        let write = || {
+            let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR;
+            let fd = root.open_at(new, flags, 0o600)?;
+            write_all(&fd, text, 0)?;
+            rustix::fs::fsync(&fd)?;
+            rustix::fs::renameat(&root.fd, new, &root.fd, file)
+        };
+        self.evicting(0, write).inspect_err(|_| {
+            let _ = rustix::fs::unlinkat(&root.fd, new, AtFlags::empty());
+        })?;
+        Disk::new(std::sync::Arc::clone(&self.roots)).sync_dir(&At::new(0, HIDDEN))
     }
     /// Passes recorded accesses to the policy.
     pub fn feed_policy(&self) {
@@ -130,10 +147,10 @@ impl Store {
                 break;
             }
             let fits = |tier: Tier| {
-                let size = self.cat().get(w.node).map_or(0, |n| n.facts.size);
+                let needs = self.cat().get(w.node).map_or(0, |n| n.facts.needs());
                 let (free, all) = self.room(tier);
                 let spare = u128::from(all) * u128::from(100 - self.marks.1.min(100)) / 100;
-                tier + 1 == self.roots.len() as Tier || free.saturating_sub(spare as u64) >= size
+                tier + 1 == self.roots.len() as Tier || free.saturating_sub(spare as u64) >= needs
             };
             let outcome = match w.how {
                 How::Drop => {

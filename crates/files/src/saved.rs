@@ -10,11 +10,12 @@ use crate::disk::{Disk, Root, write_all};
 use crate::store::Store;
 use crate::tree::{At, Facts, HIDDEN, Id, Tier, Time, Tree};
 use isotherm_core::crc32c::{crc32c, update};
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+const NEW: &[u8] = b".isotherm/names.new";
 const HEAD: &[u8] = b"isotherm names 1\n";
 /// Bytes that are encoded at a time, so that the memory does not grow with the number of files.
 const PIECE: usize = 1 << 20;
@@ -230,24 +231,29 @@ impl Store {
     /// # Errors
     /// An error of the fast tier.
     pub fn save_names(&self) -> Result<(), Errno> {
-        let new = &b".isotherm/names.new"[..];
         for tier in (1..self.roots.len() as Tier).filter(|t| !self.is_absent(*t)) {
-            let root = &self.roots[0];
-            let fd = root.open_at(new, OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR, 0o600)?;
-            let (mut names, mut piece, mut done) = (Encoder::new(tier), Vec::new(), 0);
-            loop {
-                names.next(&self.cat(), &mut piece);
-                if piece.is_empty() {
-                    break;
-                }
-                write_all(&fd, &piece, done)?;
-                done += piece.len() as u64;
-            }
-            write_all(&fd, &names.sum.to_le_bytes(), done)?;
-            rustix::fs::fsync(&fd)?;
-            rustix::fs::renameat(&root.fd, new, &root.fd, &file(tier)[..])?;
+            self.save_names_of(tier).inspect_err(|_| {
+                // It would take the last space of a full tier.
+                let _ = rustix::fs::unlinkat(&self.roots[0].fd, NEW, AtFlags::empty());
+            })?;
         }
         Disk::new(Arc::clone(&self.roots)).sync_dir(&At::new(0, HIDDEN))
+    }
+    fn save_names_of(&self, tier: Tier) -> Result<(), Errno> {
+        let root = &self.roots[0];
+        let fd = root.open_at(NEW, OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR, 0o600)?;
+        let (mut names, mut piece, mut done) = (Encoder::new(tier), Vec::new(), 0);
+        loop {
+            names.next(&self.cat(), &mut piece);
+            if piece.is_empty() {
+                break;
+            }
+            write_all(&fd, &piece, done)?;
+            done += piece.len() as u64;
+        }
+        write_all(&fd, &names.sum.to_le_bytes(), done)?;
+        rustix::fs::fsync(&fd)?;
+        rustix::fs::renameat(&root.fd, NEW, &root.fd, &file(tier)[..])
     }
 }
 

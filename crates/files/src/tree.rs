@@ -70,6 +70,13 @@ pub struct Facts {
     pub encrypted: bool,
 }
 
+impl Facts {
+    /// Bytes of space that a copy of the file needs: its holes need none.
+    pub fn needs(&self) -> u64 {
+        self.size.min(self.blocks.saturating_mul(512))
+    }
+}
+
 /// A path on a tier.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct At {

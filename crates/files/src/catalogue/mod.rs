@@ -466,6 +466,12 @@ impl Catalogue {
             d.on |= 1 << tier;
         }
     }
+    /// Records that the directory does not exist on that tier any more. The others stay.
+    pub fn gone_from(&mut self, dir: NodeId, tier: Tier) {
+        if let Some(d) = self.dirs.get_mut(&dir) {
+            d.on &= !(1 << tier);
+        }
+    }
     /// Records that the node is another file now: it was moved, or replaced on its tier.
     pub fn replace(&mut self, id: NodeId, tier: Tier, file: Id) {
         self.update(id, |f| f.id = file);

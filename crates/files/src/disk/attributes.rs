@@ -1,10 +1,11 @@
 //! Extended attributes, owners, modes and times of files on a tier.
 
 use super::{Root, facts_of};
-use crate::tree::{Facts, Time};
+use crate::tree::{Facts, TEMPS, Time, join};
 use rustix::fd::AsFd;
-use rustix::fs::{Mode, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{AtFlags, Mode, RenameFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Names and values of extended attributes.
 pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
@@ -112,27 +113,47 @@ impl DirAttributes {
     }
 }
 
-/// Creates a directory on a tier with its attributes from another tier. An existing directory is not changed.
+/// Number of the next hidden name of a directory that is not complete yet.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// Creates a directory on a tier with its attributes from another tier. An existing directory is not changed. The directory gets its name
+/// when it is complete, so a crash or an error leaves none with the wrong owner, mode or access list.
 ///
 /// # Errors
 /// The name belongs to something else, or a device error.
 pub(crate) fn make_dir_like(root: &Root, known: &DirAttributes) -> Result<(), Errno> {
-    let mode = Mode::from_raw_mode(known.facts.mode & 0o1777);
-    match rustix::fs::mkdirat(&root.fd, &known.path[..], mode) {
-        Err(Errno::EXIST) => {
-            let there = root.stat(&known.path)?;
-            let is_dir = there.is_some_and(|f| f.mode & 0o170_000 == 0o040_000);
-            return if is_dir { Ok(()) } else { Err(Errno::NOTDIR) };
-        }
-        other => other?,
+    if let Some(there) = root.stat(&known.path)? {
+        return only_dir(&there);
     }
-    let new = root.directory(&known.path)?;
-    // Remove an access list that the new directory inherited from the directory above, and that the original does not have.
-    for (name, _) in xattrs_of(&new)? {
-        let own = known.xattrs.iter().any(|x| x.0 == name);
-        if !own && name.starts_with(b"system.posix_acl") {
-            rustix::fs::fremovexattr(&new, &name[..])?;
-        }
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let temp = join(TEMPS, format!("d{number}").as_bytes());
+    let owner_only = Mode::from_raw_mode(0o700);
+    let made = rustix::fs::mkdirat(&root.fd, &temp[..], owner_only)
+        .and_then(|()| set(root.directory(&temp)?, &known.facts, &known.xattrs))
+        .and_then(|()| rename_new(root, &temp, &known.path));
+    if made.is_err() {
+        // If this fails, the next mount removes it.
+        let _ = rustix::fs::unlinkat(&root.fd, &temp[..], AtFlags::REMOVEDIR);
     }
-    set(new, &known.facts, &known.xattrs)
+    match made {
+        Err(Errno::EXIST) => only_dir(&root.stat(&known.path)?.ok_or(Errno::EXIST)?),
+        other => other,
+    }
+}
+
+fn only_dir(there: &Facts) -> Result<(), Errno> {
+    if there.mode & 0o170_000 == 0o040_000 {
+        Ok(())
+    } else {
+        Err(Errno::NOTDIR)
+    }
+}
+
+/// Renames to a name that does not exist.
+fn rename_new(root: &Root, from: &[u8], to: &[u8]) -> Result<(), Errno> {
+    match rustix::fs::renameat_with(&root.fd, from, &root.fd, to, RenameFlags::NOREPLACE) {
+        // The file system does not support flags. A directory replaces only an empty directory.
+        Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(&root.fd, from, &root.fd, to),
+        other => other,
+    }
 }

@@ -4,7 +4,8 @@ use super::copy::next_data;
 use super::{
     DirAttributes, Root, copy_range, facts_of, make_dir_like, same_attributes, wanted, write_all,
 };
-use crate::tree::{At, Facts, Tier, Tree, above};
+use crate::live::Live;
+use crate::tree::{At, Facts, TEMPS, Tier, Tree, above, parent};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -15,12 +16,47 @@ pub struct Disk {
     roots: Arc<Vec<Root>>,
     /// Source and copy of the present copy operation.
     pair: Option<(At, OwnedFd, At, OwnedFd)>,
+    /// The source of copies, if it is open already.
+    source: Option<OwnedFd>,
 }
 
 impl Disk {
     /// Works on these tiers.
     pub fn new(roots: Arc<Vec<Root>>) -> Disk {
-        Disk { roots, pair: None }
+        Disk {
+            roots,
+            pair: None,
+            source: None,
+        }
+    }
+    /// Copies are read from the descriptor of that file in use, so that a rename cannot put another file in its place. If it cannot be
+    /// used, the file is opened by its name.
+    pub(crate) fn copy_from(&mut self, live: &Live) {
+        let held = live.hold();
+        let fd = held
+            .fd()
+            .and_then(|fd| rustix::io::fcntl_dupfd_cloexec(fd, 0));
+        self.source = fd.ok();
+    }
+    /// The descriptor of a copy that was made last. It can be written, whatever the permissions of the file are now.
+    pub(crate) fn target(&self, at: &At) -> Result<OwnedFd, Errno> {
+        match &self.pair {
+            Some((_, _, to, fd)) if to == at => rustix::io::fcntl_dupfd_cloexec(fd, 0),
+            _ => self.root(at.tier)?.open_at(&at.path, OFlags::RDWR, 0),
+        }
+    }
+    /// Runs a call that adds a name on a tier. If the tier is full, the space that was set aside for that is released, and the call is tried
+    /// again: a change of several tiers that has begun must not fail for lack of space.
+    fn with_spare<T>(
+        &self,
+        tier: Tier,
+        call: impl Fn(&Root) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let root = self.root(tier)?;
+        match call(root) {
+            Err(Errno::NOSPC | Errno::DQUOT) if root.release_spare() => call(root),
+            other => other,
+        }
     }
     fn root(&self, tier: Tier) -> Result<&Root, Errno> {
         self.roots.get(usize::from(tier)).ok_or(Errno::NODEV)
@@ -28,8 +64,12 @@ impl Disk {
     fn pair(&mut self, from: &At, to: &At) -> Result<(&OwnedFd, &OwnedFd), Errno> {
         let same = |p: &(At, OwnedFd, At, OwnedFd)| p.0 == *from && p.2 == *to;
         if !self.pair.as_ref().is_some_and(same) {
-            let source = self.root(from.tier)?;
-            let source = source.open_at(&from.path, OFlags::RDONLY | OFlags::NONBLOCK, 0)?;
+            let source = if let Some(fd) = &self.source {
+                rustix::io::fcntl_dupfd_cloexec(fd, 0)?
+            } else {
+                let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+                self.root(from.tier)?.open_at(&from.path, flags, 0)?
+            };
             let target = self.root(to.tier)?.open_at(&to.path, OFlags::RDWR, 0)?;
             self.pair = Some((from.clone(), source, to.clone(), target));
         }
@@ -56,8 +96,7 @@ impl Tree for Disk {
         let root = self.root(at.tier)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let fd = root.open_at(&at.path, flags, 0o600)?;
-        // The space for the whole size is checked and reserved before anything is copied. `copy` releases it for a file with holes. So a
-        // file that is larger than the free space is not moved, even if it would fit because of its holes.
+        // The space is checked and reserved before anything is copied. `copy` releases it for a file with holes.
         let (free, _) = root.room()?;
         let keep = FallocateFlags::KEEP_SIZE;
         let reserved = if bytes > free {
@@ -104,19 +143,14 @@ impl Tree for Disk {
         same_attributes(source, target)
     }
     fn write(&mut self, at: &At, bytes: &[u8]) -> Result<(), Errno> {
-        let root = self.root(at.tier)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-        let write = || {
+        self.with_spare(at.tier, |root| {
             let fd = root.open_at(&at.path, flags, 0o600)?;
             write_all(&fd, bytes, 0).inspect_err(|_| {
                 // The partial file has no meaning: recovery sees that it is torn.
                 let _ = rustix::fs::unlinkat(&root.fd, &at.path[..], AtFlags::empty());
             })
-        };
-        match write() {
-            Err(Errno::NOSPC | Errno::DQUOT) if root.release_spare() => write(),
-            other => other,
-        }
+        })
     }
     fn read(&mut self, at: &At) -> Result<Vec<u8>, Errno> {
         let fd = self.root(at.tier)?.open_at(&at.path, OFlags::RDONLY, 0)?;
@@ -185,39 +219,71 @@ impl Tree for Disk {
                 Err(e) => return Err(e),
             }
         }
-        let root = self.root(at.tier)?;
         for dir in missing.into_iter().rev() {
             let others = self.roots.iter().enumerate();
             let mut others = others.filter(|o| o.0 != usize::from(at.tier));
-            match others.find_map(|(_, r)| r.directory(dir).ok()) {
-                Some(like) => make_dir_like(root, &DirAttributes::of(dir, like)?)?,
-                None => rustix::fs::mkdirat(&root.fd, dir, Mode::from_raw_mode(0o700))?,
-            }
+            let like = others.find_map(|(_, r)| r.directory(dir).ok());
+            let known = like.map(|like| DirAttributes::of(dir, like)).transpose()?;
+            self.with_spare(at.tier, |root| match &known {
+                Some(known) => make_dir_like(root, known),
+                None => rustix::fs::mkdirat(&root.fd, dir, Mode::from_raw_mode(0o700)),
+            })?;
         }
         Ok(())
     }
     fn rename(&mut self, from: &At, to: &[u8]) -> Result<(), Errno> {
-        let fd = &self.root(from.tier)?.fd;
-        rustix::fs::renameat(fd, &from.path[..], fd, to)
+        self.with_spare(from.tier, |root| {
+            rustix::fs::renameat(&root.fd, &from.path[..], &root.fd, to)
+        })
     }
     fn exchange(&mut self, a: &At, b: &[u8]) -> Result<(), Errno> {
         let fd = &self.root(a.tier)?.fd;
         rustix::fs::renameat_with(fd, &a.path[..], fd, b, RenameFlags::EXCHANGE)
     }
     fn link(&mut self, from: &At, to: &[u8]) -> Result<(), Errno> {
-        let fd = &self.root(from.tier)?.fd;
-        rustix::fs::linkat(fd, &from.path[..], fd, to, AtFlags::empty())
+        self.with_spare(from.tier, |root| {
+            rustix::fs::linkat(&root.fd, &from.path[..], &root.fd, to, AtFlags::empty())
+        })
     }
     fn unlink(&mut self, at: &At) -> Result<(), Errno> {
         if self.pair.as_ref().is_some_and(|p| p.2 == *at) {
             self.pair = None;
         }
         let root = self.root(at.tier)?;
-        rustix::fs::unlinkat(&root.fd, &at.path[..], AtFlags::empty())?;
+        match rustix::fs::unlinkat(&root.fd, &at.path[..], AtFlags::empty()) {
+            // A directory that was not complete (`make_dir_like`).
+            Err(Errno::ISDIR) if parent(&at.path) == TEMPS => {
+                rustix::fs::unlinkat(&root.fd, &at.path[..], AtFlags::REMOVEDIR)?;
+            }
+            other => other?,
+        }
         // Space has become free: set it aside again for the next time.
         if !root.has_spare() {
             root.reserve_spare();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Between the first look at a file and the first copied byte, a rename can put another file at its name.
+    #[test]
+    fn a_copy_is_read_from_the_file_in_use() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _, live) = crate::store::with_a_file(dir.path());
+        store.write(&live, 0, b"the file", false).unwrap();
+        let mut disk = Disk::new(Arc::clone(&store.roots));
+        disk.copy_from(&live);
+        let (from, to) = (At::new(0, "f"), At::new(1, ".isotherm/tmp/m1"));
+        disk.create(&to, 8).unwrap();
+        store.rename(0, b"f", 0, b"g", true, false).unwrap();
+        std::fs::write(dir.path().join("fast/f"), "another file").unwrap();
+        assert_eq!(disk.copy(&from, &to, 0, 1 << 20), Ok(None));
+        let copy = dir.path().join("slow/.isotherm/tmp/m1");
+        assert_eq!(std::fs::read(copy).unwrap(), b"the file");
+        store.release(&live);
     }
 }

@@ -22,6 +22,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Space that is set aside for intents on a full tier.
 const SPARE: &[u8] = b".isotherm/spare";
 const SPARE_BYTES: u64 = 256 << 10;
+/// Fewer free inodes than this are next to none.
+const FEW_FILES: u64 = 16;
 
 /// The directory of a tier, which is kept open while it is mounted.
 #[derive(Debug)]
@@ -277,6 +279,12 @@ impl Root {
         }
         let s = rustix::fs::fstatvfs(&self.fd)?;
         Ok((s.f_bavail * s.f_frsize, s.f_blocks * s.f_frsize))
+    }
+    /// Whether fewer than `bytes`, or next to no further files, fit on the tier.
+    pub(crate) fn is_short(&self, bytes: u64) -> bool {
+        rustix::fs::fstatvfs(&self.fd).is_ok_and(|s| {
+            s.f_bavail * s.f_frsize < bytes || (s.f_files > 0 && s.f_favail < FEW_FILES)
+        })
     }
     /// A path for system calls that take no descriptor. It leads through the open root.
     pub fn through(&self, path: &[u8]) -> Vec<u8> {

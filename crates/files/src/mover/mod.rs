@@ -264,7 +264,7 @@ impl Move {
             return self.refuse(Why::Flags);
         }
         self.facts = f;
-        self.call(State::Create, Call::Create(self.temp(), f.size))
+        self.call(State::Create, Call::Create(self.temp(), f.needs()))
     }
     fn frozen(&mut self, names: Vec<Vec<u8>>, written: bool) -> Step {
         self.frozen = true;

@@ -4,9 +4,9 @@ use crate::disk::{Disk, facts_of};
 use crate::live::{Backing, Live, State};
 use crate::mover::{Answer, Call, Move, Outcome, Step, Why, carry_out};
 use crate::store::{NamesState, Store};
-use crate::tree::{Facts, TEMPS, Tier, Time, join};
+use crate::tree::{At, Facts, TEMPS, Tier, Time, join};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, OFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
@@ -57,14 +57,19 @@ impl<'a> Driver<'a> {
     /// Carries out all steps.
     pub fn run(mut self, mut m: Move) -> Outcome {
         let mut disk = Disk::new(Arc::clone(&self.store.roots));
+        disk.copy_from(self.live);
         let mut step = m.start();
         loop {
             let answer = match step {
                 Step::Call(call) => {
                     self.note(&call, &m);
-                    carry_out(&mut disk, &call)
+                    let answer = carry_out(&mut disk, &call);
+                    if let Call::MakeParents(at) = &call {
+                        self.store.dirs_made(&at.path, at.tier);
+                    }
+                    answer
                 }
-                Step::Freeze => self.freeze(),
+                Step::Freeze => self.freeze(&disk),
                 Step::Thaw => {
                     (self.names, self.state, self.copy) = (None, None, None);
                     Ok(Answer::Done)
@@ -95,7 +100,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Stops changes of names and of the file.
-    fn freeze(&mut self) -> Result<Answer, Errno> {
+    fn freeze(&mut self, disk: &Disk) -> Result<Answer, Errno> {
         self.names = Some(self.store.names()?);
         let state = self.live.state.write();
         self.state = Some(state.unwrap_or_else(PoisonError::into_inner));
@@ -106,8 +111,7 @@ impl<'a> Driver<'a> {
         if paths.is_empty() {
             return Ok(Answer::Forbidden(Why::Gone));
         }
-        let root = &self.store.roots[usize::from(self.to)];
-        self.copy = Some(root.open_at(&self.temp, OFlags::RDWR, 0)?);
+        self.copy = Some(disk.target(&At::new(self.to, &self.temp[..]))?);
         let written = Store::changes(self.live) != self.changes;
         Ok(Answer::Frozen(paths, written))
     }
@@ -135,19 +139,13 @@ impl<'a> Driver<'a> {
     fn enter(&self, before: Option<Facts>, fd: &OwnedFd) {
         let node = self.live.node;
         let facts = facts_of(fd);
-        let dirs = {
+        if let Ok(f) = facts {
             let mut cat = self.store.cat_mut();
-            if let Ok(f) = facts {
-                cat.replace(node, self.to, f.id);
-                // Users must not see a move as a change of the file.
-                let ctime = before.map_or(f.ctime, |b| b.ctime);
-                self.live.show_ctime(f.ctime, ctime);
-                cat.set_facts(node, &Facts { ctime, ..f });
-            }
-            cat.parents(node)
-        };
-        for d in dirs {
-            self.store.mark_dirs(d, self.to);
+            cat.replace(node, self.to, f.id);
+            // Users must not see a move as a change of the file.
+            let ctime = before.map_or(f.ctime, |b| b.ctime);
+            self.live.show_ctime(f.ctime, ctime);
+            cat.set_facts(node, &Facts { ctime, ..f });
         }
         let bytes = facts.map_or(0, |f| f.blocks * 512);
         let order = Ordering::Relaxed;

@@ -6,7 +6,7 @@ mod rename;
 
 use crate::catalogue::{Body, Catalogue, NodeId};
 use crate::data::EVICT_BYTES;
-use crate::disk::is_hidden;
+use crate::disk::{Root, is_hidden};
 use crate::live::{Backing, Live};
 use crate::scan::{TYPE, body_of};
 use crate::store::Store;
@@ -76,6 +76,11 @@ fn parent_of(cat: &Catalogue, dir: NodeId, name: &[u8]) -> Result<Place, Errno> 
         parent: node.facts,
         default_acl,
     })
+}
+
+/// Removes what was just created and could not be completed: nobody has seen it yet. If this fails, it is shown when its name is used.
+fn take_back(root: &Root, place: &Place, flags: AtFlags) {
+    let _ = rustix::fs::unlinkat(&root.fd, &place.path[..], flags);
 }
 
 impl Store {
@@ -160,30 +165,22 @@ impl Store {
         self.dir_changed(place.dir, tier);
         Ok(id)
     }
-    /// Creates a regular file. Returns it open, with its attributes.
-    ///
-    /// # Errors
-    /// It exists, no tier has space, or a device error.
-    pub fn create(
+    /// Creates a name on the first tier from `first` on that has space for it and answers. On the fastest tier, copies make room first.
+    fn on_a_tier<T>(
         &self,
-        dir: NodeId,
+        place: &Place,
         name: &[u8],
-        mode: u32,
-        creator: Creator,
-    ) -> Result<(NodeId, Arc<Live>, Facts), Errno> {
-        let _names = self.names()?;
-        let place = self.place(dir, name)?;
-        let mode = creator.mode(mode, &place) & 0o7777;
-        let mut tier = self.tier_for_new(0);
-        let (fd, tier) = loop {
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        first: Tier,
+        make: impl Fn(&Root) -> Result<T, Errno>,
+    ) -> Result<(T, Tier), Errno> {
+        let mut tier = first;
+        loop {
+            let root = &self.roots[usize::from(tier)];
             let made = self
-                .ensure_dir(dir, tier)
-                .and_then(|()| self.roots[usize::from(tier)].open_at(&place.path, flags, mode));
+                .ensure_dir(place.dir, tier)
+                .and_then(|()| self.evicting(tier, || make(root)));
             match made {
-                Ok(fd) => break (fd, tier),
-                Err(Errno::NOSPC | Errno::DQUOT) if tier == 0 && self.evict_copies(EVICT_BYTES) => {
-                }
+                Ok(made) => return Ok((made, tier)),
                 // The next tier may work: this one is full, or its device is gone.
                 Err(
                     e @ (Errno::NOSPC
@@ -201,13 +198,58 @@ impl Store {
                     tier += 1;
                 }
                 Err(Errno::EXIST) => {
-                    self.adopt(&place, name, tier)?;
+                    self.adopt(place, name, tier)?;
                     return Err(Errno::EXIST);
                 }
                 Err(e) => return Err(self.device_error(tier, &place.path, e)),
             }
-        };
-        let facts = Self::own(&fd, creator, &place, mode)?;
+        }
+    }
+    /// Runs a change on a tier. If that is the fastest and it is full, copies are dropped and the change is tried again. ENOSPC can have other
+    /// reasons than a full tier (a large extended attribute on ext4), for which no copy is dropped.
+    pub(crate) fn evicting<T>(
+        &self,
+        tier: Tier,
+        change: impl Fn() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let mut rounds = 0;
+        loop {
+            let done = change();
+            let helps = tier == 0
+                && match &done {
+                    Err(Errno::NOSPC) => self.roots[0].is_short(EVICT_BYTES),
+                    // Copies are those of the user who mounted, the quota may be another user's.
+                    Err(Errno::DQUOT) => rounds < 4,
+                    _ => false,
+                };
+            if !helps || !self.evict_copies(EVICT_BYTES) {
+                return done;
+            }
+            rounds += 1;
+        }
+    }
+    /// Creates a regular file. Returns it open, with its attributes.
+    ///
+    /// # Errors
+    /// It exists, no tier has space, or a device error.
+    pub fn create(
+        &self,
+        dir: NodeId,
+        name: &[u8],
+        mode: u32,
+        creator: Creator,
+    ) -> Result<(NodeId, Arc<Live>, Facts), Errno> {
+        let _names = self.names()?;
+        let place = self.place(dir, name)?;
+        let mode = creator.mode(mode, &place) & 0o7777;
+        let first = self.tier_for_new(0);
+        let ((fd, facts), tier) = self.on_a_tier(&place, name, first, |root| {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+            let fd = root.open_at(&place.path, flags, mode)?;
+            let facts = Self::own(&fd, creator, &place, mode);
+            let facts = facts.inspect_err(|_| take_back(root, &place, AtFlags::empty()))?;
+            Ok((fd, facts))
+        })?;
         let id = self.add_new(&place, name, tier, facts, Body::File)?;
         let backing = Backing {
             tier,
@@ -216,10 +258,10 @@ impl Store {
         };
         Ok((id, self.live_new(id, backing), facts))
     }
-    /// Creates a directory on the fastest tier. Another tier gets it when a file is to be stored there.
+    /// Creates a directory on the fastest tier that has space. Another tier gets it when a file is to be stored there.
     ///
     /// # Errors
-    /// It exists, or a device error.
+    /// It exists, no tier has space, or a device error.
     pub fn mkdir(
         &self,
         dir: NodeId,
@@ -231,31 +273,25 @@ impl Store {
         let place = self.place(dir, name)?;
         let mut mode = creator.mode(mode, &place) & 0o7777;
         mode |= place.parent.mode & 0o2000;
-        self.ensure_dir(dir, 0)?;
-        let root = &self.roots[0];
-        match rustix::fs::mkdirat(
-            &root.fd,
-            &place.path[..],
-            Mode::from_raw_mode(mode & 0o1777),
-        ) {
-            Err(Errno::EXIST) => {
-                self.adopt(&place, name, 0)?;
-                return Err(Errno::EXIST);
-            }
-            other => other?,
-        }
-        let fd = root.directory(&place.path)?;
-        Self::own(&fd, creator, &place, mode)?;
-        if mode & 0o2000 != 0 {
-            rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
-        }
-        let facts = crate::disk::facts_of(&fd)?;
-        self.add_new(&place, name, 0, facts, Body::Dir(1))
+        let (facts, tier) = self.on_a_tier(&place, name, 0, |root| {
+            let permissions = Mode::from_raw_mode(mode & 0o1777);
+            rustix::fs::mkdirat(&root.fd, &place.path[..], permissions)?;
+            let complete = || {
+                let fd = root.directory(&place.path)?;
+                Self::own(&fd, creator, &place, mode)?;
+                if mode & 0o2000 != 0 {
+                    rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
+                }
+                crate::disk::facts_of(&fd)
+            };
+            complete().inspect_err(|_| take_back(root, &place, AtFlags::REMOVEDIR))
+        })?;
+        self.add_new(&place, name, tier, facts, Body::Dir(1 << tier))
     }
     /// Creates a symbolic link.
     ///
     /// # Errors
-    /// It exists, or a device error.
+    /// It exists, no tier has space, or a device error.
     pub fn symlink(
         &self,
         dir: NodeId,
@@ -271,7 +307,7 @@ impl Store {
     /// Creates a pipe, a socket or a device file.
     ///
     /// # Errors
-    /// It exists, or a device error.
+    /// It exists, no tier has space, or a device error.
     pub fn mknod(
         &self,
         dir: NodeId,
@@ -297,32 +333,20 @@ impl Store {
         name: &[u8],
         creator: Creator,
         body: Body,
-        make: impl Fn(&crate::disk::Root, &[u8]) -> Result<(), Errno>,
+        make: impl Fn(&Root, &[u8]) -> Result<(), Errno>,
     ) -> Result<NodeId, Errno> {
         let _names = self.names()?;
         let place = self.place(dir, name)?;
-        self.ensure_dir(dir, 0)?;
-        let root = &self.roots[0];
-        match make(root, &place.path) {
-            Err(Errno::EXIST) => {
-                self.adopt(&place, name, 0)?;
-                return Err(Errno::EXIST);
-            }
-            other => other?,
-        }
-        let (uid, gid) = (
-            Uid::from_raw(creator.uid),
-            Gid::from_raw(creator.group(&place)),
-        );
-        rustix::fs::chownat(
-            &root.fd,
-            &place.path[..],
-            Some(uid),
-            Some(gid),
-            AtFlags::SYMLINK_NOFOLLOW,
-        )?;
-        let facts = root.stat(&place.path)?.ok_or(Errno::NOENT)?;
-        self.add_new(&place, name, 0, facts, body)
+        let owner = Some(Uid::from_raw(creator.uid));
+        let group = Some(Gid::from_raw(creator.group(&place)));
+        let (facts, tier) = self.on_a_tier(&place, name, 0, |root| {
+            make(root, &place.path)?;
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            rustix::fs::chownat(&root.fd, &place.path[..], owner, group, flags)
+                .and_then(|()| root.stat(&place.path)?.ok_or(Errno::NOENT))
+                .inspect_err(|_| take_back(root, &place, AtFlags::empty()))
+        })?;
+        self.add_new(&place, name, tier, facts, body)
     }
     /// Adds a name to a file.
     ///
@@ -341,14 +365,9 @@ impl Store {
         };
         self.require_present(tier, &old)?;
         self.ensure_dir(dir, tier)?;
-        let root = &self.roots[usize::from(tier)];
-        match rustix::fs::linkat(
-            &root.fd,
-            &old[..],
-            &root.fd,
-            &place.path[..],
-            AtFlags::empty(),
-        ) {
+        let fd = &self.roots[usize::from(tier)].fd;
+        let link = || rustix::fs::linkat(fd, &old[..], fd, &place.path[..], AtFlags::empty());
+        match self.evicting(tier, link) {
             Err(Errno::EXIST) => {
                 self.adopt(&place, name, tier)?;
                 return Err(Errno::EXIST);

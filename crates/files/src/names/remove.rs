@@ -12,7 +12,13 @@ use std::sync::atomic::Ordering;
 impl Store {
     /// Checks that the path still holds the node's file. If another file was put there directly on the tier, it is shown from now on, and
     /// the operation fails.
-    fn check_unreplaced(&self, node: NodeId, tier: Tier, path: &[u8], id: Id) -> Result<(), Errno> {
+    pub(super) fn check_unreplaced(
+        &self,
+        node: NodeId,
+        tier: Tier,
+        path: &[u8],
+        id: Id,
+    ) -> Result<(), Errno> {
         match self.roots[usize::from(tier)].stat(path)? {
             Some(f) if f.id == id => Ok(()),
             None => Ok(()),
@@ -92,7 +98,7 @@ impl Store {
     /// There is none, it is not empty, or a device error.
     pub fn rmdir(&self, dir: NodeId, name: &[u8]) -> Result<(), Errno> {
         let _names = self.names()?;
-        let (path, on) = {
+        let (path, node, on) = {
             let cat = self.cat();
             let place = parent_of(&cat, dir, name)?;
             let node = cat.child(dir, name).ok_or(Errno::NOENT)?;
@@ -100,24 +106,41 @@ impl Store {
             if !d.is_empty() {
                 return Err(Errno::NOTEMPTY);
             }
-            (place.path, d.on)
+            (place.path, node, d.on)
         };
         for tier in (0..self.roots.len() as Tier).filter(|t| on & (1 << t) != 0) {
             self.require_present(tier, &path)?;
         }
-        self.rmdir_below(&path, on)?;
+        self.rmdir_below(node, &path, on)?;
         self.remove_name(dir, name);
-        self.dir_changed(dir, 0);
+        self.dir_changed(dir, on.trailing_zeros() as Tier);
         Ok(())
     }
-    pub(super) fn rmdir_below(&self, path: &[u8], on: u16) -> Result<(), Errno> {
+    pub(super) fn rmdir_below(&self, node: NodeId, path: &[u8], on: u16) -> Result<(), Errno> {
         // Slow tiers go first: if one holds a file that was created directly on it, the directory stays.
-        for tier in (0..self.roots.len()).rev().filter(|t| on & (1 << t) != 0) {
+        let tiers = (0..self.roots.len()).rev().filter(|t| on & (1 << t) != 0);
+        let mut removed = 0;
+        for tier in tiers {
             match rustix::fs::unlinkat(&self.roots[tier].fd, path, AtFlags::REMOVEDIR) {
-                Ok(()) | Err(Errno::NOENT) => {}
-                Err(e) => return Err(self.device_error(tier as Tier, path, e)),
+                Ok(()) | Err(Errno::NOENT) => removed |= 1 << tier,
+                Err(e) => {
+                    self.dir_stays(node, removed);
+                    return Err(self.device_error(tier as Tier, path, e));
+                }
             }
         }
         Ok(())
+    }
+    /// Called when a directory stays although it was removed from some tiers (one bit each): those tiers get it again.
+    pub(super) fn dir_stays(&self, node: NodeId, removed: u16) {
+        for tier in (0..self.roots.len() as Tier).filter(|t| removed & (1 << t) != 0) {
+            self.cat_mut().gone_from(node, tier);
+            if let Err(e) = self.ensure_dir(node, tier) {
+                self.say(&format!(
+                    "a directory could not be created again on {}: {e}",
+                    self.tier_name(tier)
+                ));
+            }
+        }
     }
 }

@@ -32,6 +32,7 @@ impl Store {
         for tier in Plan::tiers(plan.on | plan.over_on) {
             self.require_present(tier, &plan.from)?;
         }
+        self.check_expected(&plan)?;
         for tier in Plan::tiers(plan.on) {
             self.ensure_dir(to, tier)?;
         }
@@ -39,24 +40,27 @@ impl Store {
             for tier in Plan::tiers(plan.over_on) {
                 self.ensure_dir(dir, tier)?;
             }
-        } else if plan.over.is_some() && plan.is_dir {
-            self.rmdir_below(&plan.to, plan.over_on & !plan.on)?;
         }
-        if let Some(over) = plan.over.filter(|_| !exchange) {
+        let replaced = plan.over.filter(|_| !exchange);
+        let removed = plan.over_on & !plan.on;
+        if let Some(over) = replaced.filter(|_| plan.is_dir) {
+            self.rmdir_below(over, &plan.to, removed)?;
+        }
+        if let Some(over) = replaced {
             self.open_home_before_removal(over);
         }
-        if plan.simple() {
-            let flags = if exchange {
-                RenameFlags::EXCHANGE
-            } else if plan.over.is_none() {
-                RenameFlags::NOREPLACE
-            } else {
-                RenameFlags::empty()
-            };
-            self.rename_once(first, &plan.from, &plan.to, flags)
-                .map_err(|e| self.device_error(first, &plan.from, e))?;
+        let done = if plan.simple() {
+            self.rename_once(first, &plan)
+                .map_err(|e| self.device_error(first, &plan.from, e))
         } else {
-            self.together(&mut names, &self.ops(&plan)?)?;
+            self.ops(&plan)
+                .and_then(|ops| self.together(&mut names, &ops))
+        };
+        if let Err(e) = done {
+            if let Some(over) = replaced.filter(|_| plan.is_dir) {
+                self.dir_stays(over, removed);
+            }
+            return Err(e);
         }
         let mut cat = self.cat_mut();
         if exchange {
@@ -78,18 +82,67 @@ impl Store {
         }
         Ok(())
     }
-    fn rename_once(
-        &self,
-        tier: Tier,
-        from: &[u8],
-        to: &[u8],
-        flags: RenameFlags,
-    ) -> Result<(), Errno> {
-        let fd = &self.roots[usize::from(tier)].fd;
-        match rustix::fs::renameat_with(fd, from, fd, to, flags) {
+    /// Checks, as far as one can look, that what is renamed and what is replaced are the files that are shown. What somebody put there
+    /// directly on a tier must not be replaced unseen.
+    fn check_expected(&self, plan: &Plan) -> Result<(), Errno> {
+        for (node, path, on) in [
+            (Some(plan.node), &plan.from, plan.on),
+            (plan.over, &plan.to, plan.over_on),
+        ] {
+            let Some(node) = node else { continue };
+            let file = {
+                let cat = self.cat();
+                let n = cat.get(node).filter(|n| n.dir().is_none());
+                n.map(|n| (n.tier, n.facts.id))
+            };
+            if let Some((tier, id)) = file.filter(|f| on & (1 << f.0) != 0) {
+                self.check_unreplaced(node, tier, path, id)
+                    .map_err(|e| self.device_error(tier, path, e))?;
+            }
+        }
+        // A name that is new on a tier must be free there.
+        for (path, tiers) in [
+            (&plan.to, plan.on & !plan.over_on),
+            (
+                &plan.from,
+                if plan.exchange {
+                    plan.over_on & !plan.on
+                } else {
+                    0
+                },
+            ),
+        ] {
+            for tier in Plan::tiers(tiers) {
+                let there = self.roots[usize::from(tier)].stat(path);
+                if there
+                    .map_err(|e| self.device_error(tier, path, e))?
+                    .is_some()
+                {
+                    self.say(&format!(
+                        "{}: made underneath on {}; nothing was renamed to it",
+                        String::from_utf8_lossy(path),
+                        self.tier_name(tier)
+                    ));
+                    return Err(Errno::EXIST);
+                }
+            }
+        }
+        Ok(())
+    }
+    fn rename_once(&self, tier: Tier, plan: &Plan) -> Result<(), Errno> {
+        let flags = if plan.exchange {
+            RenameFlags::EXCHANGE
+        } else if plan.over.is_none() {
+            RenameFlags::NOREPLACE
+        } else {
+            RenameFlags::empty()
+        };
+        let (fd, from, to) = (&self.roots[usize::from(tier)].fd, &plan.from, &plan.to);
+        let rename = |flags| rustix::fs::renameat_with(fd, &from[..], fd, &to[..], flags);
+        match self.evicting(tier, || rename(flags)) {
             // The file system does not support flags; names are locked here, so the check above suffices.
             Err(Errno::INVAL | Errno::NOSYS) if flags == RenameFlags::NOREPLACE => {
-                rustix::fs::renameat(fd, from, fd, to)
+                rustix::fs::renameat(fd, &from[..], fd, &to[..])
             }
             other => other,
         }

@@ -148,6 +148,25 @@ fn a_copy_is_read_while_its_home_sleeps() {
     }
 }
 
+/// `cp` of a file with a copy: the kernel asks for a copy of a range, and before that for holes.
+#[test]
+fn a_copy_is_copied_while_its_home_sleeps() {
+    let pair = Pair::new();
+    let store = pair.store();
+    pair.copied("f", b"what is copied");
+    let Some(live) = open_only_copy(&pair, "f") else {
+        return;
+    };
+    let (_, to, _) = store.create(0, b"g", 0o600, crate::owner()).unwrap();
+    assert_eq!(store.seek(&live, 0, false), Ok(0));
+    assert_eq!(store.seek(&live, 0, true), Ok(14));
+    assert_eq!(store.copy(&live, 5, &to, 5, 1 << 20), Ok(9));
+    assert!(only_copy_is_open(&live));
+    assert_eq!(pair.read(&to), b"\0\0\0\0\0is copied");
+    end(store, live);
+    end(store, to);
+}
+
 /// The file is changed directly on its tier while only the copy is open. The first call that needs the file at home notices it, and nothing
 /// is overwritten.
 #[test]

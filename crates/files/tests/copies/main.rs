@@ -3,7 +3,9 @@
 
 mod asleep;
 mod attributes;
+mod full;
 mod restless;
+mod underneath;
 
 use isotherm_core::random::SplitMix64;
 use isotherm_files::catalogue::NodeId;
@@ -53,11 +55,15 @@ impl Pair {
     }
     /// With one tier of 1 MiB. `None` without the right to mount.
     fn with_small(tier: &str) -> Option<Pair> {
+        Pair::with_limits(tier, "size=1M")
+    }
+    /// With one tier that is a tmpfs with these options. `None` without the right to mount.
+    fn with_limits(tier: &str, options: &str) -> Option<Pair> {
         let mut pair = Pair::new();
         let small = pair.root.join(tier);
         pair.store = None;
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=1M", "small"]);
+        mount.args(["-t", "tmpfs", "-o", options, "small"]);
         let done = mount.arg(&small).output();
         if !done.is_ok_and(|o| o.status.success()) {
             println!("SKIPPED: needs the right to mount");

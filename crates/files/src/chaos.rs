@@ -34,6 +34,10 @@ pub fn run(store: &Store, seed: u64, stopped: impl Fn() -> bool) -> u64 {
             }
             continue;
         }
+        if tier > 0 && store.copies.heads.bytes > 0 && random.below(3) == 0 {
+            store.fetch_head(id);
+            continue;
+        }
         let to = (u64::from(tier) + 1 + random.below(tiers - 1)) % tiers;
         done += u64::from(store.move_file(id, to as Tier) == Outcome::Done);
     }

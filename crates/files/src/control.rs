@@ -164,7 +164,7 @@ fn copies(store: &Store) -> Value {
     let c = &store.copies;
     json!({
         "on": c.on, "files": c.count(), "bytes": c.bytes.load(Ordering::Relaxed), "made": c.made.load(Ordering::Relaxed),
-        "dropped": c.dropped.load(Ordering::Relaxed), "reads": c.reads.load(Ordering::Relaxed),
+        "dropped": c.dropped.load(Ordering::Relaxed), "reads": c.reads.load(Ordering::Relaxed), "heads": c.heads.figures(),
     })
 }
 
@@ -245,7 +245,7 @@ fn place(store: &Store, id: NodeId) -> Result<Value, Errno> {
     Ok(json!({
         "path": text, "tier": on[0], "on": on,
         "below": on.iter().map(|t| store.roots[*t].path.join(std::path::Path::new(&text))).collect::<Vec<_>>(),
-        "bytes": facts.size, "names": links, "copy": store.copies.has(id),
+        "bytes": facts.size, "names": links, "copy": store.copies.has(id), "head": store.copies.has_head(id),
         "pinned_to": policy.settings.pin(&path),
         "policy": own.map(|(p, share)| format!("{p}:{share}")),
     }))

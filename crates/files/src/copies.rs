@@ -4,12 +4,15 @@
 //! (write-through-update). If either of the two fails, or a change cannot be repeated on the copy, the copy is dropped. Names, attributes
 //! and syncs are the home's alone, so a copy does not know that its file was renamed or has several names.
 //!
+//! A copy may be a *head*: it holds only the first bytes of the file (`heads.rs`). Reads of those use it; every change drops it.
+//!
 //! Copies outlive a clean unmount (`kept.rs`). A mount removes all others (`intent::recover`). So a copy that is wrong because of a crash,
 //! or because somebody changed the tiers in the meantime, is never read.
 
 use crate::catalogue::NodeId;
 use crate::disk::{Disk, facts_of};
 use crate::fetch::{Fetch, copy_at};
+use crate::heads::Heads;
 use crate::live::Live;
 use crate::mover::{Answer, Call, Outcome, Step, Why, carry_out};
 use crate::mutants::{Mutant, broken};
@@ -27,20 +30,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct OpenCopy {
     pub(crate) fd: OwnedFd,
     invalid: AtomicBool,
+    /// How many bytes of the file it holds, from the first on; `None`: all of them.
+    head: Option<u64>,
     /// Size and modification time that the file at home has after our own changes.
     home: Mutex<(u64, Time)>,
 }
 
 impl OpenCopy {
-    fn new(fd: OwnedFd, home: (u64, Time)) -> OpenCopy {
+    fn new(fd: OwnedFd, head: Option<u64>, home: (u64, Time)) -> OpenCopy {
         OpenCopy {
             fd,
             invalid: AtomicBool::new(false),
+            head,
             home: Mutex::new(home),
         }
     }
     fn home(&self) -> MutexGuard<'_, (u64, Time)> {
         self.home.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Whether it holds all bytes of the file from `offset` on, at most `len`.
+    pub(crate) fn covers(&self, offset: u64, len: u64) -> bool {
+        let Some(head) = self.head else { return true };
+        let inside = offset.saturating_add(len) <= head || broken(Mutant::ReadBeyondHead);
+        inside || self.home().0 <= head
     }
     /// Whether it is equal to the file at home.
     pub(crate) fn is_valid(&self) -> bool {
@@ -66,6 +78,8 @@ pub(crate) struct CopyRecord {
     /// Size and modification time of the file at home when the copy was made or last changed. Only changes that this program makes to both
     /// update these values, so a change that somebody made directly on the tier is always noticed.
     pub(crate) home: (u64, Time),
+    /// How many bytes of the file it holds, from the first on; `None`: all of them.
+    pub(crate) head: Option<u64>,
 }
 
 impl CopyRecord {
@@ -75,7 +89,16 @@ impl CopyRecord {
             id,
             bytes,
             home,
+            head: None,
         }
+    }
+    /// The copy holds only that many bytes of the file, from the first on; `None`: all of them.
+    pub(crate) fn of_head(self, head: Option<u64>) -> CopyRecord {
+        CopyRecord { head, ..self }
+    }
+    /// The order in which copies are dropped for space: whole ones first, and of each kind the oldest first.
+    fn order(&self) -> (bool, u64) {
+        (self.head.is_some(), self.number)
     }
     /// Whether a file with these attributes at home is what was copied.
     fn matches(&self, home: &Facts) -> bool {
@@ -87,8 +110,8 @@ impl CopyRecord {
 #[derive(Debug, Default)]
 struct Index {
     of: BTreeMap<NodeId, CopyRecord>,
-    /// The files in the order of their copies, oldest first.
-    order: BTreeMap<u64, NodeId>,
+    /// The files in the order in which their copies are dropped for space.
+    order: BTreeMap<(bool, u64), NodeId>,
     /// Numbers of copies that are no longer used but still have to be removed from the tier.
     unused: Vec<u64>,
 }
@@ -96,8 +119,10 @@ struct Index {
 /// All copies, and figures.
 #[derive(Debug, Default)]
 pub struct Copies {
-    /// Whether copies are made.
+    /// Whether whole copies are made, for policies that want them.
     pub on: bool,
+    /// Heads of files.
+    pub heads: Heads,
     all: Mutex<Index>,
     /// Bytes of all copies; the size of each is its size when it was made.
     pub bytes: AtomicU64,
@@ -112,39 +137,63 @@ pub struct Copies {
 }
 
 impl Copies {
-    pub(crate) fn new(on: bool) -> Copies {
+    pub(crate) fn new(on: bool, heads: Heads) -> Copies {
         Copies {
             on,
+            heads,
             ..Copies::default()
         }
+    }
+    /// Whether there can be copies of any kind.
+    pub(crate) fn any_on(&self) -> bool {
+        self.on || self.heads.bytes > 0
     }
     fn all(&self) -> MutexGuard<'_, Index> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Whether a file has a copy.
+    /// Whether a file has a whole copy.
     pub fn has(&self, node: NodeId) -> bool {
-        self.on && self.all().of.contains_key(&node)
+        self.on && self.held(node) == Some(u64::MAX)
     }
-    /// The number of files that have a copy.
+    /// Whether a file has a head.
+    pub fn has_head(&self, node: NodeId) -> bool {
+        self.held(node).is_some_and(|bytes| bytes < u64::MAX)
+    }
+    /// How many bytes the copy of a file holds, from the first on: `u64::MAX` for a whole copy, `None` if there is no copy.
+    pub(crate) fn held(&self, node: NodeId) -> Option<u64> {
+        if !self.any_on() {
+            return None;
+        }
+        let all = self.all();
+        all.of.get(&node).map(|c| c.head.unwrap_or(u64::MAX))
+    }
+    /// The number of files that have a whole copy.
     pub fn count(&self) -> usize {
-        self.all().of.len()
+        self.all().of.len() - self.heads.files.load(Ordering::Relaxed)
     }
     /// Gives up the copy of a file: it is not used by any open from now on. The next [`Store::sweep`] removes it from the tier; this
     /// function makes no system call. Returns the size of the copy in bytes, if there was one.
     pub(crate) fn forget(&self, node: NodeId) -> Option<u64> {
-        if !self.on {
+        if !self.any_on() {
             return None;
         }
         let mut all = self.all();
         let gone = all.of.remove(&node)?;
-        all.order.remove(&gone.number);
-        all.unused.push(gone.number);
+        self.gone(&mut all, &gone);
         drop(all);
-        self.bytes.fetch_sub(gone.bytes, Ordering::Relaxed);
-        self.dropped.fetch_add(1, Ordering::Relaxed);
         Some(gone.bytes)
     }
-    /// All copies, oldest first.
+    fn gone(&self, all: &mut Index, gone: &CopyRecord) {
+        all.order.remove(&gone.order());
+        all.unused.push(gone.number);
+        self.bytes.fetch_sub(gone.bytes, Ordering::Relaxed);
+        if gone.head.is_some() {
+            self.heads.count(-1, gone.bytes);
+        } else {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    /// All copies, in the order in which they are dropped for space.
     pub(crate) fn list(&self) -> Vec<(NodeId, CopyRecord)> {
         let all = self.all();
         let nodes = all.order.values();
@@ -156,13 +205,31 @@ impl Copies {
     }
     pub(crate) fn keep(&self, node: NodeId, copied: CopyRecord) {
         let mut all = self.all();
-        all.of.insert(node, copied);
-        all.order.insert(copied.number, node);
-        drop(all);
+        // A whole copy replaces a head.
+        if let Some(before) = all.of.insert(node, copied) {
+            self.gone(&mut all, &before);
+        }
+        all.order.insert(copied.order(), node);
         self.bytes.fetch_add(copied.bytes, Ordering::Relaxed);
+        if copied.head.is_some() {
+            self.heads.count(1, copied.bytes);
+        }
     }
-    fn oldest(&self) -> Option<NodeId> {
-        self.all().order.values().next().copied()
+    /// As [`Copies::keep`], for a copy that was made now of a file on that tier.
+    fn made_of(&self, node: NodeId, copied: CopyRecord, from: Tier) {
+        let made = match copied.head {
+            None => &self.made,
+            Some(_) => &self.heads.made,
+        };
+        made.fetch_add(1, Ordering::Relaxed);
+        self.keep(node, copied);
+        self.sources.fetch_or(1 << from, Ordering::SeqCst);
+    }
+    /// The first file whose copy is dropped for space, or the first whose head is.
+    pub(crate) fn oldest(&self, head: bool) -> Option<NodeId> {
+        let all = self.all();
+        let mut from = all.order.range((head, 0)..);
+        from.next().map(|o| *o.1)
     }
 }
 
@@ -182,31 +249,48 @@ impl Live {
 impl Store {
     /// Copies a file to the fastest tier. The outcome is `Done` also if it is there already.
     pub fn fetch(&self, node: NodeId) -> Outcome {
-        self.exclusively(node, |live| self.drive_fetch(node, live))
+        self.exclusively(node, |live| self.drive_fetch(node, live, None))
     }
-    fn drive_fetch(&self, node: NodeId, live: &Arc<Live>) -> Outcome {
+    /// The identity, tier, path and space of a file that can get a copy, or a head; else the outcome of the attempt.
+    fn copyable(
+        &self,
+        node: NodeId,
+        head: Option<u64>,
+    ) -> Result<(Id, Tier, Vec<u8>, u64), Outcome> {
         let (id, from, path, needs) = {
             let cat = self.cat();
             let at = cat.get(node).zip(cat.path(node));
-            let Some((n, path)) = at else {
-                return Outcome::Refused(Why::Gone);
-            };
+            let (n, path) = at.ok_or(Outcome::Refused(Why::Gone))?;
             (n.facts.id, n.tier, path, n.facts.needs())
         };
-        if from == 0 || !self.copies.on || self.copies.has(node) {
-            return Outcome::Done;
+        let done = match head {
+            None => !self.copies.on || self.copies.has(node),
+            Some(_) => self.copies.held(node).is_some(),
+        };
+        let needs = needs.min(head.unwrap_or(u64::MAX));
+        if from == 0 || done {
+            Err(Outcome::Done)
+        } else if self.is_absent(from) {
+            Err(Outcome::Refused(Why::Missing))
+        } else if self.room(0).0 < needs {
+            Err(Outcome::Refused(Why::Full))
+        } else {
+            Ok((id, from, path, needs))
         }
-        if self.is_absent(from) {
-            return Outcome::Refused(Why::Missing);
+    }
+    /// Copies a file, or its first `head` bytes.
+    pub(crate) fn drive_fetch(&self, node: NodeId, live: &Arc<Live>, head: Option<u64>) -> Outcome {
+        let (id, from, path, needs) = match self.copyable(node, head) {
+            Ok(found) => found,
+            Err(outcome) => return outcome,
+        };
+        if head.is_none() {
+            self.used_by(node, 0);
         }
-        if self.room(0).0 < needs {
-            return Outcome::Refused(Why::Full);
-        }
-        self.used_by(node, 0);
         let number = self.number();
         let mut disk = Disk::new(Arc::clone(&self.roots));
         disk.copy_from(live);
-        let mut fetch = Fetch::new(number, id, path, from);
+        let mut fetch = Fetch::new(number, id, path, from).head(head.unwrap_or(u64::MAX));
         let (mut names, mut state, mut copy, mut changes) = (None, None, None, 0);
         let mut step = fetch.start();
         loop {
@@ -237,17 +321,17 @@ impl Store {
                         let home = facts_of(&backing.fd).map(|f| (f.size, f.mtime));
                         // If they cannot be read, the default values will not match the file later, and the copy will be dropped.
                         let home = home.unwrap_or_default();
-                        state.copy = Some(OpenCopy::new(fd, home));
-                        let copied = CopyRecord::new(number, id, bytes, home);
-                        self.copies.keep(node, copied);
-                        self.copies.made.fetch_add(1, Ordering::Relaxed);
-                        self.copies.sources.fetch_or(1 << from, Ordering::SeqCst);
+                        state.copy = Some(OpenCopy::new(fd, head, home));
+                        let copied = CopyRecord::new(number, id, bytes, home).of_head(head);
+                        self.copies.made_of(node, copied, from);
                     }
                     Ok(Answer::Done)
                 }
                 Step::Thaw => Ok(Answer::Done),
                 Step::End(outcome) => {
                     drop((names, state));
+                    // A head that a whole copy replaced.
+                    self.sweep();
                     self.room_changed(0);
                     return outcome;
                 }
@@ -276,7 +360,7 @@ impl Store {
     /// The copy of a file that is being opened and has these attributes at home, if there is one and nobody changed the file at home since
     /// it was made. A copy that does not match is dropped.
     pub(crate) fn open_copy(&self, node: NodeId, now: &Facts) -> Option<OpenCopy> {
-        if !self.copies.on {
+        if !self.copies.any_on() {
             return None;
         }
         let copied = self.copies.all().of.get(&node).copied()?;
@@ -297,7 +381,7 @@ impl Store {
     fn open_copied(&self, copied: &CopyRecord, home: &Facts) -> Option<OpenCopy> {
         let at = copy_at(copied.number);
         let fd = self.roots[0].open_at(&at.path, OFlags::RDWR, 0).ok()?;
-        (facts_of(&fd).ok()?.size == home.size).then(|| OpenCopy::new(fd, copied.home))
+        (facts_of(&fd).ok()?.size == home.size).then(|| OpenCopy::new(fd, copied.head, copied.home))
     }
     /// Called after a change at home, with its result: makes the same change on the copy, or drops the copy.
     pub(crate) fn update_copy<T>(
@@ -311,10 +395,17 @@ impl Store {
         if !copy.is_valid() || broken(Mutant::ForgetUpdate) {
             return;
         }
+        if copy.head.is_some() && broken(Mutant::KeepHead) {
+            let now = facts_of(home).map(|f| (f.size, f.mtime));
+            *copy.home() = now.unwrap_or_default();
+            return;
+        }
         let tier = self.cat().get(node).map_or(0, |n| n.tier);
         self.copies.sources.fetch_or(1 << tier, Ordering::SeqCst);
         // A call that failed may have done a part of the change.
-        let same = (done.is_ok() || broken(Mutant::TrustFailedHome)) && update == Update::Same;
+        let same = (done.is_ok() || broken(Mutant::TrustFailedHome))
+            && update == Update::Same
+            && copy.head.is_none();
         let good = same && (change(&copy.fd).is_ok() || broken(Mutant::TrustFailedUpdate));
         match facts_of(home) {
             Ok(now) if good => *copy.home() = (now.size, now.mtime),
@@ -353,7 +444,7 @@ impl Store {
     }
     /// Removes copies that were given up from the tier.
     pub(crate) fn sweep(&self) {
-        if !self.copies.on {
+        if !self.copies.any_on() {
             return;
         }
         let unused = std::mem::take(&mut self.copies.all().unused);
@@ -366,11 +457,11 @@ impl Store {
             self.room_changed(0);
         }
     }
-    /// Drops the oldest copies until about that many bytes are free. Returns false if there was none.
+    /// Drops the oldest copies, and then the oldest heads, until about that many bytes are free. Returns false if there was none.
     pub(crate) fn evict_copies(&self, bytes: u64) -> bool {
         let mut freed = None;
         while freed.is_none_or(|f| f < bytes) {
-            let Some(node) = self.copies.oldest() else {
+            let Some(node) = self.copies.oldest(false) else {
                 break;
             };
             let size = self.copies.all().of.get(&node).map_or(0, |c| c.bytes);

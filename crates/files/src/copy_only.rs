@@ -31,9 +31,7 @@ impl Store {
     /// Opens the copy of a file if it may be read without opening the file at home. Returns it with the attributes that the catalogue has
     /// of the file. `dead`: the device of the file at home does not answer, so the file cannot be compared.
     pub(crate) fn open_copy_only(&self, node: NodeId, dead: bool) -> Option<(OpenCopy, Facts)> {
-        if !self.copies.on || !self.copies.has(node) {
-            return None;
-        }
+        self.copies.held(node)?;
         let (path, tier, known) = {
             let cat = self.cat();
             let n = cat.get(node)?;

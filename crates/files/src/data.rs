@@ -342,7 +342,8 @@ impl Store {
         let start = self.recording.start();
         let done = loop {
             let held = live.hold();
-            if let Some(copy) = held.copy() {
+            let copy = held.copy();
+            if let Some(copy) = copy.filter(|c| c.covers(offset, buffer.len() as u64)) {
                 if let Ok(n) = read_all(&copy.fd, buffer, offset) {
                     self.copies.reads.fetch_add(1, Ordering::Relaxed);
                     break n;
@@ -351,6 +352,9 @@ impl Store {
             }
             if let Ok(home) = held.backing() {
                 let n = read_all(&home.fd, buffer, offset);
+                if home.tier > 0 && copy.is_none() {
+                    self.want_head(live.node, offset);
+                }
                 break n.map_err(|e| self.device_error_of(home.tier, live.node, e))?;
             }
             drop(held);

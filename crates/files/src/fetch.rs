@@ -7,10 +7,12 @@
 //!             └──────────────────────────────────┘ (three times, then it is abandoned)
 //! ```
 //!
+//! A *head* is a copy of the first bytes only. It is made in the same way.
+//!
 //! The file at its home stays authoritative: it keeps its names, and every change is made there first. A copy is made durable only by a
 //! clean unmount (`kept.rs`). After a crash, recovery removes all copies, so a copy that the crash left outdated or torn is never read.
 
-use crate::mover::{Answer, Call, Outcome, Step, Why};
+use crate::mover::{Answer, CHUNK, Call, Outcome, Step, Why};
 use crate::mutants::{Mutant, broken};
 use crate::tree::{At, COPIES, Facts, Id, Tier, join};
 use rustix::io::Errno;
@@ -40,6 +42,8 @@ pub struct Fetch {
     id: Id,
     name: Vec<u8>,
     facts: Facts,
+    /// How many bytes are copied; more than any file has, for a whole copy.
+    limit: u64,
     tries: u32,
     outcome: Outcome,
 }
@@ -59,9 +63,23 @@ impl Fetch {
             id,
             name,
             facts: Facts::default(),
+            limit: u64::MAX,
             tries: 0,
             outcome: Outcome::Done,
         }
+    }
+    /// Copies only the first `bytes` bytes.
+    #[must_use]
+    pub fn head(self, bytes: u64) -> Fetch {
+        Fetch {
+            limit: bytes,
+            ..self
+        }
+    }
+    fn copy_from(&mut self, offset: u64) -> Step {
+        let len = (self.limit - offset).min(CHUNK);
+        let call = Call::Copy(self.source(), self.copy(), offset, len);
+        self.call(State::Copy, call)
     }
     fn source(&self) -> At {
         At::new(self.from, self.name.clone())
@@ -94,13 +112,12 @@ impl Fetch {
             }
             (State::Look, Answer::Facts(Some(f))) if f.id == self.id => {
                 self.facts = f;
-                self.call(State::Create, Call::Create(self.copy(), f.needs()))
+                let needs = f.needs().min(self.limit);
+                self.call(State::Create, Call::Create(self.copy(), needs))
             }
             (State::Look, _) => Step::End(Outcome::Refused(Why::Gone)),
-            (State::Create, _) => self.call(State::Copy, Call::Copy(self.source(), self.copy(), 0)),
-            (State::Copy, Answer::Copied(Some(next))) => {
-                self.call(State::Copy, Call::Copy(self.source(), self.copy(), next))
-            }
+            (State::Create, _) => self.copy_from(0),
+            (State::Copy, Answer::Copied(Some(next))) if next < self.limit => self.copy_from(next),
             (State::Copy, _) => {
                 self.state = State::Freeze;
                 Step::Freeze

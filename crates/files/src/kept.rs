@@ -61,6 +61,9 @@ pub(crate) struct KeptCopy {
     copy: Fingerprint,
     /// Change time of the copy.
     changed: (i64, u32),
+    /// How many bytes of the file it holds, if it is a head.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) head: Option<u64>,
 }
 
 /// Reads the list and durably removes it. Returns an empty list if there is none or it cannot be used.
@@ -96,9 +99,13 @@ impl Store {
                 continue;
             };
             let home = (facts.size, facts.mtime);
-            self.copies
-                .keep(node, CopyRecord::new(k.number, facts.id, bytes, home));
-            self.placement.report_tier(node, 0, &facts, &k.path, true);
+            self.copies.keep(
+                node,
+                CopyRecord::new(k.number, facts.id, bytes, home).of_head(k.head),
+            );
+            if k.head.is_none() {
+                self.placement.report_tier(node, 0, &facts, &k.path, true);
+            }
         }
         self.sweep();
     }
@@ -110,7 +117,7 @@ impl Store {
             (node, n.tier, n.facts)
         };
         let same = Fingerprint::of(&facts) == k.home || broken(Mutant::TrustKeptHome);
-        if !same || self.is_absent(tier) || self.copies.has(node) {
+        if !same || self.is_absent(tier) || self.copies.held(node).is_some() {
             return None;
         }
         let copy = self.roots[0].stat(&copy_at(k.number).path).ok()??;
@@ -154,6 +161,7 @@ impl Store {
                     home: Fingerprint::new(c.id, c.home),
                     copy: Fingerprint::of(&f),
                     changed: (f.ctime.sec, f.ctime.nsec),
+                    head: c.head,
                 });
             }
         }

@@ -23,6 +23,7 @@ mod dir_readers;
 pub mod disk;
 pub mod fetch;
 pub mod fuse;
+pub mod heads;
 mod health;
 mod identity;
 pub mod intent;

@@ -13,6 +13,9 @@ use std::time::Duration;
 /// The file system type that identifies a mount of this program in the mount table.
 pub const SUBTYPE: &str = "isotherm-files";
 
+/// Maximum time for which an unmount waits for the threads of the session, which end when the kernel has unmounted.
+const THREADS_END: Duration = Duration::from_secs(5);
+
 /// The options of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -44,9 +47,10 @@ pub struct Mounted {
 /// A message in words.
 pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mounted, Refused> {
     let dir = mount_point(dir, &settings.tiers)?;
-    if settings.copies && options.io == Io::Passthrough {
+    let copies = settings.copies || settings.heads.bytes > 0;
+    if copies && options.io == Io::Passthrough {
         return refuse(
-            "copies and passthrough exclude each other: the kernel would change files without their copies",
+            "copies (also of heads) and passthrough exclude each other: the kernel would change files without their copies",
         );
     }
     // The kernel sends the final permissions of new files.
@@ -209,7 +213,11 @@ impl Mounted {
             if self.ended.unmounted.load(Ordering::SeqCst) {
                 // fuser 0.18 interprets the error of a FUSE device without a mount as a sign that the file system is still mounted, and
                 // would unmount whatever is mounted at its place now. So the session is not dropped: one descriptor stays open until the
-                // program ends.
+                // program ends. Its threads end by themselves. Only then are the tiers not in use any more.
+                let until = std::time::Instant::now() + THREADS_END;
+                while !session.guard.is_finished() && std::time::Instant::now() < until {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 std::mem::forget(session);
             } else {
                 let _ = session.umount_and_join();

@@ -71,6 +71,10 @@ impl Store {
     /// Moves a file to another tier, now.
     pub fn move_file(&self, node: NodeId, to: Tier) -> Outcome {
         let outcome = self.exclusively(node, |live| self.move_exclusively(node, to, live));
+        if outcome == Outcome::Done && to > 0 {
+            // Its disk was just written.
+            self.want_head(node, 0);
+        }
         self.placement.count(outcome);
         outcome
     }

@@ -53,6 +53,10 @@ pub enum Mutant {
     TrustKeptHome,
     /// A copy is kept over a remount although it was changed itself.
     TrustKeptCopy,
+    /// A head is read beyond the bytes that it holds.
+    ReadBeyondHead,
+    /// A head is still read after a change of its file.
+    KeepHead,
     /// Recovery keeps copies.
     KeepCopies,
 }

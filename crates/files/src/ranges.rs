@@ -46,7 +46,7 @@ impl Store {
         } else {
             SeekFrom::Data(offset)
         };
-        rustix::fs::seek(self.source_of(live)?, to)
+        rustix::fs::seek(self.source_of(live, 0, u64::MAX)?, to)
     }
     /// Copies a range from one file to another, or within one.
     ///
@@ -64,7 +64,7 @@ impl Store {
         if a != b || from.node == to.node {
             return Err(Errno::XDEV);
         }
-        let source = self.source_of(from)?;
+        let source = self.source_of(from, a, len)?;
         // The source may be moved in the meantime. The copy is then made from its old descriptor, which has the same bytes.
         let start = self.recording.start();
         let copied = self.with_room(to, Update::Drop, |fd, _| copy_range(&source, fd, a, len))?;
@@ -76,11 +76,11 @@ impl Store {
         }
         Ok(copied)
     }
-    /// A descriptor of the bytes of a file: of its copy if that is valid, so that the disk at home is not woken, else of the file at home.
-    fn source_of(&self, live: &Live) -> Result<OwnedFd, Errno> {
+    /// A descriptor of these bytes of a file: of its copy if that is valid and holds them, so that the disk at home is not woken, else of the file at home.
+    fn source_of(&self, live: &Live, offset: u64, len: u64) -> Result<OwnedFd, Errno> {
         loop {
             let held = live.hold();
-            let copy = held.copy().map(|c| &c.fd);
+            let copy = held.copy().filter(|c| c.covers(offset, len)).map(|c| &c.fd);
             if let Some(fd) = copy.or_else(|| held.fd().ok()) {
                 return rustix::io::fcntl_dupfd_cloexec(fd, 0);
             }

@@ -221,6 +221,7 @@ impl Store {
                 (saved, numbers) = (Some(Instant::now()), now);
             }
             self.feed_policy();
+            self.make_heads(Instant::now() + TURN);
             self.sweep();
             if self.placement.moves {
                 self.evict_to_mark();

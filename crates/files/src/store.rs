@@ -6,6 +6,7 @@
 use crate::catalogue::{Catalogue, NodeId};
 use crate::copies::Copies;
 use crate::disk::{Disk, Root};
+use crate::heads::HeadSettings;
 use crate::health::Health;
 use crate::intent::{Op, Recovered, Redo, dirs_of, encode, recover_but};
 use crate::live::Lives;
@@ -86,6 +87,8 @@ pub struct Settings {
     pub accept: bool,
     /// Whether policies that keep copies get copies: the file stays at home. If not, it is moved where they want a copy.
     pub copies: bool,
+    /// Heads of files of slower tiers that are kept on the fastest.
+    pub heads: HeadSettings,
     /// For tests: move files to random tiers, without end, with this seed.
     pub chaos: Option<u64>,
 }
@@ -102,6 +105,7 @@ impl Default for Settings {
             degraded: false,
             accept: false,
             copies: false,
+            heads: HeadSettings::default(),
             chaos: None,
         }
     }
@@ -134,9 +138,10 @@ impl Store {
         let roots = Arc::new(roots);
         crate::identity::check(&roots, settings.accept)?;
         let mut kept = crate::kept::take(&roots[0]);
-        if !settings.copies {
-            kept.clear();
-        }
+        kept.retain(|k| match k.head {
+            Some(_) => settings.heads.bytes > 0,
+            None => settings.copies,
+        });
         let numbers: Vec<u64> = kept.iter().map(|k| k.number).collect();
         let mut disk = Disk::new(Arc::clone(&roots));
         let recovered = recover_but(&mut disk, &numbers).map_err(|e| {
@@ -176,7 +181,7 @@ impl Store {
             bytes_on,
             names_changed: AtomicU64::new(0),
             recording: Recording::default(),
-            copies: Copies::new(settings.copies),
+            copies: Copies::new(settings.copies, crate::heads::Heads::new(settings.heads)),
             health: roots.iter().map(|_| Health::default()).collect(),
             roots,
             _locks: locks,

@@ -87,15 +87,27 @@ impl Served {
             None => reply.created(&TTL, &attr, generation, fh, FopenFlags::FOPEN_KEEP_CACHE),
         }
     }
-    pub(super) fn read_file(&self, fh: FileHandle, offset: u64, size: usize, reply: ReplyData) {
+    pub(super) fn read_file(
+        &self,
+        fh: FileHandle,
+        pid: u32,
+        offset: u64,
+        size: usize,
+        reply: ReplyData,
+    ) {
         BUFFER.with_borrow_mut(|buffer| {
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }
             let buffer = &mut buffer[..size];
-            let read = self
-                .handle(fh)
-                .and_then(|h| self.store.read(&h.live, offset, buffer));
+            let read = self.handle(fh).and_then(|h| {
+                let asleep = h.live.hold().backing().is_err();
+                let read = self.store.read(&h.live, offset, buffer);
+                if asleep && h.live.hold().backing().is_ok() {
+                    self.store.used_by(h.live.node, pid);
+                }
+                read
+            });
             match read {
                 Ok(n) => reply.data(&buffer[..n]),
                 Err(e) => reply.error(errno(e)),

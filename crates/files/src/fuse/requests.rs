@@ -200,7 +200,7 @@ impl Filesystem for Served {
     }
     fn read(
         &self,
-        _req: &Request,
+        req: &Request,
         _ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -209,7 +209,7 @@ impl Filesystem for Served {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.read_file(fh, offset, size as usize, reply);
+        self.read_file(fh, req.pid(), offset, size as usize, reply);
     }
     fn write(
         &self,

@@ -209,11 +209,15 @@ impl Move {
             (State::Look, _) => self.refuse(Why::Gone),
             (State::Create, _) => {
                 self.offset = 0;
-                self.call(State::Copy, Call::Copy(self.source(), self.temp(), 0))
+                self.call(
+                    State::Copy,
+                    Call::Copy(self.source(), self.temp(), 0, CHUNK),
+                )
             }
             (State::Copy, Answer::Copied(Some(next))) => {
                 self.offset = next;
-                self.call(State::Copy, Call::Copy(self.source(), self.temp(), next))
+                let call = Call::Copy(self.source(), self.temp(), next, CHUNK);
+                self.call(State::Copy, call)
             }
             (State::Copy, _) => {
                 self.offset = self.facts.size;

@@ -29,7 +29,7 @@ pub enum Call {
     Stat(At),
     MayRemove(At),
     Create(At, u64),
-    Copy(At, At, u64),
+    Copy(At, At, u64, u64),
     CopyAttributes(At, At),
     Write(At, Vec<u8>),
     SyncFile(At),
@@ -130,8 +130,8 @@ pub fn carry_out(tree: &mut dyn crate::tree::Tree, call: &Call) -> Result<Answer
     match call {
         Call::Stat(at) => return tree.stat(at).map(Answer::Facts),
         Call::MayRemove(at) => return tree.may_remove(at).map(Answer::May),
-        Call::Copy(from, to, offset) => {
-            return tree.copy(from, to, *offset, CHUNK).map(Answer::Copied);
+        Call::Copy(from, to, offset, len) => {
+            return tree.copy(from, to, *offset, *len).map(Answer::Copied);
         }
         Call::Create(at, bytes) => tree.create(at, *bytes),
         Call::CopyAttributes(from, to) => tree.copy_attributes(from, to),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Makes the kernel drop files from its caches. Returns false without the right to do so.
-fn drop_caches() -> bool {
+pub(crate) fn drop_caches() -> bool {
     rustix::fs::sync();
     // The first call only marks recently used entries as old, so several calls are needed.
     let told = (0..4).all(|_| fs::write("/proc/sys/vm/drop_caches", "2").is_ok());
@@ -21,12 +21,12 @@ fn drop_caches() -> bool {
 }
 
 /// Ends the last use of a file, so that no descriptor of it is open.
-fn end(store: &Store, live: Arc<Live>) {
+pub(crate) fn end(store: &Store, live: Arc<Live>) {
     store.release(&live);
     drop(live);
 }
 
-fn only_copy_is_open(live: &Arc<Live>) -> bool {
+pub(crate) fn only_copy_is_open(live: &Arc<Live>) -> bool {
     live.hold().backing().is_err()
 }
 

@@ -4,6 +4,7 @@
 mod asleep;
 mod attributes;
 mod full;
+mod heads;
 mod restless;
 mod underneath;
 
@@ -82,18 +83,19 @@ impl Pair {
         self.mount_with(false);
     }
     fn mount_with(&mut self, copies: bool) {
+        self.mount_as(|s| s.copies = copies);
+    }
+    fn mount_as(&mut self, change: impl FnOnce(&mut Settings)) {
         self.store = None;
-        self.store = Some(
-            Store::open(&Settings {
-                tiers: ["fast", "slow"].map(|t| self.root.join(t)).into(),
-                marks: (100, 100),
-                moves: false,
-                accept: true,
-                copies,
-                ..Settings::default()
-            })
-            .unwrap(),
-        );
+        let mut settings = Settings {
+            tiers: ["fast", "slow"].map(|t| self.root.join(t)).into(),
+            marks: (100, 100),
+            moves: false,
+            accept: true,
+            ..Settings::default()
+        };
+        change(&mut settings);
+        self.store = Some(Store::open(&settings).unwrap());
     }
     /// Does what a clean unmount does.
     fn unmount(&mut self) {

@@ -27,8 +27,29 @@ struct Played {
     outcome: Option<Outcome>,
 }
 
-/// Makes a copy; before call `at`, a user changes the file in the given way, unless the file is frozen at that moment.
-fn play(who: Who, at: u32, left: Option<u32>, error: bool) -> Result<Played, String> {
+/// Compares the copy with the bytes that it should hold. A head has the size of the file, as one with a hole at its end.
+fn compare(w: &mut World, head: Option<u64>, expected: &[u8]) -> Result<(), String> {
+    let d = w.disk(0);
+    let copy = d.now.keys().find(|p| parent(p) == COPIES).cloned();
+    let number = copy.and_then(|p| d.file(&p)).ok_or("no copy")?;
+    let data = &d.inodes[&number].now.data;
+    let held = head.unwrap_or(u64::MAX).min(expected.len() as u64) as usize;
+    let same = data.len() == expected.len() && data[..held] == expected[..held];
+    if !same || data[held..].iter().any(|b| *b != 0) {
+        return Err("the copy is another".into());
+    }
+    Ok(())
+}
+
+/// Makes a copy, whole or of the first `head` bytes; before call `at`, a user changes the file in the given way, unless the file is frozen
+/// at that moment.
+fn play(
+    head: Option<u64>,
+    who: Who,
+    at: u32,
+    left: Option<u32>,
+    error: bool,
+) -> Result<Played, String> {
     let mut w = World::new();
     let mut expected = b"what it was at first".to_vec();
     w.user_file(1, PATH, &expected);
@@ -39,7 +60,7 @@ fn play(who: Who, at: u32, left: Option<u32>, error: bool) -> Result<Played, Str
         born: 0,
     };
     (w.left, w.error) = (left, error);
-    let mut fetch = Fetch::new(1, id, name.clone(), 1);
+    let mut fetch = Fetch::new(1, id, name.clone(), 1).head(head.unwrap_or(u64::MAX));
     let (mut changes, mut seen, mut frozen, mut calls) = (0, 0, false, 0);
     let mut step = fetch.start();
     let outcome = loop {
@@ -81,12 +102,8 @@ fn play(who: Who, at: u32, left: Option<u32>, error: bool) -> Result<Played, Str
                 Ok(Answer::Frozen(vec![name.clone()], changes != seen))
             }
             Step::Swap(_) => {
-                let d = w.disk(0);
-                let copy = d.now.keys().find(|p| parent(p) == COPIES).cloned();
-                let number = copy.and_then(|p| d.file(&p)).ok_or("no copy")?;
-                if w.disk(0).inodes[&number].now.data != expected {
-                    return Err(format!("{who:?} before call {at}: the copy is another"));
-                }
+                compare(&mut w, head, &expected)
+                    .map_err(|e| format!("{who:?} before call {at}: {e}"))?;
                 Ok(Answer::Done)
             }
             Step::Thaw => Ok(Answer::Done),
@@ -132,17 +149,23 @@ fn recovered(played: &Played, mode: u64) -> Result<(), String> {
 }
 
 fn all() -> Result<u32, String> {
+    // Bytes of a head: less than the first piece that the world copies, a part of the second one, and more than the file.
+    let heads = [None, Some(5), Some(12), Some(100)];
+    heads.into_iter().map(all_of).sum()
+}
+
+fn all_of(head: Option<u64>) -> Result<u32, String> {
     let mut runs = 0;
     for who in [Who::User, Who::Underneath, Who::Rename] {
         for at in 0..12 {
-            let whole = play(who, at, None, false)?;
+            let whole = play(head, who, at, None, false)?;
             let gone = Some(Outcome::Refused(Why::Gone));
             let renamed = who == Who::Rename && whole.outcome == gone;
             if whole.outcome != Some(Outcome::Done) && !renamed {
                 return Err(format!("{who:?} before call {at}: {:?}", whole.outcome));
             }
             for (left, error) in (0..40).flat_map(|l| [(l, false), (l, true)]) {
-                let played = play(who, at, Some(left), error)?;
+                let played = play(head, who, at, Some(left), error)?;
                 for mode in 0..4 {
                     recovered(&played, mode).map_err(|e| {
                         format!("{who:?} before call {at}, cut at {left}, way {mode}: {e}")

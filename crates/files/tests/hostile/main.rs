@@ -109,7 +109,7 @@ fn play_in(story: Story, left: Option<u32>, error: bool, locked: Option<&'static
                     seen = changes;
                 }
                 let write = story.writes
-                    && matches!(&call, Call::Copy(_, _, at) if *at > 0)
+                    && matches!(&call, Call::Copy(_, _, at, _) if *at > 0)
                     && changes == 0;
                 if write {
                     assert!(!frozen);

@@ -314,7 +314,7 @@ impl Tree for World {
         d.change(Change(vec![(at.path.clone(), Some(Entry::File(n)))]));
         Ok(())
     }
-    fn copy(&mut self, from: &At, to: &At, offset: u64, _len: u64) -> Result<Option<u64>, Errno> {
+    fn copy(&mut self, from: &At, to: &At, offset: u64, len: u64) -> Result<Option<u64>, Errno> {
         self.call()?;
         let d = self.disk(from.tier);
         let n = d.file(&from.path).ok_or(Errno::NOENT)?;
@@ -325,6 +325,7 @@ impl Tree for World {
         // Two pieces, so that writes can happen in between.
         let (start, half) = (offset as usize, data.len() / 2);
         let end = if start == 0 { half } else { data.len() };
+        let end = end.min(start + len as usize);
         copy.now.data.resize(data.len(), 0);
         copy.now.data[start..end].copy_from_slice(&data[start..end]);
         Ok((end < data.len()).then_some(end as u64))

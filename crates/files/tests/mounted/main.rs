@@ -2,6 +2,7 @@
 
 mod asleep;
 mod fsx;
+mod heads;
 mod renames;
 mod trouble;
 mod world;

@@ -51,6 +51,11 @@ pub struct MountArgs {
     /// Without this option, a file is moved where its policy wants a copy
     #[arg(long, conflicts_with = "passthrough")]
     pub copies: bool,
+    /// SIZE[:PERCENT]: keep the first SIZE bytes of files of slower tiers on the fast one, once they were read, in at most PERCENT of it
+    /// (default 5). Programs that only look at the beginning of a file then wake no sleeping disk. The kernel reads ahead: 64K serves a read
+    /// of 32 KiB, 256K one of 128 KiB
+    #[arg(long, value_name = "SIZE[:PERCENT]", value_parser = heads, conflicts_with = "passthrough")]
+    pub heads: Option<(u64, u8)>,
     /// Move no files, except with `isotherm files migrate --now`
     #[arg(long)]
     pub no_moves: bool,
@@ -79,6 +84,16 @@ fn quota(text: &str) -> Result<(u8, u64), String> {
     let (tier, bytes) = text.split_once('=').ok_or(form)?;
     let tier = tier.parse().map_err(|_| form)?;
     Ok((tier, size::absolute(bytes).map_err(|e| e.to_string())?))
+}
+
+fn heads(text: &str) -> Result<(u64, u8), String> {
+    let form = || "SIZE[:PERCENT], as 256K or 64K:2; SIZE at least 4K, PERCENT 1 to 100".to_owned();
+    let (bytes, percent) = text.split_once(':').unwrap_or((text, "5"));
+    let bytes = size::absolute(bytes).map_err(|e| e.to_string())?;
+    match percent.parse() {
+        Ok(percent) if (1..=100).contains(&percent) && bytes >= 4096 => Ok((bytes, percent)),
+        _ => Err(form()),
+    }
 }
 
 fn marks(text: &str) -> Result<(u8, u8), String> {

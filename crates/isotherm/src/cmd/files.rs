@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use isotherm_files::fuse::Io;
+use isotherm_files::heads::HeadSettings;
 use isotherm_files::mount::{Options, mount};
 use isotherm_files::store::Settings;
 use rustix::fs::XattrFlags;
@@ -47,6 +48,12 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
         degraded: args.degraded,
         accept: args.accept_tiers,
         copies: args.copies,
+        heads: args
+            .heads
+            .map_or(HeadSettings::default(), |(bytes, percent)| HeadSettings {
+                bytes,
+                percent,
+            }),
         chaos: args.chaos,
     };
     let io = if args.passthrough {

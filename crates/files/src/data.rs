@@ -2,7 +2,7 @@
 
 use crate::catalogue::NodeId;
 use crate::copies::Update;
-use crate::disk::{Root, read_all};
+use crate::disk::{path_of, read_all};
 use crate::live::{Backing, Held, Live};
 use crate::placement::Access;
 use crate::recording::Op;
@@ -67,7 +67,8 @@ pub struct SetAttr {
 /// A place at which attributes are stored.
 enum Target<'a> {
     Open(Held<'a>),
-    At(&'a Root, &'a [u8]),
+    /// What has the name on a tier, opened without access to its contents.
+    Named(OwnedFd),
 }
 
 impl Target<'_> {
@@ -75,32 +76,34 @@ impl Target<'_> {
         let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
         match self {
             Target::Open(h) => rustix::fs::fchown(h.fd()?, uid, gid),
-            Target::At(r, p) => rustix::fs::chownat(&r.fd, *p, uid, gid, AtFlags::SYMLINK_NOFOLLOW),
+            Target::Named(fd) => rustix::fs::chown(path_of(fd), uid, gid),
         }
     }
     fn mode(&self, mode: u32) -> Result<(), Errno> {
         let mode = Mode::from_raw_mode(mode & 0o7777);
         match self {
             Target::Open(h) => rustix::fs::fchmod(h.fd()?, mode),
-            Target::At(r, p) => rustix::fs::chmodat(&r.fd, *p, mode, AtFlags::empty()),
+            Target::Named(fd) => rustix::fs::chmod(path_of(fd), mode),
         }
     }
     fn times(&self, times: &Timestamps) -> Result<(), Errno> {
         match self {
             Target::Open(h) => rustix::fs::futimens(h.fd()?, times),
-            Target::At(r, p) => rustix::fs::utimensat(&r.fd, *p, times, AtFlags::SYMLINK_NOFOLLOW),
+            Target::Named(fd) => {
+                rustix::fs::utimensat(rustix::fs::CWD, path_of(fd), times, AtFlags::empty())
+            }
         }
     }
     fn set_xattr(&self, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<(), Errno> {
         match self {
             Target::Open(h) => rustix::fs::fsetxattr(h.fd()?, name, value, flags),
-            Target::At(r, p) => rustix::fs::lsetxattr(&r.through(p)[..], name, value, flags),
+            Target::Named(fd) => rustix::fs::setxattr(path_of(fd), name, value, flags),
         }
     }
     fn remove_xattr(&self, name: &[u8]) -> Result<(), Errno> {
         match self {
             Target::Open(h) => rustix::fs::fremovexattr(h.fd()?, name),
-            Target::At(r, p) => rustix::fs::lremovexattr(&r.through(p)[..], name),
+            Target::Named(fd) => rustix::fs::removexattr(path_of(fd), name),
         }
     }
 }
@@ -141,7 +144,8 @@ impl Store {
             .filter(|(t, _)| on & (1 << t) != 0)
         {
             // The fastest tier comes last: its attributes are the ones that count, so if a tier fails, nothing has changed.
-            self.evicting(tier as Tier, || f(&Target::At(root, &path)))
+            let change = || f(&Target::Named(root.entry(&path)?));
+            self.evicting(tier as Tier, change)
                 .map_err(|e| self.device_error(tier as Tier, &path, e))?;
         }
         let first = on.trailing_zeros() as usize;

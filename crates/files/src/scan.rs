@@ -32,7 +32,7 @@ pub(crate) fn body_of(root: &Root, path: &[u8], facts: &Facts, tier: Tier) -> Re
         DIR => Body::Dir(1 << tier),
         REG => Body::File,
         LNK => {
-            let target = rustix::fs::readlinkat(&root.fd, path, Vec::new())?;
+            let target = rustix::fs::readlinkat(root.entry(path)?, c"", Vec::new())?;
             Body::Link(target.into_bytes().into())
         }
         _ => Body::Special,

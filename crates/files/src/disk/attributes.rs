@@ -1,6 +1,6 @@
 //! Extended attributes, owners, modes and times of files on a tier.
 
-use super::{Root, facts_of};
+use super::{Root, facts_of, path_of};
 use crate::tree::{Facts, TEMPS, Time, join};
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, Mode, RenameFlags, Timespec, Timestamps, XattrFlags};
@@ -22,19 +22,20 @@ fn names(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// # Errors
 /// A device error. A file system without extended attributes has none.
 pub fn xattrs(root: &Root, path: &[u8]) -> Result<Xattrs, Errno> {
-    let path = &root.through(path)[..];
+    let fd = root.entry(path)?;
+    let path = &path_of(&fd)[..];
     // Most files have none, which needs no buffer.
-    match rustix::fs::llistxattr_query(path) {
+    match rustix::fs::listxattr_query(path) {
         Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
         Ok(_) => {}
         Err(e) => return Err(e),
     }
     let mut list = vec![0; XATTR_MAX];
-    let n = rustix::fs::llistxattr(path, &mut list[..])?;
+    let n = rustix::fs::listxattr(path, &mut list[..])?;
     let mut all = Vec::new();
     for name in names(&list[..n]) {
         let mut value = vec![0; XATTR_MAX];
-        let n = rustix::fs::lgetxattr(path, name, &mut value[..])?;
+        let n = rustix::fs::getxattr(path, name, &mut value[..])?;
         value.truncate(n);
         all.push((name.to_vec(), value));
     }
@@ -127,13 +128,13 @@ pub(crate) fn make_dir_like(root: &Root, known: &DirAttributes) -> Result<(), Er
     }
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let temp = join(TEMPS, format!("d{number}").as_bytes());
-    let owner_only = Mode::from_raw_mode(0o700);
-    let made = rustix::fs::mkdirat(&root.fd, &temp[..], owner_only)
+    let made = root
+        .mkdir(&temp, 0o700)
         .and_then(|()| set(root.directory(&temp)?, &known.facts, &known.xattrs))
         .and_then(|()| rename_new(root, &temp, &known.path));
     if made.is_err() {
         // If this fails, the next mount removes it.
-        let _ = rustix::fs::unlinkat(&root.fd, &temp[..], AtFlags::REMOVEDIR);
+        let _ = root.unlink(&temp, AtFlags::REMOVEDIR);
     }
     match made {
         Err(Errno::EXIST) => only_dir(&root.stat(&known.path)?.ok_or(Errno::EXIST)?),
@@ -151,9 +152,9 @@ fn only_dir(there: &Facts) -> Result<(), Errno> {
 
 /// Renames to a name that does not exist.
 fn rename_new(root: &Root, from: &[u8], to: &[u8]) -> Result<(), Errno> {
-    match rustix::fs::renameat_with(&root.fd, from, &root.fd, to, RenameFlags::NOREPLACE) {
+    match root.rename(from, to, RenameFlags::NOREPLACE) {
         // The file system does not support flags. A directory replaces only an empty directory.
-        Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(&root.fd, from, &root.fd, to),
+        Err(Errno::INVAL | Errno::NOSYS) => root.rename(from, to, RenameFlags::empty()),
         other => other,
     }
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::live::Live;
 use crate::tree::{At, Facts, TEMPS, Tier, Tree, above, parent};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -226,34 +226,31 @@ impl Tree for Disk {
             let known = like.map(|like| DirAttributes::of(dir, like)).transpose()?;
             self.with_spare(at.tier, |root| match &known {
                 Some(known) => make_dir_like(root, known),
-                None => rustix::fs::mkdirat(&root.fd, dir, Mode::from_raw_mode(0o700)),
+                None => root.mkdir(dir, 0o700),
             })?;
         }
         Ok(())
     }
     fn rename(&mut self, from: &At, to: &[u8]) -> Result<(), Errno> {
         self.with_spare(from.tier, |root| {
-            rustix::fs::renameat(&root.fd, &from.path[..], &root.fd, to)
+            root.rename(&from.path, to, RenameFlags::empty())
         })
     }
     fn exchange(&mut self, a: &At, b: &[u8]) -> Result<(), Errno> {
-        let fd = &self.root(a.tier)?.fd;
-        rustix::fs::renameat_with(fd, &a.path[..], fd, b, RenameFlags::EXCHANGE)
+        self.root(a.tier)?.rename(&a.path, b, RenameFlags::EXCHANGE)
     }
     fn link(&mut self, from: &At, to: &[u8]) -> Result<(), Errno> {
-        self.with_spare(from.tier, |root| {
-            rustix::fs::linkat(&root.fd, &from.path[..], &root.fd, to, AtFlags::empty())
-        })
+        self.with_spare(from.tier, |root| root.link(&from.path, to))
     }
     fn unlink(&mut self, at: &At) -> Result<(), Errno> {
         if self.pair.as_ref().is_some_and(|p| p.2 == *at) {
             self.pair = None;
         }
         let root = self.root(at.tier)?;
-        match rustix::fs::unlinkat(&root.fd, &at.path[..], AtFlags::empty()) {
+        match root.unlink(&at.path, AtFlags::empty()) {
             // A directory that was not complete (`make_dir_like`).
             Err(Errno::ISDIR) if parent(&at.path) == TEMPS => {
-                rustix::fs::unlinkat(&root.fd, &at.path[..], AtFlags::REMOVEDIR)?;
+                root.unlink(&at.path, AtFlags::REMOVEDIR)?;
             }
             other => other?,
         }

@@ -3,6 +3,7 @@
 mod attributes;
 mod calls;
 mod copy;
+mod names;
 
 use crate::tree::{COPIES, Facts, HIDDEN, INTENTS, Id, TEMPS, Time, parent};
 pub(crate) use attributes::{DirAttributes, make_dir_like};
@@ -10,6 +11,7 @@ pub use attributes::{Xattrs, same_attributes, xattrs};
 pub use calls::Disk;
 pub(crate) use copy::read_all;
 pub use copy::{copy_range, write_all};
+pub(crate) use names::path_of;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
     Access, AtFlags, FallocateFlags, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags,
@@ -285,13 +287,6 @@ impl Root {
         rustix::fs::fstatvfs(&self.fd).is_ok_and(|s| {
             s.f_bavail * s.f_frsize < bytes || (s.f_files > 0 && s.f_favail < FEW_FILES)
         })
-    }
-    /// A path for system calls that take no descriptor. It leads through the open root.
-    pub fn through(&self, path: &[u8]) -> Vec<u8> {
-        use rustix::fd::AsRawFd;
-        let mut all = format!("/proc/self/fd/{}/", self.fd.as_raw_fd()).into_bytes();
-        all.extend_from_slice(path);
-        all
     }
 }
 

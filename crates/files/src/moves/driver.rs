@@ -6,7 +6,7 @@ use crate::mover::{Answer, Call, Move, Outcome, Step, Why, carry_out};
 use crate::store::{NamesState, Store};
 use crate::tree::{At, Facts, TEMPS, Tier, Time, join};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Timespec, Timestamps};
+use rustix::fs::{Timespec, Timestamps};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
@@ -188,8 +188,8 @@ impl<'a> Driver<'a> {
             };
             for tier in [self.from, self.to] {
                 // Best effort: until the next mount the catalogue has the right times.
-                let fd = &self.store.roots[usize::from(tier)].fd;
-                let _ = rustix::fs::utimensat(fd, &path[..], &times, AtFlags::SYMLINK_NOFOLLOW);
+                let dir = self.store.roots[usize::from(tier)].directory(&path);
+                let _ = dir.and_then(|fd| rustix::fs::futimens(fd, &times));
             }
         }
     }

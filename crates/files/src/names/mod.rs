@@ -6,7 +6,7 @@ mod rename;
 
 use crate::catalogue::{Body, Catalogue, NodeId};
 use crate::data::EVICT_BYTES;
-use crate::disk::{Root, is_hidden};
+use crate::disk::{Root, is_hidden, path_of};
 use crate::live::{Backing, Live};
 use crate::scan::{TYPE, body_of};
 use crate::store::Store;
@@ -80,7 +80,7 @@ fn parent_of(cat: &Catalogue, dir: NodeId, name: &[u8]) -> Result<Place, Errno> 
 
 /// Removes what was just created and could not be completed: nobody has seen it yet. If this fails, it is shown when its name is used.
 fn take_back(root: &Root, place: &Place, flags: AtFlags) {
-    let _ = rustix::fs::unlinkat(&root.fd, &place.path[..], flags);
+    let _ = root.unlink(&place.path, flags);
 }
 
 impl Store {
@@ -274,8 +274,7 @@ impl Store {
         let mut mode = creator.mode(mode, &place) & 0o7777;
         mode |= place.parent.mode & 0o2000;
         let (facts, tier) = self.on_a_tier(&place, name, 0, |root| {
-            let permissions = Mode::from_raw_mode(mode & 0o1777);
-            rustix::fs::mkdirat(&root.fd, &place.path[..], permissions)?;
+            root.mkdir(&place.path, mode & 0o1777)?;
             let complete = || {
                 let fd = root.directory(&place.path)?;
                 Self::own(&fd, creator, &place, mode)?;
@@ -301,7 +300,7 @@ impl Store {
     ) -> Result<NodeId, Errno> {
         let body = Body::Link(target.into());
         self.special(dir, name, creator, body, |root, path| {
-            rustix::fs::symlinkat(target, &root.fd, path)
+            root.symlink(target, path)
         })
     }
     /// Creates a pipe, a socket or a device file.
@@ -321,10 +320,10 @@ impl Store {
         } else {
             creator.umask
         };
-        let permissions = Mode::from_raw_mode(mode & 0o7777 & !mask);
+        let permissions = mode & 0o7777 & !mask;
         self.special(dir, name, creator, Body::Special, |root, path| {
             let kind = FileType::from_raw_mode(mode & TYPE);
-            rustix::fs::mknodat(&root.fd, path, kind, permissions, rdev)
+            root.mknod(path, kind, permissions, rdev)
         })
     }
     fn special(
@@ -341,9 +340,11 @@ impl Store {
         let group = Some(Gid::from_raw(creator.group(&place)));
         let (facts, tier) = self.on_a_tier(&place, name, 0, |root| {
             make(root, &place.path)?;
-            let flags = AtFlags::SYMLINK_NOFOLLOW;
-            rustix::fs::chownat(&root.fd, &place.path[..], owner, group, flags)
-                .and_then(|()| root.stat(&place.path)?.ok_or(Errno::NOENT))
+            root.entry(&place.path)
+                .and_then(|fd| {
+                    rustix::fs::chown(path_of(&fd), owner, group)?;
+                    crate::disk::facts_of(fd)
+                })
                 .inspect_err(|_| take_back(root, &place, AtFlags::empty()))
         })?;
         self.add_new(&place, name, tier, facts, body)
@@ -365,9 +366,8 @@ impl Store {
         };
         self.require_present(tier, &old)?;
         self.ensure_dir(dir, tier)?;
-        let fd = &self.roots[usize::from(tier)].fd;
-        let link = || rustix::fs::linkat(fd, &old[..], fd, &place.path[..], AtFlags::empty());
-        match self.evicting(tier, link) {
+        let root = &self.roots[usize::from(tier)];
+        match self.evicting(tier, || root.link(&old, &place.path)) {
             Err(Errno::EXIST) => {
                 self.adopt(&place, name, tier)?;
                 return Err(Errno::EXIST);

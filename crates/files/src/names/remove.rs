@@ -57,7 +57,7 @@ impl Store {
             .map_err(|e| self.device_error(tier, &path, e))?;
         self.open_home_before_removal(node);
         let root = &self.roots[usize::from(tier)];
-        match rustix::fs::unlinkat(&root.fd, &path[..], AtFlags::empty()) {
+        match root.unlink(&path, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(e) => return Err(self.device_error(tier, &path, e)),
         }
@@ -121,7 +121,7 @@ impl Store {
         let tiers = (0..self.roots.len()).rev().filter(|t| on & (1 << t) != 0);
         let mut removed = 0;
         for tier in tiers {
-            match rustix::fs::unlinkat(&self.roots[tier].fd, path, AtFlags::REMOVEDIR) {
+            match self.roots[tier].unlink(path, AtFlags::REMOVEDIR) {
                 Ok(()) | Err(Errno::NOENT) => removed |= 1 << tier,
                 Err(e) => {
                     self.dir_stays(node, removed);

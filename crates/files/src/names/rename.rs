@@ -137,12 +137,11 @@ impl Store {
         } else {
             RenameFlags::empty()
         };
-        let (fd, from, to) = (&self.roots[usize::from(tier)].fd, &plan.from, &plan.to);
-        let rename = |flags| rustix::fs::renameat_with(fd, &from[..], fd, &to[..], flags);
-        match self.evicting(tier, || rename(flags)) {
+        let (root, from, to) = (&self.roots[usize::from(tier)], &plan.from, &plan.to);
+        match self.evicting(tier, || root.rename(from, to, flags)) {
             // The file system does not support flags; names are locked here, so the check above suffices.
             Err(Errno::INVAL | Errno::NOSYS) if flags == RenameFlags::NOREPLACE => {
-                rustix::fs::renameat(fd, &from[..], fd, &to[..])
+                root.rename(from, to, RenameFlags::empty())
             }
             other => other,
         }

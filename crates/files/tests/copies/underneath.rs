@@ -1,8 +1,10 @@
 //! Files that somebody puts directly on a tier are never replaced unseen.
 
-use crate::{Pair, owner};
+use crate::{Pair, owner, size};
+use isotherm_files::data::SetAttr;
 use rustix::io::Errno;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 fn on_fast(pair: &Pair, name: &[u8], data: &[u8]) {
     let (_, live, _) = pair.store().create(0, name, 0o600, owner()).unwrap();
@@ -47,6 +49,80 @@ fn a_rename_replaces_only_what_is_shown() {
     assert_eq!(rename(b"g", b"s", false), Ok(()));
     assert_eq!(fast("s"), "other");
     assert!(!pair.slow("s").exists());
+}
+
+/// Somebody who may write below a tier puts a symbolic link in the place of a directory. Nothing outside of the tier changes, whatever is
+/// done with the names in that directory.
+#[test]
+fn links_that_lead_out_of_a_tier_are_not_followed() {
+    let pair = Pair::new();
+    let store = pair.store();
+    let outside = pair.root.join("outside");
+    fs::create_dir_all(outside.join("sub")).unwrap();
+    for name in ["f", "g"] {
+        fs::write(outside.join(name), "precious").unwrap();
+    }
+    fs::set_permissions(outside.join("f"), fs::Permissions::from_mode(0o600)).unwrap();
+    let dir = store.mkdir(0, b"d", 0o755, owner()).unwrap();
+    let sub = store.mkdir(dir, b"sub", 0o755, owner()).unwrap();
+    let (node, live, _) = store.create(dir, b"f", 0o644, owner()).unwrap();
+    store.release(&live);
+    on_fast(&pair, b"other", b"other");
+    let other = store.cat().find(b"other").unwrap();
+    let fast = pair.root.join("fast");
+    fs::rename(fast.join("d"), fast.join("away")).unwrap();
+    std::os::unix::fs::symlink(&outside, fast.join("d")).unwrap();
+    let mode = SetAttr {
+        mode: Some(0o666),
+        size: None,
+        ..size(0)
+    };
+    let results = [
+        store.set_attr(node, &mode).map(|_| ()),
+        store.set_attr(sub, &mode).map(|_| ()),
+        store.set_xattr(node, b"user.x", b"1", 0),
+        store.mkdir(dir, b"new", 0o700, owner()).map(|_| ()),
+        store.symlink(dir, b"new", b"to", owner()).map(|_| ()),
+        store.mknod(dir, b"new", 0o010_600, 0, owner()).map(|_| ()),
+        store.create(dir, b"new", 0o600, owner()).map(|_| ()),
+        store.link(other, dir, b"new"),
+        store.rename(0, b"other", dir, b"g", false, false),
+        store.rename(0, b"other", dir, b"f", false, false),
+        store.unlink(dir, b"f").map(|_| ()),
+        store.rmdir(dir, b"sub"),
+    ];
+    for (i, r) in results.iter().enumerate() {
+        assert!(r.is_err(), "{i}");
+    }
+    let mut left: Vec<_> = (fs::read_dir(&outside).unwrap())
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["f", "g", "sub"]);
+    let mode = fs::metadata(outside.join("f"))
+        .unwrap()
+        .permissions()
+        .mode()
+        & 0o7777;
+    assert_eq!(mode, 0o600);
+    for name in ["f", "g"] {
+        assert_eq!(fs::read(outside.join(name)).unwrap(), b"precious");
+    }
+    // A link in the place of a file is not followed either.
+    fs::remove_file(fast.join("other")).unwrap();
+    std::os::unix::fs::symlink(outside.join("f"), fast.join("other")).unwrap();
+    let mode = SetAttr {
+        mode: Some(0o666),
+        size: None,
+        ..size(0)
+    };
+    assert!(store.set_attr(other, &mode).is_err());
+    let mode = fs::metadata(outside.join("f"))
+        .unwrap()
+        .permissions()
+        .mode()
+        & 0o7777;
+    assert_eq!(mode, 0o600);
 }
 
 /// A directory that could not be removed from every tier is on all of them again.

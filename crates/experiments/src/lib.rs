@@ -10,6 +10,7 @@
 //! | `outcome.rs` | tables and claims |
 //! | `verdict.rs` | judges claims over cells and seeds |
 //! | `work.rs` | workloads in memory |
+//! | `recorded.rs` | recordings of whole files on real mounts |
 //! | `cell.rs` | simulated cells, each of which runs once |
 //! | `greendm/` | GreenDM's experiments |
 //! | `dss/` | DSS' experiments |
@@ -29,6 +30,7 @@ mod loris;
 mod oodt;
 mod outcome;
 mod paper;
+mod recorded;
 mod verdict;
 mod work;
 

@@ -1,6 +1,7 @@
 //! hro-8: bandwidth.
 
 use super::bench::{System, WEEKS, bandwidth, bench, inputs, substitutes, systems};
+use super::recorded::{self, Figure};
 use crate::greendm::judge::{over, range};
 use crate::outcome::{Cell, Row, Table};
 use crate::{Ctx, Outcome};
@@ -68,5 +69,5 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
         why.clone(),
     );
     out.judge("research-least", research < mail && research < office, why);
-    Ok(())
+    recorded::add(ctx, out, Figure::Bandwidth)
 }

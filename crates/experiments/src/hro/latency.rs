@@ -1,6 +1,7 @@
 //! hro-6: latency by type of operation.
 
 use super::bench::{Kind, WEEKS, bench, inputs, latency, substitutes, systems, under};
+use super::recorded::{self, Figure};
 use crate::greendm::judge::range;
 use crate::outcome::{Cell, Row, Table};
 use crate::{Ctx, Outcome};
@@ -73,5 +74,5 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     }
     substitutes(out);
     out.substitutes.push("latencies are of block requests, the paper's of file operations, of which many end in memory".to_owned());
-    Ok(())
+    recorded::add(ctx, out, Figure::Latency)
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `bench.rs` | the three weeks as workloads; HDD, HOT and HRO under them |
 //! | `files.rs` | whole files on the SSD, as the paper places them |
+//! | `recorded.rs` | the same systems under recordings of real mounts |
 //! | others | one experiment each |
 
 pub(super) mod bandwidth;
@@ -12,6 +13,7 @@ pub(super) mod entry;
 mod files;
 pub(super) mod latency;
 pub(super) mod motive;
+mod recorded;
 pub(super) mod seeks;
 pub(super) mod uses;
 

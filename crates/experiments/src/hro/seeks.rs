@@ -1,6 +1,7 @@
 //! hro-7 and hro-9: the seek distances of the arm under the mail server.
 
 use super::bench::{System, bench, inputs, seek, substitutes, systems, under};
+use super::recorded::{self, Figure};
 use crate::greendm::judge::range;
 use crate::outcome::{Cell, Row, Table};
 use crate::{Ctx, Outcome};
@@ -96,5 +97,5 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     } else {
         out.cannot("always", "the run is too short for a series");
     }
-    Ok(())
+    recorded::add(ctx, out, Figure::Seeks)
 }

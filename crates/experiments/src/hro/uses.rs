@@ -3,8 +3,11 @@
 use isotherm_traces::generate::{Campus, FileUse, Week};
 
 use crate::outcome::{Cell, Row, Table};
+use crate::recorded;
 use crate::{Ctx, Outcome};
 use isotherm_lab::LabError;
+use isotherm_traces::Record;
+use std::sync::Arc;
 
 const WEEKS: [(&str, Campus); 3] = [
     ("mail", Campus::Mail),
@@ -105,6 +108,34 @@ fn persist(days: &[Vec<u64>]) -> Option<f64> {
     (!first.is_empty()).then(|| mean / first.len() as f64 * 100.0)
 }
 
+/// The same figures of recordings of real mounts, if they are there. A file there is a piece of 64 KiB of a file.
+fn add_recorded(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
+    let Some(all) = recorded::read(ctx, out, &recorded::ALL)? else {
+        return Ok(());
+    };
+    let row = |((name, _), records): (&recorded::Load, &Arc<Vec<Record>>)| {
+        let uses = super::recorded::uses(records);
+        Row::new(
+            *name,
+            vec![
+                Cell::new("pieces", "", uses.len() as f64),
+                Cell::new("take half of the accesses", "% of pieces", hot(&uses, 0.5)),
+                Cell::new("take 80 %", "% of pieces", hot(&uses, 0.8)),
+                Cell::new(
+                    "accesses that begin a segment",
+                    "%",
+                    randomness(&uses, false),
+                ),
+                Cell::new("of the hottest 1 %", "%", randomness(&uses, true)),
+            ],
+        )
+    };
+    let rows = recorded::ALL.iter().zip(&all).map(row).collect();
+    let title = "figure 3, as recorded on a real mount";
+    out.tables.push(Table::new(title, rows));
+    Ok(())
+}
+
 /// See the module.
 #[expect(clippy::too_many_lines, reason = "claims in the paper's order")]
 pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
@@ -194,5 +225,5 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
             ),
         );
     }
-    Ok(())
+    add_recorded(ctx, out)
 }

@@ -2,6 +2,7 @@
 
 use super::grid::{ALIKE, Grid, SIZES, each, every, none};
 use super::hot::{four, substitutes};
+use super::recorded;
 use crate::Ctx;
 use crate::outcome::Outcome;
 use isotherm_lab::LabError;
@@ -24,7 +25,7 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
         .collect::<Vec<_>>();
     let grids = four(ctx, out, &policies, ["10", "11", "12", "13"])?;
     judge(out, &grids);
-    Ok(())
+    recorded::add(ctx, out, recorded::OF_CACHING)
 }
 
 /// The faster of the two Cold-DST variants. The figures show "plain or dynamic depending on the workload".

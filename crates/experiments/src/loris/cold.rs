@@ -3,6 +3,7 @@
 use super::grid::{ALIKE, Grid, SIZES, demoted, each, every, fast_writes, listed, none, policy};
 use super::hot::{four, substitutes};
 use super::load::file_server;
+use super::recorded;
 use crate::Ctx;
 use crate::outcome::Outcome;
 use isotherm_lab::LabError;
@@ -34,7 +35,7 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     let made = Grid::measure(ctx, grids[3].load.preparation(), &policies, &SIZES)?;
     made.table(out, "9, the preparation alone");
     judge(out, &grids, &kept, &made);
-    Ok(())
+    recorded::add(ctx, out, recorded::OF_COLD)
 }
 
 /// The percentage of the accesses to names or to files that flash serves.

@@ -120,12 +120,22 @@ impl Grid {
 
     /// The table of a figure.
     pub fn table(&self, out: &mut Outcome, figure: &str) {
+        let title = format!("Figure {figure}: {}", self.load.name);
+        out.tables.push(Table::new(title, self.rows()));
+    }
+
+    /// The table of a workload that was recorded.
+    pub fn recorded_table(&self, out: &mut Outcome) {
+        let title = format!("{}, as recorded on a real mount", self.load.name);
+        out.tables.push(Table::new(title, self.rows()));
+    }
+
+    fn rows(&self) -> Vec<Row> {
         let mut rows = vec![self.row("HDD alone", &self.hdd)];
         for (name, size, r) in &self.cells {
             rows.push(self.row(&format!("{name}, {size} %"), r));
         }
-        let title = format!("Figure {figure}: {}", self.load.name);
-        out.tables.push(Table::new(title, rows));
+        rows
     }
 
     fn row(&self, label: &str, r: &Report) -> Row {

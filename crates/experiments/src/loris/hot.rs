@@ -2,6 +2,7 @@
 
 use super::grid::{ALIKE, Grid, HDD, SIZES, each, every, fast_writes, listed, none, policy};
 use super::load::{file_server, postmark, web, zipf};
+use super::recorded;
 use crate::Ctx;
 use crate::greendm::judge::range;
 use crate::outcome::Outcome;
@@ -61,7 +62,7 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     substitutes(ctx, out);
     let grids = four(ctx, out, &POLICIES, ["2", "3", "4", "5"])?;
     judge(out, &grids);
-    Ok(())
+    recorded::add(ctx, out, recorded::OF_HOT)
 }
 
 fn judge(out: &mut Outcome, grids: &[Grid; 4]) {

@@ -17,7 +17,7 @@ const DEPTH: u32 = 1;
 /// Added to the classes of the web server's files, except for large files, to distinguish them from the file server's.
 pub const WEB_CLASS: u8 = 20;
 /// The first class of files over 1 MiB, which are sieved in both volumes.
-const LARGE: u8 = 13;
+pub const LARGE: u8 = 13;
 
 /// A workload.
 pub struct Load {
@@ -157,7 +157,7 @@ fn begins(r: &Record) -> bool {
 }
 
 /// The largest number of extents that hold data at the same time.
-fn working_set(records: &[Record], extent: u32) -> u64 {
+pub fn working_set(records: &[Record], extent: u32) -> u64 {
     let shift = extent.ilog2();
     // One bit per block of 4 KiB of an extent, set if the block holds data. An extent of up to 256 KiB has at most 64.
     let mut live: HashMap<(u32, u64), u64> = HashMap::new();

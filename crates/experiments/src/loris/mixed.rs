@@ -3,6 +3,7 @@
 use super::grid::{ALIKE, Grid, Named, SIZES, each, every, none, policy};
 use super::hot::substitutes;
 use super::load::{WEB_CLASS, mixed};
+use super::recorded;
 use crate::Ctx;
 use crate::outcome::Outcome;
 use isotherm_lab::LabError;
@@ -40,7 +41,7 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     let grid = Grid::measure(ctx, load, &policies, &SIZES)?;
     grid.table(out, "14");
     judge(out, &grid);
-    Ok(())
+    recorded::mixed(ctx, out, &policies)
 }
 
 fn judge(out: &mut Outcome, grid: &Grid) {

@@ -5,6 +5,7 @@
 //! | `load.rs` | the five workloads, split at the end of the preparation |
 //! | `grid.rs` | policies at several sizes of the fast tier, and the judgement of directions |
 //! | `table.rs` | Table I |
+//! | `recorded.rs` | the same policies under recordings of real mounts |
 //! | `hot.rs`, `cold.rs`, `caching.rs`, `mixed.rs` | figures 2–5, 6–9, 10–13, 14 |
 
 pub(super) mod caching;
@@ -13,6 +14,7 @@ mod grid;
 pub(super) mod hot;
 mod load;
 pub(super) mod mixed;
+mod recorded;
 pub(super) mod table;
 
 /// Default scale of all workloads.

@@ -139,7 +139,8 @@ impl Store {
         crate::identity::check(&roots, settings.accept)?;
         let mut kept = crate::kept::take(&roots[0]);
         kept.retain(|k| match k.head {
-            Some(_) => settings.heads.bytes > 0,
+            // Shorter ones are made anew when they are read.
+            Some(held) => (1..=held).contains(&settings.heads.bytes),
             None => settings.copies,
         });
         let numbers: Vec<u64> = kept.iter().map(|k| k.number).collect();

@@ -224,6 +224,18 @@ fn heads_outlive_a_remount_and_no_crash() {
     pair.unmount();
     pair.mount();
     assert_eq!(pair.left(), 0);
+    // Longer heads than those of the last mount are asked for.
+    mount(&mut pair, false);
+    let node = pair.store().cat().find(b"head").unwrap();
+    assert_eq!(pair.store().fetch_head(node), Outcome::Done);
+    pair.unmount();
+    pair.mount_as(|s| {
+        s.heads = HeadSettings {
+            bytes: 2 * HEAD,
+            percent: 100,
+        };
+    });
+    assert_eq!(pair.left(), 0);
     // After a crash there is no list.
     mount(&mut pair, false);
     let node = pair.store().cat().find(b"head").unwrap();

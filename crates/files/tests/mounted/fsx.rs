@@ -4,6 +4,7 @@ use crate::world::{World, run};
 use isotherm_core::random::SplitMix64;
 use isotherm_files::chaos;
 use isotherm_files::fuse::Io;
+use isotherm_files::store::Settings;
 use rustix::fs::FallocateFlags;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -106,7 +107,11 @@ fn a_file_holds_what_was_written_while_it_moves() {
 }
 
 fn holds_what_was_written(copies: bool, io: Io) {
-    let Some(w) = World::with_tiers(3, |s| s.copies = copies, io) else {
+    let change = |s: &mut Settings| {
+        s.copies = copies;
+        s.heads.bytes = if copies { 16 << 10 } else { 0 };
+    };
+    let Some(w) = World::with_tiers(3, change, io) else {
         return;
     };
     let base = std::env::var("ISOTHERM_SEED").ok();
@@ -147,6 +152,7 @@ fn holds_what_was_written(copies: bool, io: Io) {
     let c = &store.copies;
     // The number of reads from copies depends on how busy the machine is; tests/copies/ checks that copies are read.
     assert_eq!(c.made.load(Ordering::Relaxed) > 0, copies);
+    assert_eq!(c.heads.made.load(Ordering::Relaxed) > 0, copies);
     assert!(std::fs::read(w.at("g")).unwrap() == tried.copied);
     assert!(std::fs::metadata(&path).unwrap().len() == tried.expected.len() as u64);
 }

@@ -182,7 +182,11 @@ fn programs_under_a_mover_that_moves_everything() {
 
 #[expect(clippy::too_many_lines, reason = "one scenario")]
 fn programs(copies: bool, io: Io) {
-    let Some(mut w) = World::new(|s| s.copies = copies, io) else {
+    let change = |s: &mut Settings| {
+        s.copies = copies;
+        s.heads.bytes = if copies { 4096 } else { 0 };
+    };
+    let Some(mut w) = World::new(change, io) else {
         return;
     };
     let source = w.root.join("source");

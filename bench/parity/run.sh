@@ -3,22 +3,24 @@
 # linux-mysql.load, for postmark as the block file saw it (recorded first; needs root, FUSE, loop devices and postmark), and for
 # traces given.
 #
-#   bench/parity/run.sh [TRACE…]      LIMIT=8000 requests (of postmark 60000), DEPTH=8 in flight, POLICY=greendm,PT=16,
-#                                     WORK='linux-mysql postmark' or a part of it, ISOTHERM=the program
+#   bench/parity/run.sh [TRACE…]      LIMIT requests (8000; of postmark 24000), DEPTH=8 in flight, POLICY=greendm,PT=16,
+#                                     WORK='linux-mysql postmark' or a part of it, ISOTHERM=the program, TMPDIR
 #
-# Both play what `demo --save-trace` writes: writes that fill the volume and a flush (untimed), the requests, a flush. Devices, sizes, policy
-# and depth are those of the demo. The lab's volume is a new one (`--new-volume`): live, what is filled first lies side by side on
-# the disk, and not where the trace has it. The moves that filling sets off end before the requests begin (`--rest`): live,
-# filling takes no model time. What remains different: the queue between client and engine takes some microseconds a request;
-# requests that overlap one in flight wait for it live, and not in the lab. A row that lasts less than 5 s measures the machine
-# and not the volume: it is said and not compared.
+# `demo --save-events` records each replay: the state of the volume when the replay begins, and the requests. `sim --as-recorded` begins in
+# the same state. So both start with the same extents on flash and with the same places on the disk, and differ in nothing but the time that
+# operations take. Devices and policy are those of the demo, too.
+#
+# The members are files in memory if /dev/shm has room: a paced operation ends when its model and the real file are done, and a real flush
+# takes longer than that of the modelled flash. What remains different: the queue between client and engine takes some microseconds a
+# request. A row that lasts less than 5 s measures the machine and not the volume: it is said and not compared.
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 isotherm=${ISOTHERM:-$here/target/release/isotherm}
 work_of=${WORK-linux-mysql postmark}
 limit=${LIMIT:-8000} depth=${DEPTH:-8} policy=${POLICY:-greendm,PT=16}
-hdd=wd5000aaks ssd=ocz-vertex3-maxiops standby=5
+hdd=wd5000aaks ssd=ocz-vertex3-maxiops
 [ -x "$isotherm" ] || { echo "bench/parity: $isotherm is missing: run \`make build\`" >&2; exit 1; }
+[ -n "${TMPDIR-}" ] || [ ! -w /dev/shm ] || TMPDIR=/dev/shm
 work=$(mktemp -d "${TMPDIR:-/tmp}/isotherm-parity-XXXXXX")
 tidy() {
     mountpoint -q "$work/fs" && umount "$work/fs"
@@ -31,12 +33,11 @@ trap 'exit 1' INT TERM
 # row SETUP KEY: of the live run.
 row() { jq -r --arg s "$1" --arg k "$2" '.rows[] | select(.setup == $s) | .[$k]' "$work/live.json"; }
 
-# lab FILL POLICY TIER…: the requests behind the filling, into lab.json.
+# lab SETUP TIER…: the recorded requests in the recorded state, into lab.json.
 lab() {
-    fill=$1 how=$2
-    shift 2
-    "$isotherm" sim "$work/t.parquet" --policy "$how" "$@" --extent 64K --time closed --depth "$depth" \
-        --warm-up "$fill" --rest 2 --json="$work/lab.json" 2>/dev/null
+    events=$work/events/$1.events
+    shift
+    "$isotherm" sim "$events" --as-recorded "$@" --time closed --depth "$depth" --json="$work/lab.json" 2>/dev/null
 }
 # of KEY: of that run.
 of() { jq -r --arg k "$1" '(if type == "array" then .[0] else . end)[$k]' "$work/lab.json"; }
@@ -44,18 +45,16 @@ of() { jq -r --arg k "$1" '(if type == "array" then .[0] else . end)[$k]' "$work
 compare() {
     name=$1
     shift
-    rm -f "$work/t.parquet"
+    rm -rf "$work/events"
+    mkdir "$work/events"
     "$isotherm" demo --quiet --skip-postmark --limit "$limit" --depth "$depth" --policy "$policy" --dir "$work" \
-        --save-trace "$work/t.parquet" --json="$work/live.json" "$@" >/dev/null
-    # The writes, and the flush behind them.
-    fill=$(($(row hdd working_set_bytes) / 65536 + 1))
-    flash=$(row hybrid flash_bytes)
-    disk=$(($(row hybrid volume_bytes) - flash))
+        --save-events "$work/events" --json="$work/live.json" "$@" >/dev/null 2>"$work/said" ||
+        { cat "$work/said" >&2; return 1; }
     for setup in hdd hybrid ssd; do
         case $setup in
-        hdd) lab "$fill" linear --tier "$hdd" --standby "$standby" ;;
-        ssd) lab "$fill" linear --tier "$ssd" ;;
-        *) lab "$fill" "$policy" --tier "$ssd:$flash" --tier "$hdd:$disk" --new-volume --standby "0,$standby" ;;
+        hdd) lab hdd --tier "$hdd" ;;
+        ssd) lab ssd --tier "$ssd" ;;
+        *) lab hybrid --tier "$ssd" --tier "$hdd" ;;
         esac
         awk -v n="$name" -v s=$setup -v l="$(row $setup elapsed_s)" -v m="$(of elapsed_s)" -v lj="$(row $setup energy_j)" \
             -v mj="$(of energy_j)" -v lu="$(row $setup promotions)" -v ld="$(row $setup demotions)" -v mu="$(of promotions)" \
@@ -83,7 +82,7 @@ postmark_trace() {
     "$isotherm" record "$work/v" --out "$work/postmark.parquet" 2>"$work/recorded" >/dev/null &
     recorder=$!
     until grep -q recording "$work/recorded"; do sleep 0.1; done
-    printf 'set location %s\nset number 3000\nset transactions 9000\nset size 512 10240\nset subdirectories 20\nset buffering false\nset seed 42\nrun\nquit\n' \
+    printf 'set location %s\nset number 300\nset transactions 900\nset size 512 10240\nset subdirectories 20\nset buffering false\nset seed 42\nrun\nquit\n' \
         "$work/fs" | postmark >/dev/null
     umount "$work/fs"
     kill -INT $recorder
@@ -93,7 +92,7 @@ postmark_trace() {
 
 echo "$limit requests at most, $depth in flight, hybrid under $policy: $ssd over $hdd"
 case $work_of in *linux-mysql*) compare linux-mysql ;; esac
-limit=${LIMIT:-60000}
+limit=${LIMIT:-24000}
 case $work_of in *postmark*) recorded=yes ;; *) recorded= ;; esac
 if [ -n "$recorded" ] && [ "$(id -u)" -eq 0 ] && [ -e /dev/fuse ] && command -v postmark >/dev/null && postmark_trace; then
     compare postmark --trace "$work/postmark.parquet"

@@ -6,7 +6,7 @@ use std::io::BufRead;
 use std::process::{Child, Stdio};
 
 use common::{Place, Served, fits};
-use isotherm_core::{Effect, QUIET, RequestOp};
+use isotherm_core::{Effect, OpKind, QUIET, RequestOp};
 use isotherm_traces::events::{Call, Encoder, Reader, Writer};
 use serde_json::{Value, json};
 
@@ -119,6 +119,55 @@ fn a_served_life_is_decided_again_and_an_altered_one_is_not() {
     assert!(
         text.contains("recorded: Start") && text.contains("replayed: Start"),
         "{text}"
+    );
+}
+
+#[test]
+fn the_lab_begins_where_the_recorded_volume_was() {
+    let place = Place::new();
+    place.ok("create v --fast f:8M --slow s:96M --policy linear");
+    let served = place.serve("v --nbd unix:n");
+    work(&place);
+    // From here on, only reads of data that has a place already.
+    let recorder = record(&place, "record v --events --out run.events --json");
+    let read = place.tool("nbdcopy", &["--requests=4", NBD, "back"]);
+    assert!(read.status.success());
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+    result(recorder);
+    let reads = place.json("trace info run.events", "trace-info");
+    let mut hits = 0;
+    let mut reader = Reader::open(&place.path("run.events")).expect("opens");
+    while let Some(e) = reader.next().expect("whole") {
+        for d in &e.decisions {
+            // Without the reads by which the server itself learns the kinds of data.
+            if let (Effect::Start(op), Call::Submit(r)) = (d.effect, &e.call)
+                && r.class & QUIET == 0
+                && op.kind == OpKind::Read
+                && op.member.0 == 0
+            {
+                hits += u64::from(op.len);
+            }
+        }
+    }
+    assert!(hits > 4 << 20, "{hits}");
+    // Without devices, the same volume gives the same places. A new volume would have none of the data.
+    let lab = "sim run.events --as-recorded --tier ocz-40 --tier wd5000aaks --depth 4";
+    let again = place.json(lab, "sim");
+    assert_eq!(again["policy"], json!("linear"));
+    assert_eq!(again["requests"], reads["requests"]);
+    assert_eq!(again["fast_read_bytes"], json!(hits));
+    assert!(again["elapsed_s"].as_f64() > Some(0.1), "{again}");
+    // Another policy on the same data.
+    let other = place.json(&format!("{lab} --policy greendm,PT=1"), "sim");
+    assert_eq!(other["policy"], json!("greendm,PT=1"));
+    assert!(other["promotions"].as_u64() > Some(0), "{other}");
+    let short = place.fails("sim run.events --as-recorded --tier wd5000aaks");
+    assert!(short.contains("members on its tiers"), "{short}");
+    let wrong = place.fails("sim back --as-recorded --tier ocz-40 --tier wd5000aaks");
+    assert!(
+        wrong.contains("record --events") || wrong.contains("no known format"),
+        "{wrong}"
     );
 }
 

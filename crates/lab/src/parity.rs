@@ -10,7 +10,7 @@
 use crate::policy_spec::PolicySpec;
 use isotherm_core::policy::Policy;
 use isotherm_core::qos::Spec;
-use isotherm_core::store::{self, Superblock};
+use isotherm_core::store::{self, Opened, Superblock};
 use isotherm_core::{BufRef, Effect, Engine, Nanos, QUIET, RequestOp};
 use isotherm_traces::events::{Call, Decision, End, EventsError, Reader, Standing, meta_hash};
 use std::collections::HashSet;
@@ -87,8 +87,8 @@ fn build_policy(text: &str) -> Result<Box<dyn Policy>, String> {
     text.parse::<PolicySpec>()?.build()
 }
 
-/// The engine in its state at the beginning of the recording.
-fn start<R: Read>(reader: &mut Reader<R>) -> Result<Engine, String> {
+/// The volume in its state at the beginning of the recording. It takes the image out of the reader.
+pub(crate) fn opened<R: Read>(reader: &mut Reader<R>) -> Result<Opened, String> {
     let mut image = reader.take_image();
     let origin = reader.origin();
     let mut found = Vec::new();
@@ -110,6 +110,13 @@ fn start<R: Read>(reader: &mut Reader<R>) -> Result<Engine, String> {
     };
     let mut opened = store::open(&mut image, &found, mode).map_err(|e| e.to_string())?;
     opened.time_base = origin.time_base;
+    Ok(opened)
+}
+
+/// The engine in its state at the beginning of the recording.
+fn start<R: Read>(reader: &mut Reader<R>) -> Result<Engine, String> {
+    let opened = opened(reader)?;
+    let origin = reader.origin();
     let policy = build_policy(&origin.policy)?;
     Ok(Engine::new(opened, policy, origin.params.clone()))
 }

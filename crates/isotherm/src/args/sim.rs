@@ -21,7 +21,8 @@ use crate::size::{self, Size};
     isotherm sim a.csv --policy greendm --tier nvme-tlc:1% --tier intel-320-300:10% --tier exos-18tb --time trace --html=run.html\n  \
     isotherm sim a.csv --policy lru --fast-size 10% --fast nvme-tlc --time trace --wear-years 5 --set wear_burst_h=6\n  \
     isotherm sim a.csv --policy lru --fast-size 10% --flash fresh --over-provisioning 0.28\n  \
-    isotherm sim a.csv --policy lru --fast-size 10% --time trace --standby 0,60 --set sleep_hold_s=3600 --set sleep_hold_bytes=1G"
+    isotherm sim a.csv --policy lru --fast-size 10% --time trace --standby 0,60 --set sleep_hold_s=3600 --set sleep_hold_bytes=1G\n  \
+    isotherm sim run.events --as-recorded --tier nvme-tlc --tier exos-18tb --policy lru --time trace"
 )]
 pub struct SimArgs {
     /// Trace files or generators (gen:NAME,KEY=VALUE,...), each in a run of its own; formats are detected, .zst and .gz are read directly
@@ -34,9 +35,13 @@ pub struct SimArgs {
     /// once, for any number of sizes
     #[arg(long, value_name = "SHARE", requires = "hit_only", conflicts_with = "side_by_side", value_parser = sample)]
     pub sample: Option<f64>,
-    /// Policy with parameters, NAME,KEY=VALUE,...
-    #[arg(long, default_value = isotherm_core::policy::DEFAULT)]
-    pub policy: PolicySpec,
+    /// Begin in the state of the recorded volume (of `record --events`), with its map, its places on the members and its settings. Devices
+    /// are named by --tier, without sizes, or by --fast and --slow
+    #[arg(long, conflicts_with_all = ["side_by_side", "hit_only", "new_volume", "full", "fast_size", "extent"])]
+    pub as_recorded: bool,
+    /// Policy with parameters, NAME,KEY=VALUE,... [default: benefit; with --as-recorded that of the recording]
+    #[arg(long)]
+    pub policy: Option<PolicySpec>,
     /// Devices, sizes and time.
     #[command(flatten)]
     pub world: WorldArgs,
@@ -435,6 +440,10 @@ pub struct DemoArgs {
     /// Write the replayed requests, after the writes that fill the volume, as a trace (for `sim --warm-up`, see bench/parity)
     #[arg(long, value_name = "FILE")]
     pub save_trace: Option<PathBuf>,
+    /// Record the events of each replay into this directory: hdd.events, hybrid.events and ssd.events (for `sim --as-recorded`, see
+    /// bench/parity)
+    #[arg(long, value_name = "DIR")]
+    pub save_events: Option<PathBuf>,
     /// Skip postmark, which needs root
     #[arg(long)]
     pub skip_postmark: bool,

@@ -23,6 +23,7 @@ pub mod replay_events;
 pub mod reproduce;
 pub mod serve;
 pub mod sim;
+mod sim_text;
 pub mod stats;
 pub mod sweep;
 pub mod tables;

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use isotherm_lab::sample::Samples;
 use isotherm_lab::sim::{
-    Begin, Device, MemberUsage, Observe, Report, Run, Setup, Source, Tier, TimeMode, TraceFile,
-    Volumes, hit_only_file,
+    Begin, Device, Observe, Recorded, Report, Run, Setup, Source, Tier, TimeMode, TraceFile,
+    Volumes, Watch, hit_only_file,
 };
 use isotherm_lab::size::Size;
 use isotherm_report::{cost_curve, run_page};
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use crate::Failure;
 use crate::args::{self, SimArgs, TraceOptions, WorldArgs};
+use crate::cmd::sim_text::{curve, figures, hits};
 use crate::cmd::trace::{find, options};
 use crate::policy_spec::PolicySpec;
 use crate::progress::shown;
-use crate::table::table;
 
 /// The default extent size, which is that of the papers.
 const EXTENT: u32 = 4 << 10;
@@ -26,15 +26,21 @@ const EXTENT: u32 = 4 << 10;
 /// # Errors
 /// A trace cannot be read or does not fit the options.
 pub fn run(args: &SimArgs) -> Result<(), Failure> {
-    let mut setup = setup(&args.world, &args.policy)?;
-    setup.observe = observe(args);
     let files = args
         .traces
         .iter()
         .map(|t| file(&args.read, t))
         .collect::<Result<Vec<_>, _>>()?;
     let sizes = &args.world.fast_size;
-    let reports = play(args, &setup, files)?;
+    let reports = if args.as_recorded {
+        let runs = files.iter().map(|f| as_recorded(args, f));
+        runs.collect::<Result<Vec<_>, _>>()?
+    } else {
+        let policy = args.policy.clone().map_or_else(usual_policy, Ok)?;
+        let mut setup = setup(&args.world, &policy)?;
+        setup.observe = observe(args);
+        play(args, &setup, files)?
+    };
     if args.page.wanted() {
         let [report] = &reports[..] else {
             return Err(Failure::usage(
@@ -64,8 +70,35 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
             figures(&reports)
         }
     })?;
-    say_extent(&args.world);
+    if !args.as_recorded {
+        say_extent(&args.world);
+    }
     Ok(())
+}
+
+/// The policy of a run for which none is named.
+fn usual_policy() -> Result<PolicySpec, Failure> {
+    isotherm_core::policy::DEFAULT
+        .parse()
+        .map_err(Failure::Failed)
+}
+
+/// Plays a recording of events in the state of the recorded volume.
+fn as_recorded(args: &SimArgs, file: &TraceFile) -> Result<Report, Failure> {
+    let recorded = Recorded::open(&file.path).map_err(|e| failed(&e))?;
+    let policy = match &args.policy {
+        Some(policy) => policy.clone(),
+        None => recorded.policy().map_err(|e| failed(&e))?,
+    };
+    let tiers = tiers(&args.world, Some(&recorded.members()))?;
+    let mut setup = setup_on(&args.world, &policy, tiers)?;
+    setup.extent_bytes = recorded.extent_bytes();
+    setup.observe = observe(args);
+    let play = |watch: &Watch| {
+        let run = Run::new(&setup, file).recorded(recorded).watch(watch);
+        run.full()
+    };
+    shown(&file.name(), play).map_err(|e| failed(&e))
 }
 
 /// Plays each trace, or all side by side, with each size of the fast tier.
@@ -119,47 +152,6 @@ pub fn say_extent(world: &WorldArgs) {
     }
 }
 
-/// Miss ratios by size.
-fn curve(reports: &[Report]) -> String {
-    let or = |v: Option<f64>, scale: f64| {
-        v.map_or_else(|| "-".to_owned(), |v| format!("{:.3}", v * scale))
-    };
-    let row = |r: &Report| {
-        vec![
-            r.policy.clone(),
-            r.fast_bytes.to_string(),
-            format!(
-                "{:.2}%",
-                r.fast_bytes as f64 / (r.touched_extents.max(1) * u64::from(r.extent_bytes)) as f64
-                    * 100.0
-            ),
-            format!("{:.6}", r.fast_hit_ratio),
-            format!("{:.6}", 1.0 - r.fast_hit_ratio),
-            r.sample.map_or_else(
-                || "-".to_owned(),
-                |s| format!("{:.6}", s.fast_hit_ratio_error),
-            ),
-            format!("{:.6}", r.fast_served_ratio),
-            or(r.elapsed_s, 1.0),
-            or(r.latency_mean_s, 1e3),
-            r.trace.clone(),
-        ]
-    };
-    let head = [
-        "policy",
-        "fast_bytes",
-        "of_touched",
-        "fast_hit_ratio",
-        "miss_ratio",
-        "+-95%",
-        "fast_served_ratio",
-        "elapsed_s",
-        "mean_ms",
-        "trace",
-    ];
-    table(&head, &reports.iter().map(row).collect::<Vec<_>>())
-}
-
 /// Plays each setup on samples of one trace, which is read once.
 fn sampled(file: &TraceFile, setups: &[Setup], rate: f64) -> Result<Vec<Report>, Failure> {
     let Some(first) = setups.first() else {
@@ -206,7 +198,11 @@ pub fn file(read: &TraceOptions, trace: &Path) -> Result<TraceFile, Failure> {
 /// # Errors
 /// The options contradict each other.
 pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
-    let tiers = tiers(args)?;
+    setup_on(args, policy, tiers(args, None)?)
+}
+
+/// The setup with these tiers.
+fn setup_on(args: &WorldArgs, policy: &PolicySpec, tiers: Vec<Tier>) -> Result<Setup, Failure> {
     let time = time(args)?;
     let mut settings = args.set.clone();
     if let Some(years) = args.wear_years {
@@ -243,13 +239,15 @@ pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
     Ok(setup)
 }
 
-/// The tiers: a pair from `--fast` and `--slow`, or those of `--tier`, with their standby timers.
-fn tiers(args: &WorldArgs) -> Result<Vec<Tier>, Failure> {
+/// The tiers: a pair from `--fast` and `--slow`, or those of `--tier`, with their standby timers. `members` are the numbers of members of a
+/// volume that exists: sizes are its own then.
+fn tiers(args: &WorldArgs, members: Option<&[usize]>) -> Result<Vec<Tier>, Failure> {
     let device = |d: Result<Device, _>| d.map_err(|e| Failure::usage(format!("{e}")));
     let mut tiers = Vec::new();
     let whole = Size::Share(1_000_000);
     if args.tier.is_empty() {
-        let Some(&fast) = args.fast_size.first() else {
+        let known = members.map(|_| whole);
+        let Some(fast) = args.fast_size.first().copied().or(known) else {
             return Err(Failure::usage(
                 "--fast-size is needed: bytes (8G) or a share of what the trace touches (10%)",
             ));
@@ -262,7 +260,7 @@ fn tiers(args: &WorldArgs) -> Result<Vec<Tier>, Failure> {
     }
     for (i, t) in args.tier.iter().enumerate() {
         let last = i + 1 == args.tier.len();
-        if t.size.is_none() && !last {
+        if t.size.is_none() && !last && members.is_none() {
             return Err(Failure::usage(format!(
                 "--tier {}: every tier but the last needs a size: write --tier {}:8G or {}:10%",
                 t.preset, t.preset, t.preset
@@ -273,15 +271,20 @@ fn tiers(args: &WorldArgs) -> Result<Vec<Tier>, Failure> {
             t.size.unwrap_or(whole),
         ));
     }
-    let members = tiers.iter_mut().flat_map(|t| &mut t.devices);
-    for (m, s) in members.zip(&args.standby) {
+    for (tier, &n) in tiers.iter_mut().zip(members.unwrap_or_default()) {
+        let device = tier.devices[0].clone();
+        tier.devices.resize(n, device);
+    }
+    let all = tiers.iter_mut().flat_map(|t| &mut t.devices);
+    for (m, s) in all.zip(&args.standby) {
         m.standby_after_s = (*s > 0.0).then_some(*s);
     }
-    if args.standby.len() > tiers.len() {
+    let count = tiers.iter().map(|t| t.devices.len()).sum();
+    if args.standby.len() > count {
         return Err(Failure::usage(format!(
             "--standby names {} members, there are {}",
             args.standby.len(),
-            tiers.len()
+            count
         )));
     }
     Ok(tiers)
@@ -342,132 +345,4 @@ fn observe(args: &SimArgs) -> Observe {
         time_bins: or(args.world.time_bins, 120),
         address_bins: or(args.world.address_bins, 96),
     }
-}
-
-fn hits(reports: &[Report]) -> String {
-    let rows: Vec<Vec<String>> = reports
-        .iter()
-        .map(|r| {
-            vec![
-                r.policy.clone(),
-                r.requests.to_string(),
-                r.accesses.to_string(),
-                format!("{:.6}", r.fast_hit_ratio),
-                r.promotions.to_string(),
-                r.demotions.to_string(),
-                r.fetches.to_string(),
-                format!("{:.0}", r.sim_rate_rps),
-                r.trace.clone(),
-            ]
-        })
-        .collect();
-    table(
-        &[
-            "policy",
-            "requests",
-            "accesses",
-            "fast_hit_ratio",
-            "promotions",
-            "demotions",
-            "fetches",
-            "sim_rate_rps",
-            "trace",
-        ],
-        &rows,
-    )
-}
-
-/// The place of a member on its drive, for display. On flash it makes no difference.
-fn place(m: &MemberUsage) -> String {
-    if m.kind != "hdd" {
-        String::new()
-    } else if m.span == "full" {
-        format!(
-            "laid over all of its {:.0} GB (--span)",
-            m.capacity_bytes as f64 / 1e9
-        )
-    } else {
-        format!(
-            "from byte {} on of its {:.0} GB (--span)",
-            m.span,
-            m.capacity_bytes as f64 / 1e9
-        )
-    }
-}
-
-fn figures(reports: &[Report]) -> String {
-    let mut text = String::new();
-    for r in reports {
-        let mut rows = run_rows(r);
-        let members = r.usage.iter().flat_map(|u| &u.members);
-        rows.extend(members.map(|(name, m)| vec![name.clone(), member(m)]));
-        text += &table(&["trace", &r.trace], &rows);
-    }
-    text
-}
-
-/// The figures of a run, one row each.
-fn run_rows(r: &Report) -> Vec<Vec<String>> {
-    let s = |v: Option<f64>| v.map_or_else(|| "-".to_owned(), |v| format!("{v:.6} s"));
-    let energy = (r.energy_j.unwrap_or(0.0), r.mean_power_w.unwrap_or(0.0));
-    let rate = (
-        r.throughput_iops.unwrap_or(0.0),
-        r.throughput_bytes_per_s.unwrap_or(0.0) / 1e6,
-    );
-    let hits = format!("{:.4} of {} accesses", r.fast_hit_ratio, r.accesses);
-    let served = format!(
-        "{:.4}, first touches placed there included",
-        r.fast_served_ratio
-    );
-    let moves = format!(
-        "{} up, {} down, {} fetched, {} given up, {} written back; {} refused",
-        r.promotions, r.demotions, r.fetches, r.evictions, r.writebacks, r.refused
-    );
-    let simulated = format!(
-        "{:.0} requests/s, {:.0} accesses/s",
-        r.sim_rate_rps, r.sim_rate_accesses_per_s
-    );
-    [
-        ("policy", r.policy.clone()),
-        ("requests", r.requests.to_string()),
-        ("fast hits", hits),
-        ("served from fast", served),
-        ("elapsed", s(r.elapsed_s)),
-        (
-            "throughput",
-            format!("{:.0} requests/s, {:.2} MB/s", rate.0, rate.1),
-        ),
-        ("latency mean", s(r.latency_mean_s)),
-        ("latency p50", s(r.latency_p50_s)),
-        ("latency p95", s(r.latency_p95_s)),
-        ("latency p99", s(r.latency_p99_s)),
-        (
-            "energy",
-            format!("{:.3} J, {:.3} W mean", energy.0, energy.1),
-        ),
-        ("moves", moves),
-        ("digest", r.digest.clone()),
-        ("simulated at", simulated),
-    ]
-    .map(|(k, v)| vec![k.to_owned(), v])
-    .to_vec()
-}
-
-/// The figures of a member, in one line.
-fn member(m: &MemberUsage) -> String {
-    let flash = m.write_amplification.map_or_else(String::new, |a| {
-        let worn = m.flash_wear_eu.unwrap_or(0.0);
-        format!("; flash written {a:.2} times, {worn:.3} eu by erases")
-    });
-    format!(
-        "{}, {:.3} GB {}: {} reads, {} writes, busy {:.3} s, {:.3} J, {:.3} eu{flash}",
-        m.preset,
-        m.bytes as f64 / 1e9,
-        place(m),
-        m.reads,
-        m.writes,
-        m.busy_s,
-        m.energy_j,
-        m.wear_eu
-    )
 }

@@ -21,6 +21,7 @@ use super::process::Stop;
 use super::report::{Row, Workload};
 use super::setup::{EXTENT, FAST_SHARE, SetUp, Sized};
 use crate::args::DemoArgs;
+use crate::events_file::EventsFile;
 use crate::{Failure, figures};
 
 /// Shipped with the program, unchanged (blkreplay; GNU all-permissive, its notice is inside).
@@ -42,6 +43,8 @@ pub struct Plan {
     depth: usize,
     policy: String,
     minutes: f64,
+    /// The directory for recordings of the replays.
+    events: Option<PathBuf>,
 }
 
 /// Free bytes that are needed.
@@ -71,7 +74,11 @@ impl Plan {
             isotherm_traces::open(&path, &options).map_err(|e| Failure::failed(e.to_string()))?;
         let read: Result<Vec<Record>, _> = reader.collect();
         let read = read.map_err(|e| Failure::failed(e.to_string()))?;
-        Plan::of(read, name, usize::from(args.depth), args.policy.to_string())
+        let plan = Plan::of(read, name, usize::from(args.depth), args.policy.to_string())?;
+        Ok(Plan {
+            events: args.save_events.clone(),
+            ..plan
+        })
     }
 
     fn of(
@@ -80,7 +87,7 @@ impl Plan {
         depth: usize,
         policy: String,
     ) -> Result<Plan, Failure> {
-        records.retain(|r| matches!(r.op, Op::Read | Op::Write));
+        records.retain(|r| matches!(r.op, Op::Read | Op::Write | Op::Flush));
         let (Some(last), span) = (
             records.last(),
             records.iter().map(Record::end).max().unwrap_or(0),
@@ -88,15 +95,24 @@ impl Plan {
             return Err(Failure::failed(format!("{name}: has no reads and writes")));
         };
         let minutes = last.time.as_secs_f64() / 60.0;
-        let units = |r: &Record, size: u64| r.offset / size..=(r.end() - 1) / size;
-        let regions: BTreeSet<u64> = records.iter().flat_map(|r| units(r, REGION)).collect();
+        let units =
+            |r: &Record, size: u64| r.offset / size..(r.end().div_ceil(size)).max(r.offset / size);
+        let data = |r: &&Record| r.op != Op::Flush;
+        let regions: BTreeSet<u64> = (records.iter().filter(data))
+            .flat_map(|r| units(r, REGION))
+            .collect();
+        if regions.is_empty() {
+            return Err(Failure::failed(format!("{name}: has no reads and writes")));
+        }
         let regions: Vec<u64> = regions.into_iter().collect();
-        for r in &mut records {
+        for r in records.iter_mut().filter(|r| r.op != Op::Flush) {
             // Every region was inserted above. The further regions of a request follow its first one without a gap.
             let rank = regions.partition_point(|&x| x < r.offset / REGION) as u64;
             r.offset = rank * REGION + r.offset % REGION;
         }
-        let extents: BTreeSet<u64> = records.iter().flat_map(|r| units(r, EXTENT)).collect();
+        let extents: BTreeSet<u64> = (records.iter().filter(data))
+            .flat_map(|r| units(r, EXTENT))
+            .collect();
         let volume = regions.len() as u64 * REGION;
         Ok(Plan {
             name,
@@ -107,6 +123,7 @@ impl Plan {
             depth,
             policy,
             minutes,
+            events: None,
         })
     }
 
@@ -197,6 +214,11 @@ pub fn measure(
         plan.records.len()
     ));
     let server = place.open(&sized, true)?;
+    let events = plan.events.as_deref().map(|dir| {
+        let file = dir.join(format!("{kind:?}.events").to_lowercase());
+        EventsFile::start(&file, &server.handle(), u64::MAX)
+    });
+    let events = events.transpose()?;
     let begun = Instant::now();
     run.replay(&server.port())?;
     let elapsed = begun.elapsed();
@@ -206,6 +228,9 @@ pub fn measure(
     });
     let stats = stats.ok_or_else(|| Failure::failed("the volume closed by itself"))?;
     server.stop().map_err(|e| Failure::failed(e.to_string()))?;
+    if let Some(events) = events {
+        events.finish();
+    }
     say.line(&format!("{}, trace: read everything back", kind.words()));
     let server = place.open(&sized, false)?;
     run.read_back(&server.port())?;
@@ -302,10 +327,10 @@ impl<'a> Run<'a> {
         self.latencies.clear();
         self.checked = 0;
         for (i, r) in self.plan.records.iter().enumerate() {
-            let op = if r.op == Op::Write {
-                RequestOp::Write
-            } else {
-                RequestOp::Read
+            let op = match r.op {
+                Op::Write => RequestOp::Write,
+                Op::Flush => RequestOp::Flush,
+                _ => RequestOp::Read,
             };
             self.issue(port, op, r.offset, r.len, i as u32 + 1)?;
         }
@@ -349,8 +374,8 @@ impl<'a> Run<'a> {
                 _ => self.take()?,
             }
         };
-        let mut buf = port.buffer(offset, len);
-        if op == RequestOp::Write {
+        let mut buf = (op != RequestOp::Flush).then(|| port.buffer(offset, len));
+        if let Some(buf) = buf.as_mut().filter(|_| op == RequestOp::Write) {
             let sectors = Self::sectors(offset, len);
             self.versions[sectors.clone()].fill(version);
             for (sector, bytes) in sectors.zip(buf.chunks_mut(SECTOR as usize)) {
@@ -381,7 +406,7 @@ impl<'a> Run<'a> {
                 len,
                 fua: false,
                 class: 0,
-                buffer: Some(buf),
+                buffer: buf,
             },
             done,
         );

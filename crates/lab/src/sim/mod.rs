@@ -9,6 +9,7 @@
 //! | `source.rs` | sources of requests |
 //! | `touched.rs` | the first pass; rows of the map |
 //! | `shape.rs` | slots, members, the volume's metadata, the engine over it |
+//! | `recorded.rs` | the volume of a recording, in place of a new one |
 //! | `spread.rs` | the places on the drive of the slots of the slowest tier |
 //! | `feed.rs` | converts records to requests |
 //! | `world.rs` | time, devices, replies |
@@ -28,6 +29,7 @@ mod figures;
 mod hit_only;
 mod observe;
 mod phases;
+mod recorded;
 mod report;
 mod rest;
 mod setup;
@@ -43,6 +45,7 @@ pub use digest::Digest;
 pub use isotherm_models::cost::Used;
 pub use observe::{Heat, MemberSeries, SIZE_BINS, Series};
 pub use phases::{Phase, PhaseClass, Reply};
+pub use recorded::Recorded;
 pub use report::{ClassReport, MemberUsage, MixedCopies, MoveReport, Report, SampleReport, Usage};
 pub use setup::{
     Begin, Device, Model, Observe, Setup, Tier, TimeMode, check_setting, parse_span, span_name,
@@ -55,6 +58,7 @@ pub use touched::{Rows, Touched, span, touched};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use isotherm_core::Nanos;
 use isotherm_core::policy::Policy;
 use isotherm_models::DeviceModel;
 
@@ -94,6 +98,7 @@ pub struct Run<'a> {
     source: &'a dyn Source,
     touched: Option<&'a Touched>,
     policy: Option<Box<dyn Policy>>,
+    recorded: Option<Recorded>,
     models: Option<MakeModel<'a>>,
     watch: Option<&'a Watch>,
     phases: &'a [u64],
@@ -142,6 +147,7 @@ impl<'a> Run<'a> {
             source,
             touched: None,
             policy: None,
+            recorded: None,
             models: None,
             watch: None,
             phases: &[],
@@ -157,6 +163,12 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn policy(mut self, policy: Box<dyn Policy>) -> Run<'a> {
         self.policy = Some(policy);
+        self
+    }
+    /// Begins in the state of this recording. The devices of the setup are those of its members, and sizes of tiers have no effect.
+    #[must_use]
+    pub fn recorded(mut self, recorded: Recorded) -> Run<'a> {
+        self.recorded = Some(recorded);
         self
     }
     /// Uses these models in place of the setup's devices.
@@ -227,9 +239,19 @@ impl<'a> Run<'a> {
         let mut own = None;
         let touched = self.prepare(&mut own)?;
         let (setup, name) = (self.setup, self.source.name());
-        let shape = Shape::new(setup, touched, policy.minds_gaps(), &name)?;
-        let (mut engine, drives) = shape.build(setup, touched, policy)?;
-        let mut world = self.world(touched, &shape, &drives)?;
+        let recorded = self.recorded.take();
+        let begun_at = recorded.as_ref().map_or(Nanos(0), Recorded::begun);
+        let as_recorded = recorded.is_some();
+        let shape = match &recorded {
+            Some(r) => Shape::recorded(setup, r)?,
+            None => Shape::new(setup, touched, policy.minds_gaps(), &name)?,
+        };
+        let (mut engine, drives) = match recorded {
+            Some(r) => r.build(&shape, setup, policy)?,
+            None => shape.build(setup, touched, policy)?,
+        };
+        let mut world = self.world(touched, &shape, &drives, begun_at)?;
+        world.ordered = as_recorded;
         let playing = Instant::now();
         let (begin, end) = world.play(&mut engine, self.watch)?;
         let simulating = playing.elapsed();
@@ -277,6 +299,7 @@ impl<'a> Run<'a> {
         touched: &'w Touched,
         shape: &Shape,
         drives: &[Drive<'_>],
+        begun: Nanos,
     ) -> Result<World<'w>, LabError> {
         let setup = self.setup;
         let mut devices = Vec::new();
@@ -284,6 +307,11 @@ impl<'a> Run<'a> {
             let model = match self.models {
                 Some(make) => make(p.tier, d.reach()),
                 None => d.model()?,
+            };
+            let model = if begun == Nanos(0) {
+                model
+            } else {
+                Box::new(recorded::Late::new(model, begun))
             };
             devices.push((model, p.tier, d.spread.clone()));
         }
@@ -300,6 +328,7 @@ impl<'a> Run<'a> {
             setup.discards,
         );
         let mut world = World::new(devices, feed, setup.time, setup.warm_up, observer);
+        world.begin_at(begun);
         world.rest = rest::Rest::of(setup.begin.rest_s);
         if !self.phases.is_empty() {
             let phases = phases::Phases::new(self.phases, shape.extents, shape.shift);

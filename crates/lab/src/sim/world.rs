@@ -11,6 +11,7 @@
 //! their order. So a run gives the same result on every machine.
 
 mod device;
+mod flight;
 
 use isotherm_core::run::{Loop, Next};
 use isotherm_core::stats::CLASSES;
@@ -27,6 +28,7 @@ pub(crate) use super::sums::{ClassSum, Mark, Sums};
 use super::{Watch, digest::Digest};
 use crate::LabError;
 pub(crate) use device::Device;
+use flight::{Flight, Kind};
 
 /// Most requests in the volume at a time if the trace's clock sets the pace. Further requests wait outside, and their latency counts from
 /// their time in the trace.
@@ -35,26 +37,6 @@ const OPEN_MAX: usize = 1024;
 const TICK_GAP: u64 = 1_000;
 /// The wall clock is read after this many requests.
 const WATCH_EVERY: u64 = 1 << 14;
-
-/// A request in flight.
-#[derive(Clone, Copy, Debug)]
-struct Flight {
-    arrived: u64,
-    offset: u64,
-    len: u32,
-    kind: Kind,
-    class: u8,
-    counts: bool,
-    /// Index of its record in the trace.
-    number: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Read,
-    Write,
-    Other,
-}
 
 /// The next event.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +67,8 @@ pub(crate) struct World<'a> {
     warm_up: u64,
     /// The pause between the warm-up and the measured part.
     pub rest: Rest,
+    /// Whether a request waits for requests in flight that overlap it, if one of the two is a write.
+    pub ordered: bool,
     submitted: u64,
     /// The number of requests when the wall clock was last read.
     watched: u64,
@@ -109,15 +93,6 @@ impl<'a> World<'a> {
             TimeMode::Closed { depth } => depth as usize,
             TimeMode::Trace { .. } => OPEN_MAX,
         };
-        let flight = Flight {
-            arrived: 0,
-            offset: 0,
-            len: 0,
-            kind: Kind::Other,
-            class: 0,
-            counts: false,
-            number: 0,
-        };
         let boundary = observer.as_ref().map_or(u64::MAX, Observer::boundary);
         World {
             devices: devices
@@ -131,12 +106,13 @@ impl<'a> World<'a> {
             plan: Plan::Wake,
             ticked: 0,
             done: Vec::with_capacity(64),
-            flights: vec![flight; places],
+            flights: vec![Flight::default(); places],
             free: (0..places as u32).rev().collect(),
             in_flight: 0,
             places,
             warm_up,
             rest: Rest::default(),
+            ordered: false,
             submitted: 0,
             watched: 0,
             warm: None,
@@ -150,6 +126,11 @@ impl<'a> World<'a> {
             boundary,
             phases: None,
         }
+    }
+
+    /// The engine's time at the start, if it is not 0.
+    pub fn begin_at(&mut self, begun: Nanos) {
+        (self.base, self.now) = (begun.0, begun.0);
     }
 
     /// Plays the whole trace. Returns the marks between which figures count.
@@ -204,12 +185,15 @@ impl<'a> World<'a> {
                     Some(want) => {
                         let want = *want;
                         let at = self.arrival(&want);
-                        if at <= self.now {
+                        if self.ordered && self.flights.iter().any(|f| f.conflicts(&want.req)) {
+                            // The next reply may change this.
+                        } else if at <= self.now {
                             self.feed.taken();
                             self.submit(engine, &want, at);
                             return Ok(Next::Wait(None));
+                        } else {
+                            next = next.min(at);
                         }
-                        next = next.min(at);
                     }
                     // No request waits for moves, records and standby that are still to come.
                     None if self.in_flight == 0 => return Ok(Next::Stop),
@@ -435,6 +419,7 @@ impl<'a> World<'a> {
     #[inline]
     fn reply(&mut self, tag: Tag, failed: bool) {
         let f = self.flights[tag.0 as usize];
+        self.flights[tag.0 as usize].over();
         self.free.push(tag.0);
         self.in_flight -= 1;
         let latency = self.now - f.arrived.min(self.now);

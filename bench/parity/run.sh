@@ -4,15 +4,18 @@
 # traces given.
 #
 #   bench/parity/run.sh [TRACE…]      LIMIT requests (8000; of postmark 24000), DEPTH=8 in flight, POLICY=greendm,PT=16,
-#                                     WORK='linux-mysql postmark' or a part of it, ISOTHERM=the program, TMPDIR
+#                                     WORK='linux-mysql postmark' or a part of it, ISOTHERM=the program, TMPDIR, CLIENT_US
 #
 # `demo --save-events` records each replay: the state of the volume when the replay begins, and the requests. `sim --as-recorded` begins in
 # the same state. So both start with the same extents on flash and with the same places on the disk, and differ in nothing but the time that
 # operations take. Devices and policy are those of the demo, too.
 #
 # The members are files in memory if /dev/shm has room: a paced operation ends when its model and the real file are done, and a real flush
-# takes longer than that of the modelled flash. What remains different: the queue between client and engine takes some microseconds a
-# request. A row that lasts less than 5 s measures the machine and not the volume: it is said and not compared.
+# takes longer than that of the modelled flash.
+#
+# A live client needs time between a reply and its next request. The flash alone shows how much: the lab gets the client time with which
+# its flash takes as long as the live one (`sim --client-us`), so this row is fitted, and the other two are the test. CLIENT_US=0 leaves it
+# out. A row that lasts less than 5 s measures the machine and not the volume: it is said and not compared.
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 isotherm=${ISOTHERM:-$here/target/release/isotherm}
@@ -37,10 +40,22 @@ row() { jq -r --arg s "$1" --arg k "$2" '.rows[] | select(.setup == $s) | .[$k]'
 lab() {
     events=$work/events/$1.events
     shift
-    "$isotherm" sim "$events" --as-recorded "$@" --time closed --depth "$depth" --json="$work/lab.json" 2>/dev/null
+    "$isotherm" sim "$events" --as-recorded "$@" --time closed --depth "$depth" --client-us "$client" \
+        --json="$work/lab.json" 2>/dev/null
 }
 # of KEY: of that run.
 of() { jq -r --arg k "$1" '(if type == "array" then .[0] else . end)[$k]' "$work/lab.json"; }
+
+# client_time: the microseconds of a client with which the flash alone takes as long as live, into client.
+client_time() {
+    low=0 high=5000 client=${CLIENT_US-}
+    [ -z "$client" ] || return 0
+    while [ $((high - low)) -gt 2 ]; do
+        client=$(((low + high) / 2))
+        lab ssd --tier "$ssd"
+        if awk -v l="$(row ssd elapsed_s)" -v m="$(of elapsed_s)" 'BEGIN { exit !(m < l) }'; then low=$client; else high=$client; fi
+    done
+}
 
 compare() {
     name=$1
@@ -50,6 +65,8 @@ compare() {
     "$isotherm" demo --quiet --skip-postmark --limit "$limit" --depth "$depth" --policy "$policy" --dir "$work" \
         --save-events "$work/events" --json="$work/live.json" "$@" >/dev/null 2>"$work/said" ||
         { cat "$work/said" >&2; return 1; }
+    client_time
+    echo "$name: client time $client us"
     for setup in hdd hybrid ssd; do
         case $setup in
         hdd) lab hdd --tier "$hdd" ;;
@@ -60,7 +77,8 @@ compare() {
             -v mj="$(of energy_j)" -v lu="$(row $setup promotions)" -v ld="$(row $setup demotions)" -v mu="$(of promotions)" \
             -v md="$(of demotions)" 'BEGIN {
                 printf "%-16s %-7s live %8.2f s %8.1f J   lab %8.2f s %8.1f J   ", n, s, l, lj, m, mj
-                if (l < 5) printf "too short to compare"
+                if (s == "ssd") printf "gives the client time"
+                else if (l < 5) printf "too short to compare"
                 else printf "lab/live %5.3f s %5.3f J", m / l, mj / lj
                 printf "   moves %d up %d down, lab %d up %d down\n", lu, ld, mu, md
             }'

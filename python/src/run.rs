@@ -77,6 +77,7 @@ impl World {
             warm_up: self.warm_up,
             begin: Begin {
                 new_volume: self.new_volume,
+                client_us: 0.0,
                 rest_s: self.rest,
                 full: false,
             },

@@ -72,6 +72,29 @@ fn a_volume_lies_where_it_is_told_to() {
 }
 
 #[test]
+fn clients_take_the_time_that_they_are_given() {
+    let place = Place::new();
+    let seconds = |client: &str, depth: u32| {
+        let trace = "gen:uniform,requests=500,span=64M";
+        let call = format!("sim {trace} --policy linear --tier nvme-tlc --depth {depth} {client}");
+        place.json(&call, "sim")["elapsed_s"]
+            .as_f64()
+            .expect("seconds")
+    };
+    // 499 pauses of a single client, and a fourth of them for each of four.
+    let one = seconds("--client-us 1000", 1) - seconds("", 1);
+    assert!((one - 0.499).abs() < 0.01, "{one}");
+    let four = seconds("--client-us 1000", 4) - seconds("", 4);
+    assert!((four - 0.125).abs() < 0.01, "{four}");
+    let out = place.run(&format!(
+        "sim {TRACE} --fast-size 10% --time trace --client-us 5"
+    ));
+    let refused = String::from_utf8_lossy(&out.stderr);
+    assert!(refused.contains("closed loop"), "{refused}");
+    assert_eq!(out.status.code(), Some(2));
+}
+
+#[test]
 fn samples_estimate_hits_by_size_and_state_their_error() {
     let place = Place::new();
     let trace = "gen:zipf,requests=100000,span=512M";

@@ -28,6 +28,7 @@ mod tier_cost;
 
 pub use array::{Array, ArraySheet};
 pub use endurance::bytes_per_day;
+pub use hdd::DestageBy;
 pub use model::{Counters, DeviceModel, ModelOp, POWER_STATES, PowerState, Wear};
 pub use preset::{FlashState, Options, preset, presets, sheet};
 pub use sheet::{Metric, Published, Sheet, SheetError};

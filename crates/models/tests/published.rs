@@ -47,6 +47,27 @@ fn the_figures_of_the_sheets_within_ten_percent() {
     assert!(outside >= 5, "only {outside} from outside");
 }
 
+/// Why the model of the Barracuda XT writes at random 29 % faster than the drive was measured: it writes back the run that the head can
+/// reach first. With the shortest arm movement instead, and nothing else changed, the measured 7 ms come out.
+#[test]
+fn the_order_of_writing_back_explains_the_barracuda() {
+    let mut s = sheet("st32000641as").unwrap();
+    let time = |s: &isotherm_models::Sheet| {
+        let all = validate(s).unwrap();
+        let row = all
+            .iter()
+            .find(|c| c.published.source.contains("7 ms for writes"));
+        row.unwrap().error()
+    };
+    assert!((-0.35..-0.20).contains(&time(&s)), "{}", time(&s));
+    s.hdd.as_mut().unwrap().destage_by = isotherm_models::DestageBy::Seek;
+    let by_seek = time(&s);
+    assert!(by_seek.abs() < 0.05, "{by_seek}");
+    // The number of runs, which no source states, matters little then: a quarter of them changes the time by less than a fifth.
+    s.hdd.as_mut().unwrap().destage_look = 16;
+    assert!((time(&s) - by_seek).abs() < 0.2, "{}", time(&s));
+}
+
 #[test]
 fn loris_device_table() {
     // The table itself, so that a change of the sheet's own list of figures is noticed.

@@ -97,6 +97,15 @@ pub struct WorldArgs {
     /// Factor by which the trace's clock runs faster [default: 1]
     #[arg(long, value_name = "FACTOR", conflicts_with = "hit_only")]
     pub accelerate: Option<f64>,
+    /// Microseconds that a client of the closed loop needs between a reply and its next request: a sequential writer with a FLUSH after each
+    /// write that needs some misses a revolution of the disk
+    #[arg(
+        long,
+        value_name = "MICROSECONDS",
+        default_value_t = 0.0,
+        conflicts_with = "hit_only"
+    )]
+    pub client_us: f64,
     /// Number of requests at the start that are not measured
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub warm_up: u64,

@@ -216,6 +216,7 @@ fn setup_on(args: &WorldArgs, policy: &PolicySpec, tiers: Vec<Tier>) -> Result<S
         warm_up: args.warm_up,
         begin: Begin {
             new_volume: args.new_volume,
+            client_us: args.client_us,
             rest_s: args.rest,
             full: args.full,
         },

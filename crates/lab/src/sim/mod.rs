@@ -329,6 +329,7 @@ impl<'a> Run<'a> {
         );
         let mut world = World::new(devices, feed, setup.time, setup.warm_up, observer);
         world.begin_at(begun);
+        world.client_ns = (setup.begin.client_us * 1e3) as u64;
         world.rest = rest::Rest::of(setup.begin.rest_s);
         if !self.phases.is_empty() {
             let phases = phases::Phases::new(self.phases, shape.extents, shape.shift);

@@ -147,12 +147,14 @@ pub struct Observe {
     pub address_bins: u32,
 }
 
-/// The state of the volume at the first request, and at the first measured request.
+/// The state of the volume at the first request, and at the first measured request; and the clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Begin {
     /// Whether the volume is new, as `create` makes it: an extent gets its place on the slowest tier at its first touch, next to the extent
     /// that was touched before. Otherwise the data is there before the run, at the addresses of the trace.
     pub new_volume: bool,
+    /// Microseconds that a client of the closed loop needs between a reply and its next request.
+    pub client_us: f64,
     /// Seconds between the last reply of the warm-up and the first measured request, so that work that the warm-up caused is completed.
     pub rest_s: f64,
     /// Whether the volume is full: every touched extent already has a home where the policy places first touches. Otherwise an extent gets
@@ -267,6 +269,12 @@ impl Setup {
         let closed = matches!(self.time, TimeMode::Closed { .. });
         if self.begin.rest_s > 0.0 && (self.warm_up == 0 || !closed) {
             return bad("rest: comes after a warm-up, in the closed loop");
+        }
+        if !(0.0..=1e6).contains(&self.begin.client_us) {
+            return bad("client time: must be within 0 and 1000000 us");
+        }
+        if self.begin.client_us > 0.0 && !closed {
+            return bad("client time: is of the closed loop");
         }
         if !(0.0..=1e6).contains(&self.host_w) {
             return bad("host power: must be within 0 and 1000000 W");

@@ -13,6 +13,8 @@
 mod device;
 mod flight;
 
+use std::collections::VecDeque;
+
 use isotherm_core::run::{Loop, Next};
 use isotherm_core::stats::CLASSES;
 use isotherm_core::{BufRef, Effect, Engine, Event, Nanos, OpId, OpKind, Request, RequestOp, Tag};
@@ -69,6 +71,10 @@ pub(crate) struct World<'a> {
     pub rest: Rest,
     /// Whether a request waits for requests in flight that overlap it, if one of the two is a write.
     pub ordered: bool,
+    /// Nanoseconds between a reply and the next request of the same place.
+    pub client_ns: u64,
+    /// The times at which places for requests are ready again.
+    client: VecDeque<u64>,
     submitted: u64,
     /// The number of requests when the wall clock was last read.
     watched: u64,
@@ -113,6 +119,8 @@ impl<'a> World<'a> {
             warm_up,
             rest: Rest::default(),
             ordered: false,
+            client_ns: 0,
+            client: VecDeque::new(),
             submitted: 0,
             watched: 0,
             warm: None,
@@ -178,9 +186,13 @@ impl<'a> World<'a> {
             let mut next = due.min(wake);
             let warming = self.submitted < self.warm_up;
             let rested = self.rest.until(self.now, warming, self.in_flight);
+            while self.client.front().is_some_and(|&t| t <= self.now) {
+                self.client.pop_front();
+            }
+            next = next.min(self.client.front().copied().unwrap_or(u64::MAX));
             if rested > self.now {
                 next = next.min(rested);
-            } else if self.in_flight < self.places {
+            } else if self.in_flight + self.client.len() < self.places {
                 match self.feed.peek(|offset| engine.expect(offset))? {
                     Some(want) => {
                         let want = *want;
@@ -420,6 +432,9 @@ impl<'a> World<'a> {
     fn reply(&mut self, tag: Tag, failed: bool) {
         let f = self.flights[tag.0 as usize];
         self.flights[tag.0 as usize].over();
+        if self.client_ns > 0 {
+            self.client.push_back(self.now + self.client_ns);
+        }
         self.free.push(tag.0);
         self.in_flight -= 1;
         let latency = self.now - f.arrived.min(self.now);

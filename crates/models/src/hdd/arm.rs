@@ -2,7 +2,7 @@
 
 use super::cache::Ahead;
 use super::geometry::Place;
-use super::{DESTAGE_RUN, DIRTY_RUNS, Dirty, Hdd, JOIN_LOOK, Job, Queued, Running};
+use super::{DESTAGE_RUN, DIRTY_RUNS, DestageBy, Dirty, Hdd, JOIN_LOOK, Job, Queued, Running};
 use crate::model::ModelOp;
 
 impl Hdd {
@@ -202,13 +202,17 @@ impl Hdd {
         let t = self.stop_ahead(t);
         let flushed = self.flushes.front().map_or(u64::MAX, |f| f.0);
         let here = self.geometry.turned(t);
-        let mut best = (u64::MAX, 0);
+        let mut best = ((u64::MAX, u64::MAX), 0);
         for (i, d) in self.dirty.iter().take(self.destage_look).enumerate() {
             if d.number > flushed {
                 break;
             }
             let seek = self.reach_ns(ModelOp::Write, &d.place);
-            let cost = seek + self.geometry.wait_after(here, seek, d.place.angle);
+            let whole = seek + self.geometry.wait_after(here, seek, d.place.angle);
+            let cost = match self.destage_by {
+                DestageBy::Position => (whole, 0),
+                DestageBy::Seek => (seek, whole),
+            };
             if cost < best.0 {
                 best = (cost, i);
             }

@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 
 use isotherm_core::Nanos;
 
-pub use sheet::{HddPower, HddSheet};
+pub use sheet::{DestageBy, HddPower, HddSheet};
 
 use crate::model::{Counters, DeviceModel, ModelOp, PowerState, Wear};
 use crate::power::Meter;
@@ -126,6 +126,7 @@ pub struct Hdd {
     dirty_bytes: u64,
     dirty_limit: u64,
     destage_look: usize,
+    destage_by: DestageBy,
     /// Writes that wait for room in the buffer.
     room: VecDeque<Queued>,
     /// Flushes that wait for the dirty runs: (last run, id).
@@ -172,6 +173,7 @@ impl Hdd {
             dirty_bytes: 0,
             dirty_limit: (sheet.cache_mib << 20) / 2,
             destage_look: sheet.destage_look as usize,
+            destage_by: sheet.destage_by,
             room: VecDeque::new(),
             flushes: VecDeque::new(),
             destaged_last: false,

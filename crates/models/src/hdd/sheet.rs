@@ -48,6 +48,9 @@ pub struct HddSheet {
     /// Number of oldest runs from which the drive chooses the nearest when it writes back its buffer; 1 = in the order of arrival.
     #[serde(default = "default_look")]
     pub destage_look: u32,
+    /// What *nearest* means there: the shortest positioning time, rotation included, or the shortest arm movement.
+    #[serde(default)]
+    pub destage_by: DestageBy,
     /// A command that the drive has had for this long goes next, however far away it is.
     #[serde(default = "default_age")]
     pub max_age_ms: f64,
@@ -55,6 +58,17 @@ pub struct HddSheet {
     pub start_stop_limit: f64,
     /// Power of each state.
     pub power: HddPower,
+}
+
+/// The order in which a disk writes back its buffer.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum DestageBy {
+    /// The run that the head can reach first, so the drive knows the position of its platter.
+    #[default]
+    Position,
+    /// The run with the shortest arm movement; of these, the one that the head can reach first.
+    Seek,
 }
 
 /// The power of a disk in its states.

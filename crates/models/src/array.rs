@@ -142,7 +142,7 @@ impl DeviceModel for Array {
         self.flights[flight as usize] = Flight { id, parts: 0 };
         match op {
             ModelOp::Read | ModelOp::Write | ModelOp::WriteThrough => {
-                self.data(now, flight, op, offset, len)
+                self.data(now, flight, op, offset, len);
             }
             // A disk ignores a discard but answers it.
             ModelOp::Discard => self.part(now, flight, 0, op, 0, 0),

@@ -85,7 +85,7 @@ def table(what, names, jobs, results):
     hours = [h for r in rows for h in r[2]]
     over = [h for h in hours if h[1] > MOST]
     ordered = sorted((h[1] for h in hours), reverse=True)
-    lines = [f"{what}: {len(rows) - len(bad)} of {len(rows)} cells have no hour over {MOST} of the disk alone; of all {len(hours)} windows "
+    lines = [f"{what}: {len(rows) - len(bad)} of {len(rows)} cells have no hour over {MOST} of the disk alone; of all {len(hours)} windows",
              f"{len(over)} are over it ({100 * len(over) / len(hours):.1f} %), the worst is {ordered[0]:.2f}. Geometric mean of all windows: "
              f"{mean(ordered):.2f}."]
     if bad:

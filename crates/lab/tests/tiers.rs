@@ -138,7 +138,8 @@ fn check(devices: &[&str]) {
                 continue;
             }
             Middle::Left => {
-                assert!(served.iter().all(|b| *b > 0), "{what}: {served:?}");
+                // The fastest tier has only the newest extents, and chance decides whether a request comes to one of these.
+                assert!(served[1..].iter().all(|b| *b > 0), "{what}: {served:?}");
                 assert_eq!(r.promotions, 0, "{what}");
                 continue;
             }

@@ -18,8 +18,8 @@ fn up(e: u32) -> Action {
     Action::Move { extent, to }
 }
 
-/// The flush after a move's record fails while a request waits for a slot. The record may still be durable, so the slot that it names must
-/// not be given to another extent.
+/// The write of a move's record to the mirror fails while a request waits for a slot. The record is durable on the primary, so the slot that
+/// it names must not be given to another extent.
 pub(super) fn fails_with_waiting_write(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         extents: 8,
@@ -43,11 +43,17 @@ pub(super) fn fails_with_waiting_write(mutant: Option<Mutant>) -> Result<(), Str
             "the scene has no move and no writer that waits",
         ));
     }
-    let flush = is_flush(0);
-    s.script(move |op| if flush(op) { Fate::Fail } else { Fate::Go });
+    let ring = s.is_ring();
+    s.script(move |op| {
+        if ring(op) && op.member.0 == 1 {
+            Fate::Fail
+        } else {
+            Fate::Go
+        }
+    });
     s.pump()?;
     if !s.engine.as_ref().is_some_and(Engine::has_failed) {
-        return Err(String::from("a failed flush is not noticed"));
+        return Err(String::from("a failed write of a record is not noticed"));
     }
     if s.answer(waits).is_none() {
         return Err(String::from(

@@ -51,7 +51,7 @@ pub struct MountArgs {
     /// Without this option, a file is moved where its policy wants a copy
     #[arg(long, conflicts_with = "passthrough")]
     pub copies: bool,
-    /// SIZE[:PERCENT]: keep the first SIZE bytes of files of slower tiers on the fast one, once they were read, in at most PERCENT of it
+    /// `SIZE[:PERCENT]`: keep the first SIZE bytes of files of slower tiers on the fast one, once they were read, in at most PERCENT of it
     /// (default 5). Programs that only look at the beginning of a file then wake no sleeping disk. The kernel reads ahead: 64K serves a read
     /// of 32 KiB, 256K one of 128 KiB
     #[arg(long, value_name = "SIZE[:PERCENT]", value_parser = heads, conflicts_with = "passthrough")]

@@ -26,20 +26,28 @@ const EXTENT: u32 = 4 << 10;
 /// # Errors
 /// A trace cannot be read or does not fit the options.
 pub fn run(args: &SimArgs) -> Result<(), Failure> {
+    // Wrong options are reported before a trace is opened.
+    let setup = if args.as_recorded {
+        None
+    } else {
+        let policy = args.policy.clone().map_or_else(usual_policy, Ok)?;
+        Some(setup(&args.world, &policy)?)
+    };
     let files = args
         .traces
         .iter()
         .map(|t| file(&args.read, t))
         .collect::<Result<Vec<_>, _>>()?;
     let sizes = &args.world.fast_size;
-    let reports = if args.as_recorded {
-        let runs = files.iter().map(|f| as_recorded(args, f));
-        runs.collect::<Result<Vec<_>, _>>()?
-    } else {
-        let policy = args.policy.clone().map_or_else(usual_policy, Ok)?;
-        let mut setup = setup(&args.world, &policy)?;
-        setup.observe = observe(args);
-        play(args, &setup, files)?
+    let reports = match setup {
+        Some(mut setup) => {
+            setup.observe = observe(args);
+            play(args, &setup, files)?
+        }
+        None => {
+            let runs = files.iter().map(|f| as_recorded(args, f));
+            runs.collect::<Result<Vec<_>, _>>()?
+        }
     };
     if args.page.wanted() {
         let [report] = &reports[..] else {

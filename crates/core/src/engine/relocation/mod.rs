@@ -131,12 +131,29 @@ impl Relocation {
     }
     /// Whether a round should begin for the moves that wait for one.
     pub(super) fn wants_round(&self, g: &Globals) -> bool {
+        let (empty, flushed) = (|| self.caches_empty(g), || self.flushes_slowest(g));
         self.moves
-            .want_round(g.clock, g.is_urgent(), || caches_empty(g))
+            .want_round(g.clock, g.is_urgent(), empty, flushed)
     }
     /// The time at which such a round should begin if nothing else happens.
     pub(super) fn round_due(&self, g: &Globals) -> Option<Nanos> {
-        self.moves.next_wake(g.is_urgent(), || caches_empty(g))
+        let (empty, flushed) = (|| self.caches_empty(g), || self.flushes_slowest(g));
+        self.moves.next_wake(g.is_urgent(), empty, flushed)
+    }
+    /// Whether a round for the copied moves flushes the slowest tier.
+    fn flushes_slowest(&self, g: &Globals) -> bool {
+        let slowest = g.space.geo.slowest();
+        let writes_there = |(_, m): (u16, Move)| g.space.geo.tier_of(m.dst) == slowest;
+        self.moves.copied().any(writes_there)
+    }
+    /// The time at which the write caches of the slowest tier will be empty, so that a flush takes no time. `None` while a request waits for
+    /// it.
+    fn caches_empty(&self, g: &Globals) -> Option<Nanos> {
+        let slowest = g.space.geo.slowest();
+        if self.flushes_slowest(g) {
+            return g.space.loads.caches_empty(slowest, g.clock);
+        }
+        (g.space.loads.load(slowest, g.clock).waiting == 0).then_some(g.clock)
     }
     /// Notes the end and the duration of a round that recorded moves.
     pub(super) fn round_took(&mut self, now: Nanos, time: Nanos) {
@@ -171,9 +188,4 @@ impl Relocation {
             d.unpinned(g, slot);
         }
     }
-}
-
-/// The time at which the write caches of the slowest tier will be empty, so that a flush takes no time. `None` while a request waits for it.
-fn caches_empty(g: &Globals) -> Option<Nanos> {
-    g.space.loads.caches_empty(g.space.geo.slowest(), g.clock)
 }

@@ -325,22 +325,26 @@ impl Moves {
         self.at_work() - self.joined
     }
     /// Whether a round should start for the moves that wait. `urgent`: a request waits for an extent or a slot; `empty`: when the write
-    /// caches of the slowest tier will be empty, so that a flush delays nobody, or `None` while a request waits for that tier.
+    /// caches of the slowest tier will be empty, so that a flush delays nobody, or `None` while a request waits for that tier; `flushed`:
+    /// whether the round flushes that tier.
     pub(super) fn want_round(
         &self,
         now: Nanos,
         urgent: bool,
         empty: impl Fn() -> Option<Nanos>,
+        flushed: impl Fn() -> bool,
     ) -> bool {
         let Some(since) = self.copied_since else {
             return false;
         };
+        let extra = self.extra(urgent, flushed);
         // At the latest, a round starts when half of the buffers wait, so that the other half can be used meanwhile.
         let half = (self.list.len() as u32 / 2).max(1);
         if self.copied >= half
             || self.active as usize == self.list.len()
             || (urgent && self.copied == self.active)
-            || now >= self.last(since, urgent)
+            || (extra.0 == 0 && self.copied >= BATCH)
+            || now >= since + self.wait(urgent) + extra
         {
             return true;
         }
@@ -356,13 +360,13 @@ impl Moves {
         }
         waited.min(since.max(self.last_round + self.calm_wait))
     }
-    /// The time at which such a round starts in any case.
-    fn last(&self, since: Nanos, urgent: bool) -> Nanos {
-        let waited = since + self.wait(urgent);
-        if urgent {
-            waited
+    /// How much longer than [`Moves::wait`] such a round waits for empty caches. If it flushes no device that has a cache of writes to empty,
+    /// or if rounds take no time, the wait would be in vain.
+    fn extra(&self, urgent: bool, flushed: impl Fn() -> bool) -> Nanos {
+        if urgent || self.calm_wait.0 == 0 || !flushed() {
+            Nanos(0)
         } else {
-            waited + EMPTY_WAIT_MAX
+            EMPTY_WAIT_MAX
         }
     }
     /// The time at which [`Moves::want_round`] will return true if nothing else happens.
@@ -370,9 +374,10 @@ impl Moves {
         &self,
         urgent: bool,
         empty: impl Fn() -> Option<Nanos>,
+        flushed: impl Fn() -> bool,
     ) -> Option<Nanos> {
         let since = self.copied_since?;
-        let last = self.last(since, urgent);
+        let last = since + self.wait(urgent) + self.extra(urgent, flushed);
         if urgent {
             return Some(last);
         }

@@ -39,15 +39,12 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
         .map(|t| file(&args.read, t))
         .collect::<Result<Vec<_>, _>>()?;
     let sizes = &args.world.fast_size;
-    let reports = match setup {
-        Some(mut setup) => {
-            setup.observe = observe(args);
-            play(args, &setup, files)?
-        }
-        None => {
-            let runs = files.iter().map(|f| as_recorded(args, f));
-            runs.collect::<Result<Vec<_>, _>>()?
-        }
+    let reports = if let Some(mut setup) = setup {
+        setup.observe = observe(args);
+        play(args, &setup, files)?
+    } else {
+        let runs = files.iter().map(|f| as_recorded(args, f));
+        runs.collect::<Result<Vec<_>, _>>()?
     };
     if args.page.wanted() {
         let [report] = &reports[..] else {

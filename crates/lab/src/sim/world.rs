@@ -407,7 +407,6 @@ impl<'a> World<'a> {
             .mix(op.offset ^ u64::from(op.member.0) << 56 ^ (op.kind as u64) << 48);
         let kind = match op.kind {
             OpKind::Read => ModelOp::Read,
-            OpKind::Write if op.fua => ModelOp::WriteThrough,
             OpKind::Write | OpKind::WriteZeroes => ModelOp::Write,
             OpKind::Flush => ModelOp::Flush,
             OpKind::Discard => ModelOp::Discard,

@@ -245,14 +245,12 @@ impl Durability {
 
     /// Starts the metadata writes of this round.
     fn start_metadata(&mut self, g: &mut Globals, writes: &mut Vec<MetaWrite>) {
-        // If a member gets only one write, it is issued with FUA, and no flush is needed there.
+        // If there is only one write, it is issued with FUA, and no flush is needed.
         let hurried = g.broken(Mutant::CheckpointWithoutBarrier) && self.checkpoints.is_building();
         let skip_flush = hurried || g.broken(Mutant::SkipJournalFlush);
-        let count = |member| writes.iter().filter(|w| w.0 == member).count();
-        let single = [count(0), count(1)].map(|n| n == 1 && !skip_flush);
+        let alone = writes.len() == 1 && !skip_flush;
         self.round.outstanding = writes.len() as u32;
         for (which, member, offset, len, meta) in writes.drain(..) {
-            let alone = single[which];
             self.round.wrote[which] |= !alone && !skip_flush;
             let cause = Cause {
                 meta,

@@ -131,26 +131,24 @@ impl Relocation {
     }
     /// Whether a round should begin for the moves that wait for one.
     pub(super) fn wants_round(&self, g: &Globals) -> bool {
-        let (empty, flushed) = (|| self.caches_empty(g), || self.flushes_slowest(g));
-        self.moves
-            .want_round(g.clock, g.is_urgent(), empty, flushed)
+        let (empty, cleans) = (|| self.caches_empty(g), || self.has_only_cleans());
+        self.moves.want_round(g.clock, g.is_urgent(), empty, cleans)
     }
     /// The time at which such a round should begin if nothing else happens.
     pub(super) fn round_due(&self, g: &Globals) -> Option<Nanos> {
-        let (empty, flushed) = (|| self.caches_empty(g), || self.flushes_slowest(g));
-        self.moves.next_wake(g.is_urgent(), empty, flushed)
+        let (empty, cleans) = (|| self.caches_empty(g), || self.has_only_cleans());
+        self.moves.next_wake(g.is_urgent(), empty, cleans)
     }
-    /// Whether a round for the copied moves flushes the slowest tier.
-    fn flushes_slowest(&self, g: &Globals) -> bool {
-        let slowest = g.space.geo.slowest();
-        let writes_there = |(_, m): (u16, Move)| g.space.geo.tier_of(m.dst) == slowest;
-        self.moves.copied().any(writes_there)
+    /// Whether a round for the copied moves may wait for empty caches: all of them are cleans after which the copy stays, so that no slot
+    /// becomes free by it, and no extent gets another home.
+    fn has_only_cleans(&self) -> bool {
+        self.moves.copied().all(|(_, m)| m.keeps_copy())
     }
     /// The time at which the write caches of the slowest tier will be empty, so that a flush takes no time. `None` while a request waits for
     /// it.
     fn caches_empty(&self, g: &Globals) -> Option<Nanos> {
         let slowest = g.space.geo.slowest();
-        if self.flushes_slowest(g) {
+        if self.has_only_cleans() {
             return g.space.loads.caches_empty(slowest, g.clock);
         }
         (g.space.loads.load(slowest, g.clock).waiting == 0).then_some(g.clock)

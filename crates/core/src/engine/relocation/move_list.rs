@@ -325,19 +325,19 @@ impl Moves {
         self.at_work() - self.joined
     }
     /// Whether a round should start for the moves that wait. `urgent`: a request waits for an extent or a slot; `empty`: when the write
-    /// caches of the slowest tier will be empty, so that a flush delays nobody, or `None` while a request waits for that tier; `flushed`:
-    /// whether the round flushes that tier.
+    /// caches of the slowest tier will be empty, so that a flush delays nobody, or `None` while a request waits for that tier; `cleans`:
+    /// whether the round has only cleans after which copies stay.
     pub(super) fn want_round(
         &self,
         now: Nanos,
         urgent: bool,
         empty: impl Fn() -> Option<Nanos>,
-        flushed: impl Fn() -> bool,
+        cleans: impl Fn() -> bool,
     ) -> bool {
         let Some(since) = self.copied_since else {
             return false;
         };
-        let extra = self.extra(urgent, flushed);
+        let extra = self.extra(urgent, cleans);
         // At the latest, a round starts when half of the buffers wait, so that the other half can be used meanwhile.
         let half = (self.list.len() as u32 / 2).max(1);
         if self.copied >= half
@@ -360,10 +360,10 @@ impl Moves {
         }
         waited.min(since.max(self.last_round + self.calm_wait))
     }
-    /// How much longer than [`Moves::wait`] such a round waits for empty caches. If it flushes no device that has a cache of writes to empty,
-    /// or if rounds take no time, the wait would be in vain.
-    fn extra(&self, urgent: bool, flushed: impl Fn() -> bool) -> Nanos {
-        if urgent || self.calm_wait.0 == 0 || !flushed() {
+    /// How much longer than [`Moves::wait`] such a round waits for empty caches. Only cleans wait: what moves home or frees a slot is
+    /// needed soon. If rounds take no time, there is nothing to wait for.
+    fn extra(&self, urgent: bool, cleans: impl Fn() -> bool) -> Nanos {
+        if urgent || self.calm_wait.0 == 0 || !cleans() {
             Nanos(0)
         } else {
             EMPTY_WAIT_MAX
@@ -374,10 +374,10 @@ impl Moves {
         &self,
         urgent: bool,
         empty: impl Fn() -> Option<Nanos>,
-        flushed: impl Fn() -> bool,
+        cleans: impl Fn() -> bool,
     ) -> Option<Nanos> {
         let since = self.copied_since?;
-        let last = since + self.wait(urgent) + self.extra(urgent, flushed);
+        let last = since + self.wait(urgent) + self.extra(urgent, cleans);
         if urgent {
             return Some(last);
         }

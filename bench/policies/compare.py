@@ -94,6 +94,8 @@ def hits_table(data):
 
 
 def main():
+    if any(word.startswith("-") for word in sys.argv[1:]) or len(sys.argv) > 2:
+        sys.exit(__doc__)
     out = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "docs")
     pictures = out / "policies-compared"
     pictures.mkdir(parents=True, exist_ok=True)

@@ -35,9 +35,9 @@ fn work() -> Memory {
 /// The preset with periods that suit a run of minutes.
 fn spec(preset: &str, tiers: usize) -> String {
     match preset {
-        "hot-dst-5s" | "hot-dst-80s" | "cache-interval" => format!("{preset},period=1"),
-        // Their moves of a period, each round of which waits for the disk, must end within the period.
-        "hot" | "hro" => format!("{preset},period=3"),
+        "hot-dst-5s" | "hot-dst-80s" | "cache-interval" | "hro" | "hot" => {
+            format!("{preset},period=1")
+        }
         "oodt" => "oodt,migrate_every=1000".into(),
         // edt compares rates with the prices of slots. With its defaults, a second tier of so few slots serves these extents cheapest; with
         // these rates the fastest tier is cheapest for the hot extents (about 10/s each over a disk, 2/s over a remote store), and the tier
@@ -138,8 +138,7 @@ fn check(devices: &[&str]) {
                 continue;
             }
             Middle::Left => {
-                // The fastest tier has only the newest extents, and chance decides whether a request comes to one of these.
-                assert!(served[1..].iter().all(|b| *b > 0), "{what}: {served:?}");
+                assert!(served.iter().all(|b| *b > 0), "{what}: {served:?}");
                 assert_eq!(r.promotions, 0, "{what}");
                 continue;
             }
@@ -157,7 +156,7 @@ fn check(devices: &[&str]) {
         // The data on the slowest tier must be colder than that on faster tiers. greendm is an exception: it promotes any extent that was
         // missed recently, and its two slowest tiers both hold rarely used data, so it hardly distinguishes between them.
         let rest = EXTENTS - sizes.iter().sum::<u64>();
-        let slack = if p.name == "greendm" { 2.0 } else { 1.0 };
+        let slack = if p.name == "greendm" { 1.5 } else { 1.0 };
         assert!(
             (served[last] as f64 / rest as f64) < slack * heat(last - 1),
             "{what}: the slowest tier is hotter than the one above: {served:?}"

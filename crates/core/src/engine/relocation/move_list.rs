@@ -15,9 +15,9 @@ const BATCH_WAIT: Nanos = Nanos::from_millis(5);
 /// flush for moves in at most a third of the time. If all moves are copied, a round is due as soon as the last one ended that long ago: a
 /// longer wait would only bring its flushes to the next requests.
 const CALM_WAIT_MAX: Nanos = Nanos::from_millis(100);
-/// How much longer a round waits until the write caches of the slowest tier are empty. A disk writes its cache while no request waits; a
-/// flush makes it write all of that first, about 0.2 s for 64 places, and every request that arrives meanwhile waits. Where a disk has hardly
-/// any idle time this wait is in vain, so it is not longer than such a flush by much.
+/// How much longer a round of cleans waits until the write caches of the slowest tier are empty. A disk writes its cache while no request
+/// waits; a flush makes it write all of that first, about 0.2 s for 64 places, and every request that arrives meanwhile waits. Where a disk
+/// has hardly any idle time this wait is in vain, so it is not longer than such a flush by much.
 const EMPTY_WAIT_MAX: Nanos = Nanos::from_millis(300);
 /// Number of copied moves that start a round. A disk needs about 0.2 s to write this number of extents at random places, and requests wait
 /// during that time.

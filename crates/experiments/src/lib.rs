@@ -72,6 +72,16 @@ pub struct Ctx<'a> {
 }
 
 impl<'a> Ctx<'a> {
+    /// At this scale, with the traces in the tree, for tests.
+    #[cfg(test)]
+    pub(crate) fn on_fixtures(progress: &'a (dyn Fn(&str) + Sync), scale: f64) -> Ctx<'a> {
+        let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
+        Ctx {
+            scale: Some(scale),
+            traces: Some(fixtures.into()),
+            ..Ctx::new(progress)
+        }
+    }
     /// All cores, the default scales, seed 1.
     pub fn new(progress: &'a (dyn Fn(&str) + Sync)) -> Ctx<'a> {
         Ctx {

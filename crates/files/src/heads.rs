@@ -3,7 +3,7 @@
 //!
 //! A head is a copy (`copies.rs`) that holds only the first bytes. It is compared with the file at home, kept over a clean unmount and
 //! removed after a crash as every copy is. Every change of the file drops it. It is made when the beginning of the file has been read at
-//! home, while the disk is awake anyway, and when a file has moved down; not while the file is being changed ([`SETTLED`]), because each
+//! home, while the disk is awake anyway, and when a file has moved down; not while the file is being changed (`SETTLED`), because each
 //! change would drop it. The oldest heads make room for new ones within a share of the fastest tier.
 //!
 //! The kernel reads ahead, so a head must be longer than what programs read: see docs/files.md.

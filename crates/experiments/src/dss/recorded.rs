@@ -164,12 +164,7 @@ mod tests {
     #[test]
     fn recordings_run_beside_the_generators() {
         let quiet = |_: &str| ();
-        let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures"));
-        let ctx = Ctx {
-            scale: Some(0.001),
-            traces: Some(fixtures.to_owned()),
-            ..Ctx::new(&quiet)
-        };
+        let ctx = Ctx::on_fixtures(&quiet, 0.001);
         for (id, phases) in [("dss-3", 1), ("dss-email", 1), ("dss-fs", 4), ("dss-5", 1)] {
             let e = EXPERIMENTS.iter().find(|e| e.id == id).expect(id);
             let out = e.run(&ctx).expect(id);

@@ -195,17 +195,11 @@ mod tests {
     use super::*;
     use crate::Experiment;
     use isotherm_core::Nanos;
-    use std::path::Path;
 
     #[test]
     fn recordings_run_beside_the_generators() {
         let quiet = |_: &str| ();
-        let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures"));
-        let ctx = Ctx {
-            scale: Some(0.0005),
-            traces: Some(fixtures.to_owned()),
-            ..Ctx::new(&quiet)
-        };
+        let ctx = Ctx::on_fixtures(&quiet, 0.0005);
         for (id, rows) in [
             ("hro-3", 4),
             ("hro-6", 4 * 3),

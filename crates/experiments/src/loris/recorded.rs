@@ -265,17 +265,11 @@ mod tests {
     use crate::Experiment;
     use isotherm_core::Nanos;
     use isotherm_traces::Op;
-    use std::path::Path;
 
     #[test]
     fn recordings_run_beside_the_generators() {
         let quiet = |_: &str| ();
-        let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures"));
-        let ctx = Ctx {
-            scale: Some(0.001),
-            traces: Some(fixtures.to_owned()),
-            ..Ctx::new(&quiet)
-        };
+        let ctx = Ctx::on_fixtures(&quiet, 0.001);
         for (id, loads, directions) in [
             ("loris-2-5", 2, 2),
             ("loris-6-9", 2, 3),

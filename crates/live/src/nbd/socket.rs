@@ -212,8 +212,7 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
                 return Err(io::Error::new(
                     io::ErrorKind::AddrInUse,
                     format!(
-                        "NBD socket {place}: another server listens there; stop it or choose another path (V.sock is the control \
-                         socket of volume V)"
+                        "NBD socket {place}: another server listens there; stop it or choose another path"
                     ),
                 ));
             }

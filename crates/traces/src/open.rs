@@ -164,7 +164,12 @@ fn open_input(path: &Path, options: &Options) -> Result<(Guess, Input), TraceErr
             "the content is of no known format; nearest is {}, but {}: expected {}, found {}",
             near.format, near.place, near.bad.expected, near.bad.found
         ),
-        Err(None) => "the content is of no known format".to_owned(),
+        Err(None) => match custom::example(head) {
+            Some(columns) => format!(
+                "the content is of no known format, but it has columns: if they are in this order, use `--columns {columns}`"
+            ),
+            None => "the content is of no known format".to_owned(),
+        },
     };
     Err(TraceError::Unknown {
         path: path.to_owned(),

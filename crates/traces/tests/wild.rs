@@ -310,6 +310,39 @@ fn what_no_format_reads_names_the_nearest() {
 }
 
 #[test]
+fn what_no_format_reads_gets_an_example_of_columns() {
+    for (text, columns) in [
+        (
+            "0.1,R,4096,4096\n0.2,W,8192,4096\n",
+            "time_s,op,offset_bytes,length_bytes",
+        ),
+        (
+            "at;host;pos;len;kind\n17;db1;4096;512;read\n",
+            "time_us,-,offset_bytes,length_bytes,op",
+        ),
+        ("W 4096 512\nR 8192 512\n", "op,offset_bytes,length_bytes"),
+    ] {
+        let (_dir, path) = written("own", text.as_bytes());
+        let failed = open(&path, &Options::default()).expect_err("no format");
+        assert!(
+            failed
+                .to_string()
+                .contains(&format!("`--columns {columns}`")),
+            "{failed}"
+        );
+        let columns = Options {
+            columns: Some(columns.parse().expect(columns)),
+            ..Options::default()
+        };
+        let records = open(&path, &columns).expect("a reader").count();
+        assert!(records > 0, "{text}");
+    }
+    let (_dir, path) = written("prose", b"A page about\nstorage.\n");
+    let failed = open(&path, &Options::default()).expect_err("no format");
+    assert!(!failed.to_string().contains("--columns time"), "{failed}");
+}
+
+#[test]
 fn what_no_device_does_is_doubted() {
     let mut fast = String::new();
     for i in 0..2_000u64 {

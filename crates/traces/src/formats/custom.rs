@@ -194,12 +194,7 @@ impl Custom {
 
     /// Determines separator and positions from the first line. Returns whether that line held column names.
     fn first(&mut self, line: &[u8]) -> Result<bool, Bad> {
-        let count = |c: u8| memchr::memchr_iter(c, line).count();
-        let best = [b',', b';', b'|', b'\t']
-            .into_iter()
-            .max_by_key(|&c| count(c))
-            .filter(|&c| count(c) > 0);
-        let separator = best.unwrap_or(b' ');
+        let separator = separator(line);
         self.separator = Some(separator);
         let fields = Custom::fields(separator, line);
         if let Some(names) = &self.map.names {
@@ -227,6 +222,47 @@ impl Custom {
             .is_some_and(|f| parse_u64(f).is_none());
         Ok(names)
     }
+}
+
+/// The separator of the columns of a line; `b' '` means any white space.
+fn separator(line: &[u8]) -> u8 {
+    let count = |c: u8| memchr::memchr_iter(c, line).count();
+    [b',', b';', b'|', b'\t']
+        .into_iter()
+        .max_by_key(|&c| count(c))
+        .filter(|&c| count(c) > 0)
+        .unwrap_or(b' ')
+}
+
+/// An example of `--columns` for a text that begins with `head` and has no known format; none unless its second line (the first may hold
+/// names) has 3 to 12 fields, of which two are numbers. A word that means a direction becomes `op`. The numbers become time, offset and
+/// length in this order, or offset and length if there are only two. This order is a guess, so the user must confirm it.
+pub(crate) fn example(head: &[u8]) -> Option<String> {
+    let line = head
+        .split(|&c| c == b'\n')
+        .filter(|line| !blank(line) && line[0] != b'#')
+        .take(2)
+        .last()?
+        .trim_ascii_end();
+    let fields = Custom::fields(separator(line), line);
+    let numeric = |field: &[u8]| parse_ns(field, 1_000_000_000).is_some();
+    let numbers: Vec<&[u8]> = fields.iter().copied().filter(|f| numeric(f)).collect();
+    if !(3..=12).contains(&fields.len()) || numbers.len() < 2 {
+        return None;
+    }
+    let seconds = numbers[0].contains(&b'.');
+    let time = if seconds { "time_s" } else { "time_us" };
+    let roles = [time, "offset_bytes", "length_bytes"];
+    let mut roles = roles.into_iter().skip(usize::from(numbers.len() == 2));
+    let columns: Vec<&str> = fields
+        .iter()
+        .map(|field| match field {
+            field if numeric(field) => roles.next().unwrap_or("-"),
+            field if direction(field).is_ok() => "op",
+            _ => "-",
+        })
+        .collect();
+    Some(columns.join(","))
 }
 
 /// A time in units of `unit` nanoseconds. A decimal point is allowed if the unit is a power of ten.

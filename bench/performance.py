@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Measures the rows of docs/performance.md, keeps what came out in bench/performance.json, and writes the page's tables from it.
+"""Measures the rows of docs/performance.md, keeps the results in bench/performance.json, and writes the page's tables from them.
 
     bench/performance.py run [GROUP…] [--for SECONDS] [--rounds N] [--again]
     bench/performance.py            writes the tables from performance.json
     bench/performance.py --check    fails if the page differs from performance.json (scripts/tidy does this)
-    bench/performance.py list       which groups there are, and how many rounds of each are kept
+    bench/performance.py list       prints the groups, and the number of rounds that are kept of each
 
-`run` can be stopped at any moment: what each slice measured is kept when the slice ends, and the next `run` of the same tree goes on
-where the last one stopped, until every group has its rounds (5 unless told otherwise). `--for` starts no slice that is not likely to end
-in so many seconds, so that a quiet machine can be asked for in short pieces. A change of the tree begins anew: rounds of two trees are
-never mixed. `--again` forgets the rounds of the groups first. Standard library only; the groups' scripts say what they need.
+`run` can be stopped at any moment. The results of a slice are kept when the slice ends, and the next `run` of the same tree continues where
+the last one stopped, until every group has its rounds (`--rounds`, 5 by default). With `--for`, no slice is started that will probably not end
+within this number of seconds, so that short periods of a quiet machine suffice. If the tree changes, all rounds are measured again: rounds of
+two trees are never mixed. `--again` first forgets the rounds of the groups. Standard library only; the scripts of the groups state their needs.
 """
 
 import argparse
@@ -28,7 +28,7 @@ ROOT = HERE.parent
 RESULTS = HERE / "performance.json"
 PAGE = ROOT / "docs" / "performance.md"
 ROUNDS = 5
-# What of the tree decides what is measured.
+# The parts of the tree on which the figures depend.
 MEASURED = ["crates", "bench", "Cargo.toml", "Cargo.lock"]
 
 
@@ -71,7 +71,7 @@ def median(values):
 
 
 def tree():
-    """A name of what decides the figures: it changes with every change of it, committed or not."""
+    """An identifier of these parts of the tree, which changes with every change of them, committed or not."""
     git = lambda *words: subprocess.run(["git", *words], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     listed = git("ls-files", "-s", "--", *MEASURED) + git("diff", "HEAD", "--", *MEASURED, ":!bench/performance.json")
     listed = "\n".join(line for line in listed.splitlines() if "bench/performance.json" not in line)
@@ -97,7 +97,7 @@ def kept():
 
 
 def keep(results):
-    """Writes a line a measurement, so that two runs differ in few lines."""
+    """Writes a line for each measurement, so that the difference between two runs is short."""
     lines = []
     for name in (n for n in GROUPS if n in results):
         group = dict(results[name])
@@ -112,7 +112,7 @@ def rounds_of(entry):
 
 
 def measured(path, before):
-    """Lines "CASE SERVER ROUND VALUE", by tabs if there are any."""
+    """Parses lines "CASE SERVER ROUND VALUE", separated by tabs if there are any, else by spaces."""
     rows = []
     for line in path.read_text().splitlines():
         parts = line.split("\t") if "\t" in line else line.split()
@@ -122,7 +122,7 @@ def measured(path, before):
 
 
 def run_slice(name, entry, rounds, folder):
-    """Measures some rounds more. The rows, or None if the command failed."""
+    """Measures some more rounds. Returns the rows, or None if the command failed."""
     group = GROUPS[name]
     n = min(group.slice_rounds, rounds - rounds_of(entry))
     with tempfile.NamedTemporaryFile("w+", suffix=".rows") as rows:
@@ -168,7 +168,7 @@ def spread(values, digits):
 
 
 def by_server(entry):
-    """(case, server) → round → value, in the order in which they came."""
+    """(case, server) → round → value, in the order of the results."""
     table = {}
     for case, server, number_, value in entry["rows"]:
         table.setdefault((case, server), {})[number_] = value
@@ -234,9 +234,9 @@ def main():
     parser.add_argument("command", nargs="?", choices=["run", "list"])
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--for", dest="seconds", type=float, help="start no slice that is not likely to end in so many seconds")
+    parser.add_argument("--for", dest="seconds", type=float, help="start no slice that will probably not end within this number of seconds")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--again", action="store_true", help="forget what was measured of these groups")
+    parser.add_argument("--again", action="store_true", help="first forget the results of these groups")
     parser.add_argument("--dir", default=os.environ.get("TMPDIR", "/var/tmp"), help="on the disk to measure")
     options = parser.parse_args()
     unknown = [g for g in options.groups if g not in GROUPS]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What each mechanism of `benefit` is good for: all of them at work, and each one left out.
+"""The effect of each mechanism of `benefit`: runs with all of them, and without each one.
 
     bench/benefit/ablation.py [--tune] [--page]
 
-Needs a release build (ISOTHERM names another program) and the traces in ISOTHERM_TRACES; those that are not there are said to be
-skipped. Standard library only. The traces are those that `benefit` was not tuned on (--tune: those that it was), extents of 16 and
-64 KiB by the trace's clock and of 64 KiB in a closed loop of depth 1, a tenth of what is touched on flash. --page puts the table into
+Needs a release build (ISOTHERM names another program) and the traces in ISOTHERM_TRACES; missing ones are named and skipped.
+Standard library only. The traces are those on which `benefit` was not tuned (--tune: those on which it was). Extents have 16 and 64 KiB
+at the times of the trace, and 64 KiB in a closed loop of depth 1; flash has a tenth of the size of the data that is touched. --page puts the table into
 docs/policies-compared.md.
 """
 
@@ -16,7 +16,7 @@ import os
 from common import PAIRS, REPORT, TUNE, found, isotherm, mean, put
 
 CLOCKS = [("16K", ["--time", "trace"]), ("64K", ["--time", "trace"]), ("64K", ["--depth", "1"])]
-# Parameter, and what is done without it.
+# The parameter, and what happens with it.
 OFF = [
     ("without=account", "data that nobody uses again is fetched as well"),
     ("without=sooner", "no write passes flash by, although the disk would answer sooner"),
@@ -48,7 +48,7 @@ def run(job):
 
 def main():
     args = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    args.add_argument("--tune", action="store_true", help="the traces that it was tuned on")
+    args.add_argument("--tune", action="store_true", help="use the traces on which it was tuned")
     args.add_argument("--page", action="store_true", help="put the table into the page")
     args = args.parse_args()
     paths = list(found(TUNE if args.tune else REPORT))

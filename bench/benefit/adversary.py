@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""`benefit` beside the slow device alone under work made to hurt it: scans, one-time data, sets just above flash, bursts, all writes,
-hot sets that move every minute, and random mixtures of these.
+"""`benefit` beside the slow device alone under workloads that are designed against it: scans, data that is used once, sets that are slightly
+larger than flash, bursts, writes only, hot sets that move every minute, and random mixtures of these.
 
     bench/benefit/adversary.py [--cases N] [--seed S] [--keep DIR] [--policy SPEC]
 
-Needs a release build (ISOTHERM names another program). Every case is a trace of its own, made from a seed, open loop; flash is a tenth of
-what the case touches, or what the case says. Printed: mean latency as a share of the slow device's alone (below 1 is faster), worst
-last, and how many cases are over 1.02. `--keep` leaves the traces there, and what the disk alone did, so that another try runs
-nothing else. Standard library only.
+Needs a release build (ISOTHERM names another program). Each case is a generated trace with its own seed, in an open loop. Flash has a
+tenth of the size of the data that the case touches, or the size that the case states. Prints the mean latency as a share of that of the
+slow device alone (below 1 is faster), the worst case last, and the number of cases over 1.02. `--keep` keeps the traces and the results
+of the disk alone in DIR, so that the next run simulates only `benefit`. Standard library only.
 """
 
 import argparse
@@ -26,7 +26,7 @@ KINDS = ["scan", "once", "thrash", "burst", "write", "shift", "mix"]
 
 
 def places(kind, rng):
-    """Endless (offset, bytes, is it a write) of one kind."""
+    """An endless sequence of (offset, bytes, whether it is a write) of one kind."""
     span = rng.choice([256, 1024, 4096]) * MIB
     size = rng.choice([4096, 4096, 8192, 16384, 65536])
     blocks = span // size
@@ -41,7 +41,7 @@ def places(kind, rng):
         elif kind in ("once", "write", "burst"):
             block = rng.randrange(blocks)
         elif kind == "thrash":
-            # Over and over, a little more than a tenth.
+            # The same blocks repeatedly, slightly more than a tenth of all.
             at = (at + 1) % max(1, blocks // 9)
             block = at * 7919 % blocks
         else:
@@ -52,7 +52,7 @@ def places(kind, rng):
 
 
 def make(kind, seed, file):
-    """Writes a trace in the MSR form; how many requests it has."""
+    """Writes a trace in the MSR format. Returns the number of its requests."""
     rng = random.Random(seed)
     count = rng.choice([3000, 10000, 30000])
     rate = rng.choice([20, 60, 120, 200, 400])
@@ -75,7 +75,7 @@ def make(kind, seed, file):
 
 
 def named(n, seed):
-    """Kind, seed and extent size of case n."""
+    """The kind, the seed and the extent size of case n."""
     return KINDS[n % len(KINDS)], seed * 1000 + n, ("16K", "64K")[n // len(KINDS) % 2]
 
 
@@ -87,7 +87,7 @@ def isotherm(*words):
 
 
 def ratio(file, policy, extent):
-    """Mean latency as a share of the disk's alone, and the latter."""
+    """The mean latency as a share of that of the disk alone, and that of the disk alone."""
     words = [str(file), "--fast-size", "10%", "--extent", extent, "--time", "trace", "--fast", "sata-enterprise",
              "--slow", "exos-18tb", "--json"]
     known = file.with_suffix(f".{extent}.json")

@@ -1,4 +1,4 @@
-"""What the programs in this directory share: how to run isotherm, the traces, means, and where tables stand in the page."""
+"""Shared by the programs in this directory: runs of isotherm, the list of traces, means, and the places of tables in the page."""
 
 import json
 import math
@@ -27,17 +27,17 @@ def isotherm(*words):
 
 
 def mean(xs):
-    """Geometric mean of those that are above zero."""
+    """The geometric mean of the values above zero."""
     xs = [x for x in xs if x > 0]
     return math.exp(sum(map(math.log, xs)) / len(xs)) if xs else float("nan")
 
 
-# Traces that were asked for and are not there.
+# The requested traces that are missing.
 SKIPPED = []
 
 
 def found(files):
-    """Those of the traces that are there; the others are said to be skipped."""
+    """The traces that exist. The names of the missing ones are printed."""
     for file in files:
         path = TRACES / file
         if path.exists():
@@ -48,7 +48,7 @@ def found(files):
 
 
 def put(name, lines):
-    """Puts lines into the page in place of those between the two marks of that name; refuses if traces were skipped."""
+    """Replaces the lines between the two marks of this name in the page. Refuses if traces were skipped."""
     if SKIPPED:
         sys.exit(f"{PAGE.name} is left as it is: the table lacks {len(SKIPPED)} traces (ISOTHERM_TRACES)")
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"

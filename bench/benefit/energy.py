@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Joules of both devices under `benefit,goal=quiet` beside the disk alone with the same standby timer, on traces with lulls.
+"""Joules of both devices under `benefit,goal=quiet` beside the disk alone with the same standby timer, on traces with idle periods.
 
     bench/benefit/energy.py [--page]
 
-Needs a release build (ISOTHERM names another program) and the traces in ISOTHERM_TRACES; those that are not there are said to be
-skipped. Standard library only. By the trace's clock, extents of 64 KiB, a tenth of what is touched on flash, the disk asleep after 60 s
-and after 600 s without use, work held back for up to an hour (`sleep_hold_s=3600`, as `create --goal quiet` has it). The flash never
-sleeps; its idle watts count. Starts of the disk are set beside what its sheet allows in five years. --page puts the table into
+Needs a release build (ISOTHERM names another program) and the traces in ISOTHERM_TRACES; missing ones are named and skipped.
+Standard library only. Requests arrive at the times of the trace, extents have 64 KiB, and flash has a tenth of the size of the data
+that is touched. The disk sleeps after 60 s or 600 s without use, and work waits for a sleeping disk for up to an hour
+(`sleep_hold_s=3600`, as with `create --goal quiet`). Flash never sleeps, and its idle power counts. The number of starts of the disk is
+compared with the number that its data sheet allows in five years. --page puts the table into
 docs/policies-compared.md.
 """
 
@@ -17,7 +18,7 @@ import os
 from common import PAIRS, REPORT, TUNE, found, isotherm, put
 
 TIMERS = [60, 600]
-# Shorter traces have no lulls of minutes.
+# Shorter traces have no idle periods of minutes.
 LONG_S = 1800.0
 
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Is `benefit` slower than the disk alone over any hour? Beside a run of the same requests on the disk alone.
+"""Checks whether `benefit` is slower than the disk alone over any hour, by a run of the same requests on the disk alone.
 
     bench/benefit/hours.py [--cases N] [--set KEY=VALUE]... [--page]
 
-Needs a release build (ISOTHERM names another program) and the traces in ISOTHERM_TRACES; those that are not there are said to be
-skipped. Standard library only. Requests arrive by the trace's clock, so that the same requests are in an hour of both runs. For every
-window of an hour, whose begin moves by a 64th of an hour at most, the latencies of the requests that arrive in it are added up. What lasts
-less than an hour is one window. The rule: no sum is above 1.02 of that of the disk alone. The cells of the traces are those of the open
-loops of `table.py --grid`; N cases of `adversary.py` (35) follow, on its devices. --page puts the tables into docs/policies-compared.md.
+Needs a release build (ISOTHERM names another program) and the traces in ISOTHERM_TRACES; missing ones are named and skipped.
+Standard library only. Requests arrive at the times of the trace, so that an hour has the same requests in both runs. In each window of an
+hour, the latencies of the requests that arrive in it are added up; consecutive windows begin at most a 64th of an hour apart. A trace that
+is shorter than an hour is one window. The rule: no sum is above 1.02 times that of the disk alone. The cells of the traces are the open
+loops of `table.py --grid`. N cases of `adversary.py` (35), with its devices, follow. --page puts the tables into docs/policies-compared.md.
 """
 
 import argparse
@@ -27,19 +27,19 @@ CELLS = [("16K", "10%", PAIRS[0]), ("64K", "10%", PAIRS[0]), ("64K", "5%", PAIRS
 
 
 def bins(report):
-    """Seconds of a bin, and by bin: requests that arrived in it, and the sum of their latencies."""
+    """The length of a bin in seconds, and for each bin the number of requests that arrived in it and the sum of their latencies."""
     s = report["series"]
     return s["bin_s"], s["arrivals"], [n * t for n, t in zip(s["arrivals"], s["arrivals_latency_mean_s"])]
 
 
 def coarse(step, bin_s, values):
-    """The same by bins of `step` seconds, which are a power of two times as long."""
+    """The same with bins of `step` seconds, which are longer by a power of two."""
     each = round(step / bin_s)
     return [sum(values[i:i + each]) for i in range(0, len(values), each)]
 
 
 def windows(with_it, alone):
-    """(requests, share of the disk's time, seconds more than the disk's) of every hour."""
+    """For every hour: (number of requests, sum of latencies as a share of that of the disk alone, additional seconds)."""
     a, b = bins(with_it), bins(alone)
     step = max(a[0], b[0])
     requests = coarse(step, a[0], a[1])
@@ -59,7 +59,7 @@ def windows(with_it, alone):
 
 
 def run(job):
-    """All hours of a cell, and the seconds of the trace."""
+    """All hours of a cell, and the length of the trace in seconds."""
     path, (extent, share, (fast, slow)), own = job
     # Bins of a 64th of an hour at most, in a trace of up to nine days.
     words = ["sim", str(path), "--extent", extent, "--time", "trace", "--time-bins", "16384", "--json"]
@@ -79,7 +79,7 @@ def line(name, cell, hours, elapsed):
 
 
 def table(what, names, jobs, results):
-    """A table of those that break the rule, and a sentence about all."""
+    """A table of the cells that break the rule, and a sentence about all cells."""
     rows = [(name, job[1], *result) for name, job, result in zip(names, jobs, results)]
     bad = [r for r in rows if any(h[1] > MOST for h in r[2])]
     hours = [h for r in rows for h in r[2]]
@@ -97,9 +97,9 @@ def table(what, names, jobs, results):
 
 def main():
     args = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    args.add_argument("--cases", type=int, default=35, help="cases of adversary.py")
+    args.add_argument("--cases", type=int, default=35, help="number of cases of adversary.py")
     args.add_argument("--set", action="append", default=[], help="a parameter of benefit")
-    args.add_argument("--only", choices=["tune", "report", "cases"], help="a part of it")
+    args.add_argument("--only", choices=["tune", "report", "cases"], help="only this part of the cells")
     args.add_argument("--page", action="store_true", help="put the tables into the page")
     args = args.parse_args()
     own = ",".join(["benefit", *args.set])

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""`benefit` beside other presets and the slow device alone, on the traces that it was tuned on or on those that it was not.
+"""`benefit` beside other presets and the slow device alone, on the traces on which it was tuned or (--report) on the others.
 
     bench/benefit/table.py [--report] [--grid [full]] [--quick] [--set KEY=VALUE]... [--keep DIR] [--page]
 
-Needs a build (ISOTHERM names the program) and the traces in ISOTHERM_TRACES; those that are not there are said to be skipped. Standard
-library only. Prints Markdown. Without --grid: mean latency as a share of the slow device's alone, and SSD writes as a share of
-bcache-like's, for extents of 16 and 64 KiB, a tenth of what is touched on flash, open loop at the trace's clock, full models.
+Needs a build (ISOTHERM names the program) and the traces in ISOTHERM_TRACES; missing ones are named and skipped. Standard
+library only. Prints Markdown. Without --grid: the mean latency as a share of that of the slow device alone, and the SSD writes as a share
+of those of bcache-like. Extents have 16 and 64 KiB, flash has a tenth of the size of the data that is touched, requests arrive at the times
+of the trace (open loop), and the device models are complete.
 
-With --grid: other shares of flash, other devices and closed loops as well, one departure at a time from that (`--grid full`: all
-combinations), each cell against the best of the eight peers in that cell, and how many cells meet each bar.
+With --grid: other sizes of flash, other devices and closed loops as well. Each cell differs in one setting from that base (`--grid full`:
+all combinations) and is compared with the best of the eight peers in it. The cells that meet each bar are counted.
 
---keep DIR keeps what the peers and the devices alone did, so that another try of `benefit` runs nothing else. Remove it when the engine,
-the models or the peers have changed.
+--keep DIR keeps the results of the peers and of the devices alone, so that the next run simulates only `benefit`. Remove DIR when the
+engine, the models or the peers have changed.
 
 --page puts the table without --grid, and the bars with it, into docs/policies-compared.md.
 """
@@ -52,7 +53,7 @@ def options(path, cell):
 
 
 def compare(path, cell, own, others, keep):
-    """What `isotherm compare` says, and the report of `benefit`."""
+    """The output of `isotherm compare`, and the report of `benefit`."""
     words = ["compare", *options(path, cell), "--json", "--policies"]
     if keep is None:
         data = isotherm(*words, ",".join([own, *others]))
@@ -66,7 +67,7 @@ def compare(path, cell, own, others, keep):
 
 
 def results(args, cells, others):
-    """(trace, cell, comparison, benefit's report, the disk's alone, others by name) for all that can be run."""
+    """(trace, cell, comparison, report of benefit, report of the disk alone, other reports by name) of each cell that can be run."""
     own = ",".join(["benefit", *args.set])
     for file in REPORT if args.report else TUNE:
         path = TRACES / file
@@ -111,7 +112,7 @@ def bars(args):
         writes = mine["fast_write_bytes"] / max(by["bcache-like"]["report"]["fast_write_bytes"], 1)
         share, peer = mine["latency_mean_s"] / disk, by[best]["report"]["latency_mean_s"] / disk
         bound = data["bounds"]["caching_cost_s"]
-        # Does the offline bound on device time leave the peers at least half as much again?
+        # Whether the best peer needs at least 1.5 times the offline bound on device time.
         if bound > 0 and min(r["cost_s"] for r in by.values()) >= 1.5 * bound:
             room.append(ratio)
         rows.append((ratio, share, p99, writes))
@@ -136,11 +137,11 @@ def bars(args):
 
 def main():
     args = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    args.add_argument("--report", action="store_true", help="the traces that it was not tuned on")
-    args.add_argument("--quick", action="store_true", help="bcache-like only beside it")
-    args.add_argument("--grid", nargs="?", const="star", choices=["star", "full"], help="shares, devices, loops; bars counted")
+    args.add_argument("--report", action="store_true", help="use the traces on which it was not tuned")
+    args.add_argument("--quick", action="store_true", help="compare with bcache-like only")
+    args.add_argument("--grid", nargs="?", const="star", choices=["star", "full"], help="vary sizes, devices and loops, and count the cells that meet each bar")
     args.add_argument("--set", action="append", default=[], help="a parameter of benefit")
-    args.add_argument("--keep", help="a directory for what does not depend on benefit")
+    args.add_argument("--keep", help="keep the results that do not depend on benefit in this directory")
     args.add_argument("--page", action="store_true", help="put the table into the page")
     args = args.parse_args()
     lines = bars(args) if args.grid else plain(args)

@@ -4,12 +4,13 @@
 #   bench/block-file/handoff.sh [SECONDS] [ROUNDS] [JOBS] [SERVERS]
 #
 # Prints operations per second of each server (median over the rounds) and the ratio to fuse_pread (median of the ratios
-# within each round). The servers take turns within a round, so that a change of the machine's speed meets all of them. Needs root, fio, /dev/fuse and a tmpfs.
+# within each round). The servers take turns within a round, so that a change of the machine's speed affects all of them. Needs
+# root, fio, /dev/fuse and a tmpfs.
 #
 #   pread      one thread: read the request, pread or pwrite the tmpfs file, reply
 #   inline     block file, volume in memory, completed on the session thread (inline2: two session threads)
-#   handoffN   the same, completed on a thread of its own that polls for N microseconds before it sleeps
-#   pumpN      that thread takes the requests from the kernel itself
+#   handoffN   the same, completed on another thread, which polls for N microseconds before it sleeps
+#   pumpN      the same, but that thread takes the requests from the kernel itself
 set -eu
 seconds=${1:-3}
 rounds=${2:-3}

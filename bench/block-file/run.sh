@@ -1,9 +1,9 @@
 #!/bin/sh
-# The block file against a one-thread pread FUSE server, and nbdfuse over nbdkit beside them, in one run.
+# The block file against a one-thread pread FUSE server, in one run, with nbdfuse over nbdkit for comparison.
 #
 #   bench/block-file/run.sh [SECONDS] [ROUNDS]
 #
-# Each server has a 1 GiB file on the same tmpfs; ours is a volume whose fast tier it is (the slow tier stays unused). The
+# Each server has a 1 GiB file on the same tmpfs. For `ours` the file is the fast tier of a volume, and the slow tier is unused. The
 # servers take turns within a round. Prints medians and the median of the ratios within the rounds; the bar is 80 % of
 # `pread`. Needs root, fio, nbdkit, nbdfuse, /dev/fuse.
 set -eu

@@ -5,10 +5,10 @@
                               [--files 1200] [--transactions 1200] [--extent 4K] [--mib 1600] [--memory 48] [--seed 1]
                               [--set sync_batch=128] [--mount noatime] [--keep bench/classes/results.json] [--record {kind}.parquet]
 
-Each volume (volume.py) has an ext3. Sizes are those of Table 8; two reads to a write, files as a whole; then find, tar of a third of the
-directories into the volume, and fsck, with page caches emptied before each. --set gives parameters to both policies; --mount,
-options of the file system (`noatime,barrier=0` never flushes, as the paper's cache did not). The policy `admitted` is LRU-S that takes data
-of unknown class always: what is being written has no class until the file system writes its inode.
+Each volume (volume.py) has an ext3 file system. File sizes are those of Table 8. The load reads two whole files for each file that it
+writes. Then find, tar of a third of the directories into the volume, and fsck run, each with an empty page cache. --set gives parameters to
+both policies, and --mount gives options to the file system (`noatime,barrier=0` never flushes, like the paper's cache). The policy `admitted`
+is LRU-S that always admits data of unknown class: new data has no class until the file system writes its inode.
 """
 
 import argparse
@@ -33,7 +33,7 @@ KEYS = ["files_per_s", "find_s", "tar_s", "fsck_s", "hit_ratio", "cleaning_share
 
 
 class Load:
-    """Writes or reads whole files, and notes what each took, by size."""
+    """Writes or reads whole files, and records the time of each by its size."""
 
     def __init__(self, pool, kind, seed, files):
         self.pool, self.kind, self.dirs, self.spent = pool, kind, max(1, files // 30), {}
@@ -72,7 +72,7 @@ class Load:
 
 
 def load(pool, kind, seed, transactions, files):
-    """The load itself, in its control group: without transactions the pool is made. One JSON line."""
+    """The load itself, which runs in the control group. Without transactions it makes the pool of files. Prints a line of JSON."""
     transactions, files = int(transactions), int(files)
     it = Load(pool, kind, int(seed) + (transactions > 0), files)
     begun = time.monotonic()
@@ -89,7 +89,7 @@ def load(pool, kind, seed, transactions, files):
 
 
 def utilities(v, group, pool, out, kind, opts):
-    """find, tar and fsck, each on empty page caches."""
+    """find, tar and fsck, each with an empty page cache."""
     some = sorted(os.listdir(pool))[::3]
     commands = {
         "find": ["find", pool, "-name", "nobody-has-this-name"],
@@ -117,7 +117,7 @@ def utilities(v, group, pool, out, kind, opts):
 
 
 def export(v, opts, kind):
-    """Beside a recording: the classes of all ranges once they are known, for `why.py`."""
+    """Stores the classes of all ranges beside a recording, once they are known, for `why.py`."""
     if opts.record:
         run(opts.isotherm, "classes", "export", "v", f"{os.path.abspath(opts.record.format(kind=kind))}.json", cwd=v.place)
 
@@ -139,7 +139,7 @@ def one(policy, kind, opts):
         pictures = volume.Pictures(v)
         with volume.Recorder(v, opts.record and opts.record.format(kind=f"{kind}-pool")):
             group.inside(*me, 0, opts.files)
-        # As the paper: a pool made before, then the transactions. Unmounting puts metadata in its place.
+        # As in the paper, the pool of files is made first, then the transactions run. Unmounting writes the metadata to its final places.
         v.unmount()
         v.mount()
         v.known()

@@ -42,7 +42,7 @@ def percent(value):
 
 
 def shares(sums):
-    """Group -> share of the whole, without groups of nothing."""
+    """The share of each group that is not empty."""
     whole = sum(sums.values())
     return {k: sums[k] / whole for k in GROUPS if whole and sums.get(k)}
 
@@ -57,7 +57,7 @@ def wrapped(text):
 
 
 def about(results):
-    """The circumstances of some results, as a sentence."""
+    """A sentence about the machine and the settings of some results."""
     abouts = [r["about"] for r in results]
     loads = sorted(x for a in abouts for x in a["load"])
     a = abouts[0]
@@ -89,7 +89,7 @@ def tpch(results):
 
 
 def contents(found, of):
-    """What flash holds at the end, by group."""
+    """The contents of flash at the end, by group of classes."""
     caches = [(p, r) for p, r in found if p != "none"]
     groups = [g for g in GROUPS if any(of(r).get(g, [0])[0] for _, r in caches)]
     rows = []
@@ -129,7 +129,7 @@ def dss(results, kind, label=""):
 
 
 def latencies(found):
-    """95th percentiles of whole files, by size."""
+    """The 95th percentiles of the times of whole files, by file size."""
     sizes = sorted({int(k.split()[1]) for _, r in found for k in r["p95_s"]})
     cell = lambda r, what, s: f"{1000 * r['p95_s'][f'{what} {s}']:.1f}" if f"{what} {s}" in r["p95_s"] else "–"
     rows = [[f"{s} KiB", *(cell(r, what, s) for what in ("read", "write") for _, r in found)] for s in sizes]

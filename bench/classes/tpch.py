@@ -4,12 +4,12 @@
     sudo bench/classes/tpch.py target/release/isotherm [--scale 0.2] [--runs 3] [--policies none,dss-lru,dss-lru-s,reversed]
                                [--memory 64] [--flash 10] [--set sync_batch=128] [--mount noatime] [--keep bench/classes/results.json]
 
-Tables of the crate `tpchgen` at the scale; PostgreSQL's cluster lies on ext4 on a loop device over the block file of a volume with a paced
-disk and, in --flash per cent of what the database takes, a paced SSD. The tables are loaded first, then keys and indexes are made, as in the paper; then the
-queries 2, 17, 18 and 19 run --runs times, one after the other, with PostgreSQL started anew and page caches emptied before each run.
-`isotherm classify --postgres` says every second what the files are. `dss-lru-s` has the paper's priorities (all but indexes first, indexes
-last), `reversed` has indexes first and user tables last. A run's figures come from `stats`; flash is as the runs before left it.
-Needs root, PostgreSQL, cgroup v1 memory, FUSE. The first policy's run says how large the database is.
+The crate `tpchgen` makes the tables at the given scale. PostgreSQL's cluster is on ext4 on a loop device over the block file of a volume
+with a paced disk and a paced SSD, whose size is --flash per cent of the database. As in the paper, the tables are loaded first, and then keys
+and indexes are made. Then the queries 2, 17, 18 and 19 run --runs times, one after the other; before each run PostgreSQL is restarted and the
+page cache is emptied. `isotherm classify --postgres` determines the classes of the files every second. `dss-lru-s` has the paper's priorities
+(indexes last), `reversed` has indexes first and user tables last. The figures of a run come from `stats`. The contents of flash are those
+after the runs before. Needs root, PostgreSQL, cgroup v1 memory, FUSE. The first policy's run determines the size of the database.
 """
 
 import argparse
@@ -47,7 +47,7 @@ track_counts = on
 
 
 class Database:
-    """A cluster on a mounted volume, its processes in a control group."""
+    """A cluster on a mounted volume, whose processes are in a control group."""
 
     def __init__(self, v, group, tool):
         self.v, self.group, self.tool = v, group, tool
@@ -81,11 +81,11 @@ class Database:
         return self.as_postgres(self.bin / "psql", "-q", "-t", "-A", "-v", "ON_ERROR_STOP=1", "-h", self.data, "-p", str(PORT), "postgres", input=text)
 
     def load(self, scale):
-        """Tables first, then keys and indexes. Seconds of both."""
+        """Loads the tables, then makes keys and indexes. Returns the seconds of both."""
         begun = time.monotonic()
         self.sql(run(self.tool, "schema"))
         for table in TABLES:
-            # The rows are made outside of the group: they are not the database's.
+            # The rows are generated outside of the control group, because that memory does not belong to the database.
             psql = ["sh", "-c", f'echo $$ > {self.group.place}/cgroup.procs && exec "$@"', "sh", "runuser", "-u", "postgres", "--",
                     str(self.bin / "psql"), "-q", "-v", "ON_ERROR_STOP=1", "-h", self.data, "-p", str(PORT), "postgres",
                     "-c", f"copy {table} from stdin delimiter '|'"]
@@ -101,7 +101,7 @@ class Database:
 
 
 def ask(db, opts):
-    """Seconds of each query, or of so many transactions of pgbench."""
+    """The seconds of each query, or of this number of transactions of pgbench."""
     if opts.pgbench:
         begun = time.monotonic()
         db.pgbench("-c", "4", "-j", "2", "-t", str(opts.pgbench // 4))
@@ -115,7 +115,7 @@ def ask(db, opts):
 
 
 def one_run(db, v, opts):
-    """The queries on cold page caches."""
+    """Runs the queries with an empty page cache."""
     db.stop()
     v.unmount()
     v.mount()
@@ -129,7 +129,7 @@ def one_run(db, v, opts):
 
 
 def one(policy, opts, flash_mib):
-    """A volume, filled and asked --runs times."""
+    """Makes and fills a volume, and runs the queries --runs times."""
     place = tempfile.mkdtemp(dir=opts.dir, prefix="tpch-")
     os.chmod(place, 0o755)
     group = volume.Group("isotherm-tpch", opts.memory)
@@ -188,7 +188,7 @@ def main():
     run("cargo", "build", "--quiet", "--release", "-p", "isotherm-classify", "--example", "tpch", cwd=ROOT)
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     opts.tool = target / "release/examples/tpch"
-    # With indexes a database takes about twice its text; the results say what it took. What the volume itself keeps on flash comes on top.
+    # With indexes a database is about twice as large as its text; the results have the real size. The volume's own metadata on flash is added.
     flash_mib = volume.OWN_MIB + max(4, round(opts.scale * 1024 * 2 * opts.flash / 100))
     print(f"{volume.machine()}; load {os.getloadavg()[0]:.1f}; scale {opts.scale}, {flash_mib - volume.OWN_MIB} MiB of flash, {opts.memory} MiB of memory")
     for policy in opts.policies.split(","):

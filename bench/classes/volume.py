@@ -1,8 +1,8 @@
 """A live volume of paced devices with a file system on it, for the experiments of Differentiated Storage Services beside this file.
 
-Disk and flash are paced by their models, and the volume is spread over the whole disk, so times are those of the paper's kinds of device,
-whatever the machine has. A load runs in a control group of bounded memory, so that not everything stays in the page cache (the paper: 8 GB
-beside 184). Needs root, cgroup v1 memory, e2fsprogs, losetup, FUSE.
+Disk and flash are paced by their models, and the volume is spread over the whole disk. So times are those of devices like the paper's, on
+every machine. A load runs in a control group with limited memory, so that not everything stays in the page cache (the paper had 8 GB of
+memory for 184 GB of files). Needs root, cgroup v1 memory, e2fsprogs, losetup, FUSE.
 """
 
 import json
@@ -41,14 +41,14 @@ def run(*args, **kw):
 
 
 class Group:
-    """A control group with so many MiB of memory, page cache included."""
+    """A control group with this amount of memory in MiB, including the page cache."""
 
     def __init__(self, name, mib):
         self.place = f"/sys/fs/cgroup/memory/{name}"
         os.makedirs(self.place, exist_ok=True)
         with open(f"{self.place}/memory.limit_in_bytes", "w") as f:
             f.write(f"{mib}M")
-        # Where much waits to be written to a slow disk, whoever needs memory waits, too, and is not killed.
+        # If much dirty data waits for a slow disk, processes that need memory wait as well, and are not killed.
         with open(f"{self.place}/memory.oom_control", "w") as f:
             f.write("1")
 
@@ -104,7 +104,7 @@ class Volume:
         return json.loads(run(self.isotherm, *words, "--json", cwd=self.place))
 
     def known(self):
-        """Waits until the classes of what was written are known, or for ten seconds."""
+        """Waits until the classes of all written data are known, at most ten seconds."""
         end, before = time.monotonic() + 10, None
         while time.monotonic() < end:
             time.sleep(1)
@@ -114,11 +114,11 @@ class Volume:
             before = now
 
     def counters(self):
-        """What `Measured` compares."""
+        """The counters that `Measured` compares."""
         return self.json("stats", "v")
 
     def contents(self):
-        """Bytes on flash, and in the volume, by group of classes."""
+        """The bytes on flash and in the volume, by group of classes."""
         rows = self.json("classes", "show", "v")["by_class"]
         of = lambda key, classes: sum(rows[str(c)].get(key) or 0 for c in classes if str(c) in rows)
         return {name: [of("fast_bytes", classes), of("volume_bytes", classes)] for name, classes in GROUPS}
@@ -136,7 +136,7 @@ class Volume:
 
 
 class Recorder:
-    """The requests of a volume as a trace in FILE, between `with` and its end; nothing where FILE is None."""
+    """Records the requests of a volume in the body of `with` as a trace in FILE. Does nothing if FILE is None."""
 
     def __init__(self, v, file):
         self.v, self.file = v, file
@@ -146,13 +146,13 @@ class Recorder:
             words = [self.v.isotherm, "record", "v", "--out", os.path.abspath(self.file)]
             end = time.monotonic() + 5
             while not self.begins(words):
-                # The server may not have seen yet that the recorder before this one has left.
+                # The server may not have noticed yet that the recorder before this one has ended.
                 if "already" not in self.said or time.monotonic() > end:
                     sys.exit(f"{self.file}: nothing is recorded: {self.said.strip()}")
                 time.sleep(0.1)
 
     def begins(self, words):
-        """Starts the recorder. Returns whether it records; if not, `said` is why."""
+        """Starts the recorder. Returns whether it records; if it does not, `said` has the reason."""
         self.process = subprocess.Popen(words, cwd=self.v.place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.said = ""
         for line in self.process.stderr:
@@ -172,7 +172,7 @@ class Recorder:
 
 
 class Pictures(threading.Thread):
-    """What flash holds, every so many seconds until stopped: DSS' figures 2 and 5 over time."""
+    """Records the contents of flash at regular intervals until it is stopped (DSS' figures 2 and 5 over time)."""
 
     def __init__(self, volume, every=2.0):
         super().__init__(daemon=True)
@@ -192,7 +192,7 @@ class Pictures(threading.Thread):
 
 
 def measured(before, after):
-    """Read hits, the syncer's share and traffic by group between two `counters`. Shares are per cent."""
+    """Read hits, the syncer's share, and traffic by group of classes, between two results of `counters`. Shares are in per cent."""
     classes = sorted(set(before["by_class"]) | set(after["by_class"]), key=int)
     zero = {}
     change = lambda key, c: (after["by_class"].get(c, zero).get(key) or 0) - (before["by_class"].get(c, zero).get(key) or 0)
@@ -220,7 +220,7 @@ def machine():
 
 
 def keep(path, key, value):
-    """Puts one result into a file of results, which holds a line a result."""
+    """Writes one result to a file of results, which has one line for each."""
     results = json.load(open(path)) if os.path.exists(path) else {}
     results[key] = value
     lines = ",\n".join(f" {json.dumps(k)}: {json.dumps(results[k])}" for k in sorted(results))

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Why LRU-S gains less on a live volume than in the paper: recordings of `dss.py --record` in the lab, with one thing changed at a time.
+"""Looks for the reason that LRU-S gains less on a live volume than in the paper: replays recordings of `dss.py --record` in the lab, with one
+change at a time.
 
     bench/classes/why.py target/release/isotherm 'DIR/{kind}.parquet' [--work file,email] [--fast 110M] [--extents 4K]
 
-Each row replays the making of the pool (not measured) and the transactions under LRU and under LRU-S. `known at the write`: each written
-block has the class that it was found to have afterwards, as the paper's kernel says it with the write; the classes are in the recording's
-.json files. `given time`: the requests arrive as they did live, not when the last one has ended.
+Each row replays the making of the pool of files (not measured) and the transactions under LRU and under LRU-S. `known at the write`: each
+written block has from the beginning the class that was found later, as in the paper, whose kernel sends the class with the write. The classes
+are in the recording's .json files. `given time`: the requests arrive at their live times, not when the last one has ended.
 """
 
 import argparse
@@ -67,7 +68,7 @@ class Known:
 
 
 def told(rows, known):
-    """The same requests; writes without a class are cut where the classes change that their blocks got."""
+    """The same requests. Writes without a class get the later classes of their blocks, and are split where these differ."""
     for r in rows:
         if r["op"] != "write" or r["class"] != 0 or not r["length"]:
             yield r
@@ -77,7 +78,7 @@ def told(rows, known):
 
 
 def guessed(rows):
-    """The same requests; a write without a class has the class that the source `guess` gives it (crates/classify/src/guess.rs)."""
+    """The same requests. Writes without a class get the class that the source `guess` gives them (crates/classify/src/guess.rs)."""
     end, run_bytes = None, 0
     for r in rows:
         if r["op"] != "write" or r["class"] != 0 or not r["length"]:
@@ -89,7 +90,7 @@ def guessed(rows):
 
 
 def write(parts, out):
-    """One trace of several parts, one after the other; the number of requests before the last one."""
+    """Concatenates several parts to one trace. Returns the number of requests before the last part."""
     begun, before, last_of = 0, 0, 0
     with open(out, "w") as f:
         w = None
@@ -129,7 +130,7 @@ def row(opts, name, trace, warm_up, more, add="", rows=""):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("isotherm", type=os.path.abspath)
-    p.add_argument("recording", help="as given to dss.py --record")
+    p.add_argument("recording", help="the path that was given to dss.py --record")
     p.add_argument("--work", default="file,email")
     p.add_argument("--fast", default="110M")
     p.add_argument("--extents", default="", help="sizes of extents to compare, with what is known at the write: 4K,16K,64K")

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""One line of digests for every preset on every trace: what was decided, and what it cost.
+"""A line of digests of the decisions and their costs, for each preset on each trace.
 
     bench/digests/run.py --isotherm BEFORE --out before.tsv
     bench/digests/run.py --isotherm AFTER --out after.tsv --against before.tsv
 
-For each trace of the folder ISOTHERM_TRACES (default: fixtures) and each preset that `policies` lists there are three runs: hits only (`hit`), with full models in the
-closed loop (`closed`) and by the trace's clock (`clock`). A digest is taken over every figure of the run's JSON except those of the
-host: two trees with equal digests decide alike and count alike. Runs that are refused get the digest of their message. With --against the
-lines that differ are printed, and the exit code is 1 when there are any. Standard library only.
+There are three runs for each trace of the folder ISOTHERM_TRACES (default: fixtures) and each preset that `policies` lists: hits only (`hit`),
+with full models in the closed loop (`closed`), and at the times of the trace (`clock`). A digest covers every figure of the run's JSON except
+those of the host. So if two trees have equal digests, their decisions and their figures are equal. A run that is refused gets the digest of
+its message. With --against, different lines are printed, and the exit code is 1 if there are any. Standard library only.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# What depends on the host and the day, not on the decisions.
+# Figures that depend on the host and the date, not on the decisions.
 HOST = {"wall_s", "reader_s", "sim_rate_rps", "sim_rate_accesses_per_s"}
 MODES = {
     "hit": ["--hit-only"],

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Heads of files (`isotherm mount --heads`): which programs that look at the beginnings of files wake a sleeping disk. Root.
+"""Heads of files (`isotherm mount --heads`): which programs that read the beginnings of files wake a sleeping disk. Needs root.
 
-The slow tier is ext4 on a loop device, the fast one a tmpfs. A tree of pictures lies on the slow tier: half of the files have 8 to 60 KiB, half 1 to
-3 MiB. Before each program, all caches of the kernel are dropped. A file wakes the disk if the loop device gets a request while the program looks at it.
+The slow tier is ext4 on a loop device, the fast one a tmpfs. A tree of pictures is on the slow tier: half of the files have 8 to 60 KiB, half
+1 to 3 MiB. Before each program, all caches of the kernel are dropped. A file wakes the disk if the loop device gets a request while the
+program reads it.
 
 Usage: heads.py [--isotherm PROGRAM] [--files N]
 Prints the number of files that wake the disk, and the requests of the disk, without heads and with heads of 64 and 256 KiB.
@@ -55,7 +56,7 @@ def make(top, count):
         path = top / ("d%d" % (i % 10)) / ("f%d.jpg" % i)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(PICTURE + os.urandom(size))
-        # A file that was changed a moment ago gets no head.
+        # A recently changed file gets no head.
         os.utime(path, (time.time() - 86400,) * 2)
 
 

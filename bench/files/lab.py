@@ -1,8 +1,9 @@
-"""The lab's side of loris.py: the accesses of a real run, recorded with `isotherm files record`, replayed over models of the same disks, and
-the claims of Loris V-B to V-D judged on both sides by the same rule.
+"""The lab's part of loris.py: replays the accesses of a real run, recorded with `isotherm files record`, over models of the same disks, and
+judges the claims of Loris V-B to V-D by the same rule for both.
 
-The lab has the trace below the page cache, files as whole pieces of 64 KiB, and the policies on blocks; `type-aware` by directories exists
-only in the real run. Claims are directions: a figure of the lab and one of a real disk are not comparable, their order is.
+In the lab, the trace is that below the page cache, files are whole pieces of 64 KiB, and the policies work on blocks. `type-aware` by
+directories exists only in the real run. The claims are directions: figures of the lab and of a real disk cannot be compared, but their
+order can.
 """
 
 import json
@@ -15,7 +16,7 @@ HOT = ("hot-dst-5s", "hot-dst-dynamic")
 COLD = ("cold-dst-plain", "cold-dst-dynamic")
 CACHES = ("cache-interval", "cache-ondemand")
 ALL = ("mail", "file", "web", "zipf", "mixed")
-# What `mount` has and the lab has not, or not under one name.
+# Policies of `mount` that the lab does not have, or not under one name.
 ONLY_REAL = ("type-aware", DISK)
 
 
@@ -30,7 +31,7 @@ def over(better, worse, factor=1.0):
 
 
 def best_of(some, others):
-    """The best of `some` meets or exceeds each of the others (within 5 %)."""
+    """Whether the best of `some` is as fast as each of the others (within 5 %)."""
 
     def judge(rates):
         gain = max(rates[s] for s in some) / max(rates[o] for o in others)
@@ -57,7 +58,7 @@ CLAIMS = [
 
 
 class Recorder:
-    """Records what the clients of a mount do, until `end`."""
+    """Records the operations of the clients of a mount until `end`."""
 
     def __init__(self, program, mount, out):
         words = [program, "files", "record", mount, "--out", out, "--json"]
@@ -73,10 +74,10 @@ class Recorder:
 
 
 def replay(program, trace, policies, share, clients):
-    """Requests a second of each policy over a fast tier of that share of what the trace touches, and of the disk alone."""
+    """Requests per second of each policy, with a fast tier of this share of the data that the trace touches, and of the disk alone."""
     policies = [p for p in policies if p not in ONLY_REAL]
     words = [program, "compare", trace, "--policies", ",".join(policies), "--fast-size", "%d%%" % share]
-    # Flash that is never the limit, as the real run's; and the disk that its paced device is modelled on.
+    # Flash that is never the limit, as in the real run, and the disk whose model paces the real run's device.
     words += ["--extent", "64K", "--slow", "wd5000aaks", "--flash", "ideal", "--depth", str(clients), "--json"]
     done = subprocess.run(words, check=True, capture_output=True, text=True)
     rows = {row["name"]: row["report"]["throughput_iops"] for row in json.loads(done.stdout)["rows"]}
@@ -113,7 +114,7 @@ def mean(results, load, disk_everywhere=True):
 
 
 def table(real, lab):
-    """Verdicts of both sides, as a table; `real` and `lab` are lists of results."""
+    """A table of the verdicts of both sides. `real` and `lab` are lists of results."""
     print("\n| experiment | load | claim | real | | lab | | agree |\n|---|---|---|---|---|---|---|---|")
     agree = judged = 0
     for experiment, claim, loads, judge in CLAIMS:

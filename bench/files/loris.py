@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Loris V-B and V-C on real files, scaled to minutes: policies of whole files over a fast directory and a slow one on a paced disk. Root.
+"""Loris V-B and V-C on real files, scaled to minutes: policies of whole files over a fast directory and a slow one on a paced disk. Needs root.
 
-The slow tier is ext4 on a volume of one device that is as slow as the modelled disk WD5000AAKS (the paper's); the fast one is ext4 on a loop
-device in memory. A control group limits the memory, page cache included, of mount and clients together, since the papers' sets are larger than theirs.
-Each run begins with its files on the slow tier (cold-DST: written through the mount, so on the fast one while there is room).
+The slow tier is ext4 on a volume of one device, which is paced by the model of the paper's disk WD5000AAKS. The fast tier is ext4 on a loop
+device in memory. A control group limits the memory of mount and clients together, including the page cache, because the paper's files are
+larger than its memory. Each run begins with its files on the slow tier (for cold-DST they are written through the mount, so they are on the
+fast tier while it has room).
 
-Loads: `web`, whole files of 32 KB at random and an appended log (10:1); `zipf`, the same by Zipf, and other files are popular in the second
-half; `file`, create, write, read, append 16 KB, delete, stat; `mixed`, web and file in two directories; `mail`, the program postmark.
+Loads: `web` reads whole files of 32 KB at random and appends to a log (10:1); `zipf` is the same with Zipf's distribution, and other files are
+popular in the second half; `file` creates, writes, reads, appends 16 KB, deletes and stats; `mixed` is web and file in two directories;
+`mail` is the program postmark.
 
 Usage: loris.py [--isotherm PROGRAM] [--seconds N] [--shares 25,50,75] [--loads …] [--policies …] [--seeds 1,2,…] [--results FILE] [--lab DIR]
 Prints rates (operations a second; mail: transactions a second) as a table, means over the seeds, and the load of the machine meanwhile.
-With --lab, what the clients do over the disk alone is recorded in DIR (`isotherm files record`) and replayed in the lab, and the verdicts of
-both sides are printed beside each other: see lab.py.
+With --lab, the operations of the clients over the disk alone are recorded in DIR (`isotherm files record`) and replayed in the lab, and the
+verdicts of both sides are printed beside each other: see lab.py.
 """
 
 import argparse
@@ -36,7 +38,7 @@ BYTES = 32 << 10
 CLIENTS = 8
 MEMORY = 112 << 20
 GROUP = pathlib.Path("/sys/fs/cgroup/memory/isotherm-loris")
-# Name, what `mount` gets, whether the files begin on the fast tier. {period}: a quarter of the run, so that interval policies plan some times.
+# Name, options of `mount`, whether the files begin on the fast tier. {period}: a quarter of the run, so that interval policies plan several times.
 POLICIES = {
     "hdd": ("--no-moves --quota 0=1M", False),
     "hot": ("--policy hot,period={period}", False),
@@ -62,7 +64,7 @@ def wait_ready(server):
 
 
 class Disk:
-    """An ext4 on a paced volume; it is not emptied, each run has a directory of its own."""
+    """An ext4 on a paced volume. It is not emptied; each run has its own directory."""
 
     def __init__(self, program, top):
         self.top, self.program = top, program
@@ -81,7 +83,7 @@ class Disk:
         run("mount", "-o", "loop,noatime", str(top / "flash"), str(top / "fast"))
 
     def forget(self):
-        """What is on it is not in memory any more."""
+        """Removes the tier's files from memory."""
         run("umount", str(self.path))
         run("mount", "-o", "noatime", self.device, str(self.path))
 
@@ -181,7 +183,7 @@ def clients(load, top, seed, seconds):
 def postmark(top, seed, seconds):
     script = "set location %s\nset size 4096 28672\nset number %d\nset transactions %d\nset seed %d\nset read 4096\nset write 4096\nset subdirectories 10\nrun\nquit\n"
     out = run("postmark", input=script % (top, FILES, 400 * seconds, seed))
-    # Its own figure counts whole seconds.
+    # Postmark's own figure counts whole seconds.
     return float(re.search(r"transactions\s*\n?.*?\((\d+) per second\)", out).group(1))
 
 
@@ -221,7 +223,7 @@ def measure(args, disk, name, load_name, share, seed, number):
         server = start()
         load.fill(mnt)
         end(server)
-    # Neither the kernel nor the mount has anything of the files in memory when the clients begin.
+    # When the clients begin, neither the kernel nor the mount has contents of the files in memory.
     disk.forget()
     server = start()
     try:

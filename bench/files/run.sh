@@ -1,15 +1,18 @@
 #!/bin/sh
-# A tiering mount (both ways of I/O) beside mergerfs, if installed, and the directory itself. Root. Usage: bench/files/run.sh [DIRECTORY].
+# A mount of tiers (with and without FUSE passthrough) beside mergerfs, if that is installed, and the directory itself. Needs root.
+#
+#   bench/files/run.sh [DIRECTORY]
+#
 #   $ISOTHERM  the program (target/release/isotherm)
-#   $ROUNDS    rounds, all four in turn in each (3); bench/files/table.py prints medians
+#   $ROUNDS    number of rounds, in each of which all four take turns (3); bench/files/table.py prints medians
 #   $PEERS     which of native, isotherm, isotherm-passthrough and mergerfs (all of them that are there)
 #   $PARTS     bytes, names (both)
 #   $RUNTIME   seconds of each job of fio (2)
-#   $THREADS   of isotherm's session (its own default)
-#   $RESULTS   where lines are added, one a run, JSON (bench/files/results.jsonl)
-#   $IDLE      files of the measurement of idle files (100000; 0: none)
-# Bytes are read and written in DIRECTORY. Names are made, looked up and removed in memory (/dev/shm): ext4 is slow to make files for half
-# a minute after many were removed, which would count for whoever comes last.
+#   $THREADS   number of threads of isotherm's session (isotherm's default)
+#   $RESULTS   file to which a line of JSON is added for each run (bench/files/results.jsonl)
+#   $IDLE      number of idle files whose memory is measured (100000; 0: none)
+# Bytes are read and written in DIRECTORY. Names are created, looked up and removed in memory (/dev/shm): after many files were removed,
+# ext4 creates files slowly for half a minute, which would delay the next one measured.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -33,7 +36,7 @@ leave() {
 trap leave EXIT
 trap 'exit 1' INT TERM
 
-# serve DIRECTORY WHAT: mount what is measured on DIRECTORY/mnt.
+# serve DIRECTORY WHAT: mounts the measured file system WHAT on DIRECTORY/mnt.
 serve() {
     rm -rf "$1/fast" "$1/slow"
     mkdir -p "$1/fast" "$1/slow" "$1/mnt"
@@ -111,7 +114,7 @@ done
 
 idle=${IDLE:-100000}
 if [ "$idle" -gt 0 ]; then
-    # resident: memory of a server of that many idle files, KiB.
+    # resident: memory of a server with $IDLE idle files, KiB.
     resident() {
         rm -rf "$memory/fast" "$memory/slow"
         mkdir "$memory/fast" "$memory/slow"

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Hit-only runs against libCacheSim's C program on the same pre-split, uncompressed trace and size, in turn in one run.
+# Hit-only runs against libCacheSim's C program, in turn in one run, on the same uncompressed trace of equal pieces and at the same size.
 #
 #   bench/hit-only/run.sh [ROUNDS] [TRACE…]     default: 3 rounds; OLTP, web server and MySQL traces that can be found
 #
-# Traces are looked for as given, in fixtures/ and in $ISOTHERM_TRACES. Each is cut into 4 KiB objects (oracleGeneral) first.
-# Both programs run end to end: start, read, simulate, print. Speed is requests by CPU seconds (user + system), which a busy
-# machine disturbs less than the clock; `wall` is the clock. Medians of the rounds; the bar is a ratio of 1. Miss ratios are
-# printed with the digits that the peer prints, and must be equal; w-tinylfu's are not (other hash functions, other sketch).
+# A trace is a path, or a name in fixtures/ or $ISOTHERM_TRACES. Each is first cut into 4 KiB objects (oracleGeneral). The time of a
+# program is that from its start to its end. Speed is requests per CPU second (user + system), which a busy machine disturbs less
+# than elapsed time; `wall` is elapsed time. Medians of the rounds; the bar is a ratio of 1. Miss ratios are
+# printed with the digits that the peer prints, and must be equal, except those of w-tinylfu (other hash functions, another sketch).
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 rounds=${1:-3}
@@ -20,7 +20,7 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/hit-only.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 export TIMEFORMAT="%U %S %R"
 
-# CPU seconds and wall seconds of a command whose output goes to a file.
+# Prints the CPU seconds and the elapsed seconds of a command. Its output goes to a file.
 timed() { # output, command…
     out=$1
     shift

@@ -4,9 +4,9 @@
 #   bench/iscsi/run.sh [SECONDS] [ROUNDS]
 #
 # Debian's fio has no libiscsi engine, so the initiators are libiscsi's own `iscsi-perf` (random reads of 4 KiB) and QEMU's driver over
-# libiscsi (`qemu-img bench`: writes of 4 KiB, each 17 blocks behind the last). Both targets listen on loopback, one session, depth 1
-# and 32, and take turns within a round; who is first changes. `ours` keeps writes over a kill -9 (`kept_writes`, which iSCSI turns on),
-# tgt does not. Prints medians and the median of the ratios within the rounds; the bar is 1.
+# libiscsi (`qemu-img bench`: writes of 4 KiB, each 17 blocks after the last one). Both targets listen on loopback, with one session at
+# depth 1 and 32. They take turns within a round, and the first one changes from round to round. `ours` keeps writes over a kill -9
+# (`kept_writes`, which iSCSI turns on), tgt does not. Prints medians and the median of the ratios within the rounds; the bar is 1.
 set -eu
 seconds=${1:-2}
 rounds=${2:-5}
@@ -16,13 +16,13 @@ target=${CARGO_TARGET_DIR:-$here/target}/release
 [ -n "${BENCH_NO_BUILD:-}" ] || cargo build --quiet --release --manifest-path "$here/Cargo.toml" -p isotherm
 scratch=$(mktemp -d /dev/shm/iscsi.XXXXXX)
 port=$((20000 + $$ % 20000))
-# tgt's own control socket has a number.
+# The number of the control socket of this tgt.
 control=$(($$ % 30000))
 
 cleanup() {
     trap - EXIT INT TERM
     "$target/isotherm" stop "$scratch/v" >/dev/null 2>&1 || true
-    # It does not end on SIGTERM while it has a target.
+    # tgt does not end on SIGTERM while it has a target.
     kill -9 ${tgt:-} 2>/dev/null || true
     wait
     rm -rf "$scratch"
@@ -60,8 +60,8 @@ reads() { # server, depth
 writes() { # server, depth, requests
     qemu-img bench -f raw -t none -w -c "$3" -d "$2" -s 4096 -S 69632 "$(url "$1")" | awk -v n="$3" '/^Run completed/ { print n / $4 }'
 }
-# Everything is written once, so that both have their memory and nearly all of our volume lies on its fast tier. Then: how many requests fill
-# the time at each depth.
+# Everything is written once, so that both servers have allocated their memory and nearly all data of the volume is on its fast tier. Then
+# the number of requests that fill the time is measured at each depth.
 for server in tgt ours; do
     qemu-img bench -q -f raw -t none -w -c 1000 -d 4 -s 1048576 "$(url "$server")" >/dev/null
 done

@@ -3,8 +3,8 @@
 #
 #   bench/lab/billion.sh [HIT_ONLY_REQUESTS [FULL_REQUESTS [SPAN]]]     default: 1000000000 100000000 4G
 #
-# Prints, for each run: requests, CPU seconds (both passes), million accesses per CPU second, peak memory. The full run is made at a tenth of
-# its length, too: memory that grew with the length would show. Needs GNU time.
+# Prints for each run: requests, CPU seconds (both passes), million accesses per CPU second, peak memory. The full run is also made at a
+# tenth of its length, so that memory that grows with the length would be seen. Needs GNU time.
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 hit_only=${1:-1000000000}

@@ -1,9 +1,10 @@
 #!/bin/sh
-# How a sweep scales: the same grid on one thread and on two.
+# The speed of a sweep on two threads compared with one thread, on the same grid.
 #
 #   bench/lab/sweep.sh [ROUNDS] [TRACE]        defaults: 1, the MySQL trace of the fixtures, 24 cells
 #
-# Prints both rates and their ratio; 1.9 and more is the goal on two cores with nothing else to do. Who begins changes from round to round.
+# Prints both rates and their ratio; the goal is 1.9 or more on two cores that are otherwise idle. The first of the two runs changes from
+# round to round.
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 rounds=${1:-1}
@@ -20,7 +21,7 @@ fast_size = ["5%", "10%", "20%", "40%"]
 depth = [1, 16]
 GRID
 cells=24
-rate() { # threads; cells a second
+rate() { # threads; prints cells per second
     begin=$(date +%s.%N)
     "$target/isotherm" sweep "$work/grid.toml" --out "$work/$1" --threads "$1" >/dev/null
     end=$(date +%s.%N)

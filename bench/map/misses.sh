@@ -1,11 +1,11 @@
 #!/bin/sh
-# Instructions and cache misses of one request on large maps, by cachegrind's model of the caches: the same on every run and at
-# every load of the machine.
+# Instructions and cache misses of one request on large maps, by cachegrind's model of the caches. The figures are the same in every run
+# and at every load of the machine.
 #
 #   bench/map/misses.sh [EXTENTS:POLICY:TOGETHER…]     default: 10^6 and 10^7 extents, linear and lru, 1 and 32 together
 #
-# Each case (crates/live/benches/map.rs) runs twice, with 50 000 requests and with 100 000; the difference, for each
-# request, leaves out what setting the volume up costs. MISSES_LL is the last cache in the form of valgrind's --LL; the
+# Each case (crates/live/benches/map.rs) runs twice, with 50 000 requests and with 100 000. The difference, divided by the number of
+# requests, does not contain the cost of the volume's creation. MISSES_LL is the last cache in the form of valgrind's --LL; the
 # default is 32 MiB, 16 ways. 10^8 extents take 3 GB and, under cachegrind, a quarter of an hour or more for each case.
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)

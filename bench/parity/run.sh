@@ -1,7 +1,7 @@
 #!/bin/sh
-# A live volume with paced members and the lab at the same work, closed loop: elapsed time and energy side by side. For
-# linux-mysql.load, for postmark as the block file saw it (recorded first; needs root, FUSE, loop devices and postmark), and for
-# traces given.
+# A live volume with paced members and the lab with the same requests in a closed loop: elapsed time and energy side by side. The loads
+# are linux-mysql.load, postmark as the block file gets it (recorded first; needs root, FUSE, loop devices and postmark), and the traces
+# that are given.
 #
 #   bench/parity/run.sh [TRACE…]      LIMIT requests (8000; of postmark 24000), DEPTH=8 in flight, POLICY=greendm,PT=16,
 #                                     WORK='linux-mysql postmark' or a part of it, ISOTHERM=the program, TMPDIR, CLIENT_US
@@ -15,7 +15,7 @@
 #
 # A live client needs time between a reply and its next request. The flash alone shows how much: the lab gets the client time with which
 # its flash takes as long as the live one (`sim --client-us`), so this row is fitted, and the other two are the test. CLIENT_US=0 leaves it
-# out. A row that lasts less than 5 s measures the machine and not the volume: it is said and not compared.
+# out. A row that lasts less than 5 s measures the machine and not the volume, so it is mentioned but not compared.
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 isotherm=${ISOTHERM:-$here/target/release/isotherm}
@@ -33,20 +33,20 @@ tidy() {
 trap tidy EXIT
 trap 'exit 1' INT TERM
 
-# row SETUP KEY: of the live run.
+# row SETUP KEY: prints a figure of the live run.
 row() { jq -r --arg s "$1" --arg k "$2" '.rows[] | select(.setup == $s) | .[$k]' "$work/live.json"; }
 
-# lab SETUP TIER…: the recorded requests in the recorded state, into lab.json.
+# lab SETUP TIER…: runs the recorded requests from the recorded state; the result is in lab.json.
 lab() {
     events=$work/events/$1.events
     shift
     "$isotherm" sim "$events" --as-recorded "$@" --time closed --depth "$depth" --client-us "$client" \
         --json="$work/lab.json" 2>/dev/null
 }
-# of KEY: of that run.
+# of KEY: prints a figure of that run of the lab.
 of() { jq -r --arg k "$1" '(if type == "array" then .[0] else . end)[$k]' "$work/lab.json"; }
 
-# client_time: the microseconds of a client with which the flash alone takes as long as live, into client.
+# client_time: sets `client` to the client time in microseconds with which the flash alone takes as long in the lab as live.
 client_time() {
     low=0 high=5000 client=${CLIENT_US-}
     [ -z "$client" ] || return 0
@@ -85,7 +85,7 @@ compare() {
     done
 }
 
-# postmark on ext4 on the block file of an unpaced volume, its requests recorded.
+# Records the requests of postmark on ext4 on the block file of an unpaced volume.
 postmark_trace() {
     "$isotherm" create "$work/v" --slow "$work/disk:1G" --policy linear >/dev/null
     mkdir "$work/block" "$work/fs"
@@ -95,7 +95,7 @@ postmark_trace() {
         sleep 0.1
     done
     mkfs.ext4 -q -F "$work/block/v"
-    # Every write of a file goes to the disk at once: else postmark ends in the page cache and a handful of requests is left.
+    # Every write of a file goes to the disk at once. Otherwise the page cache would keep nearly all of postmark's data.
     mount -o loop,sync "$work/block/v" "$work/fs"
     "$isotherm" record "$work/v" --out "$work/postmark.parquet" 2>"$work/recorded" >/dev/null &
     recorder=$!

@@ -3,8 +3,8 @@
 
     bench/policies/compare.py [OUT_DIR]       default: docs
 
-Needs a release build (ISOTHERM names another program) and the traces outside the tree in ISOTHERM_TRACES; those that are not there are
-skipped, and said to be. Standard library only. Everything but the words around the tables is from this run.
+Needs a release build (ISOTHERM names another program) and the traces outside the tree in ISOTHERM_TRACES; missing ones are
+named and skipped. Standard library only. Everything but the text around the tables is from this run.
 """
 
 import json
@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 ISOTHERM = os.environ.get("ISOTHERM", str(ROOT / "target/release/isotherm"))
 TRACES = pathlib.Path(os.environ.get("ISOTHERM_TRACES", ROOT / "fixtures"))
 
-# Name, file, extent, by the trace's clock or hits only, what is special.
+# Name, file, extent, at the times of the trace or hits only, special options.
 LONG = [
     ("linux-mysql", "linux-mysql.load.zst", "64K", "trace"),
     ("linux-webserver-2", "linux-webserver-2.load.zst", "64K", "trace"),
@@ -31,11 +31,11 @@ LONG = [
     ("arc-P3", "arc-P3.lis.zst", "4K", "hits"),
     ("sprite", "lirs-sprite.txt.zst", "4K", "hits"),
 ]
-# Plans once a day never come in an hour's trace.
+# In a trace of an hour, policies that plan once a day would never plan.
 SHORTER = {"hro": "hro,period=300", "hot": "hot,period=300"}
 
 
-# What follows it in the page is this program's; what precedes it is written by hand.
+# This program writes the part of the page after this mark; the part before it is written by hand.
 MARK = "<!-- tables of bench/policies/compare.py -->"
 # "Polite" in the tables.
 POLITE = "p99_limit_s=0.05"
@@ -115,7 +115,7 @@ def main():
         with tempfile.TemporaryDirectory() as dir:
             isotherm(*words, f"--json={dir}/run.json", "--svg", f"{dir}/svg")
             data = json.loads(pathlib.Path(f"{dir}/run.json").read_text())
-            # The others say what the tables say.
+            # The other pictures repeat the tables.
             for svg in pathlib.Path(f"{dir}/svg").glob("*trade-off.svg"):
                 (pictures / f"{name}.svg").write_bytes(svg.read_bytes())
         for row in data["rows"]:

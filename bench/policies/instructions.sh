@@ -1,11 +1,12 @@
 #!/bin/sh
-# Instructions of one access in the null world, by valgrind: the same on every run and at every load of the machine.
+# Instructions of one access in the null world, by valgrind. The figures are the same in every run and at every load of the machine.
 #
 #   bench/policies/instructions.sh [POLICY…]      default: benefit lru linear
 #
-# The work is that of bench/policies/run.sh. Each policy plays 300 000 accesses and 500 000; the difference, for each access, leaves out the
-# setting up and the time when flash is empty. The digest is over all hits: equal digests of two trees mean that they decide the same.
-# INSTRUCTIONS_PROGRAM is a program built before (crates/lab/benches/policies.rs), to compare trees.
+# The workload is that of bench/policies/run.sh. Each policy runs 300 000 accesses and 500 000 accesses. The difference, divided by the
+# number of accesses, contains neither the start nor the time in which flash is empty. The digest covers all hits: if two trees have equal
+# digests, they decide the same. INSTRUCTIONS_PROGRAM names a program that was built before (crates/lab/benches/policies.rs), to compare
+# trees.
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$here"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What a policy costs: one access in the null world, by the median of its samples (crates/lab/benches/policies.rs).
+# The cost of a policy: the median time of an access in the null world (crates/lab/benches/policies.rs).
 #
 #   bench/policies/run.sh [ROUNDS]      default: 1
 set -eu

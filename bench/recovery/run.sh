@@ -1,5 +1,5 @@
 #!/bin/sh
-# Opening a volume of ten million mapped extents as after a crash, and what a FLUSH costs on it.
+# The time to open a volume of ten million mapped extents after a crash, and the cost of a FLUSH on it.
 #
 #   bench/recovery/run.sh [DIR] [OPTION=VALUE…]    options: see crates/live/benches/recovery.rs
 #

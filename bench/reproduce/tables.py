@@ -6,8 +6,8 @@
     bench/reproduce/tables.py              writes the pages from results.json
     bench/reproduce/tables.py --check      fails if a page differs from results.json
 
-A run of some experiments replaces those only. Standard library only. What stands before the heading "## Verdicts" is
-written by hand and left alone.
+A run of some experiments replaces only their verdicts. Standard library only. The text before the heading "## Verdicts" is
+written by hand and does not change.
 """
 
 import json
@@ -30,13 +30,13 @@ def cell(text):
 
 
 def listed(words, ids):
-    """A sentence that ends with these identifiers, in lines of 120 columns; identifiers are not broken."""
+    """A sentence that ends with these identifiers, in lines of 120 columns. Identifiers are not split."""
     text = words + " " + ", ".join(f"`{i}`" for i in ids) + "."
     return textwrap.wrap(text, 120, break_on_hyphens=False, break_long_words=False)
 
 
 def kept(outcome):
-    """What results.json keeps of an experiment."""
+    """The part of an experiment's result that results.json keeps."""
     claims = [{k: c[k] for k in ("key", "text", "exact", "verdict", "figures")} for c in outcome["claims"]]
     return {"id": outcome["id"], "title": outcome["title"], "scale": outcome["scale"], "seeds": outcome["seeds"],
             "wall_s": round(outcome["wall_s"], 1), "claims": claims}
@@ -80,7 +80,7 @@ def page(outcomes, missing):
 
 
 def merge(results, run):
-    """Experiments of the run in place of those of that name, in the order of the first run of everything."""
+    """Replaces the experiments of the same names by those of the run, in the order of the first complete run."""
     new = {o["id"]: kept(o) for o in run["experiments"]}
     out = [new.pop(o["id"], o) for o in results]
     return out + list(new.values())

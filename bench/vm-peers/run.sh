@@ -3,10 +3,11 @@
 #
 #   bench/vm-peers/run.sh [ROUNDS] [peers|ceilings]
 #
-# ISOTHERM_VM names the program that boots a guest with flash and a disk with an arm (the head of scripts/vm-dm-log-writes.sh has its
-# options; here also --hdd and --env); scripts/vm-peers says what is measured there. `ceilings` needs rublk, which is installed below
-# target/tools if it is missing (its licence is the GPL: it is run, and nothing of it is here). Without KVM the guest's processor is
-# 20 to 30 times slower than the host's, and a program in user space pays for that; disks have their own time.
+# ISOTHERM_VM names the program that boots a guest with flash and a disk with an arm. The head of scripts/vm-dm-log-writes.sh describes
+# its options; --hdd and --env are needed here as well. The head of scripts/vm-peers describes the measurements. `ceilings` needs rublk,
+# which is installed below target/tools if it is missing (its licence is the GPL; it is only run, and none of its code is here). Without
+# KVM the guest's processor is 20 to 30 times slower than the host's. This slows programs in user space down, but not the disks, whose
+# times are those of a model.
 set -eu
 rounds=${1:-1}
 part=${2:-peers}

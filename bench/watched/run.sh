@@ -1,14 +1,13 @@
 #!/bin/sh
-# What it costs to be watched: random reads and writes of a volume that nobody watches, beside those of one whose metrics are
-# scraped every second and that a page of the web view is open on (its stream of events, its map every three seconds, its
-# moves every two).
+# The cost of monitoring: random reads and writes of a volume without monitoring, beside those of a volume whose metrics are scraped every
+# second and which a page of the web view shows (the stream of events, the map every three seconds, the moves every two seconds).
 #
 #   bench/watched/run.sh [SECONDS] [ROUNDS]
 #
-# Two volumes of the same shape on tmpfs, everything on the fast tier, over NBD, fio at depth 8; they take turns within a
-# round, and who is first changes. Prints each round, then the medians of the ratios watched / alone. The bar is 0.99.
-# Requests a second are what a user sees, and scatter where the machine has other work. The server's processor time per
-# request (user and system) hardly does: it stands beside them, without what the scraper and the page use themselves.
+# Two volumes of the same shape are on tmpfs, with all data on the fast tier. fio uses them over NBD at depth 8. They take turns within a
+# round, and the first one changes from round to round. Prints each round, then the medians of the ratios watched / alone; the bar is
+# 0.99. The rate of requests matters to users, but it varies if the machine has other work. The server's processor time per request
+# (user and system) hardly varies, so it is printed as well; it does not contain the time of the scraper and of the page.
 set -eu
 seconds=${1:-3}
 rounds=${2:-9}
@@ -44,7 +43,7 @@ until grep -q ready "$scratch/alone.out" && grep -q ready "$scratch/watched.out"
     sleep 0.05
 done
 
-# A page, as far as the server sees it.
+# The requests of a page of the web view.
 {
     curl -sN "http://127.0.0.1:$web/api/events?volume=$scratch/watched" >/dev/null &
     stream=$!
@@ -67,7 +66,7 @@ run() { # volume, direction, more options
         --norandommap --output-format=terse --terse-version=3 "$@" |
         awk -F';' 'NF > 50 { print ($8 > 0 ? $8 : 0) + ($49 > 0 ? $49 : 0) }'
 }
-# Ticks of the processor that a server had; all requests that it was asked.
+# Prints the processor ticks that a server has used, and the number of all requests that it got.
 ticks() { eval "awk '{ print \$14 + \$15 }' /proc/\$pid_$1/stat"; }
 requests() { "$program" stats "$scratch/$1" --json | jq '.reads + .writes'; }
 for v in alone watched; do run "$v" write --bs=1M >/dev/null; done

@@ -81,8 +81,9 @@ impl Cost {
         let each = Nanos(on(a.read.0, b.read.0));
         Cost::timed(each, on(a.read_byte_ps, b.read_byte_ps))
     }
-    /// Device time that a small write leaves to a device that has taken it into its cache. Caches are emptied in an order that suits the
-    /// arm, which takes about a third of the time of random places (models' `st32000641as`: 174 writes a second at depth 32, 60 one by one).
+    /// Device time that a small write still needs after the device has accepted it into its write cache. The device empties its cache in a
+    /// favourable order, which takes about a third of the time of random places (model `st32000641as`: 174 writes per second at depth 32,
+    /// 60 one by one).
     pub fn debt(&self, sequential: bool) -> Nanos {
         let random = Nanos(self.read.since(self.write).0 / 3);
         if sequential {

@@ -57,11 +57,11 @@ fn a_fast_tier_full_of_dirt_keeps_no_request_waiting() {
     run.run(Nanos::from_millis(30));
     let c = run.engine.counters();
     assert_eq!(run.replies, 40);
-    // There are 16 slots: the other extents went to the slow device at once.
+    // There are 16 slots, so the writes of the other extents went to the slow device at once.
     assert_eq!((c.fetches.done, c.evictions.done), (16, 0));
 }
 
-/// The writes that moves make to the slow member, and its flushes.
+/// Whether the slow member has writes of moves in progress, and whether it has a flush in progress.
 fn at_work(run: &Run) -> (bool, bool) {
     let slow = run.due.values().filter(|o| o.member == MemberId(1));
     slow.fold((false, false), |(writes, flushes), o| {
@@ -73,7 +73,7 @@ fn at_work(run: &Run) -> (bool, bool) {
 #[test]
 fn a_round_of_cleans_begins_while_the_slow_device_is_still_quiet() {
     let mut run = dirty();
-    // The engine learns how long a round takes, and after the next cleans it could wait for twice as long.
+    // The engine measures how long a round takes. After the next cleans it could wait for twice as long.
     run.run(Nanos::from_secs(8));
     for e in [3, 1, 0, 2] {
         run.submit(RequestOp::Write, e);
@@ -96,7 +96,7 @@ fn a_round_of_cleans_begins_while_the_slow_device_is_still_quiet() {
     );
 }
 
-/// Fetches what is read, and keeps what it sees at the end of a fetch: how soon the fast tier answers writes.
+/// Fetches each extent that is read, and stores the fast tier's response time of writes at the end of a fetch.
 #[derive(Debug)]
 struct Fetches(Arc<AtomicU64>);
 
@@ -155,7 +155,7 @@ fn no_request_waits_for_the_copy_that_a_fetch_writes() {
     }
     run.run(Nanos::from_secs(2));
     assert_eq!(run.engine.counters().fetches.done, 10);
-    // As before any request wrote to the fast tier.
+    // The response time has its initial value, because no request wrote to the fast tier.
     let unknown = isotherm_core::load::Cost::FAST.write.0;
     assert_eq!(seen.load(Ordering::Relaxed), unknown);
 }

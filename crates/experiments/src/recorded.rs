@@ -1,5 +1,5 @@
-//! What was recorded on real mounts of whole files, beside the generators: `fixtures/loris-*.parquet` (bench/files/loris.py, `isotherm files
-//! record`). They are found below `$ISOTHERM_TRACES`.
+//! Recordings of real mounts of whole files, which are run in addition to the generators: `fixtures/loris-*.parquet` (bench/files/loris.py,
+//! `isotherm files record`). They are searched below `$ISOTHERM_TRACES`.
 //!
 //! A recording has the requests below the page cache. Each file has whole pieces of 64 KiB of its own, so an extent of that size belongs to
 //! one file, and a file of at most that size is one extent. Names and attributes are not in it, because the mount answers them from memory.
@@ -14,7 +14,7 @@ use isotherm_lab::LabError;
 
 /// Bytes of a piece of a file.
 pub const PIECE: u32 = 64 << 10;
-/// Number of clients on the mount, hence of requests in flight.
+/// Number of clients on the mount, which is the number of requests in flight.
 pub const CLIENTS: u32 = 8;
 
 /// A recorded load: its name, and the file.
@@ -26,12 +26,12 @@ pub const MAIL: Load = ("Postmark", "loris-mail.parquet");
 pub const FILE: Load = ("file server", "loris-file.parquet");
 /// The web server: whole files at random, and a log.
 pub const WEB: Load = ("web server", "loris-web.parquet");
-/// The web server by Zipf's law. In the second half other files are popular.
+/// The web server with Zipf's distribution. In the second half other files are popular.
 pub const ZIPF: Load = ("web server, Zipf", "loris-zipf.parquet");
 /// All of them.
 pub const ALL: [Load; 4] = [MAIL, FILE, WEB, ZIPF];
 
-/// The requests of each of the loads. `None` if a file is missing, which the outcome then says.
+/// The requests of each load. `None` if a file is missing; the outcome then names it.
 ///
 /// # Errors
 /// A file cannot be read.

@@ -67,7 +67,7 @@ pub struct SetAttr {
 /// A place at which attributes are stored.
 enum Target<'a> {
     Open(Held<'a>),
-    /// What has the name on a tier, opened without access to its contents.
+    /// Opens the file that has the name on a tier, without access to its contents.
     Named(OwnedFd),
 }
 

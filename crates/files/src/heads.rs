@@ -4,7 +4,7 @@
 //! A head is a copy (`copies.rs`) that holds only the first bytes. It is compared with the file at home, kept over a clean unmount and
 //! removed after a crash as every copy is. Every change of the file drops it. It is made when the beginning of the file has been read at
 //! home, while the disk is awake anyway, and when a file has moved down; not while the file is being changed (`SETTLED`), because each
-//! change would drop it. The oldest heads make room for new ones within a share of the fastest tier.
+//! change would drop it. Heads have a share of the fastest tier; if that is used, the oldest heads are dropped for new ones.
 //!
 //! The kernel reads ahead, so a head must be longer than what programs read: see docs/files.md.
 
@@ -20,15 +20,15 @@ use std::time::{Duration, Instant};
 
 /// A file gets a head only if it was last changed at least this number of seconds ago.
 const SETTLED: i64 = 60;
-/// A wish for a head is dropped after this time: the disk may have gone to sleep.
+/// A request for a head is dropped after this time, because the disk may have gone to sleep.
 const FRESH: Duration = Duration::from_secs(10);
-/// Maximum number of wishes that wait.
+/// Maximum number of requests for heads that wait.
 const WANTED_MAX: usize = 4096;
 
 /// The settings of heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadSettings {
-    /// How many bytes of each file are kept; 0: none.
+    /// Number of bytes that are kept of each file; 0: none.
     pub bytes: u64,
     /// Share of the fastest tier that heads may take, in per cent.
     pub percent: u8,
@@ -43,10 +43,10 @@ impl Default for HeadSettings {
     }
 }
 
-/// Heads, and figures.
+/// The state of heads, and their figures.
 #[derive(Debug, Default)]
 pub struct Heads {
-    /// How many bytes of each file are kept; 0: none.
+    /// Number of bytes that are kept of each file; 0: none.
     pub bytes: u64,
     percent: u8,
     /// Number of files that have a head.
@@ -55,7 +55,7 @@ pub struct Heads {
     pub used: AtomicU64,
     /// Number of heads that were made.
     pub made: AtomicU64,
-    /// Files whose beginning was read, and when.
+    /// The files whose beginning was read, and the time of the read.
     wanted: Mutex<HashMap<NodeId, Instant>>,
 }
 
@@ -79,7 +79,7 @@ impl Heads {
     fn wanted(&self) -> MutexGuard<'_, HashMap<NodeId, Instant>> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// For `status`.
+    /// The figures for `status`.
     pub(crate) fn figures(&self) -> Value {
         json!({
             "length_bytes": self.bytes, "files": self.files.load(Ordering::Relaxed), "bytes": self.used.load(Ordering::Relaxed),
@@ -130,7 +130,7 @@ impl Store {
         if heads.bytes == 0 {
             return Outcome::Done;
         }
-        // Heads make no room for themselves except at the cost of other heads.
+        // Only other heads are dropped to make room for a head.
         let all = u128::from(self.room(0).1);
         let most = (all * u128::from(heads.percent) / 100) as u64;
         if heads.bytes > most || self.is_full(0) {

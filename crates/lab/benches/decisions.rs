@@ -150,7 +150,7 @@ fn hit_only(bencher: Bencher, policy: &str) {
         // Skewed: the product of two uniforms.
         let x = random.below(u64::from(n)) * random.below(u64::from(n)) / u64::from(n);
         now += 10_000;
-        // A third of it writes, in microseconds that add up to a plan now and then.
+        // A third of the accesses are writes. They arrive every 10 µs, so that a plan is due at times.
         let write = random.below(3) == 0;
         e.access(Nanos(now), ExtentId(x as u32), write, 0, (x << 12, 4096))
     };

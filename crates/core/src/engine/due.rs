@@ -99,8 +99,8 @@ impl Engine {
         }
     }
 
-    /// Does the first work that is due, in the order of [`Due`]; returns false if there was none. Most answers are no, so each question is
-    /// asked in a place of its own, where the compiler knows its kind.
+    /// Does the first work that is due, in the order of [`Due`]; returns false if there was none. Usually none is due. So the checks are
+    /// written one by one instead of in a loop, which lets the compiler simplify each for its kind of work.
     fn carry_out_first(&mut self, turns: &mut u32) -> bool {
         self.try_due(Due::Held, turns)
             || self.try_due(Due::Proposals, turns)

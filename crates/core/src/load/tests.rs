@@ -81,7 +81,7 @@ fn a_write_alone_is_told_from_writes_of_a_batch() {
 #[test]
 fn a_write_cache_is_empty_after_idle_time_or_a_flush() {
     let mut l = loads();
-    // Reads take 9 ms, writes none: each write owes 3 ms.
+    // Reads take 9 ms and writes no time, so each write leaves work of 3 ms.
     l.costs[1].read = MS(9);
     l.costs[1].write = Nanos(0);
     let write = Sample {

@@ -38,7 +38,7 @@ pub(super) const BCACHE: &[ParamInfo] = &[
 pub(super) const BENEFIT: &[ParamInfo] = &[
     ParamInfo {
         name: "half_life",
-        what: "misses in which worth halves, in fast slots, 0.001 to 100; 0: never",
+        what: "misses after which the worth of an extent has halved, in multiples of the fast slots, 0.001 to 100; 0: it never decreases",
         default: "0.3",
     },
     ParamInfo {
@@ -48,42 +48,42 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "stream_bypass",
-        what: "bytes of a stream from which it passes the cache by, 0 (never) to 2^40",
+        what: "bytes of a stream from which it bypasses the cache, 0 (never) to 2^40",
         default: "262144",
     },
     ParamInfo {
         name: "request_bypass",
-        what: "bytes of a request from which it passes the cache by, 0 (never) to 2^40",
+        what: "bytes of a request from which it bypasses the cache, 0 (never) to 2^40",
         default: "65536",
     },
     ParamInfo {
         name: "idle_s",
-        what: "seconds that the slow device is quiet before cleaning, 0.001 to 3600",
+        what: "seconds for which the slow device must be idle before dirty data is written home, 0.001 to 3600",
         default: "0.05",
     },
     ParamInfo {
         name: "settled_s",
-        what: "seconds that data was not written before it is cleaned, 0 to 3600",
+        what: "seconds since data was last written before it is written home, 0 to 3600",
         default: "5",
     },
     ParamInfo {
         name: "guard",
-        what: "1: while copies cost more than they save, only what was used lately is copied, and writes that the slow device answers sooner go there; 0: off",
+        what: "1: while copies cost more than they save, only recently used extents are copied, and writes that the slow device answers sooner bypass flash; 0: off",
         default: "1",
     },
     ParamInfo {
         name: "parts",
-        what: "1: of extents whose rest is hardly ever asked for only the part that is read is copied; 0: always all",
+        what: "1: only the requested part of an extent is copied if the rest is rarely requested; 0: always the whole extent",
         default: "1",
     },
     ParamInfo {
         name: "homes",
-        what: "1: homes lie on flash as well and the volume is as large as both tiers, chosen when it is made; 0: flash holds copies only",
+        what: "1: flash has homes as well and the volume is as large as both tiers, chosen when the volume is created; 0: flash has copies only",
         default: "0",
     },
     ParamInfo {
         name: "goal",
-        what: "what counts, a set of the weights that follow: fast, quiet, lasting or cheap",
+        what: "a named set of the weights that follow: fast (time), quiet (energy), lasting (wear) or cheap (money)",
         default: "fast",
     },
     ParamInfo {
@@ -93,47 +93,47 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "w_energy",
-        what: "seconds of device time that a joule is worth, 0 to 10^6",
+        what: "seconds of device time that equal one joule, 0 to 10^6",
         default: "0",
     },
     ParamInfo {
         name: "w_wear",
-        what: "seconds of device time that a dollar of wear is worth, 0 to 10^12",
+        what: "seconds of device time that equal one dollar of wear, 0 to 10^12",
         default: "0",
     },
     ParamInfo {
         name: "w_money",
-        what: "seconds of device time that a dollar of wear or energy is worth, 0 to 10^12",
+        what: "seconds of device time that equal one dollar of wear or energy, 0 to 10^12",
         default: "0",
     },
     ParamInfo {
         name: "w_read",
-        what: "how much more a read counts, 0 to 100 (oodt's weight of reads)",
+        what: "additional weight of a read, 0 to 100 (as in oodt)",
         default: "0",
     },
     ParamInfo {
         name: "w_metadata",
-        what: "how much more an access to metadata (classes 1 to 7) counts, 0 to 100 (oodt)",
+        what: "additional weight of an access to metadata (classes 1 to 7), 0 to 100 (as in oodt)",
         default: "0",
     },
     ParamInfo {
         name: "w_class",
-        what: "seconds of device time that an extent is worth for each step of its class' priority, 0 to 10^6 (dss-lru-s)",
+        what: "seconds of device time that are added to the worth of an extent for each step of its class' priority, 0 to 10^6 (as in dss-lru-s)",
         default: "0",
     },
     ParamInfo {
         name: "by_request",
-        what: "1: an access counts as its share of the request's extents (oodt); 0: as a whole one",
+        what: "1: an access counts as 1 / (the number of extents of its request) (as in oodt); 0: as 1",
         default: "0",
     },
     ParamInfo {
         name: "w_random",
-        what: "1: worth is multiplied by the number of accesses that went on with no stream, up to 1023 (hro); 0: not",
+        what: "1: worth is multiplied by the number of accesses that continued no stream, up to 1023 (as in hro); 0: not",
         default: "0",
     },
     ParamInfo {
         name: "without",
-        what: "for measurements: mechanisms to leave out, joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value, alone",
+        what: "for measurements: mechanisms to switch off, joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value, alone",
         default: "none",
     },
 ];

@@ -1,7 +1,7 @@
-//! The same configurations under what was recorded on live volumes, beside the generators: `fixtures/dss-*.parquet` and `tpch.parquet`
-//! (bench/classes, fixtures/README.md). They are found below `$ISOTHERM_TRACES`.
+//! The same configurations under recordings of live volumes, which are run in addition to the generators: `fixtures/dss-*.parquet` and
+//! `tpch.parquet` (bench/classes, fixtures/README.md). They are searched below `$ISOTHERM_TRACES`.
 //!
-//! Classes are those that the volume knew at the time of each request, so data of a file that was just being written has none.
+//! The classes are those that the volume knew at the time of each request, so the data of a new file has none while it is written.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use isotherm_lab::sim::{Memory, Phase};
 /// A recorded run.
 pub struct Recorded {
     name: &'static str,
-    /// Files of the requests before anything is measured, and of each phase with its name.
+    /// The recordings before the measurement, and the name and the recording of each measured phase.
     before: &'static [&'static str],
     phases: &'static [(&'static str, &'static str)],
-    /// Bytes of flash under it.
+    /// Size of the flash in bytes.
     flash: u64,
 }
 
-/// The live volumes had 110 MiB of flash beside 1100 MiB of disk.
+/// The size of the flash of the live volumes, whose disk had 1100 MiB.
 const FLASH: u64 = 110 << 20;
 
 /// The file server, then find, tar of a third of the directories, fsck.

@@ -137,7 +137,7 @@ fn make(name: &str, week: impl Fn() -> Result<Week, LabError>) -> Result<Bench, 
     let image: u64 = alone.uses.iter().map(|u| u.size).sum();
     let on_ssd = |(system, by)| -> Result<(Work, u64, usize), LabError> {
         let chosen = |uses: &[FileUse]| choose(by, uses, image / 20);
-        // The same week is played once more. After the plan, only the places of these inodes differ.
+        // The same week is replayed once more. After the plan, only the places of these inodes differ.
         let p = play(name, week()?, chosen)?;
         let inodes: Vec<Ino> = chosen(&p.uses).iter().map(|&i| p.files[i]).collect();
         let (moved, fast) = relocate(&p.records[p.training..], &p.owners, &inodes, p.blocks);

@@ -1,8 +1,8 @@
-//! HDD, HOT and HRO under what was recorded on real mounts (`crate::recorded`), in the first part as training, in the rest as measured.
+//! HDD, HOT and HRO under recordings of real mounts (`crate::recorded`). The first part of a recording is the training, the rest is measured.
 //!
-//! The engine's `hot` and `hro` are used, on extents of 64 KiB: in a recording an extent belongs to one file, and most files are one extent.
-//! These tables have no claims, because the recordings are not the paper's weeks. They have no metadata either, which a mount of whole files
-//! answers from memory.
+//! The policies are the engine's `hot` and `hro`, on extents of 64 KiB: in a recording an extent belongs to one file, and most files are one
+//! extent. These tables are not compared with claims of the paper, because the recordings are much shorter than its weeks. The recordings
+//! have no metadata either, because a mount of whole files answers requests for metadata from memory.
 
 use std::collections::HashMap;
 
@@ -19,12 +19,12 @@ use isotherm_traces::generate::FileUse;
 use isotherm_traces::{Op, Record};
 use std::sync::Arc;
 
-/// The share of the requests that belongs to the training.
+/// The training's share of the requests.
 const TRAINING: f64 = 0.6;
 /// The time of the plan, as a share of the time that the disk alone takes for the training.
 const PLAN: f64 = 0.8;
-/// The SSD's share of what the recording touches, in parts per million. The paper's 5 % of an image in which most files are cold would
-/// hold next to nothing of a recording, in which nearly all files are in use.
+/// The size of the SSD as a share of the data that the recording touches, in parts per million. The paper has 5 % of an image in which most
+/// files are cold. In a recording nearly all files are in use, so 5 % would be too small.
 const FAST: u32 = 250_000;
 /// The names of the systems.
 const SYSTEMS: [&str; 3] = ["HDD", "HOT", "HRO"];
@@ -32,16 +32,15 @@ const SYSTEMS: [&str; 3] = ["HDD", "HOT", "HRO"];
 /// The figure that an experiment shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// hro-6.
+    /// For `hro-6`.
     Latency,
-    /// hro-7 and hro-9.
+    /// For `hro-7` and `hro-9`.
     Seeks,
-    /// hro-8.
+    /// For `hro-8`.
     Bandwidth,
 }
 
-/// The requests that are reads and writes of data, in two phases. Files that were deleted give their addresses back, which does not matter
-/// to placement here.
+/// The reads and writes of a recording, in two phases. Discards of deleted files are included, and have no effect on placement here.
 fn work(name: &str, records: &[Record]) -> Work {
     let data: Vec<Record> = records
         .iter()

@@ -1,6 +1,6 @@
-//! The policies of figures 2 to 14 under what was recorded on real mounts, and the directions of the paper that can be seen there.
+//! The policies of figures 2 to 14 under recordings of real mounts, and the statements of the paper about which policy is faster.
 //!
-//! These tables have no claims: the recordings are of seconds on 2 cores, the paper's runs of half an hour.
+//! These tables get no verdicts: the recordings are seconds long, on 2 cores, whereas the paper's runs took half an hour.
 
 use super::grid::{Grid, HDD, Named, SIZES};
 use super::load::{LARGE, Load, WEB_CLASS, working_set};
@@ -22,11 +22,11 @@ pub enum Rule {
     Best,
 }
 
-/// What the paper says of two groups of policies: the first is faster.
+/// A statement of the paper that one group of policies is faster than another.
 pub struct Direction {
-    /// In words.
+    /// The statement as text.
     pub text: &'static str,
-    /// The loads of which it is said.
+    /// The loads for which the paper states it.
     pub loads: &'static [recorded::Load],
     /// The group that should be faster.
     pub faster: &'static [&'static str],
@@ -63,7 +63,7 @@ const fn over_all(
     }
 }
 
-/// Of figures 2 to 5.
+/// The statements of figures 2 to 5.
 pub const OF_HOT: &[Direction] = &[
     over_all("every Hot-DST over the disk alone", &[ZIPF], HOT, DISK),
     over_all(
@@ -73,7 +73,7 @@ pub const OF_HOT: &[Direction] = &[
         &["hot-dst-5s"],
     ),
 ];
-/// Of figures 6 to 9.
+/// The statements of figures 6 to 9.
 pub const OF_COLD: &[Direction] = &[
     over_all("Cold-DST over the disk alone", &[ZIPF], COLD, DISK),
     over_all(
@@ -89,7 +89,7 @@ pub const OF_COLD: &[Direction] = &[
         &["cold-dst-dynamic"],
     ),
 ];
-/// Of figures 10 to 13.
+/// The statements of figures 10 to 13.
 pub const OF_CACHING: &[Direction] = &[
     over_all(
         "both ways of caching over the disk alone",
@@ -137,7 +137,7 @@ impl Direction {
     }
 }
 
-/// Adds a table of the policies under each load that a direction is about, and one of the directions, if the recordings are there.
+/// Adds a table of the policies for each load of the statements, and a table of the statements, if the recordings are present.
 ///
 /// # Errors
 /// A simulation fails.
@@ -213,7 +213,7 @@ fn measure(
     Ok(grid)
 }
 
-/// Adds figure 14 under the recordings of the file server and the web server side by side, each with files of its own.
+/// Adds figure 14 under the recordings of the file server and the web server at the same time, each with its own files.
 ///
 /// # Errors
 /// A simulation fails.
@@ -228,7 +228,7 @@ pub fn mixed(ctx: &Ctx<'_>, out: &mut Outcome, policies: &[Named]) -> Result<(),
         side_by_side(&parts[0], &parts[1]),
         policies,
     )?;
-    // The paper has Cold-DST before type-aware.
+    // In the paper, Cold-DST is faster than type-aware.
     let others = policies.iter().skip(1).filter(|p| !COLD.contains(&p.name));
     let rows = others.map(|p| {
         let label = format!("{} over {}", policies[0].name, p.name);

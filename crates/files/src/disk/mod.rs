@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Space that is set aside for intents on a full tier.
 const SPARE: &[u8] = b".isotherm/spare";
 const SPARE_BYTES: u64 = 256 << 10;
-/// Fewer free inodes than this are next to none.
+/// If a file system has fewer free inodes than this, it counts as full.
 const FEW_FILES: u64 = 16;
 
 /// The directory of a tier, which is kept open while it is mounted.
@@ -282,7 +282,7 @@ impl Root {
         let s = rustix::fs::fstatvfs(&self.fd)?;
         Ok((s.f_bavail * s.f_frsize, s.f_blocks * s.f_frsize))
     }
-    /// Whether fewer than `bytes`, or next to no further files, fit on the tier.
+    /// Whether the tier has less than `bytes` of free space, or hardly any free inodes.
     pub(crate) fn is_short(&self, bytes: u64) -> bool {
         rustix::fs::fstatvfs(&self.fd).is_ok_and(|s| {
             s.f_bavail * s.f_frsize < bytes || (s.f_files > 0 && s.f_favail < FEW_FILES)

@@ -38,7 +38,7 @@ impl Root {
         let dir = self.open_at(&path[..at], flags, 0)?;
         Ok((Dir::Below(dir), &path[at + 1..]))
     }
-    /// Opens what has that name, a symbolic link included, without access to its contents.
+    /// Opens the file or the symbolic link of that name, without access to its contents.
     pub(crate) fn entry(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         self.open_at(path, OFlags::PATH, 0)
     }

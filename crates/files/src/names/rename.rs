@@ -82,8 +82,8 @@ impl Store {
         }
         Ok(())
     }
-    /// Checks, as far as one can look, that what is renamed and what is replaced are the files that are shown. What somebody put there
-    /// directly on a tier must not be replaced unseen.
+    /// Checks, as far as possible, that the renamed file and the replaced file are those of the catalogue. A file that somebody has put
+    /// directly on a tier must not be replaced unnoticed.
     fn check_expected(&self, plan: &Plan) -> Result<(), Errno> {
         for (node, path, on) in [
             (Some(plan.node), &plan.from, plan.on),

@@ -100,7 +100,7 @@ pub(super) fn overtaken_in_part(mutant: Option<Mutant>) -> Result<(), String> {
 }
 
 /// A clean has ended, and the round has no room for its record. Until there is a record, the copy has the valid data. (In the meantime a
-/// write to the home and its FLUSH arrive, and so many other changes that the next round has no room for the record either.)
+/// write to the home and its FLUSH arrive, and other changes leave no room for the record in the next round either.)
 pub(super) fn no_room(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
         extents: 600,

@@ -61,7 +61,7 @@ pub(super) fn keeps_the_cache(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// There are so many copies that their records do not fit into half of the ring: the session must end with a checkpoint.
+/// The records of all copies do not fit into half of the ring, so the session must end with a checkpoint.
 pub(super) fn too_many_records(mutant: Option<Mutant>) -> Result<(), String> {
     const COPIES: u32 = 700;
     let shape = Shape {

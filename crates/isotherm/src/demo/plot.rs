@@ -74,7 +74,7 @@ struct Panel {
     name: &'static str,
     value: Figure,
     unit: &'static str,
-    /// Units in one of the row's.
+    /// The number of the panel's units in one unit of the row.
     scale: f64,
     left: i32,
 }

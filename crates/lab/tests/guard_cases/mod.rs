@@ -1,10 +1,10 @@
-//! Work that is made to hurt a cache, from a seed: that of `bench/benefit/adversary.py`, in a smaller size.
+//! Workloads that are designed to make a cache slower than the disk, from a seed. They are those of `bench/benefit/adversary.py`, smaller.
 
 use isotherm_core::Nanos;
 use isotherm_lab::sim::Memory;
 use isotherm_traces::{Op, Record};
 
-/// The kinds of work.
+/// All kinds of workloads.
 pub const KINDS: [Kind; 6] = [
     Kind::Scan,
     Kind::Once,
@@ -14,16 +14,16 @@ pub const KINDS: [Kind; 6] = [
     Kind::Shift,
 ];
 
-/// The pattern of a case.
+/// The kind of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Reads from the first block to the last, repeatedly.
+    /// Repeated reads from the first block to the last.
     Scan,
     /// Reads, and in some cases as many writes, at random places.
     Once,
-    /// The same blocks, a little more than a tenth of all, repeatedly.
+    /// Repeated accesses to the same blocks, which are a little more than a tenth of all.
     Thrash,
-    /// Many requests at once, then none for seconds.
+    /// Many simultaneous requests, then none for seconds.
     Burst,
     /// Writes at random places.
     Write,
@@ -31,7 +31,7 @@ pub enum Kind {
     Shift,
 }
 
-/// A xorshift generator of its own: pages and tests name cases by their seeds, so their numbers must stay as they are.
+/// A xorshift generator. The tests have their own, because pages and tests name cases by their seeds, so its numbers must never change.
 struct Draw(u64);
 
 impl Draw {
@@ -44,17 +44,17 @@ impl Draw {
     fn of(&mut self, list: &[u64]) -> u64 {
         list[self.below(list.len() as u64) as usize]
     }
-    /// Exponentially distributed with that mean.
+    /// An exponentially distributed number with this mean.
     fn gap(&mut self, mean: f64) -> f64 {
         let x = (self.below(1 << 40) + 1) as f64 / (1u64 << 40) as f64;
         -x.ln() * mean
     }
 }
 
-/// 3000 requests of a kind; the same for the same seed.
+/// 3000 requests of a kind. The same seed gives the same requests.
 pub fn case(kind: Kind, seed: u64) -> Memory {
     let mut r = Draw(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    // The first numbers of similar seeds are similar.
+    // The first numbers are skipped, because those of similar seeds are similar.
     for _ in 0..8 {
         let _ = r.below(2);
     }

@@ -57,7 +57,7 @@ fn words(number: u64) -> String {
     )
 }
 
-/// The numbers ("8:1") of the device and of its partitions: who uses a partition excludes a claim to the disk.
+/// The numbers ("8:1") of the device and of its partitions: while a partition is in use, the disk cannot be claimed.
 fn numbers(sys: &Path) -> BTreeSet<String> {
     let below = fs::read_dir(sys).into_iter().flatten().flatten();
     let dirs = below.map(|d| d.path()).chain([sys.to_owned()]);

@@ -113,7 +113,8 @@ mod tests {
             }
         }
 
-        /// Waits take so many microseconds and find so many requests, asleep and polling. Returns the share of waits with polling.
+        /// Simulates waits that take these numbers of microseconds and find these numbers of requests, asleep and polling. Returns the
+        /// share of waits with polling.
         fn run(&mut self, waits: u32, asleep: (u64, u64), polling: (u64, u64)) -> f64 {
             let mut polled = 0;
             for _ in 0..waits {

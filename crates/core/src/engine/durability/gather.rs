@@ -10,8 +10,7 @@
 //! it; another round subtracts 1, and a wait that reached the limit subtracts much more. FLUSHes wait only while the score is at least
 //! twice [`Params::flush_gather`], that is, if at least a third of the rounds gain.
 //!
-//! Waiting only postpones a round. The rules of what a round flushes, and of which FLUSHes it serves, do not know whether it was
-//! postponed.
+//! Waiting only postpones a round. It has no influence on the devices that a round flushes, and on the FLUSHes that it serves.
 //!
 //! [`Params::flush_gather`]: crate::engine::Params::flush_gather
 
@@ -24,7 +23,7 @@ use crate::units::Nanos;
 const GAIN: u16 = 2;
 /// Divisor of a new sample in the mean duration of rounds.
 const WEIGHT: u64 = 8;
-/// Longest wait, whatever rounds take.
+/// Longest wait, even if rounds take longer.
 const WAIT_MAX: Nanos = Nanos::from_millis(10);
 
 /// See the module.

@@ -27,7 +27,7 @@ use alloc::vec::Vec;
 
 /// Rounds with cleans and no other moves bring the mirror up to date at most once in this time.
 const CLEANS_MIRRORED_EVERY: Nanos = Nanos::from_secs(1);
-/// Largest number of copies that may be cleaned in the meantime.
+/// Maximum number of copies that may be cleaned between two such updates of the mirror.
 pub(super) const CLEANED_MAX: usize = 4096;
 
 /// A metadata write of a round: to the primary (0) or mirror (1), member, offset, length, and the place of its bytes.
@@ -58,7 +58,7 @@ pub(super) struct Round {
     /// Whether a metadata flush is needed on the primary and on the mirror.
     wrote: [bool; 2],
     begun: Nanos,
-    /// Whether it flushes devices for a request.
+    /// Whether the round flushes devices for a request.
     flushes: bool,
     /// Number of moves whose records the round contains.
     moves: u32,
@@ -188,9 +188,9 @@ impl Durability {
     }
 
     /// Whether a round with these cleans brings the mirror up to date. While the mirror lacks the record of a clean, it names a copy as
-    /// dirty that is clean. If the primary is lost meanwhile, this can only cost a question ([`super::follow`]). But a write to the journal
-    /// takes a disk as long as a clean does, and where a disk is left alone for short times only, a round has few cleans. So one write per
-    /// [`CLEANS_MIRRORED_EVERY`] is enough.
+    /// dirty that is clean. If the primary is lost meanwhile, the only effect is that the next server asks for consent although nothing is
+    /// lost ([`super::follow`]). But a write to the journal takes a disk as long as a clean does, and if a disk is idle for short times only,
+    /// a round has few cleans. So one write in [`CLEANS_MIRRORED_EVERY`] is enough.
     fn cleans_need_mirror(&self, g: &Globals, cleans: u32) -> bool {
         g.clock.since(self.mirrored_at) >= CLEANS_MIRRORED_EVERY
             || self.freeing.cleaned() + cleans as usize > CLEANED_MAX
@@ -376,7 +376,7 @@ impl Durability {
     }
 
     /// Called when the round is durable. Reports the requests that waited for it and need no more than its records; with `late` also those
-    /// that came since (a mutant). Returns whether some of them need more records.
+    /// that arrived since (a mutant). Returns whether some of them need more records.
     pub(in crate::engine) fn serve(&mut self, late: bool, served: impl FnMut(u32)) -> bool {
         let (committed, _) = self.pending.committed(false);
         if late {

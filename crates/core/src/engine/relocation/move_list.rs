@@ -16,8 +16,8 @@ const BATCH_WAIT: Nanos = Nanos::from_millis(5);
 /// longer wait would only bring its flushes to the next requests.
 const CALM_WAIT_MAX: Nanos = Nanos::from_millis(100);
 /// How much longer a round of cleans waits until the write caches of the slowest tier are empty. A disk writes its cache while no request
-/// waits; a flush makes it write all of that first, about 0.2 s for 64 places, and every request that arrives meanwhile waits. Where a disk
-/// has hardly any idle time this wait is in vain, so it is not longer than such a flush by much.
+/// waits; a flush makes it write all of that first, about 0.2 s for 64 places, and every request that arrives meanwhile waits. If a disk
+/// has hardly any idle time this wait has no effect, so it is only a little longer than such a flush.
 const EMPTY_WAIT_MAX: Nanos = Nanos::from_millis(300);
 /// Number of copied moves that start a round. A disk needs about 0.2 s to write this number of extents at random places, and requests wait
 /// during that time.

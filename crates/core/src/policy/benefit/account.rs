@@ -1,12 +1,14 @@
-//! The guard: an account of what copies save and what making them costs, in nanoseconds of the slow device.
+//! The guard of fetches: an account of what copies save and what it costs to make them, in nanoseconds of the slow device.
 //!
-//! A hit earns what it saved. A fetch pays for the bytes that it reads beyond those asked for. A miss of an extent that was used lately
-//! counts as a hit would: had it been fetched then, this would have been one. So the account says what fetching everything would be
-//! worth, also while little is fetched. In debt, only extents that were used lately are copied. The balance stays between bounds,
-//! in random reads of the slow device, so that a good hour does not pay for a bad one, nor a bad one spoil the next.
+//! A hit adds the time that it saved. A fetch subtracts the time of the bytes that it reads beyond the request, and of one write to flash.
+//! A miss of a recently used extent adds the same as a hit: if the extent had been fetched then, the miss would be a hit. So the account
+//! shows the value of fetching everything, also while little is fetched. While the balance is negative, only recently used extents are
+//! copied. The balance is limited on both sides to a number of random reads of the slow device, so that the savings of one hour do not
+//! pay for the losses of the next, and losses do not prevent copies for long.
 
-/// Random reads of the slow device that the account begins with, and between how many it stays.
+/// The initial balance, in random reads of the slow device.
 const START: i64 = 4;
+/// The limits of the balance, in random reads of the slow device.
 const LEAST: i64 = -20;
 const MOST: i64 = 80;
 
@@ -17,31 +19,31 @@ pub struct Account {
 }
 
 impl Account {
-    /// As it begins; `read`: nanoseconds of a random read of the slow device.
+    /// The account at the start. `read`: nanoseconds of a random read of the slow device.
     pub fn open(read: u64) -> Account {
         Account {
             balance: START * bounded(read),
         }
     }
-    /// Copies saved `ns` nanoseconds, or would have.
+    /// A copy saved `ns` nanoseconds, or would have saved them if it had been made. `read`: as in [`Account::open`].
     pub fn earn(&mut self, ns: u64, read: u64) {
         self.balance = (self.balance + bounded(ns)).min(MOST * bounded(read));
     }
-    /// Making one cost `ns` nanoseconds, or would have.
+    /// To make a copy cost `ns` nanoseconds, or would have. `read`: as in [`Account::open`].
     pub fn pay(&mut self, ns: u64, read: u64) {
         self.balance = (self.balance - bounded(ns)).max(LEAST * bounded(read));
     }
-    /// Copies have cost more than they saved.
+    /// Whether copies have cost more than they saved.
     pub fn is_in_debt(self) -> bool {
         self.balance < 0
     }
-    /// Nanoseconds.
+    /// The balance, nanoseconds.
     pub fn balance(self) -> i64 {
         self.balance
     }
 }
 
-/// Eighteen minutes at most: nothing overflows.
+/// Limits a time to 18 minutes, so that sums cannot overflow.
 fn bounded(ns: u64) -> i64 {
     ns.clamp(1, 1 << 40) as i64
 }
@@ -55,7 +57,7 @@ mod tests {
         let read = 10_000_000;
         let mut a = Account::open(read);
         assert_eq!(a.balance(), 40_000_000);
-        // Fetches of which nothing is used again: 250 µs each.
+        // Fetches of data that is not used again cost 250 µs each.
         let fetches = (0..).take_while(|_| {
             a.pay(250_000, read);
             !a.is_in_debt()
@@ -63,7 +65,7 @@ mod tests {
         assert_eq!(fetches.count(), 160);
         (0..10_000).for_each(|_| a.pay(250_000, read));
         assert_eq!(a.balance(), -200_000_000);
-        // What is used again takes it out of debt.
+        // Accesses to data that is used again make the balance positive.
         (0..20).for_each(|_| a.earn(read, read));
         assert!(!a.is_in_debt());
         (0..10_000).for_each(|_| a.earn(u64::MAX, read));

@@ -1,4 +1,4 @@
-//! What is copied: the price of a copy, who goes for it, and how much of an extent is fetched.
+//! Which extents are copied: the price of a copy, the copy that it replaces, and how much of the extent is fetched.
 
 use super::victims::Drawn;
 use super::without::Part;
@@ -8,7 +8,7 @@ use crate::volume::UnitId;
 use alloc::vec::Vec;
 
 impl Benefit {
-    /// What a copy must be worth more than its victim: its cost, at the price that was set.
+    /// How much more than its victim a new copy must be worth: the cost of the copy times `move_price`.
     pub(super) fn price(&self, view: &View<'_>, unit: UnitId) -> u64 {
         let cost = self
             .settings
@@ -16,8 +16,9 @@ impl Benefit {
             .copy(view.cost(FAST), view.unit_bytes(unit));
         cost.saturating_mul(self.settings.price) / 100
     }
-    /// A read that misses an extent that was used lately is not copied: would it be, if the dirty copies that the `search` for a victim met
-    /// were clean? (Writes do not count: where the slow device takes them into a cache, it empties that about as fast as copies are cleaned.)
+    /// Called if a read misses a recently used extent and the extent is not copied. If it would be copied if the dirty copies that the
+    /// `search` for a victim found were clean, the saving of a hit is lost, and this is recorded. (Writes do not count: a slow device with
+    /// a write cache empties it about as fast as copies are cleaned.)
     fn regrets(&mut self, view: &View<'_>, access: &Access, worth: u64, search: Drawn) {
         if access.write || !self.has(Part::Value) {
             return;
@@ -27,6 +28,7 @@ impl Benefit {
             self.regret.missed(Benefit::saves_time(view), worth);
         }
     }
+    /// Whether a request bypasses the cache because it is long, or because the stream that it belongs to (`run` bytes so far) is.
     pub(super) fn bypasses(&self, access: &Access, run: u64) -> bool {
         let s = &self.settings;
         (s.stream > 0 && run >= s.stream)
@@ -36,7 +38,7 @@ impl Benefit {
     pub(super) fn slow_read(view: &View<'_>) -> u64 {
         view.cost(view.slowest()).read.0
     }
-    /// What it counts to fetch the whole extent of `access` beyond what is asked for: time of the slow device, and of flash.
+    /// The additional cost of a fetch of the whole extent instead of the requested blocks: for the slow device and for flash, nanoseconds.
     fn rest(&self, view: &View<'_>, access: &Access) -> (u64, u64) {
         let (_, asked) = view.part(access);
         let unit = view.unit_bytes(access.extent);
@@ -56,7 +58,7 @@ impl Benefit {
             / 100;
         (read, flash)
     }
-    /// The action that answers a read: all of the extent, or what it asks for.
+    /// The fetch for a read that misses: of the whole extent, or of the requested blocks only.
     fn fetch(&self, view: &View<'_>, access: &Access) -> Action {
         let (extent, to) = (access.extent, FAST);
         let (from, bytes) = view.part(access);
@@ -75,7 +77,8 @@ impl Benefit {
             bytes,
         }
     }
-    /// Put down what a miss would have saved, had it been fetched before, or what fetching it costs. May it be copied?
+    /// Enters a miss into the account: if the extent is `known` (recently used), the saving of a hit, otherwise the cost of its fetch
+    /// `what`. Returns whether the account allows the copy.
     fn may_copy(&mut self, view: &View<'_>, access: &Access, known: bool, what: Action) -> bool {
         let read = Benefit::slow_read(view);
         if known {
@@ -97,6 +100,8 @@ impl Benefit {
         let guard = self.settings.guard && self.has(Part::Account);
         known || !guard || !self.account.is_in_debt()
     }
+    /// Decides on the copy for a request that the slow device must serve, and proposes it and the eviction that it needs. `run`: length of
+    /// the stream that the request belongs to, bytes.
     pub(super) fn miss(
         &mut self,
         view: &mut View<'_>,
@@ -107,7 +112,7 @@ impl Benefit {
     ) {
         let known = seen.known;
         let extent = access.extent;
-        // A write that would wake the slow device goes to flash, whatever it is worth.
+        // A write that would wake the slow device goes to flash, even if its extent is worth little.
         let absorbed = access.write && self.is_spared(view);
         if (self.bypasses(access, run) && !absorbed)
             || self.coming.contains(&extent)
@@ -142,7 +147,7 @@ impl Benefit {
             (u64::MAX, 0)
         };
         if view.copy(extent).is_some() {
-            // It is there, and lacks what is asked for.
+            // There is a copy, but the requested blocks are missing in it.
             if worth <= price || !self.has(Part::Lacks) {
                 return;
             }
@@ -161,7 +166,7 @@ impl Benefit {
             let leaves = self.leave(view, victim);
             wanted.push(leaves);
             if matches!(leaves, Action::Move { .. }) {
-                // That takes a while: the next miss finds the slot free.
+                // The move takes a while. A later miss will find the slot free.
                 return;
             }
         } else if worth <= price && !absorbed {

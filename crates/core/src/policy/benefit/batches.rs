@@ -1,24 +1,24 @@
-//! What a batch of cleans under load takes of the slow device, as seen.
+//! The measured time that a batch of cleans under load takes of the slow device.
 //!
-//! What cleaning takes cannot be told from what a write takes: an extent has several runs of dirty blocks, and a round makes the slow device
-//! empty its cache of writes while requests wait. So the time from the begin of a batch to its end is measured, less what the slow device
-//! did for others meanwhile.
+//! This time cannot be computed from the time of a write: an extent has several runs of dirty blocks, and a commit round makes the slow
+//! device empty its write cache while requests wait. So the policy measures the time from the beginning of a batch to its end, and
+//! subtracts the time that the slow device worked for requests meanwhile.
 
 use crate::units::Nanos;
 
-/// Of the measured time, at least one part in so many is the batch's.
+/// At least 1 / `LEAST` of the measured time counts as the batch's own.
 const LEAST: u64 = 2;
-/// The part of the mean that a new batch replaces.
+/// A new batch replaces 1 / `SHARE` of the mean.
 const SHARE: u64 = 4;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Batches {
-    /// The batch under way: when it began, and its copies.
+    /// The batch in progress: its start, and the number of its copies.
     began: Option<(Nanos, u64)>,
-    /// Nanoseconds for requests that came meanwhile.
+    /// Nanoseconds of device time for requests that arrived during the batch.
     beside: u64,
-    /// Nanoseconds for each copy, of late; 0: not known.
+    /// Mean nanoseconds for each copy in recent batches; 0: not known.
     each: u64,
 }
 
@@ -28,11 +28,12 @@ impl Batches {
         self.began = (copies > 0).then_some((now, copies));
         self.beside = 0;
     }
-    /// A request comes that the slow device works for so many nanoseconds.
+    /// A request arrives that takes `ns` nanoseconds of the slow device.
     pub fn beside(&mut self, ns: u64) {
         self.beside = self.beside.saturating_add(ns);
     }
-    /// All copies of the batch are clean, or were given up.
+    /// The batch has ended: each copy was cleaned, or its clean was refused or failed. Does nothing if no batch was begun here (one
+    /// in idle time is not measured).
     pub fn ended(&mut self, now: Nanos) {
         let Some((then, copies)) = self.began.take() else {
             return;
@@ -46,7 +47,7 @@ impl Batches {
             self.each - self.each / SHARE + each / SHARE
         };
     }
-    /// Nanoseconds for a copy; `None`: no batch has ended.
+    /// Mean nanoseconds for each copy; `None`: no batch has ended yet.
     pub fn each(&self) -> Option<u64> {
         (self.each > 0).then_some(self.each)
     }
@@ -66,7 +67,7 @@ mod tests {
         b.beside(40_000_000);
         b.ended(ms(1140));
         assert_eq!(b.each(), Some(10_000_000));
-        // Nobody began a batch: what settles now is that of the idle time.
+        // No batch was begun, so these cleans belong to idle time and are not measured.
         b.ended(ms(9000));
         assert_eq!(b.each(), Some(10_000_000));
         b.begins(ms(10_000), 10);

@@ -1,4 +1,4 @@
-//! Dirty data goes home: when, and how much at once.
+//! When dirty data is written home, and how much of it at once.
 
 use super::shadow::Seen;
 use super::without::Part;
@@ -8,24 +8,28 @@ use crate::units::Nanos;
 use crate::volume::UnitId;
 use alloc::vec::Vec;
 
-/// Cleans asked for in one call at most, and slots of dirty data looked at to find them.
+/// Maximum number of cleans that one call in idle time proposes.
 const CLEANS: usize = 64;
+/// Maximum number of dirty extents that one call examines.
 const CLEAN_LOOKS: u32 = 256;
-/// Cleans that are worth a commit round of their own, and writes that a round takes the slow device as long as. A round takes two writes at
-/// random places, as long as six writes that a cache has sorted: about a quarter of a batch of so many.
+/// Minimum number of cleans in a batch (or all that are dirty, if fewer): the cost of a commit round is then a quarter of the batch.
 const FEW: usize = 16;
+/// The time of a commit round on the slow device, in writes at random places. It equals about six writes that a write cache has sorted.
 const ROUND: usize = 2;
-/// The part of flash, one in so many, that must be dirty for cleaning to take half of the time that the slow device is quiet.
+/// If 1 / `NEEDED` of flash is dirty, cleaning may take half of the time for which the slow device has been idle; less if less is dirty.
 const NEEDED: u32 = 4;
-/// Cleans in a batch while clean copies are scarce: long batches keep fewer requests waiting for a round.
+/// Number of cleans in a batch under load. In long batches fewer requests wait for a commit round.
 const SCARCE: usize = 64;
-/// Of 256 gaps that lasted so long, how many must go on for as long as a batch takes: while less than half of flash is dirty, and else.
+/// Of 256 idle times that have lasted as long as the present one, the number that must continue for the duration of a batch, while less
+/// than half of flash is dirty.
 const MOST: u32 = 230;
+/// The same if at least half of flash is dirty.
 const HALF: u32 = 200;
-/// Of the writes that find the slow device with nothing to do, one in so many goes there.
+/// One in `PROBES` writes that find the slow device idle goes there, to measure how soon it answers.
 const PROBES: u32 = 16;
 
 impl Benefit {
+    /// Notes whether the copy of `e` is dirty.
     pub(super) fn mark(&mut self, e: UnitId, dirty: bool) {
         if dirty != self.dirty.contains(e.0 as usize) {
             if dirty {
@@ -37,23 +41,25 @@ impl Benefit {
             }
         }
     }
+    /// Whether more than 80 % of flash is dirty.
     fn is_full_of_dirt(&self) -> bool {
         u64::from(self.dirty_count) * 10 > u64::from(self.fast) * 8
     }
-    /// What a write to a place of its own takes of the slow device: one that takes writes into a cache owes the seeks.
+    /// Device time of a write at a random place of the slow device. If that has a write cache, the seek comes later, but it is counted.
     fn written_at_random(view: &View<'_>) -> Nanos {
         let slow = view.cost(view.slowest());
         Nanos(slow.write.max(slow.read).0.max(1))
     }
-    /// What a write at a random place leaves the slow device to do, which has taken it into its cache.
+    /// Device time that a write at a random place still needs after the slow device has accepted it into its write cache.
     pub(super) fn debt(view: &View<'_>) -> Nanos {
         view.cost(view.slowest()).debt(false)
     }
-    /// The slow device has more to do.
+    /// Adds `time` to the estimated work of the slow device.
     pub(super) fn owes(&mut self, now: Nanos, time: Nanos) {
         self.busy = self.busy.max(now) + time;
     }
-    /// Since when nobody has asked the slow device for anything, and it had the time to do what it was asked for.
+    /// For how long the slow device has been idle: no request waited for it, and it had the time to do its estimated work, including
+    /// the writes in its write cache.
     pub(super) fn quiet(&self, view: &View<'_>) -> Nanos {
         let load = view.load(view.slowest());
         let quiet = if load.waiting > 0 {
@@ -66,8 +72,8 @@ impl Benefit {
         }
         quiet.min(view.now().since(self.busy))
     }
-    /// Have settled data written home for a part of the time that the slow device has been quiet. What makes that durable takes it as long as
-    /// some writes, so a few are waited for.
+    /// Proposes cleans in idle time: as many as fit into a part of the time for which the slow device has been idle ([`Benefit::room`]).
+    /// The commit round that makes them durable costs as much as several writes, so a batch has at least [`FEW`] cleans, or all.
     pub(super) fn clean(&mut self, view: &View<'_>, quiet: Nanos, wanted: &mut Vec<Action>) {
         let few = FEW.min(self.dirty_count as usize);
         let room = self.room(view, quiet);
@@ -77,7 +83,8 @@ impl Benefit {
         let most = room.saturating_sub(ROUND).min(CLEANS);
         self.batch(view, most, u64::MAX, wanted);
     }
-    /// Flash is so full of dirty data that this costs more than cleaning a batch: whoever is worth less than those who were missed.
+    /// Proposes cleans under load, because the time that was lost for lack of clean copies has reached the time of a batch. Only copies are
+    /// cleaned that are worth less than the extents that were missed.
     pub(super) fn clean_for_room(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
         let cost = self.batch_takes(view);
         self.regret.paid(cost);
@@ -86,7 +93,8 @@ impl Benefit {
         let found = u64::from(self.cleaning - before);
         self.batches.begins(view.now(), found);
     }
-    /// Nanoseconds of the slow device for such a batch: as measured, or until one was, what its writes and its round should take.
+    /// Nanoseconds of the slow device for a batch of cleans under load: as measured, or, before the first batch, an estimate from the time
+    /// of its writes and its commit round.
     pub(super) fn batch_takes(&self, view: &View<'_>) -> u64 {
         if let Some(each) = self.batches.each() {
             return each.saturating_mul(SCARCE as u64);
@@ -94,7 +102,8 @@ impl Benefit {
         let each = Benefit::debt(view).max(view.cost(view.slowest()).write);
         each.0 * SCARCE as u64 + ROUND as u64 * Benefit::written_at_random(view).0
     }
-    /// Have up to `most` settled copies written home that are worth less than `bar`.
+    /// Proposes up to `most` cleans of copies that are worth less than `bar`. If `bar` is `u64::MAX` (idle time) and flash is not nearly full
+    /// of dirty data, only settled copies are cleaned.
     fn batch(&mut self, view: &View<'_>, most: usize, bar: u64, wanted: &mut Vec<Action>) {
         let (now, urgent) = (millis(view.now()), self.is_full_of_dirt());
         let settled = millis(self.settings.settled);
@@ -111,7 +120,7 @@ impl Benefit {
             from = i + 1;
             let Some(s) = view.copy(e).filter(|_| view.is_dirty(e)) else {
                 if view.in_flight(e) == 0 && !view.is_held(e) {
-                    // Its write failed, or it is gone.
+                    // The write failed, or the copy no longer exists.
                     self.mark(e, false);
                 }
                 continue;
@@ -139,11 +148,12 @@ impl Benefit {
             self.harm.cleans(view.now(), found as u64, takes);
         }
     }
-    /// Writes at random places that the slow device may be given now: as long as half of the time that it has been quiet, and no longer
-    /// than most gaps go on that lasted so long. The fuller of dirt flash is, the more gaps may end too early.
+    /// Number of writes at random places that the slow device may get now. Together they take at most half of the time for which the device
+    /// has been `quiet`, and so little time that most idle times which had lasted as long continued for it. If flash has more dirty data,
+    /// more idle times may be too short.
     ///
-    /// While little is dirty, no request lacks a clean copy, so cleaning gains nothing yet, and a batch that ends a gap too late costs as much
-    /// as ever. So a part of that half is used: the part of [`NEEDED`] of flash that is dirty.
+    /// While little is dirty, enough copies are clean, so cleaning gains nothing yet; but requests that arrive during a batch would still
+    /// wait. So, while less than 1 / [`NEEDED`] of flash is dirty, less than half of the time is used, in proportion to the dirty data.
     fn room(&self, view: &View<'_>, quiet: Nanos) -> usize {
         let each = Benefit::written_at_random(view).0;
         let needed = (self.fast / NEEDED).max(1);
@@ -162,17 +172,18 @@ impl Benefit {
         }
         n as usize
     }
+    /// Whether at least half of flash is dirty.
     fn is_half_dirty(&self) -> bool {
         u64::from(self.dirty_count) * 2 >= u64::from(self.fast)
     }
-    /// Does flash, which has a queue, answer writes so late that the slow device would have done one more by then? A small fast device
-    /// whose buffer is full does that in a burst of writes.
+    /// Whether flash has a queue and answers writes so late that the slow device could do one more write in that time. This happens in a
+    /// burst of writes if the buffer of a small fast device is full.
     fn is_flash_late(&self, view: &View<'_>) -> bool {
         self.has(Part::Late)
             && view.load(FAST).waiting > 0
             && view.latencies(FAST).write >= Benefit::debt(view)
     }
-    /// Nanoseconds that a write to the slow device counts: until it is answered, and what it keeps others waiting for.
+    /// The cost of a write to the slow device, nanoseconds: the time until it is answered, and the time for which other requests wait for it.
     fn slow_write(&self, view: &View<'_>) -> u64 {
         let (t, debt) = (view.slowest(), Benefit::debt(view).0);
         let gap = self.reads_gap.max(view.now().since(self.last_read)).0;
@@ -183,15 +194,16 @@ impl Benefit {
         let answer = view.latencies(t).write.0;
         answer.saturating_add(later).saturating_add(waiting)
     }
-    /// Should a write go to the slow device, which takes writes into a cache, all told?
+    /// Whether a write should go to the slow device because all costs together are lower there. This is only possible if that device has a
+    /// write cache. `known`: the extent was used recently.
     ///
-    /// A write leaves that device work to do, which delays a read by half of its time on average, with the chance that a read
-    /// comes meanwhile; by all of it while there is older work; and by all of it each of those that wait already. What flash takes
-    /// must be cleaned, which costs the requests that come meanwhile what it was seen to cost ([`super::harm`]). While somebody
-    /// waits for the slow device or it has work to do, flash takes the write, unless flash is late itself.
+    /// A write at the slow device leaves work behind. A read that arrives meanwhile waits for half of that work on average, or for all of it
+    /// if there is older work; each request that already waits, waits for all of it. A write to flash must be cleaned later, and requests
+    /// that arrive during the cleaning wait; this time is measured ([`super::harm`]). If a request waits for the slow device, or the
+    /// device has work to do, flash gets the write, unless flash itself is late.
     ///
-    /// How soon the slow device answers is known from writes that went there; while it has nothing to do, one is sent there now
-    /// and then to see. In a burst the answers of a moment ago say nothing of the next, so flash takes it.
+    /// The response time of the slow device is known from writes that went there. While the device is idle, one in [`PROBES`] writes is sent
+    /// there as a measurement. In a burst of writes the last response times do not predict the next one, so flash gets the writes.
     pub(super) fn slow_is_sooner(&mut self, view: &View<'_>, known: bool) -> bool {
         let t = view.slowest();
         let (cost, waiting) = (view.cost(t), view.load(t).waiting);
@@ -205,7 +217,7 @@ impl Benefit {
             return false;
         }
         let slow = self.slow_write(view);
-        // What was used lately is written again, and cleaned once for several writes.
+        // A recently used extent is often written again, and one clean then serves several writes.
         let harm = if self.has(Part::Harm) {
             self.harm.each().min(cost.read.0) / if known { 2 } else { 1 }
         } else {
@@ -214,7 +226,7 @@ impl Benefit {
         slow < view.latencies(FAST).write.0.saturating_add(harm)
             || (self.quiet(view) >= self.settings.idle && self.draw(PROBES) == 0)
     }
-    /// The shadow of the slow device alone sees an access.
+    /// Tells the model of the slow device alone about an access.
     pub(super) fn sees(&mut self, view: &View<'_>, access: &Access, goes_on: bool) {
         let seen = Seen {
             extent: access.extent,
@@ -223,27 +235,28 @@ impl Benefit {
             debt: Benefit::debt(view).0,
         };
         let mut slow = *view.cost(view.slowest());
-        // Flash is measured by what a write waits for, so the disk is as well: of a batch of writes, each takes it less than one alone.
+        // For flash, the response time of writes is measured; so it must be for the disk. Its cost of a write is no such time: each write of
+        // a batch takes less device time than a single write.
         let lone = view.latencies(view.slowest()).lone_write;
         if lone.0 > 0 {
             slow.write = lone;
         }
         self.shadow.comes(access.now, &slow, seen);
     }
-    /// Writes pass flash by: the slow device alone would have answered them sooner.
+    /// Whether writes bypass flash because the slow device alone would answer them sooner.
     pub(super) fn is_behind(&self, view: &View<'_>) -> bool {
         self.settings.guard
             && self.has(Part::Alone)
             && !self.is_spared(view)
             && self.shadow.is_behind()
     }
-    /// A write to an extent with a copy goes home all the same. A clean copy goes then, for which nothing need be made durable; a dirty one
-    /// is kept, or that would have to be recorded first.
+    /// Whether a write to an extent with a copy goes home, because writes bypass flash. This needs a clean copy, which is then dropped
+    /// without a record. The write of a dirty copy stays on flash, because dropping that copy would need a durable record first.
     pub(super) fn passes_copy_by(&self, view: &View<'_>, e: UnitId) -> bool {
         let is_clean = !self.dirty.contains(e.0 as usize) && !view.is_dirty(e);
         is_clean && self.is_behind(view) && !view.is_held(e)
     }
-    /// A read goes to the slow device.
+    /// A read goes to the slow device: updates the mean time between such reads.
     pub(super) fn reads_slow(&mut self, now: Nanos) {
         let gap = now.since(self.last_read).0;
         self.reads_gap = Nanos((self.reads_gap.0 * 15 + gap) / 16);

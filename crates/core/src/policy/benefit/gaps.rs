@@ -1,15 +1,16 @@
-//! How long the slow device is left alone: lengths of the gaps between requests to it, lately.
+//! The lengths of recent idle times (gaps) of the slow device.
 //!
-//! Cleaning in a gap that ends meanwhile keeps a request waiting, so what counts is the chance that a gap which has lasted so long
-//! lasts so much longer. It is taken from the gaps that came before, counted by length, two counts an octave; old ones count less.
+//! If a gap ends during a batch of cleans, a request waits. So the policy needs the probability that a gap which has lasted for a certain
+//! time will last for the duration of a batch. It is estimated from a histogram of earlier gaps, with two counts for each octave of their
+//! length. Old gaps have less weight.
 
 use crate::units::Nanos;
 
-/// Gaps shorter than this are none.
+/// Shorter gaps do not count, nanoseconds.
 const LEAST: u64 = 4_000_000;
-/// Two an octave from [`LEAST`]: the last holds all from three days on.
+/// Number of counts, two for each octave of length from [`LEAST`] on. The last one counts all gaps from 196 s on.
 const COUNTS: usize = 32;
-/// All counts are halved when there are so many gaps.
+/// When the counts add up to this number, all are halved.
 const KEPT: u32 = 256;
 
 /// See the module.
@@ -23,12 +24,12 @@ impl Gaps {
     fn place(length: Nanos) -> usize {
         let units = (length.0 / (LEAST / 2)).max(2);
         let octave = units.ilog2();
-        // The upper half of an octave is a count of its own.
+        // The upper half of an octave has its own count.
         let upper = units >> (octave - 1) & 1;
         let place = 2 * (octave as usize - 1) + upper as usize;
         place.min(COUNTS - 1)
     }
-    /// A gap of that length has ended.
+    /// A gap of this length has ended.
     pub fn ended(&mut self, length: Nanos) {
         if length.0 < LEAST {
             return;
@@ -40,17 +41,18 @@ impl Gaps {
         self.of[Gaps::place(length)] += 1;
         self.all += 1;
     }
-    /// Gaps that lasted that long.
+    /// Number of gaps that lasted at least about as long as `length`.
     fn lasted(&self, length: Nanos) -> u32 {
         self.of[Gaps::place(length)..]
             .iter()
             .map(|n| u32::from(*n))
             .sum()
     }
-    /// Of gaps that lasted `so_far`, how many of 256 lasted `more` beyond that. `None`: too few did to tell.
+    /// Of 256 gaps that lasted at least `so_far`, the number that lasted at least `more` beyond that. `None`: fewer than four lasted
+    /// `so_far`, which is too few for an estimate.
     pub fn chance(&self, so_far: Nanos, more: Nanos) -> Option<u32> {
         let all = self.lasted(so_far);
-        // The gap under way may be longer than all before it.
+        // The present gap may be longer than all earlier ones.
         (all >= 4).then(|| 256 * self.lasted(so_far + more) / all)
     }
 }
@@ -64,7 +66,7 @@ mod tests {
         let mut g = Gaps::default();
         let ms = Nanos::from_millis;
         assert_eq!(g.chance(ms(50), ms(50)), None);
-        // Half of them 20 ms, half of them a second.
+        // Half of the gaps last 20 ms, half of them one second; gaps of 1 ms do not count.
         for _ in 0..50 {
             g.ended(ms(20));
             g.ended(ms(1000));
@@ -75,7 +77,7 @@ mod tests {
         assert_eq!(g.chance(ms(60), ms(100)), Some(256));
         assert_eq!(g.chance(ms(60), ms(2000)), Some(0));
         assert_eq!(g.chance(ms(4000), ms(1)), None);
-        // However long, however many.
+        // Neither the length nor the number of gaps overflows.
         (0..100_000).for_each(|_| g.ended(Nanos(u64::MAX / 2)));
         assert_eq!(g.chance(ms(60), ms(2000)), Some(256));
     }

@@ -1,22 +1,22 @@
-//! What cleaning costs those who come meanwhile, as seen: requests to the slow device that find a batch under way wait for it.
+//! The measured cost of cleaning for requests: those that reach the slow device during a batch of cleans wait for it.
 
 use crate::units::Nanos;
 
-/// What was seen counts half when so many copies were cleaned.
+/// After this number of cleaned copies, earlier measurements count half.
 const KEPT: u64 = 1024;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Harm {
-    /// Nanoseconds that requests waited, and copies that were cleaned.
+    /// Nanoseconds for which requests waited, and the number of copies that were cleaned.
     waited: u64,
     cleaned: u64,
-    /// When the batch under way is thought to end.
+    /// The estimated end of the batch in progress.
     until: Nanos,
 }
 
 impl Harm {
-    /// A batch of `copies` begins, which takes the slow device about `takes` nanoseconds.
+    /// A batch of `copies` cleans begins, which takes about `takes` nanoseconds of the slow device.
     pub fn cleans(&mut self, now: Nanos, copies: u64, takes: u64) {
         if self.cleaned >= KEPT {
             (self.waited, self.cleaned) = (self.waited / 2, self.cleaned / 2);
@@ -24,17 +24,18 @@ impl Harm {
         self.cleaned += copies;
         self.until = now + Nanos(takes);
     }
-    /// A request comes to the slow device while a batch is under way; it waits for `least` nanoseconds at least.
+    /// A request reaches the slow device during a batch. It waits until the estimated end of the batch, and at least `least` nanoseconds.
     pub fn comes(&mut self, now: Nanos, least: u64) {
         self.waited = self
             .waited
             .saturating_add(self.until.since(now).0.max(least));
     }
-    /// A write went to the slow device instead: what was seen is a little older.
+    /// A write went to the slow device because of this cost. Then nothing is cleaned and nothing new is measured, so the old
+    /// measurement slowly loses weight.
     pub fn fades(&mut self) {
         self.waited -= self.waited / 512;
     }
-    /// Nanoseconds that requests waited for each copy that was cleaned.
+    /// Nanoseconds for which requests waited, for each cleaned copy.
     pub fn each(self) -> u64 {
         self.waited / self.cleaned.max(16)
     }
@@ -51,13 +52,13 @@ mod tests {
         assert_eq!(h.each(), 0);
         h.cleans(ms(0), 32, 100_000_000);
         h.comes(ms(60), 1_000_000);
-        // Over time, it takes as long as what is least.
+        // After the estimated end, the minimum counts.
         h.comes(ms(140), 2_000_000);
         assert_eq!(h.each(), 42_000_000 / 32);
         let before = h.each();
         (0..512).for_each(|_| h.fades());
         assert!(h.each() < before / 2, "{}", h.each());
-        // Batches that hurt nobody make it small.
+        // Batches for which no request waits make the mean small.
         (0..1000).for_each(|_| h.cleans(ms(1000), 64, 1));
         assert_eq!(h.each(), 0);
     }

@@ -1,27 +1,27 @@
-//! Homes on flash as well (`homes=1`, `create --capacity all`): the volume is as large as both tiers together.
+//! Homes on both tiers (`homes=1`, `create --capacity all`): the volume is as large as both tiers together.
 //!
-//! New data still goes to the slow tier while that has room, and what is used gets a copy. A home on flash takes a slot as a copy does: where
-//! it is worth less than a newcomer, and the slow tier has room, it goes down. Where the slow tier has none, a read that misses brings the
-//! home up in place of a copy, which makes room there. The engine keeps some slots of the slow tier out of the volume's size, so that this
-//! never comes to a stop.
+//! New data goes to the slow tier while that has free slots, and extents that are used get copies. A home on flash occupies a slot like a
+//! copy. If it is worth less than a new extent, and the slow tier has a free slot, the home is demoted. If the slow tier is full, a read
+//! miss promotes the home instead of making a copy, which frees a slot there. The engine does not count some slots of the slow tier as
+//! part of the volume's size, so that there is always a slot for the next move.
 
 use super::{Benefit, FAST};
 use crate::policy::{Action, View};
 use crate::volume::UnitId;
 
-/// Homes on their way down at once.
+/// Maximum number of demotions in progress.
 const DOWN: u32 = 4;
 
 impl Benefit {
-    /// The home of `e` is on flash.
+    /// Whether the home of `e` is on flash.
     pub(super) fn lives_fast(view: &View<'_>, e: UnitId) -> bool {
         view.home(e).is_some_and(|h| view.tier_of(h) == FAST)
     }
-    /// A home may go down: there is room for it, beside those on their way.
+    /// Whether one more home may be demoted: the slow tier has a free slot besides those for the demotions in progress.
     pub(super) fn may_go_down(&self, view: &View<'_>) -> bool {
         self.settings.homes && self.down < DOWN && view.free(view.slowest()) > self.down
     }
-    /// Makes room: gives up the copy of `e`, or sends its home down.
+    /// The action that frees the fast slot of `e`: evicts its copy, or demotes its home.
     pub(super) fn leave(&mut self, view: &View<'_>, e: UnitId) -> Action {
         if Benefit::lives_fast(view, e) {
             self.down += 1;
@@ -30,7 +30,7 @@ impl Benefit {
         }
         Action::Evict { extent: e }
     }
-    /// A home is needed and no tier has room: a copy goes, a clean one if there is one.
+    /// If a home is needed and both tiers are full: the eviction of a copy, of a clean one if the search finds one.
     pub(super) fn room_for_home(&mut self, view: &View<'_>) -> Option<Action> {
         if !self.settings.homes || view.free(view.slowest()) > 0 || view.free(FAST) > 0 {
             return None;
@@ -41,7 +41,7 @@ impl Benefit {
         let extent = clean.or_else(|| all.find(copied))?;
         Some(Action::Evict { extent })
     }
-    /// What a victim must be worth less by: a home that goes down is written at a random place.
+    /// The additional cost of freeing the slot of a victim, nanoseconds: a home that is demoted is written at a random place.
     pub(super) fn parting(view: &View<'_>, e: UnitId) -> u64 {
         if Benefit::lives_fast(view, e) {
             let slow = view.cost(view.slowest());
@@ -49,7 +49,7 @@ impl Benefit {
         }
         0
     }
-    /// A read that misses brings the home up, as the slow tier has no room.
+    /// Whether a read that misses promotes the home instead of making a copy, because the slow tier is full.
     pub(super) fn brings_home(&self, view: &View<'_>, e: UnitId) -> bool {
         self.settings.homes && view.copy(e).is_none() && view.free(view.slowest()) == 0
     }
@@ -66,7 +66,7 @@ mod tests {
     const FAST_SLOTS: u32 = 8;
     const UNITS: u32 = 18;
 
-    /// Eight slots on flash, twelve on the disk, eighteen extents: all of them have been written.
+    /// Eight slots on flash, twelve on the disk and eighteen extents, all of which have been written.
     fn full() -> NullEngine<Benefit> {
         let member = |tier, slots| Member {
             tier: TierId(tier),
@@ -94,7 +94,7 @@ mod tests {
         let mut e = full();
         let home = |e: &NullEngine<Benefit>, u| e.home(ExtentId(u)).map(|s| s.0);
         assert!((0..UNITS).all(|u| home(&e, u).is_some()));
-        // Extents of either tier are used, over and over; nobody asks for the others.
+        // Extents of both tiers are used repeatedly; the others are not used.
         let hot = [0, 5, 11, 17];
         let mut hits = 0;
         for round in 0..100 {
@@ -103,7 +103,7 @@ mod tests {
             }
         }
         assert!(hits > 380, "{hits} of 400");
-        // Nothing is lost, and every home has a slot of its own.
+        // Nothing is lost, and no two homes share a slot.
         let mut slots: alloc::vec::Vec<_> = (0..UNITS).filter_map(|u| home(&e, u)).collect();
         slots.sort_unstable();
         slots.dedup();

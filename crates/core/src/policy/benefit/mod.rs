@@ -1,52 +1,58 @@
-//! `benefit`: what is kept on flash is what saves most of the slow device's time.
+//! `benefit`: copies on flash of the data that saves the most time of the slow device.
 //!
-//! Homes stay on the slowest tier, copies go to the fastest: the loss of a clean cache costs nothing, and any policy can follow.
-//! Everything is weighed in nanoseconds of device time. An access is worth what the fast device saves on it
-//! ([`View::cost`]); an extent is worth the sum of that, halved with every `half_life` × (fast slots) misses. A copy is made
-//! when its extent is worth more than the worst of 16 clean copies drawn at random plus `move_price` × what making it costs.
+//! Homes stay on the slowest tier, and copies go to the fastest. So the loss of a cache without dirty data loses nothing, and any policy
+//! can take over. All values are in nanoseconds of device time. The value of an access is the time that the fast device saves on it
+//! ([`View::cost`]). The value of an extent is the sum of these, and it halves with every `half_life` × (fast slots) misses. A copy is
+//! made if its extent is worth more than the least valuable of 16 clean copies drawn at random plus `move_price` × the cost of the copy.
 //!
-//! - A read that misses is at the slow device anyway: it fetches. A write that misses gets an empty copy, and nothing is read.
-//! - No request waits for a dirty copy: where no clean one can go, the request goes to the slow device.
-//! - Long requests and streams pass the cache by: the slow device is good at those.
-//! - Dirty data is written home in the order of addresses, when nobody has asked the slow device for anything for `idle_s`
-//!   and it had the time to empty its own cache of writes, in batches that take up to half of the time that it has been quiet
-//!   and are worth a commit round, and only what was not written for `settled_s`, unless more than 80 % is dirty.
-//! - Of an extent whose rest is hardly ever asked for, only the part that is read is copied (`regions.rs`).
-//! - No batch of cleans is longer than most gaps go on that lasted as long (`gaps.rs`), and what cleaning costs those who come meanwhile
-//!   is seen and counts (`harm.rs`): a slow device that takes writes into a cache, and has nothing to do, gets them itself.
-//! - Where the slow device is never quiet, as in a closed loop, all copies would become dirty: once reads that miss have lost as much as a
-//!   batch of cleans was seen to take, because no dirty copy could go, one is done (`regret.rs`, `batches.rs`).
-//! - A shadow of the slow device alone says what it would have answered: where flash takes writes later, they pass it by (`shadow.rs`).
-//! - An account of what copies save and cost keeps fetches that are not used again from slowing the slow device down (`account.rs`).
+//! - A read that misses reads from the slow device anyway, so the fetch uses its data. A write that misses gets an empty copy, and
+//!   nothing is read.
+//! - No request waits until a dirty copy is clean: if no clean copy can be evicted, the request goes to the slow device.
+//! - Long requests and sequential streams bypass the cache, because the slow device serves them well.
+//! - Dirty data is written home in the order of addresses. This begins when the slow device has had no request for `idle_s` and has had
+//!   the time to empty its own write cache. A batch takes up to half of the time for which the device has been idle, and is large enough
+//!   to be worth a commit round. It contains only data that was not written for `settled_s`, unless more than 80 % of flash is dirty.
+//! - If the rest of an extent is rarely requested, only the part that is read is copied (`regions.rs`).
+//! - A batch of cleans is so short that most idle times which had lasted as long would have covered it (`gaps.rs`). The time for which
+//!   requests wait for a batch is measured, and counts as a cost of writes to flash (`harm.rs`): a slow device that has a write cache and
+//!   is idle may get a write itself.
+//! - If the slow device is never idle, as in a closed loop, all copies would become dirty. The policy adds up the time that misses lose
+//!   because no dirty copy can be evicted. When this equals the measured time of a batch of cleans, a batch is written (`regret.rs`,
+//!   `batches.rs`).
+//! - A model of the slow device alone computes when that device would have answered. If flash answers writes later, they bypass it
+//!   (`shadow.rs`).
+//! - An account of what copies save and cost prevents that fetches of data that is not used again slow the slow device down
+//!   (`account.rs`).
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
-//! | half_life | 0, 0.001…100 | 0.3 | fast slots, in misses: worth halves in so many; 0: never |
+//! | half_life | 0, 0.001…100 | 0.3 | number of misses after which worth has halved, in fast slots; 0: never |
 //! | move_price | 0…1000 | 1 | weight of the cost of a copy |
-//! | stream_bypass | 0…2⁴⁰ | 262144 | bytes of a stream from which it passes the cache by; 0: never |
-//! | request_bypass | 0…2⁴⁰ | 65536 | bytes of a request from which it does; 0: never |
-//! | idle_s | 0.001…3600 | 0.05 | seconds that the slow device is quiet before cleaning |
-//! | settled_s | 0…3600 | 5 | seconds that data was not written before it is cleaned |
-//! | guard | 0, 1 | 1 | 1: in debt, only what was used lately is copied; writes go where they are answered sooner, cleaning counted |
-//! | parts | 0, 1 | 1 | 1: parts of extents are copied where the rest is not asked for |
-//! | homes | 0, 1 | 0 | 1: homes lie on flash as well, so that the volume is as large as both tiers (`homes.rs`) |
-//! | goal | fast, quiet, lasting, cheap | fast | a set of the weights below (`weights.rs`) |
+//! | stream_bypass | 0…2⁴⁰ | 262144 | bytes; a stream of this length or more bypasses the cache; 0: none does |
+//! | request_bypass | 0…2⁴⁰ | 65536 | bytes; a request of this size or more bypasses the cache; 0: none does |
+//! | idle_s | 0.001…3600 | 0.05 | seconds for which the slow device must be idle before cleaning begins |
+//! | settled_s | 0…3600 | 5 | seconds since the last write of data before it is cleaned |
+//! | guard | 0, 1 | 1 | 1: while copies cost more than they save, only recently used extents are copied; a write goes where it is answered sooner, its later cleaning included |
+//! | parts | 0, 1 | 1 | 1: only a part of an extent is copied if the rest is rarely requested |
+//! | homes | 0, 1 | 0 | 1: flash has homes as well, so that the volume is as large as both tiers (`homes.rs`) |
+//! | goal | fast, quiet, lasting, cheap | fast | a named set of the weights below (`weights.rs`) |
 //! | w_latency | 0…1000 | 1 | weight of device time |
-//! | w_energy | 0…10⁶ | 0 | seconds of device time that a joule is worth |
-//! | w_wear | 0…10¹² | 0 | seconds that a dollar of wear is worth |
-//! | w_money | 0…10¹² | 0 | seconds that a dollar of wear or energy is worth |
-//! | w_read, w_metadata | 0…100 | 0 | how much more a read counts, and an access to metadata (`order.rs`) |
-//! | w_class | 0…10⁶ | 0 | seconds that an extent is worth for each step of its class' priority |
-//! | by_request | 0, 1 | 0 | 1: an access counts as its share of the request |
+//! | w_energy | 0…10⁶ | 0 | seconds of device time that equal one joule |
+//! | w_wear | 0…10¹² | 0 | seconds that equal one dollar of wear |
+//! | w_money | 0…10¹² | 0 | seconds that equal one dollar of wear or energy |
+//! | w_read, w_metadata | 0…100 | 0 | additional weight of a read, and of an access to metadata (`order.rs`) |
+//! | w_class | 0…10⁶ | 0 | seconds that are added to an extent's worth for each step of its class' priority |
+//! | by_request | 0, 1 | 0 | 1: an access counts as 1 / (the number of extents of its request) |
 //! | w_random | 0, 1 | 0 | 1: worth is multiplied by the number of random accesses |
-//! | without | names | none | what is left out, for measurements (`without.rs`) |
+//! | without | names | none | mechanisms that are switched off, for measurements (`without.rs`) |
 //!
-//! With a weight of energy, the slow device's sleep is spared as well: an access that would wake it is worth a wake-up more, and
-//! writes go to flash while it sleeps.
+//! If energy has a weight, the policy also lets the slow device sleep: the worth of an access that would wake it includes the cost of a
+//! wake-up, and writes go to flash while it sleeps.
 //!
-//! 8 bytes and 1 bit an extent, 4 bytes a fast slot. Source: none, Isotherm's own; the idea that everything has one currency is
-//! older (HRO, OODT). When not to use it: where capacity counts, since copies add none; where sets a little larger than flash are read over and over, since its order is close to recency.
-//! `bench/benefit/adversary.py` and `lab/tests/guard.rs` look for work on which the slow device alone is faster.
+//! Memory: 8 bytes and 1 bit for each extent, 4 bytes for each fast slot. Source: none, this is Isotherm's own policy; that all costs are
+//! expressed in one unit is an older idea (HRO, OODT). When not to use it: if capacity matters, because copies add none; if sets of data
+//! that are a little larger than flash are read repeatedly, because its order is close to recency.
+//! `bench/benefit/adversary.py` and `lab/tests/guard.rs` search for workloads on which the slow device alone is faster.
 
 mod account;
 mod admit;
@@ -92,7 +98,7 @@ use shadow::Shadow;
 pub use weights::GOALS;
 use without::Part;
 
-/// Copies under way at once: a fetch rides on a read that is at the slow device in any case.
+/// Maximum number of copies in progress. It can be large: a fetch uses the data of a read that the slow device serves in any case.
 const MOVES: u32 = 128;
 
 /// See the module.
@@ -105,33 +111,35 @@ pub struct Benefit {
     regions: Regions,
     dirty: BitTree,
     dirty_count: u32,
-    /// By fast slot: when it was last written, in milliseconds.
+    /// For each fast slot: the time of its last write, milliseconds.
     written: Vec<u32>,
-    /// Copies asked for and not settled.
+    /// The extents of copies that were proposed and are not settled.
     coming: Vec<UnitId>,
-    /// Homes on their way to the slow tier.
+    /// Number of homes that are moving to the slow tier.
     down: u32,
-    /// Cleans under way; where cleaning goes on.
+    /// Number of cleans in progress.
     cleaning: u32,
+    /// The extent at which the search for dirty copies continues.
     at: u32,
+    /// When the policy wants to be called again.
     next: Option<Nanos>,
-    /// Until when the slow device is taken to work on what it was asked for, its cache of writes among it.
+    /// The estimated time at which the slow device has done its work, including the writes in its write cache.
     busy: Nanos,
-    /// How long the slow device is left alone.
+    /// The lengths of the idle times of the slow device.
     gaps: Gaps,
-    /// What cleaning costs those who wait.
+    /// The time for which requests wait for cleaning.
     harm: Harm,
-    /// What is lost because flash is full of dirty data.
+    /// The time that is lost because flash is full of dirty data.
     regret: Regret,
-    /// What the slow device alone would have answered.
+    /// A model of the slow device alone, and the comparison of flash with it.
     shadow: Shadow,
-    /// What cleaning under load takes.
+    /// The measured time of cleaning under load.
     batches: Batches,
-    /// When a read went to the slow device last, and the mean time between such reads.
+    /// The time of the last read that went to the slow device, and the mean time between such reads.
     last_read: Nanos,
     reads_gap: Nanos,
     seed: u64,
-    /// What copies saved and cost.
+    /// The account of what copies saved and cost.
     account: Account,
 }
 
@@ -165,16 +173,16 @@ impl Default for Benefit {
     }
 }
 
-/// What was used within so many half-lives would still have its copy, were none lost to dirty data: three of 0.3 fast slots in misses
-/// are as many misses as there are slots, nearly.
+/// An extent whose worth has fallen to no less than this part (1/8) of one access was used within about three half-lives. Three half-lives
+/// of 0.3 fast slots each are nearly as many misses as flash has slots. So a copy of it would still exist if all copies could be evicted.
 const REUSED: u64 = 1 << 3;
 
-/// What is known of an extent when it is asked for.
+/// What is known about an extent when it is accessed.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// It was used within a half-life.
+    /// Whether it was used within about one half-life.
     known: bool,
-    /// It was used so lately that a copy made then would still be there, were none lost to dirty data.
+    /// Whether it was used so recently that a copy made then would still exist if all copies could be evicted ([`REUSED`]).
     reused: bool,
 }
 
@@ -186,7 +194,7 @@ impl Benefit {
     fn has(&self, part: Part) -> bool {
         self.settings.without.has(part)
     }
-    /// What an extent is worth, nanoseconds of device time.
+    /// The worth of an extent, nanoseconds of device time.
     fn worth(&self, view: &View<'_>, e: UnitId) -> u64 {
         self.settings.order.worth(view, self.scores.worth(e), e)
     }
@@ -197,12 +205,13 @@ impl Benefit {
         let misses = u64::from(self.fast) * u64::from(self.settings.half_life) / 1000;
         u32::try_from(misses).unwrap_or(u32::MAX).max(1)
     }
-    /// Nanoseconds that an access saves on the fast device. A write that a disk's cache takes at once is a debt of a seek.
+    /// Nanoseconds of device time that the fast device saves on an access. Writes count like reads: a write that a disk's write cache
+    /// accepts at once costs a seek later.
     fn saves_time(view: &View<'_>) -> u64 {
         let (fast, slow) = (view.cost(FAST), view.cost(view.slowest()));
         slow.read.0.saturating_sub(fast.read.0).max(1)
     }
-    /// What that is worth, with all that counts.
+    /// The worth of one access: the same with all weights, and with a wake-up if the slow device sleeps.
     fn saves(&self, view: &View<'_>) -> u64 {
         let (fast, slow) = (view.cost(FAST), view.cost(view.slowest()));
         let w = &self.settings.weights;
@@ -216,7 +225,7 @@ impl Benefit {
             .max(1)
             .saturating_add(wake)
     }
-    /// The slow device sleeps, and that is worth something.
+    /// Whether the slow device sleeps and its sleep has a value (energy has a weight).
     fn is_spared(&self, view: &View<'_>) -> bool {
         self.settings.weights.spares_sleep() && view.load(view.slowest()).asleep
     }
@@ -245,7 +254,7 @@ impl Policy for Benefit {
         self.account = Account::open(Benefit::slow_read(view));
         for (s, e) in view.residents(FAST) {
             if view.copy(e) == Some(s) {
-                // After a restart all that is there is worth one access.
+                // After a restart each existing copy is worth one access.
                 self.scores.touch(e, saves);
                 self.mark(e, view.is_dirty(e));
             }
@@ -281,7 +290,7 @@ impl Policy for Benefit {
         self.scores.touch(extent, counts);
         let copied = access.copy.is_some_and(|c| view.tier_of(c) == FAST);
         if access.home.is_some_and(|h| view.tier_of(h) == FAST) {
-            // Its home is on flash: nothing is saved beyond that.
+            // Its home is on flash, so a copy would save nothing.
         } else if copied && (access.write || view.holds(access)) {
             let saved = if access.write {
                 Benefit::debt(view).0
@@ -360,7 +369,7 @@ impl Policy for Benefit {
             Action::Move { to, .. } if to != FAST => self.down = self.down.saturating_sub(1),
             Action::Evict { .. } => {}
             _ => {
-                // No extent is in it twice.
+                // No extent is in this list twice.
                 if let Some(i) = self.coming.iter().position(|e| *e == extent) {
                     self.coming.swap_remove(i);
                 }
@@ -372,7 +381,7 @@ impl Policy for Benefit {
             return;
         }
         if self.dirty_count == 0 || self.cleaning > 0 {
-            // The last clean to settle asks again.
+            // The last clean that settles sets the next time.
             self.next = None;
             return;
         }
@@ -382,7 +391,7 @@ impl Policy for Benefit {
             view.now() + patience
         } else if quiet >= patience {
             self.clean(view, quiet, wanted);
-            // If nothing was settled.
+            // In case no dirty data was old enough.
             view.now() + patience.max(Nanos::from_millis(100))
         } else {
             view.now() + Nanos(patience.0 - quiet.0)
@@ -426,9 +435,9 @@ impl Policy for Benefit {
             None => "no copy",
         };
         format!(
-            "{what}; its accesses cost the slow device {:.1} ms lately, an access saves {:.2} ms, a copy must be worth {:.2} ms \
-             more than the one that goes (goal {}); {} of {} fast slots are dirty; copies have saved {:.0} ms more than they cost \
-             (within bounds)",
+            "{what}; its recent accesses are worth {:.1} ms of the slow device, an access saves {:.2} ms, a new copy must be worth \
+             {:.2} ms more than the copy that it replaces (goal {}); {} of {} fast slots are dirty; copies have saved {:.0} ms more \
+             than they cost (the account is limited)",
             ms(self.worth(view, extent)),
             ms(self.saves(view)),
             ms(self.price(view, extent)),

@@ -1,15 +1,16 @@
-//! What an access is worth beyond the time that it saves, and what an extent is worth beyond its accesses.
+//! Weights by which accesses and extents of certain kinds are worth more than the time that they save.
 //!
-//! By default nothing: all that counts is time, energy and wear (`weights.rs`). With these weights the orders of older policies come out
-//! as special cases, which the tests below compare:
+//! By default all are 0, and only time, energy and wear count (`weights.rs`). With these weights `benefit` orders extents as older policies
+//! do; `tests/orders.rs` compares the orders:
 //!
 //! | order | weights |
 //! |---|---|
-//! | `oodt`: a block of a request of s blocks gains (1 + read + metadata) / s, nothing is forgotten | `by_request=1`, `w_read`, `w_metadata`, `half_life=0` |
-//! | `hro`: (requests) · (random requests), nothing is forgotten | `w_random=1`, `half_life=0` |
-//! | `dss-lru-s`: priority of the class, then who was used last | `w_class` as large as it may be, `half_life=0.001` |
+//! | `oodt`: each block of a request of s blocks gains (1 + read + metadata) / s; worth never decreases | `by_request=1`, `w_read`, `w_metadata`, `half_life=0` |
+//! | `hro`: (requests) · (random requests); worth never decreases | `w_random=1`, `half_life=0` |
+//! | `dss-lru-s`: by the priority of the class, then by the last use | the maximum of `w_class`, `half_life=0.001` |
 //!
-//! With `w_random` or `w_class` the policy's 16 bits of an extent hold its class and how many of its accesses went on with no stream.
+//! With `w_random` or `w_class`, the 16 bits that the volume keeps for the policy of each extent hold the extent's class and the number of
+//! its accesses that continued no stream.
 
 use crate::policy::classes::LOWEST;
 use crate::policy::{Access, ParamError, View, is_metadata, param, priority};
@@ -17,26 +18,26 @@ use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Of an extent's 16 bits: random accesses, and above them the class.
+/// Of an extent's 16 bits, the lower ones count random accesses; the class is above them.
 const RANDOM_BITS: u32 = 10;
 const RANDOM_MOST: u16 = (1 << RANDOM_BITS) - 1;
 
-/// See the module. Integers, so that a replay decides the same.
+/// See the module. All values are integers, so that a replay makes the same decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Order {
-    /// Thousandths that a read, and an access to metadata, count more.
+    /// Additional weight of a read, and of an access to metadata, thousandths.
     read: u64,
     metadata: u64,
-    /// Nanoseconds that an extent is worth for each step of priority above the lowest.
+    /// Nanoseconds that are added to an extent's worth for each step of priority above the lowest.
     class: u64,
-    /// An access counts as its share of the request.
+    /// Whether an access counts as 1 / (the number of extents of its request).
     by_request: bool,
-    /// Worth is multiplied by the number of random accesses.
+    /// Whether worth is multiplied by the number of random accesses.
     random: bool,
 }
 
 impl Order {
-    /// Change a weight; `None`: it has no such weight.
+    /// Changes a weight; `None`: there is no weight of this name here.
     pub fn set(&mut self, key: &str, value: f64) -> Option<Result<(), ParamError>> {
         let switch = |value| param::whole(value, 0.0, 1.0, "0 (off) or 1 (on)").map(|v| v == 1);
         let weight = |value| {
@@ -66,11 +67,11 @@ impl Order {
     fn uses_bits(&self) -> bool {
         self.random || self.class > 0
     }
-    /// The extent's bits are what a policy before this one left: they mean nothing.
+    /// Clears the bits of all extents, which an earlier policy may have used.
     pub fn attach(view: &mut View<'_>) {
         (0..view.units()).for_each(|e| view.set_stat(UnitId(e), 0));
     }
-    /// An access, which goes on with a stream or does not: note that, and say what it counts if it `saves` so many nanoseconds.
+    /// Counts an access, which continues a stream if `goes_on`. Returns its worth in nanoseconds if the access `saves` this time.
     pub fn counts(&self, view: &mut View<'_>, access: &Access, goes_on: bool, saves: u64) -> u64 {
         let e = access.extent;
         if self.uses_bits() {
@@ -93,7 +94,7 @@ impl Order {
         let blocks = (end - 1) / unit - access.request_offset / unit + 1;
         each / blocks
     }
-    /// What an extent is worth whose score says `worth`.
+    /// The worth of an extent with these weights, from the `worth` that its score gives.
     pub fn worth(&self, view: &View<'_>, worth: u64, e: UnitId) -> u64 {
         if !self.uses_bits() {
             return worth;

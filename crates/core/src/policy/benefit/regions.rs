@@ -1,28 +1,33 @@
-//! Whole extents or parts of them: are copies of parts asked for what they lack?
+//! Whether to copy whole extents or only the requested parts.
 //!
-//! A read that misses needs a part of its extent. To fetch the rest as well costs the slow device the time of more bytes, and flash
-//! more writes; not to fetch it costs a read of the slow device if the rest is asked for while the copy is there. How often that
-//! happens differs by application, so it is counted by region of the volume: copies of parts that were made, and reads that found
-//! their copy lacking. Where whole extents pay, a few parts are fetched all the same, or nobody would notice when that changes.
+//! A read that misses needs a part of its extent. If the rest is fetched as well, the slow device reads more bytes and flash writes more.
+//! If it is not fetched, and is requested while the copy exists, the slow device must do one more read. How often that happens depends on
+//! the application. So two numbers are counted for each region of the volume: partial copies that were made, and reads whose blocks were
+//! missing in a copy. Where whole extents pay, a few extents are still fetched in part; otherwise a change could not be noticed.
 
 use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Regions at most.
+/// Maximum number of regions.
 const REGIONS: u32 = 1024;
-/// Where whole extents pay, one extent in so many is fetched in part while fewer than [`FEW`] were, and one in so many after that.
+/// Where whole extents pay, one extent in `EARLY` is fetched in part, as long as the volume has had fewer than [`FEW`] partial copies.
 const EARLY: u32 = 3;
+/// The same after that.
 const LATE: u32 = 32;
+/// See [`EARLY`].
 const FEW: u32 = 16;
-/// Where they pay so many times over, one in so many.
+/// If the gain of whole extents is more than `CLEARLY` times their cost, one extent in [`CLEAR`] is fetched in part instead of one in
+/// [`LATE`].
 const CLEARLY: u64 = 8;
+/// See [`CLEARLY`].
 const CLEAR: u32 = 512;
-/// See [`Regions::pays_whole`].
+/// The mean of the whole volume counts as much as this number of partial copies in the region itself.
 const PRIOR: u64 = 4;
-/// All that is counted of the whole volume counts half when it is so much.
+/// When a count of the whole volume exceeds this number, both are halved.
 const KEPT: u32 = 4096;
 
+/// The counts of a region: partial copies, and reads whose blocks were missing in a copy.
 #[derive(Clone, Copy, Debug)]
 struct Region {
     parts: u8,
@@ -33,13 +38,14 @@ struct Region {
 #[derive(Clone, Debug, Default)]
 pub struct Regions {
     of: Vec<Region>,
-    /// Of all of them: parts, and reads that found a copy lacking.
+    /// The same two counts for the whole volume.
     all: (u32, u32),
+    /// The region of an extent is its number shifted right by this.
     shift: u32,
 }
 
 impl Regions {
-    /// For that many extents. At first each copy counts as asked for something that it lacks once.
+    /// For a volume of `extents` extents. At first, the assumption is one read of missing blocks for each partial copy.
     pub fn new(extents: u32) -> Regions {
         let mut shift = 0;
         while extents >> shift >= REGIONS {
@@ -70,21 +76,21 @@ impl Regions {
         r.parts += parts;
         r.lacks += lacks;
     }
-    /// A copy of a part of `e` was made.
+    /// A partial copy of `e` was made.
     pub fn made(&mut self, e: UnitId) {
         self.count(e, 1, 0);
     }
-    /// A read of `e` found that its copy lacks what it asked for.
+    /// Blocks that a read of `e` requested are missing in its copy.
     pub fn lacked(&mut self, e: UnitId) {
         self.count(e, 0, 1);
     }
-    /// Does the whole of `e` pay, if a read of the slow device counts `saves` and the rest of the extent `more`? (And is it not one of
-    /// those that tell whether it still does?)
+    /// Whether to fetch the whole of `e`, if this may save a read that costs `saves`, and the rest of the extent costs `more`. It is also
+    /// false for the few extents that are fetched in part only to measure whether whole extents still pay.
     pub fn pays_whole(&self, e: UnitId, saves: u64, more: u64) -> bool {
         let Some(r) = self.of.get((e.0 >> self.shift) as usize) else {
             return true;
         };
-        // What the volume at large does counts as much as so many copies of the region's own.
+        // The region's own ratio, mixed with that of the whole volume (see `PRIOR`).
         let (parts, lacks) = (u64::from(self.all.0), u64::from(self.all.1));
         let lacks = u64::from(r.lacks) * parts + PRIOR * lacks;
         let parts = (u64::from(r.parts) + PRIOR) * parts;
@@ -97,7 +103,7 @@ impl Regions {
         };
         pays && !(e.0.wrapping_mul(0x9e37_79b9) >> 16).is_multiple_of(every)
     }
-    /// Memory, bytes.
+    /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         self.of.capacity() * size_of::<Region>()
     }
@@ -115,20 +121,20 @@ mod tests {
                 .filter(|&e| r.pays_whole(UnitId(e), 8_000_000, 300_000))
                 .count()
         };
-        // At first nearly all, and some to learn from.
+        // At first most extents are fetched whole, and some in part as measurements.
         assert!((40..60).contains(&whole(&r, 0)), "{}", whole(&r, 0));
         for e in 0..60 {
             r.made(UnitId(e));
         }
         assert_eq!(whole(&r, 0), 0);
-        // Nor elsewhere, until that region shows that it is another matter.
+        // The same holds for other regions, until one of them has reads of missing blocks.
         assert_eq!(whole(&r, 50_000), 0);
         for e in 0..20 {
             r.lacked(UnitId(50_000 + e));
         }
         assert!(whole(&r, 50_000) > 56, "{}", whole(&r, 50_000));
         assert_eq!(whole(&r, 0), 0);
-        // However many: no overflow, and what was long ago counts less.
+        // Large numbers do not overflow, and old counts have less weight.
         for e in 0..100_000u32 {
             r.made(UnitId(e % 64));
         }

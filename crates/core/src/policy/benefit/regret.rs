@@ -1,28 +1,28 @@
-//! What is lost because flash is full of dirty data, and when that pays for cleaning under load.
+//! The time that is lost because flash is full of dirty data, and when this loss justifies cleaning under load.
 //!
-//! Cleaning waits for the slow device to be quiet. Where that never is, as in a closed loop, all copies become dirty in the end, and nothing
-//! new can be copied. So what that costs is added up: a miss of an extent that was used lately would have been a hit, had a dirty
-//! copy that is worth less been clean. Once as much is lost as a batch of cleans takes of the slow device, that batch is done, quiet or
-//! not. That costs at most twice what it would have cost to know from the beginning that it pays (to rent until the rent is the price,
-//! then to buy: Karlin, Manasse, Rudolph, Sleator, Algorithmica 3, 1988). Both sides are times of the slow device, and whoever
-//! waits for it waits for either, so its queue counts on neither.
+//! Normally, cleaning waits until the slow device is idle. If it is never idle, as in a closed loop, all copies become dirty in the end, and
+//! no new copies can be made. So the policy adds up what this costs: a miss of a recently used extent would have been a hit if a dirty
+//! copy of lower worth had been clean. As soon as the loss equals the time that a batch of cleans takes of the slow device, a batch is
+//! written, even if the device is busy. The total cost is at most twice that of a policy which knows from the beginning whether cleaning
+//! pays (the ski rental problem: Karlin, Manasse, Rudolph, Sleator, Algorithmica 3, 1988). Both sides are device time, and
+//! requests in the queue wait for both alike, so the length of the queue is counted on neither side.
 
-/// What was lost is forgotten beyond so many batches.
+/// The loss that is kept is at most the cost of this number of batches.
 const MOST: u64 = 2;
-/// The part of the mean worth that a new one replaces.
+/// A new value replaces 1 / `SHARE` of the mean.
 const SHARE: u64 = 16;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Regret {
-    /// Nanoseconds of the slow device.
+    /// The loss, nanoseconds of the slow device.
     lost: u64,
-    /// What the extents that were missed were worth, on average.
+    /// The mean worth of the extents that were missed, nanoseconds.
     worth: u64,
 }
 
 impl Regret {
-    /// A miss took the slow device `lost` nanoseconds; its extent is worth so much.
+    /// A miss lost `lost` nanoseconds; its extent has this `worth`.
     pub fn missed(&mut self, lost: u64, worth: u64) {
         self.lost = self.lost.saturating_add(lost);
         self.worth = if self.worth == 0 {
@@ -31,23 +31,23 @@ impl Regret {
             self.worth - self.worth / SHARE + worth / SHARE
         };
     }
-    /// Is anything lost? If not, no batch pays.
+    /// Whether there is any loss; if not, no batch pays.
     #[inline]
     pub fn is_any(&self) -> bool {
         self.lost > 0
     }
-    /// Does a batch pay that takes `cost` nanoseconds?
+    /// Whether a batch that takes `cost` nanoseconds pays.
     pub fn pays(&self, cost: u64) -> bool {
         self.lost >= cost.max(1)
     }
-    /// A batch began.
+    /// A batch began: subtracts its cost.
     pub fn paid(&mut self, cost: u64) {
         self.lost = self
             .lost
             .min(cost.saturating_mul(MOST))
             .saturating_sub(cost);
     }
-    /// What a copy must be worth less than to be cleaned: others would not go for those who come.
+    /// The bound of worth for copies to be cleaned. Copies that are worth more would not be evicted for the extents that are missed.
     pub fn bar(&self) -> u64 {
         self.worth
     }
@@ -67,7 +67,7 @@ mod tests {
         assert!(r.pays(10_000) && r.bar() == 8_000);
         r.paid(10_000);
         assert!(!r.pays(1));
-        // However much was lost: at most one more batch follows at once.
+        // After a large loss, at most one more batch follows immediately.
         (0..1_000).for_each(|_| r.missed(1_000, 24_000));
         r.paid(10_000);
         assert!(r.pays(10_000));

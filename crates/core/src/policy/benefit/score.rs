@@ -1,27 +1,27 @@
-//! What an extent was worth lately: nanoseconds that its accesses would have cost the slow device beyond the fast one, halved
-//! with every so many misses. 8 bytes an extent; integers only.
+//! The score of an extent: the nanoseconds that the fast device saves on its accesses, added up and halved after every half-life, which is
+//! a number of misses. A score has 8 bytes, and all values are integers.
 
 use crate::divide::Divisor;
 use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Scores are kept in units of 2^10 ns, about a microsecond, so that they fit into 32 bits.
+/// The unit of scores is 2^10 ns, about a microsecond, so that they fit into 32 bits.
 const SHIFT: u32 = 10;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Scores {
-    /// By extent: worth, and the clock when that was right.
+    /// For each extent: its worth at its last access, and the clock then.
     of: Vec<(u32, u32)>,
-    /// Misses so far.
+    /// Number of misses so far.
     clock: u32,
-    /// Misses in which worth halves, and twice as many; `None`: it never does.
+    /// The half-life in misses, and twice that number, as divisors; `None`: worth never decreases.
     half_life: Option<(Divisor, Divisor)>,
 }
 
 impl Scores {
-    /// For that many extents.
+    /// For a volume of `extents` extents. `half_life`: as in [`Scores::set_half_life`].
     pub fn new(extents: u32, half_life: u32) -> Scores {
         let mut scores = Scores {
             of: vec![(0, 0); extents as usize],
@@ -30,31 +30,32 @@ impl Scores {
         scores.set_half_life(half_life);
         scores
     }
-    /// Worth halves in so many misses from now on, or never (0).
+    /// Sets the number of misses after which worth has halved; 0: it never decreases.
     pub fn set_half_life(&mut self, misses: u32) {
         let misses = u64::from(misses);
         self.half_life = (misses > 0).then(|| (Divisor::new(misses), Divisor::new(2 * misses)));
     }
-    /// An access was served by the slow device.
+    /// The slow device served an access: advances the clock.
     pub fn missed(&mut self) {
         self.clock = self.clock.wrapping_add(1);
     }
-    /// An access to `e` came, which the fast device serves `saves` nanoseconds sooner.
+    /// An access to `e`, on which the fast device saves `saves` nanoseconds.
     pub fn touch(&mut self, e: UnitId, saves: u64) {
         let more = u32::try_from(saves >> SHIFT).unwrap_or(u32::MAX).max(1);
         let now = self.units(e).saturating_add(more);
         self.of[e.0 as usize] = (now, self.clock);
     }
-    /// Nanoseconds that accesses of `e` cost lately.
+    /// The present worth of `e`, nanoseconds.
     pub fn worth(&self, e: UnitId) -> u64 {
         u64::from(self.units(e)) << SHIFT
     }
-    /// What is kept of `e`, for [`Scores::worth_of`]. Reading the entries of several extents before their worth lets the cache misses overlap.
+    /// The stored entry of `e`, for [`Scores::worth_of`]. If a caller reads the entries of several extents before it computes their worth,
+    /// the cache misses overlap.
     #[inline]
     pub fn entry(&self, e: UnitId) -> (u32, u32) {
         self.of[e.0 as usize]
     }
-    /// [`Scores::worth`] of the extent with that entry.
+    /// [`Scores::worth`] of the extent with this entry.
     #[inline]
     pub fn worth_of(&self, entry: (u32, u32)) -> u64 {
         u64::from(self.units_of(entry)) << SHIFT
@@ -73,15 +74,15 @@ impl Scores {
             return 0;
         }
         let units = units >> halves;
-        // Between two halvings in a straight line.
+        // Between two halvings worth decreases linearly.
         let (part, _) = twice.div_rem(u64::from(units) * rest);
         units - part as u32
     }
-    /// `e` holds nothing any more.
+    /// `e` was discarded: its score becomes 0.
     pub fn forget(&mut self, e: UnitId) {
         self.of[e.0 as usize] = (0, self.clock);
     }
-    /// Memory, bytes.
+    /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         self.of.capacity() * size_of::<(u32, u32)>()
     }
@@ -105,7 +106,7 @@ mod tests {
         assert_eq!(s.worth(a), 5 << 20);
         (0..320).for_each(|_| s.missed());
         assert_eq!(s.worth(a), 0);
-        // However often: no overflow.
+        // Large sums do not overflow.
         (0..20).for_each(|_| s.touch(b, u64::MAX));
         assert_eq!(s.worth(b), u64::from(u32::MAX) << SHIFT);
         s.forget(b);

@@ -12,27 +12,29 @@ use alloc::vec::Vec;
 /// See the table in `mod.rs`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// Thousandths of the fast slots; 0: nothing is forgotten.
+    /// Misses after which worth has halved, in thousandths of the fast slots; 0: worth never decreases.
     pub half_life: u32,
-    /// Per cent of a copy's cost.
+    /// Weight of a copy's cost, per cent.
     pub price: u64,
-    /// Bytes; 0: none bypasses.
+    /// Length of a stream from which it bypasses the cache, bytes; 0: none bypasses.
     pub stream: u64,
-    /// Bytes; 0: none bypasses.
+    /// Size of a request from which it bypasses the cache, bytes; 0: none bypasses.
     pub request: u64,
+    /// Idle time of the slow device before cleaning begins.
     pub idle: Nanos,
+    /// Time since the last write of data before it is cleaned.
     pub settled: Nanos,
-    /// Copy only what was used lately while copies cost more than they save.
+    /// Whether the guards are on: the account of fetches, and writes that bypass flash.
     pub guard: bool,
-    /// Fetch a part of an extent where the rest is not asked for.
+    /// Whether only a part of an extent is fetched if the rest is rarely requested.
     pub parts: bool,
-    /// Homes lie on flash as well.
+    /// Whether flash has homes as well.
     pub homes: bool,
-    /// What counts, and how much.
+    /// The weights of time, energy, wear and money.
     pub weights: Weights,
-    /// What an access is worth beyond the time that it saves.
+    /// The weights of kinds of accesses and of classes.
     pub order: Order,
-    /// What is left out, for measurements.
+    /// The mechanisms that are switched off, for measurements.
     pub without: Without,
 }
 
@@ -97,13 +99,13 @@ impl Settings {
             "homes" => {
                 self.homes = param::whole(value, 0.0, 1.0, "0 (off) or 1 (on)")? == 1;
             }
-            "goal" => return Err(ParamError::Range("the name of a goal")),
-            "without" => return Err(ParamError::Range("names of mechanisms")),
+            "goal" => return Err(ParamError::Range("the name of a goal, not a number")),
+            "without" => return Err(ParamError::Range("names of mechanisms, not a number")),
             _ => return Err(self.unknown(key)),
         }
         Ok(())
     }
-    /// Change a parameter whose values are names: the goal, which sets all weights, or what is left out.
+    /// Changes a parameter whose values are names: the goal, which sets all weights, or the mechanisms that are switched off.
     pub fn set_name(&mut self, key: &str, name: &str) -> Result<(), ParamError> {
         match key {
             "goal" => self.weights = Weights::named(name)?,

@@ -1,55 +1,58 @@
-//! The guard of writes: what the slow device alone would have answered, its queue and its cache of writes counted, beside what flash does.
+//! The guard of writes: compares the response time of flash with that of a model of the slow device alone (the shadow).
 //!
-//! A shadow of the slow device alone sees every access. Reads queue for its arm. A write is answered at once while the cache of writes has
-//! room; what it leaves the arm to do waits until no read does. A write that flash takes adds the time that flash answers in, and subtracts
-//! the time that the shadow would have answered in and that a read would have waited for the arm later. Once flash is behind by as much as
-//! [`MOST`] reads, writes pass it by. One part in [`ALLOWED`] of what the slow device alone would have needed for all requests is forgiven:
-//! so flash is tried again once that repaid half of it, and all trials together cost no more than that part. If a write passes flash by and
-//! the slow device alone would have answered it later, that is repaid at once: the slow device is not what it was.
+//! The shadow gets every access and has its own queue and write cache. Reads queue for the arm. A write is answered at once if the write
+//! cache has room, and leaves work for the arm, which later reads may have to wait for. For each write that flash gets, the guard adds the
+//! response time of flash, and subtracts the response time of the shadow and the time that a later read would have waited for the write.
+//! Once flash is behind by [`MOST`] random reads, writes bypass it. A part of 1 / [`ALLOWED`] of the time that the shadow needs for all
+//! requests is forgiven. Flash is tried again once half of the [`MOST`] reads is forgiven, so all trials together cost at most this part.
+//! If a write bypasses flash and the shadow would have answered it later than flash, the difference is forgiven at once, because the slow
+//! device has become slower than it was.
 
 use crate::load::Cost;
 use crate::units::Nanos;
 use crate::volume::UnitId;
 
-/// Random reads of the slow device by which flash may be behind. It is never taken to be ahead: a good hour does not pay for a bad one.
+/// The time by which flash may be behind, in random reads of the slow device. It is never counted as ahead, so that a gain in one hour does
+/// not allow a loss in the next.
 const MOST: i64 = 4;
-/// Flash may be late by one part in so many of what the slow device alone would have needed.
+/// 1 / `ALLOWED` of the time that the slow device alone would need is forgiven.
 const ALLOWED: u64 = 64;
-/// Writes at random places that a slow device's cache takes before one must wait. Those of the models' disks hold 64 runs.
+/// Number of writes at random places that fit into the slow device's write cache. Those of the modelled disks hold 64 runs.
 const CACHED: u64 = 64;
-/// The part of the mean time between reads that a new one replaces.
+/// A new value replaces 1 / `SHARE` of the mean time between reads.
 const SHARE: u64 = 16;
 
-/// An access, as the shadow sees it.
+/// An access, as the shadow gets it.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
-    /// What is asked for.
+    /// The extent.
     pub extent: UnitId,
+    /// Whether it is a write.
     pub write: bool,
-    /// It begins where a request of late ended.
+    /// Whether it continues a stream.
     pub goes_on: bool,
-    /// Nanoseconds that a write at a random place leaves the slow device to do beyond its answer.
+    /// Device time that a write at a random place still needs after it was answered, nanoseconds; 0: the device has no write cache.
     pub debt: u64,
 }
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shadow {
-    /// Until when the slow device alone would work.
+    /// The time at which the shadow has done all of its work.
     work: Nanos,
-    /// When the last read came, and the mean time between reads.
+    /// The time of the last read, and the mean time between reads in nanoseconds.
     last_read: Nanos,
     reads_gap: u64,
-    /// The last write: its extent, and what it would have counted on the slow device alone.
+    /// The last write: its extent, and its cost at the shadow in nanoseconds.
     write: Option<(UnitId, u64)>,
-    /// Nanoseconds that flash is behind.
+    /// Nanoseconds by which flash is behind.
     late: i64,
-    /// Writes pass flash by.
+    /// Whether writes bypass flash.
     passes: bool,
 }
 
 impl Shadow {
-    /// An access comes at `now`; `slow`: costs of the slow device.
+    /// An access arrives at `now`. `slow`: the costs of the slow device.
     pub fn comes(&mut self, now: Nanos, slow: &Cost, a: Seen) {
         let before = self.work.since(now).0;
         if !a.write {
@@ -65,7 +68,7 @@ impl Shadow {
             let alone = self.work.since(now).0;
             return self.repay(bounded(alone / ALLOWED), slow.read.0);
         }
-        // A slow device without a cache of writes does the write before it answers.
+        // A slow device without a write cache does the write before it answers.
         let (room, more) = if a.debt > 0 {
             (CACHED * a.debt, a.debt)
         } else {
@@ -78,7 +81,7 @@ impl Shadow {
         };
         self.work = self.work.max(now) + Nanos(more);
         let waits = self.work.since(now).0.saturating_sub(room);
-        // A read that comes before all of that is done waits for this write.
+        // A read that arrives before all of this work is done waits for this write.
         let gap = self.reads_gap.max(now.since(self.last_read).0).max(1);
         let chance = (more / 2).saturating_add(before).min(gap);
         let later = u128::from(more) * u128::from(chance) / u128::from(gap);
@@ -86,17 +89,17 @@ impl Shadow {
         self.write = Some((a.extent, counts));
         self.repay(bounded(counts / ALLOWED), slow.read.0);
     }
-    /// Flash is behind by that much less. `read`: nanoseconds of a random read of the slow device.
+    /// Reduces the time by which flash is behind. `read`: nanoseconds of a random read of the slow device.
     fn repay(&mut self, ns: i64, read: u64) {
         self.late = (self.late - ns).max(0);
         self.passes &= self.late > MOST * bounded(read) / 2;
     }
-    /// What the slow device alone would have needed for that write, if it was the last one, less what flash needs.
+    /// The cost of a write to `e` at the shadow minus that at flash (nanoseconds), if it is the last write that the shadow got.
     fn more(&mut self, e: UnitId, flash: u64) -> Option<i64> {
         let (_, alone) = self.write.take().filter(|w| w.0 == e)?;
         Some(bounded(alone) - bounded(flash))
     }
-    /// Flash takes that write, which it answers in `flash` nanoseconds; `read`: those of a random read of the slow device.
+    /// Flash gets this write and answers it in `flash` nanoseconds. `read`: nanoseconds of a random read of the slow device.
     pub fn flash_takes(&mut self, e: UnitId, flash: u64, read: u64) {
         let Some(more) = self.more(e, flash).filter(|_| !self.passes) else {
             return;
@@ -104,18 +107,18 @@ impl Shadow {
         self.late = (self.late - more).max(0);
         self.passes = self.late > MOST * bounded(read);
     }
-    /// Does flash answer writes later than the slow device alone would, by enough?
+    /// Whether flash is so far behind the slow device alone that writes bypass it.
     pub fn is_behind(&self) -> bool {
         self.passes
     }
-    /// That write passes flash by, which would answer it in `flash` nanoseconds.
+    /// This write bypasses flash, which would have answered it in `flash` nanoseconds. `read`: as in [`Shadow::flash_takes`].
     pub fn passed(&mut self, e: UnitId, flash: u64, read: u64) {
         let more = self.more(e, flash).unwrap_or(0);
         self.repay(more.max(0), read);
     }
 }
 
-/// Eighteen minutes at most: nothing overflows.
+/// Limits a time to 18 minutes, so that sums cannot overflow.
 fn bounded(ns: u64) -> i64 {
     ns.min(1 << 40) as i64
 }
@@ -125,7 +128,7 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
-    /// Reads take 9 ms, writes are taken into a cache in 100 µs.
+    /// Reads take 9 ms; the write cache accepts a write in 100 µs.
     const DISK: Cost = Cost {
         read: Nanos(9 * MS),
         write: Nanos(MS / 10),
@@ -134,7 +137,7 @@ mod tests {
     };
     const DEBT: u64 = 3 * MS;
 
-    /// A write at a random place comes.
+    /// A write at a random place arrives.
     fn comes(s: &mut Shadow, at: u64, e: u32) {
         let seen = Seen {
             extent: UnitId(e),
@@ -159,7 +162,7 @@ mod tests {
         let (mut late, mut trials, mut before) = (0, 0, false);
         let all = 200_000u64;
         for i in 1..=all {
-            // Flash takes 5 ms for what the disk's cache takes at once.
+            // Flash needs 5 ms for a write that the disk's write cache accepts at once.
             if s.is_behind() {
                 passes(&mut s, i * 1000 * MS, 1, 5 * MS);
             } else {
@@ -170,13 +173,13 @@ mod tests {
             before = s.is_behind();
         }
         let least = MOST as u64 * DISK.read.0;
-        // What a write owes the reads that come later is not counted here, and is a little.
+        // The small delay of later reads by a write is not counted here.
         let most = least + 5 * MS + all * DISK.write.0 / ALLOWED * 11 / 10;
         assert!(
             trials > 10 && (least..most).contains(&late),
             "{trials} {late}"
         );
-        // A flash that is as fast as the disk's cache never is behind.
+        // Flash that is as fast as the disk's write cache is never behind.
         let mut s = Shadow::default();
         (1..5000).for_each(|i| write(&mut s, i * 1000 * MS, 1, MS / 10));
         assert!(!s.is_behind());
@@ -187,7 +190,7 @@ mod tests {
         let mut s = Shadow::default();
         (1..60u64).for_each(|i| write(&mut s, i * 1000 * MS, 1, 5 * MS));
         assert!(s.is_behind());
-        // A burst that would fill its cache.
+        // A burst that would fill the disk's write cache.
         let wrong = (0..1000).take_while(|_| {
             passes(&mut s, 100_000 * MS, 1, 5 * MS);
             s.is_behind()
@@ -198,7 +201,8 @@ mod tests {
     #[test]
     fn a_burst_fills_the_cache_of_the_disk_as_well() {
         let mut s = Shadow::default();
-        // 1000 writes at once: the disk's cache takes 64, the others would wait 1.4 s on average. Flash is behind for some of them only.
+        // Of 1000 simultaneous writes, the disk's write cache accepts 64; the others would wait 1.4 s on average. Flash is behind for a
+        // few of them only.
         let passed = (0..1000).filter(|&i| {
             let passes_by = s.is_behind();
             if passes_by {
@@ -210,7 +214,7 @@ mod tests {
         });
         assert!((1..100).contains(&passed.count()));
         assert!(!s.is_behind(), "{s:?}");
-        // Reads come all the time: each write at the disk would keep one of them waiting.
+        // Reads arrive all the time, so one of them would wait for each write at the disk.
         let mut busy = Shadow::default();
         for i in 1..1000u64 {
             let read = Seen {

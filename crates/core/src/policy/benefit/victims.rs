@@ -1,14 +1,15 @@
-//! The copy that makes room: the one of some clean copies, drawn at random, that is worth least.
+//! The choice of the copy to evict: the least valuable of some clean copies that are drawn at random.
 //!
 //! A draw leads to four places in memory (the dirty bit of the slot, the reverse map, the home behind the copy, the score), and on a large
-//! volume each of the last three is a cache miss. So a whole sample is drawn ahead and each place is read for all of it before the next,
-//! which lets the misses overlap. Of a slot whose copy is dirty only the bit is read: such copies count only if no clean one may go and the
-//! newcomer was used lately ([`Benefit::is_a_dirty_one_worth_less`]), and then the same draws are made once more. The draws are the same as
-//! one by one: those that were not needed are given back.
+//! volume each of the last three is a cache miss. So a whole sample is drawn first, and each place is read for all of it before the next
+//! place, which lets the cache misses overlap. If the copy in a slot is dirty, only the bit is read. Dirty copies matter only if no clean
+//! copy may be evicted and the new extent was used recently ([`Benefit::is_a_dirty_one_worth_less`]); then the same draws are repeated.
+//! The results are the same as if the draws were made one by one: if a sample is not used completely, the seed is set back to that after
+//! the last used draw.
 //!
-//! Each draw depends on the one before it, which takes longer than anything else that is done with it. A draw is linear in the bits of the
-//! seed, though, so the seed after a whole sample is the exclusive or of 16 entries of a table ([`SKIP`]). If the first sample was not
-//! enough, the second and the third are therefore drawn side by side.
+//! Each draw depends on the one before it, and this chain takes longer than all other work of a search. But a draw is linear in the bits of
+//! the seed, so the seed after a whole sample is the exclusive or of 16 entries of a table ([`SKIP`]). If the first sample was not enough,
+//! the second and the third are therefore computed in parallel.
 
 use super::Benefit;
 use super::without::Part;
@@ -16,15 +17,15 @@ use crate::policy::{Position, View};
 use crate::volume::UnitId;
 use core::array;
 
-/// Clean copies that a victim is chosen from.
+/// Number of clean copies from which the victim is chosen. It is also the number of slots in a sample.
 const SAMPLE: usize = 16;
-/// Slots looked at to find them, in samples.
+/// Maximum number of samples in a search.
 const SAMPLES: usize = 3;
 
 /// The draws of one search for a victim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drawn {
-    /// The seed before them, and how many there were.
+    /// The seed before them, and their number.
     seed: u64,
     draws: usize,
 }
@@ -35,9 +36,9 @@ struct Search {
     wanted: usize,
     /// Whether homes may go down.
     homes: bool,
-    /// The one that is worth least, so far.
+    /// The least valuable one so far, with its worth.
     worst: Option<(u64, UnitId)>,
-    /// Of the present sample: draws, extents, homes. It is here so that it is cleared only once.
+    /// The candidates of the present sample: number of the draw, extent, home. The array is here so that it is cleared only once.
     found: [(u8, UnitId, Position); SAMPLE],
 }
 
@@ -50,7 +51,7 @@ const fn after(mut seed: u64) -> u64 {
     seed
 }
 
-/// For each four bits of a seed: what they contribute to the seed after [`SAMPLE`] draws.
+/// For each value of each four bits of a seed: their contribution to the seed after [`SAMPLE`] draws.
 const SKIP: [[u64; 16]; 16] = skip();
 
 const fn skip() -> [[u64; 16]; 16] {
@@ -76,9 +77,10 @@ fn after_sample(seed: u64) -> u64 {
     SKIP.iter().enumerate().map(each).fold(0, |a, b| a ^ b)
 }
 
-/// The seeds that the draws of `N` samples leave which begin with these seeds: by draw, then by sample.
+/// The seeds after each draw of `N` samples: by draw, then by sample.
 type Seeds<const N: usize> = [[u64; N]; SAMPLE];
 
+/// Makes the draws of `N` samples, each of which begins with one of these seeds.
 #[inline]
 fn draw_samples<const N: usize>(mut seeds: [u64; N]) -> Seeds<N> {
     array::from_fn(|_| {
@@ -87,19 +89,20 @@ fn draw_samples<const N: usize>(mut seeds: [u64; N]) -> Seeds<N> {
     })
 }
 
-/// The number below `below` that a draw gave which left this seed.
+/// The result of the draw that left this seed: a number below `below`.
 #[inline]
 fn drawn(seed: u64, below: u32) -> u32 {
     (((seed >> 32) * u64::from(below)) >> 32) as u32
 }
 
 impl Benefit {
-    /// A number below `below`.
+    /// Draws a number below `below`.
     pub(super) fn draw(&mut self, below: u32) -> u32 {
         self.seed = after(self.seed);
         drawn(self.seed, below)
     }
-    /// The clean copy of a sample that is worth least (or the home, if homes may go down), and the draws that found it.
+    /// Searches for a victim: the least valuable one of up to [`SAMPLE`] clean copies (or homes on flash, if they may be demoted). Also
+    /// returns the draws of the search.
     pub(super) fn victim(&mut self, view: &View<'_>) -> (Option<(u64, UnitId)>, Drawn) {
         let mut search = Search {
             wanted: if self.has(Part::Worth) { SAMPLE } else { 1 },
@@ -135,7 +138,7 @@ impl Benefit {
     ) -> Option<usize> {
         self.seed = seeds[SAMPLE - 1][sample];
         let seat = |i: usize| view.position(drawn(seeds[i][sample], self.fast));
-        // Without a branch, as nothing foretells which it is.
+        // There is no branch, because the processor could not predict it.
         let mut clean = (0..SAMPLE).fold(0u32, |set, i| {
             set | u32::from(!view.is_dirty_in(seat(i))) << i
         });
@@ -192,13 +195,13 @@ impl Benefit {
     }
 }
 
-/// Whether nothing is under way with a copy in `seat`, whose home is in `home`.
+/// Whether no operation is in progress on a copy in the slot `seat` whose home is in `home`.
 #[inline]
 fn is_free(view: &View<'_>, e: UnitId, seat: Position, home: Position) -> bool {
     !view.is_held(e) && view.in_flight_in(seat) + view.in_flight_in(home) == 0
 }
 
-/// The extent whose home is in a seat of the fast tier, and that seat, if `homes` may be victims.
+/// The extent whose home is in this slot of the fast tier, and the slot, if `homes` may be victims.
 fn at_home(view: &View<'_>, s: Position, homes: bool) -> Option<(UnitId, Position)> {
     let owner = if homes { view.owner(s) } else { None };
     owner.filter(|e| view.home(*e) == Some(s)).map(|e| (e, s))

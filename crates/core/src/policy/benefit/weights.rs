@@ -1,7 +1,7 @@
-//! What counts for `benefit`, and how much: goals are named sets of weights.
+//! The weights of time, energy, wear and money. A goal is a named set of weights.
 //!
-//! Everything is weighed in nanoseconds of device time. Weights turn what else counts into that: energy by the seconds that a joule is
-//! worth, wear and money by the seconds that a dollar is worth. With all but `w_latency` at 0, only time counts.
+//! All costs are expressed in nanoseconds of device time. Weights convert the others: energy by the number of seconds that equal one joule,
+//! wear and money by the number of seconds that equal one dollar. If all weights but `w_latency` are 0, only time counts.
 
 use crate::load::Cost;
 use crate::policy::{ParamError, nearest, param};
@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What may be named as the goal of `benefit`.
+/// The goals of `benefit`.
 pub const GOALS: [&str; 4] = ["fast", "quiet", "lasting", "cheap"];
 /// The weights of each goal. Those of `lasting` and `cheap` were fitted on the seven tuning traces of `bench/benefit/table.py`.
 const SETS: [(&str, Weights); 4] = [
@@ -18,25 +18,26 @@ const SETS: [(&str, Weights); 4] = [
     (GOALS[2], Weights::of(1000, 0, 10_000_000, 0)),
     (GOALS[3], Weights::of(1000, 0, 0, 3_000_000)),
 ];
-/// What goals are called, for messages.
+/// The names of the goals, for error messages.
 const RANGE: &str = "fast, quiet, lasting or cheap";
-/// Price of a nanojoule, 10⁻¹⁸ dollars: 0.25 dollars a kilowatt-hour.
+/// Price of a nanojoule, 10⁻¹⁸ dollars. It corresponds to 0.25 dollars per kilowatt-hour.
 const NANOJOULE_AUSD: u64 = 69;
-/// Price of the wear of a byte written where no sheet tells, 10⁻¹⁵ dollars: a drive for 100 dollars that may be written 600 TB.
+/// Price of the wear of each byte written if no data sheet states it, 10⁻¹⁵ dollars. It is that of a drive that costs 100 dollars and has
+/// a rated endurance of 600 TB.
 const USUAL_WEAR_FUSD: u64 = 167;
-/// Power of a small operation where no sheet tells energy, watts: nanojoules a nanosecond, for flash and disks alike.
+/// Power during a small operation if no data sheet states its energy, watts (nanojoules per nanosecond), for flash and disks alike.
 const USUAL_W: u64 = 5;
 
-/// How much what counts. Integers, so that a replay decides the same.
+/// The weights. All are integers, so that a replay makes the same decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weights {
-    /// Thousandths.
+    /// Weight of device time, thousandths.
     pub latency: u64,
-    /// Thousandths of a second that a joule is worth.
+    /// Thousandths of a second that equal one joule.
     pub energy: u64,
-    /// Seconds that a dollar of wear is worth.
+    /// Seconds that equal one dollar of wear.
     pub wear: u64,
-    /// Seconds that a dollar of wear or energy is worth.
+    /// Seconds that equal one dollar of wear or energy.
     pub money: u64,
 }
 
@@ -55,19 +56,19 @@ impl Weights {
             money,
         }
     }
-    /// The set of a goal.
+    /// The weights of a goal.
     pub fn named(goal: &str) -> Result<Weights, ParamError> {
         let found = SETS.iter().find(|g| g.0 == goal);
         found
             .map(|g| g.1)
             .ok_or_else(|| ParamError::Value(RANGE, nearest(goal, GOALS.into_iter())))
     }
-    /// The goal whose set this is; `own` if none.
+    /// The goal that has these weights; `own` if none has.
     pub fn name(&self) -> &'static str {
         let found = SETS.iter().find(|g| g.1 == *self);
         found.map_or("own", |g| g.0)
     }
-    /// Change a weight; `None`: it has no such weight.
+    /// Changes a weight; `None`: there is no weight of this name here.
     pub fn set(&mut self, key: &str, value: f64) -> Option<Result<(), ParamError>> {
         let (mine, scale, most, what) = match key {
             "w_latency" => (&mut self.latency, 1e3, 1e3, "a weight, 0 to 1000"),
@@ -87,14 +88,14 @@ impl Weights {
             ("w_money", self.money as f64),
         ]
     }
-    /// Goal and name, as of a policy's parameters that are names.
+    /// The parameter `goal` and its value, in the form of parameters whose values are names.
     pub fn goal(&self) -> (&'static str, String) {
         ("goal", String::from(self.name()))
     }
-    /// Nanoseconds that `time` ns and `nj` nanojoules count.
+    /// The weighted cost of `time` nanoseconds and `nj` nanojoules, nanoseconds.
     #[inline]
     fn weigh(&self, time: u64, nj: u64) -> u64 {
-        // Divisions of 128 bits take longer than all the rest of a decision, and where only time counts they change nothing.
+        // 128-bit divisions take longer than the whole rest of a decision, and they change nothing if only time counts.
         if self.energy == 0 && self.money == 0 && self.latency == 1000 {
             return time;
         }
@@ -107,22 +108,22 @@ impl Weights {
         let time = u128::from(time) * u128::from(self.latency) / 1000;
         u64::try_from(time + energy).unwrap_or(u64::MAX)
     }
-    /// What a small read of a tier counts, nanoseconds.
+    /// The weighted cost of a small read of a tier, nanoseconds.
     pub fn read(&self, tier: &Cost) -> u64 {
         self.weigh(tier.read.0, known(tier.read_nj, tier.read.0 * USUAL_W))
     }
-    /// What waking a tier that sleeps counts.
+    /// The weighted cost of waking a tier that sleeps, nanoseconds.
     pub fn wake(&self, tier: &Cost) -> u64 {
         self.weigh(tier.wake.0, tier.wake_uj.saturating_mul(1000))
     }
-    /// What writing a unit of `bytes` to a tier counts: the time of one write, its energy, and the wear.
+    /// The weighted cost of writing a unit of `bytes` to a tier, nanoseconds: time and energy of one write, and the wear.
     pub fn copy(&self, tier: &Cost, bytes: u64) -> u64 {
         let each = known(tier.write_nj, tier.write.0 * USUAL_W);
         let nj = each.saturating_add(bytes.saturating_mul(tier.byte_pj) / 1000);
         self.weigh(tier.write.0, nj)
             .saturating_add(self.wear(tier, bytes))
     }
-    /// What the wear of writing `bytes` to a tier counts.
+    /// The weighted cost of the wear of writing `bytes` to a tier, nanoseconds.
     #[inline]
     fn wear(&self, tier: &Cost, bytes: u64) -> u64 {
         if self.wear == 0 && self.money == 0 {
@@ -133,13 +134,13 @@ impl Weights {
         let wear = fusd * (u128::from(self.wear) + u128::from(self.money)) / 1_000_000;
         u64::try_from(wear).unwrap_or(u64::MAX)
     }
-    /// Is the sleep of the slow device worth more than the time of a write?
+    /// Whether the sleep of the slow device has a value, so that writes go to flash while it sleeps.
     pub fn spares_sleep(&self) -> bool {
         self.energy > 0
     }
 }
 
-/// What a sheet tells, else what is usual.
+/// The value of the data sheet, or the usual one if the sheet states none (0).
 fn known(told: u64, usual: u64) -> u64 {
     if told > 0 { told } else { usual }
 }
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(w.set("wear", 1.0), None);
     }
 
-    /// By hand: 2 ms and 30 mJ read; 4096 bytes of 200 fUSD each, 3 nJ a byte, and 5 µs and 7 µJ a write.
+    /// Calculated by hand. A read takes 2 ms and 30 mJ. A write takes 5 µs and 7 µJ, and each of its 4096 bytes 3 nJ and 200 fUSD.
     #[test]
     fn what_counts_in_nanoseconds() {
         let slow = Cost {
@@ -189,7 +190,7 @@ mod tests {
         // 19 288 nJ are 1.33 × 10⁻¹² dollars: 13 ns.
         assert_eq!(w(0, 0, 0, 10_000).copy(&fast, 4096), 8_192 + 13);
         assert_eq!(w(0, 1000, 0, 0).copy(&fast, 4096), 7_000 + 12_288);
-        // Where nothing is told: 5 W, 167 fUSD a byte.
+        // Without data sheets: 5 W, and 167 fUSD for each byte.
         assert_eq!(w(0, 1000, 0, 0).read(&Cost::FAST), 250_000);
         assert_eq!(w(0, 0, 1_000_000, 0).copy(&Cost::FAST, 4096), 684_032);
     }

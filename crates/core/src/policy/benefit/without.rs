@@ -1,50 +1,59 @@
-//! Mechanisms that can be left out, one or several at a time, to measure what each is good for (`bench/benefit/ablation.py`).
+//! Mechanisms that can be switched off, one or several at a time, to measure the effect of each (`bench/benefit/ablation.py`).
 //!
-//! Nobody needs this to serve a volume: with a mechanism left out `benefit` is slower, wears flash sooner, or both.
+//! This is not meant for volumes in use: without one of the mechanisms `benefit` is slower, wears flash sooner, or both.
 
 use crate::policy::{ParamError, nearest};
 use alloc::string::String;
 
-/// A mechanism: its name, and what is done without it.
+/// The name of each mechanism, and what happens without it.
 const NAMES: [(&str, &str); 12] = [
-    ("none", "everything is at work"),
-    ("account", "what is not used again is copied as well"),
+    ("none", "all mechanisms are on"),
+    (
+        "account",
+        "data that is not used again is copied, even if copies cost more than they save",
+    ),
     (
         "sooner",
-        "no write passes flash by for the slow device's cache",
+        "no write bypasses flash because the slow device's write cache would answer sooner",
     ),
-    ("late", "nor if flash has a queue"),
+    (
+        "late",
+        "no write bypasses flash because flash has a queue and is late",
+    ),
     (
         "gaps",
-        "cleaning looks at the time that was quiet, not at how long such gaps last",
+        "the length of a batch of cleans does not depend on the usual length of idle times",
     ),
     (
         "harm",
-        "what cleaning costs those who come meanwhile does not count",
+        "the time for which requests wait for cleaning is not counted",
     ),
     (
         "emptying",
-        "a slow device that empties its cache counts as quiet",
+        "a slow device that still empties its write cache counts as idle",
     ),
     (
         "lacks",
-        "a read that its copy lacks is served and not fetched",
+        "blocks that are missing in a copy are read from the slow device and not fetched",
     ),
     (
         "worth",
-        "a random clean copy goes for every newcomer, whatever they are worth",
+        "every new copy replaces a random clean copy, and worth does not matter",
     ),
-    ("riding", "16 copies under way at once in place of 128"),
+    (
+        "riding",
+        "at most 16 copies are made at the same time, instead of 128",
+    ),
     (
         "value",
-        "cleaning waits for the slow device to be quiet, whatever a clean copy is worth",
+        "cleaning always waits until the slow device is idle, even if flash has no clean copies",
     ),
     (
         "alone",
-        "flash takes writes, however late it is beside the slow device alone",
+        "flash gets writes even if the slow device alone would answer sooner",
     ),
 ];
-/// What may be left out, for messages.
+/// The names, for error messages.
 const RANGE: &str = "none, or names of mechanisms joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value, alone";
 
 /// A mechanism, as an index of [`NAMES`].
@@ -63,7 +72,7 @@ pub enum Part {
     Alone,
 }
 
-/// The mechanisms that are left out.
+/// The mechanisms that are switched off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Without(u16);
 
@@ -79,14 +88,14 @@ impl Without {
             };
             all |= 1 << i;
         }
-        // The first name is that of nothing.
+        // The first name, `none`, stands for no mechanism.
         Ok(Without(all & !1))
     }
-    /// Is this mechanism at work?
+    /// Whether this mechanism is on.
     pub fn has(self, part: Part) -> bool {
         self.0 >> (part as u16) & 1 == 0
     }
-    /// As [`Without::named`] takes it; `None`: everything is at work.
+    /// In the form that [`Without::named`] accepts; `None`: all mechanisms are on.
     pub fn text(self) -> Option<String> {
         let mut text = String::new();
         let out = (1..NAMES.len()).filter(|i| self.0 >> i & 1 == 1);

@@ -1,5 +1,5 @@
-//! The orders of older policies come out of `benefit`'s worth if its weights are set so: each test has both count the same accesses and
-//! compares how they order the extents.
+//! With suitable weights, `benefit` orders extents as older policies do. In each test both policies count the same accesses, and the test
+//! compares their orders of the extents.
 #![allow(clippy::unwrap_used)]
 
 use crate::collector::{Collector, Hro, Oodt};
@@ -25,7 +25,7 @@ fn space(fast: u32) -> Space {
     Space::new(Geometry::new(16, 12, UNITS, members).unwrap())
 }
 
-/// The accesses of a request, of which no unit has a copy.
+/// The accesses of a request to units without copies.
 fn accesses(at_ms: u64, write: bool, class: u8, (offset, bytes): (u64, u32)) -> Vec<Access> {
     let units = offset / UNIT..=(offset + u64::from(bytes) - 1) / UNIT;
     let first = offset / UNIT;
@@ -43,7 +43,7 @@ fn accesses(at_ms: u64, write: bool, class: u8, (offset, bytes): (u64, u32)) -> 
     units.map(of).collect()
 }
 
-/// Has `benefit` with those weights count all accesses, none of which is copied; what each unit is worth then.
+/// The worth of each unit after `benefit` with these weights has counted all accesses. No copies are made.
 fn worths(weights: &[(&str, f64)], work: &[Access]) -> Vec<u64> {
     let mut space = space(16);
     let mut policy = Benefit::default();
@@ -65,7 +65,7 @@ fn worths(weights: &[(&str, f64)], work: &[Access]) -> Vec<u64> {
     (0..UNITS).map(of).collect()
 }
 
-/// Pairs of which the first must come before the second, and how many of them do.
+/// Number of pairs whose worth has the right order, and number of pairs of which the first must come before the second.
 fn agreeing(worths: &[u64], before: impl Fn(usize, usize) -> bool) -> (usize, usize) {
     let n = worths.len();
     let pairs = (0..n).flat_map(|a| (0..n).map(move |b| (a, b)));
@@ -74,7 +74,7 @@ fn agreeing(worths: &[u64], before: impl Fn(usize, usize) -> bool) -> (usize, us
     (agree.count(), pairs.len())
 }
 
-/// A collector that has counted all accesses, and the space that it did so in.
+/// The collector after it has counted all accesses.
 fn counted<C: Collector>(mut collector: C, work: &[Access]) -> C {
     let mut space = space(16);
     let mut view = View::new(&mut space, Nanos(0), 0, false, u32::MAX);
@@ -95,7 +95,7 @@ fn the_weights_of_oodt() {
         let blocks = 1 + draw.below(4);
         let most = draw_most(&mut draw, blocks);
         let start = draw.below(most);
-        // What OODT would merge with the request before it is left out: its queue holds one here.
+        // A request that OODT would merge with the request before it is skipped. (Its queue holds one request here.)
         if (last.0.saturating_sub(1)..=last.1 + 1).contains(&start) {
             continue;
         }
@@ -116,7 +116,7 @@ fn the_weights_of_oodt() {
     let oodt = counted(oodt, &work);
     let before = |a: usize, b: usize| {
         let of = |e: usize| oodt.priorities(UnitId(e as u32)).0;
-        // Worth is kept in whole microseconds, which decide between equals.
+        // Worth is rounded to about a microsecond, so nearly equal priorities are not compared.
         of(a) > of(b) * 1.001
     };
     let same = [
@@ -130,12 +130,12 @@ fn the_weights_of_oodt() {
         all > 1500 && agree == all,
         "{agree} of {all} pairs in the order of oodt"
     );
-    // With other weights the order is another.
+    // With other weights the order is different.
     let (agree, all) = agreeing(&worths(&[("half_life", 0.0)], &work), before);
     assert!(agree < all, "{agree} of {all}");
 }
 
-/// Some places are asked for more often than others.
+/// A bound for a random place. Because the bound is random itself, low places are requested more often than high ones.
 fn draw_most(draw: &mut SplitMix64, blocks: u64) -> u64 {
     let most = u64::from(UNITS) - blocks;
     1 + draw.below(most)
@@ -150,7 +150,7 @@ fn the_value_of_hro() {
         let most = draw_most(&mut draw, 1);
         let unit = draw.below(most);
         let write = draw.below(4) == 0;
-        // Requests of 512 bytes at multiples of 2 KiB, and up to two that go on at once.
+        // Requests of 512 bytes at multiples of 2 KiB, each followed by up to two that continue it.
         let start = unit * UNIT + draw.below(UNIT / 2048) * 2048;
         for more in 0..=draw.below(1 + unit % 3) {
             at += 10;
@@ -169,14 +169,14 @@ fn the_value_of_hro() {
         all > 1500 && agree == all,
         "{agree} of {all} pairs in the order of hro"
     );
-    // Frequency alone is `hot`, which is another order.
+    // Frequency alone is the order of `hot`, which is different.
     let (agree, all) = agreeing(&worths(&[("half_life", 0.0)], &work), before);
     assert!(agree < all, "{agree} of {all}");
 }
 
 #[test]
 fn the_priorities_of_dss() {
-    // Twelve units: journal, small, middling and large files, and what nobody classified, used in another order than that.
+    // Twelve units: journal, small, medium and large files, and unclassified data. The order of their use is not that of their classes.
     let classes = [0, 14, 3, 9, 8, 12, 0, 18, 10, 9, 3, 14];
     let order = [4, 0, 7, 2, 9, 11, 1, 5, 10, 3, 8, 6];
     let work: Vec<Access> = order
@@ -187,7 +187,7 @@ fn the_priorities_of_dss() {
             accesses(10 * i as u64, false, class, (unit * UNIT, 4096))
         })
         .collect();
-    // Whom dss-lru-s gives up first when journal blocks come in, one after the other.
+    // The order in which dss-lru-s evicts them when journal blocks arrive, one after the other.
     let mut dss = NullEngine::over(space(12), Dss::new(true));
     let come = |dss: &mut NullEngine<Dss>, a: &Access| {
         let request = (a.request_offset, a.request_bytes);

@@ -158,7 +158,7 @@ fn all_capacity_holds_homes_on_both_tiers_and_says_what_a_loss_costs() {
     let bytes = count(&made, "/volume_bytes");
     assert!(bytes > slow, "{bytes} of {slow} on the slow tier");
     let served = place.serve("v --nbd unix:n");
-    // All of it, which neither tier could hold; then what came first and what came last, over and over.
+    // All of it, which neither tier could hold alone; then the first and the last part, repeatedly.
     let data = noise(1, bytes as usize / MIB * MIB);
     copy_in(&place, &data);
     holds(&place, &data);

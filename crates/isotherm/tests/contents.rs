@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use common::Place;
+use common::loop_device::LoopDevice;
 
 const MIB: u64 = 1 << 20;
 
@@ -292,39 +293,11 @@ fn a_member_is_known_to_file() {
     assert!(place.ok("find s").contains("# volume w"));
 }
 
-/// A loop device, which is detached at the end in any case.
-struct Loop(String);
-
-impl Loop {
-    fn over(place: &Place, options: &[&str], name: &str) -> Option<Loop> {
-        let out = tool(
-            place,
-            &[&["losetup", "--find", "--show"], options, &[name]].concat(),
-        )?;
-        let device = String::from_utf8_lossy(&out.stdout).trim().to_owned();
-        if out.status.success() {
-            return Some(Loop(device));
-        }
-        println!(
-            "skipped: no loop device: {}",
-            String::from_utf8_lossy(&out.stderr)
-        );
-        None
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        // Best effort: if the test failed, it has reported the reason.
-        let _ = Command::new("losetup").args(["-d", &self.0]).status();
-    }
-}
-
 #[test]
 fn one_file_by_two_names_is_used_once() {
     let place = Place::in_memory();
     sparse(&place.path("i"), 64 * MIB);
-    let Some(device) = Loop::over(&place, &["--sector-size", "4096"], "i") else {
+    let Some(device) = LoopDevice::over(&place, &["--sector-size", "4096"], "i") else {
         return;
     };
     let node = &device.0;
@@ -355,7 +328,7 @@ fn one_file_by_two_names_is_used_once() {
     assert!(why.contains("in use"), "both would have served: {why}");
     assert_eq!(served.terminate(), Some(0));
     // Two loop devices over one file, and two over its halves.
-    let Some(second) = Loop::over(&place, &[], "i") else {
+    let Some(second) = LoopDevice::over(&place, &[], "i") else {
         return;
     };
     let why = place.fails(&format!(
@@ -366,8 +339,8 @@ fn one_file_by_two_names_is_used_once() {
     drop((device, second));
     sparse(&place.path("halves"), 64 * MIB);
     let size = ["--sizelimit", "33554432"];
-    let first = Loop::over(&place, &size, "halves");
-    let second = Loop::over(&place, &["--offset", "33554432"], "halves");
+    let first = LoopDevice::over(&place, &size, "halves");
+    let second = LoopDevice::over(&place, &["--offset", "33554432"], "halves");
     if let (Some(a), Some(b)) = (&first, &second) {
         place.ok(&format!(
             "create y --fast {} --slow {} --policy linear",

@@ -4,45 +4,13 @@ mod common;
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::process::Command;
 
 use common::Place;
+use common::loop_device::LoopDevice;
 use common::peer::{FLUSH, Peer};
 use serde_json::json;
 
 const MIB: u64 = 1 << 20;
-
-/// A loop device, detached at the end.
-struct Loop(String);
-
-impl Loop {
-    fn over(place: &Place, name: &str) -> Option<Loop> {
-        let out = place.tool("losetup", &["--find", "--show", name]);
-        if out.status.success() {
-            return Some(Loop(String::from_utf8_lossy(&out.stdout).trim().to_owned()));
-        }
-        println!(
-            "skipped: no loop device: {}",
-            String::from_utf8_lossy(&out.stderr)
-        );
-        None
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        // Best effort: if the test failed, it has reported the reason.
-        let _ = Command::new("losetup").args(["-d", &self.0]).status();
-        // The device disappears when the last process has closed it, and any search for members on this machine opens it for a moment.
-        let shown = format!("/sys/block/{}/loop", self.0.trim_start_matches("/dev/"));
-        for _ in 0..2000 {
-            if !fs::exists(&shown).unwrap_or(false) {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-    }
-}
 
 fn sparse(place: &Place, name: &str, bytes: u64) {
     let file = fs::File::create(place.path(name)).expect("created");
@@ -231,19 +199,19 @@ fn an_unreadable_superblock_is_not_passed_over_for_a_copy() {
 fn a_device_and_its_clone_are_refused_a_loop_device_over_the_member_is_not() {
     let place = Place::in_memory();
     sparse(&place, "i", 64 * MIB);
-    let Some(first) = Loop::over(&place, "i") else {
+    let Some(first) = LoopDevice::over(&place, &[], "i") else {
         return;
     };
     place.ok(&format!("create v --slow {} --policy linear", first.0));
     used(&place, 0, 1);
     // The same bytes through a second loop device, and through the file's own name beside the description.
-    let Some(second) = Loop::over(&place, "i") else {
+    let Some(second) = LoopDevice::over(&place, &[], "i") else {
         return;
     };
     used(&place, 1, 2);
     drop(second);
     fs::copy(place.path("i"), place.path("clone")).expect("copied");
-    let Some(clone) = Loop::over(&place, "clone") else {
+    let Some(clone) = LoopDevice::over(&place, &[], "clone") else {
         return;
     };
     for command in ["check v", "status v", "serve v --nbd unix:n"] {
@@ -262,8 +230,8 @@ fn a_device_and_its_clone_are_refused_a_loop_device_over_the_member_is_not() {
     let old = first.0.clone();
     drop(first);
     sparse(&place, "other", 64 * MIB);
-    let other = Loop::over(&place, "other");
-    let Some(new) = Loop::over(&place, "i") else {
+    let other = LoopDevice::over(&place, &[], "other");
+    let Some(new) = LoopDevice::over(&place, &[], "i") else {
         return;
     };
     let said = used(&place, 3, 4);
@@ -276,7 +244,7 @@ fn a_device_and_its_clone_are_refused_a_loop_device_over_the_member_is_not() {
 fn who_uses_a_device_is_said() {
     let place = Place::in_memory();
     sparse(&place, "i", 64 * MIB);
-    let Some(node) = Loop::over(&place, "i") else {
+    let Some(node) = LoopDevice::over(&place, &[], "i") else {
         return;
     };
     place.ok(&format!("create v --slow {} --policy linear", node.0));
@@ -314,7 +282,7 @@ fn a_device_without_a_medium_is_a_member_that_is_missing() {
             fs::create_dir_all(place.path("away")).expect("made");
             sparse(&place, name, 64 * MIB);
         }
-        let Some(node) = Loop::over(&place, "away/f") else {
+        let Some(node) = LoopDevice::over(&place, &[], "away/f") else {
             return;
         };
         let fast = node.0.clone();

@@ -291,7 +291,7 @@ const POLICIES: [&str; 8] = [
     "policy=benefit",
 ];
 
-/// A file system of that many MiB at the start of the volume; after it come the places of durable and of flushed writes.
+/// A file system of `mb` MiB at the start of the volume. The places of durable and of flushed writes follow it.
 #[derive(Clone, Copy)]
 struct FileSystem {
     kind: &'static str,

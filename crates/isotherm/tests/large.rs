@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use common::Place;
+use common::loop_device::LoopDevice;
 use common::peer::{FLUSH, Peer};
 use isotherm_core::Slot;
 use isotherm_core::map::ExtentMap;
@@ -17,36 +18,16 @@ use serde_json::json;
 
 const TB: u64 = 1_000_000_000_000;
 
-/// A loop device over a sparse file, detached at the end. (For members that are files, `create` would reserve space for metadata.)
-struct Disk(String);
-
-impl Disk {
-    fn of(place: &Place, name: &str, bytes: u64) -> Option<Disk> {
-        let made = File::create(place.path(name)).and_then(|f| f.set_len(bytes));
-        if let Err(e) = made {
-            println!("skipped: no sparse file of {bytes} bytes here: {e}");
-            return None;
-        }
-        let out = place.tool("losetup", &["--direct-io=on", "--find", "--show", name]);
-        // tmpfs has no direct I/O.
-        let out = if out.status.success() {
-            out
-        } else {
-            place.tool("losetup", &["--find", "--show", name])
-        };
-        if out.status.success() {
-            return Some(Disk(String::from_utf8_lossy(&out.stdout).trim().to_owned()));
-        }
-        println!("skipped: {}", String::from_utf8_lossy(&out.stderr));
-        None
+/// A loop device over a sparse file. (For members that are files, `create` would reserve space for metadata.)
+fn disk(place: &Place, name: &str, bytes: u64) -> Option<LoopDevice> {
+    let made = File::create(place.path(name)).and_then(|f| f.set_len(bytes));
+    if let Err(e) = made {
+        println!("skipped: no sparse file of {bytes} bytes here: {e}");
+        return None;
     }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // Best effort: if the test failed, it has reported the reason.
-        let _ = Command::new("losetup").args(["-d", &self.0]).status();
-    }
+    // tmpfs may have no direct I/O.
+    LoopDevice::over(place, &["--direct-io=on"], name)
+        .or_else(|| LoopDevice::over(place, &[], name))
 }
 
 /// An XFS on the disk, because other file systems do not support files of 100 TB; unmounted at the end.
@@ -93,10 +74,7 @@ fn a_hundred_terabytes_are_served_within_bounds() {
         println!("skipped: less than 4 GB of memory to be had");
         return;
     }
-    let disks = (
-        Disk::of(&place, "fast", 2 * TB),
-        Disk::of(&place, "slow", 100 * TB),
-    );
+    let disks = (disk(&place, "fast", 2 * TB), disk(&place, "slow", 100 * TB));
     let (Some(fast), Some(slow)) = disks else {
         return;
     };
@@ -142,10 +120,7 @@ fn a_hundred_terabytes_are_served_within_bounds() {
 #[test]
 fn what_no_memory_holds_is_refused_with_figures() {
     let place = Place::in_memory();
-    let disks = (
-        Disk::of(&place, "fast", 2 * TB),
-        Disk::of(&place, "slow", 100 * TB),
-    );
+    let disks = (disk(&place, "fast", 2 * TB), disk(&place, "slow", 100 * TB));
     let (Some(fast), Some(slow)) = disks else {
         return;
     };
@@ -245,8 +220,8 @@ fn a_full_map_of_a_hundred_terabytes_is_opened_cold() {
         return;
     };
     let disks = (
-        Disk::of(&place, "xfs/fast", 2 * TB),
-        Disk::of(&place, "xfs/slow", 100 * TB),
+        disk(&place, "xfs/fast", 2 * TB),
+        disk(&place, "xfs/slow", 100 * TB),
     );
     let (Some(fast), Some(slow)) = disks else {
         return;

@@ -128,7 +128,7 @@ fn the_lab_begins_where_the_recorded_volume_was() {
     place.ok("create v --fast f:8M --slow s:96M --policy linear");
     let served = place.serve("v --nbd unix:n");
     work(&place);
-    // From here on, only reads of data that has a place already.
+    // From here on there are only reads, of data that already has a place.
     let recorder = record(&place, "record v --events --out run.events --json");
     let read = place.tool("nbdcopy", &["--requests=4", NBD, "back"]);
     assert!(read.status.success());

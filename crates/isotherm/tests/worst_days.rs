@@ -3,10 +3,10 @@
 mod common;
 
 use std::fs;
-use std::process::Command;
 
 use common::Place;
 use common::faulty::Faulty;
+use common::loop_device::LoopDevice;
 use common::peer::{FLUSH, Peer, wait_for};
 use rustix::io::Errno;
 use serde_json::{Value, json};
@@ -194,30 +194,6 @@ fn a_mount_whose_server_hangs_delays_no_command() {
     });
 }
 
-/// A loop device, detached at the end.
-struct Loop(String);
-
-impl Loop {
-    fn over(place: &Place, name: &str, sector: &str) -> Option<Loop> {
-        let out = place.tool(
-            "losetup",
-            &["--find", "--show", "--sector-size", sector, name],
-        );
-        if out.status.success() {
-            return Some(Loop(String::from_utf8_lossy(&out.stdout).trim().to_owned()));
-        }
-        println!("skipped: {}", String::from_utf8_lossy(&out.stderr));
-        None
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        // Best effort: if the test failed, it has reported the reason.
-        let _ = Command::new("losetup").args(["-d", &self.0]).status();
-    }
-}
-
 /// Serves the volume, checks its contents, writes unaligned blocks. Returns standard error.
 fn write_blocks(place: &Place, old: u8, new: u8) -> String {
     let served = place.serve("v --nbd unix:n --stop-timeout 0");
@@ -239,7 +215,7 @@ fn a_member_copied_to_a_disk_with_larger_sectors_is_served_all_the_same() {
     let place = Place::in_memory();
     let file = fs::File::create(place.path("s")).expect("created");
     file.set_len(64 * MIB).expect("sized");
-    let Some(small) = Loop::over(&place, "s", "512") else {
+    let Some(small) = LoopDevice::over(&place, &["--sector-size", "512"], "s") else {
         return;
     };
     let made = place.json(
@@ -253,7 +229,7 @@ fn a_member_copied_to_a_disk_with_larger_sectors_is_served_all_the_same() {
     fs::copy(place.path("s"), place.path("t")).expect("copied");
     fs::create_dir(place.path("away")).expect("made");
     fs::rename(place.path("s"), place.path("away/s")).expect("renamed");
-    let Some(large) = Loop::over(&place, "t", "4096") else {
+    let Some(large) = LoopDevice::over(&place, &["--sector-size", "4096"], "t") else {
         return;
     };
     let text = fs::read_to_string(place.path("v.toml")).expect("read");

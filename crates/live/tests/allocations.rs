@@ -3,13 +3,15 @@
 //! The client is in the same process and allocates nothing itself. A few thousand requests in steady state are counted; a few allocations
 //! may have other causes (the stamp, which is written every few seconds).
 
+mod common;
+
+use common::two_files;
+use isotherm_live::Server;
 use isotherm_live::block_file::{Options, mount_on_engine};
-use isotherm_live::config::{IoConfig, Size};
 use isotherm_live::iscsi::pdu::{HEADER, header, put, put_data_len, u32_at};
 use isotherm_live::iscsi::server::{Config as IscsiConfig, Server as IscsiServer};
 use isotherm_live::nbd::server::{Config, Server as NbdServer};
 use isotherm_live::port::{Buffer, Port};
-use isotherm_live::{MemberConfig, OpenMode, Server, Volume, VolumeConfig};
 use rustix::fs::OFlags;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs::{File, OpenOptions};
@@ -62,29 +64,7 @@ fn in_memory() -> tempfile::TempDir {
 }
 
 fn serve(dir: &Path, policy: &str, fast: u64) -> Server {
-    let member = |name: &str, tier, bytes| MemberConfig {
-        path: dir.join(name),
-        tier,
-        size: Some(Size(bytes)),
-        ..MemberConfig::default()
-    };
-    let config = VolumeConfig {
-        qos: Vec::new(),
-        name: "v".into(),
-        uuid: None,
-        extent: Size(EXTENT),
-        policy: policy.into(),
-        io: IoConfig {
-            buffers: Size(8 << 20),
-            ..IoConfig::default()
-        },
-        members: vec![member("fast", 0, fast), member("slow", 1, 128 << 20)],
-    };
-    Volume::create(&dir.join("v"), config, false).unwrap();
-    Volume::open(&dir.join("v"), OpenMode::ReadWrite)
-        .unwrap()
-        .serve()
-        .unwrap()
+    common::serve(dir, two_files(dir, policy, fast, 128 << 20))
 }
 
 /// The operations of a client that allocates nothing.

@@ -1,11 +1,13 @@
 //! Promises to classes on a live volume with a paced disk: a noisy class beside a quiet one.
 
+mod common;
+
+use common::two_files;
 use isotherm_core::qos::Standing;
 use isotherm_core::random::SplitMix64;
 use isotherm_core::{IoError, RequestOp, World};
-use isotherm_live::config::{IoConfig, Size};
 use isotherm_live::port::{Completion, IoRequest, Port};
-use isotherm_live::{Handle, MemberConfig, OpenMode, Volume, VolumeConfig};
+use isotherm_live::{Handle, OpenMode, Volume, VolumeConfig};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -17,26 +19,10 @@ const BLOCK: u64 = 64 << 10;
 const BYTES: u64 = 8 << 20;
 
 fn config(dir: &Path) -> VolumeConfig {
-    let member = |name: &str, tier, size: u64| MemberConfig {
-        path: dir.join(name),
-        tier,
-        size: Some(Size(size)),
-        ..MemberConfig::default()
-    };
-    let mut members = vec![member("fast", 0, 8 << 20), member("slow", 1, 48 << 20)];
-    members[1].paced = Some("wd5000aaks".into());
-    VolumeConfig {
-        name: "v".into(),
-        uuid: None,
-        extent: Size(BLOCK),
-        policy: "mylinear".into(),
-        qos: vec!["7+share=200".into()],
-        io: IoConfig {
-            buffers: Size(8 << 20),
-            ..IoConfig::default()
-        },
-        members,
-    }
+    let mut config = two_files(dir, "mylinear", 8 << 20, 48 << 20);
+    config.members[1].paced = Some("wd5000aaks".into());
+    config.qos = vec!["7+share=200".into()];
+    config
 }
 
 type Ends = (mpsc::Sender<u8>, mpsc::Receiver<u8>);

@@ -1,10 +1,13 @@
 //! A volume end to end, in one process: create, serve, write and read through the port, stop, open again.
 
+mod common;
+
+use common::two_files;
 use isotherm_core::{IoError, RequestOp};
-use isotherm_live::config::{IoConfig, Size};
+use isotherm_live::config::Size;
 use isotherm_live::port::{Buffer, Completion, IoRequest, Port};
 use isotherm_live::volume::description;
-use isotherm_live::{ErrorKind, MemberConfig, OpenMode, Server, Volume, VolumeConfig};
+use isotherm_live::{ErrorKind, OpenMode, Server, Volume, VolumeConfig};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
@@ -14,24 +17,7 @@ struct Rig {
 
 impl Rig {
     fn config(&self, policy: &str) -> VolumeConfig {
-        let member = |name: &str, tier, size: u64| MemberConfig {
-            path: self.dir.path().join(name),
-            tier,
-            size: Some(Size(size)),
-            ..MemberConfig::default()
-        };
-        VolumeConfig {
-            name: "v".into(),
-            uuid: None,
-            extent: Size(65536),
-            policy: policy.into(),
-            qos: Vec::new(),
-            io: IoConfig {
-                buffers: Size(8 << 20),
-                ..IoConfig::default()
-            },
-            members: vec![member("fast", 0, 16 << 20), member("slow", 1, 64 << 20)],
-        }
+        two_files(self.dir.path(), policy, 16 << 20, 64 << 20)
     }
     fn new(policy: &str) -> Rig {
         let rig = Rig {

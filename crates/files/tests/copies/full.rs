@@ -118,7 +118,7 @@ fn as_nobody(run: impl FnOnce(Store, &Path) + Send) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let user = rustix::thread::Uid::from_raw(nobody);
-            // This thread alone.
+            // Only this thread.
             rustix::thread::set_thread_uid(user).unwrap();
             let store = Store::open(&Settings {
                 tiers: ["fast", "slow"].map(|t| root.join(t)).into(),
@@ -131,7 +131,7 @@ fn as_nobody(run: impl FnOnce(Store, &Path) + Send) {
     });
 }
 
-/// What cannot get its owner is not left behind with another one.
+/// A file or directory that cannot get its owner is not left behind with another owner.
 #[test]
 fn nothing_is_left_if_the_owner_cannot_be_set() {
     as_nobody(|store, root| {
@@ -167,7 +167,7 @@ fn a_file_that_its_owner_may_not_write_is_moved() {
         let (node, live, _) = store.create(0, b"f", 0o444, who).unwrap();
         store.write(&live, 0, b"an object", false).unwrap();
         assert_eq!(store.move_file(node, 1), Outcome::Done);
-        // Who had it open for writing may go on.
+        // A program that had it open for writing may continue.
         store.write(&live, 3, b"OBJECT", false).unwrap();
         store.release(&live);
         let path = root.join("slow/f");
@@ -226,7 +226,7 @@ fn a_directory_is_whole_or_not_there() {
     assert!(!pair.slow("up").exists());
 }
 
-/// What a crash left of a directory that was not complete is removed.
+/// The remains of a directory that was not complete at a crash are removed.
 #[test]
 fn incomplete_directories_are_removed_at_mount() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! Files that somebody puts directly on a tier are never replaced unseen.
+//! Files that somebody puts directly on a tier are never replaced unnoticed.
 
 use crate::{Pair, owner, size};
 use isotherm_files::data::SetAttr;

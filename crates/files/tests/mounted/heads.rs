@@ -12,7 +12,7 @@ use std::process::Command;
 const FILES: u8 = 8;
 const BYTES: usize = 2 << 20;
 
-/// What a file holds: it looks like a picture.
+/// The contents of a file, which look like a picture.
 fn picture(n: u8) -> Vec<u8> {
     let mut data = vec![n + 1; BYTES];
     data[..20].copy_from_slice(b"\xff\xd8\xff\xe0\x00\x10JFIF\0\x01\x01\0\0\x01\0\x01\0\0");
@@ -28,7 +28,7 @@ fn read(path: &Path, step: usize, calls: usize) {
     }
 }
 
-/// Of the files, how many wake the disk if they are read in that way. Each is read while the kernel has nothing in memory.
+/// Number of files that wake the disk if they are read in that way. Each is read while the kernel has none of it in memory.
 fn woken(w: &World, read: impl Fn(&Path)) -> u8 {
     let mut woken = 0;
     for n in 0..FILES {

@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub mod faulty;
+pub mod loop_device;
 pub mod nbd;
 pub mod peer;
 

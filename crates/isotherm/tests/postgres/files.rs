@@ -64,7 +64,7 @@ impl Tiers {
             .as_u64()
             .expect("a number")
     }
-    /// Waits until the mover has moved that many files more.
+    /// Waits until the mover has moved this number of further files.
     fn moves(&self, more: u64) {
         let (until, enough) = (Instant::now() + PATIENCE, self.moved() + more);
         while self.moved() < enough {

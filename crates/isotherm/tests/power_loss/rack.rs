@@ -81,7 +81,7 @@ impl Rack {
             dir: dir.to_owned(),
         })
     }
-    /// Power will be lost after that many writes and flushes.
+    /// Number of writes and flushes after which the power will be lost.
     pub fn cut_after(&self, changes: u64) {
         locked(&self.state).fuse = Some(changes);
     }

@@ -272,7 +272,7 @@ fn commands_that_need_root_begin_with_sudo() {
     for path in pages.flatten().map(|p| p.path()) {
         let text = std::fs::read_to_string(&path).expect("text");
         let all = blocks(&text).concat();
-        // The name of a volume of the machine: what follows /etc/isotherm/ on these pages.
+        // The name of a volume of the machine: the part of the path after /etc/isotherm/ on these pages.
         for line in all.lines().filter(|l| l.contains("isotherm ")) {
             let words: Vec<&str> = line.split_whitespace().collect();
             let of_volume = ["v", "nas", "db"].iter().any(|v| words.contains(v));

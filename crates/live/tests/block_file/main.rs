@@ -4,6 +4,8 @@
 //! `calls.rs` has the effect of each system call, `ring.rs` requests through io_uring, `programs.rs` file systems and dead mounts.
 
 mod calls;
+#[path = "../common/mod.rs"]
+mod common;
 mod programs;
 mod ring;
 

@@ -1,12 +1,12 @@
 //! The block file through FUSE over io_uring, and the same calls if that is switched off.
 
 use super::calls::check_each_call;
+use super::common::{serve, two_files};
 use super::{MIB, Served, can_mount, check_every_block, open};
+use isotherm_live::Server;
 use isotherm_live::block_file::testing::MemPort;
 use isotherm_live::block_file::{Options, mount_on_engine};
-use isotherm_live::config::{IoConfig, Size};
 use isotherm_live::port::{Buffer, Port};
-use isotherm_live::{MemberConfig, OpenMode, Server, Volume, VolumeConfig};
 use rustix::fs::OFlags;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -46,30 +46,7 @@ impl Drop for Switched {
 
 /// An engine whose ring serves the block file of a volume in memory.
 fn engine(dir: &Path) -> Server {
-    let member = |name: &str, tier| MemberConfig {
-        path: dir.join(name),
-        tier,
-        size: Some(Size(16 << 20)),
-        ..MemberConfig::default()
-    };
-    let buffers = Size(8 << 20);
-    let config = VolumeConfig {
-        qos: Vec::new(),
-        name: "engine".into(),
-        uuid: None,
-        extent: Size(65536),
-        policy: "greendm".into(),
-        io: IoConfig {
-            buffers,
-            ..IoConfig::default()
-        },
-        members: vec![member("fast", 0), member("slow", 1)],
-    };
-    Volume::create(&dir.join("engine"), config, false).unwrap();
-    Volume::open(&dir.join("engine"), OpenMode::ReadWrite)
-        .unwrap()
-        .serve()
-        .unwrap()
+    serve(dir, two_files(dir, "greendm", 16 << 20, 16 << 20))
 }
 
 fn serve_by_ring(server: &Server, memory: &Arc<MemPort>) -> Served {

@@ -6,6 +6,8 @@
 #![cfg(feature = "mutants")]
 
 mod block_file;
+#[path = "../common/mod.rs"]
+mod common;
 mod nbd;
 mod volume;
 

@@ -1,10 +1,10 @@
 //! A volume on files.
 
 use super::check;
+use super::common::two_files;
 use isotherm_core::RequestOp;
-use isotherm_live::config::{IoConfig, Size};
 use isotherm_live::port::{Buffer, Completion, IoRequest};
-use isotherm_live::{MemberConfig, OpenMode, Server, Volume, VolumeConfig};
+use isotherm_live::{OpenMode, Server, Volume};
 use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -17,24 +17,7 @@ struct Rig {
 impl Rig {
     fn new() -> Rig {
         let dir = tempfile::tempdir().expect("a directory");
-        let member = |name: &str, tier, size: u64| MemberConfig {
-            path: dir.path().join(name),
-            tier,
-            size: Some(Size(size)),
-            ..MemberConfig::default()
-        };
-        let config = VolumeConfig {
-            name: "v".into(),
-            uuid: None,
-            extent: Size(65536),
-            policy: "linear".into(),
-            qos: Vec::new(),
-            io: IoConfig {
-                buffers: Size(8 << 20),
-                ..IoConfig::default()
-            },
-            members: vec![member("fast", 0, 8 << 20), member("slow", 1, 32 << 20)],
-        };
+        let config = two_files(dir.path(), "linear", 8 << 20, 32 << 20);
         let rig = Rig { dir };
         Volume::create(&rig.path("v"), config, false).expect("a volume");
         rig

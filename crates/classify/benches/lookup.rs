@@ -34,7 +34,7 @@ fn main() {
         // Files of 16 KiB side by side: nothing is of one class for long.
         let mut random = SplitMix64::new(1);
         for b in (0..bytes >> 12).step_by(4) {
-            layers.say(Source::Ranges, b, b + 4, 8 + random.below(8) as u8);
+            layers.set(Source::Ranges, b, b + 4, 8 + random.below(8) as u8);
         }
         while !layers.is_settled() {
             layers.settle(1 << 20);

@@ -1,4 +1,4 @@
-//! Combines what several sources say about the same blocks.
+//! Combines the classes that several sources give to the same blocks.
 //!
 //! 1. Metadata that the layout of a file system shows (classes 1…7): no file can be there.
 //! 2. Ranges that a user registered, 3. a database's catalogue, 4. files by rule: the application knows more than the file
@@ -26,7 +26,7 @@ struct Layer {
 pub struct Layers {
     bytes: u64,
     shared: Arc<ClassMap>,
-    said: [Option<Layer>; Source::ALL.len()],
+    by_source: [Option<Layer>; Source::ALL.len()],
     off: [bool; Source::ALL.len()],
     /// Byte ranges of the volume that must be resolved again.
     changed: Vec<Range<u64>>,
@@ -38,7 +38,7 @@ impl Layers {
         Layers {
             bytes,
             shared: Arc::new(ClassMap::new(bytes)),
-            said: std::array::from_fn(|_| None),
+            by_source: std::array::from_fn(|_| None),
             off: [false; Source::ALL.len()],
             changed: Vec::new(),
         }
@@ -51,7 +51,7 @@ impl Layers {
 
     /// Memory of all maps in bytes.
     pub fn memory(&self) -> usize {
-        let layers = self.said.iter().flatten();
+        let layers = self.by_source.iter().flatten();
         self.shared.memory() + layers.map(|l| l.map.memory()).sum::<usize>()
     }
 
@@ -64,7 +64,7 @@ impl Layers {
     pub fn switch(&mut self, source: Source, on: bool) {
         if self.is_on(source) != on {
             self.off[source.index()] = !on;
-            if self.said[source.index()].is_some() {
+            if self.by_source[source.index()].is_some() {
                 self.all_changed();
             }
         }
@@ -74,7 +74,7 @@ impl Layers {
     pub fn clear(&mut self, source: Source, base: u64, shift: u32) {
         let bytes = self.bytes.saturating_sub(base);
         let map = ClassMap::with_shift(bytes, shift);
-        if self.said[source.index()]
+        if self.by_source[source.index()]
             .replace(Layer { map, base })
             .is_some()
         {
@@ -106,9 +106,9 @@ impl Layers {
     }
 
     /// A source sets the class of blocks `from..to` of its map; 0 removes their class.
-    pub fn say(&mut self, source: Source, from: u64, to: u64, class: u8) {
+    pub fn set(&mut self, source: Source, from: u64, to: u64, class: u8) {
         let bytes = self.bytes;
-        let layer = self.said[source.index()].get_or_insert_with(|| Layer {
+        let layer = self.by_source[source.index()].get_or_insert_with(|| Layer {
             map: ClassMap::new(bytes),
             base: 0,
         });
@@ -131,14 +131,14 @@ impl Layers {
     }
 
     /// The class that a source gave to a block of its map.
-    pub fn said(&self, source: Source, block: u64) -> u8 {
-        let layer = self.said[source.index()].as_ref();
+    pub fn class_at(&self, source: Source, block: u64) -> u8 {
+        let layer = self.by_source[source.index()].as_ref();
         layer.map_or(0, |l| l.map.block(block).class())
     }
 
     /// The same, with the number of blocks from there, at most `max`, that are known to have it.
-    pub fn said_run(&self, source: Source, block: u64, max: u64) -> (u8, u64) {
-        let layer = self.said[source.index()].as_ref();
+    pub fn class_run(&self, source: Source, block: u64, max: u64) -> (u8, u64) {
+        let layer = self.by_source[source.index()].as_ref();
         layer.map_or((0, max), |l| {
             let (mark, n) = l.map.run(block, max);
             (mark.class(), n)
@@ -195,7 +195,7 @@ impl Layers {
             if self.off[source.index()] {
                 continue;
             }
-            let Some(layer) = &self.said[source.index()] else {
+            let Some(layer) = &self.by_source[source.index()] else {
                 continue;
             };
             let (mark, run) = layer.at(block, n);
@@ -250,11 +250,11 @@ mod tests {
     #[test]
     fn metadata_then_applications_then_sizes() {
         let mut l = Layers::new(1 << 20);
-        l.say(Source::Layout, 0, 4, 4);
-        l.say(Source::Layout, 4, 8, 12);
-        l.say(Source::Files, 0, 7, 30);
-        l.say(Source::Database, 6, 10, 23);
-        l.say(Source::Ranges, 5, 6, 40);
+        l.set(Source::Layout, 0, 4, 4);
+        l.set(Source::Layout, 4, 8, 12);
+        l.set(Source::Files, 0, 7, 30);
+        l.set(Source::Database, 6, 10, 23);
+        l.set(Source::Ranges, 5, 6, 40);
         settle(&mut l);
         let classes = |l: &Layers| {
             (0..11)
@@ -282,7 +282,7 @@ mod tests {
             l.clear(Source::Layout, base, shift);
             let mut plain = vec![0u8; (bytes / 512) as usize];
             for (from, n, class) in sets {
-                l.say(Source::Layout, from, from + n, class);
+                l.set(Source::Layout, from, from + n, class);
                 settle(&mut l);
                 let sectors = (1usize << shift) / 512;
                 let at = sector as usize + from as usize * sectors;

@@ -142,7 +142,7 @@ impl Classifier {
         found.mark.class()
     }
 
-    /// The class of a request of which no source knows anything.
+    /// The class of a request to data of which no source knows the class.
     fn unknown(&mut self, op: RequestOp, offset: u64, len: u32) -> u8 {
         let class = match &mut self.guess {
             Some(guess) if op == RequestOp::Write => guess.class(offset, len),
@@ -159,17 +159,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vague_word_counts_where_nobody_knows_better() {
+    fn a_general_class_counts_if_no_source_has_a_specific_one() {
         let mut layers = Layers::new(1 << 20);
-        layers.say(Source::Layout, 0, 4, classes::DIRECTORY);
-        layers.say(Source::Ranges, 4, 8, 40);
+        layers.set(Source::Layout, 0, 4, classes::DIRECTORY);
+        layers.set(Source::Ranges, 4, 8, 40);
         layers.settle(u64::MAX);
         let mut c = Classifier::new(Arc::clone(layers.shared()), Arc::default(), 16);
         let mut of = |at, told| c.class(RequestOp::Read, at, 4096, told);
         assert_eq!(of(0, classes::METADATA), classes::DIRECTORY);
         assert_eq!(of(16 << 10, classes::METADATA), classes::INODES);
         assert_eq!(of(64 << 10, classes::METADATA), classes::INODES);
-        assert_eq!(of(0, 9), 9, "a plain word is believed");
+        assert_eq!(of(0, 9), 9, "a specific class of the front end counts");
         assert_eq!((c.counts.front_end, c.counts.unknown), (3, 0));
         c.set_front_end(false);
         assert_eq!(
@@ -179,11 +179,11 @@ mod tests {
     }
 
     #[test]
-    fn who_says_is_counted_and_a_mixed_request_has_no_class_over_extents() {
+    fn sources_are_counted_and_a_mixed_request_over_extents_has_no_class() {
         let mut layers = Layers::new(1 << 20);
-        layers.say(Source::Layout, 0, 16, 8);
-        layers.say(Source::Layout, 3, 4, 4);
-        layers.say(Source::Ranges, 16, 32, 40);
+        layers.set(Source::Layout, 0, 16, 8);
+        layers.set(Source::Layout, 3, 4, 4);
+        layers.set(Source::Ranges, 16, 32, 40);
         while !layers.is_settled() {
             layers.settle(10);
         }
@@ -212,9 +212,9 @@ mod tests {
     }
 
     #[test]
-    fn only_writes_of_which_nobody_knows_anything_are_guessed() {
+    fn only_writes_of_unknown_class_are_guessed() {
         let mut layers = Layers::new(4 << 20);
-        layers.say(Source::Layout, 0, 16, 14);
+        layers.set(Source::Layout, 0, 16, 14);
         layers.settle(u64::MAX);
         let mut c = Classifier::new(Arc::clone(layers.shared()), Arc::default(), 16);
         let far = 1 << 20;

@@ -105,7 +105,7 @@ impl Span {
         worst: 255,
     };
 
-    fn see(&mut self, marks: &[u8]) {
+    fn add(&mut self, marks: &[u8]) {
         self.best = marks.iter().fold(self.best, |a, b| a.max(*b));
         self.worst = marks.iter().fold(self.worst, |a, b| a.min(*b));
     }
@@ -113,7 +113,7 @@ impl Span {
     /// The marks `from..to` of these words, eight in each. They are copied first: loops over atomic words do not become vector operations,
     /// those over bytes do. Nothing depends on a mark before the end, so a word that comes late from memory holds nothing else up.
     #[inline]
-    fn see_words(&mut self, words: &[AtomicU64], from: usize, to: usize) {
+    fn add_words(&mut self, words: &[AtomicU64], from: usize, to: usize) {
         let (mut skip, mut left) = (from, to);
         for some in words.chunks(TOGETHER) {
             let mut marks = [0; TOGETHER * 8];
@@ -121,7 +121,7 @@ impl Span {
                 eight.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
             }
             let end = left.min(marks.len());
-            self.see(&marks[skip..end]);
+            self.add(&marks[skip..end]);
             (skip, left) = (0, left - end);
         }
     }
@@ -211,7 +211,7 @@ impl ClassMap {
         self.memory.load(Ordering::Relaxed)
     }
 
-    /// The leaf of `block`; `None` if nothing was ever said of its GiB, or beyond the end.
+    /// The leaf of `block`; `None` if no block of its GiB ever had a class, or beyond the end.
     #[inline]
     fn leaf(&self, block: u64) -> Option<Leaf<'_>> {
         let top = self.tops.get((block >> TOP_SHIFT) as usize)?.get()?;
@@ -278,11 +278,11 @@ impl ClassMap {
         loop {
             let end = last.min(at | (LEAF_BLOCKS - 1));
             match self.leaf(at) {
-                None => span.see(&[0]),
-                Some(Leaf::Whole(mark)) => span.see(&[mark.0]),
+                None => span.add(&[0]),
+                Some(Leaf::Whole(mark)) => span.add(&[mark.0]),
                 Some(Leaf::Each(words)) => {
                     let (from, to) = ((at % LEAF_BLOCKS) as usize, (end % LEAF_BLOCKS) as usize);
-                    span.see_words(&words[from / 8..=to / 8], from % 8, to - from / 8 * 8 + 1);
+                    span.add_words(&words[from / 8..=to / 8], from % 8, to - from / 8 * 8 + 1);
                 }
             }
             if end == last {

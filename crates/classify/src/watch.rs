@@ -40,16 +40,16 @@ impl Watch {
         }
     }
 
-    /// Whether a write, discard or write-zeroes of these bytes says where data is. It is to be recorded when it has ended ([`Watch::note`]): a
-    /// reading that comes while it is under way may still see what was there before.
+    /// Whether a write, discard or write-zeroes of these bytes changes metadata that shows the location of data. It is recorded when it has
+    /// ended ([`Watch::note`]), because a read of the layout that happens meanwhile may still return the old contents.
     #[inline]
     pub(crate) fn minds(&self, offset: u64, len: u32, found: Found) -> bool {
         let class = found.mark.class();
         // Directories and the journal contain no information about the location of data.
-        let says = class != 0 && class <= JOURNAL && found.mark.source() == Some(Source::Layout);
+        let shows = class != 0 && class <= JOURNAL && found.mark.source() == Some(Source::Layout);
         let end = offset.saturating_add(u64::from(len));
         let is_probe = |p: &AtomicU64| (offset..end).contains(&p.load(Ordering::Relaxed));
-        says && (class <= INODES + 1 || found.mixed) || self.probes.iter().any(is_probe)
+        shows && (class <= INODES + 1 || found.mixed) || self.probes.iter().any(is_probe)
     }
 
     /// Records that these bytes were written.
@@ -88,7 +88,7 @@ mod tests {
     use crate::map::Mark;
 
     #[test]
-    fn only_what_says_where_things_are_is_noted() {
+    fn only_changes_of_the_layout_are_noted() {
         let w = Watch::default();
         let found = |class| Found {
             mark: Mark::new(class, Source::Layout),

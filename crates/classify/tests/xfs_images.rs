@@ -218,9 +218,9 @@ fn settle(layers: &mut Layers) {
 
 fn differences(layers: &Layers, shift: u32, expected: &[Option<u8>]) -> Vec<(usize, u8, u8)> {
     let scale = 1u64 << (shift - shift.min(12));
-    let said = |b: usize| layers.said(Source::Layout, b as u64 * scale);
+    let class = |b: usize| layers.class_at(Source::Layout, b as u64 * scale);
     (expected.iter().enumerate())
-        .filter_map(|(b, want)| want.map(|w| (b, said(b), w)))
+        .filter_map(|(b, want)| want.map(|w| (b, class(b), w)))
         .filter(|(_, got, want)| got != want)
         .collect()
 }

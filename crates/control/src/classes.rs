@@ -292,7 +292,7 @@ pub fn show(handle: &Handle) -> Result<Value, String> {
 ///
 /// # Errors
 /// There is no such source, a class is above 63, or a range is beyond the volume. Then nothing is changed.
-pub fn say(
+pub fn register(
     handle: &Handle,
     source: &str,
     anew: bool,
@@ -317,7 +317,7 @@ pub fn say(
         layers.clear(source, 0, 12);
     }
     for &(from, n, class) in ranges.iter().filter(|r| r.1 > 0) {
-        layers.say(source, from >> 12, (from + n).div_ceil(4096), class);
+        layers.set(source, from >> 12, (from + n).div_ceil(4096), class);
     }
     drop(layers);
     if handle.classes().settle(handle) {

@@ -57,7 +57,7 @@ pub fn load(handle: &Handle, config: &VolumeConfig, file: &Path) {
         if let (Some(source), Some(end)) = (source, end)
             && class <= classes::CLASS_MAX
         {
-            layers.say(source, from >> 12, end.div_ceil(4096), class);
+            layers.set(source, from >> 12, end.div_ceil(4096), class);
         }
     }
     drop(layers);
@@ -73,7 +73,7 @@ pub fn save(handle: &Handle, config: &VolumeConfig, file: &Path) {
     for source in sources() {
         let mut at = 0;
         while at < blocks {
-            let (class, n) = layers.said_run(source, at, blocks - at);
+            let (class, n) = layers.class_run(source, at, blocks - at);
             let (from, bytes) = (at << 12, (n << 12).min(layers.bytes() - (at << 12)));
             at += n.max(1);
             match ranges.last_mut() {

@@ -374,7 +374,7 @@ impl Live {
                 source,
                 anew,
                 ranges,
-            } => classes::say(&self.handle, source, *anew, ranges),
+            } => classes::register(&self.handle, source, *anew, ranges),
             ClassesAsk::Ranges { from } => Ok(classes::ranges(&self.handle, *from)),
             ClassesAsk::Promise { rows, anew } => self.promise(rows, *anew),
             ClassesAsk::Again => {

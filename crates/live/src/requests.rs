@@ -232,7 +232,7 @@ mod tests {
         use isotherm_classify::{Layers, Source, Watch, classes};
         let (mut t, pool) = table();
         let mut layers = Layers::new(1 << 20);
-        layers.say(Source::Layout, 0, 4, classes::INODES);
+        layers.set(Source::Layout, 0, 4, classes::INODES);
         layers.settle(u64::MAX);
         let watch = Arc::new(Watch::default());
         let map = Arc::clone(layers.shared());

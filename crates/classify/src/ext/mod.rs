@@ -128,20 +128,20 @@ pub(crate) struct Out<'a> {
 }
 
 impl Out<'_> {
-    pub(crate) fn say(&mut self, from: u64, n: u64, class: u8) {
+    pub(crate) fn set(&mut self, from: u64, n: u64, class: u8) {
         let at = self.base + from * self.scale;
         let end = at + n * self.scale;
-        self.layers.say(Source::Layout, at, end, class);
+        self.layers.set(Source::Layout, at, end, class);
     }
 
-    /// As [`Out::say`], except that blocks whose place the superblock determines keep their class, whatever an inode claims.
-    pub(crate) fn say_owned(&mut self, from: u64, n: u64, class: u8) {
+    /// As [`Out::set`], except that blocks whose place the superblock determines keep their class, whatever an inode claims.
+    pub(crate) fn set_unless_fixed(&mut self, from: u64, n: u64, class: u8) {
         let mut at = self.base + from * self.scale;
         let end = at + n * self.scale;
         while at < end {
-            let (old, run) = self.layers.said_run(Source::Layout, at, end - at);
+            let (old, run) = self.layers.class_run(Source::Layout, at, end - at);
             if !(classes::SUPERBLOCK..=classes::INODES).contains(&old) {
-                self.layers.say(Source::Layout, at, at + run, class);
+                self.layers.set(Source::Layout, at, at + run, class);
             }
             at += run;
         }
@@ -234,15 +234,15 @@ impl Ext {
             scale,
         };
         if self.sb.is_journal_device() {
-            out.say(0, self.sb.blocks, classes::JOURNAL);
-            out.say(self.sb.first_block(), 1, classes::SUPERBLOCK);
+            out.set(0, self.sb.blocks, classes::JOURNAL);
+            out.set(self.sb.first_block(), 1, classes::SUPERBLOCK);
             return Ok(());
         }
         self.groups = Groups::read(&self.sb, self.start, from)?;
-        self.say_static(&mut out);
+        self.set_metadata(&mut out);
         let mut budget = self.budget();
         for g in 0..self.groups.len() {
-            self.see_bitmap(from, g)?;
+            self.read_bitmap(from, g)?;
             let group = *self.groups.get(g);
             let used = group.used_inodes(&self.sb) * u64::from(self.sb.inode_size);
             let table = self.start + (group.inode_table << self.sb.block_shift);
@@ -252,7 +252,7 @@ impl Ext {
                 from.read(table + at, &mut buf)?;
                 let size = u64::from(self.sb.inode_size);
                 let first = u64::from(g) * u64::from(self.sb.inodes_per_group) + at / size + 1;
-                self.see_inodes(from, &mut out, first as u32, &buf, &mut budget)?;
+                self.read_inodes(from, &mut out, first as u32, &buf, &mut budget)?;
                 at += CHUNK;
             }
         }
@@ -260,27 +260,27 @@ impl Ext {
     }
 
     /// Sets the classes of superblocks, descriptors, bitmaps and inode tables.
-    fn say_static(&self, out: &mut Out<'_>) {
+    fn set_metadata(&self, out: &mut Out<'_>) {
         let sb = &self.sb;
         for g in 0..self.groups.len() {
             if let Some(b) = sb.superblock_of(g) {
-                out.say(b, 1, classes::SUPERBLOCK);
+                out.set(b, 1, classes::SUPERBLOCK);
             }
             if let Some((b, n)) = sb.descriptors_of(g) {
-                out.say(b, n.min(sb.blocks.saturating_sub(b)), classes::DESCRIPTORS);
+                out.set(b, n.min(sb.blocks.saturating_sub(b)), classes::DESCRIPTORS);
             }
             let group = self.groups.get(g);
-            out.say(group.block_bitmap, 1, classes::BITMAP);
-            out.say(group.inode_bitmap, 1, classes::BITMAP);
-            out.say(group.inode_table, sb.table_blocks(), classes::INODES);
+            out.set(group.block_bitmap, 1, classes::BITMAP);
+            out.set(group.inode_bitmap, 1, classes::BITMAP);
+            out.set(group.inode_table, sb.table_blocks(), classes::INODES);
         }
         if sb.mmp_block != 0 && sb.mmp_block < sb.blocks {
-            out.say(sb.mmp_block, 1, classes::SUPERBLOCK);
+            out.set(sb.mmp_block, 1, classes::SUPERBLOCK);
         }
     }
 
     /// Walks the inodes in `raw`; the first of them has number `first`.
-    fn see_inodes(
+    fn read_inodes(
         &mut self,
         from: &mut dyn Bytes,
         out: &mut Out<'_>,
@@ -294,13 +294,13 @@ impl Ext {
         {
             let number = first.saturating_add(i as u32);
             if let Some(inode) = Inode::parse(raw, number, &self.sb) {
-                self.see_inode(from, out, &inode, budget)?;
+                self.read_inode(from, out, &inode, budget)?;
             }
         }
         Ok(())
     }
 
-    fn see_inode(
+    fn read_inode(
         &mut self,
         from: &mut dyn Bytes,
         out: &mut Out<'_>,
@@ -316,7 +316,7 @@ impl Ext {
             Kind::Other => classes::NONE,
         };
         if inode.attributes != 0 && inode.attributes < self.sb.blocks {
-            out.say_owned(inode.attributes, 1, classes::INDIRECT);
+            out.set_unless_fixed(inode.attributes, 1, classes::INDIRECT);
         }
         if class == classes::NONE {
             return Ok(());
@@ -334,18 +334,18 @@ impl Ext {
                 } else {
                     head
                 };
-                out.say_owned(before, block - before, classes::NONE);
+                out.set_unless_fixed(before, block - before, classes::NONE);
                 let tail = end.next_multiple_of(ratio).min(sb.blocks).max(end);
-                out.say_owned(end, tail - end, classes::NONE);
+                out.set_unless_fixed(end, tail - end, classes::NONE);
                 last_end = end;
             }
             if is_tree {
-                out.say_owned(block, n, classes::INDIRECT);
+                out.set_unless_fixed(block, n, classes::INDIRECT);
                 if (trees.len() as u64) < limit {
                     trees.insert(block, inode.number);
                 }
             } else {
-                out.say_owned(block, n, class);
+                out.set_unless_fixed(block, n, class);
             }
         })
     }

@@ -75,7 +75,7 @@ impl Ext {
         // Freed blocks come first, because some of them belong to other files now.
         for g in what.bitmaps {
             let before = self.groups.seen[g as usize].take();
-            self.see_bitmap(from, g)?;
+            self.read_bitmap(from, g)?;
             if let Some(before) = before {
                 self.forget_freed(&mut out, g, &before);
             }
@@ -90,7 +90,7 @@ impl Ext {
             }
             let raw = self.read_block(from, table + b)?;
             let first = u64::from(g) * u64::from(self.sb.inodes_per_group) + b * per + 1;
-            self.see_inodes(from, &mut out, first as u32, &raw, &mut budget)?;
+            self.read_inodes(from, &mut out, first as u32, &raw, &mut budget)?;
         }
         for number in what.inodes {
             let (g, i) = (
@@ -104,7 +104,7 @@ impl Ext {
             let mut raw = vec![0; inode_size as usize];
             from.read(table + i * inode_size, &mut raw)?;
             if let Some(inode) = Inode::parse(&raw, number, &self.sb) {
-                self.see_inode(from, &mut out, &inode, &mut budget)?;
+                self.read_inode(from, &mut out, &inode, &mut budget)?;
             }
         }
         Ok(Refreshed::Current)
@@ -125,7 +125,7 @@ impl Ext {
             what.superblock |= from < 2048 && to > 1024;
             for block in from >> shift..=(to - 1) >> shift {
                 let at = self.base + block * self.scale;
-                match layers.said(Source::Layout, at) {
+                match layers.class_at(Source::Layout, at) {
                     classes::DESCRIPTORS => {
                         what.descriptors.extend(self.part_at(block));
                     }
@@ -155,7 +155,7 @@ impl Ext {
     }
 
     /// Stores a group's block bitmap.
-    pub(super) fn see_bitmap(&mut self, from: &mut dyn Bytes, group: u32) -> Result<(), ExtError> {
+    pub(super) fn read_bitmap(&mut self, from: &mut dyn Bytes, group: u32) -> Result<(), ExtError> {
         let g = *self.groups.get(group);
         self.groups.seen[group as usize] = None;
         if g.has_bitmap(&self.sb) {
@@ -178,7 +178,7 @@ impl Ext {
             for bit in (0..8).filter(|b| freed >> b & 1 != 0) {
                 let block = start + (i as u64 * 8 + bit) * ratio;
                 let n = ratio.min(limit.saturating_sub(block));
-                out.say_owned(block, n, classes::NONE);
+                out.set_unless_fixed(block, n, classes::NONE);
                 (block..block + n).for_each(|b| {
                     self.trees.remove(&b);
                 });

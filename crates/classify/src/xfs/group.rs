@@ -1,7 +1,7 @@
 //! Allocation groups: the trees to which their headers point, and the blocks of inodes that these trees list.
 
 use super::superblock::{u16_at, u32_at};
-use super::{LEVELS, Look, Xfs, XfsError};
+use super::{LEVELS, Reading, Xfs, XfsError};
 use crate::classes;
 
 /// Number of inodes that one record of the inode tree describes.
@@ -31,17 +31,17 @@ struct Root {
 
 impl Xfs {
     /// Sets the classes of a group's trees, and returns the blocks that hold inodes.
-    pub(super) fn see_group(
+    pub(super) fn read_group(
         &self,
-        look: &mut Look<'_, '_>,
+        reading: &mut Reading<'_, '_>,
         group: u32,
     ) -> Result<Vec<u64>, XfsError> {
         let first = u64::from(group) * u64::from(self.sb.group_blocks);
         let start = self.start + (first << self.sb.block_shift);
         let sector = self.sb.sector;
         let (mut free, mut inodes) = ([0u8; 96], [0u8; 344]);
-        look.from.read(start + sector, &mut free)?;
-        look.from.read(start + 2 * sector, &mut inodes)?;
+        reading.from.read(start + sector, &mut free)?;
+        reading.from.read(start + 2 * sector, &mut inodes)?;
         let mut roots = Vec::new();
         let mut add = |tree, magics, key, at, levels| {
             roots.push(Root {
@@ -72,19 +72,19 @@ impl Xfs {
         let mut found = Vec::new();
         for root in roots {
             if (1..=u32::from(LEVELS)).contains(&root.levels) {
-                self.see_tree(look, group, root, root.at, root.levels, &mut found)?;
+                self.read_tree(reading, group, root, root.at, root.levels, &mut found)?;
             }
         }
         for &block in &found {
-            look.out.say(block, 1, classes::INODES);
+            reading.out.set(block, 1, classes::INODES);
         }
         Ok(found)
     }
 
     /// Reads a block of a tree, and the `levels` below it up to the leaves.
-    fn see_tree(
+    fn read_tree(
         &self,
-        look: &mut Look<'_, '_>,
+        reading: &mut Reading<'_, '_>,
         group: u32,
         root: Root,
         at: u32,
@@ -94,33 +94,33 @@ impl Xfs {
         let Some(block) = self.sb.in_group(group, at) else {
             return Ok(());
         };
-        let raw = self.read_block(look, block)?;
+        let raw = self.read_block(reading, block)?;
         let magic = root.magics[usize::from(self.sb.v5)];
         if &raw[..4] != magic || u32::from(u16_at(&raw, 4)) != levels - 1 {
             return Ok(());
         }
-        look.out.say(block, 1, classes::BITMAP);
+        reading.out.set(block, 1, classes::BITMAP);
         let body = &raw[if self.sb.v5 { 56 } else { 16 }..];
         let n = usize::from(u16_at(&raw, 6));
         if levels == 1 {
             match root.tree {
-                Tree::Free if look.frees => self.see_free(look, group, body, n)?,
-                Tree::Inodes => self.see_chunks(look, group, body, n, found)?,
+                Tree::Free if reading.frees => self.read_free(reading, group, body, n)?,
+                Tree::Inodes => self.read_chunks(reading, group, body, n, found)?,
                 Tree::Free | Tree::Other => {}
             }
             return Ok(());
         }
         let most = body.len() / (root.key + 4);
         for p in body[most * root.key..].chunks_exact(4).take(n.min(most)) {
-            self.see_tree(look, group, root, u32_at(p, 0), levels - 1, found)?;
+            self.read_tree(reading, group, root, u32_at(p, 0), levels - 1, found)?;
         }
         Ok(())
     }
 
     /// Removes the class of free blocks.
-    fn see_free(
+    fn read_free(
         &self,
-        look: &mut Look<'_, '_>,
+        reading: &mut Reading<'_, '_>,
         group: u32,
         body: &[u8],
         n: usize,
@@ -129,17 +129,17 @@ impl Xfs {
             let (at, n) = (u32_at(r, 0), u32_at(r, 4));
             let end = at.checked_add(n).filter(|e| *e <= self.sb.length_of(group));
             if let (Some(block), Some(_)) = (self.sb.in_group(group, at), end) {
-                Look::take(&mut look.names, n.into())?;
-                look.out.say_owned(block, n.into(), classes::NONE);
+                Reading::take(&mut reading.names, n.into())?;
+                reading.out.set_unless_fixed(block, n.into(), classes::NONE);
             }
         }
         Ok(())
     }
 
     /// The blocks of inodes: 64 inodes per record, of which parts may be missing (sparse).
-    fn see_chunks(
+    fn read_chunks(
         &self,
-        look: &mut Look<'_, '_>,
+        reading: &mut Reading<'_, '_>,
         group: u32,
         body: &[u8],
         n: usize,
@@ -157,7 +157,7 @@ impl Xfs {
                     && let Some(block) = self.sb.in_group(group, agbno)
                     && found.last() != Some(&block)
                 {
-                    Look::take(&mut look.names, 1)?;
+                    Reading::take(&mut reading.names, 1)?;
                     found.push(block);
                 }
                 i += per.min(CHUNK);

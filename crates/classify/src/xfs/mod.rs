@@ -79,7 +79,7 @@ pub struct Xfs {
 }
 
 /// The state of one reading.
-struct Look<'a, 'b> {
+struct Reading<'a, 'b> {
     from: &'a mut dyn Bytes,
     out: Out<'b>,
     /// The remaining budget: blocks that may be read, and extents that may be assigned.
@@ -89,7 +89,7 @@ struct Look<'a, 'b> {
     frees: bool,
 }
 
-impl Look<'_, '_> {
+impl Reading<'_, '_> {
     fn take(left: &mut u64, n: u64) -> Result<(), XfsError> {
         *left = left.checked_sub(n).ok_or(XfsError::Damaged)?;
         Ok(())
@@ -134,13 +134,13 @@ impl Xfs {
         self.scale = 1 << (self.sb.block_shift - shift);
     }
 
-    fn look<'a, 'b>(
+    fn reading<'a, 'b>(
         &self,
         from: &'a mut dyn Bytes,
         layers: &'b mut Layers,
         frees: bool,
-    ) -> Look<'a, 'b> {
-        Look {
+    ) -> Reading<'a, 'b> {
+        Reading {
             from,
             out: Out {
                 layers,
@@ -153,10 +153,11 @@ impl Xfs {
         }
     }
 
-    fn read_block(&self, look: &mut Look<'_, '_>, block: u64) -> Result<Vec<u8>, XfsError> {
-        Look::take(&mut look.reads, 1)?;
+    fn read_block(&self, reading: &mut Reading<'_, '_>, block: u64) -> Result<Vec<u8>, XfsError> {
+        Reading::take(&mut reading.reads, 1)?;
         let mut buf = vec![0; 1 << self.sb.block_shift];
-        look.from
+        reading
+            .from
             .read(self.start + (block << self.sb.block_shift), &mut buf)?;
         Ok(buf)
     }
@@ -166,78 +167,83 @@ impl Xfs {
     /// # Errors
     /// See [`XfsError`]. Classes that were found before the error are kept.
     pub fn read(&mut self, from: &mut dyn Bytes, layers: &mut Layers) -> Result<(), XfsError> {
-        let look = &mut self.look(from, layers, false);
+        let reading = &mut self.reading(from, layers, false);
         // Blocks whose place the superblock determines come first, so that no file can claim them afterwards.
         if let Some((at, n)) = self.sb.log {
-            look.out.say(at, n, classes::JOURNAL);
+            reading.out.set(at, n, classes::JOURNAL);
         }
         for g in 0..self.sb.groups {
             let headers = self.sb.header_blocks().min(self.sb.length_of(g).into());
             if let Some(at) = self.sb.in_group(g, 0) {
-                look.out.say(at, headers, classes::SUPERBLOCK);
+                reading.out.set(at, headers, classes::SUPERBLOCK);
             }
         }
         for g in 0..self.sb.groups {
-            for block in self.see_group(look, g)? {
-                self.see_inodes(look, block)?;
+            for block in self.read_group(reading, g)? {
+                self.read_inodes(reading, block)?;
             }
         }
         Ok(())
     }
 
     /// Walks the inodes of a block.
-    fn see_inodes(&self, look: &mut Look<'_, '_>, block: u64) -> Result<(), XfsError> {
-        let raw = self.read_block(look, block)?;
+    fn read_inodes(&self, reading: &mut Reading<'_, '_>, block: u64) -> Result<(), XfsError> {
+        let raw = self.read_block(reading, block)?;
         for raw in raw.chunks_exact(1 << self.sb.inode_shift) {
             if let Some(inode) = Inode::parse(raw) {
-                self.see_fork(look, inode.data, inode.class)?;
-                self.see_fork(look, inode.attributes, classes::INDIRECT)?;
+                self.read_fork(reading, inode.data, inode.class)?;
+                self.read_fork(reading, inode.attributes, classes::INDIRECT)?;
             }
         }
         Ok(())
     }
 
-    fn see_fork(&self, look: &mut Look<'_, '_>, fork: Fork<'_>, class: u8) -> Result<(), XfsError> {
+    fn read_fork(
+        &self,
+        reading: &mut Reading<'_, '_>,
+        fork: Fork<'_>,
+        class: u8,
+    ) -> Result<(), XfsError> {
         match fork {
             Fork::None => Ok(()),
-            Fork::Extents(records) => self.see_extents(look, records, class),
+            Fork::Extents(records) => self.read_extents(reading, records, class),
             Fork::Tree(root) => {
                 let (level, n) = (u16_at(root, 0), usize::from(u16_at(root, 2)));
                 let most = (root.len() - 4) / 16;
                 let pointers = &root[4 + most * 8..];
-                self.see_pointers(look, pointers, n.min(most), level, class)
+                self.read_pointers(reading, pointers, n.min(most), level, class)
             }
         }
     }
 
-    fn see_extents(
+    fn read_extents(
         &self,
-        look: &mut Look<'_, '_>,
+        reading: &mut Reading<'_, '_>,
         records: &[u8],
         class: u8,
     ) -> Result<(), XfsError> {
         for r in records.chunks_exact(16) {
             if let Some((at, n)) = inode::extent(r, &self.sb) {
-                Look::take(&mut look.names, n)?;
-                self.say_owned(look, at, n, class);
+                Reading::take(&mut reading.names, n)?;
+                self.set_unless_fixed(reading, at, n, class);
             }
         }
         Ok(())
     }
 
     /// Sets a class, except that the log stays the log, whatever an inode claims.
-    fn say_owned(&self, look: &mut Look<'_, '_>, at: u64, n: u64, class: u8) {
+    fn set_unless_fixed(&self, reading: &mut Reading<'_, '_>, at: u64, n: u64, class: u8) {
         let (log, len) = self.sb.log.unwrap_or_default();
         if at < log + len && log < at + n {
             return;
         }
-        look.out.say_owned(at, n, class);
+        reading.out.set_unless_fixed(at, n, class);
     }
 
     /// The blocks to which a node at `level` of an extent tree points.
-    fn see_pointers(
+    fn read_pointers(
         &self,
-        look: &mut Look<'_, '_>,
+        reading: &mut Reading<'_, '_>,
         pointers: &[u8],
         n: usize,
         level: u16,
@@ -250,18 +256,18 @@ impl Xfs {
             let Some(block) = self.sb.blocks_at(u64_at(p, 0), 1) else {
                 continue;
             };
-            let raw = self.read_block(look, block)?;
+            let raw = self.read_block(reading, block)?;
             if !self.is_extent_block(&raw, level - 1) {
                 continue;
             }
-            self.say_owned(look, block, 1, classes::INDIRECT);
+            self.set_unless_fixed(reading, block, 1, classes::INDIRECT);
             let body = &raw[self.long_header()..];
             let n = usize::from(u16_at(&raw, 6)).min(body.len() / 16);
             if level == 1 {
-                self.see_extents(look, &body[..n * 16], class)?;
+                self.read_extents(reading, &body[..n * 16], class)?;
             } else {
                 let most = body.len() / 16;
-                self.see_pointers(look, &body[most * 8..], n, level - 1, class)?;
+                self.read_pointers(reading, &body[most * 8..], n, level - 1, class)?;
             }
         }
         Ok(())
@@ -294,7 +300,7 @@ impl Xfs {
             let shift = self.sb.block_shift;
             for block in from >> shift..to.div_ceil(1 << shift) {
                 let at = self.base + block * self.scale;
-                match layers.said(classes::Source::Layout, at) {
+                match layers.class_at(classes::Source::Layout, at) {
                     classes::SUPERBLOCK | classes::BITMAP => {
                         groups.insert(self.sb.group_of(block).0);
                     }
@@ -312,13 +318,13 @@ impl Xfs {
                 return Ok(Refreshed::Another);
             }
         }
-        let look = &mut self.look(from, layers, true);
+        let reading = &mut self.reading(from, layers, true);
         for g in groups {
             // The new blocks among these have not been walked yet. Walking the others again costs little.
-            blocks.extend(self.see_group(look, g)?);
+            blocks.extend(self.read_group(reading, g)?);
         }
         for block in trees {
-            let raw = self.read_block(look, block)?;
+            let raw = self.read_block(reading, block)?;
             if self.sb.v5
                 && &raw[..4] == b"BMA3"
                 && let Some((at, _)) = self.sb.inode_at(u64_at(&raw, 56))
@@ -327,7 +333,7 @@ impl Xfs {
             }
         }
         for block in blocks {
-            self.see_inodes(look, block)?;
+            self.read_inodes(reading, block)?;
         }
         Ok(Refreshed::Current)
     }

@@ -98,7 +98,7 @@ fn ours(image: &Path) -> Vec<u8> {
     let (shift, blocks) = (ext.superblock().block_shift, ext.superblock().blocks);
     let scale = 1 << (shift - shift.min(12));
     (0..blocks)
-        .map(|b| layers.said(Source::Layout, b * scale))
+        .map(|b| layers.class_at(Source::Layout, b * scale))
         .collect()
 }
 
@@ -258,12 +258,12 @@ fn journals_outside_and_file_systems_in_partitions() {
     fs::write(at("disk"), &disk).unwrap();
     let (layers, layout) = read(&at("disk"));
     assert_eq!(layout.file_systems().len(), 2);
-    let said = |byte: u64| layers.said(Source::Layout, byte >> 10);
+    let class_at = |byte: u64| layers.class_at(Source::Layout, byte >> 10);
     for (start, part) in [(1u64 << 20, &a), (17 << 20, &b)] {
         let shift = if part == &a { 12 } else { 10 };
         for (i, class) in ours(part).iter().enumerate() {
             assert_eq!(
-                said(start + ((i as u64) << shift)),
+                class_at(start + ((i as u64) << shift)),
                 *class,
                 "{part:?} block {i}"
             );
@@ -336,8 +336,8 @@ fn a_refresh_of_what_was_written_is_as_good_as_a_full_look() {
             let blocks = scale.blocks << (scale.block_shift - scale.block_shift.min(12));
             for b in 0..blocks {
                 let (kept, full) = (
-                    layers.said(Source::Layout, b),
-                    fresh.said(Source::Layout, b),
+                    layers.class_at(Source::Layout, b),
+                    fresh.class_at(Source::Layout, b),
                 );
                 assert_eq!(kept, full, "{name}, round {round}: block {b}");
             }
@@ -382,7 +382,7 @@ fn damaged_images_end_without_harm() {
         let meta: Vec<usize> = (0..sound.len() >> 12)
             .filter(|b| {
                 let at = layers
-                    .said_run(Source::Layout, (*b as u64) << if i == 2 { 0 } else { 2 }, 1)
+                    .class_run(Source::Layout, (*b as u64) << if i == 2 { 0 } else { 2 }, 1)
                     .0;
                 (1..=6).contains(&at)
             })

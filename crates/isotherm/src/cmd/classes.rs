@@ -60,7 +60,7 @@ fn set(args: &ClassesSetArgs) -> Result<(), Failure> {
         }
     }
     if !ranges.is_empty() {
-        say(&mut client, "ranges", false, &ranges)?;
+        register(&mut client, "ranges", false, &ranges)?;
     }
     let answer = ask(&mut client, ClassesAsk::Show)?;
     args.json.print(&answer, || table(&answer))
@@ -123,7 +123,7 @@ fn set_rows(client: &mut Client, table: &[&ClassesWhat]) -> Result<(), Failure> 
 ///
 /// # Errors
 /// The volume refuses a range. Ranges in earlier messages stay registered.
-pub fn say(
+pub fn register(
     client: &mut Client,
     source: &str,
     anew: bool,
@@ -190,7 +190,7 @@ fn import_open_cas(args: &ClassesImportArgs) -> Result<(), Failure> {
     // The imported table replaces the previous one.
     let table: Vec<&ClassesWhat> = [&ClassesWhat::NoRows].into_iter().chain(&rows).collect();
     set_rows(&mut client, &table)?;
-    say(&mut client, &args.source, true, &ranges)?;
+    register(&mut client, &args.source, true, &ranges)?;
     let answer = json!({
         "source": args.source, "ranges": ranges.len(), "rows": import.rows(),
         "left_out": import.left_out.iter().map(|l| json!({"line": l.0, "why": l.1})).collect::<Vec<_>>(),
@@ -225,7 +225,7 @@ fn import(args: &ClassesImportArgs) -> Result<(), Failure> {
     });
     let ranges: Vec<_> = ranges.collect::<Result<_, Failure>>()?;
     let mut client = served(&args.volume)?;
-    say(&mut client, &args.source, true, &ranges)?;
+    register(&mut client, &args.source, true, &ranges)?;
     let answer = json!({"source": args.source, "ranges": ranges.len()});
     args.json.print(&answer, || {
         format!("{} ranges from {}\n", ranges.len(), args.file.display())

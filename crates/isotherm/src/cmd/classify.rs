@@ -7,7 +7,7 @@ use isotherm_classify::files::{Changes, Options, Place, Ranges, Rules, place_of,
 use isotherm_classify::{opencas, postgres};
 use serde_json::{Value, json};
 
-use super::classes::say;
+use super::classes::register;
 use crate::Failure;
 use crate::args::ClassifyArgs;
 use crate::control::Request;
@@ -36,7 +36,7 @@ pub fn run(args: &ClassifyArgs) -> Result<(), Failure> {
             (None, Some(dsn)) => database(args, &mut client, dsn)?,
             (None, None) => return Err(Failure::usage("give --fs or --postgres")),
         };
-        say(&mut client, source, true, &ranges)?;
+        register(&mut client, source, true, &ranges)?;
         args.json.print(&answer, || text(&answer))?;
         let every = args.every.map(Duration::from_secs);
         match (&mut changes, every) {

@@ -6,10 +6,13 @@ use isotherm_classify::{Classifier, Layers, Source};
 use isotherm_core::RequestOp;
 use isotherm_core::random::SplitMix64;
 use rustix::time::{ClockId, clock_gettime};
+use std::array;
 use std::hint::black_box;
 use std::sync::Arc;
 
-const LOOKUPS: u64 = 1_000_000;
+const LOOKUPS: u64 = 1 << 20;
+/// Requests that come at the same time.
+const TOGETHER: usize = 32;
 
 /// CPU time of this thread, ns: what a machine that does other things, too, does not change much.
 fn now() -> u64 {
@@ -25,8 +28,8 @@ fn median(mut f: impl FnMut() -> f64) -> f64 {
 
 fn main() {
     println!(
-        "{:>10} {:>9} {:>12} {:>14} {:>12}",
-        "volume", "request", "ns/request", "ns, sequential", "map MiB/GiB"
+        "{:>10} {:>9} {:>12} {:>14} {:>14} {:>12}",
+        "volume", "request", "ns/request", "ns, together", "ns, sequential", "map MiB/GiB"
     );
     for gib in [1u64, 64, 512] {
         let bytes = gib << 30;
@@ -56,9 +59,24 @@ fn main() {
                 (now() - begun) as f64 / LOOKUPS as f64
             };
             let (random, sequential) = (median(|| time(true)), median(|| time(false)));
+            let together = median(|| {
+                let mut places = SplitMix64::new(3);
+                let begun = now();
+                for _ in 0..LOOKUPS / TOGETHER as u64 {
+                    // As the engine's thread does with the requests that it finds at once.
+                    let all: [u64; TOGETHER] = array::from_fn(|_| places.below(span) >> 12 << 12);
+                    for at in all {
+                        c.expect(at, len);
+                    }
+                    for at in all {
+                        black_box(c.class(RequestOp::Read, at, len, 0));
+                    }
+                }
+                (now() - begun) as f64 / LOOKUPS as f64
+            });
             let mib = layers.shared().memory() as f64 / f64::from(1 << 20) / gib as f64;
             println!(
-                "{gib:>6} GiB {:>5} KiB {random:>12.1} {sequential:>14.1} {mib:>12.3}",
+                "{gib:>6} GiB {:>5} KiB {random:>12.1} {together:>14.1} {sequential:>14.1} {mib:>12.3}",
                 len >> 10
             );
         }

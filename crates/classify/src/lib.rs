@@ -111,6 +111,13 @@ impl Classifier {
         self.front_end
     }
 
+    /// A hint that [`Classifier::class`] will soon be called for this range. A caller that has several requests calls this for all of them
+    /// first: their classes then come from memory at the same time, and not one after the other.
+    #[inline]
+    pub fn expect(&self, offset: u64, len: u32) {
+        self.map.expect(offset, len);
+    }
+
     /// The class of a request that came with class `told`. If its blocks have several classes, the result is the best of them within one
     /// extent, and 0 for several extents, so that each piece has its extent's own class (`Engine::reclassify`). Requests of different
     /// classes are never merged.

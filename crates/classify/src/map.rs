@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const LEAF_SHIFT: u32 = 10;
 const LEAF_BLOCKS: u64 = 1 << LEAF_SHIFT;
+/// Blocks whose marks share a line of the processor's caches.
+const LINE_BLOCKS: u64 = 64;
 const LEAVES: usize = 256;
 const TOP_SHIFT: u32 = LEAF_SHIFT + 8;
 const EVERY: u64 = 0x0101_0101_0101_0101;
@@ -270,6 +272,19 @@ impl ClassMap {
             return Found { mark, mixed: false };
         }
         self.of_many(first, last)
+    }
+
+    /// A hint that [`ClassMap::of`] will soon be called for this range: begins to load its marks, without waiting for them. If several ranges
+    /// are expected one after the other, their loads overlap.
+    #[inline]
+    pub fn expect(&self, offset: u64, len: u32) {
+        let first = offset >> self.shift;
+        let last = offset.saturating_add(u64::from(len.max(1)) - 1) >> self.shift;
+        // Longer ranges are rare, and the processor finds their further lines itself.
+        for at in (first..last).step_by(LINE_BLOCKS as usize).take(8) {
+            std::hint::black_box(self.block(at));
+        }
+        std::hint::black_box(self.block(last));
     }
 
     fn of_many(&self, first: u64, last: u64) -> Found {

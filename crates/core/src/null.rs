@@ -264,6 +264,7 @@ impl<P: Policy> NullEngine<P> {
     pub fn reclassify(&mut self, now: Nanos, e: ExtentId, class: u8) {
         self.now = now;
         if self.space.set_class(e, class) {
+            self.space.map.forget_classes(e);
             let (policy, mut view, wanted) = self.view();
             policy.on_reclassified(&mut view, e, class, wanted);
             self.settle();

@@ -135,3 +135,140 @@ fn nothing_is_smaller_than_four_kib() {
     assert!(why.contains("priority 7"), "{why}");
     assert_eq!(run.engine.space().map.mixed(priority).mixed, 0);
 }
+
+/// A block of a copy becomes part of a journal, while the extent as a whole keeps its class: another of its blocks was in a journal all the
+/// time, but that block is not in the copy.
+#[test]
+fn a_block_that_changes_its_class_moves_its_copy_at_once() {
+    let engine = rig::shaped("dss-lru-s", Params::default(), (4, 40), 14);
+    let mut run = Run::of(engine);
+    let say = |run: &mut Run, class, runs: &[(u32, u8)]| {
+        let unit = ExtentId(5);
+        run.engine
+            .reclassify_blocks(run.now, unit, class, runs, &mut run.out);
+        run.carry_out();
+        let e = run.engine.explain(run.now, unit);
+        e.why.split(';').next().unwrap().to_owned()
+    };
+    let none = say(&mut run, JOURNAL, &[(1, JOURNAL), (3, FILM)]);
+    assert!(none.starts_with("no copy"), "{none}");
+    let request = Request {
+        tag: Tag(1),
+        op: RequestOp::Write,
+        offset: (5 << 14) + 8192,
+        len: 4096,
+        fua: false,
+        class: FILM,
+    };
+    run.engine.submit(run.now, request, &mut run.out);
+    run.carry_out();
+    let until = run.now + Nanos::from_millis(20);
+    run.run(until);
+    let copy = |priority: u8| format!("a copy on the dirty list, priority {priority}");
+    // The same news again: block 0 is not in the copy.
+    let same = say(&mut run, JOURNAL, &[(1, JOURNAL), (3, FILM)]);
+    assert_eq!(same, copy(priority(FILM)));
+    let parts = [(1, JOURNAL), (1, FILM), (1, SMALL), (1, FILM)];
+    assert_eq!(say(&mut run, JOURNAL, &parts), copy(priority(SMALL)));
+    let all = say(&mut run, JOURNAL, &[(4, JOURNAL)]);
+    assert_eq!(all, copy(priority(JOURNAL)));
+    let film = say(&mut run, JOURNAL, &[(1, JOURNAL), (3, FILM)]);
+    assert_eq!(film, copy(priority(FILM)), "the file was deleted");
+}
+
+/// Caching presets without an order of classes of their own: with `metadata_share`, copies that hold metadata stay.
+#[test]
+fn caching_presets_keep_metadata_within_its_share() {
+    let presets = [
+        "lru",
+        "fifo",
+        "lfu",
+        "arc",
+        "s3-fifo",
+        "sieve",
+        "smq",
+        "w-tinylfu",
+    ];
+    for (preset, share) in presets.into_iter().flat_map(|p| [(p, 0), (p, 50)]) {
+        let counts = ["lfu", "w-tinylfu"].contains(&preset);
+        let policy = build(preset, [("metadata_share", f64::from(share))].into_iter()).unwrap();
+        let m = |t, slots| Member {
+            tier: TierId(t),
+            first_slot: 0,
+            slots,
+            data_offset: 0,
+        };
+        let geo = Geometry::new(16, 12, 4000, vec![m(0, 40), m(1, 4000)]).unwrap();
+        let mut e = NullEngine::new(geo, policy);
+        let mut now = 0;
+        let mut read = |e: &mut NullEngine<Box<dyn Policy>>, unit, class| {
+            now += 1;
+            read(e, now, unit, u64::from(unit % 16), class);
+        };
+        // 30 units of metadata, of which 20 may stay; they are read a few times, so that every preset admits them.
+        for unit in (0..30).cycle().take(240) {
+            read(&mut e, unit, JOURNAL);
+        }
+        let held = |e: &NullEngine<_>| (0..30).filter(|u| e.copy(ExtentId(*u)).is_some()).count();
+        assert!(held(&e) > 20, "{preset}: {}", held(&e));
+        // A long scan, in which each unit of film is read as often.
+        for unit in 100..1000 {
+            for _ in 0..8 {
+                read(&mut e, unit, FILM);
+            }
+        }
+        let after = held(&e);
+        if share == 0 {
+            // What counts uses keeps them anyway.
+            assert!(after < 10 || counts, "{preset}: {after}");
+        } else {
+            assert!((20..=30).contains(&after), "{preset}: {after}");
+        }
+        // Metadata is deleted and becomes film: it is kept no longer.
+        for unit in 0..30 {
+            e.reclassify(Nanos::from_millis(100_000), ExtentId(unit), FILM);
+        }
+        for unit in 1000..2000 {
+            for _ in 0..8 {
+                read(&mut e, unit, FILM);
+            }
+        }
+        assert!(held(&e) < 10 || counts, "{preset}: {}", held(&e));
+    }
+}
+
+/// A write allocates a copy in which only the written block is valid, under `lru` and `fifo`: a journal's block is kept without its
+/// neighbours, and a film's block does not stay because the journal is beside it.
+#[test]
+fn metadata_is_kept_without_its_neighbours() {
+    for preset in ["lru", "fifo"] {
+        let mut run = Run::of(rig::shaped(preset, Params::default(), (4, 400), 14));
+        run.engine.set("metadata_share", 50.0).unwrap();
+        let mut tag = 0;
+        let mut at = |run: &mut Run, op, extent: u64, block: u64, class| {
+            tag += 1;
+            let request = Request {
+                tag: Tag(tag),
+                op,
+                offset: (extent << 14) + block * 512,
+                len: 512,
+                fua: false,
+                class,
+            };
+            run.engine.submit(run.now, request, &mut run.out);
+            run.carry_out();
+            let until = run.now + Nanos::from_millis(20);
+            run.run(until);
+        };
+        let held = |run: &Run, unit| run.engine.space().map.copied_blocks(ExtentId(unit));
+        at(&mut run, RequestOp::Write, 5, 9, JOURNAL);
+        at(&mut run, RequestOp::Write, 6, 9, FILM);
+        // Extent 6 has a journal's block, too, but not in its copy.
+        at(&mut run, RequestOp::Read, 6, 20, JOURNAL);
+        assert_eq!((held(&run, 5), held(&run, 6)), (1, 1), "{preset}");
+        for unit in 10..40 {
+            at(&mut run, RequestOp::Write, unit, 0, FILM);
+        }
+        assert_eq!((held(&run, 5), held(&run, 6)), (1, 0), "{preset}");
+    }
+}

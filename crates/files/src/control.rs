@@ -73,10 +73,17 @@ pub fn command(store: &Store, id: NodeId, what: &str, value: &[u8]) -> Result<()
             r.pins.remove(&path().unwrap_or_default());
         }),
         ("pin", tier) => {
-            let tier = WhichTier::parse(tier).and_then(|t| t.of(store.roots.len()));
-            let (tier, path) = (tier.ok_or(Errno::INVAL)?, path()?);
+            let tiers = store.roots.len();
+            let Some(to) = WhichTier::parse(tier).and_then(|t| t.of(tiers)) else {
+                let tiers = tiers - 1;
+                return refused(
+                    store,
+                    &format!("{tier} is no tier: fast, slow or 0 to {tiers}"),
+                );
+            };
+            let path = path()?;
             change(store, |r| {
-                r.pins.insert(path, tier);
+                r.pins.insert(path, to);
             })
         }
         ("policy", "") => change(store, |r| {
@@ -104,10 +111,13 @@ fn change(
     store: &Store,
     f: impl FnOnce(&mut crate::policy_state::PlacementSettings),
 ) -> Result<(), Errno> {
-    store.change_settings(f).map_err(|e| {
-        store.say(&e.0);
-        Errno::INVAL
-    })
+    store.change_settings(f).or_else(|e| refused(store, &e.0))
+}
+
+/// Refuses a command; who gave it finds the reason in `status`.
+fn refused(store: &Store, why: &str) -> Result<(), Errno> {
+    store.say(why);
+    Err(Errno::INVAL)
 }
 
 fn policy(store: &Store, id: NodeId, path: &str, text: &str) -> Result<(), Errno> {
@@ -115,25 +125,27 @@ fn policy(store: &Store, id: NodeId, path: &str, text: &str) -> Result<(), Errno
         return Err(Errno::NOTDIR);
     }
     let (preset, share) = text.rsplit_once(':').unwrap_or((text, "20"));
-    let share: u8 = share
-        .parse()
-        .ok()
-        .filter(|s| *s <= 100)
-        .ok_or(Errno::INVAL)?;
-    let mut refused = false;
+    let Some(share) = share.parse().ok().filter(|s: &u8| *s <= 100) else {
+        return refused(store, "the share is a whole number of per cent, 0 to 100");
+    };
+    // Its own message is clearer than that of all policies together.
+    if let Err(e) = crate::policy_state::policy(preset) {
+        return refused(store, &e.0);
+    }
+    let mut too_many = false;
     let (preset, path) = (preset.to_owned(), path.to_owned());
     change(store, |r| {
         let others = r.policies.iter().filter(|p| *p.0 != path);
         let taken: u32 = others.clone().map(|p| u32::from(p.1.1)).sum();
         if taken + u32::from(share) > 100 || others.count() >= DIRS_MAX {
-            refused = true;
+            too_many = true;
         } else {
             r.policies.insert(path, (preset, share));
         }
     })?;
-    if refused {
-        store.say("policies of directories: their shares are over 100 per cent, or there are more than 15");
-        return Err(Errno::INVAL);
+    if too_many {
+        let why = "policies of directories: their shares are over 100 per cent, or there are more than 15";
+        return refused(store, why);
     }
     Ok(())
 }

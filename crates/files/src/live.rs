@@ -13,8 +13,9 @@ use crate::tree::{Facts, Tier, Time};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 /// The present location of a file's data.
 #[derive(Debug)]
@@ -71,7 +72,7 @@ pub struct Live {
     /// Number of changes so far. A change counts when it is done.
     pub changes: AtomicU64,
     users: AtomicU32,
-    /// Whether it was read or changed, so that its attributes differ from those at open.
+    /// Whether it was read or changed since its attributes were stored, so that they may differ.
     used: AtomicBool,
     /// The kernel's handle, if it reads and writes the file itself.
     pub passthrough: Mutex<Option<Arc<fuser::BackingId>>>,
@@ -79,6 +80,8 @@ pub struct Live {
     shown_ctime: Mutex<Option<(Time, Time)>>,
     /// Whether there was a passthrough handle. Then all later handles must be of the same kind until the last one is closed.
     pub had_passthrough: AtomicBool,
+    /// Whether passthrough was withheld from a handle or refused. Then no later handle gets it until the last one is closed.
+    pub had_cached: AtomicBool,
     /// Held while a file with a copy is changed, so that two changes of the same bytes reach home and copy in the same order.
     pub(crate) update: Mutex<()>,
 }
@@ -88,14 +91,16 @@ pub struct Live {
 pub struct Lives(Mutex<HashMap<NodeId, Arc<Live>>>);
 
 impl Lives {
+    fn lock(&self) -> MutexGuard<'_, HashMap<NodeId, Arc<Live>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
     /// The file, if it is in use.
     pub fn get(&self, node: NodeId) -> Option<Arc<Live>> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(&node).cloned()
+        self.lock().get(&node).cloned()
     }
     /// The number of files in use.
     pub fn count(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.lock().len()
     }
 }
 
@@ -134,6 +139,7 @@ impl Live {
             passthrough: Mutex::new(None),
             shown_ctime: Mutex::new(None),
             had_passthrough: AtomicBool::new(false),
+            had_cached: AtomicBool::new(false),
             update: Mutex::new(()),
         }
     }
@@ -212,12 +218,7 @@ impl Store {
         node: NodeId,
         need: Need,
     ) -> Result<(Arc<Live>, Option<Facts>), Errno> {
-        let live = {
-            let mut all = self.lives.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let live = all.entry(node).or_insert_with(|| Arc::new(Live::new(node)));
-            live.users.fetch_add(1, Ordering::SeqCst);
-            Arc::clone(live)
-        };
+        let live = self.begin_use(node).ok_or(Errno::NOENT)?;
         match self.open_for(&live, need) {
             Ok(now) => Ok((live, now)),
             Err(e) => {
@@ -225,6 +226,29 @@ impl Store {
                 Err(e)
             }
         }
+    }
+    /// The file in use, with one more user; `None` if there is no such node.
+    fn begin_use(&self, node: NodeId) -> Option<Arc<Live>> {
+        if let Some(live) = self.lives.lock().get(&node) {
+            live.users.fetch_add(1, Ordering::SeqCst);
+            return Some(Arc::clone(live));
+        }
+        // The node's number must not be given to another file as long as this one is in the table. The catalogue may be locked by a thread
+        // that waits for the table, so the table is not locked here.
+        if !self.cat_mut().hold(node) {
+            return None;
+        }
+        let mut all = self.lives.lock();
+        let (live, held) = match all.entry(node) {
+            Entry::Occupied(there) => (Arc::clone(there.get()), true),
+            Entry::Vacant(free) => (Arc::clone(free.insert(Arc::new(Live::new(node)))), false),
+        };
+        live.users.fetch_add(1, Ordering::SeqCst);
+        drop(all);
+        if held {
+            self.cat_mut().let_go(node);
+        }
+        Some(live)
     }
     /// Opens a file in use, unless it is already open as needed. Returns the attributes if this call opened it.
     fn open_for(&self, live: &Live, need: Need) -> Result<Option<Facts>, Errno> {
@@ -298,12 +322,12 @@ impl Store {
     /// Begins to use a file that was just created and is already open. Another thread that saw its name (the mover, another user) may have
     /// opened it first. Then all share that descriptor, because only that one follows the file when it moves.
     pub(crate) fn live_new(&self, node: NodeId, backing: Backing) -> Arc<Live> {
-        let live = {
-            let mut all = self.lives.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let live = all.entry(node).or_insert_with(|| Arc::new(Live::new(node)));
-            live.users.fetch_add(1, Ordering::SeqCst);
-            Arc::clone(live)
-        };
+        let live = self.begin_use(node).unwrap_or_else(|| {
+            // It was removed already.
+            let live = Live::new(node);
+            live.users.store(1, Ordering::SeqCst);
+            Arc::new(live)
+        });
         let mut state = live.state.write().unwrap_or_else(PoisonError::into_inner);
         if state.home.is_none() {
             state.home = Some(backing);
@@ -312,25 +336,41 @@ impl Store {
         live
     }
     /// Ends a use of a file. After the last use its attributes go to the catalogue.
+    ///
+    /// They are read while the file is still in use and the table is not locked: a tier that does not answer stops only the threads that
+    /// use its own files.
     pub fn release(&self, live: &Arc<Live>) {
-        let mut all = self.lives.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if live.users.fetch_sub(1, Ordering::SeqCst) > 1 {
-            return;
+        while !self.end_use(live) {
+            self.tell_catalogue(live);
         }
-        // The number may belong to another file by now.
-        if !all.get(&live.node).is_some_and(|l| Arc::ptr_eq(l, live)) {
-            return;
+    }
+    /// Ends a use of a file, unless it is the last one and the catalogue does not have its attributes yet. Returns whether it ended.
+    fn end_use(&self, live: &Arc<Live>) -> bool {
+        let mut all = self.lives.lock();
+        let last = live.users.load(Ordering::SeqCst) == 1;
+        // What was changed before this line is among the attributes that are read next.
+        if last && live.used.swap(false, Ordering::SeqCst) {
+            return false;
         }
-        all.remove(&live.node);
-        let used = live.used.load(Ordering::SeqCst) || live.had_passthrough.load(Ordering::SeqCst);
-        let facts = used.then(|| self.learn(live.node, || live.facts()).ok());
+        live.users.fetch_sub(1, Ordering::SeqCst);
+        if last && all.get(&live.node).is_some_and(|l| Arc::ptr_eq(l, live)) {
+            all.remove(&live.node);
+            drop(all);
+            self.cat_mut().let_go(live.node);
+        }
+        true
+    }
+    /// Reads the attributes of a file that was used and stores them, and drops its copy if somebody changed the file at home directly.
+    fn tell_catalogue(&self, live: &Live) {
         let held = live.hold();
         // If only the copy was open, the file at home was not accessed, and there is nothing to compare.
-        if used
-            && held.0.home.is_some()
-            && let Some(copy) = held.copy()
-        {
-            self.close_copy(live.node, copy, facts.flatten());
+        let Ok(home) = held.backing() else { return };
+        let copy = held.copy();
+        // The attributes are compared with those at the last change of the copy, so there must be no change in between.
+        let _turn = copy.map(|_| live.update.lock().unwrap_or_else(PoisonError::into_inner));
+        let facts = self.learn(live.node, || live.facts_of(home)).ok();
+        if let Some(copy) = copy {
+            self.close_copy(live.node, copy, facts);
         }
     }
     /// If only the change time is newer than in the catalogue, a move changed it: the change time from before the move is shown again.
@@ -402,42 +442,4 @@ impl Store {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The lock of names is always taken before the lock of a descriptor. So a thread that opens a file which is not at its path must not
-    /// hold the lock of the descriptor while it waits for names.
-    #[test]
-    fn an_open_that_waits_for_names_holds_no_descriptor() {
-        let dir = tempfile::tempdir().unwrap();
-        let (store, node, live) = crate::store::with_a_file(dir.path());
-        store.release(&live);
-        std::fs::remove_file(dir.path().join("fast/f")).unwrap();
-        std::thread::scope(|scope| {
-            let names = store.names().unwrap();
-            let open = scope.spawn(|| store.live(node).map(|_| ()));
-            let pause = || std::thread::sleep(std::time::Duration::from_millis(300));
-            while store.lives.count() == 0 && !open.is_finished() {
-                pause();
-            }
-            pause();
-            let live = store.lives.get(node).unwrap();
-            let free = live.state.try_read().is_ok();
-            drop(names);
-            assert_eq!(open.join().unwrap(), Err(Errno::STALE));
-            assert!(free, "the descriptor is locked");
-        });
-        assert_eq!(store.lives.count(), 0);
-    }
-
-    /// The mover begins to use a file while another thread asks for its attributes. The file has no descriptor yet.
-    #[test]
-    fn a_file_that_is_being_opened_has_attributes() {
-        let dir = tempfile::tempdir().unwrap();
-        let (store, node, live) = crate::store::with_a_file(dir.path());
-        store.release(&live);
-        let half = Arc::new(Live::new(node));
-        store.lives.0.lock().unwrap().insert(node, half);
-        assert_eq!(store.facts(node).map(|f| f.mode & 0o7777), Ok(0o600));
-    }
-}
+mod tests;

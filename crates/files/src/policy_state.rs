@@ -89,7 +89,7 @@ pub fn class_of_size(bytes: u64) -> u8 {
     8 + bounds.iter().filter(|b| bytes > **b).count() as u8
 }
 
-fn policy(text: &str) -> Result<Box<dyn Policy>, Refused> {
+pub(crate) fn policy(text: &str) -> Result<Box<dyn Policy>, Refused> {
     let built = PolicySpec::split(text).and_then(|spec| spec.build());
     built.map_err(Refused)
 }

@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 /// Free space is read again after this time.
 const ROOM_AGE: Duration = Duration::from_millis(500);
 
+/// Free bytes below which a tier is short of space, whatever its marks.
+const RESERVE: u64 = 256 << 20;
+
 /// The state under the lock of names and attributes.
 #[derive(Debug, Default)]
 pub struct NamesState {
@@ -38,7 +41,8 @@ pub struct Store {
     pub(crate) lives: Lives,
     /// Decides the tier of each file.
     pub placement: Placement,
-    rooms: Mutex<Vec<(u64, u64, Option<Instant>)>>,
+    /// Free and total bytes of each tier, and when they were read. A tier that does not answer must not stop the others, so each has a lock.
+    rooms: Vec<Mutex<(u64, u64, Option<Instant>)>>,
     /// Whether a device failed such that names may not change any more.
     stuck: AtomicBool,
     /// Messages for the administrator, the newest last.
@@ -165,7 +169,7 @@ impl Store {
         }
         let mut quotas = settings.quotas.clone();
         quotas.resize(roots.len(), None);
-        let rooms = Mutex::new(vec![(0, 0, None); roots.len()]);
+        let rooms = roots.iter().map(|_| Mutex::default()).collect();
         let store = Store {
             placement: Placement::new(settings, &roots, &cat, &quotas)?,
             cat: RwLock::new(cat),
@@ -243,12 +247,15 @@ impl Store {
     /// Free and total bytes of a tier, at most half a second old.
     pub fn room(&self, tier: Tier) -> (u64, u64) {
         let at = usize::from(tier);
-        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut free, mut all, when) = rooms[at];
+        let mut room = self.rooms[at]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (mut free, mut all, when) = *room;
         if when.is_none_or(|w| w.elapsed() >= ROOM_AGE) {
             (free, all) = self.roots[at].room().unwrap_or((0, 0));
-            rooms[at] = (free, all, Some(Instant::now()));
+            *room = (free, all, Some(Instant::now()));
         }
+        drop(room);
         if let Some(quota) = self.quotas[at] {
             let copies = if at == 0 {
                 self.copies.bytes.load(Ordering::Relaxed)
@@ -263,13 +270,18 @@ impl Store {
     }
     /// Marks the free space of a tier as changed, so that it is read again.
     pub(crate) fn room_changed(&self, tier: Tier) {
-        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
-        rooms[usize::from(tier)].2 = None;
+        let room = &self.rooms[usize::from(tier)];
+        room.lock().unwrap_or_else(PoisonError::into_inner).2 = None;
     }
     /// Whether a tier is above its high mark.
     pub fn is_full(&self, tier: Tier) -> bool {
         let (free, all) = self.room(tier);
         u128::from(free) * 100 < u128::from(all) * u128::from(100 - self.marks.1.min(100))
+    }
+    /// Whether a tier is above its high mark, or has less than a sixteenth of its space or [`RESERVE`] free, whichever is less.
+    pub(crate) fn is_short(&self, tier: Tier) -> bool {
+        let (free, all) = self.room(tier);
+        free < RESERVE.min(all / 16) || self.is_full(tier)
     }
     /// The tier of a new file: the fastest one from `first` on that is not above its high mark, or the slowest if all are.
     pub(crate) fn tier_for_new(&self, first: Tier) -> Tier {

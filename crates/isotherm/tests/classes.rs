@@ -240,6 +240,55 @@ fn ranges_are_registered_switched_and_counted() {
     place.check();
 }
 
+/// The extent keeps its class, because a block that is not on flash is in a journal all the time. Another block, which is on flash, becomes
+/// part of a journal and then of a film: the copy moves between the lists of `dss-lru-s` at once, without an access. The replay of a
+/// recording decides the same.
+#[test]
+fn a_block_on_flash_changes_its_class_without_an_access() {
+    if !able(&["fusermount3"], false) {
+        return;
+    }
+    let mut place = Place::new(&Shape {
+        policy: "dss-lru-s",
+        ..Shape::default()
+    });
+    let file = place.serve_file();
+    let why = |place: &Place| {
+        let why = json(place, "why v 8204K --json")["why"].clone();
+        let why = why.as_str().expect("text").to_owned();
+        why.split(';').next().expect("a part").to_owned()
+    };
+    json(
+        &place,
+        "classes set v bytes/8M-8196K=7 bytes/8196K-9M=14 --json",
+    );
+    {
+        use std::os::unix::fs::FileExt;
+        let f = std::fs::File::options().write(true).open(&file);
+        let f = f.expect("opens");
+        f.write_all_at(&[1; 4096], 8204 << 10).expect("written");
+        f.sync_all().expect("flushed");
+    }
+    let film = why(&place);
+    assert!(
+        film.contains("a copy") && film.ends_with("priority 7"),
+        "{film}"
+    );
+    for (class, priority) in [("7", 0), ("14", 7), ("9", 2), ("14", 7)] {
+        json(
+            &place,
+            &format!("classes set v bytes/8204K-8208K={class} --json"),
+        );
+        let now = why(&place);
+        assert!(
+            now.ends_with(&format!("priority {priority}")),
+            "{class}: {now}"
+        );
+    }
+    place.stop();
+    place.check();
+}
+
 #[test]
 fn promises_are_shown_kept_for_the_next_start_and_taken_back() {
     let mut place = Place::new(&Shape {

@@ -258,7 +258,11 @@ fn tell(engine: &mut Engine, now: Nanos, call: &Call, out: &mut Vec<Effect>) {
         // If the call was refused in the recording, it is refused now.
         Call::Set { key, value } => drop(engine.set(key, *value)),
         // The name was checked when the call was read.
-        Call::Reclassify { extent, class } => engine.reclassify(now, *extent, *class, out),
+        Call::Reclassify {
+            extent,
+            class,
+            runs,
+        } => engine.reclassify_blocks(now, *extent, *class, runs, out),
         // As above.
         Call::Promise { text } => {
             if let Ok(spec) = promises(text) {
@@ -308,6 +312,8 @@ pub fn describe(call: &Call) -> String {
         Call::Set { key, value } => format!("set {key}={value}"),
         Call::Policy { text } => format!("policy {text}"),
         Call::Promise { text } => format!("promise {text}"),
-        Call::Reclassify { extent, class } => format!("extent {} holds class {class}", extent.0),
+        Call::Reclassify { extent, class, .. } => {
+            format!("extent {} holds class {class}", extent.0)
+        }
     }
 }

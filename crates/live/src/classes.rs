@@ -31,6 +31,17 @@ const SETTLE_DELAY: Duration = Duration::from_millis(300);
 /// Interval at which the keeper checks whether anything was written.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
+/// The classes of the data in an extent.
+#[derive(Clone, Debug)]
+pub struct Reclassified {
+    /// The extent.
+    pub extent: ExtentId,
+    /// The best class of its blocks.
+    pub class: u8,
+    /// Number of pieces of 4 KiB and their class, from the first piece on.
+    pub runs: Vec<(u32, u8)>,
+}
+
 /// The classes of one volume, shared by all sources.
 pub struct Classes {
     layers: Mutex<Layers>,
@@ -118,19 +129,35 @@ impl Classes {
         extents.sort_unstable();
         extents.dedup();
         for some in extents.chunks(BATCH) {
-            let class = |e: u64| self.map.of(e << shift, 1 << shift).mark.class();
-            let news: Vec<(ExtentId, u8)> = some
-                .iter()
-                .map(|&e| (ExtentId(e as u32), class(e)))
-                .collect();
+            let news = some.iter().map(|&e| self.of_extent(e, shift)).collect();
             if handle
-                .call(move |_, world| world.reclassify(&news))
+                .call(move |_, world| world.reclassify(news))
                 .is_none()
             {
                 return false;
             }
         }
         true
+    }
+
+    /// The classes of the blocks of an extent of 2^`shift` bytes.
+    fn of_extent(&self, extent: u64, shift: u32) -> Reclassified {
+        let (from, to) = (extent << shift >> 12, (extent + 1) << shift >> 12);
+        let mut runs: Vec<(u32, u8)> = Vec::new();
+        let mut at = from;
+        while at < to {
+            let (mark, n) = self.map.run(at, to - at);
+            match runs.last_mut() {
+                Some(last) if last.1 == mark.class() => last.0 += n as u32,
+                _ => runs.push((n as u32, mark.class())),
+            }
+            at += n;
+        }
+        Reclassified {
+            extent: ExtentId(extent as u32),
+            class: self.map.of(extent << shift, 1 << shift).mark.class(),
+            runs,
+        }
     }
 
     /// Examines the volume's file systems: the written metadata, or with `all` everything.

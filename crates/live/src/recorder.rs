@@ -111,15 +111,31 @@ impl Driver {
         }
     }
 
-    /// See [`Engine::reclassify`].
-    pub fn reclassify(&mut self, now: Nanos, extent: ExtentId, class: u8, out: &mut Vec<Effect>) {
-        if self.engine.space().class(extent) == class {
+    /// See [`Engine::reclassify_blocks`].
+    pub fn reclassify(
+        &mut self,
+        now: Nanos,
+        extent: ExtentId,
+        (class, mut runs): (u8, Vec<(u32, u8)>),
+        out: &mut Vec<Effect>,
+    ) {
+        let space = self.engine.space();
+        if !space.keeps_classes_of(extent) {
+            runs.clear();
+        }
+        if space.class(extent) == class && runs.is_empty() {
             return;
         }
         let from = out.len();
-        self.engine.reclassify(now, extent, class, out);
+        self.engine
+            .reclassify_blocks(now, extent, class, &runs, out);
         if self.recorder.is_some() {
-            self.record(now, &Call::Reclassify { extent, class }, &out[from..]);
+            let call = Call::Reclassify {
+                extent,
+                class,
+                runs,
+            };
+            self.record(now, &call, &out[from..]);
         }
     }
 

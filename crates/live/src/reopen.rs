@@ -170,7 +170,7 @@ impl Session {
         let engine = Engine::new(opened, policy, self.params.clone());
         self.engine = Driver::new(engine, Some(recorder));
         for (extent, class) in classes {
-            self.call(|engine, out| engine.reclassify(now, extent, class, out));
+            self.call(|engine, out| engine.reclassify(now, extent, (class, Vec::new()), out));
         }
         if let Some(spec) = promised {
             self.engine.promise(now, spec);

@@ -14,7 +14,7 @@ use crate::buffers::{Buffer, Memory, Pool};
 use crate::inbox::{Done, Submission};
 use crate::mutants::{LiveMutant, broken};
 use isotherm_classify::Classifier;
-use isotherm_core::{IoError, Request, RequestOp, Tag};
+use isotherm_core::{Event, IoError, Request, RequestOp, Tag};
 use std::sync::Arc;
 
 struct Entry {
@@ -64,8 +64,45 @@ impl Table {
         }
     }
 
-    /// Gives the submission a tag; `None` if it was invalid and is answered already.
+    /// Gives the submission a tag, and the class of its data; `None` if it was invalid and is answered already.
     pub fn admit(&mut self, s: Submission) -> Option<Request> {
+        let mut request = self.take_in(s)?;
+        self.classify(&mut request);
+        Some(request)
+    }
+
+    /// Determines the classes of requests that came together ([`Table::take_in`]).
+    pub fn classify_all(&mut self, events: &mut [Event]) {
+        if let Some(c) = self.classifier.as_ref().filter(|_| events.len() > 1) {
+            for event in &*events {
+                if let Event::Arrived(r) = event {
+                    c.expect(r.offset, r.len);
+                }
+            }
+        }
+        for event in events {
+            if let Event::Arrived(r) = event {
+                self.classify(r);
+            }
+        }
+    }
+
+    /// Determines the class of the data of an admitted request. Before, its class is the one with which it came.
+    fn classify(&mut self, r: &mut Request) {
+        let Some(c) = &mut self.classifier else {
+            r.class &= !0x40;
+            return;
+        };
+        r.class = c.class(r.op, r.offset, r.len, r.class);
+        if c.minded() {
+            let range = (r.offset, r.len);
+            self.entry(r.tag).noted_write = Some(range);
+        }
+    }
+
+    /// Gives the submission a tag; `None` if it was invalid and is answered already. Its class is still to be determined
+    /// ([`Table::classify_all`]).
+    pub fn take_in(&mut self, s: Submission) -> Option<Request> {
         let Submission { request: s, done } = s;
         let payload = matches!(s.op, RequestOp::Read | RequestOp::Write);
         if payload
@@ -83,17 +120,13 @@ impl Table {
             self.entries.push(None);
             self.entries.len() as u32 - 1
         });
-        let (class, minded) = match &mut self.classifier {
-            Some(c) => (c.class(s.op, s.offset, s.len, s.class), c.minded()),
-            None => (s.class & !0x40, false),
-        };
         self.entries[tag as usize] = Some(Entry {
             op: s.op,
             buf: s.buffer,
             done,
             side,
             ops: 0,
-            noted_write: minded.then_some((s.offset, s.len)),
+            noted_write: None,
         });
         Some(Request {
             tag: Tag(tag),
@@ -101,7 +134,7 @@ impl Table {
             offset: s.offset,
             len: s.len,
             fua: s.fua,
-            class,
+            class: s.class,
         })
     }
 
@@ -244,6 +277,17 @@ mod tests {
         t.reply(inodes.tag, Err(IoError::Io));
         let noted = watch.take().unwrap();
         assert_eq!((noted.len(), &noted[0]), (1, &(4096..4608)));
+        // The same for requests that came together.
+        let some = [write(&pool, 65536, 512), write(&pool, 8192, 512)];
+        let mut events = some.map(|s| Event::Arrived(t.take_in(s).unwrap()));
+        t.classify_all(&mut events);
+        for (event, class) in events.iter().zip([0, classes::INODES]) {
+            let Event::Arrived(r) = event else { panic!() };
+            assert_eq!(r.class, class);
+            t.reply(r.tag, Ok(()));
+        }
+        let noted = watch.take().unwrap();
+        assert_eq!((noted.len(), &noted[0]), (1, &(8192..8704)));
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod start;
 mod trial;
 
 use crate::buffers::{Arena, Buffer};
+use crate::classes::Reclassified;
 use crate::device::Device;
 use crate::inbox::{Inbox, Submission};
 use crate::paced::Pacer;
@@ -30,7 +31,7 @@ pub use faults::Fault;
 use flight::Flight;
 use heartbeat::{Heartbeat, STAMP};
 use io_uring::{cqueue, opcode, squeue, types};
-use isotherm_core::{Effect, Event, ExtentId, IoError, Nanos, OpId, OpKind, Request, Tag, World};
+use isotherm_core::{Effect, Event, IoError, Nanos, OpId, OpKind, Request, Tag, World};
 use isotherm_models::{Counters, Wear};
 use polling::Polling;
 use ring::Ring;
@@ -123,7 +124,7 @@ pub struct UringWorld {
     sources: Vec<(Option<Box<dyn Source>>, bool)>,
     ring_sources: Vec<Option<Box<dyn RingSource>>>,
     /// Extents whose class was not yet passed to the engine.
-    pub(crate) reclassified: VecDeque<(ExtentId, u8)>,
+    pub(crate) reclassified: VecDeque<Reclassified>,
     thread_results: Arc<ThreadResults>,
     start: Instant,
     base: Nanos,
@@ -166,7 +167,7 @@ impl UringWorld {
     }
 
     /// Registers classes of extents; they are passed to the engine before the next event.
-    pub fn reclassify(&mut self, extents: &[(ExtentId, u8)]) {
+    pub fn reclassify(&mut self, extents: Vec<Reclassified>) {
         self.reclassified.extend(extents);
     }
 
@@ -291,13 +292,15 @@ impl UringWorld {
         }
         self.call_sources();
         events.append(&mut self.ready);
+        let first = events.len();
         while let Some(s) = self.inbox.pop() {
             if self.refusing {
                 s.refuse(IoError::Gone);
-            } else if let Some(r) = self.requests.admit(s) {
+            } else if let Some(r) = self.requests.take_in(s) {
                 events.push(Event::Arrived(r));
             }
         }
+        self.requests.classify_all(&mut events[first..]);
     }
 
     fn poll_models(&mut self) {

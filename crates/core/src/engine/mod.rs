@@ -312,8 +312,25 @@ impl Engine {
     /// Sets the class of the data in `extent` (0…63; 0: unknown) until the next call for this extent. A class in a request has precedence.
     /// The policy is informed. The class is kept in memory only.
     pub fn reclassify(&mut self, now: Nanos, extent: ExtentId, class: u8, out: &mut Vec<Effect>) {
+        self.reclassify_blocks(now, extent, class, &[], out);
+    }
+
+    /// As [`Engine::reclassify`], with the classes of the extent's parts: the number of pieces of 4 KiB and their class, from the first piece
+    /// on. If the policy keeps the classes of copies, these replace what it knows about the extent's copy; `class` is the best of them.
+    /// Without `runs`, or if the policy does not keep them, only `class` counts.
+    pub fn reclassify_blocks(
+        &mut self,
+        now: Nanos,
+        extent: ExtentId,
+        class: u8,
+        runs: &[(u32, u8)],
+        out: &mut Vec<Effect>,
+    ) {
         self.event(now, out, |me| {
-            if me.globals.space.set_class(extent, class) {
+            let space = &mut me.globals.space;
+            let changed = space.set_class(extent, class);
+            if changed || !runs.is_empty() && space.keeps_classes_of(extent) {
+                space.map.set_classes(extent, class, runs);
                 let (_, p) = me.parts();
                 let (policy, mut view, wanted) = p.r.ask(p.g, p.d, SCAN_BUDGET);
                 policy.on_reclassified(&mut view, extent, class, wanted);

@@ -319,11 +319,17 @@ impl Policy for Dss {
         class: u8,
         _wanted: &mut Vec<Action>,
     ) {
-        // The entry moves to the list of its new class, as after a hit under another class.
-        view.forget_classes(extent);
+        // The entry moves to the list of its new class, as after a hit under another class. A class of blocks that are not in the copy
+        // does not count, if the classifier told which these are.
+        let class = view
+            .best_class(extent, 0..0, |c| self.rank(c))
+            .unwrap_or(class);
         if let Some(s) = view.copy(extent).filter(|&s| view.tier_of(s) == FAST) {
-            let dirty = self.state[s.index() as usize] & DIRTY;
-            self.append(s.index(), self.file(class) | dirty);
+            let state = self.state[s.index() as usize];
+            let file = self.file(class);
+            if file != state & !DIRTY {
+                self.append(s.index(), file | state & DIRTY);
+            }
             self.note_class(s.index(), class);
         }
     }

@@ -323,7 +323,7 @@ pub trait Policy: Send {
             p.on_resized(view, extent, before);
         }
     }
-    /// A classifier registered a new class for a unit ([`View::class`]), without an access.
+    /// A classifier registered a new class for a unit ([`View::class`]), or for blocks of its copy ([`View::best_class`]), without an access.
     fn on_reclassified(
         &mut self,
         view: &mut View<'_>,

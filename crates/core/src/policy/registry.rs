@@ -1,7 +1,7 @@
 //! The presets, by name. Adding a policy: its file, and one entry here.
 
 use super::tables::{
-    BCACHE, BENEFIT, DSS, DSS_S, EDT, GREENDM, HYSTOR, OODT, OPENCAS, PERIOD_5, PERIOD_80,
+    BCACHE, BENEFIT, CACHE, DSS, DSS_S, EDT, GREENDM, HYSTOR, OODT, OPENCAS, PERIOD_5, PERIOD_80,
     PERIOD_DAY, RAF, SMQ, TYPE_AWARE, W_TINYLFU,
 };
 use super::write_mode::RANGE;
@@ -104,7 +104,7 @@ pub static PRESETS: &[Preset] = &[
         name: "arc",
         what: "a recency list and a frequency list divide the fast tier; hits on recently evicted addresses move the division; write-back",
         source: "Megiddo and Modha, FAST '03",
-        params: &[],
+        params: CACHE,
         make: || Box::new(Cache::new("arc", Arc::default())),
     },
     Preset {
@@ -194,7 +194,7 @@ pub static PRESETS: &[Preset] = &[
         name: "fifo",
         what: "every miss makes a copy and evicts the one made longest ago; write-back",
         source: "textbook",
-        params: &[],
+        params: CACHE,
         make: || Box::new(Cache::new("fifo", Fifo::default())),
     },
     Preset {
@@ -293,7 +293,7 @@ pub static PRESETS: &[Preset] = &[
         name: "lfu",
         what: "every miss makes a copy and evicts the least frequently used; write-back",
         source: "textbook, in-cache counts without ageing",
-        params: &[],
+        params: CACHE,
         make: || Box::new(Cache::new("lfu", Lfu::default())),
     },
     Preset {
@@ -307,7 +307,7 @@ pub static PRESETS: &[Preset] = &[
         name: "lru",
         what: "every miss makes a copy and evicts the least recently used; write-back",
         source: "textbook",
-        params: &[],
+        params: CACHE,
         make: || Box::new(Cache::new("lru", Lru::default())),
     },
     Preset {
@@ -342,14 +342,14 @@ pub static PRESETS: &[Preset] = &[
         name: "s3-fifo",
         what: "new copies enter a small queue, and those that are used move to the main queue; write-back",
         source: "Yang et al., SOSP '23",
-        params: &[],
+        params: CACHE,
         make: || Box::new(Cache::new("s3-fifo", S3Fifo::default())),
     },
     Preset {
         name: "sieve",
         what: "one queue, in which a hand evicts the first unit not used since it last passed; write-back",
         source: "Zhang et al., NSDI '24",
-        params: &[],
+        params: CACHE,
         make: || Box::new(Cache::new("sieve", Sieve::default())),
     },
     Preset {

@@ -119,10 +119,6 @@ impl<'a> View<'a> {
         let rest = if unit == 0 { class } else { unit };
         self.space.map.note_class(e, blocks, class, rest);
     }
-    /// Forgets the classes of the unit's copy.
-    pub fn forget_classes(&mut self, e: UnitId) {
-        self.space.map.forget_classes(e);
-    }
     /// The class with the lowest `rank` among the valid blocks of the copy of a unit. The blocks `coming` count as valid, because they are
     /// being written to it. `None` if nothing is known about these blocks.
     pub fn best_class(&self, e: UnitId, coming: Range<u32>, rank: impl Fn(u8) -> u8) -> Option<u8> {

@@ -207,6 +207,11 @@ impl Space {
     pub fn class_of(&self, told: u8, e: UnitId) -> u8 {
         if told == 0 { self.class(e) } else { told }
     }
+    /// Whether a unit has a copy whose blocks' classes are kept.
+    pub fn keeps_classes_of(&self, e: UnitId) -> bool {
+        let map = &self.map;
+        e.0 < self.geo.extents && map.keeps_classes() && map.copy(e).is_some()
+    }
     /// Sets the class of a unit. Returns whether the class changed.
     pub fn set_class(&mut self, e: UnitId, class: u8) -> bool {
         if e.0 >= self.geo.extents || self.class(e) == class {

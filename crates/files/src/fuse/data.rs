@@ -11,7 +11,7 @@ use fuser::{
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 thread_local! {
     /// The read buffer of this session thread, as large as its largest read so far.
@@ -37,7 +37,7 @@ impl Served {
             Ok(live) => live,
             Err(e) => return reply.error(errno(e)),
         };
-        let backing = self.backing(&live, |fd| reply.open_backing(fd));
+        let backing = self.backing(&live, wrote, |fd| reply.open_backing(fd));
         let now = opened.or_else(|| if asleep { before } else { live.facts().ok() });
         let fh = self.keep(Handle {
             live,
@@ -59,7 +59,8 @@ impl Served {
             }
             self.store.tell_kernel(id);
         }
-        let flags = if keep {
+        // Writes of an earlier passthrough handle did not reach that cache.
+        let flags = if keep && self.io != Io::Passthrough {
             FopenFlags::FOPEN_KEEP_CACHE
         } else {
             FopenFlags::empty()
@@ -68,7 +69,7 @@ impl Served {
     }
     /// Reports that a file was created and is open.
     pub(super) fn created(&self, id: NodeId, live: Arc<Live>, facts: &Facts, reply: ReplyCreate) {
-        let backing = self.backing(&live, |fd| reply.open_backing(fd));
+        let backing = self.backing(&live, true, |fd| reply.open_backing(fd));
         let Some(generation) = self.store.cat_mut().refer(id) else {
             self.store.release(&live);
             return reply.error(errno(Errno::NOENT));
@@ -86,6 +87,20 @@ impl Served {
             }
             None => reply.created(&TTL, &attr, generation, fh, FopenFlags::FOPEN_KEEP_CACHE),
         }
+    }
+    pub(super) fn close_file(&self, id: NodeId, fh: FileHandle) {
+        let mut all = self.handles.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(h) = all.remove(&fh.0) else { return };
+        drop(all);
+        if h.backing.is_some() {
+            // The kernel read and changed the file without notice.
+            h.live.mark_used();
+            if h.wrote {
+                let write = Access::new(id, true, 0, 1 << 16);
+                self.store.placement.record(write);
+            }
+        }
+        self.store.release(&h.live);
     }
     pub(super) fn read_file(
         &self,

@@ -11,7 +11,7 @@ use crate::data::SetTime;
 use crate::live::Live;
 use crate::names::Creator;
 use crate::store::Store;
-use crate::tree::{Facts, Time};
+use crate::tree::{Facts, Tier, Time};
 use fuser::{
     BackingId, Errno as FuseErrno, FileAttr, FileHandle, FileType, Generation, INodeNo, InitFlags,
     KernelConfig, ReplyEmpty, ReplyEntry, ReplyXattr, Request, TimeOrNow,
@@ -85,6 +85,8 @@ pub struct Served {
     lists: Mutex<HashMap<u64, Listing>>,
     /// The reason with which the kernel refused passthrough the first time.
     reason: Arc<Mutex<Option<String>>>,
+    /// Whether it was said that a tier has too little space for passthrough.
+    short: AtomicBool,
 }
 
 fn errno(e: Errno) -> FuseErrno {
@@ -220,6 +222,7 @@ impl Served {
             handles: RwLock::default(),
             lists: Mutex::default(),
             reason: Arc::default(),
+            short: AtomicBool::new(false),
         }
     }
     /// If passthrough was requested and the kernel refused it: the reason.
@@ -253,29 +256,34 @@ impl Served {
         self.store.cat_mut().forget(id, n);
     }
     /// The kernel's direct access to the file on the tier, if it was requested and is possible.
+    ///
+    /// The kernel refuses handles of both kinds at the same time, so the first handle of a file decides for all until the last is closed.
     fn backing(
         &self,
         live: &Live,
+        writes: bool,
         open: impl FnOnce(&rustix::fd::OwnedFd) -> std::io::Result<BackingId>,
     ) -> Option<Arc<BackingId>> {
         if self.io != Io::Passthrough {
             return None;
         }
         let held = live.hold();
-        let fd = held.fd().ok()?;
+        let at = held.backing().ok()?;
         let mut there = live
             .passthrough
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if there.is_none() {
-            match open(fd) {
-                Ok(id) => *there = Some(Arc::new(id)),
-                Err(e) => {
-                    let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
-                    if reason.is_none() {
-                        self.store
-                            .say(&format!("no passthrough: the kernel says: {e}"));
-                        *reason = Some(e.to_string());
+            if live.had_cached.load(Ordering::SeqCst) {
+                return None;
+            }
+            let short = writes && self.must_be_able_to_move(at.tier);
+            match (!short).then(|| open(&at.fd)) {
+                Some(Ok(id)) => *there = Some(Arc::new(id)),
+                withheld => {
+                    live.had_cached.store(true, Ordering::SeqCst);
+                    if let Some(Err(e)) = withheld {
+                        self.refused(&e.to_string());
                     }
                     return None;
                 }
@@ -283,6 +291,28 @@ impl Served {
         }
         live.had_passthrough.store(true, Ordering::SeqCst);
         there.clone()
+    }
+    /// Whether a file that is opened to be written must be able to move to a slower tier, because its tier may become full. A file with a
+    /// passthrough handle cannot move: its writer gets ENOSPC.
+    fn must_be_able_to_move(&self, tier: Tier) -> bool {
+        let last = usize::from(tier) + 1 >= self.store.roots.len();
+        let short = !last && self.store.is_short(tier);
+        if short && !self.short.swap(true, Ordering::SeqCst) {
+            let tier = self.store.tier_name(tier);
+            self.store.say(&format!(
+                "{tier} is nearly full: files there are opened for writing without passthrough, so that they can move (said once)"
+            ));
+        }
+        short
+    }
+    /// Reports that the kernel refuses passthrough, once.
+    fn refused(&self, why: &str) {
+        let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        if reason.is_none() {
+            self.store
+                .say(&format!("no passthrough: the kernel says: {why}"));
+            *reason = Some(why.to_owned());
+        }
     }
     fn empty(done: Result<(), Errno>, reply: ReplyEmpty) {
         match done {

@@ -4,7 +4,6 @@ use super::{
     Served, TTL, attr, errno, kind, negative_entry, node, number, request_capabilities, set_time,
 };
 use crate::data::SetAttr;
-use crate::placement::Access;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -250,18 +249,7 @@ impl Filesystem for Served {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        let handle = self
-            .handles
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&fh.0);
-        if let Some(h) = handle {
-            if h.backing.is_some() && h.wrote {
-                let write = Access::new(node(ino), true, 0, 1 << 16);
-                self.store.placement.record(write);
-            }
-            self.store.release(&h.live);
-        }
+        self.close_file(node(ino), fh);
         reply.ok();
     }
     fn fsync(

@@ -3,6 +3,7 @@
 mod asleep;
 mod fsx;
 mod heads;
+mod passthrough;
 mod renames;
 mod trouble;
 mod world;
@@ -434,38 +435,4 @@ fn what_cannot_be_served_is_refused_in_words() {
     fs::write(root.join("slow/x"), "2").unwrap();
     assert!(said(&["fast", "slow"], "mnt", "hro").contains("names are taken on two tiers: x"));
     assert!(said(&["fast", "slow"], ".", "hro").contains("not empty"));
-}
-
-#[test]
-fn passthrough_serves_and_keeps_open_files_where_they_are() {
-    let Some(w) = World::new(|_| {}, Io::Passthrough) else {
-        return;
-    };
-    let mut f = File::create(w.at("f")).unwrap();
-    f.write_all(b"hello").unwrap();
-    let live = w.ask("f", "why")["passthrough"] == true;
-    if live {
-        let outcome = w.send("f", 1);
-        assert_eq!(
-            outcome,
-            Outcome::Refused(isotherm_files::mover::Why::Passthrough)
-        );
-    } else {
-        println!("SKIPPED in part: no passthrough on this kernel");
-    }
-    f.write_all(b" world").unwrap();
-    drop(f);
-    assert_eq!(fs::read(w.at("f")).unwrap(), b"hello world");
-    assert_eq!(fs::metadata(w.at("f")).unwrap().len(), 11);
-    // The kernel reports the last close a little later.
-    let mut moved = w.send("f", 1);
-    for _ in 0..600 {
-        if moved == Outcome::Done {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-        moved = w.send("f", 1);
-    }
-    assert_eq!(moved, Outcome::Done);
-    assert_eq!(fs::read(w.at("f")).unwrap(), b"hello world");
 }

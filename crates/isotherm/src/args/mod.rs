@@ -214,10 +214,17 @@ fn one_line(error: &clap::Error, words: &[OsString]) -> String {
         text += line;
     }
     let commands = Cli::command();
-    let command = words
-        .get(1)
-        .and_then(|w| w.to_str())
-        .and_then(|w| commands.find_subcommand(w));
+    let word = words.get(1).and_then(|w| w.to_str());
+    let files = commands.find_subcommand("files");
+    if let Some(word) = word
+        && error.kind() == clap::error::ErrorKind::InvalidSubcommand
+        && files.is_some_and(|f| f.find_subcommand(word).is_some())
+    {
+        return format!(
+            "unrecognized subcommand '{word}'; for a mounted file system it is `isotherm files {word}`; see `isotherm files {word} --help`"
+        );
+    }
+    let command = word.and_then(|w| commands.find_subcommand(w));
     let help = command.map_or_else(
         || "isotherm --help".to_owned(),
         |c| format!("isotherm {} --help", c.get_name()),
@@ -269,5 +276,14 @@ mod tests {
         root.build();
         root.clone().debug_assert();
         walk(&mut root, "isotherm");
+    }
+
+    #[test]
+    fn a_subcommand_of_files_is_found_without_its_first_word() {
+        let words = ["isotherm", "pin", "mnt/a"].map(OsString::from);
+        let Err(Failure::Usage(said)) = parse(words.into_iter()) else {
+            panic!("taken");
+        };
+        assert!(said.contains("`isotherm files pin`"), "{said}");
     }
 }

@@ -149,7 +149,14 @@ pub(super) fn order(path: &Path, what: &str, value: &str) -> Result<(), Failure>
             (rustix::io::Errno::INVAL, Some(said)) => said.to_owned(),
             (e, _) => reason(&e.into()),
         };
-        Failure::failed(format!("{}: cannot {what} {value}: {why}", path.display()))
+        let what = match (what, value) {
+            ("pin", "") => "unpin".into(),
+            ("pin", tier) => format!("pin to {tier}"),
+            ("policy", "") => "remove its policy".into(),
+            ("policy", policy) => format!("set policy {policy}"),
+            (what, value) => format!("{what} {value}"),
+        };
+        Failure::failed(format!("{}: cannot {what}: {why}", path.display()))
     })
 }
 

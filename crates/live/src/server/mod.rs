@@ -142,10 +142,12 @@ impl Session {
         // An engine that is closing does not need the classes; an engine that is being opened again gets them afterwards.
         while self.reopening.is_none()
             && !self.closing
-            && let Some((extent, class)) = self.world.reclassified.pop_front()
+            && let Some(news) = self.world.reclassified.pop_front()
         {
             let now = self.world.now();
-            self.call(|engine, out| engine.reclassify(now, extent, class, out));
+            self.call(|engine, out| {
+                engine.reclassify(now, news.extent, (news.class, news.runs), out);
+            });
         }
         if self.reopening.is_some() || self.engine.requested.is_some() {
             self.reopen_if_due();

@@ -47,6 +47,8 @@ pub enum Call {
         extent: ExtentId,
         /// The class, 0…63.
         class: u8,
+        /// The classes of its parts, at most 1024: number of pieces of 4 KiB, class. Empty if they are not known or do not matter.
+        runs: Vec<(u32, u8)>,
     },
 }
 
@@ -76,6 +78,10 @@ pub(super) const RECLASSIFY: u8 = 6;
 pub(super) const PROMISE: u8 = 7;
 /// Longest text of a policy: sixteen rules fit.
 pub(super) const POLICY_MAX: usize = 4096;
+/// Most parts of an extent: it has at most 4 MiB, and a part at least 4 KiB.
+pub(super) const RUNS_MAX: usize = 1024;
+/// This bit of a class says that the classes of the extent's parts follow.
+pub(super) const PARTS: u8 = 1 << 7;
 /// A bit of an event's first byte: the time differs from that of the event before.
 pub(super) const LATER: u8 = 8;
 /// A value in the field for the number of effects: the true number follows.
@@ -213,9 +219,21 @@ impl Encoder {
             Call::Policy { text } | Call::Promise { text } => {
                 put_bytes(out, &text.as_bytes()[..text.len().min(POLICY_MAX)]);
             }
-            Call::Reclassify { extent, class } => {
+            Call::Reclassify {
+                extent,
+                class,
+                runs,
+            } => {
+                let runs = &runs[..runs.len().min(RUNS_MAX)];
                 put(out, u64::from(extent.0));
-                out.push(*class);
+                out.push(class | if runs.is_empty() { 0 } else { PARTS });
+                if !runs.is_empty() {
+                    put(out, runs.len() as u64);
+                }
+                for (pieces, class) in runs {
+                    put(out, u64::from(*pieces));
+                    out.push(*class);
+                }
             }
         }
         for e in effects {

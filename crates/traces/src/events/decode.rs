@@ -1,8 +1,8 @@
 //! Decodes the events of a chunk; the counterpart of `code.rs`.
 
 use super::code::{
-    CLOSE, COMPLETE, Call, Decision, KEY_MAX, LATER, Last, MANY, POLICY, POLICY_MAX, PROMISE,
-    RECLASSIFY, SET, SUBMIT, TICK,
+    CLOSE, COMPLETE, Call, Decision, KEY_MAX, LATER, Last, MANY, PARTS, POLICY, POLICY_MAX,
+    PROMISE, RECLASSIFY, RUNS_MAX, SET, SUBMIT, TICK,
 };
 use super::numbers::{Bad, Cursor};
 use super::tables::{ERRORS, KINDS, OPS};
@@ -76,10 +76,22 @@ impl Decoder {
             POLICY => Call::Policy {
                 text: c.text(POLICY_MAX)?,
             },
-            RECLASSIFY => Call::Reclassify {
-                extent: ExtentId(c.narrow()?),
-                class: c.byte()?,
-            },
+            RECLASSIFY => {
+                let (extent, class) = (ExtentId(c.narrow()?), c.byte()?);
+                let parts = if class & PARTS == 0 { 0 } else { c.number()? };
+                if parts > RUNS_MAX as u64 {
+                    return Err("too many parts");
+                }
+                let mut runs = Vec::with_capacity(parts as usize);
+                for _ in 0..parts {
+                    runs.push((c.narrow()?, c.byte()?));
+                }
+                Call::Reclassify {
+                    extent,
+                    class: class & !PARTS,
+                    runs,
+                }
+            }
             PROMISE => Call::Promise {
                 text: c.text(POLICY_MAX)?,
             },

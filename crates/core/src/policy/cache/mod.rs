@@ -3,6 +3,9 @@
 //! The architecture decides when data moves: a miss that the replacement admits gets a copy, and one victim makes room. The write
 //! mode decides where writes go. A [`Replacement`] decides which copies to keep. Neither knows the other's state.
 //!
+//! With `metadata_share` above 0, copies that hold metadata of a file system are not evicted while they take at most this share
+//! (`metadata.rs`).
+//!
 //! When not to use it: where capacity matters. Copies add no capacity; under the tiering presets the fast tier does.
 
 mod arc;
@@ -10,6 +13,7 @@ mod fifo;
 mod ghosts;
 mod lfu;
 mod lru;
+mod metadata;
 mod multiqueue;
 mod s3_fifo;
 mod sieve;
@@ -31,11 +35,16 @@ pub use smq::Smq;
 pub use w_tinylfu::WTinyLfu;
 
 use super::hold::{FAST, leaves, make_room};
-use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
+use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo, param};
 use crate::volume::{Position, UnitId};
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use metadata::Metadata;
+
+/// The parameter of [`metadata`].
+const METADATA_SHARE: &str = "metadata_share";
 
 /// Chooses the cached unit to evict, and the newcomers to admit.
 ///
@@ -85,6 +94,8 @@ pub struct Cache<R> {
     coming: Vec<(UnitId, bool)>,
     /// Number of fast slots.
     fast: u32,
+    /// Keeps copies that hold metadata; `None` if their share is 0.
+    metadata: Option<Box<Metadata>>,
 }
 
 impl<R: Replacement> Cache<R> {
@@ -95,6 +106,7 @@ impl<R: Replacement> Cache<R> {
             replacement,
             coming: Vec::new(),
             fast: 0,
+            metadata: None,
         }
     }
     /// The replacement.
@@ -112,25 +124,51 @@ impl<R: Replacement> Cache<R> {
         if !self.replacement.admit(access, full) {
             return;
         }
-        let replacement = &mut self.replacement;
+        let (replacement, metadata) = (&mut self.replacement, &mut self.metadata);
         let made = !full
             || make_room(view, extent, wanted, |leaving| {
                 let busy = |s| {
                     let owner = view.owner(view.position(s));
                     owner.is_none_or(|e| view.is_held(e) || leaves(leaving, e))
+                        || metadata.as_mut().is_some_and(|m| m.keeps(s))
                 };
                 let victim = replacement.victim(extent, busy);
                 victim.and_then(|s| view.owner(view.position(s)))
             });
+        self.use_skipped(view, access);
         if !made {
             return self.replacement.refused(extent);
         }
         self.coming.push((extent, write));
+        if let Some(m) = &mut self.metadata {
+            m.expect(view, access);
+        }
         wanted.push(if write {
             Action::Allocate { extent, to: FAST }
         } else {
             Action::Fetch { extent, to: FAST }
         });
+    }
+    /// Kept copies that the last search for a victim has met count as used.
+    #[inline]
+    fn use_skipped(&mut self, view: &View<'_>, access: &Access) {
+        let Some(metadata) = &mut self.metadata else {
+            return;
+        };
+        let skipped = metadata.take_skipped();
+        for &s in &skipped {
+            let copy = Some(view.position(s));
+            if let Some(extent) = view.owner(view.position(s)) {
+                let access = Access {
+                    extent,
+                    copy,
+                    write: false,
+                    ..*access
+                };
+                self.replacement.hit(s, &access);
+            }
+        }
+        metadata.give_back(skipped);
     }
     #[inline]
     fn clean(&mut self, view: &View<'_>, access: &Access, wanted: &mut Vec<Action>) {
@@ -163,6 +201,9 @@ impl<R: Replacement> Policy for Cache<R> {
         for (_, s, e) in known {
             self.replacement.inserted(s, e, view.is_dirty(e));
         }
+        if let Some(m) = &mut self.metadata {
+            m.attach(view);
+        }
     }
     fn uses(&self) -> Uses {
         Uses::Copies
@@ -174,17 +215,40 @@ impl<R: Replacement> Policy for Cache<R> {
         Place::Tier(view.slowest())
     }
     #[inline]
-    fn on_copied(&mut self, _view: &mut View<'_>, extent: UnitId, position: Position) {
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
         let write = self.coming.contains(&(extent, true));
         self.replacement.inserted(position.index(), extent, write);
+        if let Some(m) = &mut self.metadata {
+            m.arrived(view, extent, position.index());
+        }
     }
     #[inline]
     fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, position: Position) {
         self.replacement.removed(position.index(), extent);
+        if let Some(m) = &mut self.metadata {
+            m.left(position.index());
+        }
+    }
+    fn on_reclassified(
+        &mut self,
+        view: &mut View<'_>,
+        extent: UnitId,
+        class: u8,
+        _wanted: &mut Vec<Action>,
+    ) {
+        if let Some(m) = &mut self.metadata {
+            m.reclassified(view, extent, class);
+        }
     }
     #[inline]
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         view.set_last(access.extent, access.now);
+        if let Some(m) = &mut self.metadata {
+            m.begin(view);
+            if let Some(s) = access.copy {
+                m.hit(view, s.index(), access);
+            }
+        }
         match access.copy {
             Some(s) => self.replacement.hit(s.index(), access),
             None => self.miss(view, access, wanted),
@@ -202,6 +266,9 @@ impl<R: Replacement> Policy for Cache<R> {
         match action {
             Action::Fetch { extent, .. } | Action::Allocate { extent, .. } => {
                 self.coming.retain(|c| c.0 != extent);
+                if let Some(m) = &mut self.metadata {
+                    m.failed(extent);
+                }
                 if how != Outcome::Done {
                     self.replacement.refused(extent);
                 }
@@ -219,10 +286,21 @@ impl<R: Replacement> Policy for Cache<R> {
         WriteTo::Copy
     }
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
-        self.replacement.set(key, value)
+        if key != METADATA_SHARE {
+            return self.replacement.set(key, value);
+        }
+        let share = param::whole(value, 0.0, 90.0, "a whole number of per cent, 0 to 90")? as u8;
+        match &mut self.metadata {
+            Some(m) if share > 0 => m.set_share(share),
+            kept => *kept = (share > 0).then(|| Box::new(Metadata::new(share))),
+        }
+        Ok(())
     }
     fn params(&self) -> Vec<(&'static str, f64)> {
-        self.replacement.params()
+        let share = self.metadata.as_ref().map_or(0, |m| m.share());
+        let mut all = self.replacement.params();
+        all.push((METADATA_SHARE, f64::from(share)));
+        all
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
@@ -234,6 +312,7 @@ impl<R: Replacement> Policy for Cache<R> {
         format!("{what}; last access {idle:.1} s ago")
     }
     fn bytes(&self) -> usize {
-        self.replacement.bytes() + self.coming.capacity() * size_of::<(UnitId, bool)>()
+        let metadata = self.metadata.as_ref().map_or(0, |m| m.bytes());
+        metadata + self.replacement.bytes() + self.coming.capacity() * size_of::<(UnitId, bool)>()
     }
 }

@@ -159,6 +159,27 @@ impl ExtentMap {
             self.classes.wipe(s);
         }
     }
+    /// Replaces everything that is known about the classes of a copy. `runs`: the number of pieces (4 KiB, or a block if that is more) and
+    /// their class, from the extent's first piece on. Without runs, nothing is known. `class` is that of all pieces if no table is left.
+    pub fn set_classes(&mut self, e: ExtentId, class: u8, runs: &[(u32, u8)]) {
+        let copy = self.copy(e).filter(|_| self.keeps_classes());
+        let (Some(s), all) = (copy, self.pieces()) else {
+            return;
+        };
+        self.classes.wipe(s);
+        let is_mixed = runs.windows(2).any(|two| two[0].1 != two[1].1);
+        if is_mixed && self.classes.tables.len() >= self.classes.most {
+            return self.classes.note(s.0, 0..all as u32, all, class, class);
+        }
+        let mut from = 0u32;
+        for (n, class) in runs {
+            let to = from.saturating_add(*n).min(all as u32);
+            if from < to {
+                self.classes.note(s.0, from..to, all, *class, *class);
+            }
+            from = to;
+        }
+    }
     /// The class with the lowest `rank` among the valid blocks of the copy. The blocks `coming` count as valid, because a write to them has
     /// not ended yet. `None` if there is no copy, if nothing is known about its classes, or if it has several classes and no valid block.
     pub fn best_class(

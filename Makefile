@@ -5,7 +5,7 @@ SEEDS ?= 1000
 # make test PROPTEST_RNG_SEED=$(date +%s)
 PROPTEST_RNG_SEED ?= 20261122
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-move-over dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-nfs vm-move-over dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -85,6 +85,10 @@ vm-root:
 	scripts/install-deps mmdebstrap qemu-system-x86 qemu-utils
 	scripts/dist deb
 	scripts/vm-root target/dist/isotherm_*.deb
+
+# A directory of NFS as the slow tier of `isotherm mount`, in a guest (skipped unless ISOTHERM_VM names the program that runs it)
+vm-nfs: build
+	scripts/vm-nfs
 
 # The recipes for moving over from bcache, an LVM cache and Open CAS, in a guest (skipped unless ISOTHERM_VM names the program that runs it)
 vm-move-over: build

@@ -69,20 +69,40 @@ UNIT
 }
 
 boots=0
-# On a busy host the emulated timer can be too late for the kernel's check at its start, which then panics: the check is left out.
+early=0
+# The emulated machine's own kernel sometimes panics on a busy host before it has started its init: its timers are emulated too. That says
+# nothing about a volume, because nothing of the package has run and no disk was read. So the machine is started again, EARLY_MAX times in
+# all, and it is said. `quiet` is not on its command line, because the initial file system says then that it has begun: with WOKEN.
+EARLY_MAX=${ISOTHERM_VM_EARLY_MAX:-8}
+WOKEN='Loading, please wait|Begin: '
+
 # boot KERNEL INITRD WORDS OPTIONS...: starts the machine with those words on its command line; its serial line goes to $log.
 boot() {
-    local kernel=$1 initrd=$2 words=$3
-    shift 3
     boots=$((boots + 1))
     log=$work/boot-$boots.log
+    machine=("$@")
+    power_on
+}
+power_on() {
     : >"$log"
+    # On a busy host the emulated timer can be too late for the kernel's check at its start, which then panics: the check is left out.
     qemu-system-x86_64 -machine q35 -accel "$accel" -cpu Nehalem -m 1024 -smp 1 -nodefaults -no-user-config -display none -no-reboot \
-        -kernel "$kernel" -initrd "$initrd" \
-        -append "rw console=ttyS0 quiet loglevel=3 mitigations=off nowatchdog no_timer_check systemd.show_status=0 panic=-1 $words" \
-        "$@" -device virtio-rng-pci -serial "file:$log" </dev/null &
+        -kernel "${machine[0]}" -initrd "${machine[1]}" -append "rw console=ttyS0 loglevel=3 mitigations=off nowatchdog no_timer_check \
+systemd.show_status=0 panic=-1 ${machine[2]}" "${machine[@]:3}" -device virtio-rng-pci -serial "file:$log" </dev/null &
     pid=$!
     began=$SECONDS
+}
+# The machine is off before PATTERN came: starts it again if its kernel has not even started its init.
+off_before() {
+    wait "$pid" 2>/dev/null || true
+    pid=
+    grep -aqE "$WOKEN" "$log" && die "boot $boots: the machine went off before: $1"
+    early=$((early + 1))
+    [ "$early" -le "$EARLY_MAX" ] || die "boot $boots: the machine's kernel did not start its init, $early times in all"
+    cp "$log" "$work/early-$early.log"
+    echo "boot $boots: the machine's kernel ended before its init was started, so nothing was tried; started again ($early in all):" \
+        "$(grep -am1 -oE 'Kernel panic.*' "$log" | tr -d '\r' | cut -c1-100 || echo 'no message')"
+    power_on
 }
 # disk FILE [FORMAT]: options for one, in $disks.
 disks=()
@@ -90,7 +110,7 @@ disk() { disks+=(-drive "file=$1,format=${2:-raw},if=virtio,cache=writeback"); }
 
 # A copy of the machine's own disk, so that the image can be used again; with this package and this GUEST, not those of then.
 fresh() {
-    rm -f "$work/run.qcow2" "$work"/boot-*.log
+    rm -f "$work/run.qcow2" "$work"/boot-*.log "$work"/early-*.log
     debugfs -w -R 'rm /root/isotherm.deb' "$work/root.ext4" 2>/dev/null
     debugfs -w -R "write $1 /root/isotherm.deb" "$work/root.ext4" >/dev/null 2>&1
     debugfs -w -R 'rm /usr/local/sbin/boot-guest' "$work/root.ext4" 2>/dev/null
@@ -103,7 +123,7 @@ fresh() {
 until_line() {
     until [ "$(grep -acE "$1" "$log")" -ge "${2:-1}" ]; do
         grep -aqE '^FAILED' "$log" && die "boot $boots: $(grep -aE '^FAILED' "$log")"
-        kill -0 "$pid" 2>/dev/null || die "boot $boots: the machine went off before: $1"
+        kill -0 "$pid" 2>/dev/null || off_before "$1"
         [ $((SECONDS - began)) -lt "$limit" ] || die "boot $boots: not within $limit s: $1"
         sleep 0.3
     done

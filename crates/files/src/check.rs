@@ -3,6 +3,7 @@
 use crate::catalogue::{Body, Catalogue, Kind, NodeId};
 use crate::scan::scan;
 use crate::store::Store;
+use crate::tree::SILLY;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -49,7 +50,8 @@ pub fn check(store: &Store, repair: bool) -> Value {
             }
         }
     }
-    for (path, id) in theirs.iter().filter(|t| !ours.contains_key(t.0)) {
+    let new = theirs.iter().filter(|t| !ours.contains_key(t.0));
+    for (path, id) in new.filter(|t| !is_silly(store, &fresh, t.0, *t.1)) {
         findings.push(format!("{}: made underneath", text(path)));
         todo.push((path.clone(), None, Some(*id)));
     }
@@ -82,6 +84,15 @@ fn differs(store: &Store, id: NodeId, fresh: &Catalogue, other: NodeId) -> Optio
     let in_use = live.is_some_and(|l| l.hold().backing().is_ok());
     ((a.facts.size, a.facts.mtime) != (b.facts.size, b.facts.mtime) && !in_use)
         .then_some("changed underneath")
+}
+
+/// Whether it is a removed file that is still open, under the name that the client of NFS gave it. The name goes by itself.
+fn is_silly(store: &Store, fresh: &Catalogue, path: &[u8], id: NodeId) -> bool {
+    let tier = fresh.get(id).map(|n| usize::from(n.tier));
+    let local = tier
+        .and_then(|t| store.roots.get(t))
+        .is_none_or(|r| r.local);
+    !local && split(path).1.starts_with(SILLY)
 }
 
 fn split(path: &[u8]) -> (&[u8], &[u8]) {

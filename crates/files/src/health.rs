@@ -61,11 +61,12 @@ impl Store {
     pub fn is_absent(&self, tier: Tier) -> bool {
         self.roots[usize::from(tier)].absent
     }
-    /// Whether the last call that went to the device of a tier failed.
+    /// Whether the last call that went to the device of a tier failed, or its server has not answered for a while.
     pub fn is_failing(&self, tier: Tier) -> bool {
-        self.health[usize::from(tier)]
-            .failing
-            .load(Ordering::Relaxed)
+        self.roots[usize::from(tier)].hangs()
+            || self.health[usize::from(tier)]
+                .failing
+                .load(Ordering::Relaxed)
     }
     /// Whether the tier is present and answers.
     pub(crate) fn is_healthy(&self, tier: Tier) -> bool {

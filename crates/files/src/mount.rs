@@ -56,14 +56,7 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
     // The kernel sends the final permissions of new files.
     rustix::process::umask(rustix::fs::Mode::empty());
     let store = Arc::new(Store::open(settings)?);
-    for (i, root) in store.roots.iter().enumerate().filter(|r| !r.1.absent) {
-        if store.roots[..i].iter().any(|r| r.dev == root.dev) {
-            store.say(&format!(
-                "{}: lies on the same file system as another tier: moving files there gains nothing",
-                root.path.display()
-            ));
-        }
-    }
+    say_what_tiers_lack(&store);
     let _ = store.io.set(options.io);
     let (tell, over) = std::sync::mpsc::channel();
     let ended = Ended {
@@ -105,6 +98,32 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
         session: Some(session),
         mover: Some(mover),
     })
+}
+
+/// Says which tiers lie on one file system, and what the file systems of the others lack.
+fn say_what_tiers_lack(store: &Store) {
+    for (i, root) in store.roots.iter().enumerate().filter(|r| !r.1.absent) {
+        if store.roots[..i].iter().any(|r| r.dev == root.dev) {
+            store.say(&format!(
+                "{}: lies on the same file system as another tier: moving files there gains nothing",
+                root.path.display()
+            ));
+        }
+        match root.lacks() {
+            Ok(lacks) => {
+                for what in lacks {
+                    store.say(&format!(
+                        "{}: the file system of this tier has {what}",
+                        root.path.display()
+                    ));
+                }
+            }
+            Err(e) => store.say(&format!(
+                "{}: what the file system of this tier has could not be tried: {e}",
+                root.path.display()
+            )),
+        }
+    }
 }
 
 /// The real path of an empty directory that neither contains a tier nor lies in one.

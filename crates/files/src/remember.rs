@@ -162,10 +162,15 @@ impl Store {
                 How::Move => self.move_file(w.node, w.to),
             };
             done += usize::from(outcome == Outcome::Done);
-            if let Outcome::Failed(e) = outcome {
+            let why = match outcome {
+                Outcome::Failed(e) => Some(e.to_string()),
+                Outcome::Refused(why @ Why::Attributes) => Some(why.words().into()),
+                _ => None,
+            };
+            if let Some(why) = why {
                 let path = self.cat().path(w.node).unwrap_or_default();
                 self.say(&format!(
-                    "{}: cannot be moved to {}: {e}",
+                    "{}: cannot be moved to {}: {why}",
                     String::from_utf8_lossy(&path),
                     self.tier_name(w.to)
                 ));

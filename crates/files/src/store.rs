@@ -327,6 +327,11 @@ impl Store {
         }
         // For the same reason, a name that cannot be removed or renamed must be found out now.
         for op in ops {
+            if let Op::Exchange(_, at, _) = op
+                && !self.roots[usize::from(at.tier)].can_exchange()
+            {
+                return Err(Errno::INVAL);
+            }
             let replaced = match op {
                 Op::Rename(_, at, to) | Op::Exchange(_, at, to) => Some(At::new(at.tier, &to[..])),
                 Op::Link(..) | Op::Unlink(..) => None,

@@ -18,6 +18,9 @@ pub const COPIES: &[u8] = b".isotherm/copies";
 /// Directory of intents, on tier 0.
 pub const INTENTS: &[u8] = b".isotherm/intents";
 
+/// The beginning of the names that the client of NFS gives to files that were removed while they are open ("silly rename").
+pub(crate) const SILLY: &[u8] = b".nfs";
+
 /// The identity of a file, independent of its name: inode number and time of birth. The latter is needed because inode numbers are used
 /// again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -13,8 +13,42 @@ pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 /// Longest value, and longest list of names, in Linux.
 const XATTR_MAX: usize = 65_536;
 
+/// The access list of NFS 4, which its client shows as an extended attribute of every file.
+const NFS4_ACL: &[u8] = b"system.nfs4_acl";
+
 fn names(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|b| *b == 0).filter(|n| !n.is_empty())
+}
+
+/// Whether an access list of NFS 4 (RFC 8881, section 6.2.1, as XDR) says no more than the mode of its file, because it names only the owner,
+/// the group and everyone. The server makes such a list up for each file that has none. It is no attribute that a move has to keep.
+fn is_mode_only(acl: &[u8]) -> bool {
+    fn word(bytes: &mut &[u8]) -> Option<u32> {
+        let (word, rest) = bytes.split_first_chunk()?;
+        *bytes = rest;
+        Some(u32::from_be_bytes(*word))
+    }
+    let look = || {
+        let mut rest = acl;
+        for _ in 0..word(&mut rest)? {
+            for _type_flags_mask in 0..3 {
+                word(&mut rest)?;
+            }
+            let len = word(&mut rest)? as usize;
+            let (name, after) = rest.split_at_checked(len.div_ceil(4).checked_mul(4)?)?;
+            if !matches!(&name[..len], b"OWNER@" | b"GROUP@" | b"EVERYONE@") {
+                return Some(false);
+            }
+            rest = after;
+        }
+        Some(true)
+    };
+    look().unwrap_or(false)
+}
+
+/// Whether an extended attribute belongs to the file, and not to the way in which its file system shows the mode.
+fn is_own(name: &[u8], value: &[u8]) -> bool {
+    name != NFS4_ACL || !is_mode_only(value)
 }
 
 /// All extended attributes of a path below a root, without following a link.
@@ -37,7 +71,9 @@ pub fn xattrs(root: &Root, path: &[u8]) -> Result<Xattrs, Errno> {
         let mut value = vec![0; XATTR_MAX];
         let n = rustix::fs::getxattr(path, name, &mut value[..])?;
         value.truncate(n);
-        all.push((name.to_vec(), value));
+        if is_own(name, &value) {
+            all.push((name.to_vec(), value));
+        }
     }
     Ok(all)
 }
@@ -53,7 +89,9 @@ fn xattrs_of(fd: impl AsFd) -> Result<Xattrs, Errno> {
         let mut value = vec![0; XATTR_MAX];
         let n = rustix::fs::fgetxattr(&fd, name, &mut value[..])?;
         value.truncate(n);
-        all.push((name.to_vec(), value));
+        if is_own(name, &value) {
+            all.push((name.to_vec(), value));
+        }
     }
     Ok(all)
 }
@@ -156,5 +194,38 @@ fn rename_new(root: &Root, from: &[u8], to: &[u8]) -> Result<(), Errno> {
         // The file system does not support flags. A directory replaces only an empty directory.
         Err(Errno::INVAL | Errno::NOSYS) => root.rename(from, to, RenameFlags::empty()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Entries of an access list with these names, as XDR.
+    fn acl(names: &[&str]) -> Vec<u8> {
+        let mut bytes = (names.len() as u32).to_be_bytes().to_vec();
+        for name in names {
+            for word in [0, 0, 0x0012_0081, name.len() as u32] {
+                bytes.extend(word.to_be_bytes());
+            }
+            bytes.extend(name.as_bytes());
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+        }
+        bytes
+    }
+
+    #[test]
+    fn an_access_list_that_only_shows_the_mode_is_no_attribute() {
+        let own = |names: &[&str]| is_own(NFS4_ACL, &acl(names));
+        let mode = ["OWNER@", "GROUP@", "EVERYONE@"];
+        assert!(!own(&mode));
+        assert!(own(&["OWNER@", "1000", "GROUP@", "EVERYONE@"]));
+        assert!(own(&["OWNER@", "GROUP@", "EVERYONE@", "user@example.org"]));
+        assert!(is_own(b"user.a", &acl(&mode)));
+        // What cannot be understood is kept.
+        let whole = acl(&mode);
+        for cut in 0..whole.len() {
+            assert!(is_own(NFS4_ACL, &whole[..cut]), "{cut}");
+        }
     }
 }

@@ -243,8 +243,13 @@ impl Tree for Disk {
         self.with_spare(from.tier, |root| root.link(&from.path, to))
     }
     fn unlink(&mut self, at: &At) -> Result<(), Errno> {
-        if self.pair.as_ref().is_some_and(|p| p.2 == *at) {
-            self.pair = None;
+        if let Some((from, _, to, _)) = &self.pair {
+            if *to == *at {
+                self.pair = None;
+            } else if from.tier == at.tier {
+                // The file has moved, and its old names go. On NFS a name that is removed from an open file stays under another name.
+                (self.pair, self.source) = (None, None);
+            }
         }
         let root = self.root(at.tier)?;
         match root.unlink(&at.path, AtFlags::empty()) {

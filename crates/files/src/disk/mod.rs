@@ -4,6 +4,8 @@ mod attributes;
 mod calls;
 mod copy;
 mod names;
+mod probe;
+mod room;
 
 use crate::tree::{COPIES, Facts, HIDDEN, INTENTS, Id, TEMPS, Time, parent};
 pub(crate) use attributes::{DirAttributes, make_dir_like};
@@ -20,6 +22,7 @@ use rustix::io::Errno;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Space that is set aside for intents on a full tier.
 const SPARE: &[u8] = b".isotherm/spare";
@@ -42,6 +45,10 @@ pub struct Root {
     pub absent: bool,
     /// Whether the space that was set aside for intents was released because the tier was full.
     spare_released: AtomicBool,
+    /// Whether two names cannot be exchanged on its file system.
+    no_exchange: AtomicBool,
+    /// The last answer about its free space, if it is not local.
+    asked: Arc<Mutex<room::Asked>>,
 }
 
 fn time(t: rustix::fs::StatxTimestamp) -> Time {
@@ -128,6 +135,8 @@ impl Root {
             fd,
             absent: false,
             spare_released: AtomicBool::new(false),
+            no_exchange: AtomicBool::new(false),
+            asked: Arc::default(),
         })
     }
     /// A placeholder for an absent tier. No call finds anything below it.
@@ -142,6 +151,8 @@ impl Root {
             local: false,
             absent: true,
             spare_released: AtomicBool::new(true),
+            no_exchange: AtomicBool::new(false),
+            asked: Arc::default(),
         })
     }
     /// Creates the hidden directories.
@@ -270,17 +281,6 @@ impl Root {
             Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Ok(false),
             Err(e) => Err(e),
         }
-    }
-    /// Free space for files, and total space, in bytes.
-    ///
-    /// # Errors
-    /// A device error.
-    pub fn room(&self) -> Result<(u64, u64), Errno> {
-        if self.absent {
-            return Ok((0, 0));
-        }
-        let s = rustix::fs::fstatvfs(&self.fd)?;
-        Ok((s.f_bavail * s.f_frsize, s.f_blocks * s.f_frsize))
     }
     /// Whether the tier has less than `bytes` of free space, or hardly any free inodes.
     pub(crate) fn is_short(&self, bytes: u64) -> bool {

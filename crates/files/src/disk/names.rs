@@ -5,6 +5,7 @@
 //! link, and then works on the name in that directory.
 
 use super::Root;
+use crate::tree::{TEMPS, join};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -46,6 +47,16 @@ impl Root {
     pub(crate) fn unlink(&self, path: &[u8], flags: AtFlags) -> Result<(), Errno> {
         let (dir, name) = self.dir_and_name(path)?;
         rustix::fs::unlinkat(dir, name, flags)
+    }
+    /// As [`Root::unlink`], for a file in use, on a file system that is not local. The clients of NFS and of some other servers keep a name
+    /// that is removed from an open file under another name in the same directory, which then cannot be removed. So the name goes to the
+    /// hidden directory first, as number `number`, and is removed there; the next mount removes what is left of it.
+    pub(crate) fn unlink_in_use(&self, path: &[u8], number: u64) -> Result<(), Errno> {
+        let aside = join(TEMPS, format!("u{number}").as_bytes());
+        match self.rename(path, &aside, RenameFlags::empty()) {
+            Ok(()) => self.unlink(&aside, AtFlags::empty()),
+            Err(_) => self.unlink(path, AtFlags::empty()),
+        }
     }
     /// Creates a directory.
     pub(crate) fn mkdir(&self, path: &[u8], mode: u32) -> Result<(), Errno> {

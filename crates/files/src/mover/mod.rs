@@ -150,6 +150,9 @@ impl Move {
             State::Create if e == Errno::EXIST => self.give_up(Outcome::Failed(e)),
             State::Look | State::Same if e == Errno::NOENT => self.refuse(Why::Gone),
             _ if e == Errno::NOSPC || e == Errno::DQUOT => self.refuse(Why::Full),
+            State::Attributes | State::Parents(_) if e == Errno::OPNOTSUPP || e == Errno::PERM => {
+                self.refuse(Why::Attributes)
+            }
             _ => self.give_up(Outcome::Failed(e)),
         }
     }

@@ -77,6 +77,8 @@ pub enum Why {
     /// It, or a directory that has it, is immutable or append-only, or it is sealed by fs-verity or encrypted; or the directory may not be
     /// written.
     Flags,
+    /// The target's file system cannot store its owner, its access list or one of its extended attributes.
+    Attributes,
 }
 
 impl Why {
@@ -96,6 +98,9 @@ impl Why {
             Why::Missing => "a tier is missing",
             Why::Flags => {
                 "it or its directory is immutable or append-only or may not be written, or it is sealed by fs-verity or encrypted"
+            }
+            Why::Attributes => {
+                "the target tier cannot store its owner, its access list or one of its extended attributes"
             }
         }
     }

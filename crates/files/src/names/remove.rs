@@ -41,7 +41,7 @@ impl Store {
     /// # Errors
     /// There is none, it is a directory, or a device error.
     pub fn unlink(&self, dir: NodeId, name: &[u8]) -> Result<NodeId, Errno> {
-        let _names = self.names()?;
+        let mut names = self.names()?;
         let (path, node, tier, id) = {
             let cat = self.cat();
             let place = parent_of(&cat, dir, name)?;
@@ -57,7 +57,13 @@ impl Store {
             .map_err(|e| self.device_error(tier, &path, e))?;
         self.open_home_before_removal(node);
         let root = &self.roots[usize::from(tier)];
-        match root.unlink(&path, AtFlags::empty()) {
+        let removed = if root.local || self.lives.get(node).is_none() {
+            root.unlink(&path, AtFlags::empty())
+        } else {
+            names.number += 1;
+            root.unlink_in_use(&path, names.number)
+        };
+        match removed {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(e) => return Err(self.device_error(tier, &path, e)),
         }
@@ -142,5 +148,67 @@ impl Store {
                 ));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Settings;
+    use std::sync::Arc;
+
+    /// On a file system that is not local, a name of an open file goes to the hidden directory first; if that cannot be, it is removed where
+    /// it is.
+    #[test]
+    fn a_removed_file_that_is_open_goes_to_the_hidden_directory_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut store, node, live) = crate::store::with_a_file(dir.path());
+        Arc::get_mut(&mut store.roots).unwrap()[0].local = false;
+        store.write(&live, 0, b"bytes", false).unwrap();
+        store.link(node, 0, b"g").unwrap();
+        let hidden = dir.path().join("fast/.isotherm/tmp");
+        let long_ago = std::time::SystemTime::UNIX_EPOCH;
+        std::fs::File::open(&hidden)
+            .unwrap()
+            .set_modified(long_ago)
+            .unwrap();
+        store.unlink(0, b"f").unwrap();
+        assert!(!dir.path().join("fast/f").exists());
+        let changed = std::fs::metadata(&hidden).unwrap().modified().unwrap();
+        assert!(changed > long_ago, "it was removed in its own directory");
+        assert_eq!(std::fs::read_dir(&hidden).unwrap().count(), 0);
+        std::fs::rename(&hidden, dir.path().join("away")).unwrap();
+        store.unlink(0, b"g").unwrap();
+        assert!(!dir.path().join("fast/g").exists());
+        assert_eq!(live.facts().unwrap().size, 5);
+        store.release(&live);
+    }
+
+    /// Where a tier cannot exchange two names, an exchange of directories that are on two tiers is refused before its first step.
+    #[test]
+    fn an_exchange_that_a_tier_cannot_do_is_refused_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _, live) = crate::store::with_a_file(dir.path());
+        store.release(&live);
+        drop(store);
+        for d in ["fast/a", "fast/b", "slow/a", "slow/b"] {
+            std::fs::create_dir(dir.path().join(d)).unwrap();
+        }
+        for f in ["fast/a/1", "slow/a/2", "fast/b/3", "slow/b/4"] {
+            std::fs::write(dir.path().join(f), f).unwrap();
+        }
+        let store = Store::open(&Settings {
+            tiers: ["fast", "slow"].map(|t| dir.path().join(t)).into(),
+            ..Settings::default()
+        })
+        .unwrap();
+        store.roots[1].forbid_exchange();
+        let exchange = || store.rename(0, b"a", 0, b"b", false, true);
+        assert_eq!(exchange(), Err(Errno::INVAL));
+        assert!(!store.is_stuck());
+        let there = |f: &str| dir.path().join(f).exists();
+        assert!(there("fast/a/1") && there("slow/a/2") && there("fast/b/3") && there("slow/b/4"));
+        let found = crate::check::check(&store, false);
+        assert_eq!(found["ok"], true, "{found}");
     }
 }

@@ -1,0 +1,109 @@
+//! Free space of a tier, asked such that a server that does not answer stops nobody.
+
+use super::Root;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Maximum time that a caller waits for the answer.
+const WAIT: Duration = Duration::from_secs(1);
+/// A tier that has not answered for this time counts as failing.
+const FAILS_AFTER: Duration = Duration::from_secs(5);
+
+/// The last answer of a tier that is not on a local device, and the question that it has not answered yet.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    last: Option<(u64, u64)>,
+    since: Option<Instant>,
+}
+
+fn ask(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
+    let s = rustix::fs::fstatvfs(fd)?;
+    Ok((s.f_bavail * s.f_frsize, s.f_blocks * s.f_frsize))
+}
+
+impl Root {
+    /// Free space for files, and total space, in bytes. A tier on a network is asked by another thread. If it does not answer within a second,
+    /// the result is its last answer.
+    ///
+    /// # Errors
+    /// A device error, or there is no answer and never was one.
+    pub fn room(&self) -> Result<(u64, u64), Errno> {
+        if self.absent {
+            return Ok((0, 0));
+        }
+        if self.local {
+            return ask(&self.fd);
+        }
+        let asked = || self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut asked = asked();
+            if asked.since.is_some() {
+                return asked.last.ok_or(Errno::TIMEDOUT);
+            }
+            asked.since = Some(Instant::now());
+        }
+        let (answer, answered) = sync_channel(1);
+        let state = Arc::clone(&self.asked);
+        let begun = rustix::io::fcntl_dupfd_cloexec(&self.fd, 0).and_then(|fd| {
+            let work = move || {
+                let room = ask(&fd);
+                let mut asked = state.lock().unwrap_or_else(PoisonError::into_inner);
+                asked.since = None;
+                if let Ok(room) = room {
+                    asked.last = Some(room);
+                }
+                drop(asked);
+                // The caller may not wait any more.
+                let _ = answer.send(room);
+            };
+            let thread = std::thread::Builder::new().name("room".into()).spawn(work);
+            thread.map(|_| ()).map_err(|_| Errno::AGAIN)
+        });
+        if let Err(e) = begun {
+            asked().since = None;
+            return Err(e);
+        }
+        match answered.recv_timeout(WAIT) {
+            Ok(room) => room,
+            Err(_) => asked().last.ok_or(Errno::TIMEDOUT),
+        }
+    }
+    /// Whether the tier, on a network, has not answered for a while.
+    pub(crate) fn hangs(&self) -> bool {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.since.is_some_and(|s| s.elapsed() >= FAILS_AFTER)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A question without an answer neither blocks nor is asked again, and the last answer is given instead.
+    #[test]
+    fn the_last_answer_is_given_while_there_is_no_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut root = Root::open(dir.path()).unwrap();
+        root.local = false;
+        let (_, all) = root.room().unwrap();
+        assert!(all > 0 && !root.hangs());
+        let before = Instant::now().checked_sub(FAILS_AFTER).unwrap();
+        *root.asked.lock().unwrap() = Asked {
+            last: Some((3, 7)),
+            since: Some(before),
+        };
+        assert_eq!(root.room(), Ok((3, 7)));
+        assert!(root.hangs());
+        *root.asked.lock().unwrap() = Asked {
+            last: None,
+            since: Some(before),
+        };
+        assert_eq!(root.room(), Err(Errno::TIMEDOUT));
+        *root.asked.lock().unwrap() = Asked::default();
+        assert_eq!(root.room().unwrap().1, all);
+        assert!(!root.hangs());
+    }
+}

@@ -53,7 +53,7 @@ fn fresh(device: &str, bytes: u64) -> Vec<u8> {
         layers.settle(1 << 20);
     }
     let map = layers.shared();
-    assert_eq!(layers.said(Source::Layout, 0), classes::SUPERBLOCK);
+    assert_eq!(layers.class_at(Source::Layout, 0), classes::SUPERBLOCK);
     (0..bytes >> 12).map(|b| map.block(b).class()).collect()
 }
 

@@ -155,6 +155,7 @@ fn calls() -> Vec<(Call, Vec<Effect>)> {
             Call::Reclassify {
                 extent: ExtentId(70_000),
                 class: 63,
+                runs: vec![(15, 63), (1, 0)],
             },
             vec![reply(Ok(()))],
         ),

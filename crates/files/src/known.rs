@@ -65,6 +65,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::IfPresent;
 
     /// A close reads the attributes of the file. Before it stores them, another thread renames the file, which changes a time.
     #[test]
@@ -77,7 +78,9 @@ mod tests {
             turns += 1;
             if turns == 1 {
                 std::thread::sleep(std::time::Duration::from_millis(12));
-                store.rename(0, b"f", 0, b"g", true, false).unwrap();
+                store
+                    .rename((0, b"f"), (0, b"g"), IfPresent::Refuse)
+                    .unwrap();
             }
             read
         });

@@ -270,6 +270,7 @@ impl Tree for Disk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::IfPresent;
 
     /// Between the first look at a file and the first copied byte, a rename can put another file at its name.
     #[test]
@@ -281,7 +282,9 @@ mod tests {
         disk.copy_from(&live);
         let (from, to) = (At::new(0, "f"), At::new(1, ".isotherm/tmp/m1"));
         disk.create(&to, 8).unwrap();
-        store.rename(0, b"f", 0, b"g", true, false).unwrap();
+        store
+            .rename((0, b"f"), (0, b"g"), IfPresent::Refuse)
+            .unwrap();
         std::fs::write(dir.path().join("fast/f"), "another file").unwrap();
         assert_eq!(disk.copy(&from, &to, 0, 1 << 20), Ok(None));
         let copy = dir.path().join("slow/.isotherm/tmp/m1");

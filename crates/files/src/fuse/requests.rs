@@ -4,6 +4,7 @@ use super::{
     Served, TTL, attr, errno, kind, negative_entry, node, number, request_capabilities, set_time,
 };
 use crate::data::SetAttr;
+use crate::names::IfPresent;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -166,20 +167,16 @@ impl Filesystem for Served {
             reply.error(errno(Errno::INVAL));
             return;
         }
-        let keep = flags.contains(RenameFlags::RENAME_NOREPLACE);
-        let exchange = flags.contains(RenameFlags::RENAME_EXCHANGE);
-        let (from, to) = (node(parent), node(newparent));
-        Self::empty(
-            self.store.rename(
-                from,
-                name.as_bytes(),
-                to,
-                newname.as_bytes(),
-                keep,
-                exchange,
-            ),
-            reply,
-        );
+        let if_present = if flags.contains(RenameFlags::RENAME_EXCHANGE) {
+            IfPresent::Exchange
+        } else if flags.contains(RenameFlags::RENAME_NOREPLACE) {
+            IfPresent::Refuse
+        } else {
+            IfPresent::Replace
+        };
+        let from = (node(parent), name.as_bytes());
+        let to = (node(newparent), newname.as_bytes());
+        Self::empty(self.store.rename(from, to, if_present), reply);
     }
     fn link(
         &self,

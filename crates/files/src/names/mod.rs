@@ -11,6 +11,7 @@ use crate::live::{Backing, Live};
 use crate::scan::{TYPE, body_of};
 use crate::store::Store;
 use crate::tree::{Facts, Tier};
+pub use rename::IfPresent;
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;

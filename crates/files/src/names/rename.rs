@@ -8,24 +8,33 @@ use crate::tree::{At, Id, Tier};
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
+/// What a rename does with a file that already has the new name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfPresent {
+    /// It is replaced.
+    Replace,
+    /// The rename fails (`RENAME_NOREPLACE`).
+    Refuse,
+    /// It gets the old name; it must exist (`RENAME_EXCHANGE`).
+    Exchange,
+}
+
 impl Store {
-    /// Renames; `exchange` and `keep` are RENAME_EXCHANGE and RENAME_NOREPLACE.
+    /// Renames the file of the first directory and name to the second directory and name.
     ///
     /// # Errors
     /// As rename(2).
     pub fn rename(
         &self,
-        dir: NodeId,
-        name: &[u8],
-        to: NodeId,
-        new_name: &[u8],
-        keep: bool,
-        exchange: bool,
+        (dir, name): (NodeId, &[u8]),
+        (to, new_name): (NodeId, &[u8]),
+        if_present: IfPresent,
     ) -> Result<(), Errno> {
         let mut names = self.names()?;
+        let exchange = if_present == IfPresent::Exchange;
         let plan = {
             let cat = self.cat();
-            plan(&cat, dir, name, to, new_name, keep, exchange)?
+            plan(&cat, (dir, name), (to, new_name), if_present)?
         };
         let Some(plan) = plan else { return Ok(()) };
         let first = Plan::tiers(plan.on)[0];
@@ -211,20 +220,19 @@ impl Plan {
     }
 }
 
+/// Checks a rename against the catalogue. `None`: nothing is to be done.
 fn plan(
     cat: &Catalogue,
-    dir: NodeId,
-    name: &[u8],
-    to: NodeId,
-    new_name: &[u8],
-    keep: bool,
-    exchange: bool,
+    (dir, name): (NodeId, &[u8]),
+    (to, new_name): (NodeId, &[u8]),
+    if_present: IfPresent,
 ) -> Result<Option<Plan>, Errno> {
+    let exchange = if_present == IfPresent::Exchange;
     let from_place = parent_of(cat, dir, name)?;
     let to_place = parent_of(cat, to, new_name)?;
     let node = cat.child(dir, name).ok_or(Errno::NOENT)?;
     let over = cat.child(to, new_name);
-    if keep && over.is_some() {
+    if if_present == IfPresent::Refuse && over.is_some() {
         return Err(Errno::EXIST);
     }
     if exchange && over.is_none() {

@@ -4,6 +4,7 @@ use crate::{Pair, edit, size};
 use isotherm_files::data::{SetAttr, SetTime};
 use isotherm_files::live::Live;
 use isotherm_files::mover::Outcome;
+use isotherm_files::names::IfPresent;
 use isotherm_files::store::Store;
 use std::fs;
 use std::sync::Arc;
@@ -89,7 +90,7 @@ pub(crate) fn removed_while_only_the_copy_is_open() -> bool {
         };
         if over {
             pair.file("other", b"another");
-            let done = store.rename(0, b"other", 0, name.as_bytes(), false, false);
+            let done = store.rename((0, b"other"), (0, name.as_bytes()), IfPresent::Replace);
             assert_eq!(done, Ok(()));
         } else {
             store.unlink(0, name.as_bytes()).unwrap();
@@ -206,7 +207,9 @@ pub(crate) fn kept_over_a_remount() {
     let live = pair.store().live(node).unwrap();
     pair.store().write(&live, 0, b"WHAT", false).unwrap();
     end(pair.store(), live);
-    let renamed = pair.store().rename(0, b"renamed", 0, b"new", true, false);
+    let renamed = pair
+        .store()
+        .rename((0, b"renamed"), (0, b"new"), IfPresent::Refuse);
     assert_eq!((renamed, pair.left()), (Ok(()), 7));
     pair.unmount();
     edit(&pair.slow("edited"), b"WHAT");

@@ -2,6 +2,7 @@
 
 use crate::{Pair, size};
 use isotherm_files::data::SetAttr;
+use isotherm_files::names::IfPresent;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -49,7 +50,7 @@ fn a_change_is_not_taken_back_by_a_close() {
                 store.write(&live, 20 + turn, b"x", false).unwrap();
                 store.release(&live);
             });
-            let done = store.rename(0, old.as_bytes(), 0, new.as_bytes(), true, false);
+            let done = store.rename((0, old.as_bytes()), (0, new.as_bytes()), IfPresent::Refuse);
             assert_eq!(done, Ok(()));
         });
         assert_eq!(store.facts(node).map(|f| f.size), Ok(21 + turn));

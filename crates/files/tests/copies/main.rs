@@ -14,7 +14,7 @@ use isotherm_files::data::{SetAttr, SetTime};
 use isotherm_files::live::Live;
 use isotherm_files::mover::Outcome;
 use isotherm_files::mutants::{Mutant, choose};
-use isotherm_files::names::Creator;
+use isotherm_files::names::{Creator, IfPresent};
 use isotherm_files::store::{Settings, Store};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -234,7 +234,8 @@ fn random_changes(seed: u64) {
             }
             8 => {
                 let (old, new) = (format!("f{name}"), format!("f{}", name + 1));
-                let done = store.rename(0, old.as_bytes(), 0, new.as_bytes(), true, false);
+                let done =
+                    store.rename((0, old.as_bytes()), (0, new.as_bytes()), IfPresent::Refuse);
                 assert_eq!(done, Ok(()));
                 name += 1;
             }

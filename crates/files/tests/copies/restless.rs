@@ -4,6 +4,7 @@
 use crate::{Pair, size};
 use isotherm_core::random::SplitMix64;
 use isotherm_files::mutants::{Mutant, choose};
+use isotherm_files::names::IfPresent;
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -52,7 +53,8 @@ fn random_changes(seed: u64) {
             }
             3 => {
                 let (old, new) = (format!("f{name}"), format!("f{}", name + 1));
-                let done = store.rename(0, old.as_bytes(), 0, new.as_bytes(), true, false);
+                let done =
+                    store.rename((0, old.as_bytes()), (0, new.as_bytes()), IfPresent::Refuse);
                 assert_eq!(done, Ok(()));
                 name += 1;
             }

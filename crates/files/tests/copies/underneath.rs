@@ -2,6 +2,7 @@
 
 use crate::{Pair, owner, size};
 use isotherm_files::data::SetAttr;
+use isotherm_files::names::IfPresent;
 use rustix::io::Errno;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -25,28 +26,28 @@ fn put(pair: &Pair, name: &str, data: &str) {
 fn a_rename_replaces_only_what_is_shown() {
     let pair = Pair::new();
     let store = pair.store();
-    let rename = |a: &[u8], b: &[u8], exchange| store.rename(0, a, 0, b, false, exchange);
+    let rename = |a: &[u8], b: &[u8], if_present| store.rename((0, a), (0, b), if_present);
     let fast = |name: &str| fs::read_to_string(pair.root.join("fast").join(name)).unwrap();
     // The target was replaced, or the source.
     on_fast(&pair, b"f", b"f");
     on_fast(&pair, b"g", b"g");
     put(&pair, "g", "precious");
-    assert_eq!(rename(b"f", b"g", false), Err(Errno::STALE));
+    assert_eq!(rename(b"f", b"g", IfPresent::Replace), Err(Errno::STALE));
     assert_eq!((fast("f"), fast("g")), ("f".into(), "precious".into()));
     put(&pair, "f", "other");
-    assert_eq!(rename(b"f", b"g", true), Err(Errno::STALE));
+    assert_eq!(rename(b"f", b"g", IfPresent::Exchange), Err(Errno::STALE));
     assert_eq!((fast("f"), fast("g")), ("other".into(), "precious".into()));
     // Now both are shown as they are.
-    assert_eq!(rename(b"f", b"g", false), Ok(()));
+    assert_eq!(rename(b"f", b"g", IfPresent::Replace), Ok(()));
     assert_eq!(fast("g"), "other");
     // The target is on the slow tier, and somebody has put a file of that name on the fast one.
     pair.file("s", b"slow");
     put(&pair, "s", "precious");
-    assert_eq!(rename(b"g", b"s", false), Err(Errno::EXIST));
+    assert_eq!(rename(b"g", b"s", IfPresent::Replace), Err(Errno::EXIST));
     assert_eq!(fast("s"), "precious");
     assert_eq!(fs::read(pair.slow("s")).unwrap(), b"slow");
     fs::remove_file(pair.root.join("fast/s")).unwrap();
-    assert_eq!(rename(b"g", b"s", false), Ok(()));
+    assert_eq!(rename(b"g", b"s", IfPresent::Replace), Ok(()));
     assert_eq!(fast("s"), "other");
     assert!(!pair.slow("s").exists());
 }
@@ -86,8 +87,8 @@ fn links_that_lead_out_of_a_tier_are_not_followed() {
         store.mknod(dir, b"new", 0o010_600, 0, owner()).map(|_| ()),
         store.create(dir, b"new", 0o600, owner()).map(|_| ()),
         store.link(other, dir, b"new"),
-        store.rename(0, b"other", dir, b"g", false, false),
-        store.rename(0, b"other", dir, b"f", false, false),
+        store.rename((0, b"other"), (dir, b"g"), IfPresent::Replace),
+        store.rename((0, b"other"), (dir, b"f"), IfPresent::Replace),
         store.unlink(dir, b"f").map(|_| ()),
         store.rmdir(dir, b"sub"),
     ];

@@ -194,3 +194,30 @@ impl Decoder {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::code::Encoder;
+    use super::*;
+
+    #[test]
+    fn classes_of_parts_come_back_as_they_were() {
+        let mut encoder = Encoder::new(Vec::new());
+        let most = vec![(1, 7), (1, 0)].repeat(RUNS_MAX / 2);
+        let calls = [vec![], vec![(3, 7), (13, 63)], most].map(|runs| Call::Reclassify {
+            extent: ExtentId(70_000),
+            class: 63,
+            runs,
+        });
+        for call in &calls {
+            encoder.event(Nanos(5), call, &[], |_| 0);
+        }
+        let chunk = encoder.take(Vec::new());
+        let mut decoder = Decoder::new(&chunk, 0).unwrap();
+        for call in calls {
+            let read = decoder.next(&chunk, &mut Vec::new());
+            assert_eq!(read, Ok(Some((Nanos(5), call))));
+        }
+        assert_eq!(decoder.next(&chunk, &mut Vec::new()), Ok(None));
+    }
+}

@@ -154,6 +154,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::IfPresent;
     use crate::store::Settings;
     use std::sync::Arc;
 
@@ -203,7 +204,7 @@ mod tests {
         })
         .unwrap();
         store.roots[1].forbid_exchange();
-        let exchange = || store.rename(0, b"a", 0, b"b", false, true);
+        let exchange = || store.rename((0, b"a"), (0, b"b"), IfPresent::Exchange);
         assert_eq!(exchange(), Err(Errno::INVAL));
         assert!(!store.is_stuck());
         let there = |f: &str| dir.path().join(f).exists();

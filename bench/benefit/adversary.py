@@ -2,12 +2,14 @@
 """`benefit` beside the slow device alone under workloads that are designed against it: scans, data that is used once, sets that are slightly
 larger than flash, bursts, writes only, hot sets that move every minute, and random mixtures of these.
 
-    bench/benefit/adversary.py [--cases N] [--seed S] [--keep DIR] [--policy SPEC]
+    bench/benefit/adversary.py [--cases N] [--seed S] [--keep DIR] [--policy SPEC] [--in-use]
 
 Needs a release build (ISOTHERM names another program). Each case is a generated trace with its own seed, in an open loop. Flash has a
 tenth of the size of the data that the case touches, or the size that the case states. Prints the mean latency as a share of that of the
 slow device alone (below 1 is faster), the worst case last, and the number of cases over 1.02. `--keep` keeps the traces and the results
-of the disk alone in DIR, so that the next run simulates only `benefit`. Standard library only.
+of the disk alone in DIR, so that the next run simulates only `benefit`. With `--in-use` the volume is full before the first request, as one
+is that has been in use for a while; without it the volume is new, and the first touch of each extent must be recorded. Standard library
+only.
 """
 
 import argparse
@@ -86,11 +88,11 @@ def isotherm(*words):
     return json.loads(done.stdout)
 
 
-def ratio(file, policy, extent):
+def ratio(file, policy, extent, in_use):
     """The mean latency as a share of that of the disk alone, and that of the disk alone."""
     words = [str(file), "--fast-size", "10%", "--extent", extent, "--time", "trace", "--fast", "sata-enterprise",
-             "--slow", "exos-18tb", "--json"]
-    known = file.with_suffix(f".{extent}.json")
+             "--slow", "exos-18tb", *(["--full"] if in_use else []), "--json"]
+    known = file.with_suffix(f".{extent}{'.in-use' if in_use else ''}.json")
     if not known.exists():
         rows = isotherm("compare", *words, "--policies", policy)["rows"]
         disk = next(r["report"] for r in rows if r["name"] == "hdd-only")["latency_mean_s"]
@@ -108,6 +110,7 @@ def main():
     args.add_argument("--seed", type=int, default=1)
     args.add_argument("--keep")
     args.add_argument("--policy", default="benefit")
+    args.add_argument("--in-use", action="store_true")
     args = args.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
@@ -117,11 +120,11 @@ def main():
             kind, seed, extent = named(n, args.seed)
             file = folder / f"{kind}-{seed}.csv"
             count = make(kind, seed, file) if not file.exists() else len(file.read_text().splitlines())
-            share, alone = ratio(file, args.policy, extent)
+            share, alone = ratio(file, args.policy, extent, args.in_use)
             rows.append((share, kind, seed, extent, count, alone))
             if not args.keep:
-                file.unlink()
-                file.with_suffix(f".{extent}.json").unlink()
+                for made in folder.glob(f"{file.stem}.*"):
+                    made.unlink()
     print("| kind | seed | extent | requests | disk ms | share |\n|---|--:|---|--:|--:|--:|")
     for share, kind, seed, extent, count, alone in sorted(rows):
         print(f"| {kind} | {seed} | {extent} | {count} | {1e3 * alone:.2f} | {share:.3f} |")

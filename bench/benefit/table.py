@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`benefit` beside other presets and the slow device alone, on the traces on which it was tuned or (--report) on the others.
 
-    bench/benefit/table.py [--report] [--grid [full]] [--quick] [--set KEY=VALUE]... [--keep DIR] [--page]
+    bench/benefit/table.py [--report] [--grid [full]] [--quick] [--in-use] [--set KEY=VALUE]... [--keep DIR] [--page]
 
 Needs a build (ISOTHERM names the program) and the traces in ISOTHERM_TRACES; missing ones are named and skipped. Standard
 library only. Prints Markdown. Without --grid: the mean latency as a share of that of the slow device alone, and the SSD writes as a share
@@ -10,6 +10,9 @@ of the trace (open loop), and the device models are complete.
 
 With --grid: other sizes of flash, other devices and closed loops as well. Each cell differs in one setting from that base (`--grid full`:
 all combinations) and is compared with the best of the eight peers in it. The cells that meet each bar are counted.
+
+--in-use: the volume is full before the first request, as one is that has been in use for a while (`sim --full`). Otherwise it is new, and the
+first touch of each extent must be recorded.
 
 --keep DIR keeps the results of the peers and of the devices alone, so that the next run simulates only `benefit`. Remove DIR when the
 engine, the models or the peers have changed.
@@ -46,24 +49,27 @@ def say(cell):
     return f"{cell.extent}, {cell.share}, {cell.pair[0]} + {cell.pair[1]}, {loop}"
 
 
-def options(path, cell):
+def options(args, path, cell):
     fast, slow = cell.pair
     clock = ["--depth", str(cell.depth)] if cell.depth else ["--time", "trace"]
-    return [str(path), "--fast-size", cell.share, "--extent", cell.extent, *clock, "--fast", fast, "--slow", slow]
+    return [str(path), "--fast-size", cell.share, "--extent", cell.extent, *clock, "--fast", fast, "--slow", slow,
+            *(["--full"] if args.in_use else [])]
 
 
-def compare(path, cell, own, others, keep):
+def compare(args, path, cell, own, others):
     """The output of `isotherm compare`, and the report of `benefit`."""
-    words = ["compare", *options(path, cell), "--json", "--policies"]
-    if keep is None:
+    keep = args.keep
+    words = ["compare", *options(args, path, cell), "--json", "--policies"]
+    if not keep:
         data = isotherm(*words, ",".join([own, *others]))
         return data, next(r["report"] for r in data["rows"] if r["report"]["policy"].startswith("benefit"))
+    keep = pathlib.Path(keep)
     name = hashlib.sha256(" ".join([*words, *others]).encode()).hexdigest()[:16]
     file = keep / f"{path.name.split('.')[0]}-{name}.json"
     if not file.exists():
         keep.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(isotherm(*words, ",".join(others))))
-    return json.loads(file.read_text()), isotherm("sim", *options(path, cell), "--policy", own, "--json")
+    return json.loads(file.read_text()), isotherm("sim", *options(args, path, cell), "--policy", own, "--json")
 
 
 def results(args, cells, others):
@@ -75,7 +81,7 @@ def results(args, cells, others):
             print(f"| {file} | skipped: not in ISOTHERM_TRACES |")
             continue
         for cell in cells:
-            data, mine = compare(path, cell, own, others, args.keep and pathlib.Path(args.keep))
+            data, mine = compare(args, path, cell, own, others)
             alone = next(r["report"] for r in data["rows"] if r["name"] == "hdd-only")
             by = {r["report"]["policy"].split(",")[0]: r for r in data["rows"] if r["kind"] != "baseline"}
             yield file.split(".")[0], cell, data, mine, alone, {n: by[n] for n in others}
@@ -140,6 +146,7 @@ def main():
     args.add_argument("--report", action="store_true", help="use the traces on which it was not tuned")
     args.add_argument("--quick", action="store_true", help="compare with bcache-like only")
     args.add_argument("--grid", nargs="?", const="star", choices=["star", "full"], help="vary sizes, devices and loops, and count the cells that meet each bar")
+    args.add_argument("--in-use", action="store_true", help="the volume is full before the first request")
     args.add_argument("--set", action="append", default=[], help="a parameter of benefit")
     args.add_argument("--keep", help="keep the results that do not depend on benefit in this directory")
     args.add_argument("--page", action="store_true", help="put the table into the page")
@@ -147,7 +154,7 @@ def main():
     lines = bars(args) if args.grid else plain(args)
     print("\n" + "\n".join(lines))
     if args.page:
-        kind = (" --report" if args.report else "") + (" --grid" if args.grid else " --quick")
+        kind = (" --report" if args.report else "") + (" --grid" if args.grid else " --quick") + (" --in-use" if args.in_use else "")
         put(f"bench/benefit/table.py{kind}", lines)
 
 

@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn classes_of_parts_come_back_as_they_were() {
         let mut encoder = Encoder::new(Vec::new());
-        let most = vec![(1, 7), (1, 0)].repeat(RUNS_MAX / 2);
+        let most = [(1, 7), (1, 0)].repeat(RUNS_MAX / 2);
         let calls = [vec![], vec![(3, 7), (13, 63)], most].map(|runs| Call::Reclassify {
             extent: ExtentId(70_000),
             class: 63,

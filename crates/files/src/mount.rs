@@ -38,6 +38,9 @@ pub struct Mounted {
     ended: Ended,
     over: Receiver<()>,
     session: Option<BackgroundSession>,
+    /// This program has unmounted it, or found that nothing is mounted in its place any more. The session's threads end by themselves
+    /// when the kernel has told them.
+    gone: bool,
     mover: Option<JoinHandle<()>>,
 }
 
@@ -96,6 +99,7 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
         ended,
         over,
         session: Some(session),
+        gone: false,
         mover: Some(mover),
     })
 }
@@ -199,7 +203,8 @@ impl Mounted {
         let session = self.session.as_ref();
         self.ended.unmounted.load(Ordering::SeqCst) || session.is_none_or(|s| s.guard.is_finished())
     }
-    /// Unmounts. If files are still open after `wait`, it stays mounted.
+    /// Unmounts. If files are still open after `wait`, it is only taken out of the tree. When this has succeeded, nothing of the tiers is
+    /// open any more; only if another mount namespace still has the file system, that is so once it is gone there, too.
     ///
     /// # Errors
     /// It is in use.
@@ -216,7 +221,12 @@ impl Mounted {
                         self.dir.display()
                     ));
                 }
-                Ok(()) | Err(_) => break,
+                // INVAL: nothing is mounted there, another program has just unmounted it.
+                Ok(()) | Err(rustix::io::Errno::INVAL) => {
+                    self.gone = true;
+                    break;
+                }
+                Err(_) => break,
             }
         }
         self.end();
@@ -229,7 +239,7 @@ impl Mounted {
             let _ = mover.join();
         }
         if let Some(session) = self.session.take() {
-            if self.ended.unmounted.load(Ordering::SeqCst) {
+            if self.gone || self.ended.unmounted.load(Ordering::SeqCst) {
                 // fuser 0.18 interprets the error of a FUSE device without a mount as a sign that the file system is still mounted, and
                 // would unmount whatever is mounted at its place now. So the session is not dropped: one descriptor stays open until the
                 // program ends. Its threads end by themselves. Only then are the tiers not in use any more.
@@ -258,7 +268,7 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         if self.session.is_some() && !self.is_over() {
             let flags = rustix::mount::UnmountFlags::NOFOLLOW | rustix::mount::UnmountFlags::DETACH;
-            let _ = rustix::mount::unmount(&self.dir, flags);
+            self.gone = rustix::mount::unmount(&self.dir, flags).is_ok();
         }
         self.end();
     }

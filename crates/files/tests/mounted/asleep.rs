@@ -172,3 +172,18 @@ fn copies_are_read_when_their_disk_is_dead() {
     w.unmount();
     crate::world::run("umount slow", &w.root);
 }
+
+/// Once the unmount has returned, the disks of the tiers can be unmounted as well: no thread of the session has their descriptors any more.
+#[test]
+fn nothing_of_a_tier_is_held_after_the_unmount() {
+    let Some(mut w) = World::new(|_| {}, isotherm_files::fuse::Io::Cached) else {
+        return;
+    };
+    for n in 0..40 {
+        fs::write(w.at("f"), n.to_string()).unwrap();
+        let store = std::sync::Arc::downgrade(&w.mounted.as_ref().unwrap().store);
+        w.unmount();
+        assert_eq!(store.strong_count(), 0, "after unmount {n}");
+        w.mount();
+    }
+}

@@ -3,27 +3,26 @@
 larger than flash, bursts, writes only, hot sets that move every minute, and random mixtures of these.
 
     bench/benefit/adversary.py [--cases N] [--seed S] [--keep DIR] [--policy SPEC] [--in-use]
+    bench/benefit/adversary.py --page [--cases N]
 
 Needs a release build (ISOTHERM names another program). Each case is a generated trace with its own seed, in an open loop. Flash has a
 tenth of the size of the data that the case touches, or the size that the case states. Prints the mean latency as a share of that of the
 slow device alone (below 1 is faster), the worst case last, and the number of cases over 1.02. `--keep` keeps the traces and the results
 of the disk alone in DIR, so that the next run simulates only `benefit`. With `--in-use` the volume is full before the first request, as one
-is that has been in use for a while; without it the volume is new, and the first touch of each extent must be recorded. Standard library
-only.
+is that has been in use for a while; without it the volume is new, and the first touch of each extent must be recorded. `--page` runs
+N cases (140) with each of three seeds, on new and on full volumes, and puts the result into docs/policies-compared.md. Standard library only.
 """
 
 import argparse
 import json
-import os
 import pathlib
 import random
-import subprocess
-import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-ISOTHERM = os.environ.get("ISOTHERM", str(ROOT / "target/release/isotherm"))
+from common import isotherm, mean, put
+
 MIB = 1 << 20
+PAGE_SEEDS = [1, 7, 8]
 KINDS = ["scan", "once", "thrash", "burst", "write", "shift", "mix"]
 
 
@@ -81,13 +80,6 @@ def named(n, seed):
     return KINDS[n % len(KINDS)], seed * 1000 + n, ("16K", "64K")[n // len(KINDS) % 2]
 
 
-def isotherm(*words):
-    done = subprocess.run([ISOTHERM, *words], capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"isotherm {' '.join(words)}: {done.stderr}")
-    return json.loads(done.stdout)
-
-
 def ratio(file, policy, extent, in_use):
     """The mean latency as a share of that of the disk alone, and that of the disk alone."""
     words = [str(file), "--fast-size", "10%", "--extent", extent, "--time", "trace", "--fast", "sata-enterprise",
@@ -104,31 +96,56 @@ def ratio(file, policy, extent, in_use):
     return own / disk, disk
 
 
+def search(args, seed, in_use, folder):
+    """Rows of (share of the disk alone, kind, seed, extent, requests, mean latency of the disk alone in seconds)."""
+    for n in range(args.cases):
+        kind, own, extent = named(n, seed)
+        file = folder / f"{kind}-{own}.csv"
+        count = make(kind, own, file) if not file.exists() else len(file.read_text().splitlines())
+        share, alone = ratio(file, args.policy, extent, in_use)
+        yield share, kind, own, extent, count, alone
+        if not args.keep:
+            for made in folder.glob(f"{file.stem}.*"):
+                made.unlink()
+
+
+def page(args, folder):
+    """Puts the figures of both kinds of volume, and their worst cases, into the page."""
+    both = {used: [row for seed in PAGE_SEEDS for row in search(args, seed, used, folder)] for used in (False, True)}
+    lines = ["| volume | cases | over 1.02 | worst | geometric mean |", "|---|--:|--:|--:|--:|"]
+    for used, rows in both.items():
+        shares = [row[0] for row in rows]
+        lines.append(f"| {'full' if used else 'new'} | {len(rows)} | {sum(s > 1.02 for s in shares)} | {max(shares):.3f} | {mean(shares):.3f} |")
+    lines += ["", "The cases that are over 1.02 on either volume:", "", "| kind | seed | extent | disk ms | new volume | full volume |",
+              "|---|--:|---|--:|--:|--:|"]
+    for new, full in sorted(zip(both[False], both[True]), key=lambda pair: -max(pair[0][0], pair[1][0])):
+        if max(new[0], full[0]) > 1.02:
+            lines.append(f"| {new[1]} | {new[2]} | {new[3]} | {1e3 * new[5]:.2f} | {new[0]:.3f} | {full[0]:.3f} |")
+    print("\n".join(lines))
+    put("bench/benefit/adversary.py --page", lines)
+
+
 def main():
     args = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    args.add_argument("--cases", type=int, default=35)
+    args.add_argument("--cases", type=int)
     args.add_argument("--seed", type=int, default=1)
     args.add_argument("--keep")
     args.add_argument("--policy", default="benefit")
     args.add_argument("--in-use", action="store_true")
+    args.add_argument("--page", action="store_true")
     args = args.parse_args()
-    rows = []
+    args.cases = args.cases or (140 if args.page else 35)
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(args.keep or scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        for n in range(args.cases):
-            kind, seed, extent = named(n, args.seed)
-            file = folder / f"{kind}-{seed}.csv"
-            count = make(kind, seed, file) if not file.exists() else len(file.read_text().splitlines())
-            share, alone = ratio(file, args.policy, extent, args.in_use)
-            rows.append((share, kind, seed, extent, count, alone))
-            if not args.keep:
-                for made in folder.glob(f"{file.stem}.*"):
-                    made.unlink()
+        if args.page:
+            page(args, folder)
+            return
+        rows = sorted(search(args, args.seed, args.in_use, folder))
     print("| kind | seed | extent | requests | disk ms | share |\n|---|--:|---|--:|--:|--:|")
-    for share, kind, seed, extent, count, alone in sorted(rows):
+    for share, kind, seed, extent, count, alone in rows:
         print(f"| {kind} | {seed} | {extent} | {count} | {1e3 * alone:.2f} | {share:.3f} |")
-    print(f"\n{sum(r[0] > 1.02 for r in rows)} of {len(rows)} cases over 1.02; worst {max(rows)[0]:.3f}")
+    print(f"\n{sum(r[0] > 1.02 for r in rows)} of {len(rows)} cases over 1.02; worst {rows[-1][0]:.3f}")
 
 
 if __name__ == "__main__":

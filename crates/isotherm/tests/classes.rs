@@ -241,8 +241,7 @@ fn ranges_are_registered_switched_and_counted() {
 }
 
 /// The extent keeps its class, because a block that is not on flash is in a journal all the time. Another block, which is on flash, becomes
-/// part of a journal and then of a film: the copy moves between the lists of `dss-lru-s` at once, without an access. The replay of a
-/// recording decides the same.
+/// part of a journal and then of a film: the copy moves between the lists of `dss-lru-s` at once, without an access.
 #[test]
 fn a_block_on_flash_changes_its_class_without_an_access() {
     if !able(&["fusermount3"], false) {

@@ -142,6 +142,11 @@ impl Flights {
                 Some("this program knows no such promises to classes")
             }
             Call::Submit(r) if r.class & !QUIET > 63 => Some("the request's class is above 63"),
+            Call::Reclassify { class, runs, .. }
+                if *class > 63 || runs.iter().any(|(_, class)| *class > 63) =>
+            {
+                Some("a class is above 63")
+            }
             Call::Complete { id, result } => {
                 let op = self.ops.get_mut(id.0 as usize).and_then(Option::take);
                 match (op, result) {
@@ -314,6 +319,34 @@ pub fn describe(call: &Call) -> String {
         Call::Promise { text } => format!("promise {text}"),
         Call::Reclassify { extent, class, .. } => {
             format!("extent {} holds class {class}", extent.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_core::ExtentId;
+
+    /// Policies have tables of 64 classes, so a recording with others must not reach them.
+    #[test]
+    fn classes_above_63_are_impossible() {
+        let told = |class, runs| {
+            let extent = ExtentId(0);
+            let call = Call::Reclassify {
+                extent,
+                class,
+                runs,
+            };
+            Flights::default().impossible(&call)
+        };
+        assert_eq!(told(63, vec![(3, 0), (13, 63)]), None);
+        for (class, runs) in [
+            (64, vec![]),
+            (1, vec![(1, 64)]),
+            (1, vec![(1, 0), (1, 255)]),
+        ] {
+            assert_eq!(told(class, runs), Some("a class is above 63"));
         }
     }
 }

@@ -151,7 +151,7 @@ mod chances {
         fn a_parameter_is_checked() {
             let mut cache = Cache::new("chances", Chances::default());
             assert_eq!(cache.set("chances", 3.0), Ok(()));
-            assert!(cache.params().contains(&("chances", 3.0)));
+            assert_eq!(cache.params(), [("chances", 3.0)]);
             let nearest = cache.set("chance", 1.0);
             assert!(matches!(nearest, Err(ParamError::Unknown(n)) if n == "chances"));
             let fraction = cache.set("chances", 0.5);

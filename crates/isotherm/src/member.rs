@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use isotherm_core::policy::{PRESETS, build};
+use isotherm_core::policy::{PRESETS, ParamError, build};
 
 use crate::policy_spec::Param;
 use crate::size::Size;
@@ -170,7 +170,8 @@ pub enum Setting {
 fn is_number(key: &str) -> bool {
     let of_preset = |p: &isotherm_core::policy::Preset| {
         let policy = build(p.name, core::iter::empty());
-        policy.is_ok_and(|p| p.params().iter().any(|(name, _)| *name == key))
+        // A parameter refuses this number, and another key is unknown.
+        policy.is_ok_and(|mut p| matches!(p.set(key, f64::NAN), Err(ParamError::Range(_))))
     };
     isotherm_core::engine::is_knob(key) || PRESETS.iter().any(of_preset)
 }

@@ -1,7 +1,7 @@
 //! The presets, by name. Adding a policy: its file, and one entry here.
 
 use super::tables::{
-    BCACHE, BENEFIT, CACHE, DSS, DSS_S, EDT, GREENDM, HYSTOR, OODT, OPENCAS, PERIOD_5, PERIOD_80,
+    BCACHE, BENEFIT, DSS, DSS_S, EDT, GREENDM, HYSTOR, OODT, OPENCAS, PERIOD_5, PERIOD_80,
     PERIOD_DAY, RAF, SMQ, TYPE_AWARE, W_TINYLFU,
 };
 use super::write_mode::RANGE;
@@ -104,7 +104,7 @@ pub static PRESETS: &[Preset] = &[
         name: "arc",
         what: "a recency list and a frequency list divide the fast tier; hits on recently evicted addresses move the division; write-back",
         source: "Megiddo and Modha, FAST '03",
-        params: CACHE,
+        params: &[],
         make: || Box::new(Cache::new("arc", Arc::default())),
     },
     Preset {
@@ -194,7 +194,7 @@ pub static PRESETS: &[Preset] = &[
         name: "fifo",
         what: "every miss makes a copy and evicts the one made longest ago; write-back",
         source: "textbook",
-        params: CACHE,
+        params: &[],
         make: || Box::new(Cache::new("fifo", Fifo::default())),
     },
     Preset {
@@ -293,7 +293,7 @@ pub static PRESETS: &[Preset] = &[
         name: "lfu",
         what: "every miss makes a copy and evicts the least frequently used; write-back",
         source: "textbook, in-cache counts without ageing",
-        params: CACHE,
+        params: &[],
         make: || Box::new(Cache::new("lfu", Lfu::default())),
     },
     Preset {
@@ -307,7 +307,7 @@ pub static PRESETS: &[Preset] = &[
         name: "lru",
         what: "every miss makes a copy and evicts the least recently used; write-back",
         source: "textbook",
-        params: CACHE,
+        params: &[],
         make: || Box::new(Cache::new("lru", Lru::default())),
     },
     Preset {
@@ -342,14 +342,14 @@ pub static PRESETS: &[Preset] = &[
         name: "s3-fifo",
         what: "new copies enter a small queue, and those that are used move to the main queue; write-back",
         source: "Yang et al., SOSP '23",
-        params: CACHE,
+        params: &[],
         make: || Box::new(Cache::new("s3-fifo", S3Fifo::default())),
     },
     Preset {
         name: "sieve",
         what: "one queue, in which a hand evicts the first unit not used since it last passed; write-back",
         source: "Zhang et al., NSDI '24",
-        params: CACHE,
+        params: &[],
         make: || Box::new(Cache::new("sieve", Sieve::default())),
     },
     Preset {
@@ -375,6 +375,14 @@ pub static PRESETS: &[Preset] = &[
     },
 ];
 
+/// The parameter that every preset around a [`Cache`] has.
+pub(super) const METADATA_SHARE: &str = "metadata_share";
+const METADATA_SHARE_INFO: ParamInfo = ParamInfo {
+    name: METADATA_SHARE,
+    what: "per cent of fast slots in which copies with file-system metadata are not evicted, 0 to 90",
+    default: "0",
+};
+
 /// The parameter that every caching preset has.
 pub(super) const WRITE_MODE: &str = "write-mode";
 const WRITE_MODE_INFO: ParamInfo = ParamInfo {
@@ -393,9 +401,11 @@ impl Preset {
     pub fn is_caching(&self) -> bool {
         (self.make)().uses() != Uses::Homes
     }
-    /// Its parameters, including those that all caching presets have.
+    /// Its parameters, including those that it shares with other caching presets.
     pub fn parameters(&self) -> impl Iterator<Item = &ParamInfo> {
-        let common = self.is_caching().then_some(&WRITE_MODE_INFO);
-        self.params.iter().chain(common)
+        let keeps = (self.make)().set(METADATA_SHARE, 0.0).is_ok();
+        let metadata = keeps.then_some(&METADATA_SHARE_INFO);
+        let mode = self.is_caching().then_some(&WRITE_MODE_INFO);
+        self.params.iter().chain(metadata).chain(mode)
     }
 }

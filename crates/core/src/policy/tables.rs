@@ -2,14 +2,6 @@
 
 use super::registry::ParamInfo;
 
-const METADATA_SHARE: ParamInfo = ParamInfo {
-    name: "metadata_share",
-    what: "per cent of fast slots in which copies with file-system metadata are not evicted, 0 to 90",
-    default: "0",
-};
-
-pub(super) const CACHE: &[ParamInfo] = &[METADATA_SHARE];
-
 pub(super) const BCACHE: &[ParamInfo] = &[
     ParamInfo {
         name: "sequential_cutoff",
@@ -373,14 +365,11 @@ pub(super) const GREENDM: &[ParamInfo] = &[
     },
 ];
 
-pub(super) const SMQ: &[ParamInfo] = &[
-    ParamInfo {
-        name: "dirty",
-        what: "share of the fast slots that may be dirty before cleaning starts, 0 to 1",
-        default: "0.1",
-    },
-    METADATA_SHARE,
-];
+pub(super) const SMQ: &[ParamInfo] = &[ParamInfo {
+    name: "dirty",
+    what: "share of the fast slots that may be dirty before cleaning starts, 0 to 1",
+    default: "0.1",
+}];
 
 pub(super) const W_TINYLFU: &[ParamInfo] = &[
     ParamInfo {
@@ -393,5 +382,4 @@ pub(super) const W_TINYLFU: &[ParamInfo] = &[
         what: "share of the fast slots for new copies, 0.001 to 1; read when the volume is opened",
         default: "0.01",
     },
-    METADATA_SHARE,
 ];

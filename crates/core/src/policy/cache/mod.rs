@@ -35,6 +35,7 @@ pub use smq::Smq;
 pub use w_tinylfu::WTinyLfu;
 
 use super::hold::{FAST, leaves, make_room};
+use super::registry::METADATA_SHARE;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo, param};
 use crate::volume::{Position, UnitId};
 use alloc::boxed::Box;
@@ -42,9 +43,6 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use metadata::Metadata;
-
-/// The parameter of [`metadata`].
-const METADATA_SHARE: &str = "metadata_share";
 
 /// Chooses the cached unit to evict, and the newcomers to admit.
 ///
@@ -297,9 +295,9 @@ impl<R: Replacement> Policy for Cache<R> {
         Ok(())
     }
     fn params(&self) -> Vec<(&'static str, f64)> {
-        let share = self.metadata.as_ref().map_or(0, |m| m.share());
         let mut all = self.replacement.params();
-        all.push((METADATA_SHARE, f64::from(share)));
+        let share = self.metadata.as_ref().map(|m| m.share());
+        all.extend(share.map(|share| (METADATA_SHARE, f64::from(share))));
         all
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {

@@ -80,6 +80,22 @@ fn a_reclassified_copy_moves_at_once() {
     assert!(e.copy(ExtentId(0)).is_none());
 }
 
+/// A request to blocks of 512 bytes of an extent of 16 KiB, and the 20 ms after it.
+fn request(run: &mut Run, op: RequestOp, (extent, block): (u64, u64), blocks: u32, class: u8) {
+    let request = Request {
+        tag: Tag(1),
+        op,
+        offset: (extent << 14) + block * 512,
+        len: blocks * 512,
+        fua: false,
+        class,
+    };
+    run.engine.submit(run.now, request, &mut run.out);
+    run.carry_out();
+    let until = run.now + Nanos::from_millis(20);
+    run.run(until);
+}
+
 /// Extents of 16 KiB with blocks of 512 bytes. In a copy that was allocated by a write, only the written blocks are valid, and not their
 /// neighbours.
 #[test]
@@ -87,18 +103,7 @@ fn an_allocated_copy_has_the_class_of_its_valid_blocks() {
     let engine = rig::shaped("dss-lru-s", Params::default(), (4, 40), 14);
     let mut run = Run::of(engine);
     let mut at = |op, block: u64, class| {
-        let request = Request {
-            tag: Tag(1),
-            op,
-            offset: (5 << 14) + block * 512,
-            len: 512,
-            fua: false,
-            class,
-        };
-        run.engine.submit(run.now, request, &mut run.out);
-        run.carry_out();
-        let until = run.now + Nanos::from_millis(20);
-        run.run(until);
+        request(&mut run, op, (5, block), 1, class);
         let e = run.engine.explain(run.now, ExtentId(5));
         (e.copied_blocks, e.why.split(';').next().unwrap().to_owned())
     };
@@ -118,18 +123,7 @@ fn an_allocated_copy_has_the_class_of_its_valid_blocks() {
 fn nothing_is_smaller_than_four_kib() {
     let mut run = Run::of(rig::shaped("dss-lru-s", Params::default(), (4, 40), 12));
     for (block, class) in [(0, JOURNAL), (5, FILM)] {
-        let request = Request {
-            tag: Tag(1),
-            op: RequestOp::Write,
-            offset: block * 512,
-            len: 512,
-            fua: false,
-            class,
-        };
-        run.engine.submit(run.now, request, &mut run.out);
-        run.carry_out();
-        let until = run.now + Nanos::from_millis(20);
-        run.run(until);
+        request(&mut run, RequestOp::Write, (0, block), 1, class);
     }
     let why = run.engine.explain(run.now, ExtentId(0)).why;
     assert!(why.contains("priority 7"), "{why}");
@@ -152,18 +146,7 @@ fn a_block_that_changes_its_class_moves_its_copy_at_once() {
     };
     let none = say(&mut run, JOURNAL, &[(1, JOURNAL), (3, FILM)]);
     assert!(none.starts_with("no copy"), "{none}");
-    let request = Request {
-        tag: Tag(1),
-        op: RequestOp::Write,
-        offset: (5 << 14) + 8192,
-        len: 4096,
-        fua: false,
-        class: FILM,
-    };
-    run.engine.submit(run.now, request, &mut run.out);
-    run.carry_out();
-    let until = run.now + Nanos::from_millis(20);
-    run.run(until);
+    request(&mut run, RequestOp::Write, (5, 16), 8, FILM);
     let copy = |priority: u8| format!("a copy on the dirty list, priority {priority}");
     // The same news again: block 0 is not in the copy.
     let same = say(&mut run, JOURNAL, &[(1, JOURNAL), (3, FILM)]);
@@ -244,21 +227,8 @@ fn metadata_is_kept_without_its_neighbours() {
     for preset in ["lru", "fifo"] {
         let mut run = Run::of(rig::shaped(preset, Params::default(), (4, 400), 14));
         run.engine.set("metadata_share", 50.0).unwrap();
-        let mut tag = 0;
-        let mut at = |run: &mut Run, op, extent: u64, block: u64, class| {
-            tag += 1;
-            let request = Request {
-                tag: Tag(tag),
-                op,
-                offset: (extent << 14) + block * 512,
-                len: 512,
-                fua: false,
-                class,
-            };
-            run.engine.submit(run.now, request, &mut run.out);
-            run.carry_out();
-            let until = run.now + Nanos::from_millis(20);
-            run.run(until);
+        let at = |run: &mut Run, op, extent, block, class| {
+            request(run, op, (extent, block), 1, class);
         };
         let held = |run: &Run, unit| run.engine.space().map.copied_blocks(ExtentId(unit));
         at(&mut run, RequestOp::Write, 5, 9, JOURNAL);

@@ -204,7 +204,8 @@ impl Mounted {
         self.ended.unmounted.load(Ordering::SeqCst) || session.is_none_or(|s| s.guard.is_finished())
     }
     /// Unmounts. If files are still open after `wait`, it is only taken out of the tree. When this has succeeded, nothing of the tiers is
-    /// open any more; only if another mount namespace still has the file system, that is so once it is gone there, too.
+    /// open any more. If another mount namespace still has the file system, this returns after 5 s, and the tiers stay open until
+    /// it is gone there, too.
     ///
     /// # Errors
     /// It is in use.

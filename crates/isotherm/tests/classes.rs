@@ -57,6 +57,15 @@ fn fresh(device: &str, bytes: u64) -> Vec<u8> {
     (0..bytes >> 12).map(|b| map.block(b).class()).collect()
 }
 
+/// Writes 4 KiB to the block file, and flushes.
+fn write_block(file: impl AsRef<std::path::Path>, at: u64) {
+    use std::os::unix::fs::FileExt;
+    let f = std::fs::File::options().write(true).open(file);
+    let f = f.expect("opens");
+    f.write_all_at(&[1; 4096], at).expect("written");
+    f.sync_all().expect("flushed");
+}
+
 /// Waits until all writes so far were examined: no new ones for a while.
 fn quiet(place: &Place) {
     let looks = || {
@@ -110,15 +119,7 @@ fn ranges_are_registered_switched_and_counted() {
         ..Shape::default()
     });
     let file = place.serve_file();
-    let write = |at: u64| {
-        use std::os::unix::fs::FileExt;
-        let f = std::fs::File::options()
-            .write(true)
-            .open(&file)
-            .expect("opens");
-        f.write_all_at(&[1; 4096], at).expect("written");
-        f.sync_all().expect("flushed");
-    };
+    let write = |at: u64| write_block(&file, at);
     let show = json(
         &place,
         "classes set v bytes/1M-2M=db-index bytes/2M-3M=40 --json",
@@ -261,13 +262,7 @@ fn a_block_on_flash_changes_its_class_without_an_access() {
         &place,
         "classes set v bytes/8M-8196K=7 bytes/8196K-9M=14 --json",
     );
-    {
-        use std::os::unix::fs::FileExt;
-        let f = std::fs::File::options().write(true).open(&file);
-        let f = f.expect("opens");
-        f.write_all_at(&[1; 4096], 8204 << 10).expect("written");
-        f.sync_all().expect("flushed");
-    }
+    write_block(&file, 8204 << 10);
     let film = why(&place);
     assert!(
         film.contains("a copy") && film.ends_with("priority 7"),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use isotherm_core::policy::{PRESETS, ParamError, build};
+use isotherm_core::policy::{PRESETS, build};
 
 use crate::policy_spec::Param;
 use crate::size::Size;
@@ -170,8 +170,11 @@ pub enum Setting {
 fn is_number(key: &str) -> bool {
     let of_preset = |p: &isotherm_core::policy::Preset| {
         let policy = build(p.name, core::iter::empty());
-        // A parameter refuses this number, and another key is unknown.
-        policy.is_ok_and(|mut p| matches!(p.set(key, f64::NAN), Err(ParamError::Range(_))))
+        // A shared parameter is listed only while it is in use, but it takes 0, which turns it off. A parameter whose
+        // value is a name refuses each number.
+        policy.is_ok_and(|mut p| {
+            p.params().iter().any(|(name, _)| *name == key) || p.set(key, 0.0).is_ok()
+        })
     };
     isotherm_core::engine::is_knob(key) || PRESETS.iter().any(of_preset)
 }
@@ -248,6 +251,12 @@ mod tests {
         assert!(matches!(setting("policy=lru"), Ok(Setting::Policy(p)) if p.name == "lru"));
         assert!(setting("policy=lrv").is_err_and(|e| e.contains("lru")));
         assert_eq!(setting("a=1"), Ok(Setting::Knob("a".into(), 1.0)));
+        assert_eq!(
+            setting("rule=all:slow:40"),
+            Ok(Setting::Word("rule".into(), "all:slow:40".into())),
+            "a list of rules is text, although numbers are refused as out of range"
+        );
+        assert!(setting("metadata_share=much").is_err_and(|e| e.contains("is a number")));
         assert_eq!(
             setting("write-mode=write-around"),
             Ok(Setting::Word("write-mode".into(), "write-around".into()))

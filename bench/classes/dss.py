@@ -2,13 +2,14 @@
 """Differentiated Storage Services 5.4 to 5.6, scaled down, on live volumes: none / LRU / LRU-S.
 
     sudo bench/classes/dss.py target/release/isotherm [--work file,email] [--policies none,dss-lru,dss-lru-s]
-                              [--files 1200] [--transactions 1200] [--extent 4K] [--mib 1600] [--memory 48] [--seed 1]
+                              [--files 1200] [--transactions 1200] [--extent 4K] [--mib 1600] [--memory 48] [--seeds 1,2,3]
                               [--set sync_batch=128] [--mount noatime] [--keep bench/classes/results.json] [--record {kind}.parquet]
 
 Each volume (volume.py) has an ext3 file system. File sizes are those of Table 8. The load reads two whole files for each file that it
 writes. Then find, tar of a third of the directories into the volume, and fsck run, each with an empty page cache. --set gives parameters to
 both policies, and --mount gives options to the file system (`noatime,barrier=0` never flushes, like the paper's cache). The policy `admitted`
-is LRU-S that always admits data of unknown class: new data has no class until the file system writes its inode.
+is LRU-S that always admits data of unknown class: new data has no class until the file system writes its inode. The policy `guessed` is
+LRU-S on a volume on which the source `guess` is on: what is written and not known yet gets a class by the length of its run.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import json
 import os
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -125,18 +127,17 @@ def export(v, opts, kind):
 def one(policy, kind, opts):
     place = tempfile.mkdtemp(dir=opts.dir, prefix="dss-")
     group = volume.Group("isotherm-dss", opts.memory)
-    name = {"none": None, "admitted": "dss-lru-s,class=0+admit=always"}.get(policy, policy)
+    name = {"none": None, "admitted": "dss-lru-s,class=0+admit=always", "guessed": "dss-lru-s"}.get(policy, policy)
     if name and opts.set:
         name = f"{name},{opts.set}"
     mkfs = ["mkfs.ext3", "-q", "-F", "-I", "128", *(["-J", f"size={opts.journal}"] if opts.journal else [])]
     v = volume.Volume(opts.isotherm, place, name, mib=opts.mib, flash_mib=opts.mib // 10, extent=opts.extent, mkfs=mkfs, mount=opts.mount)
     try:
-        if opts.guess:
+        if policy == "guessed":
             run(opts.isotherm, "classes", "set", "v", "guess=on", cwd=place)
         pool = f"{v.fs}/pool"
         os.mkdir(pool)
         me = [sys.executable, os.path.abspath(__file__), "--load", pool, kind, opts.seed]
-        pictures = volume.Pictures(v)
         with volume.Recorder(v, opts.record and opts.record.format(kind=f"{kind}-pool")):
             group.inside(*me, 0, opts.files)
         # As in the paper, the pool of files is made first, then the transactions run. Unmounting writes the metadata to its final places.
@@ -149,12 +150,10 @@ def one(policy, kind, opts):
             done = json.loads(group.inside(*me, opts.transactions, opts.files))
         out = {"files_per_s": opts.transactions / done["seconds"], "p95_s": done["p95_s"], **volume.measured(before, v.counters())}
         out["contents"] = v.contents()
-        points = pictures.stop()
         if opts.record:
             v.known()
             export(v, opts, kind)
         utilities(v, group, pool, out, kind, opts)
-        out["over_time"] = points[:: max(1, len(points) // 40)]
         show = v.json("classes", "show", "v")
         out |= {k: show[k] for k in ("unclassified_requests", "mixed_requests", "memory_bytes")}
         return out
@@ -162,6 +161,22 @@ def one(policy, kind, opts):
         v.close()
         group.close()
         shutil.rmtree(place, ignore_errors=True)
+
+
+def together(runs):
+    """One result of several runs: their figures, the medians of these, and the sums of what is counted in bytes or requests."""
+    out = {"runs": {k: [round(r[k], 4) for r in runs] for k in KEYS}}
+    out |= {k: statistics.median(r[k] for r in runs) for k in KEYS}
+    for key in ("contents", "bytes_read", "bytes_written", "accesses_by", "hits_by"):
+        out[key] = {}
+        for r in runs:
+            for group, value in r[key].items():
+                old = out[key].get(group)
+                pair = isinstance(value, list)
+                out[key][group] = value if old is None else [a + b for a, b in zip(old, value)] if pair else old + value
+    times = sorted({size for r in runs for size in r["p95_s"]}, key=lambda size: int(size.split()[1]))
+    out["p95_s"] = {size: statistics.median(r["p95_s"][size] for r in runs if size in r["p95_s"]) for size in times}
+    return out | {k: sum(r[k] for r in runs) for k in ("accesses", "hits", "flushes", "unclassified_requests", "mixed_requests")}
 
 
 def main():
@@ -176,30 +191,36 @@ def main():
     p.add_argument("--extent", default="4K")
     p.add_argument("--mib", type=int, default=1600)
     p.add_argument("--memory", type=int, default=48)
-    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--seeds", default="1", help="each policy runs once with each of these seeds of the load: 1,2,3")
     p.add_argument("--set", default="", help="parameters of the policies: KEY=VALUE,...")
     p.add_argument("--mount", default="noatime")
     p.add_argument("--journal", type=int, default=0, help="MiB of the file system's journal instead of the usual size")
     p.add_argument("--dir", default="/dev/shm")
     p.add_argument("--keep", help="a file of results; docs/classes-live.md is made from bench/classes/results.json")
     p.add_argument("--record", help="record the making of the pool, the transactions and each utility as traces: a path with {kind}")
-    p.add_argument("--guess", action="store_true", help="guess the class of data that is written and not known yet")
     p.add_argument("--label", default="", help="name of this variant in the file of results")
     opts = p.parse_args()
     print(f"{volume.machine()}; load {os.getloadavg()[0]:.1f}; extent {opts.extent}, {opts.mib} MiB disk, {opts.mib // 10} MiB flash, "
           f"{opts.memory} MiB of memory for the load; {opts.set or 'default parameters'}; {opts.mount}")
+    policies, seeds = opts.policies.split(","), [int(seed) for seed in opts.seeds.split(",")]
     for kind in opts.work.split(","):
         print(f"\n{kind} server: {opts.files} files, {opts.transactions} transactions")
-        print(f"{'policy':<12}" + "".join(f"{k:>15}" for k in KEYS))
-        for policy in opts.policies.split(","):
-            load_before = os.getloadavg()[0]
-            r = one(policy, kind, opts)
-            print(f"{policy:<12}" + "".join(f"{r[k]:15.3f}" if k in r else f"{'-':>15}" for k in KEYS), flush=True)
-            r["about"] = {"machine": volume.machine(), "load": [round(load_before, 1), round(os.getloadavg()[0], 1)], "extent": opts.extent,
-                          "files": opts.files, "transactions": opts.transactions, "mib": opts.mib, "memory_mib": opts.memory, "set": opts.set,
-                          "mount": opts.mount, "seed": opts.seed, "journal_mib": opts.journal}
+        print(f"{'policy':<12}{'seed':>5}" + "".join(f"{k:>15}" for k in KEYS))
+        runs, loads = {policy: [] for policy in policies}, []
+        # The policies take turns, so that a change of the machine's other work meets all of them.
+        for opts.seed in seeds:
+            for policy in policies:
+                loads.append(os.getloadavg()[0])
+                r = one(policy, kind, opts)
+                print(f"{policy:<12}{opts.seed:>5}" + "".join(f"{r[k]:15.3f}" if k in r else f"{'-':>15}" for k in KEYS), flush=True)
+                runs[policy].append(r)
+        loads.append(os.getloadavg()[0])
+        about = {"machine": volume.machine(), "load": [round(min(loads), 1), round(max(loads), 1)], "extent": opts.extent,
+                 "files": opts.files, "transactions": opts.transactions, "mib": opts.mib, "memory_mib": opts.memory, "set": opts.set,
+                 "mount": opts.mount, "seeds": seeds, "journal_mib": opts.journal}
+        for policy in policies:
             if opts.keep:
-                volume.keep(opts.keep, " ".join(filter(None, [kind, policy, opts.label])), r)
+                volume.keep(opts.keep, " ".join(filter(None, [kind, policy, opts.label])), together(runs[policy]) | {"about": about})
 
 
 main()

@@ -7,6 +7,7 @@
 
 import json
 import pathlib
+import statistics
 import sys
 import textwrap
 
@@ -14,8 +15,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench/classes/results.json"
 PAGE = ROOT / "docs/classes-live.md"
 IMAGES = ROOT / "docs/img"
-NAMES = {"none": "no flash", "dss-lru": "LRU", "dss-lru-s": "LRU-S", "reversed": "LRU-S, indexes first", "admitted": "LRU-S, unknown admitted"}
-ORDER = ["none", "dss-lru", "dss-lru-s", "reversed", "admitted"]
+NAMES = {"none": "no flash", "dss-lru": "LRU", "dss-lru-s": "LRU-S", "reversed": "LRU-S, indexes first", "admitted": "LRU-S, unknown admitted",
+         "guessed": "LRU-S, guessed"}
+ORDER = ["none", "dss-lru", "dss-lru-s", "reversed", "admitted", "guessed"]
 # Groups of classes in the order of their bars, and their colours.
 GROUPS = {
     "metadata": "#332288",
@@ -103,13 +105,20 @@ def contents(found, of):
     return table(["of flash (of the group)", *(NAMES[p] for p, _ in caches)], rows)
 
 
+def faster(lru, runs, up):
+    """How many times as fast as LRU with the same seed: the median, and the range if there are several seeds."""
+    ratios = sorted(r / l if up else l / r for l, r in zip(lru, runs))
+    spread = f", {ratios[0]:.2f} to {ratios[-1]:.2f}" if len(ratios) > 1 else ""
+    return f" ({statistics.median(ratios):.2f} ×{spread})"
+
+
 def dss(results, kind, label=""):
     key = lambda p: " ".join(filter(None, [kind, p, label]))
     found = [(p, results[key(p)]) for p in ORDER if key(p) in results]
     rows = []
     lru = dict(found).get("dss-lru")
     for policy, r in found:
-        ratio = lambda k, up: f" ({(r[k] / lru[k] if up else lru[k] / r[k]):.2f} ×)" if lru and policy in ("dss-lru-s", "admitted") else ""
+        ratio = lambda k, up: faster(lru["runs"][k], r["runs"][k], up) if lru and policy in ("dss-lru-s", "admitted", "guessed") else ""
         flash = policy != "none"
         rows.append([
             NAMES[policy],

@@ -72,8 +72,9 @@ impl Benefit {
         }
         quiet.min(view.now().since(self.slow_busy_until))
     }
-    /// Proposes cleans in idle time: as many as fit into a part of the time for which the slow device has been idle ([`Benefit::idle_write_budget`]).
-    /// The commit round that makes them durable costs as much as several writes, so a batch has at least [`MIN_BATCH`] cleans, or all.
+    /// Proposes cleans in idle time: as many as fit into a part of the time for which the slow device has been idle
+    /// ([`Benefit::idle_write_budget`]). The commit round that makes them durable costs as much as several writes, so a batch has at least
+    /// [`MIN_BATCH`] cleans, or all.
     pub(super) fn clean_in_idle_time(
         &mut self,
         view: &View<'_>,
@@ -212,8 +213,9 @@ impl Benefit {
     /// that arrive during the cleaning wait; this time is measured ([`super::harm`]). If a request waits for the slow device, or the
     /// device has work to do, flash gets the write, unless flash itself is late.
     ///
-    /// The response time of the slow device is known from writes that went there. While the device is idle, one in [`PROBE_INTERVAL`] writes is sent
-    /// there as a measurement. In a burst of writes the last response times do not predict the next one, so flash gets the writes.
+    /// The response time of the slow device is known from writes that went there. While the device is idle, one in [`PROBE_INTERVAL`]
+    /// writes is sent there as a measurement. In a burst of writes the last response times do not predict the next one, so flash gets the
+    /// writes.
     pub(super) fn slow_answers_sooner(&mut self, view: &View<'_>, is_recent: bool) -> bool {
         let t = view.slowest();
         let (cost, waiting) = (view.cost(t), view.load(t).waiting);

@@ -11,14 +11,15 @@ use alloc::vec::Vec;
 
 /// Maximum number of regions.
 const REGIONS: u32 = 1024;
-/// Where whole extents pay, one extent in `PROBE_EARLY` is fetched in part, as long as the volume has had fewer than [`EARLY_COPIES`] partial copies.
+/// Where whole extents pay, one extent in `PROBE_EARLY` is fetched in part, as long as the volume has had fewer than [`EARLY_COPIES`]
+/// partial copies.
 const PROBE_EARLY: u32 = 3;
 /// The same after that.
 const PROBE_LATE: u32 = 32;
 /// See [`PROBE_EARLY`].
 const EARLY_COPIES: u32 = 16;
-/// If the gain of whole extents is more than `CLEAR_GAIN` times their cost, one extent in [`PROBE_CLEAR`] is fetched in part instead of one in
-/// [`PROBE_LATE`].
+/// If the gain of whole extents is more than `CLEAR_GAIN` times their cost, one extent in [`PROBE_CLEAR`] is fetched in part instead of one
+/// in [`PROBE_LATE`].
 const CLEAR_GAIN: u64 = 8;
 /// See [`CLEAR_GAIN`].
 const PROBE_CLEAR: u32 = 512;

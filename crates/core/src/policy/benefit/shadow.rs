@@ -3,10 +3,10 @@
 //! The shadow gets every access and has its own queue and write cache. Reads queue for the arm. A write is answered at once if the write
 //! cache has room, and leaves work for the arm, which later reads may have to wait for. For each write that flash gets, the guard adds the
 //! response time of flash, and subtracts the response time of the shadow and the time that a later read would have waited for the write.
-//! Once flash is behind by [`MAX_BEHIND`] random reads, writes bypass it. A part of 1 / [`FORGIVEN_SHARE`] of the time that the shadow needs for all
-//! requests is forgiven. Flash is tried again once half of the [`MAX_BEHIND`] reads is forgiven, so all trials together cost at most this part.
-//! If a write bypasses flash and the shadow would have answered it later than flash, the difference is forgiven at once, because the slow
-//! device has become slower than it was.
+//! Once flash is behind by [`MAX_BEHIND`] random reads, writes bypass it. A part of 1 / [`FORGIVEN_SHARE`] of the time that the shadow
+//! needs for all requests is forgiven. Flash is tried again once half of the [`MAX_BEHIND`] reads is forgiven, so all trials together cost
+//! at most this part. If a write bypasses flash and the shadow would have answered it later than flash, the difference is forgiven at once,
+//! because the slow device has become slower than it was.
 
 use crate::load::Cost;
 use crate::units::Nanos;

@@ -117,7 +117,7 @@ impl Comparison {
 pub fn validate(sheet: &Sheet) -> Result<Vec<Comparison>, SheetError> {
     let mut out = Vec::with_capacity(sheet.published.len());
     for p in &sheet.published {
-        let flash = state_of(sheet, p.what);
+        let flash = p.flash.unwrap_or_else(|| state_of(sheet, p.what));
         let options = Options {
             write_cache: p.write_cache,
             flash,
@@ -125,7 +125,7 @@ pub fn validate(sheet: &Sheet) -> Result<Vec<Comparison>, SheetError> {
         };
         let modelled = match p.places {
             Some(places) => over_the_drive(sheet, p, &options, places)?,
-            None => measure_span(sheet.model(&options)?.as_mut(), p.what, p.depth, p.span),
+            None => measure_figure(sheet.model(&options)?.as_mut(), p),
         };
         out.push(Comparison {
             device: sheet.name.clone(),
@@ -157,7 +157,7 @@ fn over_the_drive(
             span: Span::At { start },
             ..*options
         };
-        sum += measure_span(sheet.model(&options)?.as_mut(), p.what, p.depth, p.span);
+        sum += measure_figure(sheet.model(&options)?.as_mut(), p);
     }
     Ok(sum / (most + 1) as f64)
 }
@@ -175,11 +175,21 @@ fn state_of(sheet: &Sheet, what: Metric) -> FlashState {
 
 /// Measures one figure of a fresh model.
 pub fn measure(model: &mut dyn DeviceModel, what: Metric, depth: u32) -> f64 {
-    measure_span(model, what, depth, None)
+    measure_work(model, what, depth, (None, None))
 }
 
-/// As [`measure`], with random work over the first `span` bytes only.
-fn measure_span(model: &mut dyn DeviceModel, what: Metric, depth: u32, span: Option<u64>) -> f64 {
+/// As [`measure`], with the span and the length of operations of a published figure.
+fn measure_figure(model: &mut dyn DeviceModel, p: &Published) -> f64 {
+    measure_work(model, p.what, p.depth, (p.span, p.length))
+}
+
+/// As [`measure`], with random work over the first `span` bytes only, and operations of `length` bytes.
+fn measure_work(
+    model: &mut dyn DeviceModel,
+    what: Metric,
+    depth: u32,
+    (span, length): (Option<u64>, Option<u32>),
+) -> f64 {
     use Metric as M;
     let op = match what {
         M::RandomReadIops | M::SequentialReadMbS | M::RandomReadUs | M::SequentialReadUs => {
@@ -193,11 +203,12 @@ fn measure_span(model: &mut dyn DeviceModel, what: Metric, depth: u32, span: Opt
         what,
         M::RandomReadIops | M::RandomWriteIops | M::RandomReadUs | M::RandomWriteUs
     );
-    let len = if matches!(what, M::SequentialReadMbS | M::SequentialWriteMbS) {
+    let usual = if matches!(what, M::SequentialReadMbS | M::SequentialWriteMbS) {
         128 << 10
     } else {
         4 << 10
     };
+    let len = length.unwrap_or(usual);
     // Random figures need thousands of operations for an accuracy of a percent. Sequential writes must be many times larger than the
     // drive's buffer.
     let count = match what {

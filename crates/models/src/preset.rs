@@ -1,5 +1,7 @@
 //! The list of devices, by name.
 
+use serde::Deserialize;
+
 use crate::array::Array;
 use crate::hdd::Hdd;
 use crate::model::DeviceModel;
@@ -10,7 +12,8 @@ use crate::span::Span;
 use crate::ssd::Ssd;
 
 /// The initial state of a drive's flash.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Hash)]
+#[serde(rename_all = "kebab-case")]
 pub enum FlashState {
     /// After a long time of random overwrites: every page is in use, and each write pays its share of garbage collection.
     #[default]

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use crate::array::ArraySheet;
 use crate::hdd::HddSheet;
+use crate::preset::FlashState;
 use crate::remote::RemoteSheet;
 use crate::smr::SmrSheet;
 use crate::ssd::SsdSheet;
@@ -51,6 +52,12 @@ pub struct Published {
     /// Random work covers this many bytes from the first one on; if absent, it covers the whole device.
     #[serde(default)]
     pub span: Option<u64>,
+    /// Bytes of an operation, 512 to 16 MiB; if absent, as the metric says.
+    #[serde(default)]
+    pub length: Option<u32>,
+    /// State of the flash when the figure was measured; if absent, that of the drive's rating.
+    #[serde(default)]
+    pub flash: Option<FlashState>,
     /// Sequential work runs at this many places, evenly from the first byte to the last, and the figure is their mean, as of a run over the
     /// whole drive; if absent, it runs at the first bytes only. 2 to 64.
     #[serde(default)]
@@ -196,6 +203,9 @@ impl Sheet {
             };
             c.at_least("value", p.value, f64::MIN_POSITIVE)?;
             c.within("depth", f64::from(p.depth), 1.0, 4096.0)?;
+            if let Some(length) = p.length {
+                c.within("length", f64::from(length), 512.0, f64::from(16 << 20))?;
+            }
         }
         if let Some(h) = &self.hdd {
             h.check(file)?;

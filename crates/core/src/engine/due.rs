@@ -42,7 +42,7 @@ impl Engine {
         self.event(now, out, |me| {
             me.globals.policy_due = true;
             me.parts().1.put_to_sleep(true);
-            me.upkeep();
+            me.end_event();
         });
     }
 
@@ -89,7 +89,7 @@ impl Engine {
     }
 
     /// The work at the end of every event: tries proposals, lets waiting pieces try again, starts a round if one is due.
-    pub(super) fn upkeep(&mut self) {
+    pub(super) fn end_event(&mut self) {
         let mut turns = 0;
         while self.carry_out_first(&mut turns) {}
         let (_, p) = self.parts();

@@ -141,7 +141,7 @@ impl Engine {
         self.event(now, out, |me| {
             let (requests, mut parts) = me.parts();
             requests.arrive(&mut parts, req);
-            me.upkeep();
+            me.end_event();
         });
     }
 
@@ -155,7 +155,7 @@ impl Engine {
     ) {
         self.event(now, out, |me| {
             if me.completed(id, result) {
-                me.upkeep();
+                me.end_event();
             }
         });
     }
@@ -334,7 +334,7 @@ impl Engine {
                 let (_, p) = me.parts();
                 let (policy, mut view, wanted) = p.r.ask(p.g, p.d, SCAN_BUDGET);
                 policy.on_reclassified(&mut view, extent, class, wanted);
-                me.upkeep();
+                me.end_event();
             }
         });
     }
@@ -363,7 +363,7 @@ impl Engine {
                 let (requests, p) = me.parts();
                 requests.stop_holding();
                 p.r.cancel_all(p.g, p.d);
-                me.upkeep();
+                me.end_event();
             }
         });
     }

@@ -70,7 +70,7 @@ impl Policy for ColdDst {
     }
     fn make_room(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         self.large = is_large_file(access);
-        let full = view.lacks(FAST, access.extent) > 0;
+        let full = view.missing_grains(FAST, access.extent) > 0;
         if !self.large && full && self.base.evict(view, wanted) {
             self.base.forced += 1;
         }

@@ -113,7 +113,7 @@ impl GreenDm {
             return Some(next);
         }
         let mut below = (next.0..view.tiers()).map(TierId);
-        below.find(|&t| view.lacks(t, extent) == 0)
+        below.find(|&t| view.missing_grains(t, extent) == 0)
     }
     fn demote(&mut self, view: &mut View<'_>, tier: TierId, wanted: &mut Vec<Action>) {
         let i = usize::from(tier.0);

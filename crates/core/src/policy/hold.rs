@@ -76,7 +76,7 @@ pub fn make_room(
     wanted: &mut Vec<Action>,
     next: impl FnMut(&[Action]) -> Option<UnitId>,
 ) -> bool {
-    let lacks = view.lacks(FAST, unit);
+    let lacks = view.missing_grains(FAST, unit);
     lacks == 0 || (view.could_fit(FAST, unit) && clear(view, lacks, wanted, next))
 }
 

@@ -137,7 +137,7 @@ impl Policy for HotDst {
             }
             return;
         }
-        if view.lacks(FAST, access.extent) == 0 {
+        if view.missing_grains(FAST, access.extent) == 0 {
             wanted.push(self.hold.up(access.extent));
         } else if view.could_fit(FAST, access.extent) && self.evict(view, wanted) {
             self.forced += 1;
@@ -169,7 +169,7 @@ impl Policy for HotDst {
             let next = next.filter(|&e| view.home(e).is_some() && !is_fast(view, e));
             match next {
                 // The unit needs more room than the evicted one has freed.
-                Some(e) if view.weight(e) > 1 && view.lacks(FAST, e) > 0 => {
+                Some(e) if view.weight(e) > 1 && view.missing_grains(FAST, e) > 0 => {
                     if self.evict(view, wanted) {
                         self.waiting.push_front(e);
                     }

@@ -136,7 +136,7 @@ impl Hystor {
         if weight > self.shares.limit(REMAP) {
             return Exchange::TooBig;
         }
-        let mut lacks = self.shares.lacks(REMAP, weight);
+        let mut lacks = self.shares.missing_grains(REMAP, weight);
         while lacks > 0 {
             let Some((_, s)) = self.remap.top().filter(|top| top.0.0 < rank.0) else {
                 return Exchange::NotWorth;

@@ -183,7 +183,7 @@ impl Policy for OpenCas {
         if let Some(s) = access.copy {
             return self.shares.touch(s.index());
         }
-        let full = view.lacks(FAST, extent) > 0;
+        let full = view.missing_grains(FAST, extent) > 0;
         if (full && self.cutoff > 0 && run >= self.cutoff) || self.shares.is_coming(extent) {
             return;
         }

@@ -115,7 +115,7 @@ impl Shares {
     }
     /// Number of grains that the share lacks for a copy of size `weight`. It is at most `weight`: if the share exceeds its limit while
     /// evictions are in progress, the room for that excess was already requested.
-    pub fn lacks(&self, share: u8, weight: u32) -> u32 {
+    pub fn missing_grains(&self, share: u8, weight: u32) -> u32 {
         let over = self.have[usize::from(share)] + weight;
         over.saturating_sub(self.limit[usize::from(share)])
             .min(weight)
@@ -128,7 +128,7 @@ impl Shares {
         unit: UnitId,
         wanted: &mut Vec<Action>,
     ) -> bool {
-        let lacks = self.lacks(share, view.weight(unit));
+        let lacks = self.missing_grains(share, view.weight(unit));
         view.weight(unit) <= self.limit(share).max(1)
             && clear(view, lacks, wanted, |leaving| {
                 self.oldest(view, share, leaving)

@@ -131,7 +131,7 @@ impl<'a> View<'a> {
     }
     /// Number of grains that a tier lacks to take a unit.
     #[inline]
-    pub fn lacks(&self, t: TierId, e: UnitId) -> u32 {
+    pub fn missing_grains(&self, t: TierId, e: UnitId) -> u32 {
         self.weight(e).saturating_sub(self.free(t))
     }
     /// Whether a unit fits on a tier that is empty.

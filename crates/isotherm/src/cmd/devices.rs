@@ -106,6 +106,7 @@ fn holds(c: &Comparison) -> bool {
 fn as_json(c: &Comparison) -> Value {
     json!({
         "device": c.device, "figure": c.published.what.name(), "depth": c.published.depth,
+        "length": c.published.length,
         "published": c.published.value, "modelled": c.modelled, "error": c.error(),
         "holds": holds(c), "source": c.published.source, "fitted": c.published.fitted,
         "flash": c.flash.map(isotherm_models::FlashState::name),

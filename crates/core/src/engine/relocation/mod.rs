@@ -164,7 +164,7 @@ impl Relocation {
     /// The record of this move is part of the round that starts now.
     pub(super) fn committing(&mut self, g: &Globals, index: u16) {
         self.moves.committing(index);
-        self.moves.waits_since(g.clock);
+        self.moves.update_waiting_since(g.clock);
     }
     /// Whether an operation is background work, which does not count as use of its device.
     #[inline]

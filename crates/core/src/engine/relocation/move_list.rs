@@ -464,7 +464,7 @@ impl Moves {
         self.allowed
     }
     /// Updates the time since which a copied move has been waiting. Called whenever the number of copied moves may have changed.
-    pub(super) fn waits_since(&mut self, now: Nanos) {
+    pub(super) fn update_waiting_since(&mut self, now: Nanos) {
         self.copied_since = if self.copied == 0 {
             None
         } else {

@@ -77,7 +77,7 @@ impl Relocation {
 
     /// Whether the buffer of move `index` contains, or will contain, the home's data of all blocks `from..to`. The buffer of a fill has
     /// only the blocks that the copy lacked.
-    pub(in crate::engine) fn carries(
+    pub(in crate::engine) fn contains_home_data(
         &self,
         g: &Globals,
         index: u16,
@@ -97,7 +97,7 @@ impl Relocation {
     pub(super) fn end_move(&mut self, g: &mut Globals, d: &mut Durability, index: u16) -> Move {
         let m = self.moves.take(index);
         g.devices.wear.release(m.owed);
-        self.moves.waits_since(g.clock);
+        self.moves.update_waiting_since(g.clock);
         Relocation::unpin(g, d, m.src, false);
         self.release_hold(g, m.extent);
         g.waiting.extent_changed(m.extent);

@@ -79,7 +79,7 @@ impl Relocation {
         }
         // Reads that waited can be served from the buffer now.
         g.waiting.extent_changed(m.extent);
-        self.moves.waits_since(g.clock);
+        self.moves.update_waiting_since(g.clock);
     }
 
     /// The demotions of a batch are written when the last of them has been read.

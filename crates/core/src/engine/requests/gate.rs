@@ -41,7 +41,7 @@ pub(super) fn gate(p: &mut Parts<'_>, req: &Req, w: &Waiter) -> Gate {
 
 fn gate_read(p: &Parts<'_>, w: &Waiter, index: u16) -> Gate {
     let m = p.r.get(index);
-    if m.stale || !p.r.carries(p.g, index, p.g.blocks_of(w)) {
+    if m.stale || !p.r.contains_home_data(p.g, index, p.g.blocks_of(w)) {
         Gate::Go
     } else if m.has_buffer() {
         Gate::FromMove(index)

@@ -117,7 +117,7 @@ impl Requests {
 
     /// Tries the waiting pieces again for which something may have changed, in order of arrival.
     pub(in crate::engine) fn retry_waiting(&mut self, p: &mut Parts<'_>) {
-        let trying = p.g.waiting.trying_queue();
+        let trying = p.g.waiting.take_queue();
         for &Tried { piece: w, is_due } in &trying {
             let req = self.list.at(w.req);
             if !is_due || still_waits(p, req, &w) {

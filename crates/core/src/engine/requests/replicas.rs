@@ -219,7 +219,7 @@ fn settle_replicas(p: &mut Parts<'_>, e: ExtentId, (from, to): (u32, u32), w: Wr
         // It is unknown whether the blocks contain old or new bytes. From now on they are read from the home, if they are valid there.
         _ if w.failed => {
             if !g.broken(Mutant::TrustOneReplica) {
-                g.space.map.copy_doubt(e, from, to);
+                g.space.map.copy_invalidate_clean(e, from, to);
             }
         }
         WriteTo::Copy => {

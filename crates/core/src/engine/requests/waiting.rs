@@ -155,7 +155,7 @@ impl Waiting {
     }
     /// Begins to try the queue: empties it and returns its pieces, in order of arrival. The caller queues a piece again if it still waits,
     /// and finally returns the list to [`Waiting::tried`].
-    pub(super) fn trying_queue(&mut self) -> Vec<Tried> {
+    pub(super) fn take_queue(&mut self) -> Vec<Tried> {
         let all = core::mem::take(&mut self.retry);
         self.some_changed = false;
         self.is_trying = true;
@@ -217,7 +217,7 @@ mod tests {
         assert!(!w.queue_due());
         w.extent_changed(ExtentId(1));
         assert!(w.queue_due());
-        let trying = w.trying_queue();
+        let trying = w.take_queue();
         let due: Vec<bool> = trying.iter().map(|t| t.is_due).collect();
         assert_eq!(due, [false, true, false]);
         assert!(!w.queue_due() && !w.holds(ExtentId(0)));
@@ -228,7 +228,7 @@ mod tests {
         }
         w.tried(trying);
         assert!(w.queue_due());
-        let trying = w.trying_queue();
+        let trying = w.take_queue();
         assert!(trying.len() == 3 && trying.iter().all(|t| t.is_due));
         w.tried(trying);
         assert!(!w.is_queued() && !w.queue_due());

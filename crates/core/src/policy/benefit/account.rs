@@ -7,10 +7,10 @@
 //! pay for the losses of the next, and losses do not prevent copies for long.
 
 /// The initial balance, in random reads of the slow device.
-const START: i64 = 4;
+const START_BALANCE: i64 = 4;
 /// The limits of the balance, in random reads of the slow device.
-const LEAST: i64 = -20;
-const MOST: i64 = 80;
+const MIN_BALANCE: i64 = -20;
+const MAX_BALANCE: i64 = 80;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,19 +22,19 @@ impl Account {
     /// The account at the start. `read`: nanoseconds of a random read of the slow device.
     pub fn open(read: u64) -> Account {
         Account {
-            balance: START * bounded(read),
+            balance: START_BALANCE * bounded(read),
         }
     }
     /// A copy saved `ns` nanoseconds, or would have saved them if it had been made. `read`: as in [`Account::open`].
     pub fn earn(&mut self, ns: u64, read: u64) {
-        self.balance = (self.balance + bounded(ns)).min(MOST * bounded(read));
+        self.balance = (self.balance + bounded(ns)).min(MAX_BALANCE * bounded(read));
     }
     /// To make a copy cost `ns` nanoseconds, or would have. `read`: as in [`Account::open`].
     pub fn pay(&mut self, ns: u64, read: u64) {
-        self.balance = (self.balance - bounded(ns)).max(LEAST * bounded(read));
+        self.balance = (self.balance - bounded(ns)).max(MIN_BALANCE * bounded(read));
     }
     /// Whether copies have cost more than they saved.
-    pub fn is_in_debt(self) -> bool {
+    pub fn is_negative(self) -> bool {
         self.balance < 0
     }
     /// The balance, nanoseconds.
@@ -60,14 +60,14 @@ mod tests {
         // Fetches of data that is not used again cost 250 µs each.
         let fetches = (0..).take_while(|_| {
             a.pay(250_000, read);
-            !a.is_in_debt()
+            !a.is_negative()
         });
         assert_eq!(fetches.count(), 160);
         (0..10_000).for_each(|_| a.pay(250_000, read));
         assert_eq!(a.balance(), -200_000_000);
         // Accesses to data that is used again make the balance positive.
         (0..20).for_each(|_| a.earn(read, read));
-        assert!(!a.is_in_debt());
+        assert!(!a.is_negative());
         (0..10_000).for_each(|_| a.earn(u64::MAX, read));
         assert_eq!(a.balance(), 800_000_000);
     }

@@ -1,15 +1,15 @@
 //! Which extents are copied: the price of a copy, the copy that it replaces, and how much of the extent is fetched.
 
-use super::victims::Drawn;
+use super::victims::Draws;
 use super::without::Part;
-use super::{Benefit, FAST, Seen};
+use super::{Benefit, FAST, Recency};
 use crate::policy::{Access, Action, View};
 use crate::volume::UnitId;
 use alloc::vec::Vec;
 
 impl Benefit {
     /// How much more than its victim a new copy must be worth: the cost of the copy times `move_price`.
-    pub(super) fn price(&self, view: &View<'_>, unit: UnitId) -> u64 {
+    pub(super) fn copy_price(&self, view: &View<'_>, unit: UnitId) -> u64 {
         let cost = self
             .settings
             .weights
@@ -19,13 +19,13 @@ impl Benefit {
     /// Called if a read misses a recently used extent and the extent is not copied. If it would be copied if the dirty copies that the
     /// `search` for a victim found were clean, the saving of a hit is lost, and this is recorded. (Writes do not count: a slow device with
     /// a write cache empties it about as fast as copies are cleaned.)
-    fn regrets(&mut self, view: &View<'_>, access: &Access, worth: u64, search: Drawn) {
+    fn note_lost_hit(&mut self, view: &View<'_>, access: &Access, worth: u64, search: Draws) {
         if access.write || !self.has(Part::Value) {
             return;
         }
-        let bar = (worth, self.price(view, access.extent));
-        if self.is_a_dirty_one_worth_less(view, search, bar) {
-            self.regret.missed(Benefit::saves_time(view), worth);
+        let bar = (worth, self.copy_price(view, access.extent));
+        if self.has_dirty_candidate_below(view, search, bar) {
+            self.regret.add_loss(Benefit::time_saved(view), worth);
         }
     }
     /// Whether a request bypasses the cache because it is long, or because the stream that it belongs to (`run` bytes so far) is.
@@ -39,7 +39,7 @@ impl Benefit {
         view.cost(view.slowest()).read.0
     }
     /// The additional cost of a fetch of the whole extent instead of the requested blocks: for the slow device and for flash, nanoseconds.
-    fn rest(&self, view: &View<'_>, access: &Access) -> (u64, u64) {
+    fn cost_of_rest(&self, view: &View<'_>, access: &Access) -> (u64, u64) {
         let (_, asked) = view.part(access);
         let unit = view.unit_bytes(access.extent);
         let more = unit.saturating_sub(u64::from(asked));
@@ -63,9 +63,9 @@ impl Benefit {
         let (extent, to) = (access.extent, FAST);
         let (from, bytes) = view.part(access);
         let pays = || {
-            let (read, flash) = self.rest(view, access);
+            let (read, flash) = self.cost_of_rest(view, access);
             self.regions
-                .pays_whole(extent, Benefit::saves_time(view), read + flash)
+                .should_fetch_whole(extent, Benefit::time_saved(view), read + flash)
         };
         if u64::from(bytes) >= view.unit_bytes(extent) || !self.settings.parts || pays() {
             return Action::Fetch { extent, to };
@@ -77,13 +77,19 @@ impl Benefit {
             bytes,
         }
     }
-    /// Enters a miss into the account: if the extent is `known` (recently used), the saving of a hit, otherwise the cost of its fetch
+    /// Enters a miss into the account: if the extent was used recently (`is_recent`), the saving of a hit, otherwise the cost of its fetch
     /// `what`. Returns whether the account allows the copy.
-    fn may_copy(&mut self, view: &View<'_>, access: &Access, known: bool, what: Action) -> bool {
+    fn account_allows(
+        &mut self,
+        view: &View<'_>,
+        access: &Access,
+        is_recent: bool,
+        what: Action,
+    ) -> bool {
         let read = Benefit::slow_read(view);
-        if known {
+        if is_recent {
             let saved = if access.write {
-                Benefit::debt(view).0
+                Benefit::deferred_write_time(view).0
             } else {
                 read
             };
@@ -92,57 +98,57 @@ impl Benefit {
             let more = if matches!(what, Action::FetchPart { .. }) {
                 0
             } else {
-                self.rest(view, access).0
+                self.cost_of_rest(view, access).0
             };
             let copy = view.cost(FAST).write.0;
             self.account.pay(more.saturating_add(copy), read);
         }
         let guard = self.settings.guard && self.has(Part::Account);
-        known || !guard || !self.account.is_in_debt()
+        is_recent || !guard || !self.account.is_negative()
     }
     /// Decides on the copy for a request that the slow device must serve, and proposes it and the eviction that it needs. `run`: length of
     /// the stream that the request belongs to, bytes.
-    pub(super) fn miss(
+    pub(super) fn on_miss(
         &mut self,
         view: &mut View<'_>,
         access: &Access,
         run: u64,
-        seen: Seen,
+        recency: Recency,
         wanted: &mut Vec<Action>,
     ) {
-        let known = seen.known;
+        let is_recent = recency.is_recent;
         let extent = access.extent;
         // A write that would wake the slow device goes to flash, even if its extent is worth little.
-        let absorbed = access.write && self.is_spared(view);
+        let absorbed = access.write && self.avoids_wake_up(view);
         if (self.bypasses(access, run) && !absorbed)
-            || self.coming.contains(&extent)
-            || Benefit::lives_fast(view, extent)
+            || self.pending_copies.contains(&extent)
+            || Benefit::is_home_on_flash(view, extent)
         {
             return;
         }
         let passes = access.write && !absorbed && self.settings.guard;
-        if passes && self.is_behind(view) {
+        if passes && self.writes_bypass_flash(view) {
             let (answer, read) = (view.latencies(FAST).write.0, Benefit::slow_read(view));
-            self.shadow.passed(extent, answer, read);
+            self.shadow.write_bypassed(extent, answer, read);
             return;
         }
-        if passes && self.slow_is_sooner(view, known) {
-            self.harm.fades();
+        if passes && self.slow_answers_sooner(view, is_recent) {
+            self.harm.decay();
             return;
         }
         let to = FAST;
         let what = if access.write {
             Action::Allocate { extent, to }
-        } else if self.brings_home(view, extent) {
+        } else if self.promotes_home(view, extent) {
             Action::Move { extent, to }
         } else {
             self.fetch(view, access)
         };
-        if !self.may_copy(view, access, known, what) && !absorbed {
+        if !self.account_allows(view, access, is_recent, what) && !absorbed {
             return;
         }
         let (worth, price) = if self.has(Part::Worth) {
-            (self.worth(view, extent), self.price(view, extent))
+            (self.worth(view, extent), self.copy_price(view, extent))
         } else {
             (u64::MAX, 0)
         };
@@ -154,16 +160,16 @@ impl Benefit {
         } else if view.free(FAST) == 0 {
             let (clean, search) = self.victim(view);
             let goes = clean.filter(|&(least, victim)| {
-                let least = least.saturating_add(Benefit::parting(view, victim));
+                let least = least.saturating_add(Benefit::demotion_cost(view, victim));
                 worth > least.saturating_add(price) || absorbed
             });
             let Some((_, victim)) = goes else {
-                if seen.reused {
-                    self.regrets(view, access, worth, search);
+                if recency.is_reused {
+                    self.note_lost_hit(view, access, worth, search);
                 }
                 return;
             };
-            let leaves = self.leave(view, victim);
+            let leaves = self.free_slot_of(view, victim);
             wanted.push(leaves);
             if matches!(leaves, Action::Move { .. }) {
                 // The move takes a while. A later miss will find the slot free.
@@ -173,9 +179,9 @@ impl Benefit {
             return;
         }
         if matches!(what, Action::FetchPart { .. }) && view.copy(extent).is_none() {
-            self.regions.made(extent);
+            self.regions.note_partial_copy(extent);
         }
-        self.coming.push(extent);
+        self.pending_copies.push(extent);
         wanted.push(what);
     }
 }

@@ -1,6 +1,6 @@
 //! When dirty data is written home, and how much of it at once.
 
-use super::shadow::Seen;
+use super::shadow::ShadowAccess;
 use super::without::Part;
 use super::{Benefit, FAST, millis};
 use crate::policy::{Access, Action, View};
@@ -9,24 +9,24 @@ use crate::volume::UnitId;
 use alloc::vec::Vec;
 
 /// Maximum number of cleans that one call in idle time proposes.
-const CLEANS: usize = 64;
+const MAX_CLEANS: usize = 64;
 /// Maximum number of dirty extents that one call examines.
-const CLEAN_LOOKS: u32 = 256;
+const MAX_EXAMINED: u32 = 256;
 /// Minimum number of cleans in a batch (or all that are dirty, if fewer): the cost of a commit round is then a quarter of the batch.
-const FEW: usize = 16;
+const MIN_BATCH: usize = 16;
 /// The time of a commit round on the slow device, in writes at random places. It equals about six writes that a write cache has sorted.
-const ROUND: usize = 2;
-/// If 1 / `NEEDED` of flash is dirty, cleaning may take half of the time for which the slow device has been idle; less if less is dirty.
-const NEEDED: u32 = 4;
+const ROUND_WRITES: usize = 2;
+/// If 1 / `DIRTY_SHARE` of flash is dirty, cleaning may take half of the time for which the slow device has been idle; less if less is dirty.
+const DIRTY_SHARE: u32 = 4;
 /// Number of cleans in a batch under load. In long batches fewer requests wait for a commit round.
-const SCARCE: usize = 64;
+const LOAD_BATCH: usize = 64;
 /// Of 256 idle times that have lasted as long as the present one, the number that must continue for the duration of a batch, while less
 /// than half of flash is dirty.
-const MOST: u32 = 230;
+const SURVIVING: u32 = 230;
 /// The same if at least half of flash is dirty.
-const HALF: u32 = 200;
-/// One in `PROBES` writes that find the slow device idle goes there, to measure how soon it answers.
-const PROBES: u32 = 16;
+const SURVIVING_HALF_DIRTY: u32 = 200;
+/// One in `PROBE_INTERVAL` writes that find the slow device idle goes there, to measure how soon it answers.
+const PROBE_INTERVAL: u32 = 16;
 
 impl Benefit {
     /// Notes whether the copy of `e` is dirty.
@@ -42,25 +42,25 @@ impl Benefit {
         }
     }
     /// Whether more than 80 % of flash is dirty.
-    fn is_full_of_dirt(&self) -> bool {
-        u64::from(self.dirty_count) * 10 > u64::from(self.fast) * 8
+    fn is_mostly_dirty(&self) -> bool {
+        u64::from(self.dirty_count) * 10 > u64::from(self.fast_slots) * 8
     }
     /// Device time of a write at a random place of the slow device. If that has a write cache, the seek comes later, but it is counted.
-    fn written_at_random(view: &View<'_>) -> Nanos {
+    fn random_write_time(view: &View<'_>) -> Nanos {
         let slow = view.cost(view.slowest());
         Nanos(slow.write.max(slow.read).0.max(1))
     }
     /// Device time that a write at a random place still needs after the slow device has accepted it into its write cache.
-    pub(super) fn debt(view: &View<'_>) -> Nanos {
+    pub(super) fn deferred_write_time(view: &View<'_>) -> Nanos {
         view.cost(view.slowest()).debt(false)
     }
     /// Adds `time` to the estimated work of the slow device.
-    pub(super) fn owes(&mut self, now: Nanos, time: Nanos) {
-        self.busy = self.busy.max(now) + time;
+    pub(super) fn add_slow_work(&mut self, now: Nanos, time: Nanos) {
+        self.slow_busy_until = self.slow_busy_until.max(now) + time;
     }
     /// For how long the slow device has been idle: no request waited for it, and it had the time to do its estimated work, including
     /// the writes in its write cache.
-    pub(super) fn quiet(&self, view: &View<'_>) -> Nanos {
+    pub(super) fn slow_idle_time(&self, view: &View<'_>) -> Nanos {
         let load = view.load(view.slowest());
         let quiet = if load.waiting > 0 {
             Nanos(0)
@@ -70,45 +70,51 @@ impl Benefit {
         if !self.has(Part::Emptying) {
             return quiet;
         }
-        quiet.min(view.now().since(self.busy))
+        quiet.min(view.now().since(self.slow_busy_until))
     }
-    /// Proposes cleans in idle time: as many as fit into a part of the time for which the slow device has been idle ([`Benefit::room`]).
-    /// The commit round that makes them durable costs as much as several writes, so a batch has at least [`FEW`] cleans, or all.
-    pub(super) fn clean(&mut self, view: &View<'_>, quiet: Nanos, wanted: &mut Vec<Action>) {
-        let few = FEW.min(self.dirty_count as usize);
-        let room = self.room(view, quiet);
-        if room < ROUND + few {
+    /// Proposes cleans in idle time: as many as fit into a part of the time for which the slow device has been idle
+    /// ([`Benefit::idle_write_budget`]). The commit round that makes them durable costs as much as several writes, so a batch has at least
+    /// [`MIN_BATCH`] cleans, or all.
+    pub(super) fn clean_in_idle_time(
+        &mut self,
+        view: &View<'_>,
+        quiet: Nanos,
+        wanted: &mut Vec<Action>,
+    ) {
+        let few = MIN_BATCH.min(self.dirty_count as usize);
+        let room = self.idle_write_budget(view, quiet);
+        if room < ROUND_WRITES + few {
             return;
         }
-        let most = room.saturating_sub(ROUND).min(CLEANS);
-        self.batch(view, most, u64::MAX, wanted);
+        let most = room.saturating_sub(ROUND_WRITES).min(MAX_CLEANS);
+        self.propose_cleans(view, most, u64::MAX, wanted);
     }
     /// Proposes cleans under load, because the time that was lost for lack of clean copies has reached the time of a batch. Only copies are
     /// cleaned that are worth less than the extents that were missed.
-    pub(super) fn clean_for_room(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
-        let cost = self.batch_takes(view);
-        self.regret.paid(cost);
+    pub(super) fn clean_under_load(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
+        let cost = self.load_batch_time(view);
+        self.regret.subtract(cost);
         let before = self.cleaning;
-        self.batch(view, SCARCE, self.regret.bar(), wanted);
+        self.propose_cleans(view, LOAD_BATCH, self.regret.max_worth(), wanted);
         let found = u64::from(self.cleaning - before);
-        self.batches.begins(view.now(), found);
+        self.batches.begin(view.now(), found);
     }
     /// Nanoseconds of the slow device for a batch of cleans under load: as measured, or, before the first batch, an estimate from the time
     /// of its writes and its commit round.
-    pub(super) fn batch_takes(&self, view: &View<'_>) -> u64 {
-        if let Some(each) = self.batches.each() {
-            return each.saturating_mul(SCARCE as u64);
+    pub(super) fn load_batch_time(&self, view: &View<'_>) -> u64 {
+        if let Some(each) = self.batches.time_per_copy() {
+            return each.saturating_mul(LOAD_BATCH as u64);
         }
-        let each = Benefit::debt(view).max(view.cost(view.slowest()).write);
-        each.0 * SCARCE as u64 + ROUND as u64 * Benefit::written_at_random(view).0
+        let each = Benefit::deferred_write_time(view).max(view.cost(view.slowest()).write);
+        each.0 * LOAD_BATCH as u64 + ROUND_WRITES as u64 * Benefit::random_write_time(view).0
     }
     /// Proposes up to `most` cleans of copies that are worth less than `bar`. If `bar` is `u64::MAX` (idle time) and flash is not nearly full
     /// of dirty data, only settled copies are cleaned.
-    fn batch(&mut self, view: &View<'_>, most: usize, bar: u64, wanted: &mut Vec<Action>) {
-        let (now, urgent) = (millis(view.now()), self.is_full_of_dirt());
+    fn propose_cleans(&mut self, view: &View<'_>, most: usize, bar: u64, wanted: &mut Vec<Action>) {
+        let (now, urgent) = (millis(view.now()), self.is_mostly_dirty());
         let settled = millis(self.settings.settled);
-        let (mut found, mut from) = (0, self.at as usize);
-        for _ in 0..CLEAN_LOOKS.min(self.dirty_count) {
+        let (mut found, mut from) = (0, self.clean_cursor as usize);
+        for _ in 0..MAX_EXAMINED.min(self.dirty_count) {
             let Some(i) = self
                 .dirty
                 .first_from(from)
@@ -126,7 +132,7 @@ impl Benefit {
                 continue;
             };
             let age = self
-                .written
+                .last_written_ms
                 .get(s.index() as usize)
                 .map_or(0, |w| now.wrapping_sub(*w));
             let wait = age < settled && !urgent && bar == u64::MAX;
@@ -140,12 +146,13 @@ impl Benefit {
             }
         }
         self.cleaning += found as u32;
-        self.at = from as u32;
+        self.clean_cursor = from as u32;
         if found > 0 {
-            let debt = Benefit::debt(view).0;
-            let takes = debt * found as u64 + ROUND as u64 * Benefit::written_at_random(view).0;
-            self.owes(view.now(), Nanos(debt * (found + ROUND) as u64));
-            self.harm.cleans(view.now(), found as u64, takes);
+            let debt = Benefit::deferred_write_time(view).0;
+            let takes =
+                debt * found as u64 + ROUND_WRITES as u64 * Benefit::random_write_time(view).0;
+            self.add_slow_work(view.now(), Nanos(debt * (found + ROUND_WRITES) as u64));
+            self.harm.begin_batch(view.now(), found as u64, takes);
         }
     }
     /// Number of writes at random places that the slow device may get now. Together they take at most half of the time for which the device
@@ -153,19 +160,23 @@ impl Benefit {
     /// more idle times may be too short.
     ///
     /// While little is dirty, enough copies are clean, so cleaning gains nothing yet; but requests that arrive during a batch would still
-    /// wait. So, while less than 1 / [`NEEDED`] of flash is dirty, less than half of the time is used, in proportion to the dirty data.
-    fn room(&self, view: &View<'_>, quiet: Nanos) -> usize {
-        let each = Benefit::written_at_random(view).0;
-        let needed = (self.fast / NEEDED).max(1);
+    /// wait. So, while less than 1 / [`DIRTY_SHARE`] of flash is dirty, less than half of the time is used, in proportion to the dirty data.
+    fn idle_write_budget(&self, view: &View<'_>, quiet: Nanos) -> usize {
+        let each = Benefit::random_write_time(view).0;
+        let needed = (self.fast_slots / DIRTY_SHARE).max(1);
         let part = u128::from(self.dirty_count.min(needed));
         let half = u128::from(quiet.0 / 2) * part / u128::from(needed);
         let room = half as u64 / each;
-        let enough = if self.is_half_dirty() { HALF } else { MOST };
+        let enough = if self.is_half_dirty() {
+            SURVIVING_HALF_DIRTY
+        } else {
+            SURVIVING
+        };
         let so_far = view.load(view.slowest()).quiet;
-        let mut n = room.min((CLEANS + ROUND) as u64);
+        let mut n = room.min((MAX_CLEANS + ROUND_WRITES) as u64);
         while n > 0 && self.has(Part::Gaps) {
             let more = Nanos(n * each);
-            match self.gaps.chance(so_far, more) {
+            match self.gaps.survival(so_far, more) {
                 Some(c) if c < enough => n = n * 2 / 3,
                 _ => break,
             }
@@ -174,20 +185,20 @@ impl Benefit {
     }
     /// Whether at least half of flash is dirty.
     fn is_half_dirty(&self) -> bool {
-        u64::from(self.dirty_count) * 2 >= u64::from(self.fast)
+        u64::from(self.dirty_count) * 2 >= u64::from(self.fast_slots)
     }
     /// Whether flash has a queue and answers writes so late that the slow device could do one more write in that time. This happens in a
     /// burst of writes if the buffer of a small fast device is full.
     fn is_flash_late(&self, view: &View<'_>) -> bool {
         self.has(Part::Late)
             && view.load(FAST).waiting > 0
-            && view.latencies(FAST).write >= Benefit::debt(view)
+            && view.latencies(FAST).write >= Benefit::deferred_write_time(view)
     }
     /// The cost of a write to the slow device, nanoseconds: the time until it is answered, and the time for which other requests wait for it.
-    fn slow_write(&self, view: &View<'_>) -> u64 {
-        let (t, debt) = (view.slowest(), Benefit::debt(view).0);
-        let gap = self.reads_gap.max(view.now().since(self.last_read)).0;
-        let work = debt / 2 + self.busy.since(view.now()).0;
+    fn slow_write_cost(&self, view: &View<'_>) -> u64 {
+        let (t, debt) = (view.slowest(), Benefit::deferred_write_time(view).0);
+        let gap = self.read_interval.max(view.now().since(self.last_read)).0;
+        let work = debt / 2 + self.slow_busy_until.since(view.now()).0;
         let later = u128::from(debt) * u128::from(work) / u128::from(gap.max(1));
         let later = u64::try_from(later).unwrap_or(u64::MAX);
         let waiting = debt.saturating_mul(u64::from(view.load(t).waiting));
@@ -195,16 +206,17 @@ impl Benefit {
         answer.saturating_add(later).saturating_add(waiting)
     }
     /// Whether a write should go to the slow device because all costs together are lower there. This is only possible if that device has a
-    /// write cache. `known`: the extent was used recently.
+    /// write cache. `is_recent`: the extent was used recently.
     ///
     /// A write at the slow device leaves work behind. A read that arrives meanwhile waits for half of that work on average, or for all of it
     /// if there is older work; each request that already waits, waits for all of it. A write to flash must be cleaned later, and requests
     /// that arrive during the cleaning wait; this time is measured ([`super::harm`]). If a request waits for the slow device, or the
     /// device has work to do, flash gets the write, unless flash itself is late.
     ///
-    /// The response time of the slow device is known from writes that went there. While the device is idle, one in [`PROBES`] writes is sent
-    /// there as a measurement. In a burst of writes the last response times do not predict the next one, so flash gets the writes.
-    pub(super) fn slow_is_sooner(&mut self, view: &View<'_>, known: bool) -> bool {
+    /// The response time of the slow device is known from writes that went there. While the device is idle, one in [`PROBE_INTERVAL`]
+    /// writes is sent there as a measurement. In a burst of writes the last response times do not predict the next one, so flash gets the
+    /// writes.
+    pub(super) fn slow_answers_sooner(&mut self, view: &View<'_>, is_recent: bool) -> bool {
         let t = view.slowest();
         let (cost, waiting) = (view.cost(t), view.load(t).waiting);
         if !self.has(Part::Sooner) {
@@ -213,26 +225,26 @@ impl Benefit {
         if cost.write.0 * 2 >= cost.read.0 {
             return false;
         }
-        if (waiting > 0 || self.busy > view.now()) && !self.is_flash_late(view) {
+        if (waiting > 0 || self.slow_busy_until > view.now()) && !self.is_flash_late(view) {
             return false;
         }
-        let slow = self.slow_write(view);
+        let slow = self.slow_write_cost(view);
         // A recently used extent is often written again, and one clean then serves several writes.
         let harm = if self.has(Part::Harm) {
-            self.harm.each().min(cost.read.0) / if known { 2 } else { 1 }
+            self.harm.wait_per_copy().min(cost.read.0) / if is_recent { 2 } else { 1 }
         } else {
             0
         };
         slow < view.latencies(FAST).write.0.saturating_add(harm)
-            || (self.quiet(view) >= self.settings.idle && self.draw(PROBES) == 0)
+            || (self.slow_idle_time(view) >= self.settings.idle && self.draw(PROBE_INTERVAL) == 0)
     }
     /// Tells the model of the slow device alone about an access.
-    pub(super) fn sees(&mut self, view: &View<'_>, access: &Access, goes_on: bool) {
-        let seen = Seen {
+    pub(super) fn update_shadow(&mut self, view: &View<'_>, access: &Access, goes_on: bool) {
+        let seen = ShadowAccess {
             extent: access.extent,
             write: access.write,
             goes_on,
-            debt: Benefit::debt(view).0,
+            deferred: Benefit::deferred_write_time(view).0,
         };
         let mut slow = *view.cost(view.slowest());
         // For flash, the response time of writes is measured; so it must be for the disk. Its cost of a write is no such time: each write of
@@ -241,25 +253,25 @@ impl Benefit {
         if lone.0 > 0 {
             slow.write = lone;
         }
-        self.shadow.comes(access.now, &slow, seen);
+        self.shadow.access(access.now, &slow, seen);
     }
     /// Whether writes bypass flash because the slow device alone would answer them sooner.
-    pub(super) fn is_behind(&self, view: &View<'_>) -> bool {
+    pub(super) fn writes_bypass_flash(&self, view: &View<'_>) -> bool {
         self.settings.guard
             && self.has(Part::Alone)
-            && !self.is_spared(view)
-            && self.shadow.is_behind()
+            && !self.avoids_wake_up(view)
+            && self.shadow.writes_bypass_flash()
     }
     /// Whether a write to an extent with a copy goes home, because writes bypass flash. This needs a clean copy, which is then dropped
     /// without a record. The write of a dirty copy stays on flash, because dropping that copy would need a durable record first.
-    pub(super) fn passes_copy_by(&self, view: &View<'_>, e: UnitId) -> bool {
+    pub(super) fn write_bypasses_copy(&self, view: &View<'_>, e: UnitId) -> bool {
         let is_clean = !self.dirty.contains(e.0 as usize) && !view.is_dirty(e);
-        is_clean && self.is_behind(view) && !view.is_held(e)
+        is_clean && self.writes_bypass_flash(view) && !view.is_held(e)
     }
     /// A read goes to the slow device: updates the mean time between such reads.
-    pub(super) fn reads_slow(&mut self, now: Nanos) {
+    pub(super) fn note_slow_read(&mut self, now: Nanos) {
         let gap = now.since(self.last_read).0;
-        self.reads_gap = Nanos((self.reads_gap.0 * 15 + gap) / 16);
+        self.read_interval = Nanos((self.read_interval.0 * 15 + gap) / 16);
         self.last_read = now;
     }
 }

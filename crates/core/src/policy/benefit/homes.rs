@@ -10,21 +10,23 @@ use crate::policy::{Action, View};
 use crate::volume::UnitId;
 
 /// Maximum number of demotions in progress.
-const DOWN: u32 = 4;
+const MAX_DEMOTIONS: u32 = 4;
 
 impl Benefit {
     /// Whether the home of `e` is on flash.
-    pub(super) fn lives_fast(view: &View<'_>, e: UnitId) -> bool {
+    pub(super) fn is_home_on_flash(view: &View<'_>, e: UnitId) -> bool {
         view.home(e).is_some_and(|h| view.tier_of(h) == FAST)
     }
     /// Whether one more home may be demoted: the slow tier has a free slot besides those for the demotions in progress.
-    pub(super) fn may_go_down(&self, view: &View<'_>) -> bool {
-        self.settings.homes && self.down < DOWN && view.free(view.slowest()) > self.down
+    pub(super) fn may_demote(&self, view: &View<'_>) -> bool {
+        self.settings.homes
+            && self.demoting < MAX_DEMOTIONS
+            && view.free(view.slowest()) > self.demoting
     }
     /// The action that frees the fast slot of `e`: evicts its copy, or demotes its home.
-    pub(super) fn leave(&mut self, view: &View<'_>, e: UnitId) -> Action {
-        if Benefit::lives_fast(view, e) {
-            self.down += 1;
+    pub(super) fn free_slot_of(&mut self, view: &View<'_>, e: UnitId) -> Action {
+        if Benefit::is_home_on_flash(view, e) {
+            self.demoting += 1;
             let to = view.slowest();
             return Action::Move { extent: e, to };
         }
@@ -42,15 +44,15 @@ impl Benefit {
         Some(Action::Evict { extent })
     }
     /// The additional cost of freeing the slot of a victim, nanoseconds: a home that is demoted is written at a random place.
-    pub(super) fn parting(view: &View<'_>, e: UnitId) -> u64 {
-        if Benefit::lives_fast(view, e) {
+    pub(super) fn demotion_cost(view: &View<'_>, e: UnitId) -> u64 {
+        if Benefit::is_home_on_flash(view, e) {
             let slow = view.cost(view.slowest());
             return slow.write.max(slow.read).0;
         }
         0
     }
     /// Whether a read that misses promotes the home instead of making a copy, because the slow tier is full.
-    pub(super) fn brings_home(&self, view: &View<'_>, e: UnitId) -> bool {
+    pub(super) fn promotes_home(&self, view: &View<'_>, e: UnitId) -> bool {
         self.settings.homes && view.copy(e).is_none() && view.free(view.slowest()) == 0
     }
 }
@@ -116,7 +118,7 @@ mod tests {
         assert_eq!(policy.uses(), crate::policy::Uses::Copies);
         assert_eq!(policy.set("homes", 1.0), Ok(()));
         assert_eq!(policy.uses(), crate::policy::Uses::Both);
-        policy.fast = FAST_SLOTS;
+        policy.fast_slots = FAST_SLOTS;
         assert!(policy.set("homes", 0.0).is_err());
         assert_eq!(policy.set("homes", 1.0), Ok(()));
     }

@@ -105,26 +105,26 @@ const MOVES: u32 = 128;
 #[derive(Clone, Debug)]
 pub struct Benefit {
     settings: Settings,
-    fast: u32,
+    fast_slots: u32,
     scores: Scores,
     streams: Streams,
     regions: Regions,
     dirty: BitTree,
     dirty_count: u32,
     /// For each fast slot: the time of its last write, milliseconds.
-    written: Vec<u32>,
+    last_written_ms: Vec<u32>,
     /// The extents of copies that were proposed and are not settled.
-    coming: Vec<UnitId>,
+    pending_copies: Vec<UnitId>,
     /// Number of homes that are moving to the slow tier.
-    down: u32,
+    demoting: u32,
     /// Number of cleans in progress.
     cleaning: u32,
     /// The extent at which the search for dirty copies continues.
-    at: u32,
+    clean_cursor: u32,
     /// When the policy wants to be called again.
-    next: Option<Nanos>,
+    next_tick: Option<Nanos>,
     /// The estimated time at which the slow device has done its work, including the writes in its write cache.
-    busy: Nanos,
+    slow_busy_until: Nanos,
     /// The lengths of the idle times of the slow device.
     gaps: Gaps,
     /// The time for which requests wait for cleaning.
@@ -137,7 +137,7 @@ pub struct Benefit {
     batches: Batches,
     /// The time of the last read that went to the slow device, and the mean time between such reads.
     last_read: Nanos,
-    reads_gap: Nanos,
+    read_interval: Nanos,
     seed: u64,
     /// The account of what copies saved and cost.
     account: Account,
@@ -147,26 +147,26 @@ impl Default for Benefit {
     fn default() -> Benefit {
         Benefit {
             settings: Settings::default(),
-            fast: 0,
+            fast_slots: 0,
             scores: Scores::default(),
             streams: Streams::default(),
             regions: Regions::default(),
             dirty: BitTree::new(0),
             dirty_count: 0,
-            written: Vec::new(),
-            coming: Vec::new(),
-            down: 0,
+            last_written_ms: Vec::new(),
+            pending_copies: Vec::new(),
+            demoting: 0,
             cleaning: 0,
-            at: 0,
-            next: None,
-            busy: Nanos(0),
+            clean_cursor: 0,
+            next_tick: None,
+            slow_busy_until: Nanos(0),
             gaps: Gaps::default(),
             harm: Harm::default(),
             regret: Regret::default(),
             shadow: Shadow::default(),
             batches: Batches::default(),
             last_read: Nanos(0),
-            reads_gap: Nanos(0),
+            read_interval: Nanos(0),
             seed: 0x9e37_79b9_7f4a_7c15,
             account: Account::default(),
         }
@@ -179,11 +179,11 @@ const REUSED: u64 = 1 << 3;
 
 /// What is known about an extent when it is accessed.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct Recency {
     /// Whether it was used within about one half-life.
-    known: bool,
+    is_recent: bool,
     /// Whether it was used so recently that a copy made then would still exist if all copies could be evicted ([`REUSED`]).
-    reused: bool,
+    is_reused: bool,
 }
 
 fn millis(t: Nanos) -> u32 {
@@ -202,20 +202,20 @@ impl Benefit {
         if self.settings.half_life == 0 {
             return 0;
         }
-        let misses = u64::from(self.fast) * u64::from(self.settings.half_life) / 1000;
+        let misses = u64::from(self.fast_slots) * u64::from(self.settings.half_life) / 1000;
         u32::try_from(misses).unwrap_or(u32::MAX).max(1)
     }
     /// Nanoseconds of device time that the fast device saves on an access. Writes count like reads: a write that a disk's write cache
     /// accepts at once costs a seek later.
-    fn saves_time(view: &View<'_>) -> u64 {
+    fn time_saved(view: &View<'_>) -> u64 {
         let (fast, slow) = (view.cost(FAST), view.cost(view.slowest()));
         slow.read.0.saturating_sub(fast.read.0).max(1)
     }
     /// The worth of one access: the same with all weights, and with a wake-up if the slow device sleeps.
-    fn saves(&self, view: &View<'_>) -> u64 {
+    fn value_saved(&self, view: &View<'_>) -> u64 {
         let (fast, slow) = (view.cost(FAST), view.cost(view.slowest()));
         let w = &self.settings.weights;
-        let wake = if self.is_spared(view) {
+        let wake = if self.avoids_wake_up(view) {
             w.wake(slow)
         } else {
             0
@@ -226,8 +226,8 @@ impl Benefit {
             .saturating_add(wake)
     }
     /// Whether the slow device sleeps and its sleep has a value (energy has a weight).
-    fn is_spared(&self, view: &View<'_>) -> bool {
-        self.settings.weights.spares_sleep() && view.load(view.slowest()).asleep
+    fn avoids_wake_up(&self, view: &View<'_>) -> bool {
+        self.settings.weights.values_sleep() && view.load(view.slowest()).asleep
     }
 }
 
@@ -244,13 +244,13 @@ impl Policy for Benefit {
     }
     fn attach(&mut self, view: &mut View<'_>) {
         let units = view.units();
-        self.fast = view.positions(FAST).end;
+        self.fast_slots = view.positions(FAST).end;
         self.scores = Scores::new(units, self.half_life());
         Order::attach(view);
         self.regions = Regions::new(units);
         self.dirty = BitTree::new(units as usize);
-        self.written = vec![millis(view.now()); self.fast as usize];
-        let saves = self.saves(view);
+        self.last_written_ms = vec![millis(view.now()); self.fast_slots as usize];
+        let saves = self.value_saved(view);
         self.account = Account::open(Benefit::slow_read(view));
         for (s, e) in view.residents(FAST) {
             if view.copy(e) == Some(s) {
@@ -260,7 +260,7 @@ impl Policy for Benefit {
             }
         }
         if self.dirty_count > 0 {
-            self.next = Some(view.now() + self.settings.idle);
+            self.next_tick = Some(view.now() + self.settings.idle);
         }
     }
     fn make_room(&mut self, view: &mut View<'_>, _access: &Access, wanted: &mut Vec<Action>) {
@@ -279,72 +279,80 @@ impl Policy for Benefit {
         let extent = access.extent;
         view.set_last(extent, access.now);
         let (goes_on, run) = self.streams.note(access);
-        let saves = self.saves(view);
-        self.sees(view, access, goes_on);
+        let saves = self.value_saved(view);
+        self.update_shadow(view, access, goes_on);
         let before = self.scores.worth(extent);
-        let seen = Seen {
-            known: before.saturating_mul(2) >= saves,
-            reused: before.saturating_mul(REUSED) >= saves,
+        let recency = Recency {
+            is_recent: before.saturating_mul(2) >= saves,
+            is_reused: before.saturating_mul(REUSED) >= saves,
         };
-        let counts = self.settings.order.counts(view, access, goes_on, saves);
+        let counts = self
+            .settings
+            .order
+            .access_worth(view, access, goes_on, saves);
         self.scores.touch(extent, counts);
         let copied = access.copy.is_some_and(|c| view.tier_of(c) == FAST);
         if access.home.is_some_and(|h| view.tier_of(h) == FAST) {
             // Its home is on flash, so a copy would save nothing.
         } else if copied && (access.write || view.holds(access)) {
             let saved = if access.write {
-                Benefit::debt(view).0
+                Benefit::deferred_write_time(view).0
             } else {
-                Benefit::saves_time(view)
+                Benefit::time_saved(view)
             };
             self.account.earn(saved, Benefit::slow_read(view));
         } else {
             if copied {
-                self.regions.lacked(extent);
+                self.regions.note_missing_blocks(extent);
             }
             let load = view.load(view.slowest());
             if load.waiting == 0 {
-                self.gaps.ended(load.quiet);
+                self.gaps.record(load.quiet);
             }
             if self.cleaning > 0 {
-                self.harm.comes(access.now, Benefit::slow_read(view) / 2);
+                self.harm
+                    .request_waits(access.now, Benefit::slow_read(view) / 2);
                 let takes = if access.write {
-                    Benefit::debt(view).0
+                    Benefit::deferred_write_time(view).0
                 } else {
                     Benefit::slow_read(view)
                 };
-                self.batches.beside(takes);
+                self.batches.add_request_time(takes);
             }
             if !access.write {
-                self.reads_slow(access.now);
+                self.note_slow_read(access.now);
             } else if !goes_on {
-                self.owes(access.now, Benefit::debt(view));
+                self.add_slow_work(access.now, Benefit::deferred_write_time(view));
             }
-            self.scores.missed();
-            self.miss(view, access, run, seen, wanted);
+            self.scores.advance_clock();
+            self.on_miss(view, access, run, recency, wanted);
         }
-        if self.dirty_count > 0 && self.next.is_none() {
-            self.next = Some(access.now + self.settings.idle);
+        if self.dirty_count > 0 && self.next_tick.is_none() {
+            self.next_tick = Some(access.now + self.settings.idle);
         }
-        if self.cleaning == 0 && self.regret.is_any() && self.regret.pays(self.batch_takes(view)) {
-            self.next = Some(access.now);
+        if self.cleaning == 0
+            && self.regret.has_loss()
+            && self.regret.justifies(self.load_batch_time(view))
+        {
+            self.next_tick = Some(access.now);
         }
     }
     fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
         let e = access.extent;
         let (answer, read) = (view.latencies(FAST).write.0, Benefit::slow_read(view));
-        if self.passes_copy_by(view, e) {
-            self.shadow.passed(e, answer, read);
+        if self.write_bypasses_copy(view, e) {
+            self.shadow.write_bypassed(e, answer, read);
             return WriteTo::Home;
         }
-        self.shadow.flash_takes(e, answer, read);
+        self.shadow.write_to_flash(e, answer, read);
         self.mark(e, true);
         if let Some(s) = view.copy(e)
-            && let Some(w) = self.written.get_mut(s.index() as usize)
+            && let Some(w) = self.last_written_ms.get_mut(s.index() as usize)
         {
             *w = millis(access.now);
         }
-        self.next.get_or_insert(access.now + self.settings.idle);
+        self.next_tick
+            .get_or_insert(access.now + self.settings.idle);
         WriteTo::Copy
     }
     fn on_settled(
@@ -359,38 +367,41 @@ impl Policy for Benefit {
             Action::Clean { .. } => {
                 self.cleaning = self.cleaning.saturating_sub(1);
                 if self.cleaning == 0 {
-                    self.batches.ended(view.now());
+                    self.batches.end(view.now());
                 }
                 self.mark(extent, view.is_dirty(extent));
                 if self.dirty_count > 0 {
-                    self.next.get_or_insert(view.now() + Nanos::from_millis(5));
+                    self.next_tick
+                        .get_or_insert(view.now() + Nanos::from_millis(5));
                 }
             }
-            Action::Move { to, .. } if to != FAST => self.down = self.down.saturating_sub(1),
+            Action::Move { to, .. } if to != FAST => {
+                self.demoting = self.demoting.saturating_sub(1);
+            }
             Action::Evict { .. } => {}
             _ => {
                 // No extent is in this list twice.
-                if let Some(i) = self.coming.iter().position(|e| *e == extent) {
-                    self.coming.swap_remove(i);
+                if let Some(i) = self.pending_copies.iter().position(|e| *e == extent) {
+                    self.pending_copies.swap_remove(i);
                 }
             }
         }
     }
     fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
-        if self.next.is_none_or(|t| t > view.now()) {
+        if self.next_tick.is_none_or(|t| t > view.now()) {
             return;
         }
         if self.dirty_count == 0 || self.cleaning > 0 {
             // The last clean that settles sets the next time.
-            self.next = None;
+            self.next_tick = None;
             return;
         }
-        let (patience, quiet) = (self.settings.idle, self.quiet(view));
-        self.next = Some(if self.regret.pays(self.batch_takes(view)) {
-            self.clean_for_room(view, wanted);
+        let (patience, quiet) = (self.settings.idle, self.slow_idle_time(view));
+        self.next_tick = Some(if self.regret.justifies(self.load_batch_time(view)) {
+            self.clean_under_load(view, wanted);
             view.now() + patience
         } else if quiet >= patience {
-            self.clean(view, quiet, wanted);
+            self.clean_in_idle_time(view, quiet, wanted);
             // In case no dirty data was old enough.
             view.now() + patience.max(Nanos::from_millis(100))
         } else {
@@ -398,7 +409,7 @@ impl Policy for Benefit {
         });
     }
     fn next_wake(&self) -> Option<Nanos> {
-        self.next
+        self.next_tick
     }
     fn move_rules(&self) -> MoveRules {
         MoveRules {
@@ -409,7 +420,7 @@ impl Policy for Benefit {
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
         let homes = self.settings.homes;
         self.settings.set(key, value)?;
-        if self.fast > 0 && self.settings.homes != homes {
+        if self.fast_slots > 0 && self.settings.homes != homes {
             self.settings.homes = homes;
             return Err(ParamError::Range("0 or 1, before the volume is opened"));
         }
@@ -431,7 +442,7 @@ impl Policy for Benefit {
         let what = match view.copy(extent) {
             Some(_) if view.is_dirty(extent) => "a dirty copy",
             Some(_) => "a clean copy",
-            None if Benefit::lives_fast(view, extent) => "its home is on flash",
+            None if Benefit::is_home_on_flash(view, extent) => "its home is on flash",
             None => "no copy",
         };
         format!(
@@ -439,11 +450,11 @@ impl Policy for Benefit {
              {:.2} ms more than the copy that it replaces (goal {}); {} of {} fast slots are dirty; copies have saved {:.0} ms more \
              than they cost (the account is limited)",
             ms(self.worth(view, extent)),
-            ms(self.saves(view)),
-            ms(self.price(view, extent)),
+            ms(self.value_saved(view)),
+            ms(self.copy_price(view, extent)),
             self.settings.weights.name(),
             self.dirty_count,
-            self.fast,
+            self.fast_slots,
             self.account.balance() as f64 / 1e6,
         )
     }
@@ -452,6 +463,6 @@ impl Policy for Benefit {
             + self.dirty.bytes()
             + self.streams.bytes()
             + self.regions.bytes()
-            + self.written.capacity() * 4
+            + self.last_written_ms.capacity() * 4
     }
 }

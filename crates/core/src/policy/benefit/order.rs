@@ -72,7 +72,13 @@ impl Order {
         (0..view.units()).for_each(|e| view.set_stat(UnitId(e), 0));
     }
     /// Counts an access, which continues a stream if `goes_on`. Returns its worth in nanoseconds if the access `saves` this time.
-    pub fn counts(&self, view: &mut View<'_>, access: &Access, goes_on: bool, saves: u64) -> u64 {
+    pub fn access_worth(
+        &self,
+        view: &mut View<'_>,
+        access: &Access,
+        goes_on: bool,
+        saves: u64,
+    ) -> u64 {
         let e = access.extent;
         if self.uses_bits() {
             let random = view.stat(e) & RANDOM_MOST;

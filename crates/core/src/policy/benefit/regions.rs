@@ -11,21 +11,22 @@ use alloc::vec::Vec;
 
 /// Maximum number of regions.
 const REGIONS: u32 = 1024;
-/// Where whole extents pay, one extent in `EARLY` is fetched in part, as long as the volume has had fewer than [`FEW`] partial copies.
-const EARLY: u32 = 3;
+/// Where whole extents pay, one extent in `PROBE_EARLY` is fetched in part, as long as the volume has had fewer than [`EARLY_COPIES`]
+/// partial copies.
+const PROBE_EARLY: u32 = 3;
 /// The same after that.
-const LATE: u32 = 32;
-/// See [`EARLY`].
-const FEW: u32 = 16;
-/// If the gain of whole extents is more than `CLEARLY` times their cost, one extent in [`CLEAR`] is fetched in part instead of one in
-/// [`LATE`].
-const CLEARLY: u64 = 8;
-/// See [`CLEARLY`].
-const CLEAR: u32 = 512;
+const PROBE_LATE: u32 = 32;
+/// See [`PROBE_EARLY`].
+const EARLY_COPIES: u32 = 16;
+/// If the gain of whole extents is more than `CLEAR_GAIN` times their cost, one extent in [`PROBE_CLEAR`] is fetched in part instead of one
+/// in [`PROBE_LATE`].
+const CLEAR_GAIN: u64 = 8;
+/// See [`CLEAR_GAIN`].
+const PROBE_CLEAR: u32 = 512;
 /// The mean of the whole volume counts as much as this number of partial copies in the region itself.
 const PRIOR: u64 = 4;
 /// When a count of the whole volume exceeds this number, both are halved.
-const KEPT: u32 = 4096;
+const MAX_TOTAL: u32 = 4096;
 
 /// The counts of a region: partial copies, and reads whose blocks were missing in a copy.
 #[derive(Clone, Copy, Debug)]
@@ -37,9 +38,9 @@ struct Region {
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Regions {
-    of: Vec<Region>,
+    counts: Vec<Region>,
     /// The same two counts for the whole volume.
-    all: (u32, u32),
+    total: (u32, u32),
     /// The region of an extent is its number shifted right by this.
     shift: u32,
 }
@@ -53,18 +54,18 @@ impl Regions {
         }
         let blank = Region { parts: 0, lacks: 0 };
         Regions {
-            all: (1, 1),
-            of: vec![blank; (extents >> shift) as usize + 1],
+            total: (1, 1),
+            counts: vec![blank; (extents >> shift) as usize + 1],
             shift,
         }
     }
     fn count(&mut self, e: UnitId, parts: u8, lacks: u8) {
-        self.all.0 += u32::from(parts);
-        self.all.1 += u32::from(lacks);
-        if self.all.0.max(self.all.1) > KEPT {
-            self.all = ((self.all.0 / 2).max(1), self.all.1 / 2);
+        self.total.0 += u32::from(parts);
+        self.total.1 += u32::from(lacks);
+        if self.total.0.max(self.total.1) > MAX_TOTAL {
+            self.total = ((self.total.0 / 2).max(1), self.total.1 / 2);
         }
-        let Some(r) = self.of.get_mut((e.0 >> self.shift) as usize) else {
+        let Some(r) = self.counts.get_mut((e.0 >> self.shift) as usize) else {
             return;
         };
         if r.parts == u8::MAX || r.lacks == u8::MAX {
@@ -77,35 +78,35 @@ impl Regions {
         r.lacks += lacks;
     }
     /// A partial copy of `e` was made.
-    pub fn made(&mut self, e: UnitId) {
+    pub fn note_partial_copy(&mut self, e: UnitId) {
         self.count(e, 1, 0);
     }
     /// Blocks that a read of `e` requested are missing in its copy.
-    pub fn lacked(&mut self, e: UnitId) {
+    pub fn note_missing_blocks(&mut self, e: UnitId) {
         self.count(e, 0, 1);
     }
     /// Whether to fetch the whole of `e`, if this may save a read that costs `saves`, and the rest of the extent costs `more`. It is also
     /// false for the few extents that are fetched in part only to measure whether whole extents still pay.
-    pub fn pays_whole(&self, e: UnitId, saves: u64, more: u64) -> bool {
-        let Some(r) = self.of.get((e.0 >> self.shift) as usize) else {
+    pub fn should_fetch_whole(&self, e: UnitId, saves: u64, more: u64) -> bool {
+        let Some(r) = self.counts.get((e.0 >> self.shift) as usize) else {
             return true;
         };
         // The region's own ratio, mixed with that of the whole volume (see `PRIOR`).
-        let (parts, lacks) = (u64::from(self.all.0), u64::from(self.all.1));
+        let (parts, lacks) = (u64::from(self.total.0), u64::from(self.total.1));
         let lacks = u64::from(r.lacks) * parts + PRIOR * lacks;
         let parts = (u64::from(r.parts) + PRIOR) * parts;
         let pays = lacks.saturating_mul(saves) > parts.saturating_mul(more);
-        let clearly = lacks.saturating_mul(saves) / CLEARLY > parts.saturating_mul(more);
+        let clearly = lacks.saturating_mul(saves) / CLEAR_GAIN > parts.saturating_mul(more);
         let every = match clearly {
-            _ if self.all.0 < FEW => EARLY,
-            true => CLEAR,
-            false => LATE,
+            _ if self.total.0 < EARLY_COPIES => PROBE_EARLY,
+            true => PROBE_CLEAR,
+            false => PROBE_LATE,
         };
         pays && !(e.0.wrapping_mul(0x9e37_79b9) >> 16).is_multiple_of(every)
     }
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {
-        self.of.capacity() * size_of::<Region>()
+        self.counts.capacity() * size_of::<Region>()
     }
 }
 
@@ -118,25 +119,25 @@ mod tests {
         let mut r = Regions::new(100_000);
         let whole = |r: &Regions, from: u32| {
             (from..from + 64)
-                .filter(|&e| r.pays_whole(UnitId(e), 8_000_000, 300_000))
+                .filter(|&e| r.should_fetch_whole(UnitId(e), 8_000_000, 300_000))
                 .count()
         };
         // At first most extents are fetched whole, and some in part as measurements.
         assert!((40..60).contains(&whole(&r, 0)), "{}", whole(&r, 0));
         for e in 0..60 {
-            r.made(UnitId(e));
+            r.note_partial_copy(UnitId(e));
         }
         assert_eq!(whole(&r, 0), 0);
         // The same holds for other regions, until one of them has reads of missing blocks.
         assert_eq!(whole(&r, 50_000), 0);
         for e in 0..20 {
-            r.lacked(UnitId(50_000 + e));
+            r.note_missing_blocks(UnitId(50_000 + e));
         }
         assert!(whole(&r, 50_000) > 56, "{}", whole(&r, 50_000));
         assert_eq!(whole(&r, 0), 0);
         // Large numbers do not overflow, and old counts have less weight.
         for e in 0..100_000u32 {
-            r.made(UnitId(e % 64));
+            r.note_partial_copy(UnitId(e % 64));
         }
         assert_eq!(whole(&r, 0), 0);
         assert!(r.bytes() < 4096);

@@ -8,7 +8,7 @@
 //! requests in the queue wait for both alike, so the length of the queue is counted on neither side.
 
 /// The loss that is kept is at most the cost of this number of batches.
-const MOST: u64 = 2;
+const MAX_BATCHES: u64 = 2;
 /// A new value replaces 1 / `SHARE` of the mean.
 const SHARE: u64 = 16;
 
@@ -23,7 +23,7 @@ pub struct Regret {
 
 impl Regret {
     /// A miss lost `lost` nanoseconds; its extent has this `worth`.
-    pub fn missed(&mut self, lost: u64, worth: u64) {
+    pub fn add_loss(&mut self, lost: u64, worth: u64) {
         self.lost = self.lost.saturating_add(lost);
         self.worth = if self.worth == 0 {
             worth
@@ -33,22 +33,22 @@ impl Regret {
     }
     /// Whether there is any loss; if not, no batch pays.
     #[inline]
-    pub fn is_any(&self) -> bool {
+    pub fn has_loss(&self) -> bool {
         self.lost > 0
     }
     /// Whether a batch that takes `cost` nanoseconds pays.
-    pub fn pays(&self, cost: u64) -> bool {
+    pub fn justifies(&self, cost: u64) -> bool {
         self.lost >= cost.max(1)
     }
     /// A batch began: subtracts its cost.
-    pub fn paid(&mut self, cost: u64) {
+    pub fn subtract(&mut self, cost: u64) {
         self.lost = self
             .lost
-            .min(cost.saturating_mul(MOST))
+            .min(cost.saturating_mul(MAX_BATCHES))
             .saturating_sub(cost);
     }
     /// The bound of worth for copies to be cleaned. Copies that are worth more would not be evicted for the extents that are missed.
-    pub fn bar(&self) -> u64 {
+    pub fn max_worth(&self) -> u64 {
         self.worth
     }
 }
@@ -60,19 +60,23 @@ mod tests {
     #[test]
     fn a_batch_is_done_when_as_much_is_lost() {
         let mut r = Regret::default();
-        assert!(!r.pays(0));
-        (0..9).for_each(|_| r.missed(1_000, 8_000));
-        assert!(!r.pays(10_000));
-        r.missed(1_000, 8_000);
-        assert!(r.pays(10_000) && r.bar() == 8_000);
-        r.paid(10_000);
-        assert!(!r.pays(1));
+        assert!(!r.justifies(0));
+        (0..9).for_each(|_| r.add_loss(1_000, 8_000));
+        assert!(!r.justifies(10_000));
+        r.add_loss(1_000, 8_000);
+        assert!(r.justifies(10_000) && r.max_worth() == 8_000);
+        r.subtract(10_000);
+        assert!(!r.justifies(1));
         // After a large loss, at most one more batch follows immediately.
-        (0..1_000).for_each(|_| r.missed(1_000, 24_000));
-        r.paid(10_000);
-        assert!(r.pays(10_000));
-        r.paid(10_000);
-        assert!(!r.pays(1));
-        assert!((20_000..=24_000).contains(&r.bar()), "{}", r.bar());
+        (0..1_000).for_each(|_| r.add_loss(1_000, 24_000));
+        r.subtract(10_000);
+        assert!(r.justifies(10_000));
+        r.subtract(10_000);
+        assert!(!r.justifies(1));
+        assert!(
+            (20_000..=24_000).contains(&r.max_worth()),
+            "{}",
+            r.max_worth()
+        );
     }
 }

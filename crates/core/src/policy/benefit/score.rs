@@ -13,7 +13,7 @@ const SHIFT: u32 = 10;
 #[derive(Clone, Debug, Default)]
 pub struct Scores {
     /// For each extent: its worth at its last access, and the clock then.
-    of: Vec<(u32, u32)>,
+    entries: Vec<(u32, u32)>,
     /// Number of misses so far.
     clock: u32,
     /// The half-life in misses, and twice that number, as divisors; `None`: worth never decreases.
@@ -24,7 +24,7 @@ impl Scores {
     /// For a volume of `extents` extents. `half_life`: as in [`Scores::set_half_life`].
     pub fn new(extents: u32, half_life: u32) -> Scores {
         let mut scores = Scores {
-            of: vec![(0, 0); extents as usize],
+            entries: vec![(0, 0); extents as usize],
             ..Scores::default()
         };
         scores.set_half_life(half_life);
@@ -36,14 +36,14 @@ impl Scores {
         self.half_life = (misses > 0).then(|| (Divisor::new(misses), Divisor::new(2 * misses)));
     }
     /// The slow device served an access: advances the clock.
-    pub fn missed(&mut self) {
+    pub fn advance_clock(&mut self) {
         self.clock = self.clock.wrapping_add(1);
     }
     /// An access to `e`, on which the fast device saves `saves` nanoseconds.
     pub fn touch(&mut self, e: UnitId, saves: u64) {
         let more = u32::try_from(saves >> SHIFT).unwrap_or(u32::MAX).max(1);
         let now = self.units(e).saturating_add(more);
-        self.of[e.0 as usize] = (now, self.clock);
+        self.entries[e.0 as usize] = (now, self.clock);
     }
     /// The present worth of `e`, nanoseconds.
     pub fn worth(&self, e: UnitId) -> u64 {
@@ -53,7 +53,7 @@ impl Scores {
     /// the cache misses overlap.
     #[inline]
     pub fn entry(&self, e: UnitId) -> (u32, u32) {
-        self.of[e.0 as usize]
+        self.entries[e.0 as usize]
     }
     /// [`Scores::worth`] of the extent with this entry.
     #[inline]
@@ -80,11 +80,11 @@ impl Scores {
     }
     /// `e` was discarded: its score becomes 0.
     pub fn forget(&mut self, e: UnitId) {
-        self.of[e.0 as usize] = (0, self.clock);
+        self.entries[e.0 as usize] = (0, self.clock);
     }
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {
-        self.of.capacity() * size_of::<(u32, u32)>()
+        self.entries.capacity() * size_of::<(u32, u32)>()
     }
 }
 
@@ -98,13 +98,13 @@ mod tests {
         let (a, b) = (UnitId(0), UnitId(1));
         s.touch(a, 8 << 20);
         assert_eq!((s.worth(a), s.worth(b)), (8 << 20, 0));
-        (0..5).for_each(|_| s.missed());
+        (0..5).for_each(|_| s.advance_clock());
         assert_eq!(s.worth(a), 6 << 20);
-        (0..5).for_each(|_| s.missed());
+        (0..5).for_each(|_| s.advance_clock());
         assert_eq!(s.worth(a), 4 << 20);
         s.touch(a, 1 << 20);
         assert_eq!(s.worth(a), 5 << 20);
-        (0..320).for_each(|_| s.missed());
+        (0..320).for_each(|_| s.advance_clock());
         assert_eq!(s.worth(a), 0);
         // Large sums do not overflow.
         (0..20).for_each(|_| s.touch(b, u64::MAX));
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(s.worth(b), 0);
         s.set_half_life(0);
         s.touch(b, 1 << 20);
-        (0..320).for_each(|_| s.missed());
+        (0..320).for_each(|_| s.advance_clock());
         assert_eq!(s.worth(b), 1 << 20);
     }
 }

@@ -3,7 +3,7 @@
 //! A draw leads to four places in memory (the dirty bit of the slot, the reverse map, the home behind the copy, the score), and on a large
 //! volume each of the last three is a cache miss. So a whole sample is drawn first, and each place is read for all of it before the next
 //! place, which lets the cache misses overlap. If the copy in a slot is dirty, only the bit is read. Dirty copies matter only if no clean
-//! copy may be evicted and the new extent was used recently ([`Benefit::is_a_dirty_one_worth_less`]); then the same draws are repeated.
+//! copy may be evicted and the new extent was used recently ([`Benefit::has_dirty_candidate_below`]); then the same draws are repeated.
 //! The results are the same as if the draws were made one by one: if a sample is not used completely, the seed is set back to that after
 //! the last used draw.
 //!
@@ -24,7 +24,7 @@ const SAMPLES: usize = 3;
 
 /// The draws of one search for a victim.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Drawn {
+pub(super) struct Draws {
     /// The seed before them, and their number.
     seed: u64,
     draws: usize,
@@ -39,12 +39,12 @@ struct Search {
     /// The least valuable one so far, with its worth.
     worst: Option<(u64, UnitId)>,
     /// The candidates of the present sample: number of the draw, extent, home. The array is here so that it is cleared only once.
-    found: [(u8, UnitId, Position); SAMPLE],
+    candidates: [(u8, UnitId, Position); SAMPLE],
 }
 
 /// The seed after a draw.
 #[inline]
-const fn after(mut seed: u64) -> u64 {
+const fn next_seed(mut seed: u64) -> u64 {
     seed ^= seed << 13;
     seed ^= seed >> 7;
     seed ^= seed << 17;
@@ -61,7 +61,7 @@ const fn skip() -> [[u64; 16]; 16] {
         let mut seed = (i as u64 % 16) << (i / 16 * 4);
         let mut n = 0;
         while n < SAMPLE {
-            seed = after(seed);
+            seed = next_seed(seed);
             n += 1;
         }
         table[i / 16][i % 16] = seed;
@@ -72,7 +72,7 @@ const fn skip() -> [[u64; 16]; 16] {
 
 /// The seed after [`SAMPLE`] draws.
 #[inline]
-fn after_sample(seed: u64) -> u64 {
+fn seed_after_sample(seed: u64) -> u64 {
     let each = |(i, part): (usize, &[u64; 16])| part[(seed >> (4 * i)) as usize % 16];
     SKIP.iter().enumerate().map(each).fold(0, |a, b| a ^ b)
 }
@@ -84,45 +84,45 @@ type Seeds<const N: usize> = [[u64; N]; SAMPLE];
 #[inline]
 fn draw_samples<const N: usize>(mut seeds: [u64; N]) -> Seeds<N> {
     array::from_fn(|_| {
-        seeds = seeds.map(after);
+        seeds = seeds.map(next_seed);
         seeds
     })
 }
 
 /// The result of the draw that left this seed: a number below `below`.
 #[inline]
-fn drawn(seed: u64, below: u32) -> u32 {
+fn draw_result(seed: u64, below: u32) -> u32 {
     (((seed >> 32) * u64::from(below)) >> 32) as u32
 }
 
 impl Benefit {
     /// Draws a number below `below`.
     pub(super) fn draw(&mut self, below: u32) -> u32 {
-        self.seed = after(self.seed);
-        drawn(self.seed, below)
+        self.seed = next_seed(self.seed);
+        draw_result(self.seed, below)
     }
     /// Searches for a victim: the least valuable one of up to [`SAMPLE`] clean copies (or homes on flash, if they may be demoted). Also
     /// returns the draws of the search.
-    pub(super) fn victim(&mut self, view: &View<'_>) -> (Option<(u64, UnitId)>, Drawn) {
+    pub(super) fn victim(&mut self, view: &View<'_>) -> (Option<(u64, UnitId)>, Draws) {
         let mut search = Search {
             wanted: if self.has(Part::Worth) { SAMPLE } else { 1 },
-            homes: self.may_go_down(view),
+            homes: self.may_demote(view),
             worst: None,
-            found: [(0, UnitId(0), view.position(0)); SAMPLE],
+            candidates: [(0, UnitId(0), view.position(0)); SAMPLE],
         };
         let begun = self.seed;
         let draws = self.search(view, &mut search);
-        (search.worst, Drawn { seed: begun, draws })
+        (search.worst, Draws { seed: begun, draws })
     }
     /// Looks at samples until there are enough clean copies. Returns the number of draws.
     fn search(&mut self, view: &View<'_>, search: &mut Search) -> usize {
         let first = draw_samples([self.seed]);
-        if let Some(n) = self.look(view, search, (&first, 0)) {
+        if let Some(n) = self.examine_sample(view, search, (&first, 0)) {
             return n;
         }
-        let rest = draw_samples([self.seed, after_sample(self.seed)]);
+        let rest = draw_samples([self.seed, seed_after_sample(self.seed)]);
         for sample in 0..SAMPLES - 1 {
-            if let Some(n) = self.look(view, search, (&rest, sample)) {
+            if let Some(n) = self.examine_sample(view, search, (&rest, sample)) {
                 return (sample + 1) * SAMPLE + n;
             }
         }
@@ -130,36 +130,36 @@ impl Benefit {
     }
     /// Looks at one sample, until there are enough clean copies. Returns the number of its draws, if there are enough.
     #[inline]
-    fn look<const N: usize>(
+    fn examine_sample<const N: usize>(
         &mut self,
         view: &View<'_>,
         search: &mut Search,
         (seeds, sample): (&Seeds<N>, usize),
     ) -> Option<usize> {
         self.seed = seeds[SAMPLE - 1][sample];
-        let seat = |i: usize| view.position(drawn(seeds[i][sample], self.fast));
+        let slot = |i: usize| view.position(draw_result(seeds[i][sample], self.fast_slots));
         // There is no branch, because the processor could not predict it.
         let mut clean = (0..SAMPLE).fold(0u32, |set, i| {
-            set | u32::from(!view.is_dirty_in(seat(i))) << i
+            set | u32::from(!view.is_dirty_in(slot(i))) << i
         });
         let mut n = 0;
         while clean != 0 {
             let i = clean.trailing_zeros() as usize % SAMPLE;
             clean &= clean - 1;
-            let owner = view.copied_in(seat(i));
-            if let Some((e, home)) = owner.or_else(|| at_home(view, seat(i), search.homes)) {
-                search.found[n % SAMPLE] = (i as u8, e, home);
+            let owner = view.copied_in(slot(i));
+            if let Some((e, home)) = owner.or_else(|| at_home(view, slot(i), search.homes)) {
+                search.candidates[n % SAMPLE] = (i as u8, e, home);
                 n += 1;
             }
         }
-        let found = &search.found[..n];
+        let found = &search.candidates[..n];
         let mut scores = [(0, 0); SAMPLE];
         for (score, (_, e, _)) in scores.iter_mut().zip(found) {
             *score = self.scores.entry(*e);
         }
         for (&(i, e, home), score) in found.iter().zip(scores) {
             let i = usize::from(i) % SAMPLE;
-            if !is_free(view, e, seat(i), home) {
+            if !is_free(view, e, slot(i), home) {
                 continue;
             }
             let score = self.scores.worth_of(score);
@@ -174,31 +174,31 @@ impl Benefit {
         None
     }
     /// Whether one of the dirty copies that these draws met is worth less than `bar`, together with `price`.
-    pub(super) fn is_a_dirty_one_worth_less(
+    pub(super) fn has_dirty_candidate_below(
         &self,
         view: &View<'_>,
-        search: Drawn,
+        search: Draws,
         (bar, price): (u64, u64),
     ) -> bool {
         let mut seed = search.seed;
         (0..search.draws).any(|_| {
-            seed = after(seed);
-            let seat = view.position(drawn(seed, self.fast));
-            if !view.is_dirty_in(seat) {
+            seed = next_seed(seed);
+            let slot = view.position(draw_result(seed, self.fast_slots));
+            if !view.is_dirty_in(slot) {
                 return false;
             }
-            let owner = view.copied_in(seat);
+            let owner = view.copied_in(slot);
             owner.is_some_and(|(e, home)| {
-                is_free(view, e, seat, home) && bar > self.worth(view, e).saturating_add(price)
+                is_free(view, e, slot, home) && bar > self.worth(view, e).saturating_add(price)
             })
         })
     }
 }
 
-/// Whether no operation is in progress on a copy in the slot `seat` whose home is in `home`.
+/// Whether no operation is in progress on a copy in `slot` whose home is in `home`.
 #[inline]
-fn is_free(view: &View<'_>, e: UnitId, seat: Position, home: Position) -> bool {
-    !view.is_held(e) && view.in_flight_in(seat) + view.in_flight_in(home) == 0
+fn is_free(view: &View<'_>, e: UnitId, slot: Position, home: Position) -> bool {
+    !view.is_held(e) && view.in_flight_in(slot) + view.in_flight_in(home) == 0
 }
 
 /// The extent whose home is in this slot of the fast tier, and the slot, if `homes` may be victims.
@@ -215,10 +215,10 @@ mod tests {
     fn samples_side_by_side_are_the_draws_one_by_one() {
         let mut seed = 0x9e37_79b9_7f4a_7c15;
         for _ in 0..100 {
-            let samples = draw_samples([seed, after_sample(seed)]);
+            let samples = draw_samples([seed, seed_after_sample(seed)]);
             for sample in 0..2 {
                 for left in &samples {
-                    seed = after(seed);
+                    seed = next_seed(seed);
                     assert_eq!(left[sample], seed);
                 }
             }

@@ -135,7 +135,7 @@ impl Weights {
         u64::try_from(wear).unwrap_or(u64::MAX)
     }
     /// Whether the sleep of the slow device has a value, so that writes go to flash while it sleeps.
-    pub fn spares_sleep(&self) -> bool {
+    pub fn values_sleep(&self) -> bool {
         self.energy > 0
     }
 }

@@ -118,7 +118,7 @@ impl<R: Replacement> Cache<R> {
         if access.home.is_some_and(on_fast) || self.coming.iter().any(|c| c.0 == extent) {
             return;
         }
-        let full = view.lacks(FAST, extent) > 0;
+        let full = view.missing_grains(FAST, extent) > 0;
         if !self.replacement.admit(access, full) {
             return;
         }

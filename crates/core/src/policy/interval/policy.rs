@@ -106,7 +106,7 @@ impl Policy for Interval {
             let next = next.filter(|&e| self.may_come(view, e));
             match next {
                 // The unit needs more room than the evicted one has freed: the next coldest is evicted, too, if it is worth less.
-                Some(e) if view.weight(e) > 1 && view.lacks(FAST, e) > 0 => {
+                Some(e) if view.weight(e) > 1 && view.missing_grains(FAST, e) > 0 => {
                     let worth = self.collector.worth(view, e);
                     let cold = self.collector.coldest(view, FAST);
                     if let Some(cold) = cold.filter(|&c| self.collector.worth(view, c) < worth) {

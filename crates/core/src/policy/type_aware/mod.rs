@@ -149,7 +149,7 @@ impl Policy for TypeAware {
             return p.make_room(view, access, wanted);
         }
         let cold = matches!(self.subs[sub].kind, Kind::ColdPlain | Kind::ColdDynamic);
-        if cold && self.lacks(view, access.extent) > 0 {
+        if cold && self.missing_grains(view, access.extent) > 0 {
             let victim = self.victim(view, sub);
             wanted.extend(victim.map(|e| Self::down(view, e)));
         }
@@ -159,7 +159,7 @@ impl Policy for TypeAware {
         if let Some(p) = &mut self.subs[sub].preset {
             return p.first_touch(view, extent);
         }
-        let room = self.pool == u32::MAX || self.lacks(view, extent) == 0;
+        let room = self.pool == u32::MAX || self.missing_grains(view, extent) == 0;
         match self.subs[sub].kind {
             Kind::ColdPlain | Kind::ColdDynamic if room => Place::Tier(FAST),
             _ => Place::Tier(view.slowest()),
@@ -258,7 +258,7 @@ impl Policy for TypeAware {
             }
             return;
         }
-        if self.lacks(view, e) == 0 {
+        if self.missing_grains(view, e) == 0 {
             wanted.push(self.up(view, e));
         } else if !view.could_fit(FAST, e) {
             // Never.
@@ -321,7 +321,7 @@ impl Policy for TypeAware {
             let next = next.filter(|&e| view.home(e).is_some() && !is_fast(view, e));
             match next {
                 // The unit needs more room than the evicted one has freed.
-                Some(e) if view.weight(e) > 1 && self.lacks(view, e) > 0 => {
+                Some(e) if view.weight(e) > 1 && self.missing_grains(view, e) > 0 => {
                     let sub = self.sub_of(view, e);
                     if let Some(cold) = self.victim(view, sub) {
                         wanted.push(Self::down(view, cold));

@@ -155,10 +155,10 @@ impl TypeAware {
         have.saturating_sub(pool)
     }
     /// Grains that the fast tier lacks for a unit of the sub-policies that share.
-    pub(super) fn lacks(&self, view: &View<'_>, e: UnitId) -> u32 {
+    pub(super) fn missing_grains(&self, view: &View<'_>, e: UnitId) -> u32 {
         let (pool, have) = self.shared();
         let over = (have + view.weight(e)).saturating_sub(pool);
-        view.lacks(FAST, e).max(over.min(view.weight(e)))
+        view.missing_grains(FAST, e).max(over.min(view.weight(e)))
     }
     /// Whether a unit is on the fast tier and should not be there.
     pub(super) fn is_misplaced(&self, view: &View<'_>, e: UnitId) -> bool {

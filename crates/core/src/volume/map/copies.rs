@@ -225,7 +225,7 @@ impl ExtentMap {
         changed
     }
     /// Marks blocks of the copy as invalid, except dirty ones: from now on they are read from the home.
-    pub fn copy_doubt(&mut self, e: ExtentId, from: u32, to: u32) {
+    pub fn copy_invalidate_clean(&mut self, e: ExtentId, from: u32, to: u32) {
         let b = self.copy_base(e);
         let mut at = from;
         while at < to {
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!((m.copied_blocks(e), m.dirty_blocks(e)), (6, 4));
         assert_eq!(m.all_dirty_blocks(), 4);
         // Only clean blocks become invalid.
-        m.copy_doubt(e, 0, 16);
+        m.copy_invalidate_clean(e, 0, 16);
         assert_eq!((m.copied_blocks(e), m.dirty_blocks(e)), (4, 4));
         // After write-back, the blocks are still valid in the copy, and valid at the home now.
         m.copy_cleaned(e, 4, 6);

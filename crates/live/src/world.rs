@@ -35,8 +35,8 @@ use isotherm_core::{Effect, Event, IoError, Nanos, OpId, OpKind, Request, Tag, W
 use isotherm_models::{Counters, Wear};
 use polling::Polling;
 use ring::Ring;
-pub use ring::RingSource;
 pub(crate) use ring::offers_fuse;
+pub use ring::{RingEntry, RingSource};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use sources::BUSY_PAUSE;

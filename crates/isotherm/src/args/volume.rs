@@ -108,7 +108,7 @@ pub struct ServeArgs {
     /// Serve as the block device /dev/ublkbN, with the link /dev/isotherm/NAME (root; Linux 6.5 with ublk_drv)
     #[arg(long)]
     pub ublk: bool,
-    /// Number of queues of that device, each with a thread
+    /// Number of queues of that device; one thread serves all of them
     #[arg(long, value_name = "N", default_value_t = 1, requires = "ublk", value_parser = clap::value_parser!(u16).range(1..=16))]
     pub ublk_queues: u16,
     /// Remove that device if this program is killed: its users get errors then; in return writes are faster. Without this option the device

@@ -33,7 +33,7 @@ use super::O_DSYNC;
 use super::pump::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, FuserLink, IN_HEADER, OUT_HEADER};
 use crate::buffers::{Buffer, Memory, Pool, Region};
 use crate::port::{Completion, IoRequest, Port};
-use crate::world::RingSource;
+use crate::world::{RingEntry, RingSource};
 pub(crate) use queues::memory;
 use queues::{per_queue, queues};
 
@@ -144,15 +144,13 @@ impl Entries {
 }
 
 impl RingSource for Entries {
-    fn put(&mut self, push: &mut dyn FnMut(u16, squeue::Entry128)) {
+    fn put(&mut self, push: &mut dyn FnMut(u16, RingEntry)) {
         let shared = &*self.0;
         let mut guard = shared.lock();
         let state = &mut *guard;
         for (number, command) in state.put.drain(..) {
-            push(
-                number,
-                shared.command(&state.entries[usize::from(number)], command),
-            );
+            let entry = shared.command(&state.entries[usize::from(number)], command);
+            push(number, RingEntry::Long(entry));
         }
     }
 

@@ -3,7 +3,7 @@
 use super::abi::{self, DeviceInfo, Params};
 use super::control::Control;
 use super::link;
-use super::queue::{self, Counts, Plan};
+use super::queue::{Counts, Plan, Queues};
 use crate::device::while_busy;
 use crate::front_end::{Capabilities, FrontEnd, FrontEndSettings, VolumeAccess};
 use crate::port::Port;
@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::sync_channel;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long the kernel may take to create a device, or to notice that its server is gone.
@@ -29,7 +28,7 @@ const DISCARD: u32 = 1 << 30;
 /// The configuration of a device.
 #[derive(Debug)]
 pub struct Settings {
-    /// Number of queues, each with a thread. The engine is one thread, so more than a few queues have no advantage.
+    /// Number of queues. The engine's thread serves all of them, so several only save the kernel's processors a shared lock.
     pub queues: u16,
     /// Number of requests in each queue.
     pub depth: u16,
@@ -247,7 +246,6 @@ struct ServedDevice {
     id: u32,
     disk: PathBuf,
     link: Option<PathBuf>,
-    threads: Vec<JoinHandle<()>>,
     counts: Arc<Counts>,
     /// Users of an earlier server wait for the device, so it must not be removed if the takeover fails.
     is_left: bool,
@@ -265,7 +263,6 @@ impl ServedDevice {
             id: info.id,
             disk: format!("/dev/ublkb{}", info.id).into(),
             link: None,
-            threads: Vec::new(),
             counts: Arc::default(),
             is_left,
             is_over: false,
@@ -274,35 +271,29 @@ impl ServedDevice {
         }
     }
 
-    /// Starts the queues' threads. When this returns, the kernel has all entries.
+    /// Lets the engine's thread serve the queues. When this returns, the kernel has all commands.
     fn serve(&mut self, info: &DeviceInfo, volume: &VolumeAccess) -> io::Result<()> {
         let path = PathBuf::from(format!("/dev/ublkc{}", self.id));
         wait_for(&path)?;
         // Directly after the end of the previous server, the kernel refuses to open the device for a moment.
         let open = || OpenOptions::new().read(true).write(true).open(&path);
-        let device =
-            while_busy(TIMEOUT, open).map_err(|e| words(self.id, "cannot be served", &e))?;
-        let device = Arc::new(device);
-        for queue in 0..info.queues {
-            let plan = Plan {
-                device: Arc::clone(&device),
-                port: Arc::clone(&volume.port),
-                queue,
-                depth: info.depth,
-                counts: Arc::clone(&self.counts),
-                durable: self.durable,
-            };
-            let (tell, told) = sync_channel(1);
-            let thread = std::thread::Builder::new()
-                .name("ublk".into())
-                .spawn(move || queue::run(plan, &tell))?;
-            self.threads.push(thread);
-            let ready = told
-                .recv()
-                .unwrap_or_else(|_| Err(io::Error::other("its thread ended")));
-            ready.map_err(|e| words(self.id, "cannot be served", &e))?;
-        }
-        Ok(())
+        let failed = |e| words(self.id, "cannot be served", &e);
+        let device = while_busy(TIMEOUT, open).map_err(failed)?;
+        let plan = Plan {
+            device: Arc::new(device),
+            port: Arc::clone(&volume.port),
+            queues: info.queues,
+            depth: info.depth,
+            counts: Arc::clone(&self.counts),
+            durable: self.durable,
+        };
+        let (tell, told) = sync_channel(1);
+        let queues = Queues::new(plan, tell).map_err(failed)?;
+        let ended = || failed(io::Error::other("the volume has ended"));
+        (volume.engine)
+            .call(move |_, world| world.add_ring_source(Box::new(queues)))
+            .ok_or_else(ended)?;
+        told.recv().map_err(|_| ended())?.map_err(failed)
     }
 
     /// Creates the disk, or lets the users of the one that was left behind continue.
@@ -332,15 +323,11 @@ impl ServedDevice {
             return;
         }
         if self.is_left {
-            // Leave the device to the next server, which may succeed. The threads end with the process.
+            // Leave the device to the next server, which may succeed. The engine's ring ends with the process.
             return;
         }
         if let Err(e) = self.control.stop(self.id) {
             tracing::warn!(device = self.id, "{}", words(self.id, "does not stop", &e));
-        }
-        for thread in self.threads.drain(..) {
-            // A panic of the thread was already reported.
-            let _ = thread.join();
         }
         if let Err(e) = self.control.delete(self.id) {
             tracing::warn!(

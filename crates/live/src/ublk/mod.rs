@@ -1,11 +1,11 @@
 //! The volume as the kernel's own block device `/dev/ublkbN`.
 //!
 //! ```text
-//!  /dev/ublkbN ◄─ kernel ─► /dev/ublkcN ◄─ io_uring commands ─► queue thread ─► Port ─► completion ─┐
-//!                 request's pages ◄──────────── pread, pwrite ──── queue thread ◄── eventfd ────────┘
+//!  /dev/ublkbN ◄─ kernel ─► /dev/ublkcN ◄─ commands in the engine's io_uring ─► Port ─► engine
+//!                 request's pages ◄──────────────── pread, pwrite ────────────────► its memory
 //! ```
 //!
-//! [`abi`] has the kernel's numbers, [`control`] the commands to `/dev/ublk-control`, `queue` receives requests, [`front`] adds, takes over
+//! [`abi`] has the kernel's numbers, [`control`] the commands to `/dev/ublk-control`, `queue` receives requests on the engine's thread, [`front`] adds, takes over
 //! and removes devices. The code uses the kernel's interface through the `io-uring` crate alone: the crate `libublk` would need a C
 //! compiler's headers (bindgen, libclang) wherever this is built.
 //!

@@ -1,11 +1,20 @@
-//! One queue of a device: a thread that receives requests from the kernel, passes them to the volume, and answers them.
+//! The queues of a device, as a source of the engine's thread.
 //!
-//! The thread copies data between the request's pages and the engine's memory by pread and pwrite. Completions arrive on the engine's
-//! thread, which only stores a note and signals an eventfd.
+//! ```text
+//! FETCH ─► kernel ─► descriptor of a request ─► Port ─► its end ─► COMMIT_AND_FETCH ─┐
+//!             ▲                                                                      │
+//!             └──────────────────────────────────────────────────────────────────────┘
+//! ```
+//! The engine's ring holds a command for each tag of each queue, which comes back when the kernel has a request with that tag, and which is
+//! put into the ring again with the answer. So a request wakes no other thread and costs no system call for its way; its data is copied
+//! between the request's pages and the engine's memory by pread and pwrite.
+//!
+//! Invariant: a command is put into the ring only when its request has ended; a request whose end is lost is answered with an error.
 
 use super::abi::{self, COMMIT_AND_FETCH, DESCRIPTOR, Descriptor, FETCH};
 use crate::port::{Buffer, Completion, IoRequest, Port, Share};
-use io_uring::{IoUring, opcode, types};
+use crate::world::{RingEntry, RingSource};
+use io_uring::{opcode, types};
 use isotherm_classify::classes;
 use isotherm_core::{IoError, RequestOp};
 use rustix::io::Errno;
@@ -13,14 +22,11 @@ use rustix::mm::{self, MapFlags, ProtFlags};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// User data of the eventfd's entry in the ring; tags are smaller.
-const BELL: u64 = 1 << 32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Counts of all queues of a device.
 #[derive(Debug, Default)]
@@ -39,50 +45,6 @@ fn count(which: &AtomicU64) {
     which.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A request's tag, its result, and its buffer.
-type Note = (u16, Result<(), IoError>, Option<Buffer>);
-
-/// Requests that have ended and were not answered yet.
-struct Ended {
-    bell: OwnedFd,
-    is_rung: AtomicBool,
-    notes: Mutex<Vec<Note>>,
-}
-
-impl Ended {
-    fn tell(&self, tag: u16, result: Result<(), IoError>, buffer: Option<Buffer>) {
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        notes.push((tag, result, buffer));
-        drop(notes);
-        if !self.is_rung.swap(true, Ordering::AcqRel) {
-            // This fails only if the counter is at its limit; the eventfd is signalled then anyway.
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
-        }
-    }
-}
-
-/// A request for which the kernel waits. If it is dropped without a result (because the engine ended), it reports an error.
-struct PendingReply {
-    ended: Arc<Ended>,
-    tag: u16,
-    paid: bool,
-}
-
-impl PendingReply {
-    fn complete(mut self, result: Result<(), IoError>, buffer: Option<Buffer>) {
-        self.paid = true;
-        self.ended.tell(self.tag, result, buffer);
-    }
-}
-
-impl Drop for PendingReply {
-    fn drop(&mut self) {
-        if !self.paid {
-            self.ended.tell(self.tag, Err(IoError::Gone), None);
-        }
-    }
-}
-
 /// The descriptors of a queue; the kernel writes them.
 struct Descriptors {
     at: *const u64,
@@ -91,6 +53,8 @@ struct Descriptors {
 
 // SAFETY: the mapping lives as long as this value, and it is only read.
 unsafe impl Send for Descriptors {}
+// SAFETY: as above; the kernel's writes are ordered by the completions that report the requests.
+unsafe impl Sync for Descriptors {}
 
 impl Descriptors {
     fn map(device: &File, queue: u16, depth: u16) -> io::Result<Descriptors> {
@@ -133,179 +97,193 @@ impl Drop for Descriptors {
     }
 }
 
-/// The parameters of a queue's thread.
+/// The parameters of a device's queues.
 pub(super) struct Plan {
     pub device: Arc<File>,
     pub port: Arc<dyn Port>,
-    pub queue: u16,
+    pub queues: u16,
+    /// Number of requests in each queue.
     pub depth: u16,
     pub counts: Arc<Counts>,
     /// Changes are answered only when they are durable: the kernel was told that the device has no cache to flush.
     pub durable: bool,
 }
 
-struct Queue {
-    plan: Plan,
-    ring: IoUring,
-    descriptors: Descriptors,
-    share: Option<Arc<Share>>,
-    ended: Arc<Ended>,
-    /// Destination of reads from the eventfd.
-    rung: Box<u64>,
-    /// Number of the kernel's requests at the volume, and of entries that the kernel will not use again.
-    at_work: u32,
-    over: u16,
-    /// Requests that wait for memory.
+struct State {
+    /// Commands to be put into the ring: the slot, and the answer to the request before, if there was one.
+    put: Vec<(u16, Option<i32>)>,
+    /// Slots of requests that wait for memory.
     held: VecDeque<u16>,
-    /// An empty list that is exchanged with the list of ended requests, so that neither is allocated again.
-    spare: Vec<Note>,
+    /// Number of requests at the volume.
+    at_work: u32,
+    /// Number of slots that may still be used.
+    live: u32,
+    /// Is told that the kernel has all commands, or why it refused one.
+    ready: Option<SyncSender<io::Result<()>>>,
 }
 
-/// Serves until the device is stopped. Reports to `ready` that the kernel has all entries, or the error.
-pub(super) fn run(plan: Plan, ready: &SyncSender<io::Result<()>>) {
-    // The kernel frees memory by writing to this device, so this thread must not wait for such a write.
-    crate::block_file::become_io_flusher();
-    let mut queue = match Queue::new(plan) {
-        Ok(queue) => queue,
-        Err(e) => {
-            // The receiver may no longer wait.
-            let _ = ready.send(Err(e));
+struct Shared {
+    plan: Plan,
+    share: Option<Arc<Share>>,
+    descriptors: Vec<Descriptors>,
+    state: Mutex<State>,
+}
+
+/// The queues. A *slot* is a tag of a queue: `queue * depth + tag`.
+pub(super) struct Queues(Arc<Shared>);
+
+impl Queues {
+    /// Maps the descriptors. `ready` is told that the kernel has all commands, or the error.
+    ///
+    /// # Errors
+    /// The kernel refuses the mapping, or there are more slots than a source can have.
+    pub(super) fn new(plan: Plan, ready: SyncSender<io::Result<()>>) -> io::Result<Queues> {
+        let slots = plan.queues.checked_mul(plan.depth).ok_or_else(|| {
+            let most = u16::MAX / plan.depth.max(1);
+            io::Error::other(format!("{} queues: at most {most}", plan.queues))
+        })?;
+        let descriptors = (0..plan.queues)
+            .map(|queue| Descriptors::map(&plan.device, queue, plan.depth))
+            .collect::<io::Result<_>>()?;
+        Ok(Queues(Arc::new(Shared {
+            share: plan.port.share(),
+            descriptors,
+            state: Mutex::new(State {
+                put: (0..slots).map(|slot| (slot, None)).collect(),
+                held: VecDeque::with_capacity(slots.into()),
+                at_work: 0,
+                live: slots.into(),
+                ready: Some(ready),
+            }),
+            plan,
+        })))
+    }
+}
+
+impl RingSource for Queues {
+    fn put(&mut self, push: &mut dyn FnMut(u16, RingEntry)) {
+        Shared::take(&self.0);
+        let mut state = self.0.lock();
+        if state.put.is_empty() {
+            // All commands were submitted after the call before this one, and none of them was refused.
+            if let Some(ready) = state.ready.take() {
+                // The receiver may no longer wait.
+                let _ = ready.send(Ok(()));
+            }
+        }
+        for (slot, answer) in state.put.drain(..) {
+            push(slot, RingEntry::Short(self.0.command(slot, answer)));
+        }
+    }
+
+    fn back(&mut self, slot: u16, result: i32) {
+        let mut state = self.0.lock();
+        if result == 0 {
+            state.held.push_back(slot);
             return;
         }
-    };
-    let fetched = queue.fetch_all();
-    let failed = fetched.is_err();
-    let _ = ready.send(fetched);
-    if failed {
-        return;
+        // -ENODEV: the device is stopped. After another error, the kernel does not use the slot again either.
+        state.live -= 1;
+        if let Some(ready) = state.ready.take() {
+            let _ = ready.send(Err(io::Error::from_raw_os_error(-result)));
+        } else if result != answer_of(Errno::NODEV) {
+            let e = io::Error::from_raw_os_error(-result);
+            tracing::error!(
+                slot,
+                "ublk: {e}: a slot of the device is lost until the volume is served again"
+            );
+        }
     }
-    if let Err(e) = queue.serve() {
-        tracing::error!(
-            queue = queue.plan.queue,
-            "ublk queue {}: {e}: its requests wait until the volume is served again",
-            queue.plan.queue
-        );
+
+    fn is_over(&self) -> bool {
+        let state = self.0.lock();
+        state.live == 0 && state.at_work == 0
     }
-    // The results of requests that the volume still has are discarded; their memory is freed when they end.
 }
 
-impl Queue {
-    fn new(plan: Plan) -> io::Result<Queue> {
-        let ring = IoUring::builder().build(u32::from(plan.depth) + 1)?;
-        let descriptors = Descriptors::map(&plan.device, plan.queue, plan.depth)?;
-        let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
-        Ok(Queue {
-            share: plan.port.share(),
-            ring,
-            descriptors,
-            ended: Arc::new(Ended {
-                bell,
-                is_rung: AtomicBool::new(false),
-                notes: Mutex::default(),
-            }),
-            rung: Box::new(0),
-            at_work: 0,
-            over: 0,
-            held: VecDeque::new(),
-            spare: Vec::new(),
-            plan,
-        })
-    }
+/// A request for which the kernel waits. If it is dropped without a result (a port that loses a completion), it is answered with an error.
+struct PendingReply {
+    shared: Arc<Shared>,
+    slot: u16,
+    sent: bool,
+}
 
-    fn push(&mut self, entry: &io_uring::squeue::Entry) -> io::Result<()> {
-        loop {
-            // SAFETY: commands contain their data; the eventfd's count is read into a box that lives as long as the ring.
-            let pushed = unsafe { self.ring.submission().push(entry) };
-            if pushed.is_ok() {
-                return Ok(());
-            }
-            self.ring.submit()?;
+impl PendingReply {
+    fn complete(mut self, result: Result<(), IoError>, buffer: Option<&Buffer>) {
+        self.sent = true;
+        self.shared.finish(self.slot, result, buffer);
+    }
+}
+
+impl Drop for PendingReply {
+    fn drop(&mut self) {
+        if !self.sent {
+            self.shared.finish(self.slot, Err(IoError::Gone), None);
         }
     }
+}
 
-    fn command(&mut self, command: u32, tag: u16, result: i32) -> io::Result<()> {
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every critical section leaves the state consistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn place(&self, slot: u16) -> (u16, u16) {
+        (slot / self.plan.depth, slot % self.plan.depth)
+    }
+
+    /// The request of a slot that is not in the ring.
+    fn request(&self, slot: u16) -> Descriptor {
+        let (queue, tag) = self.place(slot);
+        self.descriptors[usize::from(queue)].read(tag)
+    }
+
+    /// Offset of the request's data in the device's file.
+    fn data_at(&self, slot: u16) -> u64 {
+        let (queue, tag) = self.place(slot);
+        abi::data_at(queue, tag)
+    }
+
+    fn command(&self, slot: u16, answer: Option<i32>) -> io_uring::squeue::Entry {
+        let (queue, tag) = self.place(slot);
         let fd = types::Fd(self.plan.device.as_raw_fd());
-        let bytes = abi::io_command(self.plan.queue, tag, result);
-        let entry = opcode::UringCmd16::new(fd, command).cmd(bytes).build();
-        self.push(&entry.user_data(tag.into()))
-    }
-
-    fn listen(&mut self) -> io::Result<()> {
-        let fd = types::Fd(self.ended.bell.as_raw_fd());
-        let to = std::ptr::from_mut(&mut *self.rung).cast();
-        self.push(&opcode::Read::new(fd, to, 8).build().user_data(BELL))
-    }
-
-    /// Gives all entries to the kernel.
-    fn fetch_all(&mut self) -> io::Result<()> {
-        self.listen()?;
-        for tag in 0..self.plan.depth {
-            self.command(FETCH, tag, -1)?;
-        }
-        self.ring.submit()?;
-        // Entries that the kernel refuses are completed at once.
-        let refused = self
-            .ring
-            .completion()
-            .find(|c| c.user_data() != BELL && c.result() < 0);
-        match refused {
-            Some(c) => Err(io::Error::from_raw_os_error(-c.result())),
-            None => Ok(()),
-        }
-    }
-
-    fn serve(&mut self) -> io::Result<()> {
-        let mut came = Vec::with_capacity(usize::from(self.plan.depth) + 1);
-        while self.over < self.plan.depth || self.at_work > 0 {
-            match self.ring.submit_and_wait(1) {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                other => other?,
-            };
-            came.extend(self.ring.completion().map(|c| (c.user_data(), c.result())));
-            for (name, result) in came.drain(..) {
-                if name == BELL {
-                    self.listen()?;
-                } else if result == 0 {
-                    self.held.push_back(name as u16);
-                } else {
-                    // -ENODEV: the device is stopped. After another error, the entry is not used again either.
-                    self.over += 1;
-                }
-            }
-            self.answer()?;
-            self.take()?;
-        }
-        Ok(())
+        let command = if answer.is_some() {
+            COMMIT_AND_FETCH
+        } else {
+            FETCH
+        };
+        let bytes = abi::io_command(queue, tag, answer.unwrap_or(-1));
+        opcode::UringCmd16::new(fd, command).cmd(bytes).build()
     }
 
     /// Passes requests to the volume, as long as there is memory.
-    fn take(&mut self) -> io::Result<()> {
-        while let Some(&tag) = self.held.front() {
-            let d = self.descriptors.read(tag);
-            let op = d.op_flags & 0xff;
-            let moves = matches!(op, abi::OP_READ | abi::OP_WRITE);
-            if moves
-                && self.at_work > 0
-                && self
-                    .share
-                    .as_ref()
-                    .is_some_and(|s| !s.has((d.sectors as usize) << 9))
-            {
-                // Memory is freed only when this thread has answered the requests that have ended.
-                return Ok(());
+    fn take(this: &Arc<Shared>) {
+        loop {
+            let mut state = this.lock();
+            let Some(&slot) = state.held.front() else {
+                return;
+            };
+            let d = this.request(slot);
+            let moves = matches!(d.op_flags & 0xff, abi::OP_READ | abi::OP_WRITE);
+            let len = (d.sectors as usize) << 9;
+            if moves && state.at_work > 0 && this.share.as_ref().is_some_and(|s| !s.has(len)) {
+                // This is called again after each end of a request, which frees memory.
+                return;
             }
-            self.held.pop_front();
-            if let Err(error) = self.hand_over(tag, d) {
-                count(&self.plan.counts.errors);
-                self.command(COMMIT_AND_FETCH, tag, answer_of(error))?;
+            state.held.pop_front();
+            state.at_work += 1;
+            drop(state);
+            if let Err(error) = Shared::hand_over(this, slot, d) {
+                this.answer(slot, answer_of(error));
             }
         }
-        Ok(())
     }
 
     /// Passes a request to the volume.
-    fn hand_over(&mut self, tag: u16, d: Descriptor) -> Result<(), Errno> {
-        let counts = &self.plan.counts;
+    fn hand_over(this: &Arc<Shared>, slot: u16, d: Descriptor) -> Result<(), Errno> {
+        let plan = &this.plan;
+        let counts = &plan.counts;
         let is_flush = d.op_flags & 0xff == abi::OP_FLUSH;
         // A flush has no sectors, so these fields have no meaning.
         let (sectors, first) = if is_flush {
@@ -329,7 +307,7 @@ impl Queue {
         count(which);
         let moves = matches!(op, RequestOp::Read | RequestOp::Write);
         let changes = !matches!(op, RequestOp::Read | RequestOp::Flush);
-        let fua = changes && (self.plan.durable || d.op_flags & abi::IO_FUA != 0);
+        let fua = changes && (plan.durable || d.op_flags & abi::IO_FUA != 0);
         let is_metadata = moves && d.op_flags & abi::IO_META != 0;
         if fua {
             count(&counts.fua);
@@ -338,84 +316,62 @@ impl Queue {
             count(&counts.metadata);
         }
         let buffer = match op {
-            RequestOp::Read => Some(self.buffer(offset, len)),
+            RequestOp::Read => Some(this.buffer(offset, len)),
             RequestOp::Write => {
-                let mut buffer = self.buffer(offset, len);
-                let from = abi::data_at(self.plan.queue, tag);
-                let read = self.plan.device.read_exact_at(&mut buffer, from);
+                let mut buffer = this.buffer(offset, len);
+                let read = plan.device.read_exact_at(&mut buffer, this.data_at(slot));
                 read.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
                 Some(buffer)
             }
             _ => None,
         };
         let pending = PendingReply {
-            ended: Arc::clone(&self.ended),
-            tag,
-            paid: false,
+            shared: Arc::clone(this),
+            slot,
+            sent: false,
         };
-        let done = Completion::new(move |result, buffer| pending.complete(result, buffer));
+        let done = move |result, buffer: Option<Buffer>| pending.complete(result, buffer.as_ref());
         let class = if is_metadata { classes::METADATA } else { 0 };
-        self.at_work += 1;
-        self.plan.port.submit(
-            IoRequest {
-                op,
-                offset,
-                len,
-                fua,
-                class,
-                buffer,
-            },
-            done,
-        );
+        let request = IoRequest::new(op, offset, len).with_buffer(buffer);
+        plan.port
+            .submit(request.with_fua(fua).in_class(class), Completion::new(done));
         Ok(())
     }
 
-    /// Waits for memory only while none of this queue's requests could free some.
+    /// This thread returns memory itself, so it must not wait for any.
     fn buffer(&self, offset: u64, len: u32) -> Buffer {
-        let block = self.plan.port.block_bytes();
         match &self.share {
-            Some(s) if self.at_work > 0 => s.buffer_now(offset, len, block),
-            Some(s) => s.buffer(offset, len, block),
+            Some(share) => share.buffer_now(offset, len, self.plan.port.block_bytes()),
             None => self.plan.port.buffer(offset, len),
         }
     }
 
-    /// Answers the requests that have ended.
-    fn answer(&mut self) -> io::Result<()> {
-        // The flag is cleared before the queue is read: a request that ends afterwards signals again.
-        self.ended.is_rung.store(false, Ordering::Release);
-        let mut notes = std::mem::take(&mut self.spare);
-        {
-            let told = self.ended.notes.lock();
-            std::mem::swap(
-                &mut notes,
-                &mut *told.unwrap_or_else(PoisonError::into_inner),
-            );
-        }
-        for (tag, result, buffer) in notes.drain(..) {
-            self.at_work -= 1;
-            let d = self.descriptors.read(tag);
-            let len = d.sectors.wrapping_shl(9) as i32;
-            let code = match (result, d.op_flags & 0xff, buffer) {
-                (Err(e), ..) => answer_of(errno(e)),
-                (Ok(()), abi::OP_READ, Some(data)) if data.len() == len as usize => {
-                    let to = abi::data_at(self.plan.queue, tag);
-                    let written = self.plan.device.write_all_at(&data, to);
-                    let failed = |e| answer_of(Errno::from_io_error(&e).unwrap_or(Errno::IO));
-                    written.map_or_else(failed, |()| len)
-                }
-                // A read without its data is a fault of the port. An error is better than wrong data.
-                (Ok(()), abi::OP_READ, _) => answer_of(Errno::IO),
-                (Ok(()), abi::OP_WRITE, _) => len,
-                (Ok(()), ..) => 0,
-            };
-            if code < 0 {
-                count(&self.plan.counts.errors);
+    /// The request has ended.
+    fn finish(&self, slot: u16, result: Result<(), IoError>, buffer: Option<&Buffer>) {
+        let d = self.request(slot);
+        let len = d.sectors.wrapping_shl(9) as i32;
+        let code = match (result, d.op_flags & 0xff, buffer) {
+            (Err(e), ..) => answer_of(errno(e)),
+            (Ok(()), abi::OP_READ, Some(data)) if data.len() == len as usize => {
+                let written = self.plan.device.write_all_at(data, self.data_at(slot));
+                let failed = |e| answer_of(Errno::from_io_error(&e).unwrap_or(Errno::IO));
+                written.map_or_else(failed, |()| len)
             }
-            self.command(COMMIT_AND_FETCH, tag, code)?;
+            // A read without its data is a fault of the port. An error is better than wrong data.
+            (Ok(()), abi::OP_READ, _) => answer_of(Errno::IO),
+            (Ok(()), abi::OP_WRITE, _) => len,
+            (Ok(()), ..) => 0,
+        };
+        self.answer(slot, code);
+    }
+
+    fn answer(&self, slot: u16, code: i32) {
+        if code < 0 {
+            count(&self.plan.counts.errors);
         }
-        self.spare = notes;
-        Ok(())
+        let mut state = self.lock();
+        state.at_work -= 1;
+        state.put.push((slot, Some(code)));
     }
 }
 
@@ -433,3 +389,6 @@ fn errno(error: IoError) -> Errno {
         IoError::Gone => Errno::NODEV,
     }
 }
+
+#[cfg(test)]
+mod tests;

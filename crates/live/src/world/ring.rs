@@ -10,12 +10,30 @@ const FUSE_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 ///
 /// From the time at which an entry is put into the ring until it comes back, the kernel owns the entry and the memory to which it points.
 pub trait RingSource: Send {
-    /// Passes to `push` the entries for the ring: the entry's number, below 2^16, and the command.
-    fn put(&mut self, push: &mut dyn FnMut(u16, squeue::Entry128));
+    /// Passes to `push` the entries for the ring: the entry's number, below 2^16, and the command. What was passed before has been
+    /// submitted.
+    fn put(&mut self, push: &mut dyn FnMut(u16, RingEntry));
     /// Called when that entry has completed with this result.
     fn back(&mut self, entry: u16, result: i32);
     /// Whether no entry is in the ring or will be put there. Then the source can be dropped.
     fn is_over(&self) -> bool;
+}
+
+/// An entry of a [`RingSource`].
+pub enum RingEntry {
+    /// Of 64 bytes; every ring takes it.
+    Short(squeue::Entry),
+    /// Of 128 bytes; only a ring that [is wide](Ring::is_wide) takes it.
+    Long(squeue::Entry128),
+}
+
+impl RingEntry {
+    pub(super) fn named(self, name: u64) -> RingEntry {
+        match self {
+            RingEntry::Short(entry) => RingEntry::Short(entry.user_data(name)),
+            RingEntry::Long(entry) => RingEntry::Long(entry.user_data(name)),
+        }
+    }
 }
 
 /// Bit that marks the names of ring sources' entries; the low bits hold source and entry.
@@ -106,15 +124,18 @@ impl Ring {
         }
     }
 
-    /// As [`Ring::push`], for an entry of 128 bytes; a ring with entries of 64 bytes never has room.
+    /// As [`Ring::push`], for an entry of a source; a ring with entries of 64 bytes never has room for a long one.
     ///
     /// # Safety
     /// What it points to stays until its completion.
-    pub(super) unsafe fn push_wide(&mut self, entry: &squeue::Entry128) -> bool {
-        match self {
-            Ring::Narrow(_) => false,
-            // SAFETY: the caller's guarantee.
-            Ring::Wide(ring) => unsafe { ring.submission().push(entry).is_ok() },
+    pub(super) unsafe fn push_any(&mut self, entry: &RingEntry) -> bool {
+        // SAFETY: the caller's guarantee.
+        unsafe {
+            match (self, entry) {
+                (ring, RingEntry::Short(entry)) => ring.push(entry),
+                (Ring::Wide(ring), RingEntry::Long(entry)) => ring.submission().push(entry).is_ok(),
+                (Ring::Narrow(_), RingEntry::Long(_)) => false,
+            }
         }
     }
 

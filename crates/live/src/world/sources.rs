@@ -49,8 +49,8 @@ impl UringWorld {
         self.arena.ring.clone().filter(|_| self.ring.is_wide())
     }
 
-    /// From now on, puts the entries of `source` into the ring and passes results to it. Call it only if there is
-    /// [`UringWorld::ring_memory`].
+    /// From now on, puts the entries of `source` into the ring and passes results to it. A source with long entries may be added only if
+    /// there is [`UringWorld::ring_memory`].
     pub(crate) fn add_ring_source(&mut self, source: Box<dyn RingSource>) {
         match self.ring_sources.iter_mut().find(|s| s.is_none()) {
             Some(place) => *place = Some(source),
@@ -66,9 +66,9 @@ impl UringWorld {
                 continue;
             };
             source.put(&mut |number, entry| {
-                let entry = entry.user_data(ring::name(i, number));
+                let entry = entry.named(ring::name(i, number));
                 // SAFETY: what it points to stays until it comes back: see `RingSource`.
-                while !unsafe { self.ring.push_wide(&entry) } {
+                while !unsafe { self.ring.push_any(&entry) } {
                     self.enter(0, None);
                 }
             });

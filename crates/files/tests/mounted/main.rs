@@ -5,6 +5,7 @@ mod fsx;
 mod heads;
 mod passthrough;
 mod renames;
+mod stalled;
 mod trouble;
 mod world;
 

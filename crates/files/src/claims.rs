@@ -22,7 +22,7 @@ use crate::catalogue::{Catalogue, NodeId, ROOT};
 use crate::store::Store;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -47,15 +47,19 @@ pub(crate) enum Key {
 
 /// What a change claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted(BTreeMap<Key, bool>);
+pub(crate) struct Wanted {
+    keys: BTreeMap<Key, bool>,
+    /// Whether the change may need another tier than the fastest.
+    slow: bool,
+}
 
 impl Wanted {
     /// Claims a thing alone.
     pub(crate) fn alone(&mut self, key: Key) {
-        self.0.insert(key, true);
+        self.keys.insert(key, true);
     }
     fn with_others(&mut self, key: Key) {
-        self.0.entry(key).or_insert(false);
+        self.keys.entry(key).or_insert(false);
     }
     /// The path of a directory stays.
     pub(crate) fn path(&mut self, cat: &Catalogue, dir: NodeId) {
@@ -77,6 +81,7 @@ impl Wanted {
     /// A file or directory is changed, or loses or gets a name.
     pub(crate) fn node(&mut self, cat: &Catalogue, node: NodeId) {
         self.alone(Key::Node(node));
+        self.slow |= cat.get(node).is_some_and(|n| n.on() & !1 != 0);
         // Also if it is the root or has no name any more: `check` claims everything.
         self.with_others(Key::Path(ROOT));
         for dir in cat.parents(node) {
@@ -96,6 +101,7 @@ impl Wanted {
     /// A file and all of its names, for a move: it restores the times of their directories.
     pub(crate) fn all_names(&mut self, cat: &Catalogue, node: NodeId) {
         self.node(cat, node);
+        self.slow = true;
         for (dir, name) in cat.names(node) {
             self.only_name(cat, dir, name);
         }
@@ -124,7 +130,7 @@ impl Table {
             let by = self.held.get(key).copied().unwrap_or_default();
             by.alone || (*alone && by.with_others > 0)
         };
-        if wanted.0.iter().any(held) {
+        if wanted.keys.iter().any(held) {
             return false;
         }
         let Some(number) = number else { return true };
@@ -134,14 +140,14 @@ impl Table {
         })
     }
     fn hold(&mut self, wanted: &Wanted) {
-        for (key, alone) in &wanted.0 {
+        for (key, alone) in &wanted.keys {
             let held = self.held.entry(key.clone()).or_default();
             held.alone |= alone;
             held.with_others += u32::from(!alone);
         }
     }
     fn release(&mut self, wanted: &Wanted) {
-        for (key, alone) in &wanted.0 {
+        for (key, alone) in &wanted.keys {
             let Some(held) = self.held.get_mut(key) else {
                 continue;
             };
@@ -156,8 +162,8 @@ impl Table {
 
 impl Wanted {
     fn conflicts(&self, other: &Wanted) -> bool {
-        let theirs = |key: &Key| other.0.get(key);
-        let mut ours = self.0.iter();
+        let theirs = |key: &Key| other.keys.get(key);
+        let mut ours = self.keys.iter();
         ours.any(|(key, alone)| theirs(key).is_some_and(|other| *alone || *other))
     }
 }
@@ -169,6 +175,8 @@ pub(crate) struct Claims {
     released: Condvar,
     /// Number of changes so far.
     pub(crate) changes: AtomicU64,
+    /// Number of changes in progress that may need another tier than the fastest.
+    slow: AtomicUsize,
 }
 
 /// What one change uses, until it is dropped.
@@ -182,6 +190,8 @@ impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut table = self.claims.table();
         table.release(&self.wanted);
+        let slow = usize::from(self.wanted.slow);
+        self.claims.slow.fetch_sub(slow, Ordering::SeqCst);
         let waits = !table.waiting.is_empty();
         drop(table);
         if waits {
@@ -202,6 +212,10 @@ impl Claims {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+    /// Whether a change may have to wait for one on a tier that does not answer.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.slow.load(Ordering::SeqCst) > 0
+    }
     /// Claims what `wanted` says, which is asked again whenever other changes have ended. `None` if that takes longer than `limit`.
     pub(crate) fn claim(
         &self,
@@ -219,6 +233,7 @@ impl Claims {
             if table.is_free(&now, number_if_first) {
                 table.waiting.remove(&number);
                 table.hold(&now);
+                self.slow.fetch_add(usize::from(now.slow), Ordering::SeqCst);
                 return Some(Claim {
                     claims: self,
                     wanted: now,

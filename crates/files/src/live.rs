@@ -143,6 +143,12 @@ impl Live {
             update: Mutex::new(()),
         }
     }
+    /// Whether a read or write may wait for a tier other than the fastest.
+    pub(crate) fn may_wait(&self) -> bool {
+        let state = self.state.try_read();
+        let home = state.as_ref().ok().and_then(|s| s.home.as_ref());
+        home.is_none_or(|home| home.tier > 0)
+    }
     /// Locks the descriptor for one system call.
     pub fn hold(&self) -> Held<'_> {
         Held(self.state.read().unwrap_or_else(PoisonError::into_inner))

@@ -14,6 +14,9 @@ use std::time::Duration;
 /// The file system type that identifies a mount of this program in the mount table.
 pub const SUBTYPE: &str = "isotherm-files";
 
+/// The start of the source of such a mount in the mount table; the fastest tier follows.
+pub(crate) const SOURCE: &str = "isotherm:";
+
 /// Maximum time for which an unmount waits for the threads of the session, which end when the kernel has unmounted.
 const THREADS_END: Duration = Duration::from_secs(5);
 
@@ -176,7 +179,7 @@ fn threads(options: &Options) -> usize {
 fn config(store: &Store, options: &Options) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
-        MountOption::FSName(format!("isotherm:{}", store.tier_name(0))),
+        MountOption::FSName(format!("{SOURCE}{}", store.tier_name(0))),
         MountOption::Subtype(SUBTYPE.into()),
         MountOption::DefaultPermissions,
     ];

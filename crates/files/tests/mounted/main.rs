@@ -4,6 +4,7 @@ mod asleep;
 mod fsx;
 mod heads;
 mod passthrough;
+mod refusals;
 mod renames;
 mod stalled;
 mod trouble;

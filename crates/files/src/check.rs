@@ -1,6 +1,7 @@
 //! Checks that the catalogue agrees with the tiers.
 
-use crate::catalogue::{Body, Catalogue, Kind, NodeId};
+use crate::catalogue::{Body, Catalogue, Kind, NodeId, ROOT};
+use crate::claims::Key;
 use crate::scan::scan;
 use crate::store::Store;
 use crate::tree::SILLY;
@@ -19,7 +20,7 @@ fn paths(cat: &Catalogue) -> BTreeMap<Vec<u8>, NodeId> {
 /// Reads the tiers again and compares. With `repair`, the catalogue shows what is on the tiers from now on. No name changes during the
 /// check.
 pub fn check(store: &Store, repair: bool) -> Value {
-    let _names = store.names_or_wait();
+    let _all = store.claim_anyway(|_, all| all.alone(Key::Path(ROOT)));
     let fresh = match scan(&store.roots) {
         Ok(fresh) => fresh,
         Err(e) => {

@@ -304,7 +304,7 @@ impl Store {
                     }
                     carry_out(&mut disk, &call)
                 }
-                Step::Freeze => match self.names() {
+                Step::Freeze => match self.claim(|cat, all| all.all_names(cat, node)) {
                     Err(e) => Err(e),
                     Ok(guard) => {
                         names = Some(guard);

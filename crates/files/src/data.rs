@@ -181,7 +181,7 @@ impl Store {
         let keep = |t: &SetTime| matches!(t, SetTime::Keep);
         let times = !keep(&set.atime) || !keep(&set.mtime);
         if set.uid.is_some() || set.gid.is_some() || set.mode.is_some() || times {
-            let _names = self.names()?;
+            let _claim = self.claim(|cat, all| all.node(cat, node))?;
             self.on_each(node, |at| {
                 if set.uid.is_some() || set.gid.is_some() {
                     at.own(set.uid, set.gid)?;
@@ -233,7 +233,7 @@ impl Store {
         value: &[u8],
         flags: u32,
     ) -> Result<(), Errno> {
-        let _names = self.names()?;
+        let _claim = self.claim(|cat, all| all.node(cat, node))?;
         let flags = XattrFlags::from_bits_retain(flags);
         self.on_each(node, |at| at.set_xattr(name, value, flags))?;
         self.reread_xattrs(node)
@@ -243,7 +243,7 @@ impl Store {
     /// # Errors
     /// There is no such attribute, or a device error.
     pub fn remove_xattr(&self, node: NodeId, name: &[u8]) -> Result<(), Errno> {
-        let _names = self.names()?;
+        let _claim = self.claim(|cat, all| all.node(cat, node))?;
         self.on_each(node, |at| at.remove_xattr(name))?;
         self.reread_xattrs(node)
     }
@@ -270,7 +270,7 @@ impl Store {
     fn forget_capabilities(&self, node: NodeId) -> Result<(), Errno> {
         let listed = |name: &[u8]| name == b"security.capability";
         if self.cat().xattrs(node).iter().any(|x| listed(&x.0)) {
-            let _names = self.names()?;
+            let _claim = self.claim(|cat, all| all.node(cat, node))?;
             self.reread_xattrs(node)?;
         }
         Ok(())

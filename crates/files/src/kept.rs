@@ -89,10 +89,7 @@ impl Store {
     /// Takes over the copies of the last mount that are still equal to their files; the others are removed.
     pub(crate) fn adopt_copies(&self, kept: &[KeptCopy]) {
         let last = kept.iter().map(|k| k.number).max().unwrap_or(0);
-        {
-            let mut names = self.names_or_wait();
-            names.number = names.number.max(last);
-        }
+        self.number_used(last);
         for k in kept {
             let Some((node, facts, bytes)) = self.fits(k) else {
                 self.copies.mark_unused(k.number);

@@ -15,6 +15,7 @@
 pub mod catalogue;
 pub mod chaos;
 pub mod check;
+mod claims;
 pub mod control;
 pub mod copies;
 mod copy_only;

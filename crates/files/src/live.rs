@@ -143,6 +143,12 @@ impl Live {
             update: Mutex::new(()),
         }
     }
+    /// Whether a read or write may wait for a tier other than the fastest.
+    pub(crate) fn may_wait(&self) -> bool {
+        let state = self.state.try_read();
+        let home = state.as_ref().ok().and_then(|s| s.home.as_ref());
+        home.is_none_or(|home| home.tier > 0)
+    }
     /// Locks the descriptor for one system call.
     pub fn hold(&self) -> Held<'_> {
         Held(self.state.read().unwrap_or_else(PoisonError::into_inner))
@@ -256,9 +262,10 @@ impl Store {
             if live.hold().0.is_open(need) {
                 return Ok(None);
             }
-            // A rename may happen while the file is opened. In the last attempt, names are locked to prevent that. The lock of names is
-            // taken before the lock of the descriptor.
-            let _names = last.then(|| self.names_or_wait());
+            // A rename may happen while the file is opened. In the last attempt, the file is claimed to prevent that. This comes before the
+            // lock of the descriptor.
+            let claim = || self.claim_anyway(|cat, all| all.node(cat, live.node));
+            let _claim = last.then(claim);
             match self.open_once(live, need, last)? {
                 Opened::Before => return Ok(None),
                 Opened::Now(facts) => return Ok(Some(facts)),
@@ -274,7 +281,7 @@ impl Store {
     pub(crate) fn open_home(&self, live: &Live) -> Result<(), Errno> {
         self.open_for(live, Need::Home).map(|_| ())
     }
-    /// As [`Store::open_home`], for a file in use whose name is about to be removed by the caller, who has locked names.
+    /// As [`Store::open_home`], for a file in use whose name is about to be removed by the caller, who has claimed the file.
     pub(crate) fn open_home_before_removal(&self, node: NodeId) {
         if let Some(live) = self.lives.get(node)
             && live.hold().backing().is_err()
@@ -284,7 +291,7 @@ impl Store {
             let _ = self.open_once(&live, Need::Home, true);
         }
     }
-    /// One attempt to open a file in use; with `last`, names are locked.
+    /// One attempt to open a file in use; with `last`, the file is claimed.
     fn open_once(&self, live: &Live, need: Need, last: bool) -> Result<Opened, Errno> {
         let mut state = live.state.write().unwrap_or_else(PoisonError::into_inner);
         if state.is_open(need) {
@@ -383,7 +390,7 @@ impl Store {
             live.show_ctime(now.ctime, known.ctime);
         }
     }
-    /// Opens a file at its home. `None` if it is not there under its name: it may be renamed at this moment. With `last`, names are locked.
+    /// Opens a file at its home. `None` if it is not there under its name: it may be renamed at this moment. With `last`, it is claimed.
     fn open_backing(
         &self,
         node: NodeId,

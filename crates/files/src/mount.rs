@@ -1,6 +1,7 @@
 //! Mounts a store in the directory tree of this machine.
 
-use crate::fuse::{Ended, Io, Served};
+use crate::fuse::helpers::Helpers;
+use crate::fuse::{Ended, Front, Io, Served};
 use crate::store::{Refused, Settings, Store, refuse};
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,9 @@ use std::time::Duration;
 
 /// The file system type that identifies a mount of this program in the mount table.
 pub const SUBTYPE: &str = "isotherm-files";
+
+/// The start of the source of such a mount in the mount table; the fastest tier follows.
+pub(crate) const SOURCE: &str = "isotherm:";
 
 /// Maximum time for which an unmount waits for the threads of the session, which end when the kernel has unmounted.
 const THREADS_END: Duration = Duration::from_secs(5);
@@ -38,6 +42,7 @@ pub struct Mounted {
     ended: Ended,
     over: Receiver<()>,
     session: Option<BackgroundSession>,
+    helpers: Arc<Helpers>,
     /// This program has unmounted it, or found that nothing is mounted in its place any more. The session's threads end by themselves
     /// when the kernel has told them.
     gone: bool,
@@ -66,13 +71,15 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
         unmounted: Arc::default(),
         tell,
     };
-    let served = Served::new(
+    let served = Arc::new(Served::new(
         Arc::clone(&store),
         options.io,
         rustix::process::getuid().as_raw(),
+        threads(options),
         ended.clone(),
-    );
-    let session = Session::new(served, &dir, &config(&store, options)).map_err(|e| {
+    ));
+    let helpers = served.helpers();
+    let session = Session::new(Front(served), &dir, &config(&store, options)).map_err(|e| {
         Refused(format!(
             "{}: cannot mount: {e} (is /dev/fuse there, and fusermount3 for users?)",
             dir.display()
@@ -99,6 +106,7 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
         ended,
         over,
         session: Some(session),
+        helpers,
         gone: false,
         mover: Some(mover),
     })
@@ -162,11 +170,16 @@ fn mount_point(dir: &Path, tiers: &[PathBuf]) -> Result<PathBuf, Refused> {
     Ok(dir)
 }
 
+/// Number of threads of the session.
+fn threads(options: &Options) -> usize {
+    options.threads.clamp(1, 64)
+}
+
 /// The options of the FUSE session.
 fn config(store: &Store, options: &Options) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
-        MountOption::FSName(format!("isotherm:{}", store.tier_name(0))),
+        MountOption::FSName(format!("{SOURCE}{}", store.tier_name(0))),
         MountOption::Subtype(SUBTYPE.into()),
         MountOption::DefaultPermissions,
     ];
@@ -183,7 +196,7 @@ fn config(store: &Store, options: &Options) -> Config {
     } else {
         SessionACL::Owner
     };
-    config.n_threads = Some(options.threads.clamp(1, 64));
+    config.n_threads = Some(threads(options));
     config.clone_fd = true;
     config
 }
@@ -252,6 +265,7 @@ impl Mounted {
             } else {
                 let _ = session.umount_and_join();
             }
+            self.helpers.wait(THREADS_END);
             if let Err(e) = self.store.save_names() {
                 self.store.say(&format!(
                     "the names of slower tiers could not be kept on the fast one: {e}"

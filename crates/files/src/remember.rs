@@ -198,7 +198,7 @@ impl Store {
     /// Number of changes that may have changed the names on slower tiers: new nodes, moves.
     fn names_or_places_changed(&self) -> u64 {
         let moved = self.placement.done[0].load(Ordering::Relaxed);
-        1 + moved + self.names_changed.load(Ordering::Relaxed)
+        1 + moved + self.claims.changes.load(Ordering::Relaxed)
     }
     /// The loop of the thread that moves files, until the file system is unmounted.
     pub fn attend(&self) {

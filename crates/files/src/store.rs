@@ -1,9 +1,11 @@
 //! The tiers as one namespace: mounting, and the state that all operations share.
 //!
-//! The locks, in the order in which they are taken: names (held during every change of names and attributes, including the system calls),
-//! files in use, the descriptor of one file, the catalogue (never held during a system call). So lookups and listings wait for no device.
+//! The locks, in the order in which they are taken: claims (`claims.rs`: what a change of names and attributes uses, held during its system
+//! calls), files in use, the descriptor of one file, the catalogue (never held during a system call). So lookups and listings wait for no
+//! device, and a change waits for another only if both use the same file or name.
 
 use crate::catalogue::{Catalogue, NodeId};
+use crate::claims::Claims;
 use crate::copies::Copies;
 use crate::disk::{Disk, Root};
 use crate::heads::HeadSettings;
@@ -16,7 +18,7 @@ use crate::tree::{At, Facts, INTENTS, Tier, Tree, join};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 /// Free space is read again after this time.
@@ -25,19 +27,15 @@ const ROOM_AGE: Duration = Duration::from_millis(500);
 /// Free bytes below which a tier is short of space, whatever its marks.
 const RESERVE: u64 = 256 << 20;
 
-/// The state under the lock of names and attributes.
-#[derive(Debug, Default)]
-pub struct NamesState {
-    /// The number in the last hidden name. Each number is used once.
-    pub number: u64,
-}
-
 /// A store of files on several tiers.
 pub struct Store {
     /// The tiers' directories, fastest first.
     pub roots: Arc<Vec<Root>>,
     cat: RwLock<Catalogue>,
-    names: Mutex<NamesState>,
+    /// What changes of names and attributes use now.
+    pub(crate) claims: Claims,
+    /// The number in the last hidden name. Each number is used once.
+    numbers: AtomicU64,
     pub(crate) lives: Lives,
     /// Decides the tier of each file.
     pub placement: Placement,
@@ -59,8 +57,6 @@ pub struct Store {
     pub notifier: std::sync::OnceLock<fuser::Notifier>,
     /// Bytes of files on each tier.
     pub bytes_on: Vec<AtomicU64>,
-    /// Number of times that names were locked to change them.
-    pub(crate) names_changed: AtomicU64,
     /// Copies of files of slower tiers on the fastest.
     pub copies: Copies,
     /// Records operations for the lab.
@@ -173,7 +169,8 @@ impl Store {
         let store = Store {
             placement: Placement::new(settings, &roots, &cat, &quotas)?,
             cat: RwLock::new(cat),
-            names: Mutex::default(),
+            claims: Claims::default(),
+            numbers: AtomicU64::new(0),
             lives: Lives::default(),
             rooms,
             stuck: AtomicBool::new(false),
@@ -184,7 +181,6 @@ impl Store {
             io: std::sync::OnceLock::new(),
             notifier: std::sync::OnceLock::new(),
             bytes_on,
-            names_changed: AtomicU64::new(0),
             recording: Recording::default(),
             copies: Copies::new(settings.copies, crate::heads::Heads::new(settings.heads)),
             health: roots.iter().map(|_| Health::default()).collect(),
@@ -203,20 +199,6 @@ impl Store {
     }
     pub(crate) fn cat_mut(&self) -> RwLockWriteGuard<'_, Catalogue> {
         self.cat.write().unwrap_or_else(PoisonError::into_inner)
-    }
-    /// Locks all names.
-    ///
-    /// # Errors
-    /// Names must not change any more, because a device failed.
-    pub fn names(&self) -> Result<MutexGuard<'_, NamesState>, Errno> {
-        if self.stuck.load(Ordering::SeqCst) {
-            return Err(Errno::IO);
-        }
-        self.names_changed.fetch_add(1, Ordering::Relaxed);
-        Ok(self.names_or_wait())
-    }
-    pub(crate) fn names_or_wait(&self) -> MutexGuard<'_, NamesState> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// From now on no name may change until the next mount recovers.
     pub(crate) fn mark_stuck(&self, why: &str) {
@@ -313,11 +295,11 @@ impl Store {
         Ok(known)
     }
     /// Carries out several steps atomically, even across a crash: an intent first, then the steps, then all of it is made durable. The
-    /// caller holds the lock of names.
-    pub(crate) fn together(&self, names: &mut NamesState, ops: &[Op]) -> Result<(), Errno> {
+    /// caller has claimed all names in them. So intents of several changes at the same time have nothing in common.
+    pub(crate) fn together(&self, ops: &[Op]) -> Result<(), Errno> {
         let mut disk = Disk::new(Arc::clone(&self.roots));
-        names.number += 1;
-        let intent = At::new(0, join(INTENTS, format!("n{}", names.number).as_bytes()));
+        let name = format!("n{}", self.number());
+        let intent = At::new(0, join(INTENTS, name.as_bytes()));
         let dirs = At::new(0, INTENTS);
         // A slower tier whose device has failed must be found out before the first step: after a failure between two steps, no name could
         // change until the next mount.
@@ -418,9 +400,11 @@ impl Store {
     }
     /// A number for a hidden name.
     pub(crate) fn number(&self) -> u64 {
-        let mut names = self.names_or_wait();
-        names.number += 1;
-        names.number
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+    /// All later numbers for hidden names are higher than this one.
+    pub(crate) fn number_used(&self, number: u64) {
+        self.numbers.fetch_max(number, Ordering::Relaxed);
     }
     /// Whether the path is within a tier.
     pub fn is_inside(&self, path: &Path) -> bool {

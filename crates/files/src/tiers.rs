@@ -1,6 +1,7 @@
 //! Opens the directories of the tiers, checks that they are disjoint, and locks them.
 
 use crate::disk::Root;
+use crate::mount::SOURCE;
 use crate::store::{Refused, Settings, refuse};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
@@ -47,6 +48,36 @@ fn lock_soon(lock: &rustix::fd::OwnedFd) -> Result<(), Errno> {
     }
 }
 
+/// What helps against an error of the first write to a tier; empty if that is unknown.
+fn fix_of(e: Errno) -> &'static str {
+    match e {
+        Errno::ROFS => ": it is read-only: remount it writable (`mount -o remount,rw`)",
+        Errno::NOSPC | Errno::DQUOT => ": it is full: free some space there, at least 1 MiB",
+        Errno::ACCESS | Errno::PERM => {
+            ": this user may not: serve as root, or own the directory (NFS: export it with no_root_squash)"
+        }
+        Errno::IO | Errno::NOTCONN | Errno::STALE => {
+            ": its device or server fails: repair it and mount it again"
+        }
+        Errno::NOTDIR => ": `.isotherm` there is not a directory: move it away",
+        _ => "",
+    }
+}
+
+/// Where a file system of this program with that device number is mounted.
+fn mount_of_this_program(dev: u64) -> Option<String> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let dev = format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
+    table.lines().find_map(|line| {
+        let (mount, fs) = line.split_once(" - ")?;
+        let mut mount = mount.split(' ').skip(2);
+        let ours = mount.next() == Some(&dev[..])
+            && fs.starts_with("fuse")
+            && fs.split(' ').nth(1)?.starts_with(SOURCE);
+        mount.nth(1).filter(|_| ours).map(str::to_owned)
+    })
+}
+
 /// Opens all tiers and locks them. A tier that is absent, if that is allowed, gets an entry without a directory.
 ///
 /// # Errors
@@ -78,8 +109,17 @@ pub(crate) fn open(settings: &Settings) -> Result<(Vec<Root>, Vec<rustix::fd::Ow
             }
         }
         let failed = |what: &str, e: Errno| Refused(format!("{shown}: cannot {what}: {e}"));
-        root.prepare()
-            .map_err(|e| failed("write to this tier (is it full or read-only?)", e))?;
+        if let Some(at) = mount_of_this_program(root.dev) {
+            return refuse(format!(
+                "{shown}: lies on a file system that `isotherm mount` serves at {at}: a tier of such a file system cannot be a tier of another; name a directory of the disk below"
+            ));
+        }
+        root.prepare().map_err(|e| {
+            let fix = fix_of(e);
+            Refused(format!(
+                "{shown}: cannot write to .isotherm in this tier: {e}{fix}"
+            ))
+        })?;
         let flags = OFlags::CREATE | OFlags::RDWR;
         let lock = root
             .open_at(b".isotherm/lock", flags, 0o600)

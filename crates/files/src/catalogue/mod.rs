@@ -253,10 +253,14 @@ impl Catalogue {
         let all = std::iter::once(id).chain(more);
         all.filter(|s| self.parent(*s).is_some())
     }
+    /// The names of a node, each with its directory.
+    pub fn names(&self, id: NodeId) -> impl Iterator<Item = (NodeId, &[u8])> {
+        let slots = self.name_slots(id);
+        slots.filter_map(|s| Some((self.parent(s)?, self.slots.name(s))))
+    }
     /// The directories in which a node has names.
     pub fn parents(&self, id: NodeId) -> Vec<NodeId> {
-        let slots = self.name_slots(id);
-        slots.filter_map(|s| self.parent(s)).collect()
+        self.names(id).map(|n| n.0).collect()
     }
     /// The path of a name in a directory.
     pub fn path_in(&self, dir: NodeId, name: &[u8]) -> Option<Vec<u8>> {

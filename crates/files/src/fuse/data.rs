@@ -6,7 +6,8 @@ use crate::live::{Live, Need};
 use crate::placement::Access;
 use crate::tree::Facts;
 use fuser::{
-    FileHandle, FopenFlags, Generation, OpenFlags, ReplyCreate, ReplyData, ReplyOpen, Request,
+    FileHandle, FopenFlags, Generation, OpenFlags, ReplyCreate, ReplyData, ReplyOpen, ReplyStatfs,
+    ReplyWrite,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -129,7 +130,43 @@ impl Served {
             }
         });
     }
+    /// Space of all tiers together.
+    pub(super) fn space(&self, reply: ReplyStatfs) {
+        let (mut blocks, mut free, mut avail, mut files, mut ffree) = (0, 0, 0, 0, 0);
+        let mut devices = Vec::new();
+        for root in self.store.roots.iter() {
+            // Two tiers on one file system share its space. A tier that has not answered for a while is left out.
+            if root.absent || root.hangs() || devices.contains(&root.dev) {
+                continue;
+            }
+            let Ok(s) = rustix::fs::fstatvfs(&root.fd) else {
+                continue;
+            };
+            devices.push(root.dev);
+            let scale = |n: u64| n * s.f_frsize / 4096;
+            blocks += scale(s.f_blocks);
+            free += scale(s.f_bfree);
+            avail += scale(s.f_bavail);
+            files += s.f_files;
+            ffree += s.f_ffree;
+        }
+        reply.statfs(blocks, free, avail, files, ffree, 4096, 255, 4096);
+    }
     pub(super) fn write_file(
+        &self,
+        fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        flags: OpenFlags,
+        strip: bool,
+        reply: ReplyWrite,
+    ) {
+        match self.write_all(fh, offset, data, flags, strip) {
+            Ok(()) => reply.written(data.len() as u32),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+    fn write_all(
         &self,
         fh: FileHandle,
         offset: u64,
@@ -146,8 +183,8 @@ impl Served {
         Ok(())
     }
     /// Removes set-user-ID rights after a call that changed data and for which the kernel does not say whether they must be removed.
-    pub(super) fn stripped(&self, req: &Request, handle: &Handle) -> Result<(), Errno> {
-        if self.io != Io::Passthrough && req.uid() != 0 {
+    pub(super) fn stripped(&self, uid: u32, handle: &Handle) -> Result<(), Errno> {
+        if self.io != Io::Passthrough && uid != 0 {
             return self.store.strip_rights(&handle.live);
         }
         Ok(())

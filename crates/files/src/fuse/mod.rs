@@ -4,6 +4,7 @@
 //! goes through this program. Changes that were made directly on a tier are reported to the kernel when they are noticed.
 
 mod data;
+pub(crate) mod helpers;
 mod requests;
 
 use crate::catalogue::NodeId;
@@ -16,6 +17,7 @@ use fuser::{
     BackingId, Errno as FuseErrno, FileAttr, FileHandle, FileType, Generation, INodeNo, InitFlags,
     KernelConfig, ReplyEmpty, ReplyEntry, ReplyXattr, Request, TimeOrNow,
 };
+use helpers::Helpers;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -75,6 +77,27 @@ impl Ended {
 }
 
 /// The file system that the session threads call.
+pub struct Front(pub(crate) Arc<Served>);
+
+impl std::ops::Deref for Front {
+    type Target = Served;
+    fn deref(&self) -> &Served {
+        &self.0
+    }
+}
+
+impl Front {
+    /// Carries out a call, on this thread unless all others of the session may be waiting for a tier.
+    fn run(&self, may_wait: bool, call: impl FnOnce(&Served) + Send + 'static) {
+        if let Some(_turn) = self.helpers.turn(may_wait) {
+            return call(self);
+        }
+        let served = Arc::clone(&self.0);
+        self.helpers.hand_over(move || call(&served));
+    }
+}
+
+/// What the session threads share.
 pub struct Served {
     store: Arc<Store>,
     io: Io,
@@ -87,6 +110,7 @@ pub struct Served {
     reason: Arc<Mutex<Option<String>>>,
     /// Whether it was said that a tier has too little space for passthrough.
     short: AtomicBool,
+    helpers: Arc<Helpers>,
 }
 
 fn errno(e: Errno) -> FuseErrno {
@@ -211,8 +235,8 @@ fn request_capabilities(io: Io, config: &mut KernelConfig) {
 }
 
 impl Served {
-    /// Serves a store. Besides root, `owner` may give commands.
-    pub fn new(store: Arc<Store>, io: Io, owner: u32, ended: Ended) -> Served {
+    /// Serves a store on that many threads. Besides root, `owner` may give commands.
+    pub fn new(store: Arc<Store>, io: Io, owner: u32, threads: usize, ended: Ended) -> Served {
         Served {
             store,
             io,
@@ -223,7 +247,36 @@ impl Served {
             lists: Mutex::default(),
             reason: Arc::default(),
             short: AtomicBool::new(false),
+            helpers: Arc::new(Helpers::new(threads)),
         }
+    }
+    /// The threads that carry out calls which may wait.
+    pub(crate) fn helpers(&self) -> Arc<Helpers> {
+        Arc::clone(&self.helpers)
+    }
+    /// Whether a change of names or attributes may wait for a tier other than the fastest, if it uses this node.
+    fn change_waits(&self, node: NodeId) -> bool {
+        self.store.claims.may_wait() || self.is_slow(node)
+    }
+    /// As [`Served::change_waits`], for a name that is removed or replaced.
+    fn name_waits(&self, dir: NodeId, name: &[u8]) -> bool {
+        let node = self.store.cat().child(dir, name);
+        node.map_or_else(|| self.store.claims.may_wait(), |n| self.change_waits(n))
+    }
+    fn is_slow(&self, node: NodeId) -> bool {
+        self.store.cat().get(node).is_some_and(|n| n.on() & !1 != 0)
+    }
+    /// As [`Served::change_waits`], for a new file.
+    fn creation_waits(&self) -> bool {
+        self.store.claims.may_wait() || self.store.is_full(0)
+    }
+    /// Whether a read or write may wait for a tier other than the fastest: the file is there, is moved, or may have to move because its tier
+    /// is full.
+    fn use_waits(&self, fh: FileHandle, writes: bool) -> bool {
+        let Ok(handle) = self.handle(fh) else {
+            return false;
+        };
+        handle.live.may_wait() || (writes && self.store.is_short(0))
     }
     /// If passthrough was requested and the kernel refused it: the reason.
     pub fn reason(&self) -> Arc<Mutex<Option<String>>> {
@@ -334,6 +387,20 @@ impl Served {
             Err(Errno::PERM)
         }
     }
+    fn xattr_names(&self, id: NodeId) -> Vec<u8> {
+        let mut list = Vec::new();
+        for (name, _) in self.store.cat().xattrs(id) {
+            list.extend_from_slice(name);
+            list.push(0);
+        }
+        list
+    }
+    fn new_listing(&self) -> FileHandle {
+        let fh = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        lists.insert(fh, Arc::default());
+        FileHandle(fh)
+    }
     fn listing(&self, fh: FileHandle) -> Option<Listing> {
         let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         lists.get(&fh.0).cloned()
@@ -372,9 +439,14 @@ impl Served {
 
 impl Served {
     /// The answer to a query. A recording is fetched only by those who may give commands.
-    fn answer(&self, req: &Request, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
+    fn answer(
+        &self,
+        may_command: Result<(), Errno>,
+        id: NodeId,
+        what: &str,
+    ) -> Result<Vec<u8>, Errno> {
         if what == "record" {
-            self.may_command(req)?;
+            may_command?;
         }
         crate::control::answer(&self.store, id, what)
     }

@@ -1,7 +1,8 @@
 //! Each request of the kernel, and its answer from the store.
 
 use super::{
-    Served, TTL, attr, errno, kind, negative_entry, node, number, request_capabilities, set_time,
+    Front, Served, TTL, attr, errno, kind, negative_entry, node, number, request_capabilities,
+    set_time,
 };
 use crate::data::SetAttr;
 use crate::names::IfPresent;
@@ -15,11 +16,10 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
-impl Filesystem for Served {
+impl Filesystem for Front {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         request_capabilities(self.io, config);
         Ok(())
@@ -74,10 +74,13 @@ impl Filesystem for Served {
             atime: set_time(atime),
             mtime: set_time(mtime),
         };
-        match self.store.set_attr(node(ino), &set) {
-            Ok(f) => reply.attr(&TTL, &attr(node(ino), &f)),
-            Err(e) => reply.error(errno(e)),
-        }
+        let id = node(ino);
+        self.run(self.change_waits(id), move |s| {
+            match s.store.set_attr(id, &set) {
+                Ok(f) => reply.attr(&TTL, &attr(id, &f)),
+                Err(e) => reply.error(errno(e)),
+            }
+        });
     }
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
         match self.store.cat().get(node(ino)).and_then(|n| n.target()) {
@@ -95,23 +98,24 @@ impl Filesystem for Served {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let (dir, creator, name) = (node(parent), Self::creator(req, umask), name.as_bytes());
-        if mode & 0o170_000 == 0o100_000 || mode & 0o170_000 == 0 {
-            let made = self.store.create(dir, name, mode, creator);
-            self.entry(
-                made.map(|(id, live, _)| {
-                    self.store.release(&live);
-                    id
-                }),
-                reply,
-            );
-            return;
-        }
+        let (dir, creator) = (node(parent), Served::creator(req, umask));
+        let name = name.as_bytes().to_vec();
         let dev = rustix::fs::makedev(
             (rdev >> 8) & 0xfff,
             (rdev & 0xff) | ((rdev >> 12) & 0x000f_ff00),
         );
-        self.entry(self.store.mknod(dir, name, mode, dev, creator), reply);
+        self.run(self.creation_waits(), move |s| {
+            let made = if matches!(mode & 0o170_000, 0o100_000 | 0) {
+                let made = s.store.create(dir, &name, mode, creator);
+                made.map(|(id, live, _)| {
+                    s.store.release(&live);
+                    id
+                })
+            } else {
+                s.store.mknod(dir, &name, mode, dev, creator)
+            };
+            s.entry(made, reply);
+        });
     }
     fn mkdir(
         &self,
@@ -122,20 +126,23 @@ impl Filesystem for Served {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        let creator = Self::creator(req, umask);
-        let made = self
-            .store
-            .mkdir(node(parent), name.as_bytes(), mode, creator);
-        self.entry(made, reply);
+        let (dir, creator) = (node(parent), Served::creator(req, umask));
+        let name = name.as_bytes().to_vec();
+        self.run(self.creation_waits(), move |s| {
+            s.entry(s.store.mkdir(dir, &name, mode, creator), reply);
+        });
     }
     fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        Self::empty(
-            self.store.unlink(node(parent), name.as_bytes()).map(|_| ()),
-            reply,
-        );
+        let (dir, name) = (node(parent), name.as_bytes().to_vec());
+        self.run(self.name_waits(dir, &name), move |s| {
+            Served::empty(s.store.unlink(dir, &name).map(|_| ()), reply);
+        });
     }
     fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        Self::empty(self.store.rmdir(node(parent), name.as_bytes()), reply);
+        let (dir, name) = (node(parent), name.as_bytes().to_vec());
+        self.run(self.name_waits(dir, &name), move |s| {
+            Served::empty(s.store.rmdir(dir, &name), reply);
+        });
     }
     fn symlink(
         &self,
@@ -145,13 +152,12 @@ impl Filesystem for Served {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let target = target.as_os_str().as_bytes();
-        let creator = Self::creator(req, 0);
-        self.entry(
-            self.store
-                .symlink(node(parent), name.as_bytes(), target, creator),
-            reply,
-        );
+        let target = target.as_os_str().as_bytes().to_vec();
+        let (dir, creator) = (node(parent), Served::creator(req, 0));
+        let name = name.as_bytes().to_vec();
+        self.run(self.creation_waits(), move |s| {
+            s.entry(s.store.symlink(dir, &name, &target, creator), reply);
+        });
     }
     fn rename(
         &self,
@@ -174,9 +180,13 @@ impl Filesystem for Served {
         } else {
             IfPresent::Replace
         };
-        let from = (node(parent), name.as_bytes());
-        let to = (node(newparent), newname.as_bytes());
-        Self::empty(self.store.rename(from, to, if_present), reply);
+        let (dir, name) = (node(parent), name.as_bytes().to_vec());
+        let (to, new_name) = (node(newparent), newname.as_bytes().to_vec());
+        let waits = self.name_waits(dir, &name) || self.name_waits(to, &new_name);
+        self.run(waits, move |s| {
+            let done = s.store.rename((dir, &name), (to, &new_name), if_present);
+            Served::empty(done, reply);
+        });
     }
     fn link(
         &self,
@@ -186,13 +196,16 @@ impl Filesystem for Served {
         newname: &OsStr,
         reply: ReplyEntry,
     ) {
-        let done = self
-            .store
-            .link(node(ino), node(newparent), newname.as_bytes());
-        self.entry(done.map(|()| node(ino)), reply);
+        let (id, dir, name) = (node(ino), node(newparent), newname.as_bytes().to_vec());
+        self.run(self.change_waits(id), move |s| {
+            s.entry(s.store.link(id, dir, &name).map(|()| id), reply);
+        });
     }
     fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.open_file(node(ino), req.pid(), flags, reply);
+        let (id, pid) = (node(ino), req.pid());
+        self.run(self.is_slow(id), move |s| {
+            s.open_file(id, pid, flags, reply);
+        });
     }
     fn read(
         &self,
@@ -205,7 +218,10 @@ impl Filesystem for Served {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.read_file(fh, req.pid(), offset, size as usize, reply);
+        let pid = req.pid();
+        self.run(self.use_waits(fh, false), move |s| {
+            s.read_file(fh, pid, offset, size as usize, reply);
+        });
     }
     fn write(
         &self,
@@ -220,10 +236,12 @@ impl Filesystem for Served {
         reply: ReplyWrite,
     ) {
         let strip = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        match self.write_file(fh, offset, data, flags, strip) {
-            Ok(()) => reply.written(data.len() as u32),
-            Err(e) => reply.error(errno(e)),
+        if let Some(_turn) = self.helpers.turn(self.use_waits(fh, true)) {
+            return self.write_file(fh, offset, data, flags, strip, reply);
         }
+        let (s, data) = (Arc::clone(&self.0), data.to_vec());
+        self.helpers
+            .hand_over(move || s.write_file(fh, offset, &data, flags, strip, reply));
     }
     fn flush(
         &self,
@@ -246,8 +264,11 @@ impl Filesystem for Served {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.close_file(node(ino), fh);
-        reply.ok();
+        let id = node(ino);
+        self.run(self.use_waits(fh, false), move |s| {
+            s.close_file(id, fh);
+            reply.ok();
+        });
     }
     fn fsync(
         &self,
@@ -257,17 +278,13 @@ impl Filesystem for Served {
         datasync: bool,
         reply: ReplyEmpty,
     ) {
-        Self::empty(
-            self.handle(fh)
-                .and_then(|h| self.store.sync(&h.live, datasync)),
-            reply,
-        );
+        self.run(self.use_waits(fh, false), move |s| {
+            let done = s.handle(fh).and_then(|h| s.store.sync(&h.live, datasync));
+            Served::empty(done, reply);
+        });
     }
     fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let fh = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        lists.insert(fh, Arc::default());
-        reply.opened(FileHandle(fh), FopenFlags::empty());
+        reply.opened(self.new_listing(), FopenFlags::empty());
     }
     fn readdir(
         &self,
@@ -333,28 +350,14 @@ impl Filesystem for Served {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        Self::empty(self.store.sync_dir(node(ino)), reply);
+        let id = node(ino);
+        self.run(self.is_slow(id), move |s| {
+            Served::empty(s.store.sync_dir(id), reply);
+        });
     }
     fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        let (mut blocks, mut free, mut avail, mut files, mut ffree) = (0, 0, 0, 0, 0);
-        let mut devices = Vec::new();
-        for root in self.store.roots.iter() {
-            let Ok(s) = rustix::fs::fstatvfs(&root.fd) else {
-                continue;
-            };
-            // Two tiers on one file system share its space.
-            if root.absent || devices.contains(&root.dev) {
-                continue;
-            }
-            devices.push(root.dev);
-            let scale = |n: u64| n * s.f_frsize / 4096;
-            blocks += scale(s.f_blocks);
-            free += scale(s.f_bfree);
-            avail += scale(s.f_bavail);
-            files += s.f_files;
-            ffree += s.f_ffree;
-        }
-        reply.statfs(blocks, free, avail, files, ffree, 4096, 255, 4096);
+        let remote = self.store.roots.iter().any(|r| !r.local);
+        self.run(remote, move |s| s.space(reply));
     }
     fn setxattr(
         &self,
@@ -366,38 +369,45 @@ impl Filesystem for Served {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let (id, name) = (node(ino), name.as_bytes());
-        let done = match crate::control::query_name(name) {
-            Some(what) => self
-                .may_command(req)
-                .and_then(|()| crate::control::command(&self.store, id, what, value)),
-            None => self.store.set_xattr(id, name, value, flags as u32),
-        };
-        Self::empty(done, reply);
+        let (id, name) = (node(ino), name.as_bytes().to_vec());
+        let (value, may) = (value.to_vec(), self.may_command(req));
+        self.run(self.change_waits(id), move |s| {
+            let done = match crate::control::query_name(&name) {
+                Some(what) => {
+                    may.and_then(|()| crate::control::command(&s.store, id, what, &value))
+                }
+                None => s.store.set_xattr(id, &name, &value, flags as u32),
+            };
+            Served::empty(done, reply);
+        });
     }
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let (id, name) = (node(ino), name.as_bytes());
         let value = match crate::control::query_name(name) {
             Some(_) if size == 0 => return reply.size(crate::control::ANSWER_MAX as u32),
-            Some(what) => self.answer(req, id, what),
+            // It may be `check`, which reads all tiers.
+            Some(what) => {
+                let (may, what) = (self.may_command(req), what.to_owned());
+                return self.run(true, move |s| {
+                    Served::sized(s.answer(may, id, &what), size, reply);
+                });
+            }
             None => {
                 let cat = self.store.cat();
                 let found = cat.xattrs(id).iter().find(|x| x.0 == name);
                 found.map(|x| x.1.clone()).ok_or(Errno::NODATA)
             }
         };
-        Self::sized(value, size, reply);
+        Served::sized(value, size, reply);
     }
     fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let mut list = Vec::new();
-        for (name, _) in self.store.cat().xattrs(node(ino)) {
-            list.extend_from_slice(name);
-            list.push(0);
-        }
-        Self::sized(Ok(list), size, reply);
+        Served::sized(Ok(self.xattr_names(node(ino))), size, reply);
     }
     fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        Self::empty(self.store.remove_xattr(node(ino), name.as_bytes()), reply);
+        let (id, name) = (node(ino), name.as_bytes().to_vec());
+        self.run(self.change_waits(id), move |s| {
+            Served::empty(s.store.remove_xattr(id, &name), reply);
+        });
     }
     fn create(
         &self,
@@ -409,14 +419,14 @@ impl Filesystem for Served {
         _flags: i32,
         reply: ReplyCreate,
     ) {
-        let creator = Self::creator(req, umask);
-        let made = self
-            .store
-            .create(node(parent), name.as_bytes(), mode, creator);
-        match made {
-            Ok((id, live, facts)) => self.created(id, live, &facts, reply),
-            Err(e) => reply.error(errno(e)),
-        }
+        let (dir, creator) = (node(parent), Served::creator(req, umask));
+        let name = name.as_bytes().to_vec();
+        self.run(self.creation_waits(), move |s| {
+            match s.store.create(dir, &name, mode, creator) {
+                Ok((id, live, facts)) => s.created(id, live, &facts, reply),
+                Err(e) => reply.error(errno(e)),
+            }
+        });
     }
     fn fallocate(
         &self,
@@ -428,13 +438,14 @@ impl Filesystem for Served {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        Self::empty(
-            self.handle(fh).and_then(|h| {
-                self.store.fallocate(&h.live, offset, length, mode)?;
-                self.stripped(req, &h)
-            }),
-            reply,
-        );
+        let uid = req.uid();
+        self.run(self.use_waits(fh, true), move |s| {
+            let done = s.handle(fh).and_then(|h| {
+                s.store.fallocate(&h.live, offset, length, mode)?;
+                s.stripped(uid, &h)
+            });
+            Served::empty(done, reply);
+        });
     }
     fn lseek(
         &self,
@@ -446,14 +457,16 @@ impl Filesystem for Served {
         reply: ReplyLseek,
     ) {
         // SEEK_DATA is 3 and SEEK_HOLE is 4. The kernel handles the others itself.
-        let found = match (u64::try_from(offset), whence) {
-            (Ok(at), 3 | 4) => self.seek(fh, at, whence == 4),
-            _ => Err(Errno::INVAL),
-        };
-        match found {
-            Ok(at) => reply.offset(at as i64),
-            Err(e) => reply.error(errno(e)),
-        }
+        self.run(self.use_waits(fh, false), move |s| {
+            let found = match (u64::try_from(offset), whence) {
+                (Ok(at), 3 | 4) => s.seek(fh, at, whence == 4),
+                _ => Err(Errno::INVAL),
+            };
+            match found {
+                Ok(at) => reply.offset(at as i64),
+                Err(e) => reply.error(errno(e)),
+            }
+        });
     }
     fn copy_file_range(
         &self,
@@ -468,18 +481,20 @@ impl Filesystem for Served {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let copied = self.handle(fh_in).and_then(|a| {
-            let b = self.handle(fh_out)?;
-            let len = len.min(1 << 30);
-            let copied = self
-                .store
-                .copy(&a.live, offset_in, &b.live, offset_out, len)?;
-            self.stripped(req, &b)?;
-            Ok(copied)
+        let uid = req.uid();
+        let waits = self.use_waits(fh_in, false) || self.use_waits(fh_out, true);
+        self.run(waits, move |s| {
+            let copied = s.handle(fh_in).and_then(|a| {
+                let b = s.handle(fh_out)?;
+                let len = len.min(1 << 30);
+                let copied = s.store.copy(&a.live, offset_in, &b.live, offset_out, len)?;
+                s.stripped(uid, &b)?;
+                Ok(copied)
+            });
+            match copied {
+                Ok(n) => reply.written(n as u32),
+                Err(e) => reply.error(errno(e)),
+            }
         });
-        match copied {
-            Ok(n) => reply.written(n as u32),
-            Err(e) => reply.error(errno(e)),
-        }
     }
 }

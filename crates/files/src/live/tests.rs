@@ -12,16 +12,16 @@ fn another(store: &Store) -> (NodeId, Arc<Live>) {
     (node, live)
 }
 
-/// The lock of names is always taken before the lock of a descriptor. So a thread that opens a file which is not at its path must not
-/// hold the lock of the descriptor while it waits for names.
+/// A claim always comes before the lock of a descriptor. So a thread that opens a file which is not at its path must not hold the lock of
+/// the descriptor while it waits for the claim.
 #[test]
-fn an_open_that_waits_for_names_holds_no_descriptor() {
+fn an_open_that_waits_for_a_claim_holds_no_descriptor() {
     let dir = tempfile::tempdir().unwrap();
     let (store, node, live) = crate::store::with_a_file(dir.path());
     store.release(&live);
     std::fs::remove_file(dir.path().join("fast/f")).unwrap();
     std::thread::scope(|scope| {
-        let names = store.names().unwrap();
+        let claim = store.claim(|cat, all| all.node(cat, node)).unwrap();
         let open = scope.spawn(|| store.live(node).map(|_| ()));
         let pause = || std::thread::sleep(std::time::Duration::from_millis(300));
         while store.lives.count() == 0 && !open.is_finished() {
@@ -30,7 +30,7 @@ fn an_open_that_waits_for_names_holds_no_descriptor() {
         pause();
         let live = store.lives.get(node).unwrap();
         let free = live.state.try_read().is_ok();
-        drop(names);
+        drop(claim);
         assert_eq!(open.join().unwrap(), Err(Errno::STALE));
         assert!(free, "the descriptor is locked");
     });

@@ -1,15 +1,20 @@
 //! One move from its first step to its last: the calls on the real trees, and the locks and descriptors that are held meanwhile.
 
+use crate::claims::{Claim, Key};
 use crate::disk::{Disk, facts_of};
 use crate::live::{Backing, Live, State};
 use crate::mover::{Answer, Call, Move, Outcome, Step, Why, carry_out};
-use crate::store::{NamesState, Store};
+use crate::store::Store;
 use crate::tree::{At, Facts, TEMPS, Tier, Time, join};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Timespec, Timestamps};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLockWriteGuard};
+use std::time::Duration;
+
+/// Maximum time that a move waits for changes in its directories, to restore the times of these.
+const TIMES_WAIT: Duration = Duration::from_secs(1);
 
 /// Carries out the steps of one move.
 pub(super) struct Driver<'a> {
@@ -25,8 +30,8 @@ pub(super) struct Driver<'a> {
     changes: u64,
     /// The lock on the file's descriptors, which stops readers and writers; held from the freeze to the swap.
     state: Option<RwLockWriteGuard<'a, State>>,
-    /// The lock on all names; held from the freeze to the end.
-    names: Option<MutexGuard<'a, NamesState>>,
+    /// The claim of the file and its names; held from the freeze to the end.
+    names: Option<Claim<'a>>,
     /// The descriptor of the copy, from the freeze to the swap.
     copy: Option<OwnedFd>,
 }
@@ -63,11 +68,11 @@ impl<'a> Driver<'a> {
             let answer = match step {
                 Step::Call(call) => {
                     self.note(&call, &m);
-                    let answer = carry_out(&mut disk, &call);
                     if let Call::MakeParents(at) = &call {
-                        self.store.dirs_made(&at.path, at.tier);
+                        self.make_parents(&mut disk, at)
+                    } else {
+                        carry_out(&mut disk, &call)
                     }
-                    answer
                 }
                 Step::Freeze => self.freeze(&disk),
                 Step::Thaw => {
@@ -87,6 +92,15 @@ impl<'a> Driver<'a> {
         }
     }
 
+    /// Creates the directories above a path. Their attributes must not change meanwhile.
+    fn make_parents(&self, disk: &mut Disk, at: &At) -> Result<Answer, Errno> {
+        let dir = self.store.cat().find(&at.parent().path);
+        let _claim = dir.map(|dir| self.store.claim_missing(dir, at.tier));
+        let made = carry_out(disk, &Call::MakeParents(at.clone()));
+        self.store.dirs_made(&at.path, at.tier);
+        made
+    }
+
     /// Before a call: records the number of changes of the file when its copy is created, and shows the progress of the copying.
     fn note(&mut self, call: &Call, m: &Move) {
         if matches!(call, Call::Create(..)) {
@@ -101,7 +115,8 @@ impl<'a> Driver<'a> {
 
     /// Stops changes of names and of the file.
     fn freeze(&mut self, disk: &Disk) -> Result<Answer, Errno> {
-        self.names = Some(self.store.names()?);
+        let node = self.live.node;
+        self.names = Some(self.store.claim(|cat, all| all.all_names(cat, node))?);
         let state = self.live.state.write();
         self.state = Some(state.unwrap_or_else(PoisonError::into_inner));
         if self.live.had_passthrough.load(Ordering::SeqCst) {
@@ -158,7 +173,6 @@ impl<'a> Driver<'a> {
     fn end(&mut self, outcome: Outcome) {
         if outcome == Outcome::Done {
             self.live.update_shown_ctime();
-            // Names are still locked, so that no user can change these times in between: that change would be lost.
             self.dir_times();
         }
         (self.names, self.state) = (None, None);
@@ -171,9 +185,21 @@ impl<'a> Driver<'a> {
 
     /// Restores the times of the directories, which a move must not change.
     fn dir_times(&self) {
+        let node = self.live.node;
+        // They are claimed so that no user changes these times in between: that change would be lost. This is best effort, like the rest:
+        // until the next mount the catalogue has the right times.
+        let claim = self.store.claim_more(TIMES_WAIT, |cat, all| {
+            for dir in cat.parents(node) {
+                all.alone(Key::Times(dir));
+                all.alone(Key::Node(dir));
+            }
+        });
+        if claim.is_none() {
+            return;
+        }
         let dirs: Vec<(Vec<u8>, Facts)> = {
             let cat = self.store.cat();
-            let ids = cat.parents(self.live.node).into_iter();
+            let ids = cat.parents(node).into_iter();
             ids.filter_map(|d| Some((cat.path(d)?, cat.get(d)?.facts)))
                 .collect()
         };
@@ -187,7 +213,6 @@ impl<'a> Driver<'a> {
                 last_modification: spec(f.mtime),
             };
             for tier in [self.from, self.to] {
-                // Best effort: until the next mount the catalogue has the right times.
                 let dir = self.store.roots[usize::from(tier)].directory(&path);
                 let _ = dir.and_then(|fd| rustix::fs::futimens(fd, &times));
             }

@@ -1,36 +1,60 @@
 //! Directories are made on a tier when the first file needs them there.
 
-use crate::catalogue::NodeId;
+use crate::catalogue::{Catalogue, NodeId};
+use crate::claims::{Claim, Key};
 use crate::disk::{DirAttributes, make_dir_like};
 use crate::scan::{DIR, TYPE};
 use crate::store::Store;
 use crate::tree::{Tier, above};
 use rustix::io::Errno;
+use std::time::Duration;
 
 impl Store {
     /// Makes sure that a directory and those above it exist on a tier. Their attributes come from the catalogue, because the other tiers
-    /// may sleep or be absent.
+    /// may sleep or be absent. Those that are made must not change meanwhile.
     pub(crate) fn ensure_dir(&self, dir: NodeId, tier: Tier) -> Result<(), Errno> {
+        if Self::missing_on(&self.cat(), dir, tier)?.is_empty() {
+            return Ok(());
+        }
+        let _claim = self.claim_missing(dir, tier);
+        self.ensure_claimed(dir, tier)
+    }
+    /// Claims a directory and those above it that do not exist on a tier.
+    pub(crate) fn claim_missing(&self, dir: NodeId, tier: Tier) -> Option<Claim<'_>> {
+        self.claim_more(Duration::MAX, |cat, all| {
+            for missing in Self::missing_on(cat, dir, tier).unwrap_or_default() {
+                all.alone(Key::Node(missing));
+            }
+        })
+    }
+    /// The directory and those above it that do not exist on a tier, the lowest first.
+    fn missing_on(cat: &Catalogue, dir: NodeId, tier: Tier) -> Result<Vec<NodeId>, Errno> {
+        let mut missing = Vec::new();
+        let mut here = Some(dir);
+        while let Some(at) = here {
+            let node = cat.get(at).ok_or(Errno::NOENT)?;
+            if node.dir().ok_or(Errno::NOTDIR)?.on & (1 << tier) != 0 {
+                break;
+            }
+            missing.push(at);
+            here = cat.parent(at);
+        }
+        Ok(missing)
+    }
+    /// As [`Store::ensure_dir`], for a caller that has claimed the directories that are missing.
+    pub(crate) fn ensure_claimed(&self, dir: NodeId, tier: Tier) -> Result<(), Errno> {
         let missing = {
             let cat = self.cat();
-            let mut missing = Vec::new();
-            let mut here = dir;
-            loop {
-                let node = cat.get(here).ok_or(Errno::NOENT)?;
-                let on = node.dir().ok_or(Errno::NOTDIR)?.on;
-                if on & (1 << tier) != 0 {
-                    break;
-                }
-                let known = DirAttributes {
-                    path: cat.path(here).ok_or(Errno::NOENT)?,
-                    facts: node.facts,
-                    xattrs: cat.xattrs(here).to_vec(),
-                };
-                missing.push((here, known));
-                let Some(up) = cat.parent(here) else { break };
-                here = up;
-            }
-            missing
+            let known = |dir: NodeId| {
+                Some(DirAttributes {
+                    path: cat.path(dir)?,
+                    facts: cat.get(dir)?.facts,
+                    xattrs: cat.xattrs(dir).to_vec(),
+                })
+            };
+            let missing = Self::missing_on(&cat, dir, tier)?.into_iter();
+            let missing = missing.map(|dir| Some((dir, known(dir)?)));
+            missing.collect::<Option<Vec<_>>>().ok_or(Errno::NOENT)?
         };
         let Some((_, first)) = missing.first() else {
             return Ok(());

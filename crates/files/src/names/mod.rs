@@ -240,7 +240,7 @@ impl Store {
         mode: u32,
         creator: Creator,
     ) -> Result<(NodeId, Arc<Live>, Facts), Errno> {
-        let _names = self.names()?;
+        let _claim = self.claim(|cat, all| all.name(cat, dir, name))?;
         let place = self.place(dir, name)?;
         let mode = creator.mode(mode, &place) & 0o7777;
         let first = self.tier_for_new(0);
@@ -270,7 +270,7 @@ impl Store {
         mode: u32,
         creator: Creator,
     ) -> Result<NodeId, Errno> {
-        let _names = self.names()?;
+        let _claim = self.claim(|cat, all| all.name(cat, dir, name))?;
         let place = self.place(dir, name)?;
         let mut mode = creator.mode(mode, &place) & 0o7777;
         mode |= place.parent.mode & 0o2000;
@@ -335,7 +335,7 @@ impl Store {
         body: Body,
         make: impl Fn(&Root, &[u8]) -> Result<(), Errno>,
     ) -> Result<NodeId, Errno> {
-        let _names = self.names()?;
+        let _claim = self.claim(|cat, all| all.name(cat, dir, name))?;
         let place = self.place(dir, name)?;
         let owner = Some(Uid::from_raw(creator.uid));
         let group = Some(Gid::from_raw(creator.group(&place)));
@@ -355,7 +355,10 @@ impl Store {
     /// # Errors
     /// The name exists, the node is a directory, or a device error.
     pub fn link(&self, node: NodeId, dir: NodeId, name: &[u8]) -> Result<(), Errno> {
-        let _names = self.names()?;
+        let _claim = self.claim(|cat, all| {
+            all.name(cat, dir, name);
+            all.node(cat, node);
+        })?;
         let place = self.place(dir, name)?;
         let (old, tier) = {
             let cat = self.cat();

@@ -41,7 +41,7 @@ impl Store {
     /// # Errors
     /// There is none, it is a directory, or a device error.
     pub fn unlink(&self, dir: NodeId, name: &[u8]) -> Result<NodeId, Errno> {
-        let mut names = self.names()?;
+        let _claim = self.claim(|cat, all| all.name_and_node(cat, dir, name))?;
         let (path, node, tier, id) = {
             let cat = self.cat();
             let place = parent_of(&cat, dir, name)?;
@@ -60,8 +60,7 @@ impl Store {
         let removed = if root.local || self.lives.get(node).is_none() {
             root.unlink(&path, AtFlags::empty())
         } else {
-            names.number += 1;
-            root.unlink_in_use(&path, names.number)
+            root.unlink_in_use(&path, self.number())
         };
         match removed {
             Ok(()) | Err(Errno::NOENT) => {}
@@ -103,7 +102,7 @@ impl Store {
     /// # Errors
     /// There is none, it is not empty, or a device error.
     pub fn rmdir(&self, dir: NodeId, name: &[u8]) -> Result<(), Errno> {
-        let _names = self.names()?;
+        let _claim = self.claim(|cat, all| all.name_and_node(cat, dir, name))?;
         let (path, node, on) = {
             let cat = self.cat();
             let place = parent_of(&cat, dir, name)?;
@@ -141,7 +140,7 @@ impl Store {
     pub(super) fn dir_stays(&self, node: NodeId, removed: u16) {
         for tier in (0..self.roots.len() as Tier).filter(|t| removed & (1 << t) != 0) {
             self.cat_mut().gone_from(node, tier);
-            if let Err(e) = self.ensure_dir(node, tier) {
+            if let Err(e) = self.ensure_claimed(node, tier) {
                 self.say(&format!(
                     "a directory could not be created again on {}: {e}",
                     self.tier_name(tier)

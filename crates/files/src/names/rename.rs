@@ -30,7 +30,10 @@ impl Store {
         (to, new_name): (NodeId, &[u8]),
         if_present: IfPresent,
     ) -> Result<(), Errno> {
-        let mut names = self.names()?;
+        let _claim = self.claim(|cat, all| {
+            all.name_and_node(cat, dir, name);
+            all.name_and_node(cat, to, new_name);
+        })?;
         let exchange = if_present == IfPresent::Exchange;
         let plan = {
             let cat = self.cat();
@@ -62,8 +65,7 @@ impl Store {
             self.rename_once(first, &plan)
                 .map_err(|e| self.device_error(first, &plan.from, e))
         } else {
-            self.ops(&plan)
-                .and_then(|ops| self.together(&mut names, &ops))
+            self.ops(&plan).and_then(|ops| self.together(&ops))
         };
         if let Err(e) = done {
             if let Some(over) = replaced.filter(|_| plan.is_dir) {
@@ -148,7 +150,7 @@ impl Store {
         };
         let (root, from, to) = (&self.roots[usize::from(tier)], &plan.from, &plan.to);
         match self.evicting(tier, || root.rename(from, to, flags)) {
-            // The file system does not support flags; names are locked here, so the check above suffices.
+            // The file system does not support flags; the name is claimed, so the check above suffices.
             Err(Errno::INVAL | Errno::NOSYS) if flags == RenameFlags::NOREPLACE => {
                 root.rename(from, to, RenameFlags::empty())
             }

@@ -3,6 +3,7 @@
 //! left. The same test must fail if any safety rule is removed.
 
 mod fetch;
+mod together;
 mod world;
 
 use isotherm_core::random::SplitMix64;

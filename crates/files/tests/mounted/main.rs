@@ -4,7 +4,9 @@ mod asleep;
 mod fsx;
 mod heads;
 mod passthrough;
+mod refusals;
 mod renames;
+mod stalled;
 mod trouble;
 mod world;
 

@@ -465,7 +465,7 @@ fn a_tier_that_dies_takes_only_its_files_along() {
 }
 
 /// Unmounts at the end of the test in any case.
-pub(crate) struct Unmount(std::path::PathBuf);
+pub(crate) struct Unmount(pub(crate) std::path::PathBuf);
 
 impl Drop for Unmount {
     fn drop(&mut self) {

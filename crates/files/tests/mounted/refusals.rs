@@ -1,0 +1,44 @@
+//! Tiers that are refused, and the messages.
+
+use crate::trouble::Unmount;
+use crate::world::{World, run};
+use isotherm_files::fuse::Io;
+use std::fs;
+
+/// The message about a tier that cannot be one names it, the reason and the remedy.
+#[test]
+fn a_refusal_of_a_tier_says_what_helps() {
+    let Some(w) = World::new(|_| {}, Io::Cached) else {
+        return;
+    };
+    fs::create_dir(w.at("inner")).unwrap();
+    run(
+        "mkdir fast2 readonly blocked mnt2; mount -t tmpfs -o ro none readonly; echo >blocked/.isotherm",
+        &w.root,
+    );
+    let readonly = Unmount(w.root.join("readonly"));
+    let say = |tier: std::path::PathBuf| {
+        let settings = isotherm_files::store::Settings {
+            tiers: vec![w.root.join("fast2"), tier],
+            ..Default::default()
+        };
+        match isotherm_files::store::Store::open(&settings) {
+            Ok(_) => "served".into(),
+            Err(e) => e.0,
+        }
+    };
+    let mnt = w.root.join("mnt").display().to_string();
+    for (tier, reason, remedy) in [
+        (w.at("inner"), &*mnt, "name a directory of the disk below"),
+        (w.root.join("readonly"), "is read-only", "remount,rw"),
+        (w.root.join("blocked"), "not a directory", "move it away"),
+    ] {
+        let said = say(tier.clone());
+        let starts = said.starts_with(&tier.display().to_string());
+        assert!(
+            starts && said.contains(reason) && said.contains(remedy),
+            "{said}"
+        );
+    }
+    drop(readonly);
+}

@@ -33,9 +33,11 @@ MEASURED = ["crates", "bench", "Cargo.toml", "Cargo.lock"]
 
 
 class Group:
-    """Rows that one command measures. `slice_rounds` of them take about `slice_s` seconds on an idle machine with two cores."""
+    """Rows that one command measures. `slice_rounds` of them take about `slice_s` seconds on an idle machine with two cores. `counted`: the
+    figures are the same in every run, so one round suffices, and the table has a column for each of them."""
 
-    def __init__(self, command, slice_rounds, slice_s, peer=None, bars=None, unit="/s", digits=0, ours=("ours",), least=True):
+    def __init__(self, command, slice_rounds, slice_s, peer=None, bars=None, unit="/s", digits=0, ours=("ours",), least=True, counted=False):
+        self.counted = counted
         self.command, self.slice_rounds, self.slice_s = command, slice_rounds, slice_s
         self.peer, self.bars, self.unit, self.digits, self.ours, self.least = peer, bars or {}, unit, digits, ours, least
 
@@ -56,6 +58,7 @@ GROUPS = {
     "vm-ceilings": Group("bench/vm-peers/run.sh {rounds} ceilings", 1, 180, "rublk loop", {"": 0.9}, unit="", ours=("isotherm",)),
     "recovery": Group("bench/recovery/run.sh {dir} rounds={rounds}", 5, 60, bars={"recovered": 5}, unit="", digits=2),
     "map": Group("bench/map/run.sh rounds={rounds}", 2, 80, unit=" ns", digits=0, least=False),
+    "misses": Group("bench/map/misses.sh", 1, 900, counted=True),
     "full-models": Group("bench/full-models/run.sh {rounds}", 1, 80, bars={"4 KiB reads, SSD alone": 5, "4 KiB.*HDD, linear": 5, "HDD, ": 2},
                          unit=" M/s", digits=2),
     "sweeps": Group("bench/lab/sweep.sh {rounds}", 2, 60, "1 thread", {"": 1.9}, unit=" cells/s", digits=2, ours=("2 threads",)),
@@ -107,6 +110,11 @@ def keep(results):
     RESULTS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
+def wanted(name, rounds):
+    """The number of rounds after which a group is measured to the end."""
+    return 1 if GROUPS[name].counted else rounds
+
+
 def rounds_of(entry):
     return max((r[2] for r in entry["rows"]), default=0)
 
@@ -124,7 +132,7 @@ def measured(path, before):
 def run_slice(name, entry, rounds, folder):
     """Measures some more rounds. Returns the rows, or None if the command failed."""
     group = GROUPS[name]
-    n = min(group.slice_rounds, rounds - rounds_of(entry))
+    n = min(group.slice_rounds, wanted(name, rounds) - rounds_of(entry))
     with tempfile.NamedTemporaryFile("w+", suffix=".rows") as rows:
         command = group.command.format(rounds=n, dir=folder).split()
         print(f"== {' '.join(command)}", flush=True)
@@ -142,7 +150,7 @@ def run(options):
         entry = results.get(name)
         if options.again or not entry or entry.get("tree") != now:
             entry = {"when": datetime.date.today().isoformat(), "machine": machine(options.dir), "tree": now, "load": [], "rows": []}
-        while rounds_of(entry) < options.rounds:
+        while rounds_of(entry) < wanted(name, options.rounds):
             if options.seconds and time.monotonic() - begun + GROUPS[name].slice_s > options.seconds and time.monotonic() - begun > 1:
                 break
             rows = run_slice(name, entry, options.rounds, options.dir)
@@ -153,7 +161,8 @@ def run(options):
             results[name] = entry
             keep(results)
     write(results)
-    missing = [n for n in options.groups or GROUPS if n not in results or results[n].get("tree") != now or rounds_of(results[n]) < options.rounds]
+    to_the_end = lambda n: n in results and results[n].get("tree") == now and rounds_of(results[n]) >= wanted(n, options.rounds)
+    missing = [n for n in options.groups or GROUPS if not to_the_end(n)]
     print(f"not measured to the end: {', '.join(missing)}" if missing else "all rows measured")
     if failed:
         sys.exit(f"these failed: {', '.join(failed)}")
@@ -205,8 +214,21 @@ def alone(group, entry):
     return lines
 
 
+def counts(entry):
+    """A row for each case, a column for each figure."""
+    table = by_server(entry)
+    cases, columns = (list(dict.fromkeys(words)) for words in zip(*table))
+    lines = [f"| case | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for case in cases:
+        values = (table.get((case, c), {}).get(1) for c in columns)
+        lines.append(f"| {case} | {' | '.join('–' if v is None else f'{v:g}' for v in values)} |")
+    return lines
+
+
 def table(name, entry):
     group = GROUPS[name]
+    if group.counted:
+        return [f"Counted {entry['when']}; tree `{entry['tree']}`.", "", *counts(entry)]
     loads = entry.get("load") or [0]
     about = f"Measured {entry['when']} on {entry['machine']}; load {min(loads):.1f} to {max(loads):.1f}; tree `{entry['tree']}`."
     few = rounds_of(entry)

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! cargo bench -p isotherm-live --bench map -- [rounds=3] [requests=2000000] [largest=100000000]
-//! cargo bench -p isotherm-live --bench map -- only=EXTENTS:POLICY:TOGETHER [requests=2000000]
+//! valgrind --tool=callgrind --cache-sim=yes --instr-atstart=no map only=EXTENTS:POLICY:TOGETHER [requests=200000]
 //! ```
-//! The second form runs one case, without a warm-up, for `bench/map/misses.sh`.
+//! The second form is for `bench/map/misses.sh`: it runs one case under callgrind, which counts only the requests. The volume is created
+//! before callgrind simulates anything, and 10^6 requests that are not counted fill the simulated caches.
 //!
 //! Measures the whole engine (submit, device operation, completion, reply) over a world that completes at once. Every extent has a home,
 //! and 4 KiB reads go to random extents: one at a time, or 32 that arrive together, whose rows are then fetched together
@@ -27,7 +28,11 @@ use ram::Ram;
 use std::error::Error;
 use std::fs::File;
 use std::io::Write;
+use std::process::Command;
 use std::time::Instant;
+
+/// Requests before callgrind counts: they touch more cache lines than the simulated caches have.
+const WARM_UP: u32 = 1_000_000;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -128,17 +133,40 @@ fn keep(case: &str, of: &str, round: u32, value: f64) -> Outcome<()> {
     Ok(())
 }
 
-/// Runs one case, given as `EXTENTS:POLICY:TOGETHER`.
+/// Tells the callgrind under which this process runs to switch its simulation on or off (`-i on`), or to forget its counts (`-z`).
+fn callgrind(words: &[&str]) -> Outcome<()> {
+    let id = std::process::id().to_string();
+    let done = Command::new("callgrind_control")
+        .args(words)
+        .arg(&id)
+        .output();
+    let done = done.map_err(|e| format!("callgrind_control: {e}; it is a part of valgrind"))?;
+    let said = String::from_utf8_lossy(&done.stdout);
+    if done.status.success() && said.contains("OK") {
+        return Ok(());
+    }
+    let what = words.join(" ");
+    Err(format!("callgrind_control {what}: {said}; only= needs valgrind --tool=callgrind").into())
+}
+
+/// Runs one case, given as `EXTENTS:POLICY:TOGETHER`, and lets callgrind count its requests.
 fn only(case: &str, requests: u32) -> Outcome<()> {
     let words: Vec<&str> = case.split(':').collect();
     let [extents, policy, together] = words[..] else {
         return Err(format!("only={case}: write EXTENTS:POLICY:TOGETHER").into());
     };
-    let mut e = engine(policy, extents.parse()?)?;
-    let (mut now, mut random) = (e.space().geo.extents.into(), SplitMix64::new(42));
+    let extents = extents.parse()?;
     let together = together.parse::<u32>()?.clamp(1, 1000);
-    let ns = reads(&mut e, &mut now, &mut random, requests, together);
-    println!("{case}: {ns:.1} ns a request, {requests} requests");
+    let mut e = engine(policy, extents)?;
+    let (mut now, mut random) = (u64::from(extents), SplitMix64::new(42));
+    callgrind(&["-i", "on"])?;
+    reads(&mut e, &mut now, &mut random, WARM_UP, together);
+    callgrind(&["-z"])?;
+    reads(&mut e, &mut now, &mut random, requests, together);
+    callgrind(&["-i", "off"])?;
+    let counted = requests / together * together;
+    let bytes = e.memory().per_extent(extents);
+    println!("{counted} requests, {bytes:.2} bytes an extent");
     Ok(())
 }
 

@@ -61,8 +61,10 @@ GROUPS = {
     "misses": Group("bench/map/misses.sh", 1, 900, counted=True),
     "full-models": Group("bench/full-models/run.sh {rounds}", 1, 80, bars={"4 KiB reads, SSD alone": 5, "4 KiB.*HDD, linear": 5, "HDD, ": 2},
                          unit=" M/s", digits=2),
+    "profile": Group("bench/full-models/profile.sh", 1, 600, counted=True),
     "sweeps": Group("bench/lab/sweep.sh {rounds}", 2, 60, "1 thread", {"": 1.9}, unit=" cells/s", digits=2, ours=("2 threads",)),
     "policies": Group("bench/policies/run.sh {rounds}", 1, 80, bars={"": 300}, unit=" ns", digits=0, least=False),
+    "policy-counts": Group("bench/policies/instructions.sh", 1, 200, counted=True),
     "hit-only": Group("bench/hit-only/run.sh {rounds} arc-OLTP.lis.zst", 1, 60, "peer", {"": 1}, unit=" M/s", digits=1),
 }
 

@@ -31,6 +31,22 @@ impl Bits {
     pub fn clear(&mut self, i: usize) {
         self.0[i / 64] &= !(1 << (i % 64));
     }
+    /// Sets bit `i` to `on`.
+    #[inline]
+    pub fn put(&mut self, i: usize, on: bool) {
+        let w = &mut self.0[i / 64];
+        *w = *w & !(1 << (i % 64)) | u64::from(on) << (i % 64);
+    }
+    /// The word of bits `64 * w` to `64 * w + 63`, the first in the lowest bit; 0 beyond the end of the set.
+    #[inline]
+    pub fn word(&self, w: usize) -> u64 {
+        self.0.get(w).copied().unwrap_or(0)
+    }
+    /// A word in which the `len` bits from bit `start` on are set.
+    #[inline]
+    pub fn mask(start: usize, len: usize) -> u64 {
+        span_mask(start, len)
+    }
     /// Sets bits `from..to` to `on`; returns true if any of them changed.
     pub fn fill(&mut self, from: usize, to: usize, on: bool) -> bool {
         let mut changed = false;

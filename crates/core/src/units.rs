@@ -8,6 +8,15 @@ use core::ops::{Add, Sub};
 pub struct Nanos(pub u64);
 
 impl Nanos {
+    /// The earlier one of two times; `None` is later than every time.
+    #[inline]
+    pub fn earlier(a: Option<Nanos>, b: Option<Nanos>) -> Option<Nanos> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, None) => a,
+            (None, b) => b,
+        }
+    }
     /// Later than any time that occurs.
     pub const MAX: Nanos = Nanos(u64::MAX);
     /// `n` microseconds.

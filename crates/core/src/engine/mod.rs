@@ -397,6 +397,9 @@ fn prepare(opened: &mut Opened, params: &Params) {
         space.map.limit_partial(most);
     }
     space.loads.start_with(&params.costs);
+    if params.unread_metadata {
+        space.map.index_rows();
+    }
     if params.read_only || mutants::chosen(params, Mutant::HandOutLost) {
         return;
     }

@@ -7,6 +7,7 @@
 
 mod classes;
 mod copies;
+mod index;
 mod marks;
 mod memory;
 mod valid;
@@ -19,6 +20,7 @@ use alloc::vec::Vec;
 use classes::Classes;
 pub use classes::Mixed;
 use copies::CopyBits;
+use index::RowIndex;
 use marks::Marks;
 use valid::Valid;
 
@@ -63,6 +65,8 @@ pub struct ExtentMap {
     /// Largest number of extents that may be partial at the same time; the engine fills further ones with zeros.
     partial_max: u32,
     held: Marks,
+    /// For worlds that only count records (`index.rs`).
+    index: RowIndex,
     blocks: usize,
     mapped: u32,
 }
@@ -86,6 +90,7 @@ impl ExtentMap {
             partial: Marks::new(geo.extents),
             partial_max: ExtentMap::partial_most(geo),
             held: Marks::new(geo.extents),
+            index: RowIndex::default(),
             blocks,
             mapped: 0,
         }
@@ -160,6 +165,7 @@ impl ExtentMap {
         self.rows[e.0 as usize].place = self.copies[s.0 as usize];
         self.copies[s.0 as usize] = UNMAPPED;
         self.dirty_slots.clear(s.0 as usize);
+        self.index.set_dirty(e, false);
         self.own(s, NO_OWNER);
         self.copied -= 1;
         self.dirty -= u32::from(dirty);
@@ -178,6 +184,7 @@ impl ExtentMap {
         } else {
             self.dirty_slots.clear(c.0 as usize);
         }
+        self.index.set_dirty(e, on);
         self.dirty = self.dirty + u32::from(on) - u32::from(was);
         was != on
     }
@@ -203,6 +210,7 @@ impl ExtentMap {
             "extent or slot already taken"
         );
         self.rows[e.0 as usize].place = s.0;
+        self.index.set_mapped(e, true);
         self.partial.put(e, partial);
         if partial {
             self.valid.begin(e.0, false);
@@ -227,6 +235,7 @@ impl ExtentMap {
         let from = self.home(e)?;
         assert!(self.copy(e).is_none(), "the copy must go first");
         self.rows[e.0 as usize].place = UNMAPPED;
+        self.index.set_mapped(e, false);
         self.become_whole(e);
         self.own(from, NO_OWNER);
         self.mapped -= 1;
@@ -238,6 +247,7 @@ impl ExtentMap {
         let r = &mut self.rows[e.0 as usize];
         let was = r.place != UNMAPPED;
         r.place = slot.map_or(UNMAPPED, |s| s.0);
+        self.index.set_mapped(e, slot.is_some());
         self.become_whole(e);
         self.mapped = self.mapped + u32::from(slot.is_some()) - u32::from(was);
     }

@@ -16,16 +16,33 @@ impl Hdd {
             return Some(oldest);
         }
         let here = self.geometry.turned(t);
-        let mut best = (u64::MAX, oldest);
+        // The nearest command is probably one of the best. Compared with it, most others are ruled out by the duration of their seek alone.
+        let mut near = (u32::MAX, oldest);
         for (i, q) in self.queue.iter().enumerate() {
-            if q.op != ModelOp::Standby {
-                let cost = self.ready_after(q, t, here);
-                if cost < best.0 {
-                    best = (cost, i);
-                }
+            let distance = self.arm.0.abs_diff(q.place.cylinder);
+            if distance < near.0 && q.op != ModelOp::Standby {
+                near = (distance, i);
             }
         }
+        let mut best = (self.ready_after(&self.queue[near.1], t, here), near.1);
+        for (i, q) in self.queue.iter().enumerate() {
+            if i == near.1 || q.op == ModelOp::Standby || self.least_after(q, t) > best.0 {
+                continue;
+            }
+            // Of equally good commands the first one is chosen.
+            best = best.min((self.ready_after(q, t, here), i));
+        }
         Some(best.1)
+    }
+
+    /// A time before which `q`'s first byte is neither under the head nor in the buffer: a bound that is quick to find.
+    #[inline]
+    fn least_after(&self, q: &Queued, t: u64) -> u64 {
+        let at = t.max(q.ready);
+        if q.held || self.ahead.as_ref().is_some_and(|a| a.may_serve(q.offset)) {
+            return at;
+        }
+        at + self.geometry.least_seek_ns(self.arm.0, q.place.cylinder)
     }
 
     /// The time until `q`'s first byte can be under the head, or is in the buffer. The platter is at `here` at `t`.
@@ -94,7 +111,7 @@ impl Hdd {
     fn ahead_serves(&self, q: &Queued, at: u64) -> Option<Ahead> {
         let a = self.ahead?;
         // A request is mostly far away, and this test is cheap.
-        if q.offset < a.start || q.offset > a.limit.max(a.from) {
+        if !a.may_serve(q.offset) {
             return None;
         }
         let reached = a.reached(&self.geometry, at);
@@ -206,6 +223,10 @@ impl Hdd {
         for (i, d) in self.dirty.iter().take(self.destage_look).enumerate() {
             if d.number > flushed {
                 break;
+            }
+            // As in `choose`: the duration of the seek alone may rule a run out.
+            if self.geometry.least_seek_ns(self.arm.0, d.place.cylinder) > best.0.0 {
+                continue;
             }
             let seek = self.reach_ns(ModelOp::Write, &d.place);
             let whole = seek + self.geometry.wait_after(here, seek, d.place.angle);

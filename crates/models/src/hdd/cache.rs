@@ -22,6 +22,12 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
+    /// Whether `offset` is in the range that is or will be read.
+    #[inline]
+    pub fn may_serve(&self, offset: u64) -> bool {
+        self.start <= offset && offset <= self.limit.max(self.from)
+    }
+
     /// First byte not yet read at `now`.
     pub fn reached(&self, geometry: &Geometry, now: u64) -> u64 {
         let passed = geometry.bytes_passed(&self.place, now.saturating_sub(self.since));

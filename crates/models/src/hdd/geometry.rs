@@ -9,6 +9,9 @@ const ZONES: u32 = 16;
 /// Entries of the lookup table for zones. An entry is smaller than every zone, so it meets at most two.
 const LOOKUP: usize = 256;
 
+/// Entries of the table of shortest seeks, each for an equal range of distances.
+const DISTANCES: u32 = 512;
+
 /// The place of a byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -48,6 +51,9 @@ pub(crate) struct Geometry {
     seek_a: f64,
     seek_b: f64,
     seek_c: f64,
+    /// For each range of distances a lower bound of the time of a seek, and the width of a range as a shift.
+    least_seek: Vec<u64>,
+    distance_shift: u32,
 }
 
 impl Geometry {
@@ -92,7 +98,7 @@ impl Geometry {
                 .rposition(|z: &Zone| z.first_byte <= byte)
                 .unwrap_or(0) as u8
         });
-        Geometry {
+        let mut new = Geometry {
             zones,
             zone_of,
             zone_shift,
@@ -104,7 +110,42 @@ impl Geometry {
             seek_a: min * 1e6,
             seek_b: b * 1e6,
             seek_c: c * 1e6,
-        }
+            least_seek: Vec::new(),
+            distance_shift: 0,
+        };
+        new.bound_seeks();
+        new
+    }
+
+    /// Fills the table of shortest seeks. If `b` is not negative, the curve is concave, so that its minimum over a range is at one of the
+    /// ends. The two nanoseconds allow for rounding.
+    fn bound_seeks(&mut self) {
+        let last = (self.cylinders as u32).max(1);
+        self.distance_shift = (last / DISTANCES).max(1).ilog2() + 1;
+        let shift = self.distance_shift;
+        let bound = |i: u32| {
+            let (first, end) = (i << shift, ((i + 1) << shift) - 1);
+            if i == 0 || self.seek_b < 0.0 {
+                return 0;
+            }
+            let both = self.curve_ns(first).min(self.curve_ns(end));
+            both.saturating_sub(2)
+        };
+        self.least_seek = (0..=last >> shift).map(bound).collect();
+    }
+
+    /// A lower bound of [`Geometry::seek_ns`] between two cylinders, without divisions and roots.
+    #[inline]
+    pub fn least_seek_ns(&self, from: u32, to: u32) -> u64 {
+        let range = from.abs_diff(to) >> self.distance_shift;
+        self.least_seek.get(range as usize).copied().unwrap_or(0)
+    }
+
+    /// The seek curve at a distance of `d` cylinders, one or more.
+    #[inline]
+    fn curve_ns(&self, d: u32) -> u64 {
+        let x = f64::from(d) / self.cylinders;
+        (self.seek_a + self.seek_b * x.sqrt() + self.seek_c * x) as u64
     }
 
     #[inline]
@@ -151,8 +192,7 @@ impl Geometry {
                 self.skew_ns / 2
             };
         }
-        let x = f64::from(d) / self.cylinders;
-        (self.seek_a + self.seek_b * x.sqrt() + self.seek_c * x) as u64
+        self.curve_ns(d)
     }
 
     /// The angle of the platter at `t`.
@@ -206,5 +246,37 @@ impl Geometry {
     /// The number of bytes from `place` on that pass the head in `ns`.
     pub fn bytes_passed(&self, place: &Place, ns: u64) -> u64 {
         (ns as f64 * place.track_bytes as f64 / (self.rev_ns + self.skew_ns) as f64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bound holds at every distance and is close to the seek, for all disks in the tree.
+    #[test]
+    fn no_seek_is_shorter_than_its_bound() {
+        let mut disks = 0;
+        for sheet in crate::presets()
+            .unwrap()
+            .iter()
+            .filter_map(|s| s.hdd.as_ref())
+        {
+            let g = Geometry::new(sheet);
+            disks += 1;
+            let last = g.cylinders as u32;
+            let mut far = 0;
+            for d in 1..last {
+                let to = Place {
+                    cylinder: d,
+                    ..Place::default()
+                };
+                let (seek, bound) = (g.seek_ns((0, 0), &to), g.least_seek_ns(0, d));
+                assert!(bound <= seek, "{d} cylinders: {seek} ns, at least {bound}");
+                far += u32::from(bound * 10 < seek * 9);
+            }
+            assert!(far < last / 20, "{far} of {last} bounds are far below");
+        }
+        assert!(disks > 3);
     }
 }

@@ -238,7 +238,13 @@ impl Checkpoints {
             return Some(rows as usize);
         }
         let clean = clean_epoch.is_none() && follow.none_is_dirty();
-        let (rows, units) = map.plain_rows(e, stop, free, clean);
+        // If clean blocks are recorded, the record of a clean copy has more than one unit.
+        let counted = if clean_epoch.is_none() || map.copied() == 0 {
+            map.indexed_rows(e, stop, free, follow.recorded_dirty())
+        } else {
+            None
+        };
+        let (rows, units) = counted.unwrap_or_else(|| map.plain_rows(e, stop, free, clean));
         if rows > 0 {
             b.cursor += rows;
             return Some(units);

@@ -75,6 +75,10 @@ impl Follow {
     pub(super) fn none_is_dirty(&self) -> bool {
         !self.claimed || self.count == 0
     }
+    /// By extent: whether [`Follow::recorded`] may have an effect for it although it has no dirty data. No bits: for none.
+    pub(super) fn recorded_dirty(&self) -> &Bits {
+        &self.recorded_dirty
+    }
     /// Notes that the records of a round that brings the mirror up to date are encoded. `all`: no change is left for a later round.
     pub(super) fn mirror_updated(&mut self, all: bool) {
         self.homes &= !all;

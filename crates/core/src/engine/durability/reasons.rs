@@ -108,10 +108,10 @@ impl Durability {
         let records = self.pending.due().map(|t| self.when_idle(g, t));
         let mirror = mirror_due.map(|t| self.when_mirrored(g, t));
         let gathered = self.gather.until(g.clock);
-        [records, mirror, r.round_due(g), gathered]
-            .into_iter()
-            .flatten()
-            .min()
+        Nanos::earlier(
+            Nanos::earlier(records, mirror),
+            Nanos::earlier(r.round_due(g), gathered),
+        )
     }
 
     /// The time at which a round begins for a mirror that should be up to date at `t`. If slots wait for that, the round does not wait for an

@@ -23,7 +23,7 @@ pub trait RingSource: Send {
 pub enum RingEntry {
     /// Of 64 bytes; every ring takes it.
     Short(squeue::Entry),
-    /// Of 128 bytes; only a ring that [is wide](Ring::is_wide) takes it.
+    /// Of 128 bytes; only a ring with entries of that size takes it.
     Long(squeue::Entry128),
 }
 

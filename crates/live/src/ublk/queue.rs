@@ -180,7 +180,8 @@ impl RingSource for Queues {
         let mut state = self.0.lock();
         if result == 0 {
             state.held.push_back(slot);
-            return;
+            drop(state);
+            return Shared::take(&self.0);
         }
         // -ENODEV: the device is stopped. After another error, the kernel does not use the slot again either.
         state.live -= 1;
@@ -268,7 +269,7 @@ impl Shared {
             let moves = matches!(d.op_flags & 0xff, abi::OP_READ | abi::OP_WRITE);
             let len = (d.sectors as usize) << 9;
             if moves && state.at_work > 0 && this.share.as_ref().is_some_and(|s| !s.has(len)) {
-                // This is called again after each end of a request, which frees memory.
+                // `put` calls this again after each end of a request, which frees memory.
                 return;
             }
             state.held.pop_front();

@@ -31,7 +31,12 @@ fn the_figures_of_the_sheets_within_ten_percent() {
             if !c.published.fitted {
                 let off = c.error().abs();
                 println!("{} {}: {:?}", c.device, c.modelled, c.published);
-                assert!(off < 1.0, "{}: {:?}", c.device, c.published);
+                // The only figure that is known to be farther off (docs/models.md).
+                if c.published.source.ends_with("a file of 650 MB written") {
+                    assert!((0.5..0.8).contains(&off), "{off}: {:?}", c.published);
+                } else {
+                    assert!(off < 0.5, "{}: {:?}", c.device, c.published);
+                }
                 outside += 1;
                 continue;
             }

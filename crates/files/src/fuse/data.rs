@@ -161,26 +161,18 @@ impl Served {
         strip: bool,
         reply: ReplyWrite,
     ) {
-        match self.write_all(fh, offset, data, flags, strip) {
+        let durable = OFlags::from_bits_retain(flags.0 as u32).contains(OFlags::DSYNC);
+        let done = self.handle(fh).and_then(|handle| {
+            self.store.write(&handle.live, offset, data, durable)?;
+            if strip {
+                self.store.strip_rights(&handle.live)?;
+            }
+            Ok(())
+        });
+        match done {
             Ok(()) => reply.written(data.len() as u32),
             Err(e) => reply.error(errno(e)),
         }
-    }
-    fn write_all(
-        &self,
-        fh: FileHandle,
-        offset: u64,
-        data: &[u8],
-        flags: OpenFlags,
-        strip: bool,
-    ) -> Result<(), Errno> {
-        let durable = OFlags::from_bits_retain(flags.0 as u32).contains(OFlags::DSYNC);
-        let handle = self.handle(fh)?;
-        self.store.write(&handle.live, offset, data, durable)?;
-        if strip {
-            self.store.strip_rights(&handle.live)?;
-        }
-        Ok(())
     }
     /// Removes set-user-ID rights after a call that changed data and for which the kernel does not say whether they must be removed.
     pub(super) fn stripped(&self, uid: u32, handle: &Handle) -> Result<(), Errno> {

@@ -120,8 +120,12 @@ impl Rack {
             return Err(std::io::Error::other(format!("umount: {done}")));
         }
         match session.join() {
-            // The kernel says so if the connection ends while the session reads from it: the session is over, as it should be.
-            Err(e) if e.kind() == std::io::ErrorKind::ConnectionAborted => Ok(()),
+            // Seen once, on a busy machine; its cause was not found. The session is over, and that is all that is wanted here. If a
+            // connection ended earlier, the volume would get errors while the rack has power, and the test would fail.
+            Err(e) if e.kind() == std::io::ErrorKind::ConnectionAborted => {
+                eprintln!("the session ended with {e}");
+                Ok(())
+            }
             other => other,
         }
     }

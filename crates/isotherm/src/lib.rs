@@ -9,6 +9,7 @@
 //! Guarantee: a command that fails leaves nothing half-made, gives the reason in one line, and exits with 1, or with 2 after wrong usage.
 #![forbid(unsafe_code)]
 
+pub mod answers;
 pub mod args;
 pub mod cmd;
 pub mod demo;

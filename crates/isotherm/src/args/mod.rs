@@ -32,7 +32,7 @@ pub use files::{
 pub use reproduce::ReproduceArgs;
 pub use volume::{
     CheckArgs, CreateArgs, FindArgs, MachineWebArgs, RecordArgs, ReplayEventsArgs, ServeArgs,
-    SetArgs, StatsArgs, TopArgs, VolumeArgs, WebArgs, WhyArgs,
+    SetArgs, StatsArgs, StatusArgs, TopArgs, VolumeArgs, WebArgs, WhyArgs,
 };
 
 pub use system::{AssembleArgs, FstabArgs, GenerateArgs, MountHelperArgs, VolumesArgs};
@@ -77,8 +77,10 @@ pub enum Command {
     /// List the volumes of this machine
     List(VolumesArgs),
     /// Show a volume's description and state
-    #[command(after_help = "Example:\n  isotherm status v --json | jq .state")]
-    Status(VolumeArgs),
+    #[command(
+        after_help = "Examples:\n  isotherm status v\n  isotherm status v --all | grep params\n  isotherm status v --json | jq .state"
+    )]
+    Status(StatusArgs),
     /// Print the figures of a served volume
     Stats(StatsArgs),
     /// Watch volumes in the terminal

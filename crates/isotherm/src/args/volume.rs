@@ -204,6 +204,17 @@ pub struct VolumeArgs {
     pub json: JsonArg,
 }
 
+/// `isotherm status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// The volume.
+    #[command(flatten)]
+    pub of: VolumeArgs,
+    /// Print every key, one on each line
+    #[arg(long)]
+    pub all: bool,
+}
+
 /// `isotherm check`.
 #[derive(Debug, Args)]
 #[command(
@@ -270,6 +281,9 @@ pub struct WhyArgs {
     /// A file in the mounted file system that the volume holds: shows the place of its parts
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
+    /// Print every key, one on each line
+    #[arg(long, conflicts_with = "file")]
+    pub all: bool,
     /// Where the figures go.
     #[command(flatten)]
     pub json: JsonArg,

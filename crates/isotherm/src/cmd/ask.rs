@@ -9,7 +9,8 @@ use isotherm_live::{OpenMode, Volume};
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::args::{SetArgs, VolumeArgs};
+use crate::answers;
+use crate::args::{SetArgs, StatusArgs, VolumeArgs};
 use crate::control::Request;
 use crate::control::client::{connect, served};
 use crate::member::Setting;
@@ -33,8 +34,9 @@ pub fn stop(args: &VolumeArgs) -> Result<(), Failure> {
 ///
 /// # Errors
 /// No such volume, or it cannot be opened.
-pub fn status(args: &VolumeArgs) -> Result<(), Failure> {
-    let answer = match connect(&args.volume)? {
+pub fn status(args: &StatusArgs) -> Result<(), Failure> {
+    let volume = &args.of.volume;
+    let answer = match connect(volume)? {
         Some(mut client) => {
             let answer = client.ask(&Request::Status)?;
             // Programs before this key was added do not send their version.
@@ -46,9 +48,15 @@ pub fn status(args: &VolumeArgs) -> Result<(), Failure> {
             }
             answer
         }
-        None => offline(&args.volume)?,
+        None => offline(volume)?,
     };
-    args.json.print(&answer, || lines(&answer, ""))
+    args.of.json.print(&answer, || {
+        if args.all {
+            lines(&answer, "")
+        } else {
+            answers::status(&answer)
+        }
+    })
 }
 
 fn offline(volume: &Path) -> Result<Value, Failure> {

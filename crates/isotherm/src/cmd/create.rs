@@ -274,7 +274,7 @@ fn loss(made: &Created, config: &VolumeConfig) -> Option<String> {
     }
     if made.caching {
         return Some(
-            "  if the fastest tier is lost, what was written and is not yet on the slowest is lost with it (`isotherm status`: copies.lost_with_fast_bytes); all \
+            "  if the fastest tier is lost, what was written and is not yet on the slowest is lost with it (`isotherm status` shows how much under `loss`); all \
              else is on the slowest tier"
                 .into(),
         );
@@ -284,7 +284,7 @@ fn loss(made: &Created, config: &VolumeConfig) -> Option<String> {
     let slots: u64 = fast.map(|(_, n)| u64::from(*n)).sum();
     let bytes = (slots * config.extent.0).min(made.volume_bytes);
     Some(format!(
-        "  if the faster tiers are lost, what lies on them is lost with them: up to {:.2} GiB, {:.0} % of the volume (`isotherm status`: copies.lost_with_fast_bytes)",
+        "  if the faster tiers are lost, what lies on them is lost with them: up to {:.2} GiB, {:.0} % of the volume (`isotherm status` shows how much under `loss`)",
         bytes as f64 / f64::from(1 << 30),
         100.0 * bytes as f64 / made.volume_bytes.max(1) as f64,
     ))

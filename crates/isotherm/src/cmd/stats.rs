@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::ask::lines;
 use super::top::sample;
 use crate::Failure;
+use crate::answers;
 use crate::args::{StatsArgs, WhyArgs};
 use crate::control::Request;
 use crate::control::client::{Client, served};
@@ -72,7 +73,13 @@ pub fn why(args: &WhyArgs) -> Result<(), Failure> {
         (None, offset) => {
             let offset = offset.unwrap_or_default();
             let answer = client.ask(&Request::Why { offset })?;
-            args.json.print(&answer, || lines(&answer, ""))
+            args.json.print(&answer, || {
+                if args.all {
+                    lines(&answer, "")
+                } else {
+                    answers::why(&answer)
+                }
+            })
         }
     }
 }

@@ -1,0 +1,369 @@
+//! The answers of `status` and `why` as short pages for a person. Every key is in `--all` and `--json`.
+
+use serde_json::Value;
+
+use crate::human::{bytes, percent, time};
+use crate::overview;
+
+/// Most classes of the fastest tier's contents that the page of `status` names.
+const CLASSES_SHOWN: usize = 4;
+
+fn int(v: &Value) -> u64 {
+    v.as_u64().unwrap_or(0)
+}
+
+fn items(v: &Value) -> impl Iterator<Item = &Value> {
+    v.as_array().into_iter().flatten()
+}
+
+/// One line: a word in its column, and what there is to say.
+fn line(word: &str, text: &str) -> String {
+    format!("{word:<10} {text}\n")
+}
+
+/// The page of `isotherm status`, from the answer of a server or the description of a volume that is not served.
+pub fn status(s: &Value) -> String {
+    let served = s["state"] != "stopped";
+    let name = s["name"].as_str().unwrap_or("-");
+    let mut out = vec![format!("{name}: {}\n", state(s, served))];
+    out.push(line("id", s["uuid"].as_str().unwrap_or("-")));
+    let extent = int(&s["extent_bytes"]);
+    out.push(line(
+        "size",
+        &format!(
+            "{}, of which {} hold data, in extents of {}",
+            bytes(int(&s["volume_bytes"])),
+            bytes(int(&s["mapped_extents"]) * extent),
+            bytes(extent)
+        ),
+    ));
+    let goal = s["params"]["goal"].as_str();
+    let goal = goal.map_or_else(String::new, |g| format!(", goal {g}"));
+    out.push(line(
+        "policy",
+        &format!("{}{goal}", s["policy"].as_str().unwrap_or("-")),
+    ));
+    for (i, m) in items(&s["members"]).enumerate() {
+        let missing = items(&s["missing_members"]).any(|n| n.as_u64() == Some(i as u64));
+        out.push(member(m, missing));
+    }
+    if served {
+        out.extend(copies(&s["copies"], extent));
+        out.extend(contents(&s["fast_bytes_by_class"]));
+        out.push(line("served as", &front_ends(s)));
+        out.push(line(
+            "process",
+            &format!(
+                "{}, {}",
+                int(&s["pid"]),
+                s["program"].as_str().unwrap_or("-")
+            ),
+        ));
+        out.push(line("start", &recovery(&s["recovery"])));
+    }
+    for row in items(&s["qos"]) {
+        out.push(line("promise", &promise(row)));
+    }
+    out.concat()
+}
+
+/// What the volume does, and what is wrong.
+fn state(s: &Value, served: bool) -> String {
+    if served {
+        return overview::sentence(s, s).0;
+    }
+    let missing = items(&s["missing_members"]).count();
+    if missing > 0 {
+        return format!("Not served; {missing} of its members missing.");
+    }
+    if s["was_clean"].as_bool() == Some(true) {
+        "Not served; it was stopped properly.".to_owned()
+    } else {
+        "Not served; it was not stopped properly, so the next start recovers it.".to_owned()
+    }
+}
+
+fn member(m: &Value, missing: bool) -> String {
+    let sleep = &m["sleep"];
+    let mut parts = vec![m["path"].as_str().unwrap_or("-").to_owned()];
+    parts.extend(m["bytes"].as_u64().map(bytes));
+    let model = m["paced"].as_str();
+    parts.extend(model.map(|name| format!("as slow as the model {name}")));
+    if missing {
+        parts.push("MISSING".to_owned());
+    }
+    if m["asleep"].as_bool() == Some(true) {
+        let since = sleep["asleep_s"]
+            .as_f64()
+            .map(|t| format!(" for {}", time(t)));
+        parts.push(format!("asleep{}", since.unwrap_or_default()));
+    } else if let Some(t) = m["standby_s"].as_f64() {
+        parts.push(format!("awake, sleeps after {} without use", time(t)));
+    }
+    let woken = &sleep["last_wake"];
+    if woken.is_object() {
+        let size = woken["bytes"].as_u64().map(|n| format!(" of {}", bytes(n)));
+        parts.push(format!(
+            "woken {} times, last {} ago by a {}{}",
+            int(&sleep["wake_ups"]),
+            time(woken["age_s"].as_f64().unwrap_or(0.0)),
+            woken["by"].as_str().unwrap_or("-"),
+            size.unwrap_or_default()
+        ));
+    }
+    let per_day = sleep["wake_ups_per_day"].as_f64();
+    parts.extend(per_day.map(|n| format!("{n:.1} wake-ups per day")));
+    let years = sleep["start_stop_years"].as_f64();
+    parts.extend(years.map(|y| format!("its rated starts last {y:.1} years at that rate")));
+    line(&format!("tier {}", int(&m["tier"])), &parts.join(", "))
+}
+
+/// Copies on faster tiers, and what the loss of these tiers would cost.
+fn copies(c: &Value, extent: u64) -> Vec<String> {
+    let (dirty, lost) = (int(&c["dirty_bytes"]), int(&c["lost_with_fast_bytes"]));
+    let waiting = match dirty {
+        0 => "all of their data is on the slowest tier, too".to_owned(),
+        n => format!("{} of their data is not on the slowest tier yet", bytes(n)),
+    };
+    let mut out = vec![line(
+        "copies",
+        &format!("{} extents; {waiting}", int(&c["extents"])),
+    )];
+    let lost = if lost == 0 {
+        "no data".to_owned()
+    } else {
+        bytes(lost)
+    };
+    out.push(line(
+        "loss",
+        &format!("of the faster tiers would cost {lost}"),
+    ));
+    if let Some(what) = c["draining"].as_str() {
+        let left = bytes(int(&c["draining_left"]) * extent);
+        out.push(line("draining", &format!("{what}, {left} left")));
+    }
+    out
+}
+
+/// The largest classes of the contents of the fastest tier.
+fn contents(by_class: &Value) -> Option<String> {
+    let mut all: Vec<(&String, u64)> = by_class
+        .as_object()?
+        .iter()
+        .map(|(k, v)| (k, int(v)))
+        .collect();
+    let whole: u64 = all.iter().map(|c| c.1).sum();
+    // Without classes there is nothing to tell apart.
+    if whole == 0 || all.iter().all(|c| c.0 == "unclassified") {
+        return None;
+    }
+    all.sort_by_key(|c| std::cmp::Reverse(c.1));
+    let share = |n: u64| percent(Some(n as f64 / whole as f64));
+    let mut shown: Vec<String> = all
+        .iter()
+        .take(CLASSES_SHOWN)
+        .map(|(class, n)| format!("{class} {}", share(*n)))
+        .collect();
+    if let Some(rest) = all.get(CLASSES_SHOWN..).filter(|rest| !rest.is_empty()) {
+        let n = rest.iter().map(|c| c.1).sum();
+        shown.push(format!("{} others {}", rest.len(), share(n)));
+    }
+    Some(line("tier 0 has", &shown.join(", ")))
+}
+
+fn front_ends(s: &Value) -> String {
+    let device = s["device"]["link"]
+        .as_str()
+        .map(|link| match s["device"]["path"].as_str() {
+            Some(path) if path != link => format!("{link} ({path})"),
+            _ => link.to_owned(),
+        });
+    let names = items(&s["front_ends"])
+        .filter_map(Value::as_str)
+        .map(str::to_owned);
+    let all: Vec<String> = device.into_iter().chain(names).collect();
+    if all.is_empty() {
+        "nothing".to_owned()
+    } else {
+        all.join(", ")
+    }
+}
+
+/// What the last start found.
+fn recovery(r: &Value) -> String {
+    let mut text = if r["was_clean"].as_bool() == Some(true) {
+        "after a proper stop".to_owned()
+    } else {
+        let n = int(&r["journal_records"]);
+        format!("after a crash: {n} records of the journal were replayed")
+    };
+    if r["incomplete"].as_bool() == Some(true) {
+        text += "; part of the journal could not be read, `isotherm check` says more";
+    }
+    text
+}
+
+/// One row of the promises to classes.
+fn promise(row: &Value) -> String {
+    let said = row["row"].as_str().or(row["classes"].as_str());
+    let mut parts = vec![said.unwrap_or("-").to_owned()];
+    for (key, what) in [("floor_held", "floor"), ("latency_held", "latency")] {
+        parts.extend(row[key].as_bool().map(|held| {
+            let not = if held { "" } else { "NOT " };
+            format!("its {what} is {not}held")
+        }));
+    }
+    parts.join("; ")
+}
+
+/// The page of `isotherm why VOLUME OFFSET`.
+pub fn why(w: &Value) -> String {
+    let size = int(&w["extent_bytes"]);
+    let block = size / int(&w["blocks"]).max(1);
+    let mut out = vec![format!(
+        "byte {} is in extent {} (bytes {} to {})\n",
+        int(&w["offset"]),
+        int(&w["extent"]),
+        int(&w["extent"]) * size,
+        (int(&w["extent"]) + 1) * size - 1
+    )];
+    let place = |p: &Value| {
+        format!(
+            "tier {}, {} at byte {}",
+            int(&p["tier"]),
+            p["member"].as_str().unwrap_or("-"),
+            int(&p["member_offset"])
+        )
+    };
+    if w["mapped"].as_bool() == Some(true) {
+        let held = bytes(int(&w["valid_blocks"]) * block);
+        out.push(line(
+            "home",
+            &format!("{}; {held} of {} were written", place(w), bytes(size)),
+        ));
+    } else {
+        out.push(line("home", "none: nothing was written to this extent"));
+    }
+    let copy = &w["copy"];
+    if copy.is_object() {
+        let held = bytes(int(&copy["blocks"]) * block);
+        let dirty = match int(&copy["dirty_blocks"]) {
+            0 => "equal to the home".to_owned(),
+            n => format!("{} of it newer than the home", bytes(n * block)),
+        };
+        out.push(line(
+            "copy",
+            &format!("{}; holds {held}, {dirty}", place(copy)),
+        ));
+    } else {
+        out.push(line("copy", "none"));
+    }
+    if let Some(age) = w["last_access_age_s"].as_f64() {
+        out.push(line("last used", &format!("{} ago", time(age))));
+    }
+    if w["moving"].as_bool() == Some(true) {
+        out.push(line("moving", "yes"));
+    }
+    out.push(line(
+        w["policy"].as_str().unwrap_or("policy"),
+        w["why"].as_str().unwrap_or("-"),
+    ));
+    out.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn served() -> Value {
+        json!({
+            "name": "v", "uuid": "bc70", "state": "serving", "volume_bytes": 4u64 << 30, "extent_bytes": 65536, "policy": "benefit",
+            "members": [
+                {"path": "/dev/a", "tier": 0, "bytes": 1u64 << 30, "paced": null, "standby_s": null, "asleep": false, "sleep": {}},
+                {"path": "/dev/b", "tier": 1, "bytes": 4u64 << 30, "paced": "exos-18tb", "standby_s": 600.0, "asleep": true, "sleep": {
+                    "asleep_s": 300.0, "wake_ups": 3, "wake_ups_per_day": 12.0, "start_stop_years": 11.4,
+                    "last_wake": {"age_s": 400.0, "by": "read", "offset": 4096, "bytes": 4096},
+                }},
+            ],
+            "failure": null, "read_only": false, "missing_members": [], "mapped_extents": 1024, "params": {"goal": "fast"},
+            "copies": {"extents": 7, "dirty_bytes": 8192, "lost_with_fast_bytes": 8192, "draining": null, "draining_left": 0},
+            "fast_bytes_by_class": {"journal": 4096, "inode": 4096, "directory": 4096, "bitmap": 4096, "file-4K": 1024, "file-16K": 1024},
+            "qos": [{"row": "noisy:ceiling=10M", "floor_held": null, "latency_held": false}], "front_ends": ["nbd:unix:n"],
+            "device": {"path": "/dev/loop0", "link": "/dev/isotherm/v"}, "pid": 17, "program": "isotherm 0.1.0", "elapsed_s": 12.0,
+            "recovery": {"was_clean": false, "journal_records": 5, "incomplete": false},
+        })
+    }
+
+    #[test]
+    fn status_is_a_page() {
+        let text = status(&served());
+        for line in [
+            "v: Serving well for 12.0 s.",
+            "size       4.00 GiB, of which 64.0 MiB hold data, in extents of 64.0 KiB",
+            "policy     benefit, goal fast",
+            "tier 0     /dev/a, 1.00 GiB",
+            "tier 1     /dev/b, 4.00 GiB, as slow as the model exos-18tb, asleep for 5 min, woken 3 times, last 7 min ago by a read of \
+             4.00 KiB, 12.0 wake-ups per day, its rated starts last 11.4 years at that rate",
+            "copies     7 extents; 8.00 KiB of their data is not on the slowest tier yet",
+            "loss       of the faster tiers would cost 8.00 KiB",
+            "served as  /dev/isotherm/v (/dev/loop0), nbd:unix:n",
+            "process    17, isotherm 0.1.0",
+            "start      after a crash: 5 records of the journal were replayed",
+            "promise    noisy:ceiling=10M; its latency is NOT held",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+        assert!(
+            text.contains("tier 0 has") && text.contains("2 others 11.1 %"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_in_the_first_line_and_at_the_member() {
+        let mut s = served();
+        s["missing_members"] = json!([1]);
+        let text = status(&s);
+        assert!(
+            text.starts_with("v: Degraded: 1 of its members missing.\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("/dev/b, 4.00 GiB, as slow as the model exos-18tb, MISSING"),
+            "{text}"
+        );
+        s["state"] = json!("stopped");
+        assert!(status(&s).starts_with("v: Not served; 1 of its members missing.\n"));
+        s["missing_members"] = json!([]);
+        s["was_clean"] = json!(false);
+        assert!(status(&s).contains("was not stopped properly"));
+    }
+
+    #[test]
+    fn why_names_the_home_and_the_copy() {
+        let mut w = json!({
+            "offset": 70000, "extent": 1, "extent_bytes": 65536, "mapped": true, "tier": 1, "member": "/dev/b", "member_offset": 1 << 20,
+            "copy": {"tier": 0, "member": "/dev/a", "member_offset": 4096, "blocks": 16, "dirty_blocks": 8},
+            "valid_blocks": 128, "blocks": 128, "moving": false, "last_access_age_s": 2.0, "policy": "benefit", "why": "a dirty copy",
+        });
+        let text = why(&w);
+        for line in [
+            "byte 70000 is in extent 1 (bytes 65536 to 131071)",
+            "home       tier 1, /dev/b at byte 1048576; 64.0 KiB of 64.0 KiB were written",
+            "copy       tier 0, /dev/a at byte 4096; holds 8.00 KiB, 4.00 KiB of it newer than the home",
+            "last used  2.0 s ago",
+            "benefit    a dirty copy",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+        w["mapped"] = json!(false);
+        w["copy"] = Value::Null;
+        let text = why(&w);
+        assert!(
+            text.contains("home       none") && text.contains("copy       none"),
+            "{text}"
+        );
+    }
+}

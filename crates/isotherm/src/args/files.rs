@@ -120,8 +120,10 @@ pub struct FilesArgs {
 #[derive(Debug, Subcommand)]
 pub enum FilesCommand {
     /// Show the tiers of a mount and its state
-    #[command(after_help = "Example:\n  isotherm files status /mnt/files --json")]
-    Status(PathArgs),
+    #[command(
+        after_help = "Examples:\n  isotherm files status /mnt/files\n  isotherm files status /mnt/files --json"
+    )]
+    Status(FilesStatusArgs),
     /// Print the figures of a mount
     #[command(after_help = "Example:\n  isotherm files stats /mnt/files --json")]
     Stats(PathArgs),
@@ -170,6 +172,17 @@ pub struct PathArgs {
     /// Where the figures go.
     #[command(flatten)]
     pub json: JsonArg,
+}
+
+/// `isotherm files status`.
+#[derive(Debug, Args)]
+pub struct FilesStatusArgs {
+    /// The mount.
+    #[command(flatten)]
+    pub of: PathArgs,
+    /// Print every key, one on each line
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// `isotherm files pin`.

@@ -26,8 +26,8 @@ pub use classify::ClassifyArgs;
 pub use cost::{Amount, CapacityArgs, CostArgs, CostCommand, Device, Example, ShelvesArgs};
 pub use devices::{DevicesArgs, DevicesCommand, MeasureArgs, ValidateArgs};
 pub use files::{
-    FilesArgs, FilesCheckArgs, FilesCommand, FilesRecordArgs, MigrateArgs, MountArgs, PathArgs,
-    PinArgs, PolicyArgs,
+    FilesArgs, FilesCheckArgs, FilesCommand, FilesRecordArgs, FilesStatusArgs, MigrateArgs,
+    MountArgs, PathArgs, PinArgs, PolicyArgs,
 };
 pub use reproduce::ReproduceArgs;
 pub use volume::{

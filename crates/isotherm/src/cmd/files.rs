@@ -12,7 +12,9 @@ use rustix::fs::XattrFlags;
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::args::{FilesCheckArgs, FilesCommand, MigrateArgs, MountArgs, PathArgs, PolicyArgs};
+use crate::args::{
+    FilesCheckArgs, FilesCommand, FilesStatusArgs, MigrateArgs, MountArgs, PathArgs, PolicyArgs,
+};
 use crate::failure::reason;
 
 /// After a signal, the users of the file system have this time to finish.
@@ -98,7 +100,7 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
 /// There is no mount of this program, or it refuses.
 pub fn run(command: &FilesCommand) -> Result<(), Failure> {
     match command {
-        FilesCommand::Status(a) => show(a, "status"),
+        FilesCommand::Status(a) => status(a),
         FilesCommand::Stats(a) => show(a, "stats"),
         FilesCommand::Where(a) => show(a, "where"),
         FilesCommand::Why(a) => show(a, "why"),
@@ -158,6 +160,15 @@ pub(super) fn order(path: &Path, what: &str, value: &str) -> Result<(), Failure>
         };
         Failure::failed(format!("{}: cannot {what}: {why}", path.display()))
     })
+}
+
+fn status(args: &FilesStatusArgs) -> Result<(), Failure> {
+    if args.all {
+        return show(&args.of, "status");
+    }
+    let path = &args.of.path;
+    let answer = ask(path, "status")?;
+    (args.of.json).print(&answer, || crate::answers::files::status(path, &answer))
 }
 
 fn show(args: &PathArgs, what: &str) -> Result<(), Failure> {

@@ -1,5 +1,7 @@
 //! The answers of `status` and `why` as short pages for a person. Every key is in `--all` and `--json`.
 
+pub mod files;
+
 use serde_json::Value;
 
 use crate::human::{bytes, percent, time};

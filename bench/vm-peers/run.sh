@@ -1,10 +1,10 @@
 #!/bin/sh
 # A volume over ublk beside the kernel's own caches (dm-cache, bcache), or beside rublk's targets, in a guest whose kernel has ublk.
 #
-#   bench/vm-peers/run.sh [ROUNDS] [peers|ceilings]
+#   bench/vm-peers/run.sh [ROUNDS] [peers|ceilings|copies]
 #
 # ISOTHERM_VM names the program that boots a guest with flash and a disk with an arm. The head of scripts/vm-dm-log-writes.sh describes
-# its options; --hdd and --env are needed here as well. The head of scripts/vm-peers describes the measurements. `ceilings` needs rublk,
+# its options; --hdd and --env are needed here as well. The head of scripts/vm-peers describes the measurements. `ceilings` and `copies` need rublk,
 # which is installed below target/tools if it is missing (its licence is the GPL; it is only run, and none of its code is here). Without
 # KVM the guest's processor is 20 to 30 times slower than the host's. This slows programs in user space down, but not the disks, whose
 # times are those of a model.
@@ -24,14 +24,14 @@ cp "$program" "$share/isotherm"
 cp "$here/scripts/vm-peers" "$share"
 case $part in
 peers) peers="dm-cache bcache isotherm bcache-like" ;;
-ceilings)
-    peers=ceilings
+ceilings | copies)
+    peers=$part
     rublk=$here/target/tools/bin/rublk
     [ -x "$rublk" ] || cargo install --quiet --locked --no-default-features --root "$here/target/tools" rublk
     cp "$rublk" "$share"
     ;;
 *)
-    echo "vm-peers: $part: peers or ceilings" >&2
+    echo "vm-peers: $part: peers, ceilings or copies" >&2
     exit 2
     ;;
 esac

@@ -408,6 +408,12 @@ impl Arena {
             .wrapping_add(self.moves + index * self.move_bytes + offset)
     }
 
+    /// [`Arena::ZEROS`] zeros.
+    pub fn zero_bytes(&self) -> &[u8] {
+        // SAFETY: these bytes of the region, which lives as long as `self`, are never written to.
+        unsafe { std::slice::from_raw_parts(self.zeros(), Self::ZEROS) }
+    }
+
     /// Address of [`Arena::ZEROS`] zeros, which are never written to.
     pub fn zeros(&self) -> *mut u8 {
         self.region.base().wrapping_add(self.zeros)

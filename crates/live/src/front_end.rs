@@ -78,6 +78,10 @@ pub trait FrontEnd: Send {
     fn names(&self) -> Vec<String>;
     /// See [`Capabilities`].
     fn capabilities(&self) -> Capabilities;
+    /// Whether its payloads reach the devices without a copy; `None` if it has no such mode.
+    fn zero_copy(&self) -> Option<bool> {
+        None
+    }
     /// Counts since the start, by name.
     fn figures(&self) -> Vec<(&'static str, u64)> {
         Vec::new()

@@ -27,6 +27,7 @@ pub mod mounts;
 pub mod mutants;
 pub mod nbd;
 pub mod paced;
+pub mod pages;
 pub mod port;
 pub mod recorder;
 mod reopen;

@@ -33,6 +33,8 @@ pub enum LiveMutant {
     PatchHeadOnly,
     /// The edge blocks of an unaligned write are read over its payload.
     ReadOverPayload,
+    /// A write of the same bytes to two members takes them from the request's pages twice.
+    WritePagesTwice,
     /// The FUA flag of NBD requests is ignored.
     DropNbdFua,
     /// An NBD FLUSH is answered by the front end.
@@ -58,7 +60,7 @@ pub enum LiveMutant {
 }
 
 /// All mutants.
-pub const LIVE_MUTANTS: [LiveMutant; 24] = [
+pub const LIVE_MUTANTS: [LiveMutant; 25] = [
     LiveMutant::FlushNothing,
     LiveMutant::DropDsync,
     LiveMutant::ForgetFlushError,
@@ -72,6 +74,7 @@ pub const LIVE_MUTANTS: [LiveMutant; 24] = [
     LiveMutant::MediaFlushNothing,
     LiveMutant::PatchHeadOnly,
     LiveMutant::ReadOverPayload,
+    LiveMutant::WritePagesTwice,
     LiveMutant::DropNbdFua,
     LiveMutant::AnswerNbdFlush,
     LiveMutant::LostNbdSucceeds,

@@ -1,6 +1,7 @@
 //! The only interface between a front end and the volume.
 
 pub use crate::buffers::{ALIGNMENT, Buffer, Pool};
+use crate::pages::Pages;
 pub use crate::shares::Share;
 use isotherm_core::{IoError, RequestOp};
 use smallbox::space::S8;
@@ -45,6 +46,9 @@ pub struct IoRequest {
     pub class: u8,
     /// The payload of a write, or the memory for the payload of a read; from [`Port::buffer`] or a [`Share`].
     pub buffer: Option<Buffer>,
+    /// The memory of the payload in place of `buffer`, if it stays in the kernel: for whole blocks only, and from sources on the engine's
+    /// own thread.
+    pub pages: Option<Pages>,
 }
 
 impl IoRequest {
@@ -57,6 +61,7 @@ impl IoRequest {
             fua: false,
             class: 0,
             buffer: None,
+            pages: None,
         }
     }
 
@@ -69,6 +74,12 @@ impl IoRequest {
     #[must_use]
     pub fn with_buffer(self, buffer: Option<Buffer>) -> IoRequest {
         IoRequest { buffer, ..self }
+    }
+
+    /// The same request with its payload in these pages.
+    #[must_use]
+    pub(crate) fn with_pages(self, pages: Option<Pages>) -> IoRequest {
+        IoRequest { pages, ..self }
     }
 
     /// Reads `len` bytes at `offset` into `buffer`, which was made for this range.

@@ -13,6 +13,7 @@
 use crate::buffers::{Buffer, Memory, Pool};
 use crate::inbox::{Done, Submission};
 use crate::mutants::{LiveMutant, broken};
+use crate::pages::Pages;
 use isotherm_classify::Classifier;
 use isotherm_core::{Event, IoError, Request, RequestOp, Tag};
 use std::sync::Arc;
@@ -20,12 +21,27 @@ use std::sync::Arc;
 struct Entry {
     op: RequestOp,
     buf: Option<Buffer>,
+    /// Its memory, if that is in the kernel; then there is no `buf`.
+    pages: Option<Pages>,
     done: Done,
     side: Option<Memory>,
+    /// Whether bytes could not be copied from or into its pages.
+    failed: bool,
+    /// First byte on the volume.
+    offset: u64,
     /// Number of device operations that use its memory now.
     ops: u32,
     /// First byte and length of a write of which the classifier must be informed when it has ended.
     noted_write: Option<(u64, u32)>,
+}
+
+/// The place of a request's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At this address.
+    Memory(*mut u8),
+    /// In a buffer of the ring that is not memory of this process: its number, and the address in it.
+    Registered(u16, u64),
 }
 
 /// A request that ended, for sources on the engine's own thread.
@@ -105,11 +121,17 @@ impl Table {
     pub fn take_in(&mut self, s: Submission) -> Option<Request> {
         let Submission { request: s, done } = s;
         let payload = matches!(s.op, RequestOp::Read | RequestOp::Write);
-        if payload
-            && s.buffer.as_ref().is_none_or(|b| {
-                b.len() != s.len as usize || b.head() != s.offset as usize % self.block
-            })
-        {
+        let fits = match (&s.buffer, &s.pages) {
+            (Some(b), _) => b.len() == s.len as usize && b.head() == s.offset as usize % self.block,
+            (None, Some(p)) => {
+                let block = self.block as u64;
+                p.len() == s.len as usize
+                    && s.offset.is_multiple_of(block)
+                    && u64::from(s.len).is_multiple_of(block)
+            }
+            (None, None) => false,
+        };
+        if payload && !fits {
             self.report(done, Err(IoError::Invalid), s.buffer);
             return None;
         }
@@ -122,9 +144,12 @@ impl Table {
         });
         self.entries[tag as usize] = Some(Entry {
             op: s.op,
+            pages: s.pages.filter(|_| s.buffer.is_none()),
             buf: s.buffer,
             done,
             side,
+            failed: false,
+            offset: s.offset,
             ops: 0,
             noted_write: None,
         });
@@ -145,8 +170,23 @@ impl Table {
             .expect("the engine names a request in flight")
     }
 
-    /// Address of bytes `offset…offset + len` of the request's aligned range; with `filling`, the address to which they are to be written.
-    pub fn at(&mut self, tag: Tag, offset: u32, len: u32, filling: bool) -> Option<*mut u8> {
+    /// Place of bytes `offset…offset + len` of the request's aligned range; with `filling`, the place to which they are to be written.
+    pub fn place(&mut self, tag: Tag, offset: u32, len: u32, filling: bool) -> Option<Place> {
+        let entry = self.entry(tag);
+        let Some(pages) = &entry.pages else {
+            return self.address(tag, offset, len, filling).map(Place::Memory);
+        };
+        let end = offset as usize + len as usize;
+        assert!(end <= pages.len(), "outside of the request's pages");
+        // Pages are whole blocks, so nothing is ever read into those of a write.
+        if filling && entry.op == RequestOp::Write {
+            return None;
+        }
+        let (buffer, at) = pages.place(offset);
+        Some(Place::Registered(buffer, at))
+    }
+
+    fn address(&mut self, tag: Tag, offset: u32, len: u32, filling: bool) -> Option<*mut u8> {
         let block = self.block;
         let entry = self.entry(tag);
         let buf = entry.buf.as_ref()?;
@@ -166,6 +206,39 @@ impl Table {
             "only edge blocks of a write are read"
         );
         Some(side.as_ptr().wrapping_add(at))
+    }
+
+    /// Copies bytes into the pages of a read. If that fails, the request fails.
+    pub fn copy_in(&mut self, tag: Tag, offset: u32, from: &[u8]) {
+        let entry = self.entry(tag);
+        let copied = entry.pages.as_ref().map(|p| p.copy_in(offset, from));
+        entry.failed |= !matches!(copied, Some(Ok(())));
+    }
+
+    /// Copies bytes from the pages of a write. If that fails, the request fails, and the result is false.
+    pub fn copy_out(&mut self, tag: Tag, offset: u32, to: &mut [u8]) -> bool {
+        let entry = self.entry(tag);
+        let copied = entry.pages.as_ref().map(|p| p.copy_out(offset, to));
+        entry.failed |= !matches!(copied, Some(Ok(())));
+        !entry.failed
+    }
+
+    /// Copies all bytes of a write from its pages to memory, which is its memory from then on. If that fails, the request fails.
+    pub fn leave_pages(&mut self, tag: Tag) {
+        let (own, block) = (Arc::clone(&self.own), self.block as u32);
+        let entry = self.entry(tag);
+        let Some(pages) = entry.pages.take() else {
+            return;
+        };
+        let memory = own.get_now(pages.len());
+        let mut buf = Buffer::over(memory, entry.offset, pages.len() as u32, block);
+        entry.failed |= pages.copy_out(0, &mut buf).is_err();
+        entry.buf = Some(buf);
+    }
+
+    /// Whether bytes could not be copied from or into the request's pages.
+    pub fn has_failed(&mut self, tag: Tag) -> bool {
+        self.entry(tag).failed
     }
 
     /// Counts device operations that use the request's memory: +1 when one begins, -1 when one ends.
@@ -206,6 +279,11 @@ impl Table {
         if let (Some((offset, len)), Some(c)) = (entry.noted_write, &self.classifier) {
             c.ended(offset, len);
         }
+        let result = if entry.failed {
+            result.and(Err(IoError::Io))
+        } else {
+            result
+        };
         self.report(entry.done, result, entry.buf);
     }
 
@@ -306,7 +384,7 @@ mod tests {
             let covered = t.entry(r.tag).buf.as_ref().unwrap().aligned().len();
             // The device fills first and last block as the engine asks for them, one by one.
             for at in [0, covered - 512] {
-                let p = t.at(r.tag, at as u32, 512, true).unwrap();
+                let p = t.address(r.tag, at as u32, 512, true).unwrap();
                 let mark = if at == 0 { 1 } else { 2 };
                 // SAFETY: `at` gives 512 valid bytes.
                 unsafe { p.write_bytes(mark, 512) };

@@ -13,6 +13,7 @@
 mod faults;
 mod flight;
 mod heartbeat;
+mod pages;
 mod polling;
 mod ring;
 mod sources;
@@ -26,7 +27,7 @@ use crate::inbox::{Inbox, Submission};
 use crate::paced::Pacer;
 use crate::recorder::Driver;
 pub use crate::requests::Ended;
-use crate::requests::Table;
+use crate::requests::{Place, Table};
 pub use faults::Fault;
 use flight::Flight;
 use heartbeat::{Heartbeat, STAMP};
@@ -118,6 +119,10 @@ pub struct UringWorld {
     paced: bool,
     flights: Vec<Option<Flight>>,
     free: Vec<u32>,
+    /// Writes that wait for the end of their event, see `pages.rs`.
+    held_writes: Vec<u32>,
+    /// Number of the ring's buffers for pages of requests.
+    page_buffers: u16,
     requests: Table,
     ready: Vec<Event>,
     cqes: Vec<(u64, i32, bool)>,
@@ -346,6 +351,7 @@ impl World for UringWorld {
         // The handling of the last events may have returned memory.
         let mut eager = self.has_busy_source();
         loop {
+            self.issue_held_writes();
             self.heartbeat_if_due();
             self.settle_sources();
             self.take_from_ring_sources();
@@ -403,9 +409,11 @@ impl World for UringWorld {
             Effect::Start(op) if !self.may_go(&op, meta) => {}
             Effect::Start(op) => self.begin(&op, meta),
             Effect::Zero { tag, offset, len } => {
-                if let Some(p) = self.requests.at(tag, offset, len, true) {
-                    // SAFETY: `at` checked that `len` bytes are there; no device uses them (the engine says so by asking).
-                    unsafe { p.write_bytes(0, len as usize) };
+                match self.requests.place(tag, offset, len, true) {
+                    // SAFETY: `place` checked that `len` bytes are there; no device uses them (the engine says so by asking).
+                    Some(Place::Memory(p)) => unsafe { p.write_bytes(0, len as usize) },
+                    Some(Place::Registered(..)) => self.zero_pages(tag, offset, len),
+                    None => {}
                 }
             }
             Effect::CopyFromMove {
@@ -416,9 +424,17 @@ impl World for UringWorld {
                 len,
             } => {
                 let source = self.arena.move_at(index, from, len);
-                if let Some(p) = self.requests.at(tag, to, len, true) {
+                match self.requests.place(tag, to, len, true) {
                     // SAFETY: both ranges are checked, and a move buffer never overlaps a request's.
-                    unsafe { p.copy_from_nonoverlapping(source, len as usize) };
+                    Some(Place::Memory(p)) => unsafe {
+                        p.copy_from_nonoverlapping(source, len as usize);
+                    },
+                    Some(Place::Registered(..)) => {
+                        // SAFETY: `move_at` checked the range, and the engine copies only bytes that no device writes to any more.
+                        let bytes = unsafe { std::slice::from_raw_parts(source, len as usize) };
+                        self.requests.copy_in(tag, to, bytes);
+                    }
+                    None => {}
                 }
             }
             Effect::Patch { tag } => self.requests.patch(tag),
@@ -430,6 +446,7 @@ impl World for UringWorld {
 impl Drop for UringWorld {
     fn drop(&mut self) {
         self.finish_heartbeat();
+        self.issue_held_writes();
         // The kernel may still write to the memory of requests, so wait for it in any case.
         while self
             .flights

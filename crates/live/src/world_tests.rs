@@ -49,6 +49,7 @@ fn bench_with(model: Option<Box<dyn DeviceModel>>) -> Bench {
         inbox: Arc::clone(&inbox),
         block: 512,
         base: Nanos::from_secs(1000),
+        pages: true,
         stamp: None,
     };
     let world = UringWorld::new(parts, &IoConfig::default()).unwrap();
@@ -402,3 +403,5 @@ fn a_world_that_is_dropped_answers_and_waits_for_the_device() {
 
 #[path = "world_tests/paced.rs"]
 mod paced;
+#[path = "world_tests/pages.rs"]
+mod pages;

@@ -55,6 +55,7 @@ impl Load {
                 fua: false,
                 class,
                 buffer: Some(buf),
+                pages: None,
             },
             done,
         );

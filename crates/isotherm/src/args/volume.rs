@@ -115,6 +115,10 @@ pub struct ServeArgs {
     /// stays, its users wait for the next `serve`, and every write is durable before it is answered
     #[arg(long, requires = "ublk")]
     pub ublk_no_recovery: bool,
+    /// Let the members read and write the memory of that device's users directly, without a copy, if the kernel can (Linux 6.16). Without
+    /// this option, or where the kernel cannot, all data is copied once
+    #[arg(long, requires = "ublk")]
+    pub ublk_zero_copy: bool,
     /// Serve as an iSCSI target on HOST:PORT of this machine; repeatable
     #[arg(long, value_name = "ADDRESS")]
     pub iscsi: Vec<String>,

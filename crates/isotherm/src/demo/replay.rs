@@ -407,6 +407,7 @@ impl<'a> Run<'a> {
                 fua: false,
                 class: 0,
                 buffer: buf,
+                pages: None,
             },
             done,
         );

@@ -485,6 +485,7 @@ impl Session {
                 fua,
                 class: 0,
                 buffer,
+                pages: None,
             },
             done,
         );

@@ -135,6 +135,7 @@ impl Handle {
                 offset: from,
                 len,
                 buffer,
+                pages: None,
                 ..*request
             };
             self.hand_over(part, Done::Call(done));

@@ -155,6 +155,7 @@ impl Prepared {
             inbox: Arc::clone(&self.inbox),
             block: opened.space.geo.block_bytes(),
             base: opened.time_base,
+            pages: crate::ublk::missing().is_none(),
             stamp,
         };
         let mut world = UringWorld::new(parts, &config.io)?;

@@ -1,4 +1,4 @@
-//! The kernel's interface: numbers and layouts of `linux/ublk_cmd.h` (Linux 6.5).
+//! The kernel's interface: numbers and layouts of `linux/ublk_cmd.h` (Linux 6.5; the registration of pages: 6.16).
 
 /// The device through which devices are added and removed.
 pub const CONTROL: &str = "/dev/ublk-control";
@@ -31,6 +31,8 @@ pub const F_REISSUE: u64 = 1 << 4;
 pub const F_IOCTL: u64 = 1 << 6;
 /// Data is copied by pread and pwrite.
 pub const F_USER_COPY: u64 = 1 << 7;
+/// The pages of a request are registered with the ring of its command ([`register_at`]) before the command comes back.
+pub const F_REGISTER: u64 = 1 << 11;
 /// All features that are needed; Linux 6.5 has them.
 pub const NEEDED: u64 = F_USER_RECOVERY | F_REISSUE | F_IOCTL | F_USER_COPY;
 
@@ -56,6 +58,16 @@ pub fn data_at(queue: u16, tag: u16) -> u64 {
 /// Offset of a queue's descriptors in `/dev/ublkcN`.
 pub fn descriptors_at(queue: u16) -> usize {
     usize::from(queue) * MAX_DEPTH * DESCRIPTOR
+}
+
+/// No ring has a buffer of this number.
+pub(super) const NO_BUFFER: u16 = u16::MAX;
+
+/// For a device with [`F_REGISTER`], the address field of a command: the pages of the next request of this tag become buffer `number` of
+/// the ring. If the kernel cannot register them, the request comes with [`IO_UNREGISTERED`].
+pub(super) fn register_at(number: u16) -> u64 {
+    const OR_ELSE_TELL: u64 = 1 << 16;
+    u64::from(number) | OR_ELSE_TELL
 }
 
 /// The argument of a control command.
@@ -99,7 +111,7 @@ pub struct DeviceInfo {
     pub(super) reserved: [u64; 2],
 }
 
-/// Properties of a device: basic and discard parameters.
+/// Properties of a device: basic and discard parameters, and the alignment of memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Params {
@@ -121,12 +133,19 @@ pub struct Params {
     pub(super) max_zeroes_sectors: u32,
     pub(super) max_discard_segments: u16,
     pub(super) reserved: u16,
+    /// Parameters of other kinds, which are not used: device numbers and zones.
+    pub(super) others: [u32; 12],
+    /// The bits that are 0 in the addresses of all parts of a request's pages.
+    pub(super) memory_mask: u32,
+    pub(super) pad: [u32; 2],
 }
 
-/// Size of [`Params`] in bytes without the padding of the compiler.
-pub(super) const PARAMS: u32 = 60;
-/// Both kinds of [`Params`] are set.
+/// Size of [`Params`] in bytes.
+pub(super) const PARAMS: u32 = size_of::<Params>() as u32;
+/// The basic and discard parameters are set.
 pub(super) const PARAM_TYPES: u32 = 1 | 2;
+/// `memory_mask` is set.
+pub(super) const PARAM_MEMORY: u32 = 1 << 4;
 pub(super) const ATTR_READ_ONLY: u32 = 1;
 pub(super) const ATTR_CACHE: u32 = 4;
 pub(super) const ATTR_FUA: u32 = 8;
@@ -158,6 +177,8 @@ pub(super) const OP_ZEROES: u32 = 5;
 pub(super) const IO_META: u32 = 1 << 11;
 pub(super) const IO_FUA: u32 = 1 << 13;
 pub(super) const IO_NOUNMAP: u32 = 1 << 15;
+/// The pages of the request could not be registered.
+pub(super) const IO_UNREGISTERED: u32 = 1 << 17;
 
 #[cfg(test)]
 mod tests {
@@ -173,7 +194,10 @@ mod tests {
         assert_eq!(offset_of!(DeviceInfo, owner), 32);
         assert_eq!(offset_of!(Params, sectors), 24);
         assert_eq!(offset_of!(Params, discard_alignment), 40);
-        assert_eq!(offset_of!(Params, reserved) + 2, PARAMS as usize);
+        assert_eq!(offset_of!(Params, others), 60);
+        assert_eq!(offset_of!(Params, memory_mask), 108);
+        assert_eq!(PARAMS, 120);
+        assert_eq!(register_at(5), 0x1_0005);
         assert_eq!((ADD_DEV, FETCH), (0xc020_7504, 0xc010_7520));
     }
 }

@@ -17,6 +17,7 @@ const ANY: u32 = u32::MAX;
 
 /// The control device.
 pub struct Control {
+    features: u64,
     file: File,
     ring: Mutex<IoUring<squeue::Entry128>>,
 }
@@ -33,7 +34,8 @@ impl Control {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("ublk: {}: {e}", abi::CONTROL));
         let file = OpenOptions::new().read(true).write(true).open(abi::CONTROL);
         let ring = IoUring::<squeue::Entry128, cqueue::Entry>::builder().build(4);
-        let control = Control {
+        let mut control = Control {
+            features: 0,
             file: file.map_err(named)?,
             ring: Mutex::new(ring.map_err(named)?),
         };
@@ -48,7 +50,13 @@ impl Control {
                 ),
             ));
         }
+        control.features = features;
         Ok(control)
+    }
+
+    /// The features of this kernel's ublk, `F_…`.
+    pub fn features(&self) -> u64 {
+        self.features
     }
 
     fn run(&self, command: u32, id: u32, len: u16, addr: u64, data: u64) -> io::Result<()> {

@@ -3,6 +3,7 @@
 //! ```text
 //!  /dev/ublkbN ◄─ kernel ─► /dev/ublkcN ◄─ commands in the engine's io_uring ─► Port ─► engine
 //!                 request's pages ◄──────────────── pread, pwrite ────────────────► its memory
+//!                 request's pages ◄──────────── or: buffers of the io_uring ───────► devices
 //! ```
 //!
 //! [`abi`] has the kernel's numbers, [`control`] the commands to `/dev/ublk-control`, `queue` receives requests on the engine's thread, [`front`] adds, takes over

@@ -6,12 +6,14 @@
 //!             └──────────────────────────────────────────────────────────────────────┘
 //! ```
 //! The engine's ring holds a command for each tag of each queue, which comes back when the kernel has a request with that tag, and which is
-//! put into the ring again with the answer. So a request wakes no other thread and costs no system call for its way; its data is copied
-//! between the request's pages and the engine's memory by pread and pwrite.
+//! put into the ring again with the answer. So a request wakes no other thread and costs no system call for its way. Its data is copied
+//! between the request's pages and the engine's memory by pread and pwrite, unless the kernel has registered the pages with the ring
+//! ([`PageBuffers`]): then the devices read and write the pages themselves.
 //!
 //! Invariant: a command is put into the ring only when its request has ended; a request whose end is lost is answered with an error.
 
 use super::abi::{self, COMMIT_AND_FETCH, DESCRIPTOR, Descriptor, FETCH};
+use crate::pages::Pages;
 use crate::port::{Buffer, Completion, IoRequest, Port, Share};
 use crate::world::{RingEntry, RingSource};
 use io_uring::{opcode, types};
@@ -22,6 +24,7 @@ use rustix::mm::{self, MapFlags, ProtFlags};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +41,8 @@ pub(super) struct Counts {
     pub fua: AtomicU64,
     /// Reads and writes that the file system marks as metadata.
     pub metadata: AtomicU64,
+    /// Reads and writes whose pages are registered with the ring.
+    pub registered: AtomicU64,
     pub errors: AtomicU64,
 }
 
@@ -97,6 +102,17 @@ impl Drop for Descriptors {
     }
 }
 
+/// Registration of requests' pages with the engine's ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PageBuffers {
+    /// The device does not register pages.
+    Off,
+    /// The device registers pages, but there is no place for them in the ring, or copies are wanted.
+    Nowhere,
+    /// The pages of slot N are buffer `first + N` of the ring.
+    From(u16),
+}
+
 /// The parameters of a device's queues.
 pub(super) struct Plan {
     pub device: Arc<File>,
@@ -107,6 +123,7 @@ pub(super) struct Plan {
     pub counts: Arc<Counts>,
     /// Changes are answered only when they are durable: the kernel was told that the device has no cache to flush.
     pub durable: bool,
+    pub buffers: PageBuffers,
 }
 
 struct State {
@@ -196,6 +213,14 @@ impl RingSource for Queues {
         }
     }
 
+    fn buffers(&self) -> Range<u16> {
+        let plan = &self.0.plan;
+        match plan.buffers {
+            PageBuffers::From(first) => first..first + plan.queues * plan.depth,
+            _ => 0..0,
+        }
+    }
+
     fn is_over(&self) -> bool {
         let state = self.0.lock();
         state.live == 0 && state.at_work == 0
@@ -255,7 +280,13 @@ impl Shared {
             FETCH
         };
         let bytes = abi::io_command(queue, tag, answer.unwrap_or(-1));
-        opcode::UringCmd16::new(fd, command).cmd(bytes).build()
+        let registered = match self.plan.buffers {
+            PageBuffers::Off => None,
+            PageBuffers::Nowhere => Some(abi::register_at(abi::NO_BUFFER)),
+            PageBuffers::From(first) => Some(abi::register_at(first + slot)),
+        };
+        let command = opcode::UringCmd16::new(fd, command).cmd(bytes);
+        command.addr(registered).build()
     }
 
     /// Passes requests to the volume, as long as there is memory.
@@ -266,9 +297,12 @@ impl Shared {
                 return;
             };
             let d = this.request(slot);
-            let moves = matches!(d.op_flags & 0xff, abi::OP_READ | abi::OP_WRITE);
             let len = (d.sectors as usize) << 9;
-            if moves && state.at_work > 0 && this.share.as_ref().is_some_and(|s| !s.has(len)) {
+            if moves(&d)
+                && !this.is_registered(&d)
+                && state.at_work > 0
+                && this.share.as_ref().is_some_and(|s| !s.has(len))
+            {
                 // `put` calls this again after each end of a request, which frees memory.
                 return;
             }
@@ -306,17 +340,24 @@ impl Shared {
             _ => return Err(Errno::OPNOTSUPP),
         };
         count(which);
-        let moves = matches!(op, RequestOp::Read | RequestOp::Write);
         let changes = !matches!(op, RequestOp::Read | RequestOp::Flush);
         let fua = changes && (plan.durable || d.op_flags & abi::IO_FUA != 0);
-        let is_metadata = moves && d.op_flags & abi::IO_META != 0;
+        let is_metadata = moves(&d) && d.op_flags & abi::IO_META != 0;
         if fua {
             count(&counts.fua);
         }
         if is_metadata {
             count(&counts.metadata);
         }
+        let pages = this
+            .is_registered(&d)
+            .then(|| this.pages(slot, len))
+            .flatten();
         let buffer = match op {
+            _ if pages.is_some() => {
+                count(&counts.registered);
+                None
+            }
             RequestOp::Read => Some(this.buffer(offset, len)),
             RequestOp::Write => {
                 let mut buffer = this.buffer(offset, len);
@@ -333,10 +374,30 @@ impl Shared {
         };
         let done = move |result, buffer: Option<Buffer>| pending.complete(result, buffer.as_ref());
         let class = if is_metadata { classes::METADATA } else { 0 };
-        let request = IoRequest::new(op, offset, len).with_buffer(buffer);
+        let request = IoRequest::new(op, offset, len);
+        let request = request.with_buffer(buffer).with_pages(pages);
         plan.port
             .submit(request.with_fua(fua).in_class(class), Completion::new(done));
         Ok(())
+    }
+
+    /// Whether the pages of this request are registered with the ring. Those of parts of blocks are not used, because the engine would
+    /// have to read around them.
+    fn is_registered(&self, d: &Descriptor) -> bool {
+        let block = u64::from(self.plan.port.block_bytes() >> 9);
+        matches!(self.plan.buffers, PageBuffers::From(_))
+            && moves(d)
+            && d.op_flags & abi::IO_UNREGISTERED == 0
+            && d.first_sector.is_multiple_of(block)
+            && u64::from(d.sectors).is_multiple_of(block)
+    }
+
+    fn pages(&self, slot: u16, len: u32) -> Option<Pages> {
+        let PageBuffers::From(first) = self.plan.buffers else {
+            return None;
+        };
+        let file = Arc::clone(&self.plan.device);
+        Some(Pages::new(file, self.data_at(slot), first + slot, 0, len))
     }
 
     /// This thread returns memory itself, so it must not wait for any.
@@ -358,6 +419,7 @@ impl Shared {
                 let failed = |e| answer_of(Errno::from_io_error(&e).unwrap_or(Errno::IO));
                 written.map_or_else(failed, |()| len)
             }
+            (Ok(()), abi::OP_READ, None) if self.is_registered(&d) => len,
             // A read without its data is a fault of the port. An error is better than wrong data.
             (Ok(()), abi::OP_READ, _) => answer_of(Errno::IO),
             (Ok(()), abi::OP_WRITE, _) => len,
@@ -374,6 +436,11 @@ impl Shared {
         state.at_work -= 1;
         state.put.push((slot, Some(code)));
     }
+}
+
+/// Whether the request reads or writes data.
+fn moves(d: &Descriptor) -> bool {
+    matches!(d.op_flags & 0xff, abi::OP_READ | abi::OP_WRITE)
 }
 
 /// The kernel takes an error as a negative number.

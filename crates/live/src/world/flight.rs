@@ -5,6 +5,7 @@ use super::{Command, MODEL, REAL, UringWorld};
 use crate::buffers::{Arena, Memory};
 use crate::device::Device;
 use crate::mutants::{LiveMutant, broken};
+use crate::requests::Place;
 use io_uring::{opcode, types};
 use isotherm_core::{BufRef, DeviceOp, Event, IoError, Nanos, OpKind};
 use rustix::fs::FallocateFlags;
@@ -14,13 +15,15 @@ use std::sync::Arc;
 /// A device operation in progress.
 pub(super) struct Flight {
     pub op: DeviceOp,
-    at: *mut u8,
+    /// Its bytes. For a write from pages: as of the time at which it is issued.
+    pub at: Place,
     /// The parts that have not ended: [`REAL`], [`MODEL`].
     pub waiting: u8,
     result: Result<u32, IoError>,
     /// Number of zero bytes written so far, if zeros must be written.
     zeroed: Option<u32>,
-    bounce: Option<Memory>,
+    /// Memory of its own: of a metadata write, or because its member does not accept the request's pages.
+    pub bounce: Option<Memory>,
 }
 
 impl UringWorld {
@@ -44,18 +47,20 @@ impl UringWorld {
         let filling = op.kind == OpKind::Read;
         let mut bounce = None;
         let at = match op.buf {
-            BufRef::None => self.arena.zeros(),
+            BufRef::None => Place::Memory(self.arena.zeros()),
             BufRef::Request { tag, offset } => {
                 self.requests.using(tag, 1);
                 self.requests
-                    .at(tag, offset, op.len, filling)
+                    .place(tag, offset, op.len, filling)
                     .expect("reads and writes have a buffer")
             }
-            BufRef::Move { index, offset } => self.arena.move_at(index, offset, op.len),
+            BufRef::Move { index, offset } => {
+                Place::Memory(self.arena.move_at(index, offset, op.len))
+            }
             BufRef::Meta => {
                 let mut b = self.arena.own.get_now(op.len as usize);
                 b.bytes_mut()[..op.len as usize].copy_from_slice(meta);
-                bounce.insert(b).as_ptr()
+                Place::Memory(bounce.insert(b).as_ptr())
             }
         };
         let flight = Flight {
@@ -78,10 +83,15 @@ impl UringWorld {
             pacer.start(now, u64::from(id), op);
             self.flight(id).waiting |= MODEL;
         }
-        self.issue(id);
+        match (op.buf, at) {
+            (BufRef::Request { tag, .. }, Place::Registered(..)) if op.kind == OpKind::Write => {
+                self.hold_write(id, tag);
+            }
+            _ => self.issue(id),
+        }
     }
 
-    fn flight(&mut self, id: u32) -> &mut Flight {
+    pub(super) fn flight(&mut self, id: u32) -> &mut Flight {
         self.flights[id as usize]
             .as_mut()
             .expect("a completion names a flight")
@@ -89,7 +99,7 @@ impl UringWorld {
 
     /// Passes the operation on the device (not its model) to the kernel. Called again if the kernel interrupted it, or for the next piece
     /// of zeros.
-    fn issue(&mut self, id: u32) {
+    pub(super) fn issue(&mut self, id: u32) {
         let f = self.flight(id);
         let (op, at, zeroed) = (f.op, f.at, f.zeroed);
         let member = &mut self.members[usize::from(op.member.0)];
@@ -100,42 +110,51 @@ impl UringWorld {
             ReadWriteFlags::empty()
         };
         let dsync = dsync.bits() as i32;
-        let fixed = self.fixed && self.arena.region.contains(at, op.len as usize);
-        let entry = match op.kind {
-            OpKind::Read if fixed => opcode::ReadFixed::new(fd, at, op.len, 0)
+        // The number of the ring's buffer, if the bytes are in one, and the address.
+        let (buffer, at) = match at {
+            Place::Registered(buffer, at) => {
+                (Some(buffer), std::ptr::without_provenance_mut(at as usize))
+            }
+            Place::Memory(at) => {
+                let fixed = self.fixed && self.arena.region.contains(at, op.len as usize);
+                (fixed.then_some(0), at)
+            }
+        };
+        let entry = match (op.kind, buffer) {
+            (OpKind::Read, Some(buffer)) => opcode::ReadFixed::new(fd, at, op.len, buffer)
                 .offset(op.offset)
                 .build(),
-            OpKind::Read => opcode::Read::new(fd, at, op.len).offset(op.offset).build(),
-            OpKind::Write if fixed => opcode::WriteFixed::new(fd, at, op.len, 0)
+            (OpKind::Read, None) => opcode::Read::new(fd, at, op.len).offset(op.offset).build(),
+            (OpKind::Write, Some(buffer)) => opcode::WriteFixed::new(fd, at, op.len, buffer)
                 .offset(op.offset)
                 .rw_flags(dsync)
                 .build(),
-            OpKind::Write => opcode::Write::new(fd, at, op.len)
+            (OpKind::Write, None) => opcode::Write::new(fd, at, op.len)
                 .offset(op.offset)
                 .rw_flags(dsync)
                 .build(),
-            OpKind::Flush if broken(LiveMutant::FlushNothing) => {
+            (OpKind::Flush, _) if broken(LiveMutant::FlushNothing) => {
                 return self.settle(id, REAL, Ok(op.len));
             }
-            OpKind::Flush => opcode::Fsync::new(fd)
+            (OpKind::Flush, _) => opcode::Fsync::new(fd)
                 .flags(types::FsyncFlags::DATASYNC)
                 .build(),
-            OpKind::Discard if member.no_punch => return self.settle(id, REAL, Ok(op.len)),
-            OpKind::Discard => {
+            (OpKind::Discard, _) if member.no_punch => return self.settle(id, REAL, Ok(op.len)),
+            (OpKind::Discard, _) => {
                 let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 opcode::Fallocate::new(fd, op.len.into())
                     .offset(op.offset)
                     .mode(mode.bits() as i32)
                     .build()
             }
-            OpKind::WriteZeroes if zeroed.is_none() && !member.no_zero_range && !op.fua => {
+            (OpKind::WriteZeroes, _) if zeroed.is_none() && !member.no_zero_range && !op.fua => {
                 let mode = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
                 opcode::Fallocate::new(fd, op.len.into())
                     .offset(op.offset)
                     .mode(mode.bits() as i32)
                     .build()
             }
-            OpKind::WriteZeroes => {
+            (OpKind::WriteZeroes, _) => {
                 let done = *self.flight(id).zeroed.insert(zeroed.unwrap_or(0));
                 let len = (op.len - done).min(Arena::ZEROS as u32);
                 let offset = op.offset + u64::from(done);
@@ -144,7 +163,7 @@ impl UringWorld {
                     .rw_flags(dsync)
                     .build()
             }
-            OpKind::Standby => return self.standby(id),
+            (OpKind::Standby, _) => return self.standby(id),
         };
         self.push(&entry.user_data(id.into()));
     }
@@ -183,11 +202,17 @@ impl UringWorld {
         let f = self.flight(id);
         let op = f.op;
         let zeroed = f.zeroed;
-        let member = &mut self.members[usize::from(op.member.0)];
         let error = errno(-res);
         if matches!(error, Some(Errno::INTR | Errno::AGAIN)) {
             return self.issue(id);
         }
+        if self.refuses_pages(id, error) {
+            return self.repeat_in_memory(id);
+        }
+        if res > 0 {
+            self.copy_read(id, res as u32);
+        }
+        let member = &mut self.members[usize::from(op.member.0)];
         let unsupported = matches!(
             error,
             Some(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::NOTTY)

@@ -2,6 +2,7 @@
 
 use io_uring::{CompletionQueue, IoUring, Parameters, Submitter, squeue};
 use std::io;
+use std::ops::Range;
 
 /// FUSE's switch for its protocol over io_uring; root can set it.
 const FUSE_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -15,6 +16,10 @@ pub trait RingSource: Send {
     fn put(&mut self, push: &mut dyn FnMut(u16, RingEntry));
     /// Called when that entry has completed with this result.
     fn back(&mut self, entry: u16, result: i32);
+    /// The buffers of the ring in which the kernel registers pages for this source.
+    fn buffers(&self) -> Range<u16> {
+        0..0
+    }
     /// Whether no entry is in the ring or will be put there. Then the source can be dropped.
     fn is_over(&self) -> bool;
 }

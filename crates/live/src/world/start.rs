@@ -3,7 +3,7 @@
 use super::heartbeat::Heartbeat;
 use super::polling::Polling;
 use super::ring::Ring;
-use super::{Command, MemberState, UringWorld, faults};
+use super::{Command, MemberState, UringWorld, faults, pages};
 use crate::buffers::Arena;
 use crate::config::IoConfig;
 use crate::device::Device;
@@ -29,6 +29,8 @@ pub(crate) struct Parts {
     pub inbox: Arc<Inbox<Command>>,
     pub block: u32,
     pub base: Nanos,
+    /// Whether the ring has buffers for pages of requests.
+    pub pages: bool,
     /// The stamp, claimed on this member.
     pub stamp: Option<(Stamp, usize)>,
 }
@@ -59,6 +61,14 @@ fn bind_workers(ring: &mut Ring, fds: &[RawFd]) -> io::Result<()> {
     Ok(())
 }
 
+/// Memory in the form that the io-uring crate takes, which is libc's type.
+pub(super) fn iovec(start: *mut u8, bytes: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: start.cast(),
+        iov_len: bytes,
+    }
+}
+
 impl UringWorld {
     /// Creates a world. Must be called on the thread that will run it, because the ring belongs to its creator.
     pub(crate) fn new(parts: Parts, io: &IoConfig) -> Result<UringWorld, Error> {
@@ -83,14 +93,9 @@ impl UringWorld {
         if NOT_A_FLUSHER.load(Ordering::Relaxed) {
             bind_workers(&mut ring, &fds).map_err(refused)?;
         }
-        // The io-uring crate takes libc's type.
-        let region = libc::iovec {
-            iov_base: parts.arena.region.base().cast(),
-            iov_len: parts.arena.region.bytes(),
-        };
-        // SAFETY: the region lives as long as `arena`, which is dropped after the ring. If locked memory is limited, the plain operations
-        // do the same, only slower.
-        let fixed = unsafe { ring.submitter().register_buffers(&[region]) }.is_ok();
+        // SAFETY: the region lives as long as `arena`, which is dropped after the ring.
+        let (fixed, page_buffers) =
+            unsafe { pages::register(&ring, &parts.arena.region, parts.pages) };
         let mut pacers = parts.pacers.into_iter();
         let members: Vec<MemberState> = parts
             .devices
@@ -113,6 +118,8 @@ impl UringWorld {
             members,
             flights: Vec::with_capacity(1024),
             free: Vec::with_capacity(1024),
+            held_writes: Vec::with_capacity(64),
+            page_buffers,
             requests: Table::new(parts.block, Arc::clone(&parts.arena.own)),
             ready: Vec::with_capacity(64),
             cqes: Vec::with_capacity(256),

@@ -59,6 +59,7 @@ fn ask(
             fua,
             class: 0,
             buffer: buf,
+            pages: None,
         },
         done,
     );

@@ -94,7 +94,7 @@ impl FrontEndSettings for Ublk {
             .into_iter()
             .find_map(|n| Some(n.strip_prefix("ublk:")?.to_owned()));
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) =
-            json!({ "path": disk, "link": link });
+            json!({ "path": disk, "link": link, "zero_copy": front.zero_copy() });
         Ok(front)
     }
 }

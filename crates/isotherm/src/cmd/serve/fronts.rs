@@ -136,6 +136,7 @@ pub(super) fn kinds(
             wanted: ublk::front::Settings {
                 queues: args.ublk_queues,
                 recover: !args.ublk_no_recovery,
+                zero_copy: args.ublk_zero_copy,
                 links: crate::place::device_dir(),
                 ..ublk::front::Settings::default()
             },

@@ -44,6 +44,10 @@ struct Scene {
 impl Scene {
     /// Two queues of four, on a plain file with the layout of `/dev/ublkcN`, and memory for `memory` bytes.
     fn new(memory: usize) -> Scene {
+        Scene::with(memory, PageBuffers::Off)
+    }
+
+    fn with(memory: usize, buffers: PageBuffers) -> Scene {
         let file = Arc::new(tempfile::tempfile().unwrap());
         file.set_len(abi::descriptors_at(1) as u64 + 4096).unwrap();
         let port = Arc::new(Holding {
@@ -58,6 +62,7 @@ impl Scene {
             depth: 4,
             counts: Arc::default(),
             durable: false,
+            buffers,
         };
         Scene {
             queues: Queues::new(plan, tell).unwrap(),
@@ -173,4 +178,68 @@ fn requests_wait_for_memory_in_their_order_and_never_for_ever() {
         s.end(Ok(()), |_| ());
         assert_eq!(s.queues.0.lock().put, [(slot, Some(65536))]);
     }
+}
+
+#[test]
+fn registered_pages_are_neither_copied_nor_charged() {
+    // There is memory for one request only.
+    let mut s = Scene::with(4096, PageBuffers::From(9));
+    assert_eq!(s.queues.buffers(), 9..17);
+    s.put();
+    s.put();
+    s.file.write_all_at(&[7; 4096], abi::data_at(0, 2)).unwrap();
+    s.arrive(2, abi::OP_WRITE | abi::IO_FUA, 8, 8);
+    s.arrive(5, abi::OP_READ, 16, 8);
+    s.arrive(6, abi::OP_FLUSH, 99, 99);
+    // The kernel could not register these.
+    s.arrive(7, abi::OP_READ | abi::IO_UNREGISTERED, 24, 8);
+    s.file.write_all_at(&[6; 4096], abi::data_at(0, 3)).unwrap();
+    s.arrive(3, abi::OP_WRITE | abi::IO_UNREGISTERED, 32, 8);
+    {
+        let held = s.port.held.lock().unwrap();
+        let pages: Vec<_> = (held.iter())
+            .map(|(r, _)| r.pages.as_ref().map(|p| (p.place(512), p.len())))
+            .collect();
+        let copied = [false, false, false, true];
+        assert!(held.iter().map(|(r, _)| r.buffer.is_some()).eq(copied));
+        assert_eq!(pages[0], Some(((11, 512), 4096)));
+        assert_eq!(pages[1], Some(((14, 512), 4096)));
+        assert_eq!(pages[2..], [None, None], "the last waits for memory");
+        let mut bytes = [0; 100];
+        let written = held[0].0.pages.as_ref().unwrap();
+        written.copy_out(3996, &mut bytes).unwrap();
+        assert_eq!(bytes, [7; 100]);
+        let read = held[1].0.pages.as_ref().unwrap();
+        read.copy_in(4000, &[8; 96]).unwrap();
+    }
+    for result in [Ok(()), Ok(()), Err(IoError::Io)] {
+        s.end(result, |_| ());
+    }
+    s.end(Ok(()), |payload| payload.fill(5));
+    s.queues.put(&mut |_, _| ());
+    s.end(Ok(()), |payload| assert_eq!(payload, [6; 4096]));
+    let (mut zeros, mut copied) = ([0; 4096], [0; 4096]);
+    s.file
+        .read_exact_at(&mut zeros, abi::data_at(1, 1))
+        .unwrap();
+    s.file
+        .read_exact_at(&mut copied, abi::data_at(1, 3))
+        .unwrap();
+    assert_eq!(zeros[..4000], [0; 4000]);
+    assert_eq!((&zeros[4000..], copied), (&[8; 96][..], [5; 4096]));
+    let counts = &s.queues.0.plan.counts;
+    let count = |c: &AtomicU64| c.load(Ordering::Relaxed);
+    assert_eq!((count(&counts.registered), count(&counts.reads)), (2, 2));
+}
+
+#[test]
+fn without_a_place_in_the_ring_everything_is_copied() {
+    let mut s = Scene::with(1 << 20, PageBuffers::Nowhere);
+    assert!(s.queues.buffers().is_empty());
+    s.put();
+    s.put();
+    s.arrive(1, abi::OP_READ | abi::IO_UNREGISTERED, 0, 8);
+    assert!(s.port.held.lock().unwrap()[0].0.buffer.is_some());
+    s.end(Err(IoError::Gone), |_| ());
+    assert_eq!(s.put(), [(1, Some(answer_of(Errno::NODEV)))]);
 }

@@ -4,10 +4,10 @@
 #   bench/vm-peers/run.sh [ROUNDS] [peers|ceilings|copies]
 #
 # ISOTHERM_VM names the program that boots a guest with flash and a disk with an arm. The head of scripts/vm-dm-log-writes.sh describes
-# its options; --hdd and --env are needed here as well. The head of scripts/vm-peers describes the measurements. `ceilings` and `copies` need rublk,
-# which is installed below target/tools if it is missing (its licence is the GPL; it is only run, and none of its code is here). Without
-# KVM the guest's processor is 20 to 30 times slower than the host's. This slows programs in user space down, but not the disks, whose
-# times are those of a model.
+# its options; --hdd and --env are needed here as well. The head of scripts/vm-peers describes the measurements. `ceilings` and `copies`
+# need rublk, which is installed below target/tools if it is missing (its licence is the GPL; it is only run, and none of its code is
+# here). `copies` needs a guest with Linux 6.16. Without KVM the guest's processor is 20 to 30 times slower than the host's. This slows
+# programs in user space down, but not the disks, whose times are those of a model.
 set -eu
 rounds=${1:-1}
 part=${2:-peers}

@@ -4,7 +4,10 @@
 mod rig;
 
 use isotherm_core::engine::Params;
-use isotherm_core::policy::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View};
+use isotherm_core::load::Cost;
+use isotherm_core::policy::{
+    Access, Action, Benefit, Outcome, ParamError, Place, Policy, Uses, View,
+};
 use isotherm_core::*;
 use rig::Run;
 use std::sync::Arc;
@@ -156,6 +159,41 @@ fn no_request_waits_for_the_copy_that_a_fetch_writes() {
     run.run(Nanos::from_secs(2));
     assert_eq!(run.engine.counters().fetches.done, 10);
     // The response time has its initial value, because no request wrote to the fast tier.
-    let unknown = isotherm_core::load::Cost::FAST.write.0;
+    let unknown = Cost::FAST.write.0;
     assert_eq!(seen.load(Ordering::Relaxed), unknown);
+}
+
+/// Number of writes of requests in progress on the slow member, after a burst of 16 writes at the same time.
+fn burst_on_the_slow_member(without: &str) -> usize {
+    // A write to flash takes 50 µs; the slow device's write cache accepts one in 70 µs.
+    let fast = Cost {
+        write: Nanos(50_000),
+        ..Cost::FAST
+    };
+    let slow = Cost {
+        read: Nanos(9_000_000),
+        write: Nanos(70_000),
+        ..Cost::SLOW
+    };
+    let params = Params {
+        costs: vec![fast, slow],
+        ..Params::default()
+    };
+    let mut run = Run::new("lru", params);
+    let mut policy = Box::new(Benefit::default());
+    policy.set_name("without", without).unwrap();
+    run.engine.set_policy(run.now, policy).unwrap();
+    run.run(Nanos::from_secs(1000));
+    for e in 0..16 {
+        run.submit(RequestOp::Write, e);
+    }
+    let writes = run.due.values().filter(|o| o.kind == OpKind::Write);
+    writes.filter(|o| o.member == MemberId(1)).count()
+}
+
+#[test]
+fn a_burst_of_writes_is_spread_over_both_devices() {
+    // One write more would wait for the first one, and for the work that it leaves behind.
+    assert_eq!(burst_on_the_slow_member("none"), 1);
+    assert_eq!(burst_on_the_slow_member("late"), 0);
 }

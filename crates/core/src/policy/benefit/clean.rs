@@ -187,12 +187,15 @@ impl Benefit {
     fn is_half_dirty(&self) -> bool {
         u64::from(self.dirty_count) * 2 >= u64::from(self.fast_slots)
     }
-    /// Whether flash has a queue and answers writes so late that the slow device could do one more write in that time. This happens in a
-    /// burst of writes if the buffer of a small fast device is full.
-    fn is_flash_late(&self, view: &View<'_>) -> bool {
-        self.has(Part::Late)
-            && view.load(FAST).waiting > 0
-            && view.latencies(FAST).write >= Benefit::deferred_write_time(view)
+    /// The time until flash answers a write, nanoseconds: as measured recently, or the time of its queue if that is longer. A burst begins
+    /// with an empty queue, so the recent answers say too little while it grows.
+    fn flash_answer(&self, view: &View<'_>) -> u64 {
+        let queue = if self.has(Part::Late) {
+            u64::from(view.load(FAST).waiting) * view.cost(FAST).write.0
+        } else {
+            0
+        };
+        view.latencies(FAST).write.0.max(queue)
     }
     /// The cost of a write to the slow device, nanoseconds: the time until it is answered, and the time for which other requests wait for it.
     fn slow_write_cost(&self, view: &View<'_>) -> u64 {
@@ -211,7 +214,8 @@ impl Benefit {
     /// A write at the slow device leaves work behind. A read that arrives meanwhile waits for half of that work on average, or for all of it
     /// if there is older work; each request that already waits, waits for all of it. A write to flash must be cleaned later, and requests
     /// that arrive during the cleaning wait; this time is measured ([`super::harm`]). If a request waits for the slow device, or the
-    /// device has work to do, flash gets the write, unless flash itself is late.
+    /// device has work to do, flash gets the write, unless flash itself has a queue: then the costs on both sides decide. So a burst of
+    /// writes is spread over both devices.
     ///
     /// The response time of the slow device is known from writes that went there. While the device is idle, one in [`PROBE_INTERVAL`]
     /// writes is sent there as a measurement. In a burst of writes the last response times do not predict the next one, so flash gets the
@@ -225,7 +229,8 @@ impl Benefit {
         if cost.write.0 * 2 >= cost.read.0 {
             return false;
         }
-        if (waiting > 0 || self.slow_busy_until > view.now()) && !self.is_flash_late(view) {
+        let flash_has_queue = self.has(Part::Late) && view.load(FAST).waiting > 0;
+        if (waiting > 0 || self.slow_busy_until > view.now()) && !flash_has_queue {
             return false;
         }
         let slow = self.slow_write_cost(view);
@@ -235,7 +240,7 @@ impl Benefit {
         } else {
             0
         };
-        slow < view.latencies(FAST).write.0.saturating_add(harm)
+        slow < self.flash_answer(view).saturating_add(harm)
             || (self.slow_idle_time(view) >= self.settings.idle && self.draw(PROBE_INTERVAL) == 0)
     }
     /// Tells the model of the slow device alone about an access.

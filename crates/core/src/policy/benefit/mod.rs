@@ -309,6 +309,7 @@ impl Policy for Benefit {
             if load.waiting == 0 {
                 self.gaps.record(load.quiet);
             }
+            self.batches.note_queue(access.now, load.waiting);
             if self.cleaning > 0 {
                 self.harm
                     .request_waits(access.now, Benefit::slow_read(view) / 2);
@@ -367,6 +368,8 @@ impl Policy for Benefit {
             Action::Clean { .. } => {
                 self.cleaning = self.cleaning.saturating_sub(1);
                 if self.cleaning == 0 {
+                    let waiting = view.load(view.slowest()).waiting;
+                    self.batches.note_queue(view.now(), waiting);
                     self.batches.end(view.now());
                 }
                 self.mark(extent, view.is_dirty(extent));

@@ -18,7 +18,7 @@ const NAMES: [(&str, &str); 12] = [
     ),
     (
         "late",
-        "no write bypasses flash because flash has a queue and is late",
+        "no write bypasses flash because flash has a queue, if the slow device has work to do",
     ),
     (
         "gaps",

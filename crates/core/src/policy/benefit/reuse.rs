@@ -138,6 +138,11 @@ impl Reuse {
         // All products fit into 64 bits: there are at most 2^11 trials, each of which saves less than 2^32 ns.
         let (trials, saved) = (u64::from(self.total.trials), self.total.saved);
         for (factor, c) in self.factors.iter_mut().zip(&self.counts) {
+            if c.trials == 0 {
+                // The result would be 1. Most classes have no data.
+                *factor = ONE as u16;
+                continue;
+            }
             let own = c.saved * trials + PRIOR * saved;
             let all = (u64::from(c.trials) + PRIOR) * saved;
             let ratio = (own * ONE).checked_div(all).unwrap_or(ONE);

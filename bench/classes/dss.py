@@ -7,9 +7,11 @@
 
 Each volume (volume.py) has an ext3 file system. File sizes are those of Table 8. The load reads two whole files for each file that it
 writes. Then find, tar of a third of the directories into the volume, and fsck run, each with an empty page cache. --set gives parameters to
-both policies, and --mount gives options to the file system (`noatime,barrier=0` never flushes, like the paper's cache). The policy `admitted`
+the policies of DSS, and --mount gives options to the file system (`noatime,barrier=0` never flushes, like the paper's cache). The policy `admitted`
 is LRU-S that always admits data of unknown class: new data has no class until the file system writes its inode. The policy `guessed` is
-LRU-S on a volume on which the source `guess` is on: what is written and not known yet gets a class by the length of its run.
+LRU-S on a volume on which the source `guess` is on: what is written and not known yet gets a class by the length of its run. `benefit` is
+the default policy, `blind` is the same without the measured worth of classes, `benefit-guessed` the same with the source `guess`, and `ruled` the same with a
+rule of the administrator: data of small files and unknown data is always copied.
 """
 
 import argparse
@@ -127,13 +129,15 @@ def export(v, opts, kind):
 def one(policy, kind, opts):
     place = tempfile.mkdtemp(dir=opts.dir, prefix="dss-")
     group = volume.Group("isotherm-dss", opts.memory)
-    name = {"none": None, "admitted": "dss-lru-s,class=0+admit=always", "guessed": "dss-lru-s"}.get(policy, policy)
-    if name and opts.set:
+    names = {"none": None, "admitted": "dss-lru-s,class=0+admit=always", "guessed": "dss-lru-s", "blind": "benefit,without=classes",
+             "benefit-guessed": "benefit", "ruled": "benefit,class=0-12+admit=always"}
+    name = names.get(policy, policy)
+    if name and name.startswith("dss") and opts.set:
         name = f"{name},{opts.set}"
     mkfs = ["mkfs.ext3", "-q", "-F", "-I", "128", *(["-J", f"size={opts.journal}"] if opts.journal else [])]
     v = volume.Volume(opts.isotherm, place, name, mib=opts.mib, flash_mib=opts.mib // 10, extent=opts.extent, mkfs=mkfs, mount=opts.mount)
     try:
-        if policy == "guessed":
+        if policy.endswith("guessed"):
             run(opts.isotherm, "classes", "set", "v", "guess=on", cwd=place)
         pool = f"{v.fs}/pool"
         os.mkdir(pool)
@@ -205,14 +209,14 @@ def main():
     policies, seeds = opts.policies.split(","), [int(seed) for seed in opts.seeds.split(",")]
     for kind in opts.work.split(","):
         print(f"\n{kind} server: {opts.files} files, {opts.transactions} transactions")
-        print(f"{'policy':<12}{'seed':>5}" + "".join(f"{k:>15}" for k in KEYS))
+        print(f"{'policy':<16}{'seed':>5}" + "".join(f"{k:>15}" for k in KEYS))
         runs, loads = {policy: [] for policy in policies}, []
         # The policies take turns, so that a change of the machine's other work meets all of them.
         for opts.seed in seeds:
             for policy in policies:
                 loads.append(os.getloadavg()[0])
                 r = one(policy, kind, opts)
-                print(f"{policy:<12}{opts.seed:>5}" + "".join(f"{r[k]:15.3f}" if k in r else f"{'-':>15}" for k in KEYS), flush=True)
+                print(f"{policy:<16}{opts.seed:>5}" + "".join(f"{r[k]:15.3f}" if k in r else f"{'-':>15}" for k in KEYS), flush=True)
                 runs[policy].append(r)
         loads.append(os.getloadavg()[0])
         about = {"machine": volume.machine(), "load": [round(min(loads), 1), round(max(loads), 1)], "extent": opts.extent,

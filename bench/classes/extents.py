@@ -4,8 +4,8 @@
     bench/classes/extents.py target/release/isotherm [--extents 4K,16K,64K] [--page]
 
 Each recording is replayed as `isotherm reproduce` does it (its parts one after the other, each request when the last one has ended, an Intel
-X25-E beside a WD5000AAKS): under LRU, under LRU-S (`dss-lru` and `dss-lru-s`, 128 entries cleaned together), and under `lru` without and
-with `metadata_share`. The lab decides the times, so the load of the machine does not matter. --page puts the table into
+X25-E beside a WD5000AAKS): under LRU, under LRU-S (`dss-lru` and `dss-lru-s`, 128 entries cleaned together), under `lru` without and
+with `metadata_share`, and under `benefit` without and with the measured worth of classes. The lab decides the times, so the load of the machine does not matter. --page puts the table into
 docs/classes-live.md.
 """
 
@@ -30,7 +30,8 @@ WORK = [
     ("dss-5", "TPC-H", [], ["tpch"], "20M"),
     ("", "pgbench", [], ["pgbench"], "20M"),
 ]
-POLICIES = [("LRU", "dss-lru,sync_batch=128"), ("LRU-S", "dss-lru-s,sync_batch=128"), ("`lru`", "lru"), ("and share", "lru,metadata_share=30")]
+POLICIES = [("LRU", "dss-lru,sync_batch=128"), ("LRU-S", "dss-lru-s,sync_batch=128"), ("`lru`", "lru"), ("and share", "lru,metadata_share=30"),
+            ("`benefit` without classes", "benefit,without=classes"), ("`benefit`", "benefit")]
 
 
 def run(*words):

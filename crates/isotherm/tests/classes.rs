@@ -235,6 +235,13 @@ fn ranges_are_registered_switched_and_counted() {
     );
     assert_eq!(rows(&place)[1], "35+priority=1+admit=always+max=50");
     assert_eq!(live(&place, 256 << 20)[256..258], [35, 35]);
+    // The default policy takes the same rows.
+    json(&place, "set v policy=benefit --json");
+    assert_eq!(rows(&place), serde_json::json!([]));
+    json(&place, "classes set v 1-7+pin 8+max=40 --json");
+    assert_eq!(rows(&place), serde_json::json!(["1-7+pin", "8+max=40"]));
+    let why = json(&place, "why v 0 --json")["why"].to_string();
+    assert!(why.contains("its class"), "{why}");
     json(&place, "set v policy=lru --json");
     assert!(fails(&place, "classes set v 8+max=40").contains("has no table of classes"));
     place.stop();

@@ -1,11 +1,12 @@
-//! Priority and limits of each class of data: the tables of DSS, and the changes that an administrator makes to them.
+//! Priority and limits of each class of data: the tables of DSS, and the changes that an administrator makes to them. `dss-lru-s` and
+//! `benefit` take such rows.
 //!
 //! A row is `CLASSES+KEY=VALUE+…`, where CLASSES is a number or a range N-M: `1-7+pin`, `13-18+admit=never`, `8+priority=0+min=5+max=30`.
 //!
 //! | key | values | default | meaning |
 //! |---|---|---|---|
 //! | priority | 0…12 | DSS Table 3 and 5.7 | entries of priority 0 are evicted last |
-//! | admit | always, calm, never | calm for 0 and 13…18, else always | whether a miss is copied; calm: only while the syncer sleeps |
+//! | admit | always, calm, never | `dss-lru-s`: calm for 0 and 13…18, else always; `benefit`: by worth | whether a miss is copied; calm: only while the syncer sleeps (`benefit`: by worth, and not while most of flash is dirty) |
 //! | pin | | no | entries are never evicted to make room |
 //! | min | per cent of the entries | 0 | entries are not evicted to make room while the class has at most this share |
 //! | max | per cent of the entries | 100 | if the class has this share, a miss replaces an entry of the same class, or bypasses |
@@ -22,6 +23,8 @@ pub(super) const FORM: &str = "CLASSES+KEY=VALUE, as 1-7+pin or 13-18+priority=6
 /// Whether a miss is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admit {
+    /// If the copy is worth it. Only `benefit` can tell, and this is its default.
+    ByWorth,
     Always,
     Calm,
     Never,
@@ -66,6 +69,12 @@ impl Default for ClassTable {
 }
 
 impl ClassTable {
+    /// The priorities of DSS. Whether a miss is copied depends on its worth.
+    pub fn by_worth() -> ClassTable {
+        let mut table = ClassTable::default();
+        table.rows.iter_mut().for_each(|r| r.admit = Admit::ByWorth);
+        table
+    }
     pub fn row(&self, class: u8) -> &Row {
         &self.rows[usize::from(class) % CLASSES]
     }

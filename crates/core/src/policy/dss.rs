@@ -352,7 +352,7 @@ impl Policy for Dss {
         }
         let bypass = match self.table.row(class).admit {
             _ if !self.selective => false,
-            Admit::Always => false,
+            Admit::Always | Admit::ByWorth => false,
             Admit::Calm => self.active,
             Admit::Never => true,
         };

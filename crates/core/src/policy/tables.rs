@@ -132,8 +132,13 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
         default: "0",
     },
     ParamInfo {
+        name: "class",
+        what: "CLASSES+KEY=VALUE, several times: admit (always, calm, never), pin, min, max (per cent), priority (0 to 12, for w_class)",
+        default: "worth decides; priorities as in DSS Tables 3 and 6",
+    },
+    ParamInfo {
         name: "without",
-        what: "for measurements: mechanisms to switch off, joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value, alone",
+        what: "for measurements: mechanisms to switch off, joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value, alone, classes",
         default: "none",
     },
 ];

@@ -36,7 +36,7 @@ pub enum ClassesCommand {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  isotherm classes set v bytes/0-8G=db-index bytes/8G-9G=class-40\n  \
-    isotherm classes set v 1-7+pin 13-18+admit=never 8+max=30   # what dss-lru-s makes of them\n  \
+    isotherm classes set v 1-7+pin 13-18+admit=never 8+max=30   # how benefit and dss-lru-s treat them\n  \
     isotherm classes set v 1-7+floor=5M+latency=20ms 13-18+ceiling=50M   # promises, under any policy\n  isotherm classes set v layout=off\n  isotherm classes set v layout=again   # look at everything anew\n\n\
     Sources: front-end, ranges, database, files, layout, and guess, which is off until it is switched on."
 )]
@@ -44,8 +44,8 @@ pub struct ClassesSetArgs {
     /// The volume, which must be served
     #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
-    /// bytes/FROM-TO=CLASS (TO is exclusive; CLASS is a name or 0 to 63), SOURCE=on, SOURCE=off, layout=again; under dss-lru-s
-    /// CLASSES+KEY=VALUE (priority, admit, pin, min, max: docs/policies.md), rows=none; under any policy CLASSES+KEY=VALUE (floor, ceiling,
+    /// bytes/FROM-TO=CLASS (TO is exclusive; CLASS is a name or 0 to 63), SOURCE=on, SOURCE=off, layout=again; under benefit and
+    /// dss-lru-s CLASSES+KEY=VALUE (priority, admit, pin, min, max: docs/policies.md), rows=none; under any policy CLASSES+KEY=VALUE (floor, ceiling,
     /// latency, share: docs/serving.md), depth=N (concurrent requests on a tier), qos=none
     #[arg(required = true, value_name = "WHAT")]
     pub what: Vec<ClassesWhat>,
@@ -58,7 +58,7 @@ pub struct ClassesSetArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  isotherm classes import v ranges.json\n\n\
     A file that ends in .csv is a class file of Open CAS: its sectors (lba) become ranges, its priorities and allocations rows of\n\
-    dss-lru-s; for its rules about files give it to `classify --fs --open-cas`. Else the file is {\"ranges\": [{\"offset\": 0, \"bytes\": 65536, \"class\": \"journal\"}, …]}; a class is a name or a number.")]
+    benefit and dss-lru-s; for its rules about files give it to `classify --fs --open-cas`. Else the file is {\"ranges\": [{\"offset\": 0, \"bytes\": 65536, \"class\": \"journal\"}, …]}; a class is a name or a number.")]
 pub struct ClassesImportArgs {
     /// The volume, which must be served
     #[arg(value_parser = super::volume_name())]

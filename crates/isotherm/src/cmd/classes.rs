@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use isotherm_classify::{classes, opencas};
+use isotherm_core::policy::PRESETS;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -89,9 +90,10 @@ fn set_rows(client: &mut Client, table: &[&ClassesWhat]) -> Result<(), Failure> 
     let status = client.ask(&Request::Status)?;
     let policy = status["policy"].as_str().unwrap_or_default();
     let name = policy.split(',').next().unwrap_or_default();
-    if name != "dss-lru-s" {
+    let preset = PRESETS.iter().find(|p| p.name == name);
+    if !preset.is_some_and(|p| p.params.iter().any(|q| q.name == "class")) {
         return Err(Failure::failed(format!(
-            "policy `{name}` has no table of classes: first run `isotherm set VOLUME policy=dss-lru-s` (the policy `type-aware` has rules in its place)"
+            "policy `{name}` has no table of classes: first run `isotherm set VOLUME policy=benefit` or `policy=dss-lru-s` (the policy `type-aware` has rules in its place)"
         )));
     }
     let (mut rest, mut rows) = (Vec::new(), Vec::new());

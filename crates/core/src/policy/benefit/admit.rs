@@ -1,5 +1,6 @@
 //! Which extents are copied: the price of a copy, the copy that it replaces, and how much of the extent is fetched.
 
+use super::classes::Rule;
 use super::victims::Draws;
 use super::without::Part;
 use super::{Benefit, FAST, Recency};
@@ -106,6 +107,28 @@ impl Benefit {
         let guard = self.settings.guard && self.has(Part::Account);
         is_recent || !guard || !self.account.is_negative()
     }
+    /// The action that frees a slot for a copy that is worth `worth` and costs `price`, if there is a copy that is worth less, or if worth
+    /// does not matter (`forced`).
+    fn replace(
+        &mut self,
+        view: &View<'_>,
+        access: &Access,
+        (worth, price, forced): (u64, u64, bool),
+        recency: Recency,
+    ) -> Option<Action> {
+        let (clean, search) = self.victim(view, Some(access.class));
+        let goes = clean.filter(|&(least, victim)| {
+            let least = least.saturating_add(Benefit::demotion_cost(view, victim));
+            worth > least.saturating_add(price) || forced
+        });
+        let Some((_, victim)) = goes else {
+            if recency.is_reused {
+                self.note_lost_hit(view, access, worth, search);
+            }
+            return None;
+        };
+        Some(self.free_slot_of(view, victim))
+    }
     /// Decides on the copy for a request that the slow device must serve, and proposes it and the eviction that it needs. `run`: length of
     /// the stream that the request belongs to, bytes.
     pub(super) fn on_miss(
@@ -118,9 +141,11 @@ impl Benefit {
     ) {
         let is_recent = recency.is_recent;
         let extent = access.extent;
-        // A write that would wake the slow device goes to flash, even if its extent is worth little.
-        let absorbed = access.write && self.avoids_wake_up(view);
-        if (self.bypasses(access, run) && !absorbed)
+        // A write that would wake the slow device goes to flash, even if its extent is worth little; so does data of some classes.
+        let rule = self.class_rule(access.class);
+        let absorbed = rule == Rule::Copied || access.write && self.avoids_wake_up(view);
+        if rule == Rule::Refused
+            || (self.bypasses(access, run) && !absorbed)
             || self.pending_copies.contains(&extent)
             || Benefit::is_home_on_flash(view, extent)
         {
@@ -154,26 +179,17 @@ impl Benefit {
         };
         if view.copy(extent).is_some() {
             // There is a copy, but the requested blocks are missing in it.
-            if worth <= price || !self.has(Part::Lacks) {
+            if (worth <= price && !absorbed) || !self.has(Part::Lacks) {
                 return;
             }
-        } else if view.free(FAST) == 0 {
-            let (clean, search) = self.victim(view);
-            let goes = clean.filter(|&(least, victim)| {
-                let least = least.saturating_add(Benefit::demotion_cost(view, victim));
-                worth > least.saturating_add(price) || absorbed
-            });
-            let Some((_, victim)) = goes else {
-                if recency.is_reused {
-                    self.note_lost_hit(view, access, worth, search);
+        } else if self.needs_victim(view, access.class) {
+            match self.replace(view, access, (worth, price, absorbed), recency) {
+                Some(leaves @ Action::Move { .. }) => {
+                    // The move takes a while. A later miss will find the slot free.
+                    return wanted.push(leaves);
                 }
-                return;
-            };
-            let leaves = self.free_slot_of(view, victim);
-            wanted.push(leaves);
-            if matches!(leaves, Action::Move { .. }) {
-                // The move takes a while. A later miss will find the slot free.
-                return;
+                Some(leaves) => wanted.push(leaves),
+                None => return,
             }
         } else if worth <= price && !absorbed {
             return;
@@ -181,6 +197,7 @@ impl Benefit {
         if matches!(what, Action::FetchPart { .. }) && view.copy(extent).is_none() {
             self.regions.note_partial_copy(extent);
         }
+        self.expect_class(view, access);
         self.pending_copies.push(extent);
         wanted.push(what);
     }

@@ -42,7 +42,7 @@ impl Benefit {
         }
     }
     /// Whether more than 80 % of flash is dirty.
-    fn is_mostly_dirty(&self) -> bool {
+    pub(super) fn is_mostly_dirty(&self) -> bool {
         u64::from(self.dirty_count) * 10 > u64::from(self.fast_slots) * 8
     }
     /// Device time of a write at a random place of the slow device. If that has a write cache, the seek comes later, but it is counted.
@@ -271,7 +271,7 @@ impl Benefit {
     /// without a record. The write of a dirty copy stays on flash, because dropping that copy would need a durable record first.
     pub(super) fn write_bypasses_copy(&self, view: &View<'_>, e: UnitId) -> bool {
         let is_clean = !self.dirty.contains(e.0 as usize) && !view.is_dirty(e);
-        is_clean && self.writes_bypass_flash(view) && !view.is_held(e)
+        is_clean && self.writes_bypass_flash(view) && !view.is_held(e) && !self.is_pinned(view, e)
     }
     /// A read goes to the slow device: updates the mean time between such reads.
     pub(super) fn note_slow_read(&mut self, now: Nanos) {

@@ -38,7 +38,7 @@ impl Benefit {
             return None;
         }
         let copied = |e: &UnitId| view.copy(*e).is_some() && !view.is_held(*e);
-        let clean = self.victim(view).0.map(|(_, e)| e).filter(copied);
+        let clean = self.victim(view, None).0.map(|(_, e)| e).filter(copied);
         let mut all = view.residents(FAST).map(|(_, e)| e);
         let extent = clean.or_else(|| all.find(copied))?;
         Some(Action::Evict { extent })

@@ -44,12 +44,13 @@
 //! | w_class | 0…10⁶ | 0 | seconds that are added to an extent's worth for each step of its class' priority |
 //! | by_request | 0, 1 | 0 | 1: an access counts as 1 / (the number of extents of its request) |
 //! | w_random | 0, 1 | 0 | 1: worth is multiplied by the number of random accesses |
+//! | class | CLASSES+KEY=VALUE | none | what holds for data of these classes, several times (`class_table.rs`, `classes.rs`) |
 //! | without | names | none | mechanisms that are switched off, for measurements (`without.rs`) |
 //!
 //! If energy has a weight, the policy also lets the slow device sleep: the worth of an access that would wake it includes the cost of a
 //! wake-up, and writes go to flash while it sleeps.
 //!
-//! Memory: 8 bytes and 1 bit for each extent, 4 bytes for each fast slot. Source: none, this is Isotherm's own policy; that all costs are
+//! Memory: 8 bytes and 1 bit for each extent, 4 bytes for each fast slot, and 1 more if classes are known. Source: none, this is Isotherm's own policy; that all costs are
 //! expressed in one unit is an older idea (HRO, OODT). When not to use it: if capacity matters, because copies add none; if sets of data
 //! that are a little larger than flash are read repeatedly, because its order is close to recency.
 //! `bench/benefit/adversary.py` and `lab/tests/guard.rs` search for workloads on which the slow device alone is faster.
@@ -57,6 +58,7 @@
 mod account;
 mod admit;
 mod batches;
+mod classes;
 mod clean;
 mod gaps;
 mod harm;
@@ -64,6 +66,7 @@ mod homes;
 mod order;
 mod regions;
 mod regret;
+mod reuse;
 mod score;
 mod settings;
 mod shadow;
@@ -87,6 +90,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use batches::Batches;
+use classes::Classes;
 use gaps::Gaps;
 use harm::Harm;
 use order::Order;
@@ -141,6 +145,8 @@ pub struct Benefit {
     seed: u64,
     /// The account of what copies saved and cost.
     account: Account,
+    /// What is known about classes of data.
+    classes: Classes,
 }
 
 impl Default for Benefit {
@@ -169,6 +175,7 @@ impl Default for Benefit {
             read_interval: Nanos(0),
             seed: 0x9e37_79b9_7f4a_7c15,
             account: Account::default(),
+            classes: Classes::default(),
         }
     }
 }
@@ -196,7 +203,8 @@ impl Benefit {
     }
     /// The worth of an extent, nanoseconds of device time.
     fn worth(&self, view: &View<'_>, e: UnitId) -> u64 {
-        self.settings.order.worth(view, self.scores.worth(e), e)
+        let class = (self.class_of(view, e), self.one_access(view));
+        self.worth_in_order(view, self.scores.worth(e), e, class)
     }
     fn half_life(&self) -> u32 {
         if self.settings.half_life == 0 {
@@ -252,6 +260,7 @@ impl Policy for Benefit {
         self.last_written_ms = vec![millis(view.now()); self.fast_slots as usize];
         let saves = self.value_saved(view);
         self.account = Account::open(Benefit::slow_read(view));
+        self.attach_classes(view);
         for (s, e) in view.residents(FAST) {
             if view.copy(e) == Some(s) {
                 // After a restart each existing copy is worth one access.
@@ -269,8 +278,21 @@ impl Policy for Benefit {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(view.slowest())
     }
-    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, _slot: Position) {
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, slot: Position) {
+        self.note_copied_class(view, extent, slot);
+    }
+    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, slot: Position) {
         self.mark(extent, false);
+        self.note_uncopied_class(slot);
+    }
+    fn on_reclassified(
+        &mut self,
+        view: &mut View<'_>,
+        extent: UnitId,
+        class: u8,
+        _wanted: &mut Vec<Action>,
+    ) {
+        self.note_new_class(view, extent, class);
     }
     fn on_discarded(&mut self, _view: &mut View<'_>, extent: UnitId, _slot: Position) {
         self.scores.forget(extent);
@@ -281,6 +303,7 @@ impl Policy for Benefit {
         let (goes_on, run) = self.streams.note(access);
         let saves = self.value_saved(view);
         self.update_shadow(view, access, goes_on);
+        self.note_class(view, access, goes_on);
         let before = self.scores.worth(extent);
         let recency = Recency {
             is_recent: before.saturating_mul(2) >= saves,
@@ -387,6 +410,7 @@ impl Policy for Benefit {
                 if let Some(i) = self.pending_copies.iter().position(|e| *e == extent) {
                     self.pending_copies.swap_remove(i);
                 }
+                self.settle_class(extent);
             }
         }
     }
@@ -432,13 +456,18 @@ impl Policy for Benefit {
         Ok(())
     }
     fn set_name(&mut self, key: &str, name: &str) -> Result<(), ParamError> {
+        if key == "class" {
+            return self.set_class_row(name);
+        }
         self.settings.set_name(key, name)
     }
     fn params(&self) -> Vec<(&'static str, f64)> {
         self.settings.list()
     }
     fn names(&self) -> Vec<(&'static str, String)> {
-        self.settings.names()
+        let mut names = self.settings.names();
+        names.extend(self.classes.names());
+        names
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let ms = |ns: u64| ns as f64 / 1e6;
@@ -449,10 +478,11 @@ impl Policy for Benefit {
             None => "no copy",
         };
         format!(
-            "{what}; its recent accesses are worth {:.1} ms of the slow device, an access saves {:.2} ms, a new copy must be worth \
+            "{what}; its recent accesses are worth {:.1} ms of the slow device{}, an access saves {:.2} ms, a new copy must be worth \
              {:.2} ms more than the copy that it replaces (goal {}); {} of {} fast slots are dirty; copies have saved {:.0} ms more \
              than they cost (the account is limited)",
             ms(self.worth(view, extent)),
+            self.explain_class(view, extent),
             ms(self.value_saved(view)),
             ms(self.copy_price(view, extent)),
             self.settings.weights.name(),
@@ -466,6 +496,7 @@ impl Policy for Benefit {
             + self.dirty.bytes()
             + self.streams.bytes()
             + self.regions.bytes()
+            + self.classes.bytes()
             + self.last_written_ms.capacity() * 4
     }
 }

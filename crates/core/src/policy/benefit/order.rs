@@ -13,7 +13,7 @@
 //! its accesses that continued no stream.
 
 use crate::policy::classes::LOWEST;
-use crate::policy::{Access, ParamError, View, is_metadata, param, priority};
+use crate::policy::{Access, ParamError, View, is_metadata, param};
 use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -71,6 +71,23 @@ impl Order {
     pub fn attach(view: &mut View<'_>) {
         (0..view.units()).for_each(|e| view.set_stat(UnitId(e), 0));
     }
+    /// The class in an extent's bits.
+    #[inline]
+    pub fn class(view: &View<'_>, e: UnitId) -> u8 {
+        (view.stat(e) >> RANDOM_BITS) as u8
+    }
+    /// Stores the class of an extent, below 64, in its bits.
+    #[inline]
+    pub fn set_class(view: &mut View<'_>, e: UnitId, class: u8) {
+        let random = view.stat(e) & RANDOM_MOST;
+        view.set_stat(e, random | u16::from(class) << RANDOM_BITS);
+    }
+    /// Number of extents of the request of an access.
+    pub fn units_of(view: &View<'_>, access: &Access) -> u64 {
+        let unit = view.unit_bytes(access.extent).max(1);
+        let end = access.request_offset + u64::from(access.request_bytes.max(1));
+        (end - 1) / unit - access.request_offset / unit + 1
+    }
     /// Counts an access, which continues a stream if `goes_on`. Returns its worth in nanoseconds if the access `saves` this time.
     pub fn access_worth(
         &self,
@@ -95,13 +112,17 @@ impl Order {
         if !self.by_request {
             return each;
         }
-        let unit = view.unit_bytes(e).max(1);
-        let end = access.request_offset + u64::from(access.request_bytes.max(1));
-        let blocks = (end - 1) / unit - access.request_offset / unit + 1;
-        each / blocks
+        each / Order::units_of(view, access)
     }
-    /// The worth of an extent with these weights, from the `worth` that its score gives.
-    pub fn worth(&self, view: &View<'_>, worth: u64, e: UnitId) -> u64 {
+    /// The worth of an extent with these weights, from the `worth` that its score gives. `priority` returns the priority of a class.
+    #[inline]
+    pub fn worth(
+        &self,
+        view: &View<'_>,
+        worth: u64,
+        e: UnitId,
+        priority: impl Fn(u8) -> u8,
+    ) -> u64 {
         if !self.uses_bits() {
             return worth;
         }

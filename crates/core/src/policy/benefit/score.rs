@@ -39,6 +39,10 @@ impl Scores {
     pub fn advance_clock(&mut self) {
         self.clock = self.clock.wrapping_add(1);
     }
+    /// Number of misses so far; it wraps.
+    pub fn clock(&self) -> u32 {
+        self.clock
+    }
     /// An access to `e`, on which the fast device saves `saves` nanoseconds.
     pub fn touch(&mut self, e: UnitId, saves: u64) {
         let more = u32::try_from(saves >> SHIFT).unwrap_or(u32::MAX).max(1);

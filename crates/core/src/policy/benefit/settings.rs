@@ -119,7 +119,10 @@ impl Settings {
     }
     fn unknown(&self, key: &str) -> ParamError {
         let names = self.list();
-        let names = names.iter().map(|p| p.0).chain(["goal", "without"]);
+        let names = names
+            .iter()
+            .map(|p| p.0)
+            .chain(["goal", "class", "without"]);
         ParamError::Unknown(nearest(key, names))
     }
     pub fn list(&self) -> Vec<(&'static str, f64)> {

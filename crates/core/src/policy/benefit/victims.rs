@@ -36,6 +36,9 @@ struct Search {
     wanted: usize,
     /// Whether homes may go down.
     homes: bool,
+    /// The class of the new copy, and the worth of one access.
+    newcomer: Option<u8>,
+    one: u64,
     /// The least valuable one so far, with its worth.
     worst: Option<(u64, UnitId)>,
     /// The candidates of the present sample: number of the draw, extent, home. The array is here so that it is cleared only once.
@@ -102,11 +105,17 @@ impl Benefit {
         draw_result(self.seed, below)
     }
     /// Searches for a victim: the least valuable one of up to [`SAMPLE`] clean copies (or homes on flash, if they may be demoted). Also
-    /// returns the draws of the search.
-    pub(super) fn victim(&mut self, view: &View<'_>) -> (Option<(u64, UnitId)>, Draws) {
+    /// returns the draws of the search. `newcomer`: the class of the new copy, if the slot is for one.
+    pub(super) fn victim(
+        &mut self,
+        view: &View<'_>,
+        newcomer: Option<u8>,
+    ) -> (Option<(u64, UnitId)>, Draws) {
         let mut search = Search {
             wanted: if self.has(Part::Worth) { SAMPLE } else { 1 },
             homes: self.may_demote(view),
+            newcomer,
+            one: self.one_access(view),
             worst: None,
             candidates: [(0, UnitId(0), view.position(0)); SAMPLE],
         };
@@ -162,8 +171,12 @@ impl Benefit {
             if !is_free(view, e, slot(i), home) {
                 continue;
             }
+            let class = self.class_at(view, e, slot(i), search.homes);
+            if !self.classes.may_leave(class, search.newcomer) {
+                continue;
+            }
             let score = self.scores.worth_of(score);
-            let this = (self.settings.order.worth(view, score, e), e);
+            let this = (self.worth_in_order(view, score, e, (class, search.one)), e);
             search.worst = Some(search.worst.map_or(this, |w| w.min(this)));
             search.wanted -= 1;
             if search.wanted == 0 {

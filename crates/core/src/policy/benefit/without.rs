@@ -6,7 +6,7 @@ use crate::policy::{ParamError, nearest};
 use alloc::string::String;
 
 /// The name of each mechanism, and what happens without it.
-const NAMES: [(&str, &str); 12] = [
+const NAMES: [(&str, &str); 13] = [
     ("none", "all mechanisms are on"),
     (
         "account",
@@ -52,9 +52,13 @@ const NAMES: [(&str, &str); 12] = [
         "alone",
         "flash gets writes even if the slow device alone would answer sooner",
     ),
+    (
+        "classes",
+        "the measured worth of the classes of data does not count (rows of classes apply)",
+    ),
 ];
 /// The names, for error messages.
-const RANGE: &str = "none, or names of mechanisms joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value, alone";
+const RANGE: &str = "none, or names of mechanisms joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value, alone, classes";
 
 /// A mechanism, as an index of [`NAMES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +74,7 @@ pub enum Part {
     Riding,
     Value,
     Alone,
+    Classes,
 }
 
 /// The mechanisms that are switched off.

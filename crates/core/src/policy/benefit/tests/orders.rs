@@ -45,8 +45,16 @@ fn accesses(at_ms: u64, write: bool, class: u8, (offset, bytes): (u64, u32)) -> 
 
 /// The worth of each unit after `benefit` with these weights has counted all accesses. No copies are made.
 fn worths(weights: &[(&str, f64)], work: &[Access]) -> Vec<u64> {
+    worths_with(&[], weights, work)
+}
+
+/// The same with rows for classes.
+fn worths_with(rows: &[&str], weights: &[(&str, f64)], work: &[Access]) -> Vec<u64> {
     let mut space = space(16);
     let mut policy = Benefit::default();
+    for row in rows {
+        policy.set_name("class", row).unwrap();
+    }
     for (key, value) in weights {
         policy.set(key, *value).unwrap();
     }
@@ -176,6 +184,19 @@ fn the_value_of_hro() {
 
 #[test]
 fn the_priorities_of_dss() {
+    let usual = dss_order(&[]);
+    // Also with other priorities than those of DSS.
+    let turned = [
+        "3+priority=12",
+        "9-10+priority=3",
+        "18+priority=0",
+        "0+priority=2",
+    ];
+    assert_ne!(dss_order(&turned), usual);
+}
+
+/// The order in which `dss-lru-s` with these rows evicts units, which is that of the weights of `benefit`.
+fn dss_order(rows: &[&str]) -> Vec<u32> {
     // Twelve units: journal, small, medium and large files, and unclassified data. The order of their use is not that of their classes.
     let classes = [0, 14, 3, 9, 8, 12, 0, 18, 10, 9, 3, 14];
     let order = [4, 0, 7, 2, 9, 11, 1, 5, 10, 3, 8, 6];
@@ -188,7 +209,11 @@ fn the_priorities_of_dss() {
         })
         .collect();
     // The order in which dss-lru-s evicts them when journal blocks arrive, one after the other.
-    let mut dss = NullEngine::over(space(12), Dss::new(true));
+    let mut dss = Dss::new(true);
+    for row in rows {
+        dss.set_name("class", row).unwrap();
+    }
+    let mut dss = NullEngine::over(space(12), dss);
     let come = |dss: &mut NullEngine<Dss>, a: &Access| {
         let request = (a.request_offset, a.request_bytes);
         dss.access(a.now, ExtentId(a.extent.0), false, a.class, request);
@@ -204,7 +229,7 @@ fn the_priorities_of_dss() {
     let mut gone = Vec::new();
     for i in 0..10 {
         let before = held(&dss);
-        let new = accesses(1000 + i, false, 3, ((20 + i) * UNIT, 4096));
+        let new = accesses(1000 + i, false, 7, ((20 + i) * UNIT, 4096));
         for a in &new {
             come(&mut dss, a);
         }
@@ -214,7 +239,7 @@ fn the_priorities_of_dss() {
     assert_eq!(gone.len(), 10);
     let same = [("half_life", 0.001), ("w_class", 1e6), ("w_latency", 100.0)];
     let by_worth = |weights: &[(&str, f64)]| {
-        let worth = worths(weights, &work);
+        let worth = worths_with(rows, weights, &work);
         let mut units: Vec<u32> = (0..12).collect();
         units.sort_by_key(|&e| worth[e as usize]);
         units.truncate(10);
@@ -222,4 +247,5 @@ fn the_priorities_of_dss() {
     };
     assert_eq!(by_worth(&same), gone);
     assert_ne!(by_worth(&same[..1]), gone);
+    gone
 }

@@ -23,6 +23,8 @@
 //!   (`shadow.rs`).
 //! - An account of what copies save and cost prevents that fetches of data that is not used again slow the slow device down
 //!   (`account.rs`).
+//! - If requests have classes, the policy measures what copies of each class save, which counts for extents that were used once or twice
+//!   (`reuse.rs`), and rows for classes hold whatever that is (`classes.rs`).
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
@@ -50,9 +52,9 @@
 //! If energy has a weight, the policy also lets the slow device sleep: the worth of an access that would wake it includes the cost of a
 //! wake-up, and writes go to flash while it sleeps.
 //!
-//! Memory: 8 bytes and 1 bit for each extent, 4 bytes for each fast slot, and 1 more if classes are known. Source: none, this is Isotherm's own policy; that all costs are
-//! expressed in one unit is an older idea (HRO, OODT). When not to use it: if capacity matters, because copies add none; if sets of data
-//! that are a little larger than flash are read repeatedly, because its order is close to recency.
+//! Memory: 8 bytes and 1 bit for each extent, 4 bytes for each fast slot, and 1 more if classes are known. Source: none, this is Isotherm's
+//! own policy; that all costs are expressed in one unit is an older idea (HRO, OODT). When not to use it: if capacity matters, because
+//! copies add none; if sets of data that are a little larger than flash are read repeatedly, because its order is close to recency.
 //! `bench/benefit/adversary.py` and `lab/tests/guard.rs` search for workloads on which the slow device alone is faster.
 
 mod account;
@@ -60,6 +62,7 @@ mod admit;
 mod batches;
 mod classes;
 mod clean;
+mod explain;
 mod gaps;
 mod harm;
 mod homes;
@@ -85,7 +88,6 @@ use crate::collector::Streams;
 use crate::units::Nanos;
 use crate::volume::{Position, UnitId};
 use account::Account;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -470,26 +472,7 @@ impl Policy for Benefit {
         names
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
-        let ms = |ns: u64| ns as f64 / 1e6;
-        let what = match view.copy(extent) {
-            Some(_) if view.is_dirty(extent) => "a dirty copy",
-            Some(_) => "a clean copy",
-            None if Benefit::is_home_on_flash(view, extent) => "its home is on flash",
-            None => "no copy",
-        };
-        format!(
-            "{what}; its recent accesses are worth {:.1} ms of the slow device{}, an access saves {:.2} ms, a new copy must be worth \
-             {:.2} ms more than the copy that it replaces (goal {}); {} of {} fast slots are dirty; copies have saved {:.0} ms more \
-             than they cost (the account is limited)",
-            ms(self.worth(view, extent)),
-            self.explain_class(view, extent),
-            ms(self.value_saved(view)),
-            ms(self.copy_price(view, extent)),
-            self.settings.weights.name(),
-            self.dirty_count,
-            self.fast_slots,
-            self.account.balance() as f64 / 1e6,
-        )
+        self.explain_extent(view, extent)
     }
     fn bytes(&self) -> usize {
         self.scores.bytes()

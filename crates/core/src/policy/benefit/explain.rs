@@ -1,0 +1,33 @@
+//! The answer to `isotherm why`.
+
+use super::Benefit;
+use crate::policy::View;
+use crate::volume::UnitId;
+use alloc::format;
+use alloc::string::String;
+
+impl Benefit {
+    /// Why an extent is where it is, in the currency of the policy.
+    pub(super) fn explain_extent(&self, view: &View<'_>, extent: UnitId) -> String {
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let what = match view.copy(extent) {
+            Some(_) if view.is_dirty(extent) => "a dirty copy",
+            Some(_) => "a clean copy",
+            None if Benefit::is_home_on_flash(view, extent) => "its home is on flash",
+            None => "no copy",
+        };
+        format!(
+            "{what}; its recent accesses are worth {:.1} ms of the slow device{}, an access saves {:.2} ms, a new copy must be worth \
+             {:.2} ms more than the copy that it replaces (goal {}); {} of {} fast slots are dirty; copies have saved {:.0} ms more \
+             than they cost (the account is limited)",
+            ms(self.worth(view, extent)),
+            self.explain_class(view, extent),
+            ms(self.value_saved(view)),
+            ms(self.copy_price(view, extent)),
+            self.settings.weights.name(),
+            self.dirty_count,
+            self.fast_slots,
+            self.account.balance() as f64 / 1e6,
+        )
+    }
+}

@@ -31,7 +31,7 @@ pub const F_REISSUE: u64 = 1 << 4;
 pub const F_IOCTL: u64 = 1 << 6;
 /// Data is copied by pread and pwrite.
 pub const F_USER_COPY: u64 = 1 << 7;
-/// The pages of a request are registered with the ring of its command ([`register_at`]) before the command comes back.
+/// The pages of a request are registered with the ring of its command (`register_at`) before the command comes back.
 pub const F_REGISTER: u64 = 1 << 11;
 /// All features that are needed; Linux 6.5 has them.
 pub const NEEDED: u64 = F_USER_RECOVERY | F_REISSUE | F_IOCTL | F_USER_COPY;

@@ -112,8 +112,10 @@ pub fn sentence(status: &Value, stats: &Value) -> (String, bool) {
     } else {
         "well"
     };
-    let since = time(num(&stats["elapsed_s"]));
-    (format!("Serving {how} for {since}."), true)
+    // A server of another version may not say for how long.
+    let since = stats["elapsed_s"].as_f64();
+    let since = since.map_or_else(String::new, |s| format!(" for {}", time(s)));
+    (format!("Serving {how}{since}."), true)
 }
 
 impl Overview {

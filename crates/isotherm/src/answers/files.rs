@@ -10,6 +10,7 @@ use crate::human::{bytes, percent, time};
 /// The page of a mounted tree, from the answer of its server.
 pub fn status(at: &Path, s: &Value) -> String {
     let mut out = vec![format!("{}: {}\n", at.display(), state(s))];
+    out.extend(s["state"].as_str().map(|word| line("state", word)));
     let moves = if s["moves"].as_bool() == Some(false) {
         "; no file moves (--no-moves)"
     } else {
@@ -178,6 +179,7 @@ mod tests {
         let text = status(Path::new("/mnt"), &s);
         for line in [
             "/mnt: Serving well.",
+            "state      serving",
             "policy     benefit",
             "tier 0     /fast, 89 files, 2.00 KiB, 1.00 MiB free, above its mark",
             "tier 1     /slow, 3 files, 1.00 GiB, 1.00 TiB free, FAILING, 2 errors, the last 9.0 s ago: a: EIO, \

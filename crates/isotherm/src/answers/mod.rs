@@ -23,50 +23,51 @@ fn line(word: &str, text: &str) -> String {
     format!("{word:<10} {text}\n")
 }
 
-/// The page of `isotherm status`, from the answer of a server or the description of a volume that is not served.
+/// The page of `isotherm status`, from the answer of a server or the description of a volume that is not served. A server of another
+/// version may not send every key; lines without one are left out.
 pub fn status(s: &Value) -> String {
     let served = s["state"] != "stopped";
-    let name = s["name"].as_str().unwrap_or("-");
+    let name = s["name"].as_str().or(s["volume"].as_str()).unwrap_or("-");
     let mut out = vec![format!("{name}: {}\n", state(s, served))];
-    out.push(line("id", s["uuid"].as_str().unwrap_or("-")));
-    let extent = int(&s["extent_bytes"]);
-    out.push(line(
-        "size",
-        &format!(
-            "{}, of which {} hold data, in extents of {}",
-            bytes(int(&s["volume_bytes"])),
-            bytes(int(&s["mapped_extents"]) * extent),
-            bytes(extent)
-        ),
-    ));
+    for (word, key) in [("state", "state"), ("id", "uuid")] {
+        out.extend(s[key].as_str().map(|text| line(word, text)));
+    }
+    out.push(line("size", &size(s)));
     let goal = s["params"]["goal"].as_str();
     let goal = goal.map_or_else(String::new, |g| format!(", goal {g}"));
-    out.push(line(
-        "policy",
-        &format!("{}{goal}", s["policy"].as_str().unwrap_or("-")),
-    ));
+    let policy = s["policy"].as_str();
+    out.extend(policy.map(|p| line("policy", &format!("{p}{goal}"))));
     for (i, m) in items(&s["members"]).enumerate() {
         let missing = items(&s["missing_members"]).any(|n| n.as_u64() == Some(i as u64));
         out.push(member(m, missing));
     }
+    if s["copies"].is_object() {
+        out.extend(copies(&s["copies"], int(&s["extent_bytes"])));
+    }
+    out.extend(contents(&s["fast_bytes_by_class"]));
     if served {
-        out.extend(copies(&s["copies"], extent));
-        out.extend(contents(&s["fast_bytes_by_class"]));
         out.push(line("served as", &front_ends(s)));
-        out.push(line(
-            "process",
-            &format!(
-                "{}, {}",
-                int(&s["pid"]),
-                s["program"].as_str().unwrap_or("-")
-            ),
-        ));
+    }
+    if let (Some(pid), Some(program)) = (s["pid"].as_u64(), s["program"].as_str()) {
+        out.push(line("process", &format!("{pid}, {program}")));
+    }
+    if s["recovery"].is_object() {
         out.push(line("start", &recovery(&s["recovery"])));
     }
-    for row in items(&s["qos"]) {
-        out.push(line("promise", &promise(row)));
-    }
+    out.extend(items(&s["qos"]).map(|row| line("promise", &promise(row))));
     out.concat()
+}
+
+fn size(s: &Value) -> String {
+    let mut text = bytes(int(&s["volume_bytes"]));
+    if let Some(extent) = s["extent_bytes"].as_u64() {
+        let held = bytes(int(&s["mapped_extents"]) * extent);
+        text = format!(
+            "{text}, of which {held} hold data, in extents of {}",
+            bytes(extent)
+        );
+    }
+    text
 }
 
 /// What the volume does, and what is wrong.
@@ -303,6 +304,7 @@ mod tests {
         let text = status(&served());
         for line in [
             "v: Serving well for 12.0 s.",
+            "state      serving",
             "size       4.00 GiB, of which 64.0 MiB hold data, in extents of 64.0 KiB",
             "policy     benefit, goal fast",
             "tier 0     /dev/a, 1.00 GiB",
@@ -341,6 +343,14 @@ mod tests {
         s["missing_members"] = json!([]);
         s["was_clean"] = json!(false);
         assert!(status(&s).contains("was not stopped properly"));
+    }
+
+    #[test]
+    fn a_server_of_another_version_may_send_less() {
+        let s = json!({"volume": "v", "state": "serving", "volume_bytes": 4096});
+        let text =
+            "v: Serving well.\nstate      serving\nsize       4.00 KiB\nserved as  nothing\n";
+        assert_eq!(status(&s), text);
     }
 
     #[test]

@@ -5,8 +5,8 @@
 
 Each recording is replayed as `isotherm reproduce` does it (its parts one after the other, each request when the last one has ended, an Intel
 X25-E beside a WD5000AAKS): under LRU, under LRU-S (`dss-lru` and `dss-lru-s`, 128 entries cleaned together), under `lru` without and
-with `metadata_share`, and under `benefit` without and with the measured worth of classes. The lab decides the times, so the load of the machine does not matter. --page puts the table into
-docs/classes-live.md.
+with `metadata_share`, and under `benefit` without and with the measured worth of classes. The lab decides the times, so the load of the
+machine does not matter. --page puts the table into docs/classes-live.md.
 """
 
 import argparse
@@ -18,8 +18,9 @@ import subprocess
 import sys
 import tempfile
 
+from page import put
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/classes-live.md"
 FIXTURES = ROOT / "fixtures"
 # Experiment, what it is, parts before anything is measured, measured parts, bytes of flash (as crates/experiments/src/dss/recorded.rs).
 WORK = [
@@ -103,10 +104,7 @@ def main():
     lines = table(opts)
     print("\n".join(lines))
     if opts.page:
-        begin, end = "<!-- extents: written by bench/classes/extents.py -->", "<!-- end of extents -->"
-        text = PAGE.read_text(encoding="utf-8")
-        before, rest = text.split(begin, 1)
-        PAGE.write_text(before + begin + "\n\n" + "\n".join(lines) + "\n\n" + end + rest.split(end, 1)[1], encoding="utf-8")
+        put("extents", lines)
 
 
 main()

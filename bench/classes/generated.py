@@ -12,12 +12,11 @@ import argparse
 import json
 import math
 import os
-import pathlib
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/classes-live.md"
+from page import put
+
 WORK = [
     ("web server (Loris), Zipf", "web-server-zipf,scale=0.2"),
     ("web server (OODT)", "web-server-oodt,scale=0.1"),
@@ -69,10 +68,7 @@ def main():
     lines = table(opts)
     print("\n".join(lines))
     if opts.page:
-        begin, end = "<!-- generated: written by bench/classes/generated.py -->", "<!-- end of generated -->"
-        text = PAGE.read_text(encoding="utf-8")
-        before, rest = text.split(begin, 1)
-        PAGE.write_text(before + begin + "\n\n" + "\n".join(lines) + "\n\n" + end + rest.split(end, 1)[1], encoding="utf-8")
+        put("generated", lines)
 
 
 main()

@@ -78,7 +78,8 @@ pub struct Overview {
     pub refusals: Vec<(String, u64)>,
 }
 
-fn int(v: &Value) -> u64 {
+/// A count in an answer; 0 if it is absent.
+pub(crate) fn int(v: &Value) -> u64 {
     v.as_u64().unwrap_or(0)
 }
 
@@ -86,7 +87,8 @@ fn num(v: &Value) -> f64 {
     v.as_f64().unwrap_or(0.0)
 }
 
-fn items(v: &Value) -> impl Iterator<Item = &Value> {
+/// The items of a list in an answer; none if it is absent.
+pub(crate) fn items(v: &Value) -> impl Iterator<Item = &Value> {
     v.as_array().into_iter().flatten()
 }
 

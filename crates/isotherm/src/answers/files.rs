@@ -4,8 +4,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{int, items, line};
+use super::line;
 use crate::human::{bytes, percent, time};
+use crate::overview::{int, items};
 
 /// The page of a mounted tree, from the answer of its server.
 pub fn status(at: &Path, s: &Value) -> String {

@@ -5,18 +5,10 @@ pub mod files;
 use serde_json::Value;
 
 use crate::human::{bytes, percent, time};
-use crate::overview;
+use crate::overview::{self, int, items};
 
 /// Most classes of the fastest tier's contents that the page of `status` names.
 const CLASSES_SHOWN: usize = 4;
-
-fn int(v: &Value) -> u64 {
-    v.as_u64().unwrap_or(0)
-}
-
-fn items(v: &Value) -> impl Iterator<Item = &Value> {
-    v.as_array().into_iter().flatten()
-}
 
 /// One line: a word in its column, and what there is to say.
 fn line(word: &str, text: &str) -> String {
@@ -175,11 +167,16 @@ fn contents(by_class: &Value) -> Option<String> {
 }
 
 fn front_ends(s: &Value) -> String {
-    let device = s["device"]["link"]
+    let device = &s["device"];
+    let how = match device["zero_copy"].as_bool() {
+        Some(true) => ", zero copy",
+        _ => "",
+    };
+    let device = device["link"]
         .as_str()
-        .map(|link| match s["device"]["path"].as_str() {
-            Some(path) if path != link => format!("{link} ({path})"),
-            _ => link.to_owned(),
+        .map(|link| match device["path"].as_str() {
+            Some(path) if path != link => format!("{link} ({path}{how})"),
+            _ => format!("{link}{how}"),
         });
     let names = items(&s["front_ends"])
         .filter_map(Value::as_str)
@@ -294,7 +291,7 @@ mod tests {
             "copies": {"extents": 7, "dirty_bytes": 8192, "lost_with_fast_bytes": 8192, "draining": null, "draining_left": 0},
             "fast_bytes_by_class": {"journal": 4096, "inode": 4096, "directory": 4096, "bitmap": 4096, "file-4K": 1024, "file-16K": 1024},
             "qos": [{"row": "noisy:ceiling=10M", "floor_held": null, "latency_held": false}], "front_ends": ["nbd:unix:n"],
-            "device": {"path": "/dev/loop0", "link": "/dev/isotherm/v"}, "pid": 17, "program": "isotherm 0.1.0", "elapsed_s": 12.0,
+            "device": {"path": "/dev/ublkb0", "link": "/dev/isotherm/v", "zero_copy": true}, "pid": 17, "program": "isotherm 0.1.0", "elapsed_s": 12.0,
             "recovery": {"was_clean": false, "journal_records": 5, "incomplete": false},
         })
     }
@@ -312,7 +309,7 @@ mod tests {
              4.00 KiB, 12.0 wake-ups per day, its rated starts last 11.4 years at that rate",
             "copies     7 extents; 8.00 KiB of their data is not on the slowest tier yet",
             "loss       of the faster tiers would cost 8.00 KiB",
-            "served as  /dev/isotherm/v (/dev/loop0), nbd:unix:n",
+            "served as  /dev/isotherm/v (/dev/ublkb0, zero copy), nbd:unix:n",
             "process    17, isotherm 0.1.0",
             "start      after a crash: 5 records of the journal were replayed",
             "promise    noisy:ceiling=10M; its latency is NOT held",

@@ -76,7 +76,8 @@ impl UringWorld {
         let flights = &self.flights;
         let of = |id: u32| flights[id as usize].as_ref().and_then(range);
         let (from, to) = of(id).unwrap_or_default();
-        let mut others = self.held_writes.iter().rev().map_while(|&other| of(other));
+        // Writes of other requests may lie between those of this one.
+        let mut others = self.held_writes.iter().filter_map(|&other| of(other));
         let twice = others.any(|(a, b)| a < to && from < b);
         if twice && !broken(LiveMutant::WritePagesTwice) {
             self.requests.leave_pages(tag);

@@ -16,16 +16,27 @@ struct Request {
 
 /// A request with registered memory full of `fill`; the file has the complement. `skew` bytes misalign the memory.
 fn admit(b: &mut Bench, op: RequestOp, len: u32, fill: u8, skew: usize) -> Request {
+    admit_as(BUFFER, b, op, len, (fill, skew))
+}
+
+/// The same with another of the ring's buffers, so that two requests can be in progress.
+fn admit_as(
+    buffer: u16,
+    b: &mut Bench,
+    op: RequestOp,
+    len: u32,
+    (fill, skew): (u8, usize),
+) -> Request {
     let mut memory = Buffer::new(0, len + 4096, 512);
     memory.fill(fill);
     let part = start::iovec(memory.as_ptr(), memory.len());
     let submitter = b.world.ring.submitter();
     // SAFETY: the memory lives until the end of the test, and every operation ends before that.
-    unsafe { submitter.register_buffers_update(BUFFER.into(), &[part], None) }.unwrap();
+    unsafe { submitter.register_buffers_update(buffer.into(), &[part], None) }.unwrap();
     let file = Arc::new(tempfile::tempfile().unwrap());
     file.write_all_at(&vec![!fill; len as usize], 77).unwrap();
     let first = memory.as_ptr() as u64 + skew as u64;
-    let pages = Pages::new(Arc::clone(&file), 77, BUFFER, first, len);
+    let pages = Pages::new(Arc::clone(&file), 77, buffer, first, len);
     let request = IoRequest::new(op, 0, len).with_pages(Some(pages));
     let done = Done::Ticket(7);
     let tag = b.world.admit(Submission { request, done }).unwrap().tag;
@@ -116,6 +127,20 @@ fn two_members_never_get_different_bytes_of_one_write() {
     assert_eq!(rest, Ok(512));
     assert_eq!(b.on_disk(131_072, 512), [!0x55; 512]);
     assert_eq!(reply(&mut b, r.tag, Ok(())), Ok(()));
+
+    // Also if a write of another request lies between the two.
+    let mut r = admit(&mut b, RequestOp::Write, 4096, 0x88, 0);
+    b.start(OpKind::Write, 0, 4096, at(r.tag, 0), false);
+    let other = admit_as(BUFFER + 1, &mut b, RequestOp::Write, 4096, (0x99, 0));
+    b.start(OpKind::Write, 131_072, 4096, at(other.tag, 0), false);
+    b.start(OpKind::Write, 65536, 4096, at(r.tag, 0), false);
+    r.memory.aligned_mut().fill(0x66);
+    assert_eq!(b.finish(3).len(), 3);
+    assert_eq!(b.on_disk(0, 4096), b.on_disk(65536, 4096));
+    assert_eq!(b.on_disk(0, 4096), [!0x88; 4096], "the copy");
+    for tag in [r.tag, other.tag] {
+        assert_eq!(reply(&mut b, tag, Ok(())), Ok(()));
+    }
 
     // Different bytes of one write need no copy.
     let r = admit(&mut b, RequestOp::Write, 8192, 0x77, 0);

@@ -30,9 +30,11 @@ fn wakes(run: &Run) -> Vec<OpKind> {
 /// A volume whose cache is filled and clean, and whose disk sleeps.
 fn asleep(policy: &str, params: Params) -> Run {
     let mut run = Run::new(policy, params);
-    for e in 0..8 {
-        run.submit(RequestOp::Read, e);
-        pass(&mut run, Nanos::from_millis(20));
+    for op in [RequestOp::Write, RequestOp::Read] {
+        for e in 0..8 {
+            run.submit(op, e);
+            pass(&mut run, Nanos::from_millis(20));
+        }
     }
     pass(&mut run, Nanos::from_secs(30));
     assert!(run.engine.is_asleep(MemberId(1)));

@@ -10,7 +10,7 @@ use crate::latency::{Service, latency_bound};
 use crate::policy_spec::PolicySpec;
 use crate::pool::parallel;
 use crate::sim::{
-    Device, Drive, Report, Run, Setup, Shape, Source, Tier, TimeMode, Touched, touched,
+    Begin, Device, Drive, Report, Run, Setup, Shape, Source, Tier, TimeMode, Touched, touched,
 };
 use crate::size::Size;
 
@@ -199,12 +199,18 @@ fn jobs(base: &Setup, policies: &[PolicySpec]) -> (Vec<Job>, PolicySpec) {
     for (name, tier) in [("hdd-only", last), ("ssd-only", 0)] {
         let mut device: Device = base.tiers[tier].devices[0].clone();
         device.standby_after_s = None;
+        // A device alone keeps no map, so it records no first touches.
+        let begin = Begin {
+            full: true,
+            ..base.begin
+        };
         jobs.push(Job {
             name: name.to_owned(),
             kind: "baseline".to_owned(),
             setup: Setup {
                 tiers: vec![Tier::new(device, Size::Share(1_000_000))],
                 policy: spec("linear"),
+                begin,
                 ..base.clone()
             },
             baseline: true,

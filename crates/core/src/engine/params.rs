@@ -26,7 +26,8 @@ pub struct Params {
     pub counter_every: Option<Nanos>,
     /// Journal blocks kept in memory until the mirror has them.
     pub stage_blocks: u32,
-    /// Reads of unmapped extents give them a home (in the lab; live, such reads return zeros).
+    /// Reads of unmapped extents give them a home (in the lab; live, such reads return zeros). Their data was there before the first request,
+    /// so no record is written for this.
     pub map_on_read: bool,
     /// Unmapped extents have places in the order of addresses on the slowest tier ([`crate::volume::Space::keep_own`]; for the lab).
     pub own_slots: bool,

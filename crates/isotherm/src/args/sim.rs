@@ -154,7 +154,7 @@ pub struct WorldArgs {
     /// Ignore the trace's discards, as hit-only runs do
     #[arg(long)]
     pub no_discards: bool,
-    /// Every extent has a home from the start; otherwise it gets one at its first touch, which is recorded like any change
+    /// Every extent has a home from the start; otherwise it gets one at its first touch, which is recorded if it is a write
     #[arg(long, conflicts_with = "hit_only")]
     pub full: bool,
     /// Record series with at least N time bins

@@ -158,7 +158,8 @@ pub struct Begin {
     /// Seconds between the last reply of the warm-up and the first measured request, so that work that the warm-up caused is completed.
     pub rest_s: f64,
     /// Whether the volume is full: every touched extent already has a home where the policy places first touches. Otherwise an extent gets
-    /// its home at its first touch (reads included), which is recorded like any change of the map.
+    /// its home at its first touch. A first touch by a write is recorded like any change of the map. A first touch by a read is not: its data
+    /// was there before the first request.
     pub full: bool,
 }
 

@@ -84,9 +84,10 @@ impl Requests {
     /// Finds a first home for the extent of a piece. If this returns none, the piece waits for a slot, or its request has an error.
     fn find_home(&mut self, p: &mut Parts<'_>, req: &Req, w: Waiter) -> Option<Slot> {
         make_room(p, req, w.extent);
-        let mut placed = place(p, w.extent);
+        let write = req.is_write();
+        let mut placed = place(p, w.extent, write);
         if placed.is_none() && p.r.reclaim(p.g, p.d) {
-            placed = place(p, w.extent);
+            placed = place(p, w.extent, write);
         }
         if placed.is_some() {
             return placed;
@@ -187,8 +188,8 @@ fn make_room(p: &mut Parts<'_>, req: &Req, extent: ExtentId) {
     }
 }
 
-/// Gives an extent its first home; `None`: no slot is free.
-fn place(p: &mut Parts<'_>, e: ExtentId) -> Option<Slot> {
+/// Gives an extent its first home for a read or a `write`; `None`: no slot is free.
+fn place(p: &mut Parts<'_>, e: ExtentId, write: bool) -> Option<Slot> {
     let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
     let place = policy.first_touch(&mut view, e);
     let g = &mut *p.g;
@@ -201,7 +202,8 @@ fn place(p: &mut Parts<'_>, e: ExtentId) -> Option<Slot> {
     let slot = g.space.take_home(e, place)?;
     let partial = !g.broken(Mutant::ForgetZeroFill) && !g.params.map_on_read;
     g.space.map.map(e, slot, partial);
-    if g.params.map_on_read || !partial {
+    // Data that is read before it is written was there, and recorded, before the first request (in the lab).
+    if !partial && write {
         p.d.note_home(g, e);
     }
     g.counters.first_touches += 1;

@@ -9,7 +9,7 @@ Needs a release build (ISOTHERM names another program). Each case is a generated
 tenth of the size of the data that the case touches, or the size that the case states. Prints the mean latency as a share of that of the
 slow device alone (below 1 is faster), the worst case last, and the number of cases over 1.02. `--keep` keeps the traces and the results
 of the disk alone in DIR, so that the next run simulates only `benefit`. With `--in-use` the volume is full before the first request, as one
-is that has been in use for a while; without it the volume is new, and the first touch of each extent must be recorded. `--page` runs
+is that has been in use for a while; without it the volume is new, and an extent whose first request is a write must be recorded. `--page` runs
 N cases (140) with each of three seeds, on new and on full volumes, and puts the result into docs/policies-compared.md. Standard library only.
 """
 

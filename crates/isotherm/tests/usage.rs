@@ -52,6 +52,25 @@ fn wrong_calls_say_in_one_line_what_to_do() {
         ("create v --slow a:64Q", 2, "is no size"),
         ("create v --slow a:-1G", 2, "is no size"),
         ("create v --slow a:10%", 2, "give bytes"),
+        // Not "use `-- -4`": that would be no value of the option.
+        (
+            "create v --slow a:64M --extent -4K",
+            2,
+            "no value is negative",
+        ),
+        ("top --count -1", 2, "no value is negative"),
+        ("create v\u{1b}m --slow a:64M", 2, "control characters"),
+        (
+            "create v --fast a:8M --slow b:64M --policy benefit,class=1-7+min=20",
+            2,
+            "at most 100 per cent (a min is that of each class",
+        ),
+        ("find .", 1, "is a directory"),
+        (
+            "sim gen:zipf,requests=10,requests=20 --fast-size 10% --extent 64K",
+            2,
+            "`requests` is given twice",
+        ),
         (
             "create v --slow a:1000001",
             2,

@@ -45,6 +45,12 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
         }
     }
     for path in &args.devices {
+        if path.is_dir() {
+            return Err(Failure::failed(format!(
+                "{}: is a directory: name a device or file",
+                path.display()
+            )));
+        }
         match probe(path, Second::Anywhere).map_err(|e| Failure::file(path, "open it", &e))? {
             Ok(sb) => add(&mut volumes, path, sb)?,
             Err(e) => nothing.push(format!("{}: {}", path.display(), words(e))),
@@ -69,7 +75,8 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
         .collect();
     let texts = found.iter().map(|(c, missing)| {
         let toml = toml::to_string(c).map_err(|e| Failure::failed(e.to_string()))?;
-        let mut text = format!("# volume {}\n", c.name);
+        // The name comes from a device that may be anybody's: it stays within its line.
+        let mut text = format!("# volume {}\n", c.name.escape_debug());
         for m in missing {
             text += &[
                 "# member ",

@@ -42,7 +42,12 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
         args.out.display()
     );
     end.begin();
-    receive(client.into_stream(), &mut file, args, &end)?;
+    receive(client.into_stream(), &mut file, args, &end).inspect_err(|_| {
+        // What was recorded until the cut can be replayed; if it is nothing, the file would only block the name.
+        if file.metadata().is_ok_and(|m| m.len() == 0) {
+            let _ = std::fs::remove_file(&args.out);
+        }
+    })?;
     let length = file
         .sync_all()
         .and_then(|()| file.metadata())

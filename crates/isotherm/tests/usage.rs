@@ -11,9 +11,11 @@ fn wrong_calls_say_in_one_line_what_to_do() {
     std::fs::write(place.path("exists.toml"), "").expect("written");
     std::fs::write(place.path("bad.toml"), "polcy = \"greendm\"\n").expect("written");
     std::fs::write(place.path("text"), "no trace at all, just words\n").expect("written");
+    std::os::unix::fs::symlink("nothing", place.path("dangling")).expect("made");
     let mut wrong = Vec::new();
     for (call, code, needle) in [
         ("", 2, "requires a subcommand"),
+        ("", 2, "fstab, sim,"),
         ("creat v", 2, "'create'"),
         ("create", 2, "<VOLUME>"),
         ("create v", 2, "--config <FILE>|--fast"),
@@ -66,6 +68,8 @@ fn wrong_calls_say_in_one_line_what_to_do() {
             "at most 100 per cent (a min is that of each class",
         ),
         ("find .", 1, "is a directory"),
+        ("create v/ --slow a:64M", 2, "is no name for a volume"),
+        ("create v --slow dangling:64M", 1, "is a symbolic link to"),
         (
             "sim gen:zipf,requests=10,requests=20 --fast-size 10% --extent 64K",
             2,
@@ -205,7 +209,10 @@ fn wrong_calls_say_in_one_line_what_to_do() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     // No file is left half made: only the earlier files are there.
-    assert_eq!(place.names(), ["bad.toml", "exists.toml", "text"]);
+    assert_eq!(
+        place.names(),
+        ["bad.toml", "dangling", "exists.toml", "text"]
+    );
 }
 
 #[test]

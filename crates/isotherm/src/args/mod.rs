@@ -226,6 +226,10 @@ fn one_line(error: &clap::Error, words: &[OsString]) -> String {
         text += "; no value is negative, and a name that begins with `-` is written `./-NAME`";
     }
     let commands = Cli::command();
+    // clap also lists the commands that are called by other programs only.
+    for hidden in commands.get_subcommands().filter(|c| c.is_hide_set()) {
+        text = text.replace(&format!("{}, ", hidden.get_name()), "");
+    }
     let word = words.get(1).and_then(|w| w.to_str());
     let files = commands.find_subcommand("files");
     if let Some(word) = word

@@ -140,8 +140,9 @@ fn create_failed(error: &isotherm_live::Error, args: &CreateArgs) -> Failure {
 
 /// The name is the last part of the path. The path of the description must be free and writable.
 fn name_it(config: &mut VolumeConfig, volume: &Path) -> Result<(), Failure> {
-    let name = volume.file_name().and_then(|n| n.to_str());
-    let Some(name) = name else {
+    let ends_with_slash = volume.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let name = volume.file_name().filter(|_| !ends_with_slash);
+    let Some(name) = name.and_then(|n| n.to_str()) else {
         return Err(Failure::usage(format!(
             "`{}` is no name for a volume: give a path such as dir/name",
             volume.display()

@@ -232,3 +232,48 @@ fn every_command_has_help_with_an_example() {
         assert!(help.contains("Example"), "{c}");
     }
 }
+
+/// A directory and files whose names are no UTF-8: every answer has a replacement for the bytes, also that of the server.
+#[test]
+fn names_that_are_no_utf8_are_no_reason_to_panic() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    place.ok("create w --fast f:8M --slow s:16M");
+    let dir = place.path("").join(OsStr::from_bytes(b"d\xff"));
+    std::fs::create_dir(&dir).expect("made");
+    // The paths of the members are relative to the directory, so they have its name in them.
+    let text = std::fs::read_to_string(place.path("w.toml")).expect("read");
+    let text = text.replace(&place.path("").display().to_string(), "../");
+    assert!(text.contains("\"../f\""), "{text}");
+    std::fs::write(dir.join("w.toml"), text).expect("written");
+    std::fs::remove_file(place.path("w.toml")).expect("removed");
+    let command = |call: &str| {
+        let mut c = place.command(call);
+        c.current_dir(&dir);
+        c
+    };
+    let served = Place::wait_ready(command("serve w --nbd unix:n"), "w");
+    let out = OsStr::from_bytes(b"x\xff");
+    let mut wrong = Vec::new();
+    let mut run = |mut c: std::process::Command| {
+        let out = c.output().expect("starts");
+        if !out.status.success() {
+            wrong.push(format!("{c:?}: {}", String::from_utf8_lossy(&out.stderr)));
+        }
+    };
+    let calls = ["status w", "stats w", "why w 0", "list", "classes show w"];
+    for call in calls {
+        run(command(call));
+        run(command(&format!("{call} --json")));
+    }
+    let mut record = command("record w --seconds 1 --out");
+    record.arg(out);
+    run(record);
+    for call in ["stop w", "status w", "check w"] {
+        run(command(call));
+    }
+    assert!(dir.join(out).exists());
+    assert_eq!(served.end().0, Some(0));
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

@@ -44,13 +44,14 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
         .zip(&made.slots)
         .map(|(m, slots)| {
             json!({
-                "path": m.path, "tier": m.tier, "slots": slots,
+                "path": m.path.to_string_lossy(), "tier": m.tier, "slots": slots,
                 "bytes": u64::from(*slots) * config.extent.0, "paced": m.paced,
             })
         })
         .collect();
     let result = json!({
-        "volume": args.volume, "description": description(&args.volume), "uuid": format_uuid(&made.uuid),
+        "volume": args.volume.to_string_lossy(), "description": description(&args.volume).to_string_lossy(),
+        "uuid": format_uuid(&made.uuid),
         "volume_bytes": made.volume_bytes, "extent_bytes": config.extent.0, "block_bytes": made.block_bytes,
         "policy": config.policy, "caching": made.caching, "members": members,
     });

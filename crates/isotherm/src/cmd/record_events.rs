@@ -57,7 +57,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
         summary(&args.out).map_err(|e| Failure::failed(format!("{}: {e}", args.out.display())))?;
     let last = whole.end;
     let result = json!({
-        "volume": args.volume, "out": args.out, "events": last.events, "requests": last.requests,
+        "volume": args.volume.to_string_lossy(), "out": args.out.to_string_lossy(), "events": last.events, "requests": last.requests,
         "bytes": length, "ending": last.ending.name(),
     });
     args.json.print(&result, || {

@@ -128,7 +128,7 @@ fn of_file(client: &mut Client, volume: &Path, path: &Path) -> Result<Value, Fai
         list.push(why);
     }
     Ok(json!({
-        "file": path, "file_bytes": meta.len(), "mapped_bytes": parts.values().sum::<u64>(), "extents": parts.len(),
+        "file": path.to_string_lossy(), "file_bytes": meta.len(), "mapped_bytes": parts.values().sum::<u64>(), "extents": parts.len(),
         "asked": list.len(), "bytes_by_tier": by_tier, "parts": list,
     }))
 }

@@ -154,6 +154,13 @@ pub fn parse(text: &str) -> Result<Import, String> {
             Err(why) => import.left_out.push((number, why)),
         }
     }
+    // An import replaces the whole table, so an empty file would silently remove it.
+    if !seen.contains(&true) {
+        return Err(
+            "there is no class: each line has IO class id, IO class name, Eviction priority, Allocation"
+                .to_owned(),
+        );
+    }
     Ok(import)
 }
 
@@ -390,6 +397,11 @@ mod tests {
             ("1,done&metadata,1,1", "`done` comes last"),
             ("1,metadata,1,1\n1,metadata,1,1", "there twice"),
             ("1,done,1,1", "no condition"),
+            ("", "there is no class"),
+            (
+                "IO class id,IO class name,Eviction priority,Allocation\n",
+                "there is no class",
+            ),
         ] {
             let e = parse(text).unwrap_err();
             assert!(e.contains(what), "{text}: {e}");

@@ -34,7 +34,13 @@ pub fn file(description: &Path) -> PathBuf {
 
 /// Registers the kept ranges with a volume that has just been started. Entries that cannot be parsed are skipped and reported.
 pub fn load(handle: &Handle, config: &VolumeConfig, file: &Path) {
-    let text = match std::fs::File::open(file) {
+    // The opening of a pipe would wait for its other end.
+    let opened = match std::fs::metadata(file) {
+        Ok(m) if m.is_file() => std::fs::File::open(file),
+        Ok(_) => Err(std::io::Error::other("is no file")),
+        Err(e) => Err(e),
+    };
+    let text = match opened {
         Ok(f) => BufReader::new(f),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return,
         Err(e) => return eprintln!("isotherm: {}: {e}: no ranges of classes", file.display()),
@@ -113,8 +119,12 @@ pub fn save(handle: &Handle, config: &VolumeConfig, file: &Path) {
 
 fn write(file: &Path, kept: &Kept) -> std::io::Result<()> {
     let new = file.with_extension("classes.new");
-    let mut out = BufWriter::new(std::fs::File::create(&new)?);
-    serde_json::to_writer(&mut out, kept)?;
-    out.flush()?;
-    std::fs::rename(&new, file)
+    let write = || {
+        let mut out = BufWriter::new(std::fs::File::create(&new)?);
+        serde_json::to_writer(&mut out, kept)?;
+        out.flush()?;
+        out.get_ref().sync_all()?;
+        std::fs::rename(&new, file)
+    };
+    write().inspect_err(|_| drop(std::fs::remove_file(&new)))
 }

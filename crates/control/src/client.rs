@@ -68,6 +68,9 @@ pub fn served(volume: &Path) -> Result<Client, Failure> {
     })
 }
 
+/// Time limit for the answer to a question that changes nothing. A server that needs longer hangs, as on a device that does not answer.
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(15);
+
 impl Client {
     /// Sets a time limit for each answer, for callers that ask many volumes, so that one that hangs does not delay the others.
     #[must_use]

@@ -24,7 +24,7 @@ pub fn failure(handle: &isotherm_live::Handle) -> Value {
         let since = f.at.duration_since(std::time::UNIX_EPOCH);
         json!({
             "reason": f.reason, "member": f.member.as_ref().map(|m| m.0),
-            "path": f.member.as_ref().map(|m| &m.1), "errno": f.errno,
+            "path": f.member.as_ref().map(|m| m.1.to_string_lossy()), "errno": f.errno,
             "time_unix_s": since.unwrap_or_default().as_secs_f64(),
         })
     })
@@ -292,9 +292,9 @@ pub fn why(
     Ok(json!({
         "offset": offset, "extent": extent.0, "extent_bytes": extent_bytes, "mapped": e.slot.is_some(),
         "tier": e.tier.map(|t| t.0), "slot": e.slot.map(|s| s.0),
-        "member": member.and_then(|(m, _)| m).map(|m| &m.path), "member_offset": member.map(|(_, at)| at),
+        "member": member.and_then(|(m, _)| m).map(|m| m.path.to_string_lossy()), "member_offset": member.map(|(_, at)| at),
         "copy": e.copy.map(|(slot, tier, member, at)| json!({
-            "tier": tier.0, "slot": slot.0, "member": config.members.get(usize::from(member.0)).map(|m| &m.path),
+            "tier": tier.0, "slot": slot.0, "member": config.members.get(usize::from(member.0)).map(|m| m.path.to_string_lossy()),
             "member_offset": at, "blocks": e.copied_blocks, "dirty_blocks": e.dirty_blocks,
         })),
         "valid_blocks": e.valid_blocks, "blocks": blocks, "in_flight": e.in_flight, "moving": e.moving,

@@ -452,7 +452,7 @@ impl Service for Live {
                     .map_err(|_| gone.to_owned())?;
                 wait.recv()
                     .map_err(|_| gone.to_owned())?
-                    .map(|()| json!({"volume": self.volume, "state": "stopped"}))
+                    .map(|()| json!({"volume": self.volume.to_string_lossy(), "state": "stopped"}))
             }
             Request::Classes { what } => self.classes(what),
             Request::Record | Request::Events { .. } => Err("goes on after its answer".into()),

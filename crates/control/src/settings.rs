@@ -38,11 +38,11 @@ pub fn with_words(policy: &str, words: &[(String, String)]) -> String {
 pub fn describe(volume: &Path, config: &VolumeConfig) -> Value {
     let member = |m: &isotherm_live::MemberConfig| {
         json!({
-            "path": m.path, "tier": m.tier, "bytes": m.size.map(|s| s.0), "paced": m.paced, "standby_s": m.standby_s,
+            "path": m.path.to_string_lossy(), "tier": m.tier, "bytes": m.size.map(|s| s.0), "paced": m.paced, "standby_s": m.standby_s,
         })
     };
     json!({
-        "volume": volume, "name": config.name, "uuid": config.uuid, "state": null, "volume_bytes": null,
+        "volume": volume.to_string_lossy(), "name": config.name, "uuid": config.uuid, "state": null, "volume_bytes": null,
         "extent_bytes": config.extent.0, "policy": config.policy,
         "paced": config.members.iter().any(|m| m.paced.is_some()),
         "members": config.members.iter().map(member).collect::<Vec<_>>(),

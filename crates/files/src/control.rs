@@ -256,7 +256,7 @@ fn place(store: &Store, id: NodeId) -> Result<Value, Errno> {
     let own = policy.settings.policies.get(&text);
     Ok(json!({
         "path": text, "tier": on[0], "on": on,
-        "below": on.iter().map(|t| store.roots[*t].path.join(std::path::Path::new(&text))).collect::<Vec<_>>(),
+        "below": on.iter().map(|t| store.roots[*t].path.join(&text).to_string_lossy().into_owned()).collect::<Vec<_>>(),
         "bytes": facts.size, "names": links, "copy": store.copies.has(id), "head": store.copies.has_head(id),
         "pinned_to": policy.settings.pin(&path),
         "policy": own.map(|(p, share)| format!("{p}:{share}")),

@@ -141,17 +141,19 @@ fn say_what_tiers_lack(store: &Store) {
 /// The real path of an empty directory that neither contains a tier nor lies in one.
 fn mount_point(dir: &Path, tiers: &[PathBuf]) -> Result<PathBuf, Refused> {
     let shown = dir.display();
-    let dir = match dir.canonicalize() {
-        Ok(dir) => dir,
-        Err(e) if e.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()) => {
-            return refuse(format!(
+    let why = |e: std::io::Error, fix: &str| {
+        if e.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()) {
+            return Refused(format!(
                 "{shown}: a file system whose server died is mounted there: `umount -l {shown}` first"
             ));
         }
-        Err(e) => return refuse(format!("{shown}: {e}: make the directory to mount on")),
+        Refused(format!("{shown}: {e}: {fix}"))
     };
-    let entries = std::fs::read_dir(&dir)
-        .map_err(|e| Refused(format!("{shown}: {e}: give a directory to mount on")))?;
+    let dir = dir
+        .canonicalize()
+        .map_err(|e| why(e, "make the directory to mount on"))?;
+    // The path of a mount whose server died is still found; only its content cannot be read.
+    let entries = std::fs::read_dir(&dir).map_err(|e| why(e, "give a directory to mount on"))?;
     if entries.count() > 0 {
         return refuse(format!(
             "{shown}: is not empty: mount on an empty directory"

@@ -175,3 +175,37 @@ fn all_capacity_holds_homes_on_both_tiers_and_says_what_a_loss_costs() {
     holds(&place, &data);
     assert_eq!(served.terminate(), Some(0));
 }
+
+/// A row that is refused is named with the reason, nothing of its command holds, and a new policy does not silently drop what was set.
+#[test]
+fn settings_are_refused_with_the_reason_and_dropped_with_a_word() {
+    let place = Place::new();
+    place.ok("create v --fast f:8M --slow s:64M");
+    let served = place.serve("v --nbd unix:n");
+    for (row, why) in [
+        (
+            "8+min=60",
+            "class=8+min=60: must be a row with which the min",
+        ),
+        (
+            "9+min=5+max=4",
+            "class=9+min=5+max=4: must be a row after which",
+        ),
+        ("9+pin=no", "class=9+pin=no: must be CLASSES+KEY=VALUE"),
+    ] {
+        let said = place.fails(&format!("classes set v 7+pin 1+min=60 {row}"));
+        assert!(said.contains(why), "{row}: {said}");
+        let shown: Value = serde_json::from_str(&place.ok("classes show v --json")).expect("JSON");
+        assert_eq!(shown["rows"], json!([]));
+    }
+    place.ok("classes set v 1-7+pin");
+    place.ok("set v write-mode=write-through-update");
+    let said = place.run("set v policy=lru").stderr;
+    let said = String::from_utf8_lossy(&said);
+    for setting in ["class=1-7+pin", "write-mode=write-through-update"] {
+        assert!(said.contains(setting), "{setting} was dropped: {said:?}");
+    }
+    let said = place.run("set v policy=benefit").stderr;
+    assert!(said.is_empty(), "{}", String::from_utf8_lossy(&said));
+    assert_eq!(served.terminate(), Some(0));
+}

@@ -174,3 +174,27 @@ fn what_is_mounted_below_stays_when_ours_is_unmounted() {
         std::panic::resume_unwind(e);
     }
 }
+
+/// The server is killed: its mount stays behind, dead, and the next one says how to be rid of it.
+#[test]
+fn a_mount_of_a_killed_server_is_named_with_the_way_out() {
+    if !Path::new("/dev/fuse").exists() || !rustix::process::getuid().is_root() {
+        println!("SKIPPED: needs /dev/fuse and root");
+        return;
+    }
+    let place = Place::new();
+    for dir in ["fast", "slow", "mnt"] {
+        fs::create_dir(place.path(dir)).expect("made");
+    }
+    let call = "mount --fast fast --slow slow mnt";
+    Place::wait_ready(place.command(call), call).kill();
+    let mnt = place.path("mnt").display().to_string();
+    let said = [place.fails(call), place.fails("files status mnt")];
+    place.tool("umount", &["-l", &mnt]);
+    for said in &said {
+        assert!(said.contains("umount -l mnt"), "{said}");
+    }
+    let again = Place::wait_ready(place.command(call), call);
+    assert!(place.ok("files status mnt").contains("Serving well"));
+    assert_eq!(again.terminate(), Some(0));
+}

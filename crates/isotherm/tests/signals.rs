@@ -170,3 +170,38 @@ fn an_address_for_everybody_is_refused_and_the_way_to_allow_it_named() {
     let why = place.fails("serve v --nbd 0.0.0.0:0");
     assert!(why.contains("--nbd-allow-remote"), "{why}");
 }
+
+/// A server that hangs (here: is stopped) keeps no question waiting for ever.
+#[test]
+fn a_server_that_hangs_is_reported() {
+    let place = volume();
+    let served = place.serve("v --nbd unix:n");
+    served.signal("STOP");
+    let asked: Vec<_> = ["status v", "stats v", "why v 0", "classes show v"]
+        .map(|call| {
+            (
+                call,
+                place
+                    .command(call)
+                    .stderr(std::process::Stdio::piped())
+                    .spawn(),
+            )
+        })
+        .into_iter()
+        .collect();
+    let said: Vec<(&str, String)> = asked
+        .into_iter()
+        .map(|(call, child)| {
+            let out = child.expect("starts").wait_with_output().expect("ends");
+            (call, String::from_utf8_lossy(&out.stderr).into_owned())
+        })
+        .collect();
+    served.signal("CONT");
+    for (call, said) in said {
+        assert!(
+            said.contains("the serving process does not answer"),
+            "{call}: {said}"
+        );
+    }
+    assert_eq!(served.terminate(), Some(0));
+}

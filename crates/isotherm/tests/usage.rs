@@ -11,9 +11,11 @@ fn wrong_calls_say_in_one_line_what_to_do() {
     std::fs::write(place.path("exists.toml"), "").expect("written");
     std::fs::write(place.path("bad.toml"), "polcy = \"greendm\"\n").expect("written");
     std::fs::write(place.path("text"), "no trace at all, just words\n").expect("written");
+    std::os::unix::fs::symlink("nothing", place.path("dangling")).expect("made");
     let mut wrong = Vec::new();
     for (call, code, needle) in [
         ("", 2, "requires a subcommand"),
+        ("", 2, "fstab, sim,"),
         ("creat v", 2, "'create'"),
         ("create", 2, "<VOLUME>"),
         ("create v", 2, "--config <FILE>|--fast"),
@@ -52,6 +54,27 @@ fn wrong_calls_say_in_one_line_what_to_do() {
         ("create v --slow a:64Q", 2, "is no size"),
         ("create v --slow a:-1G", 2, "is no size"),
         ("create v --slow a:10%", 2, "give bytes"),
+        // Not "use `-- -4`": that would be no value of the option.
+        (
+            "create v --slow a:64M --extent -4K",
+            2,
+            "no value is negative",
+        ),
+        ("top --count -1", 2, "no value is negative"),
+        ("create v\u{1b}m --slow a:64M", 2, "control characters"),
+        (
+            "create v --fast a:8M --slow b:64M --policy benefit,class=1-7+min=20",
+            2,
+            "at most 100 per cent (a min is that of each class",
+        ),
+        ("find .", 1, "is a directory"),
+        ("create v/ --slow a:64M", 2, "is no name for a volume"),
+        ("create v --slow dangling:64M", 1, "is a symbolic link to"),
+        (
+            "sim gen:zipf,requests=10,requests=20 --fast-size 10% --extent 64K",
+            2,
+            "`requests` is given twice",
+        ),
         (
             "create v --slow a:1000001",
             2,
@@ -186,7 +209,10 @@ fn wrong_calls_say_in_one_line_what_to_do() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     // No file is left half made: only the earlier files are there.
-    assert_eq!(place.names(), ["bad.toml", "exists.toml", "text"]);
+    assert_eq!(
+        place.names(),
+        ["bad.toml", "dangling", "exists.toml", "text"]
+    );
 }
 
 #[test]
@@ -205,4 +231,49 @@ fn every_command_has_help_with_an_example() {
         let help = place.ok(&format!("{c} --help"));
         assert!(help.contains("Example"), "{c}");
     }
+}
+
+/// A directory and files whose names are no UTF-8: every answer has a replacement for the bytes, also that of the server.
+#[test]
+fn names_that_are_no_utf8_are_no_reason_to_panic() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    place.ok("create w --fast f:8M --slow s:16M");
+    let dir = place.path("").join(OsStr::from_bytes(b"d\xff"));
+    std::fs::create_dir(&dir).expect("made");
+    // The paths of the members are relative to the directory, so they have its name in them.
+    let text = std::fs::read_to_string(place.path("w.toml")).expect("read");
+    let text = text.replace(&place.path("").display().to_string(), "../");
+    assert!(text.contains("\"../f\""), "{text}");
+    std::fs::write(dir.join("w.toml"), text).expect("written");
+    std::fs::remove_file(place.path("w.toml")).expect("removed");
+    let command = |call: &str| {
+        let mut c = place.command(call);
+        c.current_dir(&dir);
+        c
+    };
+    let served = Place::wait_ready(command("serve w --nbd unix:n"), "w");
+    let out = OsStr::from_bytes(b"x\xff");
+    let mut wrong = Vec::new();
+    let mut run = |mut c: std::process::Command| {
+        let out = c.output().expect("starts");
+        if !out.status.success() {
+            wrong.push(format!("{c:?}: {}", String::from_utf8_lossy(&out.stderr)));
+        }
+    };
+    let calls = ["status w", "stats w", "why w 0", "list", "classes show w"];
+    for call in calls {
+        run(command(call));
+        run(command(&format!("{call} --json")));
+    }
+    let mut record = command("record w --seconds 1 --out");
+    record.arg(out);
+    run(record);
+    for call in ["stop w", "status w", "check w"] {
+        run(command(call));
+    }
+    assert!(dir.join(out).exists());
+    assert_eq!(served.end().0, Some(0));
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

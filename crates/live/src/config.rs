@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 pub use fields::{Field, IO, MEMBER, TOP};
 use isotherm_core::engine::Params;
 use isotherm_core::load::Cost;
-use isotherm_core::policy::{BuildError, ParamError, Policy};
+use isotherm_core::policy::{BuildError, ParamError, ParamValue, Policy};
 use isotherm_core::qos::Spec;
 use isotherm_models::{DeviceModel, Options, Sheet, SheetError, Span, sheet};
 use isotherm_words::policy_spec::PolicySpec;
@@ -274,10 +274,16 @@ impl VolumeConfig {
             Error::new(ErrorKind::Config, format!("{}: {e}", file.display()))
         };
         let text = toml::to_string(self).map_err(|e| bad(&e))?;
+        // A description may be a link into the files of a configuration tool; it stays one, and its permissions stay.
+        let real = std::fs::canonicalize(file);
+        let file = real.as_deref().unwrap_or(file);
         let new = file.with_extension("toml.new");
         let write = || {
             use std::io::Write;
             let mut f = std::fs::File::create(&new)?;
+            if let Ok(old) = file.metadata() {
+                f.set_permissions(old.permissions())?;
+            }
             f.write_all(text.as_bytes())?;
             f.sync_all()?;
             std::fs::rename(&new, file)?;
@@ -287,7 +293,11 @@ impl VolumeConfig {
                 .unwrap_or(Path::new("."));
             std::fs::File::open(dir)?.sync_all()
         };
-        write().map_err(|e: std::io::Error| bad(&e))
+        write().map_err(|e: std::io::Error| {
+            // What is half written helps nobody, and takes space where there is none.
+            let _ = std::fs::remove_file(&new);
+            bad(&e)
+        })
     }
 
     /// Checks every value by itself; values that depend on the devices are checked when these are open.
@@ -295,8 +305,9 @@ impl VolumeConfig {
     /// # Errors
     /// Names the field and its valid values, without the file.
     pub fn check(&self) -> Result<(), String> {
-        if self.name.is_empty() || self.name.len() > 100 || self.name.contains(['/', '\0']) {
-            return Err("name: 1 to 100 bytes, without `/`".into());
+        let wrong = |c: char| c == '/' || c.is_control();
+        if self.name.is_empty() || self.name.len() > 100 || self.name.contains(wrong) {
+            return Err("name: 1 to 100 bytes, without `/` and control characters".into());
         }
         if self
             .uuid
@@ -387,11 +398,30 @@ pub fn build_policy(text: &str) -> Result<Box<dyn Policy>, String> {
             };
             format!("policy: {name} has no parameter `{k}`: {hint}")
         }
-        BuildError::Param(k, ParamError::Range(what)) => format!("policy: {k}: {what}"),
+        BuildError::Param(k, ParamError::Range(what)) => match refused_row(&spec, &k) {
+            Some(row) => format!("policy: {k}={row}: must be {what}"),
+            None => format!("policy: {k}: {what}"),
+        },
         BuildError::Param(k, ParamError::Value(what, n)) => {
             format!("policy: {k}: {what}: did you mean `{n}`?")
         }
     })
+}
+
+/// The row (`class`, `rule`) that a policy refused: the first one with which it cannot be built. `None` if the parameter has a single value.
+fn refused_row<'a>(spec: &'a PolicySpec, key: &str) -> Option<&'a str> {
+    if !matches!(key, "class" | "rule") {
+        return None;
+    }
+    let mut tried = spec.clone();
+    let refused = (1..=spec.params.len()).find(|n| {
+        tried.params = spec.params[..*n].to_vec();
+        tried.make().is_err()
+    })?;
+    match spec.params[refused - 1].1.value() {
+        ParamValue::Name(row) => Some(row),
+        ParamValue::Number(_) => None,
+    }
 }
 
 /// 16 bytes from 32 hexadecimal digits.

@@ -310,6 +310,11 @@ fn open_file(
     };
     opened.map_err(|e| match Errno::from_io_error(&e) {
         Some(Errno::BUSY) => fail(path, ErrorKind::InUse, busy::reason(path)),
+        Some(Errno::EXIST) if path.is_symlink() => fail(
+            path,
+            ErrorKind::Device,
+            "is a symbolic link to a file that is not there: make that file, or name it here",
+        ),
         _ => unusable(path, &e),
     })
 }

@@ -11,6 +11,7 @@
 //! | min | per cent of the entries | 0 | entries are not evicted to make room while the class has at most this share |
 //! | max | per cent of the entries | 100 | if the class has this share, a miss replaces an entry of the same class, or bypasses |
 
+use super::ParamError;
 use super::classes::{LOWEST, priority};
 use super::hold::is_large;
 use alloc::string::String;
@@ -18,7 +19,11 @@ use alloc::vec::Vec;
 
 const CLASSES: usize = crate::stats::CLASSES;
 const ROWS_MAX: usize = 64;
+/// Ranges that errors name. Each continues "parameter `class` must be".
 pub(super) const FORM: &str = "CLASSES+KEY=VALUE, as 1-7+pin or 13-18+priority=6+max=20+admit=never, up to 64 times; keys priority (0 to 12), admit (always, calm, never), pin, min, max (per cent)";
+const FEWER: &str = "one of at most 64 rows: `isotherm classes set VOLUME rows=none` removes all";
+const ORDERED: &str = "a row after which no class has a min above its max";
+const TOGETHER: &str = "a row with which the min of all classes together is at most 100 per cent (a min is that of each class of its row: 1-7+min=5 is 35 per cent)";
 
 /// Whether a miss is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,15 +90,34 @@ impl ClassTable {
     pub fn texts(&self) -> &[String] {
         &self.texts
     }
-    /// Adds a row. Returns `None` and changes nothing if the row is invalid.
-    pub fn set(&mut self, text: &str) -> Option<()> {
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// The row is invalid, alone or with the previous ones. Then nothing changes.
+    pub fn set(&mut self, text: &str) -> Result<(), ParamError> {
+        if self.texts.len() >= ROWS_MAX {
+            return Err(ParamError::Range(FEWER));
+        }
+        let rows = self.with(text).ok_or(ParamError::Range(FORM))?;
+        if rows.iter().any(|r| r.min > r.max) {
+            return Err(ParamError::Range(ORDERED));
+        }
+        if rows.iter().map(|r| u32::from(r.min)).sum::<u32>() > 100 {
+            return Err(ParamError::Range(TOGETHER));
+        }
+        self.rows = rows;
+        self.texts.push(String::from(text));
+        Ok(())
+    }
+    /// The rows with one more; `None` if its form is wrong.
+    fn with(&self, text: &str) -> Option<[Row; CLASSES]> {
         let mut parts = text.split('+');
         let (a, b) = {
             let classes = parts.next()?;
             let (a, b) = classes.split_once('-').unwrap_or((classes, classes));
             (a.parse::<usize>().ok()?, b.parse::<usize>().ok()?)
         };
-        if a > b || b >= CLASSES || self.texts.len() >= ROWS_MAX {
+        if a > b || b >= CLASSES {
             return None;
         }
         let mut rows = self.rows;
@@ -118,14 +142,7 @@ impl ClassTable {
                 }
             }
         }
-        // Each minimum must be at most its maximum, and all minimums together at most 100 %.
-        let promised: u32 = rows.iter().map(|r| u32::from(r.min)).sum();
-        if rows.iter().any(|r| r.min > r.max) || promised > 100 {
-            return None;
-        }
-        self.rows = rows;
-        self.texts.push(String::from(text));
-        Some(())
+        Some(rows)
     }
 }
 
@@ -147,22 +164,26 @@ mod tests {
         assert_eq!((t.row(15).admit, t.row(15).priority), (Admit::Never, 12));
         assert_eq!((t.row(8).min, t.row(8).max, t.row(9).max), (5, 30, 100));
         assert!(t.counts());
-        for bad in [
-            "64+pin",
-            "9-8+pin",
-            "8+priority=13",
-            "8+min=40",
-            "8+pin=1",
-            "8+admit=maybe",
-            "8+x",
-            "",
-            "+pin",
-            "20-30+min=10",
+        for (bad, why) in [
+            ("64+pin", FORM),
+            ("9-8+pin", FORM),
+            ("8+priority=13", FORM),
+            ("8+min=40", ORDERED),
+            ("8+pin=1", FORM),
+            ("8+admit=maybe", FORM),
+            ("8+x", FORM),
+            ("", FORM),
+            ("+pin", FORM),
+            ("20-30+min=10", TOGETHER),
         ] {
             let before = t.clone();
-            assert_eq!(t.set(bad), None, "{bad}");
+            assert_eq!(t.set(bad), Err(ParamError::Range(why)), "{bad}");
             assert_eq!(t.rows, before.rows);
         }
         assert_eq!(t.texts().len(), 2);
+        for n in 2..ROWS_MAX {
+            t.set(&alloc::format!("{}+pin", n % CLASSES)).unwrap();
+        }
+        assert_eq!(t.set("9+pin"), Err(ParamError::Range(FEWER)));
     }
 }

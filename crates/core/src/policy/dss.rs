@@ -437,7 +437,7 @@ impl Policy for Dss {
         if !self.state.is_empty() {
             return Err(ParamError::Range(FORM));
         }
-        self.table.set(name).ok_or(ParamError::Range(FORM))
+        self.table.set(name)
     }
     fn names(&self) -> Vec<(&'static str, String)> {
         let rows = self.table.texts().iter();

@@ -205,7 +205,10 @@ fn one_line(error: &clap::Error, words: &[OsString]) -> String {
         .map(str::trim)
         .take_while(|l| !l.starts_with("Usage:"));
     let mut text = String::new();
-    for line in kept.filter(|l| !l.is_empty() && !l.starts_with("For more information")) {
+    // clap's hint to write `-- -1` would make a value of an option an argument of the command.
+    let of_no_use =
+        |l: &str| l.starts_with("For more information") || l.starts_with("tip: to pass");
+    for line in kept.filter(|l| !l.is_empty() && !of_no_use(l)) {
         let line = line
             .strip_prefix("error: ")
             .or(line.strip_prefix("tip: "))
@@ -215,7 +218,18 @@ fn one_line(error: &clap::Error, words: &[OsString]) -> String {
         }
         text += line;
     }
+    let unknown = error.get(clap::error::ContextKind::InvalidArg);
+    if let Some(clap::error::ContextValue::String(word)) = unknown
+        && let Some(number) = word.strip_prefix('-')
+        && number.starts_with(|c: char| c.is_ascii_digit())
+    {
+        text += "; no value is negative, and a name that begins with `-` is written `./-NAME`";
+    }
     let commands = Cli::command();
+    // clap also lists the commands that are called by other programs only.
+    for hidden in commands.get_subcommands().filter(|c| c.is_hide_set()) {
+        text = text.replace(&format!("{}, ", hidden.get_name()), "");
+    }
     let word = words.get(1).and_then(|w| w.to_str());
     let files = commands.find_subcommand("files");
     if let Some(word) = word

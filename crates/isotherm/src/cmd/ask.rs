@@ -12,7 +12,7 @@ use crate::Failure;
 use crate::answers;
 use crate::args::{SetArgs, StatusArgs, VolumeArgs};
 use crate::control::Request;
-use crate::control::client::{connect, served};
+use crate::control::client::{PATIENCE, connect, served};
 use crate::member::Setting;
 
 /// Time limit for the exit of a serving process that has already written everything.
@@ -37,8 +37,8 @@ pub fn stop(args: &VolumeArgs) -> Result<(), Failure> {
 pub fn status(args: &StatusArgs) -> Result<(), Failure> {
     let volume = &args.of.volume;
     let answer = match connect(volume)? {
-        Some(mut client) => {
-            let answer = client.ask(&Request::Status)?;
+        Some(client) => {
+            let answer = client.with_limit(PATIENCE).ask(&Request::Status)?;
             // Programs before this key was added do not send their version.
             if answer["program"] != json!(PROGRAM) {
                 let theirs = answer["program"].as_str().unwrap_or("an older one");
@@ -85,9 +85,17 @@ fn offline(volume: &Path) -> Result<Value, Failure> {
 pub fn set(args: &SetArgs) -> Result<(), Failure> {
     let mut client = served(&args.volume)?;
     let answer = match args.values.as_slice() {
-        [Setting::Policy(spec)] => client.ask(&Request::Policy {
-            policy: spec.to_string(),
-        })?,
+        [Setting::Policy(spec)] => {
+            let before = client.ask(&Request::Status)?;
+            let policy = spec.to_string();
+            let answer = client.ask(&Request::Policy {
+                policy: policy.clone(),
+            })?;
+            if let Some(gone) = gone(before["policy"].as_str().unwrap_or_default(), &policy) {
+                eprintln!("isotherm: the settings of the previous policy hold no more: {gone}");
+            }
+            answer
+        }
         all => {
             let (mut values, mut words) = (Vec::new(), Vec::new());
             for s in all {
@@ -106,6 +114,14 @@ pub fn set(args: &SetArgs) -> Result<(), Failure> {
         }
     };
     args.json.print(&answer, || lines(&answer["params"], ""))
+}
+
+/// The settings in the description of a policy that its successor's description lacks.
+fn gone(before: &str, now: &str) -> Option<String> {
+    let kept: Vec<&str> = now.split(',').skip(1).collect();
+    let gone = before.split(',').skip(1).filter(|p| !kept.contains(p));
+    let gone: Vec<&str> = gone.collect();
+    (!gone.is_empty()).then(|| gone.join(", "))
 }
 
 /// A JSON object as lines of `name value`, with nested names joined by dots.
@@ -133,6 +149,16 @@ pub fn lines(value: &Value, prefix: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_that_a_new_policy_lacks_are_named() {
+        let before = "benefit,move_price=2,class=1-7+pin,write-mode=read-only";
+        let all = "move_price=2, class=1-7+pin, write-mode=read-only";
+        assert_eq!(gone(before, "lru").as_deref(), Some(all));
+        let now = "benefit,class=1-7+pin,move_price=2,w_read=1";
+        assert_eq!(gone(before, now).as_deref(), Some("write-mode=read-only"));
+        assert_eq!(gone("lru", "lru,write-mode=read-only"), None);
+    }
 
     #[test]
     fn objects_are_flattened() {

@@ -88,7 +88,7 @@ fn judge(volume: &Path, config: &VolumeConfig) -> Value {
         }
     }
     json!({
-        "name": config.name, "volume": volume, "uuid": config.uuid, "state": state,
+        "name": config.name, "volume": volume.to_string_lossy(), "uuid": config.uuid, "state": state,
         "members": config.members.len(), "missing": missing, "note": note,
     })
 }

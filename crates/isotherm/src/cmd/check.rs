@@ -73,8 +73,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     }
     let result = check.all(&config);
     let (findings, copied, mended) = (check.findings, check.copied, check.mended);
-    let mut answer =
-        json!({"volume": args.volume, "ok": findings.is_empty(), "findings": findings});
+    let mut answer = json!({"volume": args.volume.to_string_lossy(), "ok": findings.is_empty(), "findings": findings});
     for (k, v) in result.as_object().into_iter().flatten() {
         answer[k.as_str()] = v.clone();
     }

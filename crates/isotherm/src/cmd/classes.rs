@@ -12,7 +12,7 @@ use crate::Failure;
 use crate::args::{
     ClassesCommand, ClassesExportArgs, ClassesImportArgs, ClassesSetArgs, ClassesWhat,
 };
-use crate::control::client::{Client, served};
+use crate::control::client::{Client, PATIENCE, served};
 use crate::control::{ClassesAsk, Request};
 
 /// Ranges per message, so that they fit into one line of the control socket.
@@ -25,7 +25,8 @@ pub const BATCH: usize = 8192;
 pub fn run(command: &ClassesCommand) -> Result<(), Failure> {
     match command {
         ClassesCommand::Show(args) => {
-            let answer = ask(&mut served(&args.volume)?, ClassesAsk::Show)?;
+            let mut client = served(&args.volume)?.with_limit(PATIENCE);
+            let answer = ask(&mut client, ClassesAsk::Show)?;
             args.json.print(&answer, || table(&answer))
         }
         ClassesCommand::Set(args) => set(args),

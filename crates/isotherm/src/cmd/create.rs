@@ -44,13 +44,14 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
         .zip(&made.slots)
         .map(|(m, slots)| {
             json!({
-                "path": m.path, "tier": m.tier, "slots": slots,
+                "path": m.path.to_string_lossy(), "tier": m.tier, "slots": slots,
                 "bytes": u64::from(*slots) * config.extent.0, "paced": m.paced,
             })
         })
         .collect();
     let result = json!({
-        "volume": args.volume, "description": description(&args.volume), "uuid": format_uuid(&made.uuid),
+        "volume": args.volume.to_string_lossy(), "description": description(&args.volume).to_string_lossy(),
+        "uuid": format_uuid(&made.uuid),
         "volume_bytes": made.volume_bytes, "extent_bytes": config.extent.0, "block_bytes": made.block_bytes,
         "policy": config.policy, "caching": made.caching, "members": members,
     });
@@ -140,8 +141,9 @@ fn create_failed(error: &isotherm_live::Error, args: &CreateArgs) -> Failure {
 
 /// The name is the last part of the path. The path of the description must be free and writable.
 fn name_it(config: &mut VolumeConfig, volume: &Path) -> Result<(), Failure> {
-    let name = volume.file_name().and_then(|n| n.to_str());
-    let Some(name) = name else {
+    let ends_with_slash = volume.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let name = volume.file_name().filter(|_| !ends_with_slash);
+    let Some(name) = name.and_then(|n| n.to_str()) else {
         return Err(Failure::usage(format!(
             "`{}` is no name for a volume: give a path such as dir/name",
             volume.display()

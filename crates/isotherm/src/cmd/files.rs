@@ -131,6 +131,10 @@ fn ask(path: &Path, what: &str) -> Result<Value, Failure> {
             "{}: no tiering file system is mounted there (see `isotherm mount --help`)",
             path.display()
         )),
+        rustix::io::Errno::NOTCONN => Failure::failed(format!(
+            "{0}: the server of this file system has ended: `umount -l {0}`, then mount it again",
+            path.display()
+        )),
         e => Failure::file(path, "ask", &e.into()),
     })?;
     serde_json::from_slice(&answer).map_err(|e| {

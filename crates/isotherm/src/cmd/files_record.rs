@@ -62,7 +62,9 @@ pub fn run(args: &FilesRecordArgs) -> Result<(), Failure> {
     let _ = order(&args.path, "record", "stop");
     let (files, lost) = (trace.files, trace.lost);
     let written = trace.sorted.finish()?;
-    let result = json!({"path": args.path, "out": args.out, "requests": written, "files": files, "lost": lost});
+    let result = json!({
+        "path": args.path.to_string_lossy(), "out": args.out.to_string_lossy(), "requests": written, "files": files, "lost": lost,
+    });
     args.json.print(&result, || {
         format!(
             "{}: {written} requests to {files} files{}\n",

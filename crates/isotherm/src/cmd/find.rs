@@ -45,6 +45,12 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
         }
     }
     for path in &args.devices {
+        if path.is_dir() {
+            return Err(Failure::failed(format!(
+                "{}: is a directory: name a device or file",
+                path.display()
+            )));
+        }
         match probe(path, Second::Anywhere).map_err(|e| Failure::file(path, "open it", &e))? {
             Ok(sb) => add(&mut volumes, path, sb)?,
             Err(e) => nothing.push(format!("{}: {}", path.display(), words(e))),
@@ -63,13 +69,27 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
         .values()
         .map(|(sb, paths)| describe(sb, paths))
         .collect();
-    let list: Vec<_> = found
-        .iter()
-        .map(|(c, missing)| json!({"description": c, "missing_members": missing}))
-        .collect();
+    print(args, &found)
+}
+
+/// Prints the descriptions of volumes, each with the numbers of its members that were not found.
+fn print(args: &FindArgs, found: &[(VolumeConfig, Vec<u8>)]) -> Result<(), Failure> {
+    // A description is a text, so that it has no place for other paths.
+    let bad = |c: &VolumeConfig, e: String| {
+        Failure::failed(format!(
+            "volume {}: {e}: give the devices other paths",
+            c.name
+        ))
+    };
+    let list = found.iter().map(|(c, missing)| {
+        let c = serde_json::to_value(c).map_err(|e| bad(c, e.to_string()))?;
+        Ok(json!({"description": c, "missing_members": missing}))
+    });
+    let list = list.collect::<Result<Vec<_>, Failure>>()?;
     let texts = found.iter().map(|(c, missing)| {
-        let toml = toml::to_string(c).map_err(|e| Failure::failed(e.to_string()))?;
-        let mut text = format!("# volume {}\n", c.name);
+        let toml = toml::to_string(c).map_err(|e| bad(c, e.to_string()))?;
+        // The name comes from a device that may be anybody's: it stays within its line.
+        let mut text = format!("# volume {}\n", c.name.escape_debug());
         for m in missing {
             text += &[
                 "# member ",

@@ -56,7 +56,8 @@ fn described(volume: &Path, ask: fn(&mut Client) -> Result<Value, Failure>) -> V
     let config = VolumeConfig::load(&file);
     let name = volume.file_name().unwrap_or_default().to_string_lossy();
     let mut one = json!({
-        "name": name, "volume": volume, "description": file, "uuid": null, "state": "stopped", "degraded": null,
+        "name": name, "volume": volume.to_string_lossy(), "description": file.to_string_lossy(), "uuid": null,
+        "state": "stopped", "degraded": null,
         "volume_bytes": null, "policy": null, "device": null, "front_ends": [], "pid": null, "note": null,
     });
     match &config {

@@ -264,8 +264,8 @@ pub fn run(args: &MeasureArgs) -> Result<(), Failure> {
         })
         .collect();
     let answer = json!({
-        "path": path, "bytes": target.bytes, "direct": direct, "destructive": args.destructive,
-        "sheet": args.out, "figures": figures,
+        "path": path.to_string_lossy(), "bytes": target.bytes, "direct": direct, "destructive": args.destructive,
+        "sheet": args.out.to_string_lossy(), "figures": figures,
     });
     if residuals.iter().any(|r| r.error().abs() > RESIDUAL_DOUBTED) {
         eprintln!(

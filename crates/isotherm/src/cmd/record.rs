@@ -42,7 +42,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     leave(&mut stream);
     let lost = trace.lost;
     let written = trace.sorted.finish()?;
-    let result = json!({"volume": args.volume, "out": args.out, "requests": written, "lost": lost});
+    let result = json!({"volume": args.volume.to_string_lossy(), "out": args.out.to_string_lossy(), "requests": written, "lost": lost});
     args.json.print(&result, || {
         format!(
             "{}: {written} requests{}\n",

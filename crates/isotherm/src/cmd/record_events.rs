@@ -42,7 +42,12 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
         args.out.display()
     );
     end.begin();
-    receive(client.into_stream(), &mut file, args, &end)?;
+    receive(client.into_stream(), &mut file, args, &end).inspect_err(|_| {
+        // What was recorded until the cut can be replayed; if it is nothing, the file would only block the name.
+        if file.metadata().is_ok_and(|m| m.len() == 0) {
+            let _ = std::fs::remove_file(&args.out);
+        }
+    })?;
     let length = file
         .sync_all()
         .and_then(|()| file.metadata())
@@ -52,7 +57,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
         summary(&args.out).map_err(|e| Failure::failed(format!("{}: {e}", args.out.display())))?;
     let last = whole.end;
     let result = json!({
-        "volume": args.volume, "out": args.out, "events": last.events, "requests": last.requests,
+        "volume": args.volume.to_string_lossy(), "out": args.out.to_string_lossy(), "events": last.events, "requests": last.requests,
         "bytes": length, "ending": last.ending.name(),
     });
     args.json.print(&result, || {

@@ -21,7 +21,7 @@ pub fn run(args: &ReplayEventsArgs) -> Result<(), Failure> {
     let wall = begun.elapsed().as_secs_f64();
     let difference = parity.difference.as_ref();
     let result = json!({
-        "file": args.file, "program": origin.program, "volume": origin.volume, "policy": origin.policy,
+        "file": args.file.to_string_lossy(), "program": origin.program, "volume": origin.volume, "policy": origin.policy,
         "events": parity.events, "requests": parity.requests, "decisions": parity.decisions,
         "span_s": parity.span.as_secs_f64(), "wall_s": wall,
         "ending": parity.end.as_ref().map(|e| e.ending.name()),

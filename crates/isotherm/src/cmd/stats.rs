@@ -14,7 +14,7 @@ use crate::Failure;
 use crate::answers;
 use crate::args::{StatsArgs, WhyArgs};
 use crate::control::Request;
-use crate::control::client::{Client, served};
+use crate::control::client::{Client, PATIENCE, served};
 use crate::human::bytes;
 use crate::overview::Overview;
 use crate::table::table;
@@ -31,7 +31,7 @@ const SHOWN_MAX: usize = 20;
 pub fn stats(args: &StatsArgs) -> Result<(), Failure> {
     let volume = &args.of.volume;
     if args.of.json.json.is_some() || args.all {
-        let answer = served(volume)?.ask(&Request::Stats)?;
+        let answer = served(volume)?.with_limit(PATIENCE).ask(&Request::Stats)?;
         return args.of.json.print(&answer, || {
             let label = if answer["paced"] == json!(true) {
                 "paced: times are those of device models\n"
@@ -64,7 +64,7 @@ pub fn stats(args: &StatsArgs) -> Result<(), Failure> {
 /// # Errors
 /// The volume is not served, the offset is beyond its end, or the file is not on it.
 pub fn why(args: &WhyArgs) -> Result<(), Failure> {
-    let mut client = served(&args.volume)?;
+    let mut client = served(&args.volume)?.with_limit(PATIENCE);
     match (&args.file, args.offset) {
         (Some(file), _) => {
             let answer = of_file(&mut client, &args.volume, file)?;
@@ -128,7 +128,7 @@ fn of_file(client: &mut Client, volume: &Path, path: &Path) -> Result<Value, Fai
         list.push(why);
     }
     Ok(json!({
-        "file": path, "file_bytes": meta.len(), "mapped_bytes": parts.values().sum::<u64>(), "extents": parts.len(),
+        "file": path.to_string_lossy(), "file_bytes": meta.len(), "mapped_bytes": parts.values().sum::<u64>(), "extents": parts.len(),
         "asked": list.len(), "bytes_by_tier": by_tier, "parts": list,
     }))
 }

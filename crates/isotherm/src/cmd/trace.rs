@@ -176,7 +176,7 @@ fn convert(a: &TraceConvertArgs) -> Result<(), Failure> {
             format!("; {to} does not hold: {}", lost.join(", "))
         };
         format!(
-            "{}: {} requests, {} dropped{lost}\n",
+            "{}: {} requests as {to}, {} dropped{lost}\n",
             a.out.display(),
             written.requests,
             written.dropped

@@ -54,7 +54,7 @@ const fn number(
 pub const TOP: &[Field] = &[
     field(
         "name",
-        "1 to 100 bytes, without `/`",
+        "1 to 100 bytes, without `/` and control characters",
         "required",
         "name of the volume: of the block file, the NBD export, `/dev/isotherm/NAME`",
     ),

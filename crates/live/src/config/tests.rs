@@ -41,6 +41,27 @@ fn what_is_written_is_read_back() {
     assert_eq!(VolumeConfig::load(&file), Ok(c));
 }
 
+/// A description that a configuration tool manages stays a link with its permissions, and a failed write leaves nothing behind.
+#[test]
+fn a_link_stays_a_link_and_nothing_half_written_is_left() {
+    use std::os::unix::fs::PermissionsExt;
+    let c = VolumeConfig::parse(GOOD, Path::new("p/v.toml")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (link, real) = (dir.path().join("v.toml"), dir.path().join("real"));
+    std::fs::write(&real, "").unwrap();
+    std::fs::set_permissions(&real, PermissionsExt::from_mode(0o600)).unwrap();
+    std::os::unix::fs::symlink("real", &link).unwrap();
+    c.save(&link).unwrap();
+    assert!(link.is_symlink());
+    assert_eq!(VolumeConfig::load(&real), Ok(c.clone()));
+    let mode = real.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let taken = dir.path().join("taken.toml");
+    std::fs::create_dir(&taken).unwrap();
+    c.save(&taken).unwrap_err();
+    assert!(!dir.path().join("taken.toml.new").exists());
+}
+
 #[test]
 fn every_wrong_field_is_named_with_what_it_may_be() {
     for (from, to, want) in [

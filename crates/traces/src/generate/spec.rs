@@ -53,12 +53,19 @@ impl FromStr for Spec {
             )));
         };
         let mut values = Values::defaults(generator.params, generator.scale);
+        let mut given = Vec::new();
         for word in words {
             let Some((key, value)) = word.split_once('=') else {
                 return Err(BadSpec(format!(
                     "`{word}`: expected key=value after gen:{name}"
                 )));
             };
+            if given.contains(&key) {
+                return Err(BadSpec(format!(
+                    "`{key}` is given twice to gen:{name}: give one value"
+                )));
+            }
+            given.push(key);
             let at = generator.params.iter().position(|p| p.name == key);
             match (key, at) {
                 ("seed", _) => {

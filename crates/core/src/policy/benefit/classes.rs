@@ -78,7 +78,7 @@ impl Classes {
     }
     /// Adds a row. The policy must not be attached yet.
     pub fn set(&mut self, row: &str) -> Result<(), ParamError> {
-        let done = self.table.set(row).ok_or(ParamError::Range(FORM));
+        let done = self.table.set(row);
         self.limits = self.table.counts();
         done
     }

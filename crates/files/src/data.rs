@@ -333,7 +333,10 @@ impl Store {
             if tier == 0 && self.evict_copies(EVICT_BYTES) {
                 continue;
             }
-            if usize::from(tier) + 1 >= self.roots.len() || !self.spill(live.node, tier) {
+            if usize::from(tier) + 1 >= self.roots.len() {
+                return Err(Errno::NOSPC);
+            }
+            if !self.spill(live.node, tier) && !self.push_out(tier) {
                 return Err(Errno::NOSPC);
             }
         }

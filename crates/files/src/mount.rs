@@ -56,7 +56,7 @@ pub struct Mounted {
 pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mounted, Refused> {
     let dir = mount_point(dir, &settings.tiers)?;
     let copies = settings.copies || settings.heads.bytes > 0;
-    if copies && options.io == Io::Passthrough {
+    if copies && options.io.passes() {
         return refuse(
             "copies (also of heads) and passthrough exclude each other: the kernel would change files without their copies",
         );

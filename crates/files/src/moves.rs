@@ -3,6 +3,7 @@
 mod driver;
 
 use crate::catalogue::NodeId;
+use crate::data::EVICT_BYTES;
 use crate::live::Live;
 use crate::mover::{Move, Outcome, Why};
 use crate::store::Store;
@@ -143,6 +144,33 @@ impl Store {
                     }
                     _ => break,
                 }
+            }
+        }
+        false
+    }
+    /// A tier is full, and the file that is written there cannot move: moves others to slower tiers, the coldest first. Returns true if it
+    /// is worth trying again.
+    pub(crate) fn push_out(&self, from: Tier) -> bool {
+        while !self.placement.is_stopped() {
+            let bytes = EVICT_BYTES.min(self.room(from).1 / 16);
+            let coldest = self.placement.overflow(&self.cat(), from, bytes);
+            if coldest.is_empty() {
+                return false;
+            }
+            let mut done = false;
+            for w in coldest {
+                let mut slower = from + 1..self.roots.len() as Tier;
+                let moved = slower.any(|to| self.move_file(w.node, to) == Outcome::Done);
+                if !moved && self.placement.moving.nodes().contains(&w.node) {
+                    // Another thread moves it.
+                    std::thread::sleep(Duration::from_millis(10));
+                    return true;
+                }
+                self.correct(&w, moved);
+                done |= moved;
+            }
+            if done {
+                return true;
             }
         }
         false

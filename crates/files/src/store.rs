@@ -262,8 +262,13 @@ impl Store {
     }
     /// Whether a tier is above its high mark, or has less than a sixteenth of its space or [`RESERVE`] free, whichever is less.
     pub(crate) fn is_short(&self, tier: Tier) -> bool {
+        self.is_short_for(tier, 0)
+    }
+    /// As [`Store::is_short`], with as much more reserve for each of so many others.
+    pub(crate) fn is_short_for(&self, tier: Tier, others: u32) -> bool {
         let (free, all) = self.room(tier);
-        free < RESERVE.min(all / 16) || self.is_full(tier)
+        let reserve = RESERVE.min(all / 16).saturating_mul(u64::from(others) + 1);
+        free < reserve || self.is_full(tier)
     }
     /// The tier of a new file: the fastest one from `first` on that is not above its high mark, or the slowest if all are.
     pub(crate) fn tier_for_new(&self, first: Tier) -> Tier {

@@ -61,9 +61,10 @@ impl Store {
     pub fn is_absent(&self, tier: Tier) -> bool {
         self.roots[usize::from(tier)].absent
     }
-    /// Whether the last call that went to the device of a tier failed, or its server has not answered for a while.
+    /// Whether the last call that went to the device of a tier failed, or its server or disk has not answered for a while.
     pub fn is_failing(&self, tier: Tier) -> bool {
         self.roots[usize::from(tier)].hangs()
+            || self.is_silent(tier)
             || self.health[usize::from(tier)]
                 .failing
                 .load(Ordering::Relaxed)
@@ -159,6 +160,7 @@ impl Store {
         json!({
             "missing": self.is_absent(tier), "failing": self.is_failing(tier),
             "errors": health.errors.load(Ordering::Relaxed), "last_error": error, "last_opened": user,
+            "waiting": self.waiting(tier),
         })
     }
 }

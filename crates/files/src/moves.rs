@@ -8,6 +8,7 @@ use crate::live::Live;
 use crate::mover::{Move, Outcome, Why};
 use crate::store::Store;
 use crate::tree::{Id, Tier};
+use crate::waits::Kind;
 use driver::Driver;
 use rustix::io::Errno;
 use std::collections::HashSet;
@@ -60,7 +61,11 @@ impl Store {
         outcome
     }
     fn in_use(&self, node: NodeId, work: impl FnOnce(&Arc<Live>) -> Outcome) -> Outcome {
-        let live = match self.live(node) {
+        let tier = self.cat().get(node).map_or(0, |n| n.tier);
+        let wait = self.waits_for(tier, node, Kind::Move);
+        let opened = self.live(node);
+        drop(wait);
+        let live = match opened {
             Ok(live) => live,
             Err(Errno::NOENT | Errno::STALE) => return Outcome::Refused(Why::Gone),
             Err(e) => return Outcome::Failed(e),

@@ -15,6 +15,7 @@ use crate::live::Lives;
 use crate::placement::Placement;
 use crate::recording::Recording;
 use crate::tree::{At, Facts, INTENTS, Tier, Tree, join};
+use crate::waits::Waits;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,6 +62,8 @@ pub struct Store {
     pub copies: Copies,
     /// Records operations for the lab.
     pub recording: Recording,
+    /// The calls on each tier that have not returned yet.
+    pub(crate) waits: Vec<Waits>,
     /// The health of each tier.
     pub(crate) health: Vec<Health>,
     _locks: Vec<rustix::fd::OwnedFd>,
@@ -183,6 +186,7 @@ impl Store {
             bytes_on,
             recording: Recording::default(),
             copies: Copies::new(settings.copies, crate::heads::Heads::new(settings.heads)),
+            waits: roots.iter().map(|_| Waits::default()).collect(),
             health: roots.iter().map(|_| Health::default()).collect(),
             roots,
             _locks: locks,
@@ -290,7 +294,9 @@ impl Store {
         };
         if is_file && let Some(live) = self.lives.get(node) {
             // While another thread is still opening the file, the known attributes are right.
-            if let Ok(backing) = live.hold().backing() {
+            if let Some(held) = live.hold_opened()
+                && let Ok(backing) = held.backing()
+            {
                 return Ok(Facts {
                     nlink: known.nlink,
                     ..live.facts_of(backing)?

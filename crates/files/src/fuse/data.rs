@@ -1,17 +1,19 @@
 //! Opening, reading and writing.
 
-use super::{Handle, Served, TTL, attr, errno, libc_accmode};
+use super::{Handle, Served, TTL, attr, errno, libc_accmode, number};
 use crate::catalogue::NodeId;
 use crate::live::{Live, Need};
 use crate::placement::Access;
 use crate::tree::Facts;
 use fuser::{
-    FileHandle, FopenFlags, Generation, OpenFlags, ReplyCreate, ReplyData, ReplyOpen, ReplyStatfs,
-    ReplyWrite,
+    FileHandle, FopenFlags, Generation, OpenFlags, ReplyCreate, ReplyData, ReplyDirectoryPlus,
+    ReplyOpen, ReplyStatfs, ReplyWrite,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, PoisonError};
 
 thread_local! {
@@ -131,6 +133,27 @@ impl Served {
                 Ok(n) => reply.data(&buffer[..n]),
                 Err(e) => reply.error(errno(e)),
             }
+        });
+    }
+    /// A part of a listing, from an offset on, with the attributes of each file.
+    pub(super) fn list_with_attributes(
+        &self,
+        dir: NodeId,
+        fh: FileHandle,
+        offset: u64,
+        reply: &mut ReplyDirectoryPlus,
+    ) {
+        self.listed(dir, fh, offset, |id, next, name| {
+            let dots = name == b"." || name == b"..";
+            let Ok((attr, generation)) = self.refer(id) else {
+                return false;
+            };
+            let name = OsStr::from_bytes(name);
+            let full = reply.add(number(id), next, name, &TTL, &attr, generation);
+            if full || dots {
+                self.forget_one(id, 1);
+            }
+            full
         });
     }
     /// Space of all tiers together.

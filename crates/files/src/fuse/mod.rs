@@ -30,6 +30,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How long the kernel may keep names and attributes.
 const TTL: Duration = Duration::from_secs(3600);
 
+/// Number of reads ahead that the kernel leaves here at a time; further ones of any file wait. Those of a tier that does not answer take
+/// places for long.
+const READS_AHEAD_MAX: u16 = 1024;
+
 /// The path of reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
@@ -242,7 +246,7 @@ fn request_capabilities(io: Io, config: &mut KernelConfig) {
         let _ = config.set_max_stack_depth(1);
     }
     let _ = config.set_max_write(1 << 20);
-    let _ = config.set_max_background(64);
+    let _ = config.set_max_background(READS_AHEAD_MAX);
 }
 
 impl Served {
@@ -290,6 +294,14 @@ impl Served {
             return false;
         };
         handle.live.may_wait() || (writes && self.store.is_short(0))
+    }
+    /// Whether the attributes of a file may have to be asked of a tier other than the fastest: they are while it is in use.
+    fn facts_wait(&self, id: NodeId) -> bool {
+        self.store.lives.get(id).is_some_and(|l| l.may_wait())
+    }
+    /// Whether the server of a tier may be away.
+    fn has_remote(&self) -> bool {
+        self.store.roots.iter().any(|r| !r.local)
     }
     /// If passthrough was requested and the kernel refused it: the reason.
     pub fn reason(&self) -> Arc<Mutex<Option<String>>> {

@@ -240,6 +240,9 @@ impl Store {
         if when.is_none_or(|w| w.elapsed() >= ROOM_AGE) {
             (free, all) = self.roots[at].room().unwrap_or((0, 0));
             *room = (free, all, Some(Instant::now()));
+            if self.roots[at].take_answered() {
+                self.device_answered(tier);
+            }
         }
         drop(room);
         if let Some(quota) = self.quotas[at] {

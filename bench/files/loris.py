@@ -309,7 +309,7 @@ def main():
             disk.end()
             GROUP.rmdir()
     table(results)
-    if args.lab:
+    if args.lab and set(args.policies.split(",")) - set(lab.ONLY_REAL):
         modelled = []
         for load, seed in sorted({(r["load"], r["seed"]) for r in results if r["policy"] == lab.DISK}):
             for share in numbers(args.shares):

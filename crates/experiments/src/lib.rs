@@ -11,6 +11,7 @@
 //! | `verdict.rs` | judges claims over cells and seeds |
 //! | `work.rs` | workloads in memory |
 //! | `recorded.rs` | recordings of whole files on real mounts |
+//! | `hro/on_recordings.rs`, `loris/on_recordings.rs` | claims judged on recordings that the user gives |
 //! | `cell.rs` | simulated cells, each of which runs once |
 //! | `greendm/` | GreenDM's experiments |
 //! | `dss/` | DSS' experiments |
@@ -59,6 +60,8 @@ pub struct Ctx<'a> {
     pub seed: u64,
     /// The folder with traces that are not in the tree, if there is one.
     pub traces: Option<PathBuf>,
+    /// Recordings of real mounts on which claims are judged instead of on the generators: the name of the load, and the file.
+    pub recordings: Vec<(String, PathBuf)>,
     /// The number of runs at the same time.
     pub threads: usize,
     /// Called with a description of the current step, to show progress.
@@ -88,6 +91,7 @@ impl<'a> Ctx<'a> {
             scale: None,
             seed: 1,
             traces: None,
+            recordings: Vec::new(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             progress,
             memo: Mutex::default(),
@@ -118,6 +122,9 @@ impl<'a> Ctx<'a> {
     }
 }
 
+/// The code of an experiment.
+type Run = fn(&Ctx<'_>, &mut Outcome) -> Result<(), LabError>;
+
 /// An experiment of this build.
 #[derive(Clone, Copy)]
 pub struct Experiment {
@@ -125,29 +132,39 @@ pub struct Experiment {
     pub id: &'static str,
     /// Scale of the simulated workloads if none is given. `None`: nothing is scaled, or each workload has its own scale.
     pub scale: Option<f64>,
-    run: fn(&Ctx<'_>, &mut Outcome) -> Result<(), LabError>,
+    run: Run,
+    /// The same on recordings that the user gives.
+    on_recordings: Option<Run>,
 }
 
-const fn plain(
-    id: &'static str,
-    run: fn(&Ctx<'_>, &mut Outcome) -> Result<(), LabError>,
-) -> Experiment {
+impl Experiment {
+    const fn or_on(self, run: Run) -> Experiment {
+        Experiment {
+            on_recordings: Some(run),
+            ..self
+        }
+    }
+    /// Whether it can be judged on recordings that the user gives.
+    pub fn takes_recordings(&self) -> bool {
+        self.on_recordings.is_some()
+    }
+}
+
+const fn plain(id: &'static str, run: Run) -> Experiment {
     Experiment {
         id,
         scale: None,
         run,
+        on_recordings: None,
     }
 }
 
-const fn scaled(
-    id: &'static str,
-    scale: f64,
-    run: fn(&Ctx<'_>, &mut Outcome) -> Result<(), LabError>,
-) -> Experiment {
+const fn scaled(id: &'static str, scale: f64, run: Run) -> Experiment {
     Experiment {
         id,
         scale: Some(scale),
         run,
+        on_recordings: None,
     }
 }
 
@@ -167,9 +184,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     plain("greendm-9.1-9.3", greendm::share::run),
     scaled("hro-2", hro::SCALE, hro::motive::run),
     scaled("hro-3", hro::SCALE, hro::uses::run),
-    scaled("hro-6", hro::SCALE, hro::latency::run),
-    scaled("hro-7", hro::SCALE, hro::seeks::run),
-    scaled("hro-8", hro::SCALE, hro::bandwidth::run),
+    scaled("hro-6", hro::SCALE, hro::latency::run).or_on(hro::on_recordings::of_latency),
+    scaled("hro-7", hro::SCALE, hro::seeks::run).or_on(hro::on_recordings::of_seeks),
+    scaled("hro-8", hro::SCALE, hro::bandwidth::run).or_on(hro::on_recordings::of_bandwidth),
     scaled("hro-t2", hro::SCALE, hro::entry::run),
     scaled("dss-2", dss::FILE_SCALE, dss::contents::run),
     scaled("dss-3", dss::FILE_SCALE, dss::indicators::run),
@@ -191,10 +208,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
     plain("oodt-9a-f", oodt::blocks::run),
     plain("oodt-10a", oodt::weights::run),
     plain("loris-t1", loris::table::run),
-    scaled("loris-2-5", loris::SCALE, loris::hot::run),
-    scaled("loris-6-9", loris::SCALE, loris::cold::run),
-    scaled("loris-10-13", loris::SCALE, loris::caching::run),
-    scaled("loris-14", loris::SCALE, loris::mixed::run),
+    scaled("loris-2-5", loris::SCALE, loris::hot::run).or_on(loris::on_recordings::of_hot),
+    scaled("loris-6-9", loris::SCALE, loris::cold::run).or_on(loris::on_recordings::of_cold),
+    scaled("loris-10-13", loris::SCALE, loris::caching::run)
+        .or_on(loris::on_recordings::of_caching),
+    scaled("loris-14", loris::SCALE, loris::mixed::run).or_on(loris::on_recordings::of_mixed),
 ];
 
 impl Experiment {
@@ -228,6 +246,16 @@ impl Experiment {
             .ok_or_else(|| LabError::setup(format!("{}: no such entry in the data", self.id)))?;
         let begun = Instant::now();
         let mut out = Outcome::new(entry);
+        if !ctx.recordings.is_empty() {
+            let run = self.on_recordings.ok_or_else(|| {
+                LabError::setup(format!("{}: no recording of a mount shows it", self.id))
+            })?;
+            out.seed = ctx.seed;
+            out.seeds = vec![ctx.seed];
+            run(ctx, &mut out)?;
+            out.wall_s = begun.elapsed().as_secs_f64();
+            return Ok(out);
+        }
         out.scale = self.scale.map(|s| ctx.scale_or(s));
         out.seed = ctx.seed;
         out.seeds = vec![ctx.seed];

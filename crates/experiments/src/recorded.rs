@@ -59,6 +59,32 @@ pub fn read(
     loads.iter().map(one).collect::<Result<_, _>>().map(Some)
 }
 
+/// Whether the user gives a recording of that load.
+pub fn is_given(ctx: &Ctx<'_>, name: &str) -> bool {
+    ctx.recordings.iter().any(|r| r.0 == name)
+}
+
+/// The requests of the recording that the user gives for a load.
+///
+/// # Errors
+/// There is none, or it cannot be read.
+pub fn given(ctx: &Ctx<'_>, name: &str) -> Result<Arc<Vec<Record>>, LabError> {
+    let found = ctx.recordings.iter().find(|r| r.0 == name);
+    let (_, path) = found.ok_or_else(|| {
+        LabError::setup(format!(
+            "this experiment needs one more recording: --recording {name}=FILE"
+        ))
+    })?;
+    ctx.once(&path.display().to_string(), || load(path))
+}
+
+/// The length of a recording in seconds.
+pub fn seconds(records: &[Record]) -> f64 {
+    let last = records.last().map_or(0, |r| r.time.0);
+    let first = records.first().map_or(0, |r| r.time.0);
+    last.saturating_sub(first) as f64 / 1e9
+}
+
 fn load(path: &Path) -> Result<Vec<Record>, LabError> {
     let reader = isotherm_traces::open(path, &Options::default())?;
     Ok(reader.collect::<Result<_, TraceError>>()?)

@@ -18,6 +18,7 @@ use crate::mover::{Answer, Call, Outcome, Step, Why, carry_out};
 use crate::mutants::{Mutant, broken};
 use crate::store::Store;
 use crate::tree::{Facts, Id, Tier, Time};
+use crate::waits::Kind;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
@@ -294,6 +295,7 @@ impl Store {
         let (mut names, mut state, mut copy, mut changes) = (None, None, None, 0);
         let mut step = fetch.start();
         loop {
+            let wait = self.waits_for(from, node, Kind::Move);
             let answer = match step {
                 Step::Call(call) => {
                     if matches!(call, Call::Create(..)) {
@@ -336,6 +338,7 @@ impl Store {
                     return outcome;
                 }
             };
+            drop(wait);
             step = fetch.next(answer);
         }
     }

@@ -8,6 +8,7 @@ use crate::placement::Access;
 use crate::recording::Op;
 use crate::store::Store;
 use crate::tree::{Facts, Tier, Time};
+use crate::waits::Kind;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
@@ -125,6 +126,7 @@ impl Store {
         if let Some(live) = live.filter(|l| l.hold().fd().is_ok()) {
             let before = live.facts()?;
             let tier = live.hold().backing()?.tier;
+            let _wait = self.waits_for(tier, node, Kind::Attributes);
             let done = self.evicting(tier, || f(&Target::Open(live.hold())));
             live.mark_changed();
             live.times_set(before, live.facts()?);
@@ -145,6 +147,7 @@ impl Store {
         {
             // The fastest tier comes last: its attributes are the ones that count, so if a tier fails, nothing has changed.
             let change = || f(&Target::Named(root.entry(&path)?));
+            let _wait = self.waits_for(tier as Tier, node, Kind::Attributes);
             self.evicting(tier as Tier, change)
                 .map_err(|e| self.device_error(tier as Tier, &path, e))?;
         }
@@ -306,6 +309,7 @@ impl Store {
                 let copy = held.copy();
                 let _turn =
                     copy.map(|_| live.update.lock().unwrap_or_else(PoisonError::into_inner));
+                let _wait = self.waits_for(b.tier, live.node, Kind::Write);
                 let done = if b.writable {
                     f(&b.fd, true)
                 } else {
@@ -333,7 +337,10 @@ impl Store {
             if tier == 0 && self.evict_copies(EVICT_BYTES) {
                 continue;
             }
-            if usize::from(tier) + 1 >= self.roots.len() || !self.spill(live.node, tier) {
+            if usize::from(tier) + 1 >= self.roots.len() {
+                return Err(Errno::NOSPC);
+            }
+            if !self.spill(live.node, tier) && !self.push_out(tier) {
                 return Err(Errno::NOSPC);
             }
         }
@@ -355,6 +362,7 @@ impl Store {
                 self.invalidate(live.node, copy);
             }
             if let Ok(home) = held.backing() {
+                let _wait = self.waits_for(home.tier, live.node, Kind::Read);
                 let n = read_all(&home.fd, buffer, offset);
                 if home.tier > 0 && copy.is_none() {
                     self.want_head(live.node, offset);
@@ -404,6 +412,7 @@ impl Store {
         self.open_home(live)?;
         let held = live.hold();
         let Backing { tier, fd, .. } = held.backing()?;
+        let _wait = self.waits_for(*tier, live.node, Kind::Sync);
         let done = if data_only {
             rustix::fs::fdatasync(fd)
         } else {

@@ -61,12 +61,18 @@ impl Store {
     pub fn is_absent(&self, tier: Tier) -> bool {
         self.roots[usize::from(tier)].absent
     }
-    /// Whether the last call that went to the device of a tier failed, or its server has not answered for a while.
+    /// Whether the last call that went to the device of a tier failed, or its server or disk has not answered for a while.
     pub fn is_failing(&self, tier: Tier) -> bool {
-        self.roots[usize::from(tier)].hangs()
-            || self.health[usize::from(tier)]
+        let failing = || {
+            self.health[usize::from(tier)]
                 .failing
                 .load(Ordering::Relaxed)
+        };
+        if failing() && !self.roots[usize::from(tier)].local {
+            // Its server may be back: it is asked for its space, at most every half second.
+            self.room(tier);
+        }
+        self.roots[usize::from(tier)].hangs() || self.is_silent(tier) || failing()
     }
     /// Whether the tier is present and answers.
     pub(crate) fn is_healthy(&self, tier: Tier) -> bool {
@@ -103,6 +109,8 @@ impl Store {
             return e;
         }
         let failing = &self.health[usize::from(tier)].failing;
+        // Only later answers count.
+        self.roots[usize::from(tier)].take_answered();
         failing.store(true, Ordering::Relaxed);
         self.does_not_answer(tier, path, &e.to_string());
         Errno::IO
@@ -159,6 +167,7 @@ impl Store {
         json!({
             "missing": self.is_absent(tier), "failing": self.is_failing(tier),
             "errors": health.errors.load(Ordering::Relaxed), "last_error": error, "last_opened": user,
+            "waiting": self.waiting(tier),
         })
     }
 }

@@ -47,3 +47,4 @@ mod scan;
 pub mod store;
 pub mod tiers;
 pub mod tree;
+mod waits;

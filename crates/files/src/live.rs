@@ -10,12 +10,13 @@ use crate::disk::{Root, facts_of};
 use crate::mutants::{Mutant, broken};
 use crate::store::Store;
 use crate::tree::{Facts, Tier, Time};
+use crate::waits::Kind;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
 /// The present location of a file's data.
 #[derive(Debug)]
@@ -69,6 +70,8 @@ pub struct Live {
     pub node: NodeId,
     /// Its open descriptors; none until it is opened.
     pub state: RwLock<State>,
+    /// Whether the file itself, not only its copy, has been opened.
+    opened: AtomicBool,
     /// Number of changes so far. A change counts when it is done.
     pub changes: AtomicU64,
     users: AtomicU32,
@@ -133,6 +136,7 @@ impl Live {
         Live {
             node,
             state: RwLock::default(),
+            opened: AtomicBool::new(false),
             changes: AtomicU64::new(0),
             users: AtomicU32::new(0),
             used: AtomicBool::new(false),
@@ -152,6 +156,17 @@ impl Live {
     /// Locks the descriptor for one system call.
     pub fn hold(&self) -> Held<'_> {
         Held(self.state.read().unwrap_or_else(PoisonError::into_inner))
+    }
+    /// As [`Live::hold`]; `None` if the file is being opened for the first time, which may last long on a tier that does not answer.
+    pub(crate) fn hold_opened(&self) -> Option<Held<'_>> {
+        match self.state.try_read() {
+            Ok(state) => Some(Held(state)),
+            Err(TryLockError::Poisoned(state)) => Some(Held(state.into_inner())),
+            Err(TryLockError::WouldBlock) if self.opened.load(Ordering::SeqCst) => {
+                Some(self.hold())
+            }
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
     /// Records a change; to be called while [`Held`] is held.
     pub fn mark_changed(&self) {
@@ -320,6 +335,8 @@ impl Store {
         if let Some(Some(known)) = known {
             self.compare_on_open(live.node, &known, facts);
         }
+        // Before anybody can change the file.
+        live.opened.store(true, Ordering::SeqCst);
         *state = State {
             home: Some(home),
             copy,
@@ -337,6 +354,7 @@ impl Store {
         });
         let mut state = live.state.write().unwrap_or_else(PoisonError::into_inner);
         if state.home.is_none() {
+            live.opened.store(true, Ordering::SeqCst);
             state.home = Some(backing);
         }
         drop(state);
@@ -406,11 +424,16 @@ impl Store {
         };
         self.require_present(tier, &path)?;
         let root: &Root = &self.roots[usize::from(tier)];
+        let wait = self.waits_for(tier, node, Kind::Open);
         let opened = root.open_data(&path);
         let facts = opened.as_ref().ok().map(|o| facts_of(&o.0));
+        drop(wait);
         match (opened, facts) {
             (Ok((fd, writable)), Some(Ok(f))) if f.id == id => {
-                self.device_answered(tier);
+                // The client of NFS 3 opens files without its server.
+                if root.local {
+                    self.device_answered(tier);
+                }
                 let copy = self.open_copy(node, &f);
                 let backing = Backing { tier, fd, writable };
                 return Ok(Some((backing, copy, f)));

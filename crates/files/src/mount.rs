@@ -20,6 +20,9 @@ pub(crate) const SOURCE: &str = "isotherm:";
 /// Maximum time for which an unmount waits for the threads of the session, which end when the kernel has unmounted.
 const THREADS_END: Duration = Duration::from_secs(5);
 
+/// Maximum time for which an unmount waits for one call of a move.
+const MOVER_END: Duration = Duration::from_secs(15);
+
 /// The options of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -56,7 +59,7 @@ pub struct Mounted {
 pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mounted, Refused> {
     let dir = mount_point(dir, &settings.tiers)?;
     let copies = settings.copies || settings.heads.bytes > 0;
-    if copies && options.io == Io::Passthrough {
+    if copies && options.io.passes() {
         return refuse(
             "copies (also of heads) and passthrough exclude each other: the kernel would change files without their copies",
         );
@@ -248,12 +251,27 @@ impl Mounted {
         self.end();
         Ok(())
     }
+    /// Waits for the end of the thread that moves files: it ends after its current file. Returns false if that file's tier does not answer.
+    fn mover_ended(&mut self) -> bool {
+        let Some(mover) = self.mover.take() else {
+            return true;
+        };
+        while !mover.is_finished() {
+            if let Some((path, tier)) = self.store.move_hangs(MOVER_END) {
+                let tier = self.store.tier_name(tier);
+                self.store.say(&format!(
+                    "{path}: its move waits for {tier}, which does not answer: the next mount finishes or undoes it"
+                ));
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let _ = mover.join();
+        true
+    }
     fn end(&mut self) {
         self.store.placement.stop();
-        if let Some(mover) = self.mover.take() {
-            // It ends after its current file.
-            let _ = mover.join();
-        }
+        let moved = self.mover_ended();
         if let Some(session) = self.session.take() {
             if self.gone || self.ended.unmounted.load(Ordering::SeqCst) {
                 // fuser 0.18 interprets the error of a FUSE device without a mount as a sign that the file system is still mounted, and
@@ -268,10 +286,20 @@ impl Mounted {
                 let _ = session.umount_and_join();
             }
             self.helpers.wait(THREADS_END);
+            if !moved {
+                // What has been written is complete as after a crash, and the next mount treats it so.
+                return;
+            }
             if let Err(e) = self.store.save_names() {
                 self.store.say(&format!(
                     "the names of slower tiers could not be kept on the fast one: {e}"
                 ));
+            }
+            // Copies are kept only if the tiers of their files are durable, so this would wait, too.
+            if self.store.is_waiting() {
+                self.store
+                    .say("a tier does not answer: copies are not kept for the next mount");
+                return;
             }
             if let Err(e) = self.store.keep_copies() {
                 self.store

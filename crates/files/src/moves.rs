@@ -3,10 +3,12 @@
 mod driver;
 
 use crate::catalogue::NodeId;
+use crate::data::EVICT_BYTES;
 use crate::live::Live;
 use crate::mover::{Move, Outcome, Why};
 use crate::store::Store;
 use crate::tree::{Id, Tier};
+use crate::waits::Kind;
 use driver::Driver;
 use rustix::io::Errno;
 use std::collections::HashSet;
@@ -59,7 +61,11 @@ impl Store {
         outcome
     }
     fn in_use(&self, node: NodeId, work: impl FnOnce(&Arc<Live>) -> Outcome) -> Outcome {
-        let live = match self.live(node) {
+        let tier = self.cat().get(node).map_or(0, |n| n.tier);
+        let wait = self.waits_for(tier, node, Kind::Move);
+        let opened = self.live(node);
+        drop(wait);
+        let live = match opened {
             Ok(live) => live,
             Err(Errno::NOENT | Errno::STALE) => return Outcome::Refused(Why::Gone),
             Err(e) => return Outcome::Failed(e),
@@ -143,6 +149,33 @@ impl Store {
                     }
                     _ => break,
                 }
+            }
+        }
+        false
+    }
+    /// A tier is full, and the file that is written there cannot move: moves others to slower tiers, the coldest first. Returns true if it
+    /// is worth trying again.
+    pub(crate) fn push_out(&self, from: Tier) -> bool {
+        while !self.placement.is_stopped() {
+            let bytes = EVICT_BYTES.min(self.room(from).1 / 16);
+            let coldest = self.placement.overflow(&self.cat(), from, bytes);
+            if coldest.is_empty() {
+                return false;
+            }
+            let mut done = false;
+            for w in coldest {
+                let mut slower = from + 1..self.roots.len() as Tier;
+                let moved = slower.any(|to| self.move_file(w.node, to) == Outcome::Done);
+                if !moved && self.placement.moving.nodes().contains(&w.node) {
+                    // Another thread moves it.
+                    std::thread::sleep(Duration::from_millis(10));
+                    return true;
+                }
+                self.correct(&w, moved);
+                done |= moved;
+            }
+            if done {
+                return true;
             }
         }
         false

@@ -318,6 +318,34 @@ mod tests {
         assert!(policy("hrro").is_err_and(|e| e.0.contains("hro")));
     }
 
+    /// In the model of a caching policy, a file on the fast tier is a copy, dirty once it was written. In words it is not.
+    #[test]
+    fn no_policy_calls_a_file_a_copy() {
+        let cat = Catalogue::new(crate::tree::Facts::default(), 3);
+        for preset in isotherm_core::policy::PRESETS {
+            let sizes = vec![1 << 30, 1 << 34];
+            let mut p =
+                PolicyState::new(preset.name, PlacementSettings::default(), sizes, &cat).unwrap();
+            for (node, tier) in [(1, 0), (2, 1)] {
+                p.set_tier(Nanos(1), node, tier, 5000, b"f");
+                let unit = p.unit(node).unwrap();
+                for (n, write) in [(2, true), (3, false), (4, true)] {
+                    let start = p.engine.space().start(unit);
+                    p.engine.access(Nanos(n), unit, write, 9, (start, 4096));
+                }
+            }
+            for node in [1, 2] {
+                let words = p.explain(Nanos(5), node);
+                for wrong in ["copy", "copies", "dirty"] {
+                    let found = words
+                        .split(|c: char| !c.is_alphabetic())
+                        .any(|w| w == wrong);
+                    assert!(!found, "{}: {words}", preset.name);
+                }
+            }
+        }
+    }
+
     #[test]
     fn sizes_have_the_classes_of_the_table() {
         let class = |b: u64| class_of_size(b);

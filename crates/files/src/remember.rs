@@ -127,7 +127,8 @@ impl Store {
         }
         wanted
     }
-    fn correct(&self, w: &Wanted, moved: bool) {
+    /// Tells the policy where a file is after a move was tried.
+    pub(crate) fn correct(&self, w: &Wanted, moved: bool) {
         let at = {
             let cat = self.cat();
             cat.get(w.node)

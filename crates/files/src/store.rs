@@ -15,6 +15,7 @@ use crate::live::Lives;
 use crate::placement::Placement;
 use crate::recording::Recording;
 use crate::tree::{At, Facts, INTENTS, Tier, Tree, join};
+use crate::waits::Waits;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,6 +62,8 @@ pub struct Store {
     pub copies: Copies,
     /// Records operations for the lab.
     pub recording: Recording,
+    /// The calls on each tier that have not returned yet.
+    pub(crate) waits: Vec<Waits>,
     /// The health of each tier.
     pub(crate) health: Vec<Health>,
     _locks: Vec<rustix::fd::OwnedFd>,
@@ -183,6 +186,7 @@ impl Store {
             bytes_on,
             recording: Recording::default(),
             copies: Copies::new(settings.copies, crate::heads::Heads::new(settings.heads)),
+            waits: roots.iter().map(|_| Waits::default()).collect(),
             health: roots.iter().map(|_| Health::default()).collect(),
             roots,
             _locks: locks,
@@ -236,6 +240,9 @@ impl Store {
         if when.is_none_or(|w| w.elapsed() >= ROOM_AGE) {
             (free, all) = self.roots[at].room().unwrap_or((0, 0));
             *room = (free, all, Some(Instant::now()));
+            if self.roots[at].take_answered() {
+                self.device_answered(tier);
+            }
         }
         drop(room);
         if let Some(quota) = self.quotas[at] {
@@ -262,8 +269,13 @@ impl Store {
     }
     /// Whether a tier is above its high mark, or has less than a sixteenth of its space or [`RESERVE`] free, whichever is less.
     pub(crate) fn is_short(&self, tier: Tier) -> bool {
+        self.is_short_for(tier, 0)
+    }
+    /// As [`Store::is_short`], with as much more reserve for each of so many others.
+    pub(crate) fn is_short_for(&self, tier: Tier, others: u32) -> bool {
         let (free, all) = self.room(tier);
-        free < RESERVE.min(all / 16) || self.is_full(tier)
+        let reserve = RESERVE.min(all / 16).saturating_mul(u64::from(others) + 1);
+        free < reserve || self.is_full(tier)
     }
     /// The tier of a new file: the fastest one from `first` on that is not above its high mark, or the slowest if all are.
     pub(crate) fn tier_for_new(&self, first: Tier) -> Tier {
@@ -285,7 +297,9 @@ impl Store {
         };
         if is_file && let Some(live) = self.lives.get(node) {
             // While another thread is still opening the file, the known attributes are right.
-            if let Ok(backing) = live.hold().backing() {
+            if let Some(held) = live.hold_opened()
+                && let Ok(backing) = held.backing()
+            {
                 return Ok(Facts {
                     nlink: known.nlink,
                     ..live.facts_of(backing)?

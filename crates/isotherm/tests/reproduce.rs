@@ -189,3 +189,45 @@ fn pages_show_the_results_and_the_results_are_of_this_build() {
         assert_eq!(of(e), of(kept), "{}: run it again", e["id"]);
     }
 }
+
+/// Recordings of mounts take the place of the generators; a second recording of each load takes that of a second seed.
+#[test]
+fn recordings_are_judged_in_place_of_generators() {
+    let place = Place::new();
+    let fixture = |name: &str| {
+        let from = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/");
+        let file = format!("{from}loris-{name}.parquet");
+        std::fs::copy(file, place.path(&format!("{name}.parquet"))).expect("copied");
+    };
+    fixture("mail");
+    fixture("web");
+    let two = "reproduce hro-7 --recording mail=mail.parquet --recording mail=web.parquet";
+    let r = place.json(two, "reproduce");
+    let e = &r["experiments"][0];
+    assert_eq!(e["seeds"].to_string(), "[1,2]");
+    for c in claims(&r) {
+        assert_eq!(c["evidence"]["seeds"], 2, "{c}");
+    }
+    for (call, said) in [
+        ("reproduce dss-2 --recording mail=mail.parquet", "dss-2"),
+        (
+            "reproduce hro-6 --recording mail=mail.parquet --recording mail=web.parquet --recording office=web.parquet",
+            "as many recordings",
+        ),
+        (
+            "reproduce hro-6 --recording music=mail.parquet",
+            "NAME is one of",
+        ),
+        (
+            "reproduce hro-6 --recording mail=mail.parquet --seeds 2",
+            "--seeds",
+        ),
+    ] {
+        let out = place.run(call);
+        assert_eq!(out.status.code(), Some(2), "{call}");
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(text.contains(said), "{call}: {text}");
+    }
+    let missing = place.fails("reproduce loris-14 --recording file=web.parquet");
+    assert!(missing.contains("web=FILE"), "{missing}");
+}

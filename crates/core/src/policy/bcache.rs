@@ -260,10 +260,16 @@ impl Policy for Bcache {
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         let what = match view.copy(extent) {
-            Some(_) if view.is_dirty(extent) => "a dirty copy",
-            Some(_) => "a clean copy",
-            None => "no copy; an access makes one unless its stream is over the cutoff",
+            Some(_) if view.is_dirty(extent) => view.either("a dirty copy", "on the fast tier"),
+            Some(_) => view.either("a clean copy", "on the fast tier"),
+            None => view.either(
+                "no copy; an access makes one unless its stream is over the cutoff",
+                "not on the fast tier; an access brings it there unless its stream is over the cutoff",
+            ),
         };
+        if !view.is_uniform() {
+            return format!("{what}; last access {idle:.1} s ago");
+        }
         format!(
             "{what}; last access {idle:.1} s ago; {} of {} copies dirty, cleaned at {} sectors/s",
             self.dirty_count,

@@ -458,11 +458,16 @@ impl Policy for Dss {
         let free = view.free(FAST) + self.clean;
         let syncer = if self.active { "awake" } else { "asleep" };
         let what = match view.copy(extent) {
-            None => String::from("no copy; a miss takes the head of the free list"),
+            None => String::from(view.either(
+                "no copy; a miss takes the head of the free list",
+                "not on the fast tier; a miss takes the head of the free list",
+            )),
             Some(s) => {
                 let p = self.state[s.index() as usize];
-                let list = if p & DIRTY == 0 { "free" } else { "dirty" };
-                format!("a copy on the {list} list, priority {}", p & !DIRTY)
+                let dirty = view.either("dirty", "written");
+                let list = if p & DIRTY == 0 { "free" } else { dirty };
+                let what = view.either("a copy on", "on the fast tier, on");
+                format!("{what} the {list} list, priority {}", p & !DIRTY)
             }
         };
         format!(

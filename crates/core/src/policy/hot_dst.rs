@@ -202,7 +202,10 @@ impl Policy for HotDst {
         let what = match (is_fast(view, extent), self.hold) {
             (true, _) => "on the fast tier until it is the coldest there and room is needed",
             (false, Hold::Home) => "on a slower tier; a read promotes it if it is worth more",
-            (false, Hold::Copy) => "without a copy; a read makes one if it is worth more",
+            (false, Hold::Copy) => view.either(
+                "without a copy; a read makes one if it is worth more",
+                "on a slower tier; a read promotes it if it is worth more",
+            ),
         };
         format!(
             "{}; {what}; last evicted was worth {}",

@@ -304,9 +304,17 @@ impl Policy for Hystor {
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         let what = match view.copy(extent) {
-            Some(s) if self.shares.of(s.index()) == WRITES => "a copy in the write-back share",
-            Some(_) => "a copy in the remap share",
-            None => "no copy; a write, or being worth enough at the next plan, makes one",
+            Some(s) if self.shares.of(s.index()) == WRITES => view.either(
+                "a copy in the write-back share",
+                "on the fast tier, in the share of written files",
+            ),
+            Some(_) => {
+                view.either("a copy in the remap share", "on the fast tier, in the remap share")
+            }
+            None => view.either(
+                "no copy; a write, or being worth enough at the next plan, makes one",
+                "not on the fast tier; a write, or being worth enough at the next plan, brings it there",
+            ),
         };
         let kind = if self.has_metadata(extent) {
             "metadata, "

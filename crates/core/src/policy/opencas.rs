@@ -302,13 +302,23 @@ impl Policy for OpenCas {
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
+        let missed = |n| {
+            if view.is_uniform() {
+                format!("no copy; {n} accesses without one")
+            } else {
+                format!("not on the fast tier; {n} accesses since")
+            }
+        };
         let what = match view.copy(extent) {
-            Some(_) if view.is_dirty(extent) => String::from("a dirty copy"),
-            Some(_) => String::from("a clean copy"),
+            Some(_) if view.is_dirty(extent) => {
+                String::from(view.either("a dirty copy", "on the fast tier"))
+            }
+            Some(_) => String::from(view.either("a clean copy", "on the fast tier")),
             None => format!(
-                "no copy; {} accesses without one, at {} it gets one (at once while under {} % of the cache are taken)",
-                Self::count(view.stat(extent)),
+                "{}, at {} it {} (at once while under {} % of the cache are taken)",
+                missed(Self::count(view.stat(extent))),
                 self.insertion,
+                view.either("gets one", "comes there"),
                 self.trigger
             ),
         };

@@ -148,12 +148,18 @@ impl Policy for Raf {
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         let what = match view.copy(extent) {
-            Some(s) if self.shares.of(s.index()) == WRITE => "a copy in the write share",
-            Some(_) => "a copy in the read share",
-            None if self.seen.get(extent.0 as usize) => {
-                "no copy, one random access so far; the next random read makes one"
+            Some(s) if self.shares.of(s.index()) == WRITE => {
+                view.either("a copy in the write share", "on the fast tier, in the write share")
             }
-            None => "no copy and no random access so far",
+            Some(_) => view.either("a copy in the read share", "on the fast tier, in the read share"),
+            None if self.seen.get(extent.0 as usize) => view.either(
+                "no copy, one random access so far; the next random read makes one",
+                "not on the fast tier, one random access so far; the next random read brings it there",
+            ),
+            None => view.either(
+                "no copy and no random access so far",
+                "not on the fast tier, no random access so far",
+            ),
         };
         format!("{what}; last access {idle:.1} s ago")
     }

@@ -206,6 +206,11 @@ impl<'a> View<'a> {
     pub fn is_dirty(&self, e: UnitId) -> bool {
         self.space.map.is_dirty(e)
     }
+    /// Of two texts for [`super::Policy::explain`], that for the extents of a volume, or that for files. In a store of files, what is a copy
+    /// to a policy may be the file itself, and no file is ever dirty, because a write goes to wherever the file is.
+    pub fn either(&self, extents: &'static str, files: &'static str) -> &'static str {
+        if self.is_uniform() { extents } else { files }
+    }
     /// The unit whose home or copy is in a position of a tier other than the slowest.
     #[inline]
     pub fn owner(&self, s: Position) -> Option<UnitId> {

@@ -13,6 +13,7 @@ pub(super) mod entry;
 mod files;
 pub(super) mod latency;
 pub(super) mod motive;
+pub mod on_recordings;
 mod recorded;
 pub(super) mod seeks;
 pub(super) mod uses;

@@ -41,7 +41,7 @@ pub enum Figure {
 }
 
 /// The reads and writes of a recording, in two phases. Discards of deleted files are included, and have no effect on placement here.
-fn work(name: &str, records: &[Record]) -> Work {
+pub(super) fn work(name: &str, records: &[Record]) -> Work {
     let data: Vec<Record> = records
         .iter()
         .filter(|r| r.op != Op::Flush)
@@ -58,7 +58,7 @@ fn work(name: &str, records: &[Record]) -> Work {
     }
 }
 
-fn systems(ctx: &Ctx<'_>, work: &Work) -> Result<Vec<Arc<Report>>, LabError> {
+pub(super) fn systems(ctx: &Ctx<'_>, work: &Work) -> Result<Vec<Arc<Report>>, LabError> {
     let disk = || Store::all(DISK).spread();
     let cell = |policy: &str, tiers| Measured {
         extent: PIECE,
@@ -109,7 +109,7 @@ pub fn add(ctx: &Ctx<'_>, out: &mut Outcome, figure: Figure) -> Result<(), LabEr
     Ok(())
 }
 
-fn latencies(work: &Work, reports: &[Arc<Report>]) -> Vec<Row> {
+pub(super) fn latencies(work: &Work, reports: &[Arc<Report>]) -> Vec<Row> {
     let kinds = [
         ("all", None),
         ("reads", Some(Kind::Read)),
@@ -129,7 +129,7 @@ fn latencies(work: &Work, reports: &[Arc<Report>]) -> Vec<Row> {
     rows
 }
 
-fn seeks(reports: &[Arc<Report>]) -> Vec<Row> {
+pub(super) fn seeks(reports: &[Arc<Report>]) -> Vec<Row> {
     let of: Vec<(f64, u64)> = reports.iter().map(|r| seek(r)).collect();
     let row = |(i, name): (usize, &&str)| {
         let cells = vec![
@@ -147,7 +147,7 @@ fn seeks(reports: &[Arc<Report>]) -> Vec<Row> {
     SYSTEMS.iter().enumerate().map(row).collect()
 }
 
-fn bandwidths(reports: &[Arc<Report>]) -> Vec<Row> {
+pub(super) fn bandwidths(reports: &[Arc<Report>]) -> Vec<Row> {
     let of: Vec<f64> = reports.iter().map(|r| bandwidth(r)).collect();
     let row = |(i, name): (usize, &&str)| {
         let hits = if i == 0 {

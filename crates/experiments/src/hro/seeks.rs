@@ -9,10 +9,10 @@ use isotherm_lab::LabError;
 use isotherm_lab::sim::Report;
 
 /// The number of parts of the run in the table.
-const PARTS: usize = 8;
+pub(super) const PARTS: usize = 8;
 
 /// Mean seek distance per request of the disk, in cylinders, in each part of the measured time.
-fn over_time(report: &Report) -> Vec<f64> {
+pub(super) fn over_time(report: &Report) -> Vec<f64> {
     let Some(s) = &report.series else {
         return Vec::new();
     };

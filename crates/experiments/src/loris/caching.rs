@@ -18,14 +18,15 @@ const COLD: [&str; 2] = ["cold-dst-plain", "cold-dst-dynamic"];
 /// A simulation fails.
 pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     substitutes(ctx, out);
-    let policies = [ON_DEMAND, INTERVAL]
-        .into_iter()
-        .chain(HOT)
-        .chain(COLD)
-        .collect::<Vec<_>>();
-    let grids = four(ctx, out, &policies, ["10", "11", "12", "13"])?;
+    let grids = four(ctx, out, &policies(), ["10", "11", "12", "13"])?;
     judge(out, &grids);
     recorded::add(ctx, out, recorded::OF_CACHING)
+}
+
+/// The policies of figures 10 to 13.
+pub(super) fn policies() -> Vec<&'static str> {
+    let caches = [ON_DEMAND, INTERVAL].into_iter();
+    caches.chain(HOT).chain(COLD).collect()
 }
 
 /// The faster of the two Cold-DST variants. The figures show "plain or dynamic depending on the workload".
@@ -47,7 +48,8 @@ fn cold_ahead(grid: &Grid, size: u64) -> f64 {
     ((100.0 + cold(grid, size)) / (100.0 + others(grid, size)) - 1.0) * 100.0
 }
 
-fn judge(out: &mut Outcome, grids: &[Grid; 4]) {
+/// Judges the claims of figures 10 to 13.
+pub(super) fn judge(out: &mut Outcome, grids: &[Grid; 4]) {
     let [postmark, file, web, zipf] = grids;
     let mut all = Vec::new();
     for p in [ON_DEMAND, INTERVAL, HOT[0], HOT[1], COLD[0], COLD[1]] {

@@ -8,11 +8,11 @@ use crate::Ctx;
 use crate::outcome::Outcome;
 use isotherm_lab::LabError;
 
-const PLAIN: &str = "cold-dst-plain";
-const DYNAMIC: &str = "cold-dst-dynamic";
+pub(super) const PLAIN: &str = "cold-dst-plain";
+pub(super) const DYNAMIC: &str = "cold-dst-dynamic";
 const CLEAN: &str = "cold-dst-dynamic-bgclean";
 /// The policies of figures 6 to 9.
-const POLICIES: [&str; 3] = [PLAIN, DYNAMIC, CLEAN];
+pub(super) const POLICIES: [&str; 3] = [PLAIN, DYNAMIC, CLEAN];
 /// Hits on extents that were demoted count as few below this, in percent.
 const FEW: f64 = 10.0;
 /// Classes of inodes and directories (DSS Table 3).
@@ -34,7 +34,8 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     let policies = [policy(ctx, PLAIN)];
     let made = Grid::measure(ctx, grids[3].load.preparation(), &policies, &SIZES)?;
     made.table(out, "9, the preparation alone");
-    judge(out, &grids, &kept, &made);
+    judge_loads(out, &grids, &kept);
+    judge_preparation(out, &grids[3], &made);
     recorded::add(ctx, out, recorded::OF_COLD)
 }
 
@@ -54,12 +55,8 @@ fn hits(grid: &Grid, policy: &str, size: u64, names: bool) -> f64 {
     hits as f64 / accesses as f64 * 100.0
 }
 
-fn judge(out: &mut Outcome, grids: &[Grid; 4], kept: &Grid, made: &Grid) {
-    let [_, file, web, zipf] = grids;
-    let ahead = each(&[zipf], &SIZES, |g, s| g.ahead(DYNAMIC, PLAIN, s));
-    every(out, "zipf-plain-poor", &ahead, ALIKE);
-    let gain = each(&[zipf], &SIZES, |g, s| g.gain(PLAIN, s));
-    every(out, "zipf-plain-over-hdd", &gain, ALIKE);
+/// Judges what only the preparation and the accesses to names show.
+fn judge_preparation(out: &mut Outcome, zipf: &Grid, made: &Grid) {
     let taken = |s| {
         made.report(PLAIN, s)
             .map_or(f64::NAN, |r| fast_writes(r) * 100.0)
@@ -83,6 +80,15 @@ fn judge(out: &mut Outcome, grids: &[Grid; 4], kept: &Grid, made: &Grid) {
         stay.iter().all(|(_, (names, files))| names > files),
         why.join("; "),
     );
+}
+
+/// Judges the claims about the four workloads. `kept` is the file server whose deletes the disk does not know.
+pub(super) fn judge_loads(out: &mut Outcome, grids: &[Grid; 4], kept: &Grid) {
+    let [_, file, web, zipf] = grids;
+    let ahead = each(&[zipf], &SIZES, |g, s| g.ahead(DYNAMIC, PLAIN, s));
+    every(out, "zipf-plain-poor", &ahead, ALIKE);
+    let gain = each(&[zipf], &SIZES, |g, s| g.gain(PLAIN, s));
+    every(out, "zipf-plain-over-hdd", &gain, ALIKE);
     let behind = each(&[web], &SIZES, |g, s| g.ahead(DYNAMIC, PLAIN, s));
     none(out, "web-dynamic-lags", &behind, -ALIKE);
     let catches = each(&[file], &SIZES, |g, s| g.ahead(DYNAMIC, PLAIN, s));

@@ -32,7 +32,11 @@ pub struct Named {
 
 /// Makes a policy from a preset. Its periods shrink with the scale, so that a run has the same number of them.
 pub fn policy(ctx: &Ctx<'_>, name: &'static str) -> Named {
-    let scale = ctx.scale_or(super::SCALE);
+    named(name, ctx.scale_or(super::SCALE))
+}
+
+/// A policy with its period times a factor.
+pub fn named(name: &'static str, scale: f64) -> Named {
     let period = match name {
         "hot-dst-5s" | "cache-interval" => Some(5.0),
         "hot-dst-80s" => Some(80.0),

@@ -65,7 +65,8 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     recorded::add(ctx, out, recorded::OF_HOT)
 }
 
-fn judge(out: &mut Outcome, grids: &[Grid; 4]) {
+/// Judges the claims of figures 2 to 5.
+pub(super) fn judge(out: &mut Outcome, grids: &[Grid; 4]) {
     let [postmark, file, web, zipf] = grids;
     let mut all = Vec::new();
     for p in POLICIES {

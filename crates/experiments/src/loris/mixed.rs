@@ -1,6 +1,6 @@
 //! Figure 14: file server and web server on two volumes, and a policy that treats each by its kind of data.
 
-use super::grid::{ALIKE, Grid, Named, SIZES, each, every, none, policy};
+use super::grid::{ALIKE, Grid, Named, SIZES, each, every, named, none};
 use super::hot::substitutes;
 use super::load::{WEB_CLASS, mixed};
 use super::recorded;
@@ -27,6 +27,13 @@ fn type_aware() -> Named {
     }
 }
 
+/// The policies of figure 14, with their periods times a factor.
+pub(super) fn policies(scale: f64) -> Vec<Named> {
+    let mut all = vec![type_aware()];
+    all.extend([CACHE, HOT, COLD].map(|p| named(p, scale)));
+    all
+}
+
 /// The experiment.
 ///
 /// # Errors
@@ -36,15 +43,15 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     out.substitutes.push(format!("volumes: type-aware tells them by the class of their requests; each kind has its own statistics here and half of flash ({WEB_SHARE} % the web server), where Loris has one set for both"));
     let load = mixed(ctx)?;
     load.describe(out);
-    let mut policies = vec![type_aware()];
-    policies.extend([CACHE, HOT, COLD].map(|p| policy(ctx, p)));
+    let policies = policies(ctx.scale_or(super::SCALE));
     let grid = Grid::measure(ctx, load, &policies, &SIZES)?;
     grid.table(out, "14");
     judge(out, &grid);
     recorded::mixed(ctx, out, &policies)
 }
 
-fn judge(out: &mut Outcome, grid: &Grid) {
+/// Judges the claims of figure 14.
+pub(super) fn judge(out: &mut Outcome, grid: &Grid) {
     let over = |p| each(&[grid], &SIZES, |g, s| g.ahead(TYPE_AWARE, p, s));
     every(out, "over-hot", &over(HOT), 0.0);
     every(out, "over-caching", &over(CACHE), 0.0);

@@ -14,6 +14,7 @@ mod grid;
 pub(super) mod hot;
 mod load;
 pub(super) mod mixed;
+pub mod on_recordings;
 mod recorded;
 pub(super) mod table;
 

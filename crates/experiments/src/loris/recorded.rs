@@ -239,7 +239,7 @@ pub fn mixed(ctx: &Ctx<'_>, out: &mut Outcome, policies: &[Named]) -> Result<(),
 }
 
 /// Both loads at the same time, until the shorter one ends. The web server's files are behind the file server's, and their classes differ.
-fn side_by_side(file: &[Record], web: &[Record]) -> Vec<Record> {
+pub(super) fn side_by_side(file: &[Record], web: &[Record]) -> Vec<Record> {
     let behind = reach(file);
     let last = |of: &[Record]| of.last().map_or(0, |r| r.time.0);
     let until = last(file).min(last(web));

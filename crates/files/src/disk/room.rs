@@ -17,6 +17,8 @@ const FAILS_AFTER: Duration = Duration::from_secs(5);
 pub(super) struct Asked {
     last: Option<(u64, u64)>,
     since: Option<Instant>,
+    /// Whether a question was answered since [`Root::take_answered`] was last called.
+    answered: bool,
 }
 
 fn ask(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
@@ -54,6 +56,7 @@ impl Root {
                 asked.since = None;
                 if let Ok(room) = room {
                     asked.last = Some(room);
+                    asked.answered = true;
                 }
                 drop(asked);
                 // The caller may not wait any more.
@@ -70,6 +73,11 @@ impl Root {
             Ok(room) => room,
             Err(_) => asked().last.ok_or(Errno::TIMEDOUT),
         }
+    }
+    /// Whether the tier, on a network, has answered a question about its space since the last call of this function.
+    pub(crate) fn take_answered(&self) -> bool {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut asked.answered)
     }
     /// Whether the tier, on a network, has not answered for a while.
     pub(crate) fn hangs(&self) -> bool {
@@ -90,16 +98,19 @@ mod tests {
         root.local = false;
         let (_, all) = root.room().unwrap();
         assert!(all > 0 && !root.hangs());
+        assert!(root.take_answered() && !root.take_answered());
         let before = Instant::now().checked_sub(FAILS_AFTER).unwrap();
         *root.asked.lock().unwrap() = Asked {
             last: Some((3, 7)),
             since: Some(before),
+            answered: false,
         };
         assert_eq!(root.room(), Ok((3, 7)));
-        assert!(root.hangs());
+        assert!(root.hangs() && !root.take_answered());
         *root.asked.lock().unwrap() = Asked {
             last: None,
             since: Some(before),
+            answered: false,
         };
         assert_eq!(root.room(), Err(Errno::TIMEDOUT));
         *root.asked.lock().unwrap() = Asked::default();

@@ -1,17 +1,19 @@
 //! Opening, reading and writing.
 
-use super::{Handle, Io, Served, TTL, attr, errno, libc_accmode};
+use super::{Handle, Served, TTL, attr, errno, libc_accmode, number};
 use crate::catalogue::NodeId;
 use crate::live::{Live, Need};
 use crate::placement::Access;
 use crate::tree::Facts;
 use fuser::{
-    FileHandle, FopenFlags, Generation, OpenFlags, ReplyCreate, ReplyData, ReplyOpen, ReplyStatfs,
-    ReplyWrite,
+    FileHandle, FopenFlags, Generation, OpenFlags, ReplyCreate, ReplyData, ReplyDirectoryPlus,
+    ReplyOpen, ReplyStatfs, ReplyWrite,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, PoisonError};
 
 thread_local! {
@@ -22,7 +24,7 @@ thread_local! {
 impl Served {
     pub(super) fn open_file(&self, id: NodeId, pid: u32, flags: OpenFlags, reply: ReplyOpen) {
         let wrote = flags.0 & libc_accmode() != 0;
-        let need = if wrote || self.io == Io::Passthrough {
+        let need = if wrote || self.io.passes() {
             Need::Home
         } else {
             Need::Data
@@ -38,18 +40,18 @@ impl Served {
             Ok(live) => live,
             Err(e) => return reply.error(errno(e)),
         };
-        let backing = self.backing(&live, wrote, |fd| reply.open_backing(fd));
+        let passes = self.passes(&live, wrote, |fd| reply.open_backing(fd));
         let now = opened.or_else(|| if asleep { before } else { live.facts().ok() });
         let fh = self.keep(Handle {
             live,
-            backing: backing.clone(),
+            passes: passes.clone(),
             wrote,
         });
-        if let Some(b) = backing {
+        if let Some(p) = passes {
             self.store
                 .placement
                 .record(Access::new(id, wrote, 0, 1 << 16));
-            return reply.opened_passthrough(fh, FopenFlags::empty(), &b);
+            return reply.opened_passthrough(fh, p.flags(), &p.id);
         }
         // If the file was changed directly on its tier since its attributes were last read, the kernel's cache must not be used.
         let same = |a: Facts, b: Facts| (a.id, a.size, a.mtime) == (b.id, b.size, b.mtime);
@@ -61,7 +63,7 @@ impl Served {
             self.store.tell_kernel(id);
         }
         // Writes of an earlier passthrough handle did not reach that cache.
-        let flags = if keep && self.io != Io::Passthrough {
+        let flags = if keep && !self.io.passes() {
             FopenFlags::FOPEN_KEEP_CACHE
         } else {
             FopenFlags::empty()
@@ -70,21 +72,23 @@ impl Served {
     }
     /// Reports that a file was created and is open.
     pub(super) fn created(&self, id: NodeId, live: Arc<Live>, facts: &Facts, reply: ReplyCreate) {
-        let backing = self.backing(&live, true, |fd| reply.open_backing(fd));
+        let passes = self.passes(&live, true, |fd| reply.open_backing(fd));
         let Some(generation) = self.store.cat_mut().refer(id) else {
+            if let Some(p) = &passes {
+                self.passed(p);
+            }
             self.store.release(&live);
             return reply.error(errno(Errno::NOENT));
         };
         let (attr, generation) = (attr(id, facts), Generation(u64::from(generation)));
         let fh = self.keep(Handle {
             live,
-            backing: backing.clone(),
+            passes: passes.clone(),
             wrote: true,
         });
-        match backing {
-            Some(b) => {
-                let flags = FopenFlags::empty();
-                reply.created_passthrough(&TTL, &attr, generation, fh, flags, &b);
+        match passes {
+            Some(p) => {
+                reply.created_passthrough(&TTL, &attr, generation, fh, p.flags(), &p.id);
             }
             None => reply.created(&TTL, &attr, generation, fh, FopenFlags::FOPEN_KEEP_CACHE),
         }
@@ -93,7 +97,8 @@ impl Served {
         let mut all = self.handles.write().unwrap_or_else(PoisonError::into_inner);
         let Some(h) = all.remove(&fh.0) else { return };
         drop(all);
-        if h.backing.is_some() {
+        if let Some(p) = &h.passes {
+            self.passed(p);
             // The kernel read and changed the file without notice.
             h.live.mark_used();
             if h.wrote {
@@ -128,6 +133,27 @@ impl Served {
                 Ok(n) => reply.data(&buffer[..n]),
                 Err(e) => reply.error(errno(e)),
             }
+        });
+    }
+    /// A part of a listing, from an offset on, with the attributes of each file.
+    pub(super) fn list_with_attributes(
+        &self,
+        dir: NodeId,
+        fh: FileHandle,
+        offset: u64,
+        reply: &mut ReplyDirectoryPlus,
+    ) {
+        self.listed(dir, fh, offset, |id, next, name| {
+            let dots = name == b"." || name == b"..";
+            let Ok((attr, generation)) = self.refer(id) else {
+                return false;
+            };
+            let name = OsStr::from_bytes(name);
+            let full = reply.add(number(id), next, name, &TTL, &attr, generation);
+            if full || dots {
+                self.forget_one(id, 1);
+            }
+            full
         });
     }
     /// Space of all tiers together.
@@ -176,7 +202,7 @@ impl Served {
     }
     /// Removes set-user-ID rights after a call that changed data and for which the kernel does not say whether they must be removed.
     pub(super) fn stripped(&self, uid: u32, handle: &Handle) -> Result<(), Errno> {
-        if self.io != Io::Passthrough && uid != 0 {
+        if !self.io.passes() && uid != 0 {
             return self.store.strip_rights(&handle.live);
         }
         Ok(())

@@ -5,6 +5,7 @@
 
 mod data;
 pub(crate) mod helpers;
+mod passthrough;
 mod requests;
 
 use crate::catalogue::NodeId;
@@ -12,21 +13,26 @@ use crate::data::SetTime;
 use crate::live::Live;
 use crate::names::Creator;
 use crate::store::Store;
-use crate::tree::{Facts, Tier, Time};
+use crate::tree::{Facts, Time};
 use fuser::{
-    BackingId, Errno as FuseErrno, FileAttr, FileHandle, FileType, Generation, INodeNo, InitFlags,
+    Errno as FuseErrno, FileAttr, FileHandle, FileType, Generation, INodeNo, InitFlags,
     KernelConfig, ReplyEmpty, ReplyEntry, ReplyXattr, Request, TimeOrNow,
 };
 use helpers::Helpers;
+use passthrough::Passes;
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long the kernel may keep names and attributes.
 const TTL: Duration = Duration::from_secs(3600);
+
+/// Number of reads ahead that the kernel leaves here at a time; further ones of any file wait. Those of a tier that does not answer take
+/// places for long.
+const READS_AHEAD_MAX: u16 = 1024;
 
 /// The path of reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +43,8 @@ pub enum Io {
     Writeback,
     /// The kernel itself reads and writes the file on the tier. Open files are not moved.
     Passthrough,
+    /// As `Passthrough`, but only the handles for reading. Writes go through this program, except to the slowest tier.
+    PassthroughReads,
 }
 
 impl Io {
@@ -46,13 +54,18 @@ impl Io {
             Io::Cached => "cached",
             Io::Writeback => "writeback",
             Io::Passthrough => "passthrough",
+            Io::PassthroughReads => "passthrough=reads",
         }
+    }
+    /// Whether the kernel itself may read files.
+    pub fn passes(self) -> bool {
+        matches!(self, Io::Passthrough | Io::PassthroughReads)
     }
 }
 
 struct Handle {
     live: Arc<Live>,
-    backing: Option<Arc<BackingId>>,
+    passes: Option<Passes>,
     wrote: bool,
 }
 
@@ -110,6 +123,8 @@ pub struct Served {
     reason: Arc<Mutex<Option<String>>>,
     /// Whether it was said that a tier has too little space for passthrough.
     short: AtomicBool,
+    /// The number of handles on each tier with which the kernel itself may write.
+    writers: Box<[AtomicU32]>,
     helpers: Arc<Helpers>,
 }
 
@@ -221,23 +236,25 @@ fn request_capabilities(io: Io, config: &mut KernelConfig) {
         let _ = config.add_capabilities(flag);
     }
     // If the kernel itself writes, it must also remove rights itself.
-    if io != Io::Passthrough {
+    if !io.passes() {
         let _ = config.add_capabilities(InitFlags::FUSE_HANDLE_KILLPRIV_V2);
     }
     if io == Io::Writeback {
         let _ = config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE);
     }
-    if io == Io::Passthrough && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() {
+    if io.passes() && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() {
         let _ = config.set_max_stack_depth(1);
     }
     let _ = config.set_max_write(1 << 20);
-    let _ = config.set_max_background(64);
+    let _ = config.set_max_background(READS_AHEAD_MAX);
 }
 
 impl Served {
     /// Serves a store on that many threads. Besides root, `owner` may give commands.
     pub fn new(store: Arc<Store>, io: Io, owner: u32, threads: usize, ended: Ended) -> Served {
+        let writers = store.roots.iter().map(|_| AtomicU32::new(0)).collect();
         Served {
+            writers,
             store,
             io,
             owner,
@@ -278,6 +295,14 @@ impl Served {
         };
         handle.live.may_wait() || (writes && self.store.is_short(0))
     }
+    /// Whether the attributes of a file may have to be asked of a tier other than the fastest: they are while it is in use.
+    fn facts_wait(&self, id: NodeId) -> bool {
+        self.store.lives.get(id).is_some_and(|l| l.may_wait())
+    }
+    /// Whether the server of a tier may be away.
+    fn has_remote(&self) -> bool {
+        self.store.roots.iter().any(|r| !r.local)
+    }
     /// If passthrough was requested and the kernel refused it: the reason.
     pub fn reason(&self) -> Arc<Mutex<Option<String>>> {
         Arc::clone(&self.reason)
@@ -307,65 +332,6 @@ impl Served {
     }
     fn forget_one(&self, id: NodeId, n: u64) {
         self.store.cat_mut().forget(id, n);
-    }
-    /// The kernel's direct access to the file on the tier, if it was requested and is possible.
-    ///
-    /// The kernel refuses handles of both kinds at the same time, so the first handle of a file decides for all until the last is closed.
-    fn backing(
-        &self,
-        live: &Live,
-        writes: bool,
-        open: impl FnOnce(&rustix::fd::OwnedFd) -> std::io::Result<BackingId>,
-    ) -> Option<Arc<BackingId>> {
-        if self.io != Io::Passthrough {
-            return None;
-        }
-        let held = live.hold();
-        let at = held.backing().ok()?;
-        let mut there = live
-            .passthrough
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if there.is_none() {
-            if live.had_cached.load(Ordering::SeqCst) {
-                return None;
-            }
-            let short = writes && self.must_be_able_to_move(at.tier);
-            match (!short).then(|| open(&at.fd)) {
-                Some(Ok(id)) => *there = Some(Arc::new(id)),
-                withheld => {
-                    live.had_cached.store(true, Ordering::SeqCst);
-                    if let Some(Err(e)) = withheld {
-                        self.refused(&e.to_string());
-                    }
-                    return None;
-                }
-            }
-        }
-        live.had_passthrough.store(true, Ordering::SeqCst);
-        there.clone()
-    }
-    /// Whether a file that is opened to be written must be able to move to a slower tier, because its tier may become full. A file with a
-    /// passthrough handle cannot move: its writer gets ENOSPC.
-    fn must_be_able_to_move(&self, tier: Tier) -> bool {
-        let last = usize::from(tier) + 1 >= self.store.roots.len();
-        let short = !last && self.store.is_short(tier);
-        if short && !self.short.swap(true, Ordering::SeqCst) {
-            let tier = self.store.tier_name(tier);
-            self.store.say(&format!(
-                "{tier} is nearly full: files there are opened for writing without passthrough, so that they can move (said once)"
-            ));
-        }
-        short
-    }
-    /// Reports that the kernel refuses passthrough, once.
-    fn refused(&self, why: &str) {
-        let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
-        if reason.is_none() {
-            self.store
-                .say(&format!("no passthrough: the kernel says: {why}"));
-            *reason = Some(why.to_owned());
-        }
     }
     fn empty(done: Result<(), Errno>, reply: ReplyEmpty) {
         match done {

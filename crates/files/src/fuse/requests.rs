@@ -33,7 +33,7 @@ impl Filesystem for Front {
         }
         let id = self.store.cat().child(node(parent), name.as_bytes());
         match id {
-            Some(id) => self.entry(Ok(id), reply),
+            Some(id) => self.run(self.facts_wait(id), move |s| s.entry(Ok(id), reply)),
             // There is no such name. The kernel may cache that, too.
             None => reply.entry(&TTL, &negative_entry(), Generation(0)),
         }
@@ -42,10 +42,11 @@ impl Filesystem for Front {
         self.forget_one(node(ino), n);
     }
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        match self.store.facts(node(ino)) {
-            Ok(f) => reply.attr(&TTL, &attr(node(ino), &f)),
+        let id = node(ino);
+        self.run(self.facts_wait(id), move |s| match s.store.facts(id) {
+            Ok(f) => reply.attr(&TTL, &attr(id, &f)),
             Err(e) => reply.error(errno(e)),
-        }
+        });
     }
     fn setattr(
         &self,
@@ -308,25 +309,11 @@ impl Filesystem for Front {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        self.listed(node(ino), fh, offset, |id, next, name| {
-            let dots = name == b"." || name == b"..";
-            let Ok((attr, generation)) = self.refer(id) else {
-                return false;
-            };
-            let full = reply.add(
-                number(id),
-                next,
-                OsStr::from_bytes(name),
-                &TTL,
-                &attr,
-                generation,
-            );
-            if full || dots {
-                self.forget_one(id, 1);
-            }
-            full
+        let waits = self.store.claims.may_wait() || self.has_remote();
+        self.run(waits, move |s| {
+            s.list_with_attributes(node(ino), fh, offset, &mut reply);
+            reply.ok();
         });
-        reply.ok();
     }
     fn releasedir(
         &self,
@@ -356,8 +343,7 @@ impl Filesystem for Front {
         });
     }
     fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        let remote = self.store.roots.iter().any(|r| !r.local);
-        self.run(remote, move |s| s.space(reply));
+        self.run(self.has_remote(), move |s| s.space(reply));
     }
     fn setxattr(
         &self,

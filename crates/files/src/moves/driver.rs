@@ -6,6 +6,7 @@ use crate::live::{Backing, Live, State};
 use crate::mover::{Answer, Call, Move, Outcome, Step, Why, carry_out};
 use crate::store::Store;
 use crate::tree::{At, Facts, TEMPS, Tier, Time, join};
+use crate::waits::Kind;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Timespec, Timestamps};
 use rustix::io::Errno;
@@ -65,6 +66,8 @@ impl<'a> Driver<'a> {
         disk.copy_from(self.live);
         let mut step = m.start();
         loop {
+            let slower = self.from.max(self.to);
+            let wait = (self.store).waits_for(slower, self.live.node, Kind::Move);
             let answer = match step {
                 Step::Call(call) => {
                     self.note(&call, &m);
@@ -88,6 +91,7 @@ impl<'a> Driver<'a> {
                     return outcome;
                 }
             };
+            drop(wait);
             step = m.next(answer);
         }
     }

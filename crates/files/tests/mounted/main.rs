@@ -3,6 +3,7 @@
 mod asleep;
 mod fsx;
 mod heads;
+mod hung_reads;
 mod passthrough;
 mod refusals;
 mod renames;

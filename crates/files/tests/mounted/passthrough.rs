@@ -5,7 +5,8 @@ use isotherm_files::fuse::Io;
 use isotherm_files::mover::{Outcome, Why};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::process::Command;
 use std::time::Duration;
 
 #[test]
@@ -66,6 +67,17 @@ fn end(mut w: World) {
     run("umount -l fast; umount -l slow", &w.root);
 }
 
+/// The kernel reports the last close of a file a little later.
+fn closed(w: &World) {
+    for _ in 0..600 {
+        if w.ask("", "status")["in_use"] == 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("still in use: {}", w.ask("", "status"));
+}
+
 /// Fills the fast tier up to that many MiB, or makes room again. The mount notices after half a second.
 fn fill(w: &World, mib: usize) {
     fs::write(w.on("fast", ".isotherm/filler"), vec![1; mib << 20]).unwrap();
@@ -107,15 +119,6 @@ fn handles_of_both_kinds_follow_each_other_and_show_the_same_bytes() {
         return;
     };
     let passes = |yes: bool| assert_eq!(w.ask("f", "why")["passthrough"], yes);
-    let closed = || {
-        for _ in 0..600 {
-            if w.ask("", "status")["in_use"] == 0 {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("still in use: {}", w.ask("", "status"));
-    };
     let open = |write: bool| {
         OpenOptions::new()
             .read(true)
@@ -129,7 +132,7 @@ fn handles_of_both_kinds_follow_each_other_and_show_the_same_bytes() {
         byte[0]
     };
     fs::write(w.at("f"), "0").unwrap();
-    closed();
+    closed(&w);
     for turn in 0..3u8 {
         let (a, b) = (b'a' + turn, b'A' + turn);
         // Nearly full: the first handle goes through the mount, and so do all others as long as one is open.
@@ -145,7 +148,7 @@ fn handles_of_both_kinds_follow_each_other_and_show_the_same_bytes() {
         passes(false);
         assert_eq!(byte(&other), a);
         drop((reader, other));
-        closed();
+        closed(&w);
         // With space, the kernel reads and writes itself.
         let reader = open(false);
         let writer = open(true);
@@ -153,14 +156,144 @@ fn handles_of_both_kinds_follow_each_other_and_show_the_same_bytes() {
         writer.write_all_at(&[b], 0).unwrap();
         assert_eq!((byte(&writer), byte(&reader)), (b, b));
         drop((reader, writer));
-        closed();
+        closed(&w);
         fill(&w, 15);
         let both = open(true);
         passes(false);
         assert_eq!(byte(&both), b, "an old page of the kernel's cache");
         drop(both);
-        closed();
+        closed(&w);
     }
     assert_eq!(w.ask("", "check")["ok"], true, "{}", w.ask("", "check"));
+    end(w);
+}
+
+/// The worst day of a writer: the file cannot move, because a reader has a passthrough handle; its tier is full; others can leave it.
+#[test]
+fn a_writer_beside_a_passthrough_reader_gets_the_space_of_others() {
+    let Some(w) = small(|_| {}) else {
+        return;
+    };
+    fs::write(w.at("f"), "begin").unwrap();
+    fs::set_permissions(w.at("f"), fs::Permissions::from_mode(0o4777)).unwrap();
+    for n in 0..7 {
+        fs::write(w.at(&format!("old{n}")), vec![n; 2 << 20]).unwrap();
+    }
+    closed(&w);
+    let reader = File::open(w.at("f")).unwrap();
+    assert_eq!(w.ask("f", "why")["passthrough"], true);
+    fs::write(w.on("fast", ".isotherm/filler"), vec![1; 3 << 19]).unwrap();
+    std::thread::sleep(Duration::from_millis(600));
+    let mut f = OpenOptions::new().append(true).open(w.at("f")).unwrap();
+    // Four times what is free, in one call and in many.
+    f.write_all(&vec![7; 2 << 20]).unwrap();
+    for _ in 0..32 {
+        f.write_all(&vec![8; 64 << 10]).unwrap();
+    }
+    assert_eq!(
+        w.send("f", 1),
+        Outcome::Refused(Why::Passthrough),
+        "stayed where it was"
+    );
+    let moved = (0..7).filter(|n| w.ask(&format!("old{n}"), "where")["tier"] == 1);
+    assert!((1..7).contains(&moved.count()), "as many as were needed");
+    // Both kinds of handles see the same, and a user who may not keep them loses the file's rights.
+    let mut bytes = [0; 6];
+    reader.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(&bytes, b"begin\x07");
+    reader.read_exact_at(&mut bytes, (4 << 20) - 1).unwrap();
+    assert_eq!(bytes, [8; 6]);
+    let mode = || fs::metadata(w.at("f")).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(), 0o4777, "written by root");
+    // A user without privileges writes with the same handle.
+    let other = Command::new("setpriv")
+        .args(["--reuid", "1000", "--clear-groups", "printf", "x"])
+        .stdout(f.try_clone().unwrap())
+        .status();
+    assert!(other.unwrap().success());
+    assert_eq!(mode(), 0o777);
+    // Preallocation makes space, too.
+    rustix::fs::fallocate(&f, rustix::fs::FallocateFlags::empty(), 0, 7 << 20).unwrap();
+    drop((f, reader));
+    for n in 0..7 {
+        assert_eq!(
+            fs::read(w.at(&format!("old{n}"))).unwrap(),
+            vec![n; 2 << 20]
+        );
+    }
+    let check = w.ask("", "check");
+    assert_eq!(check["ok"], true, "{check}");
+    end(w);
+}
+
+/// What the kernel itself writes, nobody can redirect: a writer that outgrows the tier gets ENOSPC, and keeps what was written before.
+#[test]
+fn a_writer_that_outgrows_its_tier_loses_nothing_and_goes_on_after_a_new_open() {
+    let Some(w) = small(|_| {}) else {
+        return;
+    };
+    let mut f = File::create(w.at("f")).unwrap();
+    assert_eq!(w.ask("f", "why")["passthrough"], true);
+    let mut written = 0;
+    let full = loop {
+        match f.write(&vec![9; 1 << 20]) {
+            Ok(n) => written += n,
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    assert!((10 << 20..16 << 20).contains(&written), "{written}");
+    drop(f);
+    closed(&w);
+    let mut f = OpenOptions::new().append(true).open(w.at("f")).unwrap();
+    assert_eq!(w.ask("f", "why")["passthrough"], false);
+    f.write_all(&vec![9; 8 << 20]).unwrap();
+    assert_eq!(w.ask("f", "where")["tier"], 1);
+    drop(f);
+    assert_eq!(fs::read(w.at("f")).unwrap(), vec![9; written + (8 << 20)]);
+    end(w);
+}
+
+/// With `--passthrough=reads`, the same writer does not notice that its tier became full.
+#[test]
+fn with_passthrough_for_reads_a_writer_outgrows_its_tier() {
+    let Some(mut w) = small(|_| {}) else {
+        return;
+    };
+    w.unmount();
+    w.io = Io::PassthroughReads;
+    w.mount();
+    assert_eq!(w.ask("", "status")["io"], "passthrough=reads");
+    let mut f = File::create(w.at("f")).unwrap();
+    assert_eq!(w.ask("f", "why")["passthrough"], false);
+    f.write_all(&vec![9; 24 << 20]).unwrap();
+    assert_eq!(w.ask("f", "where")["tier"], 1);
+    drop(f);
+    closed(&w);
+    let f = File::open(w.at("f")).unwrap();
+    assert_eq!(w.ask("f", "why")["passthrough"], true);
+    drop(f);
+    assert_eq!(fs::read(w.at("f")).unwrap(), vec![9; 24 << 20]);
+    end(w);
+}
+
+/// Each handle with which the kernel itself may write has a sixteenth of the tier.
+#[test]
+fn many_writers_have_a_reserve_each() {
+    let Some(w) = small(|_| {}) else {
+        return;
+    };
+    let create = |n: usize| {
+        let file = File::create(w.at(&n.to_string())).unwrap();
+        // `room` is at most half a second old, and the files have no bytes.
+        (file, w.ask(&n.to_string(), "why")["passthrough"] == true)
+    };
+    let first: Vec<(File, bool)> = (0..20).map(create).collect();
+    let passed = first.iter().filter(|f| f.1).count();
+    assert!((10..=16).contains(&passed), "{passed} of 20");
+    assert!(first[0].1 && !first[19].1);
+    drop(first);
+    closed(&w);
+    assert!(create(21).1, "closed handles have no reserve");
     end(w);
 }

@@ -76,7 +76,7 @@ fn use_open(file: &File) {
 }
 
 /// Does everything with files of the fast tier, in a directory on both.
-fn use_fast(d: &Path) {
+pub(crate) fn use_fast(d: &Path) {
     let at = |n: &str| d.join(n);
     assert!(fs::metadata(at("fast")).unwrap().len() > 0);
     assert!(fs::metadata(at("slow")).unwrap().len() > 0, "only its name");

@@ -96,6 +96,15 @@ fn tier(t: &Value) -> String {
             last["error"].as_str().unwrap_or("-")
         ));
     }
+    let waiting = &t["waiting"];
+    if let Some(path) = waiting["path"].as_str() {
+        parts.push(format!(
+            "{} calls WAIT, the longest for {}: {} of {path}",
+            int(&waiting["calls"]),
+            time(waiting["longest_s"].as_f64().unwrap_or(0.0)),
+            waiting["call"].as_str().unwrap_or("-")
+        ));
+    }
     let opened = &t["last_opened"];
     if let Some(path) = opened["path"].as_str() {
         parts.push(format!(
@@ -170,6 +179,7 @@ mod tests {
             "tiers": [
                 {"tier": 0, "path": "/fast", "files": 89, "bytes": 2048, "free_bytes": 1 << 20, "errors": 0, "above_mark": true},
                 {"tier": 1, "path": "/slow", "files": 3, "bytes": 1 << 30, "free_bytes": 1u64 << 40, "errors": 2, "failing": true,
+                 "waiting": {"calls": 3, "longest_s": 31.5, "call": "read", "path": "docs/c"},
                  "last_error": {"error": "a: EIO", "ago_s": 9}, "last_opened": {"path": "docs/a", "program": "cp", "ago_s": 5}},
             ],
             "moving": {"path": "docs/b", "copied_bytes": 512, "bytes": 1024}, "io": "cached", "in_use": 4,
@@ -184,6 +194,7 @@ mod tests {
             "policy     benefit",
             "tier 0     /fast, 89 files, 2.00 KiB, 1.00 MiB free, above its mark",
             "tier 1     /slow, 3 files, 1.00 GiB, 1.00 TiB free, FAILING, 2 errors, the last 9.0 s ago: a: EIO, \
+             3 calls WAIT, the longest for 31.5 s: read of docs/c, \
              last opened 5.0 s ago: docs/a by cp",
             "marks      above 90 % the mover empties a tier down to 80 %",
             "copies     of 5 files, 4.00 KiB",

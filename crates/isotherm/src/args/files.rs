@@ -40,9 +40,10 @@ pub struct MountArgs {
     /// LOW,HIGH in per cent: if a tier is fuller than HIGH, new files go to another, and the coldest files leave until it is at LOW
     #[arg(long, value_name = "LOW,HIGH", default_value = "80,90", value_parser = marks)]
     pub watermarks: (u8, u8),
-    /// Let the kernel read and write files itself: as fast as on the tier, but an open file cannot be moved
-    #[arg(long)]
-    pub passthrough: bool,
+    /// Let the kernel read and write files itself: as fast as on the tier, but an open file cannot be moved, and a writer gets ENOSPC when
+    /// its tier is full. With `=reads`, only reads: then writers do not get ENOSPC while another tier has space
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    pub passthrough: Option<PassthroughArg>,
     /// Let the kernel buffer writes for a while: small writes cost less.
     /// A crash of this program loses data that was not synced, and fsync or close reports that a tier is full
     #[arg(long, conflicts_with = "passthrough")]
@@ -77,6 +78,15 @@ pub struct MountArgs {
     /// Only the user who mounts may use the mount
     #[arg(long)]
     pub private: bool,
+}
+
+/// What the kernel does itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum PassthroughArg {
+    /// Reads and writes.
+    All,
+    /// Reads.
+    Reads,
 }
 
 fn quota(text: &str) -> Result<(u8, u64), String> {

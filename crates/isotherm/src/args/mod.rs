@@ -27,7 +27,7 @@ pub use cost::{Amount, CapacityArgs, CostArgs, CostCommand, Device, Example, She
 pub use devices::{DevicesArgs, DevicesCommand, MeasureArgs, ValidateArgs};
 pub use files::{
     FilesArgs, FilesCheckArgs, FilesCommand, FilesRecordArgs, FilesStatusArgs, MigrateArgs,
-    MountArgs, PathArgs, PinArgs, PolicyArgs,
+    MountArgs, PassthroughArg, PathArgs, PinArgs, PolicyArgs,
 };
 pub use reproduce::ReproduceArgs;
 pub use volume::{

@@ -1,5 +1,7 @@
 //! Arguments of `isotherm reproduce`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use crate::json::JsonArg;
@@ -9,7 +11,8 @@ use crate::pages::PageArgs;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  isotherm reproduce list\n  isotherm reproduce greendm-7.2\n  \
-    isotherm reproduce greendm-6.5 greendm-6.6 --scale 1 --json=out.json\n  isotherm reproduce hro-6 --seeds 5\n  isotherm reproduce all"
+    isotherm reproduce greendm-6.5 greendm-6.6 --scale 1 --json=out.json\n  isotherm reproduce hro-6 --seeds 5\n  \
+    isotherm reproduce hro-6 --recording mail=mail-1.parquet --recording mail=mail-2.parquet\n  isotherm reproduce all"
 )]
 pub struct ReproduceArgs {
     /// Experiments (greendm-6.5 or a figure of it, greendm-6.5a), `all` of this build, or `list`
@@ -24,12 +27,31 @@ pub struct ReproduceArgs {
     /// Run with N seeds, from --seed on, and judge claims over all of them; verdicts need 5 or more
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub seeds: u16,
+    /// Judge on a recording of a mount of files (`isotherm files record`) in place of the generators. NAME is mail, file, web or zipf for Loris
+    /// (figures 2 to 14) and mail, office or research for HRO (figures 6 to 9). Repeat it for each load, and with further recordings of
+    /// each load in place of further seeds
+    #[arg(long, value_name = "NAME=FILE", value_parser = recording, conflicts_with = "seeds")]
+    pub recording: Vec<(String, PathBuf)>,
     /// Pages and pictures.
     #[command(flatten)]
     pub page: PageArgs,
     /// Where the figures go.
     #[command(flatten)]
     pub json: JsonArg,
+}
+
+const LOADS: [&str; 6] = ["mail", "file", "web", "zipf", "office", "research"];
+
+fn recording(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, file)) if LOADS.contains(&name) && !file.is_empty() => {
+            Ok((name.to_owned(), file.into()))
+        }
+        _ => Err(format!(
+            "NAME=FILE is needed, as in --recording mail=mail.parquet; NAME is one of {}",
+            LOADS.join(", ")
+        )),
+    }
 }
 
 fn scale(text: &str) -> Result<f64, String> {

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::args::{
-    FilesCheckArgs, FilesCommand, FilesStatusArgs, MigrateArgs, MountArgs, PathArgs, PolicyArgs,
+    FilesCheckArgs, FilesCommand, FilesStatusArgs, MigrateArgs, MountArgs, PassthroughArg,
+    PathArgs, PolicyArgs,
 };
 use crate::failure::reason;
 
@@ -58,12 +59,11 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
             }),
         chaos: args.chaos,
     };
-    let io = if args.passthrough {
-        Io::Passthrough
-    } else if args.writeback {
-        Io::Writeback
-    } else {
-        Io::Cached
+    let io = match args.passthrough {
+        Some(PassthroughArg::All) => Io::Passthrough,
+        Some(PassthroughArg::Reads) => Io::PassthroughReads,
+        None if args.writeback => Io::Writeback,
+        None => Io::Cached,
     };
     let options = Options {
         io,

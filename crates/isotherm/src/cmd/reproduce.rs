@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 use isotherm_experiments::{
     Claim, Ctx, EXPERIMENTS, Experiment, Outcome, PAPERS, Printed, SEEDS, Table, Verdict,
@@ -36,9 +37,21 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         ctx.traces = std::env::var_os(isotherm_traces::TRACES_VAR).map(Into::into);
         ctx
     };
-    let seeds: Vec<Ctx<'_>> = (0..u64::from(args.seeds))
-        .map(|i| ctx(args.seed.saturating_add(i)))
+    let recordings = by_turn(&args.recording)?;
+    let turns = recordings.len().max(usize::from(args.seeds)) as u64;
+    let seeds: Vec<Ctx<'_>> = (0..turns)
+        .map(|i| {
+            let mut ctx = ctx(args.seed.saturating_add(i));
+            ctx.recordings = recordings.get(i as usize).cloned().unwrap_or_default();
+            ctx
+        })
         .collect();
+    if let Some(e) = wanted.iter().find(|e| !fits(e, &recordings)) {
+        return Err(Failure::usage(format!(
+            "{}: no recording of a mount of files shows it: leave out --recording",
+            e.id
+        )));
+    }
     let outcomes = wanted
         .iter()
         .map(|e| e.run_seeds(&seeds).map_err(|e| failed(&e)))
@@ -56,6 +69,33 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         .flat_map(|o| &o.claims)
         .any(|c| c.exact && c.verdict != Verdict::Holds);
     if wrong { Err(Failure::Bad) } else { Ok(()) }
+}
+
+/// Whether an experiment can be judged on what is given.
+fn fits(experiment: &Experiment, recordings: &[Loads]) -> bool {
+    recordings.is_empty() || experiment.takes_recordings()
+}
+
+/// A recording of each load.
+type Loads = Vec<(String, PathBuf)>;
+
+/// The first recording of each load, then the second of each, and so on: further ones stand for further seeds.
+fn by_turn(all: &[(String, PathBuf)]) -> Result<Vec<Loads>, Failure> {
+    let mut turns: Vec<Loads> = Vec::new();
+    for (name, file) in all {
+        let has = |turn: &&mut Loads| turn.iter().all(|(n, _)| n != name);
+        match turns.iter_mut().find(has) {
+            Some(turn) => turn.push((name.clone(), file.clone())),
+            None => turns.push(vec![(name.clone(), file.clone())]),
+        }
+    }
+    match (turns.first(), turns.last()) {
+        (Some(first), Some(last)) if first.len() != last.len() => Err(Failure::usage(format!(
+            "--recording: give as many recordings of each load; one has {} and another fewer",
+            turns.len()
+        ))),
+        _ => Ok(turns),
+    }
 }
 
 /// The requested experiments, each once.

@@ -11,22 +11,28 @@ impl Benefit {
     pub(super) fn explain_extent(&self, view: &View<'_>, extent: UnitId) -> String {
         let ms = |ns: u64| ns as f64 / 1e6;
         let what = match view.copy(extent) {
-            Some(_) if view.is_dirty(extent) => "a dirty copy",
-            Some(_) => "a clean copy",
+            Some(_) if view.is_dirty(extent) => view.either("a dirty copy", "on the fast tier"),
+            Some(_) => view.either("a clean copy", "on the fast tier"),
             None if Benefit::is_home_on_flash(view, extent) => "its home is on flash",
-            None => "no copy",
+            None => view.either("no copy", "not on the fast tier"),
         };
+        let dirty = if view.is_uniform() {
+            let (n, all) = (self.dirty_count, self.fast_slots);
+            format!("{n} of {all} fast slots are dirty; ")
+        } else {
+            String::new()
+        };
+        let newcomer = view.either("a new copy", "a file that comes there");
+        let (other, all) = (view.either("copy", "one"), view.either("copies", "these"));
         format!(
-            "{what}; its recent accesses are worth {:.1} ms of the slow device{}, an access saves {:.2} ms, a new copy must be worth \
-             {:.2} ms more than the copy that it replaces (goal {}); {} of {} fast slots are dirty; copies have saved {:.0} ms more \
+            "{what}; its recent accesses are worth {:.1} ms of the slow device{}, an access saves {:.2} ms, {newcomer} must be worth \
+             {:.2} ms more than the {other} that it replaces (goal {}); {dirty}{all} have saved {:.0} ms more \
              than they cost (the account is limited)",
             ms(self.worth(view, extent)),
             self.explain_class(view, extent),
             ms(self.value_saved(view)),
             ms(self.copy_price(view, extent)),
             self.settings.weights.name(),
-            self.dirty_count,
-            self.fast_slots,
             self.account.balance() as f64 / 1e6,
         )
     }

@@ -303,9 +303,14 @@ impl<R: Replacement> Policy for Cache<R> {
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         let what = match view.copy(extent) {
-            Some(_) if view.is_dirty(extent) => "has a dirty copy on the fast tier",
-            Some(_) => "has a clean copy on the fast tier",
-            None => "has no copy; the next access that is admitted makes one",
+            Some(_) if view.is_dirty(extent) => {
+                view.either("has a dirty copy on the fast tier", "on the fast tier")
+            }
+            Some(_) => view.either("has a clean copy on the fast tier", "on the fast tier"),
+            None => view.either(
+                "has no copy; the next access that is admitted makes one",
+                "not on the fast tier; the next access that is admitted brings it there",
+            ),
         };
         format!("{what}; last access {idle:.1} s ago")
     }

@@ -1,0 +1,168 @@
+//! Calls on tiers that have not returned yet, for `status`: what waits for a disk or server that does not answer.
+
+use crate::catalogue::NodeId;
+use crate::store::Store;
+use crate::tree::Tier;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A call that lasts longer is shown.
+const SHOWN_AFTER: Duration = Duration::from_secs(1);
+/// A tier on which a read or an open lasts longer counts as failing: the kernel itself gives a disk 30 s for a command.
+const FAILS_AFTER: Duration = Duration::from_secs(30);
+
+/// The kind of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Open,
+    Read,
+    /// A write, or another change of the data.
+    Write,
+    Sync,
+    /// A change of attributes.
+    Attributes,
+    /// A call of a move.
+    Move,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Kind::Open => "open",
+            Kind::Read => "read",
+            Kind::Write => "write",
+            Kind::Sync => "sync",
+            Kind::Attributes => "attributes",
+            Kind::Move => "move",
+        }
+    }
+    /// Whether such a call is short unless something is wrong. A sync of much data may take minutes.
+    fn is_short(self) -> bool {
+        matches!(self, Kind::Open | Kind::Read)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    since: Instant,
+    node: NodeId,
+    kind: Kind,
+}
+
+/// The calls on one tier that have not returned yet.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    all: Mutex<(u64, BTreeMap<u64, Call>)>,
+}
+
+/// A call is in progress until this is dropped.
+pub(crate) struct Waiting<'a>(Option<(&'a Waits, u64)>);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some((waits, number)) = self.0 {
+            waits.all().1.remove(&number);
+        }
+    }
+}
+
+impl Waits {
+    fn all(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Call>)> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn begin(&self, call: Call) -> Waiting<'_> {
+        let mut all = self.all();
+        all.0 += 1;
+        let number = all.0;
+        all.1.insert(number, call);
+        Waiting(Some((self, number)))
+    }
+    /// Whether a call that should be short lasts too long.
+    fn hangs(&self) -> bool {
+        let all = self.all();
+        let mut calls = all.1.values();
+        calls.any(|c| c.kind.is_short() && c.since.elapsed() >= FAILS_AFTER)
+    }
+    /// The number of calls that have lasted for a while, and the first of them.
+    fn long(&self) -> Option<(usize, Call)> {
+        let all = self.all();
+        let mut long = all.1.values().filter(|c| c.since.elapsed() >= SHOWN_AFTER);
+        let first = long.next().copied()?;
+        Some((1 + long.count(), first))
+    }
+}
+
+impl Store {
+    /// A call on a tier begins. Those on the fastest one are not counted: it is always there.
+    pub(crate) fn waits_for(&self, tier: Tier, node: NodeId, kind: Kind) -> Waiting<'_> {
+        if tier == 0 {
+            return Waiting(None);
+        }
+        let since = Instant::now();
+        self.waits[usize::from(tier)].begin(Call { since, node, kind })
+    }
+    /// Whether a read or open on a tier has not returned for half a minute.
+    pub(crate) fn is_silent(&self, tier: Tier) -> bool {
+        self.waits[usize::from(tier)].hangs()
+    }
+    /// Whether any call on a slower tier has lasted for a while.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waits.iter().any(|w| w.long().is_some())
+    }
+    /// The path and tier of a file whose move has waited for one call that long.
+    pub(crate) fn move_hangs(&self, limit: Duration) -> Option<(String, Tier)> {
+        let hung = |w: &Waits| {
+            let all = w.all();
+            let mut calls = all.1.values();
+            let moved = calls.find(|c| c.kind == Kind::Move && c.since.elapsed() >= limit);
+            moved.map(|c| c.node)
+        };
+        let mut tiers = self.waits.iter().enumerate();
+        let (tier, node) = tiers.find_map(|(t, w)| Some((t as Tier, hung(w)?)))?;
+        let path = self.cat().path(node).unwrap_or_default();
+        Some((String::from_utf8_lossy(&path).into_owned(), tier))
+    }
+    /// The calls on a tier that have lasted for a while, for `status`: their number, and the longest.
+    pub(crate) fn waiting(&self, tier: Tier) -> Value {
+        let Some((calls, first)) = self.waits[usize::from(tier)].long() else {
+            return Value::Null;
+        };
+        let path = self.cat().path(first.node).unwrap_or_default();
+        json!({
+            "calls": calls, "longest_s": first.since.elapsed().as_secs_f64(), "call": first.kind.word(),
+            "path": String::from_utf8_lossy(&path),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_calls_are_shown_and_short_ones_that_last_are_a_failure() {
+        let waits = Waits::default();
+        let ago = |s| Instant::now().checked_sub(Duration::from_secs(s)).unwrap();
+        let call = |kind, s| Call {
+            since: ago(s),
+            node: 7,
+            kind,
+        };
+        let new = waits.begin(call(Kind::Read, 0));
+        assert!(waits.long().is_none() && !waits.hangs());
+        let sync = waits.begin(call(Kind::Sync, 40));
+        let read = waits.begin(call(Kind::Read, 3));
+        let (calls, first) = waits.long().unwrap();
+        assert_eq!((calls, first.kind), (2, Kind::Sync));
+        assert!(!waits.hangs(), "a long sync is no failure");
+        let open = waits.begin(call(Kind::Open, 31));
+        assert!(waits.hangs());
+        drop((open, sync));
+        assert_eq!(waits.long().map(|l| (l.0, l.1.kind)), Some((1, Kind::Read)));
+        assert!(!waits.hangs());
+        drop((read, new));
+        assert!(waits.all().1.is_empty());
+    }
+}

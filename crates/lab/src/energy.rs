@@ -1,7 +1,7 @@
 //! A lower bound for the energy of a disk and a flash cache that serve the requests of a trace, computed from the whole trace.
 //!
 //! The disk wakes for a *compulsory* access: the first access of an extent, if it is a read. Its data is nowhere else, unless the drive has
-//! read it ahead into its own memory: so a read is not compulsory if an extent shortly before it was accessed earlier. Everything else may
+//! read it ahead into its own memory: so a read is not compulsory if an extent shortly before it on the disk was accessed earlier. Everything else may
 //! be served by flash, and moves cost nothing. Between two times at which the disk is used, it stays awake or sleeps, whichever takes less.
 //! The result is the least energy of any choice of times at which the disk is used. No run of a policy that copies data to flash when it is
 //! accessed takes less, for these reasons:
@@ -60,7 +60,23 @@ impl EnergyBound {
         let last = setup.tiers.len() - 1;
         let fast = shape.members.iter().filter(|m| usize::from(m.tier) < last);
         let slots = fast.map(|m| u64::from(m.slots)).sum();
-        let bound = |slots| energy_bound(&s, slots, &powers);
+        let mut places = vec![0; s.extents];
+        let mut rows = shape.rows(touched);
+        for e in &touched.extents {
+            if let Some(place) = places.get_mut(rows.row(e) as usize) {
+                *place = e;
+            }
+        }
+        // Rows between those of the trace belong to the place before them.
+        for row in 1..places.len() {
+            places[row] = places[row].max(places[row - 1]);
+        }
+        // If the trace's addresses do not fit on the drive, they move closer together there.
+        let bytes = places.iter().max().map_or(0, |e| (e + 1) << touched.shift);
+        if bytes > powers.disk_bytes {
+            places = (0..).take(s.extents).collect();
+        }
+        let bound = |slots| energy_bound(&s, &places, slots, &powers);
         let both = bound(slots).zip(bound(u64::MAX));
         Ok(both.map(|(energy_j, any_size_j)| EnergyBound {
             energy_j,
@@ -83,12 +99,14 @@ pub struct Powers {
     /// Requests arrive at their times divided by this.
     pub acceleration: f64,
     /// Number of extents that the drive reads ahead into its own memory, which it can answer from while it sleeps.
-    pub ahead: usize,
+    pub ahead: u64,
+    /// Capacity of the disk.
+    pub disk_bytes: u64,
 }
 
 impl Powers {
-    /// The powers of a setup; `None` if it has no single disk on its slowest tier, no other tier, a warm-up, or a closed loop, in which the
-    /// times of requests depend on the policy.
+    /// The powers of a setup; `None` if it has no single disk on its slowest tier, no other tier, a warm-up, a new volume, whose
+    /// addresses depend on the order of requests, or a closed loop, in which their times depend on the policy.
     pub fn of(setup: &Setup) -> Option<Powers> {
         let TimeMode::Trace { acceleration } = setup.time else {
             return None;
@@ -97,7 +115,7 @@ impl Powers {
         let [disk] = &last.devices[..] else {
             return None;
         };
-        if faster.is_empty() || setup.warm_up > 0 {
+        if faster.is_empty() || setup.warm_up > 0 || setup.begin.new_volume {
             return None;
         }
         let disk_sheet = disk.sheet_for(0).ok()?;
@@ -128,7 +146,8 @@ impl Powers {
             sleep: Sleep::of_sheet(disk_sheet)?,
             timer_s: disk.standby_after_s,
             acceleration,
-            ahead: ahead.div_ceil(u64::from(setup.extent_bytes)) as usize,
+            ahead: ahead.div_ceil(u64::from(setup.extent_bytes)),
+            disk_bytes: disk_sheet.capacity(),
         })
     }
     /// Joules that a sleep saves if the disk may be sent to sleep `seconds` before it is used again. `wakes`: the part of the wake-up that
@@ -151,10 +170,11 @@ impl Powers {
     }
 }
 
-/// The least joules of disk, flash and host, for a sequence that was loaded with times; `None`: it has no requests. `slots` is the size of
-/// flash in extents; with `u64::MAX` its size does not matter. See the module.
-pub fn energy_bound(s: &Sequence, slots: u64, powers: &Powers) -> Option<f64> {
-    let uses = Uses::of(s, powers)?;
+/// The least joules of disk, flash and host, for a sequence that was loaded with times; `None`: it has no requests. `places`: the extent of
+/// the disk at which each unit is, in ascending order. `slots` is the size of flash in extents; with `u64::MAX` its size does not matter.
+/// See the module.
+pub fn energy_bound(s: &Sequence, places: &[u64], slots: u64, powers: &Powers) -> Option<f64> {
+    let uses = Uses::of(s, places, powers)?;
     let end = uses.points.last()?.at;
     let awake = (powers.always_w + powers.awake_w) * end;
     if powers.timer_s.is_none() {
@@ -183,7 +203,7 @@ struct Uses {
 }
 
 impl Uses {
-    fn of(s: &Sequence, powers: &Powers) -> Option<Uses> {
+    fn of(s: &Sequence, places: &[u64], powers: &Powers) -> Option<Uses> {
         let timer = powers.timer_s.unwrap_or(f64::INFINITY);
         let mut points = vec![Point {
             at: 0.0,
@@ -211,8 +231,10 @@ impl Uses {
             for a in all.clone() {
                 let unit = s.unit(a);
                 let fresh = !std::mem::replace(&mut seen[unit], true);
-                let before = &seen[unit.saturating_sub(powers.ahead)..unit];
-                compulsory |= fresh && !s.is_write(a) && !before.contains(&true);
+                let mut before = (0..unit)
+                    .rev()
+                    .take_while(|&u| places[unit].abs_diff(places[u]) <= powers.ahead);
+                compulsory |= fresh && !s.is_write(a) && !before.any(|u| seen[u]);
             }
             if compulsory {
                 asleep_from = now + timer;

@@ -40,6 +40,7 @@ fn powers(timer_s: Option<f64>) -> Powers {
         timer_s,
         acceleration: 1.0,
         ahead: 0,
+        disk_bytes: 1 << 40,
     }
 }
 
@@ -136,20 +137,21 @@ fn least(of: &[(u64, u32, bool)], slots: usize, p: &Powers) -> f64 {
 
 fn bound(of: &[(u64, u32, bool)], units: u32, slots: u64, p: &Powers) -> f64 {
     let accesses = of.iter().map(|&(at, u, w)| (Nanos::from_secs(at), u, w));
-    energy_bound(&Sequence::timed(units, accesses), slots, p).expect("has requests")
+    let places: Vec<u64> = (0..u64::from(units)).collect();
+    energy_bound(&Sequence::timed(units, accesses), &places, slots, p).expect("has requests")
 }
 
-/// A run of this policy, and its bound: 40 % of the data on flash.
+/// A run of this policy, and its bound: 40 % of the data on flash. Units are `apart` extents from each other.
 fn ran(
     of: &[(u64, u32, bool)],
     policy: &str,
     pair: (&str, &str),
     timer: f64,
-    hold: bool,
+    (hold, apart): (bool, u64),
 ) -> (f64, f64, f64) {
     let record = |&(at, u, w): &(u64, u32, bool)| {
         let op = if w { Op::Write } else { Op::Read };
-        Record::new(Nanos::from_secs(at), op, u64::from(u) * 65536, 4096)
+        Record::new(Nanos::from_secs(at), op, u64::from(u) * apart * 65536, 4096)
     };
     let trace = Memory::new("random", of.iter().map(record).collect());
     let share = Size::Share(400_000);
@@ -193,12 +195,13 @@ proptest! {
         pair in 0usize..3,
         timer in prop_oneof![Just(20.0), Just(60.0), Just(600.0)],
         hold in any::<bool>(),
+        apart in prop_oneof![Just(1u64), Just(100)],
     ) {
         let caching: Vec<&str> = PRESETS.iter().filter(|p| p.kind() == "caching").map(|p| p.name).collect();
         let names = [&["benefit,goal=quiet", "benefit"][..], &caching[..]].concat();
         let policy = if policy < 16 { names[0] } else { names[policy % names.len()] };
         let pair = [("sata-enterprise", "exos-18tb"), ("nvme-tlc", "smr-8tb"), ("intel-x25e-32", "wd5000aaks")][pair];
-        let (ran, bound, any_size) = ran(&of, policy, pair, timer, hold);
+        let (ran, bound, any_size) = ran(&of, policy, pair, timer, (hold, apart));
         prop_assert!(bound <= ran * (1.0 + 1e-9), "{policy} on {pair:?}, timer {timer}: {ran} J, bound {bound} J");
         prop_assert!(any_size <= bound * (1.0 + 1e-9));
     }

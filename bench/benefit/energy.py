@@ -81,8 +81,9 @@ def main():
         lines.append(f"| {path.name.split('.')[0]} | {pair[0]} + {pair[1]} | {timer} | {alone['energy_j']:.0f} | {bound:.3f} | {shares} | "
                      f"{flash['energy_j'] / alone['energy_j']:.3f} | {starts} | {ms} | {quiet['latency_p99_s']:.3f} |")
     for tuned, (rows, below, winnable, won, above) in sorted(counts.items(), reverse=True):
-        lines += ["", f"{'Tuning' if tuned else 'Other'} traces, {rows} rows: `quiet` is below the disk alone in {below}. The bound leaves at "
-                  f"least 2 % in {winnable} rows, and in {won} of these `quiet` is below. It takes over 0.5 % more than `fast` in {above}."]
+        lines += ["", f"{'Tuning' if tuned else 'Other'} traces, {rows} rows: `quiet` is below the disk alone in {below}.",
+                  f"The bound leaves at least 2 % in {winnable} rows, and in {won} of these `quiet` is below.",
+                  f"It takes over 0.5 % more than `fast` in {above} rows."]
     print("\n".join(lines))
     if args.page:
         put("bench/benefit/energy.py", lines)

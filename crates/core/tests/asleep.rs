@@ -255,3 +255,52 @@ fn a_timer_runs_from_the_last_use_and_not_from_the_round_that_records_it() {
         slept.as_secs_f64()
     );
 }
+
+/// The time for which the disk stayed awake after a lull of 8 s ended `times` times, and then nothing came.
+fn awake_after_lulls(hold: Option<Nanos>, times: u64) -> (Nanos, usize) {
+    // A wake-up takes 40 J: as much as 10 s awake.
+    let slow = load::Cost {
+        wake_uj: 40_000_000,
+        ..load::Cost::SLOW
+    };
+    let costs = vec![load::Cost::FAST, slow];
+    let params = Params {
+        costs,
+        ..params(hold, None)
+    };
+    let mut run = Run::new("lru", params);
+    for e in 0..times {
+        // Each read is of an extent that has no copy, so it needs the disk.
+        run.submit(RequestOp::Read, e);
+        pass(&mut run, Nanos::from_secs(8));
+    }
+    run.submit(RequestOp::Read, times);
+    let used = run.now;
+    pass(&mut run, Nanos::from_secs(60));
+    assert!(run.engine.is_asleep(MemberId(1)));
+    let stops = run.sleeps.iter().filter(|s| s.1.is_none()).count();
+    (run.sleeps.last().unwrap().0.since(used), stops)
+}
+
+#[test]
+fn a_disk_that_is_always_woken_soon_stays_awake_for_a_while() {
+    let hold = Some(Nanos::from_secs(3600));
+    let about = |t: Nanos, s: u64| {
+        t.since(Nanos::from_secs(s)).0 + Nanos::from_secs(s).since(t).0 < 500_000_000
+    };
+    let (awake, stops) = awake_after_lulls(hold, 3);
+    assert!(
+        about(awake, 5) && stops == 4,
+        "too few lulls are known: {awake:?}, {stops}"
+    );
+    let (awake, stops) = awake_after_lulls(hold, 10);
+    assert!(
+        about(awake, 8) && stops == 5,
+        "4 lulls, then the last: {awake:?}, {stops}"
+    );
+    let (awake, stops) = awake_after_lulls(None, 10);
+    assert!(
+        about(awake, 5) && stops == 11,
+        "only in this mode: {awake:?}, {stops}"
+    );
+}

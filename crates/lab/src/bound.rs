@@ -160,7 +160,7 @@ impl Sequence {
         (self.units[i] & !WRITE) as usize
     }
     /// For each access, the index of the next access to the same unit.
-    fn next_uses(&self) -> Vec<u32> {
+    pub(crate) fn next_uses(&self) -> Vec<u32> {
         let mut last = vec![NEVER; self.extents];
         let mut next = vec![NEVER; self.units.len()];
         for i in (0..self.units.len()).rev() {

@@ -7,6 +7,7 @@
 pub mod bound;
 pub mod compact;
 pub mod compare;
+pub mod energy;
 mod error;
 pub mod hit_only;
 mod kept;

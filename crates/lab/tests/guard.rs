@@ -348,3 +348,26 @@ fn flash_full_of_dirty_data_makes_room_for_what_is_read() {
     assert!(with.writebacks > 0 && with.fast_hit_ratio > 2.0 * waits.fast_hit_ratio);
     assert!(with.latency_mean_s < waits.latency_mean_s);
 }
+
+#[test]
+fn quiet_spares_a_disk_that_is_awake() {
+    // A write of 128 KiB every 15 s for two hours. The disk is awake at first, and long requests bypass the cache.
+    let records = (0..480u64).map(|i| {
+        let place = i * 7 % 480 * (128 << 10);
+        Record::new(Nanos(i * 15_000 * MS), Op::Write, place, 128 << 10)
+    });
+    let trace = Memory::new("writes", records.collect());
+    let asleep = |goal: &str| {
+        let policy = format!("benefit,goal={goal}").parse().expect("a goal");
+        let mut s = Setup::pair(policy, Size::Share(500_000)).expect("sheets");
+        s.extent_bytes = EXTENT as u32;
+        s.time = TimeMode::Trace { acceleration: 1.0 };
+        s.tiers[1].devices[0].standby_after_s = Some(60.0);
+        s.settings = vec![("sleep_hold_s".to_owned(), 3600.0)];
+        let r = run(&s, &trace).expect("runs");
+        r.usage.expect("timed").members["slow"].standby_s
+    };
+    let (fast, quiet) = (asleep("fast"), asleep("quiet"));
+    assert!(fast < 600.0, "{fast} s asleep");
+    assert!(quiet > 6000.0, "{quiet} s asleep");
+}

@@ -198,6 +198,13 @@ impl Globals {
             sequential,
             meta,
         }));
+        if self.background.has_sleep_mode() && op.kind != OpKind::Standby {
+            let m = &self.devices.members[i];
+            let (asleep, alone) = (m.asleep, m.in_flight == 0);
+            if asleep || (alone && cause.foreground) {
+                self.lull_ends(i, asleep);
+            }
+        }
         let m = &mut self.devices.members[i];
         m.in_flight += 1;
         m.writing += u32::from(matches!(what, What::Data { write: true, .. }));

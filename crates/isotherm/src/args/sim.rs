@@ -39,6 +39,10 @@ pub struct SimArgs {
     /// are named by --tier, without sizes, or by --fast and --slow
     #[arg(long, conflicts_with_all = ["side_by_side", "hit_only", "new_volume", "full", "fast_size", "extent"])]
     pub as_recorded: bool,
+    /// Report the least energy that any choice of times at which the disk is used would take, too (key `energy_bound`): a lower bound for
+    /// caches that copy data when it is accessed. Needs --time trace and one disk on the slowest tier
+    #[arg(long, conflicts_with_all = ["hit_only", "as_recorded"])]
+    pub energy_bound: bool,
     /// Policy with parameters, NAME,KEY=VALUE,... [default: benefit; with --as-recorded that of the recording]
     #[arg(long)]
     pub policy: Option<PolicySpec>,

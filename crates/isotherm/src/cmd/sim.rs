@@ -170,6 +170,7 @@ fn sampled(file: &TraceFile, setups: &[Setup], rate: f64) -> Result<Vec<Report>,
 fn one(args: &SimArgs, setup: &Setup, source: &dyn Source) -> Result<Report, Failure> {
     shown(&source.name(), |watch| {
         let run = Run::new(setup, source).watch(watch);
+        let run = run.energy_bound(args.energy_bound);
         if args.world.hit_only {
             run.hit_only()
         } else {

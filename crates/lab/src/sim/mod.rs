@@ -63,6 +63,7 @@ use isotherm_core::policy::Policy;
 use isotherm_models::DeviceModel;
 
 use crate::LabError;
+use crate::energy::EnergyBound;
 use feed::Feed;
 use figures::{Between, Played};
 use observe::Observer;
@@ -102,6 +103,7 @@ pub struct Run<'a> {
     models: Option<MakeModel<'a>>,
     watch: Option<&'a Watch>,
     phases: &'a [u64],
+    energy_bound: bool,
 }
 
 /// Plays `source` under `setup`, with times and energy.
@@ -151,6 +153,7 @@ impl<'a> Run<'a> {
             models: None,
             watch: None,
             phases: &[],
+            energy_bound: false,
         }
     }
     /// Uses a first pass that was made earlier for the same trace, limit and extent size.
@@ -181,6 +184,12 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn phases(mut self, begins: &'a [u64]) -> Run<'a> {
         self.phases = begins;
+        self
+    }
+    /// Reports the least energy of any choice of times at which the disk is used, too ([`crate::energy`]). Not for recorded volumes.
+    #[must_use]
+    pub fn energy_bound(mut self, wanted: bool) -> Run<'a> {
+        self.energy_bound = wanted;
         self
     }
     /// Shows the progress of the run in `watch`.
@@ -273,6 +282,9 @@ impl<'a> Run<'a> {
         }
         let members = shape.members.iter().map(|m| (m.name.clone(), m.tier));
         report.series = world.series(&end, &members.collect::<Vec<_>>());
+        if self.energy_bound && !as_recorded {
+            report.energy_bound = EnergyBound::of(setup, self.source, touched, &shape)?;
+        }
         report.trace = name;
         report.touched_extents = touched.extents.len();
         let (reading, stats) = world.reader();

@@ -7,6 +7,7 @@ use isotherm_core::stats::MoveCounters;
 use serde::Serialize;
 
 use super::cost::Cost;
+use crate::energy::EnergyBound;
 
 use super::observe::Series;
 use super::phases::{Phase, Reply};
@@ -57,6 +58,9 @@ pub struct Report {
     pub energy_j: Option<f64>,
     /// Mean watts of devices and host.
     pub mean_power_w: Option<f64>,
+    /// The least energy of any choice of times at which the disk is used ([`crate::energy`]), if it was requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy_bound: Option<EnergyBound>,
     /// Number of times that a device was spun down.
     pub spin_downs: Option<u64>,
     /// Bytes read from tier 0, including moves.

@@ -1,9 +1,10 @@
-//! Background work: work that waits while a disk sleeps (`sleep.rs`), and data that another policy leaves behind (`drain.rs`).
+//! Background work: work that waits while a disk sleeps (`sleep.rs`, `lulls.rs`), and data that another policy leaves behind (`drain.rs`).
 //!
 //! All parts of the engine ask which disks may be woken and which places the policy uses. So this state is part of the shared state. The
 //! steps of the work itself use the other parts and get them as arguments.
 
 mod drain;
+mod lulls;
 mod sleep;
 
 pub use drain::{Drain, SwitchError, fits};
@@ -12,7 +13,10 @@ use super::Params;
 use crate::policy::{Policy, Uses};
 use crate::units::{Nanos, Slot, TierId};
 use crate::volume::{Geometry, Space};
+use alloc::vec;
+use alloc::vec::Vec;
 use drain::Draining;
+use lulls::Lulls;
 use sleep::SleepMode;
 
 /// Number of slots examined at once in the background: about 20 µs.
@@ -23,6 +27,8 @@ const SLOTS_PER_STEP: u32 = 2048;
 pub(super) struct Background {
     drain: Draining,
     sleep: SleepMode,
+    /// By member.
+    lulls: Vec<Lulls>,
 }
 
 impl Background {
@@ -30,6 +36,7 @@ impl Background {
         Background {
             drain: Draining::new(policy, space),
             sleep: SleepMode::new(p.sleep_hold, p.sleep_hold_bytes, now),
+            lulls: vec![Lulls::default(); space.geo.members.len()],
         }
     }
     /// Another policy took over.

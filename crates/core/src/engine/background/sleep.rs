@@ -15,7 +15,10 @@
 //!
 //! This file does not change what is durable, or when: a copy is recorded as dirty like any other, and a FLUSH is answered as usual.
 //! Background work never waits for members of the fastest tier.
+//!
+//! If most lulls end soon after the standby timer, the disk goes to sleep later than the timer says ([`super::lulls`]).
 
+use super::lulls::break_even;
 use super::{Background, SLOTS_PER_STEP};
 use crate::engine::devices::{Cause, What};
 use crate::engine::globals::{Globals, Parts, Phase};
@@ -186,7 +189,31 @@ impl Globals {
     fn standby_time(&self, member: usize) -> Option<Nanos> {
         let after = self.params.standby_after.get(member).copied().flatten()?;
         let m = &self.devices.members[member];
+        let after = if self.background.sleep.is_on() && self.may_sleep(member) {
+            self.background.lulls[member].patience(after)
+        } else {
+            after
+        };
         (!m.asleep && !m.missing && m.in_flight == 0).then(|| m.last_used + after)
+    }
+
+    /// An operation on this member starts, and the member had none in progress. In this mode, notes the end of a lull: `wakes` says whether
+    /// the operation wakes the member, otherwise it is one for which a request waits.
+    pub(in crate::engine) fn lull_ends(&mut self, member: usize, wakes: bool) {
+        let after = self.params.standby_after.get(member).copied().flatten();
+        let Some(after) = after.filter(|_| self.may_sleep(member)) else {
+            return;
+        };
+        let tier = usize::from(self.space.geo.members[member].tier.0);
+        let wake_uj = self.params.costs.get(tier).map_or(0, |c| c.wake_uj);
+        let (now, used) = (self.clock, self.devices.members[member].last_used);
+        let lulls = &mut self.background.lulls[member];
+        let length = if wakes {
+            lulls.wakes(now)
+        } else {
+            lulls.length(used, now)
+        };
+        lulls.ended(length, after, break_even(wake_uj));
     }
 
     /// Time at which the next disk is to be sent to sleep.
@@ -244,6 +271,8 @@ impl Parts<'_> {
                 buf: BufRef::None,
                 fua: false,
             };
+            let used = self.g.devices.members[i].last_used;
+            self.g.background.lulls[i].sleeps(used);
             self.g.start(Cause::plain(What::Standby), op);
             self.g.set_asleep(i, true);
         }

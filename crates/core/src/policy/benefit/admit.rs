@@ -141,9 +141,10 @@ impl Benefit {
     ) {
         let is_recent = recency.is_recent;
         let extent = access.extent;
-        // A write that would wake the slow device goes to flash, even if its extent is worth little; so does data of some classes.
+        // A write that would wake the slow device, or restart its standby timer, goes to flash, even if its extent is worth little; so does
+        // data of some classes.
         let rule = self.class_rule(access.class);
-        let absorbed = rule == Rule::Copied || access.write && self.avoids_wake_up(view);
+        let absorbed = rule == Rule::Copied || access.write && self.spares_slow_device(view);
         if rule == Rule::Refused
             || (self.bypasses(access, run) && !absorbed)
             || self.pending_copies.contains(&extent)

@@ -264,7 +264,7 @@ impl Benefit {
     pub(super) fn writes_bypass_flash(&self, view: &View<'_>) -> bool {
         self.settings.guard
             && self.has(Part::Alone)
-            && !self.avoids_wake_up(view)
+            && !self.spares_slow_device(view)
             && self.shadow.writes_bypass_flash()
     }
     /// Whether a write to an extent with a copy goes home, because writes bypass flash. This needs a clean copy, which is then dropped

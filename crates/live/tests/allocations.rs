@@ -48,8 +48,6 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// FUSE's switch for io_uring.
-const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 const ROUNDS: u64 = 300;
 /// Number of requests. A round has a read, a write to a block that was written before, a write to a new block, and two flushes.
 const REQUESTS: u64 = 5 * ROUNDS;
@@ -311,11 +309,7 @@ fn no_request_allocates() {
         return;
     }
     by_block_file(false);
-    let before = std::fs::read(SWITCH).ok();
-    let Some(before) = before.filter(|_| std::fs::write(SWITCH, "Y").is_ok()) else {
-        eprintln!("skipped: no FUSE over io_uring here");
-        return;
-    };
-    by_block_file(true);
-    std::fs::write(SWITCH, before).unwrap();
+    if let Some(_on) = common::fuse_ring::FuseRing::on() {
+        by_block_file(true);
+    }
 }

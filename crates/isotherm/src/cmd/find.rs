@@ -45,14 +45,15 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
         }
     }
     for path in &args.devices {
-        if path.is_dir() {
-            return Err(Failure::failed(format!(
-                "{}: is a directory: name a device or file",
-                path.display()
-            )));
-        }
         match probe(path, Second::Anywhere).map_err(|e| Failure::file(path, "open it", &e))? {
             Ok(sb) => add(&mut volumes, path, sb)?,
+            // Only now: before, the path might be on a device that does not answer.
+            Err(_) if path.is_dir() => {
+                return Err(Failure::failed(format!(
+                    "{}: is a directory: name a device or file",
+                    path.display()
+                )));
+            }
             Err(e) => nothing.push(format!("{}: {}", path.display(), words(e))),
         }
     }

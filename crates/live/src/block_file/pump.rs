@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -260,6 +261,8 @@ pub(super) struct FuserLink {
     initialised: Condvar,
     /// For answers to requests that came through ring entries: the engine's thread, and the entries.
     ring: OnceLock<(Handle, Answers)>,
+    /// Whether fuser gives no more answers.
+    ended: AtomicBool,
 }
 
 /// The state of the negotiation with the kernel.
@@ -287,6 +290,7 @@ impl FuserLink {
             init: Mutex::new(Init::Answered { ring: false }),
             initialised: Condvar::new(),
             ring: OnceLock::new(),
+            ended: AtomicBool::new(false),
         }
     }
 
@@ -356,10 +360,12 @@ impl FuserLink {
         net::send(&self.socket, message, flags) != Err(Errno::AGAIN)
     }
 
-    pub(super) fn pass_on(&self, message: &[u8]) {
+    /// Passes a request to fuser. Returns false if its session has ended.
+    pub(super) fn pass_on(&self, message: &[u8]) -> bool {
         let mut backlog = self.backlog();
         backlog.push_back(message.to_vec());
         self.drain(&mut backlog);
+        !self.ended.load(Ordering::SeqCst)
     }
 
     fn drain(&self, backlog: &mut VecDeque<Vec<u8>>) {
@@ -368,8 +374,18 @@ impl FuserLink {
         }
     }
 
-    /// Relays fuser's replies to the kernel until the socket is closed.
+    /// Relays fuser's replies to the kernel until the socket is closed. Requests that fuser has not answered by then get an error.
     pub(super) fn relay(&self) {
+        self.relay_replies();
+        // A request that is passed on before this is in its entry when the engine's thread looks for it below.
+        self.ended.store(true, Ordering::SeqCst);
+        if let Some((handle, answers)) = self.ring.get() {
+            let answers = answers.clone();
+            handle.post(move || answers.fuser_ended());
+        }
+    }
+
+    fn relay_replies(&self) {
         let mut reply = vec![0; FUSER_REPLY_MAX];
         loop {
             match net::recv(&self.socket, &mut *reply, RecvFlags::empty()) {

@@ -65,6 +65,8 @@ struct Entry {
     commit: u64,
     /// Whether the entry holds a request that is not answered.
     open: bool,
+    /// Whether fuser has that request.
+    at_fuser: bool,
 }
 
 // SAFETY: the pointers refer to memory that the entry (payload) and its `Shared` (header) own.
@@ -120,6 +122,7 @@ impl Entries {
                 memory,
                 commit: 0,
                 open: false,
+                at_fuser: false,
             });
         }
         let put = (0..number).map(|i| (i as u16, REGISTER)).collect();
@@ -198,6 +201,24 @@ impl Answers {
         );
         true
     }
+
+    /// fuser's session has ended: the requests that it had are answered with an error, so that the kernel gives their entries back; on the
+    /// engine's thread.
+    pub(super) fn fuser_ended(&self) {
+        let Some(shared) = self.0.upgrade() else {
+            return;
+        };
+        #[cfg(test)]
+        if MUTANT.get() == Some(Mutant::ForgetSession) {
+            return;
+        }
+        let mut state = shared.lock();
+        for number in 0..state.entries.len() {
+            if state.entries[number].at_fuser {
+                shared.finish(&mut state, number as u16, -Errno::NOTCONN.raw_os_error(), 0);
+            }
+        }
+    }
 }
 
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -261,7 +282,7 @@ impl Shared {
         {
             let mut state = this.lock();
             let e = &mut state.entries[usize::from(entry)];
-            (e.commit, e.open) = (u64_at(COMMIT_ID), true);
+            (e.commit, e.open, e.at_fuser) = (u64_at(COMMIT_ID), true, false);
         }
         let reply = Reply {
             shared: Arc::clone(this),
@@ -362,17 +383,19 @@ impl Shared {
         let mut message = Vec::with_capacity(whole);
         message.extend_from_slice(&header[..IN_HEADER]);
         message.extend_from_slice(&header[OP_IN..OP_IN + op]);
-        let state = self.lock();
-        message.extend_from_slice(&state.entries[usize::from(entry)].memory.bytes()[..payload]);
+        let mut state = self.lock();
+        let e = &mut state.entries[usize::from(entry)];
+        message.extend_from_slice(&e.memory.bytes()[..payload]);
+        e.at_fuser = self.fuser_link.pass_on(&message);
+        // If it was passed on, it is answered by `Answers`, else by the end of `reply`.
+        reply.sent = e.at_fuser;
         drop(state);
-        // Answered by `Answers`.
-        reply.sent = true;
-        self.fuser_link.pass_on(&message);
     }
 
     /// The request in the entry has ended, with `payload` bytes in its memory: the entry may go back to the kernel.
     fn finish(&self, state: &mut State, number: u16, error: i32, payload: u32) {
         let entry = &mut state.entries[usize::from(number)];
+        entry.at_fuser = false;
         if !std::mem::take(&mut entry.open) {
             return;
         }
@@ -461,6 +484,8 @@ enum Mutant {
     AnswerEarly,
     /// The end of a lost request is not reported.
     ForgetLost,
+    /// Requests that fuser had at the end of its session are not answered.
+    ForgetSession,
 }
 
 #[cfg(test)]

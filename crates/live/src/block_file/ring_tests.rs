@@ -148,11 +148,53 @@ fn a_request_is_answered_once_and_not_before_its_end() {
     check_ends().unwrap();
 }
 
+/// Checks that requests which fuser has, or gets, when its session has ended are answered.
+fn check_session() -> Result<(), &'static str> {
+    const GETATTR: u32 = 3;
+    let mut entries = entries(HoldingPort::new());
+    put(&mut entries);
+    ask(&mut entries, GETATTR, 2, 0, &[], 0);
+    if !put(&mut entries).is_empty() {
+        return Err("answered before its end");
+    }
+    // Nobody is at the other end of the socket, so this ends immediately.
+    entries.0.fuser_link.relay();
+    entries.answers().fuser_ended();
+    if put(&mut entries) != [0] {
+        return Err("the entry of a request that fuser had is lost");
+    }
+    assert_eq!(
+        answer(&entries),
+        (-Errno::NOTCONN.raw_os_error(), 2, vec![])
+    );
+    ask(&mut entries, GETATTR, 4, 0, &[], 0);
+    if put(&mut entries) != [0] {
+        return Err("the entry of a request after the end is lost");
+    }
+    assert_eq!(answer(&entries), (-Errno::IO.raw_os_error(), 4, vec![]));
+    // What was answered is not answered again.
+    entries.answers().fuser_ended();
+    if put(&mut entries).is_empty() {
+        Ok(())
+    } else {
+        Err("answered twice")
+    }
+}
+
+#[test]
+fn the_end_of_fusers_session_loses_no_entry() {
+    check_session().unwrap();
+}
+
 #[test]
 fn without_these_rules_that_is_noticed() {
-    for mutant in [Mutant::AnswerEarly, Mutant::ForgetLost] {
+    for mutant in [
+        Mutant::AnswerEarly,
+        Mutant::ForgetLost,
+        Mutant::ForgetSession,
+    ] {
         MUTANT.set(Some(mutant));
-        let noticed = check_ends();
+        let noticed = check_ends().and_then(|()| check_session());
         MUTANT.set(None);
         assert!(noticed.is_err(), "{mutant:?} survives");
     }

@@ -2,6 +2,8 @@
 // Each test program uses only a part of this module.
 #![allow(dead_code)]
 
+pub mod fuse_ring;
+
 use isotherm_live::config::{IoConfig, Size};
 use isotherm_live::{MemberConfig, OpenMode, Server, Volume, VolumeConfig};
 use std::path::Path;

@@ -22,7 +22,9 @@ pub struct Place {
 /// It has no block device of its own (network, memory, several devices), or its device is stacked on others (device mapper, md), so that
 /// the location of its blocks below cannot be determined.
 pub fn place_of(path: &Path) -> io::Result<Place> {
-    let device = fs::metadata(path)?.dev();
+    let meta = fs::metadata(path)
+        .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+    let device = meta.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let refused = |why: &str| io::Error::other(format!("{}: {why}", path.display()));
     let sys = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}"))

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Longest value of the attribute that is accepted.
@@ -34,17 +34,32 @@ pub struct Walked {
     pub by_attribute: u64,
     /// Files whose class is from a rule.
     pub by_rule: u64,
+    /// Files whose attribute names no class, so that it is ignored.
+    pub wrong_attribute: u64,
+    /// The first of them, and the value of its attribute.
+    pub wrong: Option<(PathBuf, String)>,
     /// Files that could not be examined: they were removed during the walk, or may not be opened.
     pub failed: u64,
     /// First byte of the volume, bytes, class; in ascending order.
     pub ranges: Ranges,
 }
 
-/// The class in the attribute `user.isotherm.class` of a file.
-pub fn class_attribute(file: &File) -> Option<u8> {
+/// The class in the attribute `user.isotherm.class` of a file; `None` if it has no such attribute.
+///
+/// # Errors
+/// The value is neither a number up to 63 nor the name of a class. The error is the value.
+pub fn class_attribute(file: &File) -> Result<Option<u8>, String> {
     let mut value = [0; ATTRIBUTE_MAX];
-    let n = rustix::fs::fgetxattr(file, c"user.isotherm.class", &mut value).ok()?;
-    classes::parse(std::str::from_utf8(&value[..n]).ok()?.trim())
+    let n = match rustix::fs::fgetxattr(file, c"user.isotherm.class", &mut value) {
+        Ok(n) => n,
+        Err(Errno::RANGE) => return Err(format!("over {ATTRIBUTE_MAX} bytes")),
+        Err(_) => return Ok(None),
+    };
+    let value = String::from_utf8_lossy(&value[..n]);
+    match classes::parse(value.trim()) {
+        Some(class) => Ok(Some(class)),
+        None => Err(value.into_owned()),
+    }
 }
 
 /// Walks the file system mounted at `root`, whose location is `place`. Other file systems mounted below are skipped.
@@ -105,7 +120,12 @@ fn one(
         .custom_flags(flags.bits() as i32)
         .open(entry.path())?;
     let meta = file.metadata()?;
-    let named = class_attribute(&file);
+    let named = class_attribute(&file).unwrap_or_else(|value| {
+        out.wrong_attribute += 1;
+        out.wrong
+            .get_or_insert_with(|| (entry.path().to_owned(), value));
+        None
+    });
     out.by_attribute += u64::from(named.is_some());
     let by_rule = || {
         let path = entry.path().strip_prefix(root).unwrap_or(entry.path());
@@ -132,4 +152,32 @@ fn one(
         },
     };
     Ok(Some((fiemap::extents(&file)?, class)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attribute_names_a_class_or_is_said_to_be_wrong() {
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(class_attribute(&file), Ok(None));
+        let long = "x".repeat(ATTRIBUTE_MAX + 1);
+        for (value, class) in [
+            ("12", Ok(Some(12))),
+            (" journal\n", Ok(classes::parse("journal"))),
+            ("99", Err("99".to_owned())),
+            ("film", Err("film".to_owned())),
+            (&long, Err(format!("over {ATTRIBUTE_MAX} bytes"))),
+        ] {
+            let flags = rustix::fs::XattrFlags::empty();
+            let name = c"user.isotherm.class";
+            if rustix::fs::fsetxattr(&file, name, value.as_bytes(), flags).is_err() {
+                println!("SKIPPED: this file system has no extended attributes");
+                return;
+            }
+            assert_eq!(class_attribute(&file), class, "{value}");
+        }
+    }
 }

@@ -97,9 +97,17 @@ fn files(
         only_rules: args.only_rules,
     };
     let walked = walk(mountpoint, &place, &options).map_err(|e| Failure::failed(e.to_string()))?;
+    if let Some((path, value)) = &walked.wrong {
+        eprintln!(
+            "isotherm: {}: the attribute user.isotherm.class is `{}`, which is no class: give a number up to 63 or a name that `isotherm classes show` prints ({} files; their attributes are ignored)",
+            path.display(),
+            value.escape_debug(),
+            walked.wrong_attribute
+        );
+    }
     let answer = json!({
         "source": "files", "files": walked.files, "by_attribute": walked.by_attribute,
-        "by_rule": walked.by_rule, "failed": walked.failed, "ranges": walked.ranges.len(),
+        "wrong_attribute": walked.wrong_attribute, "by_rule": walked.by_rule, "failed": walked.failed, "ranges": walked.ranges.len(),
         "bytes": walked.ranges.iter().map(|r| r.1).sum::<u64>(),
     });
     Ok(("files", walked.ranges, answer))

@@ -88,7 +88,7 @@ fn without_the_ring_the_block_file_is_the_same() {
     if !can_mount() {
         return;
     }
-    let Some(on) = FuseRing::on() else { return };
+    let Some(_on) = FuseRing::on() else { return };
     let dir = tempfile::tempdir().unwrap();
     let server = engine(dir.path());
     let memory = Arc::new(MemPort::new(4 * MIB, 512));
@@ -109,7 +109,7 @@ fn without_the_ring_the_block_file_is_the_same() {
     };
     drop(serve(&plain));
     // It is switched off after the engine began: the kernel does not offer it.
-    on.off();
+    FuseRing::off();
     check_each_call(serve(&Options::default()));
     server.stop().unwrap();
 }

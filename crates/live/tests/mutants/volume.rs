@@ -132,6 +132,10 @@ pub fn cut_member() -> Result<(), String> {
         let flushed = ask(&server, RequestOp::Write, 0, 20 << 20, false, 4)
             .and_then(|_| ask(&server, RequestOp::Flush, 0, 0, false, 0));
         if flushed.is_err() {
+            // The error may arrive a moment before the failure is noted.
+            while server.handle().failure().is_none() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             return check(
                 server.handle().failure().is_some(),
                 "a cut member is no failure",

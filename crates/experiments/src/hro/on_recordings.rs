@@ -4,20 +4,15 @@
 //! the tables beside the generators (`recorded.rs`).
 
 use super::bench::{Kind, WEEKS, bandwidth, latency, seek, under};
-use super::recorded::{Figure, bandwidths, latencies, seeks, systems, work};
+use super::recorded::{Figure, Run, play};
 use super::seeks::{PARTS, over_time};
 use crate::greendm::judge::{over, range};
-use crate::outcome::Table;
 use crate::recorded::{given, is_given};
-use crate::{Ctx, Outcome, Work};
+use crate::{Ctx, Outcome};
 use isotherm_lab::LabError;
-use isotherm_lab::sim::Report;
-use std::sync::Arc;
 
 const NO_METADATA: &str =
     "a mount of whole files answers names and attributes from memory: a recording has no metadata";
-
-type Run = (Work, Vec<Arc<Report>>);
 
 /// Runs the three systems under the recording of a week, if there is one, and adds its table.
 fn week(
@@ -29,23 +24,7 @@ fn week(
     if !is_given(ctx, week) {
         return Ok(None);
     }
-    let work = work(week, &given(ctx, week)?);
-    let reports = systems(ctx, &work)?;
-    out.inputs.push(format!(
-        "{}: {} requests, {} of them training; an SSD of a quarter of {:.0} MB",
-        work.name,
-        work.memory.records.len(),
-        work.phases[1],
-        work.bytes as f64 / 1e6
-    ));
-    let rows = match figure {
-        Figure::Latency => latencies(&work, &reports),
-        Figure::Seeks => seeks(&reports),
-        Figure::Bandwidth => bandwidths(&reports),
-    };
-    let title = format!("{week}, as recorded on a real mount");
-    out.tables.push(Table::new(title, rows));
-    Ok(Some((work, reports)))
+    play(ctx, out, week, &given(ctx, week)?, figure).map(Some)
 }
 
 /// Says of all claims of a week, or of all claims if `week` is empty, that there is no recording.

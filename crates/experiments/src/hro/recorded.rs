@@ -89,24 +89,42 @@ pub fn add(ctx: &Ctx<'_>, out: &mut Outcome, figure: Figure) -> Result<(), LabEr
         return Ok(());
     };
     for ((name, _), records) in ALL.iter().zip(all) {
-        let work = work(name, &records);
-        let reports = systems(ctx, &work)?;
-        out.inputs.push(format!(
-            "{}: {} requests, {} of them training; an SSD of a quarter of {:.0} MB",
-            work.name,
-            work.memory.records.len(),
-            work.phases[1],
-            work.bytes as f64 / 1e6
-        ));
-        let rows = match figure {
-            Figure::Latency => latencies(&work, &reports),
-            Figure::Seeks => seeks(&reports),
-            Figure::Bandwidth => bandwidths(&reports),
-        };
-        let title = format!("{name}, as recorded on a real mount");
-        out.tables.push(Table::new(title, rows));
+        play(ctx, out, name, &records, figure)?;
     }
     Ok(())
+}
+
+/// A load, and the reports of the three systems.
+pub(super) type Run = (Work, Vec<Arc<Report>>);
+
+/// Runs the three systems under a recorded load, and adds the table of the figure.
+///
+/// # Errors
+/// A simulation fails.
+pub(super) fn play(
+    ctx: &Ctx<'_>,
+    out: &mut Outcome,
+    name: &str,
+    records: &[Record],
+    figure: Figure,
+) -> Result<Run, LabError> {
+    let work = work(name, records);
+    let reports = systems(ctx, &work)?;
+    out.inputs.push(format!(
+        "{}: {} requests, {} of them training; an SSD of a quarter of {:.0} MB",
+        work.name,
+        work.memory.records.len(),
+        work.phases[1],
+        work.bytes as f64 / 1e6
+    ));
+    let rows = match figure {
+        Figure::Latency => latencies(&work, &reports),
+        Figure::Seeks => seeks(&reports),
+        Figure::Bandwidth => bandwidths(&reports),
+    };
+    let title = format!("{name}, as recorded on a real mount");
+    out.tables.push(Table::new(title, rows));
+    Ok((work, reports))
 }
 
 pub(super) fn latencies(work: &Work, reports: &[Arc<Report>]) -> Vec<Row> {

@@ -4,14 +4,12 @@
 
 use super::cold::DYNAMIC as COLD_DYNAMIC;
 use super::grid::{Grid, Named, SIZES, named};
-use super::load::{Load, working_set};
+use super::recorded::load;
 use super::{caching, cold, hot, mixed};
 use crate::Ctx;
 use crate::outcome::Outcome;
-use crate::recorded::{CLIENTS, PIECE, given, reach, seconds};
-use crate::work::Work;
+use crate::recorded::{given, seconds};
 use isotherm_lab::LabError;
-use isotherm_lab::sim::Memory;
 use isotherm_traces::{Op, Record};
 use std::sync::Arc;
 
@@ -29,24 +27,6 @@ const NO_PREPARATION: &str = "the recording begins after the files were made";
 
 fn loads(ctx: &Ctx<'_>, names: &[&str]) -> Result<Vec<Arc<Vec<Record>>>, LabError> {
     names.iter().map(|name| given(ctx, name)).collect()
-}
-
-fn load(name: &'static str, records: Vec<Record>) -> Load {
-    let label = format!("{name}, recorded");
-    Load {
-        name,
-        warm_up: 0,
-        extents: working_set(&records, PIECE),
-        extent: PIECE,
-        timed: false,
-        work: Work {
-            bytes: reach(&records),
-            memory: Memory::new(&label, records),
-            name: label,
-            depth: CLIENTS,
-            phases: Vec::new(),
-        },
-    }
 }
 
 /// The factor for the paper's periods: `--scale`, or the length of the recording as a share of the paper's run.

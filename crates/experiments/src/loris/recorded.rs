@@ -185,15 +185,10 @@ fn row(label: &str, gain: impl Fn(u64) -> f64) -> Row {
     Row::new(label, SIZES.map(cell).to_vec())
 }
 
-fn measure(
-    ctx: &Ctx<'_>,
-    out: &mut Outcome,
-    name: &'static str,
-    records: Vec<Record>,
-    policies: &[Named],
-) -> Result<Grid, LabError> {
+/// A recording as a load.
+pub(super) fn load(name: &'static str, records: Vec<Record>) -> Load {
     let label = format!("{name}, recorded");
-    let load = Load {
+    Load {
         name,
         warm_up: 0,
         extents: working_set(&records, PIECE),
@@ -206,7 +201,17 @@ fn measure(
             depth: CLIENTS,
             phases: Vec::new(),
         },
-    };
+    }
+}
+
+fn measure(
+    ctx: &Ctx<'_>,
+    out: &mut Outcome,
+    name: &'static str,
+    records: Vec<Record>,
+    policies: &[Named],
+) -> Result<Grid, LabError> {
+    let load = load(name, records);
     load.describe(out);
     let grid = Grid::measure(ctx, load, policies, &SIZES)?;
     grid.recorded_table(out);

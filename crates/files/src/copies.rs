@@ -11,13 +11,13 @@
 
 use crate::catalogue::NodeId;
 use crate::disk::{Disk, facts_of};
-use crate::fetch::{Fetch, copy_at};
+use crate::fetch::Fetch;
 use crate::heads::Heads;
 use crate::live::Live;
 use crate::mover::{Answer, Call, Outcome, Step, Why, carry_out};
 use crate::mutants::{Mutant, broken};
 use crate::store::Store;
-use crate::tree::{Facts, Id, Tier, Time};
+use crate::tree::{Facts, Id, Tier, Time, copy_at};
 use crate::waits::Kind;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, OFlags};

@@ -14,7 +14,7 @@
 
 use crate::mover::{Answer, CHUNK, Call, Outcome, Step, Why};
 use crate::mutants::{Mutant, broken};
-use crate::tree::{At, COPIES, Facts, Id, Tier, join};
+use crate::tree::{At, Facts, Id, Tier, copy_at};
 use rustix::io::Errno;
 
 /// How many times the file is copied if it is written during each copy. Then it is abandoned.
@@ -46,11 +46,6 @@ pub struct Fetch {
     limit: u64,
     tries: u32,
     outcome: Outcome,
-}
-
-/// The path of a copy on the fastest tier.
-pub(crate) fn copy_at(number: u64) -> At {
-    At::new(0, join(COPIES, format!("c{number}").as_bytes()))
 }
 
 impl Fetch {

@@ -6,9 +6,10 @@
 //! The protocol of such a change: (1) write the intent and sync it, (2) do the ops in order, (3) sync all directories that they change, (4)
 //! remove the intent and sync that, (5) only then let others use these names.
 
-use crate::fetch::copy_at;
 use crate::mutants::{Mutant, broken};
-use crate::tree::{At, COPIES, INTENTS, Id, SILLY, TEMPS, Tier, Tree, above, join, parent};
+use crate::tree::{
+    At, COPIES, INTENTS, Id, SILLY, TEMPS, Tier, Tree, above, copy_at, join, parent,
+};
 use isotherm_core::crc32c::crc32c;
 use rustix::io::Errno;
 use std::collections::HashSet;

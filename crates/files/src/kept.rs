@@ -13,10 +13,9 @@
 
 use crate::copies::CopyRecord;
 use crate::disk::Root;
-use crate::fetch::copy_at;
 use crate::mutants::{Mutant, broken};
 use crate::store::Store;
-use crate::tree::{Facts, HIDDEN, Id, Time};
+use crate::tree::{Facts, HIDDEN, Id, Time, copy_at};
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};

@@ -121,6 +121,11 @@ pub fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// The path of the copy with this number, on the fastest tier.
+pub(crate) fn copy_at(number: u64) -> At {
+    At::new(0, join(COPIES, format!("c{number}").as_bytes()))
+}
+
 /// `dir/name`.
 pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     if dir == b"." || dir.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::tables::{
     BCACHE, BENEFIT, DSS, DSS_S, EDT, GREENDM, HYSTOR, OODT, OPENCAS, PERIOD_5, PERIOD_80,
-    PERIOD_DAY, RAF, SMQ, TYPE_AWARE, W_TINYLFU,
+    PERIOD_DAY, ParamInfo, RAF, SMQ, TYPE_AWARE, W_TINYLFU,
 };
 use super::write_mode::RANGE;
 use super::{
@@ -19,17 +19,6 @@ pub const DEFAULT: &str = "benefit";
 
 /// The default preset for other numbers of tiers: a cache needs two tiers, and leaves those in the middle empty.
 pub const DEFAULT_TIERS: &str = "greendm";
-
-/// A parameter as `isotherm policies` lists it.
-#[derive(Clone, Copy, Debug)]
-pub struct ParamInfo {
-    /// Published name.
-    pub name: &'static str,
-    /// Meaning, with unit and range.
-    pub what: &'static str,
-    /// Default; in words if it depends on the volume.
-    pub default: &'static str,
-}
 
 /// A named policy.
 pub struct Preset {

@@ -1,6 +1,15 @@
 //! Parameters of the published policies, as `isotherm policies` lists them.
 
-use super::registry::ParamInfo;
+/// A parameter as `isotherm policies` lists it.
+#[derive(Clone, Copy, Debug)]
+pub struct ParamInfo {
+    /// Published name.
+    pub name: &'static str,
+    /// Meaning, with unit and range.
+    pub what: &'static str,
+    /// Default; in words if it depends on the volume.
+    pub default: &'static str,
+}
 
 pub(super) const BCACHE: &[ParamInfo] = &[
     ParamInfo {

@@ -2,7 +2,7 @@
 //! session was the last.
 
 use super::error::OpenError;
-use super::recover::Session;
+use super::session::Session;
 use super::superblock::{Follow, State, Superblock, SuperblockError};
 use crate::units::MemberId;
 use alloc::vec::Vec;

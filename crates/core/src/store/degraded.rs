@@ -5,8 +5,9 @@
 //! record of at least one. So it shows whether there are dirty copies, although it may not show all of them.
 
 use super::error::OpenError;
-use super::open::Report;
-use super::recover::{Loaded, Session};
+use super::recover::Loaded;
+use super::report::Report;
+use super::session::Session;
 use super::superblock::{Follow, Superblock};
 use crate::units::{ExtentId, MemberId, Slot};
 use crate::volume::Space;

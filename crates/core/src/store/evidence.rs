@@ -3,8 +3,8 @@
 
 use super::counter::{self, Counter, Known, learn};
 use super::error::OpenError;
-use super::heal::{Part, Repair};
-use super::recover::Session;
+use super::report::{Part, Repair};
+use super::session::Session;
 use super::superblock::Superblock;
 use super::{BLOCK, Media, MediaError};
 use crate::units::MemberId;

@@ -4,55 +4,16 @@
 use super::checkpoint::{self, Header};
 use super::error::OpenError;
 use super::journal;
-use super::open::{Mode, look};
-use super::recover::{CHUNK, Loaded, Session};
+use super::mutants::broken;
+use super::recover::{CHUNK, Loaded};
+use super::report::{Part, Repair};
+use super::session::Session;
 use super::superblock::Superblock;
 use super::{BLOCK, Layout, Media, MediaError};
 use crate::engine::Mutant;
 use crate::units::MemberId;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt;
-
-/// A part of a member's metadata.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
-    /// One of the member's two superblocks.
-    Superblock,
-    /// The member's counter.
-    Counter,
-    /// Data blocks of the checkpoint in use.
-    Checkpoint,
-    /// The header of the checkpoint in use.
-    CheckpointHeader,
-    /// Journal blocks that had been durable on this member.
-    Journal,
-}
-
-/// A damaged part that exists complete in another place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Repair {
-    /// The member.
-    pub member: MemberId,
-    /// The part.
-    pub part: Part,
-    /// Number of blocks.
-    pub blocks: u64,
-}
-
-impl fmt::Display for Repair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.part {
-            Part::Superblock => "superblocks",
-            Part::Counter => "counter blocks",
-            Part::Checkpoint => "checkpoint blocks",
-            Part::CheckpointHeader => "checkpoint headers",
-            Part::Journal => "journal blocks",
-        };
-        let (m, n) = (self.member.0, self.blocks);
-        write!(f, "member {m}: {n} {what} damaged, whole elsewhere")
-    }
-}
 
 /// The damaged superblocks of members that are present.
 pub(super) fn superblocks<M: Media + ?Sized>(
@@ -136,97 +97,6 @@ pub(super) fn resync<M: Media + ?Sized>(
     Ok(wrote)
 }
 
-/// Repairs blocks that are damaged in one place and complete in another, without beginning a session. `found` is the same as for
-/// [`super::open::open`]; all members must be present. Returns the repairs.
-///
-/// # Errors
-/// The same as for opening. A block that is complete nowhere cannot be repaired.
-pub fn mend<M: Media + ?Sized>(
-    media: &mut M,
-    found: &[Option<Superblock>],
-) -> Result<Vec<Repair>, OpenError> {
-    let mut f = look(media, found, Mode::ReadWrite { epoch: 0 })?;
-    let mut loaded = f.load(media, false)?;
-    f.evidence.mend(media, &f.sb)?;
-    // Recovery has read the second member only for blocks that the first one lacks.
-    let others = more_bad(media, &f.sb, f.layout, &mut loaded);
-    f.report.repairs.extend(others);
-    let wrote = resync(media, &f.sb, f.layout, f.session, &loaded)?;
-    for (m, blocks) in core::iter::once(f.layout.primary)
-        .chain(f.layout.mirror)
-        .zip(wrote)
-    {
-        let known = |r: &Repair| r.member == m && r.part == Part::Journal;
-        if blocks > 0 && !f.report.repairs.iter().any(known) {
-            let part = Part::Journal;
-            f.report.repairs.push(Repair {
-                member: m,
-                part,
-                blocks,
-            });
-        }
-    }
-    let mut block = vec![0; BLOCK];
-    for (i, own) in found.iter().enumerate() {
-        let (m, Some(own)) = (MemberId(i as u8), own) else {
-            continue;
-        };
-        for at in [0, f.sb.copy_offset(m)] {
-            let whole = media.read(m, at, &mut block).is_ok()
-                && Superblock::decode(&block).is_ok_and(|s| s.uuid == own.uuid);
-            if !whole {
-                media.write(m, at, &own.encode())?;
-                media.flush(m)?;
-            }
-        }
-    }
-    Ok(f.report.repairs)
-}
-
-/// Finds damaged blocks of the checkpoint in use that recovery did not read.
-fn more_bad<M: Media + ?Sized>(
-    media: &mut M,
-    sb: &Superblock,
-    layout: Layout,
-    loaded: &mut Loaded,
-) -> Vec<Repair> {
-    let h = loaded.checkpoint;
-    let base = layout.area.region_offset(Header::region(h.number));
-    let mut repairs = Vec::new();
-    let mut b = vec![0; BLOCK];
-    for m in core::iter::once(layout.primary).chain(layout.mirror) {
-        // If the header is damaged, the whole region is copied anyway.
-        if media.read(m, base, &mut b).is_err() || Header::decode(&b, &sb.uuid) != Some(h) {
-            let part = Part::CheckpointHeader;
-            repairs.push(Repair {
-                member: m,
-                part,
-                blocks: 1,
-            });
-            continue;
-        }
-        let mut blocks = 0;
-        for i in 0..h.blocks {
-            let at = base + (1 + u64::from(i)) * BLOCK as u64;
-            let whole =
-                media.read(m, at, &mut b).is_ok() && checkpoint::is_data(&b, &sb.uuid, h.number, i);
-            if !whole && !loaded.bad.contains(&(m, i)) {
-                loaded.bad.push((m, i));
-                blocks += 1;
-            }
-        }
-        if blocks > 0 {
-            let part = Part::Checkpoint;
-            repairs.push(Repair {
-                member: m,
-                part,
-                blocks,
-            });
-        }
-    }
-    repairs
-}
-
 /// Makes the checkpoint in use complete on each of `members`.
 fn checkpoints<M: Media + ?Sized>(
     media: &mut M,
@@ -304,15 +174,4 @@ fn gather<M: Media + ?Sized>(
         }
     }
     Ok(())
-}
-
-/// Whether this rule was removed.
-#[cfg(feature = "mutants")]
-pub(super) fn broken<M: Media + ?Sized>(media: &M, m: Mutant) -> bool {
-    media.mutant() == Some(m)
-}
-/// Whether this rule was removed. (Always false in a build without the feature.)
-#[cfg(not(feature = "mutants"))]
-pub(super) fn broken<M: Media + ?Sized>(_media: &M, _m: Mutant) -> bool {
-    false
 }

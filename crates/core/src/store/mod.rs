@@ -9,21 +9,27 @@ pub mod counter;
 mod degraded;
 mod error;
 mod evidence;
+mod found;
 mod heal;
 pub mod journal;
 pub mod layout;
+mod mend;
+mod mutants;
 pub mod open;
 pub mod record;
 mod recover;
+mod report;
+mod session;
 pub mod superblock;
 
 pub use agree::choose;
 #[cfg(feature = "mutants")]
 pub use agree::choose_under;
 pub use error::OpenError;
-pub use heal::{Part, Repair, mend};
 pub use layout::{Layout, MetaArea};
-pub use open::{Closing, Opened, Report, format, mark_clean, open};
+pub use mend::mend;
+pub use open::{Closing, Opened, format, mark_clean, open};
+pub use report::{Part, Repair, Report};
 pub use superblock::Superblock;
 
 use crate::units::MemberId;

@@ -1,63 +1,25 @@
 //! Creation of a volume, opening with recovery, and clean closing.
 
-use super::agree::agree;
+pub use super::found::Mode;
+
 use super::checkpoint::Header;
-use super::counter::{self, Counter, Known, learn};
+use super::counter::{self, Counter, Known};
 use super::degraded;
 use super::error::OpenError;
-use super::evidence::{self, Evidence};
-use super::heal::{self, Repair, broken};
+use super::evidence;
+use super::found::{Found, look};
+use super::heal;
 use super::journal::Tip;
 use super::layout::STAMP_AT;
-use super::recover::{From, Loaded, Session, load};
+use super::mutants::broken;
+use super::recover::Loaded;
+use super::report::Report;
 use super::superblock::{Follow, State, Superblock};
 use super::{BLOCK, Layout, Media, MediaError};
 use crate::engine::Mutant;
-use crate::units::{ExtentId, MemberId, Nanos};
+use crate::units::{MemberId, Nanos};
 use crate::volume::Space;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-
-/// The findings and actions of opening.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Whether the last session was closed cleanly.
-    pub was_clean: bool,
-    /// Number of the checkpoint that was used.
-    pub checkpoint: u64,
-    /// Number of records read from it.
-    pub checkpoint_records: u64,
-    /// Number of journal blocks that were replayed.
-    pub journal_blocks: u64,
-    /// Number of records in these blocks.
-    pub journal_records: u64,
-    /// Number of journal blocks, checkpoint blocks and checkpoint headers that had to be read from the mirror.
-    pub from_mirror: u64,
-    /// Number of mapped extents.
-    pub mapped: u32,
-    /// Members that are absent.
-    pub missing: Vec<MemberId>,
-    /// Number of extents whose home is on an absent member.
-    pub lost_homes: u32,
-    /// Number of extents whose newest data is known to be in a copy on an absent member.
-    pub lost_writes: u32,
-    /// Whether there may be more such copies, of which the remaining members have no record.
-    pub unsure: bool,
-    /// Whether the remaining members have the record of every home, so that an extent without such a record is not mapped.
-    pub knows_homes: bool,
-    /// Extents that have lost their newest data, if the loss was accepted. The engine must still record this.
-    pub dropped: Vec<ExtentId>,
-    /// Whether extents that were mapped may be missing in the map. Then unmapped extents must not be read as zeros.
-    pub incomplete: bool,
-    /// Parts that were damaged in one place and complete in another. They have been repaired, unless the volume was opened read-only.
-    pub repairs: Vec<Repair>,
-    /// If the loss of records was accepted: the extents whose records are lost, as ranges with exclusive ends. They have no home now.
-    pub lost_extents: Vec<(ExtentId, ExtentId)>,
-    /// Journal blocks up to this number are known to have been durable. If later blocks are missing, this cannot be detected.
-    pub proven: u64,
-    /// Further messages.
-    pub notes: Vec<String>,
-}
+use alloc::string::ToString;
 
 /// An opened volume.
 #[derive(Debug)]
@@ -154,151 +116,6 @@ pub fn write_superblocks<M: Media + ?Sized>(
         media.flush(m)?;
     }
     Ok(())
-}
-
-/// The mode of opening.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// All members must be present; a new session of this epoch begins.
-    ReadWrite {
-        /// A random number, different from every one before.
-        epoch: u64,
-    },
-    /// The same as `ReadWrite`, but members may be absent if no data is lost with them: neither homes nor dirty copies. The metadata of the
-    /// remaining members must be sufficient to know this.
-    Degraded {
-        /// A random number, different from every one before.
-        epoch: u64,
-        /// Continue even if dirty copies are lost. From then on the contents of the homes are the valid data.
-        accept_loss: bool,
-    },
-    /// Nothing is written. Members may be absent as long as primary or mirror is present.
-    ReadOnly,
-}
-
-impl Mode {
-    /// The epoch of the session that begins, if one does.
-    fn epoch(self) -> Option<u64> {
-        match self {
-            Mode::ReadWrite { epoch } | Mode::Degraded { epoch, .. } => Some(epoch),
-            Mode::ReadOnly => None,
-        }
-    }
-}
-
-/// The members that are present and belong together, before the map is read.
-pub(super) struct Found {
-    pub(super) sb: Superblock,
-    pub(super) session: Session,
-    created: Layout,
-    pub(super) layout: Layout,
-    pub(super) evidence: Evidence,
-    pub(super) report: Report,
-    clean_somewhere: bool,
-}
-
-/// Checks the members, and what they state about each other.
-pub(super) fn look<M: Media + ?Sized>(
-    media: &mut M,
-    found: &[Option<Superblock>],
-    mode: Mode,
-) -> Result<Found, OpenError> {
-    let (sb, missing, session) = agree(found, matches!(mode, Mode::ReadWrite { .. }))?;
-    if sb.is_read_only() && mode != Mode::ReadOnly {
-        return Err(OpenError::ReadOnlyFeatures);
-    }
-    if let (Mode::ReadWrite { .. }, Some(&m)) = (mode, missing.first()) {
-        return Err(OpenError::Missing(m));
-    }
-    let created = sb.layout();
-    let layout = created
-        .without(&missing)
-        .ok_or(OpenError::Missing(created.primary))?;
-    // Sizes of memory and loops depend on values in the superblock. The sizes of the devices show whether these values are possible.
-    for (i, entry) in sb.members.iter().enumerate() {
-        let member = MemberId(i as u8);
-        let there = !missing.contains(&member);
-        if let Some(bytes) = media.bytes(member).filter(|&b| there && b < entry.bytes) {
-            return Err(OpenError::Short {
-                member,
-                bytes,
-                needed: entry.bytes,
-            });
-        }
-    }
-    if mode.epoch().is_some() && !broken(media, Mutant::NoFlushBeforeRecovery) {
-        // Data that recovery reads must not be lost by a later power failure. So the devices are flushed first.
-        for m in (0..sb.members.len()).map(|i| MemberId(i as u8)) {
-            if !missing.contains(&m) {
-                media.flush(m)?;
-            }
-        }
-    }
-    let there = || {
-        found
-            .iter()
-            .flatten()
-            .filter(|s| s.generation == sb.generation)
-    };
-    let clean = there().filter(|s| s.state == State::Clean).count();
-    let whole = layout.primary == created.primary || session.sole || session.closed.is_some();
-    let evidence = Evidence::gather(media, &sb, found, &missing, session, whole);
-    let mut report = Report {
-        was_clean: clean + missing.len() == sb.members.len() && clean == there().count(),
-        repairs: heal::superblocks(media, &sb, &missing),
-        missing,
-        ..Report::default()
-    };
-    report.repairs.extend(evidence.repairs());
-    let f = Found {
-        sb,
-        session,
-        created,
-        layout,
-        evidence,
-        report,
-        clean_somewhere: clean > 0,
-    };
-    f.no_rollback(media)?;
-    Ok(f)
-}
-
-impl Found {
-    fn no_rollback<M: Media + ?Sized>(&self, media: &M) -> Result<(), OpenError> {
-        if broken(media, Mutant::HealRollback) {
-            return Ok(());
-        }
-        self.evidence.no_rollback(&self.sb)
-    }
-
-    /// Loads the map from checkpoint and journal.
-    pub(super) fn load<M: Media + ?Sized>(
-        &mut self,
-        media: &mut M,
-        accept_loss: bool,
-    ) -> Result<Loaded, OpenError> {
-        let sources: Vec<MemberId> = core::iter::once(self.layout.primary)
-            .chain(self.layout.mirror)
-            .collect();
-        let from = From {
-            sb: &self.sb,
-            layout: self.created,
-            session: self.session,
-            sources: &sources,
-            flushed: self.evidence.flushed,
-            whole: self.layout.primary == self.created.primary
-                || self.session.sole
-                || self.session.closed.is_some(),
-            accept_loss,
-        };
-        let mut loaded = load(media, &from, &mut self.report)?;
-        for &(id, value) in &loaded.counters {
-            learn(&mut self.evidence.known, id, value);
-        }
-        self.no_rollback(media)?;
-        loaded.counters.clone_from(&self.evidence.known);
-        Ok(loaded)
-    }
 }
 
 /// Opens a volume: checks members, loads the newest complete checkpoint, replays the journal, begins a session. `found[i]` is the

@@ -1,131 +1,23 @@
 //! Recovery: loads the newest complete checkpoint, then replays the journal. Blocks that are damaged on the primary are read from the
 //! mirror.
 
+mod loaded;
 mod replay;
 
+pub(super) use loaded::{CHUNK, From, Loaded};
+
 use super::checkpoint::{self, Header};
-use super::counter::{self, Known};
+use super::counter::Known;
 use super::error::OpenError;
-use super::heal::{Part, Repair, broken};
-use super::journal::{self, Tip};
-use super::open::Report;
-use super::record::{self, Entry};
-use super::superblock::{Follow, Superblock};
-use super::{BLOCK, HEADER, Layout, Media};
+use super::mutants::broken;
+use super::report::{Part, Repair, Report};
+use super::{BLOCK, HEADER, Media};
 use crate::engine::Mutant;
-use crate::units::{ExtentId, MemberId, Nanos, Slot};
-use crate::volume::Space;
-use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use crate::units::{ExtentId, MemberId};
 use alloc::vec;
 use alloc::vec::Vec;
+use loaded::apply;
 use replay::replay;
-
-/// Number of blocks that are read at a time.
-pub(super) const CHUNK: usize = 256;
-
-/// The last session that may have written to the journal.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Session {
-    pub(super) epoch: u64,
-    pub(super) first_seq: u64,
-    /// The guarantee that the session gave about its metadata.
-    pub(super) follow: Follow,
-    /// Whether the member that carried metadata in this session has everything that was acknowledged, so that a missing block means damage.
-    pub(super) sole: bool,
-    /// If the session ended cleanly: the sequence number of the next journal block.
-    pub(super) closed: Option<u64>,
-}
-
-impl Session {
-    /// Whether this block may be part of the journal. That it fits into the chain is not sufficient. A block of an earlier session may have
-    /// been torn; a torn write of a later session to the same place may have the same bytes there and so complete it. So, from the first
-    /// block of a session on, only blocks of its epoch count.
-    pub(super) fn allows(&self, h: &journal::BlockHeader) -> bool {
-        h.seq < self.first_seq || h.epoch == self.epoch
-    }
-}
-
-/// The copy of an extent according to its last record: the slot, and the state of the blocks.
-struct Copy {
-    slot: Slot,
-    dirty: Blocks,
-    clean: Blocks,
-}
-
-/// A set of blocks of an extent, stored in little memory, because there may be millions of these while a volume is opened.
-enum Blocks {
-    None,
-    All,
-    Some(Box<[u8]>),
-}
-
-impl Blocks {
-    fn of(set: record::Set<'_>, blocks: u32) -> Blocks {
-        match set {
-            record::Set::None => Blocks::None,
-            record::Set::All => Blocks::All,
-            record::Set::Some(_) if !(0..blocks).any(|b| set.has(b)) => Blocks::None,
-            record::Set::Some(bits) => Blocks::Some(bits.into()),
-        }
-    }
-    fn is_none(&self) -> bool {
-        matches!(self, Blocks::None)
-    }
-    fn has(&self, b: u32) -> bool {
-        match self {
-            Blocks::None => false,
-            Blocks::All => true,
-            Blocks::Some(bits) => record::Set::Some(bits).has(b),
-        }
-    }
-}
-
-/// The state of the volume according to the devices.
-pub(super) struct Loaded {
-    pub(super) highest: u64,
-    pub(super) space: Space,
-    /// Copies according to the records so far. They are added to the map only at the end, because while records are applied, two extents
-    /// may temporarily have a copy in the same slot.
-    copies: BTreeMap<u32, Copy>,
-    pub(super) tip: Tip,
-    pub(super) checkpoint: Header,
-    pub(super) time: Nanos,
-    /// Whether the last session stated that the mirror may lack acknowledged changes.
-    pub(super) lazy: bool,
-    /// The values of members' counters in checkpoint and journal.
-    pub(super) counters: Known,
-    /// Damaged blocks of the checkpoint, each with its member and its index.
-    pub(super) bad: Vec<(MemberId, u32)>,
-    /// Blocks of the checkpoint that no member has.
-    pub(super) gaps: Vec<u32>,
-    /// Extents of which these blocks may have had records, as ranges with exclusive ends.
-    lost: Vec<(u32, u32)>,
-    /// Extents for which the journal has a record, if records of the checkpoint are lost.
-    restated: BTreeSet<u32>,
-    /// Whether the primary's ring contains no complete block, although it was in use and no needed block is known to be missing.
-    pub(super) void: bool,
-    /// First and last extent of the records of the checkpoint block that was applied last.
-    stated: Option<(u32, u32)>,
-}
-
-/// The sources and settings of recovery.
-#[derive(Clone, Copy)]
-pub(super) struct From<'a> {
-    pub(super) sb: &'a Superblock,
-    /// The layout as created.
-    pub(super) layout: Layout,
-    pub(super) session: Session,
-    /// Primary and mirror, as far as they are present.
-    pub(super) sources: &'a [MemberId],
-    /// Every journal block up to this number was durable ([`super::evidence`]).
-    pub(super) flushed: u64,
-    /// Whether every member that carried metadata in the last session is present. Then journal blocks may be used as proof that earlier
-    /// blocks were durable.
-    pub(super) whole: bool,
-    /// Whether to continue if records of the checkpoint are damaged on all members.
-    pub(super) accept_loss: bool,
-}
 
 /// Loads the newest checkpoint that is complete, combined from primary and mirror if needed, and replays the journal from it. If that
 /// fails, older checkpoints are tried.
@@ -183,44 +75,6 @@ fn candidates<M: Media + ?Sized>(media: &mut M, from: &From<'_>) -> Vec<(Header,
     candidates
 }
 
-impl Loaded {
-    fn new(from: &From<'_>, h: Header, highest: u64, counters: Known) -> Result<Loaded, OpenError> {
-        Ok(Loaded {
-            highest,
-            space: Space::new(from.sb.geometry().map_err(OpenError::BadRecord)?),
-            copies: BTreeMap::new(),
-            tip: h.start,
-            checkpoint: h,
-            time: h.time,
-            lazy: h.lazy == Some(from.session.epoch),
-            counters,
-            bad: Vec::new(),
-            gaps: Vec::new(),
-            lost: Vec::new(),
-            restated: BTreeSet::new(),
-            void: false,
-            stated: None,
-        })
-    }
-    /// The extents whose records are lost and not repeated in the journal.
-    fn lost_extents(&self) -> Vec<(ExtentId, ExtentId)> {
-        let mut out = Vec::new();
-        for &(from, to) in &self.lost {
-            let mut at = from;
-            for &e in self.restated.range(from..to) {
-                if e > at {
-                    out.push((ExtentId(at), ExtentId(e)));
-                }
-                at = e + 1;
-            }
-            if at < to {
-                out.push((ExtentId(at), ExtentId(to)));
-            }
-        }
-        out
-    }
-}
-
 fn attempt<M: Media + ?Sized>(
     media: &mut M,
     from: &From<'_>,
@@ -269,68 +123,6 @@ fn place_copies(loaded: &mut Loaded) -> Result<(), OpenError> {
         space.map.set_recorded(c.slot, !c.dirty.is_none());
     }
     Ok(())
-}
-
-fn apply(
-    sb: &Superblock,
-    loaded: &mut Loaded,
-    units: &[u8],
-    was_clean: bool,
-    any_epoch: bool,
-) -> Result<u64, OpenError> {
-    let blocks = 1u32 << (sb.extent_shift - sb.block_shift);
-    let (mut at, mut n) = (0, 0);
-    while let Some((entry, used)) =
-        record::decode(&units[at..], blocks).map_err(OpenError::BadRecord)?
-    {
-        at += used * 16;
-        n += 1;
-        let r = match entry {
-            Entry::Extent(r) => r,
-            Entry::Counter { member, value } => {
-                counter::learn(&mut loaded.counters, member, value);
-                continue;
-            }
-        };
-        let (home, copy) = record::resolve(&r, &loaded.space.geo).map_err(OpenError::BadRecord)?;
-        let map = &mut loaded.space.map;
-        map.load(r.extent, home);
-        match r.valid {
-            record::Set::All => {}
-            record::Set::Some(v) => map.import_valid(r.extent, v),
-            record::Set::None => {
-                map.invalidate(r.extent, 0, blocks);
-            }
-        }
-        if let Some((c, slot)) = r.copy.zip(copy) {
-            // Clean blocks are valid only if exactly that session was the last one and was closed, because later writes to the homes would
-            // not have been recorded here.
-            let mutant = cfg!(feature = "mutants") && c.epoch == record::ANY_EPOCH;
-            let trusted = (was_clean && (c.epoch == sb.epoch || any_epoch)) || mutant;
-            let clean = if trusted { c.clean } else { record::Set::None };
-            let copy = Copy {
-                slot,
-                dirty: Blocks::of(c.dirty, blocks),
-                clean: Blocks::of(clean, blocks),
-            };
-            if !copy.dirty.is_none() || !copy.clean.is_none() {
-                loaded.copies.insert(r.extent.0, copy);
-            } else {
-                loaded.copies.remove(&r.extent.0);
-            }
-        } else if !loaded.copies.is_empty() {
-            loaded.copies.remove(&r.extent.0);
-        }
-        let e = r.extent.0;
-        loaded.stated = Some(loaded.stated.map_or((e, e), |s| (s.0, e)));
-        if !loaded.lost.is_empty() {
-            loaded.restated.insert(e);
-        }
-        loaded.space.map.set_stat(r.extent, r.stat);
-        loaded.space.map.set_last(r.extent, r.last);
-        loaded.time = loaded.time.max(r.last);
-    }
-    Ok(n)
 }
 
 /// Reads and applies the data blocks of a checkpoint, each from the first source that has it complete.
@@ -413,14 +205,4 @@ fn read_checkpoint<M: Media + ?Sized>(
         }
     }
     Ok(())
-}
-
-impl Loaded {
-    /// Notes that the checkpoint's records of extents `from..to` are lost.
-    fn gap(&mut self, from: u32, to: u32) {
-        if from < to {
-            self.lost.push((from, to));
-        }
-        self.restated.clear();
-    }
 }

@@ -1,22 +1,20 @@
 //! `isotherm mount`, and `isotherm files`, which queries a mounted file system through extended attributes.
 
 use std::io::Write;
-use std::path::Path;
 use std::time::Duration;
 
 use isotherm_files::fuse::Io;
 use isotherm_files::heads::HeadSettings;
 use isotherm_files::mount::{Options, mount};
 use isotherm_files::store::Settings;
-use rustix::fs::XattrFlags;
 use serde_json::{Value, json};
 
+use super::files_client::{ask, order};
 use crate::Failure;
 use crate::args::{
     FilesCheckArgs, FilesCommand, FilesStatusArgs, MigrateArgs, MountArgs, PassthroughArg,
     PathArgs, PolicyArgs,
 };
-use crate::failure::reason;
 
 /// After a signal, the users of the file system have this time to finish.
 const USERS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -111,59 +109,6 @@ pub fn run(command: &FilesCommand) -> Result<(), Failure> {
         FilesCommand::Policy(a) => policy(a),
         FilesCommand::Record(a) => super::files_record::run(a),
     }
-}
-
-fn name(what: &str) -> String {
-    format!("user.isotherm.{what}")
-}
-
-/// The result of a query.
-pub(super) fn fetch(path: &Path, what: &str) -> Result<Vec<u8>, rustix::io::Errno> {
-    let mut buffer = vec![0; isotherm_files::control::ANSWER_MAX];
-    let n = rustix::fs::getxattr(path, name(what), &mut buffer[..])?;
-    buffer.truncate(n);
-    Ok(buffer)
-}
-
-fn ask(path: &Path, what: &str) -> Result<Value, Failure> {
-    let answer = fetch(path, what).map_err(|e| match e {
-        rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP => Failure::failed(format!(
-            "{}: no tiering file system is mounted there (see `isotherm mount --help`)",
-            path.display()
-        )),
-        rustix::io::Errno::NOTCONN => Failure::failed(format!(
-            "{0}: the server of this file system has ended: `umount -l {0}`, then mount it again",
-            path.display()
-        )),
-        e => Failure::file(path, "ask", &e.into()),
-    })?;
-    serde_json::from_slice(&answer).map_err(|e| {
-        Failure::failed(format!(
-            "{}: answers something else than Isotherm does: {e}",
-            path.display()
-        ))
-    })
-}
-
-pub(super) fn order(path: &Path, what: &str, value: &str) -> Result<(), Failure> {
-    // Only a mount of this program answers this query. Without the check, the attribute would be set on a plain file.
-    ask(path, "where")?;
-    rustix::fs::setxattr(path, name(what), value.as_bytes(), XattrFlags::empty()).map_err(|e| {
-        let said = ask(path, "status").ok();
-        let said = said.as_ref().and_then(|s| s["said"][0].as_str());
-        let why = match (e, said) {
-            (rustix::io::Errno::INVAL, Some(said)) => said.to_owned(),
-            (e, _) => reason(&e.into()),
-        };
-        let what = match (what, value) {
-            ("pin", "") => "unpin".into(),
-            ("pin", tier) => format!("pin to {tier}"),
-            ("policy", "") => "remove its policy".into(),
-            ("policy", policy) => format!("set policy {policy}"),
-            (what, value) => format!("{what} {value}"),
-        };
-        Failure::failed(format!("{}: cannot {what}: {why}", path.display()))
-    })
 }
 
 fn status(args: &FilesStatusArgs) -> Result<(), Failure> {

@@ -14,7 +14,7 @@ use isotherm_traces::{Op, Record};
 use rustix::io::Errno;
 use serde_json::json;
 
-use super::files::{fetch, order};
+use super::files_client::{fetch, order};
 use super::recording::{End, SortedTrace, lost_words};
 use crate::Failure;
 use crate::args::FilesRecordArgs;

@@ -10,6 +10,7 @@ pub mod cost;
 pub mod create;
 pub mod devices;
 pub mod files;
+mod files_client;
 mod files_record;
 pub mod find;
 pub mod fstab;

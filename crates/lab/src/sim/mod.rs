@@ -252,7 +252,7 @@ impl<'a> Run<'a> {
         let begun_at = recorded.as_ref().map_or(Nanos(0), Recorded::begun);
         let as_recorded = recorded.is_some();
         let shape = match &recorded {
-            Some(r) => Shape::recorded(setup, r)?,
+            Some(r) => r.shape(setup)?,
             None => Shape::new(setup, touched, policy.minds_gaps(), &name)?,
         };
         let (mut engine, drives) = match recorded {

@@ -12,7 +12,7 @@ use isotherm_models::{Counters, DeviceModel, ModelOp, Wear};
 use isotherm_traces::events::Reader;
 
 use super::setup::{Setup, check_setting};
-use super::shape::{Drive, Shape};
+use super::shape::{Drive, Place, Shape, member_name};
 use crate::LabError;
 use crate::policy_spec::PolicySpec;
 
@@ -76,6 +76,50 @@ impl Recorded {
     /// The time at which the recorded engine began, and the time of the models then.
     pub(super) fn begun(&self) -> Nanos {
         self.opened.time_base
+    }
+
+    /// The shape of the recorded volume, whose rows are its extents.
+    ///
+    /// # Errors
+    /// `setup` has other tiers, or another extent size.
+    pub(super) fn shape(&self, setup: &Setup) -> Result<Shape, LabError> {
+        let (sb, counts) = (self.superblock(), self.members());
+        let given: Vec<usize> = setup.tiers.iter().map(|t| t.devices.len()).collect();
+        if given != counts {
+            return Err(LabError::setup(format!(
+                "the recorded volume has {counts:?} members on its tiers, and devices are given for {given:?}"
+            )));
+        }
+        if setup.extent_bytes != self.extent_bytes() {
+            return Err(LabError::setup(format!(
+                "extent: the recorded volume has extents of {} bytes",
+                self.extent_bytes()
+            )));
+        }
+        let mut seen = vec![0; counts.len()];
+        let members = sb.members.iter().map(|m| {
+            let tier = usize::from(m.tier.0);
+            seen[tier] += 1;
+            Place {
+                tier: m.tier.0,
+                index: seen[tier] - 1,
+                name: member_name(setup, tier, seen[tier] - 1),
+                slots: m.slots,
+            }
+        });
+        let members: Vec<Place> = members.collect();
+        let fast = members
+            .iter()
+            .filter(|m| m.tier == 0)
+            .map(|m| u64::from(m.slots));
+        Ok(Shape {
+            extents: u64::from(sb.extents),
+            shift: sb.extent_shift,
+            fast_bytes: fast.sum::<u64>() << sb.extent_shift,
+            members,
+            from: Some(0),
+            padded: None,
+        })
     }
 
     /// The engine in its recorded state, over the drives of `setup`.

@@ -12,7 +12,6 @@ use isotherm_core::store::{BLOCK, Layout, Media, MediaError, MetaArea, Superbloc
 use isotherm_core::{Engine, MemberId, Nanos, TierId};
 use isotherm_models::{DeviceModel, FlashState, Options, Sheet};
 
-use super::recorded::Recorded;
 use super::setup::{Device, Setup, check_setting};
 use super::spread::Spread;
 use super::touched::{Rows, Touched};
@@ -119,7 +118,7 @@ impl Shape {
                 members.push(Place {
                     tier: t as u8,
                     index: i as usize,
-                    name: name(setup, t, i as usize),
+                    name: member_name(setup, t, i as usize),
                     slots: share as u32,
                 });
             }
@@ -131,50 +130,6 @@ impl Shape {
             fast_bytes,
             from: by_address.then_some(lowest),
             padded,
-        })
-    }
-
-    /// The shape of a recorded volume, whose rows are the extents of the volume.
-    ///
-    /// # Errors
-    /// `setup` has other tiers, or another extent size.
-    pub(super) fn recorded(setup: &Setup, recorded: &Recorded) -> Result<Shape, LabError> {
-        let (sb, counts) = (recorded.superblock(), recorded.members());
-        let given: Vec<usize> = setup.tiers.iter().map(|t| t.devices.len()).collect();
-        if given != counts {
-            return Err(LabError::setup(format!(
-                "the recorded volume has {counts:?} members on its tiers, and devices are given for {given:?}"
-            )));
-        }
-        if setup.extent_bytes != recorded.extent_bytes() {
-            return Err(LabError::setup(format!(
-                "extent: the recorded volume has extents of {} bytes",
-                recorded.extent_bytes()
-            )));
-        }
-        let mut seen = vec![0; counts.len()];
-        let members = sb.members.iter().map(|m| {
-            let tier = usize::from(m.tier.0);
-            seen[tier] += 1;
-            Place {
-                tier: m.tier.0,
-                index: seen[tier] - 1,
-                name: name(setup, tier, seen[tier] - 1),
-                slots: m.slots,
-            }
-        });
-        let members: Vec<Place> = members.collect();
-        let fast = members
-            .iter()
-            .filter(|m| m.tier == 0)
-            .map(|m| u64::from(m.slots));
-        Ok(Shape {
-            extents: u64::from(sb.extents),
-            shift: sb.extent_shift,
-            fast_bytes: fast.sum::<u64>() << sb.extent_shift,
-            members,
-            from: Some(0),
-            padded: None,
         })
     }
 
@@ -422,7 +377,7 @@ impl<'a> Drive<'a> {
     }
 }
 
-fn name(setup: &Setup, tier: usize, index: usize) -> String {
+pub(super) fn member_name(setup: &Setup, tier: usize, index: usize) -> String {
     let alone = setup.tiers[tier].devices.len() == 1;
     match (setup.tiers.len(), tier, alone) {
         (1, _, true) => "only".to_owned(),

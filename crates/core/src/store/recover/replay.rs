@@ -1,13 +1,13 @@
 //! Replays the journal from the checkpoint on, block by block, and checks whether blocks are missing at its end.
 
 use super::super::error::OpenError;
-use super::super::heal::{Part, Repair, broken};
 use super::super::journal::{self, BlockHeader, Tip};
 use super::super::layout::RING_MIN;
-use super::super::open::Report;
+use super::super::mutants::broken;
+use super::super::report::{Part, Repair, Report};
 use super::super::superblock::State;
 use super::super::{BLOCK, HEADER, Layout, Media};
-use super::{CHUNK, From, Loaded, apply};
+use super::loaded::{CHUNK, From, Loaded, apply};
 use crate::engine::Mutant;
 use crate::units::MemberId;
 use alloc::vec;

@@ -1,0 +1,212 @@
+//! The state of a volume while records of a checkpoint and of the journal are applied to it.
+
+use super::super::Layout;
+use super::super::checkpoint::Header;
+use super::super::counter::{self, Known};
+use super::super::error::OpenError;
+use super::super::journal::Tip;
+use super::super::record::{self, Entry};
+use super::super::session::Session;
+use super::super::superblock::Superblock;
+use crate::units::{ExtentId, MemberId, Nanos, Slot};
+use crate::volume::Space;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+/// Number of blocks that are read at a time.
+pub(in crate::store) const CHUNK: usize = 256;
+
+/// The copy of an extent according to its last record: the slot, and the state of the blocks.
+pub(super) struct Copy {
+    pub(super) slot: Slot,
+    pub(super) dirty: Blocks,
+    pub(super) clean: Blocks,
+}
+
+/// A set of blocks of an extent, stored in little memory, because there may be millions of these while a volume is opened.
+pub(super) enum Blocks {
+    None,
+    All,
+    Some(Box<[u8]>),
+}
+
+impl Blocks {
+    fn of(set: record::Set<'_>, blocks: u32) -> Blocks {
+        match set {
+            record::Set::None => Blocks::None,
+            record::Set::All => Blocks::All,
+            record::Set::Some(_) if !(0..blocks).any(|b| set.has(b)) => Blocks::None,
+            record::Set::Some(bits) => Blocks::Some(bits.into()),
+        }
+    }
+    pub(super) fn is_none(&self) -> bool {
+        matches!(self, Blocks::None)
+    }
+    pub(super) fn has(&self, b: u32) -> bool {
+        match self {
+            Blocks::None => false,
+            Blocks::All => true,
+            Blocks::Some(bits) => record::Set::Some(bits).has(b),
+        }
+    }
+}
+
+/// The state of the volume according to the devices.
+pub(in crate::store) struct Loaded {
+    pub(in crate::store) highest: u64,
+    pub(in crate::store) space: Space,
+    /// Copies according to the records so far. They are added to the map only at the end, because while records are applied, two extents
+    /// may temporarily have a copy in the same slot.
+    pub(super) copies: BTreeMap<u32, Copy>,
+    pub(in crate::store) tip: Tip,
+    pub(in crate::store) checkpoint: Header,
+    pub(in crate::store) time: Nanos,
+    /// Whether the last session stated that the mirror may lack acknowledged changes.
+    pub(in crate::store) lazy: bool,
+    /// The values of members' counters in checkpoint and journal.
+    pub(in crate::store) counters: Known,
+    /// Damaged blocks of the checkpoint, each with its member and its index.
+    pub(in crate::store) bad: Vec<(MemberId, u32)>,
+    /// Blocks of the checkpoint that no member has.
+    pub(in crate::store) gaps: Vec<u32>,
+    /// Extents of which these blocks may have had records, as ranges with exclusive ends.
+    pub(super) lost: Vec<(u32, u32)>,
+    /// Extents for which the journal has a record, if records of the checkpoint are lost.
+    restated: BTreeSet<u32>,
+    /// Whether the primary's ring contains no complete block, although it was in use and no needed block is known to be missing.
+    pub(in crate::store) void: bool,
+    /// First and last extent of the records of the checkpoint block that was applied last.
+    pub(super) stated: Option<(u32, u32)>,
+}
+
+/// The sources and settings of recovery.
+#[derive(Clone, Copy)]
+pub(in crate::store) struct From<'a> {
+    pub(in crate::store) sb: &'a Superblock,
+    /// The layout as created.
+    pub(in crate::store) layout: Layout,
+    pub(in crate::store) session: Session,
+    /// Primary and mirror, as far as they are present.
+    pub(in crate::store) sources: &'a [MemberId],
+    /// Every journal block up to this number was durable ([`crate::store::evidence`]).
+    pub(in crate::store) flushed: u64,
+    /// Whether every member that carried metadata in the last session is present. Then journal blocks may be used as proof that earlier
+    /// blocks were durable.
+    pub(in crate::store) whole: bool,
+    /// Whether to continue if records of the checkpoint are damaged on all members.
+    pub(in crate::store) accept_loss: bool,
+}
+
+impl Loaded {
+    pub(super) fn new(
+        from: &From<'_>,
+        h: Header,
+        highest: u64,
+        counters: Known,
+    ) -> Result<Loaded, OpenError> {
+        Ok(Loaded {
+            highest,
+            space: Space::new(from.sb.geometry().map_err(OpenError::BadRecord)?),
+            copies: BTreeMap::new(),
+            tip: h.start,
+            checkpoint: h,
+            time: h.time,
+            lazy: h.lazy == Some(from.session.epoch),
+            counters,
+            bad: Vec::new(),
+            gaps: Vec::new(),
+            lost: Vec::new(),
+            restated: BTreeSet::new(),
+            void: false,
+            stated: None,
+        })
+    }
+    /// The extents whose records are lost and not repeated in the journal.
+    pub(super) fn lost_extents(&self) -> Vec<(ExtentId, ExtentId)> {
+        let mut out = Vec::new();
+        for &(from, to) in &self.lost {
+            let mut at = from;
+            for &e in self.restated.range(from..to) {
+                if e > at {
+                    out.push((ExtentId(at), ExtentId(e)));
+                }
+                at = e + 1;
+            }
+            if at < to {
+                out.push((ExtentId(at), ExtentId(to)));
+            }
+        }
+        out
+    }
+    /// Notes that the checkpoint's records of extents `from..to` are lost.
+    pub(super) fn gap(&mut self, from: u32, to: u32) {
+        if from < to {
+            self.lost.push((from, to));
+        }
+        self.restated.clear();
+    }
+}
+
+/// Applies the records in `units` of one block; returns their number.
+pub(super) fn apply(
+    sb: &Superblock,
+    loaded: &mut Loaded,
+    units: &[u8],
+    was_clean: bool,
+    any_epoch: bool,
+) -> Result<u64, OpenError> {
+    let blocks = 1u32 << (sb.extent_shift - sb.block_shift);
+    let (mut at, mut n) = (0, 0);
+    while let Some((entry, used)) =
+        record::decode(&units[at..], blocks).map_err(OpenError::BadRecord)?
+    {
+        at += used * 16;
+        n += 1;
+        let r = match entry {
+            Entry::Extent(r) => r,
+            Entry::Counter { member, value } => {
+                counter::learn(&mut loaded.counters, member, value);
+                continue;
+            }
+        };
+        let (home, copy) = record::resolve(&r, &loaded.space.geo).map_err(OpenError::BadRecord)?;
+        let map = &mut loaded.space.map;
+        map.load(r.extent, home);
+        match r.valid {
+            record::Set::All => {}
+            record::Set::Some(v) => map.import_valid(r.extent, v),
+            record::Set::None => {
+                map.invalidate(r.extent, 0, blocks);
+            }
+        }
+        if let Some((c, slot)) = r.copy.zip(copy) {
+            // Clean blocks are valid only if exactly that session was the last one and was closed, because later writes to the homes would
+            // not have been recorded here.
+            let mutant = cfg!(feature = "mutants") && c.epoch == record::ANY_EPOCH;
+            let trusted = (was_clean && (c.epoch == sb.epoch || any_epoch)) || mutant;
+            let clean = if trusted { c.clean } else { record::Set::None };
+            let copy = Copy {
+                slot,
+                dirty: Blocks::of(c.dirty, blocks),
+                clean: Blocks::of(clean, blocks),
+            };
+            if !copy.dirty.is_none() || !copy.clean.is_none() {
+                loaded.copies.insert(r.extent.0, copy);
+            } else {
+                loaded.copies.remove(&r.extent.0);
+            }
+        } else if !loaded.copies.is_empty() {
+            loaded.copies.remove(&r.extent.0);
+        }
+        let e = r.extent.0;
+        loaded.stated = Some(loaded.stated.map_or((e, e), |s| (s.0, e)));
+        if !loaded.lost.is_empty() {
+            loaded.restated.insert(e);
+        }
+        loaded.space.map.set_stat(r.extent, r.stat);
+        loaded.space.map.set_last(r.extent, r.last);
+        loaded.time = loaded.time.max(r.last);
+    }
+    Ok(n)
+}

@@ -29,6 +29,7 @@ pub mod nbd;
 pub mod paced;
 pub mod pages;
 pub mod port;
+mod random;
 pub mod recorder;
 mod reopen;
 pub mod requests;

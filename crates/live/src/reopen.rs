@@ -11,9 +11,10 @@
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::members::find_superblocks;
+use crate::random::random;
 use crate::recorder::{Driver, Recorder, Recording, RecordingRequest};
 use crate::server::Session;
-use crate::volume::{OpenMode, random};
+use crate::volume::OpenMode;
 use isotherm_core::run::Host;
 use isotherm_core::store::{self, Media, MediaError};
 use isotherm_core::volume::Space;

@@ -14,7 +14,7 @@ use crate::buffers::{ALIGNMENT, Buffer};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::mutants::{LiveMutant, broken};
-use crate::volume::random;
+use crate::random::random;
 use isotherm_core::store::BLOCK;
 use isotherm_core::store::layout::STAMP_AT;
 use std::fs;

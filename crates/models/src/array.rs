@@ -11,10 +11,10 @@
 use isotherm_core::Nanos;
 use serde::Deserialize;
 
+use crate::check::{Check, SheetError};
 use crate::hdd::{Hdd, HddSheet};
 use crate::model::{Counters, DeviceModel, ModelOp, Wear};
-use crate::preset::Options;
-use crate::sheet::{Check, SheetError};
+use crate::options::Options;
 
 /// The parameters that turn the sheet's disk into an array.
 #[derive(Clone, Debug, Deserialize)]

@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 
-use crate::sheet::{Check, SheetError};
+use crate::check::{Check, SheetError};
 
 /// A storage controller, without its shelves.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

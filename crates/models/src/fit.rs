@@ -6,8 +6,9 @@
 
 use std::fmt::Write;
 
+use crate::check::SheetError;
 use crate::measure::{Comparison, validate};
-use crate::sheet::{Sheet, SheetError};
+use crate::sheet::Sheet;
 
 /// The measured figures. Latencies are typical ones in microseconds at depth 1, without the moments in which the machine did something
 /// else. MB are 10⁶ bytes.

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod check;
 pub mod cost;
 pub mod enclosure;
 mod endurance;
@@ -16,6 +17,7 @@ pub mod fit;
 pub mod hdd;
 pub mod measure;
 mod model;
+mod options;
 mod power;
 mod preset;
 pub mod remote;
@@ -27,10 +29,12 @@ pub mod ssd;
 mod tier_cost;
 
 pub use array::{Array, ArraySheet};
+pub use check::SheetError;
 pub use endurance::bytes_per_day;
 pub use hdd::DestageBy;
 pub use model::{Counters, DeviceModel, ModelOp, POWER_STATES, PowerState, Wear};
-pub use preset::{FlashState, Options, preset, presets, sheet};
-pub use sheet::{Metric, Published, Sheet, SheetError};
+pub use options::{FlashState, Options};
+pub use preset::{preset, presets, sheet};
+pub use sheet::{Metric, Published, Sheet};
 pub use sleep::Sleep;
 pub use span::Span;

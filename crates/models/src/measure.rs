@@ -3,9 +3,10 @@
 use isotherm_core::Nanos;
 use isotherm_core::random::SplitMix64;
 
+use crate::check::SheetError;
 use crate::model::{DeviceModel, ModelOp};
-use crate::preset::{FlashState, Options};
-use crate::sheet::{Metric, Published, Sheet, SheetError};
+use crate::options::{FlashState, Options};
+use crate::sheet::{Metric, Published, Sheet};
 use crate::span::Span;
 use crate::ssd::Rated;
 

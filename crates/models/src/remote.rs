@@ -6,9 +6,9 @@ use std::collections::BinaryHeap;
 use isotherm_core::Nanos;
 use serde::Deserialize;
 
+use crate::check::{Check, SheetError};
 use crate::model::{Counters, DeviceModel, ModelOp, PowerState, Wear};
-use crate::preset::Options;
-use crate::sheet::{Check, SheetError};
+use crate::options::Options;
 
 /// A remote store. MB = 10⁶ bytes, GB = 10⁹.
 #[derive(Clone, Debug, Deserialize)]

@@ -1,10 +1,11 @@
 //! The costs of a device that a policy knows before anything was measured: times, energy and wear from its data sheet. They are found by
 //! driving its model, so that policy and model never disagree.
 
+use crate::check::SheetError;
 use crate::measure::{Work, run};
 use crate::model::{DeviceModel, ModelOp};
-use crate::preset::Options;
-use crate::sheet::{Sheet, SheetError};
+use crate::options::Options;
+use crate::sheet::Sheet;
 use crate::sleep::Sleep;
 use isotherm_core::Nanos;
 use isotherm_core::load::Cost;

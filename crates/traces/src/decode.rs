@@ -5,9 +5,9 @@
 use crate::devices::Devices;
 use crate::error::{Bad, Place, TraceError};
 use crate::input::Input;
-use crate::reader::Stats;
 use crate::record::Record;
-use crate::sniff::Sure;
+use crate::stats::Stats;
+use crate::stats::Sure;
 
 /// Fills batches of records. Times are absolute here; the reader makes them relative.
 pub(crate) trait Decode: Send {

@@ -11,10 +11,11 @@ use crate::format::Format;
 use crate::heat::Heats;
 use crate::map::Spans;
 use crate::open::open;
-use crate::reader::{Options, Reader, Stats};
+use crate::reader::{Options, Reader};
 use crate::record::{Op, Record};
 use crate::reuse::{Distances, Reuse};
-use crate::sniff::Sure;
+use crate::stats::Stats;
+use crate::stats::Sure;
 
 /// Figures of a trace. The names of the fields are those of `trace info --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]

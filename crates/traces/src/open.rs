@@ -13,9 +13,11 @@ use crate::formats::{
 };
 use crate::input::Input;
 use crate::merge::Merge;
-use crate::reader::{Options, Reader, TimeUnit};
-use crate::sniff::{Guess, SNIFF_BYTES, Sure, guess};
+use crate::reader::{Options, Reader};
+use crate::sniff::{Guess, SNIFF_BYTES, guess};
 use crate::source::Source;
+use crate::stats::Sure;
+use crate::time_unit::TimeUnit;
 
 /// Block size where a format counts blocks of unknown size.
 const BLOCK_BYTES: u32 = 4096;

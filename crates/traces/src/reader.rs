@@ -9,47 +9,13 @@ use crate::error::TraceError;
 use crate::format::Format;
 use crate::formats::custom::ColumnMap;
 use crate::record::{Op, Record};
-use crate::sniff::Sure;
+use crate::stats::{Stats, Sure};
+use crate::time_unit::TimeUnit;
 
 /// Time between two requests of a trace without times.
 const UNTIMED_STEP: Nanos = Nanos::from_millis(1);
 /// Records that the iterator decodes at a time; this number fits into the second-level cache.
 const BATCH: usize = 4096;
-
-/// The unit of a number that counts time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeUnit {
-    /// Nanoseconds.
-    Nanoseconds,
-    /// Microseconds.
-    Microseconds,
-    /// Milliseconds.
-    Milliseconds,
-    /// Seconds.
-    Seconds,
-}
-
-impl TimeUnit {
-    /// The unit in words.
-    pub const fn name(self) -> &'static str {
-        match self {
-            TimeUnit::Nanoseconds => "nanoseconds",
-            TimeUnit::Microseconds => "microseconds",
-            TimeUnit::Milliseconds => "milliseconds",
-            TimeUnit::Seconds => "seconds",
-        }
-    }
-
-    /// The unit in nanoseconds.
-    pub const fn ns(self) -> u64 {
-        match self {
-            TimeUnit::Nanoseconds => 1,
-            TimeUnit::Microseconds => 1_000,
-            TimeUnit::Milliseconds => 1_000_000,
-            TimeUnit::Seconds => 1_000_000_000,
-        }
-    }
-}
 
 /// How to read a trace. `Options::default()` recognises the format by its content and refuses the first bad record.
 #[derive(Clone, Debug, Default)]
@@ -66,21 +32,6 @@ pub struct Options {
     pub block_bytes: Option<u32>,
     /// The meaning of the columns of a text that is in no known format; used instead of `format`.
     pub columns: Option<ColumnMap>,
-}
-
-/// Counters of a reader.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Stats {
-    /// Requests delivered.
-    pub requests: u64,
-    /// Bad records skipped.
-    pub bad_skipped: u64,
-    /// Reads, writes and discards of length 0, dropped.
-    pub zero_length_dropped: u64,
-    /// Times that were smaller than the time before, and were raised to it.
-    pub time_went_back: u64,
-    /// Well-formed events that are not requests.
-    pub other_events: u64,
 }
 
 /// A trace being read. Iterate over it, or fill batches.

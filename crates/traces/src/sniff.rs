@@ -4,8 +4,6 @@
 //! provided that it reads more lines than it refuses. Between formats that look alike, the numbers decide. Binary records without a magic
 //! number come last and are recognised by plausibility.
 
-use serde::Serialize;
-
 use crate::decode::{FixedParser, Item, LineParser};
 use crate::devices::Devices;
 use crate::error::{Bad, Place};
@@ -15,26 +13,14 @@ use crate::formats::{
     blkparse, blkreplay, blktrace, blocklist, cloud, disksim, fio, fiu, msr, oracle, spc, tables,
     vscsi,
 };
-use crate::reader::TimeUnit;
+use crate::stats::Sure;
+use crate::time_unit::TimeUnit;
 
 /// The number of bytes that [`sniff`] asks for. Fewer are enough if the trace is shorter.
 pub const SNIFF_BYTES: usize = 64 << 10;
 
 /// Number of requests after which a parser is believed.
 const ENOUGH: usize = 64;
-
-/// How certain the recognition of a format is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Sure {
-    /// Nothing in the content distinguishes the format from its relatives, or lines were refused.
-    Guess,
-    /// Every examined line fits and no other format reads as many, or the numbers distinguish it from its relatives.
-    Likely,
-    /// There is a magic number or a line of column names, or the user named the format.
-    #[default]
-    Certain,
-}
 
 /// A format, and how it was found.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::follow::Told;
 use crate::guard::refused;
-use crate::routes::{Served, Which};
+use crate::served::{Served, Which};
 
 /// A comment is sent after this time without an event, so that the page (and a proxy) can tell that the connection is alive.
 const ALIVE: Duration = Duration::from_secs(3);

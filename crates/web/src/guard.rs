@@ -13,7 +13,7 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::routes::Served;
+use crate::served::Served;
 use crate::settings::Address;
 use crate::token::is_same;
 

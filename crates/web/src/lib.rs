@@ -25,6 +25,7 @@ mod follow;
 mod guard;
 mod listen;
 mod routes;
+mod served;
 mod settings;
 mod socket;
 mod token;

@@ -23,7 +23,8 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_rustls::TlsAcceptor;
 
 use crate::follow::All;
-use crate::routes::{Served, router};
+use crate::routes::router;
+use crate::served::Served;
 use crate::{Address, Settings, SocketFile, Source};
 
 /// Most connections at a time; further ones are closed.

@@ -20,39 +20,13 @@ use axum::routing::{get, post};
 use axum::{Json, extract::rejection::JsonRejection};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tokio::sync::Semaphore;
 
-use crate::follow::All;
 use crate::guard::{guard, refused};
-use crate::{BINS_MAX, Question, Settings, events};
+use crate::served::{Served, Which};
+use crate::{BINS_MAX, Question, events};
 
 /// Most bytes of a request's body.
 const BODY_MAX: usize = 16 << 10;
-/// Most questions at a time. A volume that hangs blocks its questions, and each of them occupies a thread.
-const QUESTIONS_MAX: usize = 6;
-/// Most event streams at a time.
-const STREAMS_MAX: usize = 32;
-
-/// What is served, and the access rules.
-#[derive(Clone)]
-pub(crate) struct Served {
-    pub all: Arc<All>,
-    pub settings: Arc<Settings>,
-    pub questions: Arc<Semaphore>,
-    pub streams: Arc<Semaphore>,
-}
-
-impl Served {
-    pub(crate) fn new(all: Arc<All>, settings: Settings) -> Served {
-        Served {
-            all,
-            settings: Arc::new(settings),
-            questions: Arc::new(Semaphore::new(QUESTIONS_MAX)),
-            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
-        }
-    }
-}
-
 /// Path, content type, and content, which is embedded in the program.
 const ASSETS: [(&str, &str, &str); 9] = [
     (
@@ -110,12 +84,6 @@ async fn volumes(State(served): State<Served>) -> Json<Value> {
     Json(json!({
         "volumes": all.collect::<Vec<_>>(), "control": served.settings.control, "version": env!("CARGO_PKG_VERSION"),
     }))
-}
-
-/// The volume of a request.
-#[derive(Deserialize)]
-pub(crate) struct Which {
-    pub volume: String,
 }
 
 /// Asks a question on a thread that may block.

@@ -57,6 +57,7 @@ pub(crate) mod ring;
 mod serve;
 mod source;
 pub mod testing;
+mod wire;
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -27,18 +27,12 @@ use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use super::O_DSYNC;
+use super::answers::errno;
 use super::ring::Answers;
+use super::wire::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, IN_HEADER, IO_HEADER, MAX_IO, OUT_HEADER};
 use crate::port::{Buffer, Completion, IoRequest, Port};
 use crate::server::Handle;
 
-/// `fuse_in_header`.
-pub(super) const IN_HEADER: usize = 40;
-/// `fuse_read_in` and `fuse_write_in` have the same size, and offset, size and flags in the same places.
-const IO_HEADER: usize = 40;
-pub(super) const OUT_HEADER: usize = 16;
-pub(super) const FUSE_READ: u32 = 15;
-pub(super) const FUSE_WRITE: u32 = 16;
-pub(super) const FUSE_FSYNC: u32 = 20;
 const FUSE_INIT: u32 = 26;
 /// `FUSE_INIT_EXT`: the message has a second word of flags, one of which is `FUSE_OVER_IO_URING`.
 const INIT_MORE: u32 = 1 << 30;
@@ -115,7 +109,7 @@ impl Reply {
     }
 
     fn error(self, error: IoError) {
-        self.send(i32::from(super::serve::errno(error)), &[]);
+        self.send(i32::from(errno(error)), &[]);
     }
 
     /// The answer to a write: `fuse_write_out`, bytes written and padding.
@@ -134,7 +128,7 @@ impl Drop for Reply {
 
 impl Pump {
     /// Payload of the largest request, bytes.
-    pub const LARGEST: u32 = super::serve::MAX_IO;
+    pub const LARGEST: u32 = MAX_IO;
 
     /// Takes and starts one request, if one waits.
     ///
@@ -449,7 +443,7 @@ pub(super) fn split(device: OwnedFd, port: Arc<dyn Port>, ring: bool) -> io::Res
     let fuser_link = Arc::new(FuserLink::new(ours, Arc::clone(&device)));
     let size = port.volume_bytes();
     // The kernel requires room for the largest write with its headers before it gives any request.
-    let buffer = vec![0; super::serve::MAX_IO as usize + OTHER_MESSAGE_MAX].into_boxed_slice();
+    let buffer = vec![0; MAX_IO as usize + OTHER_MESSAGE_MAX].into_boxed_slice();
     let mut pump = Pump {
         device,
         fuser_link: Arc::clone(&fuser_link),

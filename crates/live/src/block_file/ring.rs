@@ -30,7 +30,8 @@ use isotherm_core::IoError;
 use rustix::io::Errno;
 
 use super::O_DSYNC;
-use super::pump::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, FuserLink, IN_HEADER, OUT_HEADER};
+use super::pump::FuserLink;
+use super::wire::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, IN_HEADER, OUT_HEADER};
 use crate::buffers::{Buffer, Memory, Pool, Region};
 use crate::port::{Completion, IoRequest, Port};
 use crate::world::{RingEntry, RingSource};
@@ -450,7 +451,7 @@ impl Reply {
 
     /// The request has ended; the first `lies_there` bytes of the entry's memory are the answer.
     fn end(mut self, result: Result<(), IoError>, lies_there: u32) {
-        let error = result.map_or_else(|e| -i32::from(super::serve::errno(e)), |()| 0);
+        let error = result.map_or_else(|e| -i32::from(super::answers::errno(e)), |()| 0);
         self.send(error, &[], lies_there);
     }
 

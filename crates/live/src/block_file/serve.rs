@@ -17,7 +17,8 @@ use fuser::{
 use super::O_DSYNC;
 use super::Options;
 use super::answers::answer;
-pub(super) use super::answers::errno;
+use super::answers::errno;
+use super::wire::MAX_IO;
 use crate::mutants::{LiveMutant, broken};
 use crate::port::{Completion, IoRequest, Port};
 
@@ -29,8 +30,6 @@ const ROOT: INodeNo = INodeNo::ROOT;
 const FILE: INodeNo = INodeNo(2);
 /// Names and attributes never change while the volume is served, so the kernel need not query them again.
 const FOREVER: Duration = Duration::from_secs(24 * 3600);
-/// Largest read or write request in bytes, which fits the kernel's default limit of 256 pages.
-pub(super) const MAX_IO: u32 = 1 << 20;
 /// The volume as a directory with one file.
 pub(super) struct Volume {
     port: Arc<dyn Port>,

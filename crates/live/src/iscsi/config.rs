@@ -2,7 +2,7 @@
 
 use super::chap::Secrets;
 use super::reservation_file::ReservationFile;
-use super::server::TimeLimits;
+pub use crate::nbd::server::TimeLimits;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;

@@ -10,8 +10,8 @@ use super::login::{Login, Step, Terms, numbered};
 use super::outbox::{Outbox, WINDOW};
 use super::pdu::{self, Header, Incoming, What, put_data_len};
 use super::reservations::Nexus;
-use super::server::{End, Shared};
 use super::session::Session;
+use super::shared::{End, Shared};
 
 /// A session that has begun, with the next status number of its writer.
 pub(super) struct Begun {

@@ -13,6 +13,7 @@
 pub mod chap;
 mod commands;
 mod config;
+mod disk;
 mod entrance;
 pub mod front;
 mod input;
@@ -22,8 +23,10 @@ pub mod pdu;
 pub mod reservation_file;
 pub mod reservations;
 pub mod scsi;
+mod sense;
 pub mod server;
 mod session;
+mod shared;
 pub mod testing;
 mod transfer;
 mod vpd;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::login::Terms;
 use super::pdu::{HEADER, Header, NO_TAG, Order, header, put, put_data_len};
-use super::scsi::Sense;
+use super::sense::Sense;
 use crate::port::Buffer;
 
 /// Maximum number of open commands of an initiator.

@@ -4,7 +4,7 @@
 //! A *nexus* is an initiator's port together with the only port of the target. Registrations belong to a nexus and survive its session;
 //! with `APTPL` they survive the server as well ([`super::reservation_file`]). Legacy RESERVE and RELEASE are not supported.
 
-use super::scsi::Sense;
+use super::sense::Sense;
 
 /// Maximum number of registrations; a further one is refused with INSUFFICIENT REGISTRATION RESOURCES.
 pub const MAX_REGISTRANTS: usize = 256;

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::input::Input;
@@ -12,7 +11,7 @@ use super::outbox::{Body, Ends, Item, Kind, Outbox};
 use super::pdu::{Command, Header, Incoming, NO_TAG, Order, What, add_pair, header, pairs, put};
 use super::reservations::Nexus;
 use super::scsi::Disk;
-use super::server::{End, Shared};
+use super::shared::{End, Shared};
 use super::transfer::{Held, Transfer};
 use crate::port::{Port, Share};
 
@@ -295,12 +294,5 @@ impl Session {
             kind: Kind::Status,
             ends: Ends::of(order),
         });
-    }
-}
-
-impl Shared {
-    /// Returns true if the server is stopping and ends this session.
-    pub(super) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::SeqCst)
     }
 }

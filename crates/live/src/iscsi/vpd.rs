@@ -1,6 +1,7 @@
 //! The properties of the disk that initiators query: inquiry (SPC-4, 6.6 and 7.8), mode pages (7.5), capacity (SBC-3, 5.15 and 5.16).
 
-use super::scsi::{Disk, MAX_RANGES, MAX_TRANSFER, MAX_UNMAP, Sense};
+use super::disk::{Disk, MAX_RANGES, MAX_TRANSFER, MAX_UNMAP};
+use super::sense::Sense;
 
 /// The text as exactly `N` bytes: truncated, or padded with blanks.
 fn padded<const N: usize>(text: &str) -> [u8; N] {

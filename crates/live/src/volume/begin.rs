@@ -1,10 +1,11 @@
 //! Begins a session on a volume: with all members, or without members that are not needed.
 
-use super::{OpenMode, device_error, random};
+use super::{OpenMode, device_error};
 use crate::error::{Error, ErrorKind};
 use crate::loss::Lost;
 use crate::media::FileMedia;
 use crate::members::Found;
+use crate::random::random;
 use isotherm_core::policy::Uses;
 use isotherm_core::store::{self, Opened};
 use std::path::{Path, PathBuf};

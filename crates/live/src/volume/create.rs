@@ -1,13 +1,14 @@
 //! Creation of a volume: plans slots and areas, formats the members, writes the description.
 
 use super::memory::{self, Needs};
-use super::{CreateHow, Created, Volume, config_error, description, device_error, random};
+use super::{CreateHow, Created, Volume, config_error, description, device_error};
 use crate::config::{MemberConfig, VolumeConfig, format_uuid};
 use crate::contents;
 use crate::device::{Device, OpenHow, refuse_twins};
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::members;
+use crate::random::random;
 use isotherm_core::policy::Uses;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
 use isotherm_core::store::{self, Layout, MetaArea, Superblock};

@@ -16,7 +16,6 @@ use crate::stamp::Stamp;
 use isotherm_core::load::Cost;
 use isotherm_core::policy::Policy;
 use isotherm_core::store::{self, Opened};
-use rustix::rand::GetRandomFlags;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -81,18 +80,6 @@ pub fn description(volume: &Path) -> PathBuf {
     let mut name: OsString = volume.as_os_str().to_owned();
     name.push(".toml");
     name.into()
-}
-
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
-    let mut b = [0; N];
-    // Requests of up to 256 bytes are never cut short once the pool is seeded.
-    if rustix::rand::getrandom(&mut b, GetRandomFlags::empty()) != Ok(N) {
-        return Err(Error::new(
-            ErrorKind::System,
-            "getrandom gave no random numbers: the system is not up yet",
-        ));
-    }
-    Ok(b)
 }
 
 fn config_error(file: &Path, what: impl std::fmt::Display) -> Error {

@@ -1,7 +1,7 @@
 //! GreenDM's worked example, section 7.2.
 
 use super::{MemberPrice, MemberUsage, Prices, Rounding, Tariff, Usage};
-use crate::sheet::SheetError;
+use crate::check::SheetError;
 
 /// The example: a hybrid of 8 GB of a 300 GB flash drive ($529) and 24 GB of a 2 TB disk ($200), $100 of service, and a run that uses 8 kWh
 /// at 100 W, writes 365 GB to the flash drive and starts and stops the disk ten times.

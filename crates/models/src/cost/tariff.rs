@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::sheet::{Check, SheetError};
+use crate::check::{Check, SheetError};
 
 /// The price table of an electricity supplier. Prices are in US dollars; another currency works if all prices are in it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

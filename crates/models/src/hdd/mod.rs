@@ -28,8 +28,8 @@ use isotherm_core::Nanos;
 pub use sheet::{DestageBy, HddPower, HddSheet};
 
 use crate::model::{Counters, DeviceModel, ModelOp, PowerState, Wear};
+use crate::options::Options;
 use crate::power::Meter;
-use crate::preset::Options;
 use crate::span::SpanMap;
 use cache::{Ahead, Near, Segments};
 use geometry::{Geometry, Place};

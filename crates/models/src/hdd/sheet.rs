@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::sheet::{Check, SheetError};
+use crate::check::{Check, SheetError};
 
 /// A disk. Times are in the named units; MB = 10⁶ bytes.
 #[derive(Clone, Debug, Deserialize)]

@@ -26,7 +26,7 @@ pub use sheet::SmrSheet;
 
 use crate::hdd::{Hdd, HddSheet};
 use crate::model::{Counters, DeviceModel, ModelOp};
-use crate::preset::Options;
+use crate::options::Options;
 use crate::span::SpanMap;
 use log::{BLOCK, Log, Piece};
 

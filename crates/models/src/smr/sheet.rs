@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::sheet::{Check, SheetError};
+use crate::check::{Check, SheetError};
 
 /// Drive-managed shingling. Manufacturers publish none of these; sheets state the source of each value.
 #[derive(Clone, Debug, Deserialize)]

@@ -8,7 +8,7 @@
 
 use super::ftl::{Ftl, greedy_write_amplification};
 use super::sheet::{FtlSheet, Rated, SsdSheet};
-use crate::preset::{FlashState, Options};
+use crate::options::{FlashState, Options};
 
 /// Most logical pages that are simulated: 2 to 3 MiB of memory for a drive of any size.
 const PAGES_MAX: u64 = 1 << 18;

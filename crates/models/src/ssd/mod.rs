@@ -23,7 +23,7 @@ pub use ftl::{Ftl, greedy_write_amplification};
 pub use sheet::{FtlSheet, Rated, SsdPower, SsdSheet};
 
 use crate::model::{Counters, DeviceModel, ModelOp, PowerState, Wear};
-use crate::preset::Options;
+use crate::options::Options;
 use crate::span::SpanMap;
 
 /// Number of sequential runs that are remembered, for reads and for writes each.

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::sheet::{Check, SheetError};
+use crate::check::{Check, SheetError};
 
 /// A flash (or phase-change) drive. MB = 10⁶ bytes. Latencies are those of one 4 KiB operation on an idle drive, without its transfer.
 #[derive(Clone, Debug, Deserialize)]

@@ -24,8 +24,8 @@ use crate::error::{Bad, TraceError};
 use crate::field::{SECTOR, Words, blank, length, offset, parse_ns, parse_u64, request, word};
 use crate::format::Format;
 use crate::input::Input;
-use crate::reader::TimeUnit;
 use crate::record::{Op, Record};
+use crate::time_unit::TimeUnit;
 
 /// Bytes of a page where sizes count pages.
 const PAGE: u64 = 4096;

@@ -1,14 +1,7 @@
 //! Block groups: the free blocks and inodes, and the choice of a place for a new one.
 
-use super::inode::{Inode, Kind};
+use super::inode::{Inode, Kind, Run};
 use super::{FileSystem, GROUP_BLOCKS, Ino, LayoutError, Owner};
-
-/// Neighbouring blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Run {
-    pub first: u32,
-    pub blocks: u32,
-}
 
 #[derive(Debug)]
 pub(super) struct Group {

@@ -1,7 +1,6 @@
 //! The operations on files and directories.
 
-use super::alloc::Run;
-use super::inode::{Inode, Kind, Names};
+use super::inode::{Inode, Kind, Names, Run};
 use super::{BLOCK, FileSystem, Ino, LayoutError, Owner};
 
 impl FileSystem {

@@ -2,7 +2,6 @@
 
 use smallvec::SmallVec;
 
-use super::alloc::Run;
 use super::{
     BLOCK, DIRECT, FILE_BLOCKS_MAX, FileSystem, INODES_PER_BLOCK, LayoutError, Owner, POINTERS,
 };
@@ -11,6 +10,13 @@ use crate::record::Op;
 /// The number of an inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ino(pub u32);
+
+/// Neighbouring blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Run {
+    pub first: u32,
+    pub blocks: u32,
+}
 
 /// A file or a directory.
 #[derive(Clone, Debug, Default)]

@@ -10,6 +10,7 @@ pub mod divide;
 pub mod engine;
 pub mod io;
 pub mod load;
+mod mutants;
 pub mod null;
 pub mod policy;
 mod proposals;

@@ -12,11 +12,11 @@
 use super::background::Background;
 use super::devices::Devices;
 use super::durability::Durability;
-use super::mutants::{self, Mutant};
 use super::params::Params;
 use super::relocation::Relocation;
 use super::requests::{Waiter, Waiting};
 use crate::io::Effect;
+use crate::mutants::Mutant;
 use crate::policy::{Action, Policy};
 use crate::stats::Counters;
 use crate::units::{ExtentId, Nanos, Slot};
@@ -75,7 +75,7 @@ impl Globals {
     /// Whether this safety rule was removed.
     #[inline]
     pub(super) fn broken(&self, m: Mutant) -> bool {
-        mutants::chosen(&self.params, m)
+        self.params.breaks(m)
     }
     /// Whether data may be moved or changed in the background.
     pub(super) fn may_move(&self) -> bool {

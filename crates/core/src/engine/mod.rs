@@ -27,17 +27,16 @@ mod durability;
 mod globals;
 mod inspect;
 mod knobs;
-mod mutants;
 mod params;
 mod relocation;
 mod requests;
 mod slab;
 mod switch;
 
+pub use crate::mutants::{IMPLIED, MUTANTS, Mutant};
 pub use background::{Drain, SwitchError, fits};
 pub use inspect::{Explained, Memory};
 pub use knobs::{KNOBS, Knob, is_knob, knob};
-pub use mutants::{IMPLIED, MUTANTS, Mutant};
 pub use params::Params;
 pub use relocation::{EndedMove, RecentMoves, WearBudget};
 pub use requests::REQUEST_BYTES_MAX;
@@ -372,6 +371,11 @@ impl Engine {
     pub fn is_closed(&self) -> bool {
         self.globals.phase == Phase::Closed
     }
+    /// Removes a safety rule from a running engine.
+    #[cfg(feature = "mutants")]
+    pub fn break_rule(&mut self, m: Mutant) {
+        self.globals.params.mutant = Some(m);
+    }
 
     /// Whether a flush or metadata write has failed, so that no guarantee can be given any more.
     pub fn has_failed(&self) -> bool {
@@ -400,7 +404,7 @@ fn prepare(opened: &mut Opened, params: &Params) {
     if params.unread_metadata {
         space.map.index_rows();
     }
-    if params.read_only || mutants::chosen(params, Mutant::HandOutLost) {
+    if params.read_only || params.breaks(Mutant::HandOutLost) {
         return;
     }
     for m in &opened.report.missing {

@@ -1,8 +1,7 @@
 //! The parameters of the engine at the start; many of them can be set while it runs (`knobs.rs`).
 
-#[cfg(feature = "mutants")]
-use super::Mutant;
 use crate::load::Cost;
+use crate::mutants::Mutant;
 use crate::units::Nanos;
 use alloc::vec::Vec;
 
@@ -85,6 +84,20 @@ impl Params {
     /// until it is recorded, and one flush serves all moves that wait. So few buffers mean many flushes.
     pub fn buffers_for(extent_bytes: u32) -> u16 {
         ((16 << 20) / extent_bytes.max(1)).clamp(16, 128) as u16
+    }
+
+    /// Whether this safety rule was removed.
+    #[cfg(feature = "mutants")]
+    #[inline]
+    pub(super) fn breaks(&self, m: Mutant) -> bool {
+        self.mutant == Some(m)
+    }
+    /// Whether this safety rule was removed. (Never, in a build without the feature.)
+    #[cfg(not(feature = "mutants"))]
+    #[inline(always)]
+    #[allow(clippy::inline_always, clippy::unused_self)]
+    pub(super) fn breaks(&self, _m: Mutant) -> bool {
+        false
     }
 }
 

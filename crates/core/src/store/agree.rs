@@ -21,11 +21,11 @@ pub fn choose(
 /// As for [`choose`].
 #[cfg(feature = "mutants")]
 pub fn choose_under(
-    mutant: Option<crate::engine::Mutant>,
+    mutant: Option<crate::mutants::Mutant>,
     first: Result<Superblock, SuperblockError>,
     second: Result<Superblock, SuperblockError>,
 ) -> Result<Superblock, SuperblockError> {
-    let first_wins = mutant == Some(crate::engine::Mutant::PreferFirstSuperblock);
+    let first_wins = mutant == Some(crate::mutants::Mutant::PreferFirstSuperblock);
     prefer(first, second, first_wins)
 }
 

@@ -11,7 +11,7 @@ use super::report::Report;
 use super::session::Session;
 use super::superblock::{State, Superblock};
 use super::{Layout, Media};
-use crate::engine::Mutant;
+use crate::mutants::Mutant;
 use crate::units::MemberId;
 use alloc::vec::Vec;
 

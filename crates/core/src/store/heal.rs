@@ -10,7 +10,7 @@ use super::report::{Part, Repair};
 use super::session::Session;
 use super::superblock::Superblock;
 use super::{BLOCK, Layout, Media, MediaError};
-use crate::engine::Mutant;
+use crate::mutants::Mutant;
 use crate::units::MemberId;
 use alloc::vec;
 use alloc::vec::Vec;

@@ -65,7 +65,7 @@ pub trait Media {
     }
     /// A safety rule of recovery that is removed, which the test suites must notice.
     #[cfg(feature = "mutants")]
-    fn mutant(&self) -> Option<crate::engine::Mutant> {
+    fn mutant(&self) -> Option<crate::mutants::Mutant> {
         None
     }
 }

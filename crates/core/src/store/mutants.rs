@@ -1,7 +1,7 @@
 //! Safety rules of recovery that tests can remove.
 
 use super::Media;
-use crate::engine::Mutant;
+use crate::mutants::Mutant;
 
 /// Whether this rule was removed.
 #[cfg(feature = "mutants")]

@@ -16,7 +16,7 @@ use super::recover::Loaded;
 use super::report::Report;
 use super::superblock::{Follow, State, Superblock};
 use super::{BLOCK, Layout, Media, MediaError};
-use crate::engine::Mutant;
+use crate::mutants::Mutant;
 use crate::units::{MemberId, Nanos};
 use crate::volume::Space;
 use alloc::string::ToString;

@@ -12,7 +12,7 @@ use super::error::OpenError;
 use super::mutants::broken;
 use super::report::{Part, Repair, Report};
 use super::{BLOCK, HEADER, Media};
-use crate::engine::Mutant;
+use crate::mutants::Mutant;
 use crate::units::{ExtentId, MemberId};
 use alloc::vec;
 use alloc::vec::Vec;

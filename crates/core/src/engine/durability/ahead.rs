@@ -16,7 +16,7 @@
 
 use super::Durability;
 use crate::engine::globals::Globals;
-use crate::engine::mutants::Mutant;
+use crate::mutants::Mutant;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,7 +5,6 @@
 
 use super::follow::Follow;
 use super::records::mark_recorded;
-use crate::engine::mutants::chosen;
 use crate::engine::{Mutant, Params};
 use crate::store::checkpoint::{self, Header};
 use crate::store::counter::Known;
@@ -60,7 +59,7 @@ pub(super) struct Checkpoints {
 impl Checkpoints {
     pub(super) fn new(opened: &Opened, p: &Params) -> Checkpoints {
         let durable = opened.checkpoint;
-        let highest = if chosen(p, Mutant::RepeatCheckpointNumber) {
+        let highest = if p.breaks(Mutant::RepeatCheckpointNumber) {
             durable.number
         } else {
             opened.highest_checkpoint
@@ -79,8 +78,8 @@ impl Checkpoints {
             header_block: vec![0; BLOCK],
             unread: p.unread_metadata,
             forgetful: false,
-            skips_rows: chosen(p, Mutant::SkipRowAtBlockEnd),
-            starts_late: chosen(p, Mutant::StartCheckpointLate),
+            skips_rows: p.breaks(Mutant::SkipRowAtBlockEnd),
+            starts_late: p.breaks(Mutant::StartCheckpointLate),
         }
     }
     /// The number of the last durable checkpoint.

@@ -15,8 +15,8 @@
 use super::Durability;
 use crate::bits::Bits;
 use crate::engine::globals::Globals;
-use crate::engine::mutants::Mutant;
 use crate::map::ExtentMap;
+use crate::mutants::Mutant;
 use crate::units::{ExtentId, Slot};
 
 /// See the module.

@@ -16,7 +16,7 @@
 
 use super::Durability;
 use crate::engine::globals::{Globals, Phase};
-use crate::engine::mutants::Mutant;
+use crate::mutants::Mutant;
 use crate::units::Nanos;
 
 /// Added to the score for a round that gains; another round subtracts 1.

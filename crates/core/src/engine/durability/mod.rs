@@ -33,7 +33,7 @@ pub(super) use round::RoundEnd;
 
 use super::Params;
 use super::globals::Globals;
-use super::mutants::Mutant;
+use crate::mutants::Mutant;
 use crate::policy::Uses;
 use crate::store::journal::Staging;
 use crate::store::superblock::Follow as Claim;

@@ -3,9 +3,9 @@
 
 use super::Durability;
 use crate::engine::globals::Globals;
-use crate::engine::mutants::Mutant;
 use crate::engine::relocation::Relocation;
 use crate::map::ExtentMap;
+use crate::mutants::Mutant;
 use crate::store::{BLOCK, record};
 use crate::units::{ExtentId, MemberId, Slot};
 

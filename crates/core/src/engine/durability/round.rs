@@ -18,9 +18,9 @@
 use super::{Durability, MetaSource};
 use crate::engine::devices::{Cause, What};
 use crate::engine::globals::Globals;
-use crate::engine::mutants::Mutant;
 use crate::engine::relocation::Relocation;
 use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind};
+use crate::mutants::Mutant;
 use crate::store::{BLOCK, record};
 use crate::units::{MemberId, Nanos};
 use alloc::vec::Vec;

@@ -12,7 +12,7 @@ use super::parts::Blocks;
 use super::proposals::count_own;
 use crate::engine::durability::Durability;
 use crate::engine::globals::Globals;
-use crate::engine::mutants::Mutant;
+use crate::mutants::Mutant;
 use crate::policy::{Action, Outcome};
 use crate::units::{ExtentId, Slot, TierId};
 

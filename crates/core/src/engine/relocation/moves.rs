@@ -11,8 +11,8 @@ use super::Relocation;
 use super::move_list::{Kind, Move, Step};
 use crate::engine::durability::Durability;
 use crate::engine::globals::Globals;
-use crate::engine::mutants::Mutant;
 use crate::io::OpKind;
+use crate::mutants::Mutant;
 use crate::policy::{Action, Outcome};
 use crate::units::{ExtentId, Slot, TierId};
 

@@ -6,7 +6,7 @@ use super::parts::Blocks;
 use super::recent_moves::{EndedMove, RecentMoves};
 use crate::engine::durability::Durability;
 use crate::engine::globals::Globals;
-use crate::engine::mutants::Mutant;
+use crate::mutants::Mutant;
 use crate::policy::{Action, Outcome, Refusal};
 use crate::proposals::{self, Checked, Executor};
 use crate::stats::{CLASSES, Counters, MoveCounters};

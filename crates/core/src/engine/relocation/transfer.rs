@@ -7,8 +7,8 @@ use super::Relocation;
 use super::move_list::{Kind, Move, Step};
 use crate::engine::durability::Durability;
 use crate::engine::globals::Globals;
-use crate::engine::mutants::Mutant;
 use crate::io::{IoError, OpKind};
+use crate::mutants::Mutant;
 use crate::policy::Outcome;
 use crate::units::Slot;
 

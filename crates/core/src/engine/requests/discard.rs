@@ -5,7 +5,7 @@
 
 use super::{Requests, Waiter};
 use crate::engine::globals::Parts;
-use crate::engine::mutants::Mutant;
+use crate::mutants::Mutant;
 use crate::units::{ExtentId, Slot};
 
 impl Requests {

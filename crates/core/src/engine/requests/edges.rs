@@ -8,8 +8,8 @@
 
 use super::{Requests, Waiter, drop_edges};
 use crate::engine::globals::Parts;
-use crate::engine::mutants::Mutant;
 use crate::io::Effect;
+use crate::mutants::Mutant;
 use crate::units::ExtentId;
 use alloc::vec::Vec;
 

@@ -14,9 +14,9 @@
 use super::{Req, Requests, Waiter};
 use crate::engine::devices::{Cause, Op, What};
 use crate::engine::globals::Parts;
-use crate::engine::mutants::Mutant;
 use crate::engine::relocation::Relocation;
 use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind, QUIET, RequestOp};
+use crate::mutants::Mutant;
 use crate::units::{ExtentId, Slot};
 
 /// The number of a fill in the list of locked extents, where others have the number of their request.

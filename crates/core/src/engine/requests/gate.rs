@@ -2,7 +2,7 @@
 
 use super::{Req, Waiter};
 use crate::engine::globals::Parts;
-use crate::engine::mutants::Mutant;
+use crate::mutants::Mutant;
 
 /// The decision for a piece on an extent in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,9 +25,9 @@ mod waiting;
 pub(super) use waiting::{Waiter, Waiting};
 
 use super::globals::{Globals, Parts, Phase};
-use super::mutants::Mutant;
 use super::slab::Slab;
 use crate::io::{Effect, IoError, QUIET, Request, RequestOp, Tag};
+use crate::mutants::Mutant;
 use crate::stats::CLASSES;
 use crate::units::Nanos;
 use admission::Admission;

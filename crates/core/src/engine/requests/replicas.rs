@@ -9,7 +9,7 @@ use super::pieces::access;
 use super::runs::Runs;
 use super::{Req, Requests, Waiter};
 use crate::engine::globals::{Globals, Parts};
-use crate::engine::mutants::Mutant;
+use crate::mutants::Mutant;
 use crate::policy::WriteTo;
 use crate::units::{ExtentId, Slot};
 use alloc::collections::BTreeMap;

@@ -3,9 +3,9 @@
 use super::{Requests, Waiter};
 use crate::engine::devices::{Cause, Op, What};
 use crate::engine::globals::{Globals, Parts};
-use crate::engine::mutants::Mutant;
 use crate::engine::relocation::Relocation;
 use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind, RequestOp};
+use crate::mutants::Mutant;
 use crate::units::{ExtentId, MemberId, Slot};
 
 /// Neighbouring pieces that are collected for one device operation.

@@ -8,7 +8,7 @@ use super::super::report::{Part, Repair, Report};
 use super::super::superblock::State;
 use super::super::{BLOCK, HEADER, Layout, Media};
 use super::loaded::{CHUNK, From, Loaded, apply};
-use crate::engine::Mutant;
+use crate::mutants::Mutant;
 use crate::units::MemberId;
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,10 +1,8 @@
 //! Safety rules that can be removed, one at a time, to prove that the test suites notice the removal.
 //!
-//! A mutant can be chosen only in a build with the `mutants` feature. Without the feature, [`chosen`] is a constant `false`, and the
-//! compiler removes the branches. The chaos and crash suites must fail under every mutant in [`MUTANTS`]
-//! (`crates/hostile/tests/mutants.rs`).
-
-use super::Engine;
+//! A mutant can be chosen only in a build with the `mutants` feature. Without the feature, the two questions for it
+//! ([`crate::engine::Params`] for the engine, `store/mutants.rs` for recovery) are a constant `false`, and the compiler removes the
+//! branches. The chaos and crash suites must fail under every mutant in [`MUTANTS`] (`crates/hostile/tests/mutants.rs`).
 
 /// A variant of the engine in which one rule is removed. Each description says what this variant does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,25 +257,3 @@ pub const MUTANTS: [Mutant; 80] = [
 
 /// Rules that others imply: no test can notice their removal. The argument is in `docs/on-disk-format.md`, section 8.
 pub const IMPLIED: [Mutant; 1] = [Mutant::IgnoreChain];
-
-/// Whether this rule was removed.
-#[cfg(feature = "mutants")]
-#[inline]
-pub(super) fn chosen(params: &super::Params, m: Mutant) -> bool {
-    params.mutant == Some(m)
-}
-/// Whether this rule was removed. (Never, in a build without the feature.)
-#[cfg(not(feature = "mutants"))]
-#[inline(always)]
-#[allow(clippy::inline_always)]
-pub(super) fn chosen(_params: &super::Params, _m: Mutant) -> bool {
-    false
-}
-
-impl Engine {
-    /// Removes a rule from a running engine.
-    #[cfg(feature = "mutants")]
-    pub fn break_rule(&mut self, m: Mutant) {
-        self.globals.params.mutant = Some(m);
-    }
-}

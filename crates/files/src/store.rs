@@ -11,11 +11,11 @@ use crate::disk::{Disk, Root};
 use crate::heads::HeadSettings;
 use crate::health::Health;
 use crate::intent::{Op, Recovered, Redo, dirs_of, encode, recover_but};
-use crate::live::Lives;
+use crate::live::{Backing, Live, Lives, Look};
 use crate::placement::Placement;
 use crate::recording::Recording;
 use crate::tree::{At, Facts, INTENTS, Tier, Tree, join};
-use crate::waits::Waits;
+use crate::waits::{Kind, Waits};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -296,17 +296,32 @@ impl Store {
             (n.facts, n.is_file())
         };
         if is_file && let Some(live) = self.lives.get(node) {
-            // While another thread is still opening the file, the known attributes are right.
-            if let Some(held) = live.hold_opened()
-                && let Ok(backing) = held.backing()
-            {
-                return Ok(Facts {
-                    nlink: known.nlink,
-                    ..live.facts_of(backing)?
-                });
-            }
+            let now = match live.look() {
+                Look::Held(held) => match held.backing() {
+                    Ok(backing) => self.facts_at(&live, backing)?,
+                    Err(_) => known,
+                },
+                Look::Frozen(facts) => facts,
+                // The known attributes are right.
+                Look::Opening => known,
+            };
+            return Ok(Facts {
+                nlink: known.nlink,
+                ..now
+            });
         }
         Ok(known)
+    }
+    /// The attributes of a file in use. If the server of its tier does not answer, they are those that the kernel knows.
+    fn facts_at(&self, live: &Live, backing: &Backing) -> Result<Facts, Errno> {
+        if self.would_wait(backing.tier) {
+            // Times can be older than the last write, so the kernel must not keep what it gets now.
+            self.tell_kernel(live.node);
+            return live.cached_facts_of(backing);
+        }
+        let local = self.roots[usize::from(backing.tier)].local;
+        let _wait = (!local).then(|| self.waits_for(backing.tier, live.node, Kind::Attributes));
+        live.facts_of(backing)
     }
     /// Carries out several steps atomically, even across a crash: an intent first, then the steps, then all of it is made durable. The
     /// caller has claimed all names in them. So intents of several changes at the same time have nothing in common.

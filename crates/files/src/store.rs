@@ -11,6 +11,7 @@ use crate::disk::{Disk, Root};
 use crate::heads::HeadSettings;
 use crate::health::Health;
 use crate::intent::{Op, Recovered, Redo, dirs_of, encode, recover_but};
+use crate::kernel_writes::KernelWrites;
 use crate::live::{Backing, Live, Lives, Look};
 use crate::placement::Placement;
 use crate::recording::Recording;
@@ -66,6 +67,8 @@ pub struct Store {
     pub(crate) waits: Vec<Waits>,
     /// The health of each tier.
     pub(crate) health: Vec<Health>,
+    /// What the kernel itself writes on each tier.
+    pub(crate) kernel_writes: Vec<KernelWrites>,
     _locks: Vec<rustix::fd::OwnedFd>,
 }
 
@@ -188,6 +191,7 @@ impl Store {
             copies: Copies::new(settings.copies, crate::heads::Heads::new(settings.heads)),
             waits: roots.iter().map(|_| Waits::default()).collect(),
             health: roots.iter().map(|_| Health::default()).collect(),
+            kernel_writes: roots.iter().map(|_| KernelWrites::default()).collect(),
             roots,
             _locks: locks,
         };
@@ -274,8 +278,12 @@ impl Store {
     /// As [`Store::is_short`], with as much more reserve for each of so many others.
     pub(crate) fn is_short_for(&self, tier: Tier, others: u32) -> bool {
         let (free, all) = self.room(tier);
-        let reserve = RESERVE.min(all / 16).saturating_mul(u64::from(others) + 1);
+        let reserve = Store::reserve(all).saturating_mul(u64::from(others) + 1);
         free < reserve || self.is_full(tier)
+    }
+    /// The reserve of a file that the kernel itself writes, on a tier with so much space in all.
+    pub(crate) fn reserve(all: u64) -> u64 {
+        RESERVE.min(all / 16)
     }
     /// The tier of a new file: the fastest one from `first` on that is not above its high mark, or the slowest if all are.
     pub(crate) fn tier_for_new(&self, first: Tier) -> Tier {

@@ -2,10 +2,12 @@
 """Writers that outgrow the free space of the fast tier while cold files on it could move: how far does each get?
 
     bench/files/outgrow.py [--seconds-of-slow 30]           (root)
+    bench/files/outgrow.py --cost ROUNDS
 
 The fast tier is an ext4 of 256 MiB in memory, the slow one a directory below --dir. Cold files leave 24 MiB of the fast tier free, a little
 more than the reserve of one writer. Each writer opens its file and then writes more than that. Printed for each way of I/O: MiB that were
 written before the first error, and the longest time of one call. `before` is another build of the program ($BEFORE), for comparison.
+With --cost, the fast tier has 3 GiB and nothing is short: files of 4 KiB that are created, written and closed in a second, and writes of 4 KiB.
 Environment: ISOTHERM, the program (target/release/isotherm).
 """
 
@@ -15,6 +17,7 @@ import mmap
 import os
 import pathlib
 import signal
+import statistics
 import subprocess
 import tempfile
 import time
@@ -109,35 +112,34 @@ def child(path, total, how, out):
 class World:
     """A mount of the two tiers."""
 
-    def __init__(self, work, program, options):
+    def __init__(self, work, program, options, size=TIER):
         self.work, self.mnt = work, work / "mnt"
         for d in ("fast", "slow", "mnt"):
             (work / d).mkdir()
         image = pathlib.Path(tempfile.mkstemp(dir="/dev/shm", prefix="isotherm-outgrow.")[1])
         self.image = image
-        os.truncate(image, TIER * MIB)
+        os.truncate(image, size * MIB)
         subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0", image], check=True)
         subprocess.run(["mount", "-o", "loop", image, work / "fast"], check=True)
         (work / "fast/lost+found").rmdir()
         command = [program, "mount", "--no-moves", "--watermarks", "100,100", "--fast", work / "fast", "--slow", work / "slow", *options, self.mnt]
         self.server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self.server.stdout.readline().strip() == "ready", "the mount failed"
+
+    def fill(self):
+        """Cold files, so that exactly FREE is left."""
         n = 0
         while self.free() > (FREE + COLD) * MIB:
             (self.mnt / f"cold{n}").write_bytes(os.urandom(COLD * MIB))
             n += 1
-        self.fill()
-
-    def free(self):
-        s = os.statvfs(self.work / "fast")
-        return s.f_bavail * s.f_frsize
-
-    def fill(self):
-        """The last bytes, so that exactly FREE is left."""
         f = os.open(self.mnt / "last", os.O_RDWR | os.O_CREAT, 0o600)
         os.write(f, os.urandom(self.free() - FREE * MIB))
         os.close(f)
         time.sleep(0.7)
+
+    def free(self):
+        s = os.statvfs(self.work / "fast")
+        return s.f_bavail * s.f_frsize
 
     def run(self, count, total, how):
         """(MiB written, longest call in ms, how it ended) of all writers together."""
@@ -167,16 +169,53 @@ class World:
         self.image.unlink()
 
 
+def rate(count, call):
+    """Calls in a second."""
+    begun = time.monotonic()
+    for n in range(count):
+        call(n)
+    return count / (time.monotonic() - begun)
+
+
+def cost(ways, rounds, directory):
+    """Medians of all rounds, in which all ways take turns."""
+
+    def create(world, n):
+        f = os.open(world.mnt / str(n), os.O_CREAT | os.O_WRONLY, 0o600)
+        os.write(f, b"x" * 4096)
+        os.close(f)
+
+    found = {name: [] for name, _, _ in ways}
+    for name, binary, options in ways * rounds:
+        with tempfile.TemporaryDirectory(dir=directory, prefix="isotherm-outgrow.") as work:
+            world = World(pathlib.Path(work), binary, options, 3072)
+            creates = rate(5000, lambda n: create(world, n))
+            f = os.open(world.mnt / "large", os.O_CREAT | os.O_RDWR, 0o600)
+            os.write(f, b"x" * (64 * MIB))
+            # The kernel does not ask any more.
+            time.sleep(0.2)
+            writes = rate(30000, lambda n: os.pwrite(f, b"y" * 4096, n * 7919 % 16384 * 4096))
+            os.close(f)
+            world.end()
+            found[name].append((creates, writes))
+    for name, all_rounds in found.items():
+        creates, writes = (statistics.median(column) for column in zip(*all_rounds))
+        print(f"{name}: {creates:.0f} creates/s, {writes:.0f} writes/s (medians of {rounds})")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds-of-slow", type=int, default=30)
     parser.add_argument("--dir", default="/var/tmp")
     parser.add_argument("--only", default="")
+    parser.add_argument("--cost", type=int, metavar="ROUNDS")
     args = parser.parse_args()
     program = os.environ.get("ISOTHERM", HERE / "../../target/release/isotherm")
     ways = [("passthrough", program, PASS), ("passthrough=reads", program, ["--passthrough=reads"])]
     if os.environ.get("BEFORE"):
         ways.insert(0, ("before", os.environ["BEFORE"], PASS))
+    if args.cost:
+        return cost(ways, args.cost, args.dir)
     all_writers = [w for w in writers(args.seconds_of_slow) if args.only in w[0]]
     print("| writer | MiB |", *(f"{w[0]} | longest call |" for w in ways))
     print("|---|--:|" + "--:|--:|" * len(ways))
@@ -185,6 +224,7 @@ def main():
         for _, binary, options in ways:
             with tempfile.TemporaryDirectory(dir=args.dir, prefix="isotherm-outgrow.") as work:
                 world = World(pathlib.Path(work), binary, options)
+                world.fill()
                 done, longest, end = world.run(count, total, how)
                 world.end()
             row += f" {done:.0f}{' ' + end if end else ''} | {longest:.0f} ms |"

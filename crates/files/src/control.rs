@@ -166,6 +166,9 @@ fn tiers(store: &Store) -> Value {
             (tier.as_object_mut(), store.health_of(t as Tier))
         {
             tier.extend(health);
+            if store.io.get() == Some(&crate::fuse::Io::Passthrough) {
+                tier.insert("kernel_writes".into(), store.kernel_writes[t].figures());
+            }
         }
         tier
     };

@@ -390,6 +390,7 @@ impl Store {
         durable: bool,
     ) -> Result<(), Errno> {
         let start = self.recording.start();
+        self.give_way(live, offset, data.len() as u64);
         self.with_room(live, Update::Same, |fd, home| {
             crate::disk::write_all(fd, data, offset)?;
             if durable && home {

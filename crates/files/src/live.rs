@@ -4,19 +4,22 @@
 //! Readers and writers hold the lock shared during the system call, so no call ever uses a closed descriptor. The mover holds it
 //! exclusively from the last comparison until the swap.
 
+mod frozen;
+
 use crate::catalogue::NodeId;
 use crate::copies::OpenCopy;
-use crate::disk::{Root, facts_of};
+use crate::disk::{Root, cached_facts_of, facts_of};
 use crate::mutants::{Mutant, broken};
 use crate::store::Store;
 use crate::tree::{Facts, Tier, Time};
 use crate::waits::Kind;
+pub(crate) use frozen::{Freeze, Look};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 /// The present location of a file's data.
 #[derive(Debug)]
@@ -87,6 +90,8 @@ pub struct Live {
     pub had_cached: AtomicBool,
     /// Held while a file with a copy is changed, so that two changes of the same bytes reach home and copy in the same order.
     pub(crate) update: Mutex<()>,
+    /// The attributes, while a move keeps the descriptor locked.
+    frozen: Mutex<Option<Facts>>,
 }
 
 /// All files in use.
@@ -145,6 +150,7 @@ impl Live {
             had_passthrough: AtomicBool::new(false),
             had_cached: AtomicBool::new(false),
             update: Mutex::new(()),
+            frozen: Mutex::new(None),
         }
     }
     /// Whether a read or write may wait for a tier other than the fastest.
@@ -156,17 +162,6 @@ impl Live {
     /// Locks the descriptor for one system call.
     pub fn hold(&self) -> Held<'_> {
         Held(self.state.read().unwrap_or_else(PoisonError::into_inner))
-    }
-    /// As [`Live::hold`]; `None` if the file is being opened for the first time, which may last long on a tier that does not answer.
-    pub(crate) fn hold_opened(&self) -> Option<Held<'_>> {
-        match self.state.try_read() {
-            Ok(state) => Some(Held(state)),
-            Err(TryLockError::Poisoned(state)) => Some(Held(state.into_inner())),
-            Err(TryLockError::WouldBlock) if self.opened.load(Ordering::SeqCst) => {
-                Some(self.hold())
-            }
-            Err(TryLockError::WouldBlock) => None,
-        }
     }
     /// Records a change; to be called while [`Held`] is held.
     pub fn mark_changed(&self) {
@@ -189,6 +184,10 @@ impl Live {
     /// The attributes at a location, as they are shown.
     pub(crate) fn facts_of(&self, backing: &Backing) -> Result<Facts, Errno> {
         Ok(self.with_shown_ctime(facts_of(&backing.fd)?))
+    }
+    /// As [`Live::facts_of`], as far as the kernel knows them, without a question to the server of a network file system.
+    pub(crate) fn cached_facts_of(&self, backing: &Backing) -> Result<Facts, Errno> {
+        Ok(self.with_shown_ctime(cached_facts_of(&backing.fd)?))
     }
     fn with_shown_ctime(&self, mut facts: Facts) -> Facts {
         let shown = self

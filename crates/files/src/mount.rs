@@ -1,5 +1,6 @@
 //! Mounts a store in the directory tree of this machine.
 
+use crate::fuse::gate::Gate;
 use crate::fuse::helpers::Helpers;
 use crate::fuse::{Ended, Front, Io, Served};
 use crate::store::{Refused, Settings, Store, refuse};
@@ -36,6 +37,9 @@ pub struct Options {
     pub read_only: bool,
 }
 
+/// The gate of a mount and the thread that runs it.
+type GateThread = (Arc<Gate>, JoinHandle<()>);
+
 /// A mounted file system. Dropping it unmounts.
 pub struct Mounted {
     /// The served tiers.
@@ -46,6 +50,8 @@ pub struct Mounted {
     over: Receiver<()>,
     session: Option<BackgroundSession>,
     helpers: Arc<Helpers>,
+    /// Keeps space for what the kernel itself writes.
+    gate: Option<GateThread>,
     /// This program has unmounted it, or found that nothing is mounted in its place any more. The session's threads end by themselves
     /// when the kernel has told them.
     gone: bool,
@@ -66,6 +72,7 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
     }
     // The kernel sends the final permissions of new files.
     rustix::process::umask(rustix::fs::Mode::empty());
+    raise_descriptor_limit();
     let store = Arc::new(Store::open(settings)?);
     say_what_tiers_lack(&store);
     let _ = store.io.set(options.io);
@@ -74,14 +81,16 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
         unmounted: Arc::default(),
         tell,
     };
-    let served = Arc::new(Served::new(
+    let served = Served::new(
         Arc::clone(&store),
         options.io,
         rustix::process::getuid().as_raw(),
         threads(options),
         ended.clone(),
-    ));
+    );
     let helpers = served.helpers();
+    let gate = keep_space(&store, &helpers, options.io)?;
+    let served = Arc::new(served.with_gate(gate.as_ref().map(|g| Arc::clone(&g.0))));
     let session = Session::new(Front(served), &dir, &config(&store, options)).map_err(|e| {
         Refused(format!(
             "{}: cannot mount: {e} (is /dev/fuse there, and fusermount3 for users?)",
@@ -110,9 +119,43 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
         over,
         session: Some(session),
         helpers,
+        gate,
         gone: false,
         mover: Some(mover),
     })
+}
+
+/// Lets this process open as many files as the system allows it: each file in use takes one or two descriptors, and so does each question of
+/// the kernel. Without one, the kernel refuses the write that it asks about.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    if current != maximum {
+        // If this fails, the limit is as before.
+        let _ = setrlimit(Resource::Nofile, raised);
+    }
+}
+
+/// Starts the thread that keeps space for what the kernel itself writes, if it does.
+fn keep_space(
+    store: &Arc<Store>,
+    helpers: &Arc<Helpers>,
+    io: Io,
+) -> Result<Option<GateThread>, Refused> {
+    if io != Io::Passthrough {
+        return Ok(None);
+    }
+    let failed = |e: &dyn std::fmt::Display| Refused(format!("cannot watch the free space: {e}"));
+    let gate = Gate::new(Arc::clone(store), Arc::clone(helpers)).map_err(|e| failed(&e))?;
+    let gate = Arc::new(gate);
+    let for_thread = Arc::clone(&gate);
+    let thread = std::thread::Builder::new().name("gate".into());
+    let thread = thread.spawn(move || for_thread.run());
+    Ok(Some((gate, thread.map_err(|e| failed(&e))?)))
 }
 
 /// Says which tiers lie on one file system, and what the file systems of the others lack.
@@ -284,6 +327,10 @@ impl Mounted {
                 std::mem::forget(session);
             } else {
                 let _ = session.umount_and_join();
+            }
+            if let Some((gate, thread)) = self.gate.take() {
+                gate.stop();
+                let _ = thread.join();
             }
             self.helpers.wait(THREADS_END);
             if !moved {

@@ -6,12 +6,15 @@ use crate::catalogue::NodeId;
 use crate::data::EVICT_BYTES;
 use crate::live::Live;
 use crate::mover::{Move, Outcome, Why};
+use crate::placement::Wanted;
+use crate::ranges::growth;
 use crate::store::Store;
 use crate::tree::{Id, Tier};
 use crate::waits::Kind;
 use driver::Driver;
 use rustix::io::Errno;
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -124,10 +127,50 @@ impl Store {
         if paths.is_empty() {
             return Err(Outcome::Refused(Why::Gone));
         }
-        if self.room(to).0 < needs {
+        // Only the end of the move can be sure, but until then its bytes would be copied in vain.
+        if self.stays(node) {
+            return Err(Outcome::Refused(Why::Passthrough));
+        }
+        if self.room(to).0 < needs.saturating_add(self.kept_for_kernel(to)) {
             return Err(Outcome::Refused(Why::Full));
         }
         Ok((id, from, paths))
+    }
+    /// Whether a file cannot move at this moment, because the kernel itself reads or writes it.
+    pub(crate) fn stays(&self, node: NodeId) -> bool {
+        let live = self.lives.get(node);
+        live.is_some_and(|l| l.had_passthrough.load(Ordering::SeqCst))
+    }
+    /// Bytes of a tier that are kept for the files that the kernel itself writes there. The slowest tier keeps none: nothing could leave it.
+    fn kept_for_kernel(&self, tier: Tier) -> u64 {
+        if usize::from(tier) + 1 >= self.roots.len() {
+            return 0;
+        }
+        match self.kernel_writes[usize::from(tier)].handles() {
+            0 => 0,
+            handles => Store::reserve(self.room(tier).1).saturating_mul(u64::from(handles)),
+        }
+    }
+    /// Before a write through this program: if it needs space that is kept for the files that the kernel itself writes on the same tier, the
+    /// file moves to the next one. Those cannot.
+    pub(crate) fn give_way(&self, live: &Live, offset: u64, bytes: u64) {
+        let (tier, grows) = {
+            let held = live.hold();
+            let Ok(home) = held.backing() else { return };
+            if self.kernel_writes[usize::from(home.tier)].handles() == 0 {
+                return;
+            }
+            (home.tier, growth(&home.fd, offset, bytes))
+        };
+        let kept = self.kept_for_kernel(tier);
+        let free = self.roots[usize::from(tier)].room().map_or(0, |r| r.0);
+        let fits = kept == 0 || free >= grows.saturating_add(kept);
+        if grows == 0 || fits || self.placement.failed_recently(live.node) {
+            return;
+        }
+        if !self.spill(live.node, tier) {
+            self.placement.failed(live.node);
+        }
     }
     /// The tier of a file became full while it was written: moves it to the next tier with space. Returns true if it is worth trying again.
     pub(crate) fn spill(&self, node: NodeId, from: Tier) -> bool {
@@ -153,12 +196,17 @@ impl Store {
         }
         false
     }
+    /// The coldest files of a tier that can move, of so many bytes together.
+    pub(crate) fn coldest(&self, tier: Tier, bytes: u64) -> Vec<Wanted> {
+        let stays = |node| self.stays(node);
+        self.placement.overflow(&self.cat(), tier, bytes, stays)
+    }
     /// A tier is full, and the file that is written there cannot move: moves others to slower tiers, the coldest first. Returns true if it
     /// is worth trying again.
     pub(crate) fn push_out(&self, from: Tier) -> bool {
         while !self.placement.is_stopped() {
             let bytes = EVICT_BYTES.min(self.room(from).1 / 16);
-            let coldest = self.placement.overflow(&self.cat(), from, bytes);
+            let coldest = self.coldest(from, bytes);
             if coldest.is_empty() {
                 return false;
             }

@@ -350,16 +350,23 @@ impl Placement {
         wanted.sort_by_key(|w| (w.to < w.from, w.node));
         wanted
     }
-    /// The coldest files of a tier that is above its high mark: as many as must move to the tier below to reach the low mark.
-    pub fn overflow(&self, cat: &Catalogue, tier: Tier, mut bytes: u64) -> Vec<Wanted> {
+    /// The coldest files of a tier that should be emptied by so many bytes: those that must move to the tier below. Those for which `stays`
+    /// is true cannot move.
+    pub fn overflow(
+        &self,
+        cat: &Catalogue,
+        tier: Tier,
+        mut bytes: u64,
+        stays: impl Fn(NodeId) -> bool,
+    ) -> Vec<Wanted> {
         let policy = lock(&self.policy);
-        let wall = wall();
+        let (wall, now) = (wall(), Instant::now());
         let mut files: Vec<(i64, NodeId, u64)> = Vec::new();
         for (node, n) in cat
             .all()
             .filter(|n| n.1.is_file() && n.1.tier == tier && n.1.links() > 0)
         {
-            if policy.retry_at.contains_key(&node) {
+            if policy.rests(node, now) {
                 continue;
             }
             if let Some(path) = cat.path(node) {
@@ -382,6 +389,9 @@ impl Placement {
             if bytes == 0 {
                 break;
             }
+            if stays(node) {
+                continue;
+            }
             bytes = bytes.saturating_sub(size.max(1));
             wanted.push(Wanted {
                 node,
@@ -403,6 +413,15 @@ impl Placement {
         if !moved {
             policy.retry_at.insert(node, Instant::now() + RETRY_AFTER);
         }
+    }
+    /// Whether a file could not be moved a short time ago.
+    pub(crate) fn failed_recently(&self, node: NodeId) -> bool {
+        lock(&self.policy).rests(node, Instant::now())
+    }
+    /// A file could not be moved: it is not tried again for a while.
+    pub(crate) fn failed(&self, node: NodeId) {
+        let until = Instant::now() + RETRY_AFTER;
+        lock(&self.policy).retry_at.insert(node, until);
     }
     /// Replaces the pins and policies of directories. If the policies differ, the policy starts again without statistics, with each file at
     /// its present place.

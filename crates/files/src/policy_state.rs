@@ -220,6 +220,10 @@ impl PolicyState {
         some.filter(|n| self.wanted_tier(*n) == Some(slowest))
             .min_by_key(|n| self.last.get(n))
     }
+    /// Whether a move of the file failed a short time ago.
+    pub(crate) fn rests(&self, node: NodeId, now: Instant) -> bool {
+        self.retry_at.get(&node).is_some_and(|until| *until > now)
+    }
     /// Drops the unit of a file that was deleted, or that the policy need not know any more.
     pub(crate) fn forget(&mut self, now: Nanos, node: NodeId) {
         self.last.remove(&node);

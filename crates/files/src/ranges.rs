@@ -14,6 +14,14 @@ use std::sync::Arc;
 /// Calls of fallocate(2) after which a range holds no data.
 const GIVES_UP: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::ZERO_RANGE);
 
+/// Bytes of space that a write of that range may need: what lies behind the beginning of the next hole, or behind the end of the file.
+pub(crate) fn growth(fd: &OwnedFd, offset: u64, bytes: u64) -> u64 {
+    let end = offset.saturating_add(bytes);
+    // Behind the end of the file there is no hole to be found, and space is needed from the first byte on.
+    let hole = rustix::fs::seek(fd, SeekFrom::Hole(offset)).unwrap_or(offset);
+    end.saturating_sub(hole.max(offset))
+}
+
 impl Store {
     /// Preallocates space, punches holes or zeroes a range, as fallocate(2).
     ///

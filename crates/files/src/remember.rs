@@ -109,7 +109,7 @@ impl Store {
         for tier in 0..self.roots.len() as Tier - 1 {
             if self.is_full(tier) {
                 let over = self.over_mark(tier);
-                let coldest = self.placement.overflow(&self.cat(), tier, over);
+                let coldest = self.coldest(tier, over);
                 wanted.retain(|w| !coldest.iter().any(|c| c.node == w.node));
                 wanted.splice(0..0, coldest);
             }

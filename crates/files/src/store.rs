@@ -11,11 +11,12 @@ use crate::disk::{Disk, Root};
 use crate::heads::HeadSettings;
 use crate::health::Health;
 use crate::intent::{Op, Recovered, Redo, dirs_of, encode, recover_but};
-use crate::live::Lives;
+use crate::kernel_writes::KernelWrites;
+use crate::live::{Backing, Live, Lives, Look};
 use crate::placement::Placement;
 use crate::recording::Recording;
 use crate::tree::{At, Facts, INTENTS, Tier, Tree, join};
-use crate::waits::Waits;
+use crate::waits::{Kind, Waits};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -66,6 +67,8 @@ pub struct Store {
     pub(crate) waits: Vec<Waits>,
     /// The health of each tier.
     pub(crate) health: Vec<Health>,
+    /// What the kernel itself writes on each tier.
+    pub(crate) kernel_writes: Vec<KernelWrites>,
     _locks: Vec<rustix::fd::OwnedFd>,
 }
 
@@ -188,6 +191,7 @@ impl Store {
             copies: Copies::new(settings.copies, crate::heads::Heads::new(settings.heads)),
             waits: roots.iter().map(|_| Waits::default()).collect(),
             health: roots.iter().map(|_| Health::default()).collect(),
+            kernel_writes: roots.iter().map(|_| KernelWrites::default()).collect(),
             roots,
             _locks: locks,
         };
@@ -274,8 +278,12 @@ impl Store {
     /// As [`Store::is_short`], with as much more reserve for each of so many others.
     pub(crate) fn is_short_for(&self, tier: Tier, others: u32) -> bool {
         let (free, all) = self.room(tier);
-        let reserve = RESERVE.min(all / 16).saturating_mul(u64::from(others) + 1);
+        let reserve = Store::reserve(all).saturating_mul(u64::from(others) + 1);
         free < reserve || self.is_full(tier)
+    }
+    /// The reserve of a file that the kernel itself writes, on a tier with so much space in all.
+    pub(crate) fn reserve(all: u64) -> u64 {
+        RESERVE.min(all / 16)
     }
     /// The tier of a new file: the fastest one from `first` on that is not above its high mark, or the slowest if all are.
     pub(crate) fn tier_for_new(&self, first: Tier) -> Tier {
@@ -296,17 +304,32 @@ impl Store {
             (n.facts, n.is_file())
         };
         if is_file && let Some(live) = self.lives.get(node) {
-            // While another thread is still opening the file, the known attributes are right.
-            if let Some(held) = live.hold_opened()
-                && let Ok(backing) = held.backing()
-            {
-                return Ok(Facts {
-                    nlink: known.nlink,
-                    ..live.facts_of(backing)?
-                });
-            }
+            let now = match live.look() {
+                Look::Held(held) => match held.backing() {
+                    Ok(backing) => self.facts_at(&live, backing)?,
+                    Err(_) => known,
+                },
+                Look::Frozen(facts) => facts,
+                // The known attributes are right.
+                Look::Opening => known,
+            };
+            return Ok(Facts {
+                nlink: known.nlink,
+                ..now
+            });
         }
         Ok(known)
+    }
+    /// The attributes of a file in use. If the server of its tier does not answer, they are those that the kernel knows.
+    fn facts_at(&self, live: &Live, backing: &Backing) -> Result<Facts, Errno> {
+        if self.would_wait(backing.tier) {
+            // Times can be older than the last write, so the kernel must not keep what it gets now.
+            self.tell_kernel(live.node);
+            return live.cached_facts_of(backing);
+        }
+        let local = self.roots[usize::from(backing.tier)].local;
+        let _wait = (!local).then(|| self.waits_for(backing.tier, live.node, Kind::Attributes));
+        live.facts_of(backing)
     }
     /// Carries out several steps atomically, even across a crash: an intent first, then the steps, then all of it is made durable. The
     /// caller has claimed all names in them. So intents of several changes at the same time have nothing in common.

@@ -107,6 +107,17 @@ impl Store {
     pub(crate) fn is_silent(&self, tier: Tier) -> bool {
         self.waits[usize::from(tier)].hangs()
     }
+    /// Whether a call on a tier on a network would wait for its server: one has waited for a second, and the server does not answer a
+    /// question about its space within a second either.
+    pub(crate) fn would_wait(&self, tier: Tier) -> bool {
+        let root = &self.roots[usize::from(tier)];
+        if root.local || root.absent || self.waits[usize::from(tier)].long().is_none() {
+            return false;
+        }
+        // If another thread has asked, this returns at once.
+        let asked = root.room();
+        asked.is_err() || root.is_asked()
+    }
     /// Whether any call on a slower tier has lasted for a while.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waits.iter().any(|w| w.long().is_some())
@@ -164,5 +175,31 @@ mod tests {
         assert!(!waits.hangs());
         drop((read, new));
         assert!(waits.all().1.is_empty());
+    }
+
+    /// The server is away: what the kernel knows is answered. A call that lasts, or an open question about space, alone does not mean that.
+    #[test]
+    fn attributes_of_a_file_in_use_do_not_wait_for_a_server_that_is_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut store, node, live) = crate::store::with_a_file(dir.path());
+        store.write(&live, 0, b"12345", false).unwrap();
+        assert_eq!(store.move_file(node, 1), crate::mover::Outcome::Done);
+        assert!(!store.would_wait(1), "local");
+        std::sync::Arc::get_mut(&mut store.roots).unwrap()[1].local = false;
+        assert!(!store.would_wait(1), "nothing waits");
+        let long = store.waits[1].begin(Call {
+            since: Instant::now().checked_sub(SHOWN_AFTER).unwrap(),
+            node,
+            kind: Kind::Move,
+        });
+        assert!(!store.would_wait(1), "a long move, and the server answers");
+        store.roots[1].leave_open(true);
+        assert!(store.would_wait(1));
+        assert_eq!(store.facts(node).unwrap().size, 5);
+        drop(long);
+        assert!(!store.would_wait(1), "a slow answer alone");
+        store.roots[1].leave_open(false);
+        assert_eq!(store.facts(node).unwrap().size, 5);
+        store.release(&live);
     }
 }

@@ -79,6 +79,17 @@ impl Root {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut asked.answered)
     }
+    /// Whether a question to the tier, on a network, is open.
+    pub(crate) fn is_asked(&self) -> bool {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.since.is_some()
+    }
+    /// Leaves a question without an answer, as a server that is away does, or answers it.
+    #[cfg(test)]
+    pub(crate) fn leave_open(&self, open: bool) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.since = open.then(Instant::now);
+    }
     /// Whether the tier, on a network, has not answered for a while.
     pub(crate) fn hangs(&self) -> bool {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,8 +4,10 @@
 //! goes through this program. Changes that were made directly on a tier are reported to the kernel when they are noticed.
 
 mod data;
+pub(crate) mod gate;
 pub(crate) mod helpers;
 mod passthrough;
+mod questions;
 mod requests;
 
 use crate::catalogue::NodeId;
@@ -18,11 +20,12 @@ use fuser::{
     Errno as FuseErrno, FileAttr, FileHandle, FileType, Generation, INodeNo, InitFlags,
     KernelConfig, ReplyEmpty, ReplyEntry, ReplyXattr, Request, TimeOrNow,
 };
+use gate::Gate;
 use helpers::Helpers;
 use passthrough::Passes;
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -123,8 +126,8 @@ pub struct Served {
     reason: Arc<Mutex<Option<String>>>,
     /// Whether it was said that a tier has too little space for passthrough.
     short: AtomicBool,
-    /// The number of handles on each tier with which the kernel itself may write.
-    writers: Box<[AtomicU32]>,
+    /// Keeps space for what the kernel itself writes.
+    gate: Option<Arc<Gate>>,
     helpers: Arc<Helpers>,
 }
 
@@ -252,9 +255,8 @@ fn request_capabilities(io: Io, config: &mut KernelConfig) {
 impl Served {
     /// Serves a store on that many threads. Besides root, `owner` may give commands.
     pub fn new(store: Arc<Store>, io: Io, owner: u32, threads: usize, ended: Ended) -> Served {
-        let writers = store.roots.iter().map(|_| AtomicU32::new(0)).collect();
         Served {
-            writers,
+            gate: None,
             store,
             io,
             owner,
@@ -266,6 +268,11 @@ impl Served {
             short: AtomicBool::new(false),
             helpers: Arc::new(Helpers::new(threads)),
         }
+    }
+    /// Lets `gate` keep space for what the kernel itself writes.
+    pub(crate) fn with_gate(mut self, gate: Option<Arc<Gate>>) -> Served {
+        self.gate = gate;
+        self
     }
     /// The threads that carry out calls which may wait.
     pub(crate) fn helpers(&self) -> Arc<Helpers> {

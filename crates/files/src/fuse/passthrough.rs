@@ -1,9 +1,10 @@
 //! Handles with which the kernel itself reads and writes a file on its tier.
 //!
 //! A file with such a handle cannot move, so its writer gets ENOSPC when the tier is full, from the kernel. Therefore handles for writing
-//! are given only while the tier has a reserve for each of them. If other handles of the file are of that kind already, the kernel wants a
+//! are given only while the tier has a reserve for each of them, and space is kept for them as far as possible (`gate.rs`). If other handles of the file are of that kind already, the kernel wants a
 //! new one to be of it, too; its reads and writes then go through this program all the same, which makes space by moving other files.
 
+use super::questions::Inode;
 use super::{Io, Served};
 use crate::live::Live;
 use crate::tree::Tier;
@@ -19,6 +20,8 @@ pub(super) struct Passes {
     pub(super) through_us: bool,
     /// The tier that has a reserve for the writes of this handle.
     reserve: Option<Tier>,
+    /// The file, if space is kept for it.
+    kept: Option<Inode>,
 }
 
 impl Passes {
@@ -71,18 +74,26 @@ impl Served {
         live.had_passthrough.store(true, Ordering::SeqCst);
         let reserve = (writes && !through_us).then_some(at.tier);
         if let Some(tier) = reserve {
-            self.writers[usize::from(tier)].fetch_add(1, Ordering::SeqCst);
+            self.store.kernel_writes[usize::from(tier)].opened();
         }
+        // From the slowest tier nothing can move away, and the free space of a tier on a network cannot be asked often.
+        let slowest = usize::from(at.tier) + 1 >= self.store.roots.len();
+        let keep = !slowest && self.store.roots[usize::from(at.tier)].local;
+        let gate = self.gate.as_ref().filter(|_| reserve.is_some() && keep);
         Some(Passes {
             id,
             through_us,
             reserve,
+            kept: gate.and_then(|g| g.enter(&at.fd, at.tier)),
         })
     }
     /// Called when a handle is closed.
     pub(super) fn passed(&self, passes: &Passes) {
         if let Some(tier) = passes.reserve {
-            self.writers[usize::from(tier)].fetch_sub(1, Ordering::SeqCst);
+            self.store.kernel_writes[usize::from(tier)].closed();
+        }
+        if let Some((gate, file)) = self.gate.as_ref().zip(passes.kept) {
+            gate.leave(file);
         }
     }
     /// Whether writes to a tier must go through this program, because the tier may become full before another one does.
@@ -97,7 +108,7 @@ impl Served {
             // The kernel writes without notice, so what was known half a second ago may be long gone.
             self.store.room_changed(tier);
         }
-        let writers = self.writers[usize::from(tier)].load(Ordering::SeqCst);
+        let writers = self.store.kernel_writes[usize::from(tier)].handles();
         let short = self.store.is_short_for(tier, writers);
         if short && !self.short.swap(true, Ordering::SeqCst) {
             let tier = self.store.tier_name(tier);

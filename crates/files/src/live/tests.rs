@@ -100,3 +100,24 @@ fn a_file_that_is_being_opened_has_attributes() {
     store.lives.0.lock().unwrap().insert(node, half);
     assert_eq!(store.facts(node).map(|f| f.mode & 0o7777), Ok(0o600));
 }
+
+/// A move may keep the descriptor for long, if a tier does not answer. The attributes are those of that moment, and later ones are not hidden.
+#[test]
+fn attributes_are_answered_while_a_move_keeps_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, node, live) = crate::store::with_a_file(dir.path());
+    store.write(&live, 0, b"12345", false).unwrap();
+    let kept = live.freeze();
+    let during = store.facts(node).unwrap();
+    assert_eq!((during.size, during.nlink), (5, 1));
+    // From another thread, which waits for the end.
+    let (store, live) = (&store, &live);
+    std::thread::scope(|s| {
+        let writer = s.spawn(move || store.write(live, 5, b"6", false));
+        assert_eq!(store.facts(node).unwrap(), during);
+        drop(kept);
+        writer.join().unwrap().unwrap();
+    });
+    assert_eq!(store.facts(node).unwrap().size, 6);
+    store.release(live);
+}

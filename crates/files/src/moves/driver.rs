@@ -2,7 +2,7 @@
 
 use crate::claims::{Claim, Key};
 use crate::disk::{Disk, facts_of};
-use crate::live::{Backing, Live, State};
+use crate::live::{Backing, Freeze, Live, State};
 use crate::mover::{Answer, Call, Move, Outcome, Step, Why, carry_out};
 use crate::store::Store;
 use crate::tree::{At, Facts, TEMPS, Tier, Time, join};
@@ -10,8 +10,8 @@ use crate::waits::Kind;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Timespec, Timestamps};
 use rustix::io::Errno;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLockWriteGuard};
 use std::time::Duration;
 
 /// Maximum time that a move waits for changes in its directories, to restore the times of these.
@@ -30,7 +30,7 @@ pub(super) struct Driver<'a> {
     /// Number of changes of the file when its copy was begun.
     changes: u64,
     /// The lock on the file's descriptors, which stops readers and writers; held from the freeze to the swap.
-    state: Option<RwLockWriteGuard<'a, State>>,
+    state: Option<Freeze<'a>>,
     /// The claim of the file and its names; held from the freeze to the end.
     names: Option<Claim<'a>>,
     /// The descriptor of the copy, from the freeze to the swap.
@@ -121,8 +121,7 @@ impl<'a> Driver<'a> {
     fn freeze(&mut self, disk: &Disk) -> Result<Answer, Errno> {
         let node = self.live.node;
         self.names = Some(self.store.claim(|cat, all| all.all_names(cat, node))?);
-        let state = self.live.state.write();
-        self.state = Some(state.unwrap_or_else(PoisonError::into_inner));
+        self.state = Some(self.live.freeze());
         if self.live.had_passthrough.load(Ordering::SeqCst) {
             return Ok(Answer::Forbidden(Why::Passthrough));
         }
@@ -141,10 +140,10 @@ impl<'a> Driver<'a> {
         let Some((state, fd)) = state.as_mut().zip(self.copy.take()) else {
             return;
         };
-        let home = state.home.as_ref();
+        let home = state.state.home.as_ref();
         let before = home.and_then(|b| self.live.facts_of(b).ok());
         self.enter(before, &fd);
-        **state = State {
+        *state.state = State {
             home: Some(Backing {
                 tier: self.to,
                 fd,

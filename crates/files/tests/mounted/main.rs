@@ -4,6 +4,7 @@ mod asleep;
 mod fsx;
 mod heads;
 mod hung_reads;
+mod kernel_writes;
 mod passthrough;
 mod refusals;
 mod renames;

@@ -68,7 +68,7 @@ fn end(mut w: World) {
 }
 
 /// The kernel reports the last close of a file a little later.
-fn closed(w: &World) {
+pub(crate) fn closed(w: &World) {
     for _ in 0..600 {
         if w.ask("", "status")["in_use"] == 0 {
             return;
@@ -246,7 +246,9 @@ fn a_writer_that_outgrows_its_tier_loses_nothing_and_goes_on_after_a_new_open() 
     drop(f);
     closed(&w);
     let mut f = OpenOptions::new().append(true).open(w.at("f")).unwrap();
-    assert_eq!(w.ask("f", "why")["passthrough"], false);
+    // The mover may have made space for it before the last close was over.
+    let why = w.ask("f", "why");
+    assert!(why["passthrough"] == false || why["tier"] == 1, "{why}");
     f.write_all(&vec![9; 8 << 20]).unwrap();
     assert_eq!(w.ask("f", "where")["tier"], 1);
     drop(f);

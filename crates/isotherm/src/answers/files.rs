@@ -105,6 +105,11 @@ fn tier(t: &Value) -> String {
             waiting["call"].as_str().unwrap_or("-")
         ));
     }
+    let writes = int(&t["kernel_writes"]["waiting"]);
+    if writes > 0 {
+        let verb = if writes == 1 { " WAITS" } else { "s WAIT" };
+        parts.push(format!("{writes} write{verb} for space"));
+    }
     let opened = &t["last_opened"];
     if let Some(path) = opened["path"].as_str() {
         parts.push(format!(
@@ -177,7 +182,8 @@ mod tests {
         let mut s = json!({
             "state": "serving", "policy": "benefit", "moves": true, "migrating": false, "marks_percent": [80, 90],
             "tiers": [
-                {"tier": 0, "path": "/fast", "files": 89, "bytes": 2048, "free_bytes": 1 << 20, "errors": 0, "above_mark": true},
+                {"tier": 0, "path": "/fast", "files": 89, "bytes": 2048, "free_bytes": 1 << 20, "errors": 0, "above_mark": true,
+                 "kernel_writes": {"handles": 2, "asks": true, "asking": true, "waiting": 1}},
                 {"tier": 1, "path": "/slow", "files": 3, "bytes": 1 << 30, "free_bytes": 1u64 << 40, "errors": 2, "failing": true,
                  "waiting": {"calls": 3, "longest_s": 31.5, "call": "read", "path": "docs/c"},
                  "last_error": {"error": "a: EIO", "ago_s": 9}, "last_opened": {"path": "docs/a", "program": "cp", "ago_s": 5}},
@@ -192,7 +198,7 @@ mod tests {
             "/mnt: Serving well.",
             "state      serving",
             "policy     benefit",
-            "tier 0     /fast, 89 files, 2.00 KiB, 1.00 MiB free, above its mark",
+            "tier 0     /fast, 89 files, 2.00 KiB, 1.00 MiB free, above its mark, 1 write WAITS for space",
             "tier 1     /slow, 3 files, 1.00 GiB, 1.00 TiB free, FAILING, 2 errors, the last 9.0 s ago: a: EIO, \
              3 calls WAIT, the longest for 31.5 s: read of docs/c, \
              last opened 5.0 s ago: docs/a by cp",

@@ -27,6 +27,7 @@ OFF = [
     ("without=harm", "the time for which requests wait for cleaning is not counted"),
     ("without=emptying", "a disk that still empties its write cache counts as idle"),
     ("without=value", "cleaning always waits until the disk is idle, even if no copy is clean"),
+    ("without=yielding", "the round of a batch begins as soon as any request waits, and as soon as a slot waits for it"),
     ("idle_s=0.001", "the disk counts as idle after 1 ms"),
     ("settled_s=0", "data is cleaned even if it was just written"),
     ("parts=0", "whole extents are always copied"),

@@ -6,7 +6,7 @@ mod rig;
 use isotherm_core::engine::Params;
 use isotherm_core::load::Cost;
 use isotherm_core::policy::{
-    Access, Action, Benefit, Outcome, ParamError, Place, Policy, Uses, View,
+    Access, Action, Benefit, MoveRules, Outcome, ParamError, Place, Policy, Uses, View,
 };
 use isotherm_core::*;
 use rig::Run;
@@ -196,4 +196,146 @@ fn a_burst_of_writes_is_spread_over_both_devices() {
     // One write more would wait for the first one, and for the work that it leaves behind.
     assert_eq!(burst_on_the_slow_member("none"), 1);
     assert_eq!(burst_on_the_slow_member("late"), 0);
+}
+
+/// Cleans four copies while pairs of reads of cold extents keep the slow member busy for 20 ms: the second read of a pair waits for the
+/// fetch of the first. Returns whether the slow member got a flush in this time, and the number of copies that are clean a second later.
+fn flush_ahead_of_reads(without: &str) -> (bool, u64) {
+    let mut run = Run::new("lru", Params::default());
+    let mut policy = Box::new(Benefit::default());
+    policy.set_name("without", without).unwrap();
+    run.engine.set_policy(run.now, policy).unwrap();
+    // The first round lets the engine measure how long a round takes.
+    for seconds in [8, 16] {
+        for e in [3, 1, 0, 2] {
+            run.submit(RequestOp::Write, e);
+        }
+        while seconds == 16 && !at_work(&run).0 {
+            let until = run.now + Nanos(50_000);
+            assert!(until < Nanos::from_secs(20), "they are not cleaned");
+            run.run(until);
+        }
+        if seconds == 8 {
+            run.run(Nanos::from_secs(seconds));
+        }
+    }
+    let (end, mut cold, mut flushed) = (run.now + Nanos::from_millis(20), 8, false);
+    while run.now < end {
+        while run.tag - run.replies < 6 {
+            run.submit(RequestOp::Read, cold);
+            run.submit(RequestOp::Read, cold);
+            cold = 8 + (cold - 7) % 80;
+        }
+        let until = run.now + Nanos(10_000);
+        run.run(until);
+        flushed |= at_work(&run).1;
+    }
+    let until = run.now + Nanos::from_secs(1);
+    run.run(until);
+    (flushed, run.engine.counters().writebacks.done)
+}
+
+#[test]
+fn reads_that_wait_for_a_fetch_do_not_hurry_the_flush_of_cleans() {
+    assert_eq!(flush_ahead_of_reads("none"), (false, 8));
+    assert_eq!(flush_ahead_of_reads("yielding"), (true, 8));
+}
+
+/// Extents whose reads are commands for [`OnCommand`].
+const CLEAN_ONE: u64 = 89;
+const CLEAN: u64 = 90;
+const EVICT: u64 = 91;
+
+/// Extents from this one on get no copies.
+const COLD: u64 = 40;
+/// The extent whose copy is cleaned alone.
+const ONE: u64 = 20;
+
+/// Copies written extents, and cleans or evicts the copies of the first `copies` extents when it is told to. Its rounds keep away from
+/// requests.
+#[derive(Debug)]
+struct OnCommand {
+    copies: u32,
+}
+
+impl Policy for OnCommand {
+    fn name(&self) -> &'static str {
+        "on-command"
+    }
+    fn uses(&self) -> Uses {
+        Uses::Copies
+    }
+    fn attach(&mut self, _view: &mut View<'_>) {}
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
+        Place::Tier(view.slowest())
+    }
+    fn on_access(&mut self, _view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        let all = (0..self.copies).map(ExtentId);
+        let (extent, to) = (access.extent, TierId(0));
+        match (u64::from(extent.0), access.write) {
+            (CLEAN_ONE, false) => wanted.push(Action::Clean {
+                extent: ExtentId(ONE as u32),
+            }),
+            (CLEAN, false) => wanted.extend(all.map(|extent| Action::Clean { extent })),
+            (EVICT, false) => wanted.extend(all.map(|extent| Action::Evict { extent })),
+            (..COLD, true) => wanted.push(Action::Allocate { extent, to }),
+            _ => {}
+        }
+    }
+    fn move_rules(&self) -> MoveRules {
+        MoveRules {
+            rounds_yield: true,
+            ..MoveRules::default()
+        }
+    }
+    fn set(&mut self, _key: &str, _value: f64) -> Result<(), ParamError> {
+        Err(ParamError::Unknown(String::new()))
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+    fn explain(&self, _view: &View<'_>, _extent: ExtentId) -> String {
+        String::new()
+    }
+}
+
+/// Whether the mirror on the slow member was written while reads kept that member busy for ten seconds, after this number of copies was
+/// cleaned and evicted; and whether it was written in the second after that.
+fn mirrored_under_load(copies: u32) -> (bool, bool) {
+    let mut run = Run::new("lru", Params::default());
+    let policy = Box::new(OnCommand { copies });
+    run.engine.set_policy(run.now, policy).unwrap();
+    // After this no read changes the map.
+    for e in (0..u64::from(copies)).chain([ONE]).chain(COLD..=EVICT) {
+        run.submit(RequestOp::Write, e);
+    }
+    run.run(Nanos::from_secs(100));
+    // This round brings the mirror up to date; the next one is too soon after it, so the mirror lags.
+    run.submit(RequestOp::Read, CLEAN_ONE);
+    run.run(Nanos::from_millis(100_300));
+    run.submit(RequestOp::Read, CLEAN);
+    run.run(Nanos::from_millis(100_600));
+    assert_eq!(run.engine.counters().writebacks.done, u64::from(copies) + 1);
+    run.submit(RequestOp::Read, EVICT);
+    let mut written = [false; 2];
+    for (half, seconds) in [110, 111].into_iter().enumerate() {
+        while run.now < Nanos::from_secs(seconds) {
+            while half == 0 && run.tag - run.replies < 3 {
+                run.submit(RequestOp::Read, COLD + u64::from(run.tag) % 40);
+            }
+            let until = run.now + Nanos(20_000);
+            run.run(until);
+            let mut slow = run.due.values().filter(|o| o.member == MemberId(1));
+            written[half] |= slow.any(|o| matches!(o.buf, BufRef::Meta));
+        }
+    }
+    assert_eq!(run.engine.counters().evictions.done, u64::from(copies));
+    (written[0], written[1])
+}
+
+#[test]
+fn slots_that_wait_hurry_the_mirror_only_if_many_wait() {
+    // The fast tier has 16 slots.
+    assert_eq!(mirrored_under_load(3), (false, true));
+    assert!(mirrored_under_load(4).0);
 }

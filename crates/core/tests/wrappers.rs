@@ -24,6 +24,7 @@ const RULES: MoveRules = MoveRules {
     limit: Some(3),
     yield_to_metadata: true,
     idle_extents_only: true,
+    rounds_yield: true,
 };
 
 impl Policy for RecordingPolicy {

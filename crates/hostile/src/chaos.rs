@@ -21,6 +21,8 @@ pub struct Chaos {
     copies_writes: bool,
     /// Whether the policy declares that no copy may stay dirty, so that the engine writes dirty copies home in the background.
     cleans: bool,
+    /// Whether its rounds keep away from requests.
+    rounds_yield: bool,
 }
 
 impl Chaos {
@@ -44,6 +46,7 @@ impl Chaos {
             cache: None,
             copies_writes: false,
             cleans: seed.count_ones().is_multiple_of(4),
+            rounds_yield: seed.is_multiple_of(2),
         }
     }
     /// A policy that proposes only actions on copies.
@@ -205,7 +208,10 @@ impl Policy for Chaos {
         None
     }
     fn move_rules(&self) -> MoveRules {
-        MoveRules::default()
+        MoveRules {
+            rounds_yield: self.rounds_yield,
+            ..MoveRules::default()
+        }
     }
     fn set(&mut self, _key: &str, _value: f64) -> Result<(), ParamError> {
         Err(ParamError::Unknown(String::new()))

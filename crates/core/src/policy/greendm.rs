@@ -298,6 +298,7 @@ impl Policy for GreenDm {
             limit: Some(self.move_limit),
             yield_to_metadata: true,
             idle_extents_only: true,
+            rounds_yield: false,
         }
     }
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {

@@ -239,6 +239,9 @@ pub struct MoveRules {
     pub yield_to_metadata: bool,
     /// Whether a move is cancelled if any request to the extent, including a read, is in flight (GreenDM 6.1.6).
     pub idle_extents_only: bool,
+    /// Whether rounds for its moves are kept away from requests. A round then hurries only if a request waits for a move that it ends (and
+    /// not if a request waits for anything), and slots that wait to be free hurry it only if a request waits for a slot or many wait.
+    pub rounds_yield: bool,
 }
 
 /// How an action ended.

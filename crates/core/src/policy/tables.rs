@@ -147,7 +147,7 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "without",
-        what: "for measurements: mechanisms to switch off, joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value, alone, classes",
+        what: "for measurements: mechanisms to switch off, joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value, alone, classes, yielding",
         default: "none",
     },
 ];

@@ -69,6 +69,10 @@ impl Freeing {
     pub(super) fn wants_round(&self) -> bool {
         !self.waiting.is_empty() || !self.hasty.is_empty()
     }
+    /// Number of slots that wait for a record, so that a round would free them.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len() + self.hasty.len()
+    }
     /// Number of copies that were cleaned since the mirror was last brought up to date.
     pub(super) fn cleaned(&self) -> usize {
         self.cleaned.len()

@@ -3,12 +3,14 @@
 use super::Durability;
 use crate::engine::globals::{Globals, Phase};
 use crate::engine::relocation::Relocation;
-use crate::units::Nanos;
+use crate::units::{Nanos, TierId};
 
 /// A round that is due only by time begins when no request has waited for the device for this time.
 const IDLE_TIME: Nanos = Nanos::from_millis(50);
 /// Such a round waits for an idle device for at most this number of commit intervals.
 const IDLE_WAITS_MAX: u64 = 5;
+/// If 1 / `SLOTS_SHARE` of the fastest tier waits for a round to be free, the round does not wait for an idle device.
+const SLOTS_SHARE: usize = 4;
 
 /// The reasons for a round.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +32,7 @@ impl Durability {
             for_space: self.freeing.wants_round() && g.waiting.is_starving(),
             mirror_due: self
                 .mirror_due
-                .is_some_and(|t| self.when_mirrored(g, t) <= now)
+                .is_some_and(|t| self.when_mirrored(g, r, t) <= now)
                 && self.mirror_awake(g),
         }
     }
@@ -106,7 +108,7 @@ impl Durability {
         }
         let mirror_due = self.mirror_due.filter(|_| self.mirror_awake(g));
         let records = self.pending.due().map(|t| self.when_idle(g, t));
-        let mirror = mirror_due.map(|t| self.when_mirrored(g, t));
+        let mirror = mirror_due.map(|t| self.when_mirrored(g, r, t));
         let gathered = self.gather.until(g.clock);
         Nanos::earlier(
             Nanos::earlier(records, mirror),
@@ -114,14 +116,24 @@ impl Durability {
         )
     }
 
-    /// The time at which a round begins for a mirror that should be up to date at `t`. If slots wait for that, the round does not wait for an
-    /// idle moment.
-    fn when_mirrored(&self, g: &Globals, t: Nanos) -> Nanos {
-        if self.freeing.wants_round() {
+    /// The time at which a round begins for a mirror that should be up to date at `t`. If slots are needed that wait for that, the round does
+    /// not wait for an idle moment.
+    fn when_mirrored(&self, g: &Globals, r: &Relocation, t: Nanos) -> Nanos {
+        if self.freeing.wants_round() && self.slots_are_needed(g, r) {
             t
         } else {
             self.when_idle(g, t)
         }
+    }
+
+    /// Whether slots that wait for a round are needed before the next idle moment: a request waits for one, or so many wait that new data
+    /// has no place on the fastest tier, as in a burst of writes. If the policy says nothing of the kind
+    /// ([`MoveRules::rounds_yield`](crate::policy::MoveRules::rounds_yield)), all are.
+    fn slots_are_needed(&self, g: &Globals, r: &Relocation) -> bool {
+        let fastest = g.space.geo.tier_slots(TierId(0)).len();
+        !r.rounds_yield(g)
+            || g.waiting.is_starving()
+            || self.freeing.waiting() >= fastest / SLOTS_SHARE
     }
 
     /// The time at which a round begins for records that are due at `t` and for which no request waits. The flushes of a round write back a

@@ -106,6 +106,7 @@ impl Durability {
             self.guess(g);
         }
         r.drop_stale(g, self);
+        r.round_begins(g);
         let last = why.closing
             && !self.checkpoints.final_begun()
             && !self.has_final_records()

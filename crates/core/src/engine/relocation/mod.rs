@@ -29,7 +29,7 @@ pub use wear::WearBudget;
 use super::Params;
 use super::devices::What;
 use super::durability::Durability;
-use super::globals::Globals;
+use super::globals::{Globals, Phase};
 use crate::policy::{Action, Policy, View};
 use crate::units::{ExtentId, Nanos, Slot};
 use alloc::vec::Vec;
@@ -45,6 +45,8 @@ pub(super) struct Relocation {
     copies_fit: bool,
     /// The slot at which the next search for a copy to drop starts.
     hand: u32,
+    /// Whether requests waited for the slowest tier when the last round for moves began.
+    waited_in_vain: bool,
     pub(super) recent: RecentMoves,
 }
 
@@ -55,6 +57,7 @@ impl Relocation {
             joins: Joins::new(members),
             copies_fit,
             hand: 0,
+            waited_in_vain: false,
             recent: RecentMoves::new(),
         }
     }
@@ -132,12 +135,38 @@ impl Relocation {
     /// Whether a round should begin for the moves that wait for one.
     pub(super) fn wants_round(&self, g: &Globals) -> bool {
         let (empty, cleans) = (|| self.caches_empty(g), || self.has_only_cleans());
-        self.moves.want_round(g.clock, g.is_urgent(), empty, cleans)
+        self.moves
+            .want_round(g.clock, self.is_urgent(g), empty, cleans)
     }
     /// The time at which such a round should begin if nothing else happens.
     pub(super) fn round_due(&self, g: &Globals) -> Option<Nanos> {
         let (empty, cleans) = (|| self.caches_empty(g), || self.has_only_cleans());
-        self.moves.next_wake(g.is_urgent(), empty, cleans)
+        self.moves.next_wake(self.is_urgent(g), empty, cleans)
+    }
+    /// Whether rounds wait for an idle moment of the slowest tier, in which they delay no request. This is of no use if there is none, as in a
+    /// closed loop: so rounds no longer wait after one that found requests waiting, until one finds none.
+    pub(super) fn rounds_yield(&self, g: &Globals) -> bool {
+        !self.waited_in_vain && g.policy.move_rules().rounds_yield
+    }
+    /// A round begins: notes whether it found an idle moment.
+    pub(super) fn round_begins(&mut self, g: &Globals) {
+        if self.moves.has_copied() {
+            let slowest = g.space.geo.slowest();
+            self.waited_in_vain = g.space.loads.load(slowest, g.clock).waiting > 0;
+        }
+    }
+    /// Whether a request waits for a round for the copied moves. Most requests that wait do so for a fetch, which needs no round; its read of
+    /// the slow device would even wait for the round's flush. Policies without [`MoveRules::rounds_yield`] do not distinguish.
+    ///
+    /// [`MoveRules::rounds_yield`]: crate::policy::MoveRules::rounds_yield
+    fn is_urgent(&self, g: &Globals) -> bool {
+        let is_any_waiting = g.is_urgent();
+        if !is_any_waiting || !self.moves.has_copied() || !self.rounds_yield(g) {
+            return is_any_waiting;
+        }
+        g.phase == Phase::Closing
+            || g.waiting.is_starving()
+            || self.moves.has_copied_of(|e| g.waiting.holds(e))
     }
     /// Whether a round for the copied moves may wait for empty caches: all of them are cleans after which the copy stays, so that no slot
     /// becomes free by it, and no extent gets another home.

@@ -277,6 +277,16 @@ impl Moves {
         let copied = all.into_iter().flatten();
         copied.filter_map(move |(i, m)| waits(m).then_some((i, *m)))
     }
+    /// Whether a copied move waits for a round.
+    #[inline]
+    pub(super) fn has_copied(&self) -> bool {
+        self.copied > 0
+    }
+    /// Whether a copied move, stale or not, concerns one of `these` extents.
+    pub(super) fn has_copied_of(&self, these: impl Fn(ExtentId) -> bool) -> bool {
+        self.iter()
+            .any(|(_, m)| m.step == Step::Copied && these(m.extent))
+    }
     /// A write to blocks `from..to` is about to be issued: the data that move `i` read of them is outdated.
     pub(super) fn mark_overwritten(&mut self, i: u16, from: u32, to: u32) {
         self.parts[usize::from(i)].fill(from as usize, to as usize, false);

@@ -456,6 +456,7 @@ impl Policy for Benefit {
     fn move_rules(&self) -> MoveRules {
         MoveRules {
             limit: self.has(Part::Riding).then_some(MOVES),
+            rounds_yield: self.has(Part::Yielding),
             ..MoveRules::default()
         }
     }

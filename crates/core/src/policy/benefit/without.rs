@@ -6,7 +6,7 @@ use crate::policy::{ParamError, nearest};
 use alloc::string::String;
 
 /// The name of each mechanism, and what happens without it.
-const NAMES: [(&str, &str); 13] = [
+const NAMES: [(&str, &str); 14] = [
     ("none", "all mechanisms are on"),
     (
         "account",
@@ -56,9 +56,13 @@ const NAMES: [(&str, &str); 13] = [
         "classes",
         "the measured worth of the classes of data does not count (rows of classes apply)",
     ),
+    (
+        "yielding",
+        "a round of cleans begins at once if any request waits, and as soon as a slot waits for it",
+    ),
 ];
 /// The names, for error messages.
-const RANGE: &str = "none, or names of mechanisms joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value, alone, classes";
+const RANGE: &str = "none, or names of mechanisms joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value, alone, classes, yielding";
 
 /// A mechanism, as an index of [`NAMES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +79,7 @@ pub enum Part {
     Value,
     Alone,
     Classes,
+    Yielding,
 }
 
 /// The mechanisms that are switched off.

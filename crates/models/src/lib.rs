@@ -27,7 +27,7 @@ pub mod ssd;
 mod tier_cost;
 
 pub use array::{Array, ArraySheet};
-pub use endurance::bytes_per_day;
+pub use endurance::{START_STOP_YEARS, bytes_per_day};
 pub use hdd::DestageBy;
 pub use model::{Counters, DeviceModel, ModelOp, POWER_STATES, PowerState, Wear};
 pub use preset::{FlashState, Options, preset, presets, sheet};

@@ -1,9 +1,9 @@
 //! The figures of a served volume: `stats` and `why`. Names are those of `sim --json` where the meaning is the same.
 
-use isotherm_core::engine::Drain;
+use isotherm_core::engine::{Drain, KeptAwake};
 use isotherm_core::policy::REFUSALS;
-use isotherm_core::stats::{Counters, Histogram, MemberCounters, MoveCounters, Waker};
-use isotherm_core::{Engine, ExtentId, MemberId, Nanos, TierId};
+use isotherm_core::stats::{Histogram, MemberCounters, MoveCounters, Waker};
+use isotherm_core::{Engine, ExtentId, MemberId, Nanos, TierId, World};
 use isotherm_live::VolumeConfig;
 use isotherm_live::recorder::Driver;
 use isotherm_live::world::UringWorld;
@@ -58,7 +58,7 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
     let energy: Option<f64> = (0..geo.members.len())
         .map(|i| world.model(i).map(|(c, _)| c.energy_j()))
         .sum();
-    let (members, wear) = members(c, world, config);
+    let (members, wear) = members(engine, world, config);
     let tiers: Vec<_> = (0..geo.tiers())
         .map(|t| {
             let slots = geo.tier_slots(TierId(t)).len();
@@ -96,11 +96,12 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
 
 /// The figures of each member, and the wear of modelled members, by path.
 fn members(
-    c: &Counters,
+    engine: &Engine,
     world: &UringWorld,
     config: &VolumeConfig,
 ) -> (Vec<Value>, Map<String, Value>) {
     let (mut members, mut wear) = (Vec::new(), Map::new());
+    let (c, now) = (engine.counters(), world.now());
     for (i, (m, counts)) in config.members.iter().zip(&c.members).enumerate() {
         let path = m.path.display().to_string();
         let model = world.model(i);
@@ -114,6 +115,8 @@ fn members(
             "move_bytes_read": counts.move_bytes_read, "move_bytes_written": counts.move_bytes_written,
             "meta_bytes_written": counts.meta_bytes_written, "bytes_discarded": counts.bytes_discarded,
             "spin_downs": counts.spin_downs, "errors": counts.errors,
+            "starts_left": engine.start_budget(MemberId(i as u8), now).map(|b| b.left()),
+            "kept_awake_by": kept_awake(engine, now, MemberId(i as u8)),
             "energy_j": model.as_ref().map(|(c, _)| c.energy_j()),
         }));
     }
@@ -137,6 +140,7 @@ fn work(engine: &Engine, world: &UringWorld, seconds: f64, energy: Option<f64>) 
     json!({
         "energy_j": energy, "mean_power_w": energy.filter(|_| seconds > 0.0).map(|j| j / seconds),
         "sleep_batches": c.sleep_batches, "sleep_limits": c.sleep_limits,
+        "sleep_postponed": c.sleep_postponed, "wake_waits": c.wake_waits,
         "wear_budget": engine.wear_budget().map(|b| json!({
             "bytes_per_day": b.bytes_per_day, "burst_bytes": b.burst_bytes, "left_bytes": b.left_bytes,
         })),
@@ -205,6 +209,10 @@ pub fn sleep(engine: &Engine, now: Nanos, elapsed: Nanos, member: u8, limit: Opt
         };
         json!({"age_s": now.since(at).as_secs_f64(), "by": by, "offset": offset, "bytes": bytes})
     });
+    let starts = engine.start_budget(MemberId(member), now).map(|b| {
+        json!({"per_day": b.per_day(), "left": b.left(), "next_s": b.next.since(now).as_secs_f64()})
+    });
+    let pays = engine.sleep_pays(MemberId(member));
     // A rate per day needs more than an hour of data.
     let per_day = (days > 1.0 / 24.0).then(|| s.wakes as f64 / days);
     let budget = limit.unwrap_or(START_STOPS);
@@ -212,6 +220,17 @@ pub fn sleep(engine: &Engine, now: Nanos, elapsed: Nanos, member: u8, limit: Opt
         "asleep_s": s.asleep_since.map(|at| now.since(at).as_secs_f64()), "wake_ups": s.wakes, "last_wake": woken,
         "wake_ups_per_day": per_day, "start_stop_limit": budget, "start_stop_assumed": limit.is_none(),
         "start_stop_years": per_day.filter(|n| *n > 0.0).map(|n| budget / n / 365.25),
+        "starts": starts, "kept_awake_by": kept_awake(engine, now, MemberId(member)),
+        "break_even_s": pays.break_even.map(Nanos::as_secs_f64),
+        "sleep_saves_w": pays.saved_uw as f64 / 1e6, "sleep_saves_assumed": pays.assumed,
+    })
+}
+
+/// The budget that keeps a member awake, if one does.
+fn kept_awake(engine: &Engine, now: Nanos, member: MemberId) -> Option<&'static str> {
+    engine.kept_awake(member, now).map(|by| match by {
+        KeptAwake::Starts => "starts",
+        KeptAwake::Waits => "waits",
     })
 }
 

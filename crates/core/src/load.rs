@@ -16,6 +16,9 @@ const CACHED_MAX: u64 = 1_000_000_000;
 /// Operations of up to this number of bytes count as small.
 const SMALL: u32 = 64 << 10;
 
+/// Power that sleep is taken to save if the costs do not state it, microwatts. Data sheets of 3.5-inch disks say 3 to 7.5 W.
+const SAVED_UW: u64 = 4_000_000;
+
 /// The costs of an operation on a tier's devices: the mean cost of small operations at the recent load, and the additional cost of each
 /// byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,14 @@ pub struct Cost {
     pub wake: Nanos,
     /// Energy of a wake-up, microjoules; 0: unknown.
     pub wake_uj: u64,
+    /// Power of a device that is awake and has nothing to do, microwatts; 0: unknown.
+    pub idle_uw: u64,
+    /// Power in standby, microwatts.
+    pub standby_uw: u64,
+    /// Time from the command until the device is in standby.
+    pub down: Nanos,
+    /// Energy of this time, microjoules.
+    pub down_uj: u64,
 }
 
 impl Cost {
@@ -65,6 +76,10 @@ impl Cost {
             wear_byte_fusd: 0,
             wake: Nanos(0),
             wake_uj: 0,
+            idle_uw: 0,
+            standby_uw: 0,
+            down: Nanos(0),
+            down_uj: 0,
         }
     }
     /// The costs that are assumed for tier `t` of `n` if there is neither a measurement nor a data sheet.
@@ -91,6 +106,28 @@ impl Cost {
         } else {
             random
         }
+    }
+    /// The power that sleep saves, microwatts, and whether it was assumed because no data sheet states it.
+    pub fn saved_uw(&self) -> (u64, bool) {
+        match self.idle_uw {
+            0 => (SAVED_UW, true),
+            idle => (idle.saturating_sub(self.standby_uw), false),
+        }
+    }
+    /// The time for which staying awake takes as much energy as going to sleep, sleeping and waking up. `None` if the energy of a wake-up is
+    /// unknown, or if sleep saves nothing. A device that sleeps for less time than it needs to stop saves nothing either, so it is at least
+    /// that time.
+    pub fn break_even(&self) -> Option<Nanos> {
+        let (saved, _) = self.saved_uw();
+        if self.wake_uj == 0 || saved == 0 {
+            return None;
+        }
+        // Microjoules are microwatts times seconds.
+        let stopping = u128::from(self.standby_uw) * u128::from(self.down.0) / 1_000_000_000;
+        let energy = u128::from(self.wake_uj) + u128::from(self.down_uj);
+        let even = energy.saturating_sub(stopping) * 1_000_000_000 / u128::from(saved);
+        let even = Nanos(u64::try_from(even).unwrap_or(u64::MAX));
+        Some(even.max(self.down))
     }
     /// Device time of an operation of `bytes` bytes.
     pub fn time(&self, write: bool, sequential: bool, bytes: u32) -> Nanos {

@@ -344,6 +344,10 @@ pub struct Counters {
     pub joins_repeated: u64,
     /// Number of batches of held work that were done because a limit of time or of dirty bytes was reached.
     pub sleep_limits: u64,
+    /// Number of lulls in which a disk went to sleep later, or did not, because its budget of starts or the cap on waits did not allow it.
+    pub sleep_postponed: u64,
+    /// Requests that waited for a wake-up of a disk (`engine/background/waits.rs`).
+    pub wake_waits: u64,
     /// Unaligned requests that needed read-modify-write.
     pub edge_writes: u64,
     /// Extents that were filled with zeros at their first write, because there was no memory for a bitmap.

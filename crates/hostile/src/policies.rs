@@ -120,6 +120,12 @@ impl Run {
             p.partial_max = Some(rng.below(6) as u32);
         }
         p.end_with_checkpoint = self.s.end_well > 0 || rng.one_in(2);
+        if rng.one_in(2) {
+            p.sleep_start_interval = rng
+                .one_in(2)
+                .then(|| Nanos::from_micros(1 + rng.below(20_000)));
+            p.sleep_wait_share = rng.one_in(2).then(|| 1000 + rng.below(500_000) as u32);
+        }
         p
     }
 }

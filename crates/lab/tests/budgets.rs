@@ -42,8 +42,10 @@ fn setup(policy: &str, settings: &[(&str, f64)]) -> Setup {
     s.extent_bytes = EXTENT as u32;
     s.time = TimeMode::Trace { acceleration: 1.0 };
     s.tiers[1].devices[0].standby_after_s = Some(20.0);
-    s.settings = settings
+    // The tests of the time that work waits count starts, so no budget of starts may limit them.
+    s.settings = [("sleep_starts_per_day", 1e6)]
         .iter()
+        .chain(settings)
         .map(|(k, v)| ((*k).to_owned(), *v))
         .collect();
     s

@@ -91,7 +91,9 @@ fn for_goal(goal: &str, knobs: &[(&str, f64)]) -> Report {
 #[test]
 fn quiet_lets_the_disk_sleep() {
     let fast = for_goal("fast", &[]);
-    let quiet = for_goal("quiet", &[("sleep_hold_s", 3600.0)]);
+    // This is about the policy, so the starts are not limited; a budget has tests of its own (`sleep_budgets.rs`).
+    let knobs = [("sleep_hold_s", 3600.0), ("sleep_starts_per_day", 1e6)];
+    let quiet = for_goal("quiet", &knobs);
     assert!(
         quiet.energy_j < fast.energy_j,
         "{:?} J, {:?} J",
@@ -363,7 +365,11 @@ fn quiet_spares_a_disk_that_is_awake() {
         s.extent_bytes = EXTENT as u32;
         s.time = TimeMode::Trace { acceleration: 1.0 };
         s.tiers[1].devices[0].standby_after_s = Some(60.0);
-        s.settings = vec![("sleep_hold_s".to_owned(), 3600.0)];
+        // As above, the starts are not limited.
+        s.settings = vec![
+            ("sleep_hold_s".to_owned(), 3600.0),
+            ("sleep_starts_per_day".to_owned(), 1e6),
+        ];
         let r = run(&s, &trace).expect("runs");
         r.usage.expect("timed").members["slow"].standby_s
     };

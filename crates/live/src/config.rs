@@ -141,6 +141,12 @@ pub struct IoConfig {
     /// Amount of dirty data in bytes that ends this wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sleep_hold_bytes: Option<Size>,
+    /// Starts of each sleeping disk in a day; `None`: as many as its data sheet allows over five years, if it states a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sleep_starts_per_day: Option<f64>,
+    /// Largest share of the requests that may wait for a wake-up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sleep_wait_share: Option<f64>,
     /// Longest joined operation of moves; default 1M, 0: none are joined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join_bytes: Option<Size>,
@@ -191,6 +197,8 @@ impl Default for IoConfig {
             wear_burst_h: None,
             sleep_hold_s: None,
             sleep_hold_bytes: None,
+            sleep_starts_per_day: None,
+            sleep_wait_share: None,
             join_bytes: None,
             join_s: None,
             kept_writes: None,

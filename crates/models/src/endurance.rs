@@ -1,9 +1,13 @@
-//! Endurance: how much may be written per day.
+//! Endurance: how much may be written per day, and how often a disk may be stopped.
 
 use crate::Sheet;
+use isotherm_core::Nanos;
 
 /// Days in a year, averaged over leap years.
 const DAYS: f64 = 365.25;
+/// The years over which the start-stop cycles of a disk's life are spread, unless its user states a number of starts per day. Disks are
+/// sold with a warranty of two to five years.
+pub const START_STOP_YEARS: f64 = 5.0;
 
 impl Sheet {
     /// The bytes that may be written to the drive in its life, from its sheet (its TBW). `None` if the sheet has no limit.
@@ -15,6 +19,14 @@ impl Sheet {
     pub fn start_stop_limit(&self) -> Option<f64> {
         let n = self.hdd.as_ref().map(|h| h.start_stop_limit)?;
         (n > 0.0).then_some(n)
+    }
+    /// The time between two starts at which the start-stop cycles of the disk's life last for [`START_STOP_YEARS`]. `None` if the sheet does
+    /// not state their number.
+    pub fn start_interval(&self) -> Option<Nanos> {
+        let limit = self.start_stop_limit()?;
+        Some(Nanos(
+            (START_STOP_YEARS * DAYS * 86_400e9 / limit).ceil() as u64
+        ))
     }
 }
 
@@ -48,5 +60,9 @@ mod tests {
         let limit = |name| crate::sheet(name).ok().and_then(|s| s.write_limit_bytes());
         assert_eq!(limit("nvme-tlc"), Some(6e14));
         assert_eq!(limit("wd5000aaks"), None);
+        // 50 000 starts in five years: 27.4 a day.
+        let interval = |name| crate::sheet(name).unwrap().start_interval();
+        assert_eq!(interval("wd5000aaks"), Some(Nanos(3_155_760_000_000)));
+        assert_eq!(interval("nvme-tlc"), None);
     }
 }

@@ -30,7 +30,7 @@ mod tier_cost;
 
 pub use array::{Array, ArraySheet};
 pub use check::SheetError;
-pub use endurance::bytes_per_day;
+pub use endurance::{START_STOP_YEARS, bytes_per_day};
 pub use hdd::DestageBy;
 pub use model::{Counters, DeviceModel, ModelOp, POWER_STATES, PowerState, Wear};
 pub use options::{FlashState, Options};

@@ -97,6 +97,10 @@ impl Sheet {
             wear_byte_fusd: (wear * 1e15) as u64,
             wake: Nanos(sleep.map_or(0, |s| (s.up_s * 1e9) as u64)),
             wake_uj: sleep.map_or(0, |s| (s.up_j * 1e6) as u64),
+            idle_uw: sleep.map_or(0, |s| (s.idle_w * 1e6) as u64),
+            standby_uw: sleep.map_or(0, |s| (s.standby_w * 1e6) as u64),
+            down: Nanos(sleep.map_or(0, |s| (s.down_s * 1e9) as u64)),
+            down_uj: sleep.map_or(0, |s| (s.down_j * 1e6) as u64),
         })
     }
 }
@@ -139,6 +143,16 @@ mod tests {
                 "{}: {c:?}",
                 s.name
             );
+            // The engine and the data sheet agree about when sleep pays, to a microsecond.
+            let even = Sleep::of_sheet(&s).and_then(|s| s.break_even_s());
+            let own = c.break_even().map(Nanos::as_secs_f64);
+            let near = |(a, b): (f64, f64)| (a - b).abs() < 1e-5 * a.max(1.0);
+            assert!(
+                even.zip(own).is_none_or(near) && (even.is_some() || own.is_none()),
+                "{}: {even:?}, {own:?}",
+                s.name
+            );
+            assert!(s.hdd.is_none() || (own.is_some() && !c.saved_uw().1));
         }
         // A member that is smaller than the drive, and smaller than the operation.
         let small = Options {

@@ -98,6 +98,8 @@ pub(super) struct MemberState {
     pub(super) writing: u32,
     pub(super) last_used: Nanos,
     pub(super) asleep: bool,
+    /// The time of the operation that woke it, until it is ready ([`Globals::note_woken`]).
+    pub(super) waking: Option<Nanos>,
     pub(super) missing: bool,
     pub(super) trims: bool,
     /// Only for display; no decision depends on it.
@@ -120,6 +122,7 @@ impl Devices {
             writing: 0,
             last_used: now,
             asleep: false,
+            waking: None,
             missing: false,
             trims,
             sleep: SleepRecord::default(),
@@ -211,6 +214,7 @@ impl Globals {
         if m.asleep && op.kind != OpKind::Standby {
             m.sleep.wakes += 1;
             m.sleep.last_wake = Some((self.clock, what.waker()));
+            self.devices.members[i].waking = Some(self.clock);
             self.set_asleep(i, false);
             self.policy_due |= self.background.woke();
             // The disk then stays awake for at least its standby time, whatever woke it.
@@ -237,6 +241,26 @@ impl Globals {
         m.asleep = asleep;
         m.sleep.asleep_since = asleep.then_some(self.clock);
         self.space.loads.sleeps(member, asleep);
+    }
+
+    /// An operation ended: notes the time at which a woken member is ready, if the operation waited for that.
+    #[inline]
+    pub(super) fn note_woken(&mut self, op: &Op) {
+        let Some(woken) = self.devices.members[op.member()].waking else {
+            return;
+        };
+        if op.issued < woken || op.op.kind == OpKind::Standby {
+            return;
+        }
+        // While it wakes up, the member's own cache can answer. Operations that need the medium still wait then.
+        let (down, up) = self.wake_times(op.member());
+        let waited = self.clock.since(op.issued).0 >= up.0 / 2;
+        if waited || self.clock >= woken + down + up {
+            self.devices.members[op.member()].waking = None;
+        }
+        if waited {
+            self.background.woken(self.clock);
+        }
     }
 
     /// Issues the rest of an operation of which only `n` bytes were transferred.

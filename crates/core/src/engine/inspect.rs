@@ -1,6 +1,6 @@
 //! Inspection of a running engine: counters, explanations.
 
-use super::{Engine, RecentMoves, WearBudget};
+use super::{Engine, KeptAwake, RecentMoves, SleepPays, StartBudget, WearBudget};
 use crate::policy::{Action, Policy, View};
 use crate::stats::{Counters, SleepRecord};
 use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
@@ -177,6 +177,22 @@ impl Engine {
     /// The standby record of a member.
     pub fn sleep(&self, m: MemberId) -> SleepRecord {
         self.globals.devices.members[usize::from(m.0)].sleep
+    }
+    /// Whether sleep-aware mode is on.
+    pub fn is_sleep_aware(&self) -> bool {
+        self.globals.background.has_sleep_mode()
+    }
+    /// The budget of starts of a member at `now`, if it has one and sleep-aware mode is on.
+    pub fn start_budget(&self, m: MemberId, now: Nanos) -> Option<StartBudget> {
+        self.globals.start_budget(usize::from(m.0), now)
+    }
+    /// The reason why a member is still awake at `now`, although it has been idle for long enough.
+    pub fn kept_awake(&self, m: MemberId, now: Nanos) -> Option<KeptAwake> {
+        self.globals.kept_awake(usize::from(m.0), now)
+    }
+    /// What is known about the energy that sleep saves on a member.
+    pub fn sleep_pays(&self, m: MemberId) -> SleepPays {
+        self.globals.sleep_pays(usize::from(m.0))
     }
     /// Whether a member is in standby.
     pub fn is_asleep(&self, m: MemberId) -> bool {

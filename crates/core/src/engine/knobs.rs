@@ -24,6 +24,10 @@ pub struct Knob {
 
 /// Seconds of one hour.
 const HOUR: f64 = 3600.0;
+/// Seconds of one day.
+const DAY: f64 = 86_400.0;
+/// Shares are kept in millionths.
+const PARTS: f64 = 1e6;
 
 fn seconds(t: Option<Nanos>) -> f64 {
     t.map_or(0.0, Nanos::as_secs_f64)
@@ -34,12 +38,16 @@ fn nanos(seconds: f64) -> Nanos {
 fn unless_zero(v: f64) -> Option<f64> {
     (v > 0.0).then_some(v)
 }
+/// The number rounded to millionths.
+fn rounded(v: f64) -> f64 {
+    ((v * PARTS + 0.5) as u64) as f64 / PARTS
+}
 fn number(n: Option<u64>) -> f64 {
     n.map_or(0.0, |n| n as f64)
 }
 
 /// All knobs. Limits, throttles and budgets are off unless set.
-pub const KNOBS: [Knob; 13] = [
+pub const KNOBS: [Knob; 15] = [
     Knob {
         name: "move_bytes_per_s",
         what: "bandwidth for moves",
@@ -129,6 +137,27 @@ pub const KNOBS: [Knob; 13] = [
         zero: true,
         read: |p| number(p.sleep_hold_bytes),
         write: |p, v| p.sleep_hold_bytes = unless_zero(v).map(|v| v as u64),
+    },
+    Knob {
+        name: "sleep_starts_per_day",
+        what: "starts of each sleeping disk in a day, in place of those that its data sheet allows; in sleep-aware mode",
+        range: "sleep_starts_per_day: starts per day, 0 (by the data sheet, if it states a limit) or 0.01 to 10^6",
+        limits: (0.01, 1e6),
+        zero: true,
+        read: |p| {
+            let a_day = |t: Nanos| rounded(DAY / t.as_secs_f64());
+            p.sleep_start_interval.map_or(0.0, a_day)
+        },
+        write: |p, v| p.sleep_start_interval = unless_zero(v).map(|v| nanos(DAY / v)),
+    },
+    Knob {
+        name: "sleep_wait_share",
+        what: "share of the requests that may wait for a wake-up; beyond it, disks stay awake; in sleep-aware mode",
+        range: "sleep_wait_share: a share, 0 (no limit) or 0.0001 to 1",
+        limits: (0.0001, 1.0),
+        zero: true,
+        read: |p| p.sleep_wait_share.map_or(0.0, |n| f64::from(n) / PARTS),
+        write: |p, v| p.sleep_wait_share = unless_zero(v).map(|v| (v * PARTS + 0.5) as u32),
     },
     Knob {
         name: "join_bytes",
@@ -224,6 +253,7 @@ impl Engine {
                 self.relocation.set_rate(p.move_bytes_per_s);
                 g.devices.wear.set(p.wear_bytes_per_day, p.wear_burst);
                 g.background.set_hold(p.sleep_hold, p.sleep_hold_bytes);
+                g.background.set_budgets(p, g.clock);
             }
             Err(e @ (ParamError::Range(_) | ParamError::Value(..))) => return Err(e),
             Err(ParamError::Unknown(_)) => match self.globals.policy.set(key, value) {

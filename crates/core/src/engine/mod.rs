@@ -34,7 +34,7 @@ mod slab;
 mod switch;
 
 pub use crate::mutants::{IMPLIED, MUTANTS, Mutant};
-pub use background::{Drain, SwitchError, fits};
+pub use background::{Drain, KeptAwake, SleepPays, StartBudget, SwitchError, fits};
 pub use inspect::{Explained, Memory};
 pub use knobs::{KNOBS, Knob, is_knob, knob};
 pub use params::Params;
@@ -191,6 +191,7 @@ impl Engine {
             }
         }
         g.devices.remove(id);
+        g.note_woken(&op);
         let took = g.measure(&op);
         self.relocation.learn_join(g, &op, took);
         self.relocation.charge(g, &op, took);

@@ -48,6 +48,13 @@ pub struct Params {
     pub sleep_hold: Option<Nanos>,
     /// Amount of dirty data that ends this wait, in bytes, counted in whole extents; `None`: no limit.
     pub sleep_hold_bytes: Option<u64>,
+    /// For each member, the time between two starts at which its start-stop limit lasts as long as wanted; `None`, or no entry: no limit is
+    /// known (`background/starts.rs`).
+    pub start_intervals: Vec<Option<Nanos>>,
+    /// The time between two starts of any disk; it replaces `start_intervals`.
+    pub sleep_start_interval: Option<Nanos>,
+    /// Largest share of the requests that may wait for a wake-up, in millionths (`background/waits.rs`); `None`: no cap.
+    pub sleep_wait_share: Option<u32>,
     /// Longest joined operation of moves, in bytes; 0: no moves are joined (`join.rs`).
     pub join_bytes: u64,
     /// Longest duration of a joined operation; 0: no limit.
@@ -80,6 +87,11 @@ pub struct Params {
 }
 
 impl Params {
+    /// The time between two starts of a member according to its budget of starts, if it has one.
+    pub(super) fn start_interval(&self, member: usize) -> Option<Nanos> {
+        let sheet = || self.start_intervals.get(member).copied().flatten();
+        self.sleep_start_interval.or_else(sheet)
+    }
     /// Number of move buffers for extents of this size: 16 MiB in total, but at least 16 and at most 128 buffers. A move keeps its buffer
     /// until it is recorded, and one flush serves all moves that wait. So few buffers mean many flushes.
     pub fn buffers_for(extent_bytes: u32) -> u16 {
@@ -121,6 +133,9 @@ impl Default for Params {
             wear_burst: Nanos::from_secs(86_400),
             sleep_hold: None,
             sleep_hold_bytes: None,
+            start_intervals: Vec::new(),
+            sleep_start_interval: None,
+            sleep_wait_share: None,
             join_bytes: 1 << 20,
             join_time: Nanos::from_millis(50),
             costs: Vec::new(),

@@ -168,3 +168,45 @@ fn middle_tiers_lie_on_the_geometric_line() {
     assert_eq!(geometric(1000, 1, 1, 3), 100);
     assert_eq!(geometric(7, 7, 3, 7), 7);
 }
+
+#[test]
+fn the_break_even_time_follows_from_the_sheet() {
+    let of = |wake_uj| Cost {
+        wake_uj,
+        ..Cost::SLOW
+    };
+    assert_eq!(
+        of(450_000_000).break_even(),
+        Some(Nanos::from_millis(112_500))
+    );
+    assert_eq!(of(1).saved_uw(), (4_000_000, true));
+    // 5 W idle, 1 W in standby, 10 s down with 40 J, up with 400 J: (40 + 400 - 10) / 4.
+    let known = Cost {
+        idle_uw: 5_000_000,
+        standby_uw: 1_000_000,
+        down: Nanos::from_secs(10),
+        down_uj: 40_000_000,
+        ..of(400_000_000)
+    };
+    assert_eq!(known.break_even(), Some(Nanos::from_millis(107_500)));
+    assert_eq!(known.saved_uw(), (4_000_000, false));
+    let soon = Cost {
+        wake_uj: 1,
+        ..known
+    };
+    assert_eq!(soon.break_even(), Some(known.down), "it must stop first");
+    // Nothing known, and nothing saved.
+    let none = Cost {
+        standby_uw: 6_000_000,
+        ..known
+    };
+    assert_eq!((of(0).break_even(), none.break_even()), (None, None));
+    let huge = Cost {
+        idle_uw: 1,
+        standby_uw: 0,
+        wake_uj: u64::MAX,
+        down_uj: u64::MAX,
+        ..known
+    };
+    assert_eq!(huge.break_even(), Some(Nanos::MAX));
+}

@@ -96,6 +96,16 @@ pub struct Run {
     pub moved: Vec<(Nanos, u64)>,
     /// The operations on the slow member that woke it, and its standby commands, with their times.
     pub sleeps: Vec<(Nanos, Option<OpKind>)>,
+    /// Time that the slow member needs to wake up, and the time at which it is ready after its last wake-up.
+    pub wake: Nanos,
+    ready: Nanos,
+    /// Whether its own cache answers the operation that wakes it.
+    pub cached: bool,
+    /// Whether the slow member refuses to go to standby.
+    pub restless: bool,
+    /// When each request arrived, by tag, and how long those took that are answered.
+    arrived: BTreeMap<u32, Nanos>,
+    pub latencies: Vec<Nanos>,
 }
 
 impl Run {
@@ -113,6 +123,12 @@ impl Run {
             replies: 0,
             moved: Vec::new(),
             sleeps: Vec::new(),
+            wake: Nanos(0),
+            ready: Nanos(0),
+            cached: false,
+            restless: false,
+            arrived: BTreeMap::new(),
+            latencies: Vec::new(),
         }
     }
     fn draw(&mut self, below: u64) -> u64 {
@@ -122,8 +138,12 @@ impl Run {
         for e in std::mem::take(&mut self.out) {
             let op = match e {
                 Effect::Start(op) => op,
-                Effect::Reply { result, .. } => {
+                Effect::Reply { tag, result } => {
                     assert_eq!(result, Ok(()));
+                    // Some tests submit requests to the engine themselves.
+                    if let Some(arrived) = self.arrived.remove(&tag.0) {
+                        self.latencies.push(self.now.since(arrived));
+                    }
                     self.replies += 1;
                     continue;
                 }
@@ -135,16 +155,25 @@ impl Run {
             ) {
                 self.moved.push((self.now, u64::from(op.len)));
             }
+            let ready = self.ready;
             if op.member == MemberId(1) {
                 let asleep = self.sleeps.last().is_some_and(|n| n.1.is_none());
                 match op.kind {
                     OpKind::Standby => self.sleeps.push((self.now, None)),
-                    kind if asleep => self.sleeps.push((self.now, Some(kind))),
+                    kind if asleep => {
+                        self.sleeps.push((self.now, Some(kind)));
+                        self.ready = self.now + self.wake;
+                    }
                     _ => {}
                 }
             }
-            let takes = 20_000 + self.draw(2_000_000);
-            self.due.insert((self.now + Nanos(takes), op.id.0), op);
+            let takes = Nanos(20_000 + self.draw(2_000_000));
+            let begins = match op.member {
+                MemberId(1) if self.cached => self.now.max(ready),
+                MemberId(1) => self.now.max(self.ready),
+                _ => self.now,
+            };
+            self.due.insert((begins + takes, op.id.0), op);
         }
     }
     pub fn submit(&mut self, op: RequestOp, extent: u64) {
@@ -162,6 +191,7 @@ impl Run {
             fua: false,
             class: 0,
         };
+        self.arrived.insert(self.tag, self.now);
         self.engine.submit(self.now, req, &mut self.out);
         self.carry_out();
     }
@@ -183,8 +213,13 @@ impl Run {
             self.now = next;
             if done == Some(next) {
                 let (_, op) = self.due.pop_first().unwrap();
-                self.engine
-                    .complete(self.now, op.id, Ok(op.len), &mut self.out);
+                let refused = self.restless && op.kind == OpKind::Standby;
+                let result = if refused {
+                    Err(IoError::Io)
+                } else {
+                    Ok(op.len)
+                };
+                self.engine.complete(self.now, op.id, result, &mut self.out);
             } else {
                 ticks += 1;
                 self.engine.tick(self.now, &mut self.out);

@@ -95,6 +95,7 @@ fn member(m: &Value, missing: bool) -> String {
     } else if let Some(t) = m["standby_s"].as_f64() {
         parts.push(format!("awake, sleeps after {} without use", time(t)));
     }
+    parts.extend(kept_awake(sleep));
     let woken = &sleep["last_wake"];
     if woken.is_object() {
         let size = woken["bytes"].as_u64().map(|n| format!(" of {}", bytes(n)));
@@ -110,7 +111,23 @@ fn member(m: &Value, missing: bool) -> String {
     parts.extend(per_day.map(|n| format!("{n:.1} wake-ups per day")));
     let years = sleep["start_stop_years"].as_f64();
     parts.extend(years.map(|y| format!("its rated starts last {y:.1} years at that rate")));
+    let starts = &sleep["starts"];
+    if let (Some(left), Some(per_day)) = (starts["left"].as_f64(), starts["per_day"].as_f64()) {
+        parts.push(format!("{left:.1} starts left, {per_day:.1} more a day"));
+    }
     line(&format!("tier {}", int(&m["tier"])), &parts.join(", "))
+}
+
+/// The budget that keeps a disk awake, if one does.
+fn kept_awake(sleep: &Value) -> Option<String> {
+    let next = sleep["starts"]["next_s"].as_f64().map(time);
+    match sleep["kept_awake_by"].as_str()? {
+        "starts" => Some(format!(
+            "kept awake because its starts are used up, the next is allowed in {}",
+            next.unwrap_or_else(|| "-".to_owned())
+        )),
+        _ => Some("kept awake because too many requests waited for it".to_owned()),
+    }
 }
 
 /// Copies on faster tiers, and what the loss of these tiers would cost.
@@ -320,6 +337,24 @@ mod tests {
             text.contains("tier 0 has") && text.contains("2 others 11.1 %"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_disk_that_a_budget_keeps_awake_says_so() {
+        let mut s = served();
+        let m = &mut s["members"][1];
+        m["asleep"] = json!(false);
+        m["sleep"] = json!({
+            "asleep_s": null, "wake_ups": 3, "wake_ups_per_day": null, "start_stop_years": null, "last_wake": null,
+            "starts": {"per_day": 27.378, "left": 0.25, "next_s": 2400.0}, "kept_awake_by": "starts",
+        });
+        let want = "tier 1     /dev/b, 4.00 GiB, as slow as the model exos-18tb, awake, sleeps after 10 min without use, kept awake because \
+                    its starts are used up, the next is allowed in 40 min, 0.2 starts left, 27.4 more a day";
+        let text = status(&s);
+        assert!(text.lines().any(|l| l == want), "{text}");
+        s["members"][1]["sleep"]["kept_awake_by"] = json!("waits");
+        let text = status(&s);
+        assert!(text.contains("because too many requests waited"), "{text}");
     }
 
     #[test]

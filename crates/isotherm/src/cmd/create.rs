@@ -7,6 +7,7 @@ use isotherm_live::config::{MemberConfig, Size as LiveSize, VolumeConfig, format
 use isotherm_live::device::{NO_SUCH_DEVICE, in_dev};
 use isotherm_live::volume::{CreateHow, Created, description};
 use isotherm_live::{ErrorKind, Volume};
+use isotherm_models::START_STOP_YEARS;
 use serde_json::json;
 
 use crate::Failure;
@@ -108,10 +109,7 @@ fn summary(args: &CreateArgs, made: &Created, config: &VolumeConfig) -> String {
     text.join("\n") + "\n"
 }
 
-/// Years over which the start-stop limit is spread.
-const START_STOP_YEARS: f64 = 5.0;
-
-/// The wear of a disk by standby: the number of wake-ups per day that its start-stop limit allows.
+/// The wear of a disk by standby: the number of wake-ups per day that its start-stop limit allows, and whether they are limited to that.
 fn start_stops(config: &VolumeConfig) -> Option<String> {
     let limits = crate::figures::Limits::of(config).start_stops;
     let sleepers = config
@@ -120,11 +118,20 @@ fn start_stops(config: &VolumeConfig) -> Option<String> {
         .zip(&limits)
         .filter(|(m, _)| m.standby_s.is_some());
     let least = |a: f64, l: &Option<f64>| a.min(l.unwrap_or(crate::figures::START_STOPS));
-    let budget = sleepers.map(|(_, l)| l).fold(f64::INFINITY, least);
+    let budget = sleepers.clone().map(|(_, l)| l).fold(f64::INFINITY, least);
     let a_day = budget / (START_STOP_YEARS * 365.25);
+    let kept = if sleepers.clone().all(|(_, l)| l.is_some()) {
+        "it is not started more often (sleep_starts_per_day)".to_owned()
+    } else {
+        format!(
+            "`isotherm set {} sleep_starts_per_day={a_day:.0}` limits it to that",
+            config.name
+        )
+    };
     budget.is_finite().then(|| {
         format!(
-            "  a disk that may be stopped and started {budget} times lasts {START_STOP_YEARS} years at {a_day:.0} wake-ups a day; `isotherm status` counts them"
+            "  a disk that may be stopped and started {budget} times lasts {START_STOP_YEARS} years at {a_day:.0} wake-ups a day; \
+             `isotherm status` counts them, and {kept}"
         )
     })
 }

@@ -29,6 +29,8 @@ fn asleep(m: &Machine) -> (Served, String) {
     ));
     let nbd = m.0.path("n").display().to_string();
     let served = m.serve(&format!("v --nbd unix:{nbd}"));
+    // A disk that sleeps after 2 s would soon use up its starts.
+    m.ok("set v sleep_starts_per_day=1000000");
     let uri = format!("nbd+unix:///?socket={nbd}");
     io(m, &uri, &["write -P 7 0 8M".into(), "flush".into()]);
     // Random reads until a part of the data is worth a copy.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use isotherm_core::Engine;
 use isotherm_core::stats::{Counters, MemberCounters};
+use isotherm_core::{Engine, MemberId, Nanos};
 use isotherm_models::{Counters as DeviceCounters, PowerState};
 
 use super::cost;
@@ -91,11 +91,15 @@ impl Played<'_> {
     /// The figures of the run between two snapshots.
     pub fn report(&self, engine: &Engine, world: &World<'_>, between: Between<'_>) -> Report {
         let work = work(&world.sums, between);
+        let asleep = engine.is_sleep_aware();
         Report {
             policy: self.setup.policy.to_string(),
             extent_bytes: self.setup.extent_bytes,
             fast_bytes: self.shape.fast_bytes,
             settings: self.setup.settings.iter().cloned().collect(),
+            sleep_postponed: asleep.then(|| between.engine(|c| c.sleep_postponed)),
+            wake_waits: asleep.then(|| between.engine(|c| c.wake_waits)),
+            starts_left: self.starts_left(engine, between),
             wear_budget_left_bytes: engine.wear_budget().map(|b| b.left_bytes),
             mixed_copies: MixedCopies::of(engine.space()),
             qos: isotherm_words::qos::items(&self.setup.qos),
@@ -105,6 +109,16 @@ impl Played<'_> {
             digest: world.digest.text(),
             ..self.resources(between, placement(between, work))
         }
+    }
+
+    /// For each member with a budget of starts, the number of starts that are left.
+    fn starts_left(&self, engine: &Engine, between: Between<'_>) -> BTreeMap<String, f64> {
+        let left = |(i, p): (usize, &Place)| {
+            let budget = engine.start_budget(MemberId(i as u8), Nanos(between.end.now))?;
+            Some((p.name.clone(), budget.left()))
+        };
+        let members = self.shape.members.iter().enumerate();
+        members.filter_map(left).collect()
     }
 
     /// Adds the resources that were used to `report`.

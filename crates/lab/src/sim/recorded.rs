@@ -143,6 +143,7 @@ impl Recorded {
         if timers.iter().any(Option::is_some) {
             let nanos = |s: f64| Nanos((s * 1e9) as u64);
             params.standby_after = timers.iter().map(|s| s.map(nanos)).collect();
+            params.start_intervals = drives.iter().map(|d| d.sheet.start_interval()).collect();
         }
         let mut engine = Engine::new(self.opened, policy, params);
         for (name, value) in &setup.settings {

@@ -95,6 +95,16 @@ pub struct Report {
     pub sleep_batches: Option<u64>,
     /// Number of times that such work was done because it had been held for too long or there was too much of it; `None` in hit-only runs.
     pub sleep_limits: Option<u64>,
+    /// Number of lulls in which a disk slept later, or not at all, because its budget of starts or the cap on waits did not allow it; `None`
+    /// without sleep-aware mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sleep_postponed: Option<u64>,
+    /// Requests that waited for a wake-up; `None` without sleep-aware mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wake_waits: Option<u64>,
+    /// For each disk with a budget of starts, the number of starts that are left at the end; absent without sleep-aware mode.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub starts_left: BTreeMap<String, f64>,
     /// The rest of the wear budget at the end, in bytes; negative if requests wrote more than the budget. `None` without a budget.
     pub wear_budget_left_bytes: Option<i64>,
     /// The cost; filled in by callers that have prices.

@@ -278,6 +278,7 @@ impl Shape {
                 .map(|d| d.device.standby_after_s)
                 .map(|s| s.map(|s| Nanos((s * 1e9) as u64)))
                 .collect(),
+            start_intervals: drives.iter().map(|d| d.sheet.start_interval()).collect(),
             ..usual
         };
         let mut engine = Engine::new(opened, policy, params);

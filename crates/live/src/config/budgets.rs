@@ -1,6 +1,7 @@
 //! Budgets and throttles of a description, in the form in which the engine takes them.
 
 use super::VolumeConfig;
+use isotherm_core::Nanos;
 use isotherm_core::engine::knob;
 use isotherm_core::policy::ParamError;
 
@@ -39,6 +40,13 @@ impl VolumeConfig {
     pub fn start_stop_limit(&self, member: usize) -> Option<f64> {
         let name = self.members.get(member)?.paced.as_deref()?;
         isotherm_models::sheet(name).ok()?.start_stop_limit()
+    }
+
+    /// The time between two starts at which the start-stop cycles of a member last for five years, if it has a data sheet that states their
+    /// number.
+    pub fn start_interval(&self, member: usize) -> Option<Nanos> {
+        let name = self.members.get(member)?.paced.as_deref()?;
+        isotherm_models::sheet(name).ok()?.start_interval()
     }
 
     fn limit_of_sheets(&self) -> Result<f64, String> {
@@ -110,6 +118,8 @@ mod tests {
             ("wear_years = 0.0\nwear_tbw = 1.0", "wear_years"),
             ("wear_burst_h = 0.0", "wear_burst_h"),
             ("sleep_hold_s = 1e9", "sleep_hold_s"),
+            ("sleep_starts_per_day = 0.001", "sleep_starts_per_day"),
+            ("sleep_wait_share = 1.5", "sleep_wait_share"),
             ("join_s = -1.0", "join_s"),
             ("join_bytes = \"2G\"", "join_bytes"),
             ("moves_maxx = 3", "moves_max"),

@@ -118,6 +118,9 @@ fn params(config: &VolumeConfig, mode: OpenMode) -> Result<Params, Error> {
         standby_after: (config.members.iter())
             .map(|m| m.standby_s.map(|s| Nanos((s * 1e9) as u64)))
             .collect(),
+        start_intervals: (0..config.members.len())
+            .map(|m| config.start_interval(m))
+            .collect(),
         pass_discards: io.pass_discards,
         ..Params::default()
     };

@@ -193,7 +193,64 @@ fn budgets(p: &Params) -> [Option<u64>; 7] {
     ]
 }
 
-/// How many numbers a tier's cost consists of.
+/// The parameters of sleep that were added last: powers of the tiers, and budgets. Absent if nothing is known and nothing set.
+#[derive(Default, PartialEq)]
+struct Sleeping {
+    /// By tier: idle power and power in standby, µW; time, ns, and energy, µJ, to standby.
+    powers: Vec<[u64; 4]>,
+    start_intervals: Vec<Option<u64>>,
+    start_interval: Option<u64>,
+    wait_share: Option<u64>,
+}
+
+impl Sleeping {
+    fn of(p: &Params) -> Sleeping {
+        let powers = |c: &Cost| [c.idle_uw, c.standby_uw, c.down.0, c.down_uj];
+        let powers: Vec<_> = p.costs.iter().map(powers).collect();
+        let none = powers.iter().flatten().all(|&n| n == 0);
+        Sleeping {
+            powers: if none { Vec::new() } else { powers },
+            start_intervals: p.start_intervals.iter().map(|t| t.map(|t| t.0)).collect(),
+            start_interval: p.sleep_start_interval.map(|t| t.0),
+            wait_share: p.sleep_wait_share.map(u64::from),
+        }
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        put(out, self.powers.len() as u64);
+        for n in self.powers.iter().flatten() {
+            put(out, *n);
+        }
+        put(out, self.start_intervals.len() as u64);
+        for t in &self.start_intervals {
+            put_option(out, *t);
+        }
+        put_option(out, self.start_interval);
+        put_option(out, self.wait_share);
+    }
+    fn decode(c: &mut Cursor<'_>, p: &mut Params) -> Result<(), Bad> {
+        for tier in 0..count(c)? {
+            let [idle, standby, down, down_uj] =
+                [c.number()?, c.number()?, c.number()?, c.number()?];
+            let at = usize::try_from(tier).unwrap_or(usize::MAX);
+            let cost = p
+                .costs
+                .get_mut(at)
+                .ok_or("powers of a tier without costs")?;
+            (cost.idle_uw, cost.standby_uw) = (idle, standby);
+            (cost.down, cost.down_uj) = (Nanos(down), down_uj);
+        }
+        p.start_intervals = (0..count(c)?)
+            .map(|_| Ok(option(c)?.map(Nanos)))
+            .collect::<Result<_, Bad>>()?;
+        p.sleep_start_interval = option(c)?.map(Nanos);
+        p.sleep_wait_share = option(c)?
+            .map(|n| u32::try_from(n).map_err(|_| "too large a share"))
+            .transpose()?;
+        Ok(())
+    }
+}
+
+/// How many numbers a tier's cost consists of, without the powers of [`Sleeping`].
 const COST: usize = 11;
 
 fn cost(c: Cost) -> [u64; COST] {
@@ -235,6 +292,7 @@ fn cost_of(n: [u64; COST]) -> Cost {
         wear_byte_fusd,
         wake: Nanos(wake),
         wake_uj,
+        ..Cost::SLOW
     }
 }
 
@@ -264,7 +322,9 @@ impl Origin {
         for sb in &self.superblocks {
             put_bytes(&mut out, sb.as_deref().unwrap_or_default());
         }
-        let gather = p.flush_gather != 0;
+        let sleeping = Sleeping::of(p);
+        let sleeps = sleeping != Sleeping::default();
+        let gather = p.flush_gather != 0 || sleeps;
         let ahead = p.flush_ahead != 0 || gather;
         let more = ahead || p.kept_writes;
         if budgets(p) != budgets(&Params::default()) || !p.costs.is_empty() || more {
@@ -286,6 +346,9 @@ impl Origin {
         }
         if gather {
             put(&mut out, u64::from(p.flush_gather));
+        }
+        if sleeps {
+            sleeping.encode(&mut out);
         }
         out
     }
@@ -345,6 +408,9 @@ impl Origin {
             params.flush_gather = c.narrow()?;
         }
         if !c.is_empty() {
+            Sleeping::decode(&mut c, &mut params)?;
+        }
+        if !c.is_empty() {
             return Err("something stands behind the origin");
         }
         Ok(Origin {
@@ -381,94 +447,4 @@ fn costs(c: &mut Cursor<'_>) -> Result<Vec<Cost>, Bad> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn origin(params: Params) -> Origin {
-        Origin {
-            program: "isotherm".into(),
-            volume: "v".into(),
-            policy: "lru".into(),
-            epoch: Some(3),
-            time_base: Nanos(5),
-            params,
-            superblocks: vec![None],
-        }
-    }
-
-    #[test]
-    fn budgets_stand_at_the_end_where_one_is_set() {
-        let base = Params {
-            flush_ahead: 0,
-            flush_gather: 0,
-            ..Params::default()
-        };
-        let plain = origin(base.clone()).encode();
-        let all = Params {
-            moves_max: Some(3),
-            wear_bytes_per_day: Some(1 << 40),
-            wear_burst: Nanos::from_secs(7),
-            sleep_hold: Some(Nanos::from_secs(60)),
-            sleep_hold_bytes: Some(9),
-            join_bytes: 0,
-            join_time: Nanos(8),
-            ..base.clone()
-        };
-        let one = Params {
-            sleep_hold: Some(Nanos(1)),
-            ..base.clone()
-        };
-        let costs = Params {
-            costs: vec![cost_of([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]), Cost::SLOW],
-            ..all.clone()
-        };
-        let kept = Params {
-            kept_writes: true,
-            ..costs.clone()
-        };
-        let without = origin(all.clone()).encode().len();
-        for params in [base, all, one, costs, kept] {
-            let bytes = origin(params.clone()).encode();
-            assert!(
-                bytes.starts_with(&plain)
-                    && (bytes == plain) == (budgets(&params) == budgets(&Params::default()))
-            );
-            let back = Origin::decode(&bytes).map_err(str::to_owned);
-            let back = back.expect("what was written is read").params;
-            assert_eq!(format!("{back:?}"), format!("{params:?}"));
-            for short in plain.len() + 1..bytes.len() {
-                // A recording without the costs, or without the fields after them, is complete, too.
-                let whole = (short == without && !params.costs.is_empty())
-                    || (short + 1 == bytes.len() && params.kept_writes);
-                assert_eq!(
-                    Origin::decode(&bytes[..short]).is_ok(),
-                    whole,
-                    "{short} bytes"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn what_came_last_is_the_end() {
-        let costs = vec![Cost::SLOW, cost_of([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])];
-        for costs in [Vec::new(), costs] {
-            let params = Params {
-                flush_ahead: 300,
-                flush_gather: 200,
-                costs,
-                ..Params::default()
-            };
-            let mut bytes = origin(params.clone()).encode();
-            let back = Origin::decode(&bytes).map_err(str::to_owned);
-            let back = back.expect("what was written is read").params;
-            assert_eq!(format!("{back:?}"), format!("{params:?}"));
-            // A recording without the last field comes from an engine without that parameter.
-            let older = Origin::decode(&bytes[..bytes.len() - 2]).map_err(str::to_owned);
-            let older = older.expect("an older recording is read").params;
-            assert_eq!((older.flush_ahead, older.flush_gather), (300, 0));
-            bytes.push(1);
-            assert!(Origin::decode(&bytes).is_err());
-        }
-    }
-}
+mod tests;

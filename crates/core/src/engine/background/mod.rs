@@ -1,4 +1,5 @@
-//! Background work: work that waits while a disk sleeps (`sleep.rs`, `lulls.rs`), and data that another policy leaves behind (`drain.rs`).
+//! Background work: work that waits while a disk sleeps (`sleep.rs`), when it may sleep (`when.rs`, `lulls.rs`,
+//! `starts.rs`, `waits.rs`), and data that another policy leaves behind (`drain.rs`).
 //!
 //! All parts of the engine ask which disks may be woken and which places the policy uses. So this state is part of the shared state. The
 //! steps of the work itself use the other parts and get them as arguments.
@@ -6,8 +7,13 @@
 mod drain;
 mod lulls;
 mod sleep;
+mod starts;
+mod waits;
+mod when;
 
 pub use drain::{Drain, SwitchError, fits};
+pub use starts::StartBudget;
+pub use when::{KeptAwake, SleepPays};
 
 use super::Params;
 use crate::policy::{Policy, Uses};
@@ -18,6 +24,8 @@ use alloc::vec::Vec;
 use drain::Draining;
 use lulls::Lulls;
 use sleep::SleepMode;
+use starts::Starts;
+use waits::Waits;
 
 /// Number of slots examined at once in the background: about 20 µs.
 const SLOTS_PER_STEP: u32 = 2048;
@@ -29,6 +37,9 @@ pub(super) struct Background {
     sleep: SleepMode,
     /// By member.
     lulls: Vec<Lulls>,
+    /// By member: its budget of starts, if it has one.
+    starts: Vec<Option<Starts>>,
+    waits: Waits,
 }
 
 impl Background {
@@ -37,6 +48,10 @@ impl Background {
             drain: Draining::new(policy, space),
             sleep: SleepMode::new(p.sleep_hold, p.sleep_hold_bytes, now),
             lulls: vec![Lulls::default(); space.geo.members.len()],
+            starts: (0..space.geo.members.len())
+                .map(|m| Starts::new(p.start_interval(m), now))
+                .collect(),
+            waits: Waits::new(p.sleep_wait_share, now),
         }
     }
     /// Another policy took over.

@@ -16,9 +16,9 @@
 //! This file does not change what is durable, or when: a copy is recorded as dirty like any other, and a FLUSH is answered as usual.
 //! Background work never waits for members of the fastest tier.
 //!
-//! If most lulls end soon after the standby timer, the disk goes to sleep later than the timer says ([`super::lulls`]).
+//! If most lulls end soon after the standby timer, the disk goes to sleep later than the timer says ([`super::lulls`]). It also stays awake
+//! while its budget of starts is used up ([`super::starts`]), or while too many requests waited for wake-ups ([`super::waits`]).
 
-use super::lulls::break_even;
 use super::{Background, SLOTS_PER_STEP};
 use crate::engine::devices::{Cause, What};
 use crate::engine::globals::{Globals, Parts, Phase};
@@ -124,7 +124,7 @@ impl Background {
 
 impl Globals {
     /// Whether this mode applies to the member: the engine sends it to sleep, and it is not on the fastest tier.
-    fn may_sleep(&self, member: usize) -> bool {
+    pub(super) fn may_sleep(&self, member: usize) -> bool {
         let after = self.params.standby_after.get(member).copied().flatten();
         after.is_some() && self.space.geo.members[member].tier.0 > 0
     }
@@ -184,38 +184,6 @@ impl Globals {
             || (sleep.bytes.is_some_and(|b| dirty >= b) && now.since(sleep.ended) >= ASK_AGAIN)
     }
 
-    /// The time at which the member is to be sent to sleep, unless it is used before; `None` if it is in use, asleep or missing, or has no
-    /// such time.
-    fn standby_time(&self, member: usize) -> Option<Nanos> {
-        let after = self.params.standby_after.get(member).copied().flatten()?;
-        let m = &self.devices.members[member];
-        let after = if self.background.sleep.is_on() && self.may_sleep(member) {
-            self.background.lulls[member].patience(after)
-        } else {
-            after
-        };
-        (!m.asleep && !m.missing && m.in_flight == 0).then(|| m.last_used + after)
-    }
-
-    /// An operation on this member starts, and the member had none in progress. In this mode, notes the end of a lull: `wakes` says whether
-    /// the operation wakes the member, otherwise it is one for which a request waits.
-    pub(in crate::engine) fn lull_ends(&mut self, member: usize, wakes: bool) {
-        let after = self.params.standby_after.get(member).copied().flatten();
-        let Some(after) = after.filter(|_| self.may_sleep(member)) else {
-            return;
-        };
-        let tier = usize::from(self.space.geo.members[member].tier.0);
-        let wake_uj = self.params.costs.get(tier).map_or(0, |c| c.wake_uj);
-        let (now, used) = (self.clock, self.devices.members[member].last_used);
-        let lulls = &mut self.background.lulls[member];
-        let length = if wakes {
-            lulls.wakes(now)
-        } else {
-            lulls.length(used, now)
-        };
-        lulls.ended(length, after, break_even(wake_uj));
-    }
-
     /// Time at which the next disk is to be sent to sleep.
     pub(in crate::engine) fn standby_due(&self) -> Option<Nanos> {
         if self.phase != Phase::Running {
@@ -271,8 +239,7 @@ impl Parts<'_> {
                 buf: BufRef::None,
                 fua: false,
             };
-            let used = self.g.devices.members[i].last_used;
-            self.g.background.lulls[i].sleeps(used);
+            self.g.begin_sleep(i);
             self.g.start(Cause::plain(What::Standby), op);
             self.g.set_asleep(i, true);
         }

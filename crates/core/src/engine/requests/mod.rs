@@ -218,6 +218,9 @@ impl Requests {
             .class_of(req.class, g.space.geo.extent_at(req.start));
         let c = &mut g.counters;
         c.errors += u64::from(result.is_err());
+        if req.class & QUIET == 0 {
+            c.wake_waits += u64::from(g.background.answered(req.arrived, g.clock));
+        }
         match req.op {
             _ if req.class & QUIET != 0 => {}
             RequestOp::Read => {

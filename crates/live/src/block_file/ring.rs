@@ -99,7 +99,8 @@ pub(super) struct Entries(Arc<Shared>);
 pub(super) struct Answers(Weak<Shared>);
 
 impl Entries {
-    /// Makes entries for all queues, with payloads from `pool`, to be put into the ring. `None` if there is not enough memory.
+    /// Makes entries for all queues, with payloads from `pool`, to be put into the ring. `None` if there is not enough memory, or if this
+    /// machine has too many queues.
     pub(super) fn new(
         device: Arc<File>,
         port: Arc<dyn Port>,
@@ -107,7 +108,10 @@ impl Entries {
         pool: &Arc<Pool>,
     ) -> Option<Entries> {
         let queues = queues();
-        let number = queues * per_queue(queues.max(1));
+        if memory() == 0 {
+            return None;
+        }
+        let number = queues * per_queue(queues);
         let headers = Region::new(number * HEADER_ROOM).ok()?;
         let mut entries = Vec::with_capacity(number);
         for i in 0..number {

@@ -36,7 +36,7 @@ use crate::buffers::{Buffer, Memory, Pool, Region};
 use crate::port::{Completion, IoRequest, Port};
 use crate::world::{RingEntry, RingSource};
 pub(crate) use queues::memory;
-use queues::{per_queue, queues};
+use queues::queues;
 
 /// Payload of an entry, bytes: the largest read or write request.
 pub(super) const LARGEST: u32 = 256 << 10;
@@ -99,19 +99,14 @@ pub(super) struct Entries(Arc<Shared>);
 pub(super) struct Answers(Weak<Shared>);
 
 impl Entries {
-    /// Makes entries for all queues, with payloads from `pool`, to be put into the ring. `None` if there is not enough memory, or if this
-    /// machine has too many queues.
+    /// Makes entries for all queues, with payloads from `pool`, to be put into the ring. `None` if there is not enough memory.
     pub(super) fn new(
         device: Arc<File>,
         port: Arc<dyn Port>,
         fuser_link: Arc<FuserLink>,
         pool: &Arc<Pool>,
     ) -> Option<Entries> {
-        let queues = queues();
-        if memory() == 0 {
-            return None;
-        }
-        let number = queues * per_queue(queues);
+        let (queues, number) = (queues(), memory() / LARGEST as usize);
         let headers = Region::new(number * HEADER_ROOM).ok()?;
         let mut entries = Vec::with_capacity(number);
         for i in 0..number {

@@ -101,7 +101,7 @@ fn processors_are_counted_as_the_kernel_lists_them() {
     ] {
         assert_eq!(queues::count(list), n, "{list}");
     }
-    assert_eq!((per_queue(2), per_queue(8), per_queue(32)), (64, 16, 16));
+    assert_eq!([2, 8, 32].map(queues::per_queue), [64, 16, 16]);
     let mib = |queues| queues::memory_for(queues) >> 20;
     assert_eq!([0, 1, 2, 16, 32, 33].map(mib), [0, 32, 32, 64, 128, 0]);
 }

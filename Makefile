@@ -26,10 +26,10 @@ test: deps
 	$(CARGO) fmt --all --check
 	scripts/tidy
 	scripts/site --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED) CARGO="$(CARGO)" scripts/run-suites
 	cd python && $(CARGO) fmt --check && $(CARGO) metadata --locked --format-version 1 >/dev/null
 	cd fuzz && $(CARGO) fmt --check && $(CARGO) metadata --locked --format-version 1 >/dev/null
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED) CARGO="$(CARGO)" scripts/run-suites
 
 # Quick: does it compile without warnings?
 check:

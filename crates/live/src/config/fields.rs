@@ -154,7 +154,7 @@ pub const IO: &[Field] = &[
         "fuse_ring",
         "true or false",
         "true",
-        "requests of the block file come through io_uring if the kernel supports this and it is enabled",
+        "requests of the block file come through io_uring if the kernel supports this, it is enabled, and there are at most 32 processors",
     ),
     field(
         "direct",

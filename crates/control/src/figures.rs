@@ -54,10 +54,9 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
             Value::Null
         }
     };
-    // Energy is reported only if every member is modelled.
-    let energy: Option<f64> = (0..geo.members.len())
-        .map(|i| world.model(i).map(|(c, _)| c.energy_j()))
-        .sum();
+    // Energy is reported only if it is known of every member.
+    let energies = (0..geo.members.len()).map(|i| energy_j(engine, world, i));
+    let energy: Option<f64> = energies.map(|e| e.map(|(j, _)| j)).sum();
     let (members, wear) = members(engine, world, config);
     let tiers: Vec<_> = (0..geo.tiers())
         .map(|t| {
@@ -94,6 +93,15 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
     all
 }
 
+/// The energy of a member, joules, and whether it is an estimate by the data sheet; else it is that of the model that paces the member.
+fn energy_j(engine: &Engine, world: &UringWorld, member: usize) -> Option<(f64, bool)> {
+    let modelled = world.model(member).map(|(c, _)| (c.energy_j(), false));
+    modelled.or_else(|| {
+        let joules = engine.energy_j(MemberId(member as u8), world.now())?;
+        Some((joules, true))
+    })
+}
+
 /// The figures of each member, and the wear of modelled members, by path.
 fn members(
     engine: &Engine,
@@ -104,7 +112,7 @@ fn members(
     let (c, now) = (engine.counters(), world.now());
     for (i, (m, counts)) in config.members.iter().zip(&c.members).enumerate() {
         let path = m.path.display().to_string();
-        let model = world.model(i);
+        let (model, energy) = (world.model(i), energy_j(engine, world, i));
         if let Some((_, w)) = &model {
             wear.insert(path.clone(), json!(w.flash_eu.unwrap_or(w.host_eu)));
         }
@@ -117,7 +125,7 @@ fn members(
             "spin_downs": counts.spin_downs, "errors": counts.errors,
             "starts_left": engine.start_budget(MemberId(i as u8), now).map(|b| b.left()),
             "kept_awake_by": kept_awake(engine, now, MemberId(i as u8)),
-            "energy_j": model.as_ref().map(|(c, _)| c.energy_j()),
+            "sheet": m.sheet, "energy_j": energy.map(|e| e.0), "energy_estimated": energy.map(|e| e.1),
         }));
     }
     (members, wear)
@@ -143,6 +151,9 @@ fn work(engine: &Engine, world: &UringWorld, seconds: f64, energy: Option<f64>) 
         "sleep_postponed": c.sleep_postponed, "wake_waits": c.wake_waits,
         "wear_budget": engine.wear_budget().map(|b| json!({
             "bytes_per_day": b.bytes_per_day, "burst_bytes": b.burst_bytes, "left_bytes": b.left_bytes,
+        })),
+        "power_budget": engine.power_budget(world.now()).map(|b| json!({
+            "limit_w": b.limit_uw as f64 / 1e6, "left_j": b.left_uj as f64 / 1e6,
         })),
         "spin_downs": c.members.iter().map(|m| m.spin_downs).sum::<u64>(),
         "fast_read_bytes": fast(|m| m.bytes_read), "fast_write_bytes": fast(|m| m.bytes_written),

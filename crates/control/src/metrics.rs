@@ -15,7 +15,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use serde_json::{Map, Value};
 
-use gauges::{Figure, SIZES, STATE, WEAR_BUDGET};
+use gauges::{Figure, POWER_BUDGET, SIZES, STATE, WEAR_BUDGET};
 
 /// Upper edges of the latency buckets in seconds. The engine's own buckets are 1/16 wide, so a request within 6 % of an edge may be counted
 /// on its other side.
@@ -239,6 +239,7 @@ impl Snapshot {
             )
         });
         w.gauge("memory_bytes", "Memory of the engine", memory)?;
+        self.gauges(w, POWER_BUDGET)?;
         self.gauges(w, WEAR_BUDGET)
     }
 

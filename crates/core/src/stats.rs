@@ -155,10 +155,20 @@ pub enum Waker {
 pub struct SleepRecord {
     /// The time since which it sleeps, if it does.
     pub asleep_since: Option<Nanos>,
+    /// The time for which it slept before its last wake-up.
+    pub slept_before: Nanos,
     /// Number of times that it was woken.
     pub wakes: u64,
     /// The time and the cause of its last wake-up.
     pub last_wake: Option<(Nanos, Waker)>,
+}
+
+impl SleepRecord {
+    /// The time for which it has slept until `now`.
+    pub fn slept(&self, now: Nanos) -> Nanos {
+        let current = self.asleep_since.map_or(Nanos(0), |at| now.since(at));
+        self.slept_before + current
+    }
 }
 
 /// Counts of one kind of action (for example promotions), by outcome.

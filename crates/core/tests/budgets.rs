@@ -4,6 +4,7 @@
 mod rig;
 
 use isotherm_core::engine::{KNOBS, Params, knob};
+use isotherm_core::load::Cost;
 use isotherm_core::policy::{PRESETS, Refusal};
 use isotherm_core::*;
 use rig::{EXTENT, Run, engine};
@@ -157,6 +158,14 @@ fn a_new_budget_is_empty_and_a_removed_one_refuses_nothing() {
     assert!(run.engine.wear_budget().is_none());
 }
 
+/// Data sheets that state an idle power of 5 W.
+fn sheets() -> Vec<Cost> {
+    let idle_uw = 5_000_000;
+    [Cost::FAST, Cost::SLOW]
+        .map(|c| Cost { idle_uw, ..c })
+        .to_vec()
+}
+
 #[test]
 fn every_throttle_limits_every_policy() {
     let at_once = Params {
@@ -175,7 +184,12 @@ fn every_throttle_limits_every_policy() {
         wear_bytes_per_day: Some(1),
         ..Params::default()
     };
-    let mut felt = [0u32; 4];
+    let frugally = Params {
+        power_limit_uw: Some(9_999_999),
+        costs: sheets(),
+        ..Params::default()
+    };
+    let mut felt = [0u32; 5];
     for preset in PRESETS {
         let mut free = Run::new(preset.name, Params::default());
         free.busy(1500, Nanos::from_millis(5), 20);
@@ -187,6 +201,7 @@ fn every_throttle_limits_every_policy() {
             (&slowly, Refusal::Throttled),
             (&politely, Refusal::Throttled),
             (&sparing, Refusal::WearBudget),
+            (&frugally, Refusal::PowerBudget),
         ]
         .into_iter()
         .enumerate()
@@ -211,7 +226,7 @@ fn every_throttle_limits_every_policy() {
                     bytes as f64 <= 20_000.0 * (run.now.as_secs_f64() + 1.0) + EXTENT as f64,
                     "{name}: {bytes}"
                 ),
-                3 => assert_eq!(bytes, 0, "{name}"),
+                3 | 4 => assert_eq!(bytes, 0, "{name}"),
                 _ => {}
             }
         }
@@ -240,6 +255,13 @@ fn a_new_bandwidth_limit_ignores_earlier_moves() {
 #[test]
 fn knobs_have_ranges_and_values() {
     let mut e = engine("lru", Params::default());
+    assert!(e.set("power_limit_w", 2.0).is_err(), "no data sheets");
+    e.set("power_limit_w", 0.0).unwrap();
+    let params = Params {
+        costs: sheets(),
+        ..Params::default()
+    };
+    let mut e = engine("lru", params);
     for k in KNOBS {
         let before = e.knobs();
         assert!(

@@ -6,6 +6,7 @@ use super::chaos::Chaos;
 use super::run::Run;
 use super::world::Hostile;
 use isotherm_core::engine::{Drain, Params};
+use isotherm_core::load::Cost;
 use isotherm_core::policy::{self, Policy};
 use isotherm_core::run::Loop;
 use isotherm_core::{Engine, ExtentId, Nanos, World};
@@ -125,6 +126,18 @@ impl Run {
                 .one_in(2)
                 .then(|| Nanos::from_micros(1 + rng.below(20_000)));
             p.sleep_wait_share = rng.one_in(2).then(|| 1000 + rng.below(500_000) as u32);
+        }
+        // Members that always take about 5 and 7 W, so moves are refused now and then, or always.
+        if rng.one_in(4) {
+            let sheet = |idle_uw| Cost {
+                idle_uw,
+                read_nj: 20_000_000,
+                write_nj: 30_000_000,
+                byte_pj: 1000,
+                ..Cost::SLOW
+            };
+            p.costs = vec![sheet(5_000_000), sheet(7_000_000), sheet(7_000_000)];
+            p.power_limit_uw = Some(11_000_000 + rng.below(20_000_000));
         }
         p
     }

@@ -8,7 +8,7 @@ use crate::overview::{Overview, Sample};
 const DAY_FROM_S: f64 = 600.0;
 
 /// The meaning of each reason for a refusal.
-pub const REFUSED: [(&str, &str); 10] = [
+pub const REFUSED: [(&str, &str); 11] = [
     (
         "pointless",
         "it is there already, or there is nothing to move",
@@ -31,6 +31,7 @@ pub const REFUSED: [(&str, &str); 10] = [
         "the fast tier may not be written that much a day",
     ),
     ("asleep", "a disk sleeps, and this is no reason to wake it"),
+    ("power_budget", "the devices take more power than they may"),
 ];
 
 fn num(v: &Value) -> f64 {

@@ -108,17 +108,40 @@ pub fn tier(text: &str) -> Result<(u8, MemberSpec), String> {
 /// # Errors
 /// The message says what to write, or names the nearest preset.
 pub fn paced(text: &str) -> Result<(String, String), String> {
-    let (tier, preset) = text
+    let (tier, preset) = of_tier(text, "TIER=PRESET, as in slow=wd5000aaks")?;
+    isotherm_models::preset(preset, &isotherm_models::Options::default())
+        .map_err(|e| format!("{e} (see `isotherm devices`)"))?;
+    Ok((tier.to_owned(), preset.to_owned()))
+}
+
+/// `TIER=SHEET`. The path of a file becomes absolute.
+///
+/// # Errors
+/// The message says what to write, or names the nearest preset.
+pub fn sheet(text: &str) -> Result<(String, String), String> {
+    let (tier, name) = of_tier(text, "TIER=SHEET, as in slow=exos-18tb or slow=mine.toml")?;
+    isotherm_models::sheet(name).map_err(|e| format!("{e} (see `isotherm devices`)"))?;
+    let path = std::path::Path::new(name);
+    let name = match std::path::absolute(path) {
+        Ok(p) if path.extension().is_some_and(|e| e == "toml") => {
+            p.to_str().map_or_else(|| name.to_owned(), str::to_owned)
+        }
+        _ => name.to_owned(),
+    };
+    Ok((tier.to_owned(), name))
+}
+
+/// The two parts of `TIER=WHAT`.
+fn of_tier<'a>(text: &'a str, form: &str) -> Result<(&'a str, &'a str), String> {
+    let (tier, what) = text
         .split_once('=')
-        .ok_or_else(|| format!("`{text}`: write TIER=PRESET, as in slow=wd5000aaks"))?;
+        .ok_or_else(|| format!("`{text}`: write {form}"))?;
     if !matches!(tier, "fast" | "slow") && !matches!(tier.parse(), Ok(0..=7u8)) {
         return Err(format!(
             "`{tier}` is no tier: write fast, slow or a number from 0 to 7"
         ));
     }
-    isotherm_models::preset(preset, &isotherm_models::Options::default())
-        .map_err(|e| format!("{e} (see `isotherm devices`)"))?;
-    Ok((tier.to_owned(), preset.to_owned()))
+    Ok((tier, what))
 }
 
 /// An offset in the volume, written like a size; zero is allowed.

@@ -32,6 +32,10 @@ pub struct MemberConfig {
     /// If set, completions wait until the model of this device preset allows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paced: Option<String>,
+    /// Data sheet of the device: a name of `isotherm devices`, or a file that ends in `.toml`, relative to the description's directory. A
+    /// paced member has that of its model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sheet: Option<String>,
     /// The part of the modelled drive that the member is: `full` (spread over the whole drive, the default), or its first byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<String>,
@@ -46,23 +50,41 @@ impl MemberConfig {
     /// # Errors
     /// No such preset or an impossible span, without the place.
     pub fn model(&self, bytes: u64) -> Result<Option<Box<dyn DeviceModel>>, String> {
-        self.modelled(bytes, Sheet::model)
+        self.modelled("paced", &self.paced, bytes, Sheet::model)
     }
 
     /// The costs according to its data sheet, if it has one; measuring starts from these values.
     ///
     /// # Errors
-    /// As [`MemberConfig::model`].
+    /// As [`MemberConfig::model`], or the sheet cannot be read.
     pub fn cost(&self, bytes: u64) -> Result<Option<Cost>, String> {
-        self.modelled(bytes, Sheet::cost)
+        match &self.sheet {
+            Some(_) => self.modelled("sheet", &self.sheet, bytes, Sheet::cost),
+            None => self.modelled("paced", &self.paced, bytes, Sheet::cost),
+        }
+    }
+
+    /// Its data sheet, if it has one.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn data_sheet(&self) -> Result<Option<Sheet>, String> {
+        let (key, name) = match (&self.sheet, &self.paced) {
+            (Some(name), _) => ("sheet", name),
+            (None, Some(name)) => ("paced", name),
+            (None, None) => return Ok(None),
+        };
+        sheet(name).map(Some).map_err(|e| format!("{key}: {e}"))
     }
 
     fn modelled<T>(
         &self,
+        key: &str,
+        name: &Option<String>,
         bytes: u64,
         make: impl Fn(&Sheet, &Options) -> Result<T, SheetError>,
     ) -> Result<Option<T>, String> {
-        let Some(name) = &self.paced else {
+        let Some(name) = name else {
             return Ok(None);
         };
         let span = match self.span.as_deref() {
@@ -81,7 +103,7 @@ impl MemberConfig {
         sheet(name)
             .and_then(|s| make(&s, &options))
             .map(Some)
-            .map_err(|e| format!("paced: {e}"))
+            .map_err(|e| format!("{key}: {e}"))
     }
 }
 
@@ -141,6 +163,9 @@ pub struct IoConfig {
     /// Amount of dirty data in bytes that ends this wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sleep_hold_bytes: Option<Size>,
+    /// Mean power of all members above which no moves begin, watts; `None`: no limit. It needs the data sheets of all members.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_limit_w: Option<f64>,
     /// Starts of each sleeping disk in a day; `None`: as many as its data sheet allows over five years, if it states a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sleep_starts_per_day: Option<f64>,
@@ -199,6 +224,7 @@ impl Default for IoConfig {
             sleep_hold_bytes: None,
             sleep_starts_per_day: None,
             sleep_wait_share: None,
+            power_limit_w: None,
             join_bytes: None,
             join_s: None,
             kept_writes: None,
@@ -253,12 +279,13 @@ impl VolumeConfig {
         let old = fields::renamed(&mut table).map_err(bad)?;
         fields::known(&table).map_err(bad)?;
         // From the text if possible, so that errors of type have a line and a column.
-        let config: VolumeConfig = if old {
+        let mut config: VolumeConfig = if old {
             table.try_into()
         } else {
             toml::from_str(text)
         }
         .map_err(|e: toml::de::Error| bad(e.to_string()))?;
+        config.find_sheets(file);
         config.check().map_err(bad)?;
         Ok(config)
     }
@@ -378,6 +405,9 @@ impl MemberConfig {
         }
         if self.size.is_some_and(|s| s.0 < 1 << 20) {
             return Err("size: at least 1M".into());
+        }
+        if self.sheet.is_some() && self.paced.is_some() {
+            return Err("sheet: leave it out, `paced` names the data sheet".into());
         }
         if self.span.is_some() && self.paced.is_none() {
             return Err("span: only together with `paced`".into());

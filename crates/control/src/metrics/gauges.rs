@@ -44,6 +44,20 @@ pub(super) const STATE: &[Figure] = &[
     ),
 ];
 
+/// The budget of power.
+pub(super) const POWER_BUDGET: &[Figure] = &[
+    (
+        "power_budget_watts",
+        "Mean power above which no moves begin",
+        "/power_budget/limit_w",
+    ),
+    (
+        "power_budget_left_joules",
+        "What may be taken at once; negative: no moves begin",
+        "/power_budget/left_j",
+    ),
+];
+
 /// The budget of writes to the fastest tier.
 pub(super) const WEAR_BUDGET: &[Figure] = &[
     (

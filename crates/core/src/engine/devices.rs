@@ -2,6 +2,7 @@
 
 use super::durability::MetaSource;
 use super::globals::Globals;
+use super::meter::Meter;
 use super::relocation::Wear;
 use super::slab::Slab;
 use crate::io::{BufRef, DeviceOp, Effect, OpId, OpKind};
@@ -112,10 +113,12 @@ pub(super) struct Devices {
     pub(super) members: Vec<MemberState>,
     /// The budget of writes to the fastest tier.
     pub(super) wear: Wear,
+    /// The energy of the members' operations.
+    pub(super) meter: Meter,
 }
 
 impl Devices {
-    pub(super) fn new(members: usize, trims: bool, wear: Wear, now: Nanos) -> Devices {
+    pub(super) fn new(trims: bool, wear: Wear, meter: Meter, now: Nanos) -> Devices {
         let blank = MemberState {
             unflushed: false,
             in_flight: 0,
@@ -129,8 +132,9 @@ impl Devices {
         };
         Devices {
             ops: Slab::new(1024),
-            members: vec![blank; members],
+            members: vec![blank; meter.members()],
             wear,
+            meter,
         }
     }
     #[inline]
@@ -239,6 +243,7 @@ impl Globals {
     pub(super) fn set_asleep(&mut self, member: usize, asleep: bool) {
         let m = &mut self.devices.members[member];
         m.asleep = asleep;
+        m.sleep.slept_before = m.sleep.slept(self.clock);
         m.sleep.asleep_since = asleep.then_some(self.clock);
         self.space.loads.sleeps(member, asleep);
     }
@@ -296,7 +301,11 @@ impl Globals {
             alone: op.alone,
             issued: op.issued,
         };
-        self.space.loads.end(self.clock, sample)
+        let took = self.space.loads.end(self.clock, sample);
+        let work = (op.op.kind, op.op.len, op.sequential);
+        self.devices.meter.work(op.member(), work, took);
+        self.fill_power();
+        took
     }
 }
 

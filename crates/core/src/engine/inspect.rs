@@ -1,6 +1,6 @@
 //! Inspection of a running engine: counters, explanations.
 
-use super::{Engine, KeptAwake, RecentMoves, SleepPays, StartBudget, WearBudget};
+use super::{Engine, KeptAwake, PowerBudget, RecentMoves, SleepPays, StartBudget, WearBudget};
 use crate::policy::{Action, Policy, View};
 use crate::stats::{Counters, SleepRecord};
 use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
@@ -193,6 +193,16 @@ impl Engine {
     /// What is known about the energy that sleep saves on a member.
     pub fn sleep_pays(&self, m: MemberId) -> SleepPays {
         self.globals.sleep_pays(usize::from(m.0))
+    }
+    /// The energy of a member since the engine was started, until `now`, joules, as its data sheet states it; `None`: the sheet is unknown or
+    /// states no power.
+    pub fn energy_j(&self, m: MemberId, now: Nanos) -> Option<f64> {
+        let energy = self.globals.energy(usize::from(m.0), now)?;
+        Some(energy as f64 / 1e6)
+    }
+    /// The budget of power at `now`, if there is one.
+    pub fn power_budget(&self, now: Nanos) -> Option<PowerBudget> {
+        self.globals.power_budget(now)
     }
     /// Whether a member is in standby.
     pub fn is_asleep(&self, m: MemberId) -> bool {

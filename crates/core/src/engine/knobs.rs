@@ -26,8 +26,11 @@ pub struct Knob {
 const HOUR: f64 = 3600.0;
 /// Seconds of one day.
 const DAY: f64 = 86_400.0;
-/// Shares are kept in millionths.
+/// Shares are kept in millionths, and watts in microwatts.
 const PARTS: f64 = 1e6;
+/// The knob that needs data sheets.
+const POWER: &str = "power_limit_w";
+const NO_SHEETS: &str = "power_limit_w: 0, unless the data sheet of every member is known and states its power (`sheet` of a member)";
 
 fn seconds(t: Option<Nanos>) -> f64 {
     t.map_or(0.0, Nanos::as_secs_f64)
@@ -47,7 +50,7 @@ fn number(n: Option<u64>) -> f64 {
 }
 
 /// All knobs. Limits, throttles and budgets are off unless set.
-pub const KNOBS: [Knob; 15] = [
+pub const KNOBS: [Knob; 16] = [
     Knob {
         name: "move_bytes_per_s",
         what: "bandwidth for moves",
@@ -160,6 +163,15 @@ pub const KNOBS: [Knob; 15] = [
         write: |p, v| p.sleep_wait_share = unless_zero(v).map(|v| (v * PARTS + 0.5) as u32),
     },
     Knob {
+        name: POWER,
+        what: "mean power of all members, by their data sheets, above which no moves begin",
+        range: "power_limit_w: watts, 0 (no limit) or 0.001 to 10^6",
+        limits: (0.001, 1e6),
+        zero: true,
+        read: |p| p.power_limit_uw.map_or(0.0, |n| n as f64 / PARTS),
+        write: |p, v| p.power_limit_uw = unless_zero(v).map(|v| (v * PARTS + 0.5) as u64),
+    },
+    Knob {
         name: "join_bytes",
         what: "maximum size of a joined operation of moves",
         range: "join_bytes: bytes, 0 (moves are not joined) to 10^9",
@@ -248,12 +260,16 @@ impl Engine {
         match knob(key, value) {
             Ok(k) => {
                 let g = &mut self.globals;
+                if k.name == POWER && value > 0.0 && !g.devices.meter.is_complete() {
+                    return Err(ParamError::Range(NO_SHEETS));
+                }
                 k.put(&mut g.params, value);
                 let p = &g.params;
                 self.relocation.set_rate(p.move_bytes_per_s);
                 g.devices.wear.set(p.wear_bytes_per_day, p.wear_burst);
                 g.background.set_hold(p.sleep_hold, p.sleep_hold_bytes);
                 g.background.set_budgets(p, g.clock);
+                g.set_power();
             }
             Err(e @ (ParamError::Range(_) | ParamError::Value(..))) => return Err(e),
             Err(ParamError::Unknown(_)) => match self.globals.policy.set(key, value) {

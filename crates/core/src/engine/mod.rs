@@ -27,6 +27,7 @@ mod durability;
 mod globals;
 mod inspect;
 mod knobs;
+mod meter;
 mod params;
 mod relocation;
 mod requests;
@@ -34,7 +35,7 @@ mod slab;
 mod switch;
 
 pub use crate::mutants::{IMPLIED, MUTANTS, Mutant};
-pub use background::{Drain, KeptAwake, SleepPays, StartBudget, SwitchError, fits};
+pub use background::{Drain, KeptAwake, PowerBudget, SleepPays, StartBudget, SwitchError, fits};
 pub use inspect::{Explained, Memory};
 pub use knobs::{KNOBS, Knob, is_knob, knob};
 pub use params::Params;
@@ -54,6 +55,7 @@ use background::Background;
 use devices::{Devices, Op, What};
 use durability::{Durability, RoundEnd};
 use globals::{Globals, Parts, Phase};
+use meter::Meter;
 use relocation::{Relocation, Wear};
 use requests::{Requests, Waiting};
 
@@ -79,7 +81,8 @@ impl Engine {
         let space = opened.space;
         let n = space.geo.members.len();
         let wear = Wear::new(&params, space.geo.extent_bytes(), clock);
-        let mut devices = Devices::new(n, params.pass_discards, wear, clock);
+        let meter = Meter::new(&params.costs, &space.geo, clock);
+        let mut devices = Devices::new(params.pass_discards, wear, meter, clock);
         for &m in &opened.report.missing {
             devices.of(m).missing = true;
         }
@@ -88,7 +91,7 @@ impl Engine {
             classes: vec![ClassCounters::default(); CLASSES],
             ..Counters::default()
         };
-        let globals = Globals {
+        let mut globals = Globals {
             background: Background::new(&params, &*policy, &space, clock),
             space,
             policy,
@@ -105,6 +108,7 @@ impl Engine {
             out: Vec::new(),
             params,
         };
+        globals.set_power();
         for &e in &opened.report.dropped {
             durability.note(&globals, e);
         }

@@ -55,6 +55,8 @@ pub struct Params {
     pub sleep_start_interval: Option<Nanos>,
     /// Largest share of the requests that may wait for a wake-up, in millionths (`background/waits.rs`); `None`: no cap.
     pub sleep_wait_share: Option<u32>,
+    /// Mean power of all members above which no moves begin, microwatts; `None`: no limit (`background/power.rs`).
+    pub power_limit_uw: Option<u64>,
     /// Longest joined operation of moves, in bytes; 0: no moves are joined (`join.rs`).
     pub join_bytes: u64,
     /// Longest duration of a joined operation; 0: no limit.
@@ -136,6 +138,7 @@ impl Default for Params {
             start_intervals: Vec::new(),
             sleep_start_interval: None,
             sleep_wait_share: None,
+            power_limit_uw: None,
             join_bytes: 1 << 20,
             join_time: Nanos::from_millis(50),
             costs: Vec::new(),

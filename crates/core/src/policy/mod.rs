@@ -214,10 +214,12 @@ pub enum Refusal {
     WearBudget,
     /// The action needs a disk that sleeps. It can be proposed again when the disk is awake, or when a limit of held work is reached.
     Asleep,
+    /// The members take more power than the budget allows.
+    PowerBudget,
 }
 
 /// Names of the refusals, in the order of the enum, for counters.
-pub const REFUSALS: [&str; 10] = [
+pub const REFUSALS: [&str; 11] = [
     "pointless",
     "busy",
     "full",
@@ -228,6 +230,7 @@ pub const REFUSALS: [&str; 10] = [
     "no_copies",
     "wear_budget",
     "asleep",
+    "power_budget",
 ];
 
 /// A policy's own limits on moves. The engine's safety rules apply in addition.

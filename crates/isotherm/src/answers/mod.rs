@@ -84,6 +84,8 @@ fn member(m: &Value, missing: bool) -> String {
     parts.extend(m["bytes"].as_u64().map(bytes));
     let model = m["paced"].as_str();
     parts.extend(model.map(|name| format!("as slow as the model {name}")));
+    let sheet = m["sheet"].as_str();
+    parts.extend(sheet.map(|name| format!("data sheet {name}")));
     if missing {
         parts.push("MISSING".to_owned());
     }

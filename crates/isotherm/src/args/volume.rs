@@ -17,14 +17,14 @@ use crate::size;
     after_help = "Examples:\n  \
     isotherm create v --fast /dev/nvme0n1p3 --slow /dev/sda\n  \
     isotherm create v --fast ssd.img:10% --slow hdd.img:10G --extent 64K --policy greendm,PT=2 --paced slow=wd5000aaks\n  \
-    isotherm create v --fast /dev/nvme0n1p3 --slow /dev/sda --slow /dev/sdb --sleep 10m\n  \
+    isotherm create v --fast /dev/nvme0n1p3 --slow /dev/sda --slow /dev/sdb --sleep 10m --sheet slow=exos-18tb\n  \
     isotherm create v --config v-new.toml"
 )]
 pub struct CreateArgs {
     /// Name or path of the volume: the description goes to VOLUME.toml
     pub volume: PathBuf,
     /// Description in TOML instead of the options below
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["fast", "slow", "tier", "paced", "sleep", "extent", "policy"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fast", "slow", "tier", "paced", "sheet", "sleep", "extent", "policy"])]
     pub config: Option<PathBuf>,
     /// Device or file of the fast tier, PATH or PATH:SIZE; SIZE may be a share of the slow tier (10%); repeatable
     #[arg(long, value_name = "PATH[:SIZE]")]
@@ -38,6 +38,10 @@ pub struct CreateArgs {
     /// Make a tier as slow as a modelled device: TIER=PRESET, TIER is fast, slow or a number; repeatable
     #[arg(long, value_name = "TIER=PRESET", value_parser = crate::member::paced)]
     pub paced: Vec<(String, String)>,
+    /// Data sheet of the real devices of a tier: TIER=SHEET, a name of `isotherm devices` or a file as `devices measure` writes it. It
+    /// states their energy, wear, starts and power; repeatable
+    #[arg(long, value_name = "TIER=SHEET", value_parser = crate::member::sheet)]
+    pub sheet: Vec<(String, String)>,
     /// Let disks (all tiers but the fastest) sleep after this time without use: 90s, 10m, 1h. Moves and write-backs wait for a sleeping
     /// disk for up to an hour (sleep_hold_s); their data is on the fast tier alone
     #[arg(long, value_name = "TIME", value_parser = crate::member::duration)]

@@ -46,7 +46,7 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
         .map(|(m, slots)| {
             json!({
                 "path": m.path.to_string_lossy(), "tier": m.tier, "slots": slots,
-                "bytes": u64::from(*slots) * config.extent.0, "paced": m.paced,
+                "bytes": u64::from(*slots) * config.extent.0, "paced": m.paced, "sheet": m.sheet,
             })
         })
         .collect();
@@ -91,10 +91,11 @@ fn summary(args: &CreateArgs, made: &Created, config: &VolumeConfig) -> String {
         config.policy
     )];
     for (m, slots) in config.members.iter().zip(&made.slots) {
-        let paced = m
-            .paced
-            .as_ref()
-            .map_or(String::new(), |p| format!(", paced as {p}"));
+        let paced = match (&m.paced, &m.sheet) {
+            (Some(p), _) => format!(", paced as {p}"),
+            (None, Some(s)) => format!(", data sheet {s}"),
+            (None, None) => String::new(),
+        };
         text.push(format!(
             "  tier {}: {} ({slots} extents{paced})",
             m.tier,
@@ -211,27 +212,27 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
             "slow" => slowest,
             n => n.parse().unwrap_or(u8::MAX),
         };
+        let of_tier = |given: &[(String, String)]| {
+            let found = given.iter().find(|(t, _)| named(t) == *tier);
+            found.map(|(_, name)| name.clone())
+        };
         members.push(MemberConfig {
             path: m.path.clone(),
             tier: *tier,
             size: size.map(LiveSize),
-            paced: args
-                .paced
-                .iter()
-                .find(|(t, _)| named(t) == *tier)
-                .map(|(_, p)| p.clone()),
+            paced: of_tier(&args.paced),
+            sheet: of_tier(&args.sheet),
             standby_s: args.sleep.filter(|_| *tier > 0),
             ..MemberConfig::default()
         });
     }
-    if let Some((t, _)) = args
-        .paced
-        .iter()
-        .find(|(t, _)| t.parse().is_ok_and(|t: u8| t > slowest))
-    {
-        return Err(Failure::usage(format!(
-            "--paced {t}=...: the volume has tiers 0 to {slowest}"
-        )));
+    for (option, given) in [("paced", &args.paced), ("sheet", &args.sheet)] {
+        let beyond = |t: &str| t.parse().is_ok_and(|t: u8| t > slowest);
+        if let Some((t, _)) = given.iter().find(|(t, _)| beyond(t)) {
+            return Err(Failure::usage(format!(
+                "--{option} {t}=...: the volume has tiers 0 to {slowest}"
+            )));
+        }
     }
     let mut io = isotherm_live::config::IoConfig::for_extents(u64::from(extent));
     // If disks should sleep, or be quiet, background work should not wake them.

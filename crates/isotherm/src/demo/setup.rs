@@ -53,6 +53,7 @@ impl SetUp {
             tier,
             size: Some(Size(size)),
             paced: paced.then(|| preset.to_owned()),
+            sheet: None,
             span: None,
             standby_s: (preset == HDD).then_some(STANDBY_S),
         };

@@ -163,6 +163,95 @@ fn questions_let_disks_sleep() {
     assert_eq!(served.terminate(), Some(0));
 }
 
+/// A volume on real devices shows what their data sheets state; without a sheet it is served all the same.
+#[test]
+fn data_sheets_of_real_devices_give_energy_and_limits() {
+    let m = Machine::new();
+    let etc = m.0.path("etc").display().to_string();
+    let own = m.0.path("etc").join("own.toml");
+    let sheet = include_str!("../../../models/presets/exos-18tb.toml");
+    std::fs::write(&own, sheet).expect("written");
+    let create = |name: &str, options: &str| {
+        m.run(&format!(
+            "create {etc}/{name} --fast {etc}/{name}f:16M --slow {etc}/{name}s:64M {options}"
+        ))
+    };
+    for (options, word) in [
+        ("--sheet slow=exos-18t", "exos-18tb"),
+        ("--sheet exos-18tb", "TIER=SHEET"),
+        ("--sheet 3=exos-18tb", "tiers 0 to 1"),
+        ("--sheet slow=gone.toml", "gone.toml"),
+        ("--sheet slow=exos-18tb --paced slow=exos-18tb", "paced"),
+    ] {
+        let out = create("x", options);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(
+            !out.status.success() && said.contains(word),
+            "{options}: {said}"
+        );
+        assert!(!m.0.path("etc/xf").exists(), "{options}");
+    }
+    let made = create(
+        "v",
+        &format!(
+            "--sheet fast=sata-enterprise --sheet slow={}",
+            own.display()
+        ),
+    );
+    assert!(String::from_utf8_lossy(&made.stdout).contains("data sheet sata-enterprise"));
+    let served = m.serve("v --nbd unix:n");
+    let stats = m.json("stats v", "stats");
+    assert_eq!(stats["paced"], json!(false));
+    for member in 0..2 {
+        let figures = &stats["members"][member];
+        assert_eq!(figures["energy_estimated"], json!(true), "{figures}");
+        assert!(
+            figures["energy_j"].as_f64().is_some_and(|j| j > 0.0),
+            "{figures}"
+        );
+    }
+    assert!(
+        stats["mean_power_w"]
+            .as_f64()
+            .is_some_and(|w| (6.0..14.0).contains(&w)),
+        "{stats}"
+    );
+    let status = m.status("v");
+    let disk = &status["members"][1];
+    assert_eq!(disk["sheet"], json!(own.display().to_string()), "{disk}");
+    assert_eq!(
+        disk["sleep"]["start_stop_limit"],
+        json!(600_000.0),
+        "{disk}"
+    );
+    assert!(m.ok("status v").contains("data sheet sata-enterprise"));
+    let budget = |limit: &str| {
+        m.ok(&format!("set v power_limit_w={limit}"));
+        m.json("stats v", "stats")["power_budget"]["limit_w"].clone()
+    };
+    assert_eq!(
+        [budget("12"), budget("0"), budget("9.5")],
+        [json!(12.0), Value::Null, json!(9.5)]
+    );
+    assert_eq!(served.terminate(), Some(0));
+    // The sheet is gone: no reason not to serve the data.
+    std::fs::remove_file(&own).expect("removed");
+    let served = m.serve("v --nbd unix:n");
+    let stats = m.json("stats v", "stats");
+    assert_eq!(
+        [&stats["power_budget"], &stats["energy_j"]],
+        [&Value::Null; 2]
+    );
+    assert_eq!(stats["members"][0]["energy_estimated"], json!(true));
+    let refused = m.run("set v power_limit_w=8");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        said.contains("the data sheet of every member is known"),
+        "{said}"
+    );
+    assert_eq!(served.terminate(), Some(0));
+}
+
 #[test]
 fn a_bare_call_shows_the_short_help() {
     let m = Machine::new();

@@ -100,6 +100,9 @@ impl Played<'_> {
             sleep_postponed: asleep.then(|| between.engine(|c| c.sleep_postponed)),
             wake_waits: asleep.then(|| between.engine(|c| c.wake_waits)),
             starts_left: self.starts_left(engine, between),
+            power_budget_left_j: engine
+                .power_budget(Nanos(between.end.now))
+                .map(|b| b.left_uj as f64 / 1e6),
             wear_budget_left_bytes: engine.wear_budget().map(|b| b.left_bytes),
             mixed_copies: MixedCopies::of(engine.space()),
             qos: isotherm_words::qos::items(&self.setup.qos),
@@ -231,6 +234,8 @@ fn member_usage(i: usize, p: &Place, d: &Drive<'_>, between: Between<'_>) -> Mem
         capacity_bytes: d.sheet.capacity(),
         span: span_name(d.device.options.span),
         energy_j,
+        energy_estimate_j: (between.end.estimates[i].zip(between.begin.estimates[i]))
+            .map(|(end, begin)| end - begin),
         mean_power_w: if elapsed_s > 0.0 {
             energy_j / elapsed_s
         } else {

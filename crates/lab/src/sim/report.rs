@@ -107,6 +107,9 @@ pub struct Report {
     pub starts_left: BTreeMap<String, f64>,
     /// The rest of the wear budget at the end, in bytes; negative if requests wrote more than the budget. `None` without a budget.
     pub wear_budget_left_bytes: Option<i64>,
+    /// The rest of the budget of power at the end, in joules; negative if the members took more than the limit. Absent without a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_budget_left_j: Option<f64>,
     /// The cost; filled in by callers that have prices.
     pub cost: Option<Cost>,
     /// Figures by class of data; classes without accesses are omitted.
@@ -286,6 +289,8 @@ pub struct MemberUsage {
     pub span: String,
     /// Energy in joules.
     pub energy_j: f64,
+    /// The energy that a live volume would show for this member, by its data sheet alone; `None` if the sheet states no power.
+    pub energy_estimate_j: Option<f64>,
     /// Mean power in watts.
     pub mean_power_w: f64,
     /// Life used by GreenDM's rule, in 10⁻⁶.

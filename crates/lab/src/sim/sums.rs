@@ -34,4 +34,6 @@ pub(crate) struct Mark {
     pub counters: Counters,
     pub devices: Vec<DeviceCounters>,
     pub wear: Vec<Wear>,
+    /// By member: its energy as the engine estimates it by the data sheet, joules.
+    pub estimates: Vec<Option<f64>>,
 }

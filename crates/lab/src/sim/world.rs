@@ -17,7 +17,9 @@ use std::collections::VecDeque;
 
 use isotherm_core::run::{Loop, Next};
 use isotherm_core::stats::CLASSES;
-use isotherm_core::{BufRef, Effect, Engine, Event, Nanos, OpId, OpKind, Request, RequestOp, Tag};
+use isotherm_core::{
+    BufRef, Effect, Engine, Event, MemberId, Nanos, OpId, OpKind, Request, RequestOp, Tag,
+};
 use isotherm_models::{Counters as DeviceCounters, DeviceModel, ModelOp};
 
 use super::feed::{Feed, Want};
@@ -280,6 +282,9 @@ impl<'a> World<'a> {
             counters: engine.counters().clone(),
             devices: self.device_counters(now),
             wear: self.devices.iter().map(|d| d.model.wear()).collect(),
+            estimates: (0..self.devices.len())
+                .map(|m| engine.energy_j(MemberId(m as u8), Nanos(now)))
+                .collect(),
         }
     }
 

@@ -4,10 +4,11 @@ use super::VolumeConfig;
 use isotherm_core::Nanos;
 use isotherm_core::engine::knob;
 use isotherm_core::policy::ParamError;
+use std::path::Path;
 
 impl VolumeConfig {
     /// The wear budget in bytes a day: `wear_bytes_per_day`, or the rate that follows from `wear_years` and `wear_tbw` (or the data sheets
-    /// of the paced members of the fastest tier).
+    /// of the members of the fastest tier).
     ///
     /// # Errors
     /// Names the field: two that exclude each other, one without the other, or an unknown limit.
@@ -31,36 +32,61 @@ impl VolumeConfig {
             .map_err(|e| format!("wear_years: {e}"))
     }
 
-    /// Bytes that may be written to the fastest tier in its life, if known: from `wear_tbw`, or from the data sheets of its paced members.
+    /// Bytes that may be written to the fastest tier in its life, if known: from `wear_tbw`, or from the data sheets of its members.
     pub fn wear_limit_bytes(&self) -> Option<f64> {
         (self.io.wear_tbw.map(|tb| tb * 1e12)).or_else(|| self.limit_of_sheets().ok())
     }
 
     /// Number of start-stop cycles that a member is specified for, if it has a data sheet.
     pub fn start_stop_limit(&self, member: usize) -> Option<f64> {
-        let name = self.members.get(member)?.paced.as_deref()?;
-        isotherm_models::sheet(name).ok()?.start_stop_limit()
+        let sheet = self.members.get(member)?.data_sheet().ok()??;
+        sheet.start_stop_limit()
     }
 
     /// The time between two starts at which the start-stop cycles of a member last for five years, if it has a data sheet that states their
     /// number.
     pub fn start_interval(&self, member: usize) -> Option<Nanos> {
-        let name = self.members.get(member)?.paced.as_deref()?;
-        isotherm_models::sheet(name).ok()?.start_interval()
+        let sheet = self.members.get(member)?.data_sheet().ok()??;
+        sheet.start_interval()
+    }
+
+    /// Makes the paths of data sheets independent of the working directory: they are relative to the directory of the description `file`.
+    pub(super) fn find_sheets(&mut self, file: &Path) {
+        let dir = file.parent().unwrap_or(Path::new(""));
+        // Without a working directory the names stay as they are.
+        let dir = std::path::absolute(dir.join(".")).unwrap_or_default();
+        for m in &mut self.members {
+            for name in [&mut m.sheet, &mut m.paced].into_iter().flatten() {
+                let path = Path::new(name.as_str());
+                if path.extension().is_some_and(|e| e == "toml") && path.is_relative() {
+                    // Names come from TOML, so they are UTF-8; the directory may not be, and then the name stays as it is.
+                    if let Some(found) = dir.join(path).to_str() {
+                        *name = found.to_owned();
+                    }
+                }
+            }
+        }
     }
 
     fn limit_of_sheets(&self) -> Result<f64, String> {
         let unknown = "wear_years: needs `wear_tbw`, the terabytes that may be written to the fastest tier in its life";
         let mut sum = 0.0;
         for m in self.members.iter().filter(|m| m.tier == 0) {
-            let name = m.paced.as_deref().ok_or(unknown)?;
-            let sheet = isotherm_models::sheet(name).map_err(|e| format!("paced: {e}"))?;
+            let sheet = m.data_sheet()?.ok_or(unknown)?;
             sum += sheet.write_limit_bytes().ok_or(unknown)?;
         }
         Ok(sum)
     }
 
     pub(super) fn check_budgets(&self) -> Result<(), String> {
+        if self.io.power_limit_w.is_some()
+            && let Some(m) = (self.members.iter()).find(|m| m.sheet.is_none() && m.paced.is_none())
+        {
+            return Err(format!(
+                "power_limit_w: needs a data sheet of every member, and {} has none (`sheet`)",
+                m.path.display()
+            ));
+        }
         // With `wear_years`, the valid range is that of the resulting bytes.
         match self.wear_bytes_per_day()? {
             Some(bytes) if self.io.wear_years.is_some() => {
@@ -108,7 +134,11 @@ mod tests {
         assert!(
             sheet.is_ok_and(|r| r.is_some_and(|r| (328_000_000_000..329_000_000_000).contains(&r)))
         );
+        let real = rate("wear_years = 5.0", "sheet = \"nvme-tlc\"");
+        assert_eq!(real, rate("wear_years = 5.0", "paced = \"nvme-tlc\""));
         for (io, field) in [
+            ("power_limit_w = 9.0", "power_limit_w"),
+            ("power_limit_w = -1.0", "power_limit_w"),
             ("wear_years = 5.0", "wear_tbw"),
             ("wear_tbw = 5.0", "wear_years"),
             (
@@ -127,5 +157,35 @@ mod tests {
             let e = parse(io, "").expect_err(io);
             assert!(e.contains("v.toml") && e.contains(field), "{io}: {e}");
         }
+    }
+
+    #[test]
+    fn sheets_of_real_devices() {
+        let member = |text: &str| parse("", text).map(|c| c.members[0].clone());
+        let named = member("sheet = \"exos-18tb\"").expect("a name");
+        assert!(named.model(1 << 40).expect("not paced").is_none());
+        assert!(
+            named
+                .cost(1 << 40)
+                .is_ok_and(|c| c.is_some_and(|c| c.idle_uw > 4_000_000))
+        );
+        let both = member("sheet = \"exos-18tb\"\npaced = \"exos-18tb\"");
+        assert!(both.is_err_and(|e| e.contains("member 0: sheet: leave it out")));
+        // The path is relative to the description. A file that is gone does not make the description wrong.
+        let dir = tempfile::tempdir().expect("a directory");
+        let text = "name = \"v\"\npolicy = \"lru\"\n[[members]]\npath = \"f\"\ntier = 0\nsheet = \"s.toml\"\n";
+        let load = || {
+            std::fs::write(dir.path().join("v.toml"), text).expect("written");
+            VolumeConfig::load(&dir.path().join("v.toml")).expect("right")
+        };
+        let sheet = include_str!("../../../models/presets/exos-18tb.toml");
+        assert!(
+            load().members[0]
+                .cost(1 << 40)
+                .is_err_and(|e| e.contains("sheet: ") && e.contains("s.toml"))
+        );
+        std::fs::write(dir.path().join("s.toml"), sheet).expect("written");
+        assert_eq!(load().members[0].cost(1 << 40), named.cost(1 << 40));
+        assert_eq!(load().start_stop_limit(0), Some(600_000.0));
     }
 }

@@ -111,6 +111,12 @@ pub const MEMBER: &[Field] = &[
         "completions are delayed to the times that the model of this device gives",
     ),
     field(
+        "sheet",
+        "a name of `isotherm devices`, or a file that ends in `.toml`; without `paced`",
+        "that of the model if it is paced, else unknown",
+        "data sheet of the real device: its energy, wear, starts and power; nothing is delayed",
+    ),
+    field(
         "span",
         "`full`, or the first byte as a size; with `paced`",
         "`full`",
@@ -183,7 +189,7 @@ pub const IO: &[Field] = &[
     field(
         "wear_tbw",
         "terabytes (10^12 bytes); with `wear_years`",
-        "the data sheets of paced members",
+        "the data sheets of the members",
         "terabytes that may be written to the fastest tier in its life",
     ),
     field(

@@ -279,6 +279,7 @@ impl Volume {
         for (m, bytes) in config.members.iter().zip(&sizes) {
             // A paced member that the model cannot represent must be refused before anything is written.
             m.model(*bytes).map_err(|e| config_error(&file, e))?;
+            m.cost(*bytes).map_err(|e| config_error(&file, e))?;
         }
         if force {
             found_there().try_for_each(contents::erase)?;

@@ -66,7 +66,7 @@ pub struct Volume {
     pub(crate) opened: Opened,
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) pacers: Vec<Option<Pacer>>,
-    /// The costs of tiers according to their data sheets: of the tiers before the first one without a sheet.
+    /// The costs of tiers according to their data sheets, up to the last tier that has one.
     pub(crate) costs: Vec<Cost>,
     pub(crate) mode: OpenMode,
     notes: Vec<String>,

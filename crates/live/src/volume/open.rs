@@ -99,7 +99,7 @@ impl Volume {
         }
         drop_unsupported_standby(&mut config, &devices, &mut notes);
         let pacers = pacers(&config, &opened, file)?;
-        let costs = costs(&config, &opened).map_err(|e| config_error(file, e))?;
+        let costs = costs(&config, &opened, &mut notes).map_err(|e| config_error(file, e))?;
         Ok(Volume {
             config,
             devices,
@@ -409,21 +409,41 @@ fn check_shape(
     Ok(())
 }
 
-fn costs(config: &VolumeConfig, opened: &Opened) -> Result<Vec<Cost>, String> {
-    let mut costs = Vec::new();
-    for (i, (m, entry)) in config
-        .members
-        .iter()
-        .zip(&opened.superblock.members)
-        .enumerate()
-    {
-        if usize::from(m.tier) == costs.len()
-            && let Some(cost) = m
-                .cost(entry.bytes)
-                .map_err(|e| format!("member {i}: {e}"))?
-        {
-            costs.push(cost);
+/// The costs of the tiers up to the last one that has a data sheet, each by the first of its members with a sheet. A sheet that cannot be read
+/// is no reason to refuse the volume, unless its model paces the member.
+fn costs(
+    config: &VolumeConfig,
+    opened: &Opened,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Cost>, String> {
+    let tiers = opened.space.geo.tiers();
+    let mut by_tier = vec![None; usize::from(tiers)];
+    let members = config.members.iter().zip(&opened.superblock.members);
+    for (i, (m, entry)) in members.enumerate() {
+        let cost = m.cost(entry.bytes).or_else(|e| match &m.sheet {
+            Some(_) => {
+                notes.push(format!("member {i}: {e}: served without this data sheet"));
+                Ok(None)
+            }
+            None => Err(format!("member {i}: {e}")),
+        })?;
+        if let Some(of_tier) = by_tier.get_mut(usize::from(m.tier)) {
+            *of_tier = of_tier.or(cost);
         }
     }
-    Ok(costs)
+    let has_power = |c: &Option<Cost>| c.is_some_and(|c| c.idle_uw > 0);
+    if config.io.power_limit_w.is_some() && !by_tier.iter().all(has_power) {
+        notes.push(
+            "power_limit_w: has no effect, because a tier has no data sheet that states its power"
+                .into(),
+        );
+    }
+    let known = by_tier.iter().rposition(Option::is_some);
+    let costs = by_tier
+        .into_iter()
+        .zip(0..)
+        .take(known.map_or(0, |t| t + 1));
+    Ok(costs
+        .map(|(cost, t)| cost.unwrap_or_else(|| Cost::unknown(t, tiers)))
+        .collect())
 }

@@ -323,7 +323,8 @@ impl Origin {
             put_bytes(&mut out, sb.as_deref().unwrap_or_default());
         }
         let sleeping = Sleeping::of(p);
-        let sleeps = sleeping != Sleeping::default();
+        let powers = p.power_limit_uw.is_some();
+        let sleeps = sleeping != Sleeping::default() || powers;
         let gather = p.flush_gather != 0 || sleeps;
         let ahead = p.flush_ahead != 0 || gather;
         let more = ahead || p.kept_writes;
@@ -349,6 +350,9 @@ impl Origin {
         }
         if sleeps {
             sleeping.encode(&mut out);
+        }
+        if powers {
+            put_option(&mut out, p.power_limit_uw);
         }
         out
     }
@@ -409,6 +413,9 @@ impl Origin {
         }
         if !c.is_empty() {
             Sleeping::decode(&mut c, &mut params)?;
+        }
+        if !c.is_empty() {
+            params.power_limit_uw = option(&mut c)?;
         }
         if !c.is_empty() {
             return Err("something stands behind the origin");

@@ -1,17 +1,19 @@
 //! Background work: work that waits while a disk sleeps (`sleep.rs`), when it may sleep (`when.rs`, `lulls.rs`,
-//! `starts.rs`, `waits.rs`), and data that another policy leaves behind (`drain.rs`).
+//! `starts.rs`, `waits.rs`), how much power moves may take (`power.rs`), and data that another policy leaves behind (`drain.rs`).
 //!
 //! All parts of the engine ask which disks may be woken and which places the policy uses. So this state is part of the shared state. The
 //! steps of the work itself use the other parts and get them as arguments.
 
 mod drain;
 mod lulls;
+mod power;
 mod sleep;
 mod starts;
 mod waits;
 mod when;
 
 pub use drain::{Drain, SwitchError, fits};
+pub use power::PowerBudget;
 pub use starts::StartBudget;
 pub use when::{KeptAwake, SleepPays};
 
@@ -23,6 +25,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use drain::Draining;
 use lulls::Lulls;
+use power::Power;
 use sleep::SleepMode;
 use starts::Starts;
 use waits::Waits;
@@ -40,6 +43,7 @@ pub(super) struct Background {
     /// By member: its budget of starts, if it has one.
     starts: Vec<Option<Starts>>,
     waits: Waits,
+    power: Power,
 }
 
 impl Background {
@@ -52,6 +56,7 @@ impl Background {
                 .map(|m| Starts::new(p.start_interval(m), now))
                 .collect(),
             waits: Waits::new(p.sleep_wait_share, now),
+            power: Power::default(),
         }
     }
     /// Another policy took over.

@@ -383,6 +383,7 @@ impl Relocation {
         if (!joins_previous && self.moves.copying() >= allowed) || self.moves.is_overdrawn() {
             return Err(Refusal::Throttled);
         }
+        g.may_take_power()?;
         Ok(joins_previous)
     }
 }

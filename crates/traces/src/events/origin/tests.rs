@@ -121,6 +121,17 @@ fn what_came_last_is_the_end() {
         for short in bytes.len() + 1..whole.len() {
             assert!(Origin::decode(&whole[..short]).is_err(), "{short} bytes");
         }
+        for before in [params.clone(), slept.clone()] {
+            let limited = Params {
+                power_limit_uw: Some(12_000_000),
+                ..before
+            };
+            let whole = origin(limited.clone()).encode();
+            let back = Origin::decode(&whole).map_err(str::to_owned);
+            let back = back.expect("what was written is read").params;
+            assert_eq!(format!("{back:?}"), format!("{limited:?}"));
+            assert!(Origin::decode(&whole[..whole.len() - 1]).is_err());
+        }
         // A recording without the last field comes from an engine without that parameter.
         let older = Origin::decode(&bytes[..bytes.len() - 2]).map_err(str::to_owned);
         let older = older.expect("an older recording is read").params;

@@ -226,6 +226,7 @@ impl Store {
                 let _ = self.save_names();
                 (saved, numbers) = (Some(Instant::now()), now);
             }
+            self.try_read_only_tiers();
             self.feed_policy();
             self.make_heads(Instant::now() + TURN);
             self.sweep();

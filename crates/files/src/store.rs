@@ -341,7 +341,8 @@ impl Store {
         // A slower tier whose device has failed must be found out before the first step: after a failure between two steps, no name could
         // change until the next mount.
         for dir in dirs_of(ops).iter().filter(|d| d.tier > 0) {
-            disk.sync_dir(dir)
+            disk.prove_writable(dir.tier)
+                .and_then(|()| disk.sync_dir(dir))
                 .map_err(|e| self.device_error(dir.tier, &dir.path, e))?;
         }
         // For the same reason, a name that cannot be removed or renamed must be found out now.

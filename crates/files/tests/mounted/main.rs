@@ -6,6 +6,7 @@ mod heads;
 mod hung_reads;
 mod kernel_writes;
 mod passthrough;
+mod read_only;
 mod refusals;
 mod renames;
 mod stalled;

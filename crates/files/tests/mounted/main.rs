@@ -9,6 +9,7 @@ mod passthrough;
 mod read_only;
 mod refusals;
 mod renames;
+mod settings;
 mod stalled;
 mod trouble;
 mod world;

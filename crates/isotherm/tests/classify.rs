@@ -3,7 +3,7 @@
 mod common;
 mod proof;
 
-use proof::{Loop, Mounted, PATIENCE, Place, Shape, able, run};
+use proof::{Loop, Mounted, PATIENCE, Place, Shape, able, output, run};
 use std::fs::{self, File};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -37,6 +37,17 @@ fn goes_on(option: &str) {
         ..Shape::default()
     });
     let disk = Loop::over(&place.serve_file());
+    // Once it was examined, an empty volume is said to have no file system.
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let shown = output(&mut place.isotherm("classes show v")).stdout;
+        let shown = String::from_utf8(shown).expect("text");
+        if shown.contains("layout: no ext2, ext3, ext4 or XFS on the volume") {
+            break;
+        }
+        assert!(Instant::now() < until, "{shown}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
     run("mkfs.ext4", &["-q", "-F", &disk.0]);
     let mounted = Mounted::new(&disk.0, place.path("fs"));
     fs::write(mounted.0.join("one"), vec![7; 100_000]).expect("written");

@@ -5,6 +5,7 @@ mod fsx;
 mod heads;
 mod hung_reads;
 mod kernel_writes;
+mod locks;
 mod passthrough;
 mod read_only;
 mod refusals;

@@ -80,8 +80,17 @@ impl Store {
     }
     fn save_settings(&self, new: &PlacementSettings) -> Result<(), Refused> {
         let text = serde_json::to_vec_pretty(new).map_err(|e| Refused(e.to_string()))?;
-        self.write_whole(NEW, FILE, &text)
-            .map_err(|e| Refused(format!("cannot write .isotherm/settings.json: {e}")))
+        let root = &self.roots[0];
+        let stored = match self.write_whole(NEW, FILE, &text) {
+            // A pin to a slower tier is what helps a full tier, so it must not fail because of that.
+            Err(Errno::NOSPC | Errno::DQUOT) if root.release_spare() => {
+                let stored = self.write_whole(NEW, FILE, &text);
+                root.reserve_spare();
+                stored
+            }
+            other => other,
+        };
+        stored.map_err(|e| Refused(format!("cannot write .isotherm/settings.json: {e}")))
     }
     /// Writes a file on the fastest tier durably, under the name `new`, which it changes for the name `file` when it is complete. If the
     /// tier is full, copies make room. An incomplete file is removed, because it would take the last space.

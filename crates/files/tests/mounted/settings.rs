@@ -1,6 +1,7 @@
 //! Pins and policies of directories: given by several at once, for any path, also for paths that are gone.
 
-use crate::world::World;
+use crate::trouble::Unmount;
+use crate::world::{World, run};
 use isotherm_files::control::command;
 use isotherm_files::fuse::Io;
 use rustix::io::Errno;
@@ -137,4 +138,28 @@ fn status_answers_however_much_there_is_to_say() {
     );
     assert!(shown > 0 && said > 0, "{shown} {said}");
     assert_eq!(status["left_out"], 520 - shown - said);
+}
+
+/// A fast tier that is full to the last byte, and a file that should leave it: the pin that says so is stored.
+#[test]
+fn a_full_tier_can_be_relieved_by_a_pin() {
+    let Some(mut w) = World::new(|_| {}, Io::Cached) else {
+        return;
+    };
+    w.unmount();
+    run("mount -t tmpfs -o size=4M none fast", &w.root);
+    let full = Unmount(w.root.join("fast"));
+    w.settings.accept = true;
+    w.mount();
+    fs::write(w.at("f"), vec![7; 1 << 20]).unwrap();
+    run("! dd if=/dev/zero of=fast/filler bs=4k 2>said", &w.root);
+    give(&w, b"f", "pin", b"slow").unwrap();
+    let store = Arc::clone(&w.mounted.as_ref().unwrap().store);
+    assert_eq!(store.migrate_now(), 1);
+    assert_eq!(fs::read(w.on("slow", "f")).unwrap(), vec![7; 1 << 20]);
+    drop(store);
+    w.unmount();
+    let stored = fs::read_to_string(w.on("fast", ".isotherm/settings.json")).unwrap();
+    assert!(stored.contains("\"f\""), "{stored}");
+    drop(full);
 }

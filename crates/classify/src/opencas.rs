@@ -106,6 +106,8 @@ pub struct Import {
 pub fn parse(text: &str) -> Result<Import, String> {
     let mut import = Import::default();
     let mut seen = [false; IDS_MAX as usize + 1];
+    // Spreadsheets put a byte order mark first.
+    let text = text.trim_start_matches('\u{feff}');
     for (i, line) in text.lines().enumerate() {
         let number = i + 1;
         let line = line.trim();
@@ -346,6 +348,9 @@ mod tests {
     fn their_example_is_understood() {
         let import = parse(FILE).unwrap();
         assert_eq!(import.lines.len(), 5);
+        // As a spreadsheet saves it.
+        let saved = format!("\u{feff}{}", FILE.replace('\n', "\r\n"));
+        assert_eq!(parse(&saved).as_ref(), Ok(&import));
         assert_eq!(
             import.left_out,
             [(

@@ -327,3 +327,26 @@ fn damaged_images_cost_classes_only() {
         part.0.clone_from(&sound);
     }
 }
+
+/// A feature that changes the layout and that nobody knows yet: nothing is misread, and the reason is said.
+#[test]
+fn unknown_features_give_no_classes_and_are_named() {
+    let Some(image) = Image::make(&[]) else {
+        return;
+    };
+    let read = || {
+        let mut layers = Layers::new(BYTES);
+        let mut layout = Layout::default();
+        layout.read(&mut image.open(), &mut layers, &Watch::default());
+        (layers.class_at(classes::Source::Layout, 0), layout.trouble)
+    };
+    assert_eq!(read(), (1, None));
+    let file = File::options().write(true).open(image.file());
+    let file = file.expect("opens");
+    // Big endian: bit 20 of sb_features_incompat.
+    file.write_all_at(&[0, 0x10], 216).expect("written");
+    let (class, trouble) = read();
+    let trouble = trouble.expect("said");
+    assert!(trouble.contains("incompat 0x100000"), "{trouble}");
+    assert_eq!(class, 0);
+}

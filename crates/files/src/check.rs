@@ -21,6 +21,7 @@ fn paths(cat: &Catalogue) -> BTreeMap<Vec<u8>, NodeId> {
 /// check.
 pub fn check(store: &Store, repair: bool) -> Value {
     let _all = store.claim_anyway(|_, all| all.alone(Key::Path(ROOT)));
+    say_what_hides_tiers(store);
     let fresh = match scan(&store.roots) {
         Ok(fresh) => fresh,
         Err(e) => {
@@ -63,6 +64,26 @@ pub fn check(store: &Store, repair: bool) -> Value {
         mend(store, &fresh, &todo);
     }
     json!({"ok": ok, "files": store.cat().files(), "findings": findings, "more": more, "repaired": repair && !ok})
+}
+
+/// Says which tiers are no longer found at their paths: another directory is there, or nothing. The mount goes on with the directories that
+/// it opened, but whoever looks at the path, and the next mount, finds something else.
+fn say_what_hides_tiers(store: &Store) {
+    use std::os::unix::fs::MetadataExt;
+    for root in store.roots.iter().filter(|r| !r.absent) {
+        let open = rustix::fs::fstat(&root.fd)
+            .map(|s| (s.st_dev, s.st_ino))
+            .ok();
+        let there = std::fs::metadata(&root.path)
+            .map(|m| (m.dev(), m.ino()))
+            .ok();
+        if open.is_some() && open != there {
+            let shown = root.path.display();
+            store.say(&format!(
+                "{shown}: this path does not lead to the tier any more (something was renamed or mounted there); the files of this mount are still in the directory that was there at its start"
+            ));
+        }
+    }
 }
 
 fn differs(store: &Store, id: NodeId, fresh: &Catalogue, other: NodeId) -> Option<&'static str> {

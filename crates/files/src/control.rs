@@ -6,6 +6,7 @@
 //! | `where`, `why` | a file or directory | its place; the reason for it | - |
 //! | `pin` | a file or directory | its pin | a tier; empty: removes the pin |
 //! | `policy` | a directory | its policy | `PRESET:SHARE`; empty: removes it |
+//! | `unpin`, `unpolicy` | a directory | - | the rest of a path, whose pin or policy is removed; it need not exist |
 //! | `migrate` | any node | the moves that are wanted | `now`: plan and move now |
 //! | `record` | any node | the next operations of a recording, binary; only for those who may give commands | `start`; `stop` |
 //! | `check` | any node | names and attributes compared with the tiers | `repair` |
@@ -13,11 +14,12 @@
 //! Only root and the owner of the mount may give commands.
 
 use crate::catalogue::NodeId;
+use crate::path_key::PathKey;
 use crate::placement::{Wanted, wall};
 use crate::policy_state::DIRS_MAX;
 use crate::rules::WhichTier;
 use crate::store::Store;
-use crate::tree::Tier;
+use crate::tree::{Tier, join};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::sync::PoisonError;
@@ -51,11 +53,40 @@ pub fn answer(store: &Store, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
         "record" => return store.recording.take(),
         _ => return Err(Errno::NODATA),
     };
-    let mut text = serde_json::to_vec(&value).map_err(|_| Errno::IO)?;
-    if text.len() > ANSWER_MAX {
-        text = br#"{"error":"the answer is too long"}"#.to_vec();
+    short_enough(value)
+}
+
+/// The text of an answer. Lists that would make it longer than an attribute can be are cut, and `left_out` says so.
+fn short_enough(mut value: Value) -> Result<Vec<u8>, Errno> {
+    let (mut most, mut left_out) = (LIST_MAX, 0);
+    loop {
+        let text = serde_json::to_vec(&value).map_err(|_| Errno::IO)?;
+        if text.len() <= ANSWER_MAX {
+            return Ok(text);
+        }
+        let map = value.as_object_mut().filter(|_| most > 0);
+        let Some(map) = map else {
+            return Ok(br#"{"error":"the answer is too long"}"#.to_vec());
+        };
+        for key in ["said", "findings", "moves", "pins"] {
+            let before = match map.get_mut(key) {
+                Some(Value::Array(list)) => {
+                    let n = list.len();
+                    list.truncate(most);
+                    n
+                }
+                Some(Value::Object(all)) => {
+                    let n = all.len();
+                    *all = std::mem::take(all).into_iter().take(most).collect();
+                    n
+                }
+                _ => continue,
+            };
+            left_out += before.saturating_sub(most);
+        }
+        map.insert("left_out".into(), json!(left_out));
+        most /= 2;
     }
-    Ok(text)
 }
 
 /// Carries out a command.
@@ -63,15 +94,18 @@ pub fn answer(store: &Store, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
 /// # Errors
 /// There is no such command, or it failed; the reason in words is in `status` under `said`.
 pub fn command(store: &Store, id: NodeId, what: &str, value: &[u8]) -> Result<(), Errno> {
+    if let "unpin" | "unpolicy" = what {
+        return forget(store, id, what, value);
+    }
     let value = std::str::from_utf8(value).map_err(|_| Errno::INVAL)?.trim();
-    let path = || {
-        let path = store.cat().path(id).ok_or(Errno::NOENT)?;
-        String::from_utf8(path).map_err(|_| Errno::ILSEQ)
-    };
+    let path = || store.cat().path(id).map(PathKey).ok_or(Errno::NOENT);
     match (what, value) {
-        ("pin", "") => change(store, |r| {
-            r.pins.remove(&path().unwrap_or_default());
-        }),
+        ("pin", "") => {
+            let path = path()?;
+            change(store, |r| {
+                r.pins.remove(&path);
+            })
+        }
         ("pin", tier) => {
             let tiers = store.roots.len();
             let Some(to) = WhichTier::parse(tier).and_then(|t| t.of(tiers)) else {
@@ -86,10 +120,13 @@ pub fn command(store: &Store, id: NodeId, what: &str, value: &[u8]) -> Result<()
                 r.pins.insert(path, to);
             })
         }
-        ("policy", "") => change(store, |r| {
-            r.policies.remove(&path().unwrap_or_default());
-        }),
-        ("policy", text) => policy(store, id, &path()?, text),
+        ("policy", "") => {
+            let path = path()?;
+            change(store, |r| {
+                r.policies.remove(&path);
+            })
+        }
+        ("policy", text) => policy(store, id, path()?, text),
         ("record", "start") => store.recording.begin(),
         ("record", "stop") => {
             store.recording.end();
@@ -120,7 +157,22 @@ fn refused(store: &Store, why: &str) -> Result<(), Errno> {
     Err(Errno::INVAL)
 }
 
-fn policy(store: &Store, id: NodeId, path: &str, text: &str) -> Result<(), Errno> {
+/// Removes the pin or the policy of a path below a directory that need not exist any more: pins and policies belong to paths.
+fn forget(store: &Store, dir: NodeId, what: &str, below: &[u8]) -> Result<(), Errno> {
+    let above = store.cat().path(dir).ok_or(Errno::NOENT)?;
+    let path = PathKey(join(&above, below));
+    let mut found = false;
+    change(store, |r| {
+        found = if what == "unpin" {
+            r.pins.remove(&path).is_some()
+        } else {
+            r.policies.remove(&path).is_some()
+        };
+    })?;
+    if found { Ok(()) } else { Err(Errno::NODATA) }
+}
+
+fn policy(store: &Store, id: NodeId, path: PathKey, text: &str) -> Result<(), Errno> {
     if store.cat().get(id).is_none_or(|n| n.dir().is_none()) {
         return Err(Errno::NOTDIR);
     }
@@ -133,7 +185,7 @@ fn policy(store: &Store, id: NodeId, path: &str, text: &str) -> Result<(), Errno
         return refused(store, &e.0);
     }
     let mut too_many = false;
-    let (preset, path) = (preset.to_owned(), path.to_owned());
+    let preset = preset.to_owned();
     change(store, |r| {
         let others = r.policies.iter().filter(|p| *p.0 != path);
         let taken: u32 = others.clone().map(|p| u32::from(p.1.1)).sum();
@@ -256,7 +308,7 @@ fn place(store: &Store, id: NodeId) -> Result<Value, Errno> {
         .policy
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    let own = policy.settings.policies.get(&text);
+    let own = policy.settings.policies.get(&PathKey(path.clone()));
     Ok(json!({
         "path": text, "tier": on[0], "on": on,
         "below": on.iter().map(|t| store.roots[*t].path.join(&text).to_string_lossy().into_owned()).collect::<Vec<_>>(),

@@ -130,7 +130,7 @@ impl Store {
             let done = self.evicting(tier, || f(&Target::Open(live.hold())));
             live.mark_changed();
             live.times_set(before, live.facts()?);
-            done?;
+            done.map_err(|e| self.device_error_of(tier, node, e))?;
             return self.learn(node, || live.facts()).map(|_| ());
         }
         let path = path.ok_or(Errno::NOENT)?;

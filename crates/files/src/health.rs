@@ -29,6 +29,8 @@ pub(crate) struct User {
 pub(crate) struct Health {
     errors: AtomicU64,
     failing: AtomicBool,
+    /// Whether a change failed because the file system is read-only, and none was made since.
+    read_only: AtomicBool,
     last_error: Mutex<Option<(Instant, String)>>,
     reported: Mutex<Option<Instant>>,
     last_user: Mutex<Option<User>>,
@@ -74,9 +76,37 @@ impl Store {
         }
         self.roots[usize::from(tier)].hangs() || self.is_silent(tier) || failing()
     }
-    /// Whether the tier is present and answers.
+    /// Whether the file system of a tier has become read-only.
+    pub fn is_read_only(&self, tier: Tier) -> bool {
+        let health = &self.health[usize::from(tier)];
+        health.read_only.load(Ordering::Relaxed)
+    }
+    /// Whether the tier is present, answers and accepts changes.
     pub(crate) fn is_healthy(&self, tier: Tier) -> bool {
-        !self.is_absent(tier) && !self.is_failing(tier)
+        !self.is_absent(tier) && !self.is_failing(tier) && !self.is_read_only(tier)
+    }
+    /// Looks whether tiers that became read-only accept changes again.
+    pub(crate) fn try_read_only_tiers(&self) {
+        for (tier, root) in self.roots.iter().enumerate() {
+            let read_only = &self.health[tier].read_only;
+            if read_only.load(Ordering::Relaxed) && root.prove_writable().is_ok() {
+                read_only.store(false, Ordering::Relaxed);
+                self.say(&format!("{}: accepts changes again", root.path.display()));
+            }
+        }
+    }
+    /// The file system of a tier refused a change because it is read-only.
+    fn became_read_only(&self, tier: Tier, path: &[u8]) {
+        let health = &self.health[usize::from(tier)];
+        let path = String::from_utf8_lossy(path);
+        health.errors.fetch_add(1, Ordering::Relaxed);
+        *lock(&health.last_error) = Some((Instant::now(), format!("{path}: {}", Errno::ROFS)));
+        if !health.read_only.swap(true, Ordering::Relaxed) {
+            self.say(&format!(
+                "{path}: cannot be changed: the file system of its tier {} is read-only, most likely after an error (see dmesg). Its files can be read and the rest works; repair it and mount again",
+                self.tier_name(tier)
+            ));
+        }
     }
     /// Checks that the tier is present. If it is not, this is reported, at most every ten seconds, and the error is EIO.
     pub(crate) fn require_present(&self, tier: Tier, path: &[u8]) -> Result<(), Errno> {
@@ -105,6 +135,9 @@ impl Store {
     /// Called when a call on that path of a tier failed. An error of the device is counted and reported. Returns the error for the user of
     /// the file: EIO if the device failed, because programs do not expect the errors of remote and user-level file systems that are gone.
     pub(crate) fn device_error(&self, tier: Tier, path: &[u8], e: Errno) -> Errno {
+        if e == Errno::ROFS {
+            self.became_read_only(tier, path);
+        }
         if !is_trouble(e) {
             return e;
         }
@@ -117,7 +150,7 @@ impl Store {
     }
     /// As [`Store::device_error`], for a file in use.
     pub(crate) fn device_error_of(&self, tier: Tier, node: NodeId, e: Errno) -> Errno {
-        if !is_trouble(e) {
+        if e != Errno::ROFS && !is_trouble(e) {
             return e;
         }
         let path = self.cat().path(node).unwrap_or_default();
@@ -166,6 +199,7 @@ impl Store {
         });
         json!({
             "missing": self.is_absent(tier), "failing": self.is_failing(tier),
+            "read_only": self.is_read_only(tier),
             "errors": health.errors.load(Ordering::Relaxed), "last_error": error, "last_opened": user,
             "waiting": self.waiting(tier),
         })

@@ -38,6 +38,7 @@ pub mod mover;
 pub mod moves;
 pub mod mutants;
 pub mod names;
+pub mod path_key;
 pub mod placement;
 pub mod policy_state;
 mod ranges;

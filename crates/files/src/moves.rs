@@ -124,6 +124,9 @@ impl Store {
         if self.is_absent(from) || self.is_absent(to) {
             return Err(Outcome::Refused(Why::Missing));
         }
+        if self.is_read_only(from) || self.is_read_only(to) {
+            return Err(Outcome::Refused(Why::ReadOnly));
+        }
         if paths.is_empty() {
             return Err(Outcome::Refused(Why::Gone));
         }

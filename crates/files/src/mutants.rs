@@ -32,6 +32,8 @@ pub enum Mutant {
     TrustVoidIntent,
     /// A file is moved although its old names cannot be removed.
     IgnoreFlags,
+    /// A file is moved although the file system of its tier accepts no changes any more.
+    TrustSource,
     /// A write while a file is copied to the fastest tier is not noticed.
     TrustOldFetch,
     /// A change is made at home only, and the copy is still read.

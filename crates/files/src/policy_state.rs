@@ -4,6 +4,7 @@
 //! unused file costs nothing here. When all units are in use, a unit on the slowest tier that was not used for long is dropped.
 
 use crate::catalogue::{Catalogue, NodeId};
+use crate::path_key::PathKey;
 use crate::rules::is_below;
 use crate::store::Refused;
 use crate::tree::Tier;
@@ -32,9 +33,9 @@ pub const DIRS_MAX: usize = 15;
 #[serde(default, deny_unknown_fields)]
 pub struct PlacementSettings {
     /// Paths, and the tier of everything below each.
-    pub pins: BTreeMap<String, Tier>,
+    pub pins: BTreeMap<PathKey, Tier>,
     /// Directories, with the preset for everything below, and its share of the fastest tier in per cent.
-    pub policies: BTreeMap<String, (String, u8)>,
+    pub policies: BTreeMap<PathKey, (String, u8)>,
 }
 
 /// The policy and its state.
@@ -124,17 +125,19 @@ impl PlacementSettings {
     /// The class of the nearest directory above that has a policy of its own. If there is none, the class follows from the size.
     pub(crate) fn class(&self, path: &[u8], size: u64) -> u8 {
         let below = self.policies.keys().enumerate();
-        let below = below.filter(|(_, dir)| is_below(path, dir.as_bytes()));
-        let nearest = below.max_by_key(|(_, dir)| dir.len());
+        let below = below.filter(|(_, dir)| is_below(path, &dir.0));
+        let nearest = below.max_by_key(|(_, dir)| dir.0.len());
         nearest.map_or_else(|| class_of_size(size), |(i, _)| DIR_CLASS + i as u8)
+    }
+    /// Whether the path, or one below it, has a pin or a policy.
+    pub(crate) fn has_below(&self, path: &[u8]) -> bool {
+        let mut all = self.pins.keys().chain(self.policies.keys());
+        all.any(|p| is_below(&p.0, path))
     }
     /// The tier of the nearest pinned path above.
     pub fn pin(&self, path: &[u8]) -> Option<Tier> {
-        let above = self
-            .pins
-            .iter()
-            .filter(|(p, _)| is_below(path, p.as_bytes()));
-        above.max_by_key(|(p, _)| p.len()).map(|(_, t)| *t)
+        let above = self.pins.iter().filter(|(p, _)| is_below(path, &p.0));
+        above.max_by_key(|(p, _)| p.0.len()).map(|(_, t)| *t)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::tree::{At, HIDDEN, Tier, Tree};
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const FILE: &[u8] = b".isotherm/settings.json";
@@ -37,6 +38,10 @@ pub(crate) fn load(root: &Root) -> Result<PlacementSettings, Refused> {
     })
 }
 
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Store {
     /// Changes pins or policies. They are in force and durable when this returns.
     ///
@@ -46,12 +51,11 @@ impl Store {
         &self,
         change: impl FnOnce(&mut PlacementSettings),
     ) -> Result<(), Refused> {
+        // Two commands at the same time must not take each other's change back, nor write the same file.
+        let _one = lock(&self.changing_settings);
         let before = {
-            let policy = self.placement.policy.lock();
-            policy
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .settings
-                .clone()
+            let policy = lock(&self.placement.policy);
+            policy.settings.clone()
         };
         let mut new = before.clone();
         change(&mut new);
@@ -61,10 +65,32 @@ impl Store {
             let _ = self.placement.set_settings(before, &self.cat());
         })
     }
+    /// After a directory was renamed: its pins and policies stay with the old path, which the administrator should know.
+    pub(crate) fn say_what_stays(&self, from: &[u8], to: &[u8]) {
+        let has = {
+            let policy = lock(&self.placement.policy);
+            policy.settings.has_below(from)
+        };
+        if has {
+            let [from, to] = [from, to].map(String::from_utf8_lossy);
+            self.say(&format!(
+                "{from}: was renamed to {to}; the pins and policies of {from} stay with that path: `isotherm files unpin` and `isotherm files policy --none` remove them"
+            ));
+        }
+    }
     fn save_settings(&self, new: &PlacementSettings) -> Result<(), Refused> {
         let text = serde_json::to_vec_pretty(new).map_err(|e| Refused(e.to_string()))?;
-        self.write_whole(NEW, FILE, &text)
-            .map_err(|e| Refused(format!("cannot write .isotherm/settings.json: {e}")))
+        let root = &self.roots[0];
+        let stored = match self.write_whole(NEW, FILE, &text) {
+            // A pin to a slower tier is what helps a full tier, so it must not fail because of that.
+            Err(Errno::NOSPC | Errno::DQUOT) if root.release_spare() => {
+                let stored = self.write_whole(NEW, FILE, &text);
+                root.reserve_spare();
+                stored
+            }
+            other => other,
+        };
+        stored.map_err(|e| Refused(format!("cannot write .isotherm/settings.json: {e}")))
     }
     /// Writes a file on the fastest tier durably, under the name `new`, which it changes for the name `file` when it is complete. If the
     /// tier is full, copies make room. An incomplete file is removed, because it would take the last space.
@@ -226,6 +252,7 @@ impl Store {
                 let _ = self.save_names();
                 (saved, numbers) = (Some(Instant::now()), now);
             }
+            self.try_read_only_tiers();
             self.feed_policy();
             self.make_heads(Instant::now() + TURN);
             self.sweep();

@@ -41,6 +41,8 @@ pub struct Store {
     pub(crate) lives: Lives,
     /// Decides the tier of each file.
     pub placement: Placement,
+    /// Held while pins or policies change.
+    pub(crate) changing_settings: Mutex<()>,
     /// Free and total bytes of each tier, and when they were read. A tier that does not answer must not stop the others, so each has a lock.
     rooms: Vec<Mutex<(u64, u64, Option<Instant>)>>,
     /// Whether a device failed such that names may not change any more.
@@ -178,6 +180,7 @@ impl Store {
             claims: Claims::default(),
             numbers: AtomicU64::new(0),
             lives: Lives::default(),
+            changing_settings: Mutex::default(),
             rooms,
             stuck: AtomicBool::new(false),
             said: Mutex::default(),
@@ -341,7 +344,8 @@ impl Store {
         // A slower tier whose device has failed must be found out before the first step: after a failure between two steps, no name could
         // change until the next mount.
         for dir in dirs_of(ops).iter().filter(|d| d.tier > 0) {
-            disk.sync_dir(dir)
+            disk.prove_writable(dir.tier)
+                .and_then(|()| disk.sync_dir(dir))
                 .map_err(|e| self.device_error(dir.tier, &dir.path, e))?;
         }
         // For the same reason, a name that cannot be removed or renamed must be found out now.

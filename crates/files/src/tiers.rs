@@ -108,7 +108,8 @@ pub(crate) fn open(settings: &Settings) -> Result<(Vec<Root>, Vec<rustix::fd::Ow
                 ));
             }
         }
-        let failed = |what: &str, e: Errno| Refused(format!("{shown}: cannot {what}: {e}"));
+        let failed =
+            |what: &str, e: Errno| Refused(format!("{shown}: cannot {what}: {e}{}", fix_of(e)));
         if let Some(at) = mount_of_this_program(root.dev) {
             return refuse(format!(
                 "{shown}: lies on a file system that `isotherm mount` serves at {at}: a tier of such a file system cannot be a tier of another; name a directory of the disk below"

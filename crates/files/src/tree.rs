@@ -159,6 +159,12 @@ pub trait Tree {
     /// # Errors
     /// A device error.
     fn may_remove(&mut self, at: &At) -> Result<bool, Errno>;
+    /// Makes a small change on a tier, which no user sees, to find out whether its file system and its device still accept changes. A file
+    /// system that has met an error can become read-only at any time, and says so only to whoever changes something.
+    ///
+    /// # Errors
+    /// `EROFS`, or a device error.
+    fn prove_writable(&mut self, tier: Tier) -> Result<(), Errno>;
     /// Creates an empty file that did not exist, readable by its owner only, with space for `bytes` if the file system can reserve it.
     ///
     /// # Errors

@@ -78,6 +78,9 @@ pub enum ExtError {
     NotExt(&'static str),
     /// The volume cannot be read.
     Io(io::Error),
+    /// The file system has these incompatible features (bits of `s_feature_incompat`), whose layout is not known. It is not read, because it
+    /// would be misread.
+    Unknown(u32),
     /// The work exceeded what a valid file system of this size can need, so it is damaged. Classes that were found so far are kept.
     Damaged,
 }
@@ -87,6 +90,10 @@ impl fmt::Display for ExtError {
         match self {
             ExtError::NotExt(what) => write!(f, "no ext2, ext3 or ext4: {what}"),
             ExtError::Io(e) => write!(f, "the volume cannot be read: {e}"),
+            ExtError::Unknown(bits) => write!(
+                f,
+                "the ext4 on the volume has features that this program does not know (incompat {bits:#x}), so its layout gives no classes: `classify --fs` does"
+            ),
             ExtError::Damaged => f.write_str(
                 "the file system's trees do not end: run fsck; classes are those found so far",
             ),

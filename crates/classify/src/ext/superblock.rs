@@ -16,6 +16,22 @@ const INCOMPAT_JOURNAL_DEV: u32 = 8;
 const INCOMPAT_META_BG: u32 = 0x10;
 const INCOMPAT_64BIT: u32 = 0x80;
 const INCOMPAT_MMP: u32 = 0x100;
+/// Features of which this reader knows what they mean for the layout: file types in directories, recovery, external journal, meta_bg,
+/// extents, 64bit, mmp, flex_bg, ea_inode, csum_seed, largedir, inline_data, encrypt, casefold.
+const INCOMPAT_KNOWN: u32 = 0x2
+    | 0x4
+    | INCOMPAT_JOURNAL_DEV
+    | INCOMPAT_META_BG
+    | 0x40
+    | INCOMPAT_64BIT
+    | INCOMPAT_MMP
+    | 0x200
+    | 0x400
+    | 0x2000
+    | 0x4000
+    | 0x8000
+    | 0x1_0000
+    | 0x2_0000;
 const COMPAT_HAS_JOURNAL: u32 = 4;
 const RO_SPARSE_SUPER: u32 = 1;
 const RO_GDT_CSUM: u32 = 0x10;
@@ -56,7 +72,8 @@ impl Superblock {
     /// Parses the 1024 bytes at byte 1024 of a file system in a room of `bytes`.
     ///
     /// # Errors
-    /// It is not a superblock, or the error names the invalid field.
+    /// It is not a superblock, or the error names the invalid field; or the file system has features that change the layout in a way that is
+    /// unknown here.
     #[expect(clippy::too_many_lines, reason = "fields in their order")]
     pub fn parse(b: &[u8; 1024], bytes: u64) -> Result<Superblock, ExtError> {
         let bad = |what| Err(ExtError::NotExt(what));
@@ -122,6 +139,10 @@ impl Superblock {
             incompat,
             ro_compat,
         };
+        match incompat & !INCOMPAT_KNOWN {
+            0 => {}
+            unknown => return Err(ExtError::Unknown(unknown)),
+        }
         if sb.is_journal_device() {
             return Ok(sb);
         }

@@ -45,6 +45,9 @@ pub enum XfsError {
     NotXfs(&'static str),
     /// The volume cannot be read.
     Io(io::Error),
+    /// The file system has these incompatible features (bits of `sb_features_incompat`), whose layout is not known. It is not read, because
+    /// it would be misread.
+    Unknown(u32),
     /// The work exceeded what a valid file system of this size can need, so it is damaged. Classes that were found so far are kept.
     Damaged,
 }
@@ -54,6 +57,10 @@ impl fmt::Display for XfsError {
         match self {
             XfsError::NotXfs(what) => write!(f, "no XFS: {what}"),
             XfsError::Io(e) => write!(f, "the volume cannot be read: {e}"),
+            XfsError::Unknown(bits) => write!(
+                f,
+                "the XFS on the volume has features that this program does not know (incompat {bits:#x}), so its layout gives no classes: `classify --fs` does"
+            ),
             XfsError::Damaged => f.write_str(
                 "the trees of the XFS do not end: run xfs_repair; classes are those found so far",
             ),

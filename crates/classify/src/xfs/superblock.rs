@@ -40,11 +40,16 @@ pub struct Superblock {
     group_shift: u32,
 }
 
+/// Incompatible features of version 5 of which this reader knows what they mean for the layout: file types in directories, sparse inode
+/// chunks, a UUID of its own for metadata, wide times, repair needed, wide extent counts, exchange of ranges, parent pointers.
+const INCOMPAT_KNOWN: u32 = 0xff;
+
 impl Superblock {
     /// Parses the first bytes of a file system in a room of `bytes`.
     ///
     /// # Errors
-    /// It is not a superblock, or the error names the invalid field.
+    /// It is not a superblock, or the error names the invalid field; or the file system has features that change the layout in a way that is
+    /// unknown here.
     pub fn parse(b: &[u8; BYTES], bytes: u64) -> Result<Superblock, XfsError> {
         let bad = |what| Err(XfsError::NotXfs(what));
         if &b[..4] != b"XFSB" {
@@ -95,7 +100,10 @@ impl Superblock {
                 return bad("log");
             }
         }
-        Ok(sb)
+        match u32_at(b, 216) & !INCOMPAT_KNOWN {
+            unknown if sb.v5 && unknown != 0 => Err(XfsError::Unknown(unknown)),
+            _ => Ok(sb),
+        }
     }
 
     /// Number of blocks of a group; the last group may be shorter.

@@ -414,3 +414,35 @@ fn damaged_images_end_without_harm() {
         }
     }
 }
+
+/// A feature that changes the layout and that nobody knows yet: nothing is misread, and the reason is said.
+#[test]
+fn unknown_features_give_no_classes_and_are_named() {
+    use std::os::unix::fs::FileExt;
+    if !has_tools() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("image");
+    File::create(&image).unwrap().set_len(16 << 20).unwrap();
+    output(
+        "mke2fs",
+        &["-q", "-t", "ext4", "-b", "4096", image.to_str().unwrap()],
+    );
+    assert_eq!(ours(&image)[0], 1);
+    let file = File::options().read(true).write(true).open(&image).unwrap();
+    let mut features = [0; 4];
+    file.read_exact_at(&mut features, 1024 + 0x60).unwrap();
+    features[2] |= 8;
+    file.write_all_at(&features, 1024 + 0x60).unwrap();
+    let mut layers = Layers::new(16 << 20);
+    let mut layout = Layout::default();
+    layout.read(
+        &mut file.try_clone().unwrap(),
+        &mut layers,
+        &Watch::default(),
+    );
+    let trouble = layout.trouble.unwrap();
+    assert!(trouble.contains("incompat 0x80000"), "{trouble}");
+    assert_eq!(layers.class_at(Source::Layout, 0), 0);
+}

@@ -91,6 +91,9 @@ impl Tree for Disk {
     fn may_remove(&mut self, at: &At) -> Result<bool, Errno> {
         self.root(at.tier)?.may_remove(&at.path)
     }
+    fn prove_writable(&mut self, tier: Tier) -> Result<(), Errno> {
+        self.root(tier)?.prove_writable()
+    }
     fn create(&mut self, at: &At, bytes: u64) -> Result<(), Errno> {
         self.pair = None;
         let root = self.root(at.tier)?;

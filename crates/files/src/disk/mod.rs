@@ -6,6 +6,7 @@ mod copy;
 mod names;
 mod probe;
 mod room;
+mod writable;
 
 use crate::tree::{COPIES, Facts, HIDDEN, INTENTS, Id, TEMPS, Time, parent};
 pub(crate) use attributes::{DirAttributes, make_dir_like};
@@ -47,6 +48,8 @@ pub struct Root {
     spare_released: AtomicBool,
     /// Whether two names cannot be exchanged on its file system.
     no_exchange: AtomicBool,
+    /// When its device last made a change durable for [`Root::prove_writable`].
+    proved: Mutex<Option<std::time::Instant>>,
     /// The last answer about its free space, if it is not local.
     asked: Arc<Mutex<room::Asked>>,
 }
@@ -146,6 +149,7 @@ impl Root {
             absent: false,
             spare_released: AtomicBool::new(false),
             no_exchange: AtomicBool::new(false),
+            proved: Mutex::default(),
             asked: Arc::default(),
         })
     }
@@ -162,6 +166,7 @@ impl Root {
             absent: true,
             spare_released: AtomicBool::new(true),
             no_exchange: AtomicBool::new(false),
+            proved: Mutex::default(),
             asked: Arc::default(),
         })
     }

@@ -34,6 +34,7 @@ enum State {
     IdOfCopy,
     Freeze,
     Same,
+    Writable,
     Removable(usize),
     Clash(usize),
     Parents(usize),
@@ -249,6 +250,7 @@ impl Move {
             (State::Freeze, Answer::Forbidden(why)) => self.refuse(why),
             (State::Freeze, Answer::Frozen(names, written)) => self.frozen(names, written),
             (State::Same, Answer::Facts(f)) => self.compared(f),
+            (State::Writable, _) => self.check_removable(0),
             (State::Removable(_), Answer::May(false)) => self.refuse(Why::Flags),
             (State::Removable(i), _) => self.check_removable(i + 1),
             (State::Clash(_), Answer::Facts(Some(_))) => self.refuse(Why::Clash),
@@ -303,7 +305,11 @@ impl Move {
         if broken(Mutant::IgnoreFlags) {
             return self.check_clash(0);
         }
-        self.check_removable(0)
+        if broken(Mutant::TrustSource) {
+            return self.check_removable(0);
+        }
+        // The old names go last. If they could not, the move could neither end nor be undone.
+        self.call(State::Writable, Call::ProveWritable(self.from))
     }
     /// Whether the old names can be removed: once the new ones are in place, it is too late to find out.
     fn check_removable(&mut self, i: usize) -> Step {

@@ -1,7 +1,7 @@
 //! The steps that a move asks of its caller, the answers, and the outcomes.
 
 use crate::intent::Op;
-use crate::tree::{At, Facts, Id};
+use crate::tree::{At, Facts, Id, Tier};
 use rustix::io::Errno;
 
 /// Maximum number of bytes that one call copies.
@@ -28,6 +28,7 @@ pub enum Step {
 pub enum Call {
     Stat(At),
     MayRemove(At),
+    ProveWritable(Tier),
     Create(At, u64),
     Copy(At, At, u64, u64),
     CopyAttributes(At, At),
@@ -74,6 +75,8 @@ pub enum Why {
     Full,
     /// Its tier or the target tier is absent.
     Missing,
+    /// The file system of its tier or of the target tier has become read-only.
+    ReadOnly,
     /// It, or a directory that has it, is immutable or append-only, or it is sealed by fs-verity or encrypted; or the directory may not be
     /// written.
     Flags,
@@ -96,6 +99,7 @@ impl Why {
             }
             Why::Full => "the target tier has no room for it",
             Why::Missing => "a tier is missing",
+            Why::ReadOnly => "its tier or the target tier has become read-only",
             Why::Flags => {
                 "it or its directory is immutable or append-only or may not be written, or it is sealed by fs-verity or encrypted"
             }
@@ -119,6 +123,26 @@ pub enum Outcome {
     Stuck(Errno),
 }
 
+impl Call {
+    /// The tier that the call changes, or on which it fails; `None` if that can be either of two.
+    pub fn tier(&self) -> Option<Tier> {
+        match self {
+            Call::Copy(..) | Call::CopyAttributes(..) => None,
+            Call::ProveWritable(tier) => Some(*tier),
+            Call::Stat(at)
+            | Call::MayRemove(at)
+            | Call::Create(at, _)
+            | Call::Write(at, _)
+            | Call::SyncFile(at)
+            | Call::SyncDir(at)
+            | Call::MakeParents(at)
+            | Call::Rename(at, _)
+            | Call::Link(at, _)
+            | Call::Unlink(at) => Some(at.tier),
+        }
+    }
+}
+
 pub(super) fn as_call(op: &Op) -> Call {
     match op {
         Op::Rename(_, at, to) | Op::Exchange(_, at, to) => Call::Rename(at.clone(), to.clone()),
@@ -138,6 +162,7 @@ pub fn carry_out(tree: &mut dyn crate::tree::Tree, call: &Call) -> Result<Answer
         Call::Copy(from, to, offset, len) => {
             return tree.copy(from, to, *offset, *len).map(Answer::Copied);
         }
+        Call::ProveWritable(tier) => tree.prove_writable(*tier),
         Call::Create(at, bytes) => tree.create(at, *bytes),
         Call::CopyAttributes(from, to) => tree.copy_attributes(from, to),
         Call::Write(at, bytes) => tree.write(at, bytes),

@@ -71,11 +71,15 @@ impl<'a> Driver<'a> {
             let answer = match step {
                 Step::Call(call) => {
                     self.note(&call, &m);
-                    if let Call::MakeParents(at) = &call {
+                    let answer = if let Call::MakeParents(at) = &call {
                         self.make_parents(&mut disk, at)
                     } else {
                         carry_out(&mut disk, &call)
+                    };
+                    if let (Err(e), Some(tier)) = (&answer, call.tier()) {
+                        self.store.device_error_of(tier, self.live.node, *e);
                     }
+                    answer
                 }
                 Step::Freeze => self.freeze(&disk),
                 Step::Thaw => {

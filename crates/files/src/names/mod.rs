@@ -191,9 +191,6 @@ impl Store {
                     | Errno::NODEV
                     | Errno::NOTCONN),
                 ) if usize::from(tier) + 1 < self.roots.len() => {
-                    if e == Errno::ROFS {
-                        self.does_not_answer(tier, &place.path, &e.to_string());
-                    }
                     self.device_error(tier, &place.path, e);
                     self.room_changed(tier);
                     tier += 1;

@@ -84,6 +84,9 @@ impl Store {
             self.deleted(&mut cat, over);
         }
         drop(cat);
+        if plan.is_dir {
+            self.say_what_stays(&plan.from, &plan.to);
+        }
         self.refresh(plan.node);
         if let Some(over) = plan.over {
             self.refresh(over);

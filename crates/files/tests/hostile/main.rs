@@ -70,10 +70,20 @@ struct Played {
 }
 
 /// Plays the story until power is lost.
-#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn play_in(story: Story, left: Option<u32>, error: bool, locked: Option<&'static [u8]>) -> Played {
     let mut w = World::new();
     w.locked = locked;
+    play_on(w, story, (left, error), None)
+}
+
+/// Plays the story in a world. Once the file is there, its tier becomes read-only if `read_only` says so.
+#[expect(clippy::too_many_lines, reason = "one scenario")]
+fn play_on(
+    mut w: World,
+    story: Story,
+    (left, error): (Option<u32>, bool),
+    read_only: Option<u8>,
+) -> Played {
     let first = story.names[0].as_bytes();
     w.user_file(story.from, first, b"what it was at first");
     for name in &story.names[1..] {
@@ -92,7 +102,7 @@ fn play_in(story: Story, left: Option<u32>, error: bool, locked: Option<&'static
         ino: w.disk(story.from).file(first).unwrap(),
         born: 0,
     };
-    (w.left, w.error) = (left, error);
+    (w.left, w.error, w.read_only) = (left, error, read_only);
     let mut m = Move::new(1, id, names.clone(), story.from, to);
     let (mut changes, mut seen, mut frozen, mut home) = (0, 0, false, story.from);
     let mut step = m.start();
@@ -332,6 +342,27 @@ fn a_locked_directory() -> Result<(), String> {
     Err("it does not end".into())
 }
 
+/// The file system of the source is read-only, as after an error, which only a change reveals: the move ends before its decision, so
+/// names of other files can still change.
+fn a_source_that_is_read_only() -> Result<(), String> {
+    for story in STORIES {
+        let mut played = play_on(World::new(), story, (None, false), Some(story.from));
+        if played.outcome != Some(Outcome::Failed(rustix::io::Errno::ROFS)) {
+            return Err(format!("{story:?}: {:?}", played.outcome));
+        }
+        played.world.read_only = None;
+        for mode in 0..4 {
+            recover_anyhow(&played, story, mode).map_err(|e| format!("{story:?}: {e}"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_of_a_read_only_tier_stays_there() {
+    a_source_that_is_read_only().unwrap();
+}
+
 #[test]
 fn names_that_cannot_be_removed_are_not_moved() {
     a_locked_directory().unwrap();
@@ -371,6 +402,10 @@ fn every_rule_is_needed() {
     choose(Some(IgnoreFlags));
     if a_locked_directory().is_ok() {
         missed.push(IgnoreFlags);
+    }
+    choose(Some(TrustSource));
+    if a_source_that_is_read_only().is_ok() {
+        missed.push(TrustSource);
     }
     choose(None);
     assert!(missed.is_empty(), "not noticed: {missed:?}");

@@ -48,6 +48,8 @@ pub(crate) struct World {
     pub(crate) dead: bool,
     /// A directory whose names cannot be removed, on any tier.
     pub(crate) locked: Option<&'static [u8]>,
+    /// A tier whose file system has become read-only. Syncs succeed there, because there is nothing to write.
+    pub(crate) read_only: Option<Tier>,
     pub(crate) random: SplitMix64,
 }
 
@@ -154,6 +156,7 @@ impl World {
             error: false,
             dead: false,
             locked: None,
+            read_only: None,
             random: SplitMix64::new(1),
         };
         for d in &mut w.disks {
@@ -191,6 +194,14 @@ impl World {
                 return Err(if self.error { Errno::IO } else { POWER });
             }
             *left -= 1;
+        }
+        Ok(())
+    }
+    /// A call that changes something on a tier.
+    fn changes(&mut self, t: Tier) -> Result<(), Errno> {
+        self.call()?;
+        if self.read_only == Some(t) {
+            return Err(Errno::ROFS);
         }
         Ok(())
     }
@@ -292,12 +303,15 @@ impl Tree for World {
             }
         })
     }
+    fn prove_writable(&mut self, tier: Tier) -> Result<(), Errno> {
+        self.changes(tier)
+    }
     fn may_remove(&mut self, at: &At) -> Result<bool, Errno> {
         self.call()?;
         Ok(self.locked != Some(parent(&at.path)))
     }
     fn create(&mut self, at: &At, _bytes: u64) -> Result<(), Errno> {
-        self.call()?;
+        self.changes(at.tier)?;
         let ctime = self.clock;
         let d = self.disk(at.tier);
         if d.now.contains_key(&at.path) {
@@ -315,7 +329,7 @@ impl Tree for World {
         Ok(())
     }
     fn copy(&mut self, from: &At, to: &At, offset: u64, len: u64) -> Result<Option<u64>, Errno> {
-        self.call()?;
+        self.changes(to.tier)?;
         let d = self.disk(from.tier);
         let n = d.file(&from.path).ok_or(Errno::NOENT)?;
         let data = d.inodes[&n].now.data.clone();
@@ -331,7 +345,7 @@ impl Tree for World {
         Ok((end < data.len()).then_some(end as u64))
     }
     fn copy_attributes(&mut self, from: &At, to: &At) -> Result<(), Errno> {
-        self.call()?;
+        self.changes(to.tier)?;
         let d = self.disk(from.tier);
         let n = d.file(&from.path).ok_or(Errno::NOENT)?;
         let attributes = d.inodes[&n].now.attributes;
@@ -376,12 +390,12 @@ impl Tree for World {
         Ok(())
     }
     fn make_parents(&mut self, at: &At) -> Result<(), Errno> {
-        self.call()?;
+        self.changes(at.tier)?;
         self.make_dirs(at.tier, &at.path);
         Ok(())
     }
     fn rename(&mut self, from: &At, to: &[u8]) -> Result<(), Errno> {
-        self.call()?;
+        self.changes(from.tier)?;
         let d = self.disk(from.tier);
         let e = *d.now.get(&from.path).ok_or(Errno::NOENT)?;
         d.change(Change(vec![
@@ -394,7 +408,7 @@ impl Tree for World {
         Err(Errno::INVAL)
     }
     fn link(&mut self, from: &At, to: &[u8]) -> Result<(), Errno> {
-        self.call()?;
+        self.changes(from.tier)?;
         let d = self.disk(from.tier);
         let e = *d.now.get(&from.path).ok_or(Errno::NOENT)?;
         if d.now.contains_key(to) {
@@ -404,7 +418,7 @@ impl Tree for World {
         Ok(())
     }
     fn unlink(&mut self, at: &At) -> Result<(), Errno> {
-        self.call()?;
+        self.changes(at.tier)?;
         if self.locked == Some(parent(&at.path)) {
             return Err(Errno::PERM);
         }

@@ -64,7 +64,7 @@ fn state(s: &Value) -> &'static str {
         (Some("serving"), Some(true)) => "Serving well; files move because of `migrate`.",
         (Some("serving"), _) => "Serving well.",
         (Some("stuck"), _) => "STUCK: names cannot change until the next mount.",
-        _ => "DEGRADED: a tier is missing or fails.",
+        _ => "DEGRADED: a tier is missing, read-only or fails.",
     }
 }
 
@@ -81,6 +81,7 @@ fn tier(t: &Value) -> String {
     for (key, word) in [
         ("missing", "MISSING"),
         ("failing", "FAILING"),
+        ("read_only", "READ-ONLY"),
         ("above_mark", "above its mark"),
     ] {
         if t[key].as_bool() == Some(true) {

@@ -345,6 +345,12 @@ fn table(answer: &Value) -> String {
     for f in systems.into_iter().flatten() {
         line(file_system(f));
     }
+    let looked = answer["layout"]["full_looks"].as_u64() > Some(0);
+    if looked && systems.is_some_and(Vec::is_empty) && answer["layout"]["trouble"].is_null() {
+        line(
+            "layout: no ext2, ext3, ext4 or XFS on the volume or in its MBR or GPT partitions (a physical volume of LVM is not read): `classify --fs` registers files of any other file system".to_owned(),
+        );
+    }
     if let Some(trouble) = answer["layout"]["trouble"].as_str() {
         line(format!("layout: {trouble}"));
     }

@@ -13,36 +13,30 @@ use crate::args::ClassifyArgs;
 use crate::control::Request;
 use crate::control::client::{Client, served};
 
-/// Runs the command, once or repeatedly.
+/// Runs the command, once or repeatedly. A failure of the first round ends it. A later one is said, and the next round follows: the file
+/// system may be unmounted, the database or the server of the volume may be restarted.
 ///
 /// # Errors
 /// The volume is not served, the file system is on another volume, or the location of its files cannot be determined.
 pub fn run(args: &ClassifyArgs) -> Result<(), Failure> {
-    let mut changes = match (&args.fs, args.watch) {
-        (Some(mountpoint), true) => Some(Changes::of(mountpoint).map_err(|e| {
-            Failure::file(
-                mountpoint,
-                "watch for changes (fanotify, which needs root)",
-                &e,
-            )
-        })?),
-        _ => None,
+    let mut rounds = Rounds::new(args)?;
+    rounds.round()?;
+    let Some(pause) = rounds.pause() else {
+        return Ok(());
     };
-    let mut again = true;
+    let mut said = None;
     loop {
-        let mut client = served(&args.volume)?;
-        let (source, ranges, answer) = match (&args.fs, &args.postgres) {
-            (Some(mountpoint), _) => files(args, &mut client, mountpoint)?,
-            (None, Some(dsn)) => database(args, &mut client, dsn)?,
-            (None, None) => return Err(Failure::usage("give --fs or --postgres")),
-        };
-        register(&mut client, source, true, &ranges)?;
-        args.json.print(&answer, || text(&answer))?;
-        let every = args.every.map(Duration::from_secs);
-        match (&mut changes, every) {
-            (None, None) => return Ok(()),
-            (None, Some(time)) => std::thread::sleep(time),
-            (Some(changes), time) => wait_for_change(changes, &mut again, time.unwrap_or(WATCH))?,
+        match rounds.wait(pause).and_then(|()| rounds.round()) {
+            Ok(()) => said = None,
+            Err(e) => {
+                let why = e.to_string();
+                if said.as_ref() != Some(&why) {
+                    eprintln!("isotherm: {why}; tried again every {} s", pause.as_secs());
+                    said = Some(why);
+                }
+                rounds.changes = None;
+                std::thread::sleep(pause);
+            }
         }
     }
 }
@@ -50,18 +44,84 @@ pub fn run(args: &ClassifyArgs) -> Result<(), Failure> {
 /// The default interval of `--watch`.
 const WATCH: Duration = Duration::from_secs(60);
 
-/// Waits until something has changed. The most recent changes may not have been on the device yet when the files were walked, so one more
-/// walk follows (`again`).
-fn wait_for_change(changes: &mut Changes, again: &mut bool, time: Duration) -> Result<(), Failure> {
-    loop {
-        let changed = changes
-            .wait(time)
-            .map_err(|e| Failure::failed(format!("fanotify: {e}")))?;
-        if changed || *again {
-            *again = changed;
+/// Registers again and again.
+struct Rounds<'a> {
+    args: &'a ClassifyArgs,
+    /// With `--watch`: notifications of changes; none after a failure.
+    changes: Option<Changes>,
+    /// The most recent changes may not have been on the device yet when the files were walked, so one more walk follows.
+    again: bool,
+    /// Where the file system was in the last round, or in the first one with `--force`.
+    place: Option<Place>,
+}
+
+impl<'a> Rounds<'a> {
+    fn new(args: &'a ClassifyArgs) -> Result<Rounds<'a>, Failure> {
+        Ok(Rounds {
+            args,
+            changes: watch(args)?,
+            again: true,
+            place: None,
+        })
+    }
+
+    /// Time between two rounds, or between two questions whether something has changed; `None` if one round is wanted.
+    fn pause(&self) -> Option<Duration> {
+        let every = self.args.every.map(Duration::from_secs);
+        every.or(self.args.watch.then_some(WATCH))
+    }
+
+    /// Walks or asks once, and registers the result.
+    fn round(&mut self) -> Result<(), Failure> {
+        let args = self.args;
+        let mut client = served(&args.volume)?;
+        let (source, ranges, answer, place) = match (&args.fs, &args.postgres) {
+            (Some(mountpoint), _) => files(args, &mut client, mountpoint, self.place.as_ref())?,
+            (None, Some(dsn)) => database(args, &mut client, dsn)?,
+            (None, None) => return Err(Failure::usage("give --fs or --postgres")),
+        };
+        register(&mut client, source, true, &ranges)?;
+        // --force holds for the file system that was there first.
+        if self.place.is_none() || !args.force {
+            self.place = Some(place);
+        }
+        args.json.print(&answer, || text(&answer))
+    }
+
+    /// Waits until the next round.
+    fn wait(&mut self, pause: Duration) -> Result<(), Failure> {
+        if !self.args.watch {
+            std::thread::sleep(pause);
             return Ok(());
         }
+        let Some(changes) = &mut self.changes else {
+            // After a failure there is a round in any case.
+            self.changes = watch(self.args)?;
+            self.again = true;
+            return Ok(());
+        };
+        loop {
+            let changed = changes
+                .wait(pause)
+                .map_err(|e| Failure::failed(format!("fanotify: {e}")))?;
+            // Nothing more comes from a file system that is unmounted.
+            let here = self.args.fs.as_ref().and_then(|fs| place_of(fs).ok());
+            if changed || self.again || here != self.place {
+                self.again = changed;
+                return Ok(());
+            }
+        }
     }
+}
+
+/// With `--watch`: notifications of changes.
+fn watch(args: &ClassifyArgs) -> Result<Option<Changes>, Failure> {
+    let Some(mountpoint) = args.fs.as_ref().filter(|_| args.watch) else {
+        return Ok(None);
+    };
+    let what = "watch for changes (fanotify, which needs root)";
+    let changes = Changes::of(mountpoint).map_err(|e| Failure::file(mountpoint, what, &e))?;
+    Ok(Some(changes))
 }
 
 fn text(answer: &Value) -> String {
@@ -70,12 +130,13 @@ fn text(answer: &Value) -> String {
     lines.concat()
 }
 
-type Classified = (&'static str, Ranges, Value);
+type Classified = (&'static str, Ranges, Value, Place);
 
 fn files(
     args: &ClassifyArgs,
     client: &mut Client,
     mountpoint: &Path,
+    first: Option<&Place>,
 ) -> Result<Classified, Failure> {
     let rules = match &args.rules {
         None => Rules::default(),
@@ -91,12 +152,26 @@ fn files(
         Some(file) => super::classes::open_cas(file)?,
     };
     let place = placed(client, mountpoint, &args.volume, args.force)?;
+    if let Some(first) = first.filter(|f| args.force && **f != place) {
+        return Err(Failure::failed(format!(
+            "{}: its files lie on {} now and lay on {} before: --force holds for the file system that was there first",
+            mountpoint.display(),
+            place.disk.display(),
+            first.disk.display()
+        )));
+    }
     let options = Options {
         rules,
         open_cas,
         only_rules: args.only_rules,
     };
     let walked = walk(mountpoint, &place, &options).map_err(|e| Failure::failed(e.to_string()))?;
+    if place_of(mountpoint).ok().as_ref() != Some(&place) {
+        return Err(Failure::failed(format!(
+            "{}: its file system was unmounted while its files were walked; nothing was registered",
+            mountpoint.display()
+        )));
+    }
     if let Some((path, value)) = &walked.wrong {
         eprintln!(
             "isotherm: {}: the attribute user.isotherm.class is `{}`, which is no class: give a number up to 63 or a name that `isotherm classes show` prints ({} files; their attributes are ignored)",
@@ -110,7 +185,7 @@ fn files(
         "wrong_attribute": walked.wrong_attribute, "by_rule": walked.by_rule, "failed": walked.failed, "ranges": walked.ranges.len(),
         "bytes": walked.ranges.iter().map(|r| r.1).sum::<u64>(),
     });
-    Ok(("files", walked.ranges, answer))
+    Ok(("files", walked.ranges, answer, place))
 }
 
 fn database(args: &ClassifyArgs, client: &mut Client, dsn: &str) -> Result<Classified, Failure> {
@@ -127,7 +202,7 @@ fn database(args: &ClassifyArgs, client: &mut Client, dsn: &str) -> Result<Class
         "elsewhere": elsewhere.len(), "failed": unread, "ranges": ranges.len(),
         "bytes": ranges.iter().map(|r| r.1).sum::<u64>(),
     });
-    Ok(("database", ranges, answer))
+    Ok(("database", ranges, answer, place))
 }
 
 /// The location of the file system of `path`, if it is on the volume as far as can be determined.

@@ -9,7 +9,7 @@ use isotherm_files::mount::{Options, mount};
 use isotherm_files::store::Settings;
 use serde_json::{Value, json};
 
-use super::files_client::{ask, order};
+use super::files_client::{ask, order, withdraw};
 use crate::Failure;
 use crate::args::{
     FilesCheckArgs, FilesCommand, FilesStatusArgs, MigrateArgs, MountArgs, PassthroughArg,
@@ -103,7 +103,7 @@ pub fn run(command: &FilesCommand) -> Result<(), Failure> {
         FilesCommand::Where(a) => show(a, "where"),
         FilesCommand::Why(a) => show(a, "why"),
         FilesCommand::Pin(a) => order(&a.path, "pin", &a.to),
-        FilesCommand::Unpin(a) => order(&a.path, "pin", ""),
+        FilesCommand::Unpin(a) => withdraw(&a.path, "pin"),
         FilesCommand::Migrate(a) => migrate(a),
         FilesCommand::Check(a) => check(a),
         FilesCommand::Policy(a) => policy(a),
@@ -181,9 +181,8 @@ fn check(args: &FilesCheckArgs) -> Result<(), Failure> {
 }
 
 fn policy(args: &PolicyArgs) -> Result<(), Failure> {
-    let value = args
-        .preset
-        .as_ref()
-        .map_or_else(String::new, |p| format!("{p}:{}", args.share));
-    order(&args.dir, "policy", &value)
+    match &args.preset {
+        Some(preset) => order(&args.dir, "policy", &format!("{preset}:{}", args.share)),
+        None => withdraw(&args.dir, "policy"),
+    }
 }

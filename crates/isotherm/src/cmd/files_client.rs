@@ -72,3 +72,41 @@ pub(super) fn order(path: &Path, what: &str, value: &str) -> Result<(), Failure>
         Failure::failed(format!("{}: cannot {what}: {why}", path.display()))
     })
 }
+
+/// Removes the pin or the policy (`what`) of a path. The path need not exist any more, because pins and policies belong to paths: then the
+/// nearest directory above it is asked.
+///
+/// # Errors
+/// The same as for [`order`]; or there is neither such a file nor such a pin or policy.
+pub(super) fn withdraw(path: &Path, what: &str) -> Result<(), Failure> {
+    use rustix::io::Errno;
+    use std::os::unix::ffi::OsStrExt;
+    if !matches!(fetch(path, "where"), Err(Errno::NOENT | Errno::NOTDIR)) {
+        return order(path, what, "");
+    }
+    let gone = || {
+        Failure::failed(format!(
+            "{}: there is no such file, and this path has no {what}",
+            path.display()
+        ))
+    };
+    for above in path.ancestors().skip(1) {
+        let at = if above.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            above
+        };
+        if !at.is_dir() {
+            continue;
+        }
+        ask(at, "where")?;
+        let rest = path.strip_prefix(above).map_err(|_| gone())?;
+        let bytes = rest.as_os_str().as_bytes();
+        let done = rustix::fs::setxattr(at, name(&format!("un{what}")), bytes, XattrFlags::empty());
+        return done.map_err(|e| match e {
+            Errno::NODATA => gone(),
+            e => Failure::file(path, &format!("remove its {what}"), &e.into()),
+        });
+    }
+    Err(gone())
+}

@@ -1,0 +1,44 @@
+//! Whether the file system of a tier still accepts changes.
+//!
+//! A file system that has met an error becomes read-only (ext4 with `errors=remount-ro`, Btrfs), and a disk can fail between two writes.
+//! Neither `access` nor `statvfs` shows the former in all kernels (ext4 since Linux 6.15), and what is in memory can still be read.
+
+use super::Root;
+use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW};
+use rustix::io::Errno;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+/// A file of the tier that no user sees, and whose times mean nothing.
+const LOCK: &[u8] = b".isotherm/lock";
+/// The device itself is asked at most once in this time, because that may cost a turn of a disk.
+const PROVED_FOR: Duration = Duration::from_secs(1);
+
+impl Root {
+    /// See [`crate::tree::Tree::prove_writable`].
+    ///
+    /// # Errors
+    /// `EROFS`, or a device error.
+    pub(crate) fn prove_writable(&self) -> Result<(), Errno> {
+        if self.absent {
+            return Err(Errno::NODEV);
+        }
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_NOW,
+        };
+        let times = Timestamps {
+            last_access: now,
+            last_modification: now,
+        };
+        let fd = self.open_at(LOCK, OFlags::CREATE | OFlags::RDONLY, 0o600)?;
+        rustix::fs::futimens(&fd, &times)?;
+        let proved = || self.proved.lock().unwrap_or_else(PoisonError::into_inner);
+        if proved().is_some_and(|when| when.elapsed() < PROVED_FOR) {
+            return Ok(());
+        }
+        rustix::fs::fsync(&fd)?;
+        *proved() = Some(Instant::now());
+        Ok(())
+    }
+}

@@ -148,7 +148,7 @@ fn scores(head: &[u8]) -> Vec<(Format, Score)> {
             score(head, blkreplay::Blkreplay::default()),
         ),
         (Format::Spc, score(head, spc::Spc)),
-        (Format::Msr, score(head, msr::Msr)),
+        (Format::Msr, score(head, msr::Msr::default())),
         (Format::Alibaba, score(head, cloud::Alibaba)),
         (Format::Tencent, score(head, cloud::Tencent)),
         (Format::Blkparse, blkparse(Event::Queued)),

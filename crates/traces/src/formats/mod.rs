@@ -11,6 +11,7 @@ pub(crate) mod disksim;
 pub(crate) mod events;
 pub(crate) mod fio;
 pub(crate) mod fiu;
+pub(crate) mod hint;
 pub(crate) mod msr;
 pub(crate) mod oracle;
 pub(crate) mod parquet;

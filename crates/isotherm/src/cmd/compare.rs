@@ -48,16 +48,13 @@ fn text(c: &Comparison) -> String {
         .rows
         .iter()
         .map(|r| {
-            let alone = r.kind == "baseline";
+            let share = |v: f64| format!("{v:.4}");
+            let (hits, served) = (r.report.fast_hit_ratio, r.report.fast_served_ratio);
             vec![
                 r.name.clone(),
-                if alone {
-                    "-".to_owned()
-                } else {
-                    format!("{:.4}", r.report.fast_hit_ratio)
-                },
-                or(r.hit_regret, |v| format!("{v:.4}")),
-                format!("{:.4}", r.report.fast_served_ratio),
+                or(Some(hits).filter(|_| !r.is_alone()), share),
+                or(r.hit_regret, share),
+                or(Some(served).filter(|_| !r.has_no_fast_tier()), share),
                 or(r.report.elapsed_s, |v| format!("{v:.3}")),
                 or(r.report.latency_mean_s, |v| format!("{:.3}", v * 1e3)),
                 or(r.report.latency_p99_s, |v| format!("{:.3}", v * 1e3)),

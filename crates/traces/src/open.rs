@@ -9,8 +9,8 @@ use crate::format::Format;
 use crate::formats::blktrace::Event;
 use crate::formats::custom::ColumnMap;
 use crate::formats::{
-    blkparse, blkreplay, blktrace, blocklist, cloud, custom, disksim, events, fio, fiu, hint, msr,
-    oracle, parquet, spc, tables, vscsi,
+    blkparse, blkreplay, blktrace, blocklist, cloud, custom, disksim, etw, events, fio, fiu, hint,
+    msr, oracle, parquet, spc, tables, vscsi,
 };
 use crate::input::Input;
 use crate::merge::Merge;
@@ -298,6 +298,7 @@ impl Settings {
             Format::Alibaba => Lines::boxed(input, cloud::Alibaba),
             Format::Tencent => Lines::boxed(input, cloud::Tencent),
             Format::Systor => Lines::boxed(input, tables::Systor::default()),
+            Format::Etw => Lines::boxed(input, etw::Etw::default()),
             Format::Hplajw => Lines::boxed(input, tables::Hplajw::default()),
             Format::Octf => Lines::boxed(input, tables::Octf::default()),
             Format::BlockList => Lines::boxed(input, blocklist::BlockList { block_bytes }),

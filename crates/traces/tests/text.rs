@@ -1,6 +1,9 @@
 //! Text as people have it: with a byte-order mark, comments, other separators, without a column; and files that are no traces.
 
-use isotherm_traces::{Format, Options, Record, open};
+mod common;
+
+use common::samples;
+use isotherm_traces::{Format, Op, Options, Record, open};
 
 fn written(name: &str, content: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().expect("a directory");
@@ -72,6 +75,38 @@ fn a_column_that_all_lines_of_an_msr_trace_lack_is_not_missed() {
 }
 
 #[test]
+fn requests_of_windows_events_arrive_before_their_events() {
+    let etw = samples().into_iter().find(|(f, _)| *f == Format::Etw);
+    let (format, records) = read(&etw.expect("a sample").1, &Options::default());
+    assert_eq!(format, Format::Etw);
+    let found: Vec<_> = records
+        .iter()
+        .map(|r| (r.time.0, r.op, r.device, r.offset, r.len, r.latency_ns))
+        .collect();
+    // The read is logged at 9750 us, 750 us after its arrival.
+    assert_eq!(
+        found,
+        [
+            (0, Op::Read, 0, 0xa1b2_c000, 4096, Some(750_000)),
+            (800_000, Op::Write, 1, 512, 65_536, Some(100_000)),
+            (940_000, Op::Flush, 1, 0, 0, Some(10_000)),
+        ]
+    );
+    let wrong = b"DiskRead, 5, a ( 1), 2, 0x3, 0xzz, 0x200, 1, 0\n".repeat(2);
+    let (_dir, path) = written("etw", &wrong);
+    let named = Options {
+        format: Some(Format::Etw),
+        ..Options::default()
+    };
+    let failed = open(&path, &named).expect("opened").find_map(Result::err);
+    let failed = failed.expect("an error").to_string();
+    assert!(
+        failed.contains("line 1: expected ByteOffset (hexadecimal"),
+        "{failed}"
+    );
+}
+
+#[test]
 fn the_suggested_columns_are_those_of_the_numbers() {
     let rows: Vec<Vec<&str>> = MSR_ROWS.lines().map(|l| l.split(',').collect()).collect();
     let lines = |f: &dyn Fn(usize, &[&str]) -> String| -> String {
@@ -98,6 +133,11 @@ fn the_suggested_columns_are_those_of_the_numbers() {
         (
             "R,1001,8,1538323200,v\nW,77,16,1538323201,v\nR,5003,8,1538323201,v\n".to_owned(),
             "op,offset_sectors,length_sectors,time_s,-",
+        ),
+        // A log of latencies by fio.
+        (
+            "1, 5234, 0, 4096, 0\n1, 6211, 1, 4096, 8192\n2, 5230, 0, 4096, 40960\n".to_owned(),
+            "time_us,-,-,length_bytes,offset_bytes",
         ),
         // No time, and lengths that are all alike.
         (

@@ -93,6 +93,11 @@ impl Column {
             .all(|w| (w[1] - w[0]).total_cmp(&1.0).is_eq())
     }
 
+    /// Whether every value is a positive multiple of a sector.
+    fn are_sectors(&self) -> bool {
+        self.values.iter().all(|v| *v > 0.0 && v % 512.0 == 0.0)
+    }
+
     fn most(&self) -> f64 {
         self.values.iter().copied().fold(0.0, f64::max)
     }
@@ -179,8 +184,10 @@ fn by_value(all: &[Column]) -> Vec<(&Column, &'static str)> {
     };
     found.push((offset, offset.offset()));
     left.retain(|c| c.at != offset.at);
+    // Lengths stand beside addresses, or they are whole sectors, even if all are alike (a benchmark's).
     let beside = left.iter().filter(whole).find(|c| c.at == offset.at + 1);
-    let length = beside.or_else(|| {
+    let sectors = left.iter().filter(whole).find(|c| c.are_sectors());
+    let length = beside.or(sectors).or_else(|| {
         let varying = left.iter().filter(whole).filter(|c| c.varies());
         varying.max_by(largest).or(left.iter().find(whole))
     });

@@ -8,6 +8,7 @@ pub(crate) mod cloud;
 mod columns;
 pub(crate) mod custom;
 pub(crate) mod disksim;
+pub(crate) mod etw;
 pub(crate) mod events;
 pub(crate) mod fio;
 pub(crate) mod fiu;

@@ -196,6 +196,16 @@ fn a_trace_that_no_device_could_follow_is_doubted_before_the_run() {
         said.contains("WARNING: t: in the first 500 requests: 499 of 500 times"),
         "{said}"
     );
+    // So is a size whose unit was forgotten.
+    for (size, noted) in [("10", true), ("10%", false), ("8K", false)] {
+        let out = place.run(&format!("sim t --policy lru --hit-only --fast-size {size}"));
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(
+            said.contains("NOTE: --fast-size 10 is 10 bytes"),
+            noted,
+            "{said}"
+        );
+    }
     let text = place.ok("trace info t");
     assert!(
         text.lines()

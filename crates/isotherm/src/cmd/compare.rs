@@ -5,7 +5,7 @@ use isotherm_report::comparison_page;
 
 use crate::Failure;
 use crate::args::CompareArgs;
-use crate::cmd::sim::{failed, file, say_extent, setup};
+use crate::cmd::sim::{failed, file, say_extent, say_size, setup};
 use crate::table::table;
 
 /// `isotherm compare`.
@@ -39,6 +39,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
         args.json.print(&all, text)?;
     }
     say_extent(&args.world);
+    say_size(&args.world);
     Ok(())
 }
 

@@ -38,6 +38,8 @@ def sim(
     time_bins=0,
     address_bins=0,
     format=None,
+    columns=None,
+    time_unit=None,
     skip_bad=0,
     block_bytes=None,
     progress=None,
@@ -62,7 +64,7 @@ def sim(
     host_power: watts beside the devices. standby: seconds until a device sleeps, by member, 0 for never.
     settings: budgets and throttles of the engine, as ``{"p99_limit_s": 0.05}`` (docs/policies.md, "Budgets").
     time_bins, address_bins: add ``series``, lists over time and address.
-    format, skip_bad, block_bytes: how to read the trace.
+    format, columns, time_unit, skip_bad, block_bytes: how to read the trace, as the options of the command (docs/traces.md).
     progress: called now and then with (requests, of all).
 
     Raises Error, which names the field and the fix; an exception of the policy is its cause.
@@ -102,6 +104,8 @@ def sim(
         time_bins=time_bins,
         address_bins=address_bins,
         format=format,
+        columns=columns,
+        time_unit=time_unit,
         skip_bad=skip_bad,
         block_bytes=block_bytes,
     )
@@ -134,6 +138,8 @@ def compare(
     settings=None,
     discards=True,
     format=None,
+    columns=None,
+    time_unit=None,
     skip_bad=0,
     block_bytes=None,
 ):
@@ -161,6 +167,8 @@ def compare(
         settings=settings,
         discards=discards,
         format=format,
+        columns=columns,
+        time_unit=time_unit,
         skip_bad=skip_bad,
         block_bytes=block_bytes,
     )
@@ -188,6 +196,8 @@ def world(
     over_provisioning,
     span,
     format,
+    columns,
+    time_unit,
     skip_bad,
     block_bytes,
     seed=0,
@@ -218,7 +228,7 @@ def world(
             "discards": bool(discards),
             "time_bins": whole(time_bins, "time_bins", 0, 2**20),
             "address_bins": whole(address_bins, "address_bins", 0, 2**20),
-            **reading(format, limit, skip_bad, block_bytes),
+            **reading(format, limit, skip_bad, block_bytes, columns, time_unit),
         }
     )
 

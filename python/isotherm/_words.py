@@ -59,10 +59,12 @@ def text(value, field, none=False):
     raise Error(f"{field}: {value!r}: a text")
 
 
-def reading(format, limit, skip_bad, block_bytes):
+def reading(format, limit, skip_bad, block_bytes, columns, time_unit):
     """How to read a trace."""
     return {
         "format": text(format, "format", none=True),
+        "columns": text(columns, "columns", none=True),
+        "time_unit": text(time_unit, "time_unit", none=True),
         "limit": whole(limit, "limit", none=True),
         "skip_bad": whole(skip_bad, "skip_bad"),
         "block_bytes": whole(block_bytes, "block_bytes", 1, 2**32 - 1, none=True),

@@ -22,7 +22,7 @@ use serde::Deserialize;
 
 use crate::memory::{self, Asked};
 use crate::policy::{PythonPolicy, Raised};
-use crate::trace::options;
+use crate::trace::Reading;
 use crate::{Error, failed};
 
 /// How often a run looks for Ctrl-C and says how far it is.
@@ -60,6 +60,8 @@ pub struct World {
     time_bins: u32,
     address_bins: u32,
     format: Option<String>,
+    columns: Option<String>,
+    time_unit: Option<String>,
     skip_bad: u64,
     block_bytes: Option<u32>,
 }
@@ -103,8 +105,15 @@ impl World {
     }
     /// The traces, each a name or columns in memory.
     fn sources(&self, traces: &[Bound<'_, PyAny>]) -> PyResult<Vec<Asked>> {
-        let format = self.format.as_deref();
-        let options = options(format, self.skip_bad, self.block_bytes, None)?;
+        let reading = Reading {
+            format: self.format.clone(),
+            columns: self.columns.clone(),
+            time_unit: self.time_unit.clone(),
+            skip_bad: self.skip_bad,
+            block_bytes: self.block_bytes,
+            limit: None,
+        };
+        let options = reading.options()?;
         let limited = Options {
             limit: self.limit,
             ..options.clone()

@@ -10,7 +10,7 @@ use arrow_array::{
     ArrayRef, DictionaryArray, RecordBatch, RecordBatchIterator, RecordBatchReader, StringArray,
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use isotherm_traces::{Format, Op, Options, Reader, Record};
+use isotherm_traces::{Format, Op, Options, Reader, Record, TimeUnit};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -25,28 +25,45 @@ pub fn find(name: &str) -> PyResult<PathBuf> {
     isotherm_traces::find(Path::new(name)).map_err(failed)
 }
 
-/// What a reader is told.
-pub fn options(
-    format: Option<&str>,
-    skip_bad: u64,
-    block_bytes: Option<u32>,
-    limit: Option<u64>,
-) -> PyResult<Options> {
-    let format = format.map(|name| {
-        name.parse().map_err(|_| {
-            let nearest = isotherm_core::policy::nearest(name, Format::all().map(Format::name));
-            failed(format!(
-                "format: unknown trace format `{name}`; nearest: `{nearest}` (see isotherm.formats())"
-            ))
+/// How to read a trace, as Python says it.
+#[derive(Clone, Debug, Default)]
+pub struct Reading {
+    pub format: Option<String>,
+    pub columns: Option<String>,
+    pub time_unit: Option<String>,
+    pub skip_bad: u64,
+    pub block_bytes: Option<u32>,
+    pub limit: Option<u64>,
+}
+
+impl Reading {
+    /// What a reader is told.
+    pub fn options(&self) -> PyResult<Options> {
+        let format = |name: &String| {
+            name.parse().map_err(|_| {
+                let nearest = isotherm_core::policy::nearest(name, Format::all().map(Format::name));
+                failed(format!(
+                    "format: unknown trace format `{name}`; nearest: `{nearest}` (see isotherm.formats())"
+                ))
+            })
+        };
+        let unit = |name: &String| match name.as_str() {
+            "ns" => Ok(TimeUnit::Nanoseconds),
+            "us" => Ok(TimeUnit::Microseconds),
+            "ms" => Ok(TimeUnit::Milliseconds),
+            "s" => Ok(TimeUnit::Seconds),
+            _ => Err(failed(format!("time_unit: `{name}`: ns, us, ms or s"))),
+        };
+        let columns = |text: &String| text.parse().map_err(|e| failed(format!("columns: {e}")));
+        Ok(Options {
+            format: self.format.as_ref().map(format).transpose()?,
+            columns: self.columns.as_ref().map(columns).transpose()?,
+            trace_unit: self.time_unit.as_ref().map(unit).transpose()?,
+            skip_bad: self.skip_bad,
+            limit: self.limit,
+            block_bytes: self.block_bytes,
         })
-    });
-    Ok(Options {
-        format: format.transpose()?,
-        skip_bad,
-        limit,
-        block_bytes,
-        ..Options::default()
-    })
+    }
 }
 
 /// What is known once a stream has ended.
@@ -71,16 +88,27 @@ pub struct Trace {
 impl Trace {
     /// The trace at `path`; it is opened here for the first time, so that errors come early.
     #[new]
-    #[pyo3(signature = (path, *, format=None, limit=None, skip_bad=0, block_bytes=None))]
+    #[pyo3(signature = (path, *, format=None, columns=None, time_unit=None, limit=None, skip_bad=0, block_bytes=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are Python's keywords")]
     fn new(
         py: Python<'_>,
         path: &str,
-        format: Option<&str>,
+        format: Option<String>,
+        columns: Option<String>,
+        time_unit: Option<String>,
         limit: Option<u64>,
         skip_bad: u64,
         block_bytes: Option<u32>,
     ) -> PyResult<Trace> {
-        let options = options(format, skip_bad, block_bytes, limit)?;
+        let reading = Reading {
+            format,
+            columns,
+            time_unit,
+            skip_bad,
+            block_bytes,
+            limit,
+        };
+        let options = reading.options()?;
         let path = find(path)?;
         let reader = py.detach(|| isotherm_traces::open(&path, &options).map_err(failed))?;
         Ok(Trace {

@@ -75,6 +75,41 @@ def test_a_bare_table_is_read_and_timed():
     assert run["writes"] == 1 and run["elapsed_s"] >= 2
 
 
+TWO = {"offset": [0, 0], "length": [512, 512], "op": ["R", "w"]}
+# The second request comes 1.5 s after the first.
+START = 1_538_323_200
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {"time_s": [START + 0.25, START + 1.75]},
+        {"time_ns": [START * 10**9, START * 10**9 + 1_500_000_000]},
+        {"time": pyarrow.array([START * 1000, START * 1000 + 1500], pyarrow.timestamp("ms"))},
+        {"time": pyarrow.array([START * 1000, START * 1000 + 1500], pyarrow.timestamp("ms", "UTC"))},
+        {"time": pyarrow.array([100, 1600], pyarrow.duration("ms"))},
+        {"time_s": [-1.5, 0.0]},
+    ],
+    ids=lambda times: "-".join(times),
+)
+def test_time_begins_with_the_first_request(times):
+    run = isotherm.sim(pyarrow.table({**TWO, **times}), "lru", fast_size="100%", time="trace")
+    assert 1.5 <= run["elapsed_s"] < 1.6
+
+
+def test_a_first_request_that_is_late_holds_up_nothing():
+    run = isotherm.sim({**TWO, "time_s": [2.0, 1.5]}, "lru", fast_size="100%", time="trace")
+    assert run["elapsed_s"] < 0.1
+
+
+def test_devices_may_have_names():
+    named = isotherm.sim({**TWO, "device": ["sdb", "sda"]}, "lru", fast_size="100%", hit_only=True)
+    numbered = isotherm.sim({**TWO, "device": [0, 1]}, "lru", fast_size="100%", hit_only=True)
+    assert named["touched_extents"] == 2 and named["digest"] == numbered["digest"]
+    with pytest.raises(isotherm.Error, match="device: some are missing"):
+        isotherm.sim({**TWO, "device": ["sdb", None]}, "lru", fast_size="100%")
+
+
 @pytest.mark.parametrize(
     ("columns", "what"),
     [
@@ -85,6 +120,7 @@ def test_a_bare_table_is_read_and_timed():
         ({"offset": pyarrow.array([2**64 - 1], "uint64"), "length": [4096]}, "row 0"),
         ({"offset": [0], "length": [512], "class": [64]}, "class"),
         ({"offset": [None], "length": [512]}, "missing values"),
+        ({"offset": [0], "length": [512], "time_s": [None]}, "missing values"),
         ({"offset": [], "length": []}, "no request"),
     ],
 )

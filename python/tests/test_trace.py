@@ -48,6 +48,26 @@ def test_streams_come_in_batches_and_begin_anew(mysql):
     assert next(iter(pyarrow.RecordBatchReader.from_stream(trace))).num_rows == 65536
 
 
+def test_columns_and_the_unit_of_time_can_be_named(tmp_path):
+    own = tmp_path / "own.txt"
+    own.write_text("R|1001|8|5\nW|77|16|9\n")
+    columns = "op,offset_sectors,length_sectors,time_ms"
+    table = isotherm.read_trace(own, columns=columns)
+    assert table["offset"].to_pylist() == [1001 * 512, 77 * 512]
+    assert table["time_ns"].to_pylist() == [0, 4_000_000]
+    assert isotherm.trace_info(own, columns=columns)["writes"] == 1
+    assert isotherm.sim(own, "lru", fast_size="10%", hit_only=True, columns=columns)["writes"] == 1
+    rows = isotherm.compare(own, ["lru"], fast_size="10%", hit_only=True, columns=columns)["rows"]
+    assert rows[0]["report"]["writes"] == 1
+    five = tmp_path / "five.txt"
+    five.write_text("0 0 8 8 1\n3000 0 16 8 1\n")
+    assert isotherm.read_trace(five, time_unit="ms")["time_ns"].to_pylist() == [0, 3_000_000_000]
+    with pytest.raises(isotherm.Error, match="time_unit: `h`"):
+        isotherm.read_trace(five, time_unit="h")
+    with pytest.raises(isotherm.Error, match="columns: .*colour"):
+        isotherm.read_trace(own, columns="colour,offset_4k,length_4k")
+
+
 def test_limits_and_generators():
     table = isotherm.read_trace("gen:postmark,scale=0.001", limit=100)
     assert table.num_rows == 100

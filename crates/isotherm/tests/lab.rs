@@ -141,3 +141,62 @@ fn wrong_grids_are_refused_by_name() {
         assert!(said.contains(needle), "{text}: {said}");
     }
 }
+
+#[test]
+fn a_sweep_runs_again_what_depends_on_a_file_that_was_replaced() {
+    let place = Place::new();
+    let line = |t: u64, block: u64| format!("{t} 0 {:07} 8 1\n", 8 * block);
+    let trace = |shift: u64| {
+        (0..400)
+            .map(|i| line(i * 9000, i % 90 + shift))
+            .collect::<String>()
+    };
+    let (one, other) = (trace(100), trace(200));
+    assert_eq!(one.len(), other.len(), "the sizes must not tell them apart");
+    std::fs::write(place.path("t"), &one).expect("written");
+    let sheet = place.ok("devices show intel-x25e-32");
+    std::fs::write(place.path("mine.toml"), &sheet).expect("written");
+    // A policy that is named twice is one cell.
+    let grid = "traces = \"t\"\npolicies = [\"lru\", \"fifo\", \"lru\"]\nfast = \"mine.toml\"\nfast_size = \"100%\"";
+    std::fs::write(place.path("g.toml"), grid).expect("written");
+    let sweep = || place.json("sweep g.toml --out r --threads 2", "sweep");
+    let figures = || {
+        let text = std::fs::read_to_string(place.path("r/cells.json")).expect("written");
+        let cells: Vec<Value> = serde_json::from_str(&text).expect("JSON");
+        let elapsed = cells.iter().map(|c| c["report"]["elapsed_s"].as_f64());
+        elapsed.map(|e| e.expect("a time")).collect::<Vec<_>>()
+    };
+    assert_eq!(sweep()["run"], 2);
+    assert_eq!(sweep()["run"], 0);
+    let before = figures();
+    assert_eq!(before.len(), 2);
+    let slower = sheet
+        .replace("write_us = 85.0 ", "write_us = 900.0 ")
+        .replace("read_us = 75.0 ", "read_us = 950.0 ");
+    assert_ne!(slower, sheet);
+    std::fs::write(place.path("mine.toml"), slower).expect("written");
+    assert_eq!(sweep()["run"], 2, "the data sheet was replaced");
+    assert!(figures()[0] > before[0], "{before:?} {:?}", figures());
+    std::fs::write(place.path("t"), other).expect("written");
+    assert_eq!(sweep()["run"], 2, "the trace was replaced");
+    assert_eq!(sweep()["run"], 0);
+}
+
+#[test]
+fn a_disk_alone_is_not_served_from_flash() {
+    let place = Place::new();
+    let text = place.ok(&format!(
+        "compare {TRACE} --policies lru --fast-size 10% --html page.html"
+    ));
+    let row = |name: &str| -> Vec<String> {
+        let line = text.lines().find(|l| l.starts_with(name)).expect(name);
+        line.split_whitespace().map(str::to_owned).collect()
+    };
+    // The columns are policy, hits, regret, served.
+    assert_eq!(row("hdd-only")[1..4], ["-", "-", "-"]);
+    assert_eq!(row("ssd-only")[1..4], ["-", "-", "1.0000"]);
+    assert_ne!(row("lru")[3], "-");
+    let page = std::fs::read_to_string(place.path("page.html")).expect("written");
+    let line = page.split("<tr").find(|r| r.contains("<td>hdd-only"));
+    assert!(line.is_some_and(|l| !l.contains("100 %")), "{line:?}");
+}

@@ -131,3 +131,92 @@ fn a_drive_that_is_too_small_is_refused_by_name() {
         "{said}"
     );
 }
+
+/// Runs a command whose standard input is a pipe with these bytes.
+fn piped(place: &Place, call: &str, bytes: &'static [u8]) -> std::process::Output {
+    use std::io::Write;
+    use std::process::Stdio;
+    let mut command = place.command(call);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    let mut input = child.stdin.take().expect("a pipe");
+    let writer = std::thread::spawn(move || {
+        // The program may end before it has read everything.
+        let _ = input.write_all(bytes);
+    });
+    let out = child.wait_with_output().expect("it ends");
+    writer.join().expect("written");
+    out
+}
+
+#[test]
+fn a_trace_may_come_through_a_pipe() {
+    let place = Place::new();
+    // A format whose unit of time is found in a first pass over the whole file, and more than one buffer of it.
+    let line = |i: u64| format!("{} 0 {} 8 1\n", i * 7_001_000, i % 3_000 * 8);
+    let lines: String = (0..120_000).map(line).collect();
+    std::fs::write(place.path("t"), &lines).expect("written");
+    let bytes: &'static [u8] = lines.leak().as_bytes();
+    let rest = "--policy lru --fast-size 10% --hit-only --json";
+    let digest = |text: &[u8]| -> serde_json::Value {
+        let v: serde_json::Value = serde_json::from_slice(text).expect("JSON");
+        assert_eq!(v["requests"], 120_000);
+        v["digest"].clone()
+    };
+    let of_file = digest(place.ok(&format!("sim t {rest}")).as_bytes());
+    for name in ["-", "/dev/stdin"] {
+        let out = piped(&place, &format!("sim {name} {rest}"), bytes);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.success() && said.contains("a pipe"), "{said}");
+        assert_eq!(digest(&out.stdout), of_file);
+    }
+    let out = piped(&place, "trace info - --json", bytes);
+    let info: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!(info["requests"], 120_000);
+    let duration = info["duration_s"].as_f64().expect("a time");
+    assert!(
+        (duration - 119_999.0 * 0.007_001).abs() < 1e-6,
+        "{duration}"
+    );
+}
+
+#[test]
+fn a_trace_that_no_device_could_follow_is_doubted_before_the_run() {
+    let place = Place::new();
+    let line = |i: u64| format!("{i}00000 0 8 8 1\n");
+    let lines: String = (0..500).rev().map(line).collect();
+    std::fs::write(place.path("t"), lines).expect("written");
+    let out = place.run("sim t --policy lru --fast-size 10% --time trace");
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success(), "{said}");
+    assert!(
+        said.contains("WARNING: t: in the first 500 requests: 499 of 500 times"),
+        "{said}"
+    );
+    // So is a size whose unit was forgotten.
+    for (size, noted) in [("10", true), ("10%", false), ("8K", false)] {
+        let out = place.run(&format!("sim t --policy lru --hit-only --fast-size {size}"));
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(
+            said.contains("NOTE: --fast-size 10 is 10 bytes"),
+            noted,
+            "{said}"
+        );
+    }
+    let text = place.ok("trace info t");
+    assert!(
+        text.lines()
+            .any(|l| l.split_whitespace().eq(["time_went_back", "499"])),
+        "{text}"
+    );
+    // The suggestion for --columns can be typed as it is printed, also if it begins with a dash.
+    let own = "a;17;read;4096;512\nb;18;write;8192;512\n";
+    std::fs::write(place.path("own"), own).expect("written");
+    let said = place.fails("trace info own");
+    let columns = "-,time_us,op,offset_bytes,length_bytes";
+    assert!(said.contains(&format!("--columns {columns}")), "{said}");
+    place.ok(&format!("trace info own --columns {columns}"));
+}

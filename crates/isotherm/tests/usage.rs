@@ -60,6 +60,26 @@ fn wrong_calls_say_in_one_line_what_to_do() {
             2,
             "no value is negative",
         ),
+        (
+            "sim exists --policy lru --fast-size 10% --address-bins 4294967295",
+            2,
+            "at most 1048576",
+        ),
+        (
+            "sim exists --policy lru --fast-size 10% --address-bins 1000000 --time-bins 1000",
+            2,
+            "too much memory",
+        ),
+        (
+            "sim exists --policy lru --fast-size 10% --standby nan",
+            2,
+            "standby: must be within",
+        ),
+        (
+            "sim exists --policy lru --fast-size 10% --energy-bound",
+            2,
+            "needs --time trace",
+        ),
         ("top --count -1", 2, "no value is negative"),
         ("create v\u{1b}m --slow a:64M", 2, "control characters"),
         (

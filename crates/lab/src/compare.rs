@@ -78,6 +78,22 @@ pub struct Row {
     pub hit_regret: Option<f64>,
 }
 
+/// The name of the row of the slowest tier's device alone, and the kind of the rows of both devices alone.
+const HDD_ONLY: &str = "hdd-only";
+const ALONE: &str = "baseline";
+
+impl Row {
+    /// Whether it is one device alone, which has no hits: its only tier counts as the fastest one in its report.
+    pub fn is_alone(&self) -> bool {
+        self.kind == ALONE
+    }
+
+    /// Whether it is the slowest tier's device alone, so that nothing is served from a fast one.
+    pub fn has_no_fast_tier(&self) -> bool {
+        self.is_alone() && self.name == HDD_ONLY
+    }
+}
+
 struct Job {
     name: String,
     kind: String,
@@ -143,9 +159,9 @@ pub fn compare(
 }
 
 fn row(job: Job, report: Report, prices: &Prices, bounds: &Bounds) -> Row {
-    let alone = job.kind == "baseline";
+    let alone = job.kind == ALONE;
     let cost_s = match job.name.as_str() {
-        "hdd-only" => report.accesses as f64 * prices.slow_s,
+        HDD_ONLY => report.accesses as f64 * prices.slow_s,
         "ssd-only" => report.accesses as f64 * prices.fast_s,
         _ => prices.of(&report),
     };
@@ -196,7 +212,7 @@ fn jobs(base: &Setup, policies: &[PolicySpec]) -> (Vec<Job>, PolicySpec) {
         jobs.push(job(&spec("linear"), true));
     }
     let last = base.tiers.len() - 1;
-    for (name, tier) in [("hdd-only", last), ("ssd-only", 0)] {
+    for (name, tier) in [(HDD_ONLY, last), ("ssd-only", 0)] {
         let mut device: Device = base.tiers[tier].devices[0].clone();
         device.standby_after_s = None;
         // A device alone keeps no map, so it records no first touches.
@@ -206,7 +222,7 @@ fn jobs(base: &Setup, policies: &[PolicySpec]) -> (Vec<Job>, PolicySpec) {
         };
         jobs.push(Job {
             name: name.to_owned(),
-            kind: "baseline".to_owned(),
+            kind: ALONE.to_owned(),
             setup: Setup {
                 tiers: vec![Tier::new(device, Size::Share(1_000_000))],
                 policy: spec("linear"),
@@ -306,7 +322,7 @@ fn service(
         (n > 0).then(|| m.busy_s / n as f64)
     };
     Some(Service {
-        slow_s: each("hdd-only")?,
+        slow_s: each(HDD_ONLY)?,
         fast_s: each("ssd-only").map_or(p.fast_s, |s| s.min(p.fast_s)),
         devices: base.tiers.last()?.devices.len() as u32,
         acceleration: match base.time {

@@ -1,5 +1,6 @@
 //! The errors of the lab.
 
+use isotherm_core::policy::BuildError;
 use isotherm_models::SheetError;
 use isotherm_traces::TraceError;
 
@@ -25,4 +26,45 @@ impl LabError {
     pub fn setup(text: impl Into<String>) -> LabError {
         LabError::Setup(text.into())
     }
+}
+
+/// The reasons why a hit-only run has no report.
+#[derive(Debug)]
+pub enum HitOnlyError {
+    /// The trace cannot be read.
+    Trace(TraceError),
+    /// The trace does not fit the settings; the text says why, and what to change.
+    Unfit(String),
+    /// The policy or a parameter is wrong.
+    Policy(BuildError),
+}
+
+impl std::fmt::Display for HitOnlyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            HitOnlyError::Trace(e) => e.fmt(f),
+            HitOnlyError::Unfit(why) => f.write_str(why),
+            HitOnlyError::Policy(BuildError::UnknownPolicy(near)) => {
+                write!(f, "no such policy; nearest: `{near}`")
+            }
+            HitOnlyError::Policy(BuildError::Param(key, e)) => {
+                write!(f, "parameter `{key}`: {e:?}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for HitOnlyError {}
+
+impl From<TraceError> for HitOnlyError {
+    fn from(e: TraceError) -> HitOnlyError {
+        HitOnlyError::Trace(e)
+    }
+}
+
+/// The message for a trace of which the second pass reads something else than the first one.
+pub(crate) fn changed(first: u64, second: u64) -> String {
+    format!(
+        "the trace changed while it was read: {first} requests the first time, {second} the second; wait until it is complete, or name a copy"
+    )
 }

@@ -12,10 +12,12 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::null::{NullCounters, NullEngine};
-use isotherm_core::policy::{BuildError, ParamValue, Policy, Visitor, with_preset};
+use isotherm_core::policy::{ParamValue, Policy, Visitor, with_preset};
 use isotherm_core::{ExtentId, Nanos, TierId};
 use isotherm_traces::{DeviceSpan, Op, Reader, Record, SideBySide, Stats, TraceError};
 
+pub use crate::error::HitOnlyError;
+use crate::error::changed;
 use crate::kept::{Kept, Kind};
 use crate::sim::{Digest, SLOTS_MAX};
 use crate::touched::{Spot, Touched};
@@ -92,40 +94,6 @@ pub struct HitOnlyReport {
     pub wall: Duration,
     /// The counters of the reader.
     pub reader: Stats,
-}
-
-/// The reasons why there is no report.
-#[derive(Debug)]
-pub enum HitOnlyError {
-    /// The trace cannot be read.
-    Trace(TraceError),
-    /// The trace does not fit the settings; the text says why, and what to change.
-    Unfit(String),
-    /// The policy or a parameter is wrong.
-    Policy(BuildError),
-}
-
-impl std::fmt::Display for HitOnlyError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            HitOnlyError::Trace(e) => e.fmt(f),
-            HitOnlyError::Unfit(why) => f.write_str(why),
-            HitOnlyError::Policy(BuildError::UnknownPolicy(near)) => {
-                write!(f, "no such policy; nearest: `{near}`")
-            }
-            HitOnlyError::Policy(BuildError::Param(key, e)) => {
-                write!(f, "parameter `{key}`: {e:?}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for HitOnlyError {}
-
-impl From<TraceError> for HitOnlyError {
-    fn from(e: TraceError) -> HitOnlyError {
-        HitOnlyError::Trace(e)
-    }
 }
 
 /// Plays a trace. `open` opens it; it is called twice if the trace is too long to be kept.
@@ -386,6 +354,8 @@ impl Visitor for Run<'_> {
         let mut play = Play {
             engine: NullEngine::new(geo, policy),
             rows,
+            count,
+            outside: false,
             shift: self.setup.extent_shift,
             by_class: [ClassSums::default(); 64],
             digest: Digest::default(),
@@ -401,12 +371,21 @@ impl Visitor for Run<'_> {
             while next_batch(&mut reader, &mut batch, &mut g.report.reading)? {
                 batch.retain(|r| matches!(r.op, Op::Read | Op::Write));
                 for r in &batch {
-                    let place = g.place[r.device as usize] - 1;
+                    let known = g.place.get(r.device as usize).filter(|p| **p != 0);
+                    let Some(place) = known.map(|p| p - 1) else {
+                        play.outside = true;
+                        continue;
+                    };
                     let touched = &mut g.devices[place as usize].touched;
                     let spot = touched.spot(span(r, play.shift).0);
+                    play.outside |= !touched.holds(spot);
                     let kind = Kind::new(r, place, play.shift);
                     play.add(&g.devices, r.time, spot, &kind);
                 }
+            }
+            let again = reader.stats().requests;
+            if play.outside || again != g.report.requests {
+                return Err(HitOnlyError::Unfit(changed(g.report.requests, again)));
             }
         }
         play.flush();
@@ -426,6 +405,10 @@ impl Visitor for Run<'_> {
 struct Play<P> {
     engine: NullEngine<P>,
     rows: Rows,
+    /// The number of rows.
+    count: u64,
+    /// Whether a request touched what the first pass did not see.
+    outside: bool,
     shift: u32,
     by_class: [ClassSums; 64],
     digest: Digest,
@@ -445,6 +428,11 @@ impl<P: Policy> Play<P> {
                 bases[kind.device as usize] + touched.extent(spot) - lowest
             }
         };
+        let more = (u64::from(kind.inside) + u64::from(kind.len) - 1) >> self.shift;
+        if first + more >= self.count {
+            self.outside = true;
+            return;
+        }
         self.ready[self.waiting] = Ready {
             time,
             first: first as u32,

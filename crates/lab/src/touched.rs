@@ -148,7 +148,13 @@ impl Touched {
         let below = c.bits[word] & ((1 << (spot.bit & 63)) - 1);
         c.base + u64::from(c.before[word]) + u64::from(below.count_ones())
     }
-    /// The position of an extent that was added.
+    /// Whether the extent at a position was added.
+    #[inline]
+    pub fn holds(&self, spot: Spot) -> bool {
+        let c = &self.chunks[spot.chunk as usize];
+        c.bits[usize::from(spot.bit >> 6)] >> (spot.bit & 63) & 1 != 0
+    }
+    /// The position of an extent. Unless [`Touched::holds`] it, nothing else is known about it.
     pub fn spot(&mut self, extent: u64) -> Spot {
         Spot {
             chunk: self.chunk(extent >> CHUNK_BITS),

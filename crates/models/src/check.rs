@@ -39,6 +39,13 @@ impl fmt::Display for SheetError {
                 field,
                 message,
             } => write!(f, "device sheet {file}: {field}: {message}"),
+            SheetError::Unknown { name, .. } if name.contains('/') || name.contains('.') => {
+                write!(
+                    f,
+                    "`{name}` is no device preset, and a data sheet of your own must have a name that ends in .toml (`isotherm devices` lists \
+                     the presets)"
+                )
+            }
             SheetError::Unknown { name, nearest } => {
                 write!(
                     f,

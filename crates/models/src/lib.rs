@@ -34,7 +34,7 @@ pub use endurance::{START_STOP_YEARS, bytes_per_day};
 pub use hdd::DestageBy;
 pub use model::{Counters, DeviceModel, ModelOp, POWER_STATES, PowerState, Wear};
 pub use options::{FlashState, Options};
-pub use preset::{preset, presets, sheet};
+pub use preset::{preset, presets, sheet, sheet_text};
 pub use sheet::{Metric, Published, Sheet};
 pub use sleep::Sleep;
 pub use span::Span;

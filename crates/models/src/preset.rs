@@ -1,5 +1,7 @@
 //! The list of devices, by name.
 
+use std::borrow::Cow;
+
 use crate::array::Array;
 use crate::check::SheetError;
 use crate::hdd::Hdd;
@@ -54,20 +56,39 @@ pub fn presets() -> Result<Vec<Sheet>, SheetError> {
 /// The sheet called `name`. A name that ends in `.toml` is a file of the user.
 ///
 /// # Errors
-/// [`SheetError::Unknown`] with the nearest existing name; or the file cannot be read, or it is invalid.
+/// As [`sheet_text`]; or the sheet is invalid.
 pub fn sheet(name: &str) -> Result<Sheet, SheetError> {
-    if std::path::Path::new(name)
+    let text = sheet_text(name)?;
+    let file = if is_file(name) {
+        name.to_owned()
+    } else {
+        format!("{name}.toml")
+    };
+    Sheet::parse(&text, &file)
+}
+
+/// Whether a device of this name is a file of the user, and not a preset.
+fn is_file(name: &str) -> bool {
+    std::path::Path::new(name)
         .extension()
         .is_some_and(|e| e == "toml")
-    {
-        let text = std::fs::read_to_string(name).map_err(|e| SheetError::Syntax {
-            file: name.to_owned(),
-            message: e.to_string(),
-        })?;
-        return Sheet::parse(&text, name);
+}
+
+/// The text of the sheet called `name`, with its comments; it is not checked. A name that ends in `.toml` is a file of the user.
+///
+/// # Errors
+/// [`SheetError::Unknown`] with the nearest existing name; or the file cannot be read.
+pub fn sheet_text(name: &str) -> Result<Cow<'static, str>, SheetError> {
+    if is_file(name) {
+        return std::fs::read_to_string(name)
+            .map(Cow::Owned)
+            .map_err(|e| SheetError::Syntax {
+                file: name.to_owned(),
+                message: e.to_string(),
+            });
     }
     if let Some((_, text)) = SHEETS.iter().find(|(n, _)| *n == name) {
-        return Sheet::parse(text, &format!("{name}.toml"));
+        return Ok(Cow::Borrowed(*text));
     }
     let asked = name.to_lowercase();
     let likeness = |n: &str| (strsim::jaro_winkler(n, &asked) * 1e6) as u64;

@@ -18,6 +18,10 @@ const ACROSS: usize = 11;
 const UP: usize = 0;
 const LATENCY: usize = 1;
 const MOVED: usize = 8;
+/// Index in [`metrics`] of the hits, which a device alone does not have.
+const HITS: usize = 3;
+/// Indexes in [`metrics`] of figures of the fast tier, which the slow device alone does not have.
+const OF_FAST: [usize; 2] = [4, 10];
 
 /// The cost of a run as a function of the time factor, if it was priced.
 pub fn cost_curve(name: &str, report: &Report) -> Option<CostCurve> {
@@ -64,8 +68,8 @@ pub fn comparison_page(all: &[compare::Comparison]) -> Page {
                 policy: r.name.clone(),
                 field: setting.clone(),
                 setting,
-                values: super::compare::values(&r.report, curve.as_ref()),
-                reference: r.kind == "baseline",
+                values: row_values(r, curve.as_ref()),
+                reference: r.is_alone(),
             });
             if all.len() == 1 && page.cost.len() < CURVES_MAX {
                 page.cost.extend(curve);
@@ -82,6 +86,21 @@ pub fn comparison_page(all: &[compare::Comparison]) -> Page {
         (page.x, page.y) = (MOVED, LATENCY);
     }
     compare_page(&page)
+}
+
+/// The values of [`metrics`] for a row of a comparison. Of a device alone, those that speak of tiers are left out: its only tier counts as the
+/// fastest one in its report.
+fn row_values(row: &compare::Row, cost: Option<&CostCurve>) -> Vec<Option<f64>> {
+    let mut values = super::compare::values(&row.report, cost);
+    if row.is_alone() {
+        values[HITS] = None;
+    }
+    if row.has_no_fast_tier() {
+        for i in OF_FAST {
+            values[i] = None;
+        }
+    }
+    values
 }
 
 /// The page of a sweep, from the cells that the sweep wrote (`cells.json`).

@@ -344,6 +344,8 @@
     const state = { layer: -1, x: c.px, y: c.py };
     const tools = node("div", { className: "tools" });
     const list = node("div", { className: "front" });
+    // Each bar that lies has a line for its name.
+    if (c.type === "bars" && c.lying) host.style.height = Math.max(340, 100 + 17 * c.categories.length) + "px";
     // Heat maps have tens of thousands of cells, too many for SVG elements; the rest stays sharp in print.
     const view = echarts.init(host, null, { renderer: c.type === "heat" ? "canvas" : "svg" });
     const draw = () => {

@@ -179,9 +179,9 @@ pub(crate) fn class(n: u64) -> Result<u8, Bad> {
     }
 }
 
-/// Whether a line holds nothing but white space.
-pub(crate) fn blank(line: &[u8]) -> bool {
-    line.iter().all(u8::is_ascii_whitespace)
+/// Whether a line holds no record: nothing but white space, or a comment, which begins with `#`.
+pub(crate) fn no_record(line: &[u8]) -> bool {
+    line.first() == Some(&b'#') || line.iter().all(u8::is_ascii_whitespace)
 }
 
 /// `R`, `W`, `Read` or `Write`, in either case.

@@ -43,6 +43,8 @@ pub enum Format {
     Tencent,
     /// SYSTOR '17 VDI.
     Systor,
+    /// Disk events of Windows' event tracing as text.
+    Etw,
     /// HP Labs hplajw as CSV.
     Hplajw,
     /// Open CAS iotrace CSV.
@@ -178,6 +180,11 @@ const TABLE: &[Row] = &[
         "Timestamp,Response,IOType,LUN,Offset,Size with a line of names (seconds, bytes)",
     ),
     row(
+        Format::Etw,
+        "etw",
+        "DiskRead, TimeStamp, Process ( PID), ThreadID, IrpPtr, ByteOffset, IOSize, ElapsedTime, DiskNum, … (us, hex bytes)",
+    ),
+    row(
         Format::Hplajw,
         "hplajw",
         "time_us,disk,op,offset_bytes,size_bytes,wait_us,response_us with a line of names",
@@ -270,6 +277,7 @@ const ALIASES: &[(&str, Format)] = &[
     ("fio", Format::FioV3),
     ("cbs", Format::Tencent),
     ("systor", Format::Systor),
+    ("ms-server", Format::Etw),
     ("iotrace", Format::Octf),
     ("lba", Format::BlockList),
 ];

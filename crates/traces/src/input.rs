@@ -15,6 +15,8 @@ const LINE_MAX: usize = 4 << 20;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BZIP2_MAGIC: &[u8] = b"BZh";
+/// The mark with which Windows programs begin text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const XZ_MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
 /// Most memory that an xz dictionary may ask for, in KiB: twice what `xz -9` uses.
 const XZ_KIB: u32 = 128 << 10;
@@ -32,7 +34,8 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Opens `path`. The compression is recognised by its magic number, not by the file name.
+    /// Opens `path`. The compression is recognised by its magic number, not by the file name. A byte-order mark at the start of text is
+    /// skipped.
     pub(crate) fn open(path: &Path) -> Result<Input, TraceError> {
         let fail = |source| TraceError::Open {
             path: path.to_owned(),
@@ -58,7 +61,14 @@ impl Input {
         } else {
             Box::new(whole)
         };
-        Ok(Input::from_reader(path, inner))
+        let mut input = Input::from_reader(path, inner);
+        input.fill(BYTE_ORDER_MARK.len())?;
+        let unread = input.unread();
+        // Binary records, which hold NUL bytes, may begin with the same three bytes.
+        if unread.starts_with(BYTE_ORDER_MARK) && memchr::memchr(0, unread).is_none() {
+            input.consume(BYTE_ORDER_MARK.len());
+        }
+        Ok(input)
     }
 
     pub(crate) fn from_reader(path: &Path, inner: Box<dyn Read + Send>) -> Input {

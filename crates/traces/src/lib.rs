@@ -16,6 +16,7 @@ mod devices;
 mod error;
 pub mod events;
 mod field;
+mod foreign;
 mod format;
 mod formats;
 pub mod generate;

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use crate::decode::{Decode, Fixed, Lines, Run};
 use crate::error::TraceError;
+use crate::foreign::foreign;
 use crate::format::Format;
 use crate::formats::blktrace::Event;
 use crate::formats::custom::ColumnMap;
 use crate::formats::{
-    blkparse, blkreplay, blktrace, blocklist, cloud, custom, disksim, events, fio, fiu, msr,
-    oracle, parquet, spc, tables, vscsi,
+    blkparse, blkreplay, blktrace, blocklist, cloud, custom, disksim, etw, events, fio, fiu, hint,
+    msr, oracle, parquet, spc, tables, vscsi,
 };
 use crate::input::Input;
 use crate::merge::Merge;
@@ -159,16 +160,24 @@ fn open_input(path: &Path, options: &Options) -> Result<(Guess, Input), TraceErr
         };
         return Ok((certain, input));
     }
+    if head.is_empty() {
+        return Err(TraceError::unsupported(path, "the file is empty"));
+    }
+    if let Some(what) = foreign(head) {
+        return Err(TraceError::unsupported(
+            path,
+            format!("is no trace: {what}"),
+        ));
+    }
     let why = match guess(head) {
         Ok(guess) => return Ok((guess, input)),
-        Err(_) if head.is_empty() => "the trace is empty".to_owned(),
         Err(Some(near)) => format!(
             "the content is of no known format; nearest is {}, but {}: expected {}, found {}",
             near.format, near.place, near.bad.expected, near.bad.found
         ),
-        Err(None) => match custom::example(head) {
+        Err(None) => match hint::columns(head) {
             Some(columns) => format!(
-                "the content is of no known format, but it has columns: if they are in this order, use `--columns {columns}`"
+                "the content is of no known format, but it has columns: if they are these, use `--columns {columns}`"
             ),
             None => "the content is of no known format".to_owned(),
         },
@@ -261,7 +270,7 @@ impl Settings {
             Format::Blkreplay => Lines::boxed(input, blkreplay::Blkreplay::default()),
             Format::Spc => Lines::boxed(input, spc::Spc),
             Format::Fiu => Lines::boxed(input, fiu::Fiu),
-            Format::Msr => Lines::boxed(input, msr::Msr),
+            Format::Msr => Lines::boxed(input, msr::Msr::default()),
             Format::Vscsi1 => Box::new(Fixed {
                 input,
                 parser: vscsi::Vscsi1,
@@ -289,6 +298,7 @@ impl Settings {
             Format::Alibaba => Lines::boxed(input, cloud::Alibaba),
             Format::Tencent => Lines::boxed(input, cloud::Tencent),
             Format::Systor => Lines::boxed(input, tables::Systor::default()),
+            Format::Etw => Lines::boxed(input, etw::Etw::default()),
             Format::Hplajw => Lines::boxed(input, tables::Hplajw::default()),
             Format::Octf => Lines::boxed(input, tables::Octf::default()),
             Format::BlockList => Lines::boxed(input, blocklist::BlockList { block_bytes }),

@@ -10,8 +10,8 @@ use crate::error::{Bad, Place};
 use crate::format::Format;
 use crate::formats::blktrace::Event;
 use crate::formats::{
-    blkparse, blkreplay, blktrace, blocklist, cloud, disksim, fio, fiu, msr, oracle, spc, tables,
-    vscsi,
+    blkparse, blkreplay, blktrace, blocklist, cloud, disksim, etw, fio, fiu, msr, oracle, spc,
+    tables, vscsi,
 };
 use crate::stats::Sure;
 use crate::time_unit::TimeUnit;
@@ -147,8 +147,9 @@ fn scores(head: &[u8]) -> Vec<(Format, Score)> {
             Format::Blkreplay,
             score(head, blkreplay::Blkreplay::default()),
         ),
+        (Format::Etw, score(head, etw::Etw::default())),
         (Format::Spc, score(head, spc::Spc)),
-        (Format::Msr, score(head, msr::Msr)),
+        (Format::Msr, score(head, msr::Msr::default())),
         (Format::Alibaba, score(head, cloud::Alibaba)),
         (Format::Tencent, score(head, cloud::Tencent)),
         (Format::Blkparse, blkparse(Event::Queued)),

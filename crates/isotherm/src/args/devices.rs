@@ -22,10 +22,24 @@ pub struct DevicesArgs {
 /// Commands about device models.
 #[derive(Debug, Subcommand)]
 pub enum DevicesCommand {
+    /// Print a model's data sheet, to copy and change for a device of your own
+    Show(ShowArgs),
     /// Compare the models with figures that manufacturers and papers published
     Validate(ValidateArgs),
     /// Measure a device, and write a data sheet for it
     Measure(MeasureArgs),
+}
+
+/// `isotherm devices show`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A sheet of your own must have a name that ends in .toml; it then stands wherever a preset does (--fast mine.toml).\n\n\
+    Examples:\n  isotherm devices show nvme-tlc\n  isotherm devices show wd5000aaks > mine.toml"
+)]
+pub struct ShowArgs {
+    /// The model, or a sheet of your own
+    #[arg(value_name = "PRESET")]
+    pub preset: String,
 }
 
 /// `isotherm devices measure`.

@@ -267,7 +267,12 @@ pub struct TraceOptions {
     /// Meaning of the columns of a text without a known format, by position (- for a column to ignore) or as ROLE=NAME of its first line:
     /// time_s, _ms, _us, _100ns, _ns; device; op (letters), op_read1, op_read0; offset_bytes, _sectors, _4k; length_bytes, _sectors, _4k;
     /// latency_s … _ns; class
-    #[arg(long, value_name = "COLUMN,...", conflicts_with = "format")]
+    #[arg(
+        long,
+        value_name = "COLUMN,...",
+        conflicts_with = "format",
+        allow_hyphen_values = true
+    )]
     pub columns: Option<isotherm_traces::ColumnMap>,
     /// Bytes of a block in lists of block numbers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -5,7 +5,7 @@ use isotherm_report::comparison_page;
 
 use crate::Failure;
 use crate::args::CompareArgs;
-use crate::cmd::sim::{failed, file, say_extent, setup};
+use crate::cmd::sim::{failed, file, say_extent, say_size, setup};
 use crate::table::table;
 
 /// `isotherm compare`.
@@ -39,6 +39,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
         args.json.print(&all, text)?;
     }
     say_extent(&args.world);
+    say_size(&args.world);
     Ok(())
 }
 
@@ -48,16 +49,13 @@ fn text(c: &Comparison) -> String {
         .rows
         .iter()
         .map(|r| {
-            let alone = r.kind == "baseline";
+            let share = |v: f64| format!("{v:.4}");
+            let (hits, served) = (r.report.fast_hit_ratio, r.report.fast_served_ratio);
             vec![
                 r.name.clone(),
-                if alone {
-                    "-".to_owned()
-                } else {
-                    format!("{:.4}", r.report.fast_hit_ratio)
-                },
-                or(r.hit_regret, |v| format!("{v:.4}")),
-                format!("{:.4}", r.report.fast_served_ratio),
+                or(Some(hits).filter(|_| !r.is_alone()), share),
+                or(r.hit_regret, share),
+                or(Some(served).filter(|_| !r.has_no_fast_tier()), share),
                 or(r.report.elapsed_s, |v| format!("{v:.3}")),
                 or(r.report.latency_mean_s, |v| format!("{:.3}", v * 1e3)),
                 or(r.report.latency_p99_s, |v| format!("{:.3}", v * 1e3)),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::args::{DevicesArgs, DevicesCommand, ValidateArgs};
-use crate::json::JsonArg;
+use crate::json::{JsonArg, to_stdout};
 use crate::table::table;
 
 /// A model is wrong if a figure deviates by more than this.
@@ -19,6 +19,7 @@ const TOLERANCE: f64 = 0.10;
 pub fn run(args: &DevicesArgs) -> Result<(), Failure> {
     match &args.command {
         None => list(&args.json),
+        Some(DevicesCommand::Show(s)) => show(&s.preset),
         Some(DevicesCommand::Validate(v)) => check(v),
         Some(DevicesCommand::Measure(m)) => super::measure::run(m),
     }
@@ -54,6 +55,13 @@ fn list(json: &JsonArg) -> Result<(), Failure> {
             &rows,
         )
     })
+}
+
+/// Prints the text of a valid sheet, with its comments: they name the source of each number.
+fn show(preset: &str) -> Result<(), Failure> {
+    let wrong = |e: isotherm_models::SheetError| Failure::usage(e.to_string());
+    isotherm_models::sheet(preset).map_err(wrong)?;
+    to_stdout(&isotherm_models::sheet_text(preset).map_err(wrong)?)
 }
 
 fn check(args: &ValidateArgs) -> Result<(), Failure> {

@@ -17,6 +17,7 @@ pub mod fstab;
 pub mod generate;
 pub mod list;
 pub mod measure;
+mod pipe;
 pub mod record;
 mod record_events;
 mod recording;

@@ -27,6 +27,11 @@ const EXTENT: u32 = 4 << 10;
 /// A trace cannot be read or does not fit the options.
 pub fn run(args: &SimArgs) -> Result<(), Failure> {
     // Wrong options are reported before a trace is opened.
+    if args.energy_bound && args.world.time != Some(args::TimeMode::Trace) {
+        return Err(Failure::usage(
+            "--energy-bound needs --time trace: in a closed loop there is no time at which a disk could sleep",
+        ));
+    }
     let setup = if args.as_recorded {
         None
     } else {
@@ -77,6 +82,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
     })?;
     if !args.as_recorded {
         say_extent(&args.world);
+        say_size(&args.world);
     }
     Ok(())
 }
@@ -153,6 +159,18 @@ pub fn say_extent(world: &WorldArgs) {
         eprintln!(
             "NOTE: extents of 4K here, 64K in a volume made by `isotherm create`: policies may rank otherwise there; \
              --extent 64K plays what such a volume does, --extent 4K says that you know"
+        );
+    }
+}
+
+/// A size without a unit is in bytes, which is rarely meant: it is named if the fast tier holds no whole extent.
+pub fn say_size(world: &WorldArgs) {
+    let extent = world.extent.unwrap_or(EXTENT);
+    let bytes = world.fast_size.iter().filter_map(|size| size.bytes());
+    for small in bytes.filter(|&b| b < u64::from(extent)) {
+        eprintln!(
+            "NOTE: --fast-size {small} is {small} bytes, less than an extent of {extent}: the fast tier has one extent; {small}% or {small}G \
+             has a unit"
         );
     }
 }
@@ -284,7 +302,8 @@ fn tiers(args: &WorldArgs, members: Option<&[usize]>) -> Result<Vec<Tier>, Failu
     }
     let all = tiers.iter_mut().flat_map(|t| &mut t.devices);
     for (m, s) in all.zip(&args.standby) {
-        m.standby_after_s = (*s > 0.0).then_some(*s);
+        // What is no number is refused with the other settings.
+        m.standby_after_s = (*s != 0.0).then_some(*s);
     }
     let count = tiers.iter().map(|t| t.devices.len()).sum();
     if args.standby.len() > count {

@@ -6,6 +6,7 @@ use isotherm_traces::generate::generators;
 use isotherm_traces::{Format, Heats, Options, Source, TimeUnit, TraceError};
 use serde_json::{Value, json};
 
+use super::pipe;
 use crate::Failure;
 use crate::args::{
     ListArgs, TraceArgs, TraceCommand, TraceConvertArgs, TraceInfoArgs, TraceOptions,
@@ -77,6 +78,12 @@ fn info(a: &TraceInfoArgs) -> Result<(), Failure> {
             ("request_bytes", or_none(sizes)),
             ("reuse_bytes", reuse),
             ("bad_skipped", info.reader.bad_skipped.to_string()),
+            (
+                "zero_length_dropped",
+                info.reader.zero_length_dropped.to_string(),
+            ),
+            ("time_went_back", info.reader.time_went_back.to_string()),
+            ("other_events", info.reader.other_events.to_string()),
             ("sure", format!("{:?}", info.sure).to_lowercase()),
             ("assumed", info.assumed.join(" ")),
             ("doubts", info.doubts.join(" ")),
@@ -87,7 +94,11 @@ fn info(a: &TraceInfoArgs) -> Result<(), Failure> {
     })
 }
 
-/// Reports on standard error the assumptions that reading the trace requires. Only the first lines of the trace are read.
+/// Requests at the start of a trace that are examined for signs of a wrong format or unit before a run.
+const EXAMINED: u64 = 50_000;
+
+/// Reports on standard error the assumptions that reading the trace requires, and what no real device does. Only the start of the trace
+/// is read.
 ///
 /// # Errors
 /// The trace cannot be opened.
@@ -98,6 +109,21 @@ pub fn say_assumed(path: &Path, options: &Options) -> Result<(), Failure> {
     let reader = isotherm_traces::open(path, options).map_err(|e| failed(&e))?;
     for what in reader.assumed() {
         eprintln!("isotherm: {}: {what}", path.display());
+    }
+    let most = options.limit.map_or(EXAMINED, |limit| limit.min(EXAMINED));
+    let start = Options {
+        limit: Some(most),
+        ..options.clone()
+    };
+    // An error in the first requests is reported by the run itself, with the same words.
+    if let Ok(info) = isotherm_traces::info(path, &start) {
+        for what in &info.doubts {
+            eprintln!(
+                "WARNING: {}: in the first {} requests: {what}",
+                path.display(),
+                info.requests
+            );
+        }
     }
     Ok(())
 }
@@ -184,11 +210,19 @@ fn convert(a: &TraceConvertArgs) -> Result<(), Failure> {
     })
 }
 
-/// The path or generator as given, or the path below `$ISOTHERM_TRACES`.
+/// The path or generator as given, or the path below `$ISOTHERM_TRACES`; `-` is standard input. Of a pipe, the path of a copy.
 ///
 /// # Errors
-/// It is in neither place.
+/// It is in neither place, or a pipe cannot be copied.
 pub fn find(path: &Path) -> Result<PathBuf, Failure> {
+    let path = if path == Path::new("-") {
+        Path::new("/dev/stdin")
+    } else {
+        path
+    };
+    if let Some(copy) = pipe::kept(path)? {
+        return Ok(copy);
+    }
     isotherm_traces::find(path).map_err(|e| {
         // An unknown generator is wrong usage, and is reported before anything else is done.
         if Source::is_generator(path) {

@@ -31,6 +31,10 @@ struct Sums {
 
 struct Play<P> {
     rows: Rows,
+    /// The number of rows.
+    count: u64,
+    /// Whether a request touched what the first pass did not see.
+    outside: bool,
     shift: u32,
     engine: NullEngine<P>,
     /// Number of requests so far, including the warm-up.
@@ -68,6 +72,10 @@ impl<P: Policy> Play<P> {
         let (from, to) = span(r, self.shift);
         // Neighbours in the trace are neighbours in the rows, so a request stays in one piece.
         let first = self.rows.row(from);
+        if first + (to - from) >= self.count {
+            self.outside = true;
+            return;
+        }
         let inside = r.offset & ((1 << self.shift) - 1);
         let request = ((first << self.shift) + inside, r.len);
         let mut class = ClassSums {
@@ -272,6 +280,8 @@ pub(super) fn play<P: Policy>(
     let shape = Shape::new(setup, touched, policy.minds_gaps(), &source.name())?;
     let mut play = Play {
         rows: shape.rows(touched),
+        count: shape.extents,
+        outside: false,
         shift: touched.shift,
         engine: NullEngine::new(shape.geometry()?, policy),
         seen: 0,
@@ -293,6 +303,7 @@ pub(super) fn play<P: Policy>(
         }
         watch.map_or(Ok(()), |w| w.note(play.seen))
     })?;
+    touched.unchanged(&source.name(), setup.limit, &reader.stats(), play.outside)?;
     if play.seen <= setup.warm_up {
         return Err(LabError::setup(format!(
             "warm-up: the trace has only {} requests, nothing is left to count",

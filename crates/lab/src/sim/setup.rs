@@ -280,6 +280,7 @@ impl Setup {
         if !(0.0..=1e6).contains(&self.host_w) {
             return bad("host power: must be within 0 and 1000000 W");
         }
+        self.observe.check(self.tiers.len())?;
         for (name, value) in &self.settings {
             check_setting(name, *value).map_err(LabError::setup)?;
         }
@@ -289,6 +290,30 @@ impl Setup {
             .any(|s| !(0.001..=1e9).contains(&s))
         {
             return bad("standby: must be within 0.001 and 1000000000 seconds");
+        }
+        Ok(())
+    }
+}
+
+/// Most bins of time, and of addresses.
+const BINS_MAX: u32 = 1 << 20;
+/// Most cells of a heat map, which take 4 bytes each.
+const HEAT_MAX: u64 = 1 << 28;
+
+impl Observe {
+    /// Checks that a run needs no absurd amount of memory for its series. A run has up to twice as many bins of time as it was asked for.
+    fn check(self, tiers: usize) -> Result<(), LabError> {
+        if self.time_bins.max(self.address_bins) > BINS_MAX {
+            let what = format!("time bins and address bins: at most {BINS_MAX}");
+            return Err(LabError::Setup(what));
+        }
+        let rows = 2 * u64::from(self.time_bins.max(1));
+        if rows * u64::from(self.address_bins) * tiers as u64 > HEAT_MAX {
+            let what = format!(
+                "time bins × address bins × tiers: at most {}, or the heat map needs too much memory",
+                HEAT_MAX / 2
+            );
+            return Err(LabError::Setup(what));
         }
         Ok(())
     }

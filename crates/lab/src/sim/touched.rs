@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use isotherm_traces::{DeviceSpan, Op, Record, SideBySide};
+use isotherm_traces::{DeviceSpan, Op, Record, SideBySide, Stats};
 use roaring::RoaringTreemap;
 
 use super::source::{BATCH, Records, Source};
@@ -45,6 +45,27 @@ impl Touched {
             all.insert(e + 1);
         }
         all
+    }
+
+    /// Compares the number of requests of this pass with that of a later one. `stats` is empty for sources that do not count. With a `limit`
+    /// there is nothing to compare: a source that merges others reads ahead. `outside` tells whether the later pass touched extents that this
+    /// one did not see.
+    ///
+    /// # Errors
+    /// The passes differ, because something writes to the trace.
+    pub(crate) fn unchanged(
+        &self,
+        name: &str,
+        limit: Option<u64>,
+        stats: &Stats,
+        outside: bool,
+    ) -> Result<(), LabError> {
+        let counted = limit.is_none() && stats.requests > 0;
+        if !outside && (!counted || stats.requests == self.requests) {
+            return Ok(());
+        }
+        let changed = crate::error::changed(self.requests, stats.requests);
+        Err(LabError::setup(format!("{name}: {changed}")))
     }
 }
 

@@ -4,10 +4,11 @@
 //!   grid.toml ─► cells ─► runs, one per thread ─► DIR/cells/KEY.json   durable when its name exists
 //!                                             └─► DIR/cells.json, DIR/results.parquet at the end
 //! ```
-//! A cell's key is a hash of the arguments that run it alone, of the size of its trace and of the program's version. So a sweep that was
-//! interrupted, or whose grid has grown, runs only the missing cells.
+//! A cell's key ([`key`]) is a hash of all that determines its result. So a sweep that was interrupted, or whose grid has grown, runs only
+//! the missing cells, and one whose trace or data sheet was replaced runs the cells that depend on it again.
 
 mod grid;
+mod key;
 mod table;
 
 pub use grid::{Cell, parse, parse_json};
@@ -25,7 +26,7 @@ use serde_json::{Value, json};
 
 use crate::LabError;
 use crate::pool::parallel;
-use crate::sim::{Digest, Run, Source, Touched, TraceFile, Watch, touched};
+use crate::sim::{Run, Source, Touched, TraceFile, Watch, touched};
 
 fn bad(key: &str, what: &str) -> LabError {
     LabError::setup(format!("{key}: {what}"))
@@ -85,23 +86,7 @@ impl<'a> Runner<'a> {
         })
     }
     fn key(&self, cell: &Cell) -> Result<String, LabError> {
-        let path = self.source(cell)?.path;
-        // The name of a generator determines all of its requests.
-        let bytes = if isotherm_traces::Source::is_generator(&path) {
-            0
-        } else {
-            fs::metadata(&path)
-                .map_err(|e| LabError::setup(format!("{}: cannot look at: {e}", path.display())))?
-                .len()
-        };
-        let text = format!(
-            "{}\n{bytes}\n{}",
-            env!("CARGO_PKG_VERSION"),
-            cell.args().join("\n")
-        );
-        let mut d = Digest::default();
-        text.bytes().for_each(|b| d.mix(u64::from(b)));
-        Ok(d.text())
+        key::of(cell, &self.source(cell)?.path)
     }
     fn first_pass(
         &self,
@@ -257,14 +242,113 @@ fn load(path: &Path) -> Option<Value> {
 
 /// Writes a file such that it is either complete and durable, or absent.
 fn durable(path: &Path, text: &str) -> Result<(), LabError> {
-    let beside = path.with_extension("part");
-    let write = || -> std::io::Result<()> {
-        let mut f = File::create(&beside)?;
+    replace(path, |f| {
         f.write_all(text.as_bytes())?;
-        f.sync_all()?;
+        Ok(())
+    })?;
+    // The directory is synchronised too, so that the name is durable.
+    path.parent()
+        .map_or(Ok(()), |d| File::open(d)?.sync_all())
+        .map_err(|e| LabError::setup(format!("{}: cannot write: {e}", path.display())))
+}
+
+/// Replaces the file `path` by what `fill` writes. If that fails, for example because the disk is full, an earlier file is unchanged and
+/// nothing is left beside it.
+fn replace(
+    path: &Path,
+    fill: impl FnOnce(&mut File) -> Result<(), Box<dyn std::error::Error>>,
+) -> Result<(), LabError> {
+    let beside = path.with_extension("part");
+    let write = || -> Result<(), Box<dyn std::error::Error>> {
+        let mut file = File::create(&beside)?;
+        fill(&mut file)?;
+        file.sync_all()?;
         fs::rename(&beside, path)?;
-        // The directory is synchronised too, so that the name is durable.
-        path.parent().map_or(Ok(()), |d| File::open(d)?.sync_all())
+        Ok(())
     };
-    write().map_err(|e| LabError::setup(format!("{}: cannot write: {e}", path.display())))
+    write().map_err(|e| {
+        // The first error is the one to report.
+        let _ = fs::remove_file(&beside);
+        LabError::setup(format!("{}: cannot write: {e}", path.display()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_that_cannot_be_written_leaves_nothing_beside_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        // A directory cannot be replaced by a file.
+        let path = dir.path().join("results.parquet");
+        fs::create_dir(&path).expect("made");
+        assert!(replace(&path, |f| Ok(f.write_all(b"x")?)).is_err());
+        assert!(durable(&path, "x").is_err());
+        let full = replace(&dir.path().join("cells.json"), |_| {
+            Err("no space left".into())
+        });
+        assert!(full.is_err_and(|e| e.to_string().contains("no space left")));
+        let names: Vec<_> = fs::read_dir(dir.path())
+            .expect("read")
+            .map(|e| e.expect("an entry").file_name())
+            .collect();
+        assert_eq!(names, ["results.parquet"]);
+    }
+
+    #[test]
+    fn a_trace_that_grows_between_two_passes_is_noticed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("t");
+        let line = |i: u64| format!("{} 0 {} 8 1\n", i * 9000, 8 * i);
+        fs::write(&path, (0..200).map(line).collect::<String>()).expect("written");
+        let file = TraceFile {
+            label: "t".to_owned(),
+            options: Options::default(),
+            path: path.clone(),
+        };
+        let policy = "lru".parse().expect("a policy");
+        let share = crate::size::Size::Share(100_000);
+        let setup = crate::sim::Setup::pair(policy, share).expect("a setup");
+        let first = touched(&file, setup.extent_bytes.trailing_zeros(), None).expect("read");
+        fs::write(&path, (0..300).map(line).collect::<String>()).expect("written");
+        for hit_only in [false, true] {
+            let run = Run::new(&setup, &file).touched(&first);
+            let failed = if hit_only { run.hit_only() } else { run.full() };
+            let why = failed.expect_err("the trace changed").to_string();
+            assert!(
+                why.contains("200 requests the first time, 300 the second"),
+                "{why}"
+            );
+        }
+    }
+
+    /// Also by the player that reads a trace twice only if it is too long to be kept.
+    #[test]
+    fn a_long_trace_that_is_replaced_between_two_passes_is_noticed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        // The same number of requests, but other addresses, or a second device.
+        let files = [(0, 1), (5_000, 1), (0, 2)].map(|(from, devices)| {
+            let path = dir.path().join(format!("{from}-{devices}"));
+            let line = |i: u64| format!("{} {} {} 8 1\n", i * 9000, i % devices, 8 * (from + i));
+            fs::write(&path, (0..200).map(line).collect::<String>()).expect("written");
+            path
+        });
+        let params = [];
+        let setup = crate::hit_only::Setup {
+            policy: "lru",
+            params: &params,
+            extent_shift: 12,
+            fast_slots: &|touched| touched / 10,
+            keep_bytes: 0,
+        };
+        for (i, second) in files.iter().enumerate() {
+            let mut pass = [&files[0], second].into_iter();
+            let open =
+                || isotherm_traces::open(pass.next().expect("two passes"), &Options::default());
+            let played = crate::hit_only::hit_only(open, &setup);
+            let why = played.err().map(|e| e.to_string()).unwrap_or_default();
+            assert_eq!(why.contains("the trace changed"), i > 0, "{i}: {why}");
+        }
+    }
 }

@@ -23,14 +23,7 @@ enum Column {
 /// Writes `cells` to `path`. Figures that are tables themselves are in `cells.json` only; wear has columns `wear_eu_MEMBER`.
 pub(super) fn write(path: &Path, cells: &[Value]) -> Result<(), LabError> {
     let columns = columns(cells);
-    let beside = path.with_extension("part");
-    let failed = |e: &dyn std::fmt::Display| {
-        LabError::setup(format!("{}: cannot write: {e}", path.display()))
-    };
-    let file = File::create(&beside).map_err(|e| failed(&e))?;
-    table(&file, &columns).map_err(|e| failed(&e))?;
-    file.sync_all().map_err(|e| failed(&e))?;
-    std::fs::rename(&beside, path).map_err(|e| failed(&e))
+    super::replace(path, |file| Ok(table(file, &columns)?))
 }
 
 fn columns(cells: &[Value]) -> Vec<(String, Column)> {

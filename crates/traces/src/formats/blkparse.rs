@@ -7,7 +7,7 @@ use crate::decode::{Item, LineParser};
 use crate::devices::Devices;
 use crate::error::{Bad, TraceError};
 use crate::field::{
-    SECTOR, Words, blank, length, number, offset, parse_u64, request, rwbs, seconds,
+    SECTOR, Words, length, no_record, number, offset, parse_u64, request, rwbs, seconds,
 };
 use crate::input::Input;
 use crate::record::{Op, Record};
@@ -19,7 +19,7 @@ pub(crate) struct Blkparse {
 
 impl LineParser for Blkparse {
     fn line(&mut self, line: &[u8], devices: &mut Devices) -> Result<Item, Bad> {
-        if blank(line) {
+        if no_record(line) {
             return Ok(Item::Nothing);
         }
         if [&b"CPU"[..], b"Total ", b"Throughput ", b"Input file "]

@@ -3,7 +3,7 @@
 use crate::decode::{Item, LineParser};
 use crate::devices::Devices;
 use crate::error::Bad;
-use crate::field::{SECTOR, Words, blank, length, number, offset, request};
+use crate::field::{SECTOR, Words, length, no_record, number, offset, request};
 use crate::record::Op;
 
 /// ARC paper traces: 512 B blocks, reads only; a line is one request of `count` blocks.
@@ -12,7 +12,7 @@ pub(crate) struct Arc;
 
 impl LineParser for Arc {
     fn line(&mut self, line: &[u8], _: &mut Devices) -> Result<Item, Bad> {
-        if blank(line) {
+        if no_record(line) {
             return Ok(Item::Nothing);
         }
         let mut words = Words(line);

@@ -6,7 +6,7 @@
 use crate::decode::{Item, LineParser};
 use crate::devices::Devices;
 use crate::error::Bad;
-use crate::field::{Fields, SECTOR, blank, length, offset, read_or_write, request, scaled};
+use crate::field::{Fields, SECTOR, length, no_record, offset, read_or_write, request, scaled};
 use crate::record::{Op, Record};
 
 /// Alibaba block traces.
@@ -15,7 +15,7 @@ pub(crate) struct Alibaba;
 
 impl LineParser for Alibaba {
     fn line(&mut self, line: &[u8], devices: &mut Devices) -> Result<Item, Bad> {
-        if blank(line) || line.starts_with(b"device_id,") {
+        if no_record(line) || line.starts_with(b"device_id,") {
             return Ok(Item::Nothing);
         }
         let mut fields = Fields::new(line, b',');
@@ -39,7 +39,7 @@ pub(crate) struct Tencent;
 
 impl LineParser for Tencent {
     fn line(&mut self, line: &[u8], devices: &mut Devices) -> Result<Item, Bad> {
-        if blank(line) || line.starts_with(b"Timestamp,") {
+        if no_record(line) || line.starts_with(b"Timestamp,") {
             return Ok(Item::Nothing);
         }
         let mut fields = Fields::new(line, b',');

@@ -11,7 +11,8 @@ use crate::decode::{Item, LineParser};
 use crate::devices::Devices;
 use crate::error::Bad;
 use crate::field::{
-    Fields, SECTOR, Words, blank, class, length, number, offset, parse_ns, parse_u64, request, rwbs,
+    Fields, SECTOR, Words, class, length, no_record, number, offset, parse_ns, parse_u64, request,
+    rwbs,
 };
 use crate::record::{Op, Record};
 
@@ -184,11 +185,12 @@ impl Custom {
         }
     }
 
-    fn fields(separator: u8, line: &[u8]) -> Vec<&[u8]> {
+    /// The fields of a line, without the quotes in which some programs write every field.
+    pub(super) fn fields(separator: u8, line: &[u8]) -> Vec<&[u8]> {
         if separator == b' ' {
-            Words(line).collect()
+            Words(line).map(unquoted).collect()
         } else {
-            Fields::new(line, separator).collect()
+            Fields::new(line, separator).map(unquoted).collect()
         }
     }
 
@@ -224,45 +226,22 @@ impl Custom {
     }
 }
 
+/// A field without the double quotes around it, if it has any.
+fn unquoted(field: &[u8]) -> &[u8] {
+    match field {
+        [b'"', inner @ .., b'"'] => inner.trim_ascii(),
+        _ => field,
+    }
+}
+
 /// The separator of the columns of a line; `b' '` means any white space.
-fn separator(line: &[u8]) -> u8 {
+pub(super) fn separator(line: &[u8]) -> u8 {
     let count = |c: u8| memchr::memchr_iter(c, line).count();
     [b',', b';', b'|', b'\t']
         .into_iter()
         .max_by_key(|&c| count(c))
         .filter(|&c| count(c) > 0)
         .unwrap_or(b' ')
-}
-
-/// An example of `--columns` for a text that begins with `head` and has no known format; none unless its second line (the first may hold
-/// names) has 3 to 12 fields, of which two are numbers. A word that means a direction becomes `op`. The numbers become time, offset and
-/// length in this order, or offset and length if there are only two. This order is a guess, so the user must confirm it.
-pub(crate) fn example(head: &[u8]) -> Option<String> {
-    let line = head
-        .split(|&c| c == b'\n')
-        .filter(|line| !blank(line) && line[0] != b'#')
-        .take(2)
-        .last()?
-        .trim_ascii_end();
-    let fields = Custom::fields(separator(line), line);
-    let numeric = |field: &[u8]| parse_ns(field, 1_000_000_000).is_some();
-    let numbers: Vec<&[u8]> = fields.iter().copied().filter(|f| numeric(f)).collect();
-    if !(3..=12).contains(&fields.len()) || numbers.len() < 2 {
-        return None;
-    }
-    let seconds = numbers[0].contains(&b'.');
-    let time = if seconds { "time_s" } else { "time_us" };
-    let roles = [time, "offset_bytes", "length_bytes"];
-    let mut roles = roles.into_iter().skip(usize::from(numbers.len() == 2));
-    let columns: Vec<&str> = fields
-        .iter()
-        .map(|field| match field {
-            field if numeric(field) => roles.next().unwrap_or("-"),
-            field if direction(field).is_ok() => "op",
-            _ => "-",
-        })
-        .collect();
-    Some(columns.join(","))
 }
 
 /// A time in units of `unit` nanoseconds. A decimal point is allowed if the unit is a power of ten.
@@ -273,7 +252,7 @@ fn time(text: &[u8], unit: u64, expected: &str) -> Result<u64, Bad> {
 impl LineParser for Custom {
     fn line(&mut self, line: &[u8], devices: &mut Devices) -> Result<Item, Bad> {
         let line = line.trim_ascii_end();
-        if blank(line) || line[0] == b'#' {
+        if no_record(line) {
             return Ok(Item::Nothing);
         }
         if !self.started {
@@ -328,7 +307,7 @@ impl LineParser for Custom {
 }
 
 /// RWBS letters of the block layer, or a word that begins with such a letter.
-fn direction(text: &[u8]) -> Result<Op, Bad> {
+pub(super) fn direction(text: &[u8]) -> Result<Op, Bad> {
     let words: [(&[u8], Op); 5] = [
         (b"read", Op::Read),
         (b"write", Op::Write),

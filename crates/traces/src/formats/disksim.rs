@@ -21,7 +21,7 @@
 use crate::decode::{Item, LineParser};
 use crate::devices::Devices;
 use crate::error::{Bad, TraceError};
-use crate::field::{SECTOR, Words, blank, length, offset, parse_ns, parse_u64, request, word};
+use crate::field::{SECTOR, Words, length, no_record, offset, parse_ns, parse_u64, request, word};
 use crate::format::Format;
 use crate::input::Input;
 use crate::record::{Op, Record};
@@ -66,7 +66,7 @@ pub(crate) struct DiskSim {
 
 impl LineParser for DiskSim {
     fn line(&mut self, line: &[u8], devices: &mut Devices) -> Result<Item, Bad> {
-        if blank(line) {
+        if no_record(line) {
             return Ok(Item::Nothing);
         }
         let mut words = Words(line);

@@ -6,7 +6,7 @@
 use crate::decode::{Item, LineParser};
 use crate::devices::Devices;
 use crate::error::{Bad, TraceError};
-use crate::field::{Words, blank, length, request, scaled};
+use crate::field::{Words, length, no_record, request, scaled};
 use crate::input::Input;
 use crate::record::{Op, Record};
 
@@ -45,7 +45,7 @@ impl Fio {
 
 impl LineParser for Fio {
     fn line(&mut self, line: &[u8], devices: &mut Devices) -> Result<Item, Bad> {
-        if blank(line) {
+        if no_record(line) {
             return Ok(Item::Nothing);
         }
         if !self.header_seen {

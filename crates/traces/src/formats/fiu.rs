@@ -5,7 +5,7 @@
 use crate::decode::{Item, LineParser};
 use crate::devices::Devices;
 use crate::error::Bad;
-use crate::field::{SECTOR, Words, blank, length, number, offset, read_or_write, request};
+use crate::field::{SECTOR, Words, length, no_record, number, offset, read_or_write, request};
 use crate::record::Record;
 
 /// Fields from `lba` to `md5`. They are counted from the end of the line, because a process name may hold spaces.
@@ -19,7 +19,7 @@ pub(crate) struct Fiu;
 
 impl LineParser for Fiu {
     fn line(&mut self, line: &[u8], devices: &mut Devices) -> Result<Item, Bad> {
-        if blank(line) {
+        if no_record(line) {
             return Ok(Item::Nothing);
         }
         // A ring of the last words, so that a process name of any length needs no allocation.

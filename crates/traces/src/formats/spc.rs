@@ -6,7 +6,7 @@
 use crate::decode::{Item, LineParser};
 use crate::devices::Devices;
 use crate::error::Bad;
-use crate::field::{Fields, SECTOR, blank, length, offset, read_or_write, request, seconds};
+use crate::field::{Fields, SECTOR, length, no_record, offset, read_or_write, request, seconds};
 use crate::record::Record;
 
 /// The parser.
@@ -15,7 +15,7 @@ pub(crate) struct Spc;
 
 impl LineParser for Spc {
     fn line(&mut self, line: &[u8], devices: &mut Devices) -> Result<Item, Bad> {
-        if blank(line) {
+        if no_record(line) {
             return Ok(Item::Nothing);
         }
         let mut fields = Fields::new(line, b',');

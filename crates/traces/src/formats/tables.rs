@@ -5,7 +5,8 @@ use crate::decode::{Item, LineParser};
 use crate::devices::Devices;
 use crate::error::Bad;
 use crate::field::{
-    SECTOR, blank, class, length, number, offset, optional, read_or_write, request, scaled, seconds,
+    SECTOR, class, length, no_record, number, offset, optional, read_or_write, request, scaled,
+    seconds,
 };
 use crate::record::{Flags, Op, Record};
 
@@ -26,7 +27,7 @@ const HPLAJW: [&str; 6] = [
 
 impl LineParser for Hplajw {
     fn line(&mut self, line: &[u8], devices: &mut Devices) -> Result<Item, Bad> {
-        if blank(line) {
+        if no_record(line) {
             return Ok(Item::Nothing);
         }
         let Some(columns) = &self.columns else {
@@ -60,7 +61,7 @@ const SYSTOR: [&str; 6] = ["Timestamp", "IOType", "LUN", "Offset", "Size", "Resp
 
 impl LineParser for Systor {
     fn line(&mut self, line: &[u8], devices: &mut Devices) -> Result<Item, Bad> {
-        if blank(line) {
+        if no_record(line) {
             return Ok(Item::Nothing);
         }
         let Some(columns) = &self.columns else {
@@ -112,7 +113,7 @@ const OCTF_METADATA_CLASS: u8 = 1;
 
 impl LineParser for Octf {
     fn line(&mut self, line: &[u8], devices: &mut Devices) -> Result<Item, Bad> {
-        if blank(line) {
+        if no_record(line) {
             return Ok(Item::Nothing);
         }
         let Some(columns) = &self.columns else {
@@ -197,7 +198,7 @@ pub(crate) struct Csv {
 
 impl LineParser for Csv {
     fn line(&mut self, line: &[u8], devices: &mut Devices) -> Result<Item, Bad> {
-        if blank(line) {
+        if no_record(line) {
             return Ok(Item::Nothing);
         }
         let Some(columns) = &self.columns else {

@@ -168,6 +168,16 @@ pub fn samples() -> Vec<(Format, Vec<u8>)> {
              1456095145.126285000,,W,1,512,512\n",
         ),
         text(
+            Format::Etw,
+            "BeginHeader\n               DiskRead,  TimeStamp,     Process Name ( PID),   ThreadID,             IrpPtr,   ByteOffset\n\
+             EndHeader\n            DiskReadInit,       9000,      store.exe (1204),       4512, 0xfffffa800c7a1010\n\
+             \x20               DiskRead,       9750,      store.exe (1204),       4512, 0xfffffa800c7a1010, 0x00a1b2c000, 0x00001000, \
+             750,        2, 0x060043,         700, Normal, , 0xfffffa800d4c7b80, \"D:\\a, b.edb\"\n\
+             \x20              DiskWrite,       9900,      System (   4),         96, 0xfffffa800c7a2010, 0x0000000200, 0x00010000, \
+             100,        0, 0x060043,          90\n\
+             \x20              DiskFlush,       9950,      System (   4),         96, 0xfffffa800c7a2010,         10,        0\n",
+        ),
+        text(
             Format::Hplajw,
             "time_us,disk,op,offset_bytes,size_bytes,wait_us,response_us\n0,1,R,270336,4096,174,19687\n22479,0,W,256,2048,76,10\n",
         ),

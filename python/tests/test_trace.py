@@ -48,6 +48,20 @@ def test_streams_come_in_batches_and_begin_anew(mysql):
     assert next(iter(pyarrow.RecordBatchReader.from_stream(trace))).num_rows == 65536
 
 
+def test_a_table_that_was_stored_is_a_trace(mysql, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = isotherm.read_trace(mysql, limit=2000)
+    file = tmp_path / "own.parquet"
+    for compression in ("snappy", "gzip", "zstd", "none"):
+        parquet.write_table(table, file, compression=compression)
+        back = isotherm.read_trace(file)
+        for name in ("time_ns", "op", "offset", "length"):
+            assert back[name].to_pylist() == table[name].to_pylist(), (compression, name)
+    parquet.write_table(table, file, compression="lz4")
+    with pytest.raises(isotherm.Error, match="compressed by LZ4"):
+        isotherm.read_trace(file)
+
+
 def test_columns_and_the_unit_of_time_can_be_named(tmp_path):
     own = tmp_path / "own.txt"
     own.write_text("R|1001|8|5\nW|77|16|9\n")

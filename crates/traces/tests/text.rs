@@ -2,8 +2,16 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::samples;
 use isotherm_traces::{Format, Op, Options, Record, open};
+use parquet::basic::{Compression, GzipLevel, ZstdLevel};
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 
 fn written(name: &str, content: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().expect("a directory");
@@ -193,4 +201,59 @@ fn a_file_that_is_no_trace_is_named() {
         assert!(failed.contains(what), "{failed}");
         assert!(!failed.contains("--format"), "{failed}");
     }
+}
+
+/// A Parquet file as data frames are written: the direction as text, other widths of numbers, nulls allowed.
+fn parquet_file(path: &std::path::Path, packed: Compression, offset_type: &str) {
+    let schema = format!(
+        "message m {{ OPTIONAL BYTE_ARRAY op (UTF8); REQUIRED {offset_type} offset; OPTIONAL INT32 length; }}"
+    );
+    let schema = Arc::new(parse_message_type(&schema).expect("a schema"));
+    let properties = WriterProperties::builder().set_compression(packed).build();
+    let file = std::fs::File::create(path).expect("made");
+    let mut file = SerializedFileWriter::new(file, schema, Arc::new(properties)).expect("a file");
+    let mut group = file.next_row_group().expect("a group");
+    let (ops, levels) = (["read", "W"].map(ByteArray::from), [1, 1]);
+    while let Some(mut column) = group.next_column().expect("a column") {
+        match column.untyped() {
+            ColumnWriter::ByteArrayColumnWriter(w) => w.write_batch(&ops, Some(&levels), None),
+            ColumnWriter::Int64ColumnWriter(w) => w.write_batch(&[4096, 0], None, None),
+            ColumnWriter::DoubleColumnWriter(w) => w.write_batch(&[4096.0, 0.0], None, None),
+            ColumnWriter::Int32ColumnWriter(w) => w.write_batch(&[512, 8192], Some(&levels), None),
+            _ => panic!("no such column"),
+        }
+        .expect("written");
+        column.close().expect("closed");
+    }
+    group.close().expect("closed");
+    file.close().expect("closed");
+}
+
+#[test]
+fn parquet_of_data_frames_is_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("t.parquet");
+    for packed in [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::GZIP(GzipLevel::default()),
+        Compression::ZSTD(ZstdLevel::default()),
+    ] {
+        parquet_file(&path, packed, "INT64");
+        let reader = open(&path, &Options::default()).expect("a trace");
+        let found: Vec<Record> = reader.map(|r| r.expect("a record")).collect();
+        let found: Vec<_> = found.iter().map(|r| (r.op, r.offset, r.len)).collect();
+        assert_eq!(
+            found,
+            [(Op::Read, 4096, 512), (Op::Write, 0, 8192)],
+            "{packed}"
+        );
+    }
+    parquet_file(&path, Compression::SNAPPY, "DOUBLE");
+    let failed = open(&path, &Options::default()).expect_err("no whole numbers");
+    let failed = failed.to_string();
+    assert!(
+        failed.contains("column \"offset\" is of the type DOUBLE: it must hold whole numbers"),
+        "{failed}"
+    );
 }

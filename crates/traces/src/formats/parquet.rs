@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `time_ns` | u64 | since the first record |
 //! | `device` | u32 | index in the list of devices |
-//! | `op` | u8 | 0 read, 1 write, 2 flush, 3 discard |
+//! | `op` | u8 | 0 read, 1 write, 2 flush, 3 discard; also as text, as data frames have it |
 //! | `offset`, `length` | u64, u32 | bytes |
 //! | `class` | u8 | 0…63 |
 //! | `flags` | u8 | bits of `Flags`: 1 FUA, 2 metadata, 4 flush first, 8 read-ahead, 16 sync |
@@ -13,13 +13,15 @@
 //! File metadata: `isotherm.devices` (names, one per line), `isotherm.timed` (`false` where `time_ns` was made up) and
 //! `isotherm.header` (text that must stay with the data).
 //! The Parquet library panics on some damaged files; [`guarded`] turns such a panic into an error. Columns are found by name; `op`,
-//! `offset` and `length` are required. Memory is bounded by one page of each column.
+//! `offset` and `length` are required. Memory is bounded by one page of each column. Pages are plain or compressed by zstd, snappy or gzip.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use parquet::basic::{Compression, Type as Physical};
 use parquet::column::reader::ColumnReader;
+use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
@@ -27,6 +29,7 @@ use crate::decode::{Decode, Run};
 use crate::devices::DEVICES_MAX;
 use crate::error::{Bad, Place, TraceError};
 use crate::field::{class, request};
+use crate::formats::custom::direction;
 use crate::record::{Flags, Op, Record};
 
 /// Columns by name, in the order of the file.
@@ -41,6 +44,8 @@ pub(crate) const COLUMNS: [&str; 9] = [
     "file_size",
     "latency_ns",
 ];
+/// Index in `COLUMNS` of the direction.
+const OP: usize = 2;
 /// Indexes in `COLUMNS` of the required columns.
 const REQUIRED: [usize; 3] = [2, 3, 4];
 pub(crate) const KEY_DEVICES: &str = "isotherm.devices";
@@ -59,6 +64,7 @@ struct Column {
     // Buffers for the Parquet reader, kept so that they are reused.
     values32: Vec<i32>,
     values64: Vec<i64>,
+    texts: Vec<ByteArray>,
     levels: Vec<i16>,
 }
 
@@ -106,14 +112,8 @@ impl Columnar {
             );
             return Err(TraceError::unsupported(path, what));
         }
-        for i in places.into_iter().flatten() {
-            let column = schema.column(i);
-            if column.max_rep_level() > 0 || column.max_def_level() > 1 {
-                return Err(TraceError::unsupported(
-                    path,
-                    format!("column \"{}\" is nested; it must be flat", column.name()),
-                ));
-            }
+        if let Some(what) = unfit(&file, &places) {
+            return Err(TraceError::unsupported(path, what));
         }
         let value = |key: &str| {
             let pairs = meta.key_value_metadata()?;
@@ -144,7 +144,10 @@ impl Columnar {
     fn fail(&self, e: &ParquetError) -> TraceError {
         TraceError::unsupported(
             &self.path,
-            format!("row {}: the Parquet data is damaged: {e}", self.row),
+            format!(
+                "row {}: the Parquet data is damaged or no trace: {e}",
+                self.row
+            ),
         )
     }
 
@@ -189,6 +192,7 @@ impl Columnar {
                 cells: Vec::with_capacity(CHUNK),
                 values32: Vec::new(),
                 values64: Vec::new(),
+                texts: Vec::new(),
                 levels: Vec::new(),
             });
         }
@@ -242,6 +246,7 @@ impl Column {
     fn fill(&mut self, want: usize) -> Result<(), ParquetError> {
         self.values32.clear();
         self.values64.clear();
+        self.texts.clear();
         self.levels.clear();
         self.cells.clear();
         let levels = self.nullable.then_some(&mut self.levels);
@@ -256,14 +261,69 @@ impl Column {
                 let values = self.values64.iter().map(|&v| v as u64);
                 spread(&mut self.cells, values, self.nullable, &self.levels);
             }
-            _ => {
-                return Err(ParquetError::General(
-                    "a column of a trace must hold 32- or 64-bit integers".to_owned(),
-                ));
+            ColumnReader::ByteArrayColumnReader(r) => {
+                r.read_records(want, levels, None, &mut self.texts)?;
+                let ops = self.texts.iter().map(|text| op_number(text.data()));
+                let ops = ops.collect::<Result<Vec<_>, _>>()?;
+                spread(
+                    &mut self.cells,
+                    ops.into_iter(),
+                    self.nullable,
+                    &self.levels,
+                );
             }
+            // `unfit` has refused every other type.
+            _ => return Err(ParquetError::General("an unknown type".to_owned())),
         }
         Ok(())
     }
+}
+
+/// The reason why the columns cannot be read, and the fix; `None` if they can.
+fn unfit(
+    file: &SerializedFileReader<File>,
+    places: &[Option<usize>; COLUMNS.len()],
+) -> Option<String> {
+    let schema = file.metadata().file_metadata().schema_descr();
+    for (slot, name) in COLUMNS.iter().enumerate() {
+        let Some(i) = places[slot] else { continue };
+        let column = schema.column(i);
+        if column.max_rep_level() > 0 || column.max_def_level() > 1 {
+            return Some(format!("column \"{name}\" is nested; it must be flat"));
+        }
+        match column.physical_type() {
+            Physical::INT32 | Physical::INT64 => {}
+            Physical::BYTE_ARRAY if slot == OP => {}
+            other => {
+                return Some(format!(
+                    "column \"{name}\" is of the type {other}: it must hold whole numbers (op may be text: read, write, flush, discard)"
+                ));
+            }
+        }
+        for group in file.metadata().row_groups() {
+            let packed = group.column(i).compression();
+            let known = matches!(
+                packed,
+                Compression::UNCOMPRESSED
+                    | Compression::ZSTD(_)
+                    | Compression::SNAPPY
+                    | Compression::GZIP(_)
+            );
+            if !known {
+                return Some(format!(
+                    "column \"{name}\" is compressed by {packed}: write the file with zstd, snappy, gzip or no compression"
+                ));
+            }
+        }
+    }
+    None
+}
+
+/// The number of a direction in words.
+fn op_number(word: &[u8]) -> Result<u64, ParquetError> {
+    direction(word).map(|op| op as u64).map_err(|bad| {
+        ParquetError::General(format!("expected {}, found {}", bad.expected, bad.found))
+    })
 }
 
 /// A device's number. It is bounded as in the other formats, because callers keep a table with one row per device.

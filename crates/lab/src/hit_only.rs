@@ -364,7 +364,7 @@ impl Visitor for Run<'_> {
         };
         let g = &mut self.gathered;
         if let Some(kept) = &g.kept {
-            kept.each(|time, spot, kind| play.add(&g.devices, time, spot, kind));
+            kept.each(|time, spot, kind| play.add::<false>(&g.devices, time, spot, kind));
         }
         if let Some(mut reader) = self.again {
             let mut batch = Vec::with_capacity(BATCH);
@@ -380,7 +380,7 @@ impl Visitor for Run<'_> {
                     let spot = touched.spot(span(r, play.shift).0);
                     play.outside |= !touched.holds(spot);
                     let kind = Kind::new(r, place, play.shift);
-                    play.add(&g.devices, r.time, spot, &kind);
+                    play.add::<true>(&g.devices, r.time, spot, &kind);
                 }
             }
             let again = reader.stats().requests;
@@ -418,9 +418,9 @@ struct Play<P> {
 
 impl<P: Policy> Play<P> {
     /// Adds a request, which is played soon. Looking up and reading the rows of a group involves no decisions, so the processor can overlap
-    /// all of these loads.
+    /// all of these loads. `AGAIN`: the request is from a second pass, which may differ from the first one.
     #[inline]
-    fn add(&mut self, devices: &[Device], time: Nanos, spot: Spot, kind: &Kind) {
+    fn add<const AGAIN: bool>(&mut self, devices: &[Device], time: Nanos, spot: Spot, kind: &Kind) {
         let touched = &devices[kind.device as usize].touched;
         let first = match &self.rows {
             Rows::Ranks => touched.rank(spot),
@@ -428,10 +428,12 @@ impl<P: Policy> Play<P> {
                 bases[kind.device as usize] + touched.extent(spot) - lowest
             }
         };
-        let more = (u64::from(kind.inside) + u64::from(kind.len) - 1) >> self.shift;
-        if first + more >= self.count {
-            self.outside = true;
-            return;
+        if AGAIN {
+            let more = (u64::from(kind.inside) + u64::from(kind.len) - 1) >> self.shift;
+            if first + more >= self.count {
+                self.outside = true;
+                return;
+            }
         }
         self.ready[self.waiting] = Ready {
             time,

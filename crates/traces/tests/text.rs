@@ -137,6 +137,16 @@ fn the_suggested_columns_are_those_of_the_numbers() {
             ),
             "-,time_100ns,-,-,op,offset_bytes,length_bytes",
         ),
+        // Units that the names state.
+        (
+            "TIME(s) COMM T SECTOR BYTES\n0 a W 1024 4096\n1 b R 2048 512\n7 a W 512 4096\n"
+                .to_owned(),
+            "time_s,-,op,offset_sectors,length_bytes",
+        ),
+        (
+            "time_ns,start,bytes,kind\n500,4096,512,R\n900,0,512,W\n900,512,512,W\n".to_owned(),
+            "time_ns,offset_bytes,length_bytes,op",
+        ),
         // The time last, in seconds since 1970, and sectors.
         (
             "R,1001,8,1538323200,v\nW,77,16,1538323201,v\nR,5003,8,1538323201,v\n".to_owned(),
@@ -169,6 +179,16 @@ fn the_suggested_columns_are_those_of_the_numbers() {
         let found: Result<Vec<Record>, _> = found.collect();
         assert_eq!(found.expect(columns).len(), 3, "{text}");
     }
+}
+
+/// The project's own CSV takes a direction in the words of other tools.
+#[test]
+fn own_csv_has_directions_in_any_words() {
+    let rows = "op,offset,length\nR,0,512\nWrite,512,512\nread,0,4096\ndiscard,0,4096\n";
+    let (format, records) = read(rows.as_bytes(), &Options::default());
+    let ops: Vec<Op> = records.iter().map(|r| r.op).collect();
+    assert_eq!(format, Format::Csv);
+    assert_eq!(ops, [Op::Read, Op::Write, Op::Read, Op::Discard]);
 }
 
 #[test]

@@ -13,6 +13,10 @@ const ENOUGH: usize = 3;
 /// Columns of a text for which a suggestion makes sense.
 const WIDTHS: std::ops::RangeInclusive<usize> = 3..=12;
 
+/// Words in the names of columns that count sectors, and of columns of addresses.
+const SECTORS: [&str; 2] = ["lba", "sector"];
+const ADDRESS: [&str; 4] = ["lba", "sector", "offset", "addr"];
+
 /// A suggestion for a text that begins with `head`; none unless its lines (the first may hold names) have 3 to 12 fields, of which two are
 /// numbers. A word that means a direction becomes `op`.
 pub(crate) fn columns(head: &[u8]) -> Option<String> {
@@ -28,14 +32,14 @@ pub(crate) fn columns(head: &[u8]) -> Option<String> {
         .map(|line| Custom::fields(separator, line))
         .collect();
     let numbers = |row: &[&[u8]]| row.iter().filter(|f| number(f).is_some()).count();
-    if rows.len() > 1 && numbers(&rows[0]) < numbers(&rows[1]) {
-        // A line of names.
-        rows.remove(0);
-    }
+    let named = rows.len() > 1 && numbers(&rows[0]) < numbers(&rows[1]);
+    let titles = if named { rows.remove(0) } else { Vec::new() };
     let width = rows[0].len();
     // A line that is cut off at the end of the head has another width.
     let rows: Vec<Vec<&[u8]>> = rows.into_iter().filter(|r| r.len() == width).collect();
-    let all: Vec<Column> = (0..width).filter_map(|at| Column::of(&rows, at)).collect();
+    let title = |at| titles.get(at).copied().unwrap_or_default();
+    let all = (0..width).filter_map(|at| Column::of(&rows, at, title(at)));
+    let all: Vec<Column> = all.collect();
     if !WIDTHS.contains(&width) || all.len() < 2 {
         return None;
     }
@@ -59,6 +63,8 @@ pub(crate) fn columns(head: &[u8]) -> Option<String> {
 struct Column {
     /// Position in the line.
     at: usize,
+    /// Its name in the first line, in small letters; empty if it has none.
+    title: String,
     values: Vec<f64>,
     /// Whether a value has a decimal point.
     fraction: bool,
@@ -66,10 +72,11 @@ struct Column {
 
 impl Column {
     /// The column at this position; `None` if it holds other text.
-    fn of(rows: &[Vec<&[u8]>], at: usize) -> Option<Column> {
+    fn of(rows: &[Vec<&[u8]>], at: usize, title: &[u8]) -> Option<Column> {
         let values = rows.iter().map(|r| number(r[at]));
         Some(Column {
             at,
+            title: String::from_utf8_lossy(title).to_lowercase(),
             values: values.collect::<Option<_>>()?,
             fraction: rows.iter().any(|r| r[at].contains(&b'.')),
         })
@@ -93,6 +100,11 @@ impl Column {
             .all(|w| (w[1] - w[0]).total_cmp(&1.0).is_eq())
     }
 
+    /// Whether its name contains one of these words.
+    fn is_titled(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.title.contains(word))
+    }
+
     /// Whether every value is a positive multiple of a sector.
     fn are_sectors(&self) -> bool {
         self.values.iter().all(|v| *v > 0.0 && v % 512.0 == 0.0)
@@ -102,9 +114,20 @@ impl Column {
         self.values.iter().copied().fold(0.0, f64::max)
     }
 
-    /// The name of this column as one of times, with the unit that its size suggests: clocks that count from 1601 or 1970 have a known number
-    /// of digits, other times are mostly in microseconds.
+    /// The name of this column as one of times, with the unit that its name states or its size suggests: clocks that count from 1601 or 1970
+    /// have a known number of digits, other times are mostly in microseconds.
     fn time(&self) -> &'static str {
+        const UNITS: [(&str, &str); 4] = [
+            ("ns", "time_ns"),
+            ("us", "time_us"),
+            ("ms", "time_ms"),
+            ("s", "time_s"),
+        ];
+        let mut words = self.title.split(|c: char| !c.is_ascii_alphanumeric());
+        let stated = words.find_map(|word| UNITS.iter().find(|(unit, _)| *unit == word));
+        if let Some((_, name)) = stated {
+            return name;
+        }
         let first = self.values.first().copied().unwrap_or_default();
         let digits = if first < 1.0 {
             0
@@ -139,6 +162,9 @@ impl Column {
 
     /// Whether the values can be bytes on a block device: then most of them are multiples of a sector.
     fn bytes(&self) -> bool {
+        if self.is_titled(&SECTORS) {
+            return false;
+        }
         let whole = self.values.iter().filter(|&&v| v % 512.0 == 0.0).count();
         2 * whole > self.values.len() || self.values.len() < ENOUGH
     }
@@ -179,7 +205,9 @@ fn by_value(all: &[Column]) -> Vec<(&Column, &'static str)> {
     }
     let whole = |c: &&&Column| !c.fraction;
     let largest = |a: &&&Column, b: &&&Column| a.most().total_cmp(&b.most());
-    let Some(&offset) = left.iter().filter(whole).max_by(largest) else {
+    let titled = left.iter().filter(whole).find(|c| c.is_titled(&ADDRESS));
+    let offset = titled.or_else(|| left.iter().filter(whole).max_by(largest));
+    let Some(&offset) = offset else {
         return found;
     };
     found.push((offset, offset.offset()));

@@ -1,6 +1,7 @@
 //! CSV traces with a line of column names: hplajw, Systor '17, Open CAS iotrace (OCTF), and the CSV of this project.
 
 use super::columns::Columns;
+use super::custom::direction;
 use crate::decode::{Item, LineParser};
 use crate::devices::Devices;
 use crate::error::Bad;
@@ -216,13 +217,7 @@ impl LineParser for Csv {
             latency_ns,
             time,
         ] = columns.split(line)?;
-        let op = match op {
-            b"read" => Op::Read,
-            b"write" => Op::Write,
-            b"flush" => Op::Flush,
-            b"discard" => Op::Discard,
-            other => return Err(Bad::text("op read, write, flush or discard", other)),
-        };
+        let op = direction(op)?;
         let time = if columns.has(CSV_TIME) {
             number(time, "time_ns")?
         } else {

@@ -50,7 +50,7 @@ impl MemberConfig {
     /// # Errors
     /// No such preset or an impossible span, without the place.
     pub fn model(&self, bytes: u64) -> Result<Option<Box<dyn DeviceModel>>, String> {
-        self.modelled("paced", &self.paced, bytes, Sheet::model)
+        self.modelled("paced", self.paced.as_ref(), bytes, Sheet::model)
     }
 
     /// The costs according to its data sheet, if it has one; measuring starts from these values.
@@ -59,8 +59,8 @@ impl MemberConfig {
     /// As [`MemberConfig::model`], or the sheet cannot be read.
     pub fn cost(&self, bytes: u64) -> Result<Option<Cost>, String> {
         match &self.sheet {
-            Some(_) => self.modelled("sheet", &self.sheet, bytes, Sheet::cost),
-            None => self.modelled("paced", &self.paced, bytes, Sheet::cost),
+            Some(_) => self.modelled("sheet", self.sheet.as_ref(), bytes, Sheet::cost),
+            None => self.modelled("paced", self.paced.as_ref(), bytes, Sheet::cost),
         }
     }
 
@@ -80,7 +80,7 @@ impl MemberConfig {
     fn modelled<T>(
         &self,
         key: &str,
-        name: &Option<String>,
+        name: Option<&String>,
         bytes: u64,
         make: impl Fn(&Sheet, &Options) -> Result<T, SheetError>,
     ) -> Result<Option<T>, String> {

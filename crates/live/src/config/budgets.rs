@@ -61,7 +61,7 @@ impl VolumeConfig {
                 if path.extension().is_some_and(|e| e == "toml") && path.is_relative() {
                     // Names come from TOML, so they are UTF-8; the directory may not be, and then the name stays as it is.
                     if let Some(found) = dir.join(path).to_str() {
-                        *name = found.to_owned();
+                        found.clone_into(name);
                     }
                 }
             }

@@ -151,6 +151,6 @@ impl Globals {
     pub(super) fn all_energy(&self, now: Nanos) -> u64 {
         (0..self.devices.members.len())
             .filter_map(|m| self.energy(m, now))
-            .sum()
+            .fold(0, u64::saturating_add)
     }
 }

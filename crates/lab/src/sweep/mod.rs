@@ -4,7 +4,7 @@
 //!   grid.toml ─► cells ─► runs, one per thread ─► DIR/cells/KEY.json   durable when its name exists
 //!                                             └─► DIR/cells.json, DIR/results.parquet at the end
 //! ```
-//! A cell's key (`key`) is a hash of all that determines its result. So a sweep that was interrupted, or whose grid has grown, runs only
+//! A cell's key (`key.rs`) is a hash of all that determines its result. So a sweep that was interrupted, or whose grid has grown, runs only
 //! the missing cells, and one whose trace or data sheet was replaced runs the cells that depend on it again.
 
 mod grid;

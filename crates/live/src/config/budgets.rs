@@ -8,7 +8,7 @@ use std::path::Path;
 
 impl VolumeConfig {
     /// The wear budget in bytes a day: `wear_bytes_per_day`, or the rate that follows from `wear_years` and `wear_tbw` (or the data sheets
-    /// of the members of the fastest tier).
+    /// of the members of the fastest tier). There is no budget if such a sheet cannot be read, because that is no reason not to serve.
     ///
     /// # Errors
     /// Names the field: two that exclude each other, one without the other, or an unknown limit.
@@ -25,6 +25,7 @@ impl VolumeConfig {
         }
         let limit = match io.wear_tbw {
             Some(tb) => tb * 1e12,
+            None if self.lacks_fast_sheet() => return Ok(None),
             None => self.limit_of_sheets()?,
         };
         isotherm_models::bytes_per_day(limit, years)
@@ -48,6 +49,13 @@ impl VolumeConfig {
     pub fn start_interval(&self, member: usize) -> Option<Nanos> {
         let sheet = self.members.get(member)?.data_sheet().ok()??;
         sheet.start_interval()
+    }
+
+    /// Whether a real device of the fastest tier has a data sheet that cannot be read.
+    pub(crate) fn lacks_fast_sheet(&self) -> bool {
+        let fast = self.members.iter().filter(|m| m.tier == 0);
+        fast.filter(|m| m.sheet.is_some())
+            .any(|m| m.data_sheet().is_err())
     }
 
     /// Makes the paths of data sheets independent of the working directory: they are relative to the directory of the description `file`.
@@ -173,19 +181,21 @@ mod tests {
         assert!(both.is_err_and(|e| e.contains("member 0: sheet: leave it out")));
         // The path is relative to the description. A file that is gone does not make the description wrong.
         let dir = tempfile::tempdir().expect("a directory");
-        let text = "name = \"v\"\npolicy = \"lru\"\n[[members]]\npath = \"f\"\ntier = 0\nsheet = \"s.toml\"\n";
+        let text = "name = \"v\"\npolicy = \"lru\"\n[io]\nwear_years = 5.0\n[[members]]\npath = \"f\"\ntier = 0\nsheet = \"s.toml\"\n";
         let load = || {
             std::fs::write(dir.path().join("v.toml"), text).expect("written");
             VolumeConfig::load(&dir.path().join("v.toml")).expect("right")
         };
-        let sheet = include_str!("../../../models/presets/exos-18tb.toml");
+        assert_eq!(load().wear_bytes_per_day(), Ok(None));
+        let sheet = include_str!("../../../models/presets/nvme-tlc.toml");
         assert!(
             load().members[0]
                 .cost(1 << 40)
                 .is_err_and(|e| e.contains("sheet: ") && e.contains("s.toml"))
         );
         std::fs::write(dir.path().join("s.toml"), sheet).expect("written");
-        assert_eq!(load().members[0].cost(1 << 40), named.cost(1 << 40));
-        assert_eq!(load().start_stop_limit(0), Some(600_000.0));
+        let flash = member("sheet = \"nvme-tlc\"").expect("a name");
+        assert_eq!(load().members[0].cost(1 << 40), flash.cost(1 << 40));
+        assert!(load().wear_bytes_per_day().is_ok_and(|rate| rate > Some(0)));
     }
 }

@@ -438,6 +438,9 @@ fn costs(
                 .into(),
         );
     }
+    if config.io.wear_years.is_some() && config.io.wear_tbw.is_none() && config.lacks_fast_sheet() {
+        notes.push("wear_years: has no effect without the data sheet of the fastest tier".into());
+    }
     let known = by_tier.iter().rposition(Option::is_some);
     let costs = by_tier
         .into_iter()

@@ -141,6 +141,14 @@ pub enum Mutant {
     SkipRowAtBlockEnd,
     /// A session does not record the members that are missing.
     ForgetAbsent,
+    /// A device that replaces a member keeps the journal blocks of an earlier use.
+    KeepOldRing,
+    /// The checkpoint of a volume with a new member names the old one.
+    ReplaceOldIdentity,
+    /// A member is removed from the table of members before its successor is durably a member.
+    SuccessorLast,
+    /// The only whole superblock of a member is overwritten.
+    OverwriteLastSuperblock,
     /// A session begins without the step that distinguishes a crash between members from a member that missed a session.
     ActiveAtOnce,
     /// A discard of part of an extent leaves its copy as it is.
@@ -172,7 +180,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 80] = [
+pub const MUTANTS: [Mutant; 84] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -239,6 +247,10 @@ pub const MUTANTS: [Mutant; 80] = [
     Mutant::StartCheckpointLate,
     Mutant::SkipRowAtBlockEnd,
     Mutant::ForgetAbsent,
+    Mutant::KeepOldRing,
+    Mutant::ReplaceOldIdentity,
+    Mutant::SuccessorLast,
+    Mutant::OverwriteLastSuperblock,
     Mutant::ActiveAtOnce,
     Mutant::DiscardKeepsCopy,
     Mutant::TrustFailedWrite,

@@ -16,6 +16,7 @@ pub mod image;
 mod loss;
 mod policies;
 mod promises;
+mod replace;
 mod rollback;
 pub mod run;
 pub mod scenario;

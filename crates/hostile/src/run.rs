@@ -47,6 +47,8 @@ pub(super) struct Run {
     pub(super) adopt: bool,
     /// Whether the mirror was allowed to lag in the last session, so that a disk could sleep.
     pub(super) sleepy: bool,
+    /// Number of successors of members so far.
+    pub(super) replaced: u8,
     /// The older copy of a member, if one is planned or made.
     pub(super) kept: Option<Kept>,
 }
@@ -93,6 +95,7 @@ impl Run {
             adopt: false,
             sleepy: false,
             kept: None,
+            replaced: 0,
         };
         Ok((run, disks))
     }
@@ -171,6 +174,9 @@ impl Run {
     pub(super) fn live(&mut self, mut disks: Vec<Disk>, life: u32) -> Result<Vec<Disk>, String> {
         if self.s.lose_cache && life > 0 && self.gone.is_none() && self.rng.one_in(2) {
             self.lose(&mut disks, self.policy(life)?.uses())?;
+        }
+        if life > 0 {
+            self.replace_some(&mut disks)?;
         }
         let opened = self.open(&mut disks)?;
         let sb = opened.superblock.clone();

@@ -54,6 +54,8 @@ pub struct Scenario {
     pub cache: Option<bool>,
     /// Between two lives the fast member may be lost, and the volume continues without it if this is allowed.
     pub lose_cache: bool,
+    /// Between two lives a member may be replaced by another device.
+    pub replace: bool,
     /// At the end of each life, an older copy of a member, made during that life, is restored and tried.
     pub rollback: bool,
     /// Number of journal blocks; `None`: the smallest possible.
@@ -83,6 +85,7 @@ impl Scenario {
             copies: false,
             cache: None,
             lose_cache: false,
+            replace: false,
             rollback: false,
             ring: None,
             end_well: 0,
@@ -122,6 +125,8 @@ pub struct Counts {
     pub accepted: u64,
     /// Number of times that a volume without its cache was refused.
     pub refused: u64,
+    /// Members that were replaced.
+    pub replaced: u64,
     /// Older copies of members that were refused.
     pub rolled_back: u64,
     /// Older copies of members that were accepted, without loss of flushed data.

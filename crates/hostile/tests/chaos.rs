@@ -76,6 +76,7 @@ fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Count
         sum.worn += d.worn;
         sum.asleep += d.asleep;
         sum.filled += d.filled;
+        sum.replaced += d.replaced;
     }
     println!("{name}: {ran} of {} seeds, {sum:?}", list.len());
     sum
@@ -302,6 +303,41 @@ fn failing_devices_without_a_cache() {
         ..Scenario::new(seed)
     });
     assert!(counts.losses > 0);
+}
+
+#[test]
+fn a_lost_cache_is_replaced() {
+    let counts = all("lost cache replaced", 1500, |seed| Scenario {
+        cache: Some(seed % 2 == 0),
+        lose_cache: true,
+        replace: true,
+        lives: 6,
+        shape: [Shape::Roomy, Shape::TwoFast, Shape::ThreeTiers][seed as usize % 3],
+        ..Scenario::new(seed)
+    });
+    println!("{counts:?}");
+    assert!(counts.losses > 0 && counts.accepted > 0 && counts.replaced > 0);
+}
+
+#[test]
+fn a_member_is_replaced_with_its_data() {
+    let counts = all("member replaced", 1500, |seed| Scenario {
+        copies: seed % 2 == 0,
+        switch: seed % 3 == 0,
+        replace: true,
+        lives: 6,
+        end_well: (seed % 4) as u32,
+        shape: [
+            Shape::Small,
+            Shape::Roomy,
+            Shape::TwoFast,
+            Shape::ThreeTiers,
+            Shape::Large,
+        ][seed as usize % 5],
+        ..Scenario::new(seed)
+    });
+    println!("{counts:?}");
+    assert!(counts.replaced > 0 && counts.fetches > 0 && counts.moves > 0);
 }
 
 #[test]

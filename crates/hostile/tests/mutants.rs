@@ -12,7 +12,7 @@ use isotherm_hostile::world::Faults;
 /// Largest number of seeds for one mutant. The unchanged engine passes all of them (`chaos.rs`).
 const SEEDS: u64 = 3000;
 
-fn scenarios(seed: u64) -> [Scenario; 9] {
+fn scenarios(seed: u64) -> [Scenario; 11] {
     let plain = Scenario::new(seed);
     [
         plain,
@@ -40,6 +40,20 @@ fn scenarios(seed: u64) -> [Scenario; 9] {
             copies: true,
             lose_cache: true,
             shape: Shape::Roomy,
+            ..plain
+        },
+        Scenario {
+            cache: Some(seed.is_multiple_of(2)),
+            lose_cache: true,
+            replace: true,
+            lives: 6,
+            shape: Shape::Roomy,
+            ..plain
+        },
+        Scenario {
+            copies: seed.is_multiple_of(2),
+            replace: true,
+            lives: 6,
             ..plain
         },
         Scenario {

@@ -1,10 +1,11 @@
 //! Checks whether the superblocks that were found form one volume: which superblock is the newest, which members are absent, and which
 //! session was the last.
 
+use super::MetaArea;
 use super::error::OpenError;
 use super::session::Session;
-use super::superblock::{Follow, State, Superblock, SuperblockError};
-use crate::units::MemberId;
+use super::superblock::{Follow, MemberEntry, State, Superblock, SuperblockError};
+use crate::units::{MemberId, TierId};
 use alloc::vec::Vec;
 
 /// Chooses one of a device's two superblocks: the newer one, or the valid one if the other is not.
@@ -88,7 +89,18 @@ pub(super) fn agree(
         if sb.uuid != newest.uuid {
             return Err(OpenError::Foreign(m));
         }
-        if usize::from(sb.index) != i || !same_shape(sb, &newest) {
+        if usize::from(sb.index) != i {
+            return Err(OpenError::MemberList(m));
+        }
+        if is_replaced(sb, &newest) {
+            if all {
+                return Err(OpenError::Replaced(m));
+            }
+            missing.push(m);
+            continue;
+        }
+        let changing = !begun && preceded(sb, &newest) && may_follow(sb, &newest);
+        if !same_shape(sb, &newest) && !changing {
             return Err(OpenError::MemberList(m));
         }
         if sb.generation == newest.generation {
@@ -131,24 +143,47 @@ pub(super) fn agree(
     Ok((newest, missing, Session { closed, ..session }))
 }
 
+/// Whether the newest table of members has another device in the place of the device with `sb`: it was replaced, or it should have replaced
+/// a member and the volume went on without it.
+fn is_replaced(sb: &Superblock, newest: &Superblock) -> bool {
+    let i = usize::from(sb.index);
+    let (own, other) = (sb.members.get(i), newest.members.get(i));
+    sb.table_version != newest.table_version && own.map(|m| m.uuid) != other.map(|m| m.uuid)
+}
+
+/// Whether the table of `newest` can be the one after that of `sb`: it differs in members that are gone since.
+fn may_follow(sb: &Superblock, newest: &Superblock) -> bool {
+    let gone = |id: u16| newest.others.iter().any(|m| m.id == id);
+    sb.table_version + 1 == newest.table_version
+        && fixed(sb) == fixed(newest)
+        && sb.members.len() == newest.members.len()
+        && sb
+            .members
+            .iter()
+            .zip(&newest.members)
+            .all(|(a, b)| row(a) == row(b) || gone(a.id))
+}
+
 /// Whether two superblocks describe the same volume. Everything that is fixed at creation must be equal; hints, names and policy may
 /// differ.
 fn same_shape(a: &Superblock, b: &Superblock) -> bool {
-    let fixed = |s: &Superblock| {
-        (
-            s.extent_shift,
-            s.block_shift,
-            s.extents,
-            s.area,
-            s.table_version,
-        )
-    };
     fixed(a) == fixed(b)
+        && a.table_version == b.table_version
         && a.members.len() == b.members.len()
-        && a.members.iter().zip(&b.members).all(|(a, b)| {
-            (a.uuid, a.id, a.tier, a.slots, a.data_offset, a.bytes)
-                == (b.uuid, b.id, b.tier, b.slots, b.data_offset, b.bytes)
-        })
+        && a.members
+            .iter()
+            .zip(&b.members)
+            .all(|(a, b)| row(a) == row(b))
+}
+
+/// The properties that are fixed when a volume is created.
+fn fixed(s: &Superblock) -> (u32, u32, u32, MetaArea) {
+    (s.extent_shift, s.block_shift, s.extents, s.area)
+}
+
+/// The properties that are fixed when a member joins.
+fn row(m: &MemberEntry) -> ([u8; 16], u16, TierId, u32, u64, u64) {
+    (m.uuid, m.id, m.tier, m.slots, m.data_offset, m.bytes)
 }
 
 /// Whether `sb` belongs to the last session that wrote before the one of `newest`, or to a session after that which got no further than the

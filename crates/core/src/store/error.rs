@@ -56,6 +56,10 @@ pub enum OpenError {
         /// The size that the volume uses.
         needed: u64,
     },
+    /// The device is no part of the volume any more, or never became one: the table of members has another device in its place.
+    Replaced(MemberId),
+    /// A device cannot take the place of a member.
+    BadSuccessor(&'static str),
     /// The member has the same generation but another session: two copies of the volume have diverged.
     Diverged(MemberId),
     /// The member is an older copy of itself: other members state a higher value of its counter.
@@ -196,6 +200,12 @@ impl fmt::Display for OpenError {
                 "member {} has {bytes} bytes, the volume uses {needed}: it was cut short",
                 member.0
             ),
+            OpenError::Replaced(m) => write!(
+                f,
+                "member {} was replaced, and this device is no part of the volume any more (or its joining was never finished): give the device that replaced it",
+                m.0
+            ),
+            OpenError::BadSuccessor(why) => write!(f, "the device cannot replace a member: {why}"),
             OpenError::Diverged(m) => {
                 write!(
                     f,
@@ -256,6 +266,7 @@ impl OpenError {
             | OpenError::Stale { member: m, .. }
             | OpenError::Short { member: m, .. }
             | OpenError::RolledBack { member: m, .. }
+            | OpenError::Replaced(m)
             | OpenError::Diverged(m) => Some(*m),
             _ => None,
         }

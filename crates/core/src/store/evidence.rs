@@ -77,6 +77,8 @@ impl Evidence {
             }
             learn(&mut e.known, sb.members[i].id, own.value);
         }
+        // Members that are gone prove nothing, and there is room for the values of those in use only.
+        e.known.retain(|k| sb.members.iter().any(|m| m.id == k.0));
         e
     }
 

@@ -152,7 +152,8 @@ impl Found {
             accept_loss,
         };
         let mut loaded = load(media, &from, &mut self.report)?;
-        for &(id, value) in &loaded.counters {
+        let in_use = |id: u16| self.sb.members.iter().any(|m| m.id == id);
+        for &(id, value) in loaded.counters.iter().filter(|k| in_use(k.0)) {
             learn(&mut self.evidence.known, id, value);
         }
         self.no_rollback(media)?;

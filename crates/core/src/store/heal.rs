@@ -44,6 +44,32 @@ pub(super) fn superblocks<M: Media + ?Sized>(
     repairs
 }
 
+/// Writes each damaged superblock of a member anew, as the member's other superblock states it. Until this is done, the whole one must not
+/// be overwritten: after a crash the member would have none.
+pub(super) fn mend_superblocks<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    found: &[Option<Superblock>],
+    missing: &[MemberId],
+) -> Result<(), MediaError> {
+    let mut block = vec![0; BLOCK];
+    for (i, own) in found.iter().enumerate() {
+        let m = MemberId(i as u8);
+        let Some(own) = own.as_ref().filter(|_| !missing.contains(&m)) else {
+            continue;
+        };
+        for at in [0, sb.copy_offset(m)] {
+            let whole = media.read(m, at, &mut block).is_ok()
+                && Superblock::decode(&block).is_ok_and(|s| s.uuid == own.uuid);
+            if !whole {
+                media.write(m, at, &own.encode())?;
+                media.flush(m)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Makes primary and mirror equal: the checkpoint from which the journal starts, and the journal, including every damaged block. Returns
 /// the number of journal blocks that were written to each of the two.
 pub(super) fn resync<M: Media + ?Sized>(

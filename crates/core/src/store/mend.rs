@@ -3,12 +3,11 @@
 use super::checkpoint::{self, Header};
 use super::error::OpenError;
 use super::found::{Mode, look};
-use super::heal::resync;
+use super::heal::{self, resync};
 use super::recover::Loaded;
 use super::report::{Part, Repair};
 use super::superblock::Superblock;
 use super::{BLOCK, Layout, Media};
-use crate::units::MemberId;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -42,20 +41,7 @@ pub fn mend<M: Media + ?Sized>(
             });
         }
     }
-    let mut block = vec![0; BLOCK];
-    for (i, own) in found.iter().enumerate() {
-        let (m, Some(own)) = (MemberId(i as u8), own) else {
-            continue;
-        };
-        for at in [0, f.sb.copy_offset(m)] {
-            let whole = media.read(m, at, &mut block).is_ok()
-                && Superblock::decode(&block).is_ok_and(|s| s.uuid == own.uuid);
-            if !whole {
-                media.write(m, at, &own.encode())?;
-                media.flush(m)?;
-            }
-        }
-    }
+    heal::mend_superblocks(media, &f.sb, found, &f.report.missing)?;
     Ok(f.report.repairs)
 }
 

@@ -18,6 +18,7 @@ mod mutants;
 pub mod open;
 pub mod record;
 mod recover;
+mod replace;
 mod report;
 mod session;
 pub mod superblock;
@@ -29,6 +30,7 @@ pub use error::OpenError;
 pub use layout::{Layout, MetaArea};
 pub use mend::mend;
 pub use open::{Closing, Opened, format, mark_clean, open};
+pub use replace::{Settled, Successor, held_by, replace, settle, slots_in_use};
 pub use report::{Part, Repair, Report};
 pub use superblock::Superblock;
 

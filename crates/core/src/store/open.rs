@@ -89,33 +89,40 @@ pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), M
 }
 
 /// Counters begin with this value, and the other block has the value before it. So a block that is not complete is always a damaged one.
-const FIRST_COUNTER: u64 = 1;
+pub(super) const FIRST_COUNTER: u64 = 1;
 
-/// Writes `sb` to both places of every member that is not absent. The first copy is durable before the second is written.
+/// Writes `sb` to both places of every member that is not absent.
 pub fn write_superblocks<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
 ) -> Result<(), MediaError> {
-    for i in 0..sb.members.len() {
-        let m = MemberId(i as u8);
-        if sb.is_absent(m) {
-            continue;
+    for m in (0..sb.members.len()).map(|i| MemberId(i as u8)) {
+        if !sb.is_absent(m) {
+            write_superblock(media, sb, m)?;
         }
-        let forget = broken(media, Mutant::ForgetAbsent);
-        let block = Superblock {
-            index: i as u8,
-            absent: if forget { 0 } else { sb.absent },
-            ..sb.clone()
-        }
-        .encode();
-        media.write(m, 0, &block)?;
-        if !broken(media, Mutant::SuperblocksTogether) {
-            media.flush(m)?;
-        }
-        media.write(m, sb.copy_offset(m), &block)?;
-        media.flush(m)?;
     }
     Ok(())
+}
+
+/// Writes `sb` to both places of member `m`. The first copy is durable before the second is written.
+pub(super) fn write_superblock<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    m: MemberId,
+) -> Result<(), MediaError> {
+    let forget = broken(media, Mutant::ForgetAbsent);
+    let block = Superblock {
+        index: m.0,
+        absent: if forget { 0 } else { sb.absent },
+        ..sb.clone()
+    }
+    .encode();
+    media.write(m, 0, &block)?;
+    if !broken(media, Mutant::SuperblocksTogether) {
+        media.flush(m)?;
+    }
+    media.write(m, sb.copy_offset(m), &block)?;
+    media.flush(m)
 }
 
 /// Opens a volume: checks members, loads the newest complete checkpoint, replays the journal, begins a session. `found[i]` is the
@@ -172,6 +179,9 @@ fn begin<M: Media + ?Sized>(
 ) -> Result<(), OpenError> {
     let (sb, layout, session) = (&mut f.sb, f.layout, f.session);
     f.evidence.mend(media, sb)?;
+    if !broken(media, Mutant::OverwriteLastSuperblock) {
+        heal::mend_superblocks(media, sb, found, &f.report.missing)?;
+    }
     heal::resync(media, sb, layout, session, loaded)?;
     // The superblocks are written in two steps. So a crash between the members can be distinguished from a member that missed a session. A
     // session that got no further than the state *preparing* does not count.

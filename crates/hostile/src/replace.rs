@@ -1,0 +1,171 @@
+//! Replacement of a member between two lives: of a lost cache by an empty device, and of a member that is present by a device that gets
+//! its data. The power fails at any moment of it, and the device that was replaced comes back.
+
+use super::disk::{Disk, Disks};
+use super::run::{Run, find};
+use isotherm_core::store::open::Mode;
+use isotherm_core::store::{self, OpenError, Successor, Superblock, open};
+use isotherm_core::{MemberId, store::Opened};
+
+/// Writes and flushes within which a replacement ends; about this many are tried as the moment of a power failure.
+const STEPS: u64 = 60;
+
+impl Run {
+    /// Replaces a member, sometimes.
+    pub(super) fn replace_some(&mut self, disks: &mut [Disk]) -> Result<(), String> {
+        let lost = self.gone.is_some();
+        if !self.s.replace || !self.rng.one_in(if lost { 2 } else { 3 }) {
+            return Ok(());
+        }
+        let place = if lost {
+            0
+        } else {
+            self.rng.below(disks.len() as u64) as usize
+        };
+        // With a successor of the same kind as the member. It may be a larger device, and for a lost cache a smaller one.
+        let old = self.sb.members[place].clone();
+        let fewer = if lost { self.rng.below(4) as u32 } else { 0 };
+        let fast = self.sb.members[place].tier < self.sb.members[disks.len() - 1].tier;
+        // (The metadata areas have no room for the copies of more fast slots.)
+        let more = if fast { 0 } else { self.rng.below(3) as u32 };
+        let slots = old.slots.saturating_sub(fewer).max(3) + more;
+        self.replaced += 1;
+        let mut successor = Successor {
+            place: MemberId(place as u8),
+            uuid: [100 + self.replaced; 16],
+            slots,
+            data_offset: old.data_offset,
+            bytes: old.data_offset + u64::from(slots) * 4096,
+            hint: String::from("successor"),
+            holds_data: !lost,
+        };
+        // The device was a member of this volume before, or is new.
+        let mut spare = match &self.gone {
+            Some(old) if self.rng.one_in(2) => old.clone(),
+            _ => Disk::new(successor.bytes as usize),
+        };
+        for _ in 0..self.rng.below(4) {
+            let fuse = Some(self.rng.below(STEPS));
+            match self.try_replace(disks, &mut successor, &mut spare, fuse) {
+                Ok(sb) => return self.replaced(disks, sb, spare),
+                Err(OpenError::Media(_)) => {}
+                Err(e) => return Err(format!("replacing member {place}: {e}")),
+            }
+            self.found = false;
+            for d in disks.iter_mut().chain([&mut spare]) {
+                d.crash(&mut self.rng, &[]);
+            }
+            if find_one(&spare, &successor).is_some() {
+                // The successor has a superblock, so it belongs to the volume now.
+                let former = std::mem::replace(&mut disks[place], spare);
+                let sb = self.newest(disks)?;
+                return self.replaced(disks, sb, former);
+            }
+        }
+        let sb = self
+            .try_replace(disks, &mut successor, &mut spare, None)
+            .map_err(|e| format!("replacing member {place}: {e}"))?;
+        self.replaced(disks, sb, spare)
+    }
+
+    /// Opens the volume, copies the data of the member if that is needed, and replaces it by `spare`. If that gets so far that the spare is
+    /// in the place of the member, the two disks have changed places.
+    fn try_replace(
+        &mut self,
+        disks: &mut [Disk],
+        successor: &mut Successor,
+        spare: &mut Disk,
+        fuse: Option<u64>,
+    ) -> Result<Superblock, OpenError> {
+        let (place, mutant) = (usize::from(successor.place.0), self.s.mutant);
+        let (mode, epoch) = (self.mode(), self.next_epoch());
+        let found = find(disks, &self.sb);
+        let mut all = Disks {
+            disks,
+            fuse,
+            mutant,
+        };
+        let mut opened = open(&mut all, &found, mode)?;
+        let settled = store::settle(&mut all, &opened)?;
+        let (homes, writes) = store::held_by(&opened.space, successor.place);
+        if homes + writes == 0 && self.rng.one_in(2) {
+            successor.holds_data = false;
+        }
+        if successor.holds_data {
+            copy_slots(all.disks, &opened, successor, spare);
+        }
+        std::mem::swap(&mut all.disks[place], spare);
+        let done = store::replace(&mut all, &mut opened, &settled, successor, epoch);
+        if done.is_err() {
+            std::mem::swap(&mut all.disks[place], spare);
+        }
+        done
+    }
+
+    /// The superblock with the newest table of members.
+    fn newest(&self, disks: &[Disk]) -> Result<Superblock, String> {
+        let found = find(disks, &self.sb).into_iter().flatten();
+        found
+            .max_by_key(|s| s.table_version)
+            .ok_or_else(|| String::from("no superblock is left"))
+    }
+
+    /// Notes that the volume has a new member, and checks that the former one is not taken back.
+    fn replaced(&mut self, disks: &mut [Disk], sb: Superblock, former: Disk) -> Result<(), String> {
+        let place = (0..sb.members.len())
+            .find(|&i| sb.members[i].uuid != self.sb.members[i].uuid)
+            .ok_or("no member was replaced")?;
+        self.counts.replaced += 1;
+        self.accept = false;
+        if std::mem::take(&mut self.found) {
+            // Only the process had died, and opening has flushed the members.
+            self.truth.flushed(self.truth.moment());
+        }
+        let former = self.gone.take().unwrap_or(former);
+        self.sb = sb;
+        let mutant = self.s.mutant;
+        let mut with: Vec<Disk> = disks.to_vec();
+        with[place] = former;
+        let (found, fuse) = (find(&with, &self.sb), None);
+        let newest = self.sb.table_version;
+        if !found.iter().flatten().any(|s| s.table_version == newest) {
+            // Power failed when only the successor had the new table. Without it the volume is what it was before.
+            return Ok(());
+        }
+        let epoch = self.next_epoch();
+        let mut all = Disks {
+            disks: &mut with,
+            fuse,
+            mutant,
+        };
+        match open(&mut all, &found, Mode::ReadWrite { epoch }) {
+            Err(OpenError::Replaced(m)) if usize::from(m.0) == place => Ok(()),
+            other => Err(format!(
+                "the replaced member {place} is back: {:?}",
+                other.map(|o| o.report)
+            )),
+        }
+    }
+}
+
+/// The superblock of the successor, if it has one.
+fn find_one(spare: &Disk, successor: &Successor) -> Option<Superblock> {
+    let at = |offset| Superblock::decode(spare.get(offset, 4096).unwrap_or(&[]));
+    let sb = store::choose(at(0), at(successor.data_offset - 4096)).ok()?;
+    let own = sb.members.get(usize::from(sb.index))?;
+    (own.uuid == successor.uuid).then_some(sb)
+}
+
+/// Copies the slots in use, durably.
+fn copy_slots(disks: &[Disk], opened: &Opened, successor: &Successor, spare: &mut Disk) {
+    let place = usize::from(successor.place.0);
+    let from = opened.superblock.members[place].data_offset;
+    for i in store::slots_in_use(&opened.space, successor.place) {
+        let at = u64::from(i) * 4096;
+        spare.write(
+            successor.data_offset + at,
+            disks[place].read(from + at, 4096),
+        );
+    }
+    spare.flush(spare.stamp());
+}

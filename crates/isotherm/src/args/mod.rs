@@ -31,8 +31,8 @@ pub use files::{
 };
 pub use reproduce::ReproduceArgs;
 pub use volume::{
-    CheckArgs, CreateArgs, FindArgs, MachineWebArgs, RecordArgs, ReplayEventsArgs, ServeArgs,
-    SetArgs, StatsArgs, StatusArgs, TopArgs, VolumeArgs, WebArgs, WhyArgs,
+    CheckArgs, CreateArgs, FindArgs, MachineWebArgs, RecordArgs, ReplaceArgs, ReplayEventsArgs,
+    ServeArgs, SetArgs, StatsArgs, StatusArgs, TopArgs, VolumeArgs, WebArgs, WhyArgs,
 };
 
 pub use system::{AssembleArgs, FstabArgs, GenerateArgs, MountHelperArgs, VolumesArgs};
@@ -97,6 +97,8 @@ pub enum Command {
     Classify(ClassifyArgs),
     /// Verify the metadata of a volume that is not served
     Check(CheckArgs),
+    /// Replace a member of a volume by another device
+    Replace(ReplaceArgs),
     /// Record the requests of a served volume as a trace
     Record(RecordArgs),
     /// Replay a recorded run and show whether its decisions differ

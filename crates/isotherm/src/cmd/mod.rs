@@ -21,6 +21,7 @@ mod pipe;
 pub mod record;
 mod record_events;
 mod recording;
+pub mod replace;
 pub mod replay_events;
 pub mod reproduce;
 pub mod serve;
@@ -55,6 +56,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Classes(a) => classes::run(&a.command),
         Command::Classify(a) => classify::run(a),
         Command::Check(a) => check::run(a),
+        Command::Replace(a) => replace::run(a),
         Command::Record(a) if a.events => record_events::run(a),
         Command::Record(a) => record::run(a),
         Command::ReplayEvents(a) => replay_events::run(a),

@@ -34,9 +34,12 @@ fn blocks(page: &str) -> Vec<String> {
 }
 
 /// A name on the pages, and its stand-in in this test; longer names first.
-const STAND_INS: [(&str, &str); 14] = [
+const STAND_INS: [(&str, &str); 17] = [
     ("/dev/isotherm/", "$T/dev/"),
     ("/dev/nvme0n1p3", "$T/fast.img"),
+    ("/dev/nvme1n1p3", "$T/fast2.img"),
+    ("/dev/nvme2n1p3", "$T/fast3.img"),
+    ("/dev/sdc", "$T/slow2.img"),
     ("/dev/sda", "$T/slow.img"),
     ("/dev/sdb", "$T/slow.img"),
     ("/dev/old", "$T/old.img"),
@@ -75,14 +78,20 @@ sudo() { "$@"; }
 wait_until() { n=0; until "$@"; do n=$((n + 1)); [ $n -lt 900 ] || { echo "waited in vain: $*" >&2; cat "$T"/*.log >&2; exit 9; }; command sleep 0.1; done; }
 systemctl() {
     case "$*" in
-    "enable --now isotherm@"*)
-        isotherm serve "$T/etc/${3#isotherm@}" --loop >"$T/ready" 2>>"$T/serve.log" &
+    "enable --now isotherm@"* | "start isotherm@"*)
+        for unit; do :; done
+        rm -f "$T/ready"
+        isotherm serve "$T/etc/${unit#isotherm@}" --loop >"$T/ready" 2>>"$T/serve.log" &
         wait_until grep -q ready "$T/ready" ;;
-    "disable --now isotherm@"*) isotherm stop "${3#isotherm@}" ;;
+    "disable --now isotherm@"* | "stop isotherm@"*)
+        for unit; do :; done
+        isotherm stop "${unit#isotherm@}"
+        wait_until isotherm_is_down "${unit#isotherm@}" ;;
     daemon-reload) ;;
     *) echo "systemctl $*: not known here" >&2; exit 9 ;;
     esac
 }
+isotherm_is_down() { isotherm status "$T/etc/$1" --json | grep -q '"state": "stopped"'; }
 # `mount DIR` looks into the fstab of the page.
 mount() {
     for last; do :; done
@@ -185,6 +194,42 @@ fn pages_about_volumes_run_word_for_word() {
     let m = machine();
     m.create("v");
     run(&m, "", &blocks(&page("when-something-broke")));
+}
+
+#[test]
+fn replacing_a_device_runs_word_for_word() {
+    if !has_loops() {
+        return;
+    }
+    let m = machine();
+    // A volume in service with data on it, whose flash fails. At the end the data must be there.
+    let before = r#"isotherm create "$T/etc/v" --fast "$T/fast.img" --slow "$T/slow.img" --policy lru,write-mode=write-through-all >/dev/null
+systemctl start isotherm@v
+mkfs.ext4 -q "$T/dev/v"
+mkdir "$T/mnt/srv"
+command mount "$T/dev/v" "$T/mnt/srv"
+cp -r /usr/share/doc/bash "$T/mnt/srv/"
+umount "$T/mnt/srv"
+isotherm stop v
+wait_until isotherm_is_down v
+rm "$T/fast.img"
+truncate -s 64M "$T/fast2.img"
+truncate -s 128M "$T/fast3.img"
+truncate -s 300M "$T/slow2.img"
+systemctl start isotherm@v
+"#;
+    let after = r#"command mount "$T/dev/v" "$T/mnt/srv"
+diff -r /usr/share/doc/bash "$T/mnt/srv/bash"
+umount "$T/mnt/srv"
+isotherm check "$T/etc/v" 2>/dev/null && exit 8
+isotherm stop v
+wait_until isotherm_is_down v
+isotherm check "$T/etc/v"
+"#;
+    let mut all = blocks(&page("replace-a-device"));
+    assert!(all.len() >= 3);
+    all.push(after.to_owned());
+    run(&m, before, &all);
 }
 
 #[test]

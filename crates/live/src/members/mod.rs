@@ -164,6 +164,7 @@ pub fn locate(config: &mut VolumeConfig, dir: &Path) -> Result<Vec<String>, Erro
         // The description is wrong; the check of its shape reports this.
         return Ok(notes);
     }
+    leave_out_replaced(&mut places, &newest, &mut notes);
     let mut chosen: Vec<Option<usize>> = Vec::new();
     for index in 0..newest.members.len() as u8 {
         chosen.push(choose(&places, index, &newest, &mut notes)?);
@@ -209,6 +210,23 @@ fn near(hints: &[PathBuf], dir: &Path, moved: bool, notes: &mut Vec<String>) -> 
         files.extend(hints.iter().flat_map(|h| scan::moved_along(h, dir)));
     }
     files
+}
+
+/// Removes places whose device was replaced since, or should have become a member and did not: the newest table of members has another
+/// device there.
+fn leave_out_replaced(places: &mut Vec<Candidate>, newest: &Superblock, notes: &mut Vec<String>) {
+    places.retain(|c| {
+        let at = usize::from(c.sb.index);
+        let listed = |sb: &Superblock| sb.members.get(at).map(|m| m.uuid);
+        let is_member = listed(&c.sb) == listed(newest);
+        if !is_member {
+            notes.push(format!(
+                "{}: another device is member {at} now; not used",
+                c.path.display()
+            ));
+        }
+        is_member
+    });
 }
 
 /// Chooses the place to use for member `index`.

@@ -105,7 +105,7 @@ pub(super) fn missing_members_note(
     let names = names.join(", ");
     if lost.is_nothing() {
         format!(
-            "{names}: this cache is gone; it held nothing of its own, the volume goes on without it (degraded)"
+            "{names}: this cache is gone; it held nothing of its own, the volume goes on without it (degraded); `isotherm replace` gives it another device"
         )
     } else {
         format!(

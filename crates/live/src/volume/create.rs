@@ -16,7 +16,19 @@ use isotherm_core::{MemberId, TierId};
 use std::path::{Path, PathBuf};
 
 /// Removes the created files unless it is told to keep them, so that no half-created volume remains.
-struct Undo(Vec<PathBuf>);
+#[derive(Default)]
+pub(super) struct Undo(Vec<PathBuf>);
+
+impl Undo {
+    /// A file was created.
+    pub(super) fn add(&mut self, path: PathBuf) {
+        self.0.push(path);
+    }
+    /// The files stay.
+    pub(super) fn keep(&mut self) {
+        self.0.clear();
+    }
+}
 
 impl Drop for Undo {
     fn drop(&mut self) {
@@ -192,7 +204,7 @@ fn open_or_make(config: &VolumeConfig, undo: &mut Undo) -> Result<Vec<Option<Dev
         };
         let d = Device::open(&m.path, how)?;
         if d.created {
-            undo.0.push(m.path.clone());
+            undo.add(m.path.clone());
         }
         if let Some(s) = m.size.filter(|s| s.0 > d.bytes) {
             let what = format!("size: {s} asked for, but the device has {} bytes", d.bytes);
@@ -246,7 +258,7 @@ impl Volume {
         }
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
         refuse_twins(&paths)?;
-        let mut undo = Undo(Vec::new());
+        let mut undo = Undo::default();
         let devices = open_or_make(&config, &mut undo)?;
         let mut notes: Vec<String> = devices
             .iter()
@@ -288,7 +300,7 @@ impl Volume {
         store::format(&mut media, &sb).map_err(|e| device_error(&media, &paths, e))?;
         config.uuid = Some(format_uuid(&sb.uuid));
         config.save(&file)?;
-        undo.0.clear();
+        undo.keep();
         Ok(Created {
             caching,
             volume_bytes: u64::from(sb.extents) << sb.extent_shift,
@@ -302,7 +314,7 @@ impl Volume {
 
 /// Reserves space for the metadata of every member, and with `all` for its data: metadata must never meet a full file system. Returns
 /// messages for people if this cannot be guaranteed.
-fn reserve_space(
+pub(super) fn reserve_space(
     devices: &[Option<Device>],
     sb: &Superblock,
     all: bool,

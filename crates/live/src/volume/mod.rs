@@ -5,6 +5,7 @@ mod create;
 mod memory;
 mod open;
 mod pages;
+mod replace;
 
 use crate::config::VolumeConfig;
 use crate::device::Device;
@@ -20,6 +21,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 pub use pages::ask_for_huge;
+pub use replace::{ReplaceHow, Replaced};
 
 /// How to open a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

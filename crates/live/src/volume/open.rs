@@ -19,6 +19,18 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+/// A device that counts as no member yet, although the description may name its path: the new one of a replacement.
+#[derive(Clone, Copy)]
+pub(super) struct Without<'a>(pub(super) Option<&'a Path>);
+
+impl Without<'_> {
+    /// Whether the member at `path` is meant.
+    fn is(self, path: &Path) -> bool {
+        self.0
+            .is_some_and(|new| refuse_twins(&[path.to_owned(), new.to_owned()]).is_err())
+    }
+}
+
 impl Volume {
     /// Opens volume `p/v` by its description.
     ///
@@ -36,10 +48,21 @@ impl Volume {
     /// # Errors
     /// As [`Volume::open`].
     pub fn open_config(
+        config: VolumeConfig,
+        file: &Path,
+        base: &Path,
+        mode: OpenMode,
+    ) -> Result<Volume, Error> {
+        Volume::open_without(config, file, base, mode, Without(None))
+    }
+
+    /// As [`Volume::open_config`], while the device `without` is not taken for a member.
+    pub(super) fn open_without(
         mut config: VolumeConfig,
         file: &Path,
         base: &Path,
         mode: OpenMode,
+        without: Without<'_>,
     ) -> Result<Volume, Error> {
         config.check().map_err(|e| config_error(file, e))?;
         let policy = config.build_policy().map_err(|e| config_error(file, e))?;
@@ -47,7 +70,7 @@ impl Volume {
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
         refuse_twins(&paths)?;
         let read_only = mode == OpenMode::ReadOnly;
-        let (devices, absent) = open_members(&config, read_only, &mut notes)?;
+        let (devices, absent) = open_members(&config, read_only, without, &mut notes)?;
         let found = find_superblocks(
             &mut FileMedia::new(&devices),
             &paths,
@@ -119,11 +142,18 @@ impl Volume {
 fn open_members(
     config: &VolumeConfig,
     read_only: bool,
+    without: Without<'_>,
     notes: &mut Vec<String>,
 ) -> Result<(Vec<Option<Device>>, Option<Error>), Error> {
     let mut devices = Vec::new();
     let mut absent = None;
     for m in &config.members {
+        if without.is(&m.path) {
+            let what = format!("{}: is the new device", m.path.display());
+            absent.get_or_insert(Error::new(ErrorKind::Device, what));
+            devices.push(None);
+            continue;
+        }
         let how = OpenHow {
             create: None,
             buffered: !config.io.direct,

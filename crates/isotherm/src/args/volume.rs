@@ -226,7 +226,7 @@ pub struct StatusArgs {
 /// `isotherm check`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  isotherm check v\n  isotherm check v --repair   # of two copies the damaged one is written anew"
+    after_help = "Examples:\n  isotherm check v\n  isotherm check v --repair   # of two copies the damaged one is written anew\n  isotherm check v --data     # takes as long as reading all data"
 )]
 pub struct CheckArgs {
     /// The volume.
@@ -235,6 +235,9 @@ pub struct CheckArgs {
     /// Repair metadata that is damaged on one copy and whole on another, then check
     #[arg(long)]
     pub repair: bool,
+    /// Read all data as well, to find places that cannot be read any more, and compare clean copies with the data on the slowest tier
+    #[arg(long)]
+    pub data: bool,
 }
 
 /// `isotherm replace`.

@@ -23,6 +23,8 @@ struct State {
     /// Error of all operations, and of flushes alone.
     all: Option<i32>,
     flushes: Option<i32>,
+    /// A range that cannot be read.
+    unreadable: Option<(u64, u64)>,
     /// While set, no request is answered.
     hangs: bool,
     /// While set, writes are carried out and not answered.
@@ -72,6 +74,11 @@ impl Faulty {
     /// From now on every operation fails with `errno`.
     pub fn fail(&self, errno: i32) {
         locked(&self.state).all = Some(errno);
+    }
+
+    /// From now on bytes `from` to `to` cannot be read.
+    pub fn spoil(&self, from: u64, to: u64) {
+        locked(&self.state).unreadable = Some((from, to));
     }
 
     /// From now on flushes fail with `errno`.
@@ -244,6 +251,10 @@ impl Filesystem for Drive {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let spoilt = locked(&self.state).unreadable;
+        if spoilt.is_some_and(|(from, to)| offset < to && offset + u64::from(size) > from) {
+            return reply.error(Errno::EIO);
+        }
         let mut data = vec![0; size as usize];
         match self.run(|f| f.read_at(&mut data, offset)) {
             Ok(n) => reply.data(&data[..n]),

@@ -76,7 +76,7 @@ impl Volume {
         let config = VolumeConfig::load(&file)?;
         let new = std::path::absolute(new).map_err(|e| config_error(new, e))?;
         let new = members::stable::stable_name(&new).unwrap_or(new);
-        if let Some(done) = already(&config, &file, &new)? {
+        if let Some(done) = already(&config, &file, &new, how.member.as_deref())? {
             return Ok(done);
         }
         let mut undo = Undo::default();
@@ -328,7 +328,12 @@ fn most_slots(sb: &Superblock, place: usize) -> u32 {
 
 /// If `new` is an up-to-date member of the volume already, as after a replacement that was interrupted at its end: lets the description name
 /// it.
-fn already(config: &VolumeConfig, file: &Path, new: &Path) -> Result<Option<Replaced>, Error> {
+fn already(
+    config: &VolumeConfig,
+    file: &Path,
+    new: &Path,
+    member: Option<&str>,
+) -> Result<Option<Replaced>, Error> {
     let Ok(Ok(own)) = probe::probe(new, probe::Second::At(&[])) else {
         return Ok(None);
     };
@@ -359,6 +364,14 @@ fn already(config: &VolumeConfig, file: &Path, new: &Path) -> Result<Option<Repl
         .members
         .get(place)
         .map_or_else(PathBuf::new, |m| m.path.clone());
+    let meant = |m: &str| {
+        let path = std::path::absolute(m).unwrap_or_else(|_| m.into());
+        m.parse() == Ok(place) || path == old || path == new
+    };
+    if !member.is_none_or(meant) {
+        let what = format!("is member {place} of this volume: give another device");
+        return Err(config_error(new, what));
+    }
     let slots = own.members[place].slots;
     let done = Replaced {
         place,

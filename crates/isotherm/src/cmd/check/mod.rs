@@ -1,10 +1,14 @@
 //! `isotherm check`: verifies all metadata of a volume that can be verified without serving it.
 
+mod data;
+
 use std::path::{Path, PathBuf};
 
 use isotherm_core::store::checkpoint::{self, Header};
 use isotherm_core::store::superblock::{State, Superblock, SuperblockError};
-use isotherm_core::store::{self, BLOCK, Layout, Media, OpenError, Part, Repair, journal, open};
+use isotherm_core::store::{
+    self, BLOCK, Layout, Media, OpenError, Opened, Part, Repair, journal, open,
+};
 use isotherm_core::{ExtentId, MemberId};
 use isotherm_live::device::{Device, OpenHow};
 use isotherm_live::media::FileMedia;
@@ -29,6 +33,8 @@ struct Check<'a> {
     sizes: Vec<Option<u64>>,
     /// Number of extents with a copy, and of those with a dirty copy.
     copied: Option<(u32, u32)>,
+    /// The volume, opened to read only, if its map can be read.
+    opened: Option<Opened>,
     /// Repairs that were made before the check.
     mended: Vec<String>,
 }
@@ -38,7 +44,7 @@ struct Check<'a> {
 /// # Errors
 /// [`Failure::Bad`] if something is damaged, which is then printed; or the volume cannot be examined.
 pub fn run(args: &CheckArgs) -> Result<(), Failure> {
-    let repair = args.repair;
+    let (repair, read_data) = (args.repair, args.data);
     let args = &args.of;
     let file = description(&args.volume);
     if !file.exists() {
@@ -66,18 +72,24 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         paths,
         findings,
         copied: None,
+        opened: None,
         mended: Vec::new(),
     };
     if repair {
         check.mend(config.members.len());
     }
     let result = check.all(&config);
+    let read = match check.opened.take().filter(|_| read_data) {
+        Some(opened) => check.data(&opened),
+        None => Value::Null,
+    };
     let (findings, copied, mended) = (check.findings, check.copied, check.mended);
     let mut answer = json!({"volume": args.volume.to_string_lossy(), "ok": findings.is_empty(), "findings": findings});
     for (k, v) in result.as_object().into_iter().flatten() {
         answer[k.as_str()] = v.clone();
     }
     answer["mended"] = json!(mended);
+    answer["data"] = read;
     answer["copied_extents"] = json!(copied.map(|c| c.0));
     answer["dirty_extents"] = json!(copied.map(|c| c.1));
     args.json.print(&answer, || {
@@ -142,9 +154,11 @@ fn in_words(volume: &Path, answer: &Value, members: usize) -> String {
     } else {
         "not closed cleanly: the next serve recovers"
     };
+    let read = answer["data"]["read_bytes"].as_u64();
+    let read = read.map_or(String::new(), |n| format!(", {n} bytes of data read"));
     let name = volume.display();
     text.push(format!(
-        "{name}: {verdict}; {members} members, {mapped}, {closed}"
+        "{name}: {verdict}; {members} members, {mapped}{read}, {closed}"
     ));
     text.join("\n") + "\n"
 }
@@ -408,12 +422,14 @@ impl Check<'_> {
             }
         }
         self.copies(sb, &opened);
-        Some(opened.report.mapped)
+        let mapped = opened.report.mapped;
+        self.opened = Some(opened);
+        Some(mapped)
     }
 
     /// Checks the copies: each has a slot of its own on a tier faster than its home, and its dirty blocks are a subset of its blocks.
     /// (Opening has already checked that no slot has two owners.)
-    fn copies(&mut self, sb: &Superblock, opened: &isotherm_core::store::Opened) {
+    fn copies(&mut self, sb: &Superblock, opened: &Opened) {
         let (map, geo) = (&opened.space.map, &opened.space.geo);
         for e in (0..sb.extents).map(ExtentId) {
             let Some(copy) = map.copy(e) else { continue };

@@ -1,0 +1,126 @@
+//! Places of a device that cannot be read, or that have changed by themselves: `check --data` finds them, and `replace` stops at them.
+
+mod common;
+
+use common::Place;
+use common::faulty::Faulty;
+use common::nbd::{MIB, copy_in, holds, noise};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+/// Writes data to the volume while it is served.
+fn filled(place: &Place, data: &[u8]) {
+    let served = place.serve("v --nbd unix:n");
+    copy_in(place, data);
+    holds(place, data);
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+}
+
+/// The place of block 5 of the data on a member.
+fn place_of(path: &std::path::Path, block: &[u8]) -> u64 {
+    let all = fs::read(path).expect("read");
+    let found = all.chunks(4096).position(|b| b == block);
+    found.expect("the block is there") as u64 * 4096
+}
+
+fn data_of(place: &Place) -> (Option<i32>, Value) {
+    let out = place.run("check v --data --json");
+    let answer: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    common::fits(&answer, "check");
+    (out.status.code(), answer)
+}
+
+#[test]
+fn an_unreadable_place_is_found_and_ends_a_replacement() {
+    let place = Place::new();
+    place.json(
+        "create v --fast f:16M --slow s:32M --policy greendm",
+        "create",
+    );
+    let data = noise(1, 30 * MIB);
+    filled(&place, &data);
+    let (code, whole) = data_of(&place);
+    assert_eq!((code, &whole["data"]["lost"]), (Some(0), &json!([])));
+    assert_eq!(whole["data"]["read_bytes"], json!(30 * MIB));
+    // The data may be on either member.
+    let block = &data[20 * MIB + 5 * 4096..][..4096];
+    let name = ["f", "s"].into_iter().find(|n| {
+        fs::read(place.path(n))
+            .expect("read")
+            .chunks(4096)
+            .any(|b| b == block)
+    });
+    let name = name.expect("one member has it");
+    let at = place_of(&place.path(name), block);
+    fs::rename(place.path(name), place.away(name)).expect("moved");
+    let toml = fs::read_to_string(place.path("v.toml")).expect("read");
+    fs::write(
+        place.path("v.toml"),
+        toml.replace(&format!("/{name}\""), &format!("/bay/{name}\"")),
+    )
+    .expect("written");
+    let Some(disk) = Faulty::attach(&place.away(name), &place.path("bay"), name) else {
+        return;
+    };
+    disk.spoil(at, at + 4096);
+    let (code, answer) = data_of(&place);
+    let from = 20 * MIB + 5 * 4096;
+    assert_eq!(code, Some(1));
+    assert_eq!(
+        answer["data"]["lost"],
+        json!([{"from": from, "to": from + 4096}]),
+        "{answer}"
+    );
+    let findings = answer["findings"].to_string();
+    assert!(
+        findings.contains(&format!("the first at byte {at}")),
+        "{findings}"
+    );
+    let member = usize::from(name == "s");
+    let why = place.fails(&format!("replace v new:64M --member {member}"));
+    assert!(
+        why.contains("cannot be read at byte") && why.contains("nothing was replaced"),
+        "{why}"
+    );
+    assert!(!place.path("new").exists());
+    // The disk reads again (a sector that was written anew): the same command succeeds.
+    disk.come_back(name);
+    place.json(&format!("replace v new:64M --member {member}"), "replace");
+    drop(disk);
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &data);
+    assert_eq!(served.terminate(), Some(0));
+}
+
+#[test]
+fn data_that_changed_by_itself_is_found_where_it_exists_twice() {
+    let place = Place::new();
+    place.json(
+        "create v --fast f:16M --slow s:32M --policy lru,write-mode=write-through-all",
+        "create",
+    );
+    let data = noise(1, 8 * MIB);
+    filled(&place, &data);
+    let (code, answer) = data_of(&place);
+    assert_eq!((code, &answer["data"]["differing"]), (Some(0), &json!([])));
+    assert!(answer["copied_extents"].as_u64() > Some(50), "{answer}");
+    let block = &data[3 * MIB..][..4096];
+    let at = place_of(&place.path("s"), block);
+    let disk = fs::OpenOptions::new()
+        .write(true)
+        .open(place.path("s"))
+        .expect("opened");
+    disk.write_all_at(&[!block[0]], at).expect("written");
+    let (code, answer) = data_of(&place);
+    assert_eq!(code, Some(1));
+    let differing = &answer["data"]["differing"][0];
+    assert!(
+        differing["from"].as_u64() <= Some(3 * MIB as u64)
+            && differing["to"].as_u64() > Some(3 * MIB as u64),
+        "{answer}"
+    );
+    // Without --data nothing is read but metadata.
+    assert_eq!(place.json("check v", "check")["data"], Value::Null);
+}

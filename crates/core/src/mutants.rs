@@ -147,6 +147,10 @@ pub enum Mutant {
     ReplaceOldIdentity,
     /// A member is removed from the table of members before its successor is durably a member.
     SuccessorLast,
+    /// Slots become metadata of a larger volume while the checkpoint before still names copies in them.
+    SettleBeforeVacate,
+    /// The larger checkpoint of a volume that grows is written over the present one.
+    GrowInPlace,
     /// The only whole superblock of a member is overwritten.
     OverwriteLastSuperblock,
     /// A session begins without the step that distinguishes a crash between members from a member that missed a session.
@@ -180,7 +184,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 84] = [
+pub const MUTANTS: [Mutant; 86] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -250,6 +254,8 @@ pub const MUTANTS: [Mutant; 84] = [
     Mutant::KeepOldRing,
     Mutant::ReplaceOldIdentity,
     Mutant::SuccessorLast,
+    Mutant::SettleBeforeVacate,
+    Mutant::GrowInPlace,
     Mutant::OverwriteLastSuperblock,
     Mutant::ActiveAtOnce,
     Mutant::DiscardKeepsCopy,

@@ -62,6 +62,12 @@ impl Disk {
         self.durable.truncate(len);
         self.unflushed.retain(|u| u.offset + u.data.len() <= len);
     }
+    /// Makes the disk larger; the new part holds arbitrary data.
+    pub fn grow(&mut self, more: usize) {
+        for image in [&mut self.now, &mut self.durable] {
+            image.resize(image.len() + more, 0x5c);
+        }
+    }
     /// Writes to the cache.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         let at = offset as usize;

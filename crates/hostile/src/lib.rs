@@ -11,6 +11,7 @@ pub mod damage;
 pub mod directed;
 pub mod disk;
 mod ends;
+mod grow;
 mod harm;
 pub mod image;
 mod loss;

@@ -30,18 +30,23 @@ impl Run {
         let more = if fast { 0 } else { self.rng.below(3) as u32 };
         let slots = old.slots.saturating_sub(fewer).max(3) + more;
         self.replaced += 1;
+        let mut data_offset = old.data_offset;
+        if old.regions_at != 0 {
+            // The regions of a successor are behind its ring again.
+            data_offset = data_offset.max(self.sb.area.end() + 4096);
+        }
         let mut successor = Successor {
             place: MemberId(place as u8),
             uuid: [100 + self.replaced; 16],
             slots,
-            data_offset: old.data_offset,
-            bytes: old.data_offset + u64::from(slots) * 4096,
+            data_offset,
+            bytes: data_offset + u64::from(slots) * 4096,
             hint: String::from("successor"),
             holds_data: !lost,
         };
         // The device was a member of this volume before, or is new.
         let mut spare = match &self.gone {
-            Some(old) if self.rng.one_in(2) => old.clone(),
+            Some(old) if self.rng.one_in(2) && old.len() as u64 >= successor.bytes => old.clone(),
             _ => Disk::new(successor.bytes as usize),
         };
         for _ in 0..self.rng.below(4) {

@@ -18,13 +18,17 @@ use isotherm_core::store::{Superblock, format, open};
 use isotherm_core::{Engine, Event, MemberId, Nanos, Tag, World};
 use std::collections::BTreeMap;
 
-/// The superblocks that are on the disks.
+/// The superblocks that are on the disks. `sb` is one of the volume.
 pub(super) fn find(disks: &[Disk], sb: &Superblock) -> Vec<Option<Superblock>> {
-    (0..disks.len())
-        .map(|i| {
-            let at = |offset| Superblock::decode(disks[i].get(offset, 4096).unwrap_or(&[]));
-            let first = at(0);
-            let second = at(sb.copy_offset(MemberId(i as u8)));
+    let at = |i: usize, offset| Superblock::decode(disks[i].get(offset, 4096).unwrap_or(&[]));
+    let first: Vec<_> = (0..disks.len()).map(|i| at(i, 0)).collect();
+    let newest = first.iter().flatten().max_by_key(|s| s.table_version);
+    let guide = newest.cloned().unwrap_or_else(|| sb.clone());
+    (0u8..)
+        .zip(first)
+        .map(|(i, first)| {
+            let like = first.as_ref().unwrap_or(&guide);
+            let second = at(usize::from(i), like.copy_offset(MemberId(i)));
             isotherm_core::store::choose(first, second).ok()
         })
         .collect()
@@ -177,6 +181,7 @@ impl Run {
         }
         if life > 0 {
             self.replace_some(&mut disks)?;
+            self.grow_some(&mut disks)?;
         }
         let opened = self.open(&mut disks)?;
         let sb = opened.superblock.clone();

@@ -56,6 +56,8 @@ pub struct Scenario {
     pub lose_cache: bool,
     /// Between two lives a member may be replaced by another device.
     pub replace: bool,
+    /// Between two lives the slow disks may become larger, and the volume grows.
+    pub grow: bool,
     /// At the end of each life, an older copy of a member, made during that life, is restored and tried.
     pub rollback: bool,
     /// Number of journal blocks; `None`: the smallest possible.
@@ -86,6 +88,7 @@ impl Scenario {
             cache: None,
             lose_cache: false,
             replace: false,
+            grow: false,
             rollback: false,
             ring: None,
             end_well: 0,
@@ -127,6 +130,12 @@ pub struct Counts {
     pub refused: u64,
     /// Members that were replaced.
     pub replaced: u64,
+    /// Number of times that the volume grew.
+    pub grown: u64,
+    /// Number of times that it only got new slots first.
+    pub steps_first: u64,
+    /// Number of times that it grew and its checkpoint regions moved.
+    pub moved: u64,
     /// Older copies of members that were refused.
     pub rolled_back: u64,
     /// Older copies of members that were accepted, without loss of flushed data.

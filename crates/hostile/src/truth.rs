@@ -86,6 +86,11 @@ impl Truth {
             busy: BTreeMap::new(),
         }
     }
+    /// The volume has grown; its new part is zero, durably.
+    pub fn grow(&mut self, bytes: u64) {
+        let new = Truth::new(bytes).cells.split_off(self.cells.len());
+        self.cells.extend(new);
+    }
     /// Number of cells.
     pub fn cells(&self) -> usize {
         self.cells.len()

@@ -77,6 +77,9 @@ fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Count
         sum.asleep += d.asleep;
         sum.filled += d.filled;
         sum.replaced += d.replaced;
+        sum.grown += d.grown;
+        sum.moved += d.moved;
+        sum.steps_first += d.steps_first;
     }
     println!("{name}: {ran} of {} seeds, {sum:?}", list.len());
     sum
@@ -338,6 +341,28 @@ fn a_member_is_replaced_with_its_data() {
     });
     println!("{counts:?}");
     assert!(counts.replaced > 0 && counts.fetches > 0 && counts.moves > 0);
+}
+
+#[test]
+fn a_volume_that_grows_loses_nothing() {
+    let counts = all("growth", 1500, |seed| Scenario {
+        copies: seed % 2 == 0,
+        cache: (seed % 8 == 5).then_some(false),
+        replace: seed % 3 == 0,
+        grow: true,
+        lives: 6,
+        end_well: (seed % 4) as u32,
+        shape: [
+            Shape::Roomy,
+            Shape::Small,
+            Shape::Roomy,
+            Shape::ThreeTiers,
+            Shape::Large,
+        ][seed as usize % 5],
+        ..Scenario::new(seed)
+    });
+    assert!(counts.grown > counts.moved && counts.moved > 0 && counts.replaced > 0);
+    assert!(counts.steps_first > 0);
 }
 
 #[test]

@@ -12,7 +12,8 @@ use isotherm_hostile::world::Faults;
 /// Largest number of seeds for one mutant. The unchanged engine passes all of them (`chaos.rs`).
 const SEEDS: u64 = 3000;
 
-fn scenarios(seed: u64) -> [Scenario; 11] {
+#[expect(clippy::too_many_lines, reason = "a list")]
+fn scenarios(seed: u64) -> [Scenario; 12] {
     let plain = Scenario::new(seed);
     [
         plain,
@@ -47,6 +48,14 @@ fn scenarios(seed: u64) -> [Scenario; 11] {
             lose_cache: true,
             replace: true,
             lives: 6,
+            shape: Shape::Roomy,
+            ..plain
+        },
+        Scenario {
+            copies: true,
+            grow: true,
+            end_well: (seed % 4) as u32,
+            lives: 5,
             shape: Shape::Roomy,
             ..plain
         },

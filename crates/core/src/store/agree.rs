@@ -151,17 +151,22 @@ fn is_replaced(sb: &Superblock, newest: &Superblock) -> bool {
     sb.table_version != newest.table_version && own.map(|m| m.uuid) != other.map(|m| m.uuid)
 }
 
-/// Whether the table of `newest` can be the one after that of `sb`: it differs in members that are gone since.
+/// Whether the table of `newest` can be the one after that of `sb`: it differs in members that are gone since, or the volume has grown.
 fn may_follow(sb: &Superblock, newest: &Superblock) -> bool {
     let gone = |id: u16| newest.others.iter().any(|m| m.id == id);
+    let same = |a: &MemberEntry, b: &MemberEntry| {
+        (a.uuid, a.id, a.tier, a.data_offset) == (b.uuid, b.id, b.tier, b.data_offset)
+    };
     sb.table_version + 1 == newest.table_version
-        && fixed(sb) == fixed(newest)
+        && (sb.extent_shift, sb.block_shift) == (newest.extent_shift, newest.block_shift)
+        && sb.area.ring_blocks == newest.area.ring_blocks
+        && sb.extents <= newest.extents
         && sb.members.len() == newest.members.len()
         && sb
             .members
             .iter()
             .zip(&newest.members)
-            .all(|(a, b)| row(a) == row(b) || gone(a.id))
+            .all(|(a, b)| same(a, b) || gone(a.id))
 }
 
 /// Whether two superblocks describe the same volume. Everything that is fixed at creation must be equal; hints, names and policy may
@@ -176,14 +181,15 @@ fn same_shape(a: &Superblock, b: &Superblock) -> bool {
             .all(|(a, b)| row(a) == row(b))
 }
 
-/// The properties that are fixed when a volume is created.
+/// The properties of the whole volume that only a change of the member table can change.
 fn fixed(s: &Superblock) -> (u32, u32, u32, MetaArea) {
     (s.extent_shift, s.block_shift, s.extents, s.area)
 }
 
-/// The properties that are fixed when a member joins.
-fn row(m: &MemberEntry) -> ([u8; 16], u16, TierId, u32, u64, u64) {
-    (m.uuid, m.id, m.tier, m.slots, m.data_offset, m.bytes)
+/// The properties that only a change of the member table can change.
+fn row(m: &MemberEntry) -> ([u8; 16], u16, TierId, u32, [u64; 3]) {
+    let places = [m.data_offset, m.bytes, m.regions_at];
+    (m.uuid, m.id, m.tier, m.slots, places)
 }
 
 /// Whether `sb` belongs to the last session that wrote before the one of `newest`, or to a session after that which got no further than the

@@ -58,6 +58,10 @@ pub enum OpenError {
     },
     /// The device is no part of the volume any more, or never became one: the table of members has another device in its place.
     Replaced(MemberId),
+    /// The table of members cannot change as wanted.
+    BadTable(&'static str),
+    /// The volume cannot grow.
+    BadGrowth(&'static str),
     /// A device cannot take the place of a member.
     BadSuccessor(&'static str),
     /// The member has the same generation but another session: two copies of the volume have diverged.
@@ -205,6 +209,8 @@ impl fmt::Display for OpenError {
                 "member {} was replaced, and this device is no part of the volume any more (or its joining was never finished): give the device that replaced it",
                 m.0
             ),
+            OpenError::BadTable(why) => write!(f, "the members cannot change: {why}"),
+            OpenError::BadGrowth(why) => write!(f, "the volume cannot grow: {why}"),
             OpenError::BadSuccessor(why) => write!(f, "the device cannot replace a member: {why}"),
             OpenError::Diverged(m) => {
                 write!(

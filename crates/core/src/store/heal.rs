@@ -132,11 +132,11 @@ fn checkpoints<M: Media + ?Sized>(
     loaded: &Loaded,
 ) -> Result<(), OpenError> {
     let h = loaded.checkpoint;
-    let at = layout.area.region_offset(Header::region(h.number));
     let header = h.encode(&sb.uuid, &loaded.counters);
     let first = broken(media, Mutant::ResyncHeaderFirst);
     let mut buf = vec![0; CHUNK * BLOCK];
     for &to in members {
+        let at = layout.region_offset(to, Header::region(h.number));
         let known = media.read(to, at, &mut buf[..BLOCK]).is_ok()
             && Header::decode(&buf[..BLOCK], &sb.uuid) == Some(h);
         let bad = loaded.bad.iter().any(|b| b.0 == to);
@@ -178,12 +178,12 @@ fn gather<M: Media + ?Sized>(
     part: &mut [u8],
 ) -> Result<(), OpenError> {
     let h = loaded.checkpoint;
-    let base = layout.area.region_offset(Header::region(h.number)) + BLOCK as u64;
+    let place = |m: MemberId, i: u32| layout.checkpoint_block(m, h.number, i);
     for (b, i) in part.chunks_exact_mut(BLOCK).zip(first..) {
-        let at = base + u64::from(i) * BLOCK as u64;
         let mut whole = false;
         for &m in members {
-            whole = media.read(m, at, b).is_ok() && checkpoint::is_data(b, &sb.uuid, h.number, i);
+            whole = media.read(m, place(m, i), b).is_ok()
+                && checkpoint::is_data(b, &sb.uuid, h.number, i);
             if whole {
                 break;
             }
@@ -192,7 +192,7 @@ fn gather<M: Media + ?Sized>(
             if !loaded.gaps.contains(&i) {
                 return Err(OpenError::Media(MediaError {
                     member: members[0],
-                    offset: at,
+                    offset: place(members[0], i),
                 }));
             }
             b.fill(0);

@@ -9,6 +9,7 @@
 //! Journal and checkpoints are on the *primary* (first member of the fastest tier) and the *mirror* (first member of the slowest tier);
 //! other members have only the two superblocks, the stamp and the counter.
 
+use super::checkpoint::Header;
 use super::record::{max_copy_units, max_units};
 use super::{BLOCK, UNITS};
 use crate::units::MemberId;
@@ -76,6 +77,10 @@ impl MetaArea {
             + u64::from(region) * u64::from(self.region_blocks))
             * BLOCK as u64
     }
+    /// Bytes of both regions.
+    pub fn regions_bytes(&self) -> u64 {
+        2 * u64::from(self.region_blocks) * BLOCK as u64
+    }
     /// Bytes from the start of the device to the end of the second region.
     pub fn end(&self) -> u64 {
         self.region_offset(2)
@@ -91,6 +96,8 @@ pub struct Layout {
     pub mirror: Option<MemberId>,
     /// The offsets of the metadata areas.
     pub area: MetaArea,
+    /// For primary and mirror as created: the first byte of the checkpoint regions, or 0 if they are behind the ring.
+    pub moved: [(MemberId, u64); 2],
 }
 
 impl Layout {
@@ -106,6 +113,19 @@ impl Layout {
             mirror: left.next(),
             ..self
         })
+    }
+    /// The byte offset of checkpoint region 0 or 1 on member `m`, which is primary or mirror.
+    pub fn region_offset(&self, m: MemberId, region: u8) -> u64 {
+        match self.moved.iter().find(|r| r.0 == m) {
+            Some(&(_, at)) if at != 0 => {
+                at + u64::from(region) * u64::from(self.area.region_blocks) * BLOCK as u64
+            }
+            _ => self.area.region_offset(region),
+        }
+    }
+    /// The byte offset of data block `i` of checkpoint `number` on member `m`.
+    pub fn checkpoint_block(&self, m: MemberId, number: u64, i: u32) -> u64 {
+        self.region_offset(m, Header::region(number)) + (1 + u64::from(i)) * BLOCK as u64
     }
     /// The first byte that slots may use on a member with (or without) journal and checkpoints. The copy of the superblock is directly
     /// before it.

@@ -53,10 +53,10 @@ fn more_bad<M: Media + ?Sized>(
     loaded: &mut Loaded,
 ) -> Vec<Repair> {
     let h = loaded.checkpoint;
-    let base = layout.area.region_offset(Header::region(h.number));
     let mut repairs = Vec::new();
     let mut b = vec![0; BLOCK];
     for m in core::iter::once(layout.primary).chain(layout.mirror) {
+        let base = layout.region_offset(m, Header::region(h.number));
         // If the header is damaged, the whole region is copied anyway.
         if media.read(m, base, &mut b).is_err() || Header::decode(&b, &sb.uuid) != Some(h) {
             let part = Part::CheckpointHeader;

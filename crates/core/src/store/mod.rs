@@ -10,6 +10,7 @@ mod degraded;
 mod error;
 mod evidence;
 mod found;
+mod grow;
 mod heal;
 pub mod journal;
 pub mod layout;
@@ -22,17 +23,20 @@ mod replace;
 mod report;
 mod session;
 pub mod superblock;
+mod table;
 
 pub use agree::choose;
 #[cfg(feature = "mutants")]
 pub use agree::choose_under;
 pub use error::OpenError;
+pub use grow::{Growth, Transfer, extents_of, grow, plan_growth};
 pub use layout::{Layout, MetaArea};
 pub use mend::mend;
 pub use open::{Closing, Opened, format, mark_clean, open};
-pub use replace::{Settled, Successor, held_by, replace, settle, slots_in_use};
+pub use replace::{Successor, held_by, replace, slots_in_use};
 pub use report::{Part, Repair, Report};
 pub use superblock::Superblock;
+pub use table::{Settled, settle};
 
 use crate::units::MemberId;
 

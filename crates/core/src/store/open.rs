@@ -64,10 +64,10 @@ pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), M
         // Metadata of an earlier volume has another UUID and would be ignored. The headers are overwritten only so that `check` does not
         // report them.
         let zero = [0; BLOCK];
-        media.write(m, layout.area.region_offset(0), &zero)?;
+        media.write(m, layout.region_offset(m, 0), &zero)?;
         media.write(
             m,
-            layout.area.region_offset(Header::region(first.number)),
+            layout.region_offset(m, Header::region(first.number)),
             &first.encode(&sb.uuid, &Known::new()),
         )?;
         media.flush(m)?;

@@ -60,7 +60,7 @@ fn candidates<M: Media + ?Sized>(media: &mut M, from: &From<'_>) -> Vec<(Header,
     let mut block = vec![0; BLOCK];
     for &m in from.sources {
         for region in 0..2 {
-            let at = from.layout.area.region_offset(region);
+            let at = from.layout.region_offset(m, region);
             if media.read(m, at, &mut block).is_ok()
                 && let Some(h) = Header::decode(&block, &from.sb.uuid)
                     .filter(|h| Header::region(h.number) == region)
@@ -137,7 +137,7 @@ fn read_checkpoint<M: Media + ?Sized>(
     if h.blocks >= area.region_blocks {
         return Err(OpenError::NoCheckpoint);
     }
-    let base = area.region_offset(Header::region(h.number)) + BLOCK as u64;
+    let place = |m: MemberId, i: u32| from.layout.checkpoint_block(m, h.number, i);
     let mut buf = vec![0; CHUNK * BLOCK];
     let any_epoch = broken(media, Mutant::TrustOldClean);
     // The start of a range of extents whose records are lost, and the last extent of the blocks before it.
@@ -146,11 +146,9 @@ fn read_checkpoint<M: Media + ?Sized>(
     while i < h.blocks {
         let n = (h.blocks - i).min(CHUNK as u32);
         let buf = &mut buf[..n as usize * BLOCK];
-        let read = media
-            .read(from.sources[0], base + u64::from(i) * BLOCK as u64, buf)
-            .is_ok();
+        let first = from.sources[0];
+        let read = media.read(first, place(first, i), buf).is_ok();
         for b in buf.chunks_exact_mut(BLOCK) {
-            let at = base + u64::from(i) * BLOCK as u64;
             let mut whole = read && checkpoint::is_data(b, uuid, h.number, i);
             for (k, &m) in from.sources.iter().enumerate() {
                 if whole {
@@ -158,7 +156,7 @@ fn read_checkpoint<M: Media + ?Sized>(
                 }
                 // The large read failed. Each block is read alone, so that one bad sector does not make its neighbours unreadable.
                 whole = (k > 0 || !read)
-                    && media.read(m, at, b).is_ok()
+                    && media.read(m, place(m, i), b).is_ok()
                     && checkpoint::is_data(b, uuid, h.number, i);
                 if !whole {
                     loaded.bad.push((m, i));

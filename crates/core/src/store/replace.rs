@@ -1,30 +1,18 @@
-//! Replacement of a member by another device, in a volume that is not being served.
-//!
-//! ```text
-//! open (a session begins) ─► settle: a checkpoint of the whole map, then *clean* on all members that are present
-//!    ─► (the caller copies the slots in use, if the member holds data) ─► replace:
-//!       metadata on the successor ─► checkpoint in the words of the new member table ─► superblocks *preparing* ─► *clean*
-//! ```
-//! The change of the member table is the beginning of a session. So the rules for a crash between the superblocks of two members are the
-//! same as for every other session: until a member has got further than *preparing*, the members with the older table belong to the volume.
-//! Both checkpoints are complete and start where the journal ends. The one before the change names the member's old identity, the one
-//! after it the new identity, and they lie in different regions. So each table has a checkpoint that it can read.
+//! Replacement of a member by another device, in a volume that is not being served. The member table changes as `table.rs` describes.
 
-use super::checkpoint::{self, Header};
 use super::counter::{self, Counter, Known};
 use super::error::OpenError;
 use super::layout::STAMP_AT;
 use super::mutants::broken;
-use super::open::{
-    Closing, FIRST_COUNTER, Opened, mark_clean, write_superblock, write_superblocks,
-};
+use super::open::{FIRST_COUNTER, Opened};
 use super::recover::CHUNK;
-use super::superblock::{Follow, MemberEntry, MemberState, ROWS_MAX, State, Superblock};
-use super::{BLOCK, HEADER, Media, record};
+use super::superblock::{MemberEntry, MemberState, ROWS_MAX, State, Superblock};
+use super::table::Settled;
+use super::{BLOCK, Media};
 use crate::mutants::Mutant;
 use crate::units::{ExtentId, MemberId, Slot};
-use crate::volume::geometry::{Geometry, MEMBER_IDS_MAX};
-use crate::volume::{ExtentMap, Space};
+use crate::volume::Space;
+use crate::volume::geometry::MEMBER_IDS_MAX;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -47,55 +35,6 @@ pub struct Successor {
     /// Whether it already holds the bytes of all slots of the member that are in use, at the same indices. Otherwise the member must hold
     /// nothing that the volume needs.
     pub holds_data: bool,
-}
-
-/// A volume that [`settle`] has closed.
-#[derive(Clone, Debug)]
-pub struct Settled {
-    superblock: Superblock,
-    checkpoint: Header,
-    counters: Known,
-}
-
-/// Ends the session that has just begun with `opened`, before an engine used it: writes the whole map as a checkpoint to the members that
-/// carry metadata, and marks the volume clean. The clean blocks of copies stay valid.
-///
-/// # Errors
-/// A device fails. The volume can be opened again.
-pub fn settle<M: Media + ?Sized>(media: &mut M, opened: &Opened) -> Result<Settled, OpenError> {
-    let sb = &opened.superblock;
-    let same =
-        Header::region(opened.highest_checkpoint + 1) == Header::region(opened.checkpoint.number);
-    let checkpoint = Header {
-        number: opened.highest_checkpoint + 1 + u64::from(same),
-        start: opened.tip,
-        blocks: 0,
-        time: opened.time_base,
-        lazy: None,
-    };
-    let writer = Writer {
-        sb,
-        geo: &opened.space.geo,
-        epoch: sb.epoch,
-        counters: &opened.counters,
-    };
-    let carriers = [Some(opened.layout.primary), opened.layout.mirror];
-    let checkpoint = writer.write(media, &carriers, &opened.space.map, checkpoint)?;
-    let closing = Closing {
-        next_seq: opened.tip.next_seq,
-        counters: opened.counters.clone(),
-    };
-    mark_clean(media, sb, &closing, opened.time_base)?;
-    Ok(Settled {
-        superblock: Superblock {
-            state: State::Clean,
-            time_base: opened.time_base,
-            closed_seq: closing.next_seq,
-            ..sb.clone()
-        },
-        checkpoint,
-        counters: closing.counters,
-    })
 }
 
 /// What the volume would lose if the member in this place were replaced by an empty device: the number of extents with their home there,
@@ -155,8 +94,9 @@ pub fn replace<M: Media + ?Sized>(
         }
         drop_copies(&mut opened.space, place);
     }
-    let sb = next_table(settled, successor, epoch)?;
-    let (layout, seq) = (sb.layout(), settled.checkpoint.start.next_seq);
+    let mut sb = with_successor(&settled.superblock, successor)?;
+    sb.absent &= !(1 << place.0);
+    let mut sb = settled.next_session(sb, epoch)?;
     let mut counters = settled.counters.clone();
     counters.retain(|k| sb.members.iter().any(|m| m.id == k.0));
     counter::learn(
@@ -172,66 +112,11 @@ pub fn replace<M: Media + ?Sized>(
         &sb
     };
     let ids = named.members.iter().map(|m| m.id).collect();
-    let geo = opened
-        .space
-        .geo
-        .clone()
-        .with_ids(ids)
-        .map_err(OpenError::BadSuccessor)?;
-    let writer = Writer {
-        sb: &sb,
-        geo: &geo,
-        epoch,
-        counters: &counters,
-    };
-    let present = [Some(layout.primary), layout.mirror].map(|m| m.filter(|m| !sb.is_absent(*m)));
-    let next = Header {
-        number: settled.checkpoint.number + 1,
-        blocks: 0,
-        ..settled.checkpoint
-    };
-    writer.write(media, &present, &opened.space.map, next)?;
-    // As soon as any other member has the new table, the former member is no part of the volume. So the successor must be one by then.
-    if !broken(media, Mutant::SuccessorLast) {
-        write_superblock(media, &sb, place)?;
-    }
-    if !broken(media, Mutant::ActiveAtOnce) {
-        write_superblocks(media, &sb)?;
-    }
-    let closing = Closing {
-        next_seq: seq,
-        counters,
-    };
-    mark_clean(media, &sb, &closing, sb.time_base)?;
-    Ok(sb)
-}
-
-/// The superblock of the session that begins with the new table of members.
-fn next_table(
-    settled: &Settled,
-    successor: &Successor,
-    epoch: u64,
-) -> Result<Superblock, OpenError> {
-    let mut sb = with_successor(&settled.superblock, successor)?;
-    let seq = settled.checkpoint.start.next_seq;
-    (sb.prev_generation, sb.prev_epoch, sb.prev_first_seq) =
-        (sb.generation, sb.epoch, sb.first_seq);
-    (sb.generation, sb.epoch, sb.first_seq) = (sb.generation + 1, epoch, seq);
-    sb.prev_follow = Follow::Exact;
-    sb.follow = if sb.layout().mirror.is_some() {
-        Follow::Mirror
-    } else {
-        Follow::Exact
-    };
-    sb.absent &= !(1 << successor.place.0);
-    sb.copies |= sb.has_room_for_copies();
-    sb.closed_seq = 0;
-    // The ring of the successor is empty, which is known and no damage.
-    sb.void_at = seq;
-    sb.state = State::Preparing;
-    // This is the check that every reader of the superblock makes.
-    let possible = Superblock::decode(&sb.encode());
-    possible.map_err(|_| OpenError::BadSuccessor("the member table would be impossible"))?;
+    let geo = opened.space.geo.clone();
+    let geo = geo.with_ids(ids).map_err(OpenError::BadSuccessor)?;
+    let first = (!broken(media, Mutant::SuccessorLast)).then_some(place);
+    settled.change(media, &sb, &opened.space.map, &geo, &counters, first)?;
+    sb.state = State::Clean;
     Ok(sb)
 }
 
@@ -271,7 +156,6 @@ fn with_successor(sb: &Superblock, successor: &Successor) -> Result<Superblock, 
         sb.others.remove(0);
     }
     sb.next_id += 1;
-    sb.table_version += 1;
     Ok(sb)
 }
 
@@ -312,7 +196,7 @@ fn clear<M: Media + ?Sized>(
             at += n;
         }
         for region in 0..2 {
-            media.write(place, layout.area.region_offset(region), &zeros[..BLOCK])?;
+            media.write(place, layout.region_offset(place, region), &zeros[..BLOCK])?;
         }
     }
     for value in [FIRST_COUNTER - 1, FIRST_COUNTER] {
@@ -320,83 +204,4 @@ fn clear<M: Media + ?Sized>(
         media.write(place, counter::offset(value), &c.encode(&sb.uuid))?;
     }
     Ok(media.flush(place)?)
-}
-
-/// Writes the map as a checkpoint.
-struct Writer<'a> {
-    sb: &'a Superblock,
-    /// The geometry of the map, with the identities that the records name.
-    geo: &'a Geometry,
-    /// The session in which clean blocks of copies count.
-    epoch: u64,
-    counters: &'a Known,
-}
-
-impl Writer<'_> {
-    /// Writes checkpoint `header` to each of `carriers`, durably. A crash may leave the header without its blocks; then the checkpoint in the
-    /// other region is used, which starts at the same place of the journal or before.
-    fn write<M: Media + ?Sized>(
-        &self,
-        media: &mut M,
-        carriers: &[Option<MemberId>],
-        map: &ExtentMap,
-        mut header: Header,
-    ) -> Result<Header, OpenError> {
-        let area = self.sb.area;
-        let base = area.region_offset(Header::region(header.number));
-        let carriers: Vec<MemberId> = carriers.iter().copied().flatten().collect();
-        let mut piece = vec![0; CHUNK * BLOCK];
-        let mut next = ExtentId(0);
-        while next.0 < self.sb.extents {
-            let blocks = self.fill(map, &mut next, &mut piece);
-            if blocks == 0 {
-                break;
-            }
-            for (i, b) in (header.blocks..).zip(piece[..blocks * BLOCK].chunks_exact_mut(BLOCK)) {
-                checkpoint::seal_data(b, &self.sb.uuid, header.number, i);
-            }
-            let at = base + (1 + u64::from(header.blocks)) * BLOCK as u64;
-            header.blocks += blocks as u32;
-            if header.blocks >= area.region_blocks {
-                return Err(OpenError::BadSuccessor(
-                    "the metadata areas have no room for the map",
-                ));
-            }
-            for &m in &carriers {
-                media.write(m, at, &piece[..blocks * BLOCK])?;
-            }
-        }
-        let block = header.encode(&self.sb.uuid, self.counters);
-        for &m in &carriers {
-            media.write(m, base, &block)?;
-            media.flush(m)?;
-        }
-        Ok(header)
-    }
-
-    /// Fills `piece` with records, from `next` on. Returns the number of blocks in use.
-    fn fill(&self, map: &ExtentMap, next: &mut ExtentId, piece: &mut [u8]) -> usize {
-        piece.fill(0);
-        let mut n = 0;
-        for b in piece.chunks_exact_mut(BLOCK) {
-            let mut at = HEADER;
-            while next.0 < self.sb.extents {
-                if let Some(home) = map.home(*next).filter(|_| !map.is_gone(*next)) {
-                    let room = &mut b[at..];
-                    let Some(units) =
-                        record::encode(map, *next, Some(home), self.geo, Some(self.epoch), room)
-                    else {
-                        break;
-                    };
-                    at += units * 16;
-                }
-                next.0 += 1;
-            }
-            if at == HEADER {
-                break;
-            }
-            n += 1;
-        }
-        n
-    }
 }

@@ -19,8 +19,10 @@ pub const VERSION: u32 = 2;
 /// Incompatible feature: journal and checkpoints may contain records of copies. Every session that writes sets it, if the checkpoint
 /// regions are large enough for such records, because the policy may be changed while the volume is served.
 pub const FEATURE_COPIES: u64 = 1;
+/// Incompatible feature: the checkpoint regions of some member are where its row in the table states ([`MemberEntry::regions_at`]).
+pub const FEATURE_REGIONS: u64 = 2;
 /// Incompatible features that this program knows. A volume with others is refused.
-pub const INCOMPAT_KNOWN: u64 = FEATURE_COPIES;
+pub const INCOMPAT_KNOWN: u64 = FEATURE_COPIES | FEATURE_REGIONS;
 /// Read-only compatible features that this program knows. A volume with others is opened to read only. Bit 0 is reserved for checksums of
 /// the members' blocks: a program that does not update them must not write.
 pub const RO_COMPAT_KNOWN: u64 = 0;
@@ -216,7 +218,9 @@ impl Superblock {
         put(&mut b, 0, &MAGIC);
         put(&mut b, 8, &VERSION.to_le_bytes());
         // 12: checksum. 16: incompatible features.
-        let features = if self.copies { FEATURE_COPIES } else { 0 };
+        let copies = if self.copies { FEATURE_COPIES } else { 0 };
+        let moved = self.members.iter().any(|m| m.regions_at != 0);
+        let features = copies | if moved { FEATURE_REGIONS } else { 0 };
         put(&mut b, 16, &features.to_le_bytes());
         put(&mut b, 24, &self.uuid);
         put(&mut b, 40, &self.generation.to_le_bytes());
@@ -377,10 +381,11 @@ impl Superblock {
         let block = BLOCK as u64;
         for (i, m) in self.members.iter().enumerate() {
             let i = MemberId(i as u8);
-            let metadata = if i == layout.primary || Some(i) == layout.mirror {
-                self.area.end()
-            } else {
-                HEAD_BLOCKS * block
+            let carries = i == layout.primary || Some(i) == layout.mirror;
+            let metadata = match m.regions_at {
+                _ if !carries => HEAD_BLOCKS * block,
+                0 => self.area.end(),
+                _ => self.area.region_offset(0),
             };
             if m.data_offset % block != 0 || m.data_offset < metadata + block {
                 return Err("slots overlap the metadata");
@@ -388,6 +393,15 @@ impl Superblock {
             let end = (u64::from(m.slots) << self.extent_shift).checked_add(m.data_offset);
             if end.is_none_or(|end| end > m.bytes) {
                 return Err("slots beyond the end of a member");
+            }
+            if m.regions_at != 0 {
+                let past = m.regions_at.checked_add(self.area.regions_bytes());
+                if m.regions_at % block != 0
+                    || end.is_none_or(|end| end > m.regions_at)
+                    || past.is_none_or(|past| past > m.bytes)
+                {
+                    return Err("checkpoint regions in an impossible place");
+                }
             }
         }
         Ok(())
@@ -439,10 +453,15 @@ impl Superblock {
             .position(|m| m.tier == slowest)
             .filter(|&i| i > 0)
             .or((self.members.len() > 1).then_some(1));
+        let at = |i: usize| self.members.get(i).map_or(0, |m| m.regions_at);
         Layout {
             primary: MemberId(0),
             mirror: mirror.map(|i| MemberId(i as u8)),
             area: self.area,
+            moved: [
+                (MemberId(0), at(0)),
+                mirror.map_or((MemberId(0), 0), |i| (MemberId(i as u8), at(i))),
+            ],
         }
     }
     /// Byte offset of the second superblock on member `i`.

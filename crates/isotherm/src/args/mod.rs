@@ -31,8 +31,9 @@ pub use files::{
 };
 pub use reproduce::ReproduceArgs;
 pub use volume::{
-    CheckArgs, CreateArgs, FindArgs, MachineWebArgs, RecordArgs, ReplaceArgs, ReplayEventsArgs,
-    ServeArgs, SetArgs, StatsArgs, StatusArgs, TopArgs, VolumeArgs, WebArgs, WhyArgs,
+    CheckArgs, CreateArgs, FindArgs, GrowArgs, MachineWebArgs, RecordArgs, ReplaceArgs,
+    ReplayEventsArgs, ServeArgs, SetArgs, StatsArgs, StatusArgs, TopArgs, VolumeArgs, WebArgs,
+    WhyArgs,
 };
 
 pub use system::{AssembleArgs, FstabArgs, GenerateArgs, MountHelperArgs, VolumesArgs};
@@ -97,6 +98,8 @@ pub enum Command {
     Classify(ClassifyArgs),
     /// Verify the metadata of a volume that is not served
     Check(CheckArgs),
+    /// Let a volume grow after devices of its slowest tier have become larger
+    Grow(GrowArgs),
     /// Replace a member of a volume by another device
     Replace(ReplaceArgs),
     /// Record the requests of a served volume as a trace

@@ -240,6 +240,17 @@ pub struct CheckArgs {
     pub data: bool,
 }
 
+/// `isotherm grow`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  lvextend -L +1T vg/slow && isotherm grow v\n  isotherm replace v /dev/sdc --member /dev/sda && isotherm grow v   # after a move to a larger disk"
+)]
+pub struct GrowArgs {
+    /// The volume, which must not be served.
+    #[command(flatten)]
+    pub of: VolumeArgs,
+}
+
 /// `isotherm replace`.
 #[derive(Debug, Args)]
 #[command(

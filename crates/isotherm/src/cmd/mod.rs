@@ -15,6 +15,7 @@ mod files_record;
 pub mod find;
 pub mod fstab;
 pub mod generate;
+pub mod grow;
 pub mod list;
 pub mod measure;
 mod pipe;
@@ -56,6 +57,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Classes(a) => classes::run(&a.command),
         Command::Classify(a) => classify::run(a),
         Command::Check(a) => check::run(a),
+        Command::Grow(a) => grow::run(a),
         Command::Replace(a) => replace::run(a),
         Command::Record(a) if a.events => record_events::run(a),
         Command::Record(a) => record::run(a),

@@ -215,10 +215,11 @@ wait_until isotherm_is_down v
 rm "$T/fast.img"
 truncate -s 64M "$T/fast2.img"
 truncate -s 128M "$T/fast3.img"
-truncate -s 300M "$T/slow2.img"
+truncate -s 400M "$T/slow2.img"
 systemctl start isotherm@v
 "#;
-    let after = r#"command mount "$T/dev/v" "$T/mnt/srv"
+    let after = r#"test "$(blockdev --getsize64 "$T/dev/v")" -gt 390000000
+command mount "$T/dev/v" "$T/mnt/srv"
 diff -r /usr/share/doc/bash "$T/mnt/srv/bash"
 umount "$T/mnt/srv"
 isotherm check "$T/etc/v" 2>/dev/null && exit 8

@@ -132,29 +132,14 @@ impl Plan {
         Ok(Plan { sb, caching, needs })
     }
 
-    /// Number of slots for data: all slots minus a reserve, because full tiers could not exchange extents without free slow slots. With
-    /// caching only the slots of the slowest tier count, because copies add no capacity.
+    /// Number of extents of the volume.
     fn extents(sb: &Superblock, caching: bool) -> Option<u32> {
         let slowest = sb.members.iter().map(|m| m.tier).max()?;
-        let slots = |t: Option<TierId>| -> u32 {
-            sb.members
-                .iter()
-                .filter(|m| t.is_none_or(|t| m.tier == t))
-                .map(|m| m.slots)
-                .sum()
+        let slots = |slow: bool| -> u32 {
+            let of = sb.members.iter().filter(|m| (m.tier == slowest) == slow);
+            of.map(|m| m.slots).sum()
         };
-        let slow = slots(Some(slowest));
-        if caching {
-            return Some(slow).filter(|&n| n > 0);
-        }
-        let reserve = if slowest == TierId(0) {
-            0
-        } else {
-            (slow / 16).clamp(2, 64)
-        };
-        slots(None)
-            .checked_sub(reserve)
-            .filter(|&n| n > 0 && reserve <= slow)
+        store::extents_of((slots(true), slots(false)), caching)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod begin;
 mod create;
+mod grow;
 mod memory;
 mod open;
 mod pages;
@@ -20,6 +21,7 @@ use isotherm_core::store::{self, Opened};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+pub use grow::Grown;
 pub use pages::ask_for_huge;
 pub use replace::{ReplaceHow, Replaced};
 

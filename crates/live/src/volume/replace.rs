@@ -5,7 +5,7 @@
 
 use super::create::{Undo, reserve_space};
 use super::open::Without;
-use super::{OpenMode, Volume, config_error, description, device_error};
+use super::{OpenMode, Volume, config_error, description};
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::config::{VolumeConfig, parse_uuid};
 use crate::contents;
@@ -91,9 +91,8 @@ impl Volume {
         let plan = v.plan(&device, how, &file);
         let (place, successor) = match plan {
             Ok(plan) => plan,
-            // The session that has begun ends at once, so that nothing has changed.
             Err(e) => {
-                let _ = store::settle(&mut FileMedia::new(&v.devices), &v.opened);
+                v.end_session();
                 return Err(e);
             }
         };
@@ -261,13 +260,9 @@ impl Volume {
         successor: &Successor,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(u64, Option<Device>), Error> {
-        let paths: Vec<PathBuf> = self.config.members.iter().map(|m| m.path.clone()).collect();
-        let words = |media: &FileMedia<'_>, e: store::OpenError| match e {
-            store::OpenError::Media(e) => device_error(media, &paths, e),
-            e => Error::new(ErrorKind::Volume, e.to_string()),
-        };
         let mut media = FileMedia::new(&self.devices);
-        let settled = store::settle(&mut media, &self.opened).map_err(|e| words(&media, e))?;
+        let settled =
+            store::settle(&mut media, &self.opened).map_err(|e| self.in_words(&media, e))?;
         let mut copied = 0;
         if let (true, Some(from), Some(to)) = (successor.holds_data, &self.devices[place], &new) {
             let used = store::slots_in_use(&self.opened.space, successor.place);
@@ -282,7 +277,7 @@ impl Volume {
         let mut media = FileMedia::new(&self.devices);
         let epoch = u64::from_le_bytes(random()?);
         store::replace(&mut media, &mut self.opened, &settled, successor, epoch)
-            .map_err(|e| words(&media, e))?;
+            .map_err(|e| self.in_words(&media, e))?;
         Ok((copied, former))
     }
 }

@@ -299,7 +299,8 @@ impl Durability {
                 } else {
                     MetaSource::Piece { skip: 0 }
                 };
-                writes.push((which, member, area.region_offset(region) + at, len, meta));
+                let start = self.layout.region_offset(member, region);
+                writes.push((which, member, start + at, len, meta));
             }
         }
     }

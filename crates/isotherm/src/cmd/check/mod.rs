@@ -278,7 +278,7 @@ impl Check<'_> {
         let mut newest: Option<Header> = None;
         let mut torn = Vec::new();
         for region in 0..2u8 {
-            let at = layout.area.region_offset(region);
+            let at = layout.region_offset(m, region);
             if self.media.read(m, at, &mut block).is_err() {
                 self.find(member, format!("checkpoint {region} cannot be read"));
                 continue;
@@ -337,7 +337,7 @@ impl Check<'_> {
         if h.blocks >= layout.area.region_blocks {
             return false;
         }
-        let base = layout.area.region_offset(Header::region(h.number)) + BLOCK as u64;
+        let base = layout.region_offset(m, Header::region(h.number)) + BLOCK as u64;
         let mut buf = vec![0; CHUNK * BLOCK];
         let mut i = 0;
         while i < h.blocks {

@@ -1,0 +1,327 @@
+//! Growth of a volume that is not being served, after devices of its slowest tier have become larger.
+//!
+//! The metadata areas were made for the volume's size at creation. If the checkpoint regions have no room for the new number of extents,
+//! larger ones are made behind the slots of primary and mirror. On a faster tier this takes the last slots of the member; dirty copies there
+//! are written home, and homes move to the slowest tier. If that has no room yet, the volume first gets the new slots and keeps its size
+//! ([`Growth::first_step`]). The old regions stay as they are until the new member table is durable (`table.rs`), so each table has its own regions.
+
+use super::error::OpenError;
+use super::mutants::broken;
+use super::open::Opened;
+use super::superblock::{State, Superblock};
+use super::table::settle;
+use super::{BLOCK, Media, MetaArea};
+use crate::mutants::Mutant;
+use crate::units::{ExtentId, MemberId, Slot, TierId};
+use crate::volume::Space;
+use crate::volume::geometry::SLOTS_MAX;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// The shape of a volume that has grown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// Number of extents.
+    pub extents: u32,
+    /// Slots of each member. Those of primary and mirror may become fewer, if they are on a faster tier.
+    pub slots: Vec<u32>,
+    /// Bytes that the volume uses of each member.
+    bytes: Vec<u64>,
+    /// New places of the checkpoint regions, by member; 0: unchanged.
+    regions_at: Vec<u64>,
+    region_blocks: u32,
+}
+
+/// A range that must be copied, and flushed at its new place, before the volume can grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Member and byte where it is.
+    pub from: (MemberId, u64),
+    /// Member and byte where it must be.
+    pub to: (MemberId, u64),
+    /// Number of bytes.
+    pub bytes: u32,
+}
+
+/// The slots that a growth takes away and that are in use.
+struct GivenUp {
+    /// Extents with a copy there.
+    copies: Vec<(Slot, ExtentId)>,
+    /// Extents with their home there, and the homes that they get.
+    homes: Vec<(Slot, ExtentId, Slot)>,
+    /// Number of homes for which there is no free slot.
+    lacking: u32,
+}
+
+/// Number of slots for data: all slots minus a reserve, because full tiers could not exchange extents without free slow slots. With
+/// `caching` only the slots of the slowest tier count, because copies add no capacity. `slots` are those of the slowest tier and of the
+/// others. `None`: there is no room for the reserve.
+pub fn extents_of((slow, fast): (u32, u32), caching: bool) -> Option<u32> {
+    if caching {
+        return Some(slow).filter(|&n| n > 0);
+    }
+    let reserve = if fast == 0 {
+        0
+    } else {
+        (slow / 16).clamp(2, 64)
+    };
+    slow.checked_add(fast)?
+        .checked_sub(reserve)
+        .filter(|&n| n > 0 && reserve <= slow)
+}
+
+/// Plans the growth to devices of these sizes in bytes, one for each member.
+///
+/// # Errors
+/// The volume would not become larger, or it is impossible; the text says why.
+pub fn plan_growth(sb: &Superblock, sizes: &[u64]) -> Result<Growth, &'static str> {
+    let slowest = sb.members.iter().map(|m| m.tier).max().unwrap_or(TierId(0));
+    let is_slow = |i: usize| sb.members[i].tier == slowest;
+    let sum = |slots: &[u32], slow: bool| -> u32 {
+        let of = (0..slots.len()).filter(|&i| is_slow(i) == slow);
+        of.map(|i| slots[i]).fold(0, u32::saturating_add)
+    };
+    let old: Vec<u32> = sb.members.iter().map(|m| m.slots).collect();
+    // If all extents have room on the slowest tier, this stays so, because a caching policy needs it.
+    let caching = sb.extents <= sum(&old, true);
+    let total = |slots: &[u32]| extents_of((sum(slots, true), sum(slots, false)), caching);
+    let most: Vec<u32> = (0..sb.members.len())
+        .map(|i| {
+            if is_slow(i) {
+                room(sb, i, sizes[i], 0)
+            } else {
+                old[i]
+            }
+        })
+        .collect();
+    let small = "no device of the slowest tier has become large enough for another extent";
+    let extents = total(&most).filter(|&n| n > sb.extents).ok_or(small)?;
+    let blocks = 1 << (sb.extent_shift - sb.block_shift);
+    let need = |extents: u32| {
+        let least = MetaArea::for_volume(extents, blocks, 0).region_blocks;
+        least.max(MetaArea::region_for(extents, sum(&old, false), blocks))
+    };
+    let layout = sb.layout();
+    let carries = |i: usize| {
+        let m = MemberId(i as u8);
+        m == layout.primary || Some(m) == layout.mirror
+    };
+    let was_moved = (0..sb.members.len()).any(|i| is_slow(i) && sb.members[i].regions_at != 0);
+    let (mut slots, mut regions_at) = (most, vec![0; old.len()]);
+    let region_blocks = need(extents).max(sb.area.region_blocks);
+    if region_blocks > sb.area.region_blocks || was_moved {
+        let space = 2 * u64::from(region_blocks) * BLOCK as u64;
+        for i in (0..slots.len()).filter(|&i| carries(i)) {
+            let (m, at) = (&sb.members[i], sb.members[i].regions_at);
+            // The old regions are in use until the new table is. A device that has not grown has room only below them.
+            let end = if at != 0 && !is_slow(i) { at } else { sizes[i] };
+            slots[i] = room(sb, i, end, space).min(slots[i]);
+            regions_at[i] = m.data_offset + (u64::from(slots[i]) << sb.extent_shift);
+            if at != 0 && is_slow(i) && regions_at[i] < at + sb.area.regions_bytes() {
+                return Err(
+                    "it has become only a little larger: the metadata of the larger volume has no room beside the present one",
+                );
+            }
+            if slots[i] == 0 {
+                return Err("the fast tier is too small for the metadata of the larger volume");
+            }
+        }
+    }
+    let extents = total(&slots).filter(|&n| n > sb.extents).ok_or(small)?;
+    if slots.iter().fold(0, |n: u32, s| n.saturating_add(*s)) > SLOTS_MAX {
+        return Err(
+            "the volume would have too many extents: it needs larger ones, which are chosen at creation",
+        );
+    }
+    let past = |i: usize| match regions_at[i] {
+        0 => sb.members[i].data_offset + (u64::from(slots[i]) << sb.extent_shift),
+        at => at + 2 * u64::from(region_blocks) * BLOCK as u64,
+    };
+    let bytes = (0..slots.len()).map(|i| past(i).max(sb.members[i].bytes));
+    Ok(Growth {
+        extents,
+        bytes: bytes.collect(),
+        slots,
+        regions_at,
+        region_blocks,
+    })
+}
+
+/// Number of slots of member `i` that end `behind` bytes before byte `end`.
+fn room(sb: &Superblock, i: usize, end: u64, behind: u64) -> u32 {
+    let bytes = end.saturating_sub(sb.members[i].data_offset + behind);
+    u32::try_from(bytes >> sb.extent_shift).unwrap_or(SLOTS_MAX)
+}
+
+impl Growth {
+    /// The growth in which members of the slowest tier only get their new slots: it makes room for homes that must move before this growth.
+    /// `None`: it would change nothing, or the checkpoint regions are in the way.
+    pub fn first_step(&self, sb: &Superblock) -> Option<Growth> {
+        let slowest = sb.members.iter().map(|m| m.tier).max()?;
+        let slots =
+            sb.members.iter().zip(&self.slots).map(
+                |(m, &slots)| {
+                    if m.tier == slowest { slots } else { m.slots }
+                },
+            );
+        let slots: Vec<u32> = slots.collect();
+        let end = |i: usize| sb.members[i].data_offset + (u64::from(slots[i]) << sb.extent_shift);
+        let fits = |i: usize| sb.members[i].regions_at == 0 || end(i) <= sb.members[i].regions_at;
+        let more = sb.members.iter().zip(&slots).any(|(m, &n)| n > m.slots);
+        (more && (0..slots.len()).all(fits)).then(|| Growth {
+            extents: sb.extents,
+            bytes: (0..slots.len())
+                .map(|i| end(i).max(sb.members[i].bytes))
+                .collect(),
+            regions_at: vec![0; slots.len()],
+            region_blocks: sb.area.region_blocks,
+            slots: slots.clone(),
+        })
+    }
+
+    fn keeps(&self, space: &Space, s: Slot) -> bool {
+        let member = space.geo.locate(s).0;
+        space.geo.member_slot(s).index < self.slots[usize::from(member.0)]
+    }
+
+    fn given_up(&self, space: &Space) -> GivenUp {
+        let (geo, map) = (&space.geo, &space.map);
+        let slow = geo.tier_slots(geo.slowest());
+        let mut free = (slow.start..slow.end)
+            .map(Slot)
+            .filter(|&s| space.slots.is_free(s) && self.keeps(space, s));
+        let mut out = GivenUp {
+            copies: Vec::new(),
+            homes: Vec::new(),
+            lacking: 0,
+        };
+        for s in (0..geo.slots()).map(Slot) {
+            let Some(e) = map.owner(s).filter(|_| !self.keeps(space, s)) else {
+                continue;
+            };
+            if map.copy(e) == Some(s) {
+                out.copies.push((s, e));
+            } else {
+                match free.next() {
+                    Some(to) => out.homes.push((s, e, to)),
+                    None => out.lacking += 1,
+                }
+            }
+        }
+        out
+    }
+
+    /// Number of extents that must move to the slowest tier and for which it has no free slot.
+    pub fn lacking(&self, space: &Space) -> u32 {
+        self.given_up(space).lacking
+    }
+
+    /// The ranges that must be copied first, because their slots are given up: homes, and dirty blocks of copies.
+    pub fn transfers(&self, space: &Space) -> Vec<Transfer> {
+        let (map, geo) = (&space.map, &space.geo);
+        let given = self.given_up(space);
+        let mut all: Vec<Transfer> = given
+            .homes
+            .into_iter()
+            .map(|(from, _, to)| Transfer {
+                from: geo.locate(from),
+                to: geo.locate(to),
+                bytes: geo.extent_bytes(),
+            })
+            .collect();
+        for (copy, e) in given.copies {
+            let Some(home) = map.home(e) else { continue };
+            let (from, to) = (geo.locate(copy), geo.locate(home));
+            let mut b = 0;
+            while b < geo.blocks_per_extent() {
+                let (n, dirty) = map.dirty_run(e, b, geo.blocks_per_extent());
+                let at = u64::from(b) << geo.block_shift;
+                if dirty {
+                    all.push(Transfer {
+                        from: (from.0, from.1 + at),
+                        to: (to.0, to.1 + at),
+                        bytes: n << geo.block_shift,
+                    });
+                }
+                b += n;
+            }
+        }
+        all
+    }
+
+    /// Takes the slots that are given up out of use, after their data was copied.
+    fn vacate(&self, space: &mut Space) {
+        let given = self.given_up(space);
+        for (_, e) in given.copies {
+            let blocks = space.geo.blocks_per_extent();
+            let mut b = 0;
+            while b < blocks {
+                let (n, dirty) = space.map.dirty_run(e, b, blocks);
+                if dirty {
+                    space.map.copy_cleaned(e, b, b + n);
+                }
+                b += n;
+            }
+            space.map.drop_copy(e);
+        }
+        for (_, e, to) in given.homes {
+            space.map.rehome(e, to);
+            space.slots.take(to);
+        }
+    }
+}
+
+/// Ends the session that has just begun with `opened`, before an engine used it, and lets the volume grow. The ranges of
+/// [`Growth::transfers`] were copied and flushed at their new places. `epoch` is a new random number. Returns the superblock of the volume, which
+/// is closed.
+///
+/// # Errors
+/// A member is missing, the shape is impossible, or a device fails. After a failure the volume can be opened: with its old size, or, if
+/// superblocks were written already, with the new one.
+pub fn grow<M: Media + ?Sized>(
+    media: &mut M,
+    opened: &mut Opened,
+    growth: &Growth,
+    epoch: u64,
+) -> Result<Superblock, OpenError> {
+    if !opened.report.missing.is_empty() {
+        return Err(OpenError::BadGrowth(
+            "a member is missing: replace it first",
+        ));
+    }
+    if growth.lacking(&opened.space) > 0 {
+        return Err(OpenError::BadGrowth(
+            "the slowest tier has no room for data that must move there",
+        ));
+    }
+    // Slots that become metadata must be in no checkpoint that the old table uses.
+    let late = broken(media, Mutant::SettleBeforeVacate);
+    if !late {
+        growth.vacate(&mut opened.space);
+    }
+    let settled = settle(media, opened)?;
+    if late {
+        growth.vacate(&mut opened.space);
+    }
+    let mut sb = settled.superblock.clone();
+    sb.extents = growth.extents;
+    sb.area.region_blocks = growth.region_blocks;
+    for (i, m) in sb.members.iter_mut().enumerate() {
+        (m.slots, m.bytes) = (growth.slots[i], growth.bytes[i]);
+        if growth.regions_at[i] != 0 && !broken(media, Mutant::GrowInPlace) {
+            m.regions_at = growth.regions_at[i];
+        }
+    }
+    let mut sb = settled.next_session(sb, epoch)?;
+    let layout = sb.layout();
+    // Bytes of the volume's data at this place must not be taken for a header.
+    for m in core::iter::once(layout.primary).chain(layout.mirror) {
+        for region in (0..2).filter(|_| growth.regions_at[usize::from(m.0)] != 0) {
+            media.write(m, layout.region_offset(m, region), &[0; BLOCK])?;
+        }
+    }
+    let geo = &opened.space.geo;
+    settled.change(media, &sb, &opened.space.map, geo, &settled.counters, None)?;
+    sb.state = State::Clean;
+    Ok(sb)
+}

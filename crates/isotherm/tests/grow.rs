@@ -1,0 +1,148 @@
+//! A volume grows after its slow device has become larger.
+
+mod common;
+
+use common::Place;
+use common::nbd::{MIB, back, copy_in, holds, noise};
+use serde_json::{Value, json};
+use std::fs;
+
+fn served(place: &Place, work: impl FnOnce()) {
+    let served = place.serve("v --nbd unix:n");
+    work();
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+}
+
+fn resize(place: &Place, name: &str, mib: u64) {
+    fs::OpenOptions::new()
+        .write(true)
+        .open(place.path(name))
+        .and_then(|f| f.set_len(mib << 20))
+        .expect("resized");
+}
+
+fn sound(place: &Place) {
+    let check = place.json("check v", "check");
+    assert_eq!(
+        (&check["ok"], &check["was_clean"]),
+        (&json!(true), &json!(true)),
+        "{check}"
+    );
+}
+
+fn bytes(v: &Value) -> u64 {
+    v.as_u64().expect("a number")
+}
+
+#[test]
+fn a_cache_volume_grows_many_times() {
+    let place = Place::new();
+    // Small extents and blocks, so that the metadata of the larger volume needs more room soon.
+    let made = place.json(
+        "create v --fast f:16M --slow s:32M --extent 4K --policy lru",
+        "create",
+    );
+    let mut size = bytes(&made["volume_bytes"]);
+    let mut data = noise(1, usize::try_from(size).expect("small") / MIB * MIB);
+    served(&place, || copy_in(&place, &data));
+    // Nothing has become larger.
+    let why = place.fails("grow v");
+    assert!(why.contains("large enough for another extent"), "{why}");
+    sound(&place);
+    for (round, mib) in [33, 64, 200, 201, 500].into_iter().enumerate() {
+        resize(&place, "s", mib);
+        let out = place.run("grow v --json");
+        if !out.status.success() {
+            // So little that the new metadata has no room beside the present one.
+            let why = String::from_utf8_lossy(&out.stderr).into_owned();
+            assert!(mib == 201 && why.contains("only a little larger"), "{why}");
+            sound(&place);
+            continue;
+        }
+        let grown: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        common::fits(&grown, "grow");
+        assert_eq!(bytes(&grown["volume_bytes_before"]), size, "{grown}");
+        assert!(bytes(&grown["volume_bytes"]) > size, "{grown}");
+        size = bytes(&grown["volume_bytes"]);
+        sound(&place);
+        let len = usize::try_from(size).expect("small") / MIB * MIB;
+        served(&place, || {
+            assert_eq!(
+                place.json("status v", "status")["volume_bytes"],
+                json!(size)
+            );
+            holds(&place, &data);
+            // What is new reads as zeros.
+            assert!(back(&place)[data.len().min(len)..].iter().all(|b| *b == 0));
+            data = noise(round as u64 + 2, len);
+            copy_in(&place, &data);
+            holds(&place, &data);
+        });
+    }
+    // The cache can be replaced in a volume that has grown, and the disk, too.
+    place.json("replace v g:40M --member 0", "replace");
+    sound(&place);
+    place.json("replace v t:700M --member 1", "replace");
+    sound(&place);
+    served(&place, || holds(&place, &data));
+    let grown = place.json("grow v", "grow");
+    assert!(bytes(&grown["volume_bytes"]) > size, "{grown}");
+    sound(&place);
+    served(&place, || holds(&place, &data));
+}
+
+#[test]
+fn dirty_copies_are_written_home_before_their_place_is_taken() {
+    let place = Place::new();
+    place.json(
+        "create v --fast f:16M --slow s:32M --extent 4K --policy lru",
+        "create",
+    );
+    // The whole cache is dirty.
+    let data = noise(1, 20 * MIB);
+    served(&place, || copy_in(&place, &data));
+    resize(&place, "s", 200);
+    let grown = place.json("grow v", "grow");
+    let fast = &grown["members"][0];
+    assert!(
+        bytes(&fast["slots"]) < bytes(&fast["slots_before"]) && bytes(&grown["moved_bytes"]) > 0,
+        "{grown}"
+    );
+    sound(&place);
+    served(&place, || holds(&place, &data));
+}
+
+#[test]
+fn a_full_tiering_volume_grows() {
+    let place = Place::new();
+    let made = place.json(
+        "create v --fast f:16M --slow s:32M --policy greendm",
+        "create",
+    );
+    let mut size = bytes(&made["volume_bytes"]);
+    let data = noise(1, usize::try_from(size).expect("small") / MIB * MIB);
+    served(&place, || copy_in(&place, &data));
+    // First the slow tier has no room for what must leave the fast one.
+    for mib in [128, 400] {
+        resize(&place, "s", mib);
+        let grown = place.json("grow v", "grow");
+        assert!(
+            bytes(&grown["volume_bytes"]) > size + 70 * MIB as u64,
+            "{grown}"
+        );
+        size = bytes(&grown["volume_bytes"]);
+        sound(&place);
+        served(&place, || holds(&place, &data));
+    }
+    served(&place, || {
+        let why = place.fails("grow v");
+        assert!(why.contains("stop it first"), "{why}");
+    });
+    // A member that is missing: refused, and nothing has changed.
+    fs::rename(place.path("s"), place.away("s")).expect("renamed");
+    let why = place.fails("grow v");
+    assert!(why.contains("missing"), "{why}");
+    fs::rename(place.away("s"), place.path("s")).expect("renamed");
+    served(&place, || holds(&place, &data));
+}

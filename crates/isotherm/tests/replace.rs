@@ -59,6 +59,14 @@ fn a_lost_cache_is_replaced_and_never_comes_back() {
     });
     assert!(fs::read(place.path("f")).expect("read") == old);
     sound(&place);
+    // A search finds the new member and says what the former one is.
+    let out = place.run("find");
+    let (found, said) = (
+        String::from_utf8_lossy(&out.stdout).into_owned(),
+        String::from_utf8_lossy(&out.stderr).into_owned(),
+    );
+    assert!(found.contains("/g\"") && !found.contains("/f\""), "{found}");
+    assert!(said.contains("another device is member 0"), "{said}");
     // The description names it again by mistake: it is not taken.
     let toml = fs::read_to_string(place.path("v.toml")).expect("read");
     fs::write(place.path("v.toml"), toml.replace("/g\"", "/f\"")).expect("written");

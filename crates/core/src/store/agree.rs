@@ -92,7 +92,7 @@ pub(super) fn agree(
         if usize::from(sb.index) != i {
             return Err(OpenError::MemberList(m));
         }
-        if is_replaced(sb, &newest) {
+        if sb.is_replaced(&newest) {
             if all {
                 return Err(OpenError::Replaced(m));
             }
@@ -141,14 +141,6 @@ pub(super) fn agree(
     let closed = found.iter().flatten().find(ended).map(|s| s.closed_seq);
     let closed = closed.filter(|&n| n > 0);
     Ok((newest, missing, Session { closed, ..session }))
-}
-
-/// Whether the newest table of members has another device in the place of the device with `sb`: it was replaced, or it should have replaced
-/// a member and the volume went on without it.
-fn is_replaced(sb: &Superblock, newest: &Superblock) -> bool {
-    let i = usize::from(sb.index);
-    let (own, other) = (sb.members.get(i), newest.members.get(i));
-    sb.table_version != newest.table_version && own.map(|m| m.uuid) != other.map(|m| m.uuid)
 }
 
 /// Whether the table of `newest` can be the one after that of `sb`: it differs in members that are gone since, or the volume has grown.

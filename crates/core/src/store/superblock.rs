@@ -406,6 +406,13 @@ impl Superblock {
         }
         Ok(())
     }
+    /// Whether the device of this superblock is no part of the volume according to `newest`, whose table of members has another device in its
+    /// place: it was replaced, or it should have replaced a member and the volume went on without it.
+    pub fn is_replaced(&self, newest: &Superblock) -> bool {
+        let i = usize::from(self.index);
+        let device = |sb: &Superblock| sb.members.get(i).map(|m| m.uuid);
+        self.table_version != newest.table_version && device(self) != device(newest)
+    }
     /// Whether member `i` was absent in the session that wrote this superblock.
     pub fn is_absent(&self, i: MemberId) -> bool {
         self.absent >> i.0 & 1 == 1

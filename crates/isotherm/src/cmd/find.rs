@@ -22,7 +22,7 @@ type Volumes = BTreeMap<[u8; 16], (Superblock, BTreeMap<u8, PathBuf>)>;
 /// No device belongs to a volume, or a device cannot be opened.
 pub fn run(args: &FindArgs) -> Result<(), Failure> {
     let mut volumes = Volumes::new();
-    let mut nothing = Vec::new();
+    let (mut found, mut nothing) = (Vec::new(), Vec::new());
     if args.devices.is_empty() {
         let mut places = scan::block_devices();
         let (files, mut passed_over) = scan::files_in(Path::new("."));
@@ -30,10 +30,8 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
         let mut scan = scan::probe_all(places, &[], true);
         nothing.append(&mut scan.notes);
         nothing.append(&mut passed_over);
-        for (path, sb) in scan.found {
-            add(&mut volumes, &path, sb)?;
-        }
-        if volumes.is_empty() {
+        found = scan.found;
+        if found.is_empty() {
             let mut what = String::from(
                 "no block device and no file in this directory carries a volume: name the devices, also to find a second superblock where the first is gone",
             );
@@ -46,7 +44,7 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
     }
     for path in &args.devices {
         match probe(path, Second::Anywhere).map_err(|e| Failure::file(path, "open it", &e))? {
-            Ok(sb) => add(&mut volumes, path, sb)?,
+            Ok(sb) => found.push((path.clone(), sb)),
             // Only now: before, the path might be on a device that does not answer.
             Err(_) if path.is_dir() => {
                 return Err(Failure::failed(format!(
@@ -55,6 +53,22 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
                 )));
             }
             Err(e) => nothing.push(format!("{}: {}", path.display(), words(e))),
+        }
+    }
+    let newest = |uuid| {
+        let of_volume = found.iter().map(|f| &f.1).filter(|sb| sb.uuid == uuid);
+        of_volume.max_by_key(|sb| sb.generation)
+    };
+    for (path, sb) in &found {
+        if newest(sb.uuid).is_some_and(|n| sb.is_replaced(n)) {
+            nothing.push(format!(
+                "{}: another device is member {} of volume `{}` now",
+                path.display(),
+                sb.index,
+                sb.name
+            ));
+        } else {
+            add(&mut volumes, path, sb.clone())?;
         }
     }
     if volumes.is_empty() {

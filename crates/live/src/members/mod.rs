@@ -216,13 +216,12 @@ fn near(hints: &[PathBuf], dir: &Path, moved: bool, notes: &mut Vec<String>) -> 
 /// device there.
 fn leave_out_replaced(places: &mut Vec<Candidate>, newest: &Superblock, notes: &mut Vec<String>) {
     places.retain(|c| {
-        let at = usize::from(c.sb.index);
-        let listed = |sb: &Superblock| sb.members.get(at).map(|m| m.uuid);
-        let is_member = listed(&c.sb) == listed(newest);
+        let is_member = !c.sb.is_replaced(newest);
         if !is_member {
             notes.push(format!(
-                "{}: another device is member {at} now; not used",
-                c.path.display()
+                "{}: another device is member {} now; not used",
+                c.path.display(),
+                c.sb.index
             ));
         }
         is_member

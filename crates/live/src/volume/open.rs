@@ -109,7 +109,7 @@ impl Volume {
         {
             stamp::confirm(device, stamp)?;
         }
-        if !read_only && !opened.report.missing.is_empty() {
+        if !read_only && without.0.is_none() && !opened.report.missing.is_empty() {
             notes.push(missing_members_note(&opened.report, &lost, &paths));
         }
         notes.extend(lost_ranges(&opened));

@@ -113,3 +113,40 @@ fn identities_are_given_out_once() {
     // Removed members leave gaps in the sequence of identities.
     assert!(!refused(&|s| (s.members[1].id, s.next_id) = (40, 41)));
 }
+
+#[test]
+fn regions_that_moved_lie_behind_the_slots() {
+    let mut sb = sample();
+    let end = sb.members[1].data_offset + (80 << 16);
+    sb.members[1].regions_at = end;
+    let b = sb.encode();
+    assert_eq!(u64_at(&b, 16) & FEATURE_REGIONS, FEATURE_REGIONS);
+    assert_eq!(Superblock::decode(&b), Ok(sb.clone()));
+    let layout = sb.layout();
+    assert_eq!(layout.region_offset(MemberId(1), 0), end);
+    let half = sb.area.regions_bytes() / 2;
+    assert_eq!(layout.region_offset(MemberId(1), 1), end + half);
+    assert_eq!(
+        layout.region_offset(MemberId(0), 1),
+        sb.area.region_offset(1)
+    );
+    // In the slots, past the end of the device, not at a block.
+    for at in [end - 4096, (1 << 30) - half, end + 512] {
+        sb.members[1].regions_at = at;
+        let e = SuperblockError::Impossible("checkpoint regions in an impossible place");
+        assert_eq!(Superblock::decode(&sb.encode()), Err(e), "{at}");
+    }
+}
+
+#[test]
+fn a_device_is_replaced_if_the_table_changed_and_names_another() {
+    let old = sample();
+    let mut new = sample();
+    assert!(!old.is_replaced(&new));
+    new.table_version += 1;
+    assert!(!old.is_replaced(&new), "only others changed");
+    new.members[1].uuid = [9; 16];
+    assert!(old.is_replaced(&new));
+    new.index = 0;
+    assert!(!new.is_replaced(&old), "this member stayed");
+}

@@ -1,0 +1,79 @@
+//! The plan of a growth: sizes, and the places of the checkpoint regions.
+
+use isotherm_core::TierId;
+use isotherm_core::store::superblock::{MemberEntry, Shape};
+use isotherm_core::store::{BLOCK, Layout, MetaArea, Superblock, extents_of, plan_growth};
+
+const EXTENT: u64 = 64 << 10;
+const GIB: u64 = 1 << 30;
+
+/// A cache volume with these sizes of its members.
+fn volume(fast: u64, slow: u64) -> Superblock {
+    let slots = |bytes: u64| (bytes / EXTENT) as u32;
+    let area =
+        MetaArea::for_volume(slots(slow), 16, fast).with_copies(slots(slow), slots(fast), 16);
+    let data_offset = Layout::data_offset(&area, true, EXTENT);
+    let entry = |tier: u8, bytes: u64| {
+        let slots = ((bytes - data_offset) / EXTENT) as u32;
+        MemberEntry {
+            uuid: [tier + 1; 16],
+            tier: TierId(tier),
+            slots,
+            data_offset,
+            bytes: data_offset + u64::from(slots) * EXTENT,
+            ..MemberEntry::default()
+        }
+    };
+    let members = vec![entry(0, fast), entry(1, slow)];
+    let shape = Shape {
+        extent_shift: 16,
+        block_shift: 12,
+        extents: members[1].slots,
+        area,
+    };
+    Superblock::new([7; 16], 1, shape, members)
+}
+
+#[test]
+fn only_a_larger_slow_tier_makes_a_volume_larger() {
+    let sb = volume(GIB, 10 * GIB);
+    let same: Vec<u64> = sb.members.iter().map(|m| m.bytes).collect();
+    assert!(plan_growth(&sb, &same).is_err());
+    // Less than an extent more, or a larger cache.
+    assert!(plan_growth(&sb, &[same[0], same[1] + EXTENT - 1]).is_err());
+    assert!(plan_growth(&sb, &[same[0] * 2, same[1]]).is_err());
+}
+
+#[test]
+fn larger_regions_lie_behind_the_slots_of_both_members() {
+    let sb = volume(GIB, 10 * GIB);
+    let sizes = [GIB, 40 * GIB];
+    let growth = plan_growth(&sb, &sizes).expect("it can grow");
+    // Four times the extents need four times the records: 2 units of 16 bytes each, and 5 for an extent with a copy.
+    let blocks = |extents: u32| MetaArea::region_for(extents, sb.members[0].slots, 16);
+    let space = 2 * u64::from(blocks(growth.extents)) * BLOCK as u64;
+    let lost = u64::from(sb.members[0].slots - growth.slots[0]) * EXTENT;
+    assert!(
+        lost >= space - EXTENT && lost <= space + 2 * EXTENT,
+        "{lost} for {space}"
+    );
+    let end = sb.members[1].data_offset + u64::from(growth.slots[1]) * EXTENT;
+    assert!(end + space <= sizes[1] && end + space + 2 * EXTENT > sizes[1]);
+    assert_eq!(growth.extents, growth.slots[1]);
+}
+
+#[test]
+fn a_cache_that_is_too_small_for_the_metadata_is_refused() {
+    let sb = volume(8 << 20, GIB);
+    let why = plan_growth(&sb, &[8 << 20, 400 * GIB]).expect_err("too much");
+    assert!(why.contains("too small for the metadata"), "{why}");
+}
+
+#[test]
+fn a_reserve_is_kept_for_exchanges() {
+    assert_eq!(extents_of((1000, 100), true), Some(1000));
+    assert_eq!(extents_of((1000, 100), false), Some(1100 - 62));
+    assert_eq!(extents_of((1000, 0), false), Some(1000));
+    assert_eq!(extents_of((1, 100), false), None);
+    assert_eq!(extents_of((0, 100), true), None);
+}

@@ -78,6 +78,9 @@ impl Run {
             let Some(step) = growth.first_step(&opened.superblock) else {
                 return Ok(None);
             };
+            if !step.transfers(&opened.space).is_empty() {
+                return Err(OpenError::BadGrowth("the first step moves data"));
+            }
             self.counts.steps_first += 1;
             self.sb = store::grow(&mut all, &mut opened, &step, self.next_epoch())?;
             return self.try_grow(disks, fuse);

@@ -13,6 +13,8 @@ pub enum Shape {
     Small,
     /// The same with the fast tier on two members, one of which may be lost.
     TwoFast,
+    /// The same with room for the whole volume on two slow members.
+    TwoSlow,
     /// The same on three tiers.
     ThreeTiers,
     /// The same with a slow tier that has room for the whole volume, so that caching policies are allowed.
@@ -158,7 +160,7 @@ pub struct Counts {
 pub(super) fn superblock(seed: u64, ring: u32, shape: Shape) -> Superblock {
     let extents = if shape == Shape::Large { 640 } else { 24 };
     let fast = match shape {
-        Shape::Small | Shape::Roomy | Shape::TwoFast => 10,
+        Shape::Small | Shape::Roomy | Shape::TwoFast | Shape::TwoSlow => 10,
         Shape::ThreeTiers => 14,
         Shape::Large => 200,
     };
@@ -178,6 +180,7 @@ pub(super) fn superblock(seed: u64, ring: u32, shape: Shape) -> Superblock {
     let members = match shape {
         Shape::Small => vec![entry(0, 0, 10), entry(1, 1, 20)],
         Shape::Roomy => vec![entry(0, 0, 10), entry(1, 1, 26)],
+        Shape::TwoSlow => vec![entry(0, 0, 10), entry(1, 1, 12), entry(2, 1, 14)],
         Shape::TwoFast => vec![entry(0, 0, 5), entry(1, 0, 5), entry(2, 1, 20)],
         Shape::ThreeTiers => vec![entry(0, 0, 6), entry(1, 1, 8), entry(2, 2, 16)],
         Shape::Large => vec![entry(0, 0, 200), entry(1, 1, 460)],

@@ -331,7 +331,7 @@ fn a_member_is_replaced_with_its_data() {
         lives: 6,
         end_well: (seed % 4) as u32,
         shape: [
-            Shape::Small,
+            Shape::TwoSlow,
             Shape::Roomy,
             Shape::TwoFast,
             Shape::ThreeTiers,
@@ -355,7 +355,7 @@ fn a_volume_that_grows_loses_nothing() {
         shape: [
             Shape::Roomy,
             Shape::Small,
-            Shape::Roomy,
+            Shape::TwoSlow,
             Shape::ThreeTiers,
             Shape::Large,
         ][seed as usize % 5],

@@ -113,6 +113,25 @@ fn dirty_copies_are_written_home_before_their_place_is_taken() {
     served(&place, || holds(&place, &data));
 }
 
+/// One of two disks becomes larger. The other one, which carries the metadata, gives up slots that hold data.
+#[test]
+fn a_volume_grows_by_one_of_its_disks() {
+    let place = Place::new();
+    place.json(
+        "create v --fast f:32M --slow s:64M --slow t:64M --extent 4K",
+        "create",
+    );
+    let data = noise(1, 60 * MIB);
+    served(&place, || copy_in(&place, &data));
+    for (name, mib) in [("t", 600), ("s", 300)] {
+        resize(&place, name, mib);
+        let grown = place.json("grow v", "grow");
+        assert!(bytes(&grown["volume_bytes"]) > bytes(&grown["volume_bytes_before"]));
+        sound(&place);
+        served(&place, || holds(&place, &data));
+    }
+}
+
 #[test]
 fn a_full_tiering_volume_grows() {
     let place = Place::new();

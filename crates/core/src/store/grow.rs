@@ -43,12 +43,12 @@ pub struct Transfer {
     pub bytes: u32,
 }
 
-/// The slots that a growth takes away and that are in use.
+/// The data in slots that a growth takes away.
 struct GivenUp {
-    /// Extents with a copy there.
-    copies: Vec<(Slot, ExtentId)>,
     /// Extents with their home there, and the homes that they get.
-    homes: Vec<(Slot, ExtentId, Slot)>,
+    homes: Vec<(ExtentId, Slot)>,
+    /// Extents whose copy is dropped, because its slot or that of the home is given up, and the homes that they have then.
+    copies: Vec<(ExtentId, Slot)>,
     /// Number of homes for which there is no free slot.
     lacking: u32,
 }
@@ -123,7 +123,9 @@ pub fn plan_growth(sb: &Superblock, sizes: &[u64]) -> Result<Growth, &'static st
                 );
             }
             if slots[i] == 0 {
-                return Err("the fast tier is too small for the metadata of the larger volume");
+                return Err(
+                    "the fast tier is too small for the metadata of the larger volume: replace it by a larger device first (`isotherm replace`)",
+                );
             }
         }
     }
@@ -158,12 +160,14 @@ impl Growth {
     /// `None`: it would change nothing, or the checkpoint regions are in the way.
     pub fn first_step(&self, sb: &Superblock) -> Option<Growth> {
         let slowest = sb.members.iter().map(|m| m.tier).max()?;
-        let slots =
-            sb.members.iter().zip(&self.slots).map(
-                |(m, &slots)| {
-                    if m.tier == slowest { slots } else { m.slots }
-                },
-            );
+        // Nothing is given up in this step.
+        let slots = sb.members.iter().zip(&self.slots).map(|(m, &slots)| {
+            if m.tier == slowest {
+                slots.max(m.slots)
+            } else {
+                m.slots
+            }
+        });
         let slots: Vec<u32> = slots.collect();
         let end = |i: usize| sb.members[i].data_offset + (u64::from(slots[i]) << sb.extent_shift);
         let fits = |i: usize| sb.members[i].regions_at == 0 || end(i) <= sb.members[i].regions_at;
@@ -191,21 +195,25 @@ impl Growth {
             .map(Slot)
             .filter(|&s| space.slots.is_free(s) && self.keeps(space, s));
         let mut out = GivenUp {
-            copies: Vec::new(),
             homes: Vec::new(),
+            copies: Vec::new(),
             lacking: 0,
         };
-        for s in (0..geo.slots()).map(Slot) {
-            let Some(e) = map.owner(s).filter(|_| !self.keeps(space, s)) else {
-                continue;
-            };
-            if map.copy(e) == Some(s) {
-                out.copies.push((s, e));
-            } else {
+        for e in (0..geo.extents).map(ExtentId) {
+            let Some(home) = map.home(e) else { continue };
+            let mut next = home;
+            if !self.keeps(space, home) {
                 match free.next() {
-                    Some(to) => out.homes.push((s, e, to)),
+                    Some(to) => {
+                        out.homes.push((e, to));
+                        next = to;
+                    }
                     None => out.lacking += 1,
                 }
+            }
+            let copy = map.copy(e);
+            if copy.is_some_and(|c| next != home || !self.keeps(space, c)) {
+                out.copies.push((e, next));
             }
         }
         out
@@ -216,21 +224,22 @@ impl Growth {
         self.given_up(space).lacking
     }
 
-    /// The ranges that must be copied first, because their slots are given up: homes, and dirty blocks of copies.
+    /// The ranges that must be copied first, in this order, because their slots are given up: homes, and dirty blocks of copies.
     pub fn transfers(&self, space: &Space) -> Vec<Transfer> {
         let (map, geo) = (&space.map, &space.geo);
         let given = self.given_up(space);
-        let mut all: Vec<Transfer> = given
-            .homes
-            .into_iter()
-            .map(|(from, _, to)| Transfer {
+        let mut all = Vec::new();
+        for (e, to) in given.homes {
+            let Some(from) = map.home(e) else { continue };
+            all.push(Transfer {
                 from: geo.locate(from),
                 to: geo.locate(to),
                 bytes: geo.extent_bytes(),
-            })
-            .collect();
-        for (copy, e) in given.copies {
-            let Some(home) = map.home(e) else { continue };
+            });
+        }
+        // The dirty blocks follow, because they are newer than those of the home.
+        for (e, home) in given.copies {
+            let Some(copy) = map.copy(e) else { continue };
             let (from, to) = (geo.locate(copy), geo.locate(home));
             let mut b = 0;
             while b < geo.blocks_per_extent() {
@@ -252,7 +261,7 @@ impl Growth {
     /// Takes the slots that are given up out of use, after their data was copied.
     fn vacate(&self, space: &mut Space) {
         let given = self.given_up(space);
-        for (_, e) in given.copies {
+        for (e, _) in given.copies {
             let blocks = space.geo.blocks_per_extent();
             let mut b = 0;
             while b < blocks {
@@ -264,7 +273,7 @@ impl Growth {
             }
             space.map.drop_copy(e);
         }
-        for (_, e, to) in given.homes {
+        for (e, to) in given.homes {
             space.map.rehome(e, to);
             space.slots.take(to);
         }
@@ -302,6 +311,10 @@ pub fn grow<M: Media + ?Sized>(
     let settled = settle(media, opened)?;
     if late {
         growth.vacate(&mut opened.space);
+    }
+    let rest = growth.given_up(&opened.space);
+    if !rest.homes.is_empty() || !rest.copies.is_empty() {
+        return Err(OpenError::BadGrowth("a slot that is given up is in use"));
     }
     let mut sb = settled.superblock.clone();
     sb.extents = growth.extents;

@@ -49,6 +49,7 @@ impl Volume {
                 v.end_session();
                 return Err(config_error(&file, what));
             };
+            v.transfer(&step)?;
             v.apply(&step)?;
             drop(v);
             (v, growth) = Volume::planned(volume, &file)?;

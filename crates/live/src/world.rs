@@ -386,9 +386,9 @@ impl World for UringWorld {
                 };
                 self.enter(1, left);
                 self.inbox.woken();
-                self.wait_average().slept();
+                self.has_waited();
             }
-            self.seen = self.base + self.model_now();
+            self.read_clock();
             if let Some(heartbeat) = &mut self.heartbeat {
                 heartbeat.look();
             }

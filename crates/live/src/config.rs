@@ -169,6 +169,9 @@ pub struct IoConfig {
     /// Starts of each sleeping disk in a day; `None`: as many as its data sheet allows over five years, if it states a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sleep_starts_per_day: Option<f64>,
+    /// As an alternative: years for which the start-stop cycles of each sleeping disk must last, by its data sheet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_stop_years: Option<f64>,
     /// Largest share of the requests that may wait for a wake-up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sleep_wait_share: Option<f64>,
@@ -223,6 +226,7 @@ impl Default for IoConfig {
             sleep_hold_s: None,
             sleep_hold_bytes: None,
             sleep_starts_per_day: None,
+            start_stop_years: None,
             sleep_wait_share: None,
             power_limit_w: None,
             join_bytes: None,

@@ -23,10 +23,12 @@ impl Sheet {
     /// The time between two starts at which the start-stop cycles of the disk's life last for [`START_STOP_YEARS`]. `None` if the sheet does
     /// not state their number.
     pub fn start_interval(&self) -> Option<Nanos> {
+        self.start_interval_for(START_STOP_YEARS)
+    }
+    /// The same for another number of years, more than 0.
+    pub fn start_interval_for(&self, years: f64) -> Option<Nanos> {
         let limit = self.start_stop_limit()?;
-        Some(Nanos(
-            (START_STOP_YEARS * DAYS * 86_400e9 / limit).ceil() as u64
-        ))
+        Some(Nanos((years * DAYS * 86_400e9 / limit).ceil() as u64))
     }
 }
 
@@ -64,5 +66,7 @@ mod tests {
         let interval = |name| crate::sheet(name).unwrap().start_interval();
         assert_eq!(interval("wd5000aaks"), Some(Nanos(3_155_760_000_000)));
         assert_eq!(interval("nvme-tlc"), None);
+        let ten = crate::sheet("wd5000aaks").unwrap().start_interval_for(10.0);
+        assert_eq!(ten, Some(Nanos(6_311_520_000_000)));
     }
 }

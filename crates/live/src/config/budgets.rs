@@ -44,11 +44,37 @@ impl VolumeConfig {
         sheet.start_stop_limit()
     }
 
-    /// The time between two starts at which the start-stop cycles of a member last for five years, if it has a data sheet that states their
-    /// number.
+    /// The time between two starts at which the start-stop cycles of a member last for `start_stop_years` (five years if that is left out),
+    /// if it has a data sheet that states their number.
     pub fn start_interval(&self, member: usize) -> Option<Nanos> {
         let sheet = self.members.get(member)?.data_sheet().ok()??;
-        sheet.start_interval()
+        match self.io.start_stop_years {
+            Some(years) => sheet.start_interval_for(years),
+            None => sheet.start_interval(),
+        }
+    }
+
+    /// Checks `start_stop_years`. A data sheet that cannot be read is no reason not to serve.
+    fn check_start_years(&self) -> Result<(), String> {
+        let Some(years) = self.io.start_stop_years else {
+            return Ok(());
+        };
+        if self.io.sleep_starts_per_day.is_some() {
+            return Err("start_stop_years: leave it out, or `sleep_starts_per_day`".into());
+        }
+        if !(0.01..=1000.0).contains(&years) {
+            return Err("start_stop_years: from 0.01 to 1000 years".into());
+        }
+        let is_lost = self.members.iter().any(|m| m.data_sheet().is_err());
+        let is_known = (0..self.members.len()).any(|m| self.start_stop_limit(m).is_some());
+        if is_known || is_lost {
+            Ok(())
+        } else {
+            Err(
+                "start_stop_years: needs a member whose data sheet (`sheet`) states `start_stop_limit`"
+                    .into(),
+            )
+        }
     }
 
     /// Whether a real device of the fastest tier has a data sheet that cannot be read.
@@ -95,6 +121,7 @@ impl VolumeConfig {
                 m.path.display()
             ));
         }
+        self.check_start_years()?;
         // With `wear_years`, the valid range is that of the resulting bytes.
         match self.wear_bytes_per_day()? {
             Some(bytes) if self.io.wear_years.is_some() => {
@@ -157,6 +184,13 @@ mod tests {
             ("wear_burst_h = 0.0", "wear_burst_h"),
             ("sleep_hold_s = 1e9", "sleep_hold_s"),
             ("sleep_starts_per_day = 0.001", "sleep_starts_per_day"),
+            ("start_stop_years = 5.0", "start_stop_limit"),
+            ("start_stop_years = 0.0", "start_stop_years"),
+            ("start_stop_years = nan", "start_stop_years"),
+            (
+                "start_stop_years = 5.0\nsleep_starts_per_day = 9.0",
+                "sleep_starts_per_day",
+            ),
             ("sleep_wait_share = 1.5", "sleep_wait_share"),
             ("join_s = -1.0", "join_s"),
             ("join_bytes = \"2G\"", "join_bytes"),
@@ -165,6 +199,30 @@ mod tests {
             let e = parse(io, "").expect_err(io);
             assert!(e.contains("v.toml") && e.contains(field), "{io}: {e}");
         }
+    }
+
+    #[test]
+    fn starts_last_for_the_wanted_years() {
+        let interval = |io: &str| {
+            let parsed = parse(io, "sheet = \"wd5000aaks\"");
+            parsed.map(|c| (c.start_interval(0), c.start_interval(1)))
+        };
+        // 50 000 starts.
+        let years = |n: u64| Some(isotherm_core::Nanos(n * 631_152_000_000));
+        assert_eq!(interval(""), Ok((years(5), None)));
+        assert_eq!(interval("start_stop_years = 10"), Ok((years(10), None)));
+        assert_eq!(interval("start_stop_years = 2.0"), Ok((years(2), None)));
+        // The knob replaces the key; without both, it is five years.
+        let set = |value| {
+            let mut c = parse("start_stop_years = 10.0", "sheet = \"wd5000aaks\"").expect("right");
+            assert!(c.io.keep_knob("sleep_starts_per_day", value));
+            (c.io.sleep_starts_per_day, c.start_interval(0))
+        };
+        assert_eq!(set(9.0), (Some(9.0), years(5)));
+        assert_eq!(set(0.0), (None, years(5)));
+        // A sheet that is gone is no reason not to serve.
+        let gone = parse("start_stop_years = 10.0", "sheet = \"gone.toml\"");
+        assert_eq!(gone.map(|c| c.start_interval(0)), Ok(None));
     }
 
     #[test]

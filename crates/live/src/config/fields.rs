@@ -193,6 +193,12 @@ pub const IO: &[Field] = &[
         "terabytes that may be written to the fastest tier in its life",
     ),
     field(
+        "start_stop_years",
+        "from 0.01 to 1000 years; instead of `sleep_starts_per_day`",
+        "5",
+        "years for which the start-stop cycles of each sleeping disk must last, by its data sheet",
+    ),
+    field(
         "classes_off",
         "a list of `front-end`, `ranges`, `database`, `files`, `layout`",
         "all are used",

@@ -50,7 +50,10 @@ impl IoConfig {
             "wear_burst_h" => self.wear_burst_h = Some(value),
             "sleep_hold_s" => self.sleep_hold_s = limit,
             "sleep_hold_bytes" => self.sleep_hold_bytes = limit.map(bytes),
-            "sleep_starts_per_day" => self.sleep_starts_per_day = limit,
+            "sleep_starts_per_day" => {
+                self.start_stop_years = None;
+                self.sleep_starts_per_day = limit;
+            }
             "sleep_wait_share" => self.sleep_wait_share = limit,
             "power_limit_w" => self.power_limit_w = limit,
             "join_bytes" => self.join_bytes = Some(bytes(value)),

@@ -471,6 +471,12 @@ fn costs(
     if config.io.wear_years.is_some() && config.io.wear_tbw.is_none() && config.lacks_fast_sheet() {
         notes.push("wear_years: has no effect without the data sheet of the fastest tier".into());
     }
+    let is_lost = config.members.iter().any(|m| m.data_sheet().is_err());
+    if config.io.start_stop_years.is_some() && is_lost {
+        notes.push(
+            "start_stop_years: has no effect on a disk whose data sheet cannot be read".into(),
+        );
+    }
     let known = by_tier.iter().rposition(Option::is_some);
     let costs = by_tier
         .into_iter()

@@ -73,7 +73,7 @@ impl Pool {
 
     fn make(region: Option<Arc<Region>>, start: usize, len: usize) -> Arc<Pool> {
         let buddy = Buddy::new(len / ALIGNMENT);
-        let order = buddy.largest();
+        let order = buddy.heads.iter().rposition(|&h| h != NONE);
         Arc::new(Pool {
             region,
             start,
@@ -110,13 +110,13 @@ impl Pool {
 
     /// Whether a request of `bytes` would get memory now, without waiting.
     pub fn has(&self, bytes: usize) -> bool {
-        let mut state = self.lock();
+        let state = self.lock();
         let order = order_of(bytes);
         state.waiting.is_empty()
             && if class_bytes(order) > self.largest {
                 state.alone == 0
             } else {
-                state.buddy.has(order)
+                state.buddy.heads[order..].iter().any(|&h| h != NONE)
             }
     }
 

@@ -386,9 +386,9 @@ impl World for UringWorld {
                 };
                 self.enter(1, left);
                 self.inbox.woken();
-                self.has_waited();
+                self.wait_average().slept();
             }
-            self.read_clock();
+            self.seen = self.base + self.model_now();
             if let Some(heartbeat) = &mut self.heartbeat {
                 heartbeat.look();
             }

@@ -110,30 +110,3 @@ fn the_arena_keeps_its_parts_apart() {
     let own = arena.own.get_now(4096);
     assert!(own.as_ptr() as usize >= base + (1 << 20) + 3 * 65536);
 }
-
-#[test]
-fn small_chunks_that_stay_whole_never_keep_a_large_one_away() {
-    // One chunk of 4 MiB: as long as a page of it stays whole, it is not in one piece.
-    let (pages, large) = (1024, 4 << 20);
-    let pool = Pool::new(large);
-    for small in [4096, 16384, 65536] {
-        let held: Vec<_> = (0..pages / (small / 4096))
-            .map(|_| pool.buffer(0, small as u32, 512))
-            .collect();
-        assert!(!pool.has(1));
-        drop(held);
-        // The chunk that was returned last is used first.
-        let one = pool.buffer(0, small as u32, 512);
-        let at = one.aligned().as_ptr();
-        drop(one);
-        assert_eq!(pool.buffer(0, small as u32, 512).aligned().as_ptr(), at);
-        assert!(pool.has(large), "{small}");
-        let all = pool.get_if_idle(large).expect("merged");
-        assert!(!pool.has(1), "{small}");
-        drop(all);
-    }
-    // The same for a caller that asks without having looked.
-    drop(pool.buffer(0, 4096, 512));
-    assert!(pool.get_if_idle(large).is_some());
-    assert_eq!(pool.bytes_out(), 0);
-}

@@ -179,12 +179,8 @@ impl Queues {
 
 impl RingSource for Queues {
     fn put(&mut self, push: &mut dyn FnMut(u16, RingEntry)) {
+        Shared::take(&self.0);
         let mut state = self.0.lock();
-        if !state.held.is_empty() {
-            drop(state);
-            Shared::take(&self.0);
-            state = self.0.lock();
-        }
         if state.put.is_empty() {
             // All commands were submitted after the call before this one, and none of them was refused.
             if let Some(ready) = state.ready.take() {

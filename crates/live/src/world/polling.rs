@@ -9,7 +9,6 @@
 
 use super::UringWorld;
 use super::trial::Trial;
-use isotherm_core::Nanos;
 use std::time::{Duration, Instant};
 
 /// Maximum time of polling for clients, in microseconds, unless longer polling pays.
@@ -53,9 +52,9 @@ impl WaitAverage {
         self.average = self.average - self.average / WEIGHT + after / WEIGHT;
     }
 
-    /// The wait that [`WaitAverage::begin`] began has ended.
-    fn ended(&mut self, now: Instant) {
-        self.record(now.saturating_duration_since(self.since));
+    /// A sleep after [`WaitAverage::begin`] has ended.
+    pub(super) fn slept(&mut self) {
+        self.record(self.since.elapsed());
     }
 }
 
@@ -68,8 +67,6 @@ pub(super) struct Polling {
     trial: Trial,
     /// Whether the operations that were submitted last before a wait ended at once (memory, page cache).
     at_once: bool,
-    /// Whether a wait has ended whose time is not yet in an average.
-    waited: bool,
 }
 
 impl Polling {
@@ -81,7 +78,6 @@ impl Polling {
             client_long: WaitAverage::new(max),
             trial: Trial::new(Instant::now()),
             at_once: false,
-            waited: false,
         }
     }
 
@@ -103,7 +99,7 @@ impl UringWorld {
 
     /// The state for the wait that begins or ends now. It stays the same during a wait, because the set of operations in progress does not
     /// change meanwhile.
-    fn wait_average(&mut self) -> &mut WaitAverage {
+    pub(super) fn wait_average(&mut self) -> &mut WaitAverage {
         if self.is_device_busy() {
             &mut self.polling.device
         } else {
@@ -111,23 +107,9 @@ impl UringWorld {
         }
     }
 
-    /// The thread has slept.
-    pub(super) fn has_waited(&mut self) {
-        self.polling.waited = true;
-    }
-
-    /// Reads the clock: once for the events that came together, and for the end of the wait for them.
-    pub(super) fn read_clock(&mut self) {
-        let now = Instant::now();
-        self.seen = self.base + Nanos(now.saturating_duration_since(self.start).as_nanos() as u64);
-        if std::mem::take(&mut self.polling.waited) {
-            self.wait_average().ended(now);
-        }
-    }
-
     /// Polls for work for a limited time. Returns false if there is none; then the thread should sleep.
     pub(super) fn poll_for_work(&mut self) -> bool {
-        if self.polling.at_once && self.is_device_busy() && !self.ring.is_idle() {
+        if self.polling.at_once && !self.ring.is_idle() {
             // Probably these operations end at once, too: then the clock need not be read.
             self.enter(0, None);
             self.polling.at_once = self.is_pending();
@@ -155,7 +137,7 @@ impl UringWorld {
         loop {
             for _ in 0..POLLS_PER_YIELD {
                 if self.is_pending() || self.ring.taskrun() {
-                    self.has_waited();
+                    self.wait_average().slept();
                     return true;
                 }
                 std::hint::spin_loop();

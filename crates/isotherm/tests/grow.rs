@@ -165,3 +165,31 @@ fn a_full_tiering_volume_grows() {
     fs::rename(place.away("s"), place.path("s")).expect("renamed");
     served(&place, || holds(&place, &data));
 }
+
+/// The command is killed at several moments. The volume then has its old size or the new one, and all of its data.
+#[test]
+fn a_killed_growth_loses_nothing() {
+    let place = Place::new();
+    place.json(
+        "create v --fast f:64M --slow s:64M --extent 4K --policy lru",
+        "create",
+    );
+    let data = noise(1, 48 * MIB);
+    served(&place, || copy_in(&place, &data));
+    let mut mib = 64;
+    for ms in [5, 30, 60, 90, 130, 180, 250, 400] {
+        mib += 64;
+        resize(&place, "s", mib);
+        let mut child = place.command("grow v").spawn().expect("started");
+        std::thread::sleep(std::time::Duration::from_millis(ms));
+        let _ = child.kill();
+        let _ = child.wait();
+        served(&place, || holds(&place, &data));
+    }
+    mib += 256;
+    resize(&place, "s", mib);
+    let grown = place.json("grow v", "grow");
+    assert!(bytes(&grown["volume_bytes"]) > (mib - 32) << 20, "{grown}");
+    sound(&place);
+    served(&place, || holds(&place, &data));
+}

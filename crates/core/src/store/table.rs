@@ -159,8 +159,8 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes checkpoint `header` to each of `carriers`, durably. A crash may leave the header without its blocks; then the checkpoint in the
-    /// other region is used, which starts at the same place of the journal or before.
+    /// Writes checkpoint `header` to each of `carriers`, durably. A crash may leave the header without its blocks; then the checkpoint before
+    /// is used, which is in another place and needs the same part of the journal or more of it.
     fn write<M: Media + ?Sized>(
         &self,
         media: &mut M,

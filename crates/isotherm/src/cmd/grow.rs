@@ -1,12 +1,11 @@
 //! `isotherm grow`: lets a volume grow to the present size of its devices.
 
 use isotherm_live::Volume;
-use isotherm_live::volume::{Grown, description};
+use isotherm_live::volume::Grown;
 use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::args::GrowArgs;
-use crate::control::client::{connect, served};
 
 /// Lets a volume that is not served grow.
 ///
@@ -14,15 +13,8 @@ use crate::control::client::{connect, served};
 /// The volume is served or cannot be opened, or none of its devices has become larger.
 pub fn run(args: &GrowArgs) -> Result<(), Failure> {
     let args = &args.of;
-    if !description(&args.volume).exists() {
-        served(&args.volume)?;
-    }
+    super::must_not_be_served(&args.volume)?;
     let v = args.volume.display();
-    if connect(&args.volume)?.is_some() {
-        return Err(Failure::failed(format!(
-            "{v}: is being served: stop it first (`isotherm stop {v}`)"
-        )));
-    }
     let grown = Volume::grow(&args.volume).map_err(|e| Failure::failed(e.to_string()))?;
     for note in &grown.notes {
         eprintln!("isotherm: {note}");

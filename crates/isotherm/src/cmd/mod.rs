@@ -35,8 +35,27 @@ pub mod top;
 pub mod trace;
 pub mod web;
 
+use std::path::Path;
+
+use isotherm_live::volume::description;
+
 use crate::Failure;
 use crate::args::Command;
+use crate::control::client::{connect, served};
+
+/// Refuses a volume that does not exist, or that is being served.
+fn must_not_be_served(volume: &Path) -> Result<(), Failure> {
+    if !description(volume).exists() {
+        served(volume)?;
+    }
+    if connect(volume)?.is_some() {
+        let v = volume.display();
+        return Err(Failure::failed(format!(
+            "{v}: is being served: stop it first (`isotherm stop {v}`)"
+        )));
+    }
+    Ok(())
+}
 
 /// Runs a command.
 ///

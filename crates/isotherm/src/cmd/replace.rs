@@ -1,12 +1,11 @@
 //! `isotherm replace`: puts another device in the place of a member.
 
 use isotherm_live::Volume;
-use isotherm_live::volume::{ReplaceHow, Replaced, description};
+use isotherm_live::volume::{ReplaceHow, Replaced};
 use serde_json::json;
 
 use crate::Failure;
 use crate::args::ReplaceArgs;
-use crate::control::client::{connect, served};
 use crate::progress::Progress;
 
 /// Replaces a member of a volume that is not served.
@@ -14,15 +13,7 @@ use crate::progress::Progress;
 /// # Errors
 /// The volume is served or cannot be opened, no member is meant, or the new device cannot be used.
 pub fn run(args: &ReplaceArgs) -> Result<(), Failure> {
-    if !description(&args.volume).exists() {
-        served(&args.volume)?;
-    }
-    let v = args.volume.display();
-    if connect(&args.volume)?.is_some() {
-        return Err(Failure::failed(format!(
-            "{v}: is being served: stop it first (`isotherm stop {v}`)"
-        )));
-    }
+    super::must_not_be_served(&args.volume)?;
     let size = args.new.size.map(|s| {
         s.bytes().ok_or_else(|| {
             Failure::usage("the size of the new device is a number of bytes, as in PATH:1G")

@@ -19,7 +19,6 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::args::CheckArgs;
-use crate::control::client::{connect, served};
 
 /// Blocks that are read at a time.
 const CHUNK: usize = 256;
@@ -47,15 +46,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     let (repair, read_data) = (args.repair, args.data);
     let args = &args.of;
     let file = description(&args.volume);
-    if !file.exists() {
-        served(&args.volume)?;
-    }
-    if connect(&args.volume)?.is_some() {
-        return Err(Failure::failed(format!(
-            "{}: is being served: stop it first",
-            args.volume.display()
-        )));
-    }
+    super::must_not_be_served(&args.volume)?;
     let failed = |e: isotherm_live::Error| Failure::failed(e.to_string());
     let mut config = VolumeConfig::load(&file).map_err(failed)?;
     for note in members::find(&mut config, &file).map_err(failed)? {

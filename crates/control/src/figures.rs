@@ -169,7 +169,7 @@ fn work(engine: &Engine, world: &UringWorld, seconds: f64, energy: Option<f64>) 
         "first_touches": c.first_touches, "unmapped_reads": c.unmapped_reads, "served_from_ram": c.served_from_ram,
         "waited": c.waited, "edge_writes": c.edge_writes, "zero_fills": c.zero_fills, "mapped_extents": engine.space().map.mapped(),
         "commit": {
-            "rounds": c.rounds, "ahead": c.ahead, "ahead_met": c.ahead_met, "gathered": c.gathered,
+            "rounds": c.rounds, "ahead": c.ahead, "ahead_met": c.ahead_met, "gathered": c.gathered, "kept": c.kept,
             "journal_blocks": c.journal_blocks, "journal_records": c.journal_records,
             "checkpoints": c.checkpoints, "checkpoint": checkpoint, "mirror_lag_blocks": mirror_lag_blocks,
         },

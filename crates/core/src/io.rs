@@ -158,6 +158,13 @@ pub enum Effect {
         /// The request that owns the buffer.
         tag: Tag,
     },
+    /// Keep this block of the journal, so that the next server finds it after this one was killed
+    /// ([`Params::keeper`](crate::engine::Params::keeper)). It replaces an earlier version with the same number. Answers that follow rely
+    /// on it. `meta` has the block.
+    Keep {
+        /// Its sequence number.
+        seq: u64,
+    },
     /// The request ended. The data of a successful read is in its buffer.
     Reply {
         /// The request.
@@ -189,6 +196,6 @@ pub trait World {
     fn now(&self) -> Nanos;
     /// Waits (or jumps) until `until` or until something happens, and appends the events.
     fn wait(&mut self, until: Option<Nanos>, events: &mut alloc::vec::Vec<Event>);
-    /// Carries out one effect. `meta` holds the bytes of a [`BufRef::Meta`] write, otherwise it is empty.
+    /// Carries out one effect. `meta` holds the bytes of a [`BufRef::Meta`] write or the block of [`Effect::Keep`], otherwise it is empty.
     fn carry_out(&mut self, effect: &Effect, meta: &[u8]);
 }

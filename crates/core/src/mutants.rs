@@ -35,6 +35,22 @@ pub enum Mutant {
     ForgetFua,
     /// A write that must survive a kill of the server is answered before a record names its place.
     ForgetKept,
+    /// A round does not write the blocks of the journal that were only kept.
+    RoundForgetsKept,
+    /// A round for moves writes kept blocks without flushing the data that they expose.
+    KeptWithoutFlush,
+    /// A FUA write counts as durable if its record is only kept.
+    FuaTrustsKept,
+    /// A kept write relies on blocks of a round in progress that the keeper does not have.
+    KeepForgetsRound,
+    /// Kept blocks name the value of a member's counter that is not on the member yet.
+    KeepBeforeRaise,
+    /// Records are kept while a round with moves is in progress.
+    KeepDuringMoves,
+    /// A kept block is extended although a round has taken it.
+    ExtendTakenBlock,
+    /// After a kill, kept records are written before the data is flushed that they expose.
+    RestoreBeforeFlush,
     /// After a failed flush, later ones succeed.
     ForgetFailedFlush,
     /// A discard does not wait for writes in progress.
@@ -184,7 +200,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 86] = [
+pub const MUTANTS: [Mutant; 94] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -199,6 +215,14 @@ pub const MUTANTS: [Mutant; 86] = [
     Mutant::OverrunJournal,
     Mutant::ForgetFua,
     Mutant::ForgetKept,
+    Mutant::RoundForgetsKept,
+    Mutant::KeptWithoutFlush,
+    Mutant::FuaTrustsKept,
+    Mutant::KeepForgetsRound,
+    Mutant::KeepBeforeRaise,
+    Mutant::KeepDuringMoves,
+    Mutant::ExtendTakenBlock,
+    Mutant::RestoreBeforeFlush,
     Mutant::ForgetFailedFlush,
     Mutant::DiscardUnderWriter,
     Mutant::UnserialisedEdges,

@@ -165,6 +165,7 @@ impl Loop {
                         buf: BufRef::Meta, ..
                     },
                 ) => host.engine().meta(op),
+                Effect::Keep { seq } => host.engine().kept_block(*seq),
                 _ => &[],
             };
             world.carry_out(&effect, meta);

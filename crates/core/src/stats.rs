@@ -340,6 +340,8 @@ pub struct Counters {
     pub ahead_met: u64,
     /// Rounds whose FLUSH waited for writes in progress (`engine/durability/gather.rs`).
     pub gathered: u64,
+    /// Writes that were answered because their records are kept in memory that outlives the server (`engine/durability/keep.rs`).
+    pub kept: u64,
     /// Journal blocks written to the primary.
     pub journal_blocks: u64,
     /// Records in these journal blocks.

@@ -1,9 +1,9 @@
 //! Growth of the volume between two lives, after its slow disks have become larger. The power fails at any moment of it.
 
 use super::disk::{Disk, Disks};
-use super::run::{Run, find};
+use super::run::{Run, find, open_after};
 use isotherm_core::store::open::Mode;
-use isotherm_core::store::{self, Growth, Media, OpenError, Opened, Superblock, open};
+use isotherm_core::store::{self, Growth, Media, OpenError, Opened, Superblock};
 
 /// Writes and flushes within which a growth ends; about this many are tried as the moment of a power failure.
 const STEPS: u64 = 50;
@@ -43,6 +43,7 @@ impl Run {
                 Err(e) => return Err(format!("growing: {e}")),
             }
             self.found = false;
+            self.left = None;
             for d in disks.iter_mut() {
                 d.crash(&mut self.rng, &[]);
             }
@@ -65,7 +66,12 @@ impl Run {
             fuse,
             mutant,
         };
-        let mut opened = open(&mut all, &found, Mode::ReadWrite { epoch })?;
+        let mut opened = open_after(
+            self.left.as_ref(),
+            &mut all,
+            &found,
+            Mode::ReadWrite { epoch },
+        )?;
         if opened.superblock.extents > self.sb.extents {
             return Ok(Some(opened.superblock));
         }

@@ -1,18 +1,19 @@
 //! The loss of the cache between two lives of a volume.
 
 use super::disk::{Disk, Disks};
-use super::run::{Run, Shape, find};
+use super::run::{Run, Shape, find, open_after};
 use isotherm_core::policy::Uses;
 use isotherm_core::store::OpenError;
+use isotherm_core::store::Opened;
 use isotherm_core::store::open::Mode;
-use isotherm_core::store::{Opened, open};
 
 impl Run {
     fn try_open(&mut self, disks: &mut [Disk], mode: Mode) -> Result<Opened, OpenError> {
         let found = find(disks, &self.sb);
         let mutant = self.s.mutant;
         let fuse = None;
-        open(
+        open_after(
+            self.left.as_ref(),
             &mut Disks {
                 disks,
                 fuse,
@@ -34,7 +35,8 @@ impl Run {
             };
             // It does not matter whether an opening is refused or interrupted.
             let mutant = self.s.mutant;
-            let _ = open(
+            let _ = open_after(
+                self.left.as_ref(),
                 &mut Disks {
                     disks,
                     fuse,
@@ -48,6 +50,7 @@ impl Run {
             }
             // The power has failed in addition to the process: data that was not flushed may be lost.
             self.found = false;
+            self.left = None;
         }
     }
 
@@ -56,10 +59,14 @@ impl Run {
     pub(super) fn lose(&mut self, disks: &mut [Disk], uses: Uses) -> Result<(), String> {
         // The disk in its place has no bytes, so an access to the missing device panics.
         let kept = std::mem::replace(&mut disks[0], Disk::new(0));
+        // What a killed server has kept belongs to the journal of this member. Without it, as after a power loss, only what was flushed counts.
+        let found = std::mem::take(&mut self.found);
+        self.found = found && self.left.is_none();
         self.interrupted(disks);
         if self.rng.one_in(4) {
             // The member is attached again before anything was written without it, or afterwards, when it is too old.
             disks[0] = kept.clone();
+            self.found |= found && self.left.is_some();
             let epoch = self.next_epoch();
             match self.try_open(disks, Mode::ReadWrite { epoch }) {
                 Ok(_) => return Ok(()),
@@ -83,6 +90,7 @@ impl Run {
                 let epoch = self.next_epoch();
                 if self.rng.one_in(3) {
                     disks[0] = kept;
+                    self.found |= found && self.left.is_some();
                     return Ok(());
                 }
                 self.try_open(disks, mode(epoch, true))
@@ -100,6 +108,7 @@ impl Run {
                 }
                 self.counts.refused += 1;
                 disks[0] = kept;
+                self.found |= found && self.left.is_some();
                 return Ok(());
             }
             Err(e) => return unexpected(&e),

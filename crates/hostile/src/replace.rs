@@ -2,7 +2,7 @@
 //! its data. The power fails at any moment of it, and the device that was replaced comes back.
 
 use super::disk::{Disk, Disks};
-use super::run::{Run, find};
+use super::run::{Run, find, open_after};
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::{self, OpenError, Successor, Superblock, open};
 use isotherm_core::{MemberId, store::Opened};
@@ -57,6 +57,7 @@ impl Run {
                 Err(e) => return Err(format!("replacing member {place}: {e}")),
             }
             self.found = false;
+            self.left = None;
             for d in disks.iter_mut().chain([&mut spare]) {
                 d.crash(&mut self.rng, &[]);
             }
@@ -90,7 +91,7 @@ impl Run {
             fuse,
             mutant,
         };
-        let mut opened = open(&mut all, &found, mode)?;
+        let mut opened = open_after(self.left.as_ref(), &mut all, &found, mode)?;
         let settled = store::settle(&mut all, &opened)?;
         let (homes, writes) = store::held_by(&opened.space, successor.place);
         if homes + writes == 0 && self.rng.one_in(2) {

@@ -12,9 +12,8 @@ use super::world::{Faults, Hostile};
 use isotherm_core::engine::Params;
 use isotherm_core::policy::Refusal;
 use isotherm_core::run::{Loop, Next};
-use isotherm_core::store::OpenError;
 use isotherm_core::store::open::Mode;
-use isotherm_core::store::{Superblock, format, open};
+use isotherm_core::store::{OpenError, Opened, Superblock, format, keep, open};
 use isotherm_core::{Engine, Event, MemberId, Nanos, Tag, World};
 use std::collections::BTreeMap;
 
@@ -34,6 +33,19 @@ pub(super) fn find(disks: &[Disk], sb: &Superblock) -> Vec<Option<Superblock>> {
         .collect()
 }
 
+/// Opens the volume, after what a killed server has kept was restored.
+pub(super) fn open_after(
+    left: Option<&keep::Kept>,
+    media: &mut Disks<'_>,
+    found: &[Option<Superblock>],
+    mode: Mode,
+) -> Result<Opened, OpenError> {
+    if let Some(left) = left {
+        keep::restore(media, found, left)?;
+    }
+    open(media, found, mode)
+}
+
 pub(super) struct Run {
     pub(super) s: Scenario,
     pub(super) rng: Rng,
@@ -47,6 +59,8 @@ pub(super) struct Run {
     pub(super) accept: bool,
     /// Whether only the process died, so that all data that it acknowledged is in the caches of the devices.
     pub(super) found: bool,
+    /// What the killed server left in its keeper, as long as the power has not failed since.
+    pub(super) left: Option<keep::Kept>,
     /// Whether the present contents become the expected ones.
     pub(super) adopt: bool,
     /// Whether the mirror was allowed to lag in the last session, so that a disk could sleep.
@@ -96,6 +110,7 @@ impl Run {
             gone: None,
             accept: false,
             found: false,
+            left: None,
             adopt: false,
             sleepy: false,
             kept: None,
@@ -105,24 +120,11 @@ impl Run {
     }
 
     /// Opens the volume. Before that, the power fails a few times during recovery.
-    pub(super) fn open(
-        &mut self,
-        disks: &mut [Disk],
-    ) -> Result<isotherm_core::store::Opened, String> {
+    pub(super) fn open(&mut self, disks: &mut [Disk]) -> Result<Opened, String> {
         for _ in 0..self.rng.below(3) {
             let fuse = Some(self.rng.below(14));
-            let found = find(disks, &self.sb);
             let mode = self.mode();
-            let mutant = self.s.mutant;
-            let r = open(
-                &mut Disks {
-                    disks,
-                    fuse,
-                    mutant,
-                },
-                &found,
-                mode,
-            );
+            let r = self.recover(disks, fuse, mode);
             if let Err(e) = &r
                 && !matches!(e, OpenError::Media(_))
             {
@@ -132,30 +134,39 @@ impl Run {
                 d.crash(&mut self.rng, &[]);
             }
             self.found = false;
+            self.left = None;
             // The fast member may also be lost at this moment.
             if self.s.lose_fast && self.gone.is_none() {
                 self.degraded(disks)?;
             }
         }
         self.old_cache_is_refused(disks)?;
-        let found = find(disks, &self.sb);
         let mode = self.mode();
-        let (fuse, mutant) = (None, self.s.mutant);
-        let opened = open(
-            &mut Disks {
-                disks,
-                fuse,
-                mutant,
-            },
-            &found,
-            mode,
-        )
-        .map_err(|e| format!("recovery refused: {e}"))?;
+        let opened = self
+            .recover(disks, None, mode)
+            .map_err(|e| format!("recovery refused: {e}"))?;
+        self.left = None;
         if std::mem::take(&mut self.found) {
             // Only the process had died, and the members have just been flushed.
             self.truth.flushed(self.truth.moment());
         }
         Ok(opened)
+    }
+
+    /// Restores what a killed server has kept, and opens the volume. With `fuse`, the power fails after this number of writes and flushes.
+    fn recover(
+        &self,
+        disks: &mut [Disk],
+        fuse: Option<u64>,
+        mode: Mode,
+    ) -> Result<Opened, OpenError> {
+        let found = find(disks, &self.sb);
+        let mut media = Disks {
+            disks,
+            fuse,
+            mutant: self.s.mutant,
+        };
+        open_after(self.left.as_ref(), &mut media, &found, mode)
     }
 
     pub(super) fn mode(&mut self) -> Mode {
@@ -273,6 +284,10 @@ impl Run {
             // (Data that recovery finds although it was not flushed has raised no counter, and the scenarios with older copies depend on
             // the counters that rounds raise.)
             self.found = dies && engine_keeps && !self.s.rollback && !engine.has_failed();
+            self.left = (dies && !engine.has_failed()).then(|| keep::Kept {
+                epoch: sb.epoch,
+                blocks: std::mem::take(&mut world.kept),
+            });
             let (mut disks, rng) = if dies { world.die() } else { world.crash() };
             self.rng = rng;
             self.put_back(&disks, false)?;

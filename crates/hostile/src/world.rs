@@ -66,6 +66,8 @@ pub struct Hostile {
     extent: usize,
     /// Replies since the last [`Hostile::take_replies`].
     replies: Vec<(Tag, Result<(), IoError>)>,
+    /// The blocks of the journal that outlive the server, if the engine keeps any.
+    pub kept: BTreeMap<u64, Vec<u8>>,
     /// Number of completed operations that change or flush a device; crashes are placed by this number.
     pub steps: u64,
 }
@@ -84,6 +86,7 @@ impl Hostile {
             moves: Vec::new(),
             extent,
             replies: Vec::new(),
+            kept: BTreeMap::new(),
             steps: 0,
         }
     }
@@ -334,6 +337,9 @@ impl World for Hostile {
                     .take()
                     .expect("patch of a request without an odd payload");
                 m.aligned[head..head + p.len()].copy_from_slice(&p);
+            }
+            Effect::Keep { seq } => {
+                self.kept.insert(seq, meta.to_vec());
             }
             Effect::Reply { tag, result } => self.replies.push((tag, result)),
         }

@@ -26,6 +26,9 @@ pub struct VolumeAccess {
     pub uuid: [u8; 16],
     /// Bytes of an extent.
     pub extent: u32,
+    /// Users of an earlier server must not go on without noticing, because writes that it answered may be missing: see
+    /// [`crate::Volume::answers_lost`].
+    pub answers_lost: bool,
 }
 
 impl VolumeAccess {

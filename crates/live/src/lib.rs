@@ -19,6 +19,7 @@ pub mod error;
 pub mod front_end;
 pub mod inbox;
 pub mod iscsi;
+mod keeper;
 pub mod loop_device;
 pub mod loss;
 pub mod media;

@@ -13,7 +13,7 @@ use crate::media::FileMedia;
 use crate::members::find_superblocks;
 use crate::random::random;
 use crate::recorder::{Driver, Recorder, Recording, RecordingRequest};
-use crate::server::Session;
+use crate::server::{Session, start};
 use crate::volume::OpenMode;
 use isotherm_core::run::Host;
 use isotherm_core::store::{self, Media, MediaError};
@@ -148,6 +148,10 @@ impl Session {
             .config
             .build_policy()
             .map_err(|e| Error::new(ErrorKind::Config, e))?;
+        self.world.forget_kept();
+        let keeper = start::keeper(&opened.superblock, self.mode, &devices, &self.params);
+        self.params.keeper = keeper.is_some();
+        self.world.keep_with(keeper);
         let mut image = media.image;
         image.tidy();
         let origin = Origin {

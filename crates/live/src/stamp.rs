@@ -216,16 +216,22 @@ fn taken(path: &Path, by: Option<&FoundStamp>) -> Error {
     )
 }
 
+/// A claim that succeeded.
+#[derive(Clone, Debug)]
+pub(crate) struct Claimed {
+    pub(crate) stamp: Stamp,
+    /// A message for people, if the claim had to wait.
+    pub(crate) waited: Option<String>,
+    /// Whether the last process that served or claimed the volume ran under this kernel.
+    pub(crate) same_kernel: bool,
+}
+
 /// Claims the volume whose primary is `device`. With `unclean` (a session is active, or crashed) it waits as long as a server would need to
-/// show itself, unless that server is known to have ended. If it waited, it returns a message for people.
+/// show itself, unless that server is known to have ended.
 ///
 /// # Errors
 /// Another process serves the volume.
-pub(crate) fn claim(
-    device: &Device,
-    volume: [u8; 16],
-    unclean: bool,
-) -> Result<(Stamp, Option<String>), Error> {
+pub(crate) fn claim(device: &Device, volume: [u8; 16], unclean: bool) -> Result<Claimed, Error> {
     let before = FoundStamp::decode(&read(device)?).filter(|s| s.volume == volume);
     let mut stamp = Stamp::new(volume)?;
     let bytes = stamp.next(Kind::Claim);
@@ -237,11 +243,17 @@ pub(crate) fn claim(
         .write_all_at(&block, STAMP_AT)
         .map_err(|e| failed(device, "written", &e))?;
     stamp.last = bytes;
+    let same_kernel = (before.as_ref())
+        .is_some_and(|b| b.owner.boot == stamp.owner.boot && stamp.owner.boot != [0; 16]);
     // A volume without any stamp was never served by a program that writes stamps.
     let Some(before) =
         before.filter(|b| unclean && !b.owner.has_ended() && !broken(LiveMutant::ClaimAtOnce))
     else {
-        return Ok((stamp, None));
+        return Ok(Claimed {
+            stamp,
+            waited: None,
+            same_kernel,
+        });
     };
     let begun = Instant::now();
     while begun.elapsed() < 2 * INTERVAL {
@@ -256,7 +268,11 @@ pub(crate) fn claim(
         before.words(),
         begun.elapsed().as_secs()
     );
-    Ok((stamp, Some(waited)))
+    Ok(Claimed {
+        stamp,
+        waited: Some(waited),
+        same_kernel,
+    })
 }
 
 /// Refuses if the claim is not the newest stamp any more.
@@ -338,8 +354,12 @@ mod tests {
         let mut other = stranger([1; 16]);
         put(&d, &other.next(Kind::Serving));
         // The volume was closed cleanly, so no server can exist.
-        let (ours, waited) = claim(&d, [1; 16], false).unwrap();
-        assert!(waited.is_none() && confirm(&d, &ours).is_ok());
+        let Claimed {
+            stamp: ours,
+            waited,
+            same_kernel,
+        } = claim(&d, [1; 16], false).unwrap();
+        assert!(!same_kernel && waited.is_none() && confirm(&d, &ours).is_ok());
         let next = other.next(Kind::Serving);
         put(&d, &next);
         let e = confirm(&d, &ours).unwrap_err();
@@ -360,10 +380,15 @@ mod tests {
             answer.join().unwrap();
         });
         // No server answers: the volume is ours, with a message.
-        let (ours, waited) = claim(&d, [1; 16], true).unwrap();
+        let Claimed {
+            stamp: ours,
+            waited,
+            ..
+        } = claim(&d, [1; 16], true).unwrap();
         assert!(waited.is_some_and(|w| w.contains("elsewhere")));
         assert!(ours.is_on(&d).unwrap());
         // Our own last session needs no wait.
-        assert!(claim(&d, [1; 16], true).unwrap().1.is_none());
+        let again = claim(&d, [1; 16], true).unwrap();
+        assert!(again.waited.is_none() && again.same_kernel);
     }
 }

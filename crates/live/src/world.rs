@@ -13,6 +13,7 @@
 mod faults;
 mod flight;
 mod heartbeat;
+mod keeping;
 mod pages;
 mod polling;
 mod ring;
@@ -24,6 +25,7 @@ use crate::buffers::{Arena, Buffer};
 use crate::classes::Reclassified;
 use crate::device::Device;
 use crate::inbox::{Inbox, Submission};
+use crate::keeper::Keeper;
 use crate::paced::Pacer;
 use crate::recorder::Driver;
 pub use crate::requests::Ended;
@@ -144,6 +146,10 @@ pub struct UringWorld {
     sizes_checked: Nanos,
     /// The stamp of a volume that is written to.
     heartbeat: Option<Heartbeat>,
+    /// Memory that outlives this process, for [`Effect::Keep`].
+    keeper: Option<Keeper>,
+    /// Whether a block could not be kept.
+    unkept: bool,
     /// The last field, so that the ring and all flights are dropped before the memory.
     arena: Arc<Arena>,
 }
@@ -438,7 +444,8 @@ impl World for UringWorld {
                 }
             }
             Effect::Patch { tag } => self.requests.patch(tag),
-            Effect::Reply { tag, result } => self.requests.reply(tag, result),
+            Effect::Keep { seq } => self.keep(seq, meta),
+            Effect::Reply { tag, result } => self.requests.reply(tag, self.after_keeping(result)),
         }
     }
 }

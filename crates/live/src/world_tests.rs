@@ -43,6 +43,7 @@ fn bench_with(model: Option<Box<dyn DeviceModel>>) -> Bench {
     let inbox = Arc::new(Inbox::new(64).unwrap());
     let arena = Arc::new(Arena::new(4 << 20, 2, 65536, 0).unwrap());
     let parts = Parts {
+        keeper: None,
         devices: Arc::new(vec![Some(device), None]),
         pacers: vec![pacer, None],
         arena: Arc::clone(&arena),

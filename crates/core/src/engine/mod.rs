@@ -251,6 +251,10 @@ impl Engine {
                     let latency = requests.reply(g, id, Ok(()));
                     r.note_latency(g, latency);
                 });
+                d.keep_waiting(g, |g, id| {
+                    let latency = requests.reply(g, id, Ok(()));
+                    r.note_latency(g, latency);
+                });
                 if !more {
                     d.consider_wait(g);
                 }
@@ -393,6 +397,11 @@ impl Engine {
             Some(o) if op.buf == BufRef::Meta => self.durability.meta_bytes(o.meta(), op.len),
             _ => &[],
         }
+    }
+
+    /// The block of the journal for [`Effect::Keep`].
+    pub fn kept_block(&self, seq: u64) -> &[u8] {
+        self.durability.kept_block(seq)
     }
 }
 

@@ -67,6 +67,9 @@ pub struct Params {
     /// If set, a change is answered only when a server that is started after this one was killed would find it. A power loss may still lose
     /// it until a FLUSH. For front ends whose users do not notice that a server is killed and started again.
     pub kept_writes: bool,
+    /// Whether the world carries out [`Effect::Keep`](crate::Effect::Keep). Then the records of kept writes need no flush and no write to a
+    /// device before the answer (`durability/keep.rs`).
+    pub keeper: bool,
     /// Largest number of partly written extents, if it is lower than the number for which the map has room; beyond it, slots are filled
     /// with zeros (`requests/fill.rs`).
     pub partial_max: Option<u32>,
@@ -143,6 +146,7 @@ impl Default for Params {
             join_time: Nanos::from_millis(50),
             costs: Vec::new(),
             kept_writes: false,
+            keeper: false,
             partial_max: None,
             end_with_checkpoint: false,
             pass_discards: true,

@@ -21,6 +21,8 @@ const VERSION: u16 = 2;
 const FIRST_OF_EPOCH: u16 = 1;
 const LAZY: u16 = 2;
 const CRC_AT: usize = 60;
+/// A kept block is extended only if it has at least this number of bytes left.
+const EXTENSION_MIN: usize = 64;
 
 /// The end of a chain: the values that the next block must contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,8 +102,15 @@ pub struct Staging {
     tip: Tip,
     /// Highest sequence number that is known to be durable on the primary.
     pub last_flushed: u64,
+    /// The next sequence number that the primary needs. A round brings it up to date; blocks that are only kept ([`Staging::keep`]) come
+    /// after it.
+    pub on_primary: u64,
     /// The next sequence number that the mirror needs.
     pub mirrored: u64,
+    /// The next sequence number that the keeper needs, unless the primary has it.
+    kept: u64,
+    /// The block that was completed last, if more records may be added to it: the end of the chain before it, and its bytes in use.
+    extensible: Option<(Tip, usize)>,
     /// The number of the first block that states that the mirror may lag ([`BlockHeader::lazy`]); `None`: no block states this.
     pub lazy_from: Option<u64>,
     blocks: Vec<u8>,
@@ -120,7 +129,10 @@ impl Staging {
             epoch,
             tip,
             last_flushed: tip.next_seq - 1,
+            on_primary: tip.next_seq,
             mirrored: tip.next_seq,
+            kept: tip.next_seq,
+            extensible: None,
             lazy_from: None,
             blocks: vec![0; capacity as usize * BLOCK],
             capacity: u64::from(capacity),
@@ -142,6 +154,10 @@ impl Staging {
     /// The end of the chain, without the block that is being filled.
     pub fn tip(&self) -> Tip {
         self.tip
+    }
+    /// Number of blocks that the area has room for.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
     }
     /// Whether a block is being filled.
     pub fn is_open(&self) -> bool {
@@ -214,6 +230,45 @@ impl Staging {
             crc,
         };
         true
+    }
+    /// Whether a complete block is not on the primary.
+    pub fn has_kept(&self) -> bool {
+        self.on_primary < self.tip.next_seq
+    }
+    /// Whether every complete block is on the primary or in the keeper.
+    pub fn is_kept(&self) -> bool {
+        self.kept.max(self.on_primary) == self.tip.next_seq
+    }
+    /// Number of complete blocks that are not on the primary.
+    pub fn unwritten(&self) -> u64 {
+        self.tip.next_seq - self.on_primary
+    }
+    /// Opens the last block again, if it was completed by [`Staging::keep`], belongs to no round and has space, so that more records are
+    /// added to it. Without new records, [`Staging::keep`] makes the same block of it.
+    pub fn extend(&mut self) {
+        if self.fill > 0 || self.unread {
+            return;
+        }
+        if let Some((tip, used)) = self.extensible.take() {
+            self.tip = tip;
+            self.fill = used;
+            self.kept = self.kept.min(tip.next_seq);
+        }
+    }
+    /// Completes the block that is being filled, and returns the numbers of the blocks that the keeper needs from now on. The last of them
+    /// may be extended later.
+    pub fn keep(&mut self) -> core::ops::Range<u64> {
+        let (before, used) = (self.tip, self.fill);
+        if self.seal() && used + EXTENSION_MIN <= BLOCK {
+            self.extensible = Some((before, used));
+        }
+        let from = self.kept.max(self.on_primary);
+        self.kept = self.tip.next_seq;
+        from..self.tip.next_seq
+    }
+    /// A round begins, and all complete blocks belong to it: the last one is not extended any more.
+    pub fn round_begins(&mut self) {
+        self.extensible = None;
     }
     /// The bytes of staged blocks `from..to`, which must not wrap around the staging ring; see [`Staging::span`].
     pub fn bytes(&self, from: u64, to: u64) -> &[u8] {

@@ -13,6 +13,7 @@ mod found;
 mod grow;
 mod heal;
 pub mod journal;
+pub mod keep;
 pub mod layout;
 mod mend;
 mod mutants;

@@ -7,6 +7,7 @@ use crate::ends::read_all;
 use crate::truth::{CELL, Truth};
 use crate::world::{Fate, Faults, Hostile};
 use isotherm_core::run::Loop;
+use isotherm_core::store::keep::{self, Kept};
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::{BLOCK, OpenError, Superblock, choose_under, mark_clean, open};
 use isotherm_core::{Engine, Event, IoError, MemberId, Nanos};
@@ -16,6 +17,7 @@ impl Stage {
     /// Lets the power fail. For each unflushed sector, `keep` tells whether it has reached the medium.
     pub(super) fn lose_power(&mut self, keep: impl Fn(MemberId, u64) -> bool) {
         self.forget();
+        self.kept = None;
         if let Some(w) = self.world.take() {
             self.disks = w.lose_power(&keep);
         } else {
@@ -29,6 +31,10 @@ impl Stage {
         self.forget();
         if let Some(mut w) = self.world.take() {
             self.disks = std::mem::take(&mut w.disks);
+            self.kept = self.session.as_ref().map(|sb| Kept {
+                epoch: sb.epoch,
+                blocks: std::mem::take(&mut w.kept),
+            });
         }
     }
     fn forget(&mut self) {
@@ -94,7 +100,11 @@ impl Stage {
             fuse,
             mutant,
         };
+        if let Some(kept) = &self.kept {
+            keep::restore(all, &found, kept)?;
+        }
         let opened = open(all, &found, mode(self.epochs))?;
+        self.kept = None;
         let start = opened.time_base;
         self.session = Some(opened.superblock.clone());
         let mut params = self.params.clone();
@@ -174,6 +184,7 @@ impl Stage {
             tags: self.tags,
             epochs: self.epochs,
             gone: self.gone,
+            kept: self.kept.clone(),
         }
     }
 }

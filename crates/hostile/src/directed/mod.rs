@@ -6,6 +6,7 @@
 //! | `stage.rs`, `ends.rs`, `scripted.rs` | no scenes: the volume, its members, its clients and its policy, which a scene controls |
 //! | `recovery.rs` | opening: effects of a power loss during recovery, or of a damaged block |
 //! | `ahead.rs` | rounds that begin before a FLUSH asks for them |
+//! | `kept.rs` | writes that must survive a kill of the server |
 //! | `gather.rs` | FLUSHes that wait for writes in progress |
 //! | `rounds.rs` | rounds, checkpoints, the mirror, slots that are used again |
 //! | `copies.rs` | copies: dirty blocks, cleans, discards |
@@ -18,6 +19,7 @@ mod ends;
 mod fills;
 mod final_records;
 mod gather;
+mod kept;
 mod recovery;
 mod rounds;
 mod scripted;
@@ -32,7 +34,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 40] = [
+pub const SCENES: [(&str, Scene); 45] = [
     (
         "a process dies while it closes",
         recovery::dies_while_closing,
@@ -87,6 +89,20 @@ pub const SCENES: [(&str, Scene); 40] = [
         "a round that began ahead without a record for the mirror",
         ahead::silent_mirror,
     ),
+    (
+        "a kill after writes whose records are only kept",
+        kept::killed,
+    ),
+    ("a FUA write whose record is only kept", kept::forced),
+    (
+        "power is lost while kept records are restored",
+        kept::restoring_is_cut,
+    ),
+    (
+        "a kept write beside a round with a move",
+        kept::beside_a_move,
+    ),
+    ("a move after a kept write", kept::before_a_move),
     ("a mirror with a gap", rounds::mirror_gap),
     (
         "a change while a checkpoint is written",

@@ -7,6 +7,7 @@ use crate::world::{Fate, Hostile};
 use isotherm_core::engine::{Mutant, Params};
 use isotherm_core::policy::{Action, Uses, WriteTo};
 use isotherm_core::run::Loop;
+use isotherm_core::store::keep::Kept;
 use isotherm_core::store::superblock::{self, MemberEntry};
 use isotherm_core::store::{BLOCK, MetaArea, Superblock, format};
 use isotherm_core::{
@@ -27,6 +28,12 @@ pub(super) enum Asked {
         expect: Expect,
     },
     Change {
+        from: usize,
+        to: usize,
+        version: u64,
+    },
+    /// A change with FUA.
+    Forced {
         from: usize,
         to: usize,
         version: u64,
@@ -74,6 +81,8 @@ pub(super) struct Stage {
     pub(super) epochs: u64,
     /// Whether the first member is missing.
     pub(super) gone: bool,
+    /// What a server that died has kept.
+    pub(super) kept: Option<Kept>,
 }
 
 impl Stage {
@@ -143,6 +152,7 @@ impl Stage {
             tags: 0,
             epochs: 0x100,
             gone: false,
+            kept: None,
         };
         set(&mut stage.params);
         stage.open()?;
@@ -284,6 +294,12 @@ impl Stage {
                 Some(Asked::Change { from, to, version }) => {
                     self.truth.answered(from, to, version, result.is_ok());
                 }
+                Some(Asked::Forced { from, to, version }) => {
+                    self.truth.answered(from, to, version, result.is_ok());
+                    if result.is_ok() {
+                        self.truth.forced(from, to);
+                    }
+                }
                 Some(Asked::Flush { moment }) if result.is_ok() => self.truth.flushed(moment),
                 _ => {}
             }
@@ -304,7 +320,16 @@ impl Stage {
         self.tags += 1;
         Tag(self.tags)
     }
-    fn change(&mut self, op: RequestOp, e: u32, (a, z): (u32, u32)) -> Result<Tag, String> {
+    fn change(&mut self, op: RequestOp, e: u32, blocks: (u32, u32)) -> Result<Tag, String> {
+        self.change_with(op, e, blocks, false)
+    }
+    fn change_with(
+        &mut self,
+        op: RequestOp,
+        e: u32,
+        (a, z): (u32, u32),
+        fua: bool,
+    ) -> Result<Tag, String> {
         let tag = self.tag();
         let first = e as usize * CELLS;
         let from = first + a as usize * BLOCK_CELLS;
@@ -324,10 +349,14 @@ impl Stage {
             op,
             offset: (from * CELL) as u64,
             len: len as u32,
-            fua: false,
+            fua,
             class: 0,
         };
-        let asked = Asked::Change { from, to, version };
+        let asked = if fua {
+            Asked::Forced { from, to, version }
+        } else {
+            Asked::Change { from, to, version }
+        };
         self.submit(req, asked)
     }
     /// Issues a write of some blocks of an extent.
@@ -337,6 +366,11 @@ impl Stage {
     /// Writes some blocks of an extent, and waits for the answer.
     pub(super) fn write(&mut self, e: u32, blocks: (u32, u32)) -> Result<(), String> {
         let tag = self.send(e, blocks)?;
+        self.answered(tag)
+    }
+    /// Writes some blocks of an extent with FUA, and waits for the answer.
+    pub(super) fn write_forced(&mut self, e: u32, blocks: (u32, u32)) -> Result<(), String> {
+        let tag = self.change_with(RequestOp::Write, e, blocks, true)?;
         self.answered(tag)
     }
     pub(super) fn send_discard(&mut self, e: u32, blocks: (u32, u32)) -> Result<Tag, String> {

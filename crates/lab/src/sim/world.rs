@@ -494,7 +494,7 @@ impl isotherm_core::World for World<'_> {
                     self.sums.zeros += u64::from(len);
                 }
             }
-            Effect::Patch { .. } => {}
+            Effect::Patch { .. } | Effect::Keep { .. } => {}
         }
     }
 }

@@ -5,7 +5,7 @@
 //! ```
 
 mod handle;
-mod start;
+pub(crate) mod start;
 
 pub use handle::Handle;
 pub use start::{is_ignored, prepare_process};
@@ -152,17 +152,23 @@ impl Session {
         if self.reopening.is_some() || self.engine.requested.is_some() {
             self.reopen_if_due();
         }
-        if !self.failure_reported
-            && (self.engine.has_failed() || self.world.is_cut() || self.world.is_unstamped())
-        {
+        if !self.failure_reported && self.is_broken() {
             self.report_failure();
         }
         !self.engine.is_closed()
     }
 
+    /// Whether the volume can give no guarantee any more.
+    fn is_broken(&self) -> bool {
+        let world = &self.world;
+        self.engine.has_failed() || world.is_cut() || world.is_unstamped() || world.is_unkept()
+    }
+
     /// Stores a failure where other threads can see it, because this thread must not spend time on messages.
     fn report_failure(&mut self) {
         self.failure_reported = true;
+        // Kept records may expose data that a failed device has lost.
+        self.world.forget_kept();
         let fault = self.world.fault().cloned();
         let path = |i: usize| self.devices.get(i)?.as_ref().map(|d| d.path.clone());
         let failure = VolumeFailure {
@@ -248,7 +254,7 @@ impl Session {
         if let Some(e) = self.lost.take() {
             return Err(e);
         }
-        let failed = self.engine.has_failed() || self.world.is_cut() || self.world.is_unstamped();
+        let failed = self.is_broken();
         if failed && !broken(LiveMutant::CleanAfterFailure) {
             if !self.failure_reported {
                 self.report_failure();
@@ -287,7 +293,9 @@ impl Session {
                     "{path}: the clean mark could not be written{why}: the next opening recovers"
                 ),
             )
-        })
+        })?;
+        self.world.forget_kept();
+        Ok(())
     }
 }
 

@@ -4,13 +4,16 @@ use super::{Handle, Session};
 use crate::VolumeConfig;
 use crate::buffers::Arena;
 use crate::classes::Classes;
+use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::inbox::Inbox;
+use crate::keeper::Keeper;
 use crate::recorder::Driver;
 use crate::volume::{OpenMode, Volume};
 use crate::world::{Command, Parts, UringWorld};
 use isotherm_core::engine::KNOBS;
 use isotherm_core::run::Loop;
+use isotherm_core::store::Superblock;
 use isotherm_core::{Engine, Nanos, Params};
 use rustix::mm::{MlockAllFlags, mlockall};
 use std::io;
@@ -135,6 +138,23 @@ fn params(config: &VolumeConfig, mode: OpenMode) -> Result<Params, Error> {
     Ok(params)
 }
 
+/// The keeper of a session that begins with `sb`, if there can be one. Without a keeper, kept writes wait for a round.
+pub(crate) fn keeper(
+    sb: &Superblock,
+    mode: OpenMode,
+    devices: &[Option<Device>],
+    params: &Params,
+) -> Option<Keeper> {
+    if mode == OpenMode::ReadOnly {
+        return None;
+    }
+    let made = Keeper::create(&sb.uuid, sb.epoch, devices, params.stage_blocks.max(8));
+    made.unwrap_or_else(|e| {
+        tracing::warn!("no memory for records that must outlive this server ({e}): kept writes wait for the devices instead");
+        None
+    })
+}
+
 impl Prepared {
     pub(super) fn start(self) -> Result<Session, Error> {
         let Volume {
@@ -150,6 +170,8 @@ impl Prepared {
         } = self.volume;
         let mut params = params(&config, mode)?;
         params.costs = costs;
+        let keeper = keeper(&opened.superblock, mode, &devices, &params);
+        params.keeper = keeper.is_some();
         let devices = Arc::new(devices);
         let parts = Parts {
             devices: Arc::clone(&devices),
@@ -160,6 +182,7 @@ impl Prepared {
             base: opened.time_base,
             pages: crate::ublk::missing().is_none(),
             stamp,
+            keeper,
         };
         let mut world = UringWorld::new(parts, &config.io)?;
         let shift = opened.space.geo.extent_shift;

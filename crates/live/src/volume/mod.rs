@@ -3,6 +3,7 @@
 mod begin;
 mod create;
 mod grow;
+mod kept;
 mod memory;
 mod open;
 mod pages;
@@ -77,6 +78,8 @@ pub struct Volume {
     pub(crate) lost: Lost,
     /// The stamp that was claimed on the primary, unless the volume is read only.
     pub(crate) stamp: Option<(Stamp, usize)>,
+    /// Whether writes that the killed server answered may be lost although the machine continued to run: see [`Volume::answers_lost`].
+    pub(crate) answers_lost: bool,
 }
 
 /// The description of volume `p/v`: `p/v.toml`.
@@ -104,6 +107,13 @@ impl Volume {
     /// Messages for people: missing members, use of the page cache.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Whether the last server was killed, and the memory is gone in which it kept the records of its last answered writes (`keeper.rs`). If
+    /// users of a device waited for this server, they must not continue, because writes that they have seen answered may be missing. False
+    /// with [`OpenMode::AcceptLoss`].
+    pub fn answers_lost(&self) -> bool {
+        self.answers_lost
     }
 
     /// Size in bytes.

@@ -1,6 +1,7 @@
 //! Opening a volume: finds the members, checks that they belong together, recovers the store.
 
 use super::begin::{begin, missing_members_note};
+use super::kept;
 use super::memory::{self, Needs};
 use super::{OpenMode, Volume, config_error, description};
 use crate::config::{MemberConfig, VolumeConfig, format_uuid, parse_uuid};
@@ -9,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::members::{self, Found, find_superblocks};
 use crate::paced::Pacer;
-use crate::stamp::{self, Stamp};
+use crate::stamp::{self, Claimed};
 use isotherm_core::load::Cost;
 use isotherm_core::store::superblock::{MemberEntry, State};
 use isotherm_core::store::{self, Opened, Superblock};
@@ -96,14 +97,20 @@ impl Volume {
         if !read_only {
             leave_out_stale(&mut devices, &mut found, &paths, &mut notes);
         }
-        let stamp = if read_only {
+        let claimed = if read_only {
             None
         } else {
             claim(&devices, &found, &paths, &mut notes)?
         };
+        let kept = match &claimed {
+            Some((c, _)) => kept::restore(&devices, &found, &paths, c.same_kernel, &mut notes)?,
+            None => kept::Restored::default(),
+        };
+        let stamp = claimed.map(|(c, member)| (c.stamp, member));
         let mut media = FileMedia::new(&devices);
         let (opened, lost) = begin(&mut media, &found, mode, policy.uses())
             .map_err(|e| e.in_words(&media, &paths, file, absent))?;
+        kept.is_on_the_devices();
         if let Some((stamp, member)) = &stamp
             && let Some(device) = &devices[*member]
         {
@@ -134,6 +141,7 @@ impl Volume {
             notes,
             lost,
             stamp,
+            answers_lost: kept.answers_lost && mode != OpenMode::AcceptLoss,
         })
     }
 }
@@ -297,7 +305,7 @@ fn claim(
     found: &Found,
     paths: &[PathBuf],
     notes: &mut Vec<String>,
-) -> Result<Option<(Stamp, usize)>, Error> {
+) -> Result<Option<(Claimed, usize)>, Error> {
     let Some(newest) = found.iter().flatten().max_by_key(|s| s.generation) else {
         return Ok(None);
     };
@@ -309,8 +317,8 @@ fn claim(
         return Ok(None);
     };
     let unclean = found.iter().flatten().any(|s| s.state != State::Clean);
-    let (stamp, waited) = stamp::claim(device, newest.uuid, unclean)?;
-    notes.extend(waited);
+    let claimed = stamp::claim(device, newest.uuid, unclean)?;
+    notes.extend(claimed.waited.clone());
     // A server that began before it could see the claim has recorded its session in the superblocks.
     let again = find_superblocks(&mut FileMedia::new(devices), paths, true, &mut Vec::new())?;
     let session = |s: &Superblock| (s.generation, s.epoch, s.state);
@@ -324,7 +332,7 @@ fn claim(
         );
         return Err(Error::new(ErrorKind::InUse, what));
     }
-    Ok(Some((stamp, place)))
+    Ok(Some((claimed, place)))
 }
 
 /// Members in the order of the superblocks' list, whatever order the description has.

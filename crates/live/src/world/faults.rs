@@ -90,6 +90,17 @@ impl UringWorld {
         });
     }
 
+    /// A record that must outlive this process could not be kept.
+    pub(super) fn note_unkept(&mut self, e: &std::io::Error) {
+        let primary = 0;
+        self.fault.get_or_insert_with(|| Fault {
+            member: primary,
+            what: format!("no memory for a record that must outlive this server ({e})"),
+            errno: e.raw_os_error(),
+            at: SystemTime::now(),
+        });
+    }
+
     /// Checks whether `member` still has its full size. A truncated member answers only errors from then on, because a
     /// write beyond its end would leave a hole that reads as zeros.
     pub(super) fn check_size(&mut self, member: usize) -> bool {

@@ -9,6 +9,7 @@ use crate::config::IoConfig;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::inbox::Inbox;
+use crate::keeper::Keeper;
 use crate::paced::Pacer;
 use crate::requests::Table;
 use crate::stamp::Stamp;
@@ -33,6 +34,8 @@ pub(crate) struct Parts {
     pub pages: bool,
     /// The stamp, claimed on this member.
     pub stamp: Option<(Stamp, usize)>,
+    /// Memory that outlives this process, for [`isotherm_core::Effect::Keep`].
+    pub keeper: Option<Keeper>,
 }
 
 /// The process could not become an I/O flusher.
@@ -138,6 +141,8 @@ impl UringWorld {
             heartbeat: parts
                 .stamp
                 .map(|(stamp, member)| Heartbeat::new(stamp, member)),
+            keeper: parts.keeper,
+            unkept: false,
             arena: parts.arena,
         };
         world.watch_bell();

@@ -274,6 +274,10 @@ impl Encoder {
                 numbers(2, &[u32::from(index), from, tag.0, to, len]);
             }
             Effect::Patch { tag } => numbers(3, &[tag.0]),
+            Effect::Keep { seq } => {
+                out.push(5);
+                put(out, seq);
+            }
             Effect::Reply { tag, result } => {
                 let how = result.map_or_else(|e| code(&ERRORS, &e) + 1, |()| 0);
                 numbers(4 | how << 3, &[tag.0]);

@@ -144,6 +144,7 @@ impl Decoder {
             (3, 0) => Effect::Patch {
                 tag: Tag(c.narrow()?),
             },
+            (5, 0) => Effect::Keep { seq: c.number()? },
             (4, how) => Effect::Reply {
                 tag: Tag(c.narrow()?),
                 result: match how {

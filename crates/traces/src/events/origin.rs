@@ -327,7 +327,7 @@ impl Origin {
         let sleeps = sleeping != Sleeping::default() || powers;
         let gather = p.flush_gather != 0 || sleeps;
         let ahead = p.flush_ahead != 0 || gather;
-        let more = ahead || p.kept_writes;
+        let more = ahead || p.kept_writes || p.keeper;
         if budgets(p) != budgets(&Params::default()) || !p.costs.is_empty() || more {
             for b in budgets(p) {
                 put_option(&mut out, b);
@@ -340,7 +340,7 @@ impl Origin {
             }
         }
         if more {
-            out.push(u8::from(p.kept_writes));
+            out.push(u8::from(p.kept_writes) | u8::from(p.keeper) << 1);
         }
         if ahead {
             put(&mut out, u64::from(p.flush_ahead));
@@ -403,7 +403,11 @@ impl Origin {
             params.costs = costs(&mut c)?;
         }
         if !c.is_empty() {
-            params.kept_writes = flag(&mut c)?;
+            let how = c.byte()?;
+            if how > 3 {
+                return Err("an unknown way to keep writes");
+            }
+            (params.kept_writes, params.keeper) = (how & 1 != 0, how & 2 != 0);
         }
         if !c.is_empty() {
             params.flush_ahead = c.narrow()?;

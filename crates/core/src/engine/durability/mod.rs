@@ -11,6 +11,7 @@
 //! | `checkpoints.rs` | the checkpoint being built, the last durable one |
 //! | `counters.rs` | members' counters, which rounds raise |
 //! | `final_records.rs` | the end of a session without a checkpoint |
+//! | `keep.rs` | writes that must survive a kill of the server, without a round |
 //! | `follow.rs` | the changes that the mirror must have before anything is acknowledged |
 //! | `free.rs` | slots that are given up and not yet free |
 //!
@@ -23,6 +24,7 @@ mod final_records;
 mod follow;
 mod free;
 mod gather;
+mod keep;
 mod pending;
 mod reasons;
 mod records;
@@ -140,7 +142,8 @@ impl Durability {
     pub(super) fn is_known(&self, g: &Globals, e: ExtentId) -> bool {
         // A round that began ahead carries no records of changes.
         let settled = self.round.is_idle() || self.round.is_ahead();
-        settled && !self.pending.contains(e) && !self.mirror_must_be_updated(g)
+        let kept_only = self.staging.has_kept() && !g.broken(Mutant::FuaTrustsKept);
+        settled && !kept_only && !self.pending.contains(e) && !self.mirror_must_be_updated(g)
     }
     /// Whether metadata is being written or flushed.
     pub(super) fn writing_metadata(&self) -> bool {
@@ -173,6 +176,7 @@ impl Durability {
         self.round.is_idle()
             && self.queue.is_empty()
             && self.pending.is_empty()
+            && !self.staging.has_kept()
             && (self.checkpoints.is_final() || self.final_records == FinalRecords::Written)
             && (!self.has_mirror() || self.staging.lag() == 0)
     }

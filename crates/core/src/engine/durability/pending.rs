@@ -66,6 +66,10 @@ impl Pending {
             self.taken += 1;
         }
     }
+    /// Whether the first `mark` records since the start have left this list: they are in blocks of the journal.
+    pub(super) fn has_taken(&self, mark: u64) -> bool {
+        self.taken >= mark
+    }
     /// Called when the round contains as many records as it has space for. Returns the number of records that went into rounds since the
     /// start.
     pub(super) fn taken(&mut self) -> u64 {
@@ -101,6 +105,8 @@ pub(super) struct RoundQueue {
     queue: Vec<(u32, u64)>,
     /// The requests that the round in progress serves.
     serving: Vec<(u32, u64)>,
+    /// The requests whose records are kept when the round in progress has ended.
+    later: Vec<u32>,
 }
 
 impl Default for RoundQueue {
@@ -108,6 +114,7 @@ impl Default for RoundQueue {
         RoundQueue {
             queue: Vec::with_capacity(256),
             serving: Vec::with_capacity(256),
+            later: Vec::new(),
         }
     }
 }
@@ -119,6 +126,14 @@ impl RoundQueue {
     /// Adds a request that the round in progress serves, too.
     pub(super) fn join_current(&mut self, r: u32, mark: u64) {
         self.serving.push((r, mark));
+    }
+    /// Adds a request whose records are kept when the round in progress has ended.
+    pub(super) fn keep_later(&mut self, r: u32) {
+        self.later.push(r);
+    }
+    /// Removes and returns these requests.
+    pub(super) fn kept_later(&mut self) -> Vec<u32> {
+        core::mem::take(&mut self.later)
     }
     /// Whether no request waits for a round to begin.
     pub(super) fn is_empty(&self) -> bool {
@@ -158,6 +173,7 @@ impl RoundQueue {
     pub(super) fn dismiss(&mut self, mut each: impl FnMut(u32)) {
         let mut all = core::mem::take(&mut self.serving);
         all.append(&mut self.queue);
+        all.extend(self.later.drain(..).map(|r| (r, 0)));
         all.drain(..).for_each(|(r, _)| each(r));
         self.serving = all;
     }

@@ -86,8 +86,8 @@ impl Durability {
         self.staging.tip().next_seq + ring.min(self.staging.room()).min(ROUND_BLOCKS)
     }
 
-    /// Encodes the records of changes, as many as there is space for, and a piece of the checkpoint.
-    pub(super) fn encode_changes(&mut self, g: &mut Globals, limit: u64) {
+    /// Encodes the records of changes, as many as there is space for.
+    pub(super) fn encode_pending(&mut self, g: &mut Globals, limit: u64) {
         while let Some(e) = self.pending.first() {
             let home = g.space.map.home(e);
             if !self.encode(g, e, home, self.always_clean_epoch, limit) {
@@ -95,6 +95,11 @@ impl Durability {
             }
             self.pending.take_first();
         }
+    }
+
+    /// Encodes the records of changes, as many as there is space for, and a piece of the checkpoint.
+    pub(super) fn encode_changes(&mut self, g: &mut Globals, limit: u64) {
+        self.encode_pending(g, limit);
         self.queue.start_round();
         self.encode_final_records(g, limit);
         // Nothing changes any more while the last checkpoint is written, so the clean blocks of copies may be recorded.

@@ -77,6 +77,10 @@ impl Round {
     pub(super) fn writes_metadata(&self) -> bool {
         matches!(self.step, Step::WritingMeta | Step::FlushingMeta)
     }
+    /// Whether a round is in progress that contains moves, so that the map is not yet what its records say.
+    pub(super) fn has_moves(&self) -> bool {
+        !self.is_idle() && self.moves > 0
+    }
 }
 
 /// The result of a step of a round.
@@ -128,7 +132,9 @@ impl Durability {
         let targets = if skips {
             0
         } else {
-            flush_targets(g, r, all || ahead)
+            // A round for moves alone writes the kept blocks, too, which expose data anywhere.
+            let kept = self.staging.has_kept() && !g.broken(Mutant::KeptWithoutFlush);
+            flush_targets(g, r, all || ahead || kept)
         };
         if all || ahead {
             self.gathered(g, ahead, targets);
@@ -148,6 +154,9 @@ impl Durability {
     ) -> u64 {
         let from = self.staging.tip().next_seq;
         let limit = self.block_limit(g);
+        if !g.broken(Mutant::ExtendTakenBlock) {
+            self.staging.round_begins();
+        }
         let lazy = g.background.lets_mirror_lag() && !g.broken(Mutant::LazyInSilence);
         if lazy && self.follow.is_claimed() {
             self.staging.lazy_from.get_or_insert(from);
@@ -197,6 +206,11 @@ impl Durability {
             || self.freeing.cleaned() + cleans as usize > CLEANED_MAX
     }
 
+    /// Whether a round is in progress whose blocks name values of counters that are not yet on the members.
+    pub(super) fn is_raising(&self) -> bool {
+        self.round.step == Step::FlushingData && self.counters.writes().next().is_some()
+    }
+
     /// Flushes the devices that hold the data that the records will expose.
     fn flush_data(&mut self, g: &mut Globals, r: &mut Relocation, targets: u32) -> RoundEnd {
         self.round.step = Step::FlushingData;
@@ -232,7 +246,7 @@ impl Durability {
         self.round.step = Step::WritingMeta;
         self.counters.durable();
         let mut writes = core::mem::take(&mut self.writes);
-        self.metadata_writes(&mut writes);
+        self.metadata_writes(g.broken(Mutant::RoundForgetsKept), &mut writes);
         let some = !writes.is_empty();
         self.start_metadata(g, &mut writes);
         // The list's memory is kept for the next round, so that a round allocates nothing.
@@ -271,13 +285,18 @@ impl Durability {
     }
 
     /// Adds the metadata writes of this round to an empty list.
-    fn metadata_writes(&mut self, writes: &mut Vec<MetaWrite>) {
+    fn metadata_writes(&mut self, forgets_kept: bool, writes: &mut Vec<MetaWrite>) {
         let area = self.layout.area;
         self.checkpoints
             .encode_header(self.counters.known(), self.staging.tip());
         let mirror = self.layout.mirror.filter(|_| self.round.mirror);
+        let first = if forgets_kept {
+            self.round.from
+        } else {
+            self.staging.on_primary
+        };
         let targets = [
-            Some((self.layout.primary, self.round.from)),
+            Some((self.layout.primary, first)),
             mirror.map(|m| (m, self.staging.mirrored)),
         ];
         for (which, target) in targets.into_iter().enumerate() {
@@ -353,6 +372,7 @@ impl Durability {
             self.gather.round_took(g.clock.since(self.round.begun));
         }
         self.staging.last_flushed = self.round.to - 1;
+        self.staging.on_primary = self.round.to;
         let everywhere = self.round.mirror || !self.has_mirror();
         self.pending.commit(self.round.taken, everywhere);
         if everywhere || g.broken(Mutant::SkipMirrorQuietly) {

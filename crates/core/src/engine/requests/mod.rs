@@ -200,9 +200,10 @@ impl Requests {
         }
         let req = *req;
         drop_edges(p, r);
-        if req.error.is_none() && req.needs_round {
+        let waits = req.error.is_none() && req.needs_round;
+        if waits && (req.fua || !req.is_write()) {
             p.d.join(p.g, r);
-        } else {
+        } else if !waits || p.d.keep(p.g, r) {
             let latency = self.reply(p.g, r, req.error.map_or(Ok(()), Err));
             p.r.note_latency(p.g, latency);
         }

@@ -156,7 +156,14 @@ impl Requests {
                 map.all_valid(e, from, to) && !map.any_dirty(e, from, to)
             }
         };
-        let found = found && !p.g.failed && p.d.is_known(p.g, e);
+        let known = |e| {
+            if req.fua {
+                p.d.is_known(p.g, e)
+            } else {
+                p.d.is_findable(p.g, e)
+            }
+        };
+        let found = found && !p.g.failed && known(e);
         self.list.at(r).needs_round |= !found;
         found && req.fua
     }

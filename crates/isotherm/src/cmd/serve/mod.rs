@@ -46,6 +46,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let fronts = Fronts::new(kinds.iter().flat_map(|k| k.names(&config.name)).collect());
     let recovery = recovery(&volume);
     let missing: Vec<u8> = volume.report().missing.iter().map(|m| m.0).collect();
+    let answers_lost = volume.answers_lost();
     let server = volume.serve().map_err(|e| Failure::failed(e.to_string()))?;
     // This comes before any client can send a request.
     let start = |file| EventsFile::start(file, &server.handle(), args.events_limit);
@@ -77,7 +78,11 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let web = start_web(args, &service)?;
     // However this function ends, the front ends end before the engine does.
     let _end = fronts.ended_with();
-    start_fronts(kinds, &access(&server, &tap, &config), &fronts)?;
+    let access = VolumeAccess {
+        answers_lost,
+        ..access(&server, &tap, &config)
+    };
+    start_fronts(kinds, &access, &fronts)?;
     for note in &notes {
         tracing::warn!("{note}");
     }
@@ -265,6 +270,7 @@ fn access(server: &Server, tap: &Arc<Tap>, config: &VolumeConfig) -> VolumeAcces
         name: config.name.clone(),
         uuid: (config.uuid.as_deref().and_then(parse_uuid)).unwrap_or_default(),
         extent: config.extent.0 as u32,
+        answers_lost: false,
     }
 }
 

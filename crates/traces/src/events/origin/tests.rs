@@ -42,8 +42,12 @@ fn budgets_stand_at_the_end_where_one_is_set() {
         kept_writes: true,
         ..costs.clone()
     };
+    let keeper = Params {
+        keeper: true,
+        ..kept.clone()
+    };
     let without = origin(all.clone()).encode().len();
-    for params in [base, all, one, costs, kept] {
+    for params in [base, all, one, costs, kept, keeper] {
         let bytes = origin(params.clone()).encode();
         assert!(
             bytes.starts_with(&plain)

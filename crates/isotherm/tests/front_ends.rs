@@ -204,3 +204,64 @@ fn ublk_works_or_is_said_to_be_missing() {
     drop(served);
     fits(&status, "status");
 }
+
+/// Where a killed server leaves the records of answered writes; `None`: this machine (or user) has no such place.
+fn kept(place: &Place) -> Option<std::path::PathBuf> {
+    let description = std::fs::read_to_string(place.path("v.toml")).expect("readable");
+    let uuid = description
+        .lines()
+        .find_map(|l| l.strip_prefix("uuid = \""));
+    let uuid = uuid.expect("an identity").trim_end_matches('"').to_owned();
+    let files = std::fs::read_dir("/run/isotherm/kept").ok()?;
+    let mut paths = files.filter_map(|f| Some(f.ok()?.path()));
+    paths.find(|p| p.to_string_lossy().contains(&uuid))
+}
+
+/// Answered writes are found after a kill although nothing was flushed. If the memory in which their records were is gone, users of iSCSI,
+/// who would not notice, may not go on.
+#[test]
+fn records_of_answered_writes_outlive_a_killed_server() {
+    let place = volume();
+    let at = free();
+    let options = format!("v --iscsi {at}");
+    let served = place.serve(&options);
+    let Some(file) = kept(&place) else {
+        eprintln!(
+            "skipped: there is no place for records that outlive a server (root, and /run on a tmpfs)"
+        );
+        assert_eq!(served.terminate(), Some(0));
+        return;
+    };
+    let mut i = login(at);
+    for n in 0..20u8 {
+        write(&mut i, u64::from(n) * 256, 0, &[n + 1; 8192]);
+    }
+    let commit = &place.json("stats v", "stats")["commit"];
+    assert!(commit["kept"].as_u64() >= Some(20), "{commit}");
+    served.kill();
+    assert!(file.exists(), "it is there for the next server");
+    let served = place.serve(&options);
+    assert!(!file.exists(), "it is on the device now");
+    let mut i = login(at);
+    for n in 0..20u8 {
+        assert!(
+            read(&mut i, u64::from(n) * 256, 0, 8192) == [n + 1; 8192],
+            "write {n}"
+        );
+    }
+    write(&mut i, 100_000, 0, &[99; 8192]);
+    let file = kept(&place).expect("a session has one");
+    served.kill();
+    std::fs::remove_file(file).expect("removed");
+    let why = place.fails(&format!("serve {options}"));
+    assert!(
+        why.contains("--accept-loss") && why.contains("answered writes"),
+        "{why}"
+    );
+    // Without users who would not notice, or with consent, the volume is served.
+    let served = place.serve(&format!("{options} --accept-loss"));
+    let mut i = login(at);
+    assert!(read(&mut i, 0, 0, 8192) == [1; 8192]);
+    assert_eq!(served.terminate(), Some(0));
+    assert!(kept(&place).is_none(), "a clean end leaves nothing");
+}

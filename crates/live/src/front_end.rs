@@ -32,6 +32,20 @@ pub struct VolumeAccess {
 }
 
 impl VolumeAccess {
+    /// Checks that users who do not notice that a server was killed may go on. `instead` says who asks, and how the users are made to notice.
+    ///
+    /// # Errors
+    /// Writes that the killed server answered may be missing ([`crate::Volume::answers_lost`]).
+    pub fn must_have_answers(&self, instead: &str) -> io::Result<()> {
+        if !self.answers_lost {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "{instead}, or let them go on with --accept-loss: the last server was killed, and the records of its last answered writes, which it \
+             kept below /run/isotherm/kept, are gone, or a member was attached again since: what was not flushed may be missing"
+        )))
+    }
+
     /// From now on, a write is answered only if the next server would find it after this server is killed. For front ends
     /// whose users do not notice a new server ([`FrontEnd::outlives`]).
     ///

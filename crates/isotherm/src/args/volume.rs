@@ -115,8 +115,8 @@ pub struct ServeArgs {
     /// Number of queues of that device; one thread serves all of them
     #[arg(long, value_name = "N", default_value_t = 1, requires = "ublk", value_parser = clap::value_parser!(u16).range(1..=16))]
     pub ublk_queues: u16,
-    /// Remove that device if this program is killed: its users get errors then; in return writes are faster. Without this option the device
-    /// stays, its users wait for the next `serve`, and every write is durable before it is answered
+    /// Remove that device if this program is killed: its users get errors then. Without this option the device stays, its users wait for
+    /// the next `serve`, and it finds every write that was answered
     #[arg(long, requires = "ublk")]
     pub ublk_no_recovery: bool,
     /// Let the members read and write the memory of that device's users directly, without a copy, if the kernel can (Linux 6.16). Without

@@ -45,6 +45,9 @@ impl FrontEndSettings for Settings {
             ..Config::new(&volume.name, volume.uuid)
         };
         // After a restart initiators log in again, and continue without an error.
+        volume.must_have_answers(
+            "iscsi: stop the initiators' users, or serve once without --iscsi and stop",
+        )?;
         volume.keep_writes()?;
         let server = Server::start(Arc::clone(&volume.port), &self.addresses, config)?;
         let names = server

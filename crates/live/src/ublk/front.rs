@@ -93,8 +93,11 @@ impl FrontEndSettings for Settings {
             volume.keep_writes()?;
         }
         let earlier = left.as_ref().map(|l| l.pid);
-        if let Some(info) = left.as_ref().filter(|_| volume.answers_lost) {
-            return Err(answers_lost(info.id));
+        if let Some(info) = &left {
+            let id = info.id;
+            volume.must_have_answers(&format!(
+                "ublk: /dev/ublkb{id}: end its users and remove it with `ublk del -n {id}`"
+            ))?;
         }
         let mut served = match left {
             Some(info) => take_over(control, info, &params, volume, zero_copy)?,
@@ -125,15 +128,6 @@ fn has_zero_copy(control: &Control) -> bool {
         );
     }
     has
-}
-
-/// The error of a device whose users would miss writes that they have seen answered.
-fn answers_lost(id: u32) -> io::Error {
-    io::Error::other(format!(
-        "ublk: /dev/ublkb{id}: its server was killed, and the records of its last answered writes, which it kept below /run/isotherm/kept, \
-         are gone (or a member was attached again since): what was not flushed may be lost; end the users of the device and remove it with \
-         `ublk del -n {id}`, or let them go on with --accept-loss"
-    ))
 }
 
 /// The properties of the disk.

@@ -172,6 +172,14 @@ fn option(c: &mut Cursor<'_>) -> Result<Option<u64>, Bad> {
     }
 }
 
+/// Whether writes are kept, and whether there is a keeper.
+fn keeping(c: &mut Cursor<'_>) -> Result<(bool, bool), Bad> {
+    match c.byte()? {
+        how @ 0..=3 => Ok((how & 1 != 0, how & 2 != 0)),
+        _ => Err("an unknown way to keep writes"),
+    }
+}
+
 fn flag(c: &mut Cursor<'_>) -> Result<bool, Bad> {
     match c.byte()? {
         0 => Ok(false),
@@ -403,11 +411,7 @@ impl Origin {
             params.costs = costs(&mut c)?;
         }
         if !c.is_empty() {
-            let how = c.byte()?;
-            if how > 3 {
-                return Err("an unknown way to keep writes");
-            }
-            (params.kept_writes, params.keeper) = (how & 1 != 0, how & 2 != 0);
+            (params.kept_writes, params.keeper) = keeping(&mut c)?;
         }
         if !c.is_empty() {
             params.flush_ahead = c.narrow()?;

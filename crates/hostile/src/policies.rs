@@ -117,7 +117,7 @@ impl Run {
         p.flush_gather = [1, 0, 1, 2, 3][(self.s.seed % 5) as usize];
         p.kept_writes = rng.one_in(4);
         // What a restored block exposes has raised no counter: see `run.rs`.
-        p.keeper = !self.s.rollback && self.s.seed % 3 > 0;
+        p.keeper = !self.s.rollback && !self.s.seed.is_multiple_of(3);
         // There is memory for few bitmaps or none, so slots are filled with zeros.
         if rng.one_in(4) {
             p.partial_max = Some(rng.below(6) as u32);

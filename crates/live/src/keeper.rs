@@ -16,7 +16,7 @@ use crate::config::{format_uuid, parse_uuid};
 use crate::device::Device;
 use isotherm_core::store::keep::Kept;
 use isotherm_core::store::{BLOCK, journal};
-use rustix::fs::{FallocateFlags, Mode, fallocate, fstatfs};
+use rustix::fs::{FallocateFlags, FsWord, Mode, fallocate, fstatfs};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 const PLACE: &str = "/run/isotherm/kept";
 /// Names another directory, which must also be on a tmpfs; empty: nothing is kept.
 const VARIABLE: &str = "ISOTHERM_KEEPER_DIR";
-const TMPFS_MAGIC: i64 = 0x0102_1994;
+const TMPFS_MAGIC: FsWord = 0x0102_1994;
 const MAGIC: &[u8; 8] = b"ISOKEPT1";
 const TRAILER: usize = 16;
 const SLOT: usize = BLOCK + TRAILER;
@@ -70,7 +70,7 @@ fn directory() -> Option<PathBuf> {
     };
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(&dir).ok()?;
-    let on_tmpfs = fstatfs(File::open(&dir).ok()?).is_ok_and(|s| s.f_type as i64 == TMPFS_MAGIC);
+    let on_tmpfs = fstatfs(File::open(&dir).ok()?).is_ok_and(|s| s.f_type == TMPFS_MAGIC);
     on_tmpfs.then_some(dir)
 }
 

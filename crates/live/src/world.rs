@@ -25,7 +25,6 @@ use crate::buffers::{Arena, Buffer};
 use crate::classes::Reclassified;
 use crate::device::Device;
 use crate::inbox::{Inbox, Submission};
-use crate::keeper::Keeper;
 use crate::paced::Pacer;
 use crate::recorder::Driver;
 pub use crate::requests::Ended;
@@ -36,6 +35,7 @@ use heartbeat::{Heartbeat, STAMP};
 use io_uring::{cqueue, opcode, squeue, types};
 use isotherm_core::{Effect, Event, IoError, Nanos, OpId, OpKind, Request, Tag, World};
 use isotherm_models::{Counters, Wear};
+use keeping::Keeping;
 use polling::Polling;
 use ring::Ring;
 pub(crate) use ring::offers_fuse;
@@ -146,10 +146,8 @@ pub struct UringWorld {
     sizes_checked: Nanos,
     /// The stamp of a volume that is written to.
     heartbeat: Option<Heartbeat>,
-    /// Memory that outlives this process, for [`Effect::Keep`].
-    keeper: Option<Keeper>,
-    /// Whether a block could not be kept.
-    unkept: bool,
+    /// See `keeping.rs`.
+    keeping: Keeping,
     /// The last field, so that the ring and all flights are dropped before the memory.
     arena: Arc<Arena>,
 }

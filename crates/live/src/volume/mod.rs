@@ -1,6 +1,7 @@
 //! A volume: created on its members, opened with recovery.
 
 mod begin;
+mod claim;
 mod create;
 mod grow;
 mod kept;

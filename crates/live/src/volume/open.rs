@@ -1,7 +1,7 @@
 //! Opening a volume: finds the members, checks that they belong together, recovers the store.
 
 use super::begin::{begin, missing_members_note};
-use super::kept;
+use super::claim::take_over;
 use super::memory::{self, Needs};
 use super::{OpenMode, Volume, config_error, description};
 use crate::config::{MemberConfig, VolumeConfig, format_uuid, parse_uuid};
@@ -10,10 +10,10 @@ use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::members::{self, Found, find_superblocks};
 use crate::paced::Pacer;
-use crate::stamp::{self, Claimed};
+use crate::stamp;
 use isotherm_core::load::Cost;
 use isotherm_core::store::superblock::{MemberEntry, State};
-use isotherm_core::store::{self, Opened, Superblock};
+use isotherm_core::store::{self, Opened};
 use isotherm_core::{MemberId, TierId, engine};
 use rustix::io::Errno;
 use std::io::{Seek, SeekFrom};
@@ -97,16 +97,7 @@ impl Volume {
         if !read_only {
             leave_out_stale(&mut devices, &mut found, &paths, &mut notes);
         }
-        let claimed = if read_only {
-            None
-        } else {
-            claim(&devices, &found, &paths, &mut notes)?
-        };
-        let kept = match &claimed {
-            Some((c, _)) => kept::restore(&devices, &found, &paths, c.same_kernel, &mut notes)?,
-            None => kept::Restored::default(),
-        };
-        let stamp = claimed.map(|(c, member)| (c.stamp, member));
+        let (stamp, kept) = take_over(mode, &devices, &found, &paths, &mut notes)?;
         let mut media = FileMedia::new(&devices);
         let (opened, lost) = begin(&mut media, &found, mode, policy.uses())
             .map_err(|e| e.in_words(&media, &paths, file, absent))?;
@@ -297,42 +288,6 @@ fn leave_out_stale(
             (devices[i], found[i]) = (None, None);
         }
     }
-}
-
-/// Claims the volume on its primary, so that no other machine serves it at the same time: see `stamp.rs`.
-fn claim(
-    devices: &[Option<Device>],
-    found: &Found,
-    paths: &[PathBuf],
-    notes: &mut Vec<String>,
-) -> Result<Option<(Claimed, usize)>, Error> {
-    let Some(newest) = found.iter().flatten().max_by_key(|s| s.generation) else {
-        return Ok(None);
-    };
-    let places = (0..found.len()).filter(|&i| found[i].is_none());
-    let missing: Vec<MemberId> = places.map(|i| MemberId(i as u8)).collect();
-    let primary = newest.layout().without(&missing);
-    let place = primary.map_or(0, |l| usize::from(l.primary.0));
-    let Some(Some(device)) = devices.get(place) else {
-        return Ok(None);
-    };
-    let unclean = found.iter().flatten().any(|s| s.state != State::Clean);
-    let claimed = stamp::claim(device, newest.uuid, unclean)?;
-    notes.extend(claimed.waited.clone());
-    // A server that began before it could see the claim has recorded its session in the superblocks.
-    let again = find_superblocks(&mut FileMedia::new(devices), paths, true, &mut Vec::new())?;
-    let session = |s: &Superblock| (s.generation, s.epoch, s.state);
-    let same = |a: &Option<Superblock>, b: &Option<Superblock>| {
-        a.as_ref().map(session) == b.as_ref().map(session)
-    };
-    if !found.iter().zip(&again).all(|(a, b)| same(a, b)) {
-        let what = format!(
-            "{}: another server began to serve the volume just now: stop that first",
-            device.path.display()
-        );
-        return Err(Error::new(ErrorKind::InUse, what));
-    }
-    Ok(Some((claimed, place)))
 }
 
 /// Members in the order of the superblocks' list, whatever order the description has.

@@ -5,22 +5,39 @@ use crate::keeper::Keeper;
 use isotherm_core::IoError;
 use std::io;
 
+/// The keeper of the session, if it has one.
+#[derive(Default)]
+pub(super) struct Keeping {
+    keeper: Option<Keeper>,
+    /// Whether a block could not be kept.
+    failed: bool,
+}
+
+impl Keeping {
+    pub(super) fn with(keeper: Option<Keeper>) -> Keeping {
+        Keeping {
+            keeper,
+            failed: false,
+        }
+    }
+}
+
 impl UringWorld {
     /// Keeps a block of the journal. If that fails, which only a system without memory can cause, nothing is acknowledged any more.
     pub(super) fn keep(&mut self, seq: u64, block: &[u8]) {
-        let kept = match &mut self.keeper {
+        let kept = match &mut self.keeping.keeper {
             Some(keeper) => keeper.keep(seq, block),
             None => Err(io::ErrorKind::NotFound.into()),
         };
         if let Err(e) = kept {
-            self.unkept = true;
+            self.keeping.failed = true;
             self.note_unkept(&e);
         }
     }
 
     /// The result of a request, if the blocks that it relies on could be kept.
     pub(super) fn after_keeping(&self, result: Result<(), IoError>) -> Result<(), IoError> {
-        if self.unkept {
+        if self.keeping.failed {
             return result.and(Err(IoError::Io));
         }
         result
@@ -28,17 +45,17 @@ impl UringWorld {
 
     /// Whether a block could not be kept.
     pub(crate) fn is_unkept(&self) -> bool {
-        self.unkept
+        self.keeping.failed
     }
 
     /// Another session begins on the same members: this is its keeper.
     pub(crate) fn keep_with(&mut self, keeper: Option<Keeper>) {
-        self.keeper = keeper;
+        self.keeping.keeper = keeper;
     }
 
     /// The session has ended well, or can give no guarantee any more: nothing is kept for the next one.
     pub(crate) fn forget_kept(&mut self) {
-        if let Some(keeper) = self.keeper.take() {
+        if let Some(keeper) = self.keeping.keeper.take() {
             keeper.forget();
         }
     }

@@ -1,6 +1,7 @@
 //! Creation of a world: its ring, the ring's workers, its memory.
 
 use super::heartbeat::Heartbeat;
+use super::keeping::Keeping;
 use super::polling::Polling;
 use super::ring::Ring;
 use super::{Command, MemberState, UringWorld, faults, pages};
@@ -141,8 +142,7 @@ impl UringWorld {
             heartbeat: parts
                 .stamp
                 .map(|(stamp, member)| Heartbeat::new(stamp, member)),
-            keeper: parts.keeper,
-            unkept: false,
+            keeping: Keeping::with(parts.keeper),
             arena: parts.arena,
         };
         world.watch_bell();

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod atlas;
+mod change;
 pub mod classes;
 pub mod classes_kept;
 pub mod client;
@@ -86,6 +87,8 @@ pub enum Request {
         /// The operation.
         what: ClassesAsk,
     },
+    /// Lets the volume grow to the present size of its devices. Requests wait meanwhile.
+    Grow,
     /// Drains, writes a checkpoint and ends. The answer comes when this is done.
     Stop,
     /// Sends every request from now on.

@@ -103,7 +103,7 @@ impl Live {
         })
     }
 
-    fn setting(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn setting(&self) -> MutexGuard<'_, ()> {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -411,7 +411,7 @@ impl Live {
         })
     }
 
-    fn keep_config(&self, change: impl FnOnce(&mut VolumeConfig)) -> Result<(), String> {
+    pub(crate) fn keep_config(&self, change: impl FnOnce(&mut VolumeConfig)) -> Result<(), String> {
         let mut held = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         let mut config = held.clone();
         change(&mut config);
@@ -440,6 +440,7 @@ impl Service for Live {
             Request::Set { values, words } if words.is_empty() => self.set(values),
             Request::Set { values, words } => self.set_words(values, words),
             Request::Policy { policy } => self.set_policy(policy),
+            Request::Grow => self.grow(),
             Request::Stop => {
                 let (outcome, wait) = mpsc::channel();
                 let ends = self

@@ -182,6 +182,23 @@ impl Stamp {
         read.get(..BYTES) == Some(&self.last[..])
     }
 
+    /// Makes the next stamp and writes it; blocks.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub(crate) fn put(&mut self, device: &Device, kind: Kind) -> Result<(), Error> {
+        let bytes = self.next(kind);
+        let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
+        block.fill(0);
+        block[..BYTES].copy_from_slice(&bytes);
+        device
+            .file
+            .write_all_at(&block, STAMP_AT)
+            .map_err(|e| failed(device, "written", &e))?;
+        self.last = bytes;
+        Ok(())
+    }
+
     /// Reads the device and compares; blocks. For opening and closing, when nothing else is in progress.
     pub(crate) fn is_on(&self, device: &Device) -> Result<bool, Error> {
         Ok(self.is_last(&read(device)?))
@@ -196,7 +213,7 @@ fn failed(device: &Device, what: &str, e: &io::Error) -> Error {
     )
 }
 
-fn read(device: &Device) -> Result<Buffer, Error> {
+pub(crate) fn read(device: &Device) -> Result<Buffer, Error> {
     let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
     device
         .file
@@ -228,15 +245,7 @@ pub(crate) fn claim(
 ) -> Result<(Stamp, Option<String>), Error> {
     let before = FoundStamp::decode(&read(device)?).filter(|s| s.volume == volume);
     let mut stamp = Stamp::new(volume)?;
-    let bytes = stamp.next(Kind::Claim);
-    let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
-    block.fill(0);
-    block[..BYTES].copy_from_slice(&bytes);
-    device
-        .file
-        .write_all_at(&block, STAMP_AT)
-        .map_err(|e| failed(device, "written", &e))?;
-    stamp.last = bytes;
+    stamp.put(device, Kind::Claim)?;
     // A volume without any stamp was never served by a program that writes stamps.
     let Some(before) =
         before.filter(|b| unclean && !b.owner.has_ended() && !broken(LiveMutant::ClaimAtOnce))

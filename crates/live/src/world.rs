@@ -13,6 +13,7 @@
 mod faults;
 mod flight;
 mod heartbeat;
+mod members;
 mod pages;
 mod polling;
 mod ring;

@@ -243,10 +243,10 @@ pub struct CheckArgs {
 /// `isotherm grow`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  lvextend -L +1T vg/slow && isotherm grow v\n  isotherm replace v /dev/sdc --member /dev/sda && isotherm grow v   # after a move to a larger disk"
+    after_help = "Examples:\n  lvextend -L +1T vg/slow && isotherm grow v\n  isotherm replace v /dev/sdc --member /dev/sda && isotherm grow v   # after a move to a larger disk\n\nA volume may be in service: its requests wait meanwhile, usually less than a second."
 )]
 pub struct GrowArgs {
-    /// The volume, which must not be served.
+    /// The volume, served or not.
     #[command(flatten)]
     pub of: VolumeArgs,
 }

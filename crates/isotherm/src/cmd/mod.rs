@@ -41,14 +41,19 @@ use isotherm_live::volume::description;
 
 use crate::Failure;
 use crate::args::Command;
-use crate::control::client::{connect, served};
+use crate::control::client::{Client, connect, served};
 
-/// Refuses a volume that does not exist, or that is being served.
-fn must_not_be_served(volume: &Path) -> Result<(), Failure> {
+/// The server of a volume; `None` if it is not served. Refuses a volume that does not exist.
+fn server_of(volume: &Path) -> Result<Option<Client>, Failure> {
     if !description(volume).exists() {
         served(volume)?;
     }
-    if connect(volume)?.is_some() {
+    connect(volume)
+}
+
+/// Refuses a volume that does not exist, or that is being served.
+fn must_not_be_served(volume: &Path) -> Result<(), Failure> {
+    if server_of(volume)?.is_some() {
         let v = volume.display();
         return Err(Failure::failed(format!(
             "{v}: is being served: stop it first (`isotherm stop {v}`)"

@@ -5,7 +5,7 @@
 
 use super::create::{Undo, reserve_space};
 use super::open::Without;
-use super::{OpenMode, Volume, config_error, description};
+use super::{OpenMode, Volume, config_error, description, in_words};
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::config::{VolumeConfig, parse_uuid};
 use crate::contents;
@@ -261,8 +261,8 @@ impl Volume {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(u64, Option<Device>), Error> {
         let mut media = FileMedia::new(&self.devices);
-        let settled =
-            store::settle(&mut media, &self.opened).map_err(|e| self.in_words(&media, e))?;
+        let settled = store::settle(&mut media, &self.opened)
+            .map_err(|e| in_words(&self.config, &media, e))?;
         let mut copied = 0;
         if let (true, Some(from), Some(to)) = (successor.holds_data, &self.devices[place], &new) {
             let used = store::slots_in_use(&self.opened.space, successor.place);
@@ -277,7 +277,7 @@ impl Volume {
         let mut media = FileMedia::new(&self.devices);
         let epoch = u64::from_le_bytes(random()?);
         store::replace(&mut media, &mut self.opened, &settled, successor, epoch)
-            .map_err(|e| self.in_words(&media, e))?;
+            .map_err(|e| in_words(&self.config, &media, e))?;
         Ok((copied, former))
     }
 }

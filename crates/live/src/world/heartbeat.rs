@@ -9,8 +9,9 @@
 use super::faults::errno;
 use super::{Fault, UringWorld};
 use crate::buffers::{ALIGNMENT, Buffer};
+use crate::error::{Error, ErrorKind};
 use crate::mutants::{LiveMutant, broken};
-use crate::stamp::{BYTES, FoundStamp, INTERVAL, Kind, LEASE, Stamp};
+use crate::stamp::{self, BYTES, FoundStamp, INTERVAL, Kind, LEASE, Stamp};
 use io_uring::{opcode, types};
 use isotherm_core::store::BLOCK;
 use isotherm_core::store::layout::STAMP_AT;
@@ -94,6 +95,20 @@ impl Heartbeat {
             self.look();
         }
         self.looked
+    }
+    /// If the block that was read shows that another server has the volume, the message about it.
+    fn overtaken_by(&self, block: &[u8]) -> Option<String> {
+        let seen = FoundStamp::decode(block);
+        let claimed = seen.as_ref().is_some_and(|s| s.kind == Kind::Claim);
+        // A server that claims the volume waits longer than our lease, so it sees our next write and gives up.
+        let in_time = claimed && now().saturating_sub(self.written_at) <= LEASE;
+        if self.stamp.is_last(block) || in_time || broken(LiveMutant::ServeOvertaken) {
+            return None;
+        }
+        let who = seen.map_or_else(|| "somebody".into(), |s| s.words());
+        Some(format!(
+            "the volume was taken over by {who} while this server did not stamp it"
+        ))
     }
     fn has_ended(&self) -> bool {
         self.overtaken || self.broken
@@ -213,18 +228,7 @@ impl UringWorld {
         match phase {
             Phase::Idle => {}
             Phase::Reading => {
-                let seen = FoundStamp::decode(&heartbeat.block);
-                let claimed = seen.as_ref().is_some_and(|s| s.kind == Kind::Claim);
-                // A server that claims the volume waits longer than our lease, so it sees this write and gives up.
-                let in_time = claimed && now().saturating_sub(heartbeat.written_at) <= LEASE;
-                if !heartbeat.stamp.is_last(&heartbeat.block)
-                    && !in_time
-                    && !broken(LiveMutant::ServeOvertaken)
-                {
-                    let who = seen.map_or_else(|| "somebody".into(), |s| s.words());
-                    let what = format!(
-                        "the volume was taken over by {who} while this server did not stamp it"
-                    );
+                if let Some(what) = heartbeat.overtaken_by(&heartbeat.block) {
                     heartbeat.overtaken = true;
                     return self.give_up(what, None);
                 }
@@ -278,6 +282,34 @@ impl UringWorld {
             return !heartbeat.overtaken && heartbeat.stamp.is_on(device).unwrap_or(false);
         }
         true
+    }
+
+    /// Stamps the volume without the ring and waits for it. This is called while no other operation is in progress, before work on the
+    /// members that passes the ring.
+    ///
+    /// # Errors
+    /// Another server has the volume, or the stamp cannot be read or written. Everything is refused from then on.
+    pub(crate) fn stamp_at_once(&mut self) -> Result<(), Error> {
+        self.finish_heartbeat();
+        let (Some(heartbeat), devices) = (&mut self.heartbeat, &self.devices) else {
+            return Ok(());
+        };
+        let device = devices.get(heartbeat.member).and_then(Option::as_ref);
+        let (false, Some(device)) = (heartbeat.has_ended(), device) else {
+            let what = "the activity stamp was lost: stop the volume and check the devices";
+            return Err(Error::new(ErrorKind::Device, what));
+        };
+        let since = now();
+        let stamped = stamp::read(device).and_then(|block| match heartbeat.overtaken_by(&block) {
+            Some(what) => Err(Error::new(ErrorKind::InUse, what)),
+            None => heartbeat.stamp.put(device, Kind::Serving),
+        });
+        match stamped {
+            Ok(()) => (heartbeat.read_at, heartbeat.written_at) = (since, since),
+            Err(ref e) if e.kind == ErrorKind::InUse => heartbeat.overtaken = true,
+            Err(_) => heartbeat.broken = true,
+        }
+        stamped
     }
 
     /// After this, the kernel does not use the memory of the stamp.

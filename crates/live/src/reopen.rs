@@ -22,9 +22,9 @@ use crate::server::Session;
 use crate::volume::begin::open_again;
 use crate::volume::grow::Growing;
 use crate::volume::open::{costs, pacers};
-use crate::volume::{Grown, OpenMode, ask_for_huge};
+use crate::volume::replace::Replacement;
+use crate::volume::{Grown, OpenMode, Replaced, ask_for_huge};
 use isotherm_core::run::Host;
-use isotherm_core::store::superblock::MemberEntry;
 use isotherm_core::store::{self, Media, MediaError, Opened};
 use isotherm_core::volume::Space;
 use isotherm_core::{Effect, Engine, ExtentId, IoError, MemberId, Nanos, Request, World};
@@ -48,6 +48,11 @@ pub(crate) enum Purpose {
         file: PathBuf,
         tell: SyncSender<Result<Grown, Error>>,
     },
+    /// A member is replaced while the store is closed.
+    Replace {
+        replacement: Box<Replacement>,
+        tell: SyncSender<Result<Replaced, Error>>,
+    },
 }
 
 impl Purpose {
@@ -58,6 +63,11 @@ impl Purpose {
         match self {
             Purpose::Record(tell) => drop(tell.send(Err(e))),
             Purpose::Grow { tell, .. } => drop(tell.send(Err(e))),
+            Purpose::Replace { replacement, tell } => {
+                // The device is free, and a file that was made for it is gone, before the receiver goes on.
+                drop(replacement);
+                drop(tell.send(Err(e)));
+            }
         }
     }
 
@@ -170,6 +180,11 @@ impl Session {
             return match purpose {
                 Purpose::Record(_) => Ok(()),
                 Purpose::Grow { file, .. } => self.may_grow(file),
+                Purpose::Replace { replacement, .. } => {
+                    let volume = (&self.superblock, self.engine.space());
+                    let plan = replacement.plan(&self.config, self.world.devices(), volume);
+                    plan.map(drop)
+                }
             };
         };
         Err(refused(why))
@@ -196,7 +211,27 @@ impl Session {
                 // The receiver may have gone; the volume has grown all the same.
                 let _ = tell.send(begun.and(grown));
             }
+            Purpose::Replace {
+                mut replacement,
+                tell,
+            } => {
+                let replaced =
+                    (closed.clone()).and_then(|()| self.replace_closed(&mut replacement));
+                let begun = closed.and_then(|()| self.begin_again());
+                self.go_on(held, begun.as_ref().err());
+                drop(replacement);
+                let _ = tell.send(begun.and(replaced));
+            }
         }
+    }
+
+    /// Replaces a member of the volume whose engine is closed.
+    fn replace_closed(&mut self, replacement: &mut Replacement) -> Result<Replaced, Error> {
+        let opened = self.open_store(self.world.now())?.opened;
+        let devices = self.world.devices_mut()?;
+        let replaced = replacement.carry_out(&self.config, devices, opened, &mut |_, _| ())?;
+        replaced.describe(&mut self.config);
+        Ok(replaced)
     }
 
     /// Refuses to go on if the state of the engine is not on the members: what was answered since the last good flush may be lost, and a new
@@ -362,22 +397,30 @@ impl Session {
         Ok(())
     }
 
-    /// Sizes of members that the world or the engine's parameters depend on.
+    /// Tells the world and the engine's parameters about members that were replaced or have another size.
     fn members_may_have_changed(&mut self, opened: &Opened) -> Result<(), Error> {
-        let entries = self.superblock.members.iter();
-        let same = |(a, b): (&MemberEntry, &MemberEntry)| a.bytes == b.bytes && a.uuid == b.uuid;
-        let same: Vec<bool> = entries.zip(&opened.superblock.members).map(same).collect();
-        if same.iter().all(|same| *same) {
+        let (old, new) = (&self.superblock.members, &opened.superblock.members);
+        let is_new: Vec<bool> = old.iter().zip(new).map(|(a, b)| a.uuid != b.uuid).collect();
+        let pairs = old.iter().zip(new).zip(&is_new);
+        let has_changed: Vec<bool> = pairs
+            .map(|((a, b), is_new)| *is_new || a.bytes != b.bytes)
+            .collect();
+        if !has_changed.contains(&true) {
             return Ok(());
         }
         let file = Path::new(&self.config.name);
-        let pacers = pacers(&self.config, opened, file)?;
+        let pacers = pacers(&self.config, opened, file)?.into_iter();
         self.params.costs = costs(&self.config, opened, &mut Vec::new())
             .map_err(|e| Error::new(ErrorKind::Config, e))?;
-        let changed = pacers.into_iter().zip(same);
+        let changed = pacers.zip(has_changed);
         self.world
-            .members_changed(changed.map(|(pacer, same)| (!same).then_some(pacer)));
-        Ok(())
+            .members_changed(changed.map(|(pacer, changed)| changed.then_some(pacer)))?;
+        let layout = (opened.superblock.layout()).without(&opened.report.missing);
+        let primary = layout.map(|l| usize::from(l.primary.0));
+        match primary.filter(|&m| is_new[m]) {
+            Some(primary) => self.world.stamp_on(primary),
+            None => Ok(()),
+        }
     }
 
     /// Sets knobs that were changed since the start. One value may limit another, so several orders are tried.

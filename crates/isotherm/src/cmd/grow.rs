@@ -19,13 +19,7 @@ pub fn run(args: &GrowArgs) -> Result<(), Failure> {
         None => offline(&args.volume)?,
     };
     result["volume"] = json!(args.volume.to_string_lossy());
-    let notes = result["notes"].take();
-    for note in notes.as_array().into_iter().flatten() {
-        eprintln!("isotherm: {}", note.as_str().unwrap_or_default());
-    }
-    if let Some(all) = result.as_object_mut() {
-        all.remove("notes");
-    }
+    super::take_notes(&mut result);
     args.json.print(&result, || {
         in_words(&args.volume.to_string_lossy(), &result)
     })

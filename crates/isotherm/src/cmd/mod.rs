@@ -38,6 +38,7 @@ pub mod web;
 use std::path::Path;
 
 use isotherm_live::volume::description;
+use serde_json::Value;
 
 use crate::Failure;
 use crate::args::Command;
@@ -49,6 +50,14 @@ fn server_of(volume: &Path) -> Result<Option<Client>, Failure> {
         served(volume)?;
     }
     connect(volume)
+}
+
+/// Prints the messages for people, and removes them from a result.
+fn take_notes(result: &mut Value) {
+    let notes = result.as_object_mut().and_then(|all| all.remove("notes"));
+    for note in notes.iter().filter_map(|n| n.as_array()).flatten() {
+        eprintln!("isotherm: {}", note.as_str().unwrap_or_default());
+    }
 }
 
 /// Refuses a volume that does not exist, or that is being served.

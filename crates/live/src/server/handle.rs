@@ -3,12 +3,14 @@
 use super::VolumeFailure;
 use crate::buffers::{Buffer, Pool};
 use crate::classes::Classes;
+use crate::config::VolumeConfig;
 use crate::error::{Error, ErrorKind};
 use crate::inbox::{Done, Inbox, Submission};
 use crate::port::{Completion, IoRequest, Port, Share};
 use crate::recorder::{Driver, Recording};
 use crate::reopen::Purpose;
-use crate::volume::Grown;
+use crate::volume::replace::Replacement;
+use crate::volume::{Grown, ReplaceHow, Replaced};
 use crate::world::{Command, UringWorld};
 use isotherm_core::{Engine, ExtentId, IoError, RequestOp};
 use isotherm_traces::events::Ending;
@@ -75,6 +77,22 @@ impl Handle {
         // A failed growth may have gone so far that the volume has its new size.
         self.classes.grow(self.volume_bytes());
         grown
+    }
+
+    /// Replaces a member of the volume by `new`: one that is missing, or with [`ReplaceHow::empty`] a cache that holds nothing of its own.
+    /// The engine is closed meanwhile (see `reopen.rs`): requests wait as long as this and recovery take. `config` and `file` are the
+    /// description, which the caller must change ([`Replaced::describe`]).
+    ///
+    /// # Errors
+    /// As for [`crate::Volume::replace`] and [`Handle::grow`]; also, the data of a member that is present would have to be copied.
+    pub fn replace(
+        &self,
+        (config, file): (&VolumeConfig, &Path),
+        new: &Path,
+        how: &ReplaceHow,
+    ) -> Result<Replaced, Error> {
+        let replacement = Box::new(Replacement::prepared(config, file, new, how)?);
+        self.reopen(move |tell| Purpose::Replace { replacement, tell })
     }
 
     /// The volume has this size from now on.

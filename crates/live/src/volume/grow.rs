@@ -68,15 +68,10 @@ impl Volume {
         }
         Ok(grown)
     }
-
-    /// Ends the session that has begun with opening, so that nothing has changed.
-    pub(super) fn end_session(&self) {
-        end_session(&self.devices, &self.opened);
-    }
 }
 
 /// Ends the session that has begun with `opened`, so that nothing has changed.
-fn end_session(devices: &[Option<Device>], opened: &Opened) {
+pub(super) fn end_session(devices: &[Option<Device>], opened: &Opened) {
     // If this fails, the next opening recovers the volume.
     let _ = store::settle(&mut FileMedia::new(devices), opened);
 }

@@ -1,12 +1,13 @@
 //! A volume: created on its members, opened with recovery.
 
 pub(crate) mod begin;
-mod create;
+pub(crate) mod create;
 pub(crate) mod grow;
 mod memory;
 pub(crate) mod open;
 mod pages;
-mod replace;
+pub(crate) mod replace;
+mod successor;
 
 use crate::config::VolumeConfig;
 use crate::device::Device;

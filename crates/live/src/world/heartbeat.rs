@@ -312,6 +312,21 @@ impl UringWorld {
         stamped
     }
 
+    /// The volume is stamped on this member from now on: a device that has just become the primary.
+    ///
+    /// # Errors
+    /// The stamp cannot be written there.
+    pub(crate) fn stamp_on(&mut self, member: usize) -> Result<(), Error> {
+        let (Some(heartbeat), devices) = (&mut self.heartbeat, &self.devices) else {
+            return Ok(());
+        };
+        if let Some(device) = devices.get(member).and_then(Option::as_ref) {
+            heartbeat.stamp.put(device, Kind::Serving)?;
+            heartbeat.member = member;
+        }
+        Ok(())
+    }
+
     /// After this, the kernel does not use the memory of the stamp.
     pub(super) fn finish_heartbeat(&mut self) {
         while self.heartbeat.as_ref().is_some_and(Heartbeat::is_under_way) {

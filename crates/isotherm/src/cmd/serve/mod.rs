@@ -65,7 +65,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         begun: Instant::now(),
         fronts: fronts.clone(),
         read_only: args.read_only,
-        missing,
+        missing: Mutex::new(missing),
         recovery,
         limits: crate::figures::Limits::of(&config),
         ends: Mutex::new(ends),

@@ -289,6 +289,29 @@ mod tests {
         assert_eq!(classes(&l), [4, 4, 4, 4, 12, 40, 12, 12, 0, 0, 0]);
     }
 
+    #[test]
+    fn a_volume_that_grows_gets_classes_in_its_new_part() {
+        let mut l = Layers::with_room(1 << 20, 8 << 20);
+        // Blocks of 1 KiB from an odd sector on, and blocks of 4 KiB.
+        l.clear(Source::Layout, 512, 10);
+        l.set(Source::Files, 200, 400, 30);
+        l.set(Source::Layout, 1000, 3000, 4);
+        settle(&mut l);
+        let class = |l: &Layers, b: u64| l.shared().block(b).class();
+        assert_eq!([255, 256].map(|b| class(&l, b)), [4, 0], "its end");
+        l.grow(4 << 20);
+        assert_eq!(l.bytes(), 4 << 20);
+        l.set(Source::Files, 200, 400, 30);
+        l.set(Source::Layout, 1000, 3000, 4);
+        settle(&mut l);
+        assert_eq!([300, 399, 749, 751].map(|b| class(&l, b)), [4, 4, 4, 0]);
+        // More than the room: the rest has no classes.
+        l.grow(64 << 20);
+        l.set(Source::Files, 0, 16 << 10, 31);
+        settle(&mut l);
+        assert_eq!([2047, 2048].map(|b| class(&l, b)), [31, 0]);
+    }
+
     proptest! {
         /// A layer with another block size at an odd position: each block of 4 KiB has the best class of the blocks within it.
         #[test]

@@ -138,7 +138,11 @@ fn every_front_end_shows_the_new_size() {
     let ready = [0; 16];
     assert_eq!(capacity(&mut initiator), old);
     resize(&place, "s", 64);
+    // iSCSI has turned this on, and it must stay so.
+    let kept = |place: &Place| place.json("status v", "status")["params"]["kept_writes"].clone();
+    assert_eq!(kept(&place), json!(1.0));
     let grown = place.json("grow v", "grow");
+    assert_eq!(kept(&place), json!(1.0));
     let new = bytes(&grown["volume_bytes"]);
     let sentences = grown["front_ends"].as_array().expect("a list");
     assert_eq!(sentences.len(), 3, "{grown}");

@@ -243,7 +243,7 @@ pub struct CheckArgs {
 /// `isotherm grow`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  lvextend -L +1T vg/slow && isotherm grow v\n  isotherm replace v /dev/sdc --member /dev/sda && isotherm grow v   # after a move to a larger disk\n\nA volume may be in service: its requests wait meanwhile, usually less than a second."
+    after_help = "Examples:\n  lvextend -L +1T vg/slow && isotherm grow v\n  isotherm replace v /dev/sdc --member /dev/sda && isotherm grow v   # after a move to a larger disk\n\nA volume may be in service: its requests wait meanwhile."
 )]
 pub struct GrowArgs {
     /// The volume, served or not.

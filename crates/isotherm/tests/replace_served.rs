@@ -122,6 +122,7 @@ fn a_present_cache_is_replaced_when_it_is_clean() {
         made.filter(|_| out.status.success())
     });
     common::fits(&made, "replace");
+    assert_eq!(made["served"], json!(true), "{made}");
     holds(&place, &data);
     // Another volume can have the former device, while this one is being served.
     place.json("create w --slow f:16M", "create");
@@ -132,8 +133,9 @@ fn a_present_cache_is_replaced_when_it_is_clean() {
     // It grows as well, and its cache is replaced once more.
     let slow = fs::OpenOptions::new().write(true).open(place.path("s"));
     slow.and_then(|f| f.set_len(160 << 20)).expect("resized");
-    place.json("grow v", "grow");
-    place.json("replace v h:16M --member 0 --empty", "replace");
+    let grown = place.json("grow v", "grow");
+    let made = place.json("replace v h:16M --member 0 --empty", "replace");
+    assert!(grown["served"] == json!(true) && made["served"] == json!(true));
     holds(&place, &more);
     end(&place, served);
     sound(&place);

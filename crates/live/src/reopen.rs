@@ -231,6 +231,16 @@ impl Session {
         let devices = self.world.devices_mut()?;
         let replaced = replacement.carry_out(&self.config, devices, opened, &mut |_, _| ())?;
         replaced.describe(&mut self.config);
+        let places = 0..devices.len();
+        let missing: Vec<MemberId> = places
+            .filter(|&i| devices[i].is_none())
+            .map(|i| MemberId(i as u8))
+            .collect();
+        // The new device has no stamp yet.
+        let layout = self.superblock.layout().without(&missing);
+        if layout.is_some_and(|l| usize::from(l.primary.0) == replaced.place) {
+            self.world.stamp_on(replaced.place)?;
+        }
         Ok(replaced)
     }
 
@@ -294,9 +304,10 @@ impl Session {
             file,
             is_served: true,
         };
-        let (_, grown) = growing.grow(open_again(&self.config, &devices)?)?;
-        self.world.stamp_at_once()?;
-        Ok(grown)
+        let stamping = self.world.stamp_meanwhile()?;
+        let grown = open_again(&self.config, &devices).and_then(|opened| growing.grow(opened));
+        self.world.stamped_meanwhile(stamping)?;
+        grown
     }
 
     /// The error of a change after which the volume is served on, with the size that it has then.
@@ -349,10 +360,16 @@ impl Session {
         };
         let degraded = devices.iter().any(Option::is_none);
         let tolerant = read_only || degraded;
-        let found = find_superblocks(&mut media.media, &paths, tolerant, &mut Vec::new())?;
         let (epoch, how) = opening(self.mode, degraded)?;
-        let mut opened = store::open(&mut media, &found, how)
-            .map_err(|e| Error::new(ErrorKind::Volume, format!("opening again: {e}")))?;
+        let stamping = self.world.stamp_meanwhile()?;
+        let found = find_superblocks(&mut media.media, &paths, tolerant, &mut Vec::new());
+        let opened = found.and_then(|found| {
+            let opened = store::open(&mut media, &found, how)
+                .map_err(|e| Error::new(ErrorKind::Volume, format!("opening again: {e}")))?;
+            Ok((found, opened))
+        });
+        self.world.stamped_meanwhile(stamping)?;
+        let (found, mut opened) = opened?;
         // Engine time continues, because the world's clock did not stop.
         opened.time_base = opened.time_base.max(now);
         // The present policy, which may differ from the one at the start.
@@ -400,10 +417,9 @@ impl Session {
     /// Tells the world and the engine's parameters about members that were replaced or have another size.
     fn members_may_have_changed(&mut self, opened: &Opened) -> Result<(), Error> {
         let (old, new) = (&self.superblock.members, &opened.superblock.members);
-        let is_new: Vec<bool> = old.iter().zip(new).map(|(a, b)| a.uuid != b.uuid).collect();
-        let pairs = old.iter().zip(new).zip(&is_new);
+        let pairs = old.iter().zip(new);
         let has_changed: Vec<bool> = pairs
-            .map(|((a, b), is_new)| *is_new || a.bytes != b.bytes)
+            .map(|(a, b)| a.uuid != b.uuid || a.bytes != b.bytes)
             .collect();
         if !has_changed.contains(&true) {
             return Ok(());
@@ -414,13 +430,7 @@ impl Session {
             .map_err(|e| Error::new(ErrorKind::Config, e))?;
         let changed = pacers.zip(has_changed);
         self.world
-            .members_changed(changed.map(|(pacer, changed)| changed.then_some(pacer)))?;
-        let layout = (opened.superblock.layout()).without(&opened.report.missing);
-        let primary = layout.map(|l| usize::from(l.primary.0));
-        match primary.filter(|&m| is_new[m]) {
-            Some(primary) => self.world.stamp_on(primary),
-            None => Ok(()),
-        }
+            .members_changed(changed.map(|(pacer, changed)| changed.then_some(pacer)))
     }
 
     /// Sets knobs that were changed since the start. One value may limit another, so several orders are tried.

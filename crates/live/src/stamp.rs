@@ -17,7 +17,7 @@ use crate::mutants::{LiveMutant, broken};
 use crate::random::random;
 use isotherm_core::store::BLOCK;
 use isotherm_core::store::layout::STAMP_AT;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -187,14 +187,17 @@ impl Stamp {
     /// # Errors
     /// The device fails.
     pub(crate) fn put(&mut self, device: &Device, kind: Kind) -> Result<(), Error> {
+        self.put_in(&device.file, kind)
+            .map_err(|e| failed(device, "written", &e))
+    }
+
+    /// As [`Stamp::put`], in the file of a device.
+    pub(crate) fn put_in(&mut self, file: &File, kind: Kind) -> io::Result<()> {
         let bytes = self.next(kind);
         let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
         block.fill(0);
         block[..BYTES].copy_from_slice(&bytes);
-        device
-            .file
-            .write_all_at(&block, STAMP_AT)
-            .map_err(|e| failed(device, "written", &e))?;
+        file.write_all_at(&block, STAMP_AT)?;
         self.last = bytes;
         Ok(())
     }
@@ -214,11 +217,13 @@ fn failed(device: &Device, what: &str, e: &io::Error) -> Error {
 }
 
 pub(crate) fn read(device: &Device) -> Result<Buffer, Error> {
+    read_in(&device.file).map_err(|e| failed(device, "read", &e))
+}
+
+/// Reads the block of the stamp in the file of a device.
+pub(crate) fn read_in(file: &File) -> io::Result<Buffer> {
     let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
-    device
-        .file
-        .read_exact_at(&mut block, STAMP_AT)
-        .map_err(|e| failed(device, "read", &e))?;
+    file.read_exact_at(&mut block, STAMP_AT)?;
     Ok(block)
 }
 

@@ -18,6 +18,7 @@ mod pages;
 mod polling;
 mod ring;
 mod sources;
+mod stamping;
 mod start;
 mod trial;
 

@@ -57,7 +57,7 @@ impl Volume {
             file: &file,
             is_served: false,
         };
-        let (_, mut grown) = growing.grow(v.opened)?;
+        let mut grown = growing.grow(v.opened)?;
         grown.notes.splice(0..0, v.notes);
         let mut config = v.config.clone();
         grown.describe(&mut config);
@@ -93,7 +93,7 @@ impl Growing<'_> {
     ///
     /// # Errors
     /// As [`Volume::grow`].
-    pub(crate) fn grow(&self, mut opened: Opened) -> Result<(Superblock, Grown), Error> {
+    pub(crate) fn grow(&self, mut opened: Opened) -> Result<Grown, Error> {
         let old = opened.superblock.clone();
         let mut growth = self.planned(&opened)?;
         let lacking = growth.lacking(&opened.space);
@@ -115,15 +115,14 @@ impl Growing<'_> {
         moved_bytes += self.transfer(&opened, &growth)?;
         let sb = self.apply(&mut opened, &growth)?;
         let pairs = old.members.iter().zip(&sb.members);
-        let grown = Grown {
+        Ok(Grown {
             before: u64::from(old.extents) << old.extent_shift,
             volume_bytes: u64::from(sb.extents) << sb.extent_shift,
             slots: pairs.map(|(a, b)| (a.slots, b.slots)).collect(),
             used_bytes: sb.members.iter().map(|m| m.bytes).collect(),
             moved_bytes,
             notes: Vec::new(),
-        };
-        Ok((sb, grown))
+        })
     }
 
     /// Plans the growth. If that is refused, the session of `opened` ends, and the volume is as it was before.

@@ -7,11 +7,12 @@
 //! Without operations no stamp is written, so that no disk is woken. The clock continues while the machine is suspended.
 
 use super::faults::errno;
+use super::stamping::{Stamping, overtaken_by};
 use super::{Fault, UringWorld};
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::error::{Error, ErrorKind};
 use crate::mutants::{LiveMutant, broken};
-use crate::stamp::{self, BYTES, FoundStamp, INTERVAL, Kind, LEASE, Stamp};
+use crate::stamp::{self, BYTES, INTERVAL, Kind, LEASE, Stamp};
 use io_uring::{opcode, types};
 use isotherm_core::store::BLOCK;
 use isotherm_core::store::layout::STAMP_AT;
@@ -62,7 +63,7 @@ fn clock(id: ClockId) -> Duration {
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
-fn now() -> Duration {
+pub(super) fn now() -> Duration {
     // This clock exists since Linux 2.6.39.
     clock(ClockId::Boottime)
 }
@@ -96,19 +97,14 @@ impl Heartbeat {
         }
         self.looked
     }
-    /// If the block that was read shows that another server has the volume, the message about it.
-    fn overtaken_by(&self, block: &[u8]) -> Option<String> {
-        let seen = FoundStamp::decode(block);
-        let claimed = seen.as_ref().is_some_and(|s| s.kind == Kind::Claim);
-        // A server that claims the volume waits longer than our lease, so it sees our next write and gives up.
-        let in_time = claimed && now().saturating_sub(self.written_at) <= LEASE;
-        if self.stamp.is_last(block) || in_time || broken(LiveMutant::ServeOvertaken) {
-            return None;
+    /// Takes the outcome of a stamp that was written without the ring, at this time.
+    fn has_stamped(&mut self, at: Duration, outcome: Result<(), Error>) -> Result<(), Error> {
+        match &outcome {
+            Ok(()) => (self.read_at, self.written_at) = (at, at),
+            Err(e) if e.kind == ErrorKind::InUse => self.overtaken = true,
+            Err(_) => self.broken = true,
         }
-        let who = seen.map_or_else(|| "somebody".into(), |s| s.words());
-        Some(format!(
-            "the volume was taken over by {who} while this server did not stamp it"
-        ))
+        outcome
     }
     fn has_ended(&self) -> bool {
         self.overtaken || self.broken
@@ -228,7 +224,9 @@ impl UringWorld {
         match phase {
             Phase::Idle => {}
             Phase::Reading => {
-                if let Some(what) = heartbeat.overtaken_by(&heartbeat.block) {
+                if let Some(what) =
+                    overtaken_by(&heartbeat.stamp, heartbeat.written_at, &heartbeat.block)
+                {
                     heartbeat.overtaken = true;
                     return self.give_up(what, None);
                 }
@@ -300,16 +298,41 @@ impl UringWorld {
             return Err(Error::new(ErrorKind::Device, what));
         };
         let since = now();
-        let stamped = stamp::read(device).and_then(|block| match heartbeat.overtaken_by(&block) {
-            Some(what) => Err(Error::new(ErrorKind::InUse, what)),
-            None => heartbeat.stamp.put(device, Kind::Serving),
+        let at = heartbeat.written_at;
+        let stamped = stamp::read(device).and_then(|block| {
+            match overtaken_by(&heartbeat.stamp, at, &block) {
+                Some(what) => Err(Error::new(ErrorKind::InUse, what)),
+                None => heartbeat.stamp.put(device, Kind::Serving),
+            }
         });
-        match stamped {
-            Ok(()) => (heartbeat.read_at, heartbeat.written_at) = (since, since),
-            Err(ref e) if e.kind == ErrorKind::InUse => heartbeat.overtaken = true,
-            Err(_) => heartbeat.broken = true,
-        }
-        stamped
+        heartbeat.has_stamped(since, stamped)
+    }
+
+    /// Lets a thread stamp the volume at intervals, until [`UringWorld::stamped_meanwhile`]: for work on the members that passes the ring and
+    /// may take long. `None` if the volume is not stamped, or no thread can be started.
+    ///
+    /// # Errors
+    /// As for [`UringWorld::stamp_at_once`].
+    pub(crate) fn stamp_meanwhile(&mut self) -> Result<Option<Stamping>, Error> {
+        self.stamp_at_once()?;
+        let heartbeat = self.heartbeat.as_ref();
+        Ok(heartbeat.and_then(|h| {
+            let device = self.devices.get(h.member)?.as_ref()?;
+            Stamping::start(h.stamp.clone(), device, h.written_at)
+        }))
+    }
+
+    /// Ends the thread of [`UringWorld::stamp_meanwhile`].
+    ///
+    /// # Errors
+    /// It found that another server has the volume, or the stamp cannot be read or written. Everything is refused from then on.
+    pub(crate) fn stamped_meanwhile(&mut self, stamping: Option<Stamping>) -> Result<(), Error> {
+        let (Some(heartbeat), Some(stamping)) = (&mut self.heartbeat, stamping) else {
+            return Ok(());
+        };
+        let kept = stamping.end()?;
+        heartbeat.stamp = kept.stamp;
+        heartbeat.has_stamped(kept.written_at, kept.outcome)
     }
 
     /// The volume is stamped on this member from now on: a device that has just become the primary.

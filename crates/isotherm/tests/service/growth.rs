@@ -5,7 +5,7 @@ use serde_json::json;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,6 +15,17 @@ fn tool(m: &Machine, program: &str, args: &[&str]) -> String {
     let why = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{program}: {why}");
     String::from_utf8(out.stdout).expect("text")
+}
+
+/// Unmounts at the end of a test that failed, before the server is killed.
+struct Mounted(String);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let mut umount = Command::new("umount");
+        // After a test that passed, nothing is mounted there.
+        let _ = umount.args(["-l", &self.0]).stderr(Stdio::null()).status();
+    }
 }
 
 fn noise(seed: u64, mib: usize) -> Vec<u8> {
@@ -53,6 +64,7 @@ fn a_mounted_file_system_grows_with_its_volume() {
     let at = m.0.path("at").display().to_string();
     fs::create_dir(&at).expect("made");
     tool(&m, "mkfs.xfs", &["-q", &link]);
+    let _mounted = Mounted(at.clone());
     tool(&m, "mount", &[&link, &at]);
     let size = || {
         let out = tool(&m, "df", &["-B1", "--output=size", &at]);

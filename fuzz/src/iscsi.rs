@@ -122,7 +122,7 @@ pub fn session(data: &[u8]) -> usize {
         name: "v".into(),
         target: IQN.into(),
         uuid: [1; 16],
-        blocks: BLOCKS,
+        present_blocks: BLOCKS.into(),
         block: 512,
         preferred: 65536,
         read_only: how & 2 != 0,

@@ -23,12 +23,22 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Room for `slabs`; nothing is allocated yet.
-    pub(crate) fn new(slabs: usize) -> Arena {
-        let chunks = slabs.div_ceil(1 << CHUNK_SHIFT);
+    /// Room for `slabs`, and for `room` (at least as many) if they are numbered by [`Arena::number`]; nothing is allocated yet. The first
+    /// chunks are as large as `slabs` need, further ones have their full size.
+    pub(crate) fn new(slabs: usize, room: usize) -> Arena {
+        let more = room.saturating_sub(slabs).div_ceil(1 << CHUNK_SHIFT);
+        let chunks = slabs.div_ceil(1 << CHUNK_SHIFT) + more;
         Arena {
             chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
             slabs,
+        }
+    }
+
+    /// The number of the slab that is taken as the `nth`, from 0 on: a chunk that is not full is followed by the next one.
+    pub(crate) fn number(&self, nth: usize) -> usize {
+        match nth.checked_sub(self.slabs) {
+            None => nth,
+            Some(more) => self.slabs.next_multiple_of(1 << CHUNK_SHIFT) + more,
         }
     }
 
@@ -45,7 +55,10 @@ impl Arena {
     /// Takes slab `n`, which must be below the room and not taken yet, and fills it with `word`.
     pub(crate) fn take(&self, n: usize, word: u64) -> &[AtomicU64] {
         let first = n >> CHUNK_SHIFT << CHUNK_SHIFT;
-        let slabs = (self.slabs - first).min(1 << CHUNK_SHIFT);
+        let slabs = match self.slabs.saturating_sub(first) {
+            0 => 1 << CHUNK_SHIFT,
+            rest => rest.min(1 << CHUNK_SHIFT),
+        };
         let huge = self.slabs >= HUGE_FROM;
         self.chunks[n >> CHUNK_SHIFT].get_or_init(|| Chunk::new(slabs * WORDS, huge));
         let slab = self.slab(n);
@@ -111,7 +124,7 @@ mod tests {
     #[test]
     fn slabs_are_apart_and_as_they_were_made() {
         let all = (1 << CHUNK_SHIFT) + 3;
-        let arena = Arena::new(all);
+        let arena = Arena::new(all, all);
         assert!(arena.slab(0).is_empty() && arena.slab(all).is_empty());
         let some = [0, 1, (1 << CHUNK_SHIFT) - 1, 1 << CHUNK_SHIFT, all - 1];
         for n in some {

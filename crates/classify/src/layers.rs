@@ -25,6 +25,8 @@ struct Layer {
 /// See the module. It belongs to one thread; the other threads read [`Layers::shared`].
 pub struct Layers {
     bytes: u64,
+    /// Bytes to which the volume may grow.
+    room: u64,
     shared: Arc<ClassMap>,
     by_source: [Option<Layer>; Source::ALL.len()],
     off: [bool; Source::ALL.len()],
@@ -35,12 +37,27 @@ pub struct Layers {
 impl Layers {
     /// Layers over a volume of `bytes`.
     pub fn new(bytes: u64) -> Layers {
+        Layers::with_room(bytes, bytes)
+    }
+
+    /// Layers over a volume of `bytes`, which may grow to `room` bytes.
+    pub fn with_room(bytes: u64, room: u64) -> Layers {
         Layers {
             bytes,
-            shared: Arc::new(ClassMap::new(bytes)),
+            room,
+            shared: Arc::new(ClassMap::with_room(bytes, room, 12)),
             by_source: std::array::from_fn(|_| None),
             off: [false; Source::ALL.len()],
             changed: Vec::new(),
+        }
+    }
+
+    /// The volume has grown to `bytes`. What is beyond the room has no classes.
+    pub fn grow(&mut self, bytes: u64) {
+        self.bytes = self.bytes.max(bytes.min(self.room));
+        self.shared.grow(self.bytes);
+        for layer in self.by_source.iter().flatten() {
+            layer.map.grow(self.bytes.saturating_sub(layer.base));
         }
     }
 
@@ -72,8 +89,8 @@ impl Layers {
 
     /// Removes all classes of a source. From now on its blocks have 2^`shift` bytes and begin at byte `base`.
     pub fn clear(&mut self, source: Source, base: u64, shift: u32) {
-        let bytes = self.bytes.saturating_sub(base);
-        let map = ClassMap::with_shift(bytes, shift);
+        let left = |bytes: u64| bytes.saturating_sub(base);
+        let map = ClassMap::with_room(left(self.bytes), left(self.room), shift);
         if self.by_source[source.index()]
             .replace(Layer { map, base })
             .is_some()
@@ -107,9 +124,9 @@ impl Layers {
 
     /// A source sets the class of blocks `from..to` of its map; 0 removes their class.
     pub fn set(&mut self, source: Source, from: u64, to: u64, class: u8) {
-        let bytes = self.bytes;
+        let (bytes, room) = (self.bytes, self.room);
         let layer = self.by_source[source.index()].get_or_insert_with(|| Layer {
-            map: ClassMap::new(bytes),
+            map: ClassMap::with_room(bytes, room, 12),
             base: 0,
         });
         let to = to.min(layer.map.blocks());
@@ -270,6 +287,29 @@ mod tests {
         l.clear(Source::Files, 0, 12);
         settle(&mut l);
         assert_eq!(classes(&l), [4, 4, 4, 4, 12, 40, 12, 12, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_volume_that_grows_gets_classes_in_its_new_part() {
+        let mut l = Layers::with_room(1 << 20, 8 << 20);
+        // Blocks of 1 KiB from an odd sector on, and blocks of 4 KiB.
+        l.clear(Source::Layout, 512, 10);
+        l.set(Source::Files, 200, 400, 30);
+        l.set(Source::Layout, 1000, 3000, 4);
+        settle(&mut l);
+        let class = |l: &Layers, b: u64| l.shared().block(b).class();
+        assert_eq!([255, 256].map(|b| class(&l, b)), [4, 0], "its end");
+        l.grow(4 << 20);
+        assert_eq!(l.bytes(), 4 << 20);
+        l.set(Source::Files, 200, 400, 30);
+        l.set(Source::Layout, 1000, 3000, 4);
+        settle(&mut l);
+        assert_eq!([300, 399, 749, 751].map(|b| class(&l, b)), [4, 4, 4, 0]);
+        // More than the room: the rest has no classes.
+        l.grow(64 << 20);
+        l.set(Source::Files, 0, 16 << 10, 31);
+        settle(&mut l);
+        assert_eq!([2047, 2048].map(|b| class(&l, b)), [31, 0]);
     }
 
     proptest! {

@@ -152,7 +152,7 @@ pub struct ClassMap {
     /// Number of slabs taken.
     taken: AtomicUsize,
     shift: u32,
-    blocks: u64,
+    blocks: AtomicU64,
     memory: AtomicUsize,
 }
 
@@ -169,7 +169,7 @@ impl std::fmt::Debug for ClassMap {
         write!(
             f,
             "ClassMap({} blocks of {})",
-            self.blocks,
+            self.blocks(),
             1u64 << self.shift
         )
     }
@@ -183,24 +183,40 @@ impl ClassMap {
 
     /// A map of `bytes` in blocks of 2^`shift` bytes.
     pub fn with_shift(bytes: u64, shift: u32) -> ClassMap {
-        let blocks = bytes.div_ceil(1 << shift);
-        let tops: Box<[OnceLock<Box<Top>>]> = (0..blocks.div_ceil(1 << TOP_SHIFT))
+        ClassMap::with_room(bytes, bytes, shift)
+    }
+
+    /// As [`ClassMap::with_shift`], for a volume that may grow to `room` bytes (at least `bytes`). Each GiB of room costs 16 bytes.
+    pub fn with_room(bytes: u64, room: u64, shift: u32) -> ClassMap {
+        let count = |bytes: u64| bytes.div_ceil(1 << shift);
+        let room = room.max(bytes);
+        let tops: Box<[OnceLock<Box<Top>>]> = (0..count(room).div_ceil(1 << TOP_SHIFT))
             .map(|_| OnceLock::new())
             .collect();
         let memory = AtomicUsize::new(size_of_val(&*tops));
         ClassMap {
+            slabs: Arena::new(
+                count(bytes).div_ceil(LEAF_BLOCKS) as usize,
+                tops.len() * LEAVES,
+            ),
             tops,
-            slabs: Arena::new(blocks.div_ceil(LEAF_BLOCKS) as usize),
             taken: AtomicUsize::new(0),
             shift,
-            blocks,
+            blocks: AtomicU64::new(count(bytes)),
             memory,
         }
     }
 
+    /// The volume has `bytes` now. What is beyond the room that the map was made with gets no classes. A map does not shrink.
+    pub fn grow(&self, bytes: u64) {
+        let room = (self.tops.len() as u64) << TOP_SHIFT;
+        let blocks = bytes.div_ceil(1 << self.shift).min(room);
+        self.blocks.fetch_max(blocks, Ordering::Relaxed);
+    }
+
     /// Number of blocks.
     pub fn blocks(&self) -> u64 {
-        self.blocks
+        self.blocks.load(Ordering::Relaxed)
     }
 
     /// log2 of the block size in bytes.
@@ -309,7 +325,7 @@ impl ClassMap {
 
     /// Marks blocks `from..to`; the part beyond the end is ignored. To be called by one thread at a time.
     pub fn set(&self, from: u64, to: u64, mark: Mark) {
-        let to = to.min(self.blocks);
+        let to = to.min(self.blocks());
         let mut at = from;
         while at < to {
             let end = to.min((at | (LEAF_BLOCKS - 1)) + 1);
@@ -338,6 +354,7 @@ impl ClassMap {
             Leaf::Whole(whole) if whole == mark => return,
             Leaf::Whole(whole) => {
                 let slab = self.taken.fetch_add(1, Ordering::Relaxed);
+                let slab = self.slabs.number(slab);
                 self.memory.fetch_add(WORDS * 8, Ordering::Relaxed);
                 let words = self.slabs.take(slab, u64::from(whole.0) * EVERY);
                 leaf.store(SLABS + slab as u32, Ordering::Release);
@@ -430,6 +447,35 @@ mod tests {
         // Clearing a part that does not exist does not create it.
         map.set(gib >> 12, (900 * gib) >> 12, Mark::NONE);
         assert_eq!(map.memory(), 1024 * 16 + 256 * (4 + 1024));
+    }
+
+    /// Every leaf of the old size and of the new one needs a slab of its own.
+    #[test]
+    fn a_map_that_grows_keeps_its_marks() {
+        let mib = 1u64 << 20;
+        let blocks = |mib: u64| mib << 8;
+        let map = ClassMap::with_room(70 * mib, 3000 * mib, 12);
+        let odd = |from: u64, to: u64, class| {
+            (blocks(from)..blocks(to))
+                .step_by(7)
+                .for_each(|b| map.set(b, b + 1, mark(class)));
+        };
+        odd(0, 200, 9);
+        assert_eq!(map.block(blocks(70)), Mark::NONE, "beyond the end");
+        map.grow(2900 * mib);
+        map.grow(100 * mib);
+        assert_eq!(map.blocks(), blocks(2900));
+        odd(70, 2900, 10);
+        let class = |b: u64| match b {
+            b if b >= blocks(70) => u8::from((b - blocks(70)) % 7 == 0) * 10,
+            b => u8::from(b % 7 == 0) * 9,
+        };
+        assert!((0..blocks(2900)).all(|b| map.block(b).class() == class(b)));
+        map.grow(u64::MAX);
+        let last = map.blocks() - 1;
+        assert!(last >= blocks(3000) - 1);
+        map.set(last, last + 9, mark(11));
+        assert_eq!(map.block(last), mark(11));
     }
 
     #[test]

@@ -82,6 +82,11 @@ impl ActiveFronts {
         self.all.iter_mut().try_for_each(|f| f.leave())
     }
 
+    /// The volume has grown: shows its size to users. Returns a sentence for each front end.
+    pub fn resized(&mut self) -> Vec<String> {
+        self.all.iter_mut().map(|f| f.resized()).collect()
+    }
+
     /// The names of the front ends.
     pub fn names(&self) -> Vec<String> {
         let names: Vec<String> = self.all.iter().flat_map(|f| f.names()).collect();

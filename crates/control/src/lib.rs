@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod atlas;
+mod change;
 pub mod classes;
 pub mod classes_kept;
 pub mod client;
@@ -86,6 +87,10 @@ pub enum Request {
         /// The operation.
         what: ClassesAsk,
     },
+    /// Lets the volume grow to the present size of its devices. Requests wait meanwhile.
+    Grow,
+    /// Replaces a member by another device. Requests wait meanwhile.
+    Replace(ReplaceAsk),
     /// Drains, writes a checkpoint and ends. The answer comes when this is done.
     Stop,
     /// Sends every request from now on.
@@ -95,6 +100,25 @@ pub enum Request {
         /// The recording ends by itself after this many bytes.
         limit: u64,
     },
+}
+
+/// A member to be replaced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReplaceAsk {
+    /// The new device or file, as an absolute path.
+    pub new: PathBuf,
+    /// The place of the member in the list of members, or its absolute path; without it, the one that is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
+    /// Bytes of a file that does not exist yet, or of the part of the device to use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Whether to begin with an empty device although the member is present.
+    #[serde(default)]
+    pub empty: bool,
+    /// Whether to overwrite data on the new device.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// An operation on a volume's classes.
@@ -212,6 +236,13 @@ mod tests {
             r#"{"cmd":"set","values":[],"words":[["write-mode","write-around"]]}"#
         );
         assert_eq!(serde_json::from_str::<Request>(&text(&set)).ok(), Some(set));
+        assert_eq!(text(&Request::Grow), r#"{"cmd":"grow"}"#);
+        let short = r#"{"cmd":"replace","new":"/dev/x"}"#;
+        let replace = serde_json::from_str::<Request>(short).expect("the rest has defaults");
+        assert_eq!(
+            text(&replace),
+            r#"{"cmd":"replace","new":"/dev/x","empty":false,"force":false}"#
+        );
         for hostile in [
             "",
             "{}",

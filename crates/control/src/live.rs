@@ -54,7 +54,7 @@ pub struct Live {
     /// Whether only reads are served.
     pub read_only: bool,
     /// Members that are absent.
-    pub missing: Vec<u8>,
+    pub missing: Mutex<Vec<u8>>,
     /// The findings of opening and recovery.
     pub recovery: Value,
     /// The limits of the members' lives.
@@ -96,14 +96,14 @@ impl Live {
         })?;
         Ok(Snapshot {
             stats: self.answer(&Request::Stats)?,
-            degraded: !self.missing.is_empty(),
+            degraded: !self.missing().is_empty(),
             read_only: self.read_only,
             asleep: self.asleep()?,
             latency,
         })
     }
 
-    fn setting(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn setting(&self) -> MutexGuard<'_, ()> {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -164,6 +164,7 @@ impl Live {
             let geo = e.space().geo.clone();
             (geo, mapped, figures::params(e), figures::copies(e))
         })?;
+        let missing = self.missing();
         let state = if self.handle.failure().is_some() {
             "failed"
         } else {
@@ -178,8 +179,8 @@ impl Live {
             ("state", json!(state)),
             ("failure", figures::failure(&self.handle)),
             ("read_only", json!(self.read_only)),
-            ("degraded", json!(!self.missing.is_empty())),
-            ("missing_members", json!(self.missing)),
+            ("degraded", json!(!missing.is_empty())),
+            ("missing_members", json!(missing)),
             ("volume_bytes", json!(geo.volume_bytes())),
             ("block_bytes", json!(geo.block_bytes())),
             ("mapped_extents", json!(mapped)),
@@ -411,7 +412,7 @@ impl Live {
         })
     }
 
-    fn keep_config(&self, change: impl FnOnce(&mut VolumeConfig)) -> Result<(), String> {
+    pub(crate) fn keep_config(&self, change: impl FnOnce(&mut VolumeConfig)) -> Result<(), String> {
         let mut held = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         let mut config = held.clone();
         change(&mut config);
@@ -440,6 +441,8 @@ impl Service for Live {
             Request::Set { values, words } if words.is_empty() => self.set(values),
             Request::Set { values, words } => self.set_words(values, words),
             Request::Policy { policy } => self.set_policy(policy),
+            Request::Grow => self.grow(),
+            Request::Replace(wanted) => self.replace(wanted),
             Request::Stop => {
                 let (outcome, wait) = mpsc::channel();
                 let ends = self

@@ -43,7 +43,7 @@ impl VolumeSource for Own {
     fn volumes(&self) -> Vec<Listed> {
         let live = &self.0;
         let failure = live.handle.failure();
-        let state = match (&failure, live.missing.is_empty()) {
+        let state = match (&failure, live.missing().is_empty()) {
             (Some(_), _) => "failed",
             (None, false) => "degraded",
             (None, true) => "serving",

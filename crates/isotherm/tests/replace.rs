@@ -168,7 +168,7 @@ fn members_with_homes_are_copied() {
     replaced(&place, "s --member 1");
     served(&place, || {
         let why = place.fails("replace v f2 --member 0");
-        assert!(why.contains("stop it first"), "{why}");
+        assert!(why.contains("stop the volume first"), "{why}");
         holds(&place, &data);
     });
 }

@@ -31,6 +31,10 @@ const SETTLE_DELAY: Duration = Duration::from_millis(300);
 /// Interval at which the keeper checks whether anything was written.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
+/// The classes have room for four times the size of the volume and this number of bytes, so that it can grow while it is served. It costs 16
+/// bytes per GiB for each source in use. What is beyond it has no classes until the next start.
+const ROOM: u64 = 1 << 38;
+
 /// The classes of the data in an extent.
 #[derive(Clone, Debug)]
 pub struct Reclassified {
@@ -61,7 +65,7 @@ fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Classes {
     pub(crate) fn new(bytes: u64) -> Classes {
-        let layers = Layers::new(bytes);
+        let layers = Layers::with_room(bytes, bytes.saturating_mul(4).saturating_add(ROOM));
         Classes {
             map: Arc::clone(layers.shared()),
             layers: Mutex::new(layers),
@@ -69,6 +73,11 @@ impl Classes {
             layout: Mutex::default(),
             settling: Mutex::default(),
         }
+    }
+
+    /// The volume has `bytes` now. Must not be called on the engine's thread, because the lock may be held by one who waits for it.
+    pub(crate) fn grow(&self, bytes: u64) {
+        self.layers().grow(bytes);
     }
 
     /// The engine's side.

@@ -229,6 +229,14 @@ impl Device {
         }
     }
 
+    /// Its size in bytes now, which may differ from the one when it was opened.
+    ///
+    /// # Errors
+    /// The system does not tell it.
+    pub fn present_bytes(&self) -> io::Result<u64> {
+        (&self.file).seek(SeekFrom::End(0))
+    }
+
     /// From now on I/O uses the page cache, so that it may have any size and offset.
     pub fn use_page_cache(&mut self) {
         // Both calls succeed on every file that can be open here.

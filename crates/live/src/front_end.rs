@@ -118,6 +118,9 @@ pub trait FrontEnd: Send {
     fn leave(&mut self) -> Result<(), String> {
         Ok(())
     }
+    /// The volume has grown: shows its present size to users, if the protocol can. Returns a sentence for people that names the front end
+    /// and says whether its users see the new size, and what they must do otherwise.
+    fn resized(&mut self) -> String;
     /// Stops it. No request comes after this; remaining users get errors.
     fn stop(self: Box<Self>);
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 const GET_FREE: Opcode = 0x4C82;
 const CONFIGURE: Opcode = 0x4C0A;
 const CLEAR: Opcode = 0x4C01;
+const SET_CAPACITY: Opcode = 0x4C07;
 const SET_STATUS: Opcode = 0x4C04;
 const GET_STATUS: Opcode = 0x4C05;
 
@@ -197,6 +198,17 @@ impl LoopDevice {
         &self.path
     }
 
+    /// The file has another size: the device gets it as well, also while it is in use.
+    ///
+    /// # Errors
+    /// The device was detached, or the kernel refuses.
+    pub fn resized(&self) -> io::Result<()> {
+        let file = self.file.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        // SAFETY: the call takes no argument.
+        unsafe { ioctl(file, NoArg::<SET_CAPACITY>::new())? };
+        Ok(())
+    }
+
     /// Whether a file system on it is mounted, or another device uses it.
     pub fn is_claimed(&self) -> bool {
         stack::is_claimed(&self.path)
@@ -277,6 +289,12 @@ mod tests {
             }
         };
         assert_eq!(showing(&file), [device.path().to_owned()]);
+        let longer = OpenOptions::new().write(true).open(&file).unwrap();
+        longer.set_len(3 << 20).unwrap();
+        device.resized().unwrap();
+        let name = device.path().file_name().unwrap();
+        let sectors = fs::read_to_string(Path::new("/sys/block").join(name).join("size")).unwrap();
+        assert_eq!(sectors.trim(), (3 << 11).to_string());
         let user = File::open(device.path()).unwrap();
         assert!(!device.detach(), "in use");
         drop(user);

@@ -27,6 +27,8 @@ pub enum LiveMutant {
     TakeEitherTwin,
     /// The members of a failed volume are marked clean.
     CleanAfterFailure,
+    /// A volume that failed while it was being closed to be opened again is served on.
+    ReopenAfterFailure,
     /// Metadata that creation and recovery write is not flushed.
     MediaFlushNothing,
     /// An unaligned write keeps the old bytes of its first block, but not those of its last block.
@@ -60,7 +62,7 @@ pub enum LiveMutant {
 }
 
 /// All mutants.
-pub const LIVE_MUTANTS: [LiveMutant; 25] = [
+pub const LIVE_MUTANTS: [LiveMutant; 26] = [
     LiveMutant::FlushNothing,
     LiveMutant::DropDsync,
     LiveMutant::ForgetFlushError,
@@ -71,6 +73,7 @@ pub const LIVE_MUTANTS: [LiveMutant; 25] = [
     LiveMutant::ClaimAtOnce,
     LiveMutant::TakeEitherTwin,
     LiveMutant::CleanAfterFailure,
+    LiveMutant::ReopenAfterFailure,
     LiveMutant::MediaFlushNothing,
     LiveMutant::PatchHeadOnly,
     LiveMutant::ReadOverPayload,

@@ -9,6 +9,7 @@
 //!
 //! Invariant: the engine is changed only through [`Driver`], so a recording is complete.
 
+use crate::reopen::{BEING_CHANGED, Purpose};
 use crate::server::Handle;
 use isotherm_core::engine::Explained;
 use isotherm_core::engine::SwitchError;
@@ -43,12 +44,9 @@ pub struct Driver {
     recorder: Option<Box<Recorder>>,
     /// The policy that was set last, if the policy was changed.
     policy: Option<String>,
-    /// A requested recording, which begins as soon as no request is in progress.
-    pub(crate) requested: Option<RecordingRequest>,
+    /// A requested recording or change, which begins as soon as no request is in progress.
+    pub(crate) requested: Option<Purpose>,
 }
-
-/// The receiver of the requested recording.
-pub(crate) type RecordingRequest = SyncSender<Result<Recording, crate::Error>>;
 
 impl Deref for Driver {
     type Target = Engine;
@@ -65,6 +63,15 @@ impl Driver {
             recorder,
             policy: None,
             requested: None,
+        }
+    }
+
+    /// Requests that the engine is closed and opened again. If there are two requests at a time, the later one gets an error.
+    pub(crate) fn request(&mut self, purpose: Purpose) {
+        if self.requested.is_some() {
+            purpose.refuse(BEING_CHANGED);
+        } else {
+            self.requested = Some(purpose);
         }
     }
 

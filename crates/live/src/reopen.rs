@@ -1,34 +1,112 @@
-//! Begins a recording: the engine is closed and opened again from its own store, in place.
+//! Closes the engine and opens it again from its own store, in place: for the begin of a recording, or for a change of the members that is
+//! made while the store is closed.
 //!
 //! ```text
-//! hold new requests ─► those in flight end ─► Engine::close ─► closed ─► store::open, every block that it reads kept
-//!                                                                        ─► a new engine, recorded from its first call
+//! hold new requests ─► those in flight end ─► Engine::close ─► closed ─► the change, if there is one
+//!    ─► store::open (for a recording, every block that it reads is kept) ─► a new engine ─► the held requests
 //! ```
 //! Clients stay connected and wait as long as recovery takes. State that the policy keeps outside the map (counters of a collector, queues)
-//! starts empty, as after a restart, so a recording disturbs placement a little. The advantage: the recording begins with a few blocks of
-//! an existing format instead of a copy of every data structure that a policy may have.
+//! starts empty, as after a restart, so this disturbs placement a little. The advantage for a recording: it begins with a few blocks of an
+//! existing format instead of a copy of every data structure that a policy may have. The advantage for a change: it is made as in a volume
+//! that is not served, and a crash is a crash of that.
+//!
+//! A change that is refused or fails does not end the service: the store is opened again as the change has left it.
 
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
-use crate::members::find_superblocks;
+use crate::members::{Found, find_superblocks};
+use crate::mutants::{LiveMutant, broken};
 use crate::random::random;
-use crate::recorder::{Driver, Recorder, Recording, RecordingRequest};
+use crate::recorder::{Driver, Recorder, Recording};
 use crate::server::{Session, start};
-use crate::volume::OpenMode;
+use crate::volume::begin::open_again;
+use crate::volume::grow::Growing;
+use crate::volume::open::{costs, pacers};
+use crate::volume::replace::Replacement;
+use crate::volume::{Grown, OpenMode, Replaced, ask_for_huge};
 use isotherm_core::run::Host;
-use isotherm_core::store::{self, Media, MediaError};
+use isotherm_core::store::{self, Media, MediaError, Opened};
 use isotherm_core::volume::Space;
 use isotherm_core::{Effect, Engine, ExtentId, IoError, MemberId, Nanos, Request, World};
 use isotherm_traces::events::{Image, Origin};
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
-/// A recording that waits until no request is in progress in the engine.
+/// The refusal of a second request while one is being carried out.
+pub(crate) const BEING_CHANGED: &str =
+    "a recording or a change of the volume is about to begin: try again afterwards";
+
+/// The purpose for which the engine is closed and opened again, and the receiver of the outcome.
+pub(crate) enum Purpose {
+    /// A recording begins with the new engine.
+    Record(SyncSender<Result<Recording, Error>>),
+    /// The volume grows while its store is closed.
+    Grow {
+        /// The description, for errors.
+        file: PathBuf,
+        tell: SyncSender<Result<Grown, Error>>,
+    },
+    /// A member is replaced while the store is closed.
+    Replace {
+        replacement: Box<Replacement>,
+        tell: SyncSender<Result<Replaced, Error>>,
+    },
+}
+
+impl Purpose {
+    /// Tells the receiver that nothing was done.
+    pub(crate) fn refuse(self, why: impl Into<Reason>) {
+        let Reason(e) = why.into();
+        // The receiver may have gone.
+        match self {
+            Purpose::Record(tell) => drop(tell.send(Err(e))),
+            Purpose::Grow { tell, .. } => drop(tell.send(Err(e))),
+            Purpose::Replace { replacement, tell } => {
+                // The device is free, and a file that was made for it is gone, before the receiver goes on.
+                drop(replacement);
+                drop(tell.send(Err(e)));
+            }
+        }
+    }
+
+    fn is_change(&self) -> bool {
+        !matches!(self, Purpose::Record(_))
+    }
+}
+
+/// The reason of a refusal.
+pub(crate) struct Reason(Error);
+
+impl From<&str> for Reason {
+    fn from(what: &str) -> Reason {
+        Reason(refused(what))
+    }
+}
+
+impl From<Error> for Reason {
+    fn from(e: Error) -> Reason {
+        Reason(e)
+    }
+}
+
+/// A recording or change that waits until no request is in progress in the engine.
 pub(crate) struct Reopening {
-    requested: RecordingRequest,
+    purpose: Purpose,
     /// Requests that arrived in the meantime, in order.
     pub held: VecDeque<Request>,
     closing: bool,
+}
+
+/// A store that was opened again.
+struct Reopened {
+    opened: Opened,
+    found: Found,
+    /// The blocks that were read.
+    image: Image,
+    /// The new epoch, if the volume is written to.
+    epoch: Option<u64>,
 }
 
 /// Passes reads to the medium, and keeps a copy of every block that was read.
@@ -59,24 +137,14 @@ fn refused(what: &str) -> Error {
 }
 
 impl Session {
-    /// Begins a requested recording, or continues to begin one. Call it after every step.
+    /// Begins a requested recording or change, or continues to begin one. Call it after every step.
     pub(crate) fn reopen_if_due(&mut self) {
-        if let Some(requested) = self.engine.requested.take() {
-            let why = if self.engine.is_recorded() || self.reopening.is_some() {
-                Some("the volume is being recorded already: stop the other recording first")
-            } else if self.closing || self.engine.is_closed() {
-                Some("the volume is closing")
-            } else if self.engine.has_failed() {
-                Some("a flush or metadata write failed: stop the volume and check the devices")
-            } else {
-                None
-            };
-            match why {
-                // The receiver may have gone.
-                Some(why) => drop(requested.send(Err(refused(why)))),
-                None => {
+        if let Some(purpose) = self.engine.requested.take() {
+            match self.may_reopen(&purpose) {
+                Err(e) => purpose.refuse(e),
+                Ok(()) => {
                     self.reopening = Some(Reopening {
-                        requested,
+                        purpose,
                         held: VecDeque::new(),
                         closing: false,
                     });
@@ -94,86 +162,252 @@ impl Session {
         }
     }
 
+    /// Checks a request while the volume is served, so that one that is refused delays no client.
+    fn may_reopen(&self, purpose: &Purpose) -> Result<(), Error> {
+        let why = if self.reopening.is_some() {
+            BEING_CHANGED
+        } else if self.engine.is_recorded() && purpose.is_change() {
+            "the volume is being recorded: stop the recording first"
+        } else if self.engine.is_recorded() {
+            "the volume is being recorded already: stop the other recording first"
+        } else if self.closing || self.engine.is_closed() {
+            "the volume is closing"
+        } else if self.engine.has_failed() || self.world.is_cut() || self.world.is_unstamped() {
+            "a flush or metadata write failed: stop the volume and check the devices"
+        } else if self.mode == OpenMode::ReadOnly && purpose.is_change() {
+            "the volume is served read-only: serve it without --read-only first"
+        } else {
+            return match purpose {
+                Purpose::Record(_) => Ok(()),
+                Purpose::Grow { file, .. } => self.may_grow(file),
+                Purpose::Replace { replacement, .. } => {
+                    let volume = (&self.superblock, self.engine.space());
+                    let plan = replacement.plan(&self.config, self.world.devices(), volume);
+                    plan.map(drop)
+                }
+            };
+        };
+        Err(refused(why))
+    }
+
     /// Called when the engine is closed, so that all its state is on the members.
     fn reopen(&mut self) {
-        let Some(r) = self.reopening.take() else {
+        let Some(Reopening { purpose, held, .. }) = self.reopening.take() else {
             return;
         };
-        let now = self.world.now();
-        match self.fresh(now) {
-            Ok(recording) => {
-                for request in r.held {
-                    self.submit_admitted(request);
-                }
+        let closed = self.is_closed_whole();
+        match purpose {
+            Purpose::Record(tell) => {
+                let recording = closed.and_then(|()| self.begin_recorded());
+                self.go_on(held, recording.as_ref().err());
                 // The receiver may have gone; then the recording ends by itself.
-                let _ = r.requested.send(Ok(recording));
+                let _ = tell.send(recording);
             }
-            Err(e) => {
-                // As after any failed opening, nothing can be served. The members are in the state that a crash leaves, and whole.
-                self.world.refuse_from_now_on();
-                for request in r.held {
-                    let gone = Effect::Reply {
-                        tag: request.tag,
-                        result: Err(IoError::Gone),
-                    };
-                    self.world.carry_out(&gone, &[]);
-                }
-                self.lost = Some(e.clone());
-                let _ = r.requested.send(Err(e));
+            Purpose::Grow { file, tell } => {
+                let grown = closed.clone().and_then(|()| self.grow_closed(&file));
+                let begun = closed.and_then(|()| self.begin_again());
+                self.go_on(held, begun.as_ref().err());
+                let grown = grown.map_err(|e| self.with_size(&e));
+                // The receiver may have gone; the volume has grown all the same.
+                let _ = tell.send(begun.and(grown));
+            }
+            Purpose::Replace {
+                mut replacement,
+                tell,
+            } => {
+                let replaced =
+                    (closed.clone()).and_then(|()| self.replace_closed(&mut replacement));
+                let begun = closed.and_then(|()| self.begin_again());
+                self.go_on(held, begun.as_ref().err());
+                drop(replacement);
+                let _ = tell.send(begun.and(replaced));
             }
         }
     }
 
-    fn fresh(&mut self, now: Nanos) -> Result<Recording, Error> {
-        let devices = Arc::clone(&self.devices);
+    /// Replaces a member of the volume whose engine is closed.
+    fn replace_closed(&mut self, replacement: &mut Replacement) -> Result<Replaced, Error> {
+        let opened = self.open_store(self.world.now())?.opened;
+        let devices = self.world.devices_mut()?;
+        let replaced = replacement.carry_out(&self.config, devices, opened, &mut |_, _| ())?;
+        replaced.describe(&mut self.config);
+        let places = 0..devices.len();
+        let missing: Vec<MemberId> = places
+            .filter(|&i| devices[i].is_none())
+            .map(|i| MemberId(i as u8))
+            .collect();
+        // The new device has no stamp yet.
+        let layout = self.superblock.layout().without(&missing);
+        if layout.is_some_and(|l| usize::from(l.primary.0) == replaced.place) {
+            self.world.stamp_on(replaced.place)?;
+        }
+        Ok(replaced)
+    }
+
+    /// Refuses to go on if the state of the engine is not on the members: what was answered since the last good flush may be lost, and a new
+    /// engine would not know that.
+    fn is_closed_whole(&mut self) -> Result<(), Error> {
+        let failed = self.is_broken();
+        if failed && !broken(LiveMutant::ReopenAfterFailure) {
+            let what = "a flush or metadata write failed while the volume was being closed to be opened again: check the devices";
+            return Err(Error::new(ErrorKind::Device, what));
+        }
+        self.world.stamp_at_once()
+    }
+
+    /// Serves the held requests with the new engine. If there is none because of `error`, refuses them and all later ones.
+    fn go_on(&mut self, held: VecDeque<Request>, error: Option<&Error>) {
+        let Some(e) = error else {
+            for request in held {
+                self.submit_admitted(request);
+            }
+            return;
+        };
+        // As after any failed opening, nothing can be served. The members are in the state that a crash leaves, and whole.
+        self.world.refuse_from_now_on();
+        for request in held {
+            let gone = Effect::Reply {
+                tag: request.tag,
+                result: Err(IoError::Gone),
+            };
+            self.world.carry_out(&gone, &[]);
+        }
+        self.lost = Some(e.clone());
+    }
+
+    /// Whether the devices have become large enough.
+    fn may_grow(&self, file: &Path) -> Result<(), Error> {
+        let devices = self.world.devices();
+        let sizes: Result<Vec<u64>, Error> = devices
+            .iter()
+            .flatten()
+            .map(|d| d.present_bytes().map_err(|e| unknown_size(&d.path, &e)))
+            .collect();
+        let growing = Growing {
+            config: &self.config,
+            devices,
+            file,
+            is_served: true,
+        };
+        growing.plan(&self.superblock, &sizes?).map(drop)
+    }
+
+    /// Lets the volume grow whose engine is closed.
+    fn grow_closed(&mut self, file: &Path) -> Result<Grown, Error> {
+        for d in self.world.devices_mut()?.iter_mut().flatten() {
+            d.bytes = (d.present_bytes()).map_err(|e| unknown_size(&d.path, &e))?;
+        }
+        let devices = Arc::clone(self.world.devices());
+        let growing = Growing {
+            config: &self.config,
+            devices: &devices,
+            file,
+            is_served: true,
+        };
+        let stamping = self.world.stamp_meanwhile()?;
+        let grown = open_again(&self.config, &devices).and_then(|opened| growing.grow(opened));
+        self.world.stamped_meanwhile(stamping)?;
+        grown
+    }
+
+    /// The error of a change after which the volume is served on, with the size that it has then.
+    fn with_size(&self, e: &Error) -> Error {
+        let bytes = self.engine.space().geo.volume_bytes();
+        Error::new(
+            e.kind,
+            format!("{e}; the volume is served on, with {bytes} bytes"),
+        )
+    }
+
+    /// Opens the store again, and begins with a new engine.
+    fn begin_again(&mut self) -> Result<(), Error> {
+        let now = self.world.now();
+        let opened = self.open_store(now)?.opened;
+        self.begin(now, opened, None)
+    }
+
+    /// As [`Session::begin_again`], with an engine that is recorded from its first call.
+    fn begin_recorded(&mut self) -> Result<Recording, Error> {
+        let now = self.world.now();
+        let r = self.open_store(now)?;
+        let mut image = r.image;
+        image.tidy();
+        let origin = Origin {
+            program: format!("isotherm {}", env!("CARGO_PKG_VERSION")),
+            volume: self.config.name.clone(),
+            policy: self.config.policy.clone(),
+            epoch: r.epoch,
+            time_base: r.opened.time_base,
+            params: self.params.clone(),
+            superblocks: r
+                .found
+                .iter()
+                .map(|sb| sb.as_ref().map(|sb| sb.encode().to_vec()))
+                .collect(),
+        };
+        let (recorder, recording) = Recorder::new(now, origin, image, self.handle.clone());
+        self.begin(now, r.opened, Some(recorder))?;
+        Ok(recording)
+    }
+
+    fn open_store(&mut self, now: Nanos) -> Result<Reopened, Error> {
+        let devices = Arc::clone(self.world.devices());
         let paths: Vec<_> = self.config.members.iter().map(|m| m.path.clone()).collect();
         let read_only = self.mode == OpenMode::ReadOnly;
         let mut media = CapturingMedia {
             media: FileMedia::new(&devices),
             image: Image::default(),
         };
-        let degraded = self.superblock.absent != 0;
+        let degraded = devices.iter().any(Option::is_none);
         let tolerant = read_only || degraded;
-        let found = find_superblocks(&mut media.media, &paths, tolerant, &mut Vec::new())?;
         let (epoch, how) = opening(self.mode, degraded)?;
-        let mut opened = store::open(&mut media, &found, how)
-            .map_err(|e| Error::new(ErrorKind::Volume, format!("opening again to record: {e}")))?;
+        let stamping = self.world.stamp_meanwhile()?;
+        let found = find_superblocks(&mut media.media, &paths, tolerant, &mut Vec::new());
+        let opened = found.and_then(|found| {
+            let opened = store::open(&mut media, &found, how)
+                .map_err(|e| Error::new(ErrorKind::Volume, format!("opening again: {e}")))?;
+            Ok((found, opened))
+        });
+        self.world.stamped_meanwhile(stamping)?;
+        let (found, mut opened) = opened?;
         // Engine time continues, because the world's clock did not stop.
         opened.time_base = opened.time_base.max(now);
         // The present policy, which may differ from the one at the start.
         if let Some(text) = self.engine.policy() {
             text.clone_into(&mut self.config.policy);
         }
-        let policy = self
-            .config
-            .build_policy()
-            .map_err(|e| Error::new(ErrorKind::Config, e))?;
         self.world.forget_kept();
         let keeper = start::keeper(&opened.superblock, self.mode, &devices, &self.params);
         self.params.keeper = keeper.is_some();
         self.world.keep_with(keeper);
-        let mut image = media.image;
-        image.tidy();
-        let origin = Origin {
-            program: format!("isotherm {}", env!("CARGO_PKG_VERSION")),
-            volume: self.config.name.clone(),
-            policy: self.config.policy.clone(),
+        Ok(Reopened {
+            opened,
+            found,
+            image: media.image,
             epoch,
-            time_base: opened.time_base,
-            params: self.params.clone(),
-            superblocks: found
-                .iter()
-                .map(|sb| sb.as_ref().map(|sb| sb.encode().to_vec()))
-                .collect(),
-        };
-        let (recorder, recording) = Recorder::new(now, origin, image, self.handle.clone());
+        })
+    }
+
+    /// Begins with a new engine. Everything that was set while the volume was served is set again.
+    fn begin(
+        &mut self,
+        now: Nanos,
+        opened: Opened,
+        recorder: Option<Box<Recorder>>,
+    ) -> Result<(), Error> {
+        let wrong = |e| Error::new(ErrorKind::Config, e);
+        let policy = self.config.build_policy().map_err(wrong)?;
         let knobs = self.engine.knobs();
         let promised = self.engine.promised().cloned();
         // The classes of extents are only in memory: they are set again before anything else happens.
         let classes = classes(self.engine.space());
+        self.members_may_have_changed(&opened)?;
+        ask_for_huge(&opened.space.map);
         self.superblock = opened.superblock.clone();
+        let volume_bytes = opened.space.geo.volume_bytes();
         let engine = Engine::new(opened, policy, self.params.clone());
-        self.engine = Driver::new(engine, Some(recorder));
+        self.engine = Driver::new(engine, recorder);
+        self.handle.set_volume_bytes(volume_bytes);
         for (extent, class) in classes {
             self.call(|engine, out| engine.reclassify(now, extent, (class, Vec::new()), out));
         }
@@ -181,7 +415,26 @@ impl Session {
             self.engine.promise(now, spec);
         }
         self.set_again(now, &knobs);
-        Ok(recording)
+        Ok(())
+    }
+
+    /// Tells the world and the engine's parameters about members that were replaced or have another size.
+    fn members_may_have_changed(&mut self, opened: &Opened) -> Result<(), Error> {
+        let (old, new) = (&self.superblock.members, &opened.superblock.members);
+        let pairs = old.iter().zip(new);
+        let has_changed: Vec<bool> = pairs
+            .map(|(a, b)| a.uuid != b.uuid || a.bytes != b.bytes)
+            .collect();
+        if !has_changed.contains(&true) {
+            return Ok(());
+        }
+        let file = Path::new(&self.config.name);
+        let pacers = pacers(&self.config, opened, file)?.into_iter();
+        self.params.costs = costs(&self.config, opened, &mut Vec::new())
+            .map_err(|e| Error::new(ErrorKind::Config, e))?;
+        let changed = pacers.zip(has_changed);
+        self.world
+            .members_changed(changed.map(|(pacer, changed)| changed.then_some(pacer)))
     }
 
     /// Sets knobs that were changed since the start. One value may limit another, so several orders are tried.
@@ -218,6 +471,11 @@ fn opening(mode: OpenMode, degraded: bool) -> Result<(Option<u64>, store::open::
         store::open::Mode::ReadWrite { epoch }
     };
     Ok((Some(epoch), how))
+}
+
+fn unknown_size(path: &Path, e: &std::io::Error) -> Error {
+    let what = format!("{}: its size is not known: {e}", path.display());
+    Error::new(ErrorKind::Device, what)
 }
 
 /// The extents with a class.

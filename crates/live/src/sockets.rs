@@ -14,6 +14,8 @@ pub(crate) trait Clients: Send {
     fn clients(&self) -> usize;
     /// Numbers of connections that were accepted, refused, ended for a breach of the protocol, ended for stalling, and not authenticated.
     fn counts(&self) -> [u64; 5];
+    /// The volume has grown. Returns the words about clients, as in `NBD clients see …`.
+    fn resized(&self) -> &'static str;
     /// Stops listening.
     fn refuse_new(&mut self);
     /// Completes the work in progress and ends.
@@ -56,6 +58,10 @@ impl<S: Clients> FrontEnd for Listening<S> {
             1 => Some(format!("1 {}", S::WORDS.0)),
             n => Some(format!("{n} {}", S::WORDS.1)),
         }
+    }
+
+    fn resized(&mut self) -> String {
+        format!("{}: {}", self.names.join(", "), self.server.resized())
     }
 
     fn stop(self: Box<Self>) {

@@ -17,7 +17,7 @@ use crate::mutants::{LiveMutant, broken};
 use crate::random::random;
 use isotherm_core::store::BLOCK;
 use isotherm_core::store::layout::STAMP_AT;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -182,6 +182,26 @@ impl Stamp {
         read.get(..BYTES) == Some(&self.last[..])
     }
 
+    /// Makes the next stamp and writes it; blocks.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub(crate) fn put(&mut self, device: &Device, kind: Kind) -> Result<(), Error> {
+        self.put_in(&device.file, kind)
+            .map_err(|e| failed(device, "written", &e))
+    }
+
+    /// As [`Stamp::put`], in the file of a device.
+    pub(crate) fn put_in(&mut self, file: &File, kind: Kind) -> io::Result<()> {
+        let bytes = self.next(kind);
+        let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
+        block.fill(0);
+        block[..BYTES].copy_from_slice(&bytes);
+        file.write_all_at(&block, STAMP_AT)?;
+        self.last = bytes;
+        Ok(())
+    }
+
     /// Reads the device and compares; blocks. For opening and closing, when nothing else is in progress.
     pub(crate) fn is_on(&self, device: &Device) -> Result<bool, Error> {
         Ok(self.is_last(&read(device)?))
@@ -196,12 +216,14 @@ fn failed(device: &Device, what: &str, e: &io::Error) -> Error {
     )
 }
 
-fn read(device: &Device) -> Result<Buffer, Error> {
+pub(crate) fn read(device: &Device) -> Result<Buffer, Error> {
+    read_in(&device.file).map_err(|e| failed(device, "read", &e))
+}
+
+/// Reads the block of the stamp in the file of a device.
+pub(crate) fn read_in(file: &File) -> io::Result<Buffer> {
     let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
-    device
-        .file
-        .read_exact_at(&mut block, STAMP_AT)
-        .map_err(|e| failed(device, "read", &e))?;
+    file.read_exact_at(&mut block, STAMP_AT)?;
     Ok(block)
 }
 
@@ -234,15 +256,7 @@ pub(crate) struct Claimed {
 pub(crate) fn claim(device: &Device, volume: [u8; 16], unclean: bool) -> Result<Claimed, Error> {
     let before = FoundStamp::decode(&read(device)?).filter(|s| s.volume == volume);
     let mut stamp = Stamp::new(volume)?;
-    let bytes = stamp.next(Kind::Claim);
-    let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
-    block.fill(0);
-    block[..BYTES].copy_from_slice(&bytes);
-    device
-        .file
-        .write_all_at(&block, STAMP_AT)
-        .map_err(|e| failed(device, "written", &e))?;
-    stamp.last = bytes;
+    stamp.put(device, Kind::Claim)?;
     let same_kernel = (before.as_ref())
         .is_some_and(|b| b.owner.boot == stamp.owner.boot && stamp.owner.boot != [0; 16]);
     // A volume without any stamp was never served by a program that writes stamps.

@@ -14,10 +14,12 @@ mod faults;
 mod flight;
 mod heartbeat;
 mod keeping;
+mod members;
 mod pages;
 mod polling;
 mod ring;
 mod sources;
+mod stamping;
 mod start;
 mod trial;
 

@@ -1,4 +1,4 @@
-//! Growth of a volume that is not being served, after devices of its slowest tier have become larger.
+//! Growth of a volume that is closed, after devices of its slowest tier have become larger.
 //!
 //! The metadata areas were made for the volume's size at creation. If the checkpoint regions have no room for the new number of extents,
 //! larger ones are made behind the slots of primary and mirror. On a faster tier this takes the last slots of the member; dirty copies there

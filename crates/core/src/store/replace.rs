@@ -1,4 +1,4 @@
-//! Replacement of a member by another device, in a volume that is not being served. The member table changes as `table.rs` describes.
+//! Replacement of a member by another device, in a volume that is closed. The member table changes as `table.rs` describes.
 
 use super::counter::{self, Counter, Known};
 use super::error::OpenError;

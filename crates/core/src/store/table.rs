@@ -1,4 +1,4 @@
-//! A change of the member table, in a volume that is not being served: a member is replaced, or the volume grows.
+//! A change of the member table, in a volume that is closed: a member is replaced, or the volume grows.
 //!
 //! ```text
 //! open (a session begins) ─► settle: a checkpoint of the whole map, then *clean* on all members that are present

@@ -243,10 +243,10 @@ pub struct CheckArgs {
 /// `isotherm grow`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  lvextend -L +1T vg/slow && isotherm grow v\n  isotherm replace v /dev/sdc --member /dev/sda && isotherm grow v   # after a move to a larger disk"
+    after_help = "Examples:\n  lvextend -L +1T vg/slow && isotherm grow v\n  isotherm replace v /dev/sdc --member /dev/sda && isotherm grow v   # after a move to a larger disk\n\nA volume may be in service: its requests wait meanwhile."
 )]
 pub struct GrowArgs {
-    /// The volume, which must not be served.
+    /// The volume, served or not.
     #[command(flatten)]
     pub of: VolumeArgs,
 }
@@ -257,7 +257,7 @@ pub struct GrowArgs {
     after_help = "Examples:\n  isotherm replace v /dev/nvme1n1                       # a cache that was lost\n  isotherm replace v /dev/sdc --member /dev/sda         # a disk that begins to fail: its data is copied\n  isotherm replace v /dev/nvme1n1 --member 0 --empty    # a larger cache, which begins empty"
 )]
 pub struct ReplaceArgs {
-    /// The volume, which must not be served
+    /// The volume; it may be served if nothing must be copied (a lost cache, or --empty)
     #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// The new device or file, PATH or PATH:SIZE; a file that does not exist is created

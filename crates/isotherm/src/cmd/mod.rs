@@ -38,17 +38,31 @@ pub mod web;
 use std::path::Path;
 
 use isotherm_live::volume::description;
+use serde_json::Value;
 
 use crate::Failure;
 use crate::args::Command;
-use crate::control::client::{connect, served};
+use crate::control::client::{Client, connect, served};
 
-/// Refuses a volume that does not exist, or that is being served.
-fn must_not_be_served(volume: &Path) -> Result<(), Failure> {
+/// The server of a volume; `None` if it is not served. Refuses a volume that does not exist.
+fn server_of(volume: &Path) -> Result<Option<Client>, Failure> {
     if !description(volume).exists() {
         served(volume)?;
     }
-    if connect(volume)?.is_some() {
+    connect(volume)
+}
+
+/// Prints the messages for people, and removes them from a result.
+fn take_notes(result: &mut Value) {
+    let notes = result.as_object_mut().and_then(|all| all.remove("notes"));
+    for note in notes.iter().filter_map(|n| n.as_array()).flatten() {
+        eprintln!("isotherm: {}", note.as_str().unwrap_or_default());
+    }
+}
+
+/// Refuses a volume that does not exist, or that is being served.
+fn must_not_be_served(volume: &Path) -> Result<(), Failure> {
+    if server_of(volume)?.is_some() {
         let v = volume.display();
         return Err(Failure::failed(format!(
             "{v}: is being served: stop it first (`isotherm stop {v}`)"

@@ -25,6 +25,8 @@ struct State {
     flushes: Option<i32>,
     /// A range that cannot be read.
     unreadable: Option<(u64, u64)>,
+    /// Writes that end beyond this byte fail.
+    unwritable_from: Option<u64>,
     /// While set, no request is answered.
     hangs: bool,
     /// While set, writes are carried out and not answered.
@@ -79,6 +81,11 @@ impl Faulty {
     /// From now on bytes `from` to `to` cannot be read.
     pub fn spoil(&self, from: u64, to: u64) {
         locked(&self.state).unreadable = Some((from, to));
+    }
+
+    /// From now on no byte from `from` on can be written.
+    pub fn spoil_writes(&self, from: u64) {
+        locked(&self.state).unwritable_from = Some(from);
     }
 
     /// From now on flushes fail with `errno`.
@@ -273,6 +280,10 @@ impl Filesystem for Drive {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let good = locked(&self.state).unwritable_from;
+        if good.is_some_and(|from| offset + data.len() as u64 > from) {
+            return reply.error(Errno::EIO);
+        }
         match self.run(|f| f.write_all_at(data, offset)) {
             Ok(()) => {
                 let mut state = locked(&self.state);

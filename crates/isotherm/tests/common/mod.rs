@@ -6,6 +6,7 @@ pub mod faulty;
 pub mod loop_device;
 pub mod nbd;
 pub mod peer;
+pub mod writer;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -5,6 +5,7 @@ mod chromium;
 #[path = "../common/mod.rs"]
 mod common;
 mod figures;
+mod growth;
 mod journal;
 mod machine;
 mod prometheus;

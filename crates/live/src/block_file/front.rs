@@ -12,7 +12,7 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     discard: true,
     write_zeroes: true,
     classes: false,
-    resize: false,
+    resize: true,
 };
 
 /// A block file in `dir`.
@@ -68,6 +68,14 @@ impl FrontEnd for MountedFile {
 
     fn leave(&mut self) -> Result<(), String> {
         self.mount.unmount().map_err(|e| e.to_string())
+    }
+
+    fn resized(&mut self) -> String {
+        let file = self.mount.file().display();
+        match self.mount.resized() {
+            Ok(()) => format!("{file} has the new size (a loop device over it: `losetup -c`)"),
+            Err(e) => format!("{file} may keep its size until the next start: {e}"),
+        }
     }
 
     fn stop(self: Box<Self>) {}

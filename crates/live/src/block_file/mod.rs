@@ -126,6 +126,8 @@ pub struct Mount {
     /// `major:minor` of our file system, to distinguish it from a later mount on the same directory.
     device: Option<String>,
     session: Option<JoinHandle<io::Result<()>>>,
+    /// Sends messages to the kernel on behalf of the session.
+    notifier: Option<fuser::Notifier>,
     /// If set, the file can no longer be opened.
     shut: Arc<AtomicBool>,
     /// With a pump: the connection to fuser's session, and the thread that relays its replies.
@@ -285,6 +287,7 @@ fn place(
         dir,
         device,
         session: None,
+        notifier: None,
         shut: Arc::default(),
         fuser_link: None,
         relay: None,
@@ -309,6 +312,7 @@ impl Mount {
         config.clone_fd = threads > 1;
         let session = fuser::Session::from_fd(volume, descriptor, fuser::SessionACL::All, config)
             .map_err(failed)?;
+        self.notifier = Some(session.notifier());
         let serve = move || {
             // The session's own threads inherit the mark.
             become_io_flusher();
@@ -331,6 +335,22 @@ impl Mount {
     /// Whether requests come through io_uring.
     pub fn uses_ring(&self) -> bool {
         self.ring
+    }
+
+    /// The volume has grown: the file has the new size when this returns, also for processes that have it open. Must not be called on the
+    /// engine's thread or a session thread.
+    ///
+    /// # Errors
+    /// The kernel does not take the message, or does not ask for the size.
+    pub fn resized(&self) -> io::Result<()> {
+        if let Some(fuser_link) = &self.fuser_link {
+            fuser_link.forget_attributes(serve::FILE.0)?;
+        } else if let Some(notifier) = &self.notifier {
+            // A negative offset: only the attributes are meant.
+            notifier.inval_inode(serve::FILE, -1, 0)?;
+        }
+        // The loop driver of older kernels takes the size as the kernel knows it, so it must have asked.
+        std::fs::metadata(&self.file).map(drop)
     }
 
     /// From now on the file cannot be opened (`ESHUTDOWN`); processes that have it open continue.

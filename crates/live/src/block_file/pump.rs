@@ -42,6 +42,9 @@ const INIT_IN_FLAGS: [usize; 2] = [12, 16];
 const INIT_OUT_FLAGS: [usize; 2] = [12, 32];
 /// Longest wait for fuser's answer to INIT.
 const INIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// `FUSE_NOTIFY_INVAL_INODE`: a header and three numbers.
+const FORGET: i32 = 2;
+const FORGET_BYTES: usize = OUT_HEADER + 24;
 /// Size of the largest message that is not a write, guaranteed by the kernel (`FUSE_MIN_READ_BUFFER`).
 const OTHER_MESSAGE_MAX: usize = 8192;
 /// Largest reply of fuser: a directory page or the answer to INIT.
@@ -65,7 +68,6 @@ pub struct Pump {
     device: Arc<File>,
     fuser_link: Arc<FuserLink>,
     port: Arc<dyn Port>,
-    size: u64,
     buffer: Box<[u8]>,
 }
 
@@ -184,7 +186,7 @@ impl Pump {
             u32_at(message, IN_HEADER + 16)?,
         );
         let flags = u32_at(message, IN_HEADER + 32)? as i32;
-        let len = u64::from(asked).min(self.size.saturating_sub(offset)) as u32;
+        let len = u64::from(asked).min(self.port.volume_bytes().saturating_sub(offset)) as u32;
         if opcode == FUSE_READ {
             self.read(offset, len, reply());
         } else {
@@ -392,6 +394,25 @@ impl FuserLink {
         }
     }
 
+    /// Tells the kernel to forget the attributes of an inode. It has done so when this returns. (A message through fuser and the relay would
+    /// take effect some time later.)
+    pub(super) fn forget_attributes(&self, inode: u64) -> io::Result<()> {
+        let mut message = Vec::with_capacity(FORGET_BYTES);
+        message.extend((FORGET_BYTES as u32).to_ne_bytes());
+        message.extend(FORGET.to_ne_bytes());
+        // A message without a request.
+        message.extend(0u64.to_ne_bytes());
+        message.extend(inode.to_ne_bytes());
+        // A negative offset: no pages are meant.
+        message.extend((-1i64).to_ne_bytes());
+        message.extend(0i64.to_ne_bytes());
+        match (&*self.device).write(&message) {
+            // The kernel knows nothing of the inode.
+            Err(e) if Errno::from_io_error(&e) == Some(Errno::NOENT) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
     /// Ends fuser's session and the relay.
     pub(super) fn close(&self) {
         // This fails only if it was closed before.
@@ -441,14 +462,12 @@ pub(super) fn split(device: OwnedFd, port: Arc<dyn Port>, ring: bool) -> io::Res
     let (ours, session) = packet_sockets()?;
     let device = Arc::new(File::from(device));
     let fuser_link = Arc::new(FuserLink::new(ours, Arc::clone(&device)));
-    let size = port.volume_bytes();
     // The kernel requires room for the largest write with its headers before it gives any request.
     let buffer = vec![0; MAX_IO as usize + OTHER_MESSAGE_MAX].into_boxed_slice();
     let mut pump = Pump {
         device,
         fuser_link: Arc::clone(&fuser_link),
         port,
-        size,
         buffer,
     };
     // The descriptor is still blocking, so this waits for INIT.

@@ -85,7 +85,6 @@ struct Shared {
     port: Arc<dyn Port>,
     fuser_link: Arc<FuserLink>,
     device: Arc<File>,
-    size: u64,
     block: u32,
     headers: Arc<Region>,
     state: Mutex<State>,
@@ -127,7 +126,6 @@ impl Entries {
         }
         let put = (0..number).map(|i| (i as u16, REGISTER)).collect();
         Some(Entries(Arc::new(Shared {
-            size: port.volume_bytes(),
             block: port.block_bytes(),
             port,
             fuser_link,
@@ -316,8 +314,8 @@ impl Shared {
     }
 
     fn read(&self, asked: &KernelRequest, reply: Reply) {
-        let len =
-            u64::from(asked.bytes.min(LARGEST)).min(self.size.saturating_sub(asked.offset)) as u32;
+        let len = u64::from(asked.bytes.min(LARGEST))
+            .min(self.port.volume_bytes().saturating_sub(asked.offset)) as u32;
         if len == 0 {
             return reply.end(Ok(()), 0);
         }
@@ -337,7 +335,8 @@ impl Shared {
     }
 
     fn write(&self, asked: &KernelRequest, payload: usize, reply: Reply) {
-        let len = u64::from(asked.bytes).min(self.size.saturating_sub(asked.offset)) as u32;
+        let len = u64::from(asked.bytes).min(self.port.volume_bytes().saturating_sub(asked.offset))
+            as u32;
         if self.port.read_only() {
             return reply.end(Err(IoError::ReadOnly), 0);
         }

@@ -27,14 +27,14 @@ const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
 const ROOT: INodeNo = INodeNo::ROOT;
-const FILE: INodeNo = INodeNo(2);
-/// Names and attributes never change while the volume is served, so the kernel need not query them again.
+pub(super) const FILE: INodeNo = INodeNo(2);
+/// Names and attributes never change while the volume is served, so the kernel need not query them again. If the volume grows, the kernel is
+/// told to forget the attributes of the file ([`super::Mount::resized`]).
 const FOREVER: Duration = Duration::from_secs(24 * 3600);
 /// The volume as a directory with one file.
 pub(super) struct Volume {
     port: Arc<dyn Port>,
     name: OsString,
-    size: u64,
     read_only: bool,
     max_background: u16,
     /// Largest read or write request, bytes.
@@ -54,16 +54,13 @@ impl Volume {
         options: &Options,
         shut: Arc<AtomicBool>,
     ) -> Volume {
-        let (size, read_only, unit) = (
-            port.volume_bytes(),
-            port.read_only(),
-            port.block_bytes().max(512),
-        );
+        let (read_only, unit) = (port.read_only(), port.block_bytes().max(512));
         let now = SystemTime::now();
         let file = FileAttr {
             ino: FILE,
-            size,
-            blocks: size.div_ceil(512),
+            // See `attributes`.
+            size: 0,
+            blocks: 0,
             atime: now,
             mtime: now,
             ctime: now,
@@ -83,8 +80,6 @@ impl Volume {
         };
         let root = FileAttr {
             ino: ROOT,
-            size: 0,
-            blocks: 0,
             kind: FileType::Directory,
             perm: if options.allow_other { 0o755 } else { 0o700 },
             nlink: 2,
@@ -95,7 +90,6 @@ impl Volume {
             shut,
             port,
             name: name.into(),
-            size,
             read_only,
             max_background,
             max_io: if options.ring {
@@ -109,10 +103,20 @@ impl Volume {
         }
     }
 
-    fn attributes(&self, ino: INodeNo) -> Option<&FileAttr> {
+    /// The size of the file, which is that of the volume.
+    fn size(&self) -> u64 {
+        self.port.volume_bytes()
+    }
+
+    fn attributes(&self, ino: INodeNo) -> Option<FileAttr> {
+        let size = self.size();
         match ino {
-            ROOT => Some(&self.root),
-            FILE => Some(&self.file),
+            ROOT => Some(self.root),
+            FILE => Some(FileAttr {
+                size,
+                blocks: size.div_ceil(512),
+                ..self.file
+            }),
             _ => None,
         }
     }
@@ -128,7 +132,7 @@ impl Volume {
 
     /// Bytes of `offset..offset + len` inside the volume.
     fn inside(&self, offset: u64, len: u64) -> u64 {
-        len.min(self.size.saturating_sub(offset))
+        len.min(self.size().saturating_sub(offset))
     }
 }
 
@@ -147,16 +151,16 @@ impl Filesystem for Volume {
     }
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        if parent == ROOT && name == self.name {
-            reply.entry(&FOREVER, &self.file, Generation(0));
-        } else {
-            reply.error(Errno::ENOENT);
+        let file = self.attributes(FILE);
+        match file.filter(|_| parent == ROOT && name == self.name) {
+            Some(file) => reply.entry(&FOREVER, &file, Generation(0)),
+            None => reply.error(Errno::ENOENT),
         }
     }
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         match self.attributes(ino) {
-            Some(attributes) => reply.attr(&FOREVER, attributes),
+            Some(attributes) => reply.attr(&FOREVER, &attributes),
             None => reply.error(Errno::ENOENT),
         }
     }
@@ -194,7 +198,7 @@ impl Filesystem for Volume {
         {
             return reply.error(self.refusal());
         }
-        reply.attr(&FOREVER, attributes);
+        reply.attr(&FOREVER, &attributes);
     }
 
     fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -340,7 +344,7 @@ impl Filesystem for Volume {
             _ => return reply.error(Errno::EINVAL),
         };
         let found = match u64::try_from(offset) {
-            Ok(offset) if offset < self.size => self.seek(offset, data),
+            Ok(offset) if offset < self.size() => self.seek(offset, data),
             _ => Err(Errno::ENXIO),
         };
         match found {
@@ -376,7 +380,7 @@ impl Filesystem for Volume {
     fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
         // Full: no file can be created here, whatever the volume's own free space.
         reply.statfs(
-            self.size / u64::from(self.unit),
+            self.size() / u64::from(self.unit),
             0,
             0,
             1,

@@ -67,7 +67,7 @@ impl Clients for Server {
         discard: true,
         write_zeroes: true,
         classes: true,
-        resize: false,
+        resize: true,
     };
     const WORDS: (&'static str, &'static str) = (
         "iSCSI initiator is logged in",
@@ -82,6 +82,11 @@ impl Clients for Server {
     fn counts(&self) -> [u64; 5] {
         let c = Server::counts(self);
         [c.accepted, c.refused, c.violations, c.stalled, c.unknown]
+    }
+
+    fn resized(&self) -> &'static str {
+        Server::resized(self);
+        "initiators are told, and see the new size after a rescan (`iscsiadm -m session --rescan`)"
     }
 
     fn refuse_new(&mut self) {

@@ -187,6 +187,14 @@ impl Reservations {
         self.attentions.push((who, what));
     }
 
+    /// Reports `what` to `who` once, after the unit attentions that are pending: the capacity says nothing about reservations.
+    pub fn tell_also(&mut self, who: Nexus, what: Sense) {
+        let news = (who, what);
+        if !self.attentions.contains(&news) {
+            self.attentions.push(news);
+        }
+    }
+
     fn tell_others(&mut self, but: &Nexus, what: Sense) {
         let others: Vec<Nexus> = self.registrants.iter().map(|r| r.0.clone()).collect();
         for other in others.into_iter().filter(|o| o != but) {

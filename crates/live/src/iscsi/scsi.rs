@@ -133,7 +133,7 @@ impl Blocks {
     /// The range, if it is on the disk and not too long.
     fn extent(&self, disk: &Disk, most: u64) -> Result<Extent, Sense> {
         let end = self.lba.checked_add(self.count.into());
-        if self.lba > disk.blocks || end.is_none_or(|e| e > disk.blocks) {
+        if self.lba > disk.blocks() || end.is_none_or(|e| e > disk.blocks()) {
             return Err(Sense::RANGE);
         }
         let bytes = u64::from(self.count) * u64::from(disk.block);
@@ -247,7 +247,7 @@ fn write_same(disk: &Disk, cdb: &[u8; 16]) -> Result<Task, Sense> {
 
 fn status(disk: &Disk, cdb: &[u8; 16]) -> Result<Task, Sense> {
     let lba = u64_at(cdb, 2);
-    if lba >= disk.blocks {
+    if lba >= disk.blocks() {
         return Err(Sense::RANGE);
     }
     Ok(Task::Status {
@@ -277,7 +277,7 @@ pub fn unmap_ranges(disk: &Disk, data: &[u8]) -> Result<Vec<(u64, u64)>, Sense> 
     let (mut ranges, mut all) = (Vec::new(), 0u64);
     for d in data[8..8 + said].chunks_exact(16) {
         let (lba, count) = (u64_at(d, 0), u64::from(u32_at(d, 8)));
-        if lba.checked_add(count).is_none_or(|e| e > disk.blocks) {
+        if lba.checked_add(count).is_none_or(|e| e > disk.blocks()) {
             return Err(Sense::RANGE);
         }
         let bytes = count * u64::from(disk.block);
@@ -295,13 +295,14 @@ pub fn unmap_ranges(disk: &Disk, data: &[u8]) -> Result<Vec<(u64, u64)>, Sense> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicU64;
 
     pub(super) fn disk() -> Disk {
         Disk {
             name: "v".into(),
             target: "iqn.2026-01.org.example:v".into(),
             uuid: [1; 16],
-            blocks: 1 << 20,
+            present_blocks: AtomicU64::new(1 << 20),
             block: 512,
             preferred: 64 << 10,
             read_only: false,

@@ -29,6 +29,8 @@ impl Sense {
     /// Data from the initiator was lost.
     pub const DATA_PHASE: Sense = Sense(11, 0x4b, 0);
 
+    /// Unit attention: the number of blocks has changed.
+    pub const CAPACITY: Sense = Sense(6, 0x2a, 9);
     /// Unit attention: another initiator cleared all registrations.
     pub const PREEMPTED: Sense = Sense(6, 0x2a, 3);
     /// Unit attention: the reservation that this registrant shared was released.

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl Server {
             name: config.name.clone(),
             target: config.target(),
             uuid: config.uuid,
-            blocks: port.volume_bytes() / u64::from(block),
+            present_blocks: AtomicU64::new(port.volume_bytes() / u64::from(block)),
             block,
             preferred: config.preferred,
             read_only: port.read_only(),
@@ -101,6 +101,11 @@ impl Server {
             .iter()
             .filter(|e| e.session.is_some() && !e.discovery);
         clients.count()
+    }
+
+    /// The volume has grown: from now on the disk has its present size, and each initiator gets a unit attention with its next command.
+    pub fn resized(&self) {
+        self.shared.resized();
     }
 
     /// Stops listening, and closes connections that have not logged in yet. Sessions continue.

@@ -150,6 +150,20 @@ impl Shared {
         self.change_reservations().attention(who)
     }
 
+    /// The disk gets the present size of the volume. Initiators that are logged in get a unit attention.
+    pub(super) fn resized(&self) {
+        let blocks = self.port.volume_bytes() / u64::from(self.disk.block);
+        self.disk.present_blocks.store(blocks, Ordering::Release);
+        let table = self.table();
+        let users = table.open.iter().filter(|e| !e.discovery);
+        let users: Vec<Nexus> = users.filter_map(|e| e.session.clone()).collect();
+        drop(table);
+        let mut reservations = self.change_reservations();
+        for who in users {
+            reservations.tell_also(who, Sense::CAPACITY);
+        }
+    }
+
     /// PERSISTENT RESERVE OUT. When this returns, reservations that must be kept are durable, and the volume has no command of the
     /// initiators whose commands must be aborted: earlier commands whose data is still arriving are refused when the data is complete.
     pub(super) fn reserve(&self, who: &Nexus, order: &Order) -> Result<(), Refusal> {

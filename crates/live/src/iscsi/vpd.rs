@@ -128,7 +128,7 @@ pub(super) fn mode_sense(disk: &Disk, cdb: &[u8; 16]) -> Result<Vec<u8>, Sense> 
     }
     // Write protection; DPO and FUA are supported.
     let specific = if disk.read_only { 0x90 } else { 0x10 };
-    let blocks = u32::try_from(disk.blocks).unwrap_or(u32::MAX);
+    let blocks = u32::try_from(disk.blocks()).unwrap_or(u32::MAX);
     let mut descriptor = blocks.to_be_bytes().to_vec();
     descriptor.extend_from_slice(&disk.block.to_be_bytes());
     if cdb[1] & 8 != 0 {
@@ -154,7 +154,7 @@ pub(super) fn capacity_10(disk: &Disk, cdb: &[u8; 16]) -> Result<Vec<u8>, Sense>
     if cdb[8] & 1 == 0 && cdb[2..6] != [0; 4] {
         return Err(Sense::FIELD);
     }
-    let last = u32::try_from(disk.blocks - 1).unwrap_or(u32::MAX);
+    let last = u32::try_from(disk.blocks() - 1).unwrap_or(u32::MAX);
     let mut b = last.to_be_bytes().to_vec();
     b.extend_from_slice(&disk.block.to_be_bytes());
     Ok(b)
@@ -162,7 +162,7 @@ pub(super) fn capacity_10(disk: &Disk, cdb: &[u8; 16]) -> Result<Vec<u8>, Sense>
 
 /// READ CAPACITY (16).
 pub(super) fn capacity_16(disk: &Disk) -> Vec<u8> {
-    let mut b = (disk.blocks - 1).to_be_bytes().to_vec();
+    let mut b = (disk.blocks() - 1).to_be_bytes().to_vec();
     b.extend_from_slice(&disk.block.to_be_bytes());
     b.resize(32, 0);
     // LBPME, LBPRZ.
@@ -208,13 +208,14 @@ pub(super) fn lba_status(disk: &Disk, mut offset: u64, runs: &[(u32, bool)]) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicU64;
 
     fn disk() -> Disk {
         Disk {
             name: "v".into(),
             target: "iqn.2026-01.org.example:v".into(),
             uuid: [0xab; 16],
-            blocks: 1 << 33,
+            present_blocks: AtomicU64::new(1 << 33),
             block: 512,
             preferred: 64 << 10,
             read_only: false,

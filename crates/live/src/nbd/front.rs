@@ -53,6 +53,10 @@ impl Clients for Server {
         [c.accepted, c.refused, c.violations, c.stalled, c.unknown]
     }
 
+    fn resized(&self) -> &'static str {
+        "clients see the new size when they connect again"
+    }
+
     fn refuse_new(&mut self) {
         Server::refuse_new(self);
     }

@@ -101,7 +101,6 @@ struct Table {
 
 struct Shared {
     port: Arc<dyn Port>,
-    export: Arc<Export>,
     config: Config,
     /// If set, lone clients are served on the engine's thread.
     engine: Option<Handle>,
@@ -155,15 +154,8 @@ impl Server {
         for address in addresses {
             bound.extend(Listener::bind(address, config.allow_remote)?);
         }
-        let export = Arc::new(Export {
-            name: config.name.clone(),
-            description: config.description.clone(),
-            bytes: port.volume_bytes(),
-            read_only: port.read_only(),
-        });
         let shared = Arc::new(Shared {
             port,
-            export,
             config,
             engine,
             stopping: Arc::default(),
@@ -268,6 +260,17 @@ impl Shared {
         // Every critical section leaves the table consistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// The volume as a new connection sees it. The connection keeps this size even if the volume grows, because the protocol has no message
+    /// about that.
+    fn export(&self) -> Export {
+        Export {
+            name: self.config.name.clone(),
+            description: self.config.description.clone(),
+            bytes: self.port.volume_bytes(),
+            read_only: self.port.read_only(),
+        }
+    }
 }
 
 fn accept(listener: &Listener, shared: &Arc<Shared>) {
@@ -353,7 +356,7 @@ fn serve_connection(outbox: &Arc<Outbox>, shared: &Shared) {
     let end = session::run(
         Arc::clone(&shared.port),
         shared.engine.clone(),
-        Arc::clone(&shared.export),
+        Arc::new(shared.export()),
         (shared.config.limits, shared.config.time_limits),
         outbox,
         Arc::clone(&shared.stopping),

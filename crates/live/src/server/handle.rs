@@ -3,14 +3,20 @@
 use super::VolumeFailure;
 use crate::buffers::{Buffer, Pool};
 use crate::classes::Classes;
+use crate::config::VolumeConfig;
 use crate::error::{Error, ErrorKind};
 use crate::inbox::{Done, Inbox, Submission};
 use crate::port::{Completion, IoRequest, Port, Share};
 use crate::recorder::{Driver, Recording};
+use crate::reopen::Purpose;
+use crate::volume::replace::Replacement;
+use crate::volume::{Grown, ReplaceHow, Replaced};
 use crate::world::{Command, UringWorld};
 use isotherm_core::{Engine, ExtentId, IoError, RequestOp};
 use isotherm_traces::events::Ending;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 
 /// Access to a served volume from any thread.
@@ -23,7 +29,8 @@ pub struct Handle {
     pub(super) classes: Arc<Classes>,
     pub(super) extent_shift: u32,
     pub(super) failure: Arc<OnceLock<VolumeFailure>>,
-    pub(super) volume_bytes: u64,
+    /// Size of the volume, which changes if it grows.
+    pub(super) volume_bytes: Arc<AtomicU64>,
     pub(super) block: u32,
     pub(super) read_only: bool,
 }
@@ -55,14 +62,55 @@ impl Handle {
     /// A recording is in progress, or the volume is closing or has failed; or it could not be opened again, and its clients have lost it
     /// until it is served again.
     pub fn record_events(&self) -> Result<Recording, Error> {
+        self.reopen(Purpose::Record)
+    }
+
+    /// Lets the volume grow to the present size of the devices of its slowest tier. The engine is closed meanwhile (see `reopen.rs`):
+    /// requests wait as long as the growth and recovery take. `file` is the description, for errors; its sizes are left to the caller.
+    ///
+    /// # Errors
+    /// As for [`crate::Volume::grow`]; also, the volume is read-only, being recorded, closing, or has failed. Its clients go on in all
+    /// cases but one: if it could not be opened again, they have lost it until it is served again.
+    pub fn grow(&self, file: &Path) -> Result<Grown, Error> {
+        let file = file.to_owned();
+        let grown = self.reopen(move |tell| Purpose::Grow { file, tell });
+        // A failed growth may have gone so far that the volume has its new size.
+        self.classes.grow(self.volume_bytes());
+        grown
+    }
+
+    /// Replaces a member of the volume by `new`: one that is missing, or with [`ReplaceHow::empty`] a cache that holds nothing of its own.
+    /// The engine is closed meanwhile (see `reopen.rs`): requests wait as long as this and recovery take. `config` and `file` are the
+    /// description, which the caller must change ([`Replaced::describe`]).
+    ///
+    /// # Errors
+    /// As for [`crate::Volume::replace`] and [`Handle::grow`]; also, the data of a member that is present would have to be copied.
+    pub fn replace(
+        &self,
+        (config, file): (&VolumeConfig, &Path),
+        new: &Path,
+        how: &ReplaceHow,
+    ) -> Result<Replaced, Error> {
+        let replacement = Box::new(Replacement::prepared(config, file, new, how)?);
+        self.reopen(move |tell| Purpose::Replace { replacement, tell })
+    }
+
+    /// The volume has this size from now on.
+    pub(crate) fn set_volume_bytes(&self, bytes: u64) {
+        self.volume_bytes.store(bytes, Ordering::Release);
+    }
+
+    /// Asks the engine's thread to close the engine and open it again, and waits for the outcome.
+    fn reopen<T: Send + 'static>(
+        &self,
+        purpose: impl FnOnce(SyncSender<Result<T, Error>>) -> Purpose,
+    ) -> Result<T, Error> {
         let closing = || Error::new(ErrorKind::Volume, "the volume is closing");
-        let (requested, granted) = mpsc::sync_channel(1);
-        self.call(move |driver, _| {
-            // If there are two at a time, the later one gets an error.
-            driver.requested.get_or_insert(requested);
-        })
-        .ok_or_else(closing)?;
-        granted.recv().map_err(|_| closing())?
+        let (tell, told) = mpsc::sync_channel(1);
+        let purpose = purpose(tell);
+        self.call(move |driver, _| driver.request(purpose))
+            .ok_or_else(closing)?;
+        told.recv().map_err(|_| closing())?
     }
 
     /// Ends the recording, if there is one; its writer gets the remaining events.
@@ -165,7 +213,7 @@ impl Join {
 
 impl Port for Handle {
     fn volume_bytes(&self) -> u64 {
-        self.volume_bytes
+        self.volume_bytes.load(Ordering::Acquire)
     }
 
     fn block_bytes(&self) -> u32 {
@@ -198,7 +246,7 @@ impl Port for Handle {
         let odd = !offset.is_multiple_of(block) || !len.is_multiple_of(block);
         let inside = offset
             .checked_add(len)
-            .is_some_and(|end| end <= self.volume_bytes);
+            .is_some_and(|end| end <= self.volume_bytes());
         if matches!(request.op, RequestOp::WriteZeroes { .. }) && odd && inside && len != 0 {
             return self.write_unaligned_zeroes(&request, done);
         }
@@ -206,7 +254,9 @@ impl Port for Handle {
     }
 
     fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
-        let end = offset.saturating_add(u64::from(len)).min(self.volume_bytes);
+        let end = offset
+            .saturating_add(u64::from(len))
+            .min(self.volume_bytes());
         self.call(move |engine, _| runs(engine, offset, end, max))
             .unwrap_or_default()
     }

@@ -37,14 +37,13 @@ pub struct Session {
     pub(crate) superblock: Superblock,
     pub(crate) mode: OpenMode,
     run: Loop,
-    pub(crate) devices: Arc<Vec<Option<crate::device::Device>>>,
     inbox: Arc<Inbox<Command>>,
     pub(crate) closing: bool,
     /// The description at the start; the engine holds knobs that were set since.
     pub(crate) config: VolumeConfig,
     pub(crate) params: Params,
     pub(crate) handle: Handle,
-    /// A recording that is about to begin.
+    /// A recording or a change of the members that is about to begin.
     pub(crate) reopening: Option<Reopening>,
     /// The reason why the volume could not be opened again.
     pub(crate) lost: Option<Error>,
@@ -159,7 +158,7 @@ impl Session {
     }
 
     /// Whether the volume can give no guarantee any more.
-    fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         let world = &self.world;
         self.engine.has_failed() || world.is_cut() || world.is_unstamped() || world.is_unkept()
     }
@@ -170,7 +169,13 @@ impl Session {
         // Kept records may expose data that a failed device has lost.
         self.world.forget_kept();
         let fault = self.world.fault().cloned();
-        let path = |i: usize| self.devices.get(i)?.as_ref().map(|d| d.path.clone());
+        let path = |i: usize| {
+            self.world
+                .devices()
+                .get(i)?
+                .as_ref()
+                .map(|d| d.path.clone())
+        };
         let failure = VolumeFailure {
             reason: fault.as_ref().map_or_else(
                 || "a flush or metadata write failed".to_owned(),
@@ -215,7 +220,7 @@ impl Session {
     /// Ends the acceptance of requests: earlier requests are served, then all state is written. Call [`Session::step`] until it returns
     /// false.
     pub fn close(&mut self) {
-        // A recording that is about to begin holds requests that were already handed over. They are served first.
+        // A recording or change that is about to begin holds requests that were already handed over. They are served first.
         while self.reopening.is_some() && self.step(None) {}
         if std::mem::replace(&mut self.closing, true) {
             return;
@@ -276,7 +281,7 @@ impl Session {
             ));
         }
         let now = self.world.now();
-        let devices = Arc::clone(&self.devices);
+        let devices = Arc::clone(self.world.devices());
         let mut media = FileMedia::new(&devices);
         store::mark_clean(&mut media, &self.superblock, &self.engine.closing(), now).map_err(|e| {
             let why = media

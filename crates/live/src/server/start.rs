@@ -18,7 +18,7 @@ use isotherm_core::{Engine, Nanos, Params};
 use rustix::mm::{MlockAllFlags, mlockall};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Largest number of requests that wait for the engine's thread.
 const INBOX: usize = 4096;
@@ -93,7 +93,7 @@ pub(super) fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
         classes: Arc::new(Classes::new(geo.volume_bytes())),
         extent_shift: geo.extent_shift,
         failure: Arc::default(),
-        volume_bytes: geo.volume_bytes(),
+        volume_bytes: Arc::new(AtomicU64::new(geo.volume_bytes())),
         block: geo.block_bytes(),
         read_only: volume.mode == OpenMode::ReadOnly,
     };
@@ -172,9 +172,8 @@ impl Prepared {
         params.costs = costs;
         let keeper = keeper(&opened.superblock, mode, &devices, &params);
         params.keeper = keeper.is_some();
-        let devices = Arc::new(devices);
         let parts = Parts {
-            devices: Arc::clone(&devices),
+            devices: Arc::new(devices),
             pacers,
             arena: self.arena,
             inbox: Arc::clone(&self.inbox),
@@ -207,7 +206,6 @@ impl Prepared {
             lost: None,
             failure_reported: false,
             run: Loop::new(),
-            devices,
             inbox: self.inbox,
             closing: false,
         })

@@ -18,6 +18,7 @@ pub(super) const GET_DEV_INFO: u32 = ioctl(2, 32, 0x02);
 pub(super) const START_RECOVERY: u32 = ioctl(3, 32, 0x10);
 pub(super) const END_RECOVERY: u32 = ioctl(3, 32, 0x11);
 pub(super) const DEL_DEV_ASYNC: u32 = ioctl(2, 32, 0x14);
+pub(super) const UPDATE_SIZE: u32 = ioctl(3, 32, 0x15);
 pub(super) const GET_FEATURES: u32 = ioctl(2, 32, 0x13);
 
 pub(super) const FETCH: u32 = ioctl(3, 16, 0x20);
@@ -31,6 +32,8 @@ pub const F_REISSUE: u64 = 1 << 4;
 pub const F_IOCTL: u64 = 1 << 6;
 /// Data is copied by pread and pwrite.
 pub const F_USER_COPY: u64 = 1 << 7;
+/// The size of a device can be changed while it is in use (Linux 6.16).
+pub const F_UPDATE_SIZE: u64 = 1 << 10;
 /// The pages of a request are registered with the ring of its command (`register_at`) before the command comes back.
 pub const F_REGISTER: u64 = 1 << 11;
 /// All features that are needed; Linux 6.5 has them.

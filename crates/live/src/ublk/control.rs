@@ -3,6 +3,7 @@
 use super::abi::{
     self, ADD_DEV, ControlCommand, DEL_DEV, DEL_DEV_ASYNC, DeviceInfo, END_RECOVERY, GET_DEV_INFO,
     GET_FEATURES, GET_PARAMS, PARAMS, Params, SET_PARAMS, START_DEV, START_RECOVERY, STOP_DEV,
+    UPDATE_SIZE,
 };
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use std::fs::{File, OpenOptions};
@@ -143,6 +144,18 @@ impl Control {
     /// The kernel refuses.
     pub fn start(&self, id: u32) -> io::Result<()> {
         self.run(START_DEV, id, 0, 0, std::process::id().into())
+    }
+
+    /// Changes the size of the disk, which may be in use, to a number of sectors of 512 bytes.
+    ///
+    /// # Errors
+    /// The kernel cannot do this ([`abi::F_UPDATE_SIZE`]), or refuses.
+    pub fn resize(&self, id: u32, sectors: u64) -> io::Result<()> {
+        if self.features & abi::F_UPDATE_SIZE == 0 {
+            let what = "this kernel cannot change the size of a ublk device (Linux 6.16 can)";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
+        self.run(UPDATE_SIZE, id, 0, 0, sectors)
     }
 
     /// Removes the disk. Requests that the kernel has in flight must still be answered.

@@ -3,6 +3,7 @@
 use super::abi::{self, DeviceInfo, Params};
 use super::control::Control;
 use super::link;
+use super::properties::{has_zero_copy, params};
 use super::queue::{Counts, PageBuffers, Plan, Queues};
 use crate::device::while_busy;
 use crate::front_end::{Capabilities, FrontEnd, FrontEndSettings, VolumeAccess};
@@ -22,9 +23,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval of the checks in this time.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum size of a request in bytes.
-const LARGEST: u32 = 1 << 20;
+pub(super) const LARGEST: u32 = 1 << 20;
 /// Maximum size of a discard in bytes.
-const DISCARD: u32 = 1 << 30;
+pub(super) const DISCARD: u32 = 1 << 30;
 
 /// The configuration of a device.
 #[derive(Debug)]
@@ -119,46 +120,6 @@ impl FrontEndSettings for Settings {
     }
 }
 
-/// Whether this kernel can register pages. If it cannot, the reason is reported.
-fn has_zero_copy(control: &Control) -> bool {
-    let has = control.features() & abi::F_REGISTER != 0;
-    if !has {
-        tracing::warn!(
-            "ublk: this kernel cannot register the pages of requests: their data is copied (zero copy needs Linux 6.16)"
-        );
-    }
-    has
-}
-
-/// The properties of the disk.
-fn params(port: &dyn Port, extent: u32, zero_copy: bool) -> Params {
-    let shift = port.block_bytes().trailing_zeros() as u8;
-    let read_only = if port.read_only() {
-        abi::ATTR_READ_ONLY
-    } else {
-        0
-    };
-    let memory = if zero_copy { abi::PARAM_MEMORY } else { 0 };
-    Params {
-        len: abi::PARAMS,
-        types: abi::PARAM_TYPES | memory,
-        // Most disks accept memory that is aligned to 4 bytes or 512; operations that a member refuses go through memory of this process.
-        memory_mask: 511,
-        attributes: abi::ATTR_CACHE | abi::ATTR_FUA | read_only,
-        logical_shift: shift,
-        physical_shift: shift.max(12),
-        optimal_shift: extent.trailing_zeros() as u8,
-        minimal_shift: shift.max(12),
-        max_sectors: LARGEST >> 9,
-        sectors: port.volume_bytes() >> 9,
-        discard_granularity: port.block_bytes(),
-        max_discard_sectors: DISCARD >> 9,
-        max_zeroes_sectors: DISCARD >> 9,
-        max_discard_segments: 1,
-        ..Params::default()
-    }
-}
-
 /// Finds a device of this volume whose server is gone. A device that was never started or cannot continue is removed.
 fn left_behind(control: &Control, owner: u64) -> io::Result<Option<DeviceInfo>> {
     let until = Instant::now() + TIMEOUT;
@@ -213,7 +174,7 @@ fn add(
     let failed =
         |e: io::Error| io::Error::new(e.kind(), format!("ublk: no device can be added: {e}"));
     control.add(&mut info).map_err(failed)?;
-    let mut served = ServedDevice::new(control, &info, false, zero_copy);
+    let mut served = ServedDevice::new(control, &volume.port, &info, false, zero_copy);
     let id = info.id;
     served
         .control
@@ -235,7 +196,8 @@ fn take_over(
     let known = control
         .params(id)
         .map_err(|e| words(id, "does not say what it is", &e))?;
-    if known.sectors != params.sectors {
+    // A volume grows, so a device may be smaller: it was left before it got the new size, or its kernel could not change the size.
+    if known.sectors > params.sectors {
         return Err(io::Error::other(format!(
             "ublk: /dev/ublkb{id} was left by a volume of {} bytes with this identity, which has {} now: end its users, then remove \
              it with `ublk del -n {id}`",
@@ -245,7 +207,7 @@ fn take_over(
     }
     while_busy(TIMEOUT, || control.begin_recovery(id))
         .map_err(|e| words(id, "cannot be taken over", &e))?;
-    let mut served = ServedDevice::new(control, &info, true, zero_copy);
+    let mut served = ServedDevice::new(control, &volume.port, &info, true, zero_copy);
     if zero_copy && info.flags & abi::F_REGISTER == 0 {
         tracing::warn!(
             device = id,
@@ -278,6 +240,7 @@ fn wait_for(path: &Path) -> io::Result<()> {
 /// A device in service. Dropping it removes the device.
 struct ServedDevice {
     control: Control,
+    port: Arc<dyn Port>,
     id: u32,
     disk: PathBuf,
     link: Option<PathBuf>,
@@ -294,9 +257,16 @@ struct ServedDevice {
 }
 
 impl ServedDevice {
-    fn new(control: Control, info: &DeviceInfo, is_left: bool, zero_copy: bool) -> ServedDevice {
+    fn new(
+        control: Control,
+        port: &Arc<dyn Port>,
+        info: &DeviceInfo,
+        is_left: bool,
+        zero_copy: bool,
+    ) -> ServedDevice {
         ServedDevice {
             control,
+            port: Arc::clone(port),
             id: info.id,
             disk: format!("/dev/ublkb{}", info.id).into(),
             link: None,
@@ -352,10 +322,21 @@ impl ServedDevice {
             let ended = self.control.end_recovery(id);
             ended.map_err(|e| words(id, "does not go on", &e))?;
             self.is_left = false;
+            self.catch_up();
             return Ok(());
         }
         let started = self.control.start(id);
         started.map_err(|e| words(id, "does not start", &e))
+    }
+
+    /// Gives a disk that was left behind the size of the volume, which may have grown.
+    fn catch_up(&mut self) {
+        let sectors = self.port.volume_bytes() >> 9;
+        let known = self.control.params(self.id).map(|p| p.sectors);
+        if known.is_ok_and(|known| known < sectors) {
+            let sentence = self.resized();
+            tracing::info!(device = self.id, "ublk: the volume has grown: {sentence}");
+        }
     }
 
     /// Returns true if the disk is mounted or opened exclusively.
@@ -402,7 +383,7 @@ impl FrontEnd for ServedDevice {
             discard: true,
             write_zeroes: true,
             classes: true,
-            resize: false,
+            resize: self.control.features() & abi::F_UPDATE_SIZE != 0,
         }
     }
 
@@ -447,6 +428,16 @@ impl FrontEnd for ServedDevice {
         }
         self.remove();
         Ok(())
+    }
+
+    fn resized(&mut self) -> String {
+        let disk = self.disk.display();
+        match self.control.resize(self.id, self.port.volume_bytes() >> 9) {
+            Ok(()) => format!("{disk} has the new size"),
+            Err(e) => {
+                format!("{disk} keeps its size until the volume is stopped and served again: {e}")
+            }
+        }
     }
 
     fn stop(mut self: Box<Self>) {

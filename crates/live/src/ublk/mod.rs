@@ -6,7 +6,7 @@
 //!                 request's pages ◄──────────── or: buffers of the io_uring ───────► devices
 //! ```
 //!
-//! [`abi`] has the kernel's numbers, [`control`] the commands to `/dev/ublk-control`, `queue` receives requests on the engine's thread, [`front`] adds, takes over
+//! [`abi`] has the kernel's numbers, [`control`] the commands to `/dev/ublk-control`, `properties` the size and limits of a disk, `queue` receives requests on the engine's thread, [`front`] adds, takes over
 //! and removes devices. The code uses the kernel's interface through the `io-uring` crate alone: the crate `libublk` would need a C
 //! compiler's headers (bindgen, libclang) wherever this is built.
 //!
@@ -19,6 +19,7 @@ pub mod abi;
 pub mod control;
 pub mod front;
 pub mod link;
+mod properties;
 mod queue;
 
 /// Checks that this process can serve devices over ublk.

@@ -1,10 +1,12 @@
 //! Begins a session on a volume: with all members, or without members that are not needed.
 
-use super::{OpenMode, device_error};
+use super::{OpenMode, device_error, in_words};
+use crate::config::VolumeConfig;
+use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::loss::Lost;
 use crate::media::FileMedia;
-use crate::members::Found;
+use crate::members::{Found, find_superblocks};
 use crate::random::random;
 use isotherm_core::policy::Uses;
 use isotherm_core::store::{self, Opened};
@@ -88,6 +90,19 @@ pub(super) fn begin(
         Err(Refused::Store(store::OpenError::LostWrites { .. })) => Err(Refused::Lost(lost)),
         Err(e) => Err(e),
     }
+}
+
+/// Opens the store of a volume again, with all members and on devices that are open already.
+pub(crate) fn open_again(
+    config: &VolumeConfig,
+    devices: &[Option<Device>],
+) -> Result<Opened, Error> {
+    let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
+    let mut media = FileMedia::new(devices);
+    let found = find_superblocks(&mut media, &paths, false, &mut Vec::new())?;
+    let epoch = u64::from_le_bytes(random()?);
+    let opened = store::open(&mut media, &found, store::open::Mode::ReadWrite { epoch });
+    opened.map_err(|e| in_words(config, &media, e))
 }
 
 /// One line for people about the missing members.

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// Removes the created files unless it is told to keep them, so that no half-created volume remains.
 #[derive(Default)]
-pub(super) struct Undo(Vec<PathBuf>);
+pub(crate) struct Undo(Vec<PathBuf>);
 
 impl Undo {
     /// A file was created.
@@ -25,7 +25,7 @@ impl Undo {
         self.0.push(path);
     }
     /// The files stay.
-    pub(super) fn keep(&mut self) {
+    pub(crate) fn keep(&mut self) {
         self.0.clear();
     }
 }

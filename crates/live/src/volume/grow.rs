@@ -1,14 +1,17 @@
-//! Growth of a volume that is not being served, after devices of its slowest tier have become larger.
+//! Growth of a volume after devices of its slowest tier have become larger. The volume is not being served, or its engine is closed meanwhile
+//! (`reopen.rs`).
 
-use super::{OpenMode, Volume, config_error, description, device_error};
+use super::{OpenMode, Volume, begin, config_error, description, in_words};
 use crate::buffers::{ALIGNMENT, Buffer};
-use crate::error::{Error, ErrorKind};
+use crate::config::VolumeConfig;
+use crate::device::Device;
+use crate::error::Error;
 use crate::media::FileMedia;
 use crate::random::random;
 use crate::volume::memory::{self, Needs};
 use isotherm_core::store::superblock::MemberEntry;
-use isotherm_core::store::{self, Growth, Media, OpenError, Superblock};
-use std::path::{Path, PathBuf};
+use isotherm_core::store::{self, Growth, Media, OpenError, Opened, Superblock};
+use std::path::Path;
 
 /// Largest number of bytes that are written home at once.
 const PIECE: usize = 1 << 20;
@@ -22,10 +25,21 @@ pub struct Grown {
     pub volume_bytes: u64,
     /// Slots of each member, before and now.
     pub slots: Vec<(u32, u32)>,
+    /// Bytes that the volume uses of each member now.
+    pub used_bytes: Vec<u64>,
     /// Bytes that were copied because their place on a faster tier became metadata.
     pub moved_bytes: u64,
     /// Messages for people.
     pub notes: Vec<String>,
+}
+
+impl Grown {
+    /// Drops the sizes of members that are no longer true from the description, which states those that `create` was given.
+    pub fn describe(&self, config: &mut VolumeConfig) {
+        for (m, used) in config.members.iter_mut().zip(&self.used_bytes) {
+            m.size = m.size.filter(|size| size.0 >= *used);
+        }
+    }
 }
 
 impl Volume {
@@ -36,83 +50,101 @@ impl Volume {
     /// then be opened with its old size or with the new one.
     pub fn grow(volume: &Path) -> Result<Grown, Error> {
         let file = description(volume);
-        let (mut v, growth) = Volume::planned(volume, &file)?;
-        let old = v.opened.superblock.clone();
-        let mut growth = growth;
-        let lacking = growth.lacking(&v.opened.space);
-        if lacking > 0 {
-            // A tiering volume whose slow tier is full gets its new slots first.
-            let Some(step) = growth.first_step(&v.opened.superblock) else {
-                let what = format!(
-                    "{lacking} extents of the fast tier have to make room for the metadata of the larger volume, and the slow tier has no free place for them: discard data (`fstrim`) first"
-                );
-                v.end_session();
-                return Err(config_error(&file, what));
-            };
-            v.transfer(&step)?;
-            v.apply(&step)?;
-            drop(v);
-            (v, growth) = Volume::planned(volume, &file)?;
-        }
-        let moved_bytes = v.transfer(&growth)?;
-        let sb = v.apply(&growth)?;
-        let mut notes = std::mem::take(&mut v.notes);
-        // The description states the sizes that `create` was given.
-        for (m, entry) in v.config.members.iter_mut().zip(&sb.members) {
-            m.size = m.size.filter(|size| size.0 >= entry.bytes);
-        }
-        if let Err(e) = v.config.save(&file) {
-            notes.push(format!(
+        let v = Volume::open(volume, OpenMode::ReadWrite)?;
+        let growing = Growing {
+            config: &v.config,
+            devices: &v.devices,
+            file: &file,
+            is_served: false,
+        };
+        let mut grown = growing.grow(v.opened)?;
+        grown.notes.splice(0..0, v.notes);
+        let mut config = v.config.clone();
+        grown.describe(&mut config);
+        if let Err(e) = config.save(&file) {
+            grown.notes.push(format!(
                 "the volume has grown, but its description still has the old sizes: {e}"
             ));
         }
+        Ok(grown)
+    }
+}
+
+/// Ends the session that has begun with `opened`, so that nothing has changed.
+pub(super) fn end_session(devices: &[Option<Device>], opened: &Opened) {
+    // If this fails, the next opening recovers the volume.
+    let _ = store::settle(&mut FileMedia::new(devices), opened);
+}
+
+/// A volume that is to grow.
+#[derive(Clone, Copy)]
+pub(crate) struct Growing<'a> {
+    pub config: &'a VolumeConfig,
+    /// All members, with their present sizes.
+    pub devices: &'a [Option<Device>],
+    /// The description, for errors.
+    pub file: &'a Path,
+    /// Whether this process serves the volume, so that the map of the old size is in memory already.
+    pub is_served: bool,
+}
+
+impl Growing<'_> {
+    /// Lets the volume grow whose store is `opened`, and which no engine has used since. The store is closed then.
+    ///
+    /// # Errors
+    /// As [`Volume::grow`].
+    pub(crate) fn grow(&self, mut opened: Opened) -> Result<Grown, Error> {
+        let old = opened.superblock.clone();
+        let mut growth = self.planned(&opened)?;
+        let lacking = growth.lacking(&opened.space);
+        let mut moved_bytes = 0;
+        if lacking > 0 {
+            // A tiering volume whose slow tier is full gets its new slots first.
+            let Some(step) = growth.first_step(&opened.superblock) else {
+                let what = format!(
+                    "{lacking} extents of the fast tier have to make room for the metadata of the larger volume, and the slow tier has no free place for them: discard data (`fstrim`) first"
+                );
+                end_session(self.devices, &opened);
+                return Err(config_error(self.file, what));
+            };
+            moved_bytes += self.transfer(&opened, &step)?;
+            self.apply(&mut opened, &step)?;
+            opened = begin::open_again(self.config, self.devices)?;
+            growth = self.planned(&opened)?;
+        }
+        moved_bytes += self.transfer(&opened, &growth)?;
+        let sb = self.apply(&mut opened, &growth)?;
         let pairs = old.members.iter().zip(&sb.members);
         Ok(Grown {
             before: u64::from(old.extents) << old.extent_shift,
             volume_bytes: u64::from(sb.extents) << sb.extent_shift,
             slots: pairs.map(|(a, b)| (a.slots, b.slots)).collect(),
+            used_bytes: sb.members.iter().map(|m| m.bytes).collect(),
             moved_bytes,
-            notes,
+            notes: Vec::new(),
         })
     }
 
-    /// Opens the volume, and plans its growth. If that is refused, the volume is as it was before.
-    fn planned(volume: &Path, file: &Path) -> Result<(Volume, Growth), Error> {
-        let v = Volume::open(volume, OpenMode::ReadWrite)?;
-        match v.plan_growth(file) {
-            Ok(growth) => Ok((v, growth)),
-            Err(e) => {
-                v.end_session();
-                Err(e)
-            }
-        }
+    /// Plans the growth. If that is refused, the session of `opened` ends, and the volume is as it was before.
+    fn planned(&self, opened: &Opened) -> Result<Growth, Error> {
+        let sizes: Vec<u64> = self.devices.iter().flatten().map(|d| d.bytes).collect();
+        self.plan(&opened.superblock, &sizes)
+            .inspect_err(|_| end_session(self.devices, opened))
     }
 
-    /// Ends the session that has begun with opening, so that nothing has changed.
-    pub(super) fn end_session(&self) {
-        // If this fails, the next opening recovers the volume.
-        let _ = store::settle(&mut FileMedia::new(&self.devices), &self.opened);
-    }
-
-    /// Writes the new shape. The volume is closed then.
-    fn apply(&mut self, growth: &Growth) -> Result<Superblock, Error> {
-        let epoch = u64::from_le_bytes(random()?);
-        let mut media = FileMedia::new(&self.devices);
-        let grown = store::grow(&mut media, &mut self.opened, growth, epoch);
-        grown.map_err(|e| self.in_words(&media, e))
-    }
-
-    fn plan_growth(&self, file: &Path) -> Result<Growth, Error> {
-        let sb = &self.opened.superblock;
-        if let Some(m) = self.opened.report.missing.first() {
-            let path = self.config.members[usize::from(m.0)].path.display();
+    /// Plans the growth to devices of these sizes.
+    ///
+    /// # Errors
+    /// A member is missing, no device has become large enough, or the larger map does not fit into memory.
+    pub(crate) fn plan(&self, sb: &Superblock, sizes: &[u64]) -> Result<Growth, Error> {
+        if let Some(at) = self.devices.iter().position(Option::is_none) {
+            let path = self.config.members[at].path.display();
             return Err(config_error(
-                file,
+                self.file,
                 format!("{path} is missing: attach it, or replace it first"),
             ));
         }
-        let sizes: Vec<u64> = self.devices.iter().flatten().map(|d| d.bytes).collect();
-        let growth = store::plan_growth(sb, &sizes).map_err(|e| config_error(file, e))?;
+        let growth = store::plan_growth(sb, sizes).map_err(|e| config_error(self.file, e))?;
         let larger = Superblock {
             extents: growth.extents,
             members: sb
@@ -123,22 +155,32 @@ impl Volume {
                 .collect(),
             ..sb.clone()
         };
-        let geo = larger.geometry().map_err(|e| config_error(file, e))?;
-        Needs::of(&geo, self.config.io.buffers.0).check_fits(
-            memory::installed(),
-            "this machine",
-            file,
-        )?;
+        let geo = larger.geometry().map_err(|e| config_error(self.file, e))?;
+        if self.is_served {
+            // The old map stays until the new one takes over, and the buffers are there.
+            Needs::of(&geo, 0).check_fits(memory::available(), "the machine", self.file)?;
+        } else {
+            let needs = Needs::of(&geo, self.config.io.buffers.0);
+            needs.check_fits(memory::installed(), "this machine", self.file)?;
+        }
         Ok(growth)
     }
 
+    /// Writes the new shape. The volume is closed then.
+    fn apply(&self, opened: &mut Opened, growth: &Growth) -> Result<Superblock, Error> {
+        let epoch = u64::from_le_bytes(random()?);
+        let mut media = FileMedia::new(self.devices);
+        let grown = store::grow(&mut media, opened, growth, epoch);
+        grown.map_err(|e| in_words(self.config, &media, e))
+    }
+
     /// Copies what must leave its place, durably. Returns the number of bytes.
-    fn transfer(&self, growth: &Growth) -> Result<u64, Error> {
-        let mut media = FileMedia::new(&self.devices);
+    fn transfer(&self, opened: &Opened, growth: &Growth) -> Result<u64, Error> {
+        let mut media = FileMedia::new(self.devices);
         let mut piece = Buffer::new(0, PIECE as u32, ALIGNMENT as u32);
         let mut run = || -> Result<u64, OpenError> {
             let (mut done, mut places) = (0, Vec::new());
-            for t in growth.transfers(&self.opened.space) {
+            for t in growth.transfers(&opened.space) {
                 let mut at = 0;
                 while at < t.bytes {
                     let n = (t.bytes - at).min(PIECE as u32);
@@ -158,15 +200,6 @@ impl Volume {
             Ok(done)
         };
         let done = run();
-        done.map_err(|e| self.in_words(&media, e))
-    }
-
-    /// The text of an error of the store.
-    pub(super) fn in_words(&self, media: &FileMedia<'_>, e: OpenError) -> Error {
-        let paths: Vec<PathBuf> = self.config.members.iter().map(|m| m.path.clone()).collect();
-        match e {
-            OpenError::Media(e) => device_error(media, &paths, e),
-            e => Error::new(ErrorKind::Volume, e.to_string()),
-        }
+        done.map_err(|e| in_words(self.config, &media, e))
     }
 }

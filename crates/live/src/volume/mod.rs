@@ -1,14 +1,15 @@
 //! A volume: created on its members, opened with recovery.
 
-mod begin;
+pub(crate) mod begin;
 mod claim;
-mod create;
-mod grow;
+pub(crate) mod create;
+pub(crate) mod grow;
 mod kept;
 mod memory;
-mod open;
+pub(crate) mod open;
 mod pages;
-mod replace;
+pub(crate) mod replace;
+mod successor;
 
 use crate::config::VolumeConfig;
 use crate::device::Device;
@@ -120,6 +121,15 @@ impl Volume {
     /// Size in bytes.
     pub fn volume_bytes(&self) -> u64 {
         self.opened.space.geo.volume_bytes()
+    }
+}
+
+/// The text of an error of the store.
+fn in_words(config: &VolumeConfig, media: &FileMedia<'_>, e: store::OpenError) -> Error {
+    let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
+    match e {
+        store::OpenError::Media(e) => device_error(media, &paths, e),
+        e => Error::new(ErrorKind::Volume, e.to_string()),
     }
 }
 

@@ -236,7 +236,7 @@ fn drop_unsupported_standby(
 }
 
 /// The model of each paced member.
-fn pacers(
+pub(crate) fn pacers(
     config: &VolumeConfig,
     opened: &Opened,
     file: &Path,
@@ -404,7 +404,7 @@ fn check_shape(
 
 /// The costs of the tiers up to the last one that has a data sheet, each by the first of its members with a sheet. A sheet that cannot be read
 /// is no reason to refuse the volume, unless its model paces the member.
-fn costs(
+pub(crate) fn costs(
     config: &VolumeConfig,
     opened: &Opened,
     notes: &mut Vec<String>,

@@ -1,23 +1,25 @@
-//! Replacement of a member by another device, in a volume that is not being served.
+//! Replacement of a member by another device. The volume is not being served, or its engine is closed meanwhile (`reopen.rs`).
 //!
 //! A member that is missing is replaced by an empty device; this is possible if it was a cache whose loss the volume survives. A member that
 //! is present is copied first, so it can be a disk that begins to fail. The order of writes is in `core/src/store/replace.rs`.
 
 use super::create::{Undo, reserve_space};
+use super::grow::end_session;
 use super::open::Without;
-use super::{OpenMode, Volume, config_error, description};
+use super::successor::Replacing;
+use super::{OpenMode, Volume, config_error, description, in_words};
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::config::{VolumeConfig, parse_uuid};
 use crate::contents;
 use crate::device::{Device, OpenHow, refuse_twins};
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
-use crate::members::{self, probe};
+use crate::members::{self, find_superblocks, probe};
 use crate::random::random;
-use isotherm_core::geometry::SLOTS_MAX;
+use isotherm_core::MemberId;
 use isotherm_core::store::superblock::MemberEntry;
-use isotherm_core::store::{self, BLOCK, Layout, MetaArea, Successor, Superblock};
-use isotherm_core::{MemberId, TierId};
+use isotherm_core::store::{self, BLOCK, Opened, Successor, Superblock};
+use isotherm_core::volume::Space;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -88,45 +90,124 @@ impl Volume {
         };
         let base = file.parent().unwrap_or(Path::new("")).to_owned();
         let mut v = Volume::open_without(config, &file, &base, mode, Without(Some(&new)))?;
-        let plan = v.plan(&device, how, &file);
-        let (place, successor) = match plan {
-            Ok(plan) => plan,
+        let mut replacement = Replacement {
+            file: file.clone(),
+            new,
+            how: how.clone(),
+            device: Some(device),
+            undo,
+            is_served: false,
+        };
+        let mut made = replacement.carry_out(&v.config, &mut v.devices, v.opened, progress)?;
+        made.notes.splice(0..0, v.notes);
+        made.describe(&mut v.config);
+        v.config.save(&file).map_err(|e| made.not_described(&e))?;
+        Ok(made)
+    }
+}
+
+impl Replaced {
+    /// Enters the new device into the description.
+    pub fn describe(&self, config: &mut VolumeConfig) {
+        if let Some(m) = config.members.get_mut(self.place) {
+            (m.path, m.size) = (self.new.clone(), None);
+        }
+    }
+
+    /// The error of a description that could not be saved.
+    pub fn not_described(&self, e: &dyn std::fmt::Display) -> Error {
+        let what = format!(
+            "the member was replaced, but the description still names {}: {e}; correct it (the members are found as long as they are devices or lie near)",
+            self.old.display()
+        );
+        Error::new(ErrorKind::Config, what)
+    }
+}
+
+/// A replacement that was prepared: the new device is open, and holds nothing or may be overwritten.
+pub(crate) struct Replacement {
+    /// The description, for errors.
+    pub file: PathBuf,
+    /// The path of the new device.
+    pub new: PathBuf,
+    pub how: ReplaceHow,
+    /// The new device, until it is a member.
+    pub device: Option<Device>,
+    /// Removes a file that was created for it, unless it becomes a member.
+    undo: Undo,
+    /// Whether this process serves the volume.
+    pub is_served: bool,
+}
+
+impl Replacement {
+    /// Opens and locks the new device of a served volume, and refuses one that is in use or holds data.
+    pub(crate) fn prepared(
+        config: &VolumeConfig,
+        file: &Path,
+        new: &Path,
+        how: &ReplaceHow,
+    ) -> Result<Replacement, Error> {
+        let new = std::path::absolute(new).map_err(|e| config_error(new, e))?;
+        let new = members::stable::stable_name(&new).unwrap_or(new);
+        let mut undo = Undo::default();
+        let device = open_new(config, &new, how, &mut undo)?;
+        Ok(Replacement {
+            file: file.to_owned(),
+            new,
+            how: how.clone(),
+            device: Some(device),
+            undo,
+            is_served: true,
+        })
+    }
+
+    fn no_device(&self) -> Error {
+        config_error(&self.new, "is a member already")
+    }
+
+    /// Checks whether this replacement is possible in a volume with these superblocks and this map.
+    pub(crate) fn plan(
+        &self,
+        config: &VolumeConfig,
+        devices: &[Option<Device>],
+        volume: (&Superblock, &Space),
+    ) -> Result<(usize, Successor), Error> {
+        let device = self.device.as_ref().ok_or_else(|| self.no_device())?;
+        let replacing = Replacing {
+            config,
+            devices,
+            file: &self.file,
+            is_served: self.is_served,
+        };
+        replacing.plan(volume, device, &self.how)
+    }
+
+    /// Replaces the member of the volume whose store is `opened`, and which no engine has used since. The store is closed then. `devices`
+    /// are always those that belong to the volume afterwards.
+    ///
+    /// # Errors
+    /// As for [`Volume::replace`]. The volume is as it was before.
+    pub(crate) fn carry_out(
+        &mut self,
+        config: &VolumeConfig,
+        devices: &mut [Option<Device>],
+        mut opened: Opened,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Replaced, Error> {
+        let prepared = self.prepare(config, devices, &opened);
+        let (place, successor, mut notes, device) = match prepared {
+            Ok(prepared) => prepared,
             Err(e) => {
-                v.end_session();
+                end_session(devices, &opened);
                 return Err(e);
             }
         };
-        let mut notes = std::mem::take(&mut v.notes);
-        notes.extend(device.note.clone());
-        let shape = Superblock {
-            members: vec![MemberEntry {
-                data_offset: successor.data_offset,
-                bytes: successor.bytes,
-                ..MemberEntry::default()
-            }],
-            ..v.opened.superblock.clone()
-        };
-        let devices = [Some(device)];
-        notes.extend(reserve_space(&devices, &shape, false)?);
-        let device = devices.into_iter().flatten().next();
-        if how.force
-            && let Some(d) = device.as_ref().filter(|d| !d.created)
-        {
-            contents::erase(d)?;
-        }
-        let (copied_bytes, former) = v.exchange(place, device, &successor, progress)?;
-        undo.keep();
-        let old = std::mem::replace(&mut v.config.members[place].path, new.clone());
-        v.config.members[place].size = None;
-        v.config.save(&file).map_err(|e| {
-            let what = format!(
-                "the member was replaced, but the description still names {}: {e}; correct it (the members are found as long as they are devices or lie near)",
-                old.display()
-            );
-            Error::new(ErrorKind::Config, what)
-        })?;
-        notes.extend(former.and_then(|d| retire(&d, &v.opened.superblock, place)));
-        let m = &v.config.members[place];
+        let e = exchange(config, devices, &mut opened, (device, &successor), progress)?;
+        self.undo.keep();
+        let sb = &opened.superblock;
+        let former = e.former.and_then(|d| retire(&d, sb, place));
+        notes.extend(e.trouble.into_iter().chain(former));
+        let m = &config.members[place];
         notes.extend(m.paced.as_ref().or(m.sheet.as_ref()).map(|sheet| {
             format!(
                 "the description says `{sheet}` of this member, as of the former one: correct it if the new device is another model"
@@ -135,190 +216,122 @@ impl Volume {
         Ok(Replaced {
             place,
             tier: m.tier,
-            old,
-            new,
-            slots: (v.opened.superblock.members[place].slots, successor.slots),
-            copied_bytes,
+            old: m.path.clone(),
+            new: self.new.clone(),
+            slots: (sb.members[place].slots, successor.slots),
+            copied_bytes: e.copied,
             already: false,
             notes,
         })
     }
 
-    /// The member that is meant, and `device` in its place.
-    fn plan(
-        &self,
-        device: &Device,
-        how: &ReplaceHow,
-        file: &Path,
-    ) -> Result<(usize, Successor), Error> {
-        let place = self.place(how.member.as_deref(), file)?;
-        let holds_data = self.devices[place].is_some() && !how.empty;
-        let (homes, writes) = store::held_by(&self.opened.space, MemberId(place as u8));
-        if !holds_data && homes + writes > 0 {
-            let path = self.config.members[place].path.display();
-            let what = format!(
-                "{path}: it holds data that is nowhere else ({homes} homes and {writes} unwritten copies of extents): leave out --empty, then it is copied"
-            );
-            return Err(Error::new(ErrorKind::Volume, what));
-        }
-        Ok((place, self.successor(place, device, how, holds_data)?))
-    }
-
-    /// The place of the member that is meant.
-    fn place(&self, member: Option<&str>, file: &Path) -> Result<usize, Error> {
-        let all = &self.config.members;
-        let list = || {
-            let named = (0..).zip(all).map(|(i, m): (usize, _)| {
-                let gone = if self.devices[i].is_none() {
-                    " (missing)"
-                } else {
-                    ""
-                };
-                format!("{i}: {}{gone}", m.path.display())
-            });
-            named.collect::<Vec<_>>().join(", ")
-        };
-        let Some(member) = member else {
-            let missing = &self.opened.report.missing;
-            return match missing.as_slice() {
-                [m] => Ok(usize::from(m.0)),
-                [] => Err(config_error(
-                    file,
-                    format!(
-                        "no member is missing: name the one to replace with --member ({})",
-                        list()
-                    ),
-                )),
-                _ => Err(config_error(
-                    file,
-                    format!(
-                        "several members are missing: name the one to replace with --member ({})",
-                        list()
-                    ),
-                )),
-            };
-        };
-        let by_number = member.parse::<usize>().ok().filter(|&i| i < all.len());
-        let path = std::path::absolute(member).unwrap_or_else(|_| member.into());
-        let same = |p: &Path| {
-            p == path
-                || std::fs::canonicalize(p)
-                    .is_ok_and(|p| std::fs::canonicalize(&path).is_ok_and(|q| p == q))
-        };
-        let by_path = || all.iter().position(|m| same(&m.path));
-        by_number.or_else(by_path).ok_or_else(|| {
-            config_error(
-                file,
-                format!("`{member}` is no member: there are {}", list()),
-            )
-        })
-    }
-
-    /// The place, identity and size of `device` as a member.
-    fn successor(
-        &self,
-        place: usize,
-        device: &Device,
-        how: &ReplaceHow,
-        holds_data: bool,
-    ) -> Result<Successor, Error> {
-        let sb = &self.opened.superblock;
-        let (layout, m) = (sb.layout(), MemberId(place as u8));
-        let has_metadata = m == layout.primary || Some(m) == layout.mirror;
-        let extent = 1u64 << sb.extent_shift;
-        let data_offset = Layout::data_offset(&sb.area, has_metadata, extent);
-        let old = &sb.members[place];
-        let bytes = how.size.unwrap_or(device.bytes).min(device.bytes);
-        let room = u32::try_from(bytes.saturating_sub(data_offset) / extent).unwrap_or(SLOTS_MAX);
-        let slots = room.min(most_slots(sb, place));
-        let least = if holds_data { old.slots } else { 1 };
-        if slots < least {
-            let needed = data_offset + u64::from(least) * extent;
-            let what = format!(
-                "{}: has {bytes} bytes; this member needs at least {needed}",
-                device.path.display()
-            );
-            return Err(Error::new(ErrorKind::Config, what));
-        }
-        Ok(Successor {
-            place: m,
-            uuid: random()?,
-            slots,
-            data_offset,
-            bytes: data_offset + u64::from(slots) * extent,
-            hint: device.path.display().to_string(),
-            holds_data,
-        })
-    }
-
-    /// Closes the session that has begun, copies the member if `successor` holds data, and makes `new` the member. Returns the number of
-    /// bytes copied, and the former device.
-    fn exchange(
+    /// The place of the member and its successor, messages, and the device with space for metadata and without old contents.
+    fn prepare(
         &mut self,
-        place: usize,
-        new: Option<Device>,
-        successor: &Successor,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<(u64, Option<Device>), Error> {
-        let mut media = FileMedia::new(&self.devices);
-        let settled =
-            store::settle(&mut media, &self.opened).map_err(|e| self.in_words(&media, e))?;
-        let mut copied = 0;
-        if let (true, Some(from), Some(to)) = (successor.holds_data, &self.devices[place], &new) {
-            let used = store::slots_in_use(&self.opened.space, successor.place);
-            let shift = self.opened.superblock.extent_shift;
-            let starts = (
-                self.opened.superblock.members[place].data_offset,
-                successor.data_offset,
-            );
-            copied = copy(from, to, &used, shift, starts, progress)?;
+        config: &VolumeConfig,
+        devices: &[Option<Device>],
+        opened: &Opened,
+    ) -> Result<(usize, Successor, Vec<String>, Device), Error> {
+        let volume = (&opened.superblock, &opened.space);
+        let (place, successor) = self.plan(config, devices, volume)?;
+        let shape = Superblock {
+            members: vec![MemberEntry {
+                data_offset: successor.data_offset,
+                bytes: successor.bytes,
+                ..MemberEntry::default()
+            }],
+            ..opened.superblock.clone()
+        };
+        let new = [self.device.take()];
+        let room = reserve_space(&new, &shape, false)?;
+        let mut device = new
+            .into_iter()
+            .flatten()
+            .next()
+            .ok_or_else(|| self.no_device())?;
+        let mut notes = Vec::from_iter(device.note.clone());
+        notes.extend(room);
+        if device.align > 1 << opened.superblock.block_shift {
+            device.use_page_cache();
         }
-        let former = std::mem::replace(&mut self.devices[place], new);
-        let mut media = FileMedia::new(&self.devices);
-        let epoch = u64::from_le_bytes(random()?);
-        store::replace(&mut media, &mut self.opened, &settled, successor, epoch)
-            .map_err(|e| self.in_words(&media, e))?;
-        Ok((copied, former))
+        if self.how.force && !device.created {
+            contents::erase(&device)?;
+        }
+        Ok((place, successor, notes, device))
     }
 }
 
-/// The most slots that a device in this place may have. The size of the volume is fixed, so a device of the slowest tier needs no more slots
-/// than before. On the faster tiers the metadata areas, which were made at creation, limit the number of copies.
-fn most_slots(sb: &Superblock, place: usize) -> u32 {
-    let slowest = sb.members.iter().map(|m| m.tier).max().unwrap_or(TierId(0));
-    let old = sb.members[place].slots;
-    if sb.members[place].tier == slowest {
-        return old;
+/// What [`exchange`] has done.
+struct Outcome {
+    /// Bytes that were copied.
+    copied: u64,
+    former: Option<Device>,
+    /// A failure after which the new device is the member all the same.
+    trouble: Option<String>,
+}
+
+/// Closes the session that has begun with `opened`, copies the member if its successor holds data, and makes `new` the member.
+fn exchange(
+    config: &VolumeConfig,
+    devices: &mut [Option<Device>],
+    opened: &mut Opened,
+    (new, successor): (Device, &Successor),
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Outcome, Error> {
+    let place = usize::from(successor.place.0);
+    let mut media = FileMedia::new(devices);
+    let settled = store::settle(&mut media, opened).map_err(|e| in_words(config, &media, e))?;
+    let mut copied = 0;
+    if let (true, Some(from)) = (successor.holds_data, &devices[place]) {
+        let used = store::slots_in_use(&opened.space, successor.place);
+        let shift = opened.superblock.extent_shift;
+        let starts = (
+            opened.superblock.members[place].data_offset,
+            successor.data_offset,
+        );
+        copied = copy(from, &new, &used, shift, starts, progress)?;
     }
-    let others = (0..sb.members.len()).filter(|&i| i != place);
-    let sum = |fast: bool| -> u32 {
-        others
-            .clone()
-            .filter(|&i| (sb.members[i].tier < slowest) == fast)
-            .map(|i| sb.members[i].slots)
-            .sum()
-    };
-    let (fast, slow) = (sum(true), sum(false));
-    let blocks = 1 << (sb.extent_shift - sb.block_shift);
-    let fits = |slots: u32| {
-        MetaArea::region_for(sb.extents, fast.saturating_add(slots), blocks)
-            <= sb.area.region_blocks
-    };
-    let limit = SLOTS_MAX - slow - fast;
-    if !fits(old) {
-        return old;
-    }
-    // More copies need more room, so the largest number that fits is found by halving.
-    let (mut low, mut high) = (old, limit);
-    while low < high {
-        let mid = low + (high - low).div_ceil(2);
-        if fits(mid) {
-            low = mid;
-        } else {
-            high = mid - 1;
+    let epoch = u64::from_le_bytes(random()?);
+    // Errors name the new device.
+    let mut named = config.clone();
+    named.members[place].path.clone_from(&new.path);
+    let former = devices[place].replace(new);
+    let mut media = FileMedia::new(devices);
+    let made = store::replace(&mut media, opened, &settled, successor, epoch)
+        .map_err(|e| in_words(&named, &media, e));
+    let trouble = match made {
+        Ok(_) => None,
+        Err(e) if is_adopted(config, devices, opened, place) => {
+            Some(format!("{e}; the new device is the member now"))
         }
-    }
-    low
+        Err(e) => {
+            devices[place] = former;
+            return Err(e);
+        }
+    };
+    Ok(Outcome {
+        copied,
+        former,
+        trouble,
+    })
+}
+
+/// After a replacement that failed: whether the successor belongs to the volume. It does as soon as another member has the new table
+/// (`core/src/store/table.rs`).
+fn is_adopted(
+    config: &VolumeConfig,
+    devices: &[Option<Device>],
+    opened: &Opened,
+    place: usize,
+) -> bool {
+    let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
+    let mut media = FileMedia::new(devices);
+    let found = find_superblocks(&mut media, &paths, true, &mut Vec::new());
+    let old = opened.superblock.table_version;
+    let is_new = |(i, sb): (usize, &Option<Superblock>)| {
+        i != place && sb.as_ref().is_some_and(|sb| sb.table_version > old)
+    };
+    found.is_ok_and(|all| all.iter().enumerate().any(is_new))
 }
 
 /// If `new` is an up-to-date member of the volume already, as after a replacement that was interrupted at its end: lets the description name

@@ -7,10 +7,12 @@
 //! Without operations no stamp is written, so that no disk is woken. The clock continues while the machine is suspended.
 
 use super::faults::errno;
+use super::stamping::{Stamping, overtaken_by};
 use super::{Fault, UringWorld};
 use crate::buffers::{ALIGNMENT, Buffer};
+use crate::error::{Error, ErrorKind};
 use crate::mutants::{LiveMutant, broken};
-use crate::stamp::{BYTES, FoundStamp, INTERVAL, Kind, LEASE, Stamp};
+use crate::stamp::{self, BYTES, INTERVAL, Kind, LEASE, Stamp};
 use io_uring::{opcode, types};
 use isotherm_core::store::BLOCK;
 use isotherm_core::store::layout::STAMP_AT;
@@ -61,7 +63,7 @@ fn clock(id: ClockId) -> Duration {
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
-fn now() -> Duration {
+pub(super) fn now() -> Duration {
     // This clock exists since Linux 2.6.39.
     clock(ClockId::Boottime)
 }
@@ -94,6 +96,15 @@ impl Heartbeat {
             self.look();
         }
         self.looked
+    }
+    /// Takes the outcome of a stamp that was written without the ring, at this time.
+    fn has_stamped(&mut self, at: Duration, outcome: Result<(), Error>) -> Result<(), Error> {
+        match &outcome {
+            Ok(()) => (self.read_at, self.written_at) = (at, at),
+            Err(e) if e.kind == ErrorKind::InUse => self.overtaken = true,
+            Err(_) => self.broken = true,
+        }
+        outcome
     }
     fn has_ended(&self) -> bool {
         self.overtaken || self.broken
@@ -213,18 +224,9 @@ impl UringWorld {
         match phase {
             Phase::Idle => {}
             Phase::Reading => {
-                let seen = FoundStamp::decode(&heartbeat.block);
-                let claimed = seen.as_ref().is_some_and(|s| s.kind == Kind::Claim);
-                // A server that claims the volume waits longer than our lease, so it sees this write and gives up.
-                let in_time = claimed && now().saturating_sub(heartbeat.written_at) <= LEASE;
-                if !heartbeat.stamp.is_last(&heartbeat.block)
-                    && !in_time
-                    && !broken(LiveMutant::ServeOvertaken)
+                if let Some(what) =
+                    overtaken_by(&heartbeat.stamp, heartbeat.written_at, &heartbeat.block)
                 {
-                    let who = seen.map_or_else(|| "somebody".into(), |s| s.words());
-                    let what = format!(
-                        "the volume was taken over by {who} while this server did not stamp it"
-                    );
                     heartbeat.overtaken = true;
                     return self.give_up(what, None);
                 }
@@ -278,6 +280,74 @@ impl UringWorld {
             return !heartbeat.overtaken && heartbeat.stamp.is_on(device).unwrap_or(false);
         }
         true
+    }
+
+    /// Stamps the volume without the ring and waits for it. This is called while no other operation is in progress, before work on the
+    /// members that passes the ring.
+    ///
+    /// # Errors
+    /// Another server has the volume, or the stamp cannot be read or written. Everything is refused from then on.
+    pub(crate) fn stamp_at_once(&mut self) -> Result<(), Error> {
+        self.finish_heartbeat();
+        let (Some(heartbeat), devices) = (&mut self.heartbeat, &self.devices) else {
+            return Ok(());
+        };
+        let device = devices.get(heartbeat.member).and_then(Option::as_ref);
+        let (false, Some(device)) = (heartbeat.has_ended(), device) else {
+            let what = "the activity stamp was lost: stop the volume and check the devices";
+            return Err(Error::new(ErrorKind::Device, what));
+        };
+        let since = now();
+        let at = heartbeat.written_at;
+        let stamped = stamp::read(device).and_then(|block| {
+            match overtaken_by(&heartbeat.stamp, at, &block) {
+                Some(what) => Err(Error::new(ErrorKind::InUse, what)),
+                None => heartbeat.stamp.put(device, Kind::Serving),
+            }
+        });
+        heartbeat.has_stamped(since, stamped)
+    }
+
+    /// Lets a thread stamp the volume at intervals, until [`UringWorld::stamped_meanwhile`]: for work on the members that passes the ring and
+    /// may take long. `None` if the volume is not stamped, or no thread can be started.
+    ///
+    /// # Errors
+    /// As for [`UringWorld::stamp_at_once`].
+    pub(crate) fn stamp_meanwhile(&mut self) -> Result<Option<Stamping>, Error> {
+        self.stamp_at_once()?;
+        let heartbeat = self.heartbeat.as_ref();
+        Ok(heartbeat.and_then(|h| {
+            let device = self.devices.get(h.member)?.as_ref()?;
+            Stamping::start(h.stamp.clone(), device, h.written_at)
+        }))
+    }
+
+    /// Ends the thread of [`UringWorld::stamp_meanwhile`].
+    ///
+    /// # Errors
+    /// It found that another server has the volume, or the stamp cannot be read or written. Everything is refused from then on.
+    pub(crate) fn stamped_meanwhile(&mut self, stamping: Option<Stamping>) -> Result<(), Error> {
+        let (Some(heartbeat), Some(stamping)) = (&mut self.heartbeat, stamping) else {
+            return Ok(());
+        };
+        let kept = stamping.end()?;
+        heartbeat.stamp = kept.stamp;
+        heartbeat.has_stamped(kept.written_at, kept.outcome)
+    }
+
+    /// The volume is stamped on this member from now on: a device that has just become the primary.
+    ///
+    /// # Errors
+    /// The stamp cannot be written there.
+    pub(crate) fn stamp_on(&mut self, member: usize) -> Result<(), Error> {
+        let (Some(heartbeat), devices) = (&mut self.heartbeat, &self.devices) else {
+            return Ok(());
+        };
+        if let Some(device) = devices.get(member).and_then(Option::as_ref) {
+            heartbeat.stamp.put(device, Kind::Serving)?;
+            heartbeat.member = member;
+        }
+        Ok(())
     }
 
     /// After this, the kernel does not use the memory of the stamp.

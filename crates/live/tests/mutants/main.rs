@@ -22,12 +22,14 @@ use nbd::{
 };
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-use volume::{cut_member, failed_is_not_clean, long_zeroes, twins, unaligned_writes};
+use volume::{
+    cut_member, failed_is_not_clean, failed_is_not_reopened, long_zeroes, twins, unaligned_writes,
+};
 
 type Scene = fn() -> Result<(), String>;
 
 /// Each mutant with the scene that notices it.
-const SCENES: [(LiveMutant, Scene); 17] = [
+const SCENES: [(LiveMutant, Scene); 18] = [
     (LiveMutant::DropNbdFua, nbd_fua),
     (LiveMutant::AnswerNbdFlush, nbd_flush),
     (LiveMutant::LostNbdSucceeds, nbd_lost),
@@ -44,6 +46,7 @@ const SCENES: [(LiveMutant, Scene); 17] = [
     (LiveMutant::ReadOverPayload, unaligned_writes),
     (LiveMutant::ServeCut, cut_member),
     (LiveMutant::CleanAfterFailure, failed_is_not_clean),
+    (LiveMutant::ReopenAfterFailure, failed_is_not_reopened),
     (LiveMutant::TakeEitherTwin, twins),
 ];
 

@@ -154,6 +154,23 @@ pub fn failed_is_not_clean() -> Result<(), String> {
     check(server.stop().is_err(), "a volume that failed ends well")
 }
 
+/// A member is truncated, and the engine is closed at once to be opened again, so that the flush of closing fails. A new engine must not go
+/// on, because it would not know what was lost. (If the cut is noticed earlier, the recording is refused in any case, so there are several
+/// attempts.)
+pub fn failed_is_not_reopened() -> Result<(), String> {
+    for _ in 0..10 {
+        let rig = Rig::new();
+        let server = rig.serve()?;
+        ask(&server, RequestOp::Write, 0, 20 << 20, false, 3)?;
+        let slow = OpenOptions::new().write(true).open(rig.path("slow"));
+        slow.and_then(|f| f.set_len(16 << 20))
+            .map_err(|e| e.to_string())?;
+        let begun = server.handle().record_events();
+        check(begun.is_err(), "a volume that failed is served on")?;
+    }
+    Ok(())
+}
+
 /// A member and a copy of it from the same session: neither may be used.
 pub fn twins() -> Result<(), String> {
     let rig = Rig::new();

@@ -139,6 +139,18 @@ impl FrontEnd for Looped {
         self.mount.unmount().map_err(|e| e.to_string())
     }
 
+    fn resized(&mut self) -> String {
+        let file = self.mount.resized();
+        let Some(shown) = &self.shown else {
+            return format!("{}: is being removed", self.mount.file().display());
+        };
+        let link = shown.link().display();
+        match file.and_then(|()| shown.device.resized()) {
+            Ok(()) => format!("{link} has the new size"),
+            Err(e) => format!("{link} may keep its size until the next start: {e}"),
+        }
+    }
+
     fn stop(self: Box<Self>) {
         if let Some(shown) = self.shown {
             shown.abandon();

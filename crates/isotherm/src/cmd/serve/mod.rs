@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use isotherm_control::fronts::Fronts;
-use isotherm_control::live::Live;
+use isotherm_control::live::{Live, StopReply};
 use isotherm_live::classes::LayoutWatcher;
 use isotherm_live::config::parse_uuid;
 use isotherm_live::front_end::{FrontEndSettings, VolumeAccess};
@@ -66,7 +66,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         begun: Instant::now(),
         fronts: fronts.clone(),
         read_only: args.read_only,
-        missing,
+        missing: Mutex::new(missing),
         recovery,
         limits: crate::figures::Limits::of(&config),
         ends: Mutex::new(ends),
@@ -78,11 +78,11 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let web = start_web(args, &service)?;
     // However this function ends, the front ends end before the engine does.
     let _end = fronts.ended_with();
-    let access = VolumeAccess {
-        answers_lost,
-        ..access(&server, &tap, &config)
-    };
-    start_fronts(kinds, &access, &fronts)?;
+    start_fronts(
+        kinds,
+        &access(&server, &tap, &config, answers_lost),
+        &fronts,
+    )?;
     for note in &notes {
         tracing::warn!("{note}");
     }
@@ -99,6 +99,13 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         let kept = classes_kept::file(&service.file);
         classes_kept::save(&server.handle(), &config, &kept);
     }
+    let stopped = stop(server, events, waiting);
+    drop((control, watch));
+    stopped.map_err(Failure::Failed)
+}
+
+/// Stops the engine, and tells the outcome to the clients that asked for it.
+fn stop(server: Server, events: Option<EventsFile>, waiting: Vec<StopReply>) -> Result<(), String> {
     let stopped = server.stop().map_err(|e| e.to_string());
     if let Some(events) = events {
         events.finish();
@@ -107,8 +114,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         // The client may have gone; the outcome is on standard error as well.
         let _ = asker.send(stopped.clone());
     }
-    drop((control, watch));
-    stopped.map_err(Failure::Failed)
+    stopped
 }
 
 /// The arguments with the front end that `--device` stands for, after all checks that need no member.
@@ -263,14 +269,19 @@ fn recovery(volume: &Volume) -> Value {
 }
 
 /// The parameters that all front ends get.
-fn access(server: &Server, tap: &Arc<Tap>, config: &VolumeConfig) -> VolumeAccess {
+fn access(
+    server: &Server,
+    tap: &Arc<Tap>,
+    config: &VolumeConfig,
+    answers_lost: bool,
+) -> VolumeAccess {
     VolumeAccess {
         engine: server.handle(),
         port: tap.clone(),
         name: config.name.clone(),
         uuid: (config.uuid.as_deref().and_then(parse_uuid)).unwrap_or_default(),
         extent: config.extent.0 as u32,
-        answers_lost: false,
+        answers_lost,
     }
 }
 

@@ -23,13 +23,11 @@ fn pump(port: Arc<dyn Port>) -> (Pump, io::PipeReader) {
     let device = Arc::new(File::from(OwnedFd::from(device)));
     let (socket, _) = packet_sockets().unwrap();
     let fuser_link = Arc::new(FuserLink::new(socket, Arc::clone(&device)));
-    let size = port.volume_bytes();
     (
         Pump {
             device,
             fuser_link,
             port,
-            size,
             buffer: Box::default(),
         },
         replies,

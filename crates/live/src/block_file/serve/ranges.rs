@@ -52,7 +52,7 @@ impl Volume {
     /// First byte at or after `offset` that is data (or a hole); the end of the file is a hole.
     pub(super) fn seek(&self, offset: u64, data: bool) -> Result<u64, Errno> {
         let mut at = offset;
-        while at < self.size {
+        while at < self.size() {
             // Each query covers a whole piece, so that the next one starts at a place where a run can start.
             let len = self.inside(at, PIECE) as u32;
             let mut known = 0;
@@ -64,14 +64,14 @@ impl Volume {
             }
             if known == 0 {
                 // The port does not know. Treating the range as data is always right.
-                return if data { Ok(at) } else { Ok(self.size) };
+                return if data { Ok(at) } else { Ok(self.size()) };
             }
             at += known;
         }
         if data {
             Err(Errno::ENXIO)
         } else {
-            Ok(self.size)
+            Ok(self.size())
         }
     }
 }

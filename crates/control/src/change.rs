@@ -1,0 +1,66 @@
+//! Changes of the members of a served volume.
+
+use std::sync::PoisonError;
+
+use isotherm_live::volume::ReplaceHow;
+use serde_json::{Value, json};
+
+use crate::ReplaceAsk;
+use crate::live::Live;
+
+impl Live {
+    /// Members that are absent.
+    pub fn missing(&self) -> Vec<u8> {
+        let missing = self.missing.lock();
+        missing.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lets the volume grow, and shows its new size to the users of the front ends. The answer has the keys of `isotherm grow --json` but the
+    /// volume's name, and two more: `front_ends` has a sentence for each front end, `notes` has messages for people.
+    pub(crate) fn grow(&self) -> Result<Value, String> {
+        let _one = self.setting();
+        let grown = self.handle.grow(&self.file).map_err(|e| e.to_string())?;
+        let mut notes = grown.notes.clone();
+        if let Err(e) = self.keep_config(|config| grown.describe(config)) {
+            notes.push(format!(
+                "the volume has grown, but its description still has the old sizes: {e}"
+            ));
+        }
+        let members: Vec<Value> = grown
+            .slots
+            .iter()
+            .map(|(before, now)| json!({"slots_before": before, "slots": now}))
+            .collect();
+        Ok(json!({
+            "volume_bytes_before": grown.before, "volume_bytes": grown.volume_bytes, "members": members,
+            "moved_bytes": grown.moved_bytes, "front_ends": self.fronts.lock().resized(), "notes": notes,
+        }))
+    }
+
+    /// Replaces a member. The answer has the keys of `isotherm replace --json` but the volume's name, and `notes` with messages for people.
+    pub(crate) fn replace(&self, wanted: &ReplaceAsk) -> Result<Value, String> {
+        let _one = self.setting();
+        let (config, file) = (self.config(), &self.file);
+        let how = ReplaceHow {
+            member: wanted.member.clone(),
+            size: wanted.size,
+            empty: wanted.empty,
+            force: wanted.force,
+            accept_loss: false,
+        };
+        let made = self.handle.replace((&config, file), &wanted.new, &how);
+        let made = made.map_err(|e| e.to_string())?;
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        missing.retain(|m| usize::from(*m) != made.place);
+        drop(missing);
+        let mut notes = made.notes.clone();
+        if let Err(e) = self.keep_config(|config| made.describe(config)) {
+            notes.push(made.not_described(&e).to_string());
+        }
+        Ok(json!({
+            "member": made.place, "tier": made.tier, "old": made.old, "new": made.new,
+            "slots_before": made.slots.0, "slots": made.slots.1, "copied_bytes": made.copied_bytes,
+            "already": made.already, "notes": notes,
+        }))
+    }
+}

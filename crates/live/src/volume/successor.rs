@@ -1,0 +1,187 @@
+//! The device that takes the place of a member: which member, and what is possible.
+
+use super::{ReplaceHow, config_error};
+use crate::config::VolumeConfig;
+use crate::device::Device;
+use crate::error::{Error, ErrorKind};
+use crate::random::random;
+use isotherm_core::geometry::SLOTS_MAX;
+use isotherm_core::store::{self, Layout, MetaArea, Successor, Superblock};
+use isotherm_core::volume::Space;
+use isotherm_core::{MemberId, TierId};
+use std::path::Path;
+
+/// A volume whose member is to be replaced.
+#[derive(Clone, Copy)]
+pub(crate) struct Replacing<'a> {
+    pub config: &'a VolumeConfig,
+    /// The members that are present.
+    pub devices: &'a [Option<Device>],
+    /// The description, for errors.
+    pub file: &'a Path,
+    /// Whether this process serves the volume.
+    pub is_served: bool,
+}
+
+impl Replacing<'_> {
+    /// The member that is meant, and `device` in its place.
+    ///
+    /// # Errors
+    /// No member or an unclear one is meant, it holds data that an empty device would lose, or the device is too small. If the volume is
+    /// served, also a member whose data must be copied.
+    pub(crate) fn plan(
+        &self,
+        (sb, space): (&Superblock, &Space),
+        device: &Device,
+        how: &ReplaceHow,
+    ) -> Result<(usize, Successor), Error> {
+        let place = self.place(how.member.as_deref())?;
+        let path = self.config.members[place].path.display();
+        let holds_data = self.devices[place].is_some() && !how.empty;
+        if holds_data && self.is_served {
+            let what = format!(
+                "{path}: is present, and its data would have to be copied, which takes as long as reading it: stop the volume first; or, for a cache, begin with an empty device (--empty)"
+            );
+            return Err(Error::new(ErrorKind::Volume, what));
+        }
+        let (homes, writes) = store::held_by(space, MemberId(place as u8));
+        if !holds_data && homes + writes > 0 {
+            let fix = if self.is_served {
+                "let it be written home first (`isotherm set v write-mode=write-through-all`; `isotherm stats` shows the dirty bytes), or stop the volume and leave out --empty, then it is copied"
+            } else {
+                "leave out --empty, then it is copied"
+            };
+            let what = format!(
+                "{path}: it holds data that is nowhere else ({homes} homes and {writes} unwritten copies of extents): {fix}"
+            );
+            return Err(Error::new(ErrorKind::Volume, what));
+        }
+        Ok((place, successor(sb, place, device, how, holds_data)?))
+    }
+
+    /// The place of the member that is meant.
+    fn place(&self, member: Option<&str>) -> Result<usize, Error> {
+        let all = &self.config.members;
+        let list = || {
+            let named = (0..).zip(all).map(|(i, m): (usize, _)| {
+                let gone = if self.devices[i].is_none() {
+                    " (missing)"
+                } else {
+                    ""
+                };
+                format!("{i}: {}{gone}", m.path.display())
+            });
+            named.collect::<Vec<_>>().join(", ")
+        };
+        let Some(member) = member else {
+            let places = 0..self.devices.len();
+            let missing: Vec<usize> = places.filter(|i| self.devices[*i].is_none()).collect();
+            return match missing.as_slice() {
+                [place] => Ok(*place),
+                [] => Err(config_error(
+                    self.file,
+                    format!(
+                        "no member is missing: name the one to replace with --member ({})",
+                        list()
+                    ),
+                )),
+                _ => Err(config_error(
+                    self.file,
+                    format!(
+                        "several members are missing: name the one to replace with --member ({})",
+                        list()
+                    ),
+                )),
+            };
+        };
+        let by_number = member.parse::<usize>().ok().filter(|&i| i < all.len());
+        let path = std::path::absolute(member).unwrap_or_else(|_| member.into());
+        let same = |p: &Path| {
+            p == path
+                || std::fs::canonicalize(p)
+                    .is_ok_and(|p| std::fs::canonicalize(&path).is_ok_and(|q| p == q))
+        };
+        let by_path = || all.iter().position(|m| same(&m.path));
+        by_number.or_else(by_path).ok_or_else(|| {
+            config_error(
+                self.file,
+                format!("`{member}` is no member: there are {}", list()),
+            )
+        })
+    }
+}
+
+/// The place, identity and size of `device` as a member.
+fn successor(
+    sb: &Superblock,
+    place: usize,
+    device: &Device,
+    how: &ReplaceHow,
+    holds_data: bool,
+) -> Result<Successor, Error> {
+    let (layout, m) = (sb.layout(), MemberId(place as u8));
+    let has_metadata = m == layout.primary || Some(m) == layout.mirror;
+    let extent = 1u64 << sb.extent_shift;
+    let data_offset = Layout::data_offset(&sb.area, has_metadata, extent);
+    let old = &sb.members[place];
+    let bytes = how.size.unwrap_or(device.bytes).min(device.bytes);
+    let room = u32::try_from(bytes.saturating_sub(data_offset) / extent).unwrap_or(SLOTS_MAX);
+    let slots = room.min(most_slots(sb, place));
+    let least = if holds_data { old.slots } else { 1 };
+    if slots < least {
+        let needed = data_offset + u64::from(least) * extent;
+        let what = format!(
+            "{}: has {bytes} bytes; this member needs at least {needed}",
+            device.path.display()
+        );
+        return Err(Error::new(ErrorKind::Config, what));
+    }
+    Ok(Successor {
+        place: m,
+        uuid: random()?,
+        slots,
+        data_offset,
+        bytes: data_offset + u64::from(slots) * extent,
+        hint: device.path.display().to_string(),
+        holds_data,
+    })
+}
+
+/// The most slots that a device in this place may have. The size of the volume is fixed, so a device of the slowest tier needs no more slots
+/// than before. On the faster tiers the metadata areas, which were made at creation, limit the number of copies.
+fn most_slots(sb: &Superblock, place: usize) -> u32 {
+    let slowest = sb.members.iter().map(|m| m.tier).max().unwrap_or(TierId(0));
+    let old = sb.members[place].slots;
+    if sb.members[place].tier == slowest {
+        return old;
+    }
+    let others = (0..sb.members.len()).filter(|&i| i != place);
+    let sum = |fast: bool| -> u32 {
+        others
+            .clone()
+            .filter(|&i| (sb.members[i].tier < slowest) == fast)
+            .map(|i| sb.members[i].slots)
+            .sum()
+    };
+    let (fast, slow) = (sum(true), sum(false));
+    let blocks = 1 << (sb.extent_shift - sb.block_shift);
+    let fits = |slots: u32| {
+        MetaArea::region_for(sb.extents, fast.saturating_add(slots), blocks)
+            <= sb.area.region_blocks
+    };
+    let limit = SLOTS_MAX - slow - fast;
+    if !fits(old) {
+        return old;
+    }
+    // More copies need more room, so the largest number that fits is found by halving.
+    let (mut low, mut high) = (old, limit);
+    while low < high {
+        let mid = low + (high - low).div_ceil(2);
+        if fits(mid) {
+            low = mid;
+        } else {
+            high = mid - 1;
+        }
+    }
+    low
+}

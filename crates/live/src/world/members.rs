@@ -1,0 +1,69 @@
+//! Changes of the members while no operation is in progress (`reopen.rs`).
+
+use super::{MemberState, UringWorld, faults};
+use crate::device::Device;
+use crate::error::{Error, ErrorKind};
+use crate::paced::Pacer;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longest wait for a thread that has told its result and has a moment left to live.
+const THREAD_ENDS: Duration = Duration::from_secs(2);
+
+impl UringWorld {
+    /// The members' devices.
+    pub(crate) fn devices(&self) -> &Arc<Vec<Option<Device>>> {
+        &self.devices
+    }
+
+    /// The members' devices, to be changed. Their files stay registered with the ring until [`UringWorld::members_changed`].
+    ///
+    /// # Errors
+    /// Another thread uses them: it sends a disk to sleep.
+    pub(crate) fn devices_mut(&mut self) -> Result<&mut Vec<Option<Device>>, Error> {
+        let begun = Instant::now();
+        while Arc::get_mut(&mut self.devices).is_none() && begun.elapsed() < THREAD_ENDS {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Arc::get_mut(&mut self.devices).ok_or_else(|| {
+            let what = "a disk is being sent to sleep just now: try again";
+            Error::new(ErrorKind::InUse, what)
+        })
+    }
+
+    /// Operations go to the present devices from now on. Members have their present sizes, and those with `Some` another model or none.
+    ///
+    /// # Errors
+    /// The kernel does not accept the new files.
+    pub(crate) fn members_changed(
+        &mut self,
+        pacers: impl Iterator<Item = Option<Option<Pacer>>>,
+    ) -> Result<(), Error> {
+        let devices = Arc::clone(&self.devices);
+        for (i, (device, pacer)) in devices.iter().zip(pacers).enumerate() {
+            let fd = device.as_ref().map(|d| d.file.as_raw_fd());
+            if self.members[i].fd != fd {
+                let files = [fd.unwrap_or(-1)];
+                let registered = (self.ring.submitter()).register_files_update(i as u32, &files);
+                registered.map_err(|e| {
+                    let what = format!("io_uring does not accept the new device: {e}");
+                    Error::new(ErrorKind::System, what)
+                })?;
+                self.members[i] = MemberState {
+                    fd,
+                    is_block: device.as_ref().is_some_and(|d| d.is_block),
+                    pacer: self.members[i].pacer.take(),
+                    ..MemberState::default()
+                };
+            }
+            let member = &mut self.members[i];
+            member.keep = device.as_ref().and_then(faults::size_to_keep);
+            if let Some(pacer) = pacer {
+                member.pacer = pacer;
+            }
+        }
+        self.paced = self.members.iter().any(|m| m.pacer.is_some());
+        Ok(())
+    }
+}

@@ -202,6 +202,11 @@ impl UringWorld {
         self.fixed
     }
 
+    /// The members, in the order of the member list.
+    pub(crate) fn devices(&self) -> Arc<Vec<Option<Device>>> {
+        Arc::clone(&self.devices)
+    }
+
     /// Events on a member.
     pub fn member_stats(&self, member: usize) -> MemberStats {
         self.members[member].stats

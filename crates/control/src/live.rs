@@ -20,7 +20,7 @@ use crate::entry::Entry;
 use crate::fronts::Fronts;
 use crate::metrics::{Latency, Snapshot};
 use crate::server::Service;
-use crate::settings::{describe, keep_value, with_param, with_words};
+use crate::settings::{READ_ONLY, describe, keep_value, with_param, with_words};
 use crate::tap::Tap;
 use crate::{ClassesAsk, Request, atlas, classes, figures};
 
@@ -443,6 +443,9 @@ impl Service for Live {
             }
             Request::Map { from, to, cells } => atlas::map(&self.handle, *from, *to, *cells),
             Request::Moves => self.on_engine(|e, w| atlas::moves(e, w.now())),
+            Request::Set { .. } | Request::Policy { .. } if self.read_only => {
+                Err(READ_ONLY.to_owned())
+            }
             Request::Set { values, words } if words.is_empty() => self.set(values),
             Request::Set { values, words } => self.set_words(values, words),
             Request::Policy { policy } => self.set_policy(policy),

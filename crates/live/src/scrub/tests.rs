@@ -297,9 +297,13 @@ fn no_alarm_is_false_while_everything_is_written() {
                 assert!(found.is_well(), "{policy}, round {round}: {found:?}");
                 assert_eq!(found.ended, None);
             }
+            // On a loaded machine the writers may have done little so far.
+            while busy.load(Ordering::Relaxed) < 1000 {
+                let found = scrub(&handle, FAST, &State::default());
+                assert!(found.is_well(), "{policy}: {found:?}");
+            }
             over.store(true, Ordering::Relaxed);
         });
-        assert!(busy.load(Ordering::Relaxed) > 100);
         let found = plain(&handle);
         assert!(
             found.is_well() && found.not_compared.is_empty(),

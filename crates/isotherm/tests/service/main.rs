@@ -6,6 +6,7 @@ mod chromium;
 mod common;
 mod figures;
 mod journal;
+mod list;
 mod machine;
 mod prometheus;
 mod tasks;

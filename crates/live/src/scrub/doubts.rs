@@ -99,6 +99,7 @@ impl Scrub<'_> {
             return Ok(Again::Cleared);
         }
         let read = self.reader.one(&before, span, self.state);
+        self.state.nap(Duration::ZERO)?;
         let after = look(self.handle, &[e], before.moves)?;
         self.found.read = self.state.progress().read;
         let (b, a) = (&before.placed[0], &after.placed[0]);

@@ -108,7 +108,7 @@ pub struct Progress {
 pub struct State {
     stop: AtomicBool,
     progress: Mutex<Progress>,
-    /// What a test does between the reads of a home and of its copy.
+    /// What a test does between the reads of a home and of its copy, and after them.
     #[cfg(test)]
     between: tests::Between,
 }
@@ -117,6 +117,10 @@ impl State {
     /// Ends the scrub before its next read.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
     }
 
     /// The progress so far.
@@ -133,7 +137,7 @@ impl State {
         const STEP: Duration = Duration::from_millis(50);
         let end = Instant::now() + time;
         loop {
-            if self.stop.load(Ordering::Acquire) {
+            if self.is_stopped() {
                 return Err(Ended::Stopped);
             }
             let left = end.saturating_duration_since(Instant::now());
@@ -354,6 +358,7 @@ impl Scrub<'_> {
             .map(|(r, p)| p.home.is_some_and(|h| h.slot == r.0))
             .collect();
         let reads = self.reader.batch(&before, &expected, self.state);
+        self.state.nap(Duration::ZERO)?;
         let after = look(self.handle, &extents, before.moves)?;
         let mut done = Vec::with_capacity(run.len());
         for (i, read) in reads.iter().enumerate() {

@@ -2,6 +2,8 @@
 
 use super::State;
 use super::look::{Look, Spot};
+#[cfg(test)]
+use super::tests::Phase;
 use super::verdict::Halves;
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::device::Device;
@@ -136,10 +138,12 @@ impl Reader {
                     }
                 });
                 #[cfg(test)]
-                state.between.call();
+                state.between.call(Phase::HomeRead, placed.home);
                 let copy = placed
                     .copy
                     .map(|spot| part(look, spot, 0, &mut self.copies[range], state));
+                #[cfg(test)]
+                state.between.call(Phase::CopyRead, placed.home);
                 *outcome = home.map(|home| Read {
                     home,
                     copy,
@@ -163,10 +167,12 @@ impl Reader {
         let home = placed.home?;
         let home = part(look, home, skip as u64, &mut self.homes[..bytes], state);
         #[cfg(test)]
-        state.between.call();
+        state.between.call(Phase::HomeRead, placed.home);
         let copy = placed
             .copy
             .map(|spot| part(look, spot, skip as u64, &mut self.copies[..bytes], state));
+        #[cfg(test)]
+        state.between.call(Phase::CopyRead, placed.home);
         Some(Read {
             home,
             copy,
@@ -217,6 +223,11 @@ fn part(look: &Look, spot: Spot, skip: u64, buf: &mut [u8], state: &State) -> Ou
         Err(_) => {}
     }
     for (at, small) in (from..).step_by(SMALL).zip(buf.chunks_mut(SMALL)) {
+        // A read that fails may take many seconds. What is not read any more is not judged.
+        if state.is_stopped() {
+            outcome.bad.clear();
+            return outcome;
+        }
         let done = read(look, spot, at, small, state);
         outcome.bad.push(done.is_err());
         if let Err(e) = done {

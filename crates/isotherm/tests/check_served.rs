@@ -316,6 +316,9 @@ fn a_sleeping_disk_sleeps_on() {
         status["members"][1]["asleep"] == json!(true)
     };
     wait_for("the disk sleeps", asleep);
+    // What was written is recorded and moved first; from then on there is no work left that could wake it.
+    std::thread::sleep(Duration::from_secs(2));
+    wait_for("the disk sleeps", asleep);
     let mut command = place.command("check v --data");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut client = command.spawn().expect("the program starts");

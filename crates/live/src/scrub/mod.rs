@@ -5,7 +5,7 @@
 //! order: extents by the places of their homes ─► look: where is this run? ─► read it ─► look again ─► verdict ─ doubtful ─► doubts
 //!                                                    │ pace: may the device be used now?                 read again, later ◄─┘
 //! ```
-//! A thread reads the members directly, beside the engine. The engine is only asked where extents are ([`look`]): it does not know of these
+//! A thread reads the members directly, beside the engine. The engine is only asked where extents are (`look.rs`): it does not know of these
 //! reads, so they change no statistics of the policy, no timer of a sleeping disk and no figure of the volume. Each question is a slice of
 //! work of a fraction of a millisecond on the engine's thread.
 //!
@@ -72,7 +72,7 @@ const RANGES_MAX: usize = 4000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct How {
     /// Bytes per second, whether the volume is in use or not. `None`: as fast as the devices allow while they have no other work, and
-    /// [`pace::FLOOR`] bytes per second while they have.
+    /// 4 MiB per second while they have.
     pub rate: Option<u64>,
     /// Whether to read from sleeping disks. Otherwise the scrub waits until requests have woken them.
     pub wake: bool,

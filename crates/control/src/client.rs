@@ -71,6 +71,17 @@ pub fn served(volume: &Path) -> Result<Client, Failure> {
 /// Time limit for the answer to a question that changes nothing. A server that needs longer hangs, as on a device that does not answer.
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(15);
 
+/// The failure of a connection.
+fn gone(e: &io::Error) -> Failure {
+    if e.kind() == io::ErrorKind::WouldBlock {
+        return Failure::failed("the serving process does not answer");
+    }
+    Failure::failed(format!(
+        "the serving process went away: {}",
+        crate::failure::reason(e)
+    ))
+}
+
 impl Client {
     /// Sets a time limit for each answer, for callers that ask many volumes, so that one that hangs does not delay the others.
     #[must_use]
@@ -85,21 +96,20 @@ impl Client {
     /// # Errors
     /// The error that the volume answered, or that it went away.
     pub fn ask(&mut self, request: &Request) -> Result<Value, Failure> {
-        let gone = |e: &io::Error| {
-            if e.kind() == io::ErrorKind::WouldBlock {
-                return Failure::failed("the serving process does not answer");
-            }
-            Failure::failed(format!(
-                "the serving process went away: {}",
-                crate::failure::reason(e)
-            ))
-        };
         let mut line = serde_json::to_vec(request).map_err(|e| Failure::failed(e.to_string()))?;
         line.push(b'\n');
         self.stream
             .get_mut()
             .write_all(&line)
             .map_err(|e| gone(&e))?;
+        self.next_answer()
+    }
+
+    /// Waits for a further answer to a request that has several.
+    ///
+    /// # Errors
+    /// As for [`Client::ask`].
+    pub fn next_answer(&mut self) -> Result<Value, Failure> {
         let answer = read_line(&mut self.stream).map_err(|e| gone(&e))?;
         let answer = answer
             .ok_or_else(|| Failure::failed("the serving process went away without an answer"))?;

@@ -4,11 +4,13 @@
 //!  command, web, metrics ─► client ══ p/v.sock ══► server ─► live ─► engine's thread (one call per question)
 //!                                                              ├──► figures, classes: answers
 //!                                                              ├──► settings: values that hold after the next start
+//!                                                              ├──► data_check: a thread that reads all data
 //!                                                              └──► tap: every request, for `record`
 //! ```
 //!
 //! Each side sends lines of JSON: a [`Request`], then an [`Answer`]. Lines are bounded and connections are few. The worst that a peer can
-//! cause is an error answer. After its answer, `record` continues with [`entry::Entry`]s, and `events` with the bytes of an events file.
+//! cause is an error answer. After its answer, `record` continues with [`entry::Entry`]s, and `events` with the bytes of an events file. `check`
+//! has several answers.
 #![forbid(unsafe_code)]
 
 pub mod atlas;
@@ -16,6 +18,7 @@ mod change;
 pub mod classes;
 pub mod classes_kept;
 pub mod client;
+pub mod data_check;
 pub mod entry;
 pub mod failure;
 pub mod figures;
@@ -93,6 +96,15 @@ pub enum Request {
     Replace(ReplaceAsk),
     /// Drains, writes a checkpoint and ends. The answer comes when this is done.
     Stop,
+    /// Reads all data of the volume. Sends the progress, then the result; it ends if the client leaves.
+    Check {
+        /// Bytes per second, whether the volume is in use or not. `None`: as fast as the devices allow while they have no other work.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rate: Option<u64>,
+        /// Whether to read from sleeping disks.
+        #[serde(default)]
+        wake: bool,
+    },
     /// Sends every request from now on.
     Record,
     /// Sends an events file from now on. The client ends it by closing its writing side, and reads to the end.
@@ -221,6 +233,11 @@ mod tests {
             text(&Request::Why { offset: 5 }),
             r#"{"cmd":"why","offset":5}"#
         );
+        let check = Request::Check {
+            rate: None,
+            wake: false,
+        };
+        assert_eq!(text(&check), r#"{"cmd":"check","wake":false}"#);
         let set = Request::Set {
             values: vec![("PT".into(), 2.0)],
             words: vec![],

@@ -8,17 +8,19 @@ use std::time::Instant;
 use isotherm_core::engine::is_knob;
 use isotherm_core::{MemberId, Nanos, World};
 use isotherm_live::recorder::Recording;
+use isotherm_live::scrub::How;
 use isotherm_live::{Handle, VolumeConfig};
 use isotherm_words::qos;
 use serde_json::{Value, json};
 
 use isotherm_words::policy_spec::param_words;
 
+use crate::data_check::{DataChecks, Running};
 use crate::entry::Entry;
 use crate::fronts::Fronts;
 use crate::metrics::{Latency, Snapshot};
 use crate::server::Service;
-use crate::settings::{describe, keep_value, with_param, with_words};
+use crate::settings::{READ_ONLY, describe, keep_value, with_param, with_words};
 use crate::tap::Tap;
 use crate::{ClassesAsk, Request, atlas, classes, figures};
 
@@ -61,6 +63,8 @@ pub struct Live {
     pub limits: figures::Limits,
     /// Notifies the thread that ends serving.
     pub ends: Mutex<Sender<End>>,
+    /// Checks of the data while it is served.
+    pub checks: Arc<DataChecks>,
     /// The block device, once it exists.
     pub device: Arc<Mutex<Value>>,
 }
@@ -130,6 +134,7 @@ impl Live {
         stats["failure"] = failure;
         stats["wear_limit_bytes"] = json!(self.limits.written);
         stats["front_ends"] = self.fronts.lock().figures();
+        stats["data_check"] = self.checks.figures();
         let fast = if contents {
             classes::quick_contents(&self.handle)?
         } else {
@@ -189,6 +194,7 @@ impl Live {
             ("fast_bytes_by_class", by_class),
             ("mixed_fast_share", mixed_share),
             ("qos", self.promised()?),
+            ("data_check", self.checks.figures()),
             ("front_ends", json!(self.fronts.lock().names())),
             ("pid", json!(std::process::id())),
             ("program", json!(crate::PROGRAM)),
@@ -438,6 +444,9 @@ impl Service for Live {
             }
             Request::Map { from, to, cells } => atlas::map(&self.handle, *from, *to, *cells),
             Request::Moves => self.on_engine(|e, w| atlas::moves(e, w.now())),
+            Request::Set { .. } | Request::Policy { .. } if self.read_only => {
+                Err(READ_ONLY.to_owned())
+            }
             Request::Set { values, words } if words.is_empty() => self.set(values),
             Request::Set { values, words } => self.set_words(values, words),
             Request::Policy { policy } => self.set_policy(policy),
@@ -458,7 +467,9 @@ impl Service for Live {
                     .map(|()| json!({"volume": self.volume.to_string_lossy(), "state": "stopped"}))
             }
             Request::Classes { what } => self.classes(what),
-            Request::Record | Request::Events { .. } => Err("goes on after its answer".into()),
+            Request::Record | Request::Events { .. } | Request::Check { .. } => {
+                Err("goes on after its answer".into())
+            }
         }
     }
 
@@ -472,5 +483,9 @@ impl Service for Live {
 
     fn end_events(&self) {
         self.handle.end_events();
+    }
+
+    fn check_data(&self, how: How) -> Result<Running, String> {
+        self.checks.start(&self.handle, how)
     }
 }

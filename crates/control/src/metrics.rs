@@ -15,7 +15,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use serde_json::{Map, Value};
 
-use gauges::{Figure, POWER_BUDGET, SIZES, STATE, WEAR_BUDGET};
+use gauges::{DATA_CHECK, Figure, POWER_BUDGET, SIZES, STATE, WEAR_BUDGET};
 
 /// Upper edges of the latency buckets in seconds. The engine's own buckets are 1/16 wide, so a request within 6 % of an edge may be counted
 /// on its other side.
@@ -221,6 +221,7 @@ impl Snapshot {
             [(vec![], flag(self.read_only))],
         )?;
         self.gauges(w, STATE)?;
+        self.gauges(w, DATA_CHECK)?;
         w.counter(
             "commit_rounds",
             "Rounds in which records were made durable",

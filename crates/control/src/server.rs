@@ -12,8 +12,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use isotherm_live::recorder::Recording;
+use isotherm_live::scrub::How;
 use serde_json::{Value, json};
 
+use crate::data_check::{self, Running};
 use crate::entry::Entry;
 use crate::{Answer, Failure, Request, read_line, with_short_path};
 
@@ -48,6 +50,12 @@ pub trait Service: Send + Sync {
 
     /// Ends the recording of events.
     fn end_events(&self);
+
+    /// Begins to read all data.
+    ///
+    /// # Errors
+    /// One line for the client.
+    fn check_data(&self, how: How) -> Result<Running, String>;
 }
 
 struct Shared {
@@ -196,7 +204,7 @@ fn refuse(mut stream: UnixStream) {
     );
 }
 
-fn send(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
+pub(crate) fn send(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
     let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');
     stream.write_all(&line)
@@ -228,6 +236,15 @@ fn serve_connection(stream: UnixStream, shared: &Shared) -> io::Result<()> {
         };
         if request == Request::Record {
             return record(lines.get_mut(), shared);
+        }
+        if let Request::Check { rate, wake } = request {
+            shared.counts().1 += 1;
+            let (service, stopping) = (&*shared.service, &shared.stopping);
+            let done = data_check::serve(lines.get_mut(), service, How { rate, wake }, stopping);
+            shared.counts().1 -= 1;
+            shared.changed.notify_all();
+            done?;
+            continue;
         }
         if let Request::Events { limit } = request {
             // The end of a recording counts as an answer in progress, so the server does not end before it.
@@ -278,7 +295,7 @@ fn record(stream: &mut UnixStream, shared: &Shared) -> io::Result<()> {
 }
 
 /// Whether the client has closed its side. It sends nothing after its request.
-fn has_left(stream: &mut UnixStream) -> io::Result<bool> {
+pub(crate) fn has_left(stream: &mut UnixStream) -> io::Result<bool> {
     stream.set_nonblocking(true)?;
     let read = stream.read(&mut [0; 64]);
     stream.set_nonblocking(false)?;
@@ -341,6 +358,9 @@ mod tests {
             Err("no".into())
         }
         fn end_events(&self) {}
+        fn check_data(&self, _: How) -> Result<Running, String> {
+            Err("no".into())
+        }
     }
 
     #[test]
@@ -412,6 +432,9 @@ mod tests {
             Err("no".into())
         }
         fn end_events(&self) {}
+        fn check_data(&self, _: How) -> Result<Running, String> {
+            Err("no".into())
+        }
     }
 
     /// A client that ends its recording closes its side and waits for the end. Then the next client can record, although the volume got no

@@ -6,6 +6,9 @@ use std::path::Path;
 use isotherm_live::VolumeConfig;
 use serde_json::{Value, json};
 
+/// Why nothing is set on a volume that is only read: parameters and the policy decide about writes and moves, of which it has none.
+pub const READ_ONLY: &str = "the volume is served read-only, so nothing is moved and nothing is set, neither now nor for the next start: serve it without --read-only first";
+
 /// Stores a knob of the engine, or a numeric parameter of the policy.
 pub fn keep_value(config: &mut VolumeConfig, key: &str, value: f64) {
     if !config.io.keep_knob(key, value) {

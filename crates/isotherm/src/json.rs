@@ -29,6 +29,11 @@ pub struct JsonArg {
 }
 
 impl JsonArg {
+    /// Whether JSON goes to standard output.
+    pub fn is_stdout(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+
     /// Prints `value` as JSON if it was requested, else `text`.
     ///
     /// # Errors

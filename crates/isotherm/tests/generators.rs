@@ -70,3 +70,70 @@ fn wrong_generators_are_wrong_usage() {
             && list.contains("1055236")
     );
 }
+
+#[test]
+fn a_trace_goes_through_a_pipe() {
+    let place = Place::new();
+    for to in ["csv", "fio-v3", "blkreplay", "parquet"] {
+        let convert = format!("trace convert {POSTMARK} --to {to} --out");
+        place.ok(&format!("{convert} file.{to}"));
+        let file = std::fs::read(place.path(&format!("file.{to}"))).expect("written");
+        for out in ["-", "/dev/stdout"] {
+            let piped = place.run(&format!("{convert} {out}"));
+            let said = String::from_utf8_lossy(&piped.stderr).into_owned();
+            assert!(piped.status.success(), "{to}: {said}");
+            assert!(said.contains(&format!(" requests as {to}")), "{said}");
+            assert!(piped.stdout == file, "{to} differs through a pipe");
+        }
+        // Standard output may be a file that has content.
+        let redirected = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(place.path("all"));
+        let mut command = place.command(&format!("{convert} -"));
+        command.stdout(redirected.expect("made"));
+        assert!(command.output().expect("runs").status.success());
+    }
+    let all = std::fs::metadata(place.path("all")).expect("there").len();
+    let each: u64 = ["csv", "fio-v3", "blkreplay", "parquet"]
+        .iter()
+        .map(|to| {
+            std::fs::metadata(place.path(&format!("file.{to}")))
+                .expect("there")
+                .len()
+        })
+        .sum();
+    assert_eq!(all, each);
+    // The figures would be mixed with the trace.
+    let both = place.run(&format!("trace convert {POSTMARK} --to csv --out - --json"));
+    assert_eq!(both.status.code(), Some(2));
+    assert!(both.stdout.is_empty());
+    place.ok(&format!(
+        "trace convert {POSTMARK} --to csv --out - --json=figures"
+    ));
+    assert!(place.path("figures").exists());
+    let why = place.fails(&format!(
+        "trace convert {POSTMARK} --to oracle-general --out -"
+    ));
+    assert!(why.contains("which a pipe does not allow"), "{why}");
+    // A reader that needs no more of it.
+    let head = std::process::Command::new("bash")
+        .args(["-c", "set -o pipefail; \"$0\" trace convert gen:zipf,requests=200000 --to csv --out - 2>errors | head -n 2"])
+        .arg(env!("CARGO_BIN_EXE_isotherm"))
+        .current_dir(place.path("."))
+        .output()
+        .expect("runs");
+    assert!(head.status.success());
+    assert_eq!(String::from_utf8_lossy(&head.stdout).lines().count(), 2);
+    let errors = std::fs::read_to_string(place.path("errors")).expect("read");
+    assert_eq!(errors, "");
+    // A device that takes nothing.
+    let full = place.fails(&format!(
+        "trace convert {POSTMARK} --to csv --out /dev/full"
+    ));
+    assert!(full.contains("cannot write"), "{full}");
+    assert!(
+        std::path::Path::new("/dev/full").exists()
+            && !std::path::Path::new("/dev/full.part").exists()
+    );
+}

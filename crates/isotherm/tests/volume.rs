@@ -275,3 +275,26 @@ fn lists_fit_their_schemas() {
         "greendm"
     );
 }
+
+/// A volume that is only read has no moves and no policy at work: nothing is set, neither now nor in the description.
+#[test]
+fn a_read_only_volume_takes_no_settings() {
+    let place = Place::new();
+    create(&place);
+    let before = std::fs::read(place.path("v.toml")).expect("read");
+    let served = place.serve("v --nbd unix:n --read-only");
+    for set in [
+        "PT=5",
+        "moves_max=4",
+        "policy=lru",
+        "write-mode=write-around",
+    ] {
+        let why = place.fails(&format!("set v {set}"));
+        assert!(why.contains("served read-only"), "{set}: {why}");
+    }
+    assert_eq!(served.terminate(), Some(0));
+    assert!(std::fs::read(place.path("v.toml")).expect("read") == before);
+    let served = place.serve("v --nbd unix:n");
+    place.ok("set v PT=5");
+    assert_eq!(served.terminate(), Some(0));
+}

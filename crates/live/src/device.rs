@@ -6,8 +6,9 @@ mod kind;
 mod lock;
 mod power;
 
-pub use kind::allow_inline;
+pub use kind::{allow_inline, rotates};
 pub(crate) use lock::lock_bytes;
+pub use lock::serving;
 
 use crate::error::{Error, ErrorKind};
 use crate::stack;

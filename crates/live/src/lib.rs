@@ -34,6 +34,7 @@ mod random;
 pub mod recorder;
 mod reopen;
 pub mod requests;
+pub mod scrub;
 pub mod server;
 pub mod shares;
 mod sockets;

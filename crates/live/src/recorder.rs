@@ -23,6 +23,7 @@ use isotherm_traces::events::{
 };
 use std::io::{self, Write};
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -41,6 +42,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The engine and its recorder. Every change of the engine goes through this type.
 pub struct Driver {
     engine: Engine,
+    id: u64,
     recorder: Option<Box<Recorder>>,
     /// The policy that was set last, if the policy was changed.
     policy: Option<String>,
@@ -58,8 +60,10 @@ impl Deref for Driver {
 impl Driver {
     /// Wraps an engine that has not been used yet.
     pub(crate) fn new(engine: Engine, recorder: Option<Box<Recorder>>) -> Driver {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         Driver {
             engine,
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             recorder,
             policy: None,
             requested: None,
@@ -73,6 +77,11 @@ impl Driver {
         } else {
             self.requested = Some(purpose);
         }
+    }
+
+    /// A number that no other engine of this process has. A volume that is opened again in place gets a new engine.
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// See [`Engine::set`].

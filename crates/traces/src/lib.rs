@@ -50,4 +50,4 @@ pub use sniff::{SNIFF_BYTES, sniff};
 pub use source::{Source, TRACES_VAR, find};
 pub use stats::{Stats, Sure};
 pub use time_unit::TimeUnit;
-pub use write::{WriteOptions, Writer, Written, convert};
+pub use write::{WriteOptions, Writer, Written, convert, is_stream};

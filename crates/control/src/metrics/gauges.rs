@@ -71,3 +71,27 @@ pub(super) const WEAR_BUDGET: &[Figure] = &[
         "/wear_budget/left_bytes",
     ),
 ];
+
+/// The last check of the data that was not interrupted.
+pub(super) const DATA_CHECK: &[Figure] = &[
+    (
+        "data_check_timestamp_seconds",
+        "End of the last complete check of the data, in seconds since 1970",
+        "/data_check/last/time_unix_s",
+    ),
+    (
+        "data_check_lost_bytes",
+        "Bytes that it could read from no member",
+        "/data_check/last/lost_bytes",
+    ),
+    (
+        "data_check_differing_bytes",
+        "Bytes that it found to differ between copy and home",
+        "/data_check/last/differing_bytes",
+    ),
+    (
+        "data_check_bad_places",
+        "Extents in which it found places that cannot be read",
+        "/data_check/last/bad_places",
+    ),
+];

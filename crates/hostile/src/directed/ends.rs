@@ -74,7 +74,7 @@ impl Stage {
         self.die();
         Ok(())
     }
-    fn found(&self) -> Vec<Option<Superblock>> {
+    pub(super) fn found(&self) -> Vec<Option<Superblock>> {
         let decode = |d: &Disk, at| Superblock::decode(d.get(at, BLOCK).unwrap_or(&[]));
         let both = |(i, d)| (decode(d, 0), decode(d, self.sb.copy_offset(MemberId(i))));
         let each = (0u8..).zip(&self.disks).map(both);

@@ -11,6 +11,7 @@
 //! | `rounds.rs` | rounds, checkpoints, the mirror, slots that are used again |
 //! | `copies.rs` | copies: dirty blocks, cleans, discards |
 //! | `final_records.rs` | sessions that end without a checkpoint |
+//! | `successors.rs` | devices that take the place of a member |
 //! | `fills.rs` | zeros if there is no memory for bitmaps |
 
 mod ahead;
@@ -24,6 +25,7 @@ mod recovery;
 mod rounds;
 mod scripted;
 mod stage;
+mod successors;
 
 use isotherm_core::engine::Mutant;
 
@@ -34,7 +36,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 45] = [
+pub const SCENES: [(&str, Scene); 46] = [
     (
         "a process dies while it closes",
         recovery::dies_while_closing,
@@ -124,6 +126,10 @@ pub const SCENES: [(&str, Scene); 45] = [
     ),
     ("a read beside a fill", copies::read_beside_fill),
     ("a dirty cache that is gone", copies::dirty_cache_gone),
+    (
+        "a member that is its own successor",
+        successors::former_member_again,
+    ),
     ("a round while zeros are written", fills::round_during_fill),
     ("a FLUSH behind zeros", fills::flush_behind_fill),
     ("changes while zeros are written", fills::change_during_fill),

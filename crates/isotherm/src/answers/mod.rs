@@ -1,6 +1,9 @@
 //! The answers of `status` and `why` as short pages for a person. Every key is in `--all` and `--json`.
 
+mod checked;
 pub mod files;
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
@@ -46,6 +49,10 @@ pub fn status(s: &Value) -> String {
     if s["recovery"].is_object() {
         out.push(line("start", &recovery(&s["recovery"])));
     }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |t| t.as_secs());
+    let checked = checked::checked(&s["data_check"], now);
+    out.extend(checked.map(|text| line("checked", &text)));
     out.extend(items(&s["qos"]).map(|row| line("promise", &promise(row))));
     out.concat()
 }

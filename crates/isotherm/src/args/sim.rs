@@ -355,12 +355,14 @@ pub enum TraceCommand {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  isotherm trace convert web.spc.zst --out web.parquet --to parquet\n  \
-    isotherm trace convert gen:postmark,files=4000,transactions=8000 --out postmark.parquet"
+    isotherm trace convert gen:postmark,files=4000,transactions=8000 --out postmark.parquet\n  \
+    isotherm trace convert web.spc.zst --to csv --out - | head"
 )]
 pub struct TraceConvertArgs {
     /// The trace to read, or gen:NAME,KEY=VALUE,... (see `isotherm trace generators`)
     pub file: PathBuf,
-    /// The trace to write, which must not exist
+    /// The trace to write, which must not exist; or a pipe, or `-` for standard output, in formats that are written in order (not
+    /// oracle-general)
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
     /// Format to write

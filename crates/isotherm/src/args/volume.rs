@@ -235,9 +235,17 @@ pub struct CheckArgs {
     /// Repair metadata that is damaged on one copy and whole on another, then check
     #[arg(long)]
     pub repair: bool,
-    /// Read all data as well, to find places that cannot be read any more, and compare clean copies with the data on the slowest tier
+    /// Read all data as well, to find places that cannot be read any more, and compare clean copies with the data on the slowest tier. While
+    /// the volume is served, its data is read and nothing else is checked; the devices are read while they have no other work, or 4 MiB per
+    /// second while they have. Ctrl-C ends it
     #[arg(long)]
     pub data: bool,
+    /// While the volume is served: bytes of data to read per second, whether the devices are in use or not
+    #[arg(long, value_name = "BYTES", requires = "data", value_parser = size::absolute)]
+    pub rate: Option<u64>,
+    /// While the volume is served: read from sleeping disks as well. Otherwise the check waits until requests have woken them
+    #[arg(long, requires = "data")]
+    pub wake: bool,
 }
 
 /// `isotherm grow`.

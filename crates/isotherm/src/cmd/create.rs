@@ -1,13 +1,14 @@
 //! `isotherm create`.
 
+mod notes;
+
 use std::io::{Seek, SeekFrom};
 use std::path::Path;
 
 use isotherm_live::config::{MemberConfig, Size as LiveSize, VolumeConfig, format_uuid};
-use isotherm_live::device::{NO_SUCH_DEVICE, in_dev};
+use isotherm_live::device::{NO_SUCH_DEVICE, in_dev, rotates};
 use isotherm_live::volume::{CreateHow, Created, description};
 use isotherm_live::{ErrorKind, Volume};
-use isotherm_models::START_STOP_YEARS;
 use serde_json::json;
 
 use crate::Failure;
@@ -37,6 +38,9 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     let config = VolumeConfig::load(&description(&args.volume))
         .map_err(|e| Failure::failed(e.to_string()))?;
     for note in &made.notes {
+        eprintln!("isotherm: {note}");
+    }
+    if let Some(note) = notes::swapped(&config, |m| rotates(&m.path)) {
         eprintln!("isotherm: {note}");
     }
     let members: Vec<_> = config
@@ -106,35 +110,8 @@ fn summary(args: &CreateArgs, made: &Created, config: &VolumeConfig) -> String {
         text.push("  the policy keeps copies: caching adds no capacity, the volume is as large as its slowest tier".into());
     }
     text.extend(loss(made, config));
-    text.extend(start_stops(config));
+    text.extend(notes::start_stops(config));
     text.join("\n") + "\n"
-}
-
-/// The wear of a disk by standby: the number of wake-ups per day that its start-stop limit allows, and whether they are limited to that.
-fn start_stops(config: &VolumeConfig) -> Option<String> {
-    let limits = crate::figures::Limits::of(config).start_stops;
-    let sleepers = config
-        .members
-        .iter()
-        .zip(&limits)
-        .filter(|(m, _)| m.standby_s.is_some());
-    let least = |a: f64, l: &Option<f64>| a.min(l.unwrap_or(crate::figures::START_STOPS));
-    let budget = sleepers.clone().map(|(_, l)| l).fold(f64::INFINITY, least);
-    let a_day = budget / (START_STOP_YEARS * 365.25);
-    let kept = if sleepers.clone().all(|(_, l)| l.is_some()) {
-        "it is not started more often (sleep_starts_per_day)".to_owned()
-    } else {
-        format!(
-            "`isotherm set {} sleep_starts_per_day={a_day:.0}` limits it to that",
-            config.name
-        )
-    };
-    budget.is_finite().then(|| {
-        format!(
-            "  a disk that may be stopped and started {budget} times lasts {START_STOP_YEARS} years at {a_day:.0} wake-ups a day; \
-             `isotherm status` counts them, and {kept}"
-        )
-    })
 }
 
 fn create_failed(error: &isotherm_live::Error, args: &CreateArgs) -> Failure {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use isotherm_live::VolumeConfig;
 use isotherm_live::config::format_uuid;
+use isotherm_live::device::serving;
 use isotherm_live::members::scan;
 use isotherm_live::volume::description;
 use serde_json::{Value, json};
@@ -75,7 +76,17 @@ fn described(volume: &Path, ask: fn(&mut Client) -> Result<Value, Failure>) -> V
         Some(client) => ask(&mut client.with_limit(TIMEOUT)).map(Some),
     });
     match asked {
-        Ok(None) => {}
+        Ok(None) => {
+            let members = config.as_ref().map_or(&[][..], |c| &c.members[..]);
+            if let Some(pid) = members.iter().find_map(|m| serving(&m.path)) {
+                one["state"] = json!("unreachable");
+                one["pid"] = json!(pid);
+                one["note"] = json!(format!(
+                    "served by process {pid}, but its control socket {} is gone: `kill -TERM {pid}` stops it properly",
+                    place::socket_path(volume).display()
+                ));
+            }
+        }
         Ok(Some(status)) => {
             for key in [
                 "state",

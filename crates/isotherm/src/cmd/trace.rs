@@ -1,5 +1,6 @@
 //! `trace info`, and functions for all commands that read traces.
 
+use std::io::ErrorKind::BrokenPipe;
 use std::path::{Path, PathBuf};
 
 use isotherm_traces::generate::generators;
@@ -186,15 +187,33 @@ fn convert(a: &TraceConvertArgs) -> Result<(), Failure> {
             names.join(", ")
         )));
     }
-    if a.out.exists() {
+    let out = if a.out == Path::new("-") {
+        Path::new("/dev/stdout")
+    } else {
+        &a.out
+    };
+    let stream = isotherm_traces::is_stream(out);
+    let to_stdout = stream && is_stdout(out);
+    if to_stdout && a.json.is_stdout() {
+        return Err(Failure::usage(
+            "--json: the trace goes to standard output, so the figures need a file: --json=FILE",
+        ));
+    }
+    if !stream && out.exists() {
         return Err(Failure::failed(format!(
             "{}: exists already: choose another name",
-            a.out.display()
+            out.display()
         )));
     }
-    let written = isotherm_traces::convert(find(&a.file)?, &limited(&a.read, a.limit)?, &a.out, to)
-        .map_err(|e| failed(&e))?;
-    a.json.print(&written, || {
+    let converted = isotherm_traces::convert(find(&a.file)?, &limited(&a.read, a.limit)?, out, to);
+    let written = match converted {
+        // A reader that has closed the pipe has what it wants.
+        Err(TraceError::Write { source, .. }) if stream && source.kind() == BrokenPipe => {
+            return Ok(());
+        }
+        converted => converted.map_err(|e| failed(&e))?,
+    };
+    let words = || {
         let lost: Vec<_> = written.lost.iter().copied().collect();
         let lost = if lost.is_empty() {
             String::new()
@@ -203,11 +222,26 @@ fn convert(a: &TraceConvertArgs) -> Result<(), Failure> {
         };
         format!(
             "{}: {} requests as {to}, {} dropped{lost}\n",
-            a.out.display(),
+            out.display(),
             written.requests,
             written.dropped
         )
-    })
+    };
+    if to_stdout && a.json.json.is_none() {
+        eprint!("isotherm: {}", words());
+        return Ok(());
+    }
+    a.json.print(&written, words)
+}
+
+/// Whether this path is the standard output of this process.
+fn is_stdout(path: &Path) -> bool {
+    [path, Path::new("/proc/self/fd/1")]
+        .map(std::fs::canonicalize)
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()
+        .is_ok_and(|p| p[0] == p[1])
+        || path == Path::new("/dev/stdout")
 }
 
 /// The path or generator as given, or the path below `$ISOTHERM_TRACES`; `-` is standard input. Of a pipe, the path of a copy.

@@ -102,6 +102,7 @@ fn the_services_are_closed_against_each_other() {
         ("isotherm@", 3.0),
         ("isotherm-web", 2.0),
         ("isotherm-assemble@", 2.5),
+        ("isotherm-check@", 1.5),
     ] {
         match exposure(unit) {
             Some(level) => assert!(level <= limit, "{unit}: {level} of at most {limit}"),

@@ -7,6 +7,7 @@ mod common;
 mod figures;
 mod growth;
 mod journal;
+mod list;
 mod machine;
 mod prometheus;
 mod tasks;

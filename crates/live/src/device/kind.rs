@@ -2,7 +2,7 @@
 
 use rustix::fs::{AtFlags, FsWord, OFlags, StatxFlags};
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 /// The type of a tmpfs in `linux/magic.h`.
@@ -25,6 +25,12 @@ pub(super) fn direct_alignment(file: &File) -> Option<u32> {
     let about = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted).ok()?;
     let known = about.stx_mask & wanted.bits() != 0;
     known.then_some(about.stx_dio_offset_align)
+}
+
+/// Whether a block device is a rotating disk, if the system knows. `None` for everything else.
+pub fn rotates(path: &Path) -> Option<bool> {
+    let is_block = fs::metadata(path).ok()?.file_type().is_block_device();
+    is_block.then(|| rotational(&File::open(path).ok()?))?
 }
 
 pub(super) fn rotational(file: &File) -> Option<bool> {

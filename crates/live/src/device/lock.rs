@@ -241,6 +241,18 @@ pub(super) fn server_of(file: &File) -> Option<String> {
         .next()
 }
 
+/// The number of the running `isotherm serve` that has locked a member, if this process may see it. Nothing on the device is read.
+pub fn serving(path: &Path) -> Option<u32> {
+    crate::mounts::check(path).ok()?;
+    let file = File::open(path).ok()?;
+    let serves = |pid: &String| {
+        let args = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        args.split(|b| *b == 0).nth(1) == Some(b"serve") && !is_ending(pid)
+    };
+    let pid = pids_of_lock(&file, "FLOCK").into_iter().find(serves)?;
+    pid.parse().ok()
+}
+
 /// The file's id in the form of `/proc/locks`: "fe:00:131".
 fn id_in_locks(file: &File) -> Option<String> {
     let m = file.metadata().ok()?;

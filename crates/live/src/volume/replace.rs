@@ -487,3 +487,6 @@ fn retire(device: &Device, sb: &Superblock, place: usize) -> Option<String> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const THREAD_ENDS: Duration = Duration::from_secs(2);
 
 impl UringWorld {
-    /// The members' devices.
+    /// The members' devices, in the order of the member list.
     pub(crate) fn devices(&self) -> &Arc<Vec<Option<Device>>> {
         &self.devices
     }
@@ -20,14 +20,15 @@ impl UringWorld {
     /// The members' devices, to be changed. Their files stay registered with the ring until [`UringWorld::members_changed`].
     ///
     /// # Errors
-    /// Another thread uses them: it sends a disk to sleep.
+    /// Another thread uses them: it sends a disk to sleep, or reads all data.
     pub(crate) fn devices_mut(&mut self) -> Result<&mut Vec<Option<Device>>, Error> {
         let begun = Instant::now();
         while Arc::get_mut(&mut self.devices).is_none() && begun.elapsed() < THREAD_ENDS {
             std::thread::sleep(Duration::from_millis(1));
         }
         Arc::get_mut(&mut self.devices).ok_or_else(|| {
-            let what = "a disk is being sent to sleep just now: try again";
+            let what =
+                "a disk is being sent to sleep, or a check reads all data just now: try again";
             Error::new(ErrorKind::InUse, what)
         })
     }

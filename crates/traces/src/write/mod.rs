@@ -1,4 +1,5 @@
-//! Writers. A trace appears under its name only when it is complete; until then the file beside it is called `NAME.part`.
+//! Writers. A trace appears under its name only when it is complete; until then the file beside it is called `NAME.part`. A pipe or
+//! standard output is written directly, in formats that are written in order.
 
 mod columnar;
 mod lines;
@@ -15,6 +16,7 @@ use crate::open::open;
 use crate::reader::Options;
 use crate::record::{Flags, Op, Record};
 use sink::Target;
+pub use sink::is_stream;
 
 /// The information that a writer needs in advance.
 #[derive(Clone, Debug)]
@@ -126,6 +128,12 @@ impl Writer {
         if target.compressed() && matches!(format, Format::Parquet | Format::Oracle) {
             let what =
                 format!("{format} is not written compressed: take a name without .zst or .gz");
+            return Err(TraceError::unsupported(path, what));
+        }
+        if target.stream && format == Format::Oracle {
+            let what = format!(
+                "{format} is completed from its end to its beginning, which a pipe does not allow: give a file, or another format"
+            );
             return Err(TraceError::unsupported(path, what));
         }
         let encoder: std::io::Result<Box<dyn Encode>> = match format {

@@ -1,7 +1,9 @@
-//! The file under a writer: it is a `.part` file until it is complete, and compressed as the ending of its name says.
+//! The file under a writer: it is a `.part` file until it is complete, and compressed as the ending of its name says. Pipes are written
+//! directly.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use super::part_of;
@@ -14,14 +16,28 @@ pub(super) struct Target {
     pub(super) path: PathBuf,
     pub(super) part: PathBuf,
     published: bool,
+    /// Whether the path is a pipe, a terminal or standard output: then it is written directly.
+    pub(super) stream: bool,
+}
+
+/// Whether the path takes bytes in order and keeps nothing. Standard output may be a file; it is treated like a pipe, too.
+pub fn is_stream(path: &Path) -> bool {
+    let takes = |t: std::fs::FileType| t.is_fifo() || t.is_char_device() || t.is_socket();
+    path == Path::new("/dev/stdout") || path.metadata().is_ok_and(|m| takes(m.file_type()))
 }
 
 impl Target {
     pub(super) fn new(path: &Path) -> Target {
+        let stream = is_stream(path);
         Target {
             path: path.to_owned(),
-            part: part_of(path),
+            part: if stream {
+                path.to_owned()
+            } else {
+                part_of(path)
+            },
             published: false,
+            stream,
         }
     }
 
@@ -33,8 +49,11 @@ impl Target {
         matches!(self.ending(), Some("zst" | "gz"))
     }
 
-    /// Creates the `.part` file.
+    /// Creates the `.part` file, or opens the stream.
     pub(super) fn create(&self) -> io::Result<File> {
+        if self.stream {
+            return File::options().append(true).open(&self.path);
+        }
         File::options()
             .read(true)
             .write(true)
@@ -58,7 +77,9 @@ impl Target {
 
     /// Renames the complete file to its final name.
     pub(super) fn publish(&mut self) -> io::Result<()> {
-        std::fs::rename(&self.part, &self.path)?;
+        if !self.stream {
+            std::fs::rename(&self.part, &self.path)?;
+        }
         self.published = true;
         Ok(())
     }
@@ -66,7 +87,7 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        if !self.published {
+        if !self.published && !self.stream {
             // The file may be absent, and nobody can act on a failure here.
             let _ = std::fs::remove_file(&self.part);
         }

@@ -23,6 +23,32 @@ struct Data {
     differing: Ranges,
 }
 
+/// The findings about byte ranges of the volume.
+pub(super) fn in_findings(lost: &Ranges, differing: &Ranges) -> Vec<String> {
+    let words = [
+        (
+            lost,
+            "cannot be read from any member: restore them from a backup",
+        ),
+        (
+            differing,
+            "differ between the copy and the slowest tier: one of the devices has changed them; compare the files there with a backup",
+        ),
+    ];
+    let all = words
+        .iter()
+        .flat_map(|(ranges, what)| ranges.iter().map(move |r| (r, what)));
+    all.map(|((from, to), what)| format!("bytes {from} to {to} of the volume {what}"))
+        .collect()
+}
+
+/// The ranges of a list in the answer.
+pub(super) fn ranges(list: &Value) -> Ranges {
+    let all = list.as_array().into_iter().flatten();
+    all.filter_map(|r| Some((r["from"].as_u64()?, r["to"].as_u64()?)))
+        .collect()
+}
+
 impl Check<'_> {
     /// Reads the data of an opened volume; adds what is wrong to the findings.
     pub(super) fn data(&mut self, opened: &Opened) -> Value {
@@ -42,28 +68,16 @@ impl Check<'_> {
             progress.file("data", data.read, total);
         }
         progress.finish();
-        let words = [
-            (
-                &data.lost,
-                "cannot be read from any member: restore them from a backup",
-            ),
-            (
-                &data.differing,
-                "differ between the copy and the slowest tier: one of the devices has changed them; compare the files there with a backup",
-            ),
-        ];
-        for (ranges, what) in words {
-            for (from, to) in ranges {
-                self.findings
-                    .push(format!("bytes {from} to {to} of the volume {what}"));
-            }
-        }
+        let findings = in_findings(&data.lost, &data.differing);
+        self.findings.extend(findings);
         let list = |r: &Ranges| -> Vec<Value> {
             r.iter()
                 .map(|(from, to)| json!({"from": from, "to": to}))
                 .collect()
         };
-        json!({"read_bytes": data.read, "lost": list(&data.lost), "differing": list(&data.differing)})
+        json!({
+            "read_bytes": data.read, "lost": list(&data.lost), "differing": list(&data.differing), "not_compared": [],
+        })
     }
 
     /// Reads the home of an extent, and its copy if it has one.

@@ -1,6 +1,7 @@
-//! `isotherm check`: verifies all metadata of a volume that can be verified without serving it.
+//! `isotherm check`: verifies all metadata of a volume that can be verified without serving it, and its data, also while it is served.
 
 mod data;
+mod served;
 
 use std::path::{Path, PathBuf};
 
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::args::CheckArgs;
+use crate::control::client::connect;
 
 /// Blocks that are read at a time.
 const CHUNK: usize = 256;
@@ -38,14 +40,25 @@ struct Check<'a> {
     mended: Vec<String>,
 }
 
-/// Verifies a volume that is not served.
+/// Verifies a volume. While it is served, only its data can be verified.
 ///
 /// # Errors
 /// [`Failure::Bad`] if something is damaged, which is then printed; or the volume cannot be examined.
 pub fn run(args: &CheckArgs) -> Result<(), Failure> {
+    if args.data
+        && let Some(client) = connect(&args.of.volume)?
+    {
+        return served::run(args, client);
+    }
     let (repair, read_data) = (args.repair, args.data);
     let args = &args.of;
     let file = description(&args.volume);
+    if connect(&args.volume)?.is_some() {
+        let v = args.volume.display();
+        return Err(Failure::failed(format!(
+            "{v}: is being served: stop it first (`isotherm stop {v}`), or check only its data meanwhile (`isotherm check {v} --data`)"
+        )));
+    }
     super::must_not_be_served(&args.volume)?;
     let failed = |e: isotherm_live::Error| Failure::failed(e.to_string());
     let mut config = VolumeConfig::load(&file).map_err(failed)?;
@@ -75,7 +88,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         None => Value::Null,
     };
     let (findings, copied, mended) = (check.findings, check.copied, check.mended);
-    let mut answer = json!({"volume": args.volume.to_string_lossy(), "ok": findings.is_empty(), "findings": findings});
+    let mut answer = json!({"volume": args.volume.to_string_lossy(), "ok": findings.is_empty(), "findings": findings, "served": false, "ended": null});
     for (k, v) in result.as_object().into_iter().flatten() {
         answer[k.as_str()] = v.clone();
     }

@@ -7,6 +7,7 @@ mod fronts;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use isotherm_control::data_check::DataChecks;
 use isotherm_control::fronts::Fronts;
 use isotherm_control::live::{Live, StopReply};
 use isotherm_live::classes::LayoutWatcher;
@@ -70,6 +71,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         recovery,
         limits: crate::figures::Limits::of(&config),
         ends: Mutex::new(ends),
+        checks: Arc::new(DataChecks::load(&args.volume, config.uuid.as_deref())),
         device: shown,
     });
     let keeper = classes(args, &config, &server)?;

@@ -1,0 +1,319 @@
+//! Checks of a volume's data while it is served (`isotherm check --data`): one at a time, for as long as its client waits.
+//!
+//! ```text
+//! client ══ control socket ══ connection's thread: progress, has the client left? ──► State ◄── check's thread: `isotherm_live::scrub`
+//! ```
+//! The two threads are separate, so that a device that does not answer does not keep the client from leaving. Until the last read of a check
+//! has returned, no other check begins.
+//!
+//! The outcome of the last check that was not interrupted is kept beside the description (`p/v.checked`), so that `status` and alerts know it
+//! after a restart. Guarantee: no failure with this file prevents a volume from being served or checked.
+
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use isotherm_live::Handle;
+use isotherm_live::loss::Ranges;
+use isotherm_live::scrub::{Found, How, Progress, State, Wait, scrub};
+use serde_json::{Value, json};
+
+use crate::server::{Service, has_left, send};
+use crate::{Answer, beside};
+
+/// Interval at which the connection's thread checks whether the client has left.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval between two messages about the progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+/// A read that takes longer is reported.
+const STALLED: Duration = Duration::from_secs(2);
+/// Largest file of an outcome that is read, in bytes.
+const FILE_MAX: u64 = 64 << 10;
+
+/// The checks of a volume.
+#[derive(Debug)]
+pub struct DataChecks {
+    file: PathBuf,
+    uuid: Option<String>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    running: Option<Arc<State>>,
+    last: Option<Value>,
+}
+
+/// A check in progress. Dropping it stops the check.
+#[derive(Debug)]
+pub struct Running {
+    state: Arc<State>,
+    outcome: Receiver<Value>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.state.stop();
+    }
+}
+
+impl DataChecks {
+    /// The checks of the volume at `volume` (a path without extension). The outcome of an earlier session is read if it is of this volume.
+    pub fn load(volume: &Path, uuid: Option<&str>) -> DataChecks {
+        let file = beside(volume, ".checked");
+        let last = read(&file)
+            .filter(|kept| uuid.is_some() && kept["uuid"].as_str() == uuid)
+            .map(|kept| kept["last"].clone());
+        DataChecks {
+            file,
+            uuid: uuid.map(str::to_owned),
+            inner: Mutex::new(Inner {
+                running: None,
+                last: last.filter(is_outcome),
+            }),
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a check.
+    ///
+    /// # Errors
+    /// One is in progress, or the system gives no thread.
+    pub fn start(self: &Arc<Self>, handle: &Handle, how: How) -> Result<Running, String> {
+        let mut inner = self.locked();
+        if inner.running.is_some() {
+            return Err(
+                "the data of this volume is being checked already: wait for its end, or stop it (Ctrl-C there)"
+                    .to_owned(),
+            );
+        }
+        let state = Arc::new(State::default());
+        let (tell, outcome) = sync_channel(1);
+        let (checks, handle, for_thread) = (Arc::clone(self), handle.clone(), Arc::clone(&state));
+        std::thread::Builder::new()
+            .name("data-check".into())
+            .spawn(move || {
+                let found = scrub(&handle, how, &for_thread);
+                checks.ended(&found);
+                // The client may have left.
+                let _ = tell.send(answer(&found));
+            })
+            .map_err(|e| format!("no thread for the check: {e}"))?;
+        inner.running = Some(Arc::clone(&state));
+        drop(inner);
+        Ok(Running { state, outcome })
+    }
+
+    fn ended(&self, found: &Found) {
+        let mut inner = self.locked();
+        inner.running = None;
+        if found.ended.is_some() {
+            return;
+        }
+        let last = outcome(found);
+        inner.last = Some(last.clone());
+        drop(inner);
+        // If this fails, the next session does not know the outcome.
+        let _ = keep(&self.file, &json!({"uuid": self.uuid, "last": last}));
+    }
+
+    /// The check in progress and the outcome of the last one.
+    pub fn figures(&self) -> Value {
+        let inner = self.locked();
+        let running = inner.running.as_ref().map(|s| progress(&s.progress()));
+        json!({"running": running, "last": inner.last})
+    }
+}
+
+/// The outcome as it is kept.
+fn outcome(found: &Found) -> Value {
+    let bytes = |r: &Ranges| r.iter().map(|(from, to)| to - from).sum::<u64>();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    json!({
+        "ok": found.is_well(),
+        "time_unix_s": now.unwrap_or_default().as_secs(),
+        "read_bytes": found.read,
+        "lost_bytes": bytes(&found.lost),
+        "differing_bytes": bytes(&found.differing),
+        "not_compared_bytes": bytes(&found.not_compared),
+        "bad_places": found.bad_places.len(),
+    })
+}
+
+/// Whether a kept value has the form of [`outcome`].
+fn is_outcome(v: &Value) -> bool {
+    let like = outcome(&Found::default());
+    let (Some(like), Some(v)) = (like.as_object(), v.as_object()) else {
+        return false;
+    };
+    like.len() == v.len()
+        && like.iter().all(|(key, a)| match v.get(key) {
+            Some(b) => (a.is_boolean() && b.is_boolean()) || (a.is_u64() && b.is_u64()),
+            None => false,
+        })
+}
+
+fn read(file: &Path) -> Option<Value> {
+    use std::io::Read;
+    // The opening of a pipe would wait for its other end.
+    let is_file = std::fs::metadata(file).is_ok_and(|m| m.is_file());
+    let opened = is_file.then(|| std::fs::File::open(file))?.ok()?;
+    let mut text = Vec::new();
+    opened.take(FILE_MAX).read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// Replaces the file, so that it is whole whatever happens.
+fn keep(file: &Path, value: &Value) -> io::Result<()> {
+    let dir = file.parent().filter(|d| !d.as_os_str().is_empty());
+    let mut new = tempfile::NamedTempFile::new_in(dir.unwrap_or(Path::new(".")))?;
+    serde_json::to_writer(&mut new, value)?;
+    new.write_all(b"\n")?;
+    new.persist(file)?;
+    Ok(())
+}
+
+fn ranges(ranges: &Ranges) -> Vec<Value> {
+    let one = |(from, to): &(u64, u64)| json!({"from": from, "to": to});
+    ranges.iter().map(one).collect()
+}
+
+/// The result for the client.
+fn answer(found: &Found) -> Value {
+    json!({
+        "bad_places": found.bad_places,
+        "ended": found.ended.as_ref().map(ToString::to_string),
+        "members_found": found.members,
+        "mapped_extents": found.mapped,
+        "copied_extents": found.copies.0,
+        "dirty_extents": found.copies.1,
+        "data": {
+            "read_bytes": found.read,
+            "lost": ranges(&found.lost),
+            "differing": ranges(&found.differing),
+            "not_compared": ranges(&found.not_compared),
+        },
+    })
+}
+
+fn progress(p: &Progress) -> Value {
+    let waits_for = match p.wait {
+        Wait::None => Value::Null,
+        Wait::Turn => json!("turn"),
+        Wait::Sleep => json!("sleeping disk"),
+    };
+    let now = Instant::now();
+    let stalled = p.reading.filter(|r| now - r.2 >= STALLED);
+    json!({
+        "read_bytes": p.read,
+        "total_bytes": p.total,
+        "waits_for": waits_for,
+        "stalled": stalled.map(|(member, byte, since)| {
+            json!({"member": member, "byte": byte, "seconds": (now - since).as_secs()})
+        }),
+    })
+}
+
+impl Running {
+    /// Waits for the outcome, at most for `limit`. `Err`: the thread ended without one.
+    fn wait(&self, limit: Duration) -> Result<Option<Value>, &'static str> {
+        match self.outcome.recv_timeout(limit) {
+            Ok(value) => Ok(Some(value)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err("the check ended unexpectedly"),
+        }
+    }
+}
+
+/// Answers a request for a check: its progress, then its result. Returns when it ended, the client left, or the server stops.
+pub(crate) fn serve(
+    stream: &mut UnixStream,
+    service: &dyn Service,
+    how: How,
+    stopping: &AtomicBool,
+) -> io::Result<()> {
+    let running = match service.check_data(how) {
+        Ok(running) => running,
+        Err(text) => return send(stream, &Answer::Error(text)),
+    };
+    let mut told: Option<Instant> = None;
+    loop {
+        match running.wait(CHECK_INTERVAL) {
+            Ok(Some(result)) => return send(stream, &Answer::Ok(json!({"result": result}))),
+            Ok(None) => {}
+            Err(why) => return send(stream, &Answer::Error(why.to_owned())),
+        }
+        if has_left(stream)? {
+            return Ok(());
+        }
+        if stopping.load(Ordering::SeqCst) {
+            let why = "the volume was stopped, and a device did not answer";
+            return send(stream, &Answer::Error(why.to_owned()));
+        }
+        if told.is_none_or(|t| t.elapsed() >= PROGRESS_INTERVAL) {
+            told = Some(Instant::now());
+            let progress = progress(&running.state.progress());
+            send(stream, &Answer::Ok(json!({"progress": progress})))?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last(checks: &DataChecks) -> Value {
+        checks.figures()["last"].clone()
+    }
+
+    #[test]
+    fn an_outcome_outlives_the_session_and_belongs_to_its_volume() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let volume = dir.path().join("v.1");
+        let checks = DataChecks::load(&volume, Some("a"));
+        assert_eq!(checks.figures(), json!({"running": null, "last": null}));
+        let found = Found {
+            read: 9,
+            differing: vec![(0, 4096), (8192, 16384)],
+            ..Found::default()
+        };
+        checks.ended(&found);
+        let kept = last(&checks);
+        assert_eq!(kept["differing_bytes"], json!(12288));
+        assert_eq!(kept["ok"], json!(false));
+        // An interrupted check changes nothing.
+        let stopped = isotherm_live::scrub::Ended::Stopped;
+        checks.ended(&Found {
+            ended: Some(stopped),
+            ..Found::default()
+        });
+        assert_eq!(last(&checks), kept);
+        assert_eq!(last(&DataChecks::load(&volume, Some("a"))), kept);
+        assert_eq!(last(&DataChecks::load(&volume, Some("b"))), Value::Null);
+        assert_eq!(last(&DataChecks::load(&volume, None)), Value::Null);
+        let file = dir.path().join("v.1.checked");
+        for hostile in [
+            "",
+            "[]",
+            "{\"uuid\":\"a\"}",
+            "{\"uuid\":\"a\",\"last\":{\"ok\":1}}",
+            "\u{0}",
+        ] {
+            std::fs::write(&file, hostile).expect("written");
+            assert_eq!(last(&DataChecks::load(&volume, Some("a"))), Value::Null);
+        }
+        std::fs::remove_file(&file).expect("removed");
+        std::fs::create_dir(&file).expect("made");
+        // Neither reading nor keeping it does harm.
+        let checks = DataChecks::load(&volume, Some("a"));
+        checks.ended(&found);
+        assert_eq!(last(&checks)["read_bytes"], json!(9));
+    }
+}

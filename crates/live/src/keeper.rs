@@ -9,6 +9,9 @@
 //! on. So a server may be killed at any moment of a write. The file has the number of its session in its name. The next server reads it, and
 //! removes it once it has begun a session of its own.
 //!
+//! Two more files may be beside it. `UUID-settled` says that everything that was answered is on the devices: it exists while no session keeps
+//! anything, as during the growth of a served volume. `UUID-lost` says that answered writes may be missing, until somebody accepts that.
+//!
 //! The file says nothing after the devices were without power, because the data that the records expose may have been in a write cache. Then
 //! this kernel is not the one that wrote it, or a member is another device than before: Linux gives each disk that is attached a new number.
 
@@ -42,6 +45,7 @@ const DEVICES_AT: usize = 48;
 pub(crate) struct Keeper {
     file: File,
     path: PathBuf,
+    settled: PathBuf,
     /// The place of each block: that of block `seq` is at `seq` modulo their number.
     places: Vec<u32>,
     spare: u32,
@@ -72,6 +76,15 @@ fn directory() -> Option<PathBuf> {
     builder.recursive(true).mode(0o700).create(&dir).ok()?;
     let on_tmpfs = fstatfs(File::open(&dir).ok()?).is_ok_and(|s| s.f_type == TMPFS_MAGIC);
     on_tmpfs.then_some(dir)
+}
+
+/// The word for a volume all of whose answered writes are on its devices.
+const SETTLED: &str = "settled";
+/// The word for a volume that may lack answered writes.
+const LOST: &str = "lost";
+
+fn marker(dir: &Path, uuid: &[u8; 16], word: &str) -> PathBuf {
+    dir.join(format!("{}-{word}", format_uuid(uuid)))
 }
 
 fn name(uuid: &[u8; 16], epoch: u64) -> String {
@@ -174,9 +187,13 @@ impl Keeper {
             let _ = fs::remove_file(&path);
             return Err(e);
         }
+        let settled = marker(dir, uuid, SETTLED);
+        // There was none at the first session.
+        let _ = fs::remove_file(&settled);
         Ok(Keeper {
             file,
             path,
+            settled,
             places: (0..blocks).collect(),
             spare: blocks,
             version: 0,
@@ -200,8 +217,16 @@ impl Keeper {
         Ok(())
     }
 
-    /// Removes the file: the session has ended well, or can give no guarantee any more.
+    /// Removes the file: everything that it has is on the devices.
     pub(crate) fn forget(self) {
+        // Without this file, the next server would miss the other one.
+        if File::create(&self.settled).is_ok() {
+            self.give_up();
+        }
+    }
+
+    /// Removes the file: the session can give no guarantee any more.
+    pub(crate) fn give_up(self) {
         // If it stays, it only takes memory: no other session has its number.
         let _ = fs::remove_file(&self.path);
     }
@@ -217,6 +242,10 @@ pub(crate) fn left(uuid: &[u8; 16], epoch: u64, devices: &[Option<Device>]) -> L
 
 fn left_in(dir: &Path, uuid: &[u8; 16], epoch: u64, devices: &[Option<Device>]) -> Left {
     let Ok(bytes) = fs::read(dir.join(name(uuid, epoch))) else {
+        if marker(dir, uuid, SETTLED).exists() {
+            let blocks = BTreeMap::new();
+            return Left::Kept(Kept { epoch, blocks });
+        }
         return Left::Gone;
     };
     if bytes.len() < BLOCK || !speaks(&bytes[..BLOCK], devices) {
@@ -246,9 +275,28 @@ fn left_in(dir: &Path, uuid: &[u8; 16], epoch: u64, devices: &[Option<Device>]) 
 
 /// Removes what an earlier session has left, which is on the devices now.
 pub(crate) fn remove(uuid: &[u8; 16], epoch: u64) {
-    if let Some(dir) = directory() {
+    if let Some(dir) = directory()
+        && File::create(marker(&dir, uuid, SETTLED)).is_ok()
+    {
         let _ = fs::remove_file(dir.join(name(uuid, epoch)));
     }
+}
+
+/// Whether answered writes of the volume may be missing, as [`remember_loss`] has noted.
+pub(crate) fn is_loss_known(uuid: &[u8; 16]) -> bool {
+    directory().is_some_and(|dir| marker(&dir, uuid, LOST).exists())
+}
+
+/// Notes that answered writes may be missing (`lost`), or that this was accepted. A clean end of a session does not change it.
+pub(crate) fn remember_loss(uuid: &[u8; 16], lost: bool) {
+    let Some(dir) = directory() else { return };
+    let file = marker(&dir, uuid, LOST);
+    // Without the file the next start says nothing; the message of this one is all that there is then.
+    let _ = if lost {
+        File::create(file).map(drop)
+    } else {
+        fs::remove_file(file)
+    };
 }
 
 #[cfg(test)]

@@ -196,6 +196,9 @@ impl Session {
             return;
         };
         let closed = self.is_closed_whole();
+        if closed.is_ok() {
+            self.world.forget_kept();
+        }
         match purpose {
             Purpose::Record(tell) => {
                 let recording = closed.and_then(|()| self.begin_recorded());

@@ -70,6 +70,13 @@ fn the_newest_version_of_each_block_is_found() {
         );
     }
     keeper.forget();
+    assert!(
+        kept(dir.path(), &devices).is_empty(),
+        "everything is on the devices"
+    );
+    // The next session keeps something; if its file is gone, something may be missing.
+    let next = Keeper::create_in(dir.path(), &UUID, 9, &devices, 3).unwrap();
+    next.give_up();
     assert_eq!(left_in(dir.path(), &UUID, 9, &devices), Left::Gone);
 }
 

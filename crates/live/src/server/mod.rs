@@ -167,7 +167,7 @@ impl Session {
     fn report_failure(&mut self) {
         self.failure_reported = true;
         // Kept records may expose data that a failed device has lost.
-        self.world.forget_kept();
+        self.world.give_up_kept();
         let fault = self.world.fault().cloned();
         let path = |i: usize| {
             self.world

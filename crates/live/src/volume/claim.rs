@@ -25,7 +25,14 @@ pub(super) fn take_over(
     let Some((claimed, member)) = claim(devices, found, paths, notes)? else {
         return Ok((None, kept::Restored::default()));
     };
-    let kept = kept::restore(devices, found, paths, claimed.same_kernel, notes)?;
+    let kept = kept::restore(
+        devices,
+        found,
+        paths,
+        claimed.same_kernel,
+        mode == OpenMode::AcceptLoss,
+        notes,
+    )?;
     Ok((Some((claimed.stamp, member)), kept))
 }
 

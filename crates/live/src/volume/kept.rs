@@ -28,25 +28,42 @@ impl Restored {
     }
 }
 
-/// Restores what the keeper of the last session has, if that session was not closed. `same_kernel`: its server ran under this kernel.
+/// Restores what the keeper of the last session has, if that session was not closed. `same_kernel`: its server ran under this kernel;
+/// `accepted`: the user has accepted losses.
 pub(super) fn restore(
     devices: &[Option<Device>],
     found: &Found,
     paths: &[PathBuf],
     same_kernel: bool,
+    accepted: bool,
     notes: &mut Vec<String>,
 ) -> Result<Restored, Error> {
-    let newest = found.iter().flatten().max_by_key(|s| s.generation);
-    let Some(sb) = newest.filter(|s| s.state == State::Active) else {
+    let Some(sb) = found.iter().flatten().max_by_key(|s| s.generation) else {
         return Ok(Restored::default());
     };
+    if accepted {
+        keeper::remember_loss(&sb.uuid, false);
+    }
+    let known = keeper::is_loss_known(&sb.uuid);
+    if sb.state != State::Active {
+        return Ok(Restored {
+            former: None,
+            answers_lost: known,
+        });
+    }
     let former = Some((sb.uuid, sb.epoch));
     match keeper::left(&sb.uuid, sb.epoch, devices) {
         Left::Unknown => Ok(Restored::default()),
-        Left::Gone => Ok(Restored {
-            former,
-            answers_lost: same_kernel,
-        }),
+        Left::Gone => {
+            let lost = known || same_kernel && !accepted;
+            if lost && !known {
+                keeper::remember_loss(&sb.uuid, true);
+            }
+            Ok(Restored {
+                former,
+                answers_lost: lost,
+            })
+        }
         Left::Kept(kept) => {
             let mut media = FileMedia::new(devices);
             let blocks = keep::restore(&mut media, found, &kept)
@@ -58,7 +75,7 @@ pub(super) fn restore(
             }
             Ok(Restored {
                 former,
-                answers_lost: false,
+                answers_lost: known,
             })
         }
     }

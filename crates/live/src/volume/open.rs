@@ -132,7 +132,7 @@ impl Volume {
             notes,
             lost,
             stamp,
-            answers_lost: kept.answers_lost && mode != OpenMode::AcceptLoss,
+            answers_lost: kept.answers_lost,
         })
     }
 }

@@ -53,10 +53,17 @@ impl UringWorld {
         self.keeping.keeper = keeper;
     }
 
-    /// The session has ended well, or can give no guarantee any more: nothing is kept for the next one.
+    /// The session has ended well: what was kept is on the members.
     pub(crate) fn forget_kept(&mut self) {
         if let Some(keeper) = self.keeping.keeper.take() {
             keeper.forget();
+        }
+    }
+
+    /// The session can give no guarantee any more: nothing is kept for the next one.
+    pub(crate) fn give_up_kept(&mut self) {
+        if let Some(keeper) = self.keeping.keeper.take() {
+            keeper.give_up();
         }
     }
 }

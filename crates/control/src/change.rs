@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use isotherm_live::volume::ReplaceHow;
+use isotherm_live::volume::{Grown, ReplaceHow, Replaced};
 use serde_json::{Value, json};
 
 use crate::ReplaceAsk;
@@ -26,15 +26,10 @@ impl Live {
                 "the volume has grown, but its description still has the old sizes: {e}"
             ));
         }
-        let members: Vec<Value> = grown
-            .slots
-            .iter()
-            .map(|(before, now)| json!({"slots_before": before, "slots": now}))
-            .collect();
-        Ok(json!({
-            "volume_bytes_before": grown.before, "volume_bytes": grown.volume_bytes, "members": members,
-            "moved_bytes": grown.moved_bytes, "front_ends": self.fronts.lock().resized(), "notes": notes,
-        }))
+        let mut shown = growth(&grown);
+        shown["front_ends"] = json!(self.fronts.lock().resized());
+        shown["notes"] = json!(notes);
+        Ok(shown)
     }
 
     /// Replaces a member. The answer has the keys of `isotherm replace --json` but the volume's name, and `notes` with messages for people.
@@ -57,10 +52,31 @@ impl Live {
         if let Err(e) = self.keep_config(|config| made.describe(config)) {
             notes.push(made.not_described(&e).to_string());
         }
-        Ok(json!({
-            "member": made.place, "tier": made.tier, "old": made.old, "new": made.new,
-            "slots_before": made.slots.0, "slots": made.slots.1, "copied_bytes": made.copied_bytes,
-            "already": made.already, "notes": notes,
-        }))
+        let mut shown = replacement(&made);
+        shown["notes"] = json!(notes);
+        Ok(shown)
     }
+}
+
+/// What `isotherm grow --json` shows of a growth.
+pub fn growth(grown: &Grown) -> Value {
+    let members: Vec<Value> = grown
+        .slots
+        .iter()
+        .map(|(before, now)| json!({"slots_before": before, "slots": now}))
+        .collect();
+    json!({
+        "volume_bytes_before": grown.before, "volume_bytes": grown.volume_bytes, "members": members,
+        "moved_bytes": grown.moved_bytes, "front_ends": [], "notes": grown.notes,
+    })
+}
+
+/// What `isotherm replace --json` shows of a replacement.
+pub fn replacement(made: &Replaced) -> Value {
+    json!({
+        "member": made.place, "tier": made.tier,
+        "old": made.old.to_string_lossy(), "new": made.new.to_string_lossy(),
+        "slots_before": made.slots.0, "slots": made.slots.1,
+        "copied_bytes": made.copied_bytes, "already": made.already, "notes": made.notes,
+    })
 }

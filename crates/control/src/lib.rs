@@ -14,7 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod atlas;
-mod change;
+pub mod change;
 pub mod classes;
 pub mod classes_kept;
 pub mod client;

@@ -15,8 +15,9 @@
 //! The file says nothing after the devices were without power, because the data that the records expose may have been in a write cache. Then
 //! this kernel is not the one that wrote it, or a member is another device than before: Linux gives each disk that is attached a new number.
 
-use crate::config::{format_uuid, parse_uuid};
+use crate::config::format_uuid;
 use crate::device::Device;
+use crate::stamp::{boot, sum};
 use isotherm_core::store::keep::Kept;
 use isotherm_core::store::{BLOCK, journal};
 use rustix::fs::{FallocateFlags, FsWord, Mode, fallocate, fstatfs};
@@ -91,11 +92,6 @@ fn name(uuid: &[u8; 16], epoch: u64) -> String {
     format!("{}-{epoch:016x}", format_uuid(uuid))
 }
 
-fn boot() -> [u8; 16] {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    parse_uuid(text.trim()).unwrap_or_default()
-}
-
 /// The number that Linux gave to the disk when it was attached; 0 for files, and before Linux 5.15.
 fn attached(device: &Device) -> u64 {
     let Ok(number) = device.file.metadata().map(|m| m.rdev()) else {
@@ -108,13 +104,6 @@ fn attached(device: &Device) -> u64 {
     };
     // A partition has the number of its disk.
     at("").or_else(|| at("../")).unwrap_or(0)
-}
-
-/// FNV-1a, which is enough to tell a header from other contents.
-fn sum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| {
-        (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }
 
 fn u64_at(b: &[u8], at: usize) -> Option<u64> {
@@ -271,6 +260,14 @@ fn left_in(dir: &Path, uuid: &[u8; 16], epoch: u64, devices: &[Option<Device>]) 
         epoch,
         blocks: blocks.collect(),
     })
+}
+
+/// Notes that everything that was answered is on the devices, until a session has a keeper. Without a place for keepers, nothing is noted.
+pub(crate) fn settle(uuid: &[u8; 16]) {
+    if let Some(dir) = directory() {
+        // Without the mark, a kill before the next keeper exists looks like a loss, which is the safe side.
+        let _ = File::create(marker(&dir, uuid, SETTLED));
+    }
 }
 
 /// Removes what an earlier session has left, which is on the devices now.

@@ -172,7 +172,7 @@ impl Session {
             "the volume is being recorded already: stop the other recording first"
         } else if self.closing || self.engine.is_closed() {
             "the volume is closing"
-        } else if self.engine.has_failed() || self.world.is_cut() || self.world.is_unstamped() {
+        } else if self.is_broken() {
             "a flush or metadata write failed: stop the volume and check the devices"
         } else if self.mode == OpenMode::ReadOnly && purpose.is_change() {
             "the volume is served read-only: serve it without --read-only first"
@@ -231,6 +231,8 @@ impl Session {
     /// Replaces a member of the volume whose engine is closed.
     fn replace_closed(&mut self, replacement: &mut Replacement) -> Result<Replaced, Error> {
         let opened = self.open_store(self.world.now())?.opened;
+        // The sessions of the replacement keep nothing, and a kill during them loses no answer.
+        self.world.forget_kept();
         let devices = self.world.devices_mut()?;
         let replaced = replacement.carry_out(&self.config, devices, opened, &mut |_, _| ())?;
         replaced.describe(&mut self.config);

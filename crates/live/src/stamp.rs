@@ -74,11 +74,17 @@ pub(crate) struct FoundStamp {
     owner: Owner,
 }
 
-/// FNV-1a, which is enough to tell a stamp from other contents.
-fn sum(bytes: &[u8]) -> u64 {
+/// FNV-1a, which is enough to tell a stamp (or the header of a keeper) from other contents.
+pub(crate) fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| {
         (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3)
     })
+}
+
+/// Identifies the start of the machine; zeros if the system does not tell.
+pub(crate) fn boot() -> [u8; 16] {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    crate::config::parse_uuid(text.trim()).unwrap_or_default()
 }
 
 fn started(process: u64) -> Option<u64> {
@@ -90,15 +96,14 @@ fn started(process: u64) -> Option<u64> {
 
 impl Owner {
     fn here() -> Owner {
-        let text = |file: &str| fs::read_to_string(file).unwrap_or_default();
-        let boot = crate::config::parse_uuid(text("/proc/sys/kernel/random/boot_id").trim());
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let process = u64::from(std::process::id());
         Owner {
-            boot: boot.unwrap_or_default(),
+            boot: boot(),
             space: fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino()),
             process,
             started: started(process).unwrap_or(0),
-            host: text("/proc/sys/kernel/hostname").trim().to_owned(),
+            host: host.trim().to_owned(),
         }
     }
 

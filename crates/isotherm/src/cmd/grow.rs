@@ -33,15 +33,9 @@ fn by_server(mut server: Client) -> Result<Value, Failure> {
 
 fn offline(volume: &std::path::Path) -> Result<Value, Failure> {
     let grown = Volume::grow(volume).map_err(|e| Failure::failed(e.to_string()))?;
-    let members: Vec<Value> = grown
-        .slots
-        .iter()
-        .map(|(before, now)| json!({"slots_before": before, "slots": now}))
-        .collect();
-    Ok(json!({
-        "volume_bytes_before": grown.before, "volume_bytes": grown.volume_bytes, "members": members,
-        "moved_bytes": grown.moved_bytes, "served": false, "front_ends": [], "notes": grown.notes,
-    }))
+    let mut shown = isotherm_control::change::growth(&grown);
+    shown["served"] = json!(false);
+    Ok(shown)
 }
 
 fn in_words(v: &str, grown: &Value) -> String {

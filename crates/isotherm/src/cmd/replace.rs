@@ -70,12 +70,9 @@ fn offline(args: &ReplaceArgs, how: &ReplaceHow) -> Result<Value, Failure> {
     });
     progress.finish();
     let made = made.map_err(|e| Failure::failed(e.to_string()))?;
-    Ok(json!({
-        "member": made.place, "tier": made.tier,
-        "old": made.old.to_string_lossy(), "new": made.new.to_string_lossy(),
-        "slots_before": made.slots.0, "slots": made.slots.1,
-        "copied_bytes": made.copied_bytes, "already": made.already, "served": false, "notes": made.notes,
-    }))
+    let mut shown = isotherm_control::change::replacement(&made);
+    shown["served"] = json!(false);
+    Ok(shown)
 }
 
 fn in_words(args: &ReplaceArgs, made: &Value) -> String {

@@ -46,6 +46,8 @@ pub(super) fn restore(
     }
     let known = keeper::is_loss_known(&sb.uuid);
     if sb.state != State::Active {
+        // The next session may be one that keeps nothing, as in a replacement.
+        keeper::settle(&sb.uuid);
         return Ok(Restored {
             former: None,
             answers_lost: known,

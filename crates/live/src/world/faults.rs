@@ -1,5 +1,6 @@
 //! Faults of members, recorded for reports: the first fault after which a volume cannot continue, and members that were truncated.
 
+use super::heartbeat::Heartbeat;
 use super::{MemberState, UringWorld};
 use crate::device::Device;
 use crate::mutants::{LiveMutant, broken};
@@ -92,7 +93,7 @@ impl UringWorld {
 
     /// A record that must outlive this process could not be kept.
     pub(super) fn note_unkept(&mut self, e: &std::io::Error) {
-        let primary = 0;
+        let primary = self.heartbeat.as_ref().map_or(0, Heartbeat::member);
         self.fault.get_or_insert_with(|| Fault {
             member: primary,
             what: format!("no memory for a record that must outlive this server ({e})"),

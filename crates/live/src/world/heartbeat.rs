@@ -69,6 +69,10 @@ pub(super) fn now() -> Duration {
 }
 
 impl Heartbeat {
+    /// The member with the stamp, which is the primary.
+    pub(super) fn member(&self) -> usize {
+        self.member
+    }
     /// `stamp` was claimed on `member` just now.
     pub(super) fn new(stamp: Stamp, member: usize) -> Heartbeat {
         Heartbeat {

@@ -44,9 +44,10 @@ impl Durability {
         moves || raises
     }
 
-    /// Whether the next server would find the blocks of `e` that are recorded now, if this one were killed.
-    pub(in crate::engine) fn is_findable(&self, g: &Globals, e: ExtentId) -> bool {
-        if !self.keeps(g) {
+    /// Whether the next server would find the blocks of `e` that are recorded now, if this one were killed; with `fua`, also after a loss of
+    /// power ([`Durability::is_known`]).
+    pub(in crate::engine) fn is_findable(&self, g: &Globals, e: ExtentId, fua: bool) -> bool {
+        if fua || !self.keeps(g) {
             return self.is_known(g, e);
         }
         let forgets = g.broken(Mutant::KeepForgetsRound);

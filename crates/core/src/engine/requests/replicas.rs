@@ -156,14 +156,7 @@ impl Requests {
                 map.all_valid(e, from, to) && !map.any_dirty(e, from, to)
             }
         };
-        let known = |e| {
-            if req.fua {
-                p.d.is_known(p.g, e)
-            } else {
-                p.d.is_findable(p.g, e)
-            }
-        };
-        let found = found && !p.g.failed && known(e);
+        let found = found && !p.g.failed && p.d.is_findable(p.g, e, req.fua);
         self.list.at(r).needs_round |= !found;
         found && req.fua
     }

@@ -47,12 +47,9 @@ impl Requests {
             // No round is needed only if every record that is needed to find the data is already durable.
             let (from, to) = p.g.blocks_of(w);
             // After a failed round it is unknown which of two records is the durable one.
-            let known = if req.fua {
-                p.d.is_known(p.g, w.extent)
-            } else {
-                p.d.is_findable(p.g, w.extent)
-            };
-            let found = !p.g.failed && known && p.g.space.map.all_valid(w.extent, from, to);
+            let found = !p.g.failed
+                && p.d.is_findable(p.g, w.extent, req.fua)
+                && p.g.space.map.all_valid(w.extent, from, to);
             self.list.at(w.req).needs_round |= !found;
             fua = found && req.fua;
         }

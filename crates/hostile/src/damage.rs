@@ -227,7 +227,7 @@ fn attempt(
     mode: Mode,
     mutant: Option<Mutant>,
 ) -> Result<Opened, OpenError> {
-    let found = find(disks, &run.sb);
+    let found = find(disks, run.s.mutant);
     let fuse = None;
     open(
         &mut Disks {

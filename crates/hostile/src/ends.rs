@@ -81,7 +81,7 @@ impl Run {
 
     /// Opens the volume without the fast member: every read must return the extent's own data or an error.
     pub(super) fn degraded(&mut self, disks: &mut [Disk]) -> Result<(), String> {
-        let mut found = find(disks, &self.sb);
+        let mut found = find(disks, self.s.mutant);
         found[0] = None;
         let clean = found.iter().flatten().all(|s| s.state == State::Clean);
         let opened = match open(&mut Disks::of(disks), &found, Mode::ReadOnly) {

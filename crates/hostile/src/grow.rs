@@ -59,7 +59,7 @@ impl Run {
     ) -> Result<Option<Superblock>, OpenError> {
         let mutant = self.s.mutant;
         let epoch = self.next_epoch();
-        let found = find(disks, &self.sb);
+        let found = find(disks, self.s.mutant);
         let sizes: Vec<u64> = disks.iter().map(|d| d.len() as u64).collect();
         let mut all = Disks {
             disks,

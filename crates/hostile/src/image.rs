@@ -25,12 +25,12 @@ pub fn used(seed: u64, lives: u32) -> Result<(Vec<Disk>, Superblock), String> {
     Ok((disks, run.sb))
 }
 
-/// Opens the contents of `disks` as a volume that was created with `sb`, and reads it if that succeeds. Returns true if it opened.
+/// Opens the contents of `disks` as a volume, and reads it if that succeeds. Returns true if it opened.
 ///
 /// # Errors
 /// A read is never answered.
-pub fn open_and_read(mut disks: Vec<Disk>, sb: &Superblock, mode: Mode) -> Result<bool, String> {
-    let found = find(&disks, sb);
+pub fn open_and_read(mut disks: Vec<Disk>, mode: Mode) -> Result<bool, String> {
+    let found = find(&disks, None);
     let opened = match open(&mut Disks::of(&mut disks), &found, mode) {
         Ok(opened) => opened,
         // A refusal is correct. Its message must not panic.

@@ -9,7 +9,7 @@ use isotherm_core::store::open::Mode;
 
 impl Run {
     fn try_open(&mut self, disks: &mut [Disk], mode: Mode) -> Result<Opened, OpenError> {
-        let found = find(disks, &self.sb);
+        let found = find(disks, self.s.mutant);
         let mutant = self.s.mutant;
         let fuse = None;
         open_after(
@@ -28,7 +28,7 @@ impl Run {
     fn interrupted(&mut self, disks: &mut [Disk]) {
         for _ in 0..self.rng.below(3) {
             let fuse = Some(self.rng.below(14));
-            let found = find(disks, &self.sb);
+            let found = find(disks, self.s.mutant);
             let mode = Mode::Degraded {
                 epoch: self.next_epoch(),
                 accept_loss: false,

@@ -85,7 +85,7 @@ impl Run {
     ) -> Result<Superblock, OpenError> {
         let (place, mutant) = (usize::from(successor.place.0), self.s.mutant);
         let (mode, epoch) = (self.mode(), self.next_epoch());
-        let found = find(disks, &self.sb);
+        let found = find(disks, self.s.mutant);
         let mut all = Disks {
             disks,
             fuse,
@@ -110,7 +110,7 @@ impl Run {
 
     /// The superblock with the newest table of members.
     fn newest(&self, disks: &[Disk]) -> Result<Superblock, String> {
-        let found = find(disks, &self.sb).into_iter().flatten();
+        let found = find(disks, self.s.mutant).into_iter().flatten();
         found
             .max_by_key(|s| s.table_version)
             .ok_or_else(|| String::from("no superblock is left"))
@@ -132,7 +132,7 @@ impl Run {
         let mutant = self.s.mutant;
         let mut with: Vec<Disk> = disks.to_vec();
         with[place] = former;
-        let (found, fuse) = (find(&with, &self.sb), None);
+        let (found, fuse) = (find(&with, self.s.mutant), None);
         let newest = self.sb.table_version;
         if !found.iter().flatten().any(|s| s.table_version == newest) {
             // Power failed when only the successor had the new table. Without it the volume is what it was before.

@@ -54,7 +54,7 @@ impl Run {
         };
         let mut with = disks.to_vec();
         with[member] = old;
-        let found = find(&with, &self.sb);
+        let found = find(&with, self.s.mutant);
         let mode = Mode::ReadWrite { epoch: 0x01d };
         let mutant = self.s.mutant;
         let fuse = None;

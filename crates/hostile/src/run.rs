@@ -9,28 +9,30 @@ use super::scenario::superblock;
 pub use super::scenario::{Counts, Scenario, Shape};
 use super::truth::Truth;
 use super::world::{Faults, Hostile};
-use isotherm_core::engine::Params;
+use isotherm_core::engine::{Mutant, Params};
 use isotherm_core::policy::Refusal;
 use isotherm_core::run::{Loop, Next};
 use isotherm_core::store::open::Mode;
-use isotherm_core::store::{OpenError, Opened, Superblock, format, keep, open};
-use isotherm_core::{Engine, Event, MemberId, Nanos, Tag, World};
+use isotherm_core::store::superblock::SuperblockError;
+use isotherm_core::store::{self, OpenError, Opened, Superblock, format, keep, open};
+use isotherm_core::{Engine, Event, Nanos, Tag, World};
 use std::collections::BTreeMap;
 
-/// The superblocks that are on the disks. `sb` is one of the volume.
-pub(super) fn find(disks: &[Disk], sb: &Superblock) -> Vec<Option<Superblock>> {
-    let at = |i: usize, offset| Superblock::decode(disks[i].get(offset, 4096).unwrap_or(&[]));
-    let first: Vec<_> = (0..disks.len()).map(|i| at(i, 0)).collect();
-    let newest = first.iter().flatten().max_by_key(|s| s.table_version);
-    let guide = newest.cloned().unwrap_or_else(|| sb.clone());
-    (0u8..)
-        .zip(first)
-        .map(|(i, first)| {
-            let like = first.as_ref().unwrap_or(&guide);
-            let second = at(usize::from(i), like.copy_offset(MemberId(i)));
-            isotherm_core::store::choose(first, second).ok()
-        })
-        .collect()
+/// The superblocks that are on the disks.
+pub(super) fn find(disks: &[Disk], mutant: Option<Mutant>) -> Vec<Option<Superblock>> {
+    let at = |disk: &Disk, offset, block: &mut [u8]| {
+        block.copy_from_slice(disk.get(offset, 4096).ok_or(SuperblockError::Foreign)?);
+        Ok(())
+    };
+    let first = |d| store::superblock_at(&mut |offset, block| at(d, offset, block), 0);
+    let first: Vec<_> = disks.iter().map(first).collect();
+    let places = store::second_places(first.iter().flatten());
+    let one = |(d, first)| {
+        let mut read = |offset, block: &mut [u8]| at(d, offset, block);
+        let second = store::second_superblock(&mut read, &first, &places, false);
+        store::choose_under(mutant, first, second).ok()
+    };
+    disks.iter().zip(first).map(one).collect()
 }
 
 /// Opens the volume, after what a killed server has kept was restored.
@@ -160,7 +162,7 @@ impl Run {
         fuse: Option<u64>,
         mode: Mode,
     ) -> Result<Opened, OpenError> {
-        let found = find(disks, &self.sb);
+        let found = find(disks, self.s.mutant);
         let mut media = Disks {
             disks,
             fuse,

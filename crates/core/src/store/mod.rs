@@ -22,6 +22,7 @@ pub mod record;
 mod recover;
 mod replace;
 mod report;
+mod second;
 mod session;
 pub mod superblock;
 mod table;
@@ -36,6 +37,7 @@ pub use mend::mend;
 pub use open::{Closing, Opened, format, mark_clean, open};
 pub use replace::{Successor, held_by, replace, slots_in_use};
 pub use report::{Part, Repair, Report};
+pub use second::{ReadBlock, second_places, second_superblock, superblock_at};
 pub use superblock::Superblock;
 pub use table::{Settled, settle};
 

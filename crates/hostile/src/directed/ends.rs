@@ -2,14 +2,15 @@
 
 use super::stage::{CELLS, EXTENT, Stage};
 use crate::Rng;
-use crate::disk::{Disk, Disks};
+use crate::disk::Disks;
 use crate::ends::read_all;
+use crate::run::find;
 use crate::truth::{CELL, Truth};
 use crate::world::{Fate, Faults, Hostile};
 use isotherm_core::run::Loop;
 use isotherm_core::store::keep::{self, Kept};
 use isotherm_core::store::open::Mode;
-use isotherm_core::store::{BLOCK, OpenError, Superblock, choose_under, mark_clean, open};
+use isotherm_core::store::{OpenError, Superblock, mark_clean, open};
 use isotherm_core::{Engine, Event, IoError, MemberId, Nanos};
 use std::collections::BTreeMap;
 
@@ -75,12 +76,7 @@ impl Stage {
         Ok(())
     }
     pub(super) fn found(&self) -> Vec<Option<Superblock>> {
-        let decode = |d: &Disk, at| Superblock::decode(d.get(at, BLOCK).unwrap_or(&[]));
-        let both = |(i, d)| (decode(d, 0), decode(d, self.sb.copy_offset(MemberId(i))));
-        let each = (0u8..).zip(&self.disks).map(both);
-        let mut found: Vec<_> = each
-            .map(|(a, b)| choose_under(self.mutant, a, b).ok())
-            .collect();
+        let mut found = find(&self.disks, self.mutant);
         if self.gone {
             found[0] = None;
         }

@@ -23,8 +23,8 @@ use crate::error::{Error, ErrorKind};
 use crate::mutants::{LiveMutant, broken};
 use crate::stack::{self, Layer, Relation};
 use isotherm_core::TierId;
-use isotherm_core::store::Superblock;
 use isotherm_core::store::superblock::{State, SuperblockError};
+use isotherm_core::store::{self, Superblock};
 use probe::{Second, probe};
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileTypeExt;
@@ -141,7 +141,7 @@ pub fn locate(config: &mut VolumeConfig, dir: &Path) -> Result<Vec<String>, Erro
     let complete = indices.len() == hints.len() || pinned && indices.len() + 1 == hints.len();
     let (blocks, files): (Vec<&Candidate>, Vec<_>) = places.iter().partition(|c| c.is_block);
     if !complete || !places.is_empty() {
-        let guides = second_places(&places);
+        let guides = store::second_places(places.iter().map(|c| &c.sb));
         let mut search = Vec::new();
         if !complete || !blocks.is_empty() {
             search.extend(scan::block_devices());
@@ -184,15 +184,6 @@ fn look(path: &Path) -> Hint {
 fn newest(places: &[Candidate]) -> Option<&Superblock> {
     let rank = |sb: &Superblock| (sb.generation, sb.state != State::Preparing);
     places.iter().map(|c| &c.sb).max_by_key(|sb| rank(sb))
-}
-
-/// The offsets of the second superblocks of this volume's members.
-fn second_places(places: &[Candidate]) -> Vec<u64> {
-    let Some(sb) = newest(places) else {
-        return Vec::new();
-    };
-    let all = (0..sb.members.len() as u8).map(|i| sb.copy_offset(isotherm_core::MemberId(i)));
-    all.collect::<BTreeSet<u64>>().into_iter().collect()
 }
 
 /// Files near the description and near the former places of members; with `moved`, also their places after a directory was renamed.

@@ -5,8 +5,6 @@
 
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::stack;
-use isotherm_core::MemberId;
-use isotherm_core::store::counter::{self, Counter};
 use isotherm_core::store::superblock::SuperblockError;
 use isotherm_core::store::{self, BLOCK, Superblock};
 use rustix::fs::OFlags;
@@ -26,9 +24,6 @@ pub enum Second<'a> {
     Anywhere,
 }
 
-/// Last place that [`Second::Anywhere`] examines, in MiB.
-pub(crate) const SEARCH_MIB: u64 = 1024;
-
 fn open_quietly(path: &Path) -> io::Result<File> {
     let open = |flags| {
         let mut options = OpenOptions::new();
@@ -44,23 +39,16 @@ fn open_quietly(path: &Path) -> io::Result<File> {
     }
 }
 
-fn at(file: &File, offset: u64) -> Result<Superblock, SuperblockError> {
+fn read(file: &File, offset: u64, to: &mut [u8]) -> Result<(), SuperblockError> {
     let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
     match file.read_exact_at(&mut block, offset) {
-        Ok(()) => Superblock::decode(&block),
+        Ok(()) => {
+            to.copy_from_slice(&block);
+            Ok(())
+        }
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(SuperblockError::Foreign),
         Err(_) => Err(SuperblockError::Damaged),
     }
-}
-
-/// The place of the second superblock according to the member's counter.
-pub(crate) fn second_by_counter(mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Option<u64> {
-    let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
-    (0..2).find_map(|v| {
-        let whole = read(counter::offset(v), &mut block);
-        let said = Counter::decode_any(&block).filter(|_| whole)?;
-        Some(said.copy_offset).filter(|&at| at > 0)
-    })
 }
 
 /// The better superblock of the contents at `path`.
@@ -70,26 +58,12 @@ pub(crate) fn second_by_counter(mut read: impl FnMut(u64, &mut [u8]) -> bool) ->
 pub fn probe(path: &Path, second: Second<'_>) -> io::Result<Result<Superblock, SuperblockError>> {
     stack::reachable(path)?;
     let file = open_quietly(path)?;
-    let first = at(&file, 0);
-    let told = || {
-        second_by_counter(|offset, block| file.read_exact_at(block, offset).is_ok())
-            .map(|place| at(&file, place))
-            .filter(Result::is_ok)
+    let mut read = |offset, block: &mut [u8]| read(&file, offset, block);
+    let first = store::superblock_at(&mut read, 0);
+    let (places, anywhere) = match second {
+        Second::At(places) => (places, false),
+        Second::Anywhere => (&[][..], true),
     };
-    let copy = match (&first, second) {
-        (Ok(sb), _) => at(&file, sb.copy_offset(MemberId(sb.index))),
-        (_, Second::At(places)) => told()
-            .or_else(|| {
-                let mut all = places.iter().map(|&place| at(&file, place));
-                all.find(Result::is_ok)
-            })
-            .unwrap_or(Err(SuperblockError::Foreign)),
-        (_, Second::Anywhere) => told()
-            .or_else(|| {
-                let mut all = (1..=SEARCH_MIB).map(|mib| at(&file, (mib << 20) - BLOCK as u64));
-                all.find(Result::is_ok)
-            })
-            .unwrap_or(Err(SuperblockError::Foreign)),
-    };
-    Ok(store::choose(first, copy))
+    let second = store::second_superblock(&mut read, &first, places, anywhere);
+    Ok(store::choose(first, second))
 }

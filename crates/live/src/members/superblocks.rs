@@ -1,17 +1,15 @@
 //! The superblocks of open members.
 
-use super::probe::{SEARCH_MIB, second_by_counter};
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use isotherm_core::MemberId;
 use isotherm_core::store::superblock::SuperblockError;
-use isotherm_core::store::{self, BLOCK, Media, Superblock};
+use isotherm_core::store::{self, Media, Superblock};
 use std::path::PathBuf;
 
 pub(crate) type Found = Vec<Option<Superblock>>;
 
-/// The better superblock of each device. If the first copy cannot be read, the member lists of the other members state the place of the
-/// second.
+/// The better superblock of each device ([`store::second_superblock`]).
 pub(crate) fn find_superblocks(
     media: &mut FileMedia<'_>,
     paths: &[PathBuf],
@@ -21,44 +19,18 @@ pub(crate) fn find_superblocks(
     let there: Vec<bool> = (0..paths.len())
         .map(|i| media.is_there(MemberId(i as u8)))
         .collect();
-    let told: Vec<Option<u64>> = (0..paths.len())
-        .map(|i| {
-            let member = MemberId(i as u8);
-            second_by_counter(|at, block| there[i] && media.read(member, at, block).is_ok())
-        })
-        .collect();
-    let mut read = |i: usize, at: u64| {
-        let mut block = [0; BLOCK];
-        match media.read(MemberId(i as u8), at, &mut block) {
-            Ok(()) => Superblock::decode(&block),
-            Err(_) => Err(SuperblockError::Damaged),
-        }
+    let mut at = |i: usize, offset: u64, block: &mut [u8]| {
+        let read = media.read(MemberId(i as u8), offset, block);
+        read.map_err(|_| SuperblockError::Damaged)
     };
-    let first: Vec<_> = (0..paths.len()).map(|i| read(i, 0)).collect();
-    let good = first.iter().find_map(|s| s.as_ref().ok()).cloned();
+    let first: Vec<_> = (0..paths.len())
+        .map(|i| store::superblock_at(&mut |offset, block| at(i, offset, block), 0))
+        .collect();
+    let places = store::second_places(first.iter().flatten());
     let mut found = Vec::new();
     for (i, one) in first.into_iter().enumerate() {
-        let guide = one
-            .as_ref()
-            .ok()
-            .map(|s| (s.clone(), s.index))
-            .or_else(|| Some((good.clone()?, i as u8)));
-        let second = match guide {
-            Some((sb, index)) if usize::from(index) < sb.members.len() => {
-                read(i, sb.copy_offset(MemberId(index)))
-            }
-            // No other member has the place. The member's own counter may have it; otherwise all places that end at a multiple of 1 MiB are
-            // tried.
-            None if there[i] => {
-                let told = told[i].map(|at| read(i, at)).filter(Result::is_ok);
-                told.or_else(|| {
-                    let mut all = (1..=SEARCH_MIB).map(|mib| read(i, (mib << 20) - BLOCK as u64));
-                    all.find(Result::is_ok)
-                })
-                .unwrap_or(Err(SuperblockError::Foreign))
-            }
-            _ => Err(SuperblockError::Foreign),
-        };
+        let mut read = |offset, block: &mut [u8]| at(i, offset, block);
+        let second = store::second_superblock(&mut read, &one, &places, there[i]);
         match store::choose(one, second) {
             Ok(sb) => found.push(Some(sb)),
             // Its absence was reported before, or will be.

@@ -177,12 +177,10 @@ impl Check<'_> {
         self.findings.push(format!("{path}: {what}"));
     }
 
-    fn block(&mut self, member: usize, offset: u64) -> Result<Superblock, SuperblockError> {
-        let mut block = vec![0; BLOCK];
-        match self.media.read(MemberId(member as u8), offset, &mut block) {
-            Ok(()) => Superblock::decode(&block),
-            Err(_) => Err(SuperblockError::Damaged),
-        }
+    /// Reads a block of a member for [`store::second_superblock`].
+    fn block(&mut self, member: usize, offset: u64, to: &mut [u8]) -> Result<(), SuperblockError> {
+        let read = self.media.read(MemberId(member as u8), offset, to);
+        read.map_err(|_| SuperblockError::Damaged)
     }
 
     /// Restores damaged copies from intact ones. Damage that cannot be repaired is left to the check that follows, which reports it.
@@ -233,20 +231,18 @@ impl Check<'_> {
 
     /// Both superblocks of each member, in the order of the volume's member list.
     fn superblocks(&mut self, count: usize) -> Vec<Option<Superblock>> {
-        let first: Vec<_> = (0..count).map(|i| self.block(i, 0)).collect();
-        let guide = first.iter().find_map(|s| s.as_ref().ok()).cloned();
+        let first: Vec<_> = (0..count)
+            .map(|i| store::superblock_at(&mut |at, to| self.block(i, at, to), 0))
+            .collect();
+        let places = store::second_places(first.iter().flatten());
         let mut found: Vec<Option<Superblock>> = vec![None; count];
         for (i, one) in first.into_iter().enumerate() {
             if let Err(e) = &one {
                 self.find(i, format!("first superblock: {}", words(*e)));
             }
-            let like = one.as_ref().ok().cloned().or_else(|| guide.clone());
-            let Some(like) = like else { continue };
-            let place = one.as_ref().map_or(i, |s| usize::from(s.index));
-            if place >= like.members.len() {
-                continue;
-            }
-            let two = self.block(i, like.copy_offset(MemberId(place as u8)));
+            let there = self.sizes[i].is_some();
+            let mut read = |at, to: &mut [u8]| self.block(i, at, to);
+            let two = store::second_superblock(&mut read, &one, &places, there);
             match (&one, &two) {
                 (_, Err(e)) => self.find(i, format!("second superblock: {}", words(*e))),
                 (Ok(a), Ok(b)) if a.uuid != b.uuid => {
@@ -257,6 +253,7 @@ impl Check<'_> {
             let Ok(chosen) = store::choose(one, two) else {
                 continue;
             };
+            let place = usize::from(chosen.index);
             let used = chosen.members[place].bytes;
             if let Some(has) = self.sizes[i].filter(|&has| has < used) {
                 let what = format!("has {has} bytes, the volume uses {used}: it was cut short");

@@ -49,6 +49,8 @@ pub enum Mutant {
     KeepDuringMoves,
     /// A kept block is extended although a round has taken it.
     ExtendTakenBlock,
+    /// A kept block is not restored where a block of an older session has the same number.
+    RestoreYieldsToOld,
     /// After a kill, kept records are written before the data is flushed that they expose.
     RestoreBeforeFlush,
     /// After a failed flush, later ones succeed.
@@ -141,6 +143,8 @@ pub enum Mutant {
     ResyncWithoutFlush,
     /// A clean that became stale in part forgets that a durable record names the copy.
     ForgetRecordedEarly,
+    /// The slot of a cleaned copy counts as unrecorded although a record of its extent is pending.
+    ForgetRecordedPending,
     /// The slot of a copy that was cleaned is allocated although the mirror still names it as dirty.
     ForgetRecordedBeforeMirror,
     /// A clean whose record does not fit into the round counts as done before it is recorded.
@@ -200,7 +204,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 94] = [
+pub const MUTANTS: [Mutant; 96] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -222,6 +226,7 @@ pub const MUTANTS: [Mutant; 94] = [
     Mutant::KeepBeforeRaise,
     Mutant::KeepDuringMoves,
     Mutant::ExtendTakenBlock,
+    Mutant::RestoreYieldsToOld,
     Mutant::RestoreBeforeFlush,
     Mutant::ForgetFailedFlush,
     Mutant::DiscardUnderWriter,
@@ -268,6 +273,7 @@ pub const MUTANTS: [Mutant; 94] = [
     Mutant::ResyncWithoutFlush,
     Mutant::ForgetRecordedEarly,
     Mutant::ForgetRecordedBeforeMirror,
+    Mutant::ForgetRecordedPending,
     Mutant::KeepUnrecordedClean,
     Mutant::ServeLateFlush,
     Mutant::ForgetLateWrite,

@@ -135,6 +135,8 @@ pub struct MemberCounters {
     pub spin_downs: u64,
     /// Failed operations.
     pub errors: u64,
+    /// Energy of its operations above the idle power, nanojoules, as its data sheet states it (`engine/meter.rs`); 0 if the sheet is unknown.
+    pub energy_nj: u64,
 }
 
 /// The cause of a wake-up of a member.

@@ -1,4 +1,4 @@
-//! Invariants on slots, homes and copies that must hold at any moment between two events.
+//! Invariants on slots, homes, copies and counters that must hold at any moment between two events.
 
 use isotherm_core::{Engine, ExtentId, Slot, TierId};
 
@@ -7,6 +7,7 @@ use isotherm_core::{Engine, ExtentId, Slot, TierId};
 /// # Errors
 /// Names the invariant that does not hold.
 pub fn audit(engine: &Engine) -> Result<(), String> {
+    engine.contracts()?;
     let space = engine.space();
     let (geo, map) = (&space.geo, &space.map);
     let blocks = geo.blocks_per_extent();

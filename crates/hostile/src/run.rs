@@ -132,6 +132,7 @@ impl Run {
             {
                 return Err(format!("recovery refused: {e}"));
             }
+            self.counts.cut += u64::from(r.is_err());
             for d in disks.iter_mut() {
                 d.crash(&mut self.rng, &[]);
             }
@@ -144,6 +145,7 @@ impl Run {
         }
         self.old_cache_is_refused(disks)?;
         let mode = self.mode();
+        self.counts.restored += u64::from(self.left.as_ref().is_some_and(|l| !l.blocks.is_empty()));
         let opened = self
             .recover(disks, None, mode)
             .map_err(|e| format!("recovery refused: {e}"))?;
@@ -263,6 +265,12 @@ impl Run {
         self.counts.edges += c.edge_writes;
         self.counts.filled += c.zero_fills;
         self.counts.from_ram += c.served_from_ram;
+        self.counts.kept += c.kept;
+        self.counts.ahead += c.ahead;
+        self.counts.gathered += c.gathered;
+        self.counts.joined += c.joined;
+        self.counts.repeated += c.joins_repeated;
+        self.counts.waited += c.waited;
         if life == 0 {
             self.counts.steps = world.steps;
         }
@@ -283,6 +291,7 @@ impl Run {
             self.counts.crashes += 1;
             // Sometimes only the process dies. The power may fail later: during recovery, or at the end of the next life.
             let dies = self.rng.one_in(4);
+            self.counts.killed += u64::from(dies);
             // (Data that recovery finds although it was not flushed has raised no counter, and the scenarios with older copies depend on
             // the counters that rounds raise.)
             self.found = dies && engine_keeps && !self.s.rollback && !engine.has_failed();

@@ -150,10 +150,104 @@ pub struct Counts {
     pub asleep: u64,
     /// Slots that were filled with zeros because there was no memory for a bitmap.
     pub filled: u64,
+    /// Writes that were answered because their records are kept.
+    pub kept: u64,
+    /// Number of times that kept records were restored.
+    pub restored: u64,
+    /// Rounds that began ahead of a FLUSH, and FLUSHes that waited for writes.
+    pub ahead: u64,
+    /// See `ahead`.
+    pub gathered: u64,
+    /// Reads and writes of moves that were joined with others, and joined ones that were repeated extent by extent.
+    pub joined: u64,
+    /// See `joined`.
+    pub repeated: u64,
+    /// Pieces of requests that waited.
+    pub waited: u64,
+    /// Lives that ended with the process only, not with the power.
+    pub killed: u64,
+    /// Openings that were cut off by a loss of power.
+    pub cut: u64,
     /// Device changes in the first life.
     pub steps: u64,
     /// Digest of all replies, in order.
     pub digest: u64,
+}
+
+impl Counts {
+    /// Adds the counts of another run. Steps and digest are those of one run.
+    pub fn add(&mut self, other: &Counts) {
+        let Counts {
+            answered,
+            moves,
+            stale,
+            fetches,
+            evictions,
+            writebacks,
+            switches,
+            checkpoints,
+            edges,
+            from_ram,
+            crashes,
+            losses,
+            accepted,
+            refused,
+            replaced,
+            grown,
+            steps_first,
+            moved,
+            rolled_back,
+            old_accepted,
+            batches,
+            worn,
+            asleep,
+            filled,
+            kept,
+            restored,
+            ahead,
+            gathered,
+            joined,
+            repeated,
+            waited,
+            killed,
+            cut,
+            steps: _,
+            digest: _,
+        } = *other;
+        self.answered += answered;
+        self.moves += moves;
+        self.stale += stale;
+        self.fetches += fetches;
+        self.evictions += evictions;
+        self.writebacks += writebacks;
+        self.switches += switches;
+        self.checkpoints += checkpoints;
+        self.edges += edges;
+        self.from_ram += from_ram;
+        self.crashes += crashes;
+        self.losses += losses;
+        self.accepted += accepted;
+        self.refused += refused;
+        self.replaced += replaced;
+        self.grown += grown;
+        self.steps_first += steps_first;
+        self.moved += moved;
+        self.rolled_back += rolled_back;
+        self.old_accepted += old_accepted;
+        self.batches += batches;
+        self.worn += worn;
+        self.asleep += asleep;
+        self.filled += filled;
+        self.kept += kept;
+        self.restored += restored;
+        self.ahead += ahead;
+        self.gathered += gathered;
+        self.joined += joined;
+        self.repeated += repeated;
+        self.waited += waited;
+        self.killed += killed;
+        self.cut += cut;
+    }
 }
 
 /// The superblock of a new volume with this shape.

@@ -8,7 +8,7 @@
 //! Parameters: none. When not to use it: for working sets that change faster than the counts age.
 
 use super::{Collector, Lists, Rank};
-use crate::policy::{Access, View};
+use crate::policy::{Access, Passed, View};
 use crate::units::TierId;
 use crate::volume::{Position, UnitId};
 
@@ -105,10 +105,12 @@ impl Collector for Frequency {
         }
     }
     fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<UnitId> {
+        let mut passed = Passed::default();
         for b in 0..RINGS {
             let mut n = self.lists.head(u32::from(tier.0) * RINGS + b);
-            while let Some(s) = n {
-                if let Some(e) = view.owner(view.position(s)).filter(|&e| !view.is_held(e)) {
+            while let Some(s) = n.filter(|_| !passed.is_limit()) {
+                let owner = view.owner(view.position(s));
+                if let Some(e) = owner.filter(|&e| !passed.over(view, e)) {
                     return Some(e);
                 }
                 n = self.lists.next(s);

@@ -5,7 +5,7 @@
 //! the rank. Memory: 24 bytes per slot of the faster tiers, and at most 2.5 bytes more as room to grow.
 
 use super::Rank;
-use crate::policy::View;
+use crate::policy::{Passed, View};
 use crate::units::TierId;
 use crate::volume::{Position, UnitId};
 use alloc::vec::Vec;
@@ -197,7 +197,8 @@ impl Coldest {
     ) -> Option<UnitId> {
         let (start, heap) = self.tiers.get_mut(usize::from(tier.0))?;
         let mut found = None;
-        while let Some((stored, node)) = heap.top() {
+        let mut passed = Passed::default();
+        while let Some((stored, node)) = heap.top().filter(|_| !passed.is_limit()) {
             let Some(e) = view.owner(view.position(*start + node)) else {
                 heap.remove(node);
                 continue;
@@ -205,7 +206,7 @@ impl Coldest {
             let now = rank(e);
             if now != stored {
                 heap.set(node, now);
-            } else if view.is_held(e) {
+            } else if passed.over(view, e) {
                 heap.remove(node);
                 self.aside.push((now, node));
             } else {

@@ -3,7 +3,7 @@
 //! Parameters: none. When not to use it: for scans and loops larger than the fast tier, because they replace everything else.
 
 use super::{Collector, Lists, Rank};
-use crate::policy::{Access, View};
+use crate::policy::{Access, Passed, View};
 use crate::units::TierId;
 use crate::volume::{Position, UnitId};
 
@@ -61,8 +61,10 @@ impl Collector for Recency {
     }
     fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<UnitId> {
         let mut n = self.lists.head(u32::from(tier.0));
-        while let Some(s) = n {
-            if let Some(e) = view.owner(view.position(s)).filter(|&e| !view.is_held(e)) {
+        let mut passed = Passed::default();
+        while let Some(s) = n.filter(|_| !passed.is_limit()) {
+            let owner = view.owner(view.position(s));
+            if let Some(e) = owner.filter(|&e| !passed.over(view, e)) {
                 return Some(e);
             }
             n = self.lists.next(s);

@@ -8,12 +8,8 @@ use super::devices::{Op, What};
 use super::globals::Globals;
 use super::relocation::Relocation;
 use crate::io::{OpKind, QUIET};
-use crate::load::Cost;
 use crate::stats::{CLASSES, Work};
 use crate::units::{ExtentId, Nanos, TierId};
-
-/// The energy per operation in [`Cost`] includes this number of bytes; further bytes are added.
-const SMALL: u64 = 4096;
 
 impl Globals {
     /// The class of work on an extent, if no request states it.
@@ -35,29 +31,9 @@ impl Globals {
     }
 }
 
-/// Energy of an operation above the device's idle power, in nanojoules. A random operation has the value of the data sheet. An operation
-/// that begins where the last one ended has this value multiplied by the ratio of a sequential operation's time to a random one's.
-fn energy(cost: &Cost, op: &Op) -> u64 {
-    let (each, random) = match op.op.kind {
-        OpKind::Read => (cost.read_nj, cost.read),
-        OpKind::Write => (cost.write_nj, cost.write),
-        _ => return 0,
-    };
-    if each == 0 {
-        // The data sheet does not state the energy.
-        return 0;
-    }
-    let each = if op.sequential && cost.sequential < random {
-        (u128::from(each) * u128::from(cost.sequential.0) / u128::from(random.0.max(1))) as u64
-    } else {
-        each
-    };
-    each + u64::from(op.op.len).saturating_sub(SMALL) * cost.byte_pj / 1000
-}
-
 impl Relocation {
-    /// Charges an operation that has ended to its class. `took` is the time for which it occupied its device.
-    pub(super) fn charge(&self, g: &mut Globals, op: &Op, took: Nanos) {
+    /// Charges an operation that has ended to its class. `took` is the time for which it occupied its device, `energy_nj` its energy.
+    pub(super) fn charge(&self, g: &mut Globals, op: &Op, (took, energy_nj): (Nanos, u64)) {
         let tier = g.space.geo.members[op.member()].tier;
         let cost = g.space.loads.cost(tier);
         let (len, kind) = (u64::from(op.op.len), op.op.kind);
@@ -71,7 +47,7 @@ impl Relocation {
             bytes_read: if kind == OpKind::Read { len } else { 0 },
             bytes_written: written,
             busy: took,
-            energy_nj: energy(cost, op),
+            energy_nj,
             wear_fusd: written.saturating_mul(cost.wear_byte_fusd),
         };
         match op.what {

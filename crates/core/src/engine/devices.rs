@@ -286,8 +286,9 @@ impl Globals {
         self.out.push(Effect::Start(d));
     }
 
-    /// An operation ended: reports its duration to [`crate::load`].
-    pub(super) fn measure(&mut self, op: &Op) -> Nanos {
+    /// An operation ended: reports its duration to [`crate::load`]. Returns the time for which it occupied its device, and its energy in
+    /// nanojoules.
+    pub(super) fn measure(&mut self, op: &Op) -> (Nanos, u64) {
         let data = matches!(op.what, What::Data { .. } | What::Move { .. })
             && matches!(op.op.kind, OpKind::Read | OpKind::Write);
         let sample = Sample {
@@ -302,10 +303,10 @@ impl Globals {
             issued: op.issued,
         };
         let took = self.space.loads.end(self.clock, sample);
-        let work = (op.op.kind, op.op.len, op.sequential);
-        self.devices.meter.work(op.member(), work, took);
+        let energy = self.energy_of(op, took);
+        self.counters.members[op.member()].energy_nj += energy;
         self.fill_power();
-        took
+        (took, energy)
     }
 }
 

@@ -52,6 +52,8 @@ pub(super) struct Globals {
     pub(super) failed: bool,
     /// Moves yield until this time, because a promise to some class was not kept.
     pub(super) yield_until: Nanos,
+    /// Number of slots, copies and waiting pieces that searches have examined.
+    pub(super) steps: u64,
     /// The time of the event that is being handled.
     pub(super) clock: Nanos,
     /// The effects for the world, in order; while an event is handled, this is the caller's own list.

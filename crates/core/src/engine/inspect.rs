@@ -134,6 +134,11 @@ impl Engine {
         let used = geo.tier_slots(geo.slowest()).start.saturating_sub(unused);
         u64::from(used.saturating_sub(g.space.map.copied())) * u64::from(geo.extent_bytes())
     }
+    /// Number of slots, copies and waiting pieces that the engine has examined in its searches since it was started, for tests of their
+    /// cost: per request it must not depend on the number of slots, of copies and of requests that wait.
+    pub fn steps(&self) -> u64 {
+        self.globals.steps
+    }
     /// The moves that ended recently, newest first, without refusals; for display.
     pub fn recent_moves(&self) -> &RecentMoves {
         &self.relocation.recent

@@ -12,15 +12,17 @@
 //! | `durability/` | rounds, checkpoints, records; slots that are given up and not yet free |
 //! | `background/` | work that waits while a disk sleeps; data that another policy leaves behind |
 //! | `globals.rs`, `devices.rs` | the state that all of these use; operations in progress |
-//! | `by_extent.rs`, `slab.rs` | tables of work in progress: by extent, by number |
-//! | `accounts.rs` | the devices' work by class |
+//! | `by_number.rs`, `slab.rs` | tables of work in progress: by the number of an extent or slot, by a number of its own |
+//! | `accounts.rs`, `meter.rs` | the devices' work by class; their energy |
+//! | `contracts.rs` | relations between counters that tests check in every run |
 //! | `switch.rs`, `knobs.rs`, `inspect.rs` | change of the policy, change of settings, inspection |
 //!
 //! Each part is a struct with private fields. `globals.rs` describes which part may use which.
 
 mod accounts;
 mod background;
-mod by_extent;
+mod by_number;
+mod contracts;
 mod devices;
 mod due;
 mod durability;
@@ -104,6 +106,7 @@ impl Engine {
             failed: false,
             yield_until: Nanos(0),
             learned: Vec::new(),
+            steps: 0,
             clock,
             out: Vec::new(),
             params,
@@ -196,9 +199,9 @@ impl Engine {
         }
         g.devices.remove(id);
         g.note_woken(&op);
-        let took = g.measure(&op);
+        let (took, energy_nj) = g.measure(&op);
         self.relocation.learn_join(g, &op, took);
-        self.relocation.charge(g, &op, took);
+        self.relocation.charge(g, &op, (took, energy_nj));
         let failed = whole.is_err() || (whole == Ok(false) && !joined);
         g.counters.members[i].errors += u64::from(failed);
         if apart {
@@ -258,9 +261,6 @@ impl Engine {
                 if !more {
                     d.consider_wait(g);
                 }
-                if g.waiting.is_queued() {
-                    g.waiting.try_queue();
-                }
             }
             RoundEnd::Failed => {
                 g.failed = true;
@@ -269,7 +269,7 @@ impl Engine {
                 r.abandon_committing(g, d);
                 g.failed = !g.broken(Mutant::ForgetFailedFlush);
                 self.dismiss();
-                self.globals.waiting.try_queue();
+                self.globals.waiting.try_all();
             }
         }
     }

@@ -33,6 +33,11 @@ impl<T> Slab<T> {
         self.free.push(i);
         t
     }
+    /// Removes all objects, and calls `each` for every one of them, in the order of their numbers.
+    pub fn drain(&mut self, each: impl FnMut(T)) {
+        self.free.clear();
+        self.items.drain(..).flatten().for_each(each);
+    }
     /// An object, if the number is in use.
     pub fn get(&self, i: u32) -> Option<&T> {
         self.items.get(i as usize).and_then(Option::as_ref)

@@ -30,7 +30,7 @@
 
 use super::class_table::{Admit, ClassTable, FORM};
 use super::classes::LOWEST;
-use super::hold::{FAST, leaves, make_room};
+use super::hold::{FAST, Passed, leaves, make_room};
 use super::{Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Uses, View, param};
 use crate::collector::Lists;
 use crate::volume::{Position, UnitId};
@@ -214,10 +214,11 @@ impl Dss {
     ) -> Option<UnitId> {
         let mut at = self.lists.head(ring);
         let mut left = LOOK;
-        while let Some(s) = at {
+        let mut passed = Passed::default();
+        while let Some(s) = at.filter(|_| !passed.is_limit()) {
             if let Some(e) = view
                 .owner(view.position(s))
-                .filter(|&e| !view.is_held(e) && !leaves(leaving, e))
+                .filter(|&e| !passed.over(view, e) && !leaves(leaving, e))
             {
                 match newcomer {
                     Some(class) if left > 0 && !self.may_leave(s, class) => left -= 1,

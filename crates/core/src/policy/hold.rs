@@ -106,6 +106,28 @@ pub fn leaves(leaving: &[Action], e: UnitId) -> bool {
     leaving.iter().any(|a| a.extent() == e)
 }
 
+/// The units in use that one search for a victim passes over. A request that waits holds its unit, so in a burst there may be as many of
+/// them as requests; the search ends without a victim after [`Passed::MOST`] of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Passed(u32);
+
+impl Passed {
+    /// Largest number of units in use that a search passes over.
+    pub const MOST: u32 = 256;
+    /// Whether the search passes over `e`, because it is in use. After the limit, no more units are passed over.
+    #[inline]
+    pub fn over(&mut self, view: &View<'_>, e: UnitId) -> bool {
+        let held = !self.is_limit() && view.is_held(e);
+        self.0 += u32::from(held);
+        held
+    }
+    /// Whether the limit was reached: what the search has found then is no victim.
+    #[inline]
+    pub fn is_limit(self) -> bool {
+        self.0 >= Passed::MOST
+    }
+}
+
 /// Whether the unit is served from the fast tier now.
 pub fn is_fast(view: &View<'_>, e: UnitId) -> bool {
     view.copy(e)

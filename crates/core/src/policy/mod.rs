@@ -44,6 +44,7 @@ pub use dss::Dss;
 pub use edt::Edt;
 pub use greendm::GreenDm;
 pub use hold::Hold;
+pub(crate) use hold::Passed;
 pub use hot_dst::HotDst;
 pub use hystor::Hystor;
 pub use interval::{Every, Interval, Rules};

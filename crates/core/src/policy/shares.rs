@@ -1,6 +1,6 @@
 //! Divides a fast tier: each copy belongs to one of several shares, and each share has its own LRU order and limit.
 
-use super::hold::{FAST, clear, leaves};
+use super::hold::{FAST, Passed, clear, leaves};
 use super::{Action, View};
 use crate::collector::Lists;
 use crate::volume::UnitId;
@@ -144,8 +144,10 @@ impl Shares {
     }
     /// The least recently used copy of a share that is not busy and is not leaving already.
     pub fn oldest(&self, view: &View<'_>, share: u8, leaving: &[Action]) -> Option<UnitId> {
+        let mut passed = Passed::default();
         self.by_age(view, share)
-            .find(|&e| !view.is_held(e) && !leaves(leaving, e))
+            .find(|&e| !passed.over(view, e) && !leaves(leaving, e))
+            .filter(|_| !passed.is_limit())
     }
     /// The copies of a share, least recently used first.
     pub fn by_age<'a>(

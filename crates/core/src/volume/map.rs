@@ -5,6 +5,7 @@
 //! bit set, which is read only for extents that are marked partial. Slot numbers need all 32 bits, so the marks (partial, held) are
 //! separate bit sets, which are not read while no extent has the mark.
 
+mod by_state;
 mod classes;
 mod copies;
 mod index;
@@ -17,6 +18,7 @@ use crate::units::{ExtentId, Nanos, Slot};
 use crate::volume::geometry::Geometry;
 use alloc::vec;
 use alloc::vec::Vec;
+use by_state::ByState;
 use classes::Classes;
 pub use classes::Mixed;
 use copies::CopyBits;
@@ -54,6 +56,8 @@ pub struct ExtentMap {
     copies: Vec<u32>,
     /// For the same slots: whether the copy is dirty.
     dirty_slots: Bits,
+    /// The same slots by state, once a search needed them (`by_state.rs`).
+    by_state: ByState,
     /// The state of the blocks of each copy (`copies.rs`). The engine needs it; hit-only runs do not.
     bits: CopyBits,
     /// The classes of the blocks in copies, if a policy asks for them (`classes.rs`).
@@ -82,6 +86,7 @@ impl ExtentMap {
             owner: vec![NO_OWNER; geo.tier_slots(geo.slowest()).start as usize],
             copies: Vec::new(),
             dirty_slots: Bits::default(),
+            by_state: ByState::default(),
             bits: CopyBits::default(),
             classes: Classes::default(),
             copied: 0,
@@ -155,6 +160,7 @@ impl ExtentMap {
         assert!(r.place != UNMAPPED, "a copy of nothing");
         self.copies[s.0 as usize] = r.place;
         r.place = s.0;
+        self.by_state.put(s.0, false);
         self.own(s, e.0);
         self.copied += 1;
     }
@@ -165,6 +171,7 @@ impl ExtentMap {
         self.rows[e.0 as usize].place = self.copies[s.0 as usize];
         self.copies[s.0 as usize] = UNMAPPED;
         self.dirty_slots.clear(s.0 as usize);
+        self.by_state.remove(s.0);
         self.index.set_dirty(e, false);
         self.own(s, NO_OWNER);
         self.copied -= 1;
@@ -184,6 +191,7 @@ impl ExtentMap {
         } else {
             self.dirty_slots.clear(c.0 as usize);
         }
+        self.by_state.put(c.0, on);
         self.index.set_dirty(e, on);
         self.dirty = self.dirty + u32::from(on) - u32::from(was);
         was != on

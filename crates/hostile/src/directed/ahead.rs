@@ -39,6 +39,42 @@ fn begins_ahead(s: &Stage) -> Result<(), String> {
     }
 }
 
+/// Rounds begin ahead again and again, as long as FLUSHes follow writes, and no more often than that.
+pub(super) fn again_and_again(mutant: Option<Mutant>) -> Result<(), String> {
+    let counts = |s: &Stage| {
+        let c = s
+            .engine
+            .as_ref()
+            .map(|e| (e.counters().ahead, e.counters().ahead_met));
+        c.ok_or("the volume is not served")
+    };
+    let mut s = sure(mutant, Uses::Copies, 2, 4)?;
+    let before = counts(&s)?;
+    for _ in 0..8 {
+        s.write(1, (0, 8))?;
+        s.flush()?;
+    }
+    let after = counts(&s)?;
+    if after.0 < before.0 + 8 || after.1 < before.1 + 8 {
+        return Err(format!(
+            "of 8 FLUSHes, {before:?} to {after:?} were predicted"
+        ));
+    }
+    // Each write is followed by another one: a prediction that is not met is not counted as met by a later FLUSH.
+    for _ in 0..8 {
+        s.write(1, (0, 8))?;
+        s.write(2, (0, 8))?;
+    }
+    s.flush()?;
+    let end = counts(&s)?;
+    if end.1 > after.1 + 1 || end.0 > after.0 + 4 {
+        return Err(format!("wrong predictions count: {after:?} to {end:?}"));
+    }
+    s.engine
+        .as_ref()
+        .map_or(Ok(()), isotherm_core::Engine::contracts)
+}
+
 /// A write ends after the flush of a round that began ahead was issued: the next FLUSH must issue another flush.
 pub(super) fn late_write(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = sure(mutant, Uses::Copies, 2, 2)?;

@@ -71,6 +71,47 @@ pub(super) fn restoring_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
     Ok(())
 }
 
+/// A session loses the first of the journal blocks that it was writing, and the others reach the medium. The next session numbers its blocks
+/// from the lost one on, so a block of the lost session lies where each of its own will be. What it kept must be restored there.
+pub(super) fn over_a_lost_session(mutant: Option<Mutant>) -> Result<(), String> {
+    const MANY: u32 = 600;
+    let shape = Shape {
+        extents: MANY + 20,
+        slots: vec![10, MANY + 40],
+        ..Shape::default()
+    };
+    let mut s = Stage::with(mutant, &shape, |p| {
+        (p.kept_writes, p.keeper) = (true, true);
+    })?;
+    s.uses(Uses::Homes);
+    s.write(4, (0, 8))?;
+    s.flush()?;
+    keep(&mut s, 0.0)?;
+    for e in 10..MANY {
+        s.write(e, (0, 8))?;
+    }
+    let ring = s.is_ring();
+    s.hold(ring.clone());
+    s.send_flush()?;
+    let world = s.world.as_ref().ok_or("the volume is not served")?;
+    let writes: Vec<_> = world.in_progress().filter(ring).collect();
+    let first = writes.iter().find(|op| op.member == MemberId(0));
+    let at = first.filter(|op| op.len > 8192).map(|op| op.offset);
+    let at = at.ok_or("the scene has no round of three blocks")?;
+    let lost = at..at + 4096;
+    s.lose_power(move |m, o| m != MemberId(0) || !lost.contains(&o));
+    s.open()?;
+    s.verify()?;
+    for e in 10..MANY {
+        s.write(e, (0, 4))?;
+    }
+    s.die();
+    let moment = s.truth.moment();
+    s.open()?;
+    s.truth.flushed(moment);
+    s.verify()
+}
+
 /// While the record of a move becomes durable, an older change of the same extent is pending, and a write to another one is to be kept. If
 /// both were kept now, the journal would name the old home of the extent after the new one.
 pub(super) fn beside_a_move(mutant: Option<Mutant>) -> Result<(), String> {

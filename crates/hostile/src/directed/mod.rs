@@ -36,7 +36,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 46] = [
+pub const SCENES: [(&str, Scene); 49] = [
     (
         "a process dies while it closes",
         recovery::dies_while_closing,
@@ -72,12 +72,17 @@ pub const SCENES: [(&str, Scene); 46] = [
         "the slot of a cleaned copy used again",
         rounds::cleaned_slot_again,
     ),
+    (
+        "the slot of a cleaned copy that is discarded meanwhile",
+        rounds::cleaned_slot_discarded,
+    ),
     ("a slow slot used again", rounds::slow_slot_again),
     ("moves side by side", rounds::joined_moves),
     ("a joined operation that fails", rounds::joined_failure),
     ("a FLUSH that comes during a round", rounds::late_flush),
     ("a write that ends during a flush", rounds::late_write),
     ("a write after a round that began ahead", ahead::late_write),
+    ("rounds ahead of many FLUSHes", ahead::again_and_again),
     ("a FLUSH that waited for a write", gather::is_flushed),
     (
         "a FLUSH that waits for a write that does not end",
@@ -99,6 +104,10 @@ pub const SCENES: [(&str, Scene); 46] = [
     (
         "power is lost while kept records are restored",
         kept::restoring_is_cut,
+    ),
+    (
+        "kept writes where a lost session was",
+        kept::over_a_lost_session,
     ),
     (
         "a kept write beside a round with a move",

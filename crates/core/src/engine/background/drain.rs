@@ -11,6 +11,7 @@ use crate::engine::globals::{Globals, Parts};
 use crate::policy::{Action, Policy, Uses};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
 use crate::volume::{Geometry, Space};
+use alloc::collections::VecDeque;
 use core::fmt;
 
 /// Delay before the next step, so that a long list does not stall requests.
@@ -64,16 +65,17 @@ pub enum Drain {
 }
 
 /// Progress of the removal.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Draining {
     uses: Uses,
     /// Whether dirty copies are written home.
     cleans: bool,
     /// Time of the next step. `None`: done, or nothing to do.
     next: Option<Nanos>,
+    /// The first slot that was not examined yet since the policy took over.
     hand: u32,
-    /// Number of slots examined since the last one with data to remove.
-    idle: u32,
+    /// Slots to examine besides: those to which data has come since, and those whose data could not be moved yet, or is being moved.
+    again: VecDeque<Slot>,
 }
 
 impl Draining {
@@ -96,14 +98,15 @@ impl Draining {
             uses,
             cleans,
             next: due.then_some(Nanos(0)),
-            hand: 0,
-            idle: 0,
+            // If there is nothing to remove yet, what comes is reported.
+            hand: if due { 0 } else { fast },
+            again: VecDeque::new(),
         }
     }
-    /// Called when there is data to remove: all slots are examined again.
-    fn look_again(&mut self, now: Nanos) {
+    /// There is data to remove in `slot`.
+    fn look_at(&mut self, slot: Slot, now: Nanos) {
         self.next.get_or_insert(now + AGAIN);
-        self.idle = 0;
+        self.again.push_back(slot);
     }
     /// Makes the next step due now, if there is one: a batch of background work begins, and the removal belongs to it.
     pub(super) fn make_due(&mut self, now: Nanos) {
@@ -170,17 +173,32 @@ impl Globals {
             Uses::Both => false,
         };
         if unwanted {
-            self.background.drain.look_again(self.clock);
+            self.background.drain.look_at(slot, self.clock);
         }
     }
 
     /// A write that was in progress when the policy changed made a copy dirty: if the policy leaves no copy dirty, it is written home.
     #[inline]
-    pub(in crate::engine) fn copy_became_dirty(&mut self) {
-        if self.background.drain.cleans {
-            self.background.drain.look_again(self.clock);
+    pub(in crate::engine) fn copy_became_dirty(&mut self, e: ExtentId) {
+        if self.background.drain.cleans
+            && let Some(slot) = self.space.map.copy(e)
+        {
+            self.background.drain.look_at(slot, self.clock);
         }
     }
+}
+
+/// The result of a look at a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// There is nothing to remove.
+    Nothing,
+    /// The removal has begun. It may still fail.
+    Begun,
+    /// The data is in use, or has no other place at the moment.
+    InUse,
+    /// No more data can be moved at the moment.
+    NoBuffer,
 }
 
 impl Parts<'_> {
@@ -192,38 +210,48 @@ impl Parts<'_> {
             self.drain().next = Some(now + ASK_AGAIN);
             return;
         }
-        for _ in 0..SLOTS_PER_STEP.min(fast) {
-            if self.drain().idle >= fast {
-                // All slots were examined, and none has data to remove.
-                self.drain().next = None;
-                return;
-            }
-            let s = Slot(self.drain().hand % fast);
-            let gone = self.drain_slot(s);
+        let known = self.drain().again.len() as u32;
+        let mut moved = false;
+        for i in 0..SLOTS_PER_STEP {
             let drain = self.drain();
-            drain.hand = s.0 + 1;
-            match gone {
-                // Nothing to remove in this slot.
-                None => drain.idle += 1,
-                Some(true) => drain.idle = 0,
-                Some(false) => {
-                    drain.idle = 0;
-                    drain.next = Some(now + AGAIN);
-                    return;
-                }
+            let s = if i < known {
+                drain.again.pop_front()
+            } else {
+                (drain.hand < fast).then_some(Slot(drain.hand))
+            };
+            let Some(s) = s else { break };
+            drain.hand += u32::from(i >= known);
+            self.g.steps += 1;
+            let how = self.drain_slot(s);
+            if how != Step::Nothing {
+                self.drain().again.push_back(s);
             }
+            if how == Step::NoBuffer {
+                break;
+            }
+            moved |= how == Step::Begun;
         }
-        self.drain().next = Some(now + NEXT);
+        let drain = self.drain();
+        let left = drain.hand < fast || !drain.again.is_empty();
+        // What is in use is looked at later. The rest of the slots is examined at once.
+        let next = if moved || drain.again.is_empty() {
+            NEXT
+        } else {
+            AGAIN
+        };
+        drain.next = left.then_some(now + next);
     }
 
     fn drain(&mut self) -> &mut Draining {
         &mut self.g.background.drain
     }
 
-    /// Removes the data in `s` if the policy does not use it. `None`: there is nothing to remove; false: it is not possible now.
-    fn drain_slot(&mut self, s: Slot) -> Option<bool> {
+    /// Begins to remove the data in `s` if the policy does not use it.
+    fn drain_slot(&mut self, s: Slot) -> Step {
         let (g, r) = (&mut *self.g, &mut *self.r);
-        let extent = g.space.map.owner(s)?;
+        let Some(extent) = g.space.map.owner(s) else {
+            return Step::Nothing;
+        };
         let is_copy = g.copy_in(s) == Some(extent);
         let Draining { uses, cleans, .. } = g.background.drain;
         let dirty = is_copy && cleans && g.space.map.is_dirty(extent);
@@ -233,28 +261,29 @@ impl Parts<'_> {
             Uses::Both => false,
         };
         if !must_go && !dirty {
-            return None;
+            return Step::Nothing;
         }
         // Uses at most half of the buffers, because the policy needs some, too.
         let busy = r.active() * 2 > r.buffers() as u32;
-        if busy || !r.has_buffer() || r.of(extent).is_some() {
-            return Some(false);
+        if busy || !r.has_buffer() {
+            return Step::NoBuffer;
         }
-        if g.space.map.is_held(extent) || g.has_writers(extent) {
-            return Some(false);
+        if r.of(extent).is_some() || g.space.map.is_held(extent) || g.has_writers(extent) {
+            return Step::InUse;
         }
         // A home on a middle tier may have a copy on the fastest, which must go before the home can move.
         let covered = !is_copy && g.space.map.copy(extent).is_some();
         if !is_copy && !covered {
             let to = g.space.geo.slowest();
-            return Some(r.own_move(g, extent, to));
+            let begun = r.own_move(g, extent, to);
+            return if begun { Step::Begun } else { Step::InUse };
         }
         if must_go || covered {
             self.give_up_copy(extent);
         } else {
             r.own_clean(g, Action::Clean { extent });
         }
-        Some(true)
+        Step::Begun
     }
 
     fn give_up_copy(&mut self, extent: ExtentId) {

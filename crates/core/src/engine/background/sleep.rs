@@ -293,11 +293,16 @@ impl Parts<'_> {
                 b.hand = fast;
                 break;
             }
+            let Some(s) = g.space.map.next_dirty(Slot(b.hand)) else {
+                b.hand = fast;
+                break;
+            };
+            b.hand = s.0;
+            g.steps += 1;
             // Copies with a write or a move in progress are left for the next batch.
             let dirty = g
-                .copy_in(Slot(b.hand))
-                .filter(|&e| g.space.map.is_dirty(e) && !g.space.map.is_held(e))
-                .filter(|&e| !g.has_writers(e));
+                .copy_in(s)
+                .filter(|&e| !g.space.map.is_held(e) && !g.has_writers(e));
             if let Some(extent) = dirty {
                 if !r.has_buffer() {
                     g.background.sleep.batch = Some(b);

@@ -19,6 +19,9 @@ pub(super) struct CounterUpdates {
     known: Known,
     /// By member: the time at which it was last raised.
     last: Vec<Nanos>,
+    /// The beginning of the session, and the number of times that a counter was raised since.
+    begun: Nanos,
+    raises: u64,
     /// The counters that the round in progress raises.
     raised: Vec<(MemberId, u64)>,
     blocks: Vec<u8>,
@@ -32,6 +35,8 @@ impl CounterUpdates {
             every,
             known: opened.counters.clone(),
             last: vec![opened.time_base; n],
+            begun: opened.time_base,
+            raises: 0,
             raised: Vec::with_capacity(n),
             blocks: if every.is_some() {
                 vec![0; n * BLOCK]
@@ -56,8 +61,18 @@ impl CounterUpdates {
         let block = c.encode(&self.sb.uuid);
         self.blocks[i * BLOCK..(i + 1) * BLOCK].copy_from_slice(&block);
         self.last[i] = now;
+        self.raises += 1;
         self.raised.push((member, value));
         record::encode_counter(id, value)
+    }
+    /// The number of times that a counter was raised in this session until `now`, and the largest number that the interval allows.
+    pub(super) fn raises(&self, now: Nanos) -> (u64, u64) {
+        let intervals = match self.every {
+            None => 0,
+            Some(Nanos(0)) => u64::MAX >> 8,
+            Some(every) => now.since(self.begun).0 / every.0,
+        };
+        (self.raises, intervals * self.last.len() as u64)
     }
     /// The members whose counters this round raises, with the byte offset of each block.
     pub(super) fn writes(&self) -> impl ExactSizeIterator<Item = (MemberId, u64)> + '_ {

@@ -12,6 +12,7 @@
 
 use super::Durability;
 use super::round::CLEANED_MAX;
+use crate::engine::by_number::ByNumber;
 use crate::engine::devices::{Cause, What};
 use crate::engine::globals::Globals;
 use crate::io::{BufRef, DeviceOp, OpId, OpKind};
@@ -28,6 +29,18 @@ struct Entry {
     mark: u64,
 }
 
+/// What a slot that is given up waits for.
+#[derive(Clone, Copy, Debug, Default)]
+enum Stage {
+    /// Its record.
+    #[default]
+    Record,
+    /// The end of the operations on it. Its freeing is durable. `trim`: then the device gets a discard.
+    Pins { trim: bool },
+    /// The discard of it on the device.
+    Trim,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Freeing {
@@ -35,10 +48,8 @@ pub(super) struct Freeing {
     waiting: VecDeque<Entry>,
     /// Slots that wait for the record on the primary only (a mutant).
     hasty: VecDeque<Entry>,
-    /// Slots whose freeing is durable, but which are pinned.
-    pinned: Vec<Entry>,
-    /// Slots that are being discarded on the device.
-    trimming: Vec<Slot>,
+    /// All slots that are given up and not free, by their number.
+    slots: ByNumber<Stage>,
     /// Slots of copies that were cleaned since the mirror was last brought up to date.
     cleaned: Vec<Slot>,
 }
@@ -48,8 +59,7 @@ impl Default for Freeing {
         Freeing {
             waiting: VecDeque::new(),
             hasty: VecDeque::new(),
-            pinned: Vec::new(),
-            trimming: Vec::new(),
+            slots: ByNumber::new(256),
             cleaned: Vec::with_capacity(CLEANED_MAX),
         }
     }
@@ -58,12 +68,11 @@ impl Default for Freeing {
 impl Freeing {
     /// Whether no slot will become free.
     pub(super) fn is_empty(&self) -> bool {
-        !self.wants_round() && self.pinned.is_empty() && self.trimming.is_empty()
+        self.slots.is_empty()
     }
     /// Whether `s` will become free.
     pub(super) fn contains(&self, s: Slot) -> bool {
-        let mut entries = self.waiting.iter().chain(&self.hasty).chain(&self.pinned);
-        entries.any(|e| e.slot == s) || self.trimming.contains(&s)
+        self.slots.get(s.0).is_some()
     }
     /// Whether a slot waits for a record, so that a round would free it.
     pub(super) fn wants_round(&self) -> bool {
@@ -100,6 +109,7 @@ impl Durability {
         if g.broken(Mutant::ReuseBeforeDurable) {
             return self.freeing.release(g, entry);
         }
+        *self.freeing.slots.entry(slot.0) = Stage::Record;
         // (Without a mirror both queues wait for the same records.)
         let on_primary = g.space.geo.locate(slot).0 == self.layout.primary;
         let hasty = if on_primary {
@@ -157,7 +167,9 @@ impl Durability {
     /// written or discarded again.
     fn forget_recorded(&mut self, g: &mut Globals) {
         for s in self.freeing.cleaned.drain(..) {
-            let settled = |e| !g.space.map.is_dirty(e) && !self.pending.contains(e);
+            let forgets = g.broken(Mutant::ForgetRecordedPending);
+            let pends = |e| self.pending.contains(e) && !forgets;
+            let settled = |e| !g.space.map.is_dirty(e) && !pends(e);
             if g.copy_in(s).is_some_and(settled) {
                 g.space.map.set_recorded(s, false);
             }
@@ -166,17 +178,16 @@ impl Durability {
 
     /// A discard that was passed to a device has ended.
     pub(in crate::engine) fn trimmed(&mut self, g: &mut Globals, slot: Slot) {
-        self.freeing.trimming.retain(|&s| s != slot);
+        self.freeing.slots.remove(slot.0);
         g.space.slots.release(slot);
         g.waiting.slot_freed();
     }
 
     /// The last operation on `slot` has ended.
     pub(in crate::engine) fn unpinned(&mut self, g: &mut Globals, slot: Slot) {
-        let pinned = &mut self.freeing.pinned;
-        if let Some(i) = pinned.iter().position(|e| e.slot == slot) {
-            let e = pinned.swap_remove(i);
-            self.freeing.release(g, e);
+        if let Some(Stage::Pins { trim }) = self.freeing.slots.get(slot.0) {
+            let mark = 0;
+            self.freeing.release(g, Entry { slot, trim, mark });
         }
     }
 }
@@ -184,13 +195,13 @@ impl Durability {
 impl Freeing {
     fn release(&mut self, g: &mut Globals, e: Entry) {
         if g.space.pins.is_pinned(e.slot) && !g.broken(Mutant::ReusePinned) {
-            self.pinned.push(e);
+            *self.slots.entry(e.slot.0) = Stage::Pins { trim: e.trim };
             return;
         }
         let (member, offset) = g.space.geo.locate(e.slot);
         let m = *g.devices.of(member);
         if e.trim && m.trims && !m.missing {
-            self.trimming.push(e.slot);
+            *self.slots.entry(e.slot.0) = Stage::Trim;
             let op = DeviceOp {
                 id: OpId(0),
                 member,
@@ -202,6 +213,7 @@ impl Freeing {
             };
             g.start(Cause::plain(What::Trim { slot: e.slot }), op);
         } else {
+            self.slots.remove(e.slot.0);
             g.space.slots.release(e.slot);
             g.waiting.slot_freed();
         }

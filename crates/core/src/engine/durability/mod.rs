@@ -39,7 +39,7 @@ use crate::mutants::Mutant;
 use crate::policy::Uses;
 use crate::store::journal::Staging;
 use crate::store::superblock::Follow as Claim;
-use crate::store::{Closing, Layout, Opened};
+use crate::store::{BLOCK, Closing, Layout, Opened};
 use crate::units::{ExtentId, MemberId, Nanos};
 use ahead::Ahead;
 use alloc::vec::Vec;
@@ -193,6 +193,14 @@ impl Durability {
             + self.checkpoints.bytes()
             + self.pending.bytes()
             + self.follow.bytes()
+    }
+    /// See [`CounterUpdates::raises`].
+    pub(super) fn counter_raises(&self, now: Nanos) -> (u64, u64) {
+        self.counters.raises(now)
+    }
+    /// Largest number of blocks that a round adds to a checkpoint, with its header.
+    pub(super) fn checkpoint_blocks(&self) -> u64 {
+        (self.checkpoints.bytes() / BLOCK) as u64 + 1
     }
     /// Lag of the mirror in blocks, and the checkpoint number.
     pub(super) fn progress(&self) -> (u64, u64) {

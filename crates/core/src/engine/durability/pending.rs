@@ -99,12 +99,12 @@ impl Pending {
     }
 }
 
-/// Requests that wait for a round, each with the number of records that it needs.
+/// Requests that wait for a round, each with the number of records that it needs. Later requests need as many records or more.
 #[derive(Clone, Debug)]
 pub(super) struct RoundQueue {
-    queue: Vec<(u32, u64)>,
+    queue: VecDeque<(u32, u64)>,
     /// The requests that the round in progress serves.
-    serving: Vec<(u32, u64)>,
+    serving: VecDeque<(u32, u64)>,
     /// The requests whose records are kept when the round in progress has ended.
     later: Vec<u32>,
 }
@@ -112,8 +112,8 @@ pub(super) struct RoundQueue {
 impl Default for RoundQueue {
     fn default() -> RoundQueue {
         RoundQueue {
-            queue: Vec::with_capacity(256),
-            serving: Vec::with_capacity(256),
+            queue: VecDeque::with_capacity(256),
+            serving: VecDeque::with_capacity(256),
             later: Vec::new(),
         }
     }
@@ -121,11 +121,11 @@ impl Default for RoundQueue {
 
 impl RoundQueue {
     pub(super) fn join(&mut self, r: u32, mark: u64) {
-        self.queue.push((r, mark));
+        self.queue.push_back((r, mark));
     }
     /// Adds a request that the round in progress serves, too.
     pub(super) fn join_current(&mut self, r: u32, mark: u64) {
-        self.serving.push((r, mark));
+        self.serving.push_back((r, mark));
     }
     /// Adds a request whose records are kept when the round in progress has ended.
     pub(super) fn keep_later(&mut self, r: u32) {
@@ -157,17 +157,16 @@ impl RoundQueue {
     /// Called when the round is durable: `committed` records are. Calls `served` for each request that needs no more than these. The others
     /// continue to wait, because there were more changes than one round can write. Returns whether there are others.
     pub(super) fn round_done(&mut self, committed: u64, mut served: impl FnMut(u32)) -> bool {
-        let queued = self.queue.len();
-        let mut serving = core::mem::take(&mut self.serving);
-        for (r, mark) in serving.drain(..) {
-            if committed >= mark {
-                served(r);
-            } else {
-                self.queue.push((r, mark));
-            }
+        while let Some(&(r, _)) = self.serving.front().filter(|s| s.1 <= committed) {
+            self.serving.pop_front();
+            served(r);
         }
-        self.serving = serving;
-        self.queue.len() > queued
+        let more = !self.serving.is_empty();
+        if more {
+            self.serving.append(&mut self.queue);
+            core::mem::swap(&mut self.queue, &mut self.serving);
+        }
+        more
     }
     /// Removes all requests, because there will be no more rounds, and calls `each` for every one of them.
     pub(super) fn dismiss(&mut self, mut each: impl FnMut(u32)) {

@@ -16,6 +16,13 @@ use crate::mutants::Mutant;
 use crate::policy::{Action, Outcome};
 use crate::units::{ExtentId, Slot, TierId};
 
+/// Number of copies in use that a search for one to evict passes over.
+const BUSY_MAX: u32 = 16;
+
+fn tiers(g: &Globals) -> impl Iterator<Item = TierId> + use<> {
+    (0..g.space.geo.tiers()).map(TierId)
+}
+
 impl Relocation {
     pub(super) fn notify_copied(&self, g: &mut Globals, d: &Durability, e: ExtentId, slot: Slot) {
         g.check_place(slot, true);
@@ -138,47 +145,62 @@ impl Relocation {
         }
         g.policy_due = true;
         if g.space.map.is_held(e) {
-            g.waiting.try_queue();
+            g.waiting.extent_changed(e);
         }
     }
 
-    /// Evicts a copy because an extent needs a home, which is more important than copies, and no slot is free. Returns true if a slot is
-    /// free now. Otherwise one may become free later, if there is any copy.
-    pub(in crate::engine) fn reclaim(&mut self, g: &mut Globals, d: &mut Durability) -> bool {
-        let fast = g.fast_slots();
-        let any_free = |g: &Globals| {
-            let mut tiers = (0..g.space.geo.tiers()).map(TierId);
-            tiers.any(|t| g.space.slots.free(t) > 0)
-        };
-        if g.space.map.copied() == 0 || any_free(g) {
+    /// Evicts copies because extents need homes, which are more important than copies, and no slot is free. `wanted` extents need one.
+    /// Returns true if a slot is free now. Otherwise one may become free later, if there is any copy.
+    ///
+    /// No more copies are evicted than there are extents that need a slot: those that are on their way count.
+    pub(in crate::engine) fn reclaim(
+        &mut self,
+        g: &mut Globals,
+        d: &mut Durability,
+        wanted: u32,
+    ) -> bool {
+        let any_free = |g: &Globals| tiers(g).any(|t| g.space.slots.free(t) > 0);
+        if g.space.map.copied() == 0 {
             return false;
         }
-        let mut dirty = None;
-        for i in 0..fast {
-            let s = Slot((self.hand + i) % fast);
-            let Some(e) = g.copy_in(s) else { continue };
-            // Pieces that wait for the extent do not matter, because they check its state again before they continue. Only moves and writes
-            // in progress matter.
-            if self.moves.of(e).is_some() || g.has_writers(e) {
-                continue;
+        let freeing = |g: &Globals| -> u32 { tiers(g).map(|t| g.space.slots.freeing(t)).sum() };
+        let mut coming = freeing(g) + self.moves.evicting();
+        while !any_free(g) {
+            if let Some((s, e)) = self.next_evictable(g, false) {
+                // Such a slot is free at once.
+                let at_once = !g.space.map.is_recorded(s) && !g.space.pins.is_pinned(s);
+                if !at_once && coming >= wanted {
+                    return false;
+                }
+                self.own_eviction(g, d, e);
+            } else if coming < wanted
+                && self.has_buffer()
+                && !g.failed
+                && let Some((_, extent)) = self.next_evictable(g, true)
+            {
+                self.own_clean(g, Action::Evict { extent });
+            } else {
+                return false;
             }
-            if g.space.map.is_dirty(e) {
-                dirty = dirty.or(Some((s, e)));
-                continue;
+            coming += 1;
+        }
+        true
+    }
+
+    /// The next clean or `dirty` copy that may be evicted. Pieces that wait for the extent do not matter, because they check its state again
+    /// before they continue. Only moves and writes in progress matter. A search passes over [`BUSY_MAX`] of such copies at most, and the next
+    /// one continues where it ended: when one of them has ended, the pieces that need a slot are tried again.
+    fn next_evictable(&mut self, g: &mut Globals, dirty: bool) -> Option<(Slot, ExtentId)> {
+        for _ in 0..BUSY_MAX {
+            let s = g.space.map.next_copy(Slot(self.hand), dirty)?;
+            g.steps += 1;
+            self.hand = s.0 + 1;
+            let e = g.copy_in(s)?;
+            if self.moves.of(e).is_none() && !g.has_writers(e) {
+                return Some((s, e));
             }
-            self.hand = s.0 + 1;
-            self.own_eviction(g, d, e);
-            // If the slot is not free yet, it will be free after a round or after a read of it. One copy at a time is enough.
-            return any_free(g);
         }
-        if let Some((s, extent)) = dirty
-            && self.has_buffer()
-            && !g.failed
-        {
-            self.hand = s.0 + 1;
-            self.own_clean(g, Action::Evict { extent });
-        }
-        false
+        None
     }
 
     /// Drops a copy without dirty blocks, for the engine itself.

@@ -106,6 +106,10 @@ impl Relocation {
         let all = self.moves.iter();
         all.map(|(_, m)| (m.extent, m.action)).collect()
     }
+    /// Bytes of the wear budget that are reserved for the moves in progress.
+    pub(super) fn owed(&self) -> i64 {
+        self.moves.iter().map(|(_, m)| i64::from(m.owed)).sum()
+    }
     /// A move in progress.
     pub(super) fn get(&self, index: u16) -> Move {
         self.moves.get(index)

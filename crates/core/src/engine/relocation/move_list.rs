@@ -2,7 +2,7 @@
 
 use crate::bits::Bits;
 use crate::engine::Params;
-use crate::engine::by_extent::ByExtent;
+use crate::engine::by_number::ByNumber;
 use crate::policy::{Action, Outcome};
 use crate::stats::Histogram;
 use crate::units::{ExtentId, Nanos, Slot};
@@ -124,12 +124,14 @@ impl Move {
 pub(super) struct Moves {
     list: Vec<Option<Move>>,
     /// By extent: the index of its move. An extent has at most one move.
-    by_extent: ByExtent<u16>,
+    by_extent: ByNumber<u16>,
     /// By index: whether there is a move.
     busy: Bits,
     /// For each move that does not concern the whole extent, its blocks.
     pub(super) parts: Vec<Bits>,
     active: u32,
+    /// Number of cleans after which the copy is dropped.
+    evicting: u32,
     /// Number of moves that read or write as a part of another move's operation.
     joined: u32,
     /// The time since which a copied move has been waiting for a round.
@@ -160,10 +162,11 @@ impl Moves {
         let n = p.move_buffers.max(1);
         Moves {
             list: alloc::vec![None; usize::from(n)],
-            by_extent: ByExtent::new(usize::from(n)),
+            by_extent: ByNumber::new(usize::from(n)),
             busy: Bits::new(usize::from(n)),
             parts: alloc::vec![Bits::default(); usize::from(n)],
             active: 0,
+            evicting: 0,
             joined: 0,
             copied_since: None,
             copied: 0,
@@ -184,10 +187,14 @@ impl Moves {
     pub(super) fn active(&self) -> u32 {
         self.active
     }
+    /// Number of moves that will free the slot of a copy.
+    pub(super) fn evicting(&self) -> u32 {
+        self.evicting
+    }
     /// The move of an extent.
     #[inline]
     pub(super) fn of(&self, e: ExtentId) -> Option<u16> {
-        self.by_extent.get(e)
+        self.by_extent.get(e.0)
     }
     pub(super) fn get(&self, i: u16) -> Move {
         self.list[usize::from(i)].expect("move not under way")
@@ -217,7 +224,7 @@ impl Moves {
             self.of(m.extent).is_none() && self.is_free(i),
             "the extent has a move, or the buffer is in use"
         );
-        *self.by_extent.entry(m.extent) = i;
+        *self.by_extent.entry(m.extent.0) = i;
         self.busy.set(usize::from(i));
         self.active += 1;
         self.count(&m, true);
@@ -227,7 +234,7 @@ impl Moves {
     pub(super) fn take(&mut self, i: u16) -> Move {
         let m = self.get(i);
         self.list[usize::from(i)] = None;
-        self.by_extent.remove(m.extent);
+        self.by_extent.remove(m.extent.0);
         self.busy.clear(usize::from(i));
         self.active -= 1;
         self.count(&m, false);
@@ -244,6 +251,8 @@ impl Moves {
                 *n -= u32::from(one);
             }
         };
+        let evicts = matches!(m.kind, Kind::Clean { evict: true });
+        by(&mut self.evicting, evicts);
         by(&mut self.copied, copied);
         by(&mut self.joined, joins_previous);
     }

@@ -143,6 +143,10 @@ impl Wear {
     pub(super) fn release(&mut self, bytes: u32) {
         self.reserved -= i64::from(bytes);
     }
+    /// Bytes that are reserved.
+    pub(in crate::engine) fn reserved(&self) -> i64 {
+        self.reserved
+    }
     /// The budget at the last event, if there is one.
     pub(in crate::engine) fn left(&self) -> Option<WearBudget> {
         self.is_on().then(|| WearBudget {

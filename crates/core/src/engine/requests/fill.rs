@@ -19,9 +19,6 @@ use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind, QUIET, RequestOp};
 use crate::mutants::Mutant;
 use crate::units::{ExtentId, Slot};
 
-/// The number of a fill in the list of locked extents, where others have the number of their request.
-const FILLER: u32 = u32::MAX;
-
 impl Requests {
     /// Fills `slot` with zeros: it is the new home of `e`, and nothing was written to it yet.
     pub(super) fn fill(p: &mut Parts<'_>, e: ExtentId, slot: Slot) {
@@ -32,7 +29,7 @@ impl Requests {
             return;
         }
         if !g.broken(Mutant::WriteDuringFill) {
-            g.waiting.edges.lock(e, FILLER);
+            g.waiting.edges.fill(e);
             g.space.map.hold(e, true);
         }
         g.space.pins.pin(slot, true);
@@ -75,9 +72,9 @@ impl Requests {
         if own && g.space.map.validate(e, 0, blocks) {
             p.d.note_home(g, e);
         }
-        g.waiting.edges.unlock_one(e, FILLER);
+        g.waiting.edges.filled(e);
         p.r.release_hold(p.g, e);
-        p.g.waiting.try_queue();
+        p.g.waiting.extent_changed(e);
     }
 
     /// Writes zeros on behalf of a discard: it discards a part of a fully valid extent, and there is no room for a bitmap.

@@ -31,6 +31,7 @@ use crate::mutants::Mutant;
 use crate::stats::CLASSES;
 use crate::units::Nanos;
 use admission::Admission;
+use edges::{Edge, drop_edges};
 use replicas::Replicas;
 
 /// Largest size of a read or write, in bytes.
@@ -61,11 +62,16 @@ struct Req {
     needs_round: bool,
     /// Whether it is an unaligned write that is still reading its edge blocks.
     reading_edges: bool,
+    edges: Edge,
     /// The number of the request on whose behalf this one was made, if any. That request is answered when this one has ended.
     on_behalf: Option<u32>,
 }
 
 impl Req {
+    /// Offset of the request's own first byte.
+    fn offset(&self) -> u64 {
+        self.start + u64::from(self.head)
+    }
     fn is_write(&self) -> bool {
         !self.reading_edges
             && matches!(
@@ -152,6 +158,7 @@ impl Requests {
             error: None,
             needs_round: false,
             reading_edges: false,
+            edges: Edge::None,
             on_behalf: None,
         });
         if self.admission.admits(p.g, r, &req) {
@@ -162,11 +169,11 @@ impl Requests {
     /// Begins a request that the scheduler has admitted.
     fn begin(&mut self, p: &mut Parts<'_>, r: u32) {
         let req = *self.list.at(r);
-        let offset = req.start + u64::from(req.head);
+        let offset = req.offset();
         match req.op {
             RequestOp::Flush => p.d.join(p.g, r),
             RequestOp::Write if (req.start, req.end) != (offset, offset + u64::from(req.bytes)) => {
-                self.start_unaligned_write(p, r, offset);
+                self.start_unaligned_write(p, r);
             }
             RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => {
                 self.list.at(r).needs_round = req.found;
@@ -199,7 +206,7 @@ impl Requests {
             return self.ended_for(p, r, other);
         }
         let req = *req;
-        drop_edges(p, r);
+        drop_edges(p, r, &req);
         let waits = req.error.is_none() && req.needs_round;
         if waits && (req.fua || !req.is_write()) {
             p.d.join(p.g, r);
@@ -254,14 +261,6 @@ impl Requests {
             result,
         });
         latency
-    }
-}
-
-/// Releases the locks of a request that has ended.
-fn drop_edges(p: &mut Parts<'_>, r: u32) {
-    while let Some(e) = p.g.waiting.edges.unlock(r) {
-        p.r.release_hold(p.g, e);
-        p.g.waiting.try_queue();
     }
 }
 

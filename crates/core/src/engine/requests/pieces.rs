@@ -5,8 +5,7 @@
 
 use super::gate::{Gate, gate};
 use super::runs::Runs;
-use super::waiting::Tried;
-use super::{Req, Requests, Waiter};
+use super::{Edge, Req, Requests, Waiter};
 use crate::engine::SCAN_BUDGET;
 use crate::engine::globals::{Globals, Parts};
 use crate::io::{IoError, QUIET, RequestOp};
@@ -86,7 +85,8 @@ impl Requests {
         make_room(p, req, w.extent);
         let write = req.is_write();
         let mut placed = place(p, w.extent, write);
-        if placed.is_none() && p.r.reclaim(p.g, p.d) {
+        let wanted = p.g.waiting.starving.len() as u32 + 1;
+        if placed.is_none() && p.r.reclaim(p.g, p.d, wanted) {
             placed = place(p, w.extent, write);
         }
         if placed.is_some() {
@@ -118,21 +118,23 @@ impl Requests {
 
     /// Tries the waiting pieces again for which something may have changed, in order of arrival.
     pub(in crate::engine) fn retry_waiting(&mut self, p: &mut Parts<'_>) {
-        let trying = p.g.waiting.take_queue();
-        for &Tried { piece: w, is_due } in &trying {
+        let trying = p.g.waiting.take_due();
+        p.g.steps += trying.len() as u64;
+        for &(_, w) in &trying {
             let req = self.list.at(w.req);
-            if !is_due || still_waits(p, req, &w) {
+            if still_waits(p, req, &w) {
                 // A piece that was tried before this one may have ended a move, which cleared the mark on the extent.
                 p.g.space.map.hold(w.extent, true);
                 p.g.waiting.push(w, req.op != RequestOp::Read);
                 continue;
             }
             p.r.release_hold(p.g, w.extent);
-            match self.list.at(w.req).op {
+            let req = self.list.at(w.req);
+            match req.op {
                 RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => {
                     self.discard_piece(p, w);
                 }
-                RequestOp::Write if p.g.waiting.edges.is_queued(w.req) => {
+                RequestOp::Write if req.edges == Edge::Queued => {
                     self.retry_unaligned_write(p, w);
                 }
                 _ => self.piece_alone(p, w),
@@ -142,15 +144,18 @@ impl Requests {
         p.g.waiting.tried(trying);
     }
 
-    /// Tries the pieces again that wait for a slot, in order of arrival, because one was freed.
+    /// Tries the pieces again that wait for a slot, in order of arrival, until one must wait again: the others would find none either.
     pub(in crate::engine) fn retry_starving(&mut self, p: &mut Parts<'_>) {
         p.g.waiting.trying_starving();
-        for _ in 0..p.g.waiting.starving.len() {
-            let Some(w) = p.g.waiting.starving.pop_front() else {
-                break;
-            };
+        while let Some(w) = p.g.waiting.starving.pop_front() {
+            p.g.steps += 1;
+            let others = p.g.waiting.starving.len();
             self.piece_alone(p, w);
             self.piece_done(p, w.req);
+            if p.g.waiting.starving.len() > others {
+                p.g.waiting.starving.rotate_right(1);
+                break;
+            }
         }
     }
 

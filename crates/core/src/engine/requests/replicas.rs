@@ -226,7 +226,7 @@ fn settle_replicas(p: &mut Parts<'_>, e: ExtentId, (from, to): (u32, u32), w: Wr
             if g.space.map.copy_dirty(e, from, to) {
                 p.d.note(g, e);
             }
-            g.copy_became_dirty();
+            g.copy_became_dirty(e);
         }
         WriteTo::Both => g.space.map.copy_validate(e, from, to),
     }

@@ -172,7 +172,7 @@ impl Requests {
                 self.written(p, e, s, (start, len), result.is_ok());
                 // A discard or an unaligned write may have waited for the end of all writes.
                 if p.g.space.map.is_held(e) {
-                    p.g.waiting.try_queue();
+                    p.g.waiting.extent_changed(e);
                 }
             }
         }

@@ -1,7 +1,8 @@
 //! Pieces of requests that cannot proceed at the moment, and the events that let them try again.
 
 use super::edges::Edges;
-use crate::engine::by_extent::ByExtent;
+use crate::engine::by_number::ByNumber;
+use crate::engine::slab::Slab;
 use crate::units::ExtentId;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -15,14 +16,6 @@ pub(in crate::engine) struct Waiter {
     pub(in crate::engine) to: u64,
     /// Whether the policy has seen this access.
     pub(super) touched: bool,
-}
-
-/// A piece of the queue while the queue is being tried.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tried {
-    pub(super) piece: Waiter,
-    /// Whether it may have waited for something that has changed. If not, it stays in the queue.
-    pub(super) is_due: bool,
 }
 
 /// A small summary of a set of requests. It answers whether the set contains a request other than a given one.
@@ -42,32 +35,47 @@ impl RequestSet {
     }
 }
 
-/// The requests that have pieces of one extent in the queue: all of them, and those that will change the extent.
+/// A piece in the queue.
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    piece: Waiter,
+    /// Its place in the order of arrival.
+    order: u64,
+    /// The next piece of the same extent.
+    next: Option<u32>,
+}
+
+/// The pieces of one extent in the queue, as a list, and their requests: all of them, and those that will change the extent.
 #[derive(Clone, Copy, Debug, Default)]
 struct QueuedOn {
+    first: Option<u32>,
+    last: u32,
     all: RequestSet,
     changers: RequestSet,
     /// Whether something has changed on the extent since these pieces were tried.
     changed: bool,
 }
 
-/// See the module.
+/// See the module. A piece in the queue waits for its extent, and is tried again only when something has changed there. So an event costs
+/// no more if many pieces wait for other extents.
 #[derive(Debug)]
 pub(in crate::engine) struct Waiting {
-    queue: VecDeque<Waiter>,
-    /// The requests whose pieces wait in the queue, by extent.
-    on: ByExtent<QueuedOn>,
-    /// The pieces that are being tried; empty between two tries.
-    trying: Vec<Tried>,
+    queue: Slab<Queued>,
+    /// Number of pieces that were queued so far.
+    queued: u64,
+    /// By extent: its pieces.
+    on: ByNumber<QueuedOn>,
+    /// The extents on which something has changed since their pieces were tried.
+    changed: Vec<ExtentId>,
+    /// The pieces that are being tried, with their order; empty between two tries.
+    trying: Vec<(u64, Waiter)>,
     is_trying: bool,
     /// Pieces that wait for a free slot. They are tried again only when one was freed.
     pub(super) starving: VecDeque<Waiter>,
     /// Extents that are locked by unaligned writes.
     pub(super) edges: Edges,
-    /// `retry`: something has changed for which any piece in the queue may have waited. `some_changed`: only pieces on some extents may
-    /// have waited for the change.
+    /// Whether all pieces must be tried.
     retry: bool,
-    some_changed: bool,
     /// Whether a slot was freed, or can be freed.
     freed: bool,
 }
@@ -75,33 +83,37 @@ pub(in crate::engine) struct Waiting {
 impl Default for Waiting {
     fn default() -> Waiting {
         Waiting {
-            queue: VecDeque::with_capacity(256),
-            on: ByExtent::new(256),
+            queue: Slab::new(256),
+            queued: 0,
+            on: ByNumber::new(256),
+            changed: Vec::with_capacity(256),
             trying: Vec::with_capacity(256),
             is_trying: false,
             starving: VecDeque::new(),
             edges: Edges::default(),
             retry: false,
-            some_changed: false,
             freed: false,
         }
     }
 }
 
 impl Waiting {
-    /// Notes a change for which any piece may have waited.
-    #[inline]
-    pub(in crate::engine) fn try_queue(&mut self) {
+    /// Notes a change for which any piece may have waited: nothing more can become durable.
+    pub(in crate::engine) fn try_all(&mut self) {
         self.retry = true;
     }
-    /// Notes a change of a move of `e`, for which only pieces on `e` may have waited.
+    /// Notes a change on `e` (of a move, a lock, a write in progress), for which pieces on `e` may have waited.
+    #[inline]
     pub(in crate::engine) fn extent_changed(&mut self, e: ExtentId) {
-        if self.is_trying {
-            // Pieces that are still to be tried are not in the queue at the moment, so all pieces are tried once more.
-            self.retry = true;
-        } else if self.on.get(e).is_some() {
-            self.on.entry(e).changed = true;
-            self.some_changed = true;
+        match self.on.get(e.0) {
+            Some(on) if on.changed => {}
+            Some(_) => {
+                self.on.entry(e.0).changed = true;
+                self.changed.push(e);
+            }
+            // A piece of the extent may be the one that is being tried, which is not in the queue at the moment.
+            None if self.is_trying => self.changed.push(e),
+            None => {}
         }
     }
     /// Notes that a slot was freed, or can be freed.
@@ -111,33 +123,40 @@ impl Waiting {
     }
     /// Whether `e` is in use by something other than a move: a lock or a waiting piece.
     pub(in crate::engine) fn holds(&self, e: ExtentId) -> bool {
-        self.edges.holds(e) || self.on.get(e).is_some()
+        self.edges.holds(e) || self.on.get(e.0).is_some()
     }
     /// Queues a piece. `changes`: its request changes the extent, and does not only read it.
     pub(super) fn push(&mut self, w: Waiter, changes: bool) {
-        let on = self.on.entry(w.extent);
+        self.queued += 1;
+        let new = self.queue.insert(Queued {
+            piece: w,
+            order: self.queued,
+            next: None,
+        });
+        let on = self.on.entry(w.extent.0);
         on.all.add(w.req);
         if changes {
             on.changers.add(w.req);
         }
-        self.queue.push_back(w);
+        let last = core::mem::replace(&mut on.last, new);
+        if on.first.is_some() {
+            self.queue.at(last).next = Some(new);
+        } else {
+            on.first = Some(new);
+        }
     }
     /// Whether a piece of a request other than `r` waits for `e`.
     pub(super) fn has_other(&self, e: ExtentId, r: u32) -> bool {
-        self.on.get(e).is_some_and(|on| on.all.has_other_than(r))
+        self.on.get(e.0).is_some_and(|on| on.all.has_other_than(r))
     }
     /// Whether a piece of a request other than `r` waits for `e` that will change it.
     pub(super) fn has_other_changer(&self, e: ExtentId, r: u32) -> bool {
-        let on = self.on.get(e);
+        let on = self.on.get(e.0);
         on.is_some_and(|on| on.changers.has_other_than(r))
     }
     /// Whether any piece waits.
     pub(in crate::engine) fn is_any_waiting(&self) -> bool {
         !self.queue.is_empty() || !self.starving.is_empty()
-    }
-    /// Whether a piece waits in the queue.
-    pub(in crate::engine) fn is_queued(&self) -> bool {
-        !self.queue.is_empty()
     }
     /// Whether a piece waits for a free slot.
     pub(in crate::engine) fn is_starving(&self) -> bool {
@@ -146,32 +165,36 @@ impl Waiting {
     /// Whether the queue should be tried.
     #[inline]
     pub(in crate::engine) fn queue_due(&self) -> bool {
-        self.retry || self.some_changed
+        self.retry || !self.changed.is_empty()
     }
     /// Whether the pieces that wait for a slot should be tried.
     #[inline]
     pub(in crate::engine) fn starving_due(&self) -> bool {
         self.freed && !self.starving.is_empty()
     }
-    /// Begins to try the queue: empties it and returns its pieces, in order of arrival. The caller queues a piece again if it still waits,
-    /// and finally returns the list to [`Waiting::tried`].
-    pub(super) fn take_queue(&mut self) -> Vec<Tried> {
-        let all = core::mem::take(&mut self.retry);
-        self.some_changed = false;
+    /// Begins to try the pieces that may have waited for something that has changed: removes them from the queue and returns them, in order
+    /// of arrival. The caller queues a piece again if it still waits, and finally returns the list to [`Waiting::tried`].
+    pub(super) fn take_due(&mut self) -> Vec<(u64, Waiter)> {
         self.is_trying = true;
         let mut trying = core::mem::take(&mut self.trying);
-        for piece in self.queue.drain(..) {
-            let on = self.on.get(piece.extent);
-            let is_due = all || on.is_some_and(|on| on.changed);
-            trying.push(Tried { piece, is_due });
+        if core::mem::take(&mut self.retry) {
+            self.changed.clear();
+            self.on.clear();
+            self.queue.drain(|q| trying.push((q.order, q.piece)));
         }
-        for t in &trying {
-            self.on.remove(t.piece.extent);
+        for e in self.changed.drain(..) {
+            let mut next = self.on.remove(e.0).and_then(|on| on.first);
+            while let Some(i) = next {
+                let q = self.queue.remove(i);
+                trying.push((q.order, q.piece));
+                next = q.next;
+            }
         }
+        trying.sort_unstable_by_key(|t| t.0);
         trying
     }
     /// Ends the try of the queue. The list's memory is kept.
-    pub(super) fn tried(&mut self, mut trying: Vec<Tried>) {
+    pub(super) fn tried(&mut self, mut trying: Vec<(u64, Waiter)>) {
         trying.clear();
         self.trying = trying;
         self.is_trying = false;
@@ -213,24 +236,32 @@ mod tests {
     fn only_pieces_on_an_extent_that_changed_are_due() {
         let mut w = Waiting::default();
         (0..3).for_each(|i| w.push(piece(i, i), false));
+        w.push(piece(3, 1), true);
         w.extent_changed(ExtentId(9));
         assert!(!w.queue_due());
         w.extent_changed(ExtentId(1));
+        w.extent_changed(ExtentId(1));
         assert!(w.queue_due());
-        let trying = w.take_queue();
-        let due: Vec<bool> = trying.iter().map(|t| t.is_due).collect();
-        assert_eq!(due, [false, true, false]);
-        assert!(!w.queue_due() && !w.holds(ExtentId(0)));
+        let trying = w.take_due();
+        let due: Vec<u32> = trying.iter().map(|t| t.1.req).collect();
+        assert_eq!(due, [1, 3]);
+        assert!(!w.queue_due() && w.holds(ExtentId(0)) && !w.holds(ExtentId(1)));
         // A change must not be missed for a piece that is being tried and is therefore not in the queue.
-        w.extent_changed(ExtentId(2));
+        w.extent_changed(ExtentId(1));
         for t in &trying {
-            w.push(t.piece, false);
+            w.push(t.1, false);
         }
         w.tried(trying);
         assert!(w.queue_due());
-        let trying = w.take_queue();
-        assert!(trying.len() == 3 && trying.iter().all(|t| t.is_due));
+        let trying = w.take_due();
+        assert_eq!(trying.len(), 2);
         w.tried(trying);
-        assert!(!w.is_queued() && !w.queue_due());
+        assert!(!w.queue_due() && !w.holds(ExtentId(1)));
+        w.try_all();
+        let trying = w.take_due();
+        let due: Vec<u32> = trying.iter().map(|t| t.1.req).collect();
+        assert_eq!(due, [0, 2]);
+        w.tried(trying);
+        assert!(!w.queue_due() && !w.holds(ExtentId(0)) && !w.is_any_waiting());
     }
 }

@@ -14,9 +14,6 @@ use crate::volume::UnitId;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Maximum number of kept copies that are marked as used in one search for a victim.
-const SKIPPED_MAX: usize = 64;
-
 /// The blocks of a unit that were accessed, and their class.
 struct Part {
     unit: UnitId,
@@ -52,7 +49,7 @@ impl Metadata {
             held: 0,
             most: 0,
             coming: Vec::new(),
-            skipped: Vec::with_capacity(SKIPPED_MAX),
+            skipped: Vec::with_capacity(64),
         }
     }
     pub(super) fn share(&self) -> u8 {
@@ -100,7 +97,7 @@ impl Metadata {
     /// Whether the copy in that slot stays.
     pub(super) fn keeps(&mut self, slot: u32) -> bool {
         let keeps = self.held <= self.most && self.slots.get(slot as usize);
-        if keeps && self.skipped.len() < SKIPPED_MAX {
+        if keeps {
             self.skipped.push(slot);
         }
         keeps

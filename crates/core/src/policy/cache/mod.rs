@@ -34,7 +34,7 @@ pub use sieve::Sieve;
 pub use smq::Smq;
 pub use w_tinylfu::WTinyLfu;
 
-use super::hold::{FAST, leaves, make_room};
+use super::hold::{FAST, Passed, leaves, make_room};
 use super::registry::METADATA_SHARE;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo, param};
 use crate::volume::{Position, UnitId};
@@ -125,12 +125,14 @@ impl<R: Replacement> Cache<R> {
         let (replacement, metadata) = (&mut self.replacement, &mut self.metadata);
         let made = !full
             || make_room(view, extent, wanted, |leaving| {
+                let mut passed = Passed::default();
                 let busy = |s| {
                     let owner = view.owner(view.position(s));
-                    owner.is_none_or(|e| view.is_held(e) || leaves(leaving, e))
+                    owner.is_none_or(|e| passed.over(view, e) || leaves(leaving, e))
                         || metadata.as_mut().is_some_and(|m| m.keeps(s))
                 };
                 let victim = replacement.victim(extent, busy);
+                let victim = victim.filter(|_| !passed.is_limit());
                 victim.and_then(|s| view.owner(view.position(s)))
             });
         self.use_skipped(view, access);
@@ -171,11 +173,13 @@ impl<R: Replacement> Cache<R> {
     #[inline]
     fn clean(&mut self, view: &View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         // The unit that is being accessed may be about to be written.
+        let mut passed = Passed::default();
         let busy = |s| {
             let owner = view.owner(view.position(s));
-            owner.is_none_or(|e| e == access.extent || view.is_held(e))
+            owner.is_none_or(|e| e == access.extent || passed.over(view, e))
         };
         let slot = self.replacement.to_clean(busy);
+        let slot = slot.filter(|_| !passed.is_limit());
         if let Some(extent) = slot.and_then(|s| view.owner(view.position(s))) {
             wanted.push(Action::Clean { extent });
         }

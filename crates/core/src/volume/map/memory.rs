@@ -9,7 +9,8 @@ impl ExtentMap {
     pub fn estimate(extents: u64, fast: u64, blocks_per_extent: u64) -> (u64, u64) {
         let (least, most) = Valid::estimate(extents, blocks_per_extent);
         let rows = extents * size_of::<Row>() as u64 + extents / 8 * 2 + fast * 4;
-        let copies = fast * 4 + fast / 8 * 2 + fast * blocks_per_extent / 8 * 2;
+        let by_state = (fast / 8 + fast / 8 / 63) * 2;
+        let copies = fast * 4 + fast / 8 * 2 + by_state + fast * blocks_per_extent / 8 * 2;
         let copies = copies + Classes::estimate(fast, blocks_per_extent);
         (rows + least, rows + most + copies)
     }
@@ -28,7 +29,7 @@ impl ExtentMap {
                 + self.partial.bits.bytes()
                 + self.held.bits.bytes()
                 + self.dirty_slots.bytes(),
-            self.valid.bytes() + self.bits.bytes() + self.classes.bytes(),
+            self.valid.bytes() + self.bits.bytes() + self.by_state.bytes() + self.classes.bytes(),
         )
     }
 }

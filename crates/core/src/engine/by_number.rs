@@ -1,62 +1,78 @@
-//! A small hash table with extents as keys, for the few extents on which some work is in progress.
+//! A small hash table with numbers of extents or slots as keys, for the few of them on which some work is in progress.
 //!
 //! Open addressing, so that a look-up costs one or two loads however many entries there are, and nothing is allocated while the table
 //! is large enough.
 
-use crate::units::ExtentId;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 
-/// Marks an empty entry. It is above every extent number, because a geometry has at most 2³² − 1 extents.
+/// Marks an empty entry. It is above every number, because a geometry has at most 2³² − 1 extents and as many slots.
 const NONE: u32 = u32::MAX;
 
-/// Values by extent.
-#[derive(Clone, Debug)]
-pub(super) struct ByExtent<T> {
+/// Values by number.
+#[derive(Clone)]
+pub(super) struct ByNumber<T> {
     table: Vec<(u32, T)>,
     used: usize,
 }
 
-impl<T: Copy + Default> ByExtent<T> {
-    /// Room for `n` extents before the table has to grow.
-    pub(super) fn new(n: usize) -> ByExtent<T> {
-        ByExtent {
+impl<T: fmt::Debug> fmt::Debug for ByNumber<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let used = self.table.iter().filter(|e| e.0 != NONE);
+        f.debug_map().entries(used.map(|(n, v)| (n, v))).finish()
+    }
+}
+
+impl<T: Copy + Default> ByNumber<T> {
+    /// Room for `n` numbers before the table has to grow.
+    pub(super) fn new(n: usize) -> ByNumber<T> {
+        ByNumber {
             table: vec![(NONE, T::default()); (n * 2).next_power_of_two().max(16)],
             used: 0,
         }
     }
-    /// The first position that an extent may have. The high bits of the product depend on all bits of the number, so extents at regular
+    /// The first position that a number may have. The high bits of the product depend on all bits of the number, so numbers at regular
     /// distances spread as well as neighbours.
-    fn home(&self, e: u32) -> usize {
+    fn home(&self, n: u32) -> usize {
         let bits = self.table.len().trailing_zeros();
-        (e.wrapping_mul(0x9e37_79b1) >> (32 - bits)) as usize
+        (n.wrapping_mul(0x9e37_79b1) >> (32 - bits)) as usize
     }
-    /// The position of an extent's entry, or the free one in which it would be.
-    fn find(&self, e: ExtentId) -> usize {
+    /// The position of a number's entry, or the free one in which it would be.
+    fn find(&self, n: u32) -> usize {
         let mask = self.table.len() - 1;
-        let mut i = self.home(e.0);
-        while self.table[i].0 != e.0 && self.table[i].0 != NONE {
+        let mut i = self.home(n);
+        while self.table[i].0 != n && self.table[i].0 != NONE {
             i = (i + 1) & mask;
         }
         i
     }
-    /// The value of an extent, if it has an entry.
+    /// Whether no number has an entry.
+    pub(super) fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+    /// Removes all entries.
+    pub(super) fn clear(&mut self) {
+        self.table.fill((NONE, T::default()));
+        self.used = 0;
+    }
+    /// The value of a number, if it has an entry.
     #[inline]
-    pub(super) fn get(&self, e: ExtentId) -> Option<T> {
+    pub(super) fn get(&self, n: u32) -> Option<T> {
         if self.used == 0 {
             return None;
         }
-        let (key, value) = self.table[self.find(e)];
+        let (key, value) = self.table[self.find(n)];
         (key != NONE).then_some(value)
     }
-    /// The value of an extent. An extent without an entry gets one with the default value.
-    pub(super) fn entry(&mut self, e: ExtentId) -> &mut T {
+    /// The value of a number. A number without an entry gets one with the default value.
+    pub(super) fn entry(&mut self, n: u32) -> &mut T {
         if (self.used + 1) * 2 > self.table.len() {
             self.grow();
         }
-        let i = self.find(e);
+        let i = self.find(n);
         if self.table[i].0 == NONE {
-            self.table[i] = (e.0, T::default());
+            self.table[i] = (n, T::default());
             self.used += 1;
         }
         &mut self.table[i].1
@@ -65,15 +81,18 @@ impl<T: Copy + Default> ByExtent<T> {
         let larger = vec![(NONE, T::default()); self.table.len() * 2];
         for entry in core::mem::replace(&mut self.table, larger) {
             if entry.0 != NONE {
-                let i = self.find(ExtentId(entry.0));
+                let i = self.find(entry.0);
                 self.table[i] = entry;
             }
         }
     }
-    /// Removes an extent's entry, if it has one. The entries behind it move up, so that none is lost behind the gap.
-    pub(super) fn remove(&mut self, e: ExtentId) -> Option<T> {
+    /// Removes a number's entry, if it has one. The entries behind it move up, so that none is lost behind the gap.
+    pub(super) fn remove(&mut self, n: u32) -> Option<T> {
+        if self.used == 0 {
+            return None;
+        }
         let mask = self.table.len() - 1;
-        let mut hole = self.find(e);
+        let mut hole = self.find(n);
         let (key, value) = self.table[hole];
         if key == NONE {
             return None;
@@ -99,20 +118,16 @@ mod tests {
     use crate::random::SplitMix64;
     use alloc::collections::BTreeMap;
 
-    /// The table and a `BTreeMap` agree for neighbouring extents, for extents at regular distances and for the highest numbers, also when
+    /// The table and a `BTreeMap` agree for neighbouring numbers, for numbers at regular distances and for the highest numbers, also when
     /// the table grows.
     #[test]
     fn agrees_with_a_map() {
         for step in [1u32, 64, 1 << 20] {
             let mut random = SplitMix64::new(u64::from(step));
-            let (mut table, mut map) = (ByExtent::new(4), BTreeMap::new());
+            let (mut table, mut map) = (ByNumber::new(4), BTreeMap::new());
             for turn in 0..20_000u32 {
-                let e = ExtentId((random.below(300) as u32).wrapping_mul(step));
-                let e = if random.below(50) == 0 {
-                    ExtentId(NONE - 1)
-                } else {
-                    e
-                };
+                let e = (random.below(300) as u32).wrapping_mul(step);
+                let e = if random.below(50) == 0 { NONE - 1 } else { e };
                 match random.below(3) {
                     0 => {
                         *table.entry(e) = turn;
@@ -121,7 +136,7 @@ mod tests {
                     1 => assert_eq!(table.remove(e), map.remove(&e)),
                     _ => {}
                 }
-                let probe = ExtentId((random.below(300) as u32).wrapping_mul(step));
+                let probe = (random.below(300) as u32).wrapping_mul(step);
                 assert_eq!(table.get(probe), map.get(&probe).copied());
                 assert_eq!(table.get(e), map.get(&e).copied());
                 assert_eq!(table.used, map.len());

@@ -5,6 +5,9 @@ mod common;
 use common::Place;
 use common::faulty::Faulty;
 use common::nbd::{MIB, copy_in, holds, noise};
+use isotherm_core::MemberId;
+use isotherm_core::store::checkpoint::Header;
+use isotherm_core::store::{BLOCK, Superblock, counter, journal};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -123,4 +126,78 @@ fn data_that_changed_by_itself_is_found_where_it_exists_twice() {
     );
     // Without --data nothing is read but metadata.
     assert_eq!(place.json("check v", "check")["data"], Value::Null);
+}
+
+/// The places of the metadata that the volume uses on one member, with a name for each.
+fn structures(disk: &fs::File, index: u8) -> Vec<(String, u64)> {
+    let block = |at: u64| {
+        let mut b = vec![0; BLOCK];
+        disk.read_exact_at(&mut b, at).expect("read");
+        b
+    };
+    let sb = Superblock::decode(&block(0)).expect("a superblock");
+    let layout = sb.layout();
+    let m = MemberId(index);
+    let mut all = vec![
+        ("first superblock".to_owned(), 0),
+        ("second superblock".to_owned(), sb.copy_offset(m)),
+        ("counter 0".to_owned(), counter::offset(0)),
+        ("counter 1".to_owned(), counter::offset(1)),
+    ];
+    let headers = [0u8, 1].map(|r| {
+        let at = layout.region_offset(m, r);
+        Header::decode(&block(at), &sb.uuid).map(|h| (h.number, h, at))
+    });
+    let (_, h, at) = headers
+        .into_iter()
+        .flatten()
+        .max_by_key(|h| h.0)
+        .expect("a checkpoint");
+    all.push(("checkpoint header".to_owned(), at));
+    all.extend((0..h.blocks).map(|i| {
+        let at = layout.checkpoint_block(m, h.number, i);
+        (format!("checkpoint block {i}"), at)
+    }));
+    let mut tip = h.start;
+    loop {
+        let at = layout.area.ring_offset(tip.next_seq);
+        let Some(j) = journal::decode(&block(at), &sb.uuid).filter(|j| tip.accepts(j)) else {
+            return all;
+        };
+        all.push((format!("journal block {}", j.seq), at));
+        tip = tip.after(&j);
+    }
+}
+
+/// `check` reports the damage of each block of metadata on each member, also if everything else is whole, and repairs it.
+#[test]
+fn every_damaged_block_of_metadata_is_found_alone() {
+    let place = Place::in_memory();
+    place.ok("create v --fast f:16M --slow s:32M --policy lru");
+    let data = noise(3, 8 * MIB);
+    filled(&place, &data);
+    place.json("check v", "check");
+    for (index, name) in ["f", "s"].into_iter().enumerate() {
+        let disk = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(place.path(name));
+        let disk = disk.expect("opened");
+        for (what, at) in structures(&disk, index as u8) {
+            let mut torn = vec![0; BLOCK];
+            disk.read_exact_at(&mut torn, at).expect("read");
+            // One bit in the part that every kind of block checks.
+            torn[100] ^= 1;
+            disk.write_all_at(&torn, at).expect("written");
+            let out = place.run("check v --json");
+            let answer: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+            let findings = answer["findings"].to_string();
+            assert!(
+                out.status.code() == Some(1) && findings.contains(&format!("/{name}: ")),
+                "{what} of {name}: {findings}"
+            );
+            let mended = place.json("check v --repair", "check");
+            assert_eq!(mended["ok"], json!(true), "{what} of {name}: {mended}");
+        }
+    }
 }

@@ -14,26 +14,41 @@ const MIB: u64 = 1 << 20;
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
-fn cut(place: &Place, name: &str, bytes: u64) {
+fn resize(place: &Place, name: &str, bytes: u64) {
     let file = OpenOptions::new()
         .write(true)
         .open(place.path(name))
         .expect("opened");
-    file.set_len(bytes).expect("cut");
+    file.set_len(bytes).expect("resized");
 }
 
 #[test]
 fn a_member_cut_while_serving_is_named_and_never_reads_as_zeros() {
+    cut_while_serving("s:64M", |_| ());
+}
+
+/// The same after the member became longer while it was served: it must keep its new size.
+#[test]
+fn a_member_cut_after_a_growth_is_named_and_never_reads_as_zeros() {
+    cut_while_serving("s:40M", |place| {
+        resize(place, "s", 64 * MIB);
+        place.ok("grow v");
+    });
+}
+
+/// `change` may change the members of the volume, so that it has 64 MiB afterwards.
+fn cut_while_serving(member: &str, change: impl Fn(&Place)) {
     let place = Place::in_memory();
-    place.ok("create v --slow s:64M --policy linear");
+    place.ok(&format!("create v --slow {member} --policy linear"));
     let mut served = place.serve("v --nbd unix:n --stop-timeout 0");
+    change(&place);
     let mut peer = Peer::connect(&place.path("n")).expect("connected");
     for mib in 0..48 {
         peer.write(mib * MIB, &vec![7; MIB as usize])
             .expect("written");
     }
     assert_eq!(place.json("status v", "status")["failure"], json!(null));
-    cut(&place, "s", 32 * MIB);
+    resize(&place, "s", 32 * MIB);
     wait_for("the failure to be seen", || {
         // Every answer must be an error or the written data, never zeros from a hole.
         for mib in [1, 30, 45] {

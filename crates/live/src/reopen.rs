@@ -430,9 +430,7 @@ impl Session {
         let has_changed: Vec<bool> = pairs
             .map(|(a, b)| a.uuid != b.uuid || a.bytes != b.bytes)
             .collect();
-        if !has_changed.contains(&true) {
-            return Ok(());
-        }
+        // The world looks at every device again, so that nothing that it keeps of them can be older than the volume.
         let file = Path::new(&self.config.name);
         let pacers = pacers(&self.config, opened, file)?.into_iter();
         self.params.costs = costs(&self.config, opened, &mut Vec::new())

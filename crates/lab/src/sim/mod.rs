@@ -264,6 +264,7 @@ impl<'a> Run<'a> {
         let playing = Instant::now();
         let (begin, end) = world.play(&mut engine, self.watch)?;
         let simulating = playing.elapsed();
+        assert_eq!(engine.contracts(), Ok(()), "{name}");
         touched.unchanged(&name, setup.limit, &world.reader().1, false)?;
         if world.sums.errors > 0 {
             return Err(LabError::setup(format!(

@@ -2,7 +2,7 @@
 
 use super::Ended;
 use crate::device::Device;
-use crate::server::Handle;
+use crate::server::{Handle, VolumeFailure};
 use isotherm_core::{Engine, ExtentId, MemberId, Slot};
 use std::sync::Arc;
 
@@ -74,9 +74,9 @@ pub(super) fn look(handle: &Handle, extents: &[ExtentId], since: u64) -> Result<
     let answer = handle.call(move |driver, world| {
         let engine: &Engine = driver;
         if engine.has_failed() || world.fault().is_some() {
-            return None;
+            return Err(VolumeFailure::of(world).to_string());
         }
-        Some(Look {
+        Ok(Look {
             engine: driver.id(),
             moves: engine.recent_moves().count(),
             members: members(engine),
@@ -85,14 +85,12 @@ pub(super) fn look(handle: &Handle, extents: &[ExtentId], since: u64) -> Result<
             block: engine.space().geo.block_bytes() as usize,
         })
     });
-    match answer {
-        Some(Some(look)) if handle.failure().is_none() => Ok(look),
-        Some(_) => Err(Ended::Failed(
-            handle
-                .failure()
-                .map_or_else(|| "a device failed".to_owned(), ToString::to_string),
-        )),
-        None => Err(Ended::Closed),
+    match (answer, handle.failure()) {
+        (Some(Ok(look)), None) => Ok(look),
+        // The failure may not have been reported yet when the engine was asked.
+        (Some(_), Some(failure)) => Err(Ended::Failed(failure.to_string())),
+        (Some(Err(why)), None) => Err(Ended::Failed(why)),
+        (None, _) => Err(Ended::Closed),
     }
 }
 

@@ -66,6 +66,24 @@ pub struct VolumeFailure {
     pub overtaken: bool,
 }
 
+impl VolumeFailure {
+    /// The failure of a volume that can give no guarantee any more, from the world's first fault.
+    pub(crate) fn of(world: &UringWorld) -> VolumeFailure {
+        let fault = world.fault();
+        let path = |i: usize| Some(world.devices().get(i)?.as_ref()?.path.clone());
+        VolumeFailure {
+            reason: fault.map_or_else(
+                || "a flush or metadata write failed".to_owned(),
+                |f| f.what.clone(),
+            ),
+            member: fault.map(|f| (f.member, path(f.member).unwrap_or_default())),
+            errno: fault.and_then(|f| f.errno),
+            at: fault.map_or_else(std::time::SystemTime::now, |f| f.at),
+            overtaken: world.is_overtaken(),
+        }
+    }
+}
+
 impl std::fmt::Display for VolumeFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if let Some((i, path)) = &self.member {
@@ -168,28 +186,8 @@ impl Session {
         self.failure_reported = true;
         // Kept records may expose data that a failed device has lost.
         self.world.give_up_kept();
-        let fault = self.world.fault().cloned();
-        let path = |i: usize| {
-            self.world
-                .devices()
-                .get(i)?
-                .as_ref()
-                .map(|d| d.path.clone())
-        };
-        let failure = VolumeFailure {
-            reason: fault.as_ref().map_or_else(
-                || "a flush or metadata write failed".to_owned(),
-                |f| f.what.clone(),
-            ),
-            member: fault
-                .as_ref()
-                .map(|f| (f.member, path(f.member).unwrap_or_default())),
-            errno: fault.as_ref().and_then(|f| f.errno),
-            at: fault.map_or_else(std::time::SystemTime::now, |f| f.at),
-            overtaken: self.world.is_overtaken(),
-        };
         // It is set once, and only by this thread.
-        let _ = self.handle.failure.set(failure);
+        let _ = self.handle.failure.set(VolumeFailure::of(&self.world));
     }
 
     /// Submits a request from this thread, without queue or bell.
@@ -283,6 +281,7 @@ impl Session {
         let now = self.world.now();
         let devices = Arc::clone(self.world.devices());
         let mut media = FileMedia::new(&devices);
+        debug_assert_eq!(self.engine.contracts(), Ok(()));
         store::mark_clean(&mut media, &self.superblock, &self.engine.closing(), now).map_err(|e| {
             let why = media
                 .last_error()

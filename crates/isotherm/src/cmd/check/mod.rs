@@ -390,7 +390,8 @@ impl Check<'_> {
         // A volume that runs without one of the two has one side only.
         let both = opened.report.missing.is_empty();
         if let (true, Some(mirror)) = (clean && both, layout.mirror) {
-            for (name, without) in [("fast", mirror), ("mirror", layout.primary)] {
+            for (with, without) in [(layout.primary, mirror), (mirror, layout.primary)] {
+                let with = usize::from(with.0);
                 let mut alone = found.to_vec();
                 if alone
                     .get(usize::from(without.0))
@@ -409,15 +410,12 @@ impl Check<'_> {
                                 || (b.is_dirty(e) && a.copy(e) != b.copy(e))
                         });
                         if let Some(e) = differs {
-                            self.findings.push(format!(
-                                "the map on {name} alone places extent {e} elsewhere"
-                            ));
+                            self.find(with, format!("its map alone places extent {e} elsewhere"));
                         }
                     }
                     Err(e) => {
                         let why = self.named(&e);
-                        self.findings
-                            .push(format!("the map cannot be read from {name} alone: {why}"));
+                        self.find(with, format!("the map cannot be read from it alone: {why}"));
                     }
                 }
             }

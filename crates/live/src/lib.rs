@@ -43,6 +43,7 @@ mod stamp;
 pub mod ublk;
 pub mod volume;
 pub mod world;
+mod zeroing;
 
 pub use config::{MemberConfig, VolumeConfig};
 pub use error::{Error, ErrorKind};

@@ -313,7 +313,7 @@ fn check_loop(port: &Arc<dyn Port>, shown: &Path, block: u64) {
     let mut ways = ways_of_a_file(&file, names);
     // The loop driver has one call for a hole and for the hint that a range is not used, so the hint is a promise.
     let discard = |at: u64, len: u64| {
-        if (at + len) / 512 % 5 != 0 {
+        if !((at + len) / 512).is_multiple_of(5) {
             // A process for each range takes too long.
             return fallocate(&file, FallocateFlags::ZERO_RANGE, at, len).unwrap();
         }

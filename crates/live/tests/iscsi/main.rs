@@ -1,5 +1,7 @@
 //! The iSCSI target with an initiator of the test and with libiscsi's programs: data, classes, login, faulty and vanished peers.
 
+mod ends;
+mod fuzz;
 mod programs;
 mod reservations;
 

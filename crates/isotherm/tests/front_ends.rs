@@ -5,6 +5,8 @@ mod common;
 #[path = "front_ends/kills.rs"]
 mod kills;
 mod proof;
+#[path = "front_ends/zeroing.rs"]
+mod zeroing;
 
 use common::{Place, fits};
 use isotherm_live::iscsi::testing::Initiator;

@@ -487,17 +487,7 @@ impl Session {
         let done = Completion::new(move |result, buffer| pending.complete(result, buffer));
         // A connection has no class: classifiers determine it by address.
         let fua = fua && !broken(LiveMutant::DropNbdFua);
-        self.port.submit(
-            IoRequest {
-                op,
-                offset,
-                len,
-                fua,
-                class: 0,
-                buffer,
-                pages: None,
-            },
-            done,
-        );
+        let request = IoRequest::new(op, offset, len).with_buffer(buffer);
+        self.port.submit(request.with_fua(fua), done);
     }
 }

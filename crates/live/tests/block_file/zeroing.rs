@@ -86,20 +86,26 @@ fn ask(port: &Arc<dyn Port>, request: IoRequest) -> Vec<u8> {
     buffer.map(|b| b.to_vec()).unwrap_or_default()
 }
 
-/// Ranges by `unit` that start anywhere in a block of 4096 bytes and have up to one, or about two of them.
-fn ranges(unit: u64) -> impl Iterator<Item = (u64, u64)> {
-    let starts = (0..4096).step_by(unit as usize);
-    starts.flat_map(move |from| {
-        let lens = (unit..9216).step_by(unit as usize);
+/// Ranges that start anywhere in a block of 4096 bytes and have up to one, or about two of them: by `unit`, or by 512 bytes and a few that
+/// begin and end anywhere.
+fn ranges(unit: u64) -> Vec<(u64, u64)> {
+    let step = unit.max(512) as usize;
+    let starts = (0..4096).step_by(step);
+    let by_step = starts.flat_map(|from| {
+        let lens = (step as u64..9216).step_by(step);
         let lens = lens.filter(|len| !(4609..7680).contains(len));
         lens.map(move |len| (from, len))
-    })
+    });
+    let odd = [(1, 1), (100, 700), (511, 2), (513, 5000), (4095, 4098)];
+    by_step
+        .chain(odd.into_iter().filter(|_| unit == 1))
+        .collect()
 }
 
 fn check(port: &Arc<dyn Port>, block: u64, ways: Vec<Way<'_>>) {
     let plain = tempfile::tempfile().unwrap();
     for mut way in ways {
-        for (n, (from, len)) in ranges(way.unit).enumerate() {
+        for (n, (from, len)) in ranges(way.unit).into_iter().enumerate() {
             let old = vec![n as u8 % 250 + 1; SPAN as usize];
             let mut buffer = port.buffer(BASE, SPAN as u32);
             buffer.copy_from_slice(&old);
@@ -222,12 +228,14 @@ fn check_volume(block: u32) {
         let mut peer = nbd_client(&socket);
         move |at, len| nbd_request(&mut peer, flags, command, at, len)
     };
-    let nbd_ways = vec![
+    let mut nbd_ways = vec![
         way("NBD TRIM", false, nbd(0, 4)),
         way("NBD TRIM, FUA", false, nbd(1, 4)),
         way("NBD WRITE_ZEROES", true, nbd(0, 6)),
         way("NBD WRITE_ZEROES, FUA, NO_HOLE", true, nbd(3, 6)),
     ];
+    // NBD and files have no smallest block.
+    nbd_ways.iter_mut().for_each(|way| way.unit = 1);
     check(&port, wide, nbd_ways);
     export.stop();
 
@@ -289,7 +297,9 @@ fn check_block_file(server: &Server, ring: bool, block: u64) {
     assert_eq!(mount.uses_ring(), ring);
     let file = open(mount.file(), 0).unwrap();
     let names = ["PUNCH_HOLE", "ZERO_RANGE", "ZERO_RANGE, KEEP_SIZE"];
-    check(&port, block, ways_of_a_file(&file, names));
+    let mut ways = ways_of_a_file(&file, names);
+    ways.iter_mut().for_each(|way| way.unit = 1);
+    check(&port, block, ways);
     drop(file);
     if !ring {
         check_loop(&port, mount.file(), block);

@@ -143,11 +143,11 @@ fn a_session_ends_when_its_peer_does_whatever_was_in_progress() {
 
 #[test]
 fn a_peer_that_stalls_anywhere_within_a_message_is_cut_off() {
-    let limit = Duration::from_millis(300);
     let rig = rig_with(64 << 20, |c| {
         c.time_limits = TimeLimits {
-            handshake: limit,
-            transmission: limit,
+            // The others must log in in this time, on a busy machine too.
+            handshake: Duration::from_secs(4),
+            transmission: Duration::from_millis(300),
         };
     });
     for (name, mut peer) in peers(&rig) {
@@ -222,10 +222,9 @@ fn more_sessions_than_there_is_room_for_are_refused_by_their_names() {
     let third = Initiator::login(rig.at, "iqn.x:c", &rig.target, None);
     // Service unavailable.
     assert!(third.err().expect("refused").to_string().contains("0301"));
-    assert_eq!(
-        rig.server.counts().last_fault,
-        Some("there are too many sessions")
-    );
+    until("the reason is noted", || {
+        rig.server.counts().last_fault == Some("there are too many sessions")
+    });
     drop(first);
     until("the first has left", || rig.server.clients() == 1);
     rig.check_served();

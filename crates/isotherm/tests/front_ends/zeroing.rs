@@ -131,7 +131,12 @@ fn check_equal(dir: &Path, plain: &Path, what: &str) {
         let name = entry.expect("listed").file_name();
         let [got, want] = [dir, plain].map(|d| std::fs::read(d.join(&name)).expect("read"));
         let wrong = got.iter().zip(&want).position(|(a, b)| a != b);
-        assert_eq!((got.len(), wrong), (want.len(), None), "{what}: {name:?}");
+        assert_eq!(
+            (got.len(), wrong),
+            (want.len(), None),
+            "{what}: {}",
+            name.display()
+        );
     }
 }
 

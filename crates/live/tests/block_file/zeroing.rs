@@ -235,7 +235,9 @@ fn check_volume(block: u32) {
         way("NBD WRITE_ZEROES, FUA, NO_HOLE", true, nbd(3, 6)),
     ];
     // NBD and files have no smallest block.
-    nbd_ways.iter_mut().for_each(|way| way.unit = 1);
+    for way in &mut nbd_ways {
+        way.unit = 1;
+    }
     check(&port, wide, nbd_ways);
     export.stop();
 
@@ -298,7 +300,9 @@ fn check_block_file(server: &Server, ring: bool, block: u64) {
     let file = open(mount.file(), 0).unwrap();
     let names = ["PUNCH_HOLE", "ZERO_RANGE", "ZERO_RANGE, KEEP_SIZE"];
     let mut ways = ways_of_a_file(&file, names);
-    ways.iter_mut().for_each(|way| way.unit = 1);
+    for way in &mut ways {
+        way.unit = 1;
+    }
     check(&port, block, ways);
     drop(file);
     if !ring {

@@ -49,9 +49,10 @@ impl EntryOp {
     pub fn of(op: RequestOp) -> EntryOp {
         match op {
             RequestOp::Read => EntryOp::Read,
-            RequestOp::Write | RequestOp::WriteZeroes { .. } => EntryOp::Write,
+            RequestOp::Write | RequestOp::WriteZeroes { keep: true } => EntryOp::Write,
             RequestOp::Flush => EntryOp::Flush,
-            RequestOp::Discard => EntryOp::Discard,
+            // Both give space up. A hole of the block file, which is also a discard of a loop device, comes as the second.
+            RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => EntryOp::Discard,
         }
     }
 }

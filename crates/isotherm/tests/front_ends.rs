@@ -5,8 +5,12 @@ mod common;
 #[path = "front_ends/kills.rs"]
 mod kills;
 mod proof;
+#[path = "front_ends/zeroing.rs"]
+mod zeroing;
 
+use common::peer::{Peer, wait_for};
 use common::{Place, fits};
+use isotherm_live::iscsi::pdu;
 use isotherm_live::iscsi::testing::Initiator;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
@@ -158,13 +162,14 @@ fn secrets_are_asked_for_and_kept() {
 #[test]
 fn ublk_works_or_is_said_to_be_missing() {
     let place = volume();
-    if !std::path::Path::new("/dev/ublk-control").exists() {
+    // There is no driver, or it is one that crashes the machine.
+    if let Some(reason) = isotherm_live::ublk::missing() {
         let why = place.fails("serve v --ublk");
         assert!(
-            why.contains("/dev/ublk-control") && why.contains("--block-file"),
+            why.contains(&reason) && why.contains("--block-file"),
             "{why}"
         );
-        println!("skipped: this kernel has no ublk");
+        println!("skipped: {reason}");
         return;
     }
     let served = place.serve("v --ublk");
@@ -203,6 +208,47 @@ fn ublk_works_or_is_said_to_be_missing() {
     assert!(!std::path::Path::new(name).exists(), "the device is gone");
     drop(served);
     fits(&status, "status");
+}
+
+/// More initiators than there is room for vanish in the middle of a write; others, and clients of NBD, stay there. Neither delays an end,
+/// by command or by a signal, and the volume is closed cleanly.
+#[test]
+fn peers_that_vanish_or_stall_delay_no_end() {
+    let place = volume();
+    let at = free();
+    for signal in [false, true] {
+        let served = place.serve(&format!("v --iscsi {at} --nbd unix:n --stop-timeout 0"));
+        let in_the_middle = |n: usize| {
+            let mut i = Initiator::login(at, &format!("iqn.x:{n}"), TARGET, None).expect("in");
+            let mut b = pdu::header(0x01, 0xa0, 7);
+            pdu::put(&mut b, 20, 4096);
+            pdu::put(&mut b, 24, 1);
+            b[32..48].copy_from_slice(&Initiator::blocks(WRITE, 0, 8, 0, false));
+            pdu::put_data_len(&mut b, 4096);
+            i.send_bytes(&[&b[..], &[1; 100]].concat()).expect("sent");
+            i
+        };
+        (0..70).for_each(|n| drop(in_the_middle(n)));
+        wait_for("the sessions to end", || {
+            let stats = place.json("stats v", "stats");
+            let counts = |n: usize| stats["front_ends"][n]["counts"]["clients"].as_u64();
+            (counts(0)? + counts(1)? == 0).then_some(())
+        });
+        let initiators: Vec<Initiator> = (0..3).map(in_the_middle).collect();
+        let mut client = Peer::connect(&place.path("n")).expect("connected");
+        client.ask(1, 0, 1 << 20).expect("sent");
+        if signal {
+            served.signal("TERM");
+        } else {
+            place.ok("stop v");
+        }
+        let mut served = served;
+        wait_for("the server to end", || served.has_ended().then_some(()));
+        assert_eq!(served.end().0, Some(0));
+        let told = place.ok("check v");
+        assert!(told.contains("closed cleanly"), "{told}");
+        drop((initiators, client));
+    }
 }
 
 /// Where a killed server leaves the records of answered writes; `None`: this machine (or user) has no such place.

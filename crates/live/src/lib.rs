@@ -27,6 +27,7 @@ pub mod members;
 pub mod mounts;
 pub mod mutants;
 pub mod nbd;
+mod newcomers;
 pub mod paced;
 pub mod pages;
 pub mod port;
@@ -43,6 +44,7 @@ mod stamp;
 pub mod ublk;
 pub mod volume;
 pub mod world;
+mod zeroing;
 
 pub use config::{MemberConfig, VolumeConfig};
 pub use error::{Error, ErrorKind};

@@ -15,6 +15,10 @@ pub enum LiveMutant {
     ForgetFlushError,
     /// Of zeros that must be written piece by piece, only the first piece is written.
     ZeroFirstPiece,
+    /// Zeros that must be durable are made by `fallocate`, which promises nothing.
+    ZeroRangeForFua,
+    /// The ends of a zeroing that are not whole blocks keep their data.
+    KeepZeroEnds,
     /// A truncated member is still read and written.
     ServeCut,
     /// A server that finds the stamp of another server overwrites it.
@@ -62,11 +66,13 @@ pub enum LiveMutant {
 }
 
 /// All mutants.
-pub const LIVE_MUTANTS: [LiveMutant; 26] = [
+pub const LIVE_MUTANTS: [LiveMutant; 28] = [
     LiveMutant::FlushNothing,
     LiveMutant::DropDsync,
     LiveMutant::ForgetFlushError,
     LiveMutant::ZeroFirstPiece,
+    LiveMutant::ZeroRangeForFua,
+    LiveMutant::KeepZeroEnds,
     LiveMutant::ServeCut,
     LiveMutant::ServeOvertaken,
     LiveMutant::NoLookAfterGap,

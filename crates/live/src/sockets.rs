@@ -1,6 +1,27 @@
 //! The common part of NBD and iSCSI as front ends: a server with clients on sockets.
 
 use crate::front_end::{Capabilities, FrontEnd};
+use rustix::net::sockopt;
+use std::io;
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// A connection that is silent for this long is probed, at this interval, and ends after so many probes without an answer: a machine that
+/// lost its power says nothing. (If answers were on their way to it, the kernel's retransmissions end it after a quarter of an hour.)
+const SILENT: Duration = Duration::from_secs(30);
+const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+const PROBES: u32 = 3;
+
+/// Prepares the socket of a peer that was accepted.
+pub(crate) fn prepare_tcp(stream: &TcpStream) -> io::Result<()> {
+    // Answers are sent whole; a delay to merge them with later ones would only add latency.
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, SILENT)?;
+    sockopt::set_tcp_keepintvl(stream, PROBE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, PROBES)?;
+    Ok(())
+}
 
 /// A server that has clients.
 pub(crate) trait Clients: Send {
@@ -66,5 +87,25 @@ impl<S: Clients> FrontEnd for Listening<S> {
 
     fn stop(self: Box<Self>) {
         self.server.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// No test can take a machine's power; these are the kernel's own words about what it will do then.
+    #[test]
+    fn a_machine_that_vanished_is_noticed_in_about_a_minute() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let at = listener.local_addr().expect("bound");
+        let stream = TcpStream::connect(at).expect("connected");
+        prepare_tcp(&stream).expect("prepared");
+        assert!(sockopt::socket_keepalive(&stream).expect("told"));
+        let wait = sockopt::tcp_keepidle(&stream).expect("told")
+            + sockopt::tcp_keepintvl(&stream).expect("told")
+                * sockopt::tcp_keepcnt(&stream).expect("told");
+        assert_eq!(wait, Duration::from_secs(60));
     }
 }

@@ -4,6 +4,7 @@
 //! at least as new as the last FLUSH (or FUA write) that covered it. Then the test proves that it can fail: it must notice an engine that
 //! leaves out one device's fdatasync, or that of the journal. `ISOTHERM_SEEDS=N` runs more seeds, `ISOTHERM_SEED=X` repeats one.
 
+mod directed;
 mod rack;
 
 use isotherm_core::engine::Mutant;
@@ -269,8 +270,9 @@ impl Run {
             );
             return Some(Pending::Read { from, expect });
         }
-        let zero = kind >= 18;
-        if zero {
+        let zero = kind >= 17;
+        if kind == 17 {
+            // Of a discard, only whole blocks are sure to be zeros afterwards.
             (from, to) = (
                 from.next_multiple_of(CELLS_PER_BLOCK),
                 to / CELLS_PER_BLOCK * CELLS_PER_BLOCK,
@@ -280,16 +282,16 @@ impl Run {
             return None;
         }
         let (offset, len) = ((from * CELL) as u64, ((to - from) * CELL) as u32);
-        let fua = !zero && self.rng.one_in(10);
+        let fua = self.rng.one_in(if zero { 4 } else { 10 });
         let version = self.truth().issue(from, to, zero);
         self.did.writes += 1;
         if zero {
-            let op = if kind == 18 {
-                RequestOp::Discard
-            } else {
-                RequestOp::WriteZeroes { keep: true }
+            let op = match kind {
+                17 => RequestOp::Discard,
+                18 => RequestOp::WriteZeroes { keep: false },
+                _ => RequestOp::WriteZeroes { keep: true },
             };
-            port.submit(IoRequest::new(op, offset, len), done);
+            port.submit(IoRequest::new(op, offset, len).with_fua(fua), done);
         } else {
             let mut buf = port.buffer(offset, len);
             for (c, b) in (from..to).zip(buf.chunks_exact_mut(CELL)) {
@@ -380,6 +382,7 @@ fn an_engine_that_leaves_out_a_flush_is_caught() {
         Mutant::FlushForgetsSlow,
         Mutant::SkipJournalFlush,
         Mutant::ForgetFua,
+        Mutant::ZeroesForgetFua,
     ] {
         let how = seeds(60).find_map(|seed| run(seed, Some(mutant)).err().map(|e| (seed, e)));
         let (seed, e) = how.unwrap_or_else(|| panic!("nobody noticed {mutant:?}"));
@@ -393,10 +396,19 @@ fn a_world_that_leaves_out_a_flush_is_caught() {
     if !can_mount() {
         return;
     }
-    for mutant in ["FlushNothing", "DropDsync", "MediaFlushNothing"] {
+    let random = "what_was_flushed_survives_the_loss_of_power";
+    let first = "directed::a_new_volume_and_its_first_life_survive_the_loss_of_power";
+    let zeros = "directed::zeros_and_discards_with_fua_survive_the_loss_of_power";
+    for (mutant, test) in [
+        ("FlushNothing", random),
+        ("DropDsync", zeros),
+        ("MediaFlushNothing", first),
+        ("ZeroRangeForFua", zeros),
+        ("KeepZeroEnds", zeros),
+    ] {
         let me = std::env::current_exe().unwrap();
         let mut again = Command::new(me);
-        again.args(["--exact", "what_was_flushed_survives_the_loss_of_power"]);
+        again.args(["--exact", test]);
         again.env("ISOTHERM_LIVE_MUTANT", mutant);
         let out = again.env("ISOTHERM_SEEDS", "60").output().unwrap();
         let said = String::from_utf8_lossy(&out.stdout);

@@ -1,10 +1,24 @@
-//! Answers without data: success or an error.
+//! Promises and answers that are the same on every way by which the kernel's requests come: session threads, pump, ring.
 
+use super::O_DSYNC;
 use crate::mutants::{LiveMutant, broken};
+use crate::port::{Completion, IoRequest, Port};
 use fuser::{Errno, ReplyEmpty};
 use isotherm_core::IoError;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+/// Whether changes through a descriptor with these flags are durable before they are answered. `O_SYNC` contains `O_DSYNC`, and the kernel
+/// adds it to a write with `RWF_DSYNC` or `RWF_SYNC`.
+pub(super) fn is_durable(flags: i32) -> bool {
+    flags & O_DSYNC != 0 && !broken(LiveMutant::DropDsyncFlag)
+}
+
+/// `fsync` and `fdatasync`.
+pub(super) fn fsync(port: &dyn Port, done: Completion) {
+    if broken(LiveMutant::AnswerFsync) {
+        return done.call(Ok(()), None);
+    }
+    port.submit(IoRequest::flush(), done);
+}
 
 pub(super) fn errno(error: IoError) -> Errno {
     match error {
@@ -13,35 +27,6 @@ pub(super) fn errno(error: IoError) -> Errno {
         IoError::Invalid => Errno::EINVAL,
         IoError::ReadOnly => Errno::EROFS,
         IoError::Gone => Errno::ENODEV,
-    }
-}
-
-/// One reply for a range request that was cut into pieces.
-pub(super) struct Pieces {
-    left: AtomicU32,
-    state: Mutex<(Option<ReplyEmpty>, Result<(), IoError>)>,
-}
-
-impl Pieces {
-    /// A reply for `count` pieces.
-    pub(super) fn new(reply: ReplyEmpty, count: u32) -> Pieces {
-        Pieces {
-            left: AtomicU32::new(count),
-            state: Mutex::new((Some(reply), Ok(()))),
-        }
-    }
-
-    pub(super) fn done(&self, result: Result<(), IoError>) {
-        // No code panics while it holds the lock; even then the reply would be consistent.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.1.is_ok() || broken(LiveMutant::LastPieceCounts) {
-            state.1 = result;
-        }
-        if self.left.fetch_sub(1, Ordering::AcqRel) == 1
-            && let Some(reply) = state.0.take()
-        {
-            answer(reply, state.1);
-        }
     }
 }
 

@@ -19,8 +19,9 @@
 //! | `fsync`, `fdatasync` | FLUSH |
 //! | write with `O_DSYNC`, `O_SYNC`, `RWF_DSYNC` | write with FUA |
 //! | `close` | no guarantee, as for a disk |
-//! | `fallocate` `PUNCH_HOLE` | discard |
+//! | `fallocate` `PUNCH_HOLE` | write zeros to any range of bytes, and give up its whole blocks |
 //! | `fallocate` `ZERO_RANGE` | write zeros, space stays allocated |
+//! | both, with `O_DSYNC` | write zeros with FUA |
 //! | `lseek` `SEEK_DATA`, `SEEK_HOLE` | allocation status |
 //! | read past the end | short |
 //! | write past the end | short, `ENOSPC` if no byte fits |

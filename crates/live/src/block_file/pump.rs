@@ -26,8 +26,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use super::O_DSYNC;
-use super::answers::errno;
+use super::answers::{errno, fsync, is_durable};
 use super::ring::Answers;
 use super::wire::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, IN_HEADER, IO_HEADER, MAX_IO, OUT_HEADER};
 use crate::port::{Buffer, Completion, IoRequest, Port};
@@ -203,7 +202,7 @@ impl Pump {
             Ok(()) => reply.send(0, &[]),
             Err(error) => reply.error(error),
         };
-        self.port.submit(IoRequest::flush(), Completion::new(done));
+        fsync(&*self.port, Completion::new(done));
     }
 
     fn read(&self, offset: u64, len: u32, reply: Reply) {
@@ -234,7 +233,7 @@ impl Pump {
         }
         let mut buffer = self.port.buffer(offset, len);
         buffer.copy_from_slice(&payload[..len as usize]);
-        let fua = flags & O_DSYNC != 0;
+        let fua = is_durable(flags);
         let done = move |result, _buffer| match result {
             Ok(()) => reply.written(len),
             Err(error) => reply.error(error),

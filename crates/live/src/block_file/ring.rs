@@ -29,7 +29,7 @@ use io_uring::{opcode, squeue, types};
 use isotherm_core::IoError;
 use rustix::io::Errno;
 
-use super::O_DSYNC;
+use super::answers::{fsync, is_durable};
 use super::pump::FuserLink;
 use super::wire::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, IN_HEADER, OUT_HEADER};
 use crate::buffers::{Buffer, Memory, Pool, Region};
@@ -295,7 +295,7 @@ impl Shared {
             _ if MUTANT.get() == Some(Mutant::AnswerEarly) => reply.end(Ok(()), 0),
             FUSE_FSYNC => {
                 let done = move |result, _| reply.end(result, 0);
-                this.port.submit(IoRequest::flush(), Completion::new(done));
+                fsync(&*this.port, Completion::new(done));
             }
             _ => this.pass_on(entry, &header, payload, reply),
         }
@@ -359,7 +359,7 @@ impl Shared {
             buffer.copy_from_slice(&memory.bytes()[..len as usize]);
             buffer
         });
-        let fua = asked.flags & O_DSYNC != 0;
+        let fua = is_durable(asked.flags);
         let done = move |result, _| match result {
             Ok(()) => reply.written(len),
             Err(error) => reply.end(Err(error), 0),

@@ -14,12 +14,9 @@ use fuser::{
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use super::O_DSYNC;
 use super::Options;
-use super::answers::answer;
-use super::answers::errno;
+use super::answers::{answer, errno, fsync, is_durable};
 use super::wire::MAX_IO;
-use crate::mutants::{LiveMutant, broken};
 use crate::port::{Completion, IoRequest, Port};
 
 /// `lseek`, in `linux/fs.h`.
@@ -214,7 +211,8 @@ impl Filesystem for Volume {
         let how = FopenFlags::FOPEN_DIRECT_IO
             | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
             | FopenFlags::FOPEN_NOFLUSH;
-        reply.opened(FileHandle(0), how);
+        // `fallocate` comes without the flags of the descriptor, so the handle has the one that matters to it.
+        reply.opened(FileHandle(u64::from(is_durable(flags.0))), how);
     }
 
     fn read(
@@ -267,8 +265,7 @@ impl Filesystem for Volume {
         }
         let mut buffer = self.port.buffer(offset, len);
         buffer.copy_from_slice(&data[..len as usize]);
-        // `O_SYNC` contains `O_DSYNC`; the kernel adds it for `RWF_DSYNC` and `RWF_SYNC` too.
-        let fua = flags.0 & O_DSYNC != 0 && !broken(LiveMutant::DropDsyncFlag);
+        let fua = is_durable(flags.0);
         let done = move |result, _buffer| match result {
             Ok(()) => reply.written(len),
             Err(error) => reply.error(errno(error)),
@@ -298,11 +295,8 @@ impl Filesystem for Volume {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        if broken(LiveMutant::AnswerFsync) {
-            return reply.ok();
-        }
         let done = move |result, _buffer| answer(reply, result);
-        self.port.submit(IoRequest::flush(), Completion::new(done));
+        fsync(&*self.port, Completion::new(done));
     }
 
     fn fsyncdir(
@@ -320,13 +314,13 @@ impl Filesystem for Volume {
         &self,
         _req: &Request,
         _ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.change_range(offset, length, mode, reply);
+        self.change_range(offset, length, mode, fh.0 != 0, reply);
     }
 
     fn lseek(

@@ -22,8 +22,8 @@ pub struct Config {
     pub secrets: Option<Arc<Secrets>>,
     /// Allows listening on addresses that other machines can reach; this needs `secrets`.
     pub allow_remote: bool,
-    /// Maximum number of connections; further ones are closed at once.
-    pub max_connections: usize,
+    /// Maximum number of sessions; further logins are refused.
+    pub max_sessions: usize,
     /// How long the server waits for peers that stall.
     pub time_limits: TimeLimits,
     /// The file for reservations that survive a restart of the server; without it none do.
@@ -31,7 +31,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// A configuration for local initiators only, with 64 connections and no secrets.
+    /// A configuration for local initiators only, with 64 sessions and no secrets.
     pub fn new(name: &str, uuid: [u8; 16]) -> Config {
         Config {
             name: name.to_owned(),
@@ -40,7 +40,7 @@ impl Config {
             preferred: 64 << 10,
             secrets: None,
             allow_remote: false,
-            max_connections: 64,
+            max_sessions: 64,
             time_limits: TimeLimits::default(),
             reservation_file: None,
         }

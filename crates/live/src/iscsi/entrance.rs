@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::input::Input;
 use super::login::{Login, Step, Terms, numbered};
@@ -12,6 +12,7 @@ use super::pdu::{self, Header, Incoming, What, put_data_len};
 use super::reservations::Nexus;
 use super::session::Session;
 use super::shared::{End, Shared};
+use crate::newcomers::Newcomer;
 
 /// A session that has begun, with the next status number of its writer.
 pub(super) struct Begun {
@@ -21,12 +22,11 @@ pub(super) struct Begun {
 }
 
 /// Receives a login request with its text.
-fn receive(input: &mut Input, limit: Duration) -> Result<(pdu::Login, Vec<u8>), End> {
+fn receive(input: &mut Input) -> Result<(pdu::Login, Vec<u8>), End> {
     let lost = |e: io::Error| match e.kind() {
         io::ErrorKind::TimedOut => End::Stalled,
         _ => End::Lost,
     };
-    input.set_receive_timeout(limit).map_err(|_| End::Lost)?;
     let b = input.header(false).map_err(lost)?.ok_or(End::Eof)?;
     let incoming = Incoming::parse(&b).map_err(|v| End::Violation(v.0))?;
     let What::Login(request) = incoming.what else {
@@ -52,30 +52,43 @@ fn send(outbox: &Outbox, header: &mut Header, text: &[u8]) -> Result<(), End> {
     to.write_all(&bytes).map_err(|_| End::Lost)
 }
 
-/// Lets a peer log in.
+/// The answer to a login that is complete but for which there is no place: service unavailable.
+fn unavailable(mut b: Header) -> Header {
+    // No transition to the next stage, and no handle of a session.
+    b[1] &= 0x0c;
+    b[14..16].fill(0);
+    (b[36], b[37]) = (3, 1);
+    b
+}
+
+/// Lets a peer log in; until then it is a newcomer.
 pub(super) fn login(
     shared: &Arc<Shared>,
     outbox: &Arc<Outbox>,
-    tsih: u16,
+    newcomer: Newcomer,
     challenge: (u8, [u8; 16]),
 ) -> Result<Begun, End> {
     let socket = || outbox.socket().try_clone().map_err(|_| End::Lost);
-    let mut input = Input::new(socket()?);
     let time_limits = shared.config.time_limits;
-    input.until = Some(Instant::now() + time_limits.handshake);
-    let target = shared.target();
+    let mut input = Input::new(socket()?, Instant::now() + time_limits.handshake);
+    let (target, tsih) = (shared.target(), shared.next_tsih());
+    let mut newcomer = Some(newcomer);
     let mut login = Login::new(target, tsih, challenge.0, challenge.1);
     let mut stat_sn = None;
     let mut nexus = Nexus::default();
     loop {
-        let (request, text) = receive(&mut input, time_limits.handshake)?;
-        let step = login.step(&request, &text);
-        if let Step::Begin(..) = step {
+        let (request, text) = receive(&mut input)?;
+        let mut step = login.step(&request, &text);
+        if let Step::Begin(b, _) = &step {
             outbox.begin(request.cmd_sn);
             let terms = login.terms();
             nexus.initiator.clone_from(&terms.initiator);
             nexus.isid = request.isid;
-            shared.enter(outbox, &nexus, terms.discovery);
+            // It may have to wait for its older session, and needs not give way meanwhile.
+            drop(newcomer.take());
+            if let Err(why) = shared.enter(outbox, &nexus, terms.discovery) {
+                step = Step::Refuse(unavailable(*b), why);
+            }
         }
         let stat = stat_sn.get_or_insert(request.exp_stat_sn);
         let window = (request.cmd_sn, request.cmd_sn.wrapping_add(WINDOW - 1));
@@ -94,9 +107,8 @@ pub(super) fn login(
             None => {}
             Some(Err(why)) => return Err(End::Refused(why)),
             Some(Ok(())) => {
-                input.until = None;
                 input
-                    .set_receive_timeout(time_limits.transmission)
+                    .log_in(time_limits.transmission)
                     .map_err(|_| End::Lost)?;
                 let (terms, stat_sn) = (login.terms().clone(), *stat);
                 let session = Session {

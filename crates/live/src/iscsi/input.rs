@@ -8,6 +8,8 @@ use super::pdu::{HEADER, Header};
 
 /// Number of bytes that are received at once.
 const CHUNK: usize = 64 << 10;
+/// The kernel takes a timeout of 0 for none.
+const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
 /// Data of at least this size is received directly into its buffer.
 const IN_PLACE: usize = 16 << 10;
 
@@ -18,36 +20,53 @@ pub(super) struct Input {
     end: usize,
     /// All requested data must arrive by this time.
     pub until: Option<Instant>,
+    /// How long the peer may send nothing within a PDU; before the login, there is only `until`.
+    pause: Option<Duration>,
 }
 
 impl Input {
-    pub(super) fn new(socket: TcpStream) -> Input {
+    /// The bytes of a peer that must have logged in by this time.
+    pub(super) fn new(socket: TcpStream, until: Instant) -> Input {
         Input {
             socket,
             bytes: vec![0; CHUNK].into_boxed_slice(),
             start: 0,
             end: 0,
-            until: None,
+            until: Some(until),
+            pause: None,
         }
     }
 
-    /// How long the peer may send nothing; at least a millisecond.
-    pub(super) fn set_receive_timeout(&self, timeout: Duration) -> io::Result<()> {
-        let timeout = timeout.max(Duration::from_millis(1));
-        self.socket.set_read_timeout(Some(timeout))
+    /// The peer has logged in: from now on it may be idle between PDUs, and send nothing for `pause` within one.
+    pub(super) fn log_in(&mut self, pause: Duration) -> io::Result<()> {
+        (self.until, self.pause) = (None, Some(pause));
+        self.socket
+            .set_read_timeout(Some(pause.max(SHORTEST_TIMEOUT)))
     }
 
-    fn receive(socket: &TcpStream, until: Option<Instant>, to: &mut [u8]) -> io::Result<usize> {
+    fn receive(&self, until: Option<Instant>, to: &mut [u8]) -> io::Result<usize> {
         loop {
             if until.is_some_and(|u| Instant::now() >= u) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            let mut socket = socket;
-            match socket.read(to) {
+            if let (None, Some(until)) = (self.pause, until) {
+                let left = until.saturating_duration_since(Instant::now());
+                self.socket
+                    .set_read_timeout(Some(left.max(SHORTEST_TIMEOUT)))?;
+            }
+            match (&self.socket).read(to) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 other => return other,
             }
         }
+    }
+
+    /// Receives more bytes behind those that are there.
+    fn receive_more(&mut self, until: Option<Instant>) -> io::Result<usize> {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let received = self.receive(until, &mut bytes[self.end..]);
+        self.bytes = bytes;
+        received
     }
 
     /// The next header; `None` at the end of the stream. With `idle` there is no limit on the time until a header begins.
@@ -57,10 +76,16 @@ impl Input {
             (self.start, self.end) = (0, self.end - self.start);
             let may_wait = idle && self.end == 0;
             let until = if may_wait { None } else { self.until };
-            match Self::receive(&self.socket, until, &mut self.bytes[self.end..]) {
+            match self.receive_more(until) {
                 Ok(0) if self.end == 0 => return Ok(None),
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => self.end += n,
+                Ok(n) => {
+                    self.end += n;
+                    if may_wait {
+                        // The header has begun, and the rest must follow.
+                        self.until = self.pause.map(|p| Instant::now() + p);
+                    }
+                }
                 Err(e) if may_wait && e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) => return Err(stalled(e)),
             }
@@ -79,13 +104,13 @@ impl Input {
                 (self.start, self.end) = (0, 0);
                 let rest = &mut to[done..];
                 if rest.len() >= IN_PLACE {
-                    match Self::receive(&self.socket, self.until, rest).map_err(stalled)? {
+                    match self.receive(self.until, rest).map_err(stalled)? {
                         0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                         n => done += n,
                     }
                     continue;
                 }
-                match Self::receive(&self.socket, self.until, &mut self.bytes).map_err(stalled)? {
+                match self.receive_more(self.until).map_err(stalled)? {
                     0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                     n => self.end = n,
                 }

@@ -51,7 +51,7 @@ pub enum Step {
 }
 
 /// State of an initiator's authentication.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Proof {
     /// No authentication key has been received.
     Open,
@@ -64,7 +64,7 @@ enum Proof {
 }
 
 /// A login in progress.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Login {
     target: Target,
     terms: Terms,

@@ -152,3 +152,110 @@ fn another_target_no_name_and_endless_talk_are_refused() {
     let ends = (0..10).any(|_| matches!(l.step(&r, &[b'a'; 4000]), Step::Refuse(..)));
     assert!(ends);
 }
+
+/// Sets of keys that a peer may send.
+fn alphabet() -> Vec<Vec<u8>> {
+    let right = hex(&answer(9, "secret-of-joe", &[7; 16]));
+    let wrong = hex(&answer(9, "secret-of-ann", &[7; 16]));
+    let other = hex(&answer(8, "secret-of-joe", &[7; 16]));
+    let named = |keys: &[(&'static str, &'static str)]| [&NAMES[..], keys].concat();
+    let sets: [Vec<(&str, &str)>; 19] = [
+        vec![],
+        named(&[]),
+        named(&[("SessionType", "Discovery")]),
+        named(&[("AuthMethod", "CHAP")]),
+        named(&[("AuthMethod", "CHAP,None"), ("CHAP_A", "5")]),
+        named(&[("AuthMethod", "None")]),
+        vec![("AuthMethod", "CHAP")],
+        vec![("AuthMethod", "None")],
+        vec![("CHAP_A", "5")],
+        vec![("CHAP_A", "7")],
+        vec![("CHAP_N", "joe")],
+        vec![("CHAP_R", &right)],
+        vec![("CHAP_N", "joe"), ("CHAP_R", &wrong)],
+        vec![("CHAP_N", "joe"), ("CHAP_R", &other)],
+        vec![("CHAP_N", "joe"), ("CHAP_R", "0x")],
+        vec![("CHAP_N", "ann"), ("CHAP_R", &right)],
+        vec![("CHAP_N", ""), ("CHAP_R", &right)],
+        vec![("CHAP_N", "joe"), ("CHAP_R", &right)],
+        vec![("MaxBurstLength", "4096")],
+    ];
+    sets.iter().map(|keys| text(keys)).collect()
+}
+
+/// Whether this text has the right answer to the challenge.
+fn is_right(said: &[u8]) -> bool {
+    let right = hex(&answer(9, "secret-of-joe", &[7; 16]));
+    let keys = pairs(said).expect("text");
+    let of = |key: &str| keys.iter().find(|k| k.0 == key).map(|k| k.1);
+    of("CHAP_N") == Some("joe") && of("CHAP_R") == Some(&right)
+}
+
+/// Login requests of every stage, with every transition.
+fn requests() -> Vec<pdu::Login> {
+    let flags = (0..16u8).flat_map(|stages| (0..4u8).map(move |f| f << 6 | stages));
+    let parsed = flags.map(|f| {
+        pdu::Incoming::parse(&header(0x43, f, 1))
+            .expect("a login")
+            .what
+    });
+    parsed
+        .map(|what| match what {
+            pdu::What::Login(l) => l,
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+/// Every state that a peer can reach × every message: unless it was sent the challenge and gave the right answer, no session begins, and no
+/// message of the operational stage is accepted.
+#[test]
+fn no_sequence_of_messages_leads_around_the_secret() {
+    let (words, requests) = (alphabet(), requests());
+    let begin = login(Some("joe secret-of-joe\nmutual us our-own-secret"));
+    // Each state, and whether the peer was sent a challenge, and has answered it.
+    let mut states = vec![(begin, false, false)];
+    let mut known = std::collections::HashSet::new();
+    let (mut refused, mut begun) = (0, 0);
+    while let Some((state, challenged, proved)) = states.pop() {
+        for (request, words) in requests
+            .iter()
+            .flat_map(|r| words.iter().map(move |w| (r, w)))
+        {
+            let mut l = state.clone();
+            let step = l.step(request, words);
+            let (text, begins) = match &step {
+                Step::Refuse(..) => {
+                    refused += 1;
+                    continue;
+                }
+                Step::Reply(_, text) => (text, false),
+                Step::Begin(_, text) => (text, true),
+            };
+            let said = [&state.text[..], words].concat();
+            let whole = !request.more;
+            let answers = whole && request.current == 0 && challenged && is_right(&said);
+            let proved = proved || answers;
+            assert!(
+                proved || !(begins || (whole && request.current != 0)),
+                "{state:?} accepts {request:?} {:?}",
+                String::from_utf8_lossy(words)
+            );
+            begun += u32::from(begins);
+            let challenged = challenged || text.windows(7).any(|w| w == b"CHAP_C=");
+            // The number of requests is limited on its own; text that goes on and on adds no state.
+            l.steps = 0;
+            if !begins && l.text.len() <= words.len() {
+                let next = (l, challenged, proved);
+                if known.insert(format!("{next:?}")) {
+                    states.push(next);
+                }
+            }
+        }
+    }
+    let reached = known.len();
+    assert!(
+        reached > 50 && refused > 1000 && begun > 0,
+        "{reached} states, {refused}, {begun}"
+    );
+}

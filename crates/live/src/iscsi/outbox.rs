@@ -169,6 +169,9 @@ impl Outbox {
     /// many immediate commands.
     pub(super) fn accept(&self, order: Order) -> Result<bool, ()> {
         let mut state = self.lock();
+        if state.dead {
+            return Ok(false);
+        }
         if order.immediate {
             if state.open - state.numbered >= IMMEDIATE + WINDOW {
                 return Err(());
@@ -257,25 +260,13 @@ impl Outbox {
     /// Waits until at most `left` commands are open. Returns false if the initiator is gone.
     pub(super) fn wait(&self, left: u32) -> bool {
         let mut state = self.lock();
-        while state.open > left {
+        while state.open > left && !state.dead {
             state = self
                 .sent
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
         !state.dead
-    }
-
-    /// Waits until everything is answered and sent, or the initiator is gone.
-    pub(super) fn drain(&self) {
-        self.wait(0);
-        let mut state = self.lock();
-        while !state.queue.is_empty() && !state.dead {
-            state = self
-                .sent
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
     }
 
     /// Records that the initiator is gone: drops the queued answers and all later ones.

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::config::bind;
 pub use super::config::{Config, TimeLimits};
@@ -15,9 +15,11 @@ use super::outbox::Outbox;
 use super::reservation_file::ReservationFile;
 pub use super::shared::Counts;
 use super::shared::{ConnectionGuard, End, Entry, Shared};
+use crate::newcomers::Newcomer;
 use crate::port::Port;
+use crate::sockets::prepare_tcp;
 
-/// How long a server that stops waits for initiators to receive the pending answers.
+/// How long a server that stops waits for all initiators together to receive the pending answers.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 /// A running target; dropping it stops it.
 pub struct Server {
@@ -117,14 +119,11 @@ impl Server {
             // A panic of the thread was already reported.
             let _ = thread.join();
         }
-        let table = self.shared.table();
-        for e in table.open.iter().filter(|e| e.session.is_none()) {
-            e.outbox.give_up();
-        }
+        self.shared.newcomers.refuse_new();
     }
 
-    /// Accepts no more requests, completes the accepted ones, and closes. A connection whose initiator does not receive its answers is
-    /// closed.
+    /// Accepts no more requests, completes those that the volume has, and closes. Initiators that do not receive their answers in 3 s are
+    /// closed, so a stop takes at most this time and what the volume needs for its answers.
     pub fn stop(mut self) {
         self.end();
     }
@@ -137,14 +136,18 @@ impl Server {
             // The reader sees the end of the stream after the data that was already received.
             let _ = e.outbox.socket().shutdown(std::net::Shutdown::Read);
         }
+        let until = Instant::now() + STOP_TIMEOUT;
+        while !table.open.is_empty() && Instant::now() < until {
+            table = self.shared.wait_for_leaving(table, until);
+        }
+        for e in &table.open {
+            e.outbox.give_up();
+        }
+        // The volume still has to answer.
         while !table.open.is_empty() {
-            let (back, has_left) = self.shared.wait_for_leaving(table, STOP_TIMEOUT);
-            table = back;
-            if !has_left {
-                for e in &table.open {
-                    e.outbox.give_up();
-                }
-            }
+            table = self
+                .shared
+                .wait_for_leaving(table, Instant::now() + STOP_TIMEOUT);
         }
     }
 }
@@ -168,19 +171,18 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 fn start_connection(socket: TcpStream, shared: &Arc<Shared>) {
-    // Answers are sent as a whole. Peers that have disappeared silently, or that do not receive answers, must be detected.
-    let prepared = socket
-        .set_nodelay(true)
-        .and_then(|()| Ok(rustix::net::sockopt::set_socket_keepalive(&socket, true)?))
-        .and_then(|()| socket.set_write_timeout(Some(shared.config.time_limits.transmission)));
+    // Peers that do not receive answers must be noticed.
+    let limit = shared.config.time_limits.transmission;
+    let prepared = prepare_tcp(&socket).and_then(|()| socket.set_write_timeout(Some(limit)));
     let outbox = Arc::new(Outbox::new(socket));
+    let to_end = Arc::clone(&outbox);
+    let newcomer = shared.newcomers.arrive(move || to_end.give_up());
+    let Some(newcomer) = newcomer.filter(|_| prepared.is_ok()) else {
+        shared.table().counts.refused += 1;
+        return;
+    };
     {
         let mut table = shared.table();
-        let is_full = table.open.len() >= shared.config.max_connections;
-        if prepared.is_err() || is_full || shared.full.load(Ordering::SeqCst) {
-            table.counts.refused += 1;
-            return;
-        }
         table.counts.accepted += 1;
         table.open.push(Entry {
             outbox: Arc::clone(&outbox),
@@ -194,7 +196,7 @@ fn start_connection(socket: TcpStream, shared: &Arc<Shared>) {
     };
     let started = thread::Builder::new()
         .name("iscsi-read".into())
-        .spawn(move || serve_connection(&leave));
+        .spawn(move || serve_connection(&leave, newcomer));
     if started.is_err() {
         // The closure was dropped, and has removed the connection from the table.
         shared.table().counts.refused += 1;
@@ -210,10 +212,10 @@ fn challenge() -> io::Result<(u8, [u8; 16])> {
     Ok((bytes[0], challenge))
 }
 
-fn serve_connection(at: &ConnectionGuard) {
+fn serve_connection(at: &ConnectionGuard, newcomer: Newcomer) {
     let shared = &at.shared;
     let end = match challenge() {
-        Ok(challenge) => match entrance::login(shared, &at.outbox, shared.next_tsih(), challenge) {
+        Ok(challenge) => match entrance::login(shared, &at.outbox, newcomer, challenge) {
             Ok(begun) => transmit(at, begun),
             Err(end) => end,
         },

@@ -55,7 +55,8 @@ impl Session {
         &self.shared.disk
     }
 
-    /// Serves the session until the initiator leaves. When this returns, every request is completed.
+    /// Serves the session until the initiator leaves, in the middle of whatever. When this returns, the volume has answered everything that
+    /// it got; for a command whose data never came it owes no answer.
     pub(super) fn run(mut self) -> End {
         let end = loop {
             match self.step() {
@@ -66,16 +67,13 @@ impl Session {
                 Err(Stop::Socket(_)) => break End::Lost,
             }
         };
-        for t in std::mem::take(&mut self.transfers) {
-            self.outbox.forget(Ends::of(t.command.order));
-        }
-        for h in std::mem::take(&mut self.held) {
-            self.outbox.forget(Ends::of(h.command.order));
-        }
+        self.transfers.clear();
+        self.held.clear();
         if !matches!(end, End::Eof) {
             self.outbox.give_up();
         }
-        self.outbox.drain();
+        // The writer sends the last answers, unless the initiator is gone.
+        self.outbox.wait_for_volume();
         end
     }
 

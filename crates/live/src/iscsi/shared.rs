@@ -12,10 +12,13 @@ use super::login::Target;
 use super::outbox::Outbox;
 use super::reservations::{Nexus, Order, Refusal, Reservations};
 use super::sense::Sense;
+use crate::newcomers::Newcomers;
 use crate::port::Port;
 
 /// How long a session that is taken over may need to finish its commands.
 const TAKE_OVER: Duration = Duration::from_secs(30);
+/// Interval of the checks in this time.
+const TAKE_OVER_CHECK: Duration = Duration::from_millis(100);
 
 /// Figures since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,6 +74,8 @@ pub(super) struct Shared {
     pub stopping: AtomicBool,
     /// No new connections are accepted.
     pub full: AtomicBool,
+    /// Connections whose initiators have not logged in.
+    pub newcomers: Arc<Newcomers>,
     table: Mutex<Table>,
     left: Condvar,
     next_tsih: AtomicU16,
@@ -90,6 +95,7 @@ impl Shared {
             disk,
             stopping: AtomicBool::new(false),
             full: AtomicBool::new(false),
+            newcomers: Arc::default(),
             table: Mutex::default(),
             left: Condvar::new(),
             next_tsih: AtomicU16::new(1),
@@ -102,15 +108,15 @@ impl Shared {
         self.next_tsih.fetch_add(1, Ordering::Relaxed).max(1)
     }
 
-    /// Waits until a connection has left, at most for `limit`; returns false if the time has passed.
+    /// Waits until a connection has left, at most until this time.
     pub(super) fn wait_for_leaving<'a>(
         &self,
         table: MutexGuard<'a, Table>,
-        limit: Duration,
-    ) -> (MutexGuard<'a, Table>, bool) {
+        until: Instant,
+    ) -> MutexGuard<'a, Table> {
+        let limit = until.saturating_duration_since(Instant::now());
         let waited = self.left.wait_timeout(table, limit);
-        let (table, wait) = waited.unwrap_or_else(PoisonError::into_inner);
-        (table, !wait.timed_out())
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
@@ -197,26 +203,41 @@ impl Shared {
     }
 
     /// Begins a session. If there is an older session of the same nexus, it is ended; all its commands have ended before this returns, so
-    /// none of them is executed after a command of the new session.
-    pub(super) fn enter(&self, outbox: &Arc<Outbox>, who: &Nexus, discovery: bool) {
+    /// none of them is executed after a command of the new session. An error: the older session's commands do not end, there are too many
+    /// sessions, or the server is stopping.
+    pub(super) fn enter(
+        &self,
+        outbox: &Arc<Outbox>,
+        who: &Nexus,
+        discovery: bool,
+    ) -> Result<(), &'static str> {
         let until = Instant::now() + TAKE_OVER;
         let is_same =
             |e: &Entry| !Arc::ptr_eq(&e.outbox, outbox) && e.session.as_ref() == Some(who);
         let mut table = self.table();
-        while table.open.iter().any(is_same) && Instant::now() < until {
+        while table.open.iter().any(is_same) {
+            if Instant::now() >= until {
+                return Err("its older session does not end: the volume has not answered it");
+            }
+            if self.is_stopping() {
+                return Err("the server is stopping");
+            }
             for e in table.open.iter().filter(|e| is_same(e)) {
                 e.outbox.give_up();
             }
-            table = self.wait_for_leaving(table, Duration::from_millis(100)).0;
+            let moment = Instant::now() + TAKE_OVER_CHECK;
+            table = self.wait_for_leaving(table, moment.min(until));
         }
-        if let Some(e) = table
-            .open
-            .iter_mut()
-            .find(|e| Arc::ptr_eq(&e.outbox, outbox))
-        {
+        let sessions = table.open.iter().filter(|e| e.session.is_some()).count();
+        if sessions >= self.config.max_sessions {
+            return Err("there are too many sessions");
+        }
+        let mut all = table.open.iter_mut();
+        if let Some(e) = all.find(|e| Arc::ptr_eq(&e.outbox, outbox)) {
             e.session = Some(who.clone());
             e.discovery = discovery;
         }
+        Ok(())
     }
 }
 

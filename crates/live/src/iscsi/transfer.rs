@@ -1,18 +1,13 @@
 //! The data of commands while it is received, and the requests to the volume.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use isotherm_core::{IoError, RequestOp};
+use isotherm_core::IoError;
 
 use super::outbox::{AtVolume, Body, Ends};
 use super::pdu::Command;
 use super::scsi::{Sense, Task};
-use crate::port::{Buffer, Completion, IoRequest, Port};
-
-/// Maximum size of one piece of a range that is unmapped, in bytes: a multiple of every block size.
-const PIECE: u64 = 1 << 30;
+use crate::port::{Buffer, Completion};
 
 /// The destination of a command's data.
 pub(super) enum Sink {
@@ -110,57 +105,6 @@ impl Drop for PendingReply {
         if !self.paid {
             let sense = Some(Sense::of(IoError::Gone, self.read));
             self.at.outbox().respond(self.itt, self.ends, sense, 0);
-        }
-    }
-}
-
-/// The requests of one command; the last one to end sends the answer.
-struct Join {
-    left: AtomicU32,
-    state: Mutex<(Result<(), IoError>, Option<PendingReply>)>,
-}
-
-/// Writes zeros to ranges of bytes, and completes `pending` when all of them are written.
-pub(super) fn zero(
-    port: &dyn Port,
-    ranges: &[(u64, u64)],
-    op: RequestOp,
-    class: u8,
-    pending: PendingReply,
-) {
-    let pieces: Vec<(u64, u32)> = ranges
-        .iter()
-        .flat_map(|&(from, len)| {
-            (0..len.div_ceil(PIECE)).map(move |i| {
-                let at = i * PIECE;
-                (from + at, (len - at).min(PIECE) as u32)
-            })
-        })
-        .collect();
-    if pieces.is_empty() {
-        return pending.complete(Ok(()), None);
-    }
-    let join = Arc::new(Join {
-        left: AtomicU32::new(pieces.len() as u32),
-        state: Mutex::new((Ok(()), Some(pending))),
-    });
-    for (offset, len) in pieces {
-        let join = Arc::clone(&join);
-        let done = Completion::new(move |result, _| join.ended(result));
-        port.submit(IoRequest::new(op, offset, len).in_class(class), done);
-    }
-}
-
-impl Join {
-    fn ended(&self, result: Result<(), IoError>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.0 = state.0.and(result);
-        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let (result, pending) = (state.0, state.1.take());
-            drop(state);
-            if let Some(pending) = pending {
-                pending.complete(result, None);
-            }
         }
     }
 }

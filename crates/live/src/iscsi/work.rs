@@ -7,8 +7,9 @@ use super::pdu::Command;
 use super::reservations::{Order, Refusal, use_of};
 use super::scsi::{self, Sense, Task};
 use super::session::Session;
-use super::transfer::{PendingReply, Sink, zero};
+use super::transfer::{PendingReply, Sink};
 use crate::port::{Buffer, Completion, IoRequest};
+use crate::zeroing;
 
 impl Session {
     /// Checks the reservation when the command is sent to the volume, not when it arrives. From then on an initiator that fences this one
@@ -56,8 +57,9 @@ impl Session {
             (Task::Unmap { class, .. }, Sink::Bytes(list)) => {
                 match scsi::unmap_ranges(self.disk(), &list) {
                     Ok(ranges) => {
-                        let pending = owe(false, residual);
-                        zero(self.port(), &ranges, RequestOp::Discard, class, pending);
+                        let done = owe(false, residual).completion();
+                        let like = IoRequest::new(RequestOp::Discard, 0, 0).in_class(class);
+                        zeroing::submit(self.port(), &like, &ranges, done);
                     }
                     Err(sense) => self.outbox.respond(c.itt, ends, Some(sense), 0),
                 }
@@ -159,13 +161,9 @@ impl Session {
     fn write_same(&self, e: scsi::Extent, unmap: bool, block: &[u8], pending: PendingReply) {
         if block.iter().all(|b| *b == 0) {
             let op = RequestOp::WriteZeroes { keep: !unmap };
-            return zero(
-                self.port(),
-                &[(e.offset, e.len.into())],
-                op,
-                e.class,
-                pending,
-            );
+            let like = IoRequest::new(op, 0, 0).in_class(e.class);
+            let range = [(e.offset, e.len.into())];
+            return zeroing::submit(self.port(), &like, &range, pending.completion());
         }
         let mut buffer = self.buffer(e.offset, e.len);
         for place in buffer.chunks_exact_mut(block.len()) {

@@ -15,6 +15,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use rustix::net::Shutdown;
 
@@ -79,6 +80,8 @@ struct State {
     /// Whether the engine's thread serves the session; it sends before it waits.
     lent: bool,
     reader_waits: bool,
+    /// Time by which the payload must have arrived that the engine's thread is receiving.
+    payload_until: Option<Instant>,
     closing: bool,
     dead: bool,
     released: (u32, u64),
@@ -110,6 +113,7 @@ impl Outbox {
                 corked: false,
                 lent: false,
                 reader_waits: false,
+                payload_until: None,
                 closing: false,
                 dead: false,
                 released: (0, 0),
@@ -192,6 +196,17 @@ impl Outbox {
     /// The engine's thread serves the session from now on: replies accumulate until it has handled all events that came together.
     pub(super) fn lend(&self) {
         self.lock().lent = true;
+    }
+
+    /// The engine's thread is receiving a payload, which must be complete at this time; or it is not any more.
+    pub(super) fn awaits_payload(&self, until: Option<Instant>) {
+        self.lock().payload_until = until;
+    }
+
+    /// Whether that time has passed.
+    pub(super) fn is_payload_late(&self) -> bool {
+        let until = self.lock().payload_until;
+        until.is_some_and(|until| Instant::now() > until)
     }
 
     /// The reader serves the session again.

@@ -18,12 +18,13 @@ pub use super::socket::Address;
 use super::socket::{self, Listener};
 pub use super::time_limits::TimeLimits;
 use super::tls::{Peers, Tls};
+use crate::newcomers::{Newcomer, Newcomers};
 use crate::port::Port;
 use crate::server::Handle;
 
 /// Longest export name and description, in bytes (the specification's limit for strings).
 const MAX_STRING: usize = 4096;
-/// Time that a stopping server waits for clients to take their replies.
+/// Time that a stopping server gives all its clients together to take their replies.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How to serve.
@@ -37,8 +38,8 @@ pub struct Config {
     pub allow_remote: bool,
     /// If set, every TCP connection must use TLS, and clients must prove their identity with a certificate; unix sockets do not change.
     pub tls: Option<Tls>,
-    /// Largest number of connections; further ones are closed at once.
-    pub max_connections: usize,
+    /// Largest number of clients; further ones are closed when they choose the export.
+    pub max_clients: usize,
     /// Open requests of each connection.
     pub limits: Limits,
     /// Time limits for peers that stop in the middle of a message.
@@ -46,14 +47,14 @@ pub struct Config {
 }
 
 impl Config {
-    /// A configuration for local clients only, with 64 connections.
+    /// A configuration for local clients only, with at most 64.
     pub fn new(name: &str) -> Config {
         Config {
             name: name.to_owned(),
             description: String::new(),
             allow_remote: false,
             tls: None,
-            max_connections: 64,
+            max_clients: 64,
             limits: Limits::default(),
             time_limits: TimeLimits::default(),
         }
@@ -111,6 +112,8 @@ struct Shared {
     left: Condvar,
     /// Connections over the network.
     peers: Arc<Peers>,
+    /// Connections that have not chosen the export.
+    newcomers: Arc<Newcomers>,
 }
 
 /// A running server; dropping it stops it.
@@ -163,6 +166,7 @@ impl Server {
             table: Mutex::default(),
             left: Condvar::new(),
             peers: Arc::default(),
+            newcomers: Arc::default(),
         });
         let mut server = Server {
             shared,
@@ -212,9 +216,7 @@ impl Server {
             thread.join().ok();
         }
         self.shared.peers.refuse_new();
-        for outbox in self.shared.table().open.iter().filter(|o| !o.is_client()) {
-            outbox.give_up();
-        }
+        self.shared.newcomers.refuse_new();
     }
 
     /// Accepts no more connections, answers `ESHUTDOWN` to requests that were received but not started, completes the started ones, closes.
@@ -231,20 +233,16 @@ impl Server {
             // The reader sees the end of the stream after the bytes that it received already.
             socket::shut(outbox.socket(), Shutdown::Read);
         }
-        while !table.open.is_empty() {
-            let (back, wait) = self
-                .shared
-                .left
-                .wait_timeout(table, STOP_TIMEOUT)
-                .unwrap_or_else(PoisonError::into_inner);
-            table = back;
-            if wait.timed_out() {
-                for outbox in &table.open {
-                    outbox.give_up();
-                }
-            }
+        // One limit for all: a peer that leaves does not give the others more time.
+        let is_used = |t: &mut Table| !t.open.is_empty();
+        let waited = (self.shared.left).wait_timeout_while(table, STOP_TIMEOUT, is_used);
+        table = waited.unwrap_or_else(PoisonError::into_inner).0;
+        for outbox in &table.open {
+            outbox.give_up();
         }
-        drop(table);
+        // The volume still has to answer.
+        let waited = self.shared.left.wait_while(table, is_used);
+        drop(waited);
         self.shared.peers.end(STOP_TIMEOUT);
     }
 }
@@ -259,6 +257,19 @@ impl Shared {
     fn table(&self) -> MutexGuard<'_, Table> {
         // Every critical section leaves the table consistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A peer has chosen the export: it is a client from now on. Returns false if there are too many.
+    fn admit(&self, peer: &Outbox) -> bool {
+        let mut table = self.table();
+        let clients = table.open.iter().filter(|o| o.is_client()).count();
+        let has_room = clients < self.config.max_clients;
+        if has_room {
+            peer.become_client();
+        } else {
+            table.counts.refused += 1;
+        }
+        has_room
     }
 
     /// The volume as a new connection sees it. The connection keeps this size even if the volume grows, because the protocol has no message
@@ -301,12 +312,14 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
 
 fn start_connection(socket: std::os::fd::OwnedFd, shared: &Arc<Shared>) {
     let outbox = Arc::new(Outbox::new(socket));
+    let to_end = Arc::clone(&outbox);
+    let newcomer = shared.newcomers.arrive(move || to_end.give_up());
+    let Some(newcomer) = newcomer else {
+        shared.table().counts.refused += 1;
+        return;
+    };
     {
         let mut table = shared.table();
-        if table.open.len() >= shared.config.max_connections || shared.full.load(Ordering::SeqCst) {
-            table.counts.refused += 1;
-            return;
-        }
         table.counts.accepted += 1;
         table.open.push(Arc::clone(&outbox));
     }
@@ -318,7 +331,7 @@ fn start_connection(socket: std::os::fd::OwnedFd, shared: &Arc<Shared>) {
                 outbox: &for_thread,
                 shared: &shared_for_thread,
             };
-            serve_connection(&for_thread, &shared_for_thread);
+            serve_connection(&for_thread, &shared_for_thread, newcomer);
         });
     if thread.is_err() {
         let mut table = shared.table();
@@ -342,7 +355,7 @@ impl Drop for ConnectionGuard<'_> {
     }
 }
 
-fn serve_connection(outbox: &Arc<Outbox>, shared: &Shared) {
+fn serve_connection(outbox: &Arc<Outbox>, shared: &Arc<Shared>, newcomer: Newcomer) {
     let writer = {
         let outbox = Arc::clone(outbox);
         thread::Builder::new()
@@ -353,7 +366,14 @@ fn serve_connection(outbox: &Arc<Outbox>, shared: &Shared) {
         shared.table().counts.refused += 1;
         return;
     };
+    let (for_session, client) = (Arc::clone(shared), Arc::clone(outbox));
+    let admit = move || {
+        let is_admitted = for_session.admit(&client);
+        drop(newcomer);
+        is_admitted
+    };
     let end = session::run(
+        Box::new(admit),
         Arc::clone(&shared.port),
         shared.engine.clone(),
         Arc::new(shared.export()),

@@ -61,6 +61,8 @@ pub(super) enum End {
 }
 
 struct Session {
+    /// Called when the peer has chosen the export; returns false if there are too many clients.
+    admit: Option<Admit>,
     port: Arc<dyn Port>,
     /// Its share of the port's memory.
     share: Option<Arc<Share>>,
@@ -90,6 +92,9 @@ struct Session {
     writing: Option<Writing>,
 }
 
+/// See [`Session::admit`].
+pub(super) type Admit = Box<dyn FnOnce() -> bool + Send>;
+
 struct Writing {
     request: Request,
     buffer: Buffer,
@@ -100,6 +105,7 @@ struct Writing {
 
 /// Serves one peer until it leaves. When it returns, every request has ended.
 pub(super) fn run(
+    admit: Admit,
     port: Arc<dyn Port>,
     engine: Option<Handle>,
     export: Arc<Export>,
@@ -109,6 +115,7 @@ pub(super) fn run(
 ) -> End {
     let (connection, greeting) = Connection::new(export, limits);
     let mut session = Session {
+        admit: Some(admit),
         share: port.share(),
         time_limits,
         begun: Instant::now(),
@@ -285,11 +292,14 @@ impl Session {
         }
     }
 
-    /// Sends handshake replies, before more options are read.
+    /// Sends handshake replies, before more options are read. Returns false if there is no room for the client.
     fn handshake(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        let in_transmission = self.connection.in_transmission();
+        if in_transmission && self.admit.take().is_some_and(|admit| !admit()) {
+            return Ok(false);
+        }
         socket::send_all(self.outbox.socket(), bytes)?;
-        if self.connection.in_transmission() {
-            self.outbox.become_client();
+        if in_transmission {
             socket::set_receive_timeout(self.outbox.socket(), self.time_limits.transmission)?;
         }
         Ok(true)
@@ -477,17 +487,7 @@ impl Session {
         let done = Completion::new(move |result, buffer| pending.complete(result, buffer));
         // A connection has no class: classifiers determine it by address.
         let fua = fua && !broken(LiveMutant::DropNbdFua);
-        self.port.submit(
-            IoRequest {
-                op,
-                offset,
-                len,
-                fua,
-                class: 0,
-                buffer,
-                pages: None,
-            },
-            done,
-        );
+        let request = IoRequest::new(op, offset, len).with_buffer(buffer);
+        self.port.submit(request.with_fua(fua), done);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::sockets::prepare_tcp;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -165,14 +166,6 @@ impl Drop for Listener {
             std::fs::remove_file(path).ok();
         }
     }
-}
-
-fn prepare_tcp(stream: &TcpStream) -> io::Result<()> {
-    // Replies are sent whole; a delay to merge them with later ones would only add latency.
-    stream.set_nodelay(true)?;
-    // A peer that vanished without closing would hold its connection for ever.
-    rustix::net::sockopt::set_socket_keepalive(stream, true)?;
-    Ok(())
 }
 
 /// Device, inode and time of creation of a socket's file. A file system may give the inode number of a removed socket to the next one.

@@ -7,7 +7,7 @@
 //! ```
 //! Each connection has a thread of its own here, and one end of a socket pair in `server.rs`, which treats it like any local client:
 //! `session.rs` applies its shares of memory, its time limits and its rules for the end. Until the handshake is complete, a peer costs only
-//! that thread and does not count as a client; if too many handshakes are in progress, the oldest one is ended.
+//! that thread, and is a newcomer (`newcomers.rs`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,9 +29,8 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection};
 use super::proto::starttls::{self, Next};
 use super::relay;
 use super::time_limits::TimeLimits;
+use crate::newcomers::Newcomers;
 
-/// Largest number of handshakes in progress; one more ends the oldest.
-const HANDSHAKES_MAX: usize = 32;
 /// Options that a client may try before STARTTLS.
 const OPTIONS_MAX: usize = 32;
 
@@ -170,15 +169,9 @@ fn negotiate_starttls(stream: &mut (impl Read + Write)) -> io::Result<[u8; 4]> {
     Err(broken())
 }
 
-struct Peer {
-    stream: Arc<TcpStream>,
-    /// Whether the peer has proved its identity.
-    known: bool,
-}
-
 #[derive(Default)]
 struct Table {
-    peers: BTreeMap<u64, Peer>,
+    peers: BTreeMap<u64, Arc<TcpStream>>,
     next: u64,
     failed: u64,
 }
@@ -188,6 +181,7 @@ struct Table {
 pub(super) struct Peers {
     table: Mutex<Table>,
     left: Condvar,
+    newcomers: Arc<Newcomers>,
 }
 
 /// Removes a peer from the table, whatever the reason for the end of its thread.
@@ -216,22 +210,18 @@ impl Peers {
         welcome: impl FnOnce(OwnedFd) + Send + 'static,
     ) -> io::Result<()> {
         let stream = Arc::new(TcpStream::from(socket));
+        let to_end = Arc::clone(&stream);
+        // Its thread removes it from the table. If the peer is gone already, nothing is to be done.
+        let end = move || drop(to_end.shutdown(Shutdown::Both));
+        let newcomer = self
+            .newcomers
+            .arrive(end)
+            .ok_or(ErrorKind::ConnectionAborted)?;
         let id = {
             let mut table = self.table();
-            let dallying = table.peers.values().filter(|p| !p.known);
-            if dallying.clone().count() >= HANDSHAKES_MAX
-                && let Some(oldest) = dallying.map(|p| &p.stream).next()
-            {
-                // Its thread removes it from the table. If the peer is gone already, nothing is to be done.
-                let _ = oldest.shutdown(Shutdown::Both);
-            }
             let id = table.next;
             table.next += 1;
-            let peer = Peer {
-                stream: Arc::clone(&stream),
-                known: false,
-            };
-            table.peers.insert(id, peer);
+            table.peers.insert(id, Arc::clone(&stream));
             id
         };
         let (peers, config) = (Arc::clone(self), Arc::clone(&tls.0));
@@ -241,9 +231,7 @@ impl Peers {
                 let _leave = PeerGuard(&peers, id);
                 match handshake(&stream, config, time_limits) {
                     Ok((connection, inner, outer)) => {
-                        if let Some(peer) = peers.table().peers.get_mut(&id) {
-                            peer.known = true;
-                        }
+                        drop(newcomer);
                         welcome(inner);
                         relay::run(connection, &stream, &outer);
                     }
@@ -266,10 +254,7 @@ impl Peers {
 
     /// Ends the handshakes in progress.
     pub(super) fn refuse_new(&self) {
-        for peer in self.table().peers.values().filter(|p| !p.known) {
-            // As above.
-            let _ = peer.stream.shutdown(Shutdown::Both);
-        }
+        self.newcomers.refuse_new();
     }
 
     /// Waits until the last bytes of all peers were sent, at most `timeout`, then disconnects them. Sessions must have ended before.
@@ -281,7 +266,7 @@ impl Peers {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 for peer in table.peers.values() {
-                    let _ = peer.stream.shutdown(Shutdown::Both);
+                    let _ = peer.shutdown(Shutdown::Both);
                 }
             }
             let wait = left.max(Duration::from_millis(10));

@@ -12,12 +12,13 @@ use crate::reopen::Purpose;
 use crate::volume::replace::Replacement;
 use crate::volume::{Grown, ReplaceHow, Replaced};
 use crate::world::{Command, UringWorld};
+use crate::zeroing::{self, Join};
 use isotherm_core::{Engine, ExtentId, IoError, RequestOp};
 use isotherm_traces::events::Ending;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 
 /// Access to a served volume from any thread.
 #[derive(Clone)]
@@ -150,65 +151,6 @@ impl Handle {
             s.refuse(IoError::Gone);
         }
     }
-
-    /// Writes zeros to an unaligned range: the ends become small writes, the middle whole blocks.
-    fn write_unaligned_zeroes(&self, request: &IoRequest, done: Completion) {
-        let (op, offset, len) = (request.op, request.offset, request.len);
-        let end = offset + u64::from(len);
-        let block = u64::from(self.block);
-        let (first, last) = (offset.next_multiple_of(block).min(end), end / block * block);
-        let mut parts = Vec::with_capacity(3);
-        if last < first {
-            parts.push((RequestOp::Write, offset, end));
-        } else {
-            parts.extend([
-                (RequestOp::Write, offset, first),
-                (op, first, last),
-                (RequestOp::Write, last, end),
-            ]);
-        }
-        parts.retain(|p| p.1 < p.2);
-        let join = Arc::new(Join {
-            left: AtomicUsize::new(parts.len()),
-            state: Mutex::new((Ok(()), Some(done))),
-        });
-        for (op, from, to) in parts {
-            let len = (to - from) as u32;
-            // The memory is not from the pool: this call must not wait for the pool, because its caller may hold some of it.
-            let buffer = (op == RequestOp::Write).then(|| Buffer::new(from, len, self.block));
-            let join = Arc::clone(&join);
-            let done = Completion::new(move |result, _| join.ended(result));
-            let part = IoRequest {
-                op,
-                offset: from,
-                len,
-                buffer,
-                pages: None,
-                ..*request
-            };
-            self.hand_over(part, Done::Call(done));
-        }
-    }
-}
-
-/// The parts of one request; the last one to end reports the result.
-struct Join {
-    left: AtomicUsize,
-    state: Mutex<(Result<(), IoError>, Option<Completion>)>,
-}
-
-impl Join {
-    fn ended(&self, result: Result<(), IoError>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.0 = state.0.and(result);
-        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let (result, done) = (state.0, state.1.take());
-            drop(state);
-            if let Some(done) = done {
-                done.call(result, None);
-            }
-        }
-    }
 }
 
 impl Port for Handle {
@@ -241,16 +183,22 @@ impl Port for Handle {
     }
 
     fn submit(&self, request: IoRequest, done: Completion) {
-        let block = u64::from(self.block);
-        let (offset, len) = (request.offset, u64::from(request.len));
-        let odd = !offset.is_multiple_of(block) || !len.is_multiple_of(block);
-        let inside = offset
-            .checked_add(len)
-            .is_some_and(|end| end <= self.volume_bytes());
-        if matches!(request.op, RequestOp::WriteZeroes { .. }) && odd && inside && len != 0 {
-            return self.write_unaligned_zeroes(&request, done);
+        let end = request.offset.checked_add(request.len.into());
+        let inside = end.filter(|end| *end <= self.volume_bytes());
+        let range = request.offset..inside.unwrap_or(request.offset);
+        let parts: Vec<_> = zeroing::parts(request.op, range, self.block).collect();
+        if parts.is_empty() {
+            return self.hand_over(request, Done::Call(done));
         }
-        self.hand_over(request, Done::Call(done));
+        let join = Join::new(parts.len(), done);
+        for (op, range) in parts {
+            let (offset, len) = (range.start, (range.end - range.start) as u32);
+            // The memory is not from the pool: this call must not wait for the pool, because its caller may hold some of it.
+            let buffer = (op == RequestOp::Write).then(|| Buffer::new(offset, len, self.block));
+            let part = IoRequest::new(op, offset, len).with_buffer(buffer);
+            let part = part.with_fua(request.fua).in_class(request.class);
+            self.hand_over(part, Done::Call(join.one()));
+        }
     }
 
     fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {

@@ -18,6 +18,7 @@
 pub mod abi;
 pub mod control;
 pub mod front;
+mod kernels;
 pub mod link;
 mod properties;
 mod queue;
@@ -25,18 +26,18 @@ mod queue;
 /// Checks that this process can serve devices over ublk.
 ///
 /// # Errors
-/// The reason why it cannot: the kernel has no ublk or an older one, or the process is not root.
+/// The reason why it cannot: the kernel has no ublk, an older one or one that crashes, or the process is not root.
 pub fn usable() -> std::io::Result<()> {
     control::Control::open().map(drop)
 }
 
-/// The reason why ublk is not available; `None` if it is.
+/// The reason why ublk is not available, or must not be used; `None` if it may be.
 pub fn missing() -> Option<String> {
-    let there = std::path::Path::new(abi::CONTROL).exists();
-    (!there).then(|| {
-        format!(
+    if !std::path::Path::new(abi::CONTROL).exists() {
+        return Some(format!(
             "ublk: this kernel has no {}: load its module (modprobe ublk_drv; Linux 6.5 or later)",
             abi::CONTROL
-        )
-    })
+        ));
+    }
+    kernels::defect()
 }

@@ -147,7 +147,11 @@ impl UringWorld {
                     .mode(mode.bits() as i32)
                     .build()
             }
-            (OpKind::WriteZeroes, _) if zeroed.is_none() && !member.no_zero_range && !op.fua => {
+            (OpKind::WriteZeroes, _)
+                if zeroed.is_none()
+                    && !member.no_zero_range
+                    && (!op.fua || broken(LiveMutant::ZeroRangeForFua)) =>
+            {
                 let mode = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
                 opcode::Fallocate::new(fd, op.len.into())
                     .offset(op.offset)

@@ -8,6 +8,7 @@ mod calls;
 mod common;
 mod programs;
 mod ring;
+mod zeroing;
 
 use calls::check_each_call;
 use std::fs::{File, OpenOptions};

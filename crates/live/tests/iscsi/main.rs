@@ -1,5 +1,7 @@
 //! The iSCSI target with an initiator of the test and with libiscsi's programs: data, classes, login, faulty and vanished peers.
 
+mod ends;
+mod fuzz;
 mod programs;
 mod reservations;
 
@@ -353,7 +355,8 @@ fn data_out_of_turn_fails_its_command_alone() {
 #[test]
 fn stalled_initiators_are_cut_off_and_idle_ones_are_not() {
     let time_limits = TimeLimits {
-        handshake: Duration::from_millis(300),
+        // The others must log in in this time, on a busy machine too.
+        handshake: Duration::from_secs(4),
         transmission: Duration::from_millis(300),
     };
     let rig = rig_with(64 << 20, |c| c.time_limits = time_limits);

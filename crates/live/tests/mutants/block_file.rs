@@ -1,7 +1,10 @@
 //! The block file, if FUSE can be mounted.
 
+use super::common::fuse_ring::FuseRing;
+use super::common::{serve, two_files};
 use super::{RecordingPort, check};
 use isotherm_core::{IoError, RequestOp};
+use isotherm_live::Server;
 use isotherm_live::block_file::{self, O_DSYNC, Options};
 use isotherm_live::mutants::LiveMutant;
 use isotherm_live::nbd::testing::MemPort;
@@ -13,21 +16,52 @@ use std::sync::Arc;
 const MIB: u64 = 1 << 20;
 
 struct Mounted {
+    // The first field, so that it is unmounted before the engine ends.
     mount: block_file::Mount,
     port: Arc<RecordingPort>,
-    _dir: tempfile::TempDir,
+    _engine: Server,
+    _dirs: [tempfile::TempDir; 2],
 }
 
-fn mounted(memory: MemPort) -> Option<Mounted> {
-    let dir = tempfile::tempdir().expect("a directory");
+/// As a volume is served: the engine's thread takes the requests, from `/dev/fuse` or through its ring.
+fn mounted(memory: MemPort, ring: bool) -> Option<Mounted> {
+    let dirs = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+    let [members, dir] = dirs.each_ref().map(tempfile::TempDir::path);
+    let engine = serve(members, two_files(members, "greendm", 16 << 20, 16 << 20));
     let port = RecordingPort::over(memory, None);
-    let made = block_file::mount(port.clone(), dir.path(), "v", &Options::default());
+    let options = Options {
+        ring,
+        ..Options::default()
+    };
+    let made = block_file::mount_on_engine(&engine.handle(), port.clone(), dir, "v", &options);
     let mount = made.map_err(|e| eprintln!("skipped, noticed: no FUSE here: {e}"));
+    let mount = mount.ok()?;
+    assert_eq!(mount.uses_ring(), ring);
     Some(Mounted {
-        mount: mount.ok()?,
+        mount,
         port,
-        _dir: dir,
+        _engine: engine,
+        _dirs: dirs,
     })
+}
+
+/// Plays the scene on each way by which requests come on this machine.
+fn on_each_way(
+    m: LiveMutant,
+    bytes: u64,
+    scene: fn(&Mounted) -> Result<(), String>,
+) -> Result<(), String> {
+    let on = FuseRing::on();
+    for ring in [Some(false), on.as_ref().map(|_| true)]
+        .into_iter()
+        .flatten()
+    {
+        let Some(mounted) = mounted(MemPort::new(bytes), ring) else {
+            return without_fuse(m);
+        };
+        scene(&mounted).map_err(|why| format!("{why} (ring: {ring})"))?;
+    }
+    Ok(())
 }
 
 impl Mounted {
@@ -39,38 +73,46 @@ impl Mounted {
 }
 
 pub fn file_fsync() -> Result<(), String> {
-    let Some(m) = mounted(MemPort::new(MIB)) else {
-        return without_fuse(LiveMutant::AnswerFsync);
-    };
-    let file = m.open(0)?;
-    file.write_all_at(&[1; 4096], 0)
-        .map_err(|e| e.to_string())?;
-    file.sync_data().map_err(|e| e.to_string())?;
-    check(
-        m.port.received(RequestOp::Flush, false),
-        "the volume hears of no fsync",
-    )
+    on_each_way(LiveMutant::AnswerFsync, MIB, |m| {
+        let file = m.open(0)?;
+        file.write_all_at(&[1; 4096], 0)
+            .map_err(|e| e.to_string())?;
+        file.sync_data().map_err(|e| e.to_string())?;
+        check(
+            m.port.received(RequestOp::Flush, false),
+            "the volume hears of no fsync",
+        )
+    })
 }
 
 pub fn file_dsync() -> Result<(), String> {
-    let Some(m) = mounted(MemPort::new(MIB)) else {
-        return without_fuse(LiveMutant::DropDsyncFlag);
-    };
-    let file = m.open(O_DSYNC)?;
-    file.write_all_at(&[1; 4096], 0)
-        .map_err(|e| e.to_string())?;
-    // The kernel may flush after the write instead, which gives the same guarantee.
-    let durable = m.port.received(RequestOp::Write, true);
-    check(
-        durable,
-        "a write that must be durable is not so for the volume",
-    )
+    on_each_way(LiveMutant::DropDsyncFlag, MIB, |m| {
+        let file = m.open(O_DSYNC)?;
+        file.write_all_at(&[1; 4096], 0)
+            .map_err(|e| e.to_string())?;
+        for keep in [true, false] {
+            let mode = if keep {
+                FallocateFlags::ZERO_RANGE
+            } else {
+                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE
+            };
+            rustix::fs::fallocate(&file, mode, 0, 4096).map_err(|e| e.to_string())?;
+            check(
+                m.port.received(RequestOp::WriteZeroes { keep }, true),
+                "zeros that must be durable are not so for the volume",
+            )?;
+        }
+        check(
+            m.port.received(RequestOp::Write, true),
+            "a write that must be durable is not so for the volume",
+        )
+    })
 }
 
 pub fn file_pieces() -> Result<(), String> {
     let memory = MemPort::new(3 << 30);
     memory.fail(0..4096, IoError::Io);
-    let Some(m) = mounted(memory) else {
+    let Some(m) = mounted(memory, false) else {
         return without_fuse(LiveMutant::LastPieceCounts);
     };
     let file = m.open(0)?;

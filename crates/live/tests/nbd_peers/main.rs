@@ -1,5 +1,7 @@
 //! The NBD server with common clients. A test whose tool is missing is skipped with a message.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod raw;
 
 use std::path::{Path, PathBuf};

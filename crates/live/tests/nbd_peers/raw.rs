@@ -95,6 +95,15 @@ fn a_peer_that_vanishes_or_never_reads_leaves_nothing_behind() {
     }
 }
 
+/// The header of a request at offset 0.
+fn request(kind: u8, len: u32) -> [u8; 28] {
+    let mut h = [0; 28];
+    h[..4].copy_from_slice(&0x2560_9513_u32.to_be_bytes());
+    h[7] = kind;
+    h[24..].copy_from_slice(&len.to_be_bytes());
+    h
+}
+
 /// Receives until the server ends the connection; the test fails if this takes longer than the limit.
 fn cut_off(mut peer: std::os::unix::net::UnixStream, what: &str) {
     use std::io::Read;
@@ -118,7 +127,8 @@ fn peers_that_stop_in_the_middle_are_cut_off_and_idle_ones_are_not() {
     let (path, port) = (scratch.path("s"), Arc::new(MemPort::new(64 * MIB)));
     let mut config = Config::new("vol");
     config.time_limits = TimeLimits {
-        handshake: Duration::from_millis(400),
+        // The others must choose the export in this time, on a busy machine too.
+        handshake: Duration::from_secs(4),
         transmission: Duration::from_millis(400),
     };
     let server =
@@ -135,22 +145,15 @@ fn peers_that_stop_in_the_middle_are_cut_off_and_idle_ones_are_not() {
         peer.read_exact(&mut [0; 10]).expect("export");
         peer
     };
-    let header = |kind: u8, len: u32| {
-        let mut h = [0; 28];
-        h[..4].copy_from_slice(&0x2560_9513_u32.to_be_bytes());
-        h[7] = kind;
-        h[24..].copy_from_slice(&len.to_be_bytes());
-        h
-    };
     let mut idle = ready();
     cut_off(greeted(), "silent in the handshake");
     let mut half = ready();
-    half.write_all(&header(1, 32 << 20)).expect("sent");
+    half.write_all(&request(1, 32 << 20)).expect("sent");
     half.write_all(&[1; 5000]).expect("sent");
     cut_off(half, "in the middle of a write");
     let mut deaf = ready();
     for _ in 0..8 {
-        deaf.write_all(&header(0, 1 << 20)).expect("sent");
+        deaf.write_all(&request(0, 1 << 20)).expect("sent");
     }
     let limit = std::time::Instant::now() + Duration::from_secs(20);
     while port.pool_bytes_out() != 0 || server.connections() > 1 {
@@ -162,6 +165,59 @@ fn peers_that_stop_in_the_middle_are_cut_off_and_idle_ones_are_not() {
     }
     assert_eq!(server.counts().stalled, 2);
     // It was idle longer than any time limit, and must still be served.
-    idle.write_all(&header(0, 512)).expect("sent");
+    idle.write_all(&request(0, 512)).expect("sent");
     idle.read_exact(&mut [0; 16 + 512]).expect("answered");
+}
+
+/// The engine's thread serves a client that sends one request after another, and has no time limits of its own.
+#[test]
+fn a_client_of_the_engines_thread_that_stalls_within_a_write_is_cut_off() {
+    use isotherm_live::nbd::server::TimeLimits;
+    use std::io::{Read, Write};
+    use std::time::Duration;
+    let scratch = Scratch::new("lent");
+    std::fs::create_dir_all(scratch.path("members")).expect("made");
+    let members = scratch.path("members");
+    let engine = super::common::serve(
+        &members,
+        super::common::two_files(&members, "greendm", 16 << 20, 16 << 20),
+    );
+    let mut config = Config::new("vol");
+    config.time_limits = TimeLimits {
+        handshake: Duration::from_secs(20),
+        transmission: Duration::from_millis(400),
+    };
+    let path = scratch.path("s");
+    let addresses = [Address::Unix(path.clone())];
+    let (handle, port) = (engine.handle(), engine.port());
+    let server = Server::start_on_engine(handle.clone(), port, &addresses, config).expect("server");
+    let client = || {
+        let mut peer = std::os::unix::net::UnixStream::connect(&path).expect("connected");
+        peer.read_exact(&mut [0; 18]).expect("greeting");
+        peer.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0")
+            .expect("sent");
+        peer.read_exact(&mut [0; 10]).expect("export");
+        // From the sixteenth on, the engine's thread receives them.
+        for _ in 0..40 {
+            peer.write_all(&request(0, 512)).expect("sent");
+            peer.read_exact(&mut [0; 16 + 512]).expect("answered");
+        }
+        peer
+    };
+    let mut idle = client();
+    for sent in [0, 100, 60_000] {
+        let mut half = client();
+        half.write_all(&request(1, 64 << 10)).expect("sent");
+        half.write_all(&vec![1; sent]).expect("sent");
+        cut_off(half, "in the middle of a write");
+    }
+    let limit = std::time::Instant::now() + Duration::from_secs(20);
+    while server.counts().stalled < 3 || handle.buffer_bytes_out() != 0 {
+        assert!(std::time::Instant::now() < limit, "memory comes back");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    idle.write_all(&request(0, 512)).expect("sent");
+    idle.read_exact(&mut [0; 16 + 512]).expect("answered");
+    server.stop();
+    engine.stop().expect("stopped");
 }

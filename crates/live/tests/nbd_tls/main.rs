@@ -1,6 +1,7 @@
 //! NBD over TLS: which clients may connect, and that slow clients delay no other.
 
 mod certificates;
+mod hostile;
 mod programs;
 
 use certificates::Certificates;

@@ -3,9 +3,8 @@
 use crate::catalogue::{Catalogue, NodeId};
 use crate::claims::{Claim, Key};
 use crate::disk::{DirAttributes, make_dir_like};
-use crate::scan::{DIR, TYPE};
 use crate::store::Store;
-use crate::tree::{Tier, above};
+use crate::tree::{DIR, TYPE, Tier, above};
 use rustix::io::Errno;
 use std::time::Duration;
 

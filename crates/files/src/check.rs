@@ -9,9 +9,10 @@ use crate::claims::Key;
 use crate::scan::read;
 use crate::store::{Refused, Store};
 use crate::tree::{DIR, Facts, SILLY, TYPE, Tier, join};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 const LIST_MAX: usize = 200;
@@ -19,33 +20,58 @@ const LIST_MAX: usize = 200;
 /// all the time.
 const SHARED_FOR: Duration = Duration::from_secs(60);
 
-/// The last check; locked while one runs.
+/// The last check.
 #[derive(Debug, Default)]
-pub(crate) struct Checks(Mutex<Option<(Instant, Value)>>);
+pub(crate) struct Checks {
+    last: Mutex<Option<(Instant, Value)>>,
+    /// Held by a check, and by another long question of a user who may not give commands.
+    turn: Mutex<()>,
+}
+
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Checks {
+    /// The turn for a long question of a user who may not give commands. Such users do not wait for it, because each one that waits takes a
+    /// thread of this program.
+    ///
+    /// # Errors
+    /// `EAGAIN`: another question is in progress.
+    pub(crate) fn turn(&self) -> Result<MutexGuard<'_, ()>, Errno> {
+        match self.turn.try_lock() {
+            Ok(turn) => Ok(turn),
+            Err(TryLockError::Poisoned(turn)) => Ok(turn.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(Errno::AGAIN),
+        }
+    }
+}
 
 /// A path at which the catalogue and the tiers seem to differ: the node of the catalogue, and that of what was read.
 type Difference = (Vec<u8>, Option<NodeId>, Option<NodeId>);
 
 /// Reads the tiers again and compares. With `repair`, the catalogue shows what is on the tiers from now on.
 pub fn check(store: &Store, repair: bool) -> Value {
-    let last = store.checks.0.lock();
-    let mut last = last.unwrap_or_else(PoisonError::into_inner);
-    let value = run(store, repair);
-    *last = Some((Instant::now(), value.clone()));
+    let _turn = lock(&store.checks.turn);
+    keep(store, run(store, repair))
+}
+
+fn keep(store: &Store, value: Value) -> Value {
+    *lock(&store.checks.last) = Some((Instant::now(), value.clone()));
     value
 }
 
-/// The result of the last check if it is recent, or of a new one.
-pub(crate) fn recent(store: &Store) -> Value {
-    let last = store.checks.0.lock();
-    let mut last = last.unwrap_or_else(PoisonError::into_inner);
-    match &*last {
-        Some((when, value)) if when.elapsed() < SHARED_FOR => value.clone(),
-        _ => {
-            let value = run(store, false);
-            *last = Some((Instant::now(), value.clone()));
-            value
-        }
+/// The result of the last check if it is recent, or of a new one. While one runs, the last one is the answer.
+///
+/// # Errors
+/// `EAGAIN`: the first one is not done yet.
+pub(crate) fn recent(store: &Store) -> Result<Value, Errno> {
+    let last = lock(&store.checks.last).clone();
+    match (last, store.checks.turn()) {
+        (Some((when, value)), _) if when.elapsed() < SHARED_FOR => Ok(value),
+        (_, Ok(_turn)) => Ok(keep(store, run(store, false))),
+        (Some((_, value)), Err(_)) => Ok(value),
+        (None, Err(e)) => Err(e),
     }
 }
 

@@ -25,12 +25,13 @@ const PRIVATE: [&str; 5] = [
 /// Answers a query of a user who may not give commands. The question changes nothing, and a check is made at most once a minute.
 ///
 /// # Errors
-/// There is no such query, or it is not for everybody.
+/// There is no such query, or it is not for everybody; `EAGAIN`: ask again later.
 pub(crate) fn answer(store: &Store, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
     let mut value = match what {
         "record" => return Err(Errno::PERM),
-        "check" => crate::check::recent(store),
+        "check" => crate::check::recent(store)?,
         "migrate" => {
+            let _turn = store.checks.turn()?;
             let wanted = store.wanted(true);
             store.placement.search_again();
             control::moves(store, &wanted)

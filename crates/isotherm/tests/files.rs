@@ -210,7 +210,7 @@ fn other_users_learn_counts_and_leave_descriptors() {
     for dir in ["fast", "slow", "mnt"] {
         fs::create_dir(place.path(dir)).expect("made");
     }
-    let call = "mount --fast fast --slow slow --rule *.secret=slow mnt";
+    let call = "mount --fast fast --slow slow --rule *.secret=slow --watermarks 100,100 mnt";
     let plain = place.command(call);
     let mut few = std::process::Command::new("sh");
     few.args(["-c", "ulimit -n 400; exec \"$0\" \"$@\""])
@@ -225,7 +225,7 @@ fn other_users_learn_counts_and_leave_descriptors() {
         place.ok("files pin mnt/secret --to slow");
         place.ok("files migrate mnt --now");
         let script = "
-import json, os
+import json, os, sys
 for n in range(500): open(f'many{n}', 'w').close()
 there = [os.open(p, os.O_RDONLY) for p in ['.', 'open']]
 os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
@@ -239,7 +239,7 @@ try:
     for n in range(500): kept.append(os.open(f'/proc/self/fd/{there[0]}/many{n}', os.O_RDONLY))
 except OSError as e: refused = e.errno
 print(json.dumps({'answers': all, 'opened': len(kept), 'refused': refused}), flush=True)
-input()
+sys.stdin.readline()
 ";
         let mut other = std::process::Command::new("python3")
             .args(["-c", script])

@@ -23,7 +23,6 @@ use fuser::{
 use gate::Gate;
 use helpers::Helpers;
 use passthrough::Passes;
-use rustix::fd::AsRawFd;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::collections::HashMap;
@@ -423,16 +422,16 @@ impl Served {
             crate::counts::answer(&self.store, id, what)
         }
     }
-    /// Whether a user may open files although only the reserve of descriptors is left, which is for this program, root and the owner of the
-    /// mount. The system gives the lowest free number, so that says how many are in use.
+    /// Whether a user may open a file: a part of the descriptors is left to this program, root and the owner of the mount. Each file in use
+    /// takes one, and one more if it may have a copy or the kernel may write it.
     fn may_open(&self, req: &Request) -> Result<(), Errno> {
         if self.may_command(req).is_ok() {
             return Ok(());
         }
-        let free = rustix::io::fcntl_dupfd_cloexec(&self.store.roots[0].fd, 0)?;
-        let left = self.descriptors.saturating_sub(free.as_raw_fd() as u64);
-        // The error of a system without descriptors: the program itself may have few.
-        (left > reserve(self.descriptors))
+        let two = self.io.passes() || self.store.copies.any_on();
+        let used = self.store.lives.count() as u64 * (1 + u64::from(two));
+        // The user himself has not opened too many.
+        (used < self.descriptors - reserve(self.descriptors))
             .then_some(())
             .ok_or(Errno::NFILE)
     }
@@ -455,9 +454,10 @@ impl Served {
     }
 }
 
-/// Of that many descriptors, those that are kept for this program, root and the owner of the mount.
+/// Of that many descriptors, those that are kept for this program, root and the owner of the mount. The program itself uses about 20 besides
+/// those of the files in use, and two for each call in progress.
 fn reserve(descriptors: u64) -> u64 {
-    (descriptors / 8).min(256)
+    (descriptors / 6).min(256)
 }
 
 fn libc_accmode() -> i32 {

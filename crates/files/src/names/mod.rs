@@ -367,15 +367,17 @@ impl Store {
             all.node(cat, node);
         })?;
         let place = self.place(dir, name)?;
-        let (old, tier) = {
+        let (old, tier, id) = {
             let cat = self.cat();
             let n = cat.get(node).ok_or(Errno::NOENT)?;
             if n.dir().is_some() {
                 return Err(Errno::PERM);
             }
-            (cat.path(node).ok_or(Errno::NOENT)?, n.tier)
+            (cat.path(node).ok_or(Errno::NOENT)?, n.tier, n.facts.id)
         };
         self.require_present(tier, &old)?;
+        self.check_unreplaced(node, tier, &old, id)
+            .map_err(|e| self.device_error(tier, &old, e))?;
         self.ensure_dir(dir, tier)?;
         let root = &self.roots[usize::from(tier)];
         match self.evicting(tier, || root.link(&old, &place.path)) {

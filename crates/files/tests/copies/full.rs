@@ -334,3 +334,22 @@ fn a_slow_tier_with_little_space_is_mounted() {
         }
     }
 }
+
+/// A file on a full slow tier is renamed into a directory that only the fast tier has.
+#[test]
+fn a_file_of_a_full_tier_is_renamed_into_a_new_directory() {
+    let Some(pair) = Pair::with_limits("slow", "size=1M,nr_inodes=64") else {
+        return;
+    };
+    pair.file("f", b"text");
+    let store = pair.store();
+    let dir = store.mkdir(0, b"d", 0o750, owner()).unwrap();
+    fill(&pair.root.join("slow"));
+    let done = store.rename(
+        (0, b"f"),
+        (dir, b"g"),
+        isotherm_files::names::IfPresent::Refuse,
+    );
+    assert_eq!(done, Ok(()));
+    assert_eq!(fs::read(pair.slow("d/g")).unwrap(), b"text");
+}

@@ -37,6 +37,21 @@ fn a_rename_replaces_only_what_is_shown() {
     put(&pair, "f", "other");
     assert_eq!(rename(b"f", b"g", IfPresent::Exchange), Err(Errno::STALE));
     assert_eq!((fast("f"), fast("g")), ("other".into(), "precious".into()));
+    // A new name or other attributes would be those of the other file.
+    let node = store.cat().find(b"g").unwrap();
+    put(&pair, "g", "precious");
+    assert_eq!(store.link(node, 0, b"h"), Err(Errno::STALE));
+    put(&pair, "g", "precious");
+    let mode = SetAttr {
+        mode: Some(0o777),
+        size: None,
+        ..size(0)
+    };
+    assert!(store.set_attr(node, &mode).is_err());
+    assert_eq!(
+        store.rename((0, b"g"), (0, b"i"), IfPresent::Refuse),
+        Err(Errno::STALE)
+    );
     // Now both are shown as they are.
     assert_eq!(rename(b"f", b"g", IfPresent::Replace), Ok(()));
     assert_eq!(fast("g"), "other");

@@ -424,14 +424,16 @@ impl Store {
         let root: &Root = &self.roots[usize::from(tier)];
         let wait = self.waits_for(tier, node, Kind::Open);
         let opened = root.open_data(&path);
-        let facts = opened.as_ref().ok().map(|o| facts_of(&o.0));
         drop(wait);
         // If the file lost this name meanwhile, another file may have got it, and even the same inode.
-        if !last && known()? != (path.clone(), tier, id) {
-            return Ok(None);
+        if !last {
+            let now = known()?;
+            if (&now.0, now.1, now.2) != (&path, tier, id) {
+                return Ok(None);
+            }
         }
-        match (opened, facts) {
-            (Ok((fd, writable)), Some(Ok(f))) if f.id == id => {
+        match opened {
+            Ok((fd, writable, f)) if f.id == id => {
                 // The client of NFS 3 opens files without its server.
                 if root.local {
                     self.device_answered(tier);
@@ -440,7 +442,7 @@ impl Store {
                 let backing = Backing { tier, fd, writable };
                 return Ok(Some((backing, copy, f)));
             }
-            (Ok((fd, writable)), Some(Ok(f))) if last => {
+            Ok((fd, writable, f)) if last => {
                 self.say(&format!(
                     "{}: replaced underneath on {}; what is there now is shown",
                     String::from_utf8_lossy(&path),
@@ -452,7 +454,7 @@ impl Store {
                 let backing = Backing { tier, fd, writable };
                 return Ok(Some((backing, None, f)));
             }
-            (Err(e), _) | (_, Some(Err(e))) if last => {
+            Err(e) if last => {
                 // This is no error of the tier.
                 if let Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE = e {
                     self.say(&format!(

@@ -84,7 +84,7 @@ impl Disk {
                 rustix::io::fcntl_dupfd_cloexec(fd, 0)?
             } else {
                 let root = self.root(from.tier)?;
-                root.open_regular(&from.path, OFlags::RDONLY)?
+                root.open_regular(&from.path, OFlags::RDONLY)?.0
             };
             let target = self.root(to.tier)?.open_at(&to.path, OFlags::RDWR, 0)?;
             self.pair = Some((from.clone(), source, to.clone(), target));

@@ -78,27 +78,39 @@ impl Root {
         }
         Ok(fd)
     }
-    /// Opens a regular file. Anything else is not opened, not even for a moment: it may be a device that acts on it, or a pipe that waits.
+    /// Opens a regular file, and returns its attributes. Anything else is not opened, not even for a moment: it may be a device that acts on
+    /// it, or a pipe that waits.
     ///
     /// # Errors
     /// `ESTALE` if it is not a regular file; a system error.
-    pub(crate) fn open_regular(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    pub(crate) fn open_regular(
+        &self,
+        path: &[u8],
+        flags: OFlags,
+    ) -> Result<(OwnedFd, Facts), Errno> {
         let found = self.entry(path)?;
-        if !is_regular(&facts_of(&found)?) && !broken(Mutant::OpenAnything) {
+        let facts = facts_of(&found)?;
+        if !is_regular(&facts) && !broken(Mutant::OpenAnything) {
             return Err(Errno::STALE);
         }
-        reopen(found, flags | OFlags::NONBLOCK)
+        let fd = reopen(found, flags | OFlags::NONBLOCK)?;
+        if self.local {
+            return Ok((fd, facts));
+        }
+        // Opening a file asks its server what is new.
+        let facts = facts_of(&fd)?;
+        Ok((fd, facts))
     }
     /// Opens a regular file for reading and writing, or only for reading if it cannot be written.
     ///
     /// # Errors
     /// As [`Root::open_regular`].
-    pub fn open_data(&self, path: &[u8]) -> Result<(OwnedFd, bool), Errno> {
+    pub(crate) fn open_data(&self, path: &[u8]) -> Result<(OwnedFd, bool, Facts), Errno> {
         match self.open_regular(path, OFlags::RDWR) {
-            Ok(fd) => Ok((fd, true)),
+            Ok((fd, facts)) => Ok((fd, true, facts)),
             Err(Errno::ROFS | Errno::ACCESS | Errno::PERM | Errno::TXTBSY) => {
-                let fd = self.open_regular(path, OFlags::RDONLY)?;
-                Ok((fd, false))
+                let (fd, facts) = self.open_regular(path, OFlags::RDONLY)?;
+                Ok((fd, false, facts))
             }
             Err(e) => Err(e),
         }

@@ -15,10 +15,9 @@ pub fn run(store: &Store, seed: u64, stopped: impl Fn() -> bool) -> u64 {
     let mut done = 0;
     // With one tier there is no other tier to move to.
     while tiers > 1 && !stopped() {
-        let numbers = store.cat().numbers() as u64;
         let found = (0..LOOK).find_map(|_| {
-            let id = random.below(numbers) as u32;
             let cat = store.cat();
+            let id = cat.any(random.draw())?;
             let n = cat.get(id).filter(|n| n.is_file() && n.links() > 0)?;
             Some((id, n.tier))
         });

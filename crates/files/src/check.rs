@@ -1,69 +1,238 @@
 //! Checks that the catalogue agrees with the tiers.
+//!
+//! The tiers are read without stopping anybody. What differs then may have changed meanwhile, so each such path is looked at once more, while
+//! nothing can change it. Only a repair that has found something stops all changes until it has read the tiers again. One check runs at a
+//! time.
 
 use crate::catalogue::{Body, Catalogue, Kind, NodeId, ROOT};
 use crate::claims::Key;
-use crate::scan::scan;
-use crate::store::Store;
-use crate::tree::SILLY;
+use crate::scan::read;
+use crate::store::{Refused, Store};
+use crate::tree::{DIR, Facts, SILLY, TYPE, Tier, join};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 const LIST_MAX: usize = 200;
+/// Users who may not give commands get the result of the last check if it is younger than this, so that they cannot make the tiers be read
+/// all the time.
+const SHARED_FOR: Duration = Duration::from_secs(60);
 
-fn paths(cat: &Catalogue) -> BTreeMap<Vec<u8>, NodeId> {
-    let all = cat
-        .all()
-        .flat_map(|(id, _)| cat.paths(id).into_iter().map(move |p| (p, id)));
-    all.collect()
+/// The last check.
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    last: Mutex<Option<(Instant, Value)>>,
+    /// Held by a check, and by another long question of a user who may not give commands.
+    turn: Mutex<()>,
 }
 
-/// Reads the tiers again and compares. With `repair`, the catalogue shows what is on the tiers from now on. No name changes during the
-/// check.
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Checks {
+    /// The turn for a long question of a user who may not give commands. Such users do not wait for it, because each one that waits takes a
+    /// thread of this program.
+    ///
+    /// # Errors
+    /// `EAGAIN`: another question is in progress.
+    pub(crate) fn turn(&self) -> Result<MutexGuard<'_, ()>, Errno> {
+        match self.turn.try_lock() {
+            Ok(turn) => Ok(turn),
+            Err(TryLockError::Poisoned(turn)) => Ok(turn.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(Errno::AGAIN),
+        }
+    }
+}
+
+/// A path at which the catalogue and the tiers seem to differ: the node of the catalogue, and that of what was read.
+type Difference = (Vec<u8>, Option<NodeId>, Option<NodeId>);
+
+/// Reads the tiers again and compares. With `repair`, the catalogue shows what is on the tiers from now on.
 pub fn check(store: &Store, repair: bool) -> Value {
-    let _all = store.claim_anyway(|_, all| all.alone(Key::Path(ROOT)));
+    let _turn = lock(&store.checks.turn);
+    keep(store, run(store, repair))
+}
+
+fn keep(store: &Store, value: Value) -> Value {
+    *lock(&store.checks.last) = Some((Instant::now(), value.clone()));
+    value
+}
+
+/// The result of the last check if it is recent, or of a new one. While one runs, the last one is the answer.
+///
+/// # Errors
+/// `EAGAIN`: the first one is not done yet.
+pub(crate) fn recent(store: &Store) -> Result<Value, Errno> {
+    let last = lock(&store.checks.last).clone();
+    match (last, store.checks.turn()) {
+        (Some((when, value)), _) if when.elapsed() < SHARED_FOR => Ok(value),
+        (_, Ok(_turn)) => Ok(keep(store, run(store, false))),
+        (Some((_, value)), Err(_)) => Ok(value),
+        (None, Err(e)) => Err(e),
+    }
+}
+
+fn run(store: &Store, repair: bool) -> Value {
     say_what_hides_tiers(store);
-    let fresh = match scan(&store.roots) {
-        Ok(fresh) => fresh,
-        Err(e) => {
-            return json!({"ok": false, "files": store.cat().files(), "findings": [e.0], "more": 0, "repaired": false});
-        }
-    };
-    let mut findings = Vec::new();
-    let (ours, theirs) = (paths(&store.cat()), paths(&fresh));
-    let text = |p: &[u8]| String::from_utf8_lossy(p).into_owned();
-    let mut todo: Vec<(Vec<u8>, Option<NodeId>, Option<NodeId>)> = Vec::new();
-    let absent = |id| {
-        store
-            .cat()
-            .get(id)
-            .is_some_and(|n| store.present(n.on()) == 0)
-    };
-    for (path, id) in ours.iter().filter(|o| !absent(*o.1)) {
-        match theirs.get(path) {
-            None => {
-                findings.push(format!("{}: taken away underneath", text(path)));
-                todo.push((path.clone(), Some(*id), None));
-            }
-            Some(other) => {
-                if let Some(what) = differs(store, *id, &fresh, *other) {
-                    findings.push(format!("{}: {what}", text(path)));
-                    todo.push((path.clone(), Some(*id), Some(*other)));
+    match compare(store, false) {
+        Ok((_, _, findings)) if findings.is_empty() || !repair => report(store, findings, false),
+        Ok(_) => {
+            let _all = store.claim_anyway(|_, all| all.alone(Key::Path(ROOT)));
+            match compare(store, true) {
+                Ok((fresh, todo, findings)) => {
+                    mend(store, &fresh, &todo);
+                    report(store, findings, true)
                 }
+                Err(e) => report(store, vec![e.0], false),
             }
         }
+        Err(e) => report(store, vec![e.0], false),
     }
-    let new = theirs.iter().filter(|t| !ours.contains_key(t.0));
-    for (path, id) in new.filter(|t| !is_silly(store, &fresh, t.0, *t.1)) {
-        findings.push(format!("{}: made underneath", text(path)));
-        todo.push((path.clone(), None, Some(*id)));
-    }
+}
+
+fn report(store: &Store, mut findings: Vec<String>, repaired: bool) -> Value {
     let ok = findings.is_empty();
     let more = findings.len().saturating_sub(LIST_MAX);
     findings.truncate(LIST_MAX);
-    if repair {
-        mend(store, &fresh, &todo);
+    json!({"ok": ok, "files": store.cat().files(), "findings": findings, "more": more, "repaired": repaired && !ok})
+}
+
+/// What is on the tiers, where it differs from the catalogue, and that in words. `stopped`: the caller has claimed everything.
+fn compare(
+    store: &Store,
+    stopped: bool,
+) -> Result<(Catalogue, Vec<Difference>, Vec<String>), Refused> {
+    let fresh = read(&store.roots)?.0;
+    let mut todo = differences(store, &fresh);
+    let mut findings = Vec::new();
+    todo.retain(|(path, ..)| {
+        // Nothing changes this path while it is looked at.
+        let _claim = (!stopped).then(|| {
+            store.claim_anyway(|cat, all| {
+                let (dir, name) = split(path);
+                if let Some(dir) = cat.find(dir) {
+                    all.name_and_node(cat, dir, name);
+                }
+            })
+        });
+        let what = judge(store, path);
+        let found = what.is_some();
+        findings.extend(what.map(|w| format!("{}: {w}", String::from_utf8_lossy(path))));
+        found
+    });
+    Ok((fresh, todo, findings))
+}
+
+/// The paths at which the catalogue and what was read differ, in order. The catalogue is locked for one directory or name at a time.
+fn differences(store: &Store, fresh: &Catalogue) -> Vec<Difference> {
+    let mut all = Vec::new();
+    let mut todo = vec![(Vec::new(), Some(ROOT), Some(ROOT))];
+    while let Some((dir, ours, theirs)) = todo.pop() {
+        let mut names: BTreeMap<Vec<u8>, [Option<NodeId>; 2]> = BTreeMap::new();
+        let lists = [
+            ours.map(|d| store.cat().list(d)),
+            theirs.map(|d| fresh.list(d)),
+        ];
+        for (side, list) in lists.iter().enumerate() {
+            let all = (0..).map_while(|at| list.as_ref()?.get(at));
+            for name in all {
+                let node = match side {
+                    0 => ours.and_then(|d| store.cat().child(d, name)),
+                    _ => theirs.and_then(|d| fresh.child(d, name)),
+                };
+                names.entry(name.to_vec()).or_default()[side] = node;
+            }
+        }
+        for (name, [a, b]) in names {
+            let path = join(&dir, &name);
+            let is_dir = |cat: &Catalogue, n: Option<NodeId>| {
+                n.filter(|n| cat.get(*n).is_some_and(|n| n.dir().is_some()))
+            };
+            let below = (is_dir(&store.cat(), a), is_dir(fresh, b));
+            if !is_same(store, a, fresh, b) {
+                all.push((path.clone(), a, b));
+            }
+            if below != (None, None) {
+                todo.push((path, below.0, below.1));
+            }
+        }
     }
-    json!({"ok": ok, "files": store.cat().files(), "findings": findings, "more": more, "repaired": repair && !ok})
+    all.sort();
+    all
+}
+
+fn is_same(store: &Store, id: Option<NodeId>, fresh: &Catalogue, other: Option<NodeId>) -> bool {
+    let cat = store.cat();
+    let ours = id.and_then(|id| cat.get(id));
+    let theirs = other.and_then(|other| fresh.get(other));
+    match (ours, theirs) {
+        (Some(a), Some(b)) if a.dir().is_some() => b.dir().is_some(),
+        (Some(a), Some(b)) => {
+            let of = |f: &Facts| (f.id, f.size, f.mtime);
+            (a.kind, a.tier, of(&a.facts)) == (b.kind, b.tier, of(&b.facts))
+        }
+        (Some(a), None) => store.present(a.on()) == 0,
+        (None, Some(_)) => false,
+        (None, None) => true,
+    }
+}
+
+/// How what is on the tiers at a path differs from the catalogue, if it does.
+fn judge(store: &Store, path: &[u8]) -> Option<String> {
+    let known = {
+        let cat = store.cat();
+        let n = cat.find(path).and_then(|id| cat.get(id).map(|n| (id, n)));
+        n.map(|(id, n)| (id, n.tier, n.on(), n.facts))
+    };
+    let mut there: Vec<(Tier, Facts)> = Vec::new();
+    for (tier, root) in store.roots.iter().enumerate().filter(|r| !r.1.absent) {
+        match root.stat(path) {
+            Ok(facts) => there.extend(facts.map(|f| (tier as Tier, f))),
+            Err(e) => return Some(format!("cannot be read on {}: {e}", root.path.display())),
+        }
+    }
+    let kind = |f: &Facts| f.mode & TYPE;
+    let Some((id, tier, on, facts)) = known else {
+        let first = there.first()?;
+        return (!is_silly(store, path, first.0)).then(|| "made underneath".into());
+    };
+    if store.present(on) == 0 {
+        return None;
+    }
+    if kind(&facts) == DIR {
+        let all = there.iter().all(|t| kind(&t.1) == DIR);
+        return match (there.is_empty(), all) {
+            (true, _) => Some("taken away underneath".into()),
+            (_, false) => Some("is something else underneath".into()),
+            _ => None,
+        };
+    }
+    let Some((_, now)) = there.iter().find(|t| t.0 == tier) else {
+        let elsewhere = !there.is_empty();
+        let what = if elsewhere {
+            "lies on another tier"
+        } else {
+            "taken away underneath"
+        };
+        return Some(what.into());
+    };
+    if kind(now) != kind(&facts) {
+        return Some("is something else underneath".into());
+    }
+    if now.id != facts.id {
+        return Some("replaced underneath".into());
+    }
+    if let Some((other, _)) = there.iter().find(|t| t.0 != tier) {
+        return Some(format!("is on {}, too", store.tier_name(*other)));
+    }
+    // The attributes of an open file come from its descriptor, unless only its copy is open.
+    let live = store.lives.get(id);
+    let in_use = live.is_some_and(|l| l.hold().backing().is_ok());
+    ((facts.size, facts.mtime) != (now.size, now.mtime) && !in_use)
+        .then(|| "changed underneath".into())
 }
 
 /// Says which tiers are no longer found at their paths: another directory is there, or nothing. The mount goes on with the directories that
@@ -86,35 +255,9 @@ fn say_what_hides_tiers(store: &Store) {
     }
 }
 
-fn differs(store: &Store, id: NodeId, fresh: &Catalogue, other: NodeId) -> Option<&'static str> {
-    let cat = store.cat();
-    let (a, b) = (cat.get(id)?, fresh.get(other)?);
-    if a.kind != b.kind {
-        return Some("is something else underneath");
-    }
-    if a.dir().is_some() {
-        return None;
-    }
-    if a.tier != b.tier {
-        return Some("lies on another tier");
-    }
-    if a.facts.id != b.facts.id {
-        return Some("replaced underneath");
-    }
-    // The attributes of an open file come from its descriptor, unless only its copy is open.
-    let live = store.lives.get(id);
-    let in_use = live.is_some_and(|l| l.hold().backing().is_ok());
-    ((a.facts.size, a.facts.mtime) != (b.facts.size, b.facts.mtime) && !in_use)
-        .then_some("changed underneath")
-}
-
 /// Whether it is a removed file that is still open, under the name that the client of NFS gave it. The name goes by itself.
-fn is_silly(store: &Store, fresh: &Catalogue, path: &[u8], id: NodeId) -> bool {
-    let tier = fresh.get(id).map(|n| usize::from(n.tier));
-    let local = tier
-        .and_then(|t| store.roots.get(t))
-        .is_none_or(|r| r.local);
-    !local && split(path).1.starts_with(SILLY)
+fn is_silly(store: &Store, path: &[u8], tier: Tier) -> bool {
+    !store.roots[usize::from(tier)].local && split(path).1.starts_with(SILLY)
 }
 
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
@@ -122,7 +265,7 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     at.map_or((&b"."[..], path), |at| (&path[..at], &path[at + 1..]))
 }
 
-fn mend(store: &Store, fresh: &Catalogue, todo: &[(Vec<u8>, Option<NodeId>, Option<NodeId>)]) {
+fn mend(store: &Store, fresh: &Catalogue, todo: &[Difference]) {
     let mut cat = store.cat_mut();
     // Missing nodes are removed from the leaves upwards.
     for (path, id, _) in todo.iter().rev().filter(|t| t.2.is_none()) {
@@ -171,5 +314,80 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[(Vec<u8>, Option<NodeId>, Opti
         // Another thread may be reading the copy at this moment.
         store.drop_copy(id);
         store.tell_kernel_of_data(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::IfPresent;
+
+    /// A check stops nobody: it ends while a change is in progress, which it would have to wait for. A repair that finds nothing does not
+    /// wait either.
+    #[test]
+    fn a_check_waits_for_no_change_and_stops_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _, live) = crate::store::with_a_file(dir.path());
+        store.release(&live);
+        let (tell, hear) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let claim = store.claim(|cat, all| all.name(cat, ROOT, b"new"));
+            let store = &store;
+            scope.spawn(move || {
+                for repair in [false, true] {
+                    tell.send(check(store, repair)["ok"] == json!(true))
+                        .unwrap();
+                }
+            });
+            let said = [(); 2].map(|()| hear.recv_timeout(Duration::from_secs(60)));
+            drop(claim);
+            assert_eq!(said, [Ok(true), Ok(true)]);
+        });
+    }
+
+    /// What changes through the mount during a check is no finding; what others do is one, also then.
+    #[test]
+    fn a_check_during_changes_finds_only_what_others_did() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, node, live) = crate::store::with_a_file(dir.path());
+        store.release(&live);
+        let creator = crate::names::Creator {
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            umask: 0,
+        };
+        std::fs::write(dir.path().join("slow/underneath"), "x").unwrap();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let order = std::sync::atomic::Ordering::SeqCst;
+        std::thread::scope(|scope| {
+            let (store, stop) = (&store, &stop);
+            let changes = scope.spawn(move || {
+                let mut n = 0;
+                while !stop.load(order) {
+                    n += 1;
+                    let name = format!("n{}", n % 7);
+                    let (new, live, _) = store.create(0, name.as_bytes(), 0o600, creator).unwrap();
+                    store.write(&live, 0, b"text", false).unwrap();
+                    store.release(&live);
+                    store.move_file(new, 1);
+                    store.move_file(node, (n % 2) as Tier);
+                    let dir = store.mkdir(0, b"dir", 0o700, creator).unwrap();
+                    store
+                        .rename((0, name.as_bytes()), (dir, b"f"), IfPresent::Refuse)
+                        .unwrap();
+                    store.unlink(dir, b"f").unwrap();
+                    store.rmdir(0, b"dir").unwrap();
+                }
+                n
+            });
+            for _ in 0..40 {
+                let found = check(store, false);
+                assert_eq!(found["findings"], json!(["underneath: made underneath"]));
+            }
+            stop.store(true, order);
+            assert!(changes.join().unwrap() > 0);
+        });
+        assert_eq!(check(&store, true)["repaired"], true);
+        assert_eq!(check(&store, false)["ok"], true);
     }
 }

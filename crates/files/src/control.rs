@@ -11,7 +11,7 @@
 //! | `record` | any node | the next operations of a recording, binary; only for those who may give commands | `start`; `stop` |
 //! | `check` | any node | names and attributes compared with the tiers | `repair` |
 //!
-//! Only root and the owner of the mount may give commands.
+//! Only root and the owner of the mount may give commands. Queries of others are answered with counts (`counts.rs`).
 
 use crate::catalogue::NodeId;
 use crate::path_key::PathKey;
@@ -41,7 +41,18 @@ pub fn query_name(name: &[u8]) -> Option<&str> {
 /// # Errors
 /// There is no such query.
 pub fn answer(store: &Store, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
-    let value = match what {
+    if what == "record" {
+        return store.recording.take();
+    }
+    short_enough(value(store, id, what)?)
+}
+
+/// The answer to a query, which may be too long.
+///
+/// # Errors
+/// There is no such query.
+pub(crate) fn value(store: &Store, id: NodeId, what: &str) -> Result<Value, Errno> {
+    Ok(match what {
         "status" => status(store),
         "stats" => stats(store),
         "where" => place(store, id)?,
@@ -50,14 +61,12 @@ pub fn answer(store: &Store, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
         "check" => crate::check::check(store, false),
         "pin" => json!(place(store, id)?["pinned_to"]),
         "policy" => json!(place(store, id)?["policy"]),
-        "record" => return store.recording.take(),
         _ => return Err(Errno::NODATA),
-    };
-    short_enough(value)
+    })
 }
 
 /// The text of an answer. Lists that would make it longer than an attribute can be are cut, and `left_out` says so.
-fn short_enough(mut value: Value) -> Result<Vec<u8>, Errno> {
+pub(crate) fn short_enough(mut value: Value) -> Result<Vec<u8>, Errno> {
     let (mut most, mut left_out) = (LIST_MAX, 0);
     loop {
         let text = serde_json::to_vec(&value).map_err(|_| Errno::IO)?;
@@ -203,14 +212,11 @@ fn policy(store: &Store, id: NodeId, path: PathKey, text: &str) -> Result<(), Er
 }
 
 fn tiers(store: &Store) -> Value {
-    let mut files = vec![0u64; store.roots.len()];
-    for (_, n) in store.cat().all().filter(|n| n.1.is_file()) {
-        files[usize::from(n.tier)] += 1;
-    }
     let tier = |t: usize| {
         let (free, all) = store.room(t as Tier);
+        let files = store.cat().files_on(t as Tier);
         let mut tier = json!({
-            "tier": t, "path": store.tier_name(t as Tier), "files": files[t],
+            "tier": t, "path": store.tier_name(t as Tier), "files": files,
             "bytes": store.bytes_on[t].load(Ordering::Relaxed), "free_bytes": free, "room_bytes": all,
             "above_mark": t + 1 < store.roots.len() && store.is_full(t as Tier),
         });
@@ -352,7 +358,7 @@ fn why(store: &Store, id: NodeId) -> Result<Value, Errno> {
     Ok(value)
 }
 
-fn moves(store: &Store, wanted: &[Wanted]) -> Value {
+pub(crate) fn moves(store: &Store, wanted: &[Wanted]) -> Value {
     let cat = store.cat();
     let one = |w: &Wanted| {
         let path = cat.path(w.node)?;

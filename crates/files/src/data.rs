@@ -1,16 +1,15 @@
-//! Data and attributes of files.
+//! Data of files.
 
 use crate::catalogue::NodeId;
 use crate::copies::Update;
-use crate::disk::{path_of, read_all};
-use crate::live::{Backing, Held, Live};
+use crate::disk::read_all;
+use crate::live::{Backing, Live};
 use crate::placement::Access;
 use crate::recording::Op;
 use crate::store::Store;
-use crate::tree::{Facts, Tier, Time};
+use crate::tree::Tier;
 use crate::waits::Kind;
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -18,267 +17,8 @@ use std::sync::{Arc, PoisonError};
 /// Bytes of copies to drop when the fastest tier is full while a file on it is written.
 pub(crate) const EVICT_BYTES: u64 = 16 << 20;
 
-/// A time to set.
-#[derive(Clone, Copy, Debug)]
-pub enum SetTime {
-    /// Keep the present time.
-    Keep,
-    /// The time of the call.
-    Now,
-    /// This time.
-    At(Time),
-}
-
-impl SetTime {
-    fn spec(self) -> Timespec {
-        let special = |nsec| Timespec {
-            tv_sec: 0,
-            tv_nsec: nsec,
-        };
-        match self {
-            SetTime::Keep => special(rustix::fs::UTIME_OMIT),
-            SetTime::Now => special(rustix::fs::UTIME_NOW),
-            SetTime::At(t) => Timespec {
-                tv_sec: t.sec,
-                tv_nsec: i64::from(t.nsec),
-            },
-        }
-    }
-}
-
-/// The attributes to set.
-#[derive(Clone, Copy, Debug)]
-pub struct SetAttr {
-    /// Permissions.
-    pub mode: Option<u32>,
-    /// Owner.
-    pub uid: Option<u32>,
-    /// Group.
-    pub gid: Option<u32>,
-    /// Size in bytes.
-    pub size: Option<u64>,
-    /// Time of the last read.
-    pub atime: SetTime,
-    /// Time of the last write.
-    pub mtime: SetTime,
-    /// Whether the caller may not keep set-user-ID rights when it changes the size: see [`Store::strip_rights`].
-    pub strip: bool,
-}
-
-/// A place at which attributes are stored.
-enum Target<'a> {
-    Open(Held<'a>),
-    /// Opens the file that has the name on a tier, without access to its contents.
-    Named(OwnedFd),
-}
-
-impl Target<'_> {
-    fn own(&self, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
-        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
-        match self {
-            Target::Open(h) => rustix::fs::fchown(h.fd()?, uid, gid),
-            Target::Named(fd) => rustix::fs::chown(path_of(fd), uid, gid),
-        }
-    }
-    fn mode(&self, mode: u32) -> Result<(), Errno> {
-        let mode = Mode::from_raw_mode(mode & 0o7777);
-        match self {
-            Target::Open(h) => rustix::fs::fchmod(h.fd()?, mode),
-            Target::Named(fd) => rustix::fs::chmod(path_of(fd), mode),
-        }
-    }
-    fn times(&self, times: &Timestamps) -> Result<(), Errno> {
-        match self {
-            Target::Open(h) => rustix::fs::futimens(h.fd()?, times),
-            Target::Named(fd) => {
-                rustix::fs::utimensat(rustix::fs::CWD, path_of(fd), times, AtFlags::empty())
-            }
-        }
-    }
-    fn set_xattr(&self, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<(), Errno> {
-        match self {
-            Target::Open(h) => rustix::fs::fsetxattr(h.fd()?, name, value, flags),
-            Target::Named(fd) => rustix::fs::setxattr(path_of(fd), name, value, flags),
-        }
-    }
-    fn remove_xattr(&self, name: &[u8]) -> Result<(), Errno> {
-        match self {
-            Target::Open(h) => rustix::fs::fremovexattr(h.fd()?, name),
-            Target::Named(fd) => rustix::fs::removexattr(path_of(fd), name),
-        }
-    }
-}
-
 impl Store {
-    /// Changes the attributes of a node at every place that stores them, then reads them again.
-    fn on_each(
-        &self,
-        node: NodeId,
-        f: impl Fn(&Target<'_>) -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
-        let live = self.lives.get(node);
-        let (path, on) = {
-            let cat = self.cat();
-            let n = cat.get(node).ok_or(Errno::NOENT)?;
-            let on = n.dir().map_or(1 << n.tier, |d| d.on);
-            (cat.path(node), on)
-        };
-        if let Some(live) = live.filter(|l| l.hold().fd().is_ok()) {
-            let before = live.facts()?;
-            let tier = live.hold().backing()?.tier;
-            let _wait = self.waits_for(tier, node, Kind::Attributes);
-            let done = self.evicting(tier, || f(&Target::Open(live.hold())));
-            live.mark_changed();
-            live.times_set(before, live.facts()?);
-            done.map_err(|e| self.device_error_of(tier, node, e))?;
-            return self.learn(node, || live.facts()).map(|_| ());
-        }
-        let path = path.ok_or(Errno::NOENT)?;
-        let on = self.present(on);
-        if on == 0 {
-            return self.require_present(self.tier_of(node)?, &path);
-        }
-        for (tier, root) in self
-            .roots
-            .iter()
-            .enumerate()
-            .rev()
-            .filter(|(t, _)| on & (1 << t) != 0)
-        {
-            // The fastest tier comes last: its attributes are the ones that count, so if a tier fails, nothing has changed.
-            let change = || f(&Target::Named(root.entry(&path)?));
-            let _wait = self.waits_for(tier as Tier, node, Kind::Attributes);
-            self.evicting(tier as Tier, change)
-                .map_err(|e| self.device_error(tier as Tier, &path, e))?;
-        }
-        let first = on.trailing_zeros() as usize;
-        match self.learn(node, || self.roots[first].stat(&path)?.ok_or(Errno::NOENT)) {
-            Ok(facts) => {
-                let mut cat = self.cat_mut();
-                if cat.get(node).is_some_and(|n| n.facts.id != facts.id) {
-                    cat.set_facts(node, &facts);
-                }
-                Ok(())
-            }
-            Err(Errno::NOENT) => Ok(()),
-            Err(e) => Err(e),
-        }
-    }
-    /// Of the given tiers (one bit each), those that are present.
-    pub(crate) fn present(&self, on: u16) -> u16 {
-        let tiers = self.roots.iter().enumerate();
-        let absent = tiers.filter(|r| r.1.absent).fold(0, |a, (t, _)| a | 1 << t);
-        on & !absent
-    }
-    fn tier_of(&self, node: NodeId) -> Result<crate::tree::Tier, Errno> {
-        self.cat().get(node).map(|n| n.tier).ok_or(Errno::NOENT)
-    }
-    /// Changes attributes.
-    ///
-    /// # Errors
-    /// A device error.
-    pub fn set_attr(&self, node: NodeId, set: &SetAttr) -> Result<Facts, Errno> {
-        if let Some(size) = set.size {
-            self.truncate(node, size, set.strip)?;
-        }
-        let keep = |t: &SetTime| matches!(t, SetTime::Keep);
-        let times = !keep(&set.atime) || !keep(&set.mtime);
-        if set.uid.is_some() || set.gid.is_some() || set.mode.is_some() || times {
-            let _claim = self.claim(|cat, all| all.node(cat, node))?;
-            self.on_each(node, |at| {
-                if set.uid.is_some() || set.gid.is_some() {
-                    at.own(set.uid, set.gid)?;
-                }
-                if let Some(mode) = set.mode {
-                    at.mode(mode)?;
-                }
-                if times {
-                    at.times(&Timestamps {
-                        last_access: set.atime.spec(),
-                        last_modification: set.mtime.spec(),
-                    })?;
-                }
-                Ok(())
-            })?;
-            if set.mode.is_some() {
-                self.reread_acl(node)?;
-            }
-        }
-        self.facts(node)
-    }
-    /// A change of the mode also changes access lists, so they are read again.
-    fn reread_acl(&self, node: NodeId) -> Result<(), Errno> {
-        let listed = |name: &[u8]| name.starts_with(b"system.posix_acl");
-        if self.cat().xattrs(node).iter().any(|x| listed(&x.0)) {
-            self.reread_xattrs(node)?;
-        }
-        Ok(())
-    }
-    fn reread_xattrs(&self, node: NodeId) -> Result<(), Errno> {
-        let at = {
-            let cat = self.cat();
-            cat.get(node).map(|n| n.tier).zip(cat.path(node))
-        };
-        if let Some((tier, path)) = at {
-            let all = crate::disk::xattrs(&self.roots[usize::from(tier)], &path)?;
-            self.cat_mut().set_xattrs(node, all);
-        }
-        Ok(())
-    }
-    /// Sets an extended attribute.
-    ///
-    /// # Errors
-    /// A device error.
-    pub fn set_xattr(
-        &self,
-        node: NodeId,
-        name: &[u8],
-        value: &[u8],
-        flags: u32,
-    ) -> Result<(), Errno> {
-        let _claim = self.claim(|cat, all| all.node(cat, node))?;
-        let flags = XattrFlags::from_bits_retain(flags);
-        self.on_each(node, |at| at.set_xattr(name, value, flags))?;
-        self.reread_xattrs(node)
-    }
-    /// Removes an extended attribute.
-    ///
-    /// # Errors
-    /// There is no such attribute, or a device error.
-    pub fn remove_xattr(&self, node: NodeId, name: &[u8]) -> Result<(), Errno> {
-        let _claim = self.claim(|cat, all| all.node(cat, node))?;
-        self.on_each(node, |at| at.remove_xattr(name))?;
-        self.reread_xattrs(node)
-    }
-    /// Called after a user who may not keep them has changed the data: the file loses set-user-ID, and set-group-ID if the group may
-    /// execute it. (The tier itself removes capabilities.) A kernel that checks this itself reads the attribute `security.capability` at
-    /// each write, which doubles the number of requests.
-    ///
-    /// # Errors
-    /// A device error.
-    pub fn strip_rights(&self, live: &Live) -> Result<(), Errno> {
-        let mode = live.facts()?.mode;
-        let gone = 0o4000 | if mode & 0o010 == 0 { 0 } else { 0o2000 };
-        if mode & gone == 0 {
-            return Ok(());
-        }
-        let mode = Mode::from_raw_mode(mode & 0o7777 & !gone);
-        rustix::fs::fchmod(live.hold().fd()?, mode)?;
-        live.mark_changed();
-        self.learn(live.node, || live.facts())?;
-        self.tell_kernel(live.node);
-        Ok(())
-    }
-    /// The tier removed a file's capabilities when its data changed, so they are not shown any more.
-    fn forget_capabilities(&self, node: NodeId) -> Result<(), Errno> {
-        let listed = |name: &[u8]| name == b"security.capability";
-        if self.cat().xattrs(node).iter().any(|x| listed(&x.0)) {
-            let _claim = self.claim(|cat, all| all.node(cat, node))?;
-            self.reread_xattrs(node)?;
-        }
-        Ok(())
-    }
-    fn truncate(&self, node: NodeId, size: u64, strip: bool) -> Result<(), Errno> {
+    pub(crate) fn truncate(&self, node: NodeId, size: u64, strip: bool) -> Result<(), Errno> {
         if !self.cat().get(node).is_some_and(|n| n.is_file()) {
             return Err(Errno::INVAL);
         }
@@ -294,7 +34,8 @@ impl Store {
         done
     }
     /// Changes data, at home and then on the copy; the second argument of `f` is true for the home. If the tier is full, the file moves to
-    /// the next tier with space, and the change is tried again.
+    /// another tier with space, slower ones first, and the change is tried again. A tier that was full for this change is not tried twice,
+    /// so it ends.
     pub(crate) fn with_room<T>(
         &self,
         live: &Arc<Live>,
@@ -302,6 +43,7 @@ impl Store {
         f: impl Fn(&OwnedFd, bool) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         self.open_home(live)?;
+        let mut full = 0u16;
         loop {
             let tier = {
                 let held = live.hold();
@@ -337,10 +79,13 @@ impl Store {
             if tier == 0 && self.evict_copies(EVICT_BYTES) {
                 continue;
             }
-            if usize::from(tier) + 1 >= self.roots.len() {
-                return Err(Errno::NOSPC);
-            }
-            if !self.spill(live.node, tier) && !self.push_out(tier) {
+            full |= 1 << tier;
+            let slower = |t: Tier| t > tier && full & (1 << t) == 0;
+            let faster = |t: Tier| t < tier && full & (1 << t) == 0;
+            if !self.spill(live.node, tier, slower)
+                && !self.push_out(tier)
+                && !self.spill(live.node, tier, faster)
+            {
                 return Err(Errno::NOSPC);
             }
         }

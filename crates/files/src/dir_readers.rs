@@ -4,9 +4,8 @@
 //! be more threads than processors, because a disk or a network serves several calls at the same time faster than one after the other.
 
 use crate::disk::{DirEntries, Root, Xattrs, is_hidden, own_working_directory, xattrs};
-use crate::scan::{DIR, LNK, TYPE};
 use crate::store::Refused;
-use crate::tree::{Facts, join};
+use crate::tree::{DIR, Facts, LNK, TYPE, join};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::ffi::CString;
@@ -113,7 +112,11 @@ fn read_job(root: &Root, job: Job, own: bool) -> Result<Batch, Failed> {
     let (dir, path, mut names) = match job {
         Job::Rest(dir, path, names) => (dir, path, names),
         Job::Dir(path) => {
-            let listed = list(root, &path);
+            let listed = match list(root, &path) {
+                // It was removed or renamed since its name was read.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok((Vec::new(), None)),
+                other => other,
+            };
             let (dir, names) = listed.map_err(|e| Failed(path.clone(), e))?;
             (dir, path, names)
         }
@@ -144,7 +147,8 @@ fn read_job(root: &Root, job: Job, own: bool) -> Result<Batch, Failed> {
             Ok(Some((facts, xattrs, target)))
         };
         match one() {
-            Ok(None) => {}
+            // It was removed meanwhile.
+            Ok(None) | Err(Errno::NOENT | Errno::INVAL) => {}
             Ok(Some((facts, xattrs, target))) => entries.push(DirEntry {
                 path: if facts.mode & TYPE == DIR {
                     below()

@@ -14,7 +14,7 @@
 
 use crate::mover::{Answer, CHUNK, Call, Outcome, Step, Why};
 use crate::mutants::{Mutant, broken};
-use crate::tree::{At, Facts, Id, Tier, copy_at};
+use crate::tree::{At, Facts, Id, REG, TYPE, Tier, copy_at};
 use rustix::io::Errno;
 
 /// How many times the file is copied if it is written during each copy. Then it is abandoned.
@@ -105,7 +105,7 @@ impl Fetch {
             (State::Look, Answer::Facts(Some(f))) if f.encrypted => {
                 Step::End(Outcome::Refused(Why::Flags))
             }
-            (State::Look, Answer::Facts(Some(f))) if f.id == self.id => {
+            (State::Look, Answer::Facts(Some(f))) if f.id == self.id && f.mode & TYPE == REG => {
                 self.facts = f;
                 let needs = f.needs().min(self.limit);
                 self.call(State::Create, Call::Create(self.copy(), needs))
@@ -160,7 +160,7 @@ impl Fetch {
 fn outcome(e: Errno) -> Outcome {
     match e {
         Errno::NOSPC | Errno::DQUOT => Outcome::Refused(Why::Full),
-        Errno::NOENT => Outcome::Refused(Why::Gone),
+        Errno::NOENT | Errno::STALE => Outcome::Refused(Why::Gone),
         e => Outcome::Failed(e),
     }
 }

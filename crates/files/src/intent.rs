@@ -149,11 +149,8 @@ impl Op {
         };
         let (at, to) = match self {
             Op::Unlink(id, at) => {
-                if !is(id, at.tier, &at.path)? {
-                    return Ok(Redo::Before);
-                }
-                tree.unlink(at)?;
-                return Ok(Redo::Now);
+                let gone = tree.unlink_if(at, *id)?;
+                return Ok(if gone { Redo::Now } else { Redo::Before });
             }
             Op::Rename(id, at, to) | Op::Exchange(id, at, to) | Op::Link(id, at, to) => {
                 if is(id, at.tier, to)? {
@@ -170,6 +167,11 @@ impl Op {
             Op::Link(..) => {
                 parents(tree, at.tier, to)?;
                 tree.link(at, to)?;
+            }
+            // What has the name of a complete copy was put there by somebody else.
+            _ if parent(&at.path) == TEMPS => {
+                parents(tree, at.tier, to)?;
+                tree.place(at, to)?;
             }
             _ => {
                 parents(tree, at.tier, to)?;

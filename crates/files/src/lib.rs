@@ -13,6 +13,7 @@
 // The only exception is `fuse/questions.rs`: fanotify.
 #![deny(unsafe_code)]
 
+pub mod attributes;
 pub mod catalogue;
 pub mod chaos;
 pub mod check;
@@ -20,6 +21,7 @@ mod claims;
 pub mod control;
 pub mod copies;
 mod copy_only;
+mod counts;
 pub mod data;
 mod dir_readers;
 pub mod disk;

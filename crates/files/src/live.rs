@@ -253,8 +253,8 @@ impl Store {
             live.users.fetch_add(1, Ordering::SeqCst);
             return Some(Arc::clone(live));
         }
-        // The node's number must not be given to another file as long as this one is in the table. The catalogue may be locked by a thread
-        // that waits for the table, so the table is not locked here.
+        // The node must exist as long as it is in the table. The catalogue may be locked by a thread that waits for the table, so the table
+        // is not locked here.
         if !self.cat_mut().hold(node) {
             return None;
         }
@@ -413,22 +413,27 @@ impl Store {
         node: NodeId,
         last: bool,
     ) -> Result<Option<(Backing, Option<OpenCopy>, Facts)>, Errno> {
-        let (path, tier, id) = {
+        let known = || {
             let cat = self.cat();
             let n = cat.get(node).ok_or(Errno::NOENT)?;
-            (cat.path(node), n.tier, n.facts.id)
+            let path = cat.path(node).ok_or(Errno::NOENT)?;
+            Ok((path, n.tier, n.facts.id))
         };
-        let Some(path) = path else {
-            return Err(Errno::NOENT);
-        };
+        let (path, tier, id) = known()?;
         self.require_present(tier, &path)?;
         let root: &Root = &self.roots[usize::from(tier)];
         let wait = self.waits_for(tier, node, Kind::Open);
         let opened = root.open_data(&path);
-        let facts = opened.as_ref().ok().map(|o| facts_of(&o.0));
         drop(wait);
-        match (opened, facts) {
-            (Ok((fd, writable)), Some(Ok(f))) if f.id == id => {
+        // If the file lost this name meanwhile, another file may have got it, and even the same inode.
+        if !last {
+            let now = known()?;
+            if (&now.0, now.1, now.2) != (&path, tier, id) {
+                return Ok(None);
+            }
+        }
+        match opened {
+            Ok((fd, writable, f)) if f.id == id => {
                 // The client of NFS 3 opens files without its server.
                 if root.local {
                     self.device_answered(tier);
@@ -437,7 +442,7 @@ impl Store {
                 let backing = Backing { tier, fd, writable };
                 return Ok(Some((backing, copy, f)));
             }
-            (Ok((fd, writable)), Some(Ok(f))) if last && f.mode & 0o170_000 == 0o100_000 => {
+            Ok((fd, writable, f)) if last => {
                 self.say(&format!(
                     "{}: replaced underneath on {}; what is there now is shown",
                     String::from_utf8_lossy(&path),
@@ -449,20 +454,17 @@ impl Store {
                 let backing = Backing { tier, fd, writable };
                 return Ok(Some((backing, None, f)));
             }
-            (Err(e), _) | (_, Some(Err(e))) if last => {
-                if e == Errno::NOENT {
+            Err(e) if last => {
+                // This is no error of the tier.
+                if let Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE = e {
                     self.say(&format!(
-                        "{}: taken away underneath on {}",
+                        "{}: taken away underneath on {}, or something else is there",
                         String::from_utf8_lossy(&path),
                         self.tier_name(tier)
                     ));
                     return Err(Errno::STALE);
                 }
-                let shown = self.device_error(tier, &path, e);
-                if shown == e && e != Errno::IO {
-                    self.does_not_answer(tier, &path, &e.to_string());
-                }
-                return Err(shown);
+                return Err(self.device_error(tier, &path, e));
             }
             _ => {}
         }

@@ -50,8 +50,12 @@ impl Store {
         if !self.placement.moving.nodes().insert(node) {
             return Outcome::Refused(Why::Busy);
         }
-        // The node's number must not be given to another file in the meantime.
-        let there = self.cat_mut().hold(node);
+        // A request may have waited for long: the file may be gone.
+        let there = {
+            let mut cat = self.cat_mut();
+            let is_file = cat.get(node).is_some_and(|n| n.is_file());
+            is_file && cat.hold(node)
+        };
         let outcome = if there {
             self.in_use(node, work)
         } else {
@@ -171,13 +175,16 @@ impl Store {
         if grows == 0 || fits || self.placement.failed_recently(live.node) {
             return;
         }
-        if !self.spill(live.node, tier) {
+        if !self.spill(live.node, tier, |to| to > tier) {
             self.placement.failed(live.node);
         }
     }
-    /// The tier of a file became full while it was written: moves it to the next tier with space. Returns true if it is worth trying again.
-    pub(crate) fn spill(&self, node: NodeId, from: Tier) -> bool {
-        for to in from + 1..self.roots.len() as Tier {
+    /// The tier of a file became full while it was written: moves it to the nearest tier with space of those that `may` allows. Returns true
+    /// if it is worth trying again.
+    pub(crate) fn spill(&self, node: NodeId, from: Tier, may: impl Fn(Tier) -> bool) -> bool {
+        let mut tiers: Vec<Tier> = (0..self.roots.len() as Tier).filter(|t| may(*t)).collect();
+        tiers.sort_by_key(|t| t.abs_diff(from));
+        for to in tiers {
             loop {
                 let now = self
                     .lives
@@ -207,6 +214,9 @@ impl Store {
     /// A tier is full, and the file that is written there cannot move: moves others to slower tiers, the coldest first. Returns true if it
     /// is worth trying again.
     pub(crate) fn push_out(&self, from: Tier) -> bool {
+        if usize::from(from) + 1 >= self.roots.len() {
+            return false;
+        }
         while !self.placement.is_stopped() {
             let bytes = EVICT_BYTES.min(self.room(from).1 / 16);
             let coldest = self.coldest(from, bytes);

@@ -61,6 +61,18 @@ pub enum Mutant {
     KeepHead,
     /// Recovery keeps copies.
     KeepCopies,
+    /// A number of a node that was given back still names what has its place now.
+    TrustNumber,
+    /// A name is removed without a look at whose it is.
+    RemoveUnseen,
+    /// Only the first name of a file is compared with those of the target tier.
+    OneClash,
+    /// A copy replaces what has its name.
+    ReplaceForeign,
+    /// Links in the place of directories are followed.
+    FollowLinks,
+    /// Pipes and devices are opened like files.
+    OpenAnything,
 }
 
 #[cfg(feature = "mutants")]

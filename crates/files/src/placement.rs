@@ -303,6 +303,12 @@ impl Placement {
         policy.retry_at.retain(|_, until| *until > now);
         let mut wanted = Vec::new();
         let tiers = policy.tier_bytes.len();
+        // A file may have been deleted while its move was reported.
+        let gone: Vec<NodeId> = policy.files().filter(|n| cat.get(*n).is_none()).collect();
+        for node in gone {
+            let at = self.now(&policy);
+            policy.forget(at, node);
+        }
         // Without pins and rules, only files that the policy knows can be on the wrong tier.
         let known: Box<dyn Iterator<Item = NodeId>> = if fixed {
             Box::new(cat.all().map(|n| n.0))
@@ -349,6 +355,10 @@ impl Placement {
         }
         wanted.sort_by_key(|w| (w.to < w.from, w.node));
         wanted
+    }
+    /// The mover searches for wanted moves again, because somebody else has searched.
+    pub(crate) fn search_again(&self) {
+        lock(&self.policy).decisions_seen = u64::MAX;
     }
     /// The coldest files of a tier that should be emptied by so many bytes: those that must move to the tier below. Those for which `stays`
     /// is true cannot move.

@@ -4,7 +4,7 @@
 //! ends. Without a recording, an operation costs one atomic load.
 //!
 //! ```text
-//! 0 time ns │ 8 latency ns │ 16 offset │ 24 size of the file │ 32 length │ 40 node 4 │ 44 generation 2 │ 46 op │ 47 class     little endian
+//! 0 time ns │ 8 latency ns │ 16 offset │ 24 size of the file │ 32 length │ 40 node 6 │ 46 op │ 47 class     little endian
 //! ```
 
 use crate::catalogue::{Node, NodeId};
@@ -53,10 +53,8 @@ pub struct Entry {
     pub size: u64,
     /// Number of bytes.
     pub len: u64,
-    /// Number of the file.
+    /// Number of the file, which no other file of the mount ever has.
     pub node: NodeId,
-    /// How often this number was given to another file before.
-    pub generation: u16,
     /// The kind.
     pub op: Op,
     /// Kind of data by size (DSS, Table 3), 0 for a sync.
@@ -77,8 +75,7 @@ impl Entry {
         for (i, word) in words.iter().enumerate() {
             bytes[i * 8..i * 8 + 8].copy_from_slice(&word.to_le_bytes());
         }
-        bytes[40..44].copy_from_slice(&self.node.to_le_bytes());
-        bytes[44..46].copy_from_slice(&self.generation.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.node.to_le_bytes());
         (bytes[46], bytes[47]) = (self.op as u8, self.class);
         bytes
     }
@@ -89,15 +86,13 @@ impl Entry {
             w.copy_from_slice(&bytes[at..at + 8]);
             u64::from_le_bytes(w)
         };
-        let last = word(40);
         Some(Entry {
             time_ns: word(0),
             latency_ns: word(8),
             offset: word(16),
             size: word(24),
             len: word(32),
-            node: last as u32,
-            generation: (last >> 32) as u16,
+            node: word(40) & ((1 << 48) - 1),
             op: *[Op::Read, Op::Write, Op::Sync, Op::Drop].get(usize::from(bytes[46]))?,
             class: bytes[47],
         })
@@ -173,7 +168,7 @@ impl Recording {
         &self,
         start: Instant,
         op: Op,
-        (node, generation, size): (NodeId, u16, u64),
+        (node, size): (NodeId, u64),
         (offset, len): (u64, u64),
     ) {
         let latency_ns = start.elapsed().as_nanos() as u64;
@@ -195,7 +190,6 @@ impl Recording {
             size,
             len,
             node,
-            generation,
             op,
             class: if op == Op::Sync {
                 0
@@ -208,7 +202,7 @@ impl Recording {
     pub(crate) fn deleted(&self, id: NodeId, node: &Node<'_>) {
         if let Some(now) = self.start() {
             let size = node.facts.size;
-            self.note(now, Op::Drop, (id, node.generation, size), (0, u64::MAX));
+            self.note(now, Op::Drop, (id, size), (0, u64::MAX));
         }
     }
 }
@@ -219,9 +213,9 @@ impl Store {
         let Some(start) = start else { return };
         let known = {
             let cat = self.cat();
-            cat.get(node).map(|n| (n.generation, n.facts.size))
+            cat.get(node).map(|n| n.facts.size)
         };
-        let Some((generation, size)) = known else {
+        let Some(size) = known else {
             return;
         };
         // The catalogue has the size of a growing file only after the file is closed.
@@ -231,8 +225,7 @@ impl Store {
             Op::Drop if range.0.saturating_add(range.1) == u64::MAX => size.min(range.0),
             Op::Sync | Op::Drop => size,
         };
-        self.recording
-            .note(start, op, (node, generation, size), range);
+        self.recording.note(start, op, (node, size), range);
     }
 }
 
@@ -249,7 +242,7 @@ mod tests {
         let start = r.start().unwrap();
         for i in 0..QUEUE_MAX as u64 + 5 {
             let op = [Op::Read, Op::Write, Op::Sync, Op::Drop][i as usize % 4];
-            r.note(start, op, (i as u32, 9, 1 << 40), (i, 4096));
+            r.note(start, op, (i | 9 << 32, 1 << 40), (i, 4096));
         }
         let mut seen = 0;
         loop {
@@ -261,13 +254,13 @@ mod tests {
             for bytes in batch[HEAD_BYTES..].chunks(ENTRY_BYTES) {
                 let bytes = bytes.try_into().unwrap();
                 let e = Entry::decode(&bytes).unwrap();
-                assert_eq!((e.node, e.generation, e.size), (seen, 9, 1 << 40));
+                assert_eq!((e.node, e.size), (seen | 9 << 32, 1 << 40));
                 assert_eq!(e.encode(), bytes);
                 assert_eq!(e.class == 0, e.op == Op::Sync);
                 seen += 1;
             }
         }
-        assert_eq!(seen as usize, QUEUE_MAX);
+        assert_eq!(seen, QUEUE_MAX as u64);
         assert_eq!(Entry::decode(&[9; ENTRY_BYTES]), None);
         r.end();
         assert_eq!(r.take(), Err(Errno::NODATA));

@@ -109,11 +109,14 @@ impl Encoder {
                 self.now = Some((dir, cat.list(dir), 0));
                 continue;
             };
-            let Some((name, id)) = list.get(*at) else {
+            let Some(name) = list.get(*at) else {
                 self.now = None;
                 continue;
             };
             *at += 1;
+            let Some(id) = cat.child(*dir, name) else {
+                continue;
+            };
             let on = cat.get(id).filter(|n| n.on() & (1 << self.tier) != 0);
             if let (Some(n), Some(path)) = (on, cat.path_in(*dir, name)) {
                 if n.kind == Kind::Dir {

@@ -1,10 +1,10 @@
 //! Reads the contents of the tiers, once at mount.
 
-use crate::catalogue::{Body, Catalogue, NodeId, ROOT};
+use crate::catalogue::{Body, Catalogue, NodeId, ROOT, SlotId};
 use crate::dir_readers::{DirEntry, DirReaders, Job};
 use crate::disk::{Root, xattrs};
 use crate::store::{Refused, refuse};
-use crate::tree::{Facts, Tier};
+use crate::tree::{DIR, Facts, LNK, REG, TYPE, Tier};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -13,15 +13,6 @@ use std::sync::Mutex;
 const SHOWN: usize = 10;
 /// Number of directories (or parts of large ones) that are read ahead of the one whose result is taken.
 const AHEAD: usize = 64;
-
-/// Type bits of a mode.
-pub(crate) const TYPE: u32 = 0o170_000;
-/// A directory.
-pub(crate) const DIR: u32 = 0o040_000;
-/// A regular file.
-pub(crate) const REG: u32 = 0o100_000;
-/// A symbolic link.
-pub(crate) const LNK: u32 = 0o120_000;
 
 /// The kind of a node with these attributes.
 ///
@@ -44,15 +35,37 @@ struct Scan<'a> {
     cat: Catalogue,
     links: HashMap<(Tier, u64), NodeId>,
     /// New names of directories that are being read.
-    new: HashMap<NodeId, Vec<NodeId>>,
+    new: HashMap<NodeId, Vec<SlotId>>,
     clashes: Vec<String>,
 }
 
-/// Reads all tiers.
+/// Reads all tiers, which nobody changes meanwhile.
 ///
 /// # Errors
 /// A message in words: names clash, another file system is mounted below a tier, or a device fails.
 pub fn scan(roots: &[Root]) -> Result<Catalogue, Refused> {
+    let (cat, mut clashes) = read(roots)?;
+    if clashes.is_empty() {
+        return Ok(cat);
+    }
+    let more = clashes.len().saturating_sub(SHOWN);
+    clashes.truncate(SHOWN);
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    refuse(format!(
+        "names are taken on two tiers: {}{more}: rename or remove one of each",
+        clashes.join("; ")
+    ))
+}
+
+/// Reads all tiers. Returns also the names that are on two tiers, in words; only the first of each is in the catalogue.
+///
+/// # Errors
+/// A message in words: another file system is mounted below a tier, or a device fails.
+pub(crate) fn read(roots: &[Root]) -> Result<(Catalogue, Vec<String>), Refused> {
     let first = roots[0].stat(b".").ok().flatten().unwrap_or_default();
     let mut scan = Scan {
         roots,
@@ -65,20 +78,7 @@ pub fn scan(roots: &[Root]) -> Result<Catalogue, Refused> {
     for tier in (0..roots.len() as Tier).filter(present) {
         scan.tier(tier)?;
     }
-    if !scan.clashes.is_empty() {
-        let more = scan.clashes.len().saturating_sub(SHOWN);
-        scan.clashes.truncate(SHOWN);
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
-        return refuse(format!(
-            "names are taken on two tiers: {}{more}: rename or remove one of each",
-            scan.clashes.join("; ")
-        ));
-    }
-    Ok(scan.cat)
+    Ok((scan.cat, scan.clashes))
 }
 
 impl Scan<'_> {
@@ -137,7 +137,7 @@ impl Scan<'_> {
         tier: Tier,
         dir: NodeId,
         entry: DirEntry,
-        new: &mut Vec<NodeId>,
+        new: &mut Vec<SlotId>,
     ) -> Option<(NodeId, Job)> {
         let facts = entry.facts;
         let root = &self.roots[usize::from(tier)];
@@ -175,7 +175,7 @@ impl Scan<'_> {
             _ => Body::Special,
         };
         let node = self.cat.add_unlisted(dir, &entry.name, tier, facts, body)?;
-        new.push(node);
+        new.push(node as SlotId);
         if !is_dir && facts.nlink > 1 {
             self.links.insert((tier, facts.id.ino), node);
         }

@@ -71,6 +71,8 @@ pub struct Store {
     pub(crate) health: Vec<Health>,
     /// What the kernel itself writes on each tier.
     pub(crate) kernel_writes: Vec<KernelWrites>,
+    /// The last check.
+    pub(crate) checks: crate::check::Checks,
     _locks: Vec<rustix::fd::OwnedFd>,
 }
 
@@ -195,6 +197,7 @@ impl Store {
             waits: roots.iter().map(|_| Waits::default()).collect(),
             health: roots.iter().map(|_| Health::default()).collect(),
             kernel_writes: roots.iter().map(|_| KernelWrites::default()).collect(),
+            checks: crate::check::Checks::default(),
             roots,
             _locks: locks,
         };
@@ -412,7 +415,7 @@ impl Store {
     pub(crate) fn tell_kernel(&self, node: NodeId) {
         if let Some(n) = self.notifier.get() {
             // If the kernel does not know the node, nothing is to be done.
-            let _ = n.inval_inode(fuser::INodeNo(u64::from(node) + 1), -1, 0);
+            let _ = n.inval_inode(fuser::INodeNo(node + 1), -1, 0);
         }
     }
     /// Tells the kernel to drop the cached contents of a file. This call waits for reads and writes of the file that the kernel has begun,
@@ -420,7 +423,7 @@ impl Store {
     pub(crate) fn tell_kernel_of_data(&self, node: NodeId) {
         if let Some(n) = self.notifier.get().cloned() {
             let tell = move || {
-                let _ = n.inval_inode(fuser::INodeNo(u64::from(node) + 1), 0, 0);
+                let _ = n.inval_inode(fuser::INodeNo(node + 1), 0, 0);
             };
             // If no thread can be started, the kernel drops them at the next open.
             let _ = std::thread::Builder::new().spawn(tell);
@@ -433,7 +436,7 @@ impl Store {
         if let Some(n) = self.notifier.get().cloned() {
             let name = std::ffi::OsString::from_vec(name.to_vec());
             let tell = move || {
-                let _ = n.inval_entry(fuser::INodeNo(u64::from(dir) + 1), &name);
+                let _ = n.inval_entry(fuser::INodeNo(dir + 1), &name);
             };
             // If no thread can be started, the kernel notices when its cache expires after an hour.
             let _ = std::thread::Builder::new().spawn(tell);

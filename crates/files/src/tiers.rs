@@ -52,7 +52,9 @@ fn lock_soon(lock: &rustix::fd::OwnedFd) -> Result<(), Errno> {
 fn fix_of(e: Errno) -> &'static str {
     match e {
         Errno::ROFS => ": it is read-only: remount it writable (`mount -o remount,rw`)",
-        Errno::NOSPC | Errno::DQUOT => ": it is full: free some space there, at least 1 MiB",
+        Errno::NOSPC | Errno::DQUOT => {
+            ": it is full: free some space there, 64 KiB (1 MiB on XFS and Btrfs)"
+        }
         Errno::ACCESS | Errno::PERM => {
             ": this user may not: serve as root, or own the directory (NFS: export it with no_root_squash)"
         }
@@ -121,6 +123,14 @@ pub(crate) fn open(settings: &Settings) -> Result<(Vec<Root>, Vec<rustix::fd::Ow
                 "{shown}: cannot write to .isotherm in this tier: {e}{fix}"
             ))
         })?;
+        if root
+            .is_exposed()
+            .map_err(|e| failed("look at .isotherm", e))?
+        {
+            return refuse(format!(
+                "{shown}: another user made or can change .isotherm in this tier: move it away, or `chown root` and `chmod 700` it if you trust what is in it"
+            ));
+        }
         let flags = OFlags::CREATE | OFlags::RDWR;
         let lock = root
             .open_at(b".isotherm/lock", flags, 0o600)

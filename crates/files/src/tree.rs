@@ -3,6 +3,7 @@
 //! Paths are bytes relative to a tier's root, without a leading slash; the root itself is `.`. No operation follows a symbolic link at the
 //! end of a path.
 
+use crate::mutants::{Mutant, broken};
 use rustix::io::Errno;
 
 /// Number of a tier; 0 is the fastest.
@@ -17,6 +18,15 @@ pub const TEMPS: &[u8] = b".isotherm/tmp";
 pub const COPIES: &[u8] = b".isotherm/copies";
 /// Directory of intents, on tier 0.
 pub const INTENTS: &[u8] = b".isotherm/intents";
+
+/// Type bits of a mode.
+pub(crate) const TYPE: u32 = 0o170_000;
+/// A directory.
+pub(crate) const DIR: u32 = 0o040_000;
+/// A regular file.
+pub(crate) const REG: u32 = 0o100_000;
+/// A symbolic link.
+pub(crate) const LNK: u32 = 0o120_000;
 
 /// The beginning of the names that the client of NFS gives to files that were removed while they are open ("silly rename").
 pub(crate) const SILLY: &[u8] = b".nfs";
@@ -216,6 +226,16 @@ pub trait Tree {
     /// # Errors
     /// A device error.
     fn rename(&mut self, from: &At, to: &[u8]) -> Result<(), Errno>;
+    /// Gives a complete copy, which has a hidden name, the name of its file. Another file that has that name is not replaced.
+    ///
+    /// # Errors
+    /// `EEXIST`: another file has the name. A device error.
+    fn place(&mut self, from: &At, to: &[u8]) -> Result<(), Errno> {
+        if self.stat(&At::new(from.tier, to))?.is_some() && !broken(Mutant::ReplaceForeign) {
+            return Err(Errno::EXIST);
+        }
+        self.rename(from, to)
+    }
     /// Exchanges two names of a tier.
     ///
     /// # Errors
@@ -231,6 +251,20 @@ pub trait Tree {
     /// # Errors
     /// A device error.
     fn unlink(&mut self, at: &At) -> Result<(), Errno>;
+    /// Removes a name that users see, if it is still that of the file `id`. Returns false if it is another file's by now, which is left
+    /// alone.
+    ///
+    /// # Errors
+    /// A device error. A name that does not exist is not an error.
+    fn unlink_if(&mut self, at: &At, id: Id) -> Result<bool, Errno> {
+        match self.stat(at)? {
+            None => Ok(true),
+            Some(there) if there.id == id || broken(Mutant::RemoveUnseen) => {
+                self.unlink(at).map(|()| true)
+            }
+            Some(_) => Ok(false),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Names that are added many at a time, and listed by their directories afterwards.
 
-use super::slots::Kind;
+use super::slots::{Kind, SlotId};
 use super::{Body, Catalogue, NodeId};
 use crate::tree::{Facts, Tier};
 
@@ -16,30 +16,33 @@ impl Catalogue {
         body: Body,
     ) -> Option<NodeId> {
         let is_dir = matches!(body, Body::Dir(_));
-        self.dirs.get_mut(&dir)?.subdirs += u32::from(is_dir);
-        let id = self.insert(tier, &facts, body);
-        self.slots.set_name(id, dir, name);
+        self.dir_mut(dir)?.subdirs += u32::from(is_dir);
+        let slot = self.insert(tier, &facts, body);
+        self.slots.set_name(slot, dir as SlotId, name);
         // Its further names count as outside of the namespace until they are found.
         if !is_dir && facts.nlink > 1 {
-            self.outside.insert(id, facts.nlink - 1);
+            self.outside.insert(slot, facts.nlink - 1);
         }
-        Some(id)
+        Some(self.slots.node(slot))
     }
     /// Adds names that were added unlisted to the listing of their directory.
-    pub(crate) fn list_all(&mut self, dir: NodeId, names: Vec<NodeId>) {
-        let Some(d) = self.dirs.get_mut(&dir) else {
+    pub(crate) fn list_all(&mut self, dir: NodeId, names: Vec<SlotId>) {
+        let Some(at) = self.slots.slot_of(dir) else {
+            return;
+        };
+        let Some(d) = self.dirs.get_mut(&at) else {
             return;
         };
         // A name is found twice only if somebody changes the tier during the scan. The first one counts.
         for slot in d.children.extend(&self.slots, names) {
-            let id = self.node_of(slot);
+            let id = self.slot_of_name(slot);
             let is_dir = self.dirs.contains_key(&id);
-            if let Some(d) = self.dirs.get_mut(&dir) {
+            if let Some(d) = self.dirs.get_mut(&at) {
                 d.subdirs -= u32::from(is_dir);
             }
             self.slots.clear_name(slot);
             if slot == id {
-                self.drop_unused(id);
+                self.drop_unused(self.slots.node(id));
             } else {
                 if let Some(more) = self.aliases.get_mut(&id) {
                     more.retain(|a| *a != slot);
@@ -49,20 +52,20 @@ impl Catalogue {
         }
     }
     /// As [`Catalogue::link`], but the directory does not list the name yet. Returns the slot for [`Catalogue::list_all`].
-    pub(crate) fn link_unlisted(&mut self, id: NodeId, dir: NodeId, name: &[u8]) -> Option<NodeId> {
-        let is_dir = self.get(id)?.kind == Kind::Dir;
-        self.dirs.get_mut(&dir)?.subdirs += u32::from(is_dir);
-        let slot = if self.parent(id).is_none() {
-            id
+    pub(crate) fn link_unlisted(&mut self, id: NodeId, dir: NodeId, name: &[u8]) -> Option<SlotId> {
+        let (node, is_dir) = self.get(id).map(|n| (n.slot, n.kind == Kind::Dir))?;
+        self.dir_mut(dir)?.subdirs += u32::from(is_dir);
+        let slot = if self.parent_of(node).is_none() {
+            node
         } else {
             let alias = self.slots.take(Kind::Alias);
             if let Some(s) = self.slots.get_mut(alias) {
-                s.set_target(id);
+                s.set_target(node);
             }
-            self.aliases.entry(id).or_default().push(alias);
+            self.aliases.entry(node).or_default().push(alias);
             alias
         };
-        self.slots.set_name(slot, dir, name);
+        self.slots.set_name(slot, dir as SlotId, name);
         Some(slot)
     }
 }

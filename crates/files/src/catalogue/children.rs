@@ -1,19 +1,18 @@
 //! The names of a directory in order, as slot numbers in short sorted rows. Comparisons read the names from the slots.
 
-use super::NodeId;
-use super::slots::Slots;
+use super::slots::{SlotId, Slots};
 
 /// Maximum number of slot numbers in a row.
 const ROW: usize = 128;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Children(Vec<Vec<NodeId>>);
+pub(super) struct Children(Vec<Vec<SlotId>>);
 
 impl Children {
     /// Row and index of a name; the index is `Err` with the place to insert it if the name is not there.
     fn place(&self, slots: &Slots, name: &[u8]) -> (usize, Result<usize, usize>) {
-        let before = |row: &Vec<NodeId>| row.last().is_some_and(|l| slots.name(*l) < name);
+        let before = |row: &Vec<SlotId>| row.last().is_some_and(|l| slots.name(*l) < name);
         let row = self.0.partition_point(before);
         let row = row.min(self.0.len().saturating_sub(1));
         let Some(ids) = self.0.get(row) else {
@@ -21,14 +20,14 @@ impl Children {
         };
         (row, ids.binary_search_by(|id| slots.name(*id).cmp(name)))
     }
-    /// The node with that name.
-    pub(super) fn find(&self, slots: &Slots, name: &[u8]) -> Option<NodeId> {
+    /// The slot with that name.
+    pub(super) fn find(&self, slots: &Slots, name: &[u8]) -> Option<SlotId> {
         let (row, at) = self.place(slots, name);
         let at = at.ok()?;
         self.0.get(row)?.get(at).copied()
     }
     /// Inserts a slot with that name, in place of the slot that had it.
-    pub(super) fn insert(&mut self, slots: &Slots, name: &[u8], id: NodeId) {
+    pub(super) fn insert(&mut self, slots: &Slots, name: &[u8], id: SlotId) {
         let (row, at) = self.place(slots, name);
         match at {
             Ok(at) => self.0[row][at] = id,
@@ -55,7 +54,7 @@ impl Children {
     }
     /// Inserts slots with new names, in any order. Afterwards all rows but the last are full, and take no more memory than they need.
     /// Returns the slots whose names were there already.
-    pub(super) fn extend(&mut self, slots: &Slots, mut new: Vec<NodeId>) -> Vec<NodeId> {
+    pub(super) fn extend(&mut self, slots: &Slots, mut new: Vec<SlotId>) -> Vec<SlotId> {
         new.sort_by(|a, b| slots.name(*a).cmp(slots.name(*b)));
         let mut all = Vec::with_capacity(new.len() + ROW * self.0.len());
         let mut twice = Vec::new();
@@ -72,12 +71,12 @@ impl Children {
             }
         }
         all.extend(old);
-        self.0 = all.chunks(ROW).map(<[NodeId]>::to_vec).collect();
+        self.0 = all.chunks(ROW).map(<[SlotId]>::to_vec).collect();
         self.0.shrink_to_fit();
         twice
     }
-    /// Removes a name. Returns the node that had it.
-    pub(super) fn remove(&mut self, slots: &Slots, name: &[u8]) -> Option<NodeId> {
+    /// Removes a name. Returns the slot that had it.
+    pub(super) fn remove(&mut self, slots: &Slots, name: &[u8]) -> Option<SlotId> {
         let (row, at) = self.place(slots, name);
         let at = at.ok()?;
         let id = self.0[row].remove(at);
@@ -86,7 +85,7 @@ impl Children {
         }
         Some(id)
     }
-    pub(super) fn iter(&self) -> impl Iterator<Item = NodeId> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = SlotId> {
         self.0.iter().flatten().copied()
     }
     pub(super) fn is_empty(&self) -> bool {
@@ -103,7 +102,7 @@ mod tests {
     #[test]
     fn as_a_sorted_map() {
         let (mut slots, mut children) = (Slots::default(), Children::default());
-        let mut model: BTreeMap<Vec<u8>, NodeId> = BTreeMap::new();
+        let mut model: BTreeMap<Vec<u8>, SlotId> = BTreeMap::new();
         let mut random = isotherm_core::random::SplitMix64::new(7);
         for turn in 0..6000 {
             let n = random.draw();
@@ -118,7 +117,7 @@ mod tests {
             }
             assert_eq!(children.find(&slots, &name), model.get(&name).copied());
         }
-        let all: Vec<NodeId> = children.iter().collect();
+        let all: Vec<SlotId> = children.iter().collect();
         assert_eq!(all, model.values().copied().collect::<Vec<_>>());
         let mut more = Vec::new();
         for n in (0..500).rev() {
@@ -132,7 +131,7 @@ mod tests {
         slots.set_name(again, 0, b"g7");
         more.push(again);
         assert_eq!(children.extend(&slots, more), [again]);
-        let all: Vec<NodeId> = children.iter().collect();
+        let all: Vec<SlotId> = children.iter().collect();
         assert_eq!(all, model.values().copied().collect::<Vec<_>>());
         assert!(children.0.iter().all(|r| r.capacity() == r.len()));
         for name in model.keys() {

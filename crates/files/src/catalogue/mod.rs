@@ -1,13 +1,16 @@
 //! Names and attributes of everything, in memory, so that lookups, `stat` and listings access no device.
 //!
-//! A node is a file (or directory, link, …) with a number; its inode number for the kernel is that number + 1. The first name of a node is
-//! in the node's own slot; each further name (hard link) has a slot of its own.
+//! A node is a file (or directory, link, …) with a number that no other node of the same mount ever has; its inode number for the kernel is
+//! that number + 1. So whatever waits (moves, copies, accesses, statistics, handles) names a node by its number, and finds nothing, rather
+//! than another file, when the node is gone. The first name of a node is in the node's own slot; each further name (hard link) has a slot
+//! of its own. Slots are used again; the upper half of a node's number says how often its slot was.
 //!
 //! Memory of a file that is not in use: 56 bytes, its name (plus one byte, rounded up to 4), and 4 to 8 bytes in its directory.
 
 mod bulk;
 mod children;
 mod node_map;
+mod refs;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -15,11 +18,13 @@ mod tests;
 use crate::tree::{Facts, Id, Tier, join};
 use children::Children;
 use node_map::NodeMap;
+use refs::Refs;
 pub use slots::Kind;
+pub(crate) use slots::SlotId;
 use slots::{NO_NODE, Slots};
 
-/// Number of a node. 0 is the root.
-pub type NodeId = u32;
+/// Number of a node: never used again in this mount. 0 is the root.
+pub type NodeId = u64;
 /// The root directory.
 pub const ROOT: NodeId = 0;
 
@@ -68,9 +73,7 @@ impl Dir {
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
     cat: &'a Catalogue,
-    id: NodeId,
-    /// How often this number was used before.
-    pub generation: u16,
+    slot: SlotId,
     /// Its tier; for a directory, the fastest tier that has it.
     pub tier: Tier,
     /// Attributes, as they were when last read. While the file is in use, its descriptor has the current ones.
@@ -82,15 +85,15 @@ pub struct Node<'a> {
 impl<'a> Node<'a> {
     /// The contents, if it is a directory.
     pub fn dir(&self) -> Option<&'a Dir> {
-        self.cat.dirs.get(&self.id)
+        self.cat.dirs.get(&self.slot)
     }
     /// The target, if it is a symbolic link.
     pub fn target(&self) -> Option<&'a [u8]> {
-        self.cat.targets.get(&self.id).map(|t| &t[..])
+        self.cat.targets.get(&self.slot).map(|t| &t[..])
     }
     /// The number of its names.
     pub fn links(&self) -> usize {
-        self.cat.links(self.id)
+        self.cat.links(self.slot)
     }
     /// Whether it is a regular file.
     pub fn is_file(&self) -> bool {
@@ -102,26 +105,19 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The references to a node besides its names.
-#[derive(Clone, Copy, Debug, Default)]
-struct Refs {
-    held: u32,
-    lookups: u64,
-}
-
 /// The names of a directory at one moment, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     bytes: Vec<u8>,
-    entries: Vec<(usize, NodeId)>,
+    ends: Vec<usize>,
 }
 
 impl Listing {
-    /// The entry at that index.
-    pub fn get(&self, at: usize) -> Option<(&[u8], NodeId)> {
-        let &(end, id) = self.entries.get(at)?;
-        let start = at.checked_sub(1).map_or(0, |a| self.entries[a].0);
-        Some((&self.bytes[start..end], id))
+    /// The name at that index. What has it now must be looked up: it may be removed, or another file's.
+    pub fn get(&self, at: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(at)?;
+        let start = at.checked_sub(1).map_or(0, |a| self.ends[a]);
+        Some(&self.bytes[start..end])
     }
 }
 
@@ -132,14 +128,18 @@ pub struct Catalogue {
     dirs: NodeMap<Dir>,
     targets: NodeMap<Box<[u8]>>,
     /// Slots of the further names, for nodes that have several.
-    aliases: NodeMap<Vec<NodeId>>,
+    aliases: NodeMap<Vec<SlotId>>,
     /// Number of a file's names that are outside of this namespace.
     outside: NodeMap<u32>,
     refs: NodeMap<Refs>,
     /// Extended attributes of the few nodes that have any.
     xattrs: NodeMap<crate::disk::Xattrs>,
-    files: u64,
+    /// Number of regular files on each tier.
+    files: [u64; TIERS],
 }
+
+/// Number of tiers that the bits of a node's place can express.
+const TIERS: usize = 16;
 
 impl Catalogue {
     /// A catalogue with a root directory.
@@ -148,14 +148,14 @@ impl Catalogue {
         all.insert(0, &root, Body::Dir(on));
         all
     }
-    fn insert(&mut self, tier: Tier, facts: &Facts, body: Body) -> NodeId {
+    fn insert(&mut self, tier: Tier, facts: &Facts, body: Body) -> SlotId {
         let id = self.slots.take(body.kind());
         if let Some(s) = self.slots.get_mut(id) {
             s.set_tier(tier);
         }
         self.slots.set_facts(id, facts);
         match body {
-            Body::File => self.files += 1,
+            Body::File => self.files[usize::from(tier)] += 1,
             Body::Dir(on) => {
                 let dir = Dir {
                     on,
@@ -172,55 +172,66 @@ impl Catalogue {
     }
     /// A node.
     pub fn get(&self, id: NodeId) -> Option<Node<'_>> {
-        let s = self.slots.get(id)?;
+        self.at(self.slots.slot_of(id)?)
+    }
+    /// The node that has that slot now.
+    fn at(&self, slot: SlotId) -> Option<Node<'_>> {
+        let s = self.slots.get(slot)?;
         let kind = s.kind();
         if kind == Kind::Alias {
             return None;
         }
-        let mut facts = self.slots.facts(id);
+        let mut facts = self.slots.facts(slot);
         facts.nlink = match kind {
-            Kind::Dir if id != ROOT && s.parent == NO_NODE => 0,
-            Kind::Dir => 2 + self.dirs.get(&id).map_or(0, |d| d.subdirs),
-            _ => self.links(id) as u32 + self.outside.get(&id).copied().unwrap_or(0),
+            Kind::Dir if slot != 0 && s.parent == NO_NODE => 0,
+            Kind::Dir => 2 + self.dirs.get(&slot).map_or(0, |d| d.subdirs),
+            _ => self.links(slot) as u32 + self.outside.get(&slot).copied().unwrap_or(0),
         };
         Some(Node {
             cat: self,
-            id,
-            generation: self.slots.generation(id),
+            slot,
             tier: s.tier(),
             facts,
             kind,
         })
     }
-    fn links(&self, id: NodeId) -> usize {
-        let named = self.slots.get(id).is_some_and(|s| s.parent != NO_NODE);
-        usize::from(named) + self.aliases.get(&id).map_or(0, Vec::len)
+    fn links(&self, slot: SlotId) -> usize {
+        let named = self.slots.get(slot).is_some_and(|s| s.parent != NO_NODE);
+        usize::from(named) + self.aliases.get(&slot).map_or(0, Vec::len)
     }
     /// Changes the attributes of a node. If `nlink` exceeds the number of known names, the other names are outside of this namespace.
     pub fn update(&mut self, id: NodeId, change: impl FnOnce(&mut Facts)) {
-        let Some(mut facts) = self.get(id).map(|n| n.facts) else {
-            return;
-        };
+        let Some(n) = self.get(id) else { return };
+        let (slot, mut facts) = (n.slot, n.facts);
         change(&mut facts);
-        self.slots.set_facts(id, &facts);
-        if !self.dirs.contains_key(&id) {
-            let outside = facts.nlink.saturating_sub(self.links(id) as u32);
+        self.slots.set_facts(slot, &facts);
+        if !self.dirs.contains_key(&slot) {
+            let outside = facts.nlink.saturating_sub(self.links(slot) as u32);
             if outside == 0 {
-                self.outside.remove(&id);
+                self.outside.remove(&slot);
             } else {
-                self.outside.insert(id, outside);
+                self.outside.insert(slot, outside);
             }
         }
     }
     /// Sets the attributes of a node, except for the number of its names.
     pub fn set_facts(&mut self, id: NodeId, facts: &Facts) {
-        self.slots.set_facts(id, facts);
+        if let Some(slot) = self.slots.slot_of(id) {
+            self.slots.set_facts(slot, facts);
+        }
+    }
+    fn dir(&self, id: NodeId) -> Option<&Dir> {
+        self.dirs.get(&self.slots.slot_of(id)?)
+    }
+    fn dir_mut(&mut self, id: NodeId) -> Option<&mut Dir> {
+        self.dirs.get_mut(&self.slots.slot_of(id)?)
     }
     /// The slot of a name.
-    fn slot(&self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
-        self.dirs.get(&dir)?.children.find(&self.slots, name)
+    fn slot(&self, dir: NodeId, name: &[u8]) -> Option<SlotId> {
+        self.dir(dir)?.children.find(&self.slots, name)
     }
-    fn node_of(&self, slot: NodeId) -> NodeId {
+    /// The slot of the node that has a name in that slot.
+    fn slot_of_name(&self, slot: SlotId) -> SlotId {
         match self.slots.get(slot) {
             Some(s) if s.kind() == Kind::Alias => s.target(),
             _ => slot,
@@ -228,35 +239,46 @@ impl Catalogue {
     }
     /// The node with that name in a directory.
     pub fn child(&self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
-        self.slot(dir, name).map(|s| self.node_of(s))
+        let slot = self.slot_of_name(self.slot(dir, name)?);
+        Some(self.slots.node(slot))
     }
     /// All nodes.
     pub fn all(&self) -> impl Iterator<Item = (NodeId, Node<'_>)> {
-        let ids = 0..self.slots.numbers() as NodeId;
-        ids.filter_map(|id| self.get(id).map(|n| (id, n)))
+        let slots = 0..self.slots.numbers() as SlotId;
+        slots.filter_map(|slot| self.at(slot).map(|n| (self.slots.node(slot), n)))
     }
     /// Number of regular files.
     pub fn files(&self) -> u64 {
-        self.files
+        self.files.iter().sum()
     }
-    /// Numbers that were given out so far, including free ones.
-    pub fn numbers(&self) -> usize {
-        self.slots.numbers()
+    /// Number of regular files on a tier.
+    pub fn files_on(&self, tier: Tier) -> u64 {
+        self.files.get(usize::from(tier)).copied().unwrap_or(0)
+    }
+    /// A node chosen by a random number; `None` if that meets a free place.
+    pub(crate) fn any(&self, random: u64) -> Option<NodeId> {
+        let slot = (random % self.slots.numbers() as u64) as SlotId;
+        self.at(slot).map(|_| self.slots.node(slot))
     }
     /// The directory of a node's first name; `None` for the root and for a node without a name.
     pub fn parent(&self, id: NodeId) -> Option<NodeId> {
-        let s = self.slots.get(id)?;
+        let up = self.parent_of(self.slots.slot_of(id)?)?;
+        Some(self.slots.node(up))
+    }
+    fn parent_of(&self, slot: SlotId) -> Option<SlotId> {
+        let s = self.slots.get(slot)?;
         (s.parent != NO_NODE).then_some(s.parent)
     }
-    fn name_slots(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
-        let more = self.aliases.get(&id).into_iter().flatten().copied();
-        let all = std::iter::once(id).chain(more);
-        all.filter(|s| self.parent(*s).is_some())
+    fn name_slots(&self, id: NodeId) -> impl Iterator<Item = SlotId> {
+        let slot = self.slots.slot_of(id);
+        let more = slot.and_then(|s| self.aliases.get(&s));
+        let all = slot.into_iter().chain(more.into_iter().flatten().copied());
+        all.filter(|s| self.parent_of(*s).is_some())
     }
     /// The names of a node, each with its directory.
     pub fn names(&self, id: NodeId) -> impl Iterator<Item = (NodeId, &[u8])> {
         let slots = self.name_slots(id);
-        slots.filter_map(|s| Some((self.parent(s)?, self.slots.name(s))))
+        slots.filter_map(|s| Some((self.slots.node(self.parent_of(s)?), self.slots.name(s))))
     }
     /// The directories in which a node has names.
     pub fn parents(&self, id: NodeId) -> Vec<NodeId> {
@@ -264,11 +286,14 @@ impl Catalogue {
     }
     /// The path of a name in a directory.
     pub fn path_in(&self, dir: NodeId, name: &[u8]) -> Option<Vec<u8>> {
+        self.path_below(self.slots.slot_of(dir)?, name)
+    }
+    fn path_below(&self, dir: SlotId, name: &[u8]) -> Option<Vec<u8>> {
         let mut words: Vec<&[u8]> = vec![name];
         let mut here = dir;
-        while here != ROOT {
+        while here != 0 {
             words.push(self.slots.name(here));
-            here = self.parent(here)?;
+            here = self.parent_of(here)?;
         }
         words.reverse();
         Some(words.join(&b'/'))
@@ -278,7 +303,7 @@ impl Catalogue {
         if id == ROOT {
             return vec![b".".to_vec()];
         }
-        let path = |s| self.path_in(self.parent(s)?, self.slots.name(s));
+        let path = |s| self.path_below(self.parent_of(s)?, self.slots.name(s));
         self.name_slots(id).filter_map(path).collect()
     }
     /// One of the paths of a node.
@@ -286,7 +311,8 @@ impl Catalogue {
         if id == ROOT {
             return Some(b".".to_vec());
         }
-        self.path_in(self.parent(id)?, self.slots.name(id))
+        let slot = self.slots.slot_of(id)?;
+        self.path_below(self.parent_of(slot)?, self.slots.name(slot))
     }
     /// The node at a path.
     pub fn find(&self, path: &[u8]) -> Option<NodeId> {
@@ -304,38 +330,41 @@ impl Catalogue {
         body: Body,
     ) -> Option<NodeId> {
         let id = self.add_unlisted(dir, name, tier, facts, body)?;
-        if let Some(d) = self.dirs.get_mut(&dir) {
-            d.children.insert(&self.slots, name, id);
-        }
+        self.list_name(dir, name, id as SlotId);
         Some(id)
     }
-    /// Adds a name to a node.
-    pub fn link(&mut self, id: NodeId, dir: NodeId, name: &[u8]) {
-        if let Some(slot) = self.link_unlisted(id, dir, name)
-            && let Some(d) = self.dirs.get_mut(&dir)
+    fn list_name(&mut self, dir: NodeId, name: &[u8], slot: SlotId) {
+        if let Some(at) = self.slots.slot_of(dir)
+            && let Some(d) = self.dirs.get_mut(&at)
         {
             d.children.insert(&self.slots, name, slot);
         }
     }
+    /// Adds a name to a node.
+    pub fn link(&mut self, id: NodeId, dir: NodeId, name: &[u8]) {
+        if let Some(slot) = self.link_unlisted(id, dir, name) {
+            self.list_name(dir, name, slot);
+        }
+    }
     /// Records that a name was found which counted as outside of the namespace before.
     pub fn name_found(&mut self, id: NodeId) {
-        if let Some(n) = self.outside.get_mut(&id) {
+        let Some(slot) = self.slots.slot_of(id) else {
+            return;
+        };
+        if let Some(n) = self.outside.get_mut(&slot) {
             *n -= 1;
             if *n == 0 {
-                self.outside.remove(&id);
+                self.outside.remove(&slot);
             }
         }
     }
     /// Removes a name. Returns the node that had it.
     pub fn unlink(&mut self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
-        let slot = self
-            .dirs
-            .get_mut(&dir)?
-            .children
-            .remove(&self.slots, name)?;
-        let id = self.node_of(slot);
+        let at = self.slots.slot_of(dir)?;
+        let slot = self.dirs.get_mut(&at)?.children.remove(&self.slots, name)?;
+        let id = self.slot_of_name(slot);
         let is_dir = self.dirs.contains_key(&id);
-        if let Some(d) = self.dirs.get_mut(&dir) {
+        if let Some(d) = self.dirs.get_mut(&at) {
             d.subdirs -= u32::from(is_dir);
         }
         self.slots.clear_name(slot);
@@ -351,7 +380,7 @@ impl Catalogue {
         };
         // A node's own slot has a name as long as the node has any.
         if let Some(alias) = emptied
-            && let Some(up) = self.parent(alias)
+            && let Some(up) = self.parent_of(alias)
         {
             let name = self.slots.name(alias).to_vec();
             self.slots.set_name(id, up, &name);
@@ -364,7 +393,7 @@ impl Catalogue {
         if self.aliases.get(&id).is_some_and(Vec::is_empty) {
             self.aliases.remove(&id);
         }
-        Some(id)
+        Some(self.slots.node(id))
     }
     /// Moves a name to another place. Returns the node that had the name there and has lost it.
     pub fn rename(
@@ -380,76 +409,29 @@ impl Catalogue {
         }
         over
     }
-    /// Adds a reference of the kernel. Returns the generation; `None` if there is no such node.
-    pub fn refer(&mut self, id: NodeId) -> Option<u16> {
-        let generation = self.get(id)?.generation;
-        self.refs.entry(id).or_default().lookups += 1;
-        Some(generation)
-    }
-    /// Removes `n` references of the kernel.
-    pub fn forget(&mut self, id: NodeId, n: u64) {
-        if let Some(r) = self.refs.get_mut(&id) {
-            r.lookups = r.lookups.saturating_sub(n);
-        }
-        self.unused(id);
-    }
-    /// Reserves the node's number until [`Catalogue::let_go`], so that no other node gets it. Returns false if there is no such node.
-    pub fn hold(&mut self, id: NodeId) -> bool {
-        if self.get(id).is_none() {
-            return false;
-        }
-        self.refs.entry(id).or_default().held += 1;
-        true
-    }
-    /// Ends [`Catalogue::hold`].
-    pub fn let_go(&mut self, id: NodeId) {
-        if let Some(r) = self.refs.get_mut(&id) {
-            r.held = r.held.saturating_sub(1);
-        }
-        self.unused(id);
-    }
-    fn unused(&mut self, id: NodeId) {
-        if self
-            .refs
-            .get(&id)
-            .is_some_and(|r| r.held == 0 && r.lookups == 0)
-        {
-            self.refs.remove(&id);
-        }
-        self.drop_unused(id);
-    }
-    /// Drops a node that has no name, no handle and no reference. Returns true if it was dropped.
-    pub fn drop_unused(&mut self, id: NodeId) -> bool {
-        let unused = self.links(id) == 0 && !self.refs.contains_key(&id);
-        let Some(node) = self.get(id).filter(|_| unused && id != ROOT) else {
-            return false;
-        };
-        self.files -= u64::from(node.is_file());
-        self.dirs.remove(&id);
-        self.targets.remove(&id);
-        self.outside.remove(&id);
-        self.xattrs.remove(&id);
-        self.slots.give_back(id);
-        true
-    }
     /// Extended attributes of a node.
     pub fn xattrs(&self, id: NodeId) -> &[(Vec<u8>, Vec<u8>)] {
-        self.xattrs.get(&id).map_or(&[], |x| &x[..])
+        let slot = self.slots.slot_of(id);
+        slot.and_then(|s| self.xattrs.get(&s))
+            .map_or(&[], |x| &x[..])
     }
     /// Sets the extended attributes of a node.
     pub fn set_xattrs(&mut self, id: NodeId, all: crate::disk::Xattrs) {
+        let Some(slot) = self.slots.slot_of(id) else {
+            return;
+        };
         if all.is_empty() {
-            self.xattrs.remove(&id);
+            self.xattrs.remove(&slot);
         } else {
-            self.xattrs.insert(id, all);
+            self.xattrs.insert(slot, all);
         }
     }
     /// Names in a directory, in order.
     pub fn list(&self, dir: NodeId) -> Listing {
         let mut list = Listing::default();
-        for slot in self.dirs.get(&dir).iter().flat_map(|d| d.children.iter()) {
+        for slot in self.dir(dir).iter().flat_map(|d| d.children.iter()) {
             list.bytes.extend_from_slice(self.slots.name(slot));
-            list.entries.push((list.bytes.len(), self.node_of(slot)));
+            list.ends.push(list.bytes.len());
         }
         list
     }
@@ -466,20 +448,24 @@ impl Catalogue {
     }
     /// Records that the directory now exists on that tier.
     pub fn now_on(&mut self, dir: NodeId, tier: Tier) {
-        if let Some(d) = self.dirs.get_mut(&dir) {
+        if let Some(d) = self.dir_mut(dir) {
             d.on |= 1 << tier;
         }
     }
     /// Records that the directory does not exist on that tier any more. The others stay.
     pub fn gone_from(&mut self, dir: NodeId, tier: Tier) {
-        if let Some(d) = self.dirs.get_mut(&dir) {
+        if let Some(d) = self.dir_mut(dir) {
             d.on &= !(1 << tier);
         }
     }
     /// Records that the node is another file now: it was moved, or replaced on its tier.
     pub fn replace(&mut self, id: NodeId, tier: Tier, file: Id) {
         self.update(id, |f| f.id = file);
-        if let Some(s) = self.slots.get_mut(id) {
+        let Some(n) = self.get(id) else { return };
+        let (slot, before, is_file) = (n.slot, n.tier, n.is_file());
+        self.files[usize::from(before)] -= u64::from(is_file);
+        self.files[usize::from(tier)] += u64::from(is_file);
+        if let Some(s) = self.slots.get_mut(slot) {
             s.set_tier(tier);
         }
     }

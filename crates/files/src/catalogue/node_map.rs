@@ -1,12 +1,12 @@
-//! Maps from numbers of nodes. The numbers are given out one after the other by this program, so a multiplication spreads them well enough.
+//! Maps from numbers of slots. The numbers are given out one after the other by this program, so a multiplication spreads them well enough.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map from numbers of nodes.
-pub(super) type NodeMap<V> = HashMap<super::NodeId, V, BuildHasherDefault<NodeHasher>>;
+/// A map from the slots of nodes.
+pub(super) type NodeMap<V> = HashMap<super::slots::SlotId, V, BuildHasherDefault<NodeHasher>>;
 
-/// A hash function for numbers of nodes: see the module.
+/// A hash function for numbers of slots: see the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NodeHasher(u64);
 

@@ -5,8 +5,12 @@
 //! space that differs from the size by 16 MiB or more, a time after the year 2242, …) are stored unpacked in a separate table.
 
 use super::NodeId;
+use crate::mutants::{Mutant, broken};
 use crate::tree::{Facts, Id, Tier, Time};
 use std::collections::HashMap;
+
+/// Number of a slot. A slot that became free is used again, so a number alone names no node for long: see [`NodeId`].
+pub(crate) type SlotId = u32;
 
 const CHUNK: usize = 4096;
 /// Marks the absence of a node: the parent of the root, and of a node without a name.
@@ -95,11 +99,11 @@ impl Slot {
     pub(super) fn set_tier(&mut self, tier: Tier) {
         self.flags = self.flags & !TIER | tier << TIER_AT & TIER;
     }
-    /// The node of which this is a further name.
-    pub(super) fn target(&self) -> NodeId {
-        self.born as NodeId
+    /// The slot of the node of which this is a further name.
+    pub(super) fn target(&self) -> SlotId {
+        self.born as SlotId
     }
-    pub(super) fn set_target(&mut self, node: NodeId) {
+    pub(super) fn set_target(&mut self, node: SlotId) {
         self.born = u64::from(node);
     }
 }
@@ -136,14 +140,14 @@ fn unpack(t: u64) -> Time {
 pub(super) struct Slots {
     chunks: Vec<Vec<Slot>>,
     next: usize,
-    free: Vec<NodeId>,
+    free: Vec<SlotId>,
     /// How often a number was used before, as far as numbers were used again.
     generations: Vec<u16>,
     classes: Vec<Class>,
     class_numbers: HashMap<Class, u32>,
     /// The class of the previous file: the next one often has the same.
     last_class: Option<(Class, u32)>,
-    unpacked: HashMap<NodeId, Facts>,
+    unpacked: HashMap<SlotId, Facts>,
     names: Vec<Vec<u8>>,
     /// Places of removed names, by length in steps.
     free_names: Vec<Vec<u32>>,
@@ -154,24 +158,24 @@ impl Slots {
     pub(super) fn numbers(&self) -> usize {
         self.next
     }
-    pub(super) fn get(&self, id: NodeId) -> Option<&Slot> {
+    pub(super) fn get(&self, id: SlotId) -> Option<&Slot> {
         let id = id as usize;
         let slot = self.chunks.get(id / CHUNK)?.get(id % CHUNK)?;
         (slot.flags & KIND != 0).then_some(slot)
     }
-    pub(super) fn get_mut(&mut self, id: NodeId) -> Option<&mut Slot> {
+    pub(super) fn get_mut(&mut self, id: SlotId) -> Option<&mut Slot> {
         let id = id as usize;
         let slot = self.chunks.get_mut(id / CHUNK)?.get_mut(id % CHUNK)?;
         (slot.flags & KIND != 0).then_some(slot)
     }
     /// Takes a free slot for that kind, without a name.
-    pub(super) fn take(&mut self, kind: Kind) -> NodeId {
+    pub(super) fn take(&mut self, kind: Kind) -> SlotId {
         let id = self.free.pop().unwrap_or_else(|| {
             if self.next.is_multiple_of(CHUNK) {
                 self.chunks.push(Vec::with_capacity(CHUNK));
             }
             self.next += 1;
-            (self.next - 1) as NodeId
+            (self.next - 1) as SlotId
         });
         let (chunk, at) = (id as usize / CHUNK, id as usize % CHUNK);
         if at == self.chunks[chunk].len() {
@@ -186,8 +190,9 @@ impl Slots {
         slot.set_kind(kind);
         id
     }
-    /// Frees a slot, which may then become another node.
-    pub(super) fn give_back(&mut self, id: NodeId) {
+    /// Frees a slot, which may then become another node. A slot that was used 65535 times stays free for ever, because the number of its
+    /// next node would be that of an earlier one. So 56 bytes are lost for each 65535 files that are made and deleted.
+    pub(super) fn give_back(&mut self, id: SlotId) {
         self.unpacked.remove(&id);
         if let Some(slot) = self.get_mut(id) {
             slot.set_kind(Kind::Free);
@@ -195,15 +200,27 @@ impl Slots {
             if self.generations.len() <= at {
                 self.generations.resize(at + 1, 0);
             }
-            self.generations[at] = self.generations[at].wrapping_add(1);
-            self.free.push(id);
+            self.generations[at] = self.generations[at].saturating_add(1);
+            if self.generations[at] < u16::MAX {
+                self.free.push(id);
+            }
         }
     }
-    /// How often this number was used before.
-    pub(super) fn generation(&self, id: NodeId) -> u16 {
+    /// How often this slot was used before.
+    fn generation(&self, id: SlotId) -> u16 {
         self.generations.get(id as usize).copied().unwrap_or(0)
     }
-    pub(super) fn facts(&self, id: NodeId) -> Facts {
+    /// The number of the node that has this slot now.
+    pub(super) fn node(&self, id: SlotId) -> NodeId {
+        u64::from(self.generation(id)) << 32 | u64::from(id)
+    }
+    /// The slot of a node; `None` if it is gone, and the slot is free or has another node.
+    pub(super) fn slot_of(&self, node: NodeId) -> Option<SlotId> {
+        let id = node as SlotId;
+        let same = self.node(id) == node || broken(Mutant::TrustNumber);
+        (same && self.get(id).is_some()).then_some(id)
+    }
+    pub(super) fn facts(&self, id: SlotId) -> Facts {
         let Some(s) = self.get(id) else {
             return Facts::default();
         };
@@ -237,7 +254,7 @@ impl Slots {
         }
     }
     /// Stores all attributes except for the number of names.
-    pub(super) fn set_facts(&mut self, id: NodeId, f: &Facts) {
+    pub(super) fn set_facts(&mut self, id: SlotId, f: &Facts) {
         let packed = self.pack(f);
         let Some(s) = self.get_mut(id) else { return };
         let was_unpacked = s.flags & UNPACKED != 0;
@@ -308,7 +325,7 @@ impl Slots {
         Some(number)
     }
     /// The name in a slot; empty if it has none.
-    pub(super) fn name(&self, id: NodeId) -> &[u8] {
+    pub(super) fn name(&self, id: SlotId) -> &[u8] {
         let Some(s) = self.get(id).filter(|s| s.name != NO_NODE) else {
             return &[];
         };
@@ -326,7 +343,7 @@ impl Slots {
         (1 + len).div_ceil(STEP)
     }
     /// Gives a slot a name in a directory, in place of its previous name.
-    pub(super) fn set_name(&mut self, id: NodeId, parent: NodeId, name: &[u8]) {
+    pub(super) fn set_name(&mut self, id: SlotId, parent: SlotId, name: &[u8]) {
         let name = &name[..name.len().min(LONGEST)];
         self.clear_name(id);
         let steps = Self::steps(name.len());
@@ -355,7 +372,7 @@ impl Slots {
         }
     }
     /// Removes the name of a slot.
-    pub(super) fn clear_name(&mut self, id: NodeId) {
+    pub(super) fn clear_name(&mut self, id: SlotId) {
         let steps = Self::steps(self.name(id).len());
         let Some(s) = self.get_mut(id) else { return };
         let place = std::mem::replace(&mut s.name, NO_NODE);
@@ -440,5 +457,24 @@ mod tests {
         assert!(s.get(id).is_none());
         assert_eq!(s.take(Kind::Dir), id);
         assert_eq!((s.generation(id), s.generation(id + 1)), (1, 0));
+    }
+
+    /// However many files are made and deleted, each has a number of its own.
+    #[test]
+    fn no_number_is_used_twice() {
+        let mut s = Slots::default();
+        let (first, mut before) = (s.take(Kind::File), Vec::new());
+        assert_eq!(s.node(first), u64::from(first));
+        s.give_back(first);
+        for _ in 0..200_000 {
+            let id = s.take(Kind::File);
+            before.push(s.node(id));
+            assert_eq!(s.slot_of(s.node(id)), Some(id));
+            s.give_back(id);
+            assert!(before.last().is_some_and(|n| s.slot_of(*n).is_none()));
+        }
+        before.sort_unstable();
+        assert!(before.windows(2).all(|w| w[0] < w[1]));
+        assert_eq!(s.numbers(), 4, "few slots are lost");
     }
 }

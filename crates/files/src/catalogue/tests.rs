@@ -25,5 +25,7 @@ fn names_links_and_numbers() {
     assert_eq!((c.files(), c.child(ROOT, b"g")), (2, Some(h)));
     assert!(c.drop_unused(f) && !c.drop_unused(h));
     let again = c.add(ROOT, b"f", 0, Facts::default(), Body::File).unwrap();
-    assert_eq!((again, c.get(again).unwrap().generation), (f, 1));
+    assert_eq!((again, again as u32), (f + (1 << 32), f as u32));
+    assert!(c.get(f).is_none() && c.path(f).is_none() && !c.hold(f) && !c.refer(f));
+    assert_eq!((c.files(), c.files_on(0)), (2, 2));
 }

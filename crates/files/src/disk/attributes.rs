@@ -3,7 +3,7 @@
 use super::{Root, facts_of, path_of};
 use crate::tree::{Facts, TEMPS, Time, join};
 use rustix::fd::AsFd;
-use rustix::fs::{AtFlags, Mode, RenameFlags, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -56,8 +56,15 @@ fn is_own(name: &[u8], value: &[u8]) -> bool {
 /// # Errors
 /// A device error. A file system without extended attributes has none.
 pub fn xattrs(root: &Root, path: &[u8]) -> Result<Xattrs, Errno> {
-    let fd = root.entry(path)?;
-    let path = &path_of(&fd)[..];
+    xattrs_of(root.entry(path)?)
+}
+
+/// As [`xattrs`], of an open file, which need not have a name.
+///
+/// # Errors
+/// As [`xattrs`].
+pub(crate) fn xattrs_of(fd: impl AsFd) -> Result<Xattrs, Errno> {
+    let path = &path_of(fd.as_fd())[..];
     // Most files have none, which needs no buffer.
     match rustix::fs::listxattr_query(path) {
         Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
@@ -69,25 +76,11 @@ pub fn xattrs(root: &Root, path: &[u8]) -> Result<Xattrs, Errno> {
     let mut all = Vec::new();
     for name in names(&list[..n]) {
         let mut value = vec![0; XATTR_MAX];
-        let n = rustix::fs::getxattr(path, name, &mut value[..])?;
-        value.truncate(n);
-        if is_own(name, &value) {
-            all.push((name.to_vec(), value));
-        }
-    }
-    Ok(all)
-}
-
-fn xattrs_of(fd: impl AsFd) -> Result<Xattrs, Errno> {
-    let mut list = vec![0; XATTR_MAX];
-    let n = match rustix::fs::flistxattr(&fd, &mut list[..]) {
-        Err(Errno::OPNOTSUPP) => 0,
-        n => n?,
-    };
-    let mut all = Vec::new();
-    for name in names(&list[..n]) {
-        let mut value = vec![0; XATTR_MAX];
-        let n = rustix::fs::fgetxattr(&fd, name, &mut value[..])?;
+        let n = match rustix::fs::getxattr(path, name, &mut value[..]) {
+            // It was removed meanwhile.
+            Err(Errno::NODATA) => continue,
+            other => other?,
+        };
         value.truncate(n);
         if is_own(name, &value) {
             all.push((name.to_vec(), value));
@@ -169,7 +162,7 @@ pub(crate) fn make_dir_like(root: &Root, known: &DirAttributes) -> Result<(), Er
     let made = root
         .mkdir(&temp, 0o700)
         .and_then(|()| set(root.directory(&temp)?, &known.facts, &known.xattrs))
-        .and_then(|()| rename_new(root, &temp, &known.path));
+        .and_then(|()| root.rename_new(&temp, &known.path));
     if made.is_err() {
         // If this fails, the next mount removes it.
         let _ = root.unlink(&temp, AtFlags::REMOVEDIR);
@@ -185,15 +178,6 @@ fn only_dir(there: &Facts) -> Result<(), Errno> {
         Ok(())
     } else {
         Err(Errno::NOTDIR)
-    }
-}
-
-/// Renames to a name that does not exist.
-fn rename_new(root: &Root, from: &[u8], to: &[u8]) -> Result<(), Errno> {
-    match root.rename(from, to, RenameFlags::NOREPLACE) {
-        // The file system does not support flags. A directory replaces only an empty directory.
-        Err(Errno::INVAL | Errno::NOSYS) => root.rename(from, to, RenameFlags::empty()),
-        other => other,
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::copy::next_data;
 use super::{
-    DirAttributes, Root, copy_range, facts_of, make_dir_like, same_attributes, wanted, write_all,
+    DirAttributes, Root, copy_range, facts_of, is_regular, make_dir_like, reopen, same_attributes,
+    write_all,
 };
 use crate::live::Live;
-use crate::tree::{At, Facts, TEMPS, Tier, Tree, above, parent};
+use crate::tree::{At, DIR, Facts, Id, TEMPS, TYPE, Tier, Tree, above, parent};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -16,8 +17,9 @@ pub struct Disk {
     roots: Arc<Vec<Root>>,
     /// Source and copy of the present copy operation.
     pair: Option<(At, OwnedFd, At, OwnedFd)>,
-    /// The source of copies, if it is open already.
+    /// The source of copies, if it is open already, and the file that it must be.
     source: Option<OwnedFd>,
+    expected: Option<Id>,
 }
 
 impl Disk {
@@ -27,15 +29,18 @@ impl Disk {
             roots,
             pair: None,
             source: None,
+            expected: None,
         }
     }
-    /// Copies are read from the descriptor of that file in use, so that a rename cannot put another file in its place. If it cannot be
-    /// used, the file is opened by its name.
-    pub(crate) fn copy_from(&mut self, live: &Live) {
+    /// Copies are read from that file in use, so that a rename cannot put another file in its place. If it cannot be used, the file is
+    /// opened by its name. What is read must be the regular file `id`. Reading leaves its access time as it is, if the system allows that.
+    pub(crate) fn copy_from(&mut self, live: &Live, id: Id) {
+        self.expected = Some(id);
         let held = live.hold();
-        let fd = held
-            .fd()
-            .and_then(|fd| rustix::io::fcntl_dupfd_cloexec(fd, 0));
+        let fd = held.fd().and_then(|fd| {
+            reopen(fd, OFlags::RDONLY | OFlags::NOATIME)
+                .or_else(|_| rustix::io::fcntl_dupfd_cloexec(fd, 0))
+        });
         self.source = fd.ok();
     }
     /// The descriptor of a copy that was made last. It can be written, whatever the permissions of the file are now.
@@ -58,6 +63,17 @@ impl Disk {
             other => other,
         }
     }
+    /// Closes the files of a copy of which this name is removed.
+    fn let_go(&mut self, at: &At) {
+        if let Some((from, _, to, _)) = &self.pair {
+            if *to == *at {
+                self.pair = None;
+            } else if from.tier == at.tier {
+                // The file has moved, and its old names go. On NFS a name that is removed from an open file stays under another name.
+                (self.pair, self.source) = (None, None);
+            }
+        }
+    }
     fn root(&self, tier: Tier) -> Result<&Root, Errno> {
         self.roots.get(usize::from(tier)).ok_or(Errno::NODEV)
     }
@@ -67,8 +83,8 @@ impl Disk {
             let source = if let Some(fd) = &self.source {
                 rustix::io::fcntl_dupfd_cloexec(fd, 0)?
             } else {
-                let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-                self.root(from.tier)?.open_at(&from.path, flags, 0)?
+                let root = self.root(from.tier)?;
+                root.open_regular(&from.path, OFlags::RDONLY)?.0
             };
             let target = self.root(to.tier)?.open_at(&to.path, OFlags::RDWR, 0)?;
             self.pair = Some((from.clone(), source, to.clone(), target));
@@ -113,13 +129,17 @@ impl Tree for Disk {
             Ok(())
         };
         if reserved.is_err() {
-            rustix::fs::unlinkat(&root.fd, &at.path[..], AtFlags::empty())?;
+            root.unlink(&at.path, AtFlags::empty())?;
         }
         reserved
     }
     fn copy(&mut self, from: &At, to: &At, offset: u64, len: u64) -> Result<Option<u64>, Errno> {
+        let (expected, root) = (self.expected, self.root(from.tier)?.dev);
         let (source, target) = self.pair(from, to)?;
         let f = facts_of(source)?;
+        if !is_regular(&f) || f.dev != root || expected.is_some_and(|id| id != f.id) {
+            return Err(Errno::STALE);
+        }
         let sparse = f.blocks * 512 < f.size;
         if offset == 0 {
             if sparse {
@@ -139,6 +159,10 @@ impl Tree for Disk {
         let want = (end - start).min(len);
         let done = copy_range(source, target, start, want)?;
         let next = start + done;
+        // The file is shorter now, which the comparison after the copy notices. If it is not, its file system does not read what it has.
+        if done < want && facts_of(source)?.size > next {
+            return Err(Errno::IO);
+        }
         Ok((done > 0 && next < f.size).then_some(next))
     }
     fn copy_attributes(&mut self, from: &At, to: &At) -> Result<(), Errno> {
@@ -151,7 +175,7 @@ impl Tree for Disk {
             let fd = root.open_at(&at.path, flags, 0o600)?;
             write_all(&fd, bytes, 0).inspect_err(|_| {
                 // The partial file has no meaning: recovery sees that it is torn.
-                let _ = rustix::fs::unlinkat(&root.fd, &at.path[..], AtFlags::empty());
+                let _ = root.unlink(&at.path, AtFlags::empty());
             })
         })
     }
@@ -210,13 +234,8 @@ impl Tree for Disk {
     fn make_parents(&mut self, at: &At) -> Result<(), Errno> {
         let mut missing: Vec<&[u8]> = Vec::new();
         for dir in above(&at.path) {
-            match rustix::fs::statx(
-                &self.root(at.tier)?.fd,
-                dir,
-                AtFlags::SYMLINK_NOFOLLOW,
-                wanted(),
-            ) {
-                Ok(s) if u32::from(s.stx_mode) & 0o170_000 == 0o040_000 => break,
+            match self.root(at.tier)?.entry(dir).and_then(facts_of) {
+                Ok(f) if f.mode & TYPE == DIR => break,
                 Ok(_) => return Err(Errno::NOTDIR),
                 Err(Errno::NOENT) => missing.push(dir),
                 Err(e) => return Err(e),
@@ -239,21 +258,24 @@ impl Tree for Disk {
             root.rename(&from.path, to, RenameFlags::empty())
         })
     }
+    fn place(&mut self, from: &At, to: &[u8]) -> Result<(), Errno> {
+        self.with_spare(from.tier, |root| root.rename_new(&from.path, to))
+    }
     fn exchange(&mut self, a: &At, b: &[u8]) -> Result<(), Errno> {
         self.root(a.tier)?.rename(&a.path, b, RenameFlags::EXCHANGE)
     }
     fn link(&mut self, from: &At, to: &[u8]) -> Result<(), Errno> {
         self.with_spare(from.tier, |root| root.link(&from.path, to))
     }
-    fn unlink(&mut self, at: &At) -> Result<(), Errno> {
-        if let Some((from, _, to, _)) = &self.pair {
-            if *to == *at {
-                self.pair = None;
-            } else if from.tier == at.tier {
-                // The file has moved, and its old names go. On NFS a name that is removed from an open file stays under another name.
-                (self.pair, self.source) = (None, None);
-            }
+    fn unlink_if(&mut self, at: &At, id: Id) -> Result<bool, Errno> {
+        self.let_go(at);
+        match self.root(at.tier)?.unlink_if(&at.path, id) {
+            Err(Errno::NOENT) => Ok(true),
+            other => other,
         }
+    }
+    fn unlink(&mut self, at: &At) -> Result<(), Errno> {
+        self.let_go(at);
         let root = self.root(at.tier)?;
         match root.unlink(&at.path, AtFlags::empty()) {
             // A directory that was not complete (`make_dir_like`).
@@ -282,7 +304,7 @@ mod tests {
         let (store, _, live) = crate::store::with_a_file(dir.path());
         store.write(&live, 0, b"the file", false).unwrap();
         let mut disk = Disk::new(Arc::clone(&store.roots));
-        disk.copy_from(&live);
+        disk.copy_from(&live, live.facts().unwrap().id);
         let (from, to) = (At::new(0, "f"), At::new(1, ".isotherm/tmp/m1"));
         disk.create(&to, 8).unwrap();
         store

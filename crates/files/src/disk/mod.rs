@@ -8,16 +8,17 @@ mod probe;
 mod room;
 mod writable;
 
-use crate::tree::{COPIES, Facts, HIDDEN, INTENTS, Id, TEMPS, Time, parent};
-pub(crate) use attributes::{DirAttributes, make_dir_like};
+use crate::tree::{COPIES, Facts, HIDDEN, INTENTS, Id, TEMPS, Time};
+pub(crate) use attributes::{DirAttributes, make_dir_like, xattrs_of};
 pub use attributes::{Xattrs, same_attributes, xattrs};
 pub use calls::Disk;
 pub(crate) use copy::read_all;
 pub use copy::{copy_range, write_all};
-pub(crate) use names::path_of;
+pub(crate) use names::{is_regular, path_of, reopen};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
-    Access, AtFlags, FallocateFlags, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags,
+    Access, AtFlags, CWD, FallocateFlags, Mode, OFlags, ResolveFlags, Statx, StatxAttributes,
+    StatxFlags,
 };
 use rustix::io::Errno;
 use std::ffi::CStr;
@@ -187,6 +188,15 @@ impl Root {
         }
         Ok(())
     }
+    /// Whether others than root and this user can change what is in the hidden directory: they could put links to files of others there.
+    ///
+    /// # Errors
+    /// A device error.
+    pub(crate) fn is_exposed(&self) -> Result<bool, Errno> {
+        let f = facts_of(self.directory(HIDDEN)?)?;
+        let ours = [0, rustix::process::geteuid().as_raw()].contains(&f.uid);
+        Ok(self.local && (!ours || f.mode & 0o022 != 0))
+    }
     /// Sets space aside for intents: a full tier can be emptied only by moves, and each move writes an intent. If it fails, no space is set
     /// aside.
     pub(crate) fn reserve_spare(&self) {
@@ -207,19 +217,6 @@ impl Root {
     pub(crate) fn has_spare(&self) -> bool {
         self.absent || !self.spare_released.load(Ordering::SeqCst)
     }
-    /// Opens a path below the root without following links and without leaving the file system.
-    ///
-    /// # Errors
-    /// A system error.
-    pub fn open_at(&self, path: &[u8], flags: OFlags, mode: u32) -> Result<OwnedFd, Errno> {
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let mode = Mode::from_raw_mode(mode);
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-        match rustix::fs::openat2(&self.fd, path, flags, mode, resolve) {
-            Err(Errno::NOSYS) => rustix::fs::openat(&self.fd, path, flags, mode),
-            other => other,
-        }
-    }
     /// Opens a path without access to the device. Fails with EAGAIN if the kernel does not have the path in memory.
     ///
     /// # Errors
@@ -239,49 +236,15 @@ impl Root {
     pub fn directory(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         self.open_at(path, OFlags::DIRECTORY | OFlags::RDONLY, 0)
     }
-    /// Opens for reading and writing, or only for reading if the file cannot be written.
-    ///
-    /// # Errors
-    /// A system error.
-    pub fn open_data(&self, path: &[u8]) -> Result<(OwnedFd, bool), Errno> {
-        match self.open_at(path, OFlags::RDWR | OFlags::NONBLOCK, 0) {
-            Ok(fd) => Ok((fd, true)),
-            Err(Errno::ROFS | Errno::ACCESS | Errno::PERM | Errno::TXTBSY) => self
-                .open_at(path, OFlags::RDONLY | OFlags::NONBLOCK, 0)
-                .map(|fd| (fd, false)),
-            Err(e) => Err(e),
-        }
-    }
-    /// The attributes of a path; `None` if it does not exist.
-    ///
-    /// # Errors
-    /// A device error. A path that does not exist is not an error.
-    pub fn stat(&self, path: &[u8]) -> Result<Option<Facts>, Errno> {
-        match rustix::fs::statx(&self.fd, path, AtFlags::SYMLINK_NOFOLLOW, wanted()) {
-            Ok(s) => Ok(Some(facts(&s))),
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-            Err(e) => Err(e),
-        }
-    }
     /// Whether a name may be removed or renamed: see [`crate::tree::Tree::may_remove`].
     ///
     /// # Errors
     /// A device error.
     pub fn may_remove(&self, path: &[u8]) -> Result<bool, Errno> {
-        let look = |path: &[u8]| match rustix::fs::statx(
-            &self.fd,
-            path,
-            AtFlags::SYMLINK_NOFOLLOW,
-            wanted(),
-        ) {
-            Ok(s) => Ok(Some(s)),
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-            Err(e) => Err(e),
-        };
-        let dir = dir_of(path);
-        let (Some(file), Some(above)) = (look(path)?, look(dir)?) else {
+        let Some((dir, file)) = self.look(path)? else {
             return Ok(true);
         };
+        let above = rustix::fs::statx(&dir, c"", AtFlags::EMPTY_PATH, wanted())?;
         if (file.stx_attributes | above.stx_attributes).intersects(UNREMOVABLE) {
             return Ok(false);
         }
@@ -291,7 +254,7 @@ impl Root {
             return Ok(false);
         }
         let access = Access::WRITE_OK | Access::EXEC_OK;
-        match rustix::fs::accessat(&self.fd, dir, access, AtFlags::EACCESS) {
+        match rustix::fs::accessat(CWD, path_of(dir.as_fd()), access, AtFlags::EACCESS) {
             Ok(()) => Ok(true),
             Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Ok(false),
             Err(e) => Err(e),
@@ -358,9 +321,4 @@ impl<'a> DirEntries<'a> {
 /// Whether the path is the root's hidden directory or below it.
 pub fn is_hidden(path: &[u8]) -> bool {
     path == HIDDEN || (path.starts_with(HIDDEN) && path.get(HIDDEN.len()) == Some(&b'/'))
-}
-
-/// The directory of a path, for the system calls.
-pub fn dir_of(path: &[u8]) -> &[u8] {
-    parent(path)
 }

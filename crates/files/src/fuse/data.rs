@@ -1,13 +1,13 @@
 //! Opening, reading and writing.
 
-use super::{Handle, Served, TTL, attr, errno, libc_accmode, number};
+use super::{Handle, ONE, Served, TTL, attr, errno, libc_accmode, number};
 use crate::catalogue::NodeId;
 use crate::live::{Live, Need};
 use crate::placement::Access;
 use crate::tree::Facts;
 use fuser::{
-    FileHandle, FopenFlags, Generation, OpenFlags, ReplyCreate, ReplyData, ReplyDirectoryPlus,
-    ReplyOpen, ReplyStatfs, ReplyWrite,
+    FileHandle, FopenFlags, OpenFlags, ReplyCreate, ReplyData, ReplyDirectoryPlus, ReplyOpen,
+    ReplyStatfs, ReplyWrite,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -73,14 +73,14 @@ impl Served {
     /// Reports that a file was created and is open.
     pub(super) fn created(&self, id: NodeId, live: Arc<Live>, facts: &Facts, reply: ReplyCreate) {
         let passes = self.passes(&live, true, |fd| reply.open_backing(fd));
-        let Some(generation) = self.store.cat_mut().refer(id) else {
+        if !self.store.cat_mut().refer(id) {
             if let Some(p) = &passes {
                 self.passed(p);
             }
             self.store.release(&live);
             return reply.error(errno(Errno::NOENT));
-        };
-        let (attr, generation) = (attr(id, facts), Generation(u64::from(generation)));
+        }
+        let attr = attr(id, facts);
         let fh = self.keep(Handle {
             live,
             passes: passes.clone(),
@@ -88,9 +88,9 @@ impl Served {
         });
         match passes {
             Some(p) => {
-                reply.created_passthrough(&TTL, &attr, generation, fh, p.flags(), &p.id);
+                reply.created_passthrough(&TTL, &attr, ONE, fh, p.flags(), &p.id);
             }
-            None => reply.created(&TTL, &attr, generation, fh, FopenFlags::FOPEN_KEEP_CACHE),
+            None => reply.created(&TTL, &attr, ONE, fh, FopenFlags::FOPEN_KEEP_CACHE),
         }
     }
     pub(super) fn close_file(&self, id: NodeId, fh: FileHandle) {
@@ -145,11 +145,11 @@ impl Served {
     ) {
         self.listed(dir, fh, offset, |id, next, name| {
             let dots = name == b"." || name == b"..";
-            let Ok((attr, generation)) = self.refer(id) else {
+            let Ok(attr) = self.refer(id) else {
                 return false;
             };
             let name = OsStr::from_bytes(name);
-            let full = reply.add(number(id), next, name, &TTL, &attr, generation);
+            let full = reply.add(number(id), next, name, &TTL, &attr, ONE);
             if full || dots {
                 self.forget_one(id, 1);
             }

@@ -10,8 +10,8 @@ mod passthrough;
 mod questions;
 mod requests;
 
+use crate::attributes::SetTime;
 use crate::catalogue::NodeId;
-use crate::data::SetTime;
 use crate::live::Live;
 use crate::names::Creator;
 use crate::store::Store;
@@ -24,6 +24,7 @@ use gate::Gate;
 use helpers::Helpers;
 use passthrough::Passes;
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -36,6 +37,9 @@ const TTL: Duration = Duration::from_secs(3600);
 /// Number of reads ahead that the kernel leaves here at a time; further ones of any file wait. Those of a tier that does not answer take
 /// places for long.
 const READS_AHEAD_MAX: u16 = 1024;
+
+/// The generation of every inode number: no number is used twice.
+const ONE: Generation = Generation(0);
 
 /// The path of reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +132,8 @@ pub struct Served {
     short: AtomicBool,
     /// Keeps space for what the kernel itself writes.
     gate: Option<Arc<Gate>>,
+    /// How many descriptors this process may have.
+    descriptors: u64,
     helpers: Arc<Helpers>,
 }
 
@@ -136,11 +142,11 @@ fn errno(e: Errno) -> FuseErrno {
 }
 
 fn node(ino: INodeNo) -> NodeId {
-    (ino.0 - 1) as NodeId
+    ino.0 - 1
 }
 
 fn number(id: NodeId) -> INodeNo {
-    INodeNo(u64::from(id) + 1)
+    INodeNo(id + 1)
 }
 
 fn system(t: Time) -> SystemTime {
@@ -152,24 +158,17 @@ fn system(t: Time) -> SystemTime {
     }
 }
 
+/// A time that the kernel sent. fuser 0.18 turns the kernel's seconds *s* below 0 and nanoseconds *n*, which mean *s* + *n*, into *s* - *n*.
+/// So the difference from 1970 has the kernel's numbers (`times_are_kept` in `tests/mounted/times.rs`).
 fn time(t: SystemTime) -> Time {
-    match t.duration_since(UNIX_EPOCH) {
-        Ok(d) => Time {
-            sec: d.as_secs() as i64,
-            nsec: d.subsec_nanos(),
-        },
-        Err(e) => {
-            let d = e.duration();
-            let (sec, nsec) = (d.as_secs() as i64, d.subsec_nanos());
-            if nsec == 0 {
-                Time { sec: -sec, nsec: 0 }
-            } else {
-                Time {
-                    sec: -sec - 1,
-                    nsec: 1_000_000_000 - nsec,
-                }
-            }
-        }
+    let (d, before) = match t.duration_since(UNIX_EPOCH) {
+        Ok(d) => (d, false),
+        Err(e) => (e.duration(), true),
+    };
+    let sec = d.as_secs() as i64;
+    Time {
+        sec: if before { sec.wrapping_neg() } else { sec },
+        nsec: d.subsec_nanos(),
     }
 }
 
@@ -266,6 +265,7 @@ impl Served {
             lists: Mutex::default(),
             reason: Arc::default(),
             short: AtomicBool::new(false),
+            descriptors: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
             helpers: Arc::new(Helpers::new(threads)),
         }
     }
@@ -325,15 +325,14 @@ impl Served {
         FileHandle(fh)
     }
     /// Adds a reference of the kernel.
-    fn refer(&self, id: NodeId) -> Result<(FileAttr, Generation), Errno> {
+    fn refer(&self, id: NodeId) -> Result<FileAttr, Errno> {
         let facts = self.store.facts(id)?;
-        let mut cat = self.store.cat_mut();
-        let generation = cat.refer(id).ok_or(Errno::NOENT)?;
-        Ok((attr(id, &facts), Generation(u64::from(generation))))
+        let there = self.store.cat_mut().refer(id);
+        there.then(|| attr(id, &facts)).ok_or(Errno::NOENT)
     }
     fn entry(&self, id: Result<NodeId, Errno>, reply: ReplyEntry) {
         match id.and_then(|id| self.refer(id)) {
-            Ok((attr, generation)) => reply.entry(&TTL, &attr, generation),
+            Ok(attr) => reply.entry(&TTL, &attr, ONE),
             Err(e) => reply.error(errno(e)),
         }
     }
@@ -399,7 +398,11 @@ impl Served {
                 0 => add(dir, 1, b"."),
                 1 => add(up, 2, b".."),
                 n => match list.get(n as usize - 2) {
-                    Some((name, id)) => add(id, n + 1, name),
+                    // What has the name now: the kernel remembers it.
+                    Some(name) => {
+                        let id = self.store.cat().child(dir, name);
+                        id.is_some_and(|id| add(id, n + 1, name))
+                    }
                     None => return,
                 },
             };
@@ -411,17 +414,26 @@ impl Served {
 }
 
 impl Served {
-    /// The answer to a query. A recording is fetched only by those who may give commands.
-    fn answer(
-        &self,
-        may_command: Result<(), Errno>,
-        id: NodeId,
-        what: &str,
-    ) -> Result<Vec<u8>, Errno> {
-        if what == "record" {
-            may_command?;
+    /// The answer to a query. Those who may not give commands learn counts only.
+    fn answer(&self, may_command: bool, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
+        if may_command {
+            crate::control::answer(&self.store, id, what)
+        } else {
+            crate::counts::answer(&self.store, id, what)
         }
-        crate::control::answer(&self.store, id, what)
+    }
+    /// Whether a user may open a file: a part of the descriptors is left to this program, root and the owner of the mount. Each file in use
+    /// takes one, and one more if it may have a copy or the kernel may write it.
+    fn may_open(&self, req: &Request) -> Result<(), Errno> {
+        if self.may_command(req).is_ok() {
+            return Ok(());
+        }
+        let two = self.io.passes() || self.store.copies.any_on();
+        let used = self.store.lives.count() as u64 * (1 + u64::from(two));
+        // The user himself has not opened too many.
+        (used < self.descriptors - reserve(self.descriptors))
+            .then_some(())
+            .ok_or(Errno::NFILE)
     }
     /// The offset of the next data or hole. With writeback caching, the kernel has written data that no tier has yet. ENOSYS then makes it
     /// treat the whole file as data.
@@ -440,6 +452,12 @@ impl Served {
             Ok(v) => reply.data(&v),
         }
     }
+}
+
+/// Of that many descriptors, those that are kept for this program, root and the owner of the mount. The program itself uses about 20 besides
+/// those of the files in use, and two for each call in progress.
+fn reserve(descriptors: u64) -> u64 {
+    (descriptors / 6).min(256)
 }
 
 fn libc_accmode() -> i32 {

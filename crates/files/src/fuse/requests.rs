@@ -4,7 +4,7 @@ use super::{
     Front, Served, TTL, attr, errno, kind, negative_entry, node, number, request_capabilities,
     set_time,
 };
-use crate::data::SetAttr;
+use crate::attributes::SetAttr;
 use crate::names::IfPresent;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
@@ -204,6 +204,9 @@ impl Filesystem for Front {
     }
     fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let (id, pid) = (node(ino), req.pid());
+        if let Err(e) = self.may_open(req) {
+            return reply.error(errno(e));
+        }
         self.run(self.is_slow(id), move |s| {
             s.open_file(id, pid, flags, reply);
         });
@@ -373,7 +376,7 @@ impl Filesystem for Front {
             Some(_) if size == 0 => return reply.size(crate::control::ANSWER_MAX as u32),
             // It may be `check`, which reads all tiers.
             Some(what) => {
-                let (may, what) = (self.may_command(req), what.to_owned());
+                let (may, what) = (self.may_command(req).is_ok(), what.to_owned());
                 return self.run(true, move |s| {
                     Served::sized(s.answer(may, id, &what), size, reply);
                 });
@@ -407,6 +410,9 @@ impl Filesystem for Front {
     ) {
         let (dir, creator) = (node(parent), Served::creator(req, umask));
         let name = name.as_bytes().to_vec();
+        if let Err(e) = self.may_open(req) {
+            return reply.error(errno(e));
+        }
         self.run(self.creation_waits(), move |s| {
             match s.store.create(dir, &name, mode, creator) {
                 Ok((id, live, facts)) => s.created(id, live, &facts, reply),

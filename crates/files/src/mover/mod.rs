@@ -14,7 +14,7 @@ mod steps;
 
 use crate::intent::{Op, chain, dirs_of, encode};
 use crate::mutants::{Mutant, broken};
-use crate::tree::{At, Facts, INTENTS, Id, TEMPS, Tier, join};
+use crate::tree::{At, Facts, INTENTS, Id, REG, TEMPS, TYPE, Tier, join};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use steps::as_call;
@@ -64,6 +64,7 @@ pub struct Move {
     names: Vec<Vec<u8>>,
     facts: Facts,
     copy: Id,
+    copy_size: u64,
     ops: Vec<Op>,
     calls: VecDeque<Call>,
     offset: u64,
@@ -86,6 +87,7 @@ impl Move {
             names,
             facts: Facts::default(),
             copy: Id::default(),
+            copy_size: 0,
             ops: Vec::new(),
             calls: VecDeque::new(),
             offset: 0,
@@ -104,6 +106,10 @@ impl Move {
     }
     fn source(&self) -> At {
         At::new(self.from, self.names.first().cloned().unwrap_or_default())
+    }
+    /// The file.
+    pub(crate) fn id(&self) -> Id {
+        self.id
     }
     /// Bytes to copy, known after the first step.
     pub fn bytes(&self) -> u64 {
@@ -150,6 +156,10 @@ impl Move {
             State::Again => self.end(Outcome::Failed(e)),
             State::Create if e == Errno::EXIST => self.give_up(Outcome::Failed(e)),
             State::Look | State::Same if e == Errno::NOENT => self.refuse(Why::Gone),
+            // What is open is not the file any more.
+            State::Copy | State::Attributes if e == Errno::STALE => self.refuse(Why::Gone),
+            // It was put there since the comparison.
+            State::Place if e == Errno::EXIST => self.refuse(Why::Clash),
             _ if e == Errno::NOSPC || e == Errno::DQUOT => self.refuse(Why::Full),
             State::Attributes | State::Parents(_) if e == Errno::OPNOTSUPP || e == Errno::PERM => {
                 self.refuse(Why::Attributes)
@@ -171,9 +181,9 @@ impl Move {
         self.calls.clear();
         if self.intent {
             for op in &self.ops {
-                if let Op::Link(_, at, to) = op {
-                    self.calls
-                        .push_back(Call::Unlink(At::new(at.tier, &to[..])));
+                if let Op::Link(copy, at, to) | Op::Rename(copy, at, to) = op {
+                    let new = At::new(at.tier, &to[..]);
+                    self.calls.push_back(Call::UnlinkIf(new, *copy));
                 }
             }
         }
@@ -243,7 +253,7 @@ impl Move {
             }
             (State::SyncTemps, _) => self.call(State::IdOfCopy, Call::Stat(self.temp())),
             (State::IdOfCopy, Answer::Facts(Some(f))) => {
-                self.copy = f.id;
+                (self.copy, self.copy_size) = (f.id, f.size);
                 self.state = State::Freeze;
                 Step::Freeze
             }
@@ -263,7 +273,7 @@ impl Move {
         }
     }
     fn looked(&mut self, f: Facts) -> Step {
-        if f.id != self.id {
+        if f.id != self.id || f.mode & TYPE != REG {
             return self.refuse(Why::Gone);
         }
         if f.nlink as usize != self.names.len() && !broken(Mutant::MoveOneName) {
@@ -301,6 +311,10 @@ impl Move {
         }
         if now.nlink as usize != self.names.len() && !broken(Mutant::MoveOneName) {
             return self.refuse(Why::Links);
+        }
+        // The bytes of the copy are not read again: see docs/files.md.
+        if self.copy_size != self.facts.size {
+            return self.give_up(Outcome::Failed(Errno::IO));
         }
         if broken(Mutant::IgnoreFlags) {
             return self.check_clash(0);
@@ -340,6 +354,7 @@ impl Move {
     }
     fn check_clash(&mut self, i: usize) -> Step {
         match self.names.get(i) {
+            Some(_) if i > 0 && broken(Mutant::OneClash) => self.parents(0),
             Some(name) => self.call(State::Clash(i), Call::Stat(At::new(self.to, &name[..]))),
             None => self.parents(0),
         }

@@ -36,9 +36,10 @@ pub enum Call {
     SyncFile(At),
     SyncDir(At),
     MakeParents(At),
-    Rename(At, Vec<u8>),
+    Place(At, Vec<u8>),
     Link(At, Vec<u8>),
     Unlink(At),
+    UnlinkIf(At, Id),
 }
 
 /// The result of a step.
@@ -50,6 +51,8 @@ pub enum Answer {
     Facts(Option<Facts>),
     /// The answer to `MayRemove`.
     May(bool),
+    /// The answer to `UnlinkIf`: whether the name is gone.
+    Removed(bool),
     /// The answer to `Copy`: the offset at which to continue.
     Copied(Option<u64>),
     /// The answer to `Freeze`: the file's present names, and whether it was written since the last `Create`.
@@ -136,18 +139,19 @@ impl Call {
             | Call::SyncFile(at)
             | Call::SyncDir(at)
             | Call::MakeParents(at)
-            | Call::Rename(at, _)
+            | Call::Place(at, _)
             | Call::Link(at, _)
-            | Call::Unlink(at) => Some(at.tier),
+            | Call::Unlink(at)
+            | Call::UnlinkIf(at, _) => Some(at.tier),
         }
     }
 }
 
 pub(super) fn as_call(op: &Op) -> Call {
     match op {
-        Op::Rename(_, at, to) | Op::Exchange(_, at, to) => Call::Rename(at.clone(), to.clone()),
+        Op::Rename(_, at, to) | Op::Exchange(_, at, to) => Call::Place(at.clone(), to.clone()),
         Op::Link(_, at, to) => Call::Link(at.clone(), to.clone()),
-        Op::Unlink(_, at) => Call::Unlink(at.clone()),
+        Op::Unlink(id, at) => Call::UnlinkIf(at.clone(), *id),
     }
 }
 
@@ -162,6 +166,7 @@ pub fn carry_out(tree: &mut dyn crate::tree::Tree, call: &Call) -> Result<Answer
         Call::Copy(from, to, offset, len) => {
             return tree.copy(from, to, *offset, *len).map(Answer::Copied);
         }
+        Call::UnlinkIf(at, id) => return tree.unlink_if(at, *id).map(Answer::Removed),
         Call::ProveWritable(tier) => tree.prove_writable(*tier),
         Call::Create(at, bytes) => tree.create(at, *bytes),
         Call::CopyAttributes(from, to) => tree.copy_attributes(from, to),
@@ -169,7 +174,7 @@ pub fn carry_out(tree: &mut dyn crate::tree::Tree, call: &Call) -> Result<Answer
         Call::SyncFile(at) => tree.sync_file(at),
         Call::SyncDir(at) => tree.sync_dir(at),
         Call::MakeParents(at) => tree.make_parents(at),
-        Call::Rename(from, to) => tree.rename(from, to),
+        Call::Place(from, to) => tree.place(from, to),
         Call::Link(from, to) => tree.link(from, to),
         Call::Unlink(at) => tree.unlink(at),
     }

@@ -63,7 +63,7 @@ impl<'a> Driver<'a> {
     /// Carries out all steps.
     pub fn run(mut self, mut m: Move) -> Outcome {
         let mut disk = Disk::new(Arc::clone(&self.store.roots));
-        disk.copy_from(self.live);
+        disk.copy_from(self.live, m.id());
         let mut step = m.start();
         loop {
             let slower = self.from.max(self.to);
@@ -76,6 +76,13 @@ impl<'a> Driver<'a> {
                     } else {
                         carry_out(&mut disk, &call)
                     };
+                    if let (Call::UnlinkIf(at, _), Ok(Answer::Removed(false))) = (&call, &answer) {
+                        self.store.say(&format!(
+                            "{}: made underneath on {} while the file of that name moved: it was left there",
+                            String::from_utf8_lossy(&at.path),
+                            self.store.tier_name(at.tier)
+                        ));
+                    }
                     if let (Err(e), Some(tier)) = (&answer, call.tier()) {
                         self.store.device_error_of(tier, self.live.node, *e);
                     }

@@ -3,9 +3,8 @@
 use crate::catalogue::{Catalogue, NodeId};
 use crate::claims::{Claim, Key};
 use crate::disk::{DirAttributes, make_dir_like};
-use crate::scan::{DIR, TYPE};
 use crate::store::Store;
-use crate::tree::{Tier, above};
+use crate::tree::{DIR, TYPE, Tier, above};
 use rustix::io::Errno;
 use std::time::Duration;
 
@@ -62,7 +61,15 @@ impl Store {
         self.require_present(tier, &first.path)?;
         let root = &self.roots[usize::from(tier)];
         for (node, known) in missing.iter().rev() {
-            self.evicting(tier, || make_dir_like(root, known))?;
+            match self.evicting(tier, || make_dir_like(root, known)) {
+                // A file there is renamed or linked into a directory that only other tiers have. The fastest tier keeps its space for moves.
+                Err(Errno::NOSPC | Errno::DQUOT) if tier > 0 && root.release_spare() => {
+                    let made = make_dir_like(root, known);
+                    root.reserve_spare();
+                    made?;
+                }
+                other => other?,
+            }
             // At once, and not after the last one: if that fails, this one exists all the same.
             self.cat_mut().now_on(*node, tier);
         }

@@ -8,9 +8,9 @@ use crate::catalogue::{Body, Catalogue, NodeId};
 use crate::data::EVICT_BYTES;
 use crate::disk::{Root, is_hidden, path_of};
 use crate::live::{Backing, Live};
-use crate::scan::{TYPE, body_of};
+use crate::scan::body_of;
 use crate::store::Store;
-use crate::tree::{Facts, Tier};
+use crate::tree::{Facts, TYPE, Tier};
 pub use rename::IfPresent;
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
@@ -79,9 +79,11 @@ fn parent_of(cat: &Catalogue, dir: NodeId, name: &[u8]) -> Result<Place, Errno> 
     })
 }
 
-/// Removes what was just created and could not be completed: nobody has seen it yet. If this fails, it is shown when its name is used.
-fn take_back(root: &Root, place: &Place, flags: AtFlags) {
-    let _ = root.unlink(&place.path, flags);
+/// Removes what was just created and could not be completed, if it still has its name. If this fails, it is shown when its name is used.
+fn take_back(root: &Root, place: &Place, made: impl AsFd) {
+    if let Ok(f) = crate::disk::facts_of(made) {
+        let _ = root.unlink_if(&place.path, f.id);
+    }
 }
 
 impl Store {
@@ -166,7 +168,8 @@ impl Store {
         self.dir_changed(place.dir, tier);
         Ok(id)
     }
-    /// Creates a name on the first tier from `first` on that has space for it and answers. On the fastest tier, copies make room first.
+    /// Creates a name on the first tier from `first` on that has space for it and answers, or, if there is none, on the nearest faster one
+    /// that does. On the fastest tier, copies make room first.
     fn on_a_tier<T>(
         &self,
         place: &Place,
@@ -174,6 +177,8 @@ impl Store {
         first: Tier,
         make: impl Fn(&Root) -> Result<T, Errno>,
     ) -> Result<(T, Tier), Errno> {
+        let slower = first + 1..self.roots.len() as Tier;
+        let mut others = slower.chain((0..first).rev());
         let mut tier = first;
         loop {
             let root = &self.roots[usize::from(tier)];
@@ -182,7 +187,7 @@ impl Store {
                 .and_then(|()| self.evicting(tier, || make(root)));
             match made {
                 Ok(made) => return Ok((made, tier)),
-                // The next tier may work: this one is full, or its device is gone.
+                // Another tier may work: this one is full, or its device is gone.
                 Err(
                     e @ (Errno::NOSPC
                     | Errno::DQUOT
@@ -190,10 +195,10 @@ impl Store {
                     | Errno::ROFS
                     | Errno::NODEV
                     | Errno::NOTCONN),
-                ) if usize::from(tier) + 1 < self.roots.len() => {
-                    self.device_error(tier, &place.path, e);
+                ) => {
+                    let shown = self.device_error(tier, &place.path, e);
                     self.room_changed(tier);
-                    tier += 1;
+                    tier = others.next().ok_or(shown)?;
                 }
                 Err(Errno::EXIST) => {
                     self.adopt(place, name, tier)?;
@@ -245,7 +250,7 @@ impl Store {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
             let fd = root.open_at(&place.path, flags, mode)?;
             let facts = Self::own(&fd, creator, &place, mode);
-            let facts = facts.inspect_err(|_| take_back(root, &place, AtFlags::empty()))?;
+            let facts = facts.inspect_err(|_| take_back(root, &place, &fd))?;
             Ok((fd, facts))
         })?;
         let id = self.add_new(&place, name, tier, facts, Body::File)?;
@@ -281,7 +286,10 @@ impl Store {
                 }
                 crate::disk::facts_of(&fd)
             };
-            complete().inspect_err(|_| take_back(root, &place, AtFlags::REMOVEDIR))
+            // An empty directory: nothing is lost, whoever made it.
+            complete().inspect_err(|_| {
+                let _ = root.unlink(&place.path, AtFlags::REMOVEDIR);
+            })
         })?;
         self.add_new(&place, name, tier, facts, Body::Dir(1 << tier))
     }
@@ -338,12 +346,14 @@ impl Store {
         let group = Some(Gid::from_raw(creator.group(&place)));
         let (facts, tier) = self.on_a_tier(&place, name, 0, |root| {
             make(root, &place.path)?;
-            root.entry(&place.path)
-                .and_then(|fd| {
-                    rustix::fs::chown(path_of(&fd), owner, group)?;
-                    crate::disk::facts_of(fd)
-                })
-                .inspect_err(|_| take_back(root, &place, AtFlags::empty()))
+            let fd = root.entry(&place.path)?;
+            // Somebody who can write to the directory on the tier must not get a file of others by a link in this place.
+            if crate::disk::facts_of(&fd)?.nlink != 1 {
+                return Err(Errno::STALE);
+            }
+            rustix::fs::chown(path_of(fd.as_fd()), owner, group)
+                .and_then(|()| crate::disk::facts_of(&fd))
+                .inspect_err(|_| take_back(root, &place, &fd))
         })?;
         self.add_new(&place, name, tier, facts, body)
     }
@@ -357,15 +367,17 @@ impl Store {
             all.node(cat, node);
         })?;
         let place = self.place(dir, name)?;
-        let (old, tier) = {
+        let (old, tier, id) = {
             let cat = self.cat();
             let n = cat.get(node).ok_or(Errno::NOENT)?;
             if n.dir().is_some() {
                 return Err(Errno::PERM);
             }
-            (cat.path(node).ok_or(Errno::NOENT)?, n.tier)
+            (cat.path(node).ok_or(Errno::NOENT)?, n.tier, n.facts.id)
         };
         self.require_present(tier, &old)?;
+        self.check_unreplaced(node, tier, &old, id)
+            .map_err(|e| self.device_error(tier, &old, e))?;
         self.ensure_dir(dir, tier)?;
         let root = &self.roots[usize::from(tier)];
         match self.evicting(tier, || root.link(&old, &place.path)) {

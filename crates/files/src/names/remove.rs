@@ -2,9 +2,8 @@
 
 use super::parent_of;
 use crate::catalogue::{Catalogue, NodeId};
-use crate::scan::{DIR, TYPE};
 use crate::store::Store;
-use crate::tree::{Id, Tier};
+use crate::tree::{DIR, Id, TYPE, Tier};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
@@ -28,7 +27,9 @@ impl Store {
                     String::from_utf8_lossy(path),
                     self.tier_name(tier)
                 ));
-                if f.mode & TYPE != DIR {
+                // If it is something else than a file, or another kind, `check --repair` shows it.
+                let known = self.cat().get(node).map(|n| n.facts.mode & TYPE);
+                if known == Some(f.mode & TYPE) && f.mode & TYPE != DIR {
                     self.cat_mut().replace(node, tier, f.id);
                     self.seen(node, f);
                 }
@@ -58,12 +59,14 @@ impl Store {
         self.open_home_before_removal(node);
         let root = &self.roots[usize::from(tier)];
         let removed = if root.local || self.lives.get(node).is_none() {
-            root.unlink(&path, AtFlags::empty())
+            root.unlink_if(&path, id)
         } else {
-            root.unlink_in_use(&path, self.number())
+            root.unlink_in_use(&path, self.number()).map(|()| true)
         };
         match removed {
-            Ok(()) | Err(Errno::NOENT) => {}
+            Ok(true) | Err(Errno::NOENT) => {}
+            // It was replaced since the comparison above.
+            Ok(false) => return Err(Errno::STALE),
             Err(e) => return Err(self.device_error(tier, &path, e)),
         }
         self.remove_name(dir, name);

@@ -44,7 +44,6 @@ impl Store {
         for tier in Plan::tiers(plan.on | plan.over_on) {
             self.require_present(tier, &plan.from)?;
         }
-        self.check_expected(&plan)?;
         for tier in Plan::tiers(plan.on) {
             self.ensure_dir(to, tier)?;
         }
@@ -53,6 +52,7 @@ impl Store {
                 self.ensure_dir(dir, tier)?;
             }
         }
+        self.check_expected(&plan)?;
         let replaced = plan.over.filter(|_| !exchange);
         let removed = plan.over_on & !plan.on;
         if let Some(over) = replaced.filter(|_| plan.is_dir) {
@@ -144,21 +144,12 @@ impl Store {
         Ok(())
     }
     fn rename_once(&self, tier: Tier, plan: &Plan) -> Result<(), Errno> {
-        let flags = if plan.exchange {
-            RenameFlags::EXCHANGE
-        } else if plan.over.is_none() {
-            RenameFlags::NOREPLACE
-        } else {
-            RenameFlags::empty()
-        };
         let (root, from, to) = (&self.roots[usize::from(tier)], &plan.from, &plan.to);
-        match self.evicting(tier, || root.rename(from, to, flags)) {
-            // The file system does not support flags; the name is claimed, so the check above suffices.
-            Err(Errno::INVAL | Errno::NOSYS) if flags == RenameFlags::NOREPLACE => {
-                root.rename(from, to, RenameFlags::empty())
-            }
-            other => other,
-        }
+        self.evicting(tier, || match plan.over {
+            None => root.rename_new(from, to),
+            Some(_) if plan.exchange => root.rename(from, to, RenameFlags::EXCHANGE),
+            Some(_) => root.rename(from, to, RenameFlags::empty()),
+        })
     }
     fn ops(&self, plan: &Plan) -> Result<Vec<Op>, Errno> {
         let id = |tier: Tier, path: &[u8]| {

@@ -1,7 +1,7 @@
 //! Copies that are read while the files at home are closed, and copies that outlive the mount.
 
 use crate::{Pair, edit, size};
-use isotherm_files::data::{SetAttr, SetTime};
+use isotherm_files::attributes::{SetAttr, SetTime};
 use isotherm_files::live::Live;
 use isotherm_files::mover::Outcome;
 use isotherm_files::names::IfPresent;

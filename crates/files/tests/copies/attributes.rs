@@ -1,7 +1,7 @@
 //! If one thread changes attributes while another ends its use of the file, the changed attributes are shown afterwards.
 
 use crate::{Pair, size};
-use isotherm_files::data::SetAttr;
+use isotherm_files::attributes::SetAttr;
 use isotherm_files::names::IfPresent;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

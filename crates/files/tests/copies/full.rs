@@ -22,7 +22,7 @@ fn fill(dir: &Path) {
     panic!("it does not become full");
 }
 
-fn make(store: &Store, kind: &str, name: &[u8], node: u32) -> Result<(), Errno> {
+fn make(store: &Store, kind: &str, name: &[u8], node: u64) -> Result<(), Errno> {
     let who = owner();
     match kind {
         "directory" => store.mkdir(0, name, 0o750, who).map(|_| ()),
@@ -257,4 +257,99 @@ fn settings_are_stored_or_not_in_force() {
         })
         .unwrap();
     assert_eq!(pins(), 1);
+}
+
+/// The fast tier is above its upper mark and has space, the slow one is full: the space that is there is used. If no tier has space for a
+/// file, its write fails and leaves it whole.
+#[test]
+fn space_is_used_on_whatever_tier_it_is() {
+    let Some(mut pair) = Pair::with_limits("slow", "size=1M") else {
+        return;
+    };
+    pair.mount_as(|s| {
+        s.quotas = vec![Some(16 << 20), None];
+        s.marks = (1, 2);
+    });
+    let node = pair.file("grows", &vec![1; 200_000]);
+    let (_, live, _) = pair.store().create(0, b"base", 0o600, owner()).unwrap();
+    pair.store()
+        .write(&live, 0, &vec![2; 1 << 20], false)
+        .unwrap();
+    pair.store().release(&live);
+    let (_, live, _) = pair.store().create(0, b"hot", 0o600, owner()).unwrap();
+    pair.store()
+        .write(&live, 0, &vec![2; 400_000], false)
+        .unwrap();
+    pair.store().release(&live);
+    // A tmpfs writes what fits.
+    let _ = fs::write(pair.slow("filler"), vec![3; 2 << 20]);
+    let place = |name: &[u8]| {
+        let cat = pair.store().cat();
+        cat.find(name).and_then(|n| cat.get(n)).unwrap().tier
+    };
+    assert_eq!((place(b"grows"), place(b"hot")), (1, 1));
+    for name in ["new", "another"] {
+        let (_, live, _) = pair
+            .store()
+            .create(0, name.as_bytes(), 0o600, owner())
+            .unwrap();
+        assert_eq!(
+            pair.store().write(&live, 0, &vec![4; 1 << 20], false),
+            Ok(())
+        );
+        pair.store().release(&live);
+        assert_eq!(place(name.as_bytes()), 0);
+    }
+    let live = pair.store().live(node).unwrap();
+    assert_eq!(
+        pair.store().write(&live, 200_000, &vec![5; 600_000], false),
+        Ok(())
+    );
+    assert_eq!(place(b"grows"), 0);
+    let read = pair.read(&live);
+    assert!(read[..200_000] == vec![1; 200_000] && read[200_000..] == vec![5; 600_000]);
+    pair.store().release(&live);
+    // Now the fast one has no space for it either.
+    let quota = pair.store().bytes_on[0].load(std::sync::atomic::Ordering::Relaxed);
+    pair.mount_as(|s| s.quotas = vec![Some(quota + 1000), None]);
+    let node = pair.store().cat().find(b"hot").unwrap();
+    let live = pair.store().live(node).unwrap();
+    let before = pair.read(&live);
+    let _ = fs::write(pair.slow("filler2"), vec![3; 2 << 20]);
+    let done = pair
+        .store()
+        .write(&live, before.len() as u64, &vec![6; 900_000], false);
+    assert_eq!(done, Err(Errno::NOSPC));
+    assert!(pair.read(&live)[..before.len()] == before);
+    pair.store().release(&live);
+}
+
+/// A tier with hardly any space can be mounted.
+#[test]
+fn a_slow_tier_with_little_space_is_mounted() {
+    for size in ["size=16K", "size=64K", "size=512K"] {
+        if let Some(pair) = Pair::with_limits("slow", size) {
+            let node = pair.store().create(0, b"f", 0o600, owner()).unwrap().0;
+            assert_eq!(pair.store().cat().get(node).unwrap().tier, 0, "{size}");
+        }
+    }
+}
+
+/// A file on a full slow tier is renamed into a directory that only the fast tier has.
+#[test]
+fn a_file_of_a_full_tier_is_renamed_into_a_new_directory() {
+    let Some(pair) = Pair::with_limits("slow", "size=1M,nr_inodes=64") else {
+        return;
+    };
+    pair.file("f", b"text");
+    let store = pair.store();
+    let dir = store.mkdir(0, b"d", 0o750, owner()).unwrap();
+    fill(&pair.root.join("slow"));
+    let done = store.rename(
+        (0, b"f"),
+        (dir, b"g"),
+        isotherm_files::names::IfPresent::Refuse,
+    );
+    assert_eq!(done, Ok(()));
+    assert_eq!(fs::read(pair.slow("d/g")).unwrap(), b"text");
 }

@@ -9,8 +9,8 @@ mod restless;
 mod underneath;
 
 use isotherm_core::random::SplitMix64;
+use isotherm_files::attributes::{SetAttr, SetTime};
 use isotherm_files::catalogue::NodeId;
-use isotherm_files::data::{SetAttr, SetTime};
 use isotherm_files::live::Live;
 use isotherm_files::mover::Outcome;
 use isotherm_files::mutants::{Mutant, choose};
@@ -277,10 +277,20 @@ fn a_full_fast_tier() -> bool {
 
 /// A write at home fails after a part of it is done.
 fn a_full_home() -> bool {
-    let Some(pair) = Pair::with_small("slow") else {
+    let Some(mut pair) = Pair::with_small("slow") else {
         return false;
     };
+    pair.mount_as(|s| {
+        s.copies = true;
+        s.quotas = vec![Some(400_000), None];
+    });
     let node = pair.copied("f", &vec![1; 300_000]);
+    // The file cannot move to the fast tier.
+    let (_, other, _) = pair.store().create(0, b"g", 0o600, owner()).unwrap();
+    pair.store()
+        .write(&other, 0, &vec![3; 200_000], false)
+        .unwrap();
+    pair.store().release(&other);
     let live = pair.store().live(node).unwrap();
     let written = pair.store().write(&live, 100_000, &vec![2; 1 << 20], false);
     assert_eq!(written, Err(Errno::NOSPC));

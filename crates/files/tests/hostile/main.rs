@@ -3,6 +3,7 @@
 //! left. The same test must fail if any safety rule is removed.
 
 mod fetch;
+mod foreign;
 mod together;
 mod world;
 

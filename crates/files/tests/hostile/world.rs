@@ -18,6 +18,8 @@ pub(crate) struct Inode {
     pub(crate) now: Bytes,
     pub(crate) synced: Option<Bytes>,
     pub(crate) ctime: i64,
+    /// Time of birth; 0 on a file system that has none.
+    pub(crate) born: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,6 +52,10 @@ pub(crate) struct World {
     pub(crate) locked: Option<&'static [u8]>,
     /// A tier whose file system has become read-only. Syncs succeed there, because there is nothing to write.
     pub(crate) read_only: Option<Tier>,
+    /// Whether the file systems have times of birth.
+    pub(crate) births: bool,
+    /// Tiers that are absent, one bit each.
+    pub(crate) absent: u8,
     pub(crate) random: SplitMix64,
 }
 
@@ -149,8 +155,14 @@ impl Disk {
 
 impl World {
     pub(crate) fn new() -> World {
+        World::of(2)
+    }
+    /// With that many tiers.
+    pub(crate) fn of(tiers: usize) -> World {
         let mut w = World {
-            disks: vec![Disk::default(); 2],
+            disks: vec![Disk::default(); tiers],
+            absent: 0,
+            births: false,
             clock: 0,
             left: None,
             error: false,
@@ -176,7 +188,7 @@ impl World {
         self.random.draw()
     }
     pub(crate) fn power_comes_back(&mut self, mode: u64) {
-        for t in 0..2 {
+        for t in 0..self.disks.len() {
             let mut random = SplitMix64::new(self.draw());
             self.disks[t].lose_power(mode, || random.draw());
         }
@@ -220,9 +232,14 @@ impl World {
             }
         }
     }
+    fn birth(&mut self) -> u64 {
+        self.clock += 1;
+        if self.births { self.clock as u64 } else { 0 }
+    }
     /// A user's file, durable.
     pub(crate) fn user_file(&mut self, t: Tier, path: &[u8], data: &[u8]) {
         self.make_dirs(t, path);
+        let born = self.birth();
         let n = self.disk(t).number();
         let bytes = Bytes {
             data: data.to_vec(),
@@ -233,6 +250,7 @@ impl World {
             now: bytes.clone(),
             synced: Some(bytes),
             ctime,
+            born,
         };
         self.disk(t).inodes.insert(n, inode);
         self.disk(t)
@@ -270,7 +288,10 @@ impl World {
 
 impl Tree for World {
     fn tiers(&self) -> Tier {
-        2
+        self.disks.len() as Tier
+    }
+    fn is_there(&self, tier: Tier) -> bool {
+        tier < self.tiers() && self.absent & (1 << tier) == 0
     }
     fn stat(&mut self, at: &At) -> Result<Option<Facts>, Errno> {
         self.call()?;
@@ -289,8 +310,10 @@ impl Tree for World {
                 let i = &d.inodes[n];
                 let names = d.now.values().filter(|e| **e == Entry::File(*n)).count();
                 Some(Facts {
-                    // This file system does not report birth times.
-                    id: Id { ino: *n, born: 0 },
+                    id: Id {
+                        ino: *n,
+                        born: i.born,
+                    },
                     mode: 0o100_644,
                     size: i.now.data.len() as u64,
                     nlink: names as u32,
@@ -312,6 +335,7 @@ impl Tree for World {
     }
     fn create(&mut self, at: &At, _bytes: u64) -> Result<(), Errno> {
         self.changes(at.tier)?;
+        let born = self.birth();
         let ctime = self.clock;
         let d = self.disk(at.tier);
         if d.now.contains_key(&at.path) {
@@ -322,6 +346,7 @@ impl Tree for World {
             n,
             Inode {
                 ctime,
+                born,
                 ..Inode::default()
             },
         );
@@ -369,6 +394,9 @@ impl Tree for World {
     }
     fn list(&mut self, at: &At) -> Result<Vec<Vec<u8>>, Errno> {
         self.call()?;
+        if !self.is_there(at.tier) {
+            return Ok(Vec::new());
+        }
         let d = self.disk(at.tier);
         let all = d.now.keys().filter(|p| parent(p) == at.path);
         Ok(all.map(|p| p[at.path.len() + 1..].to_vec()).collect())

@@ -8,7 +8,8 @@ use isotherm_files::store::Settings;
 use rustix::fs::FallocateFlags;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 const LARGEST: u64 = 256 << 10;
 const STEPS: u32 = 1500;
@@ -136,7 +137,15 @@ fn holds_what_was_written(copies: bool, io: Io) {
     let moved = std::thread::scope(|scope| {
         let mover = scope.spawn(|| chaos::run(&store, base, || stop.load(Ordering::SeqCst)));
         let work = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            for _ in 0..STEPS {
+            let c = &store.copies;
+            let count = |n: &AtomicU64| n.load(Ordering::Relaxed) > 0;
+            let all = || w.moves() > 0 && (!copies || count(&c.made) && count(&c.heads.made));
+            let begun = Instant::now();
+            // On a busy machine the mover may not have had its turn yet.
+            for n in 0.. {
+                if n >= STEPS && (all() || begun.elapsed() > Duration::from_secs(120)) {
+                    break;
+                }
                 tried.step(&mut random, &path);
             }
             tried.look(0, LARGEST as usize);

@@ -7,7 +7,8 @@ use isotherm_files::store::Settings;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 pub(crate) struct World {
     // It is unmounted before the directories are removed.
@@ -84,11 +85,25 @@ impl World {
         let node = store.cat().find(path.as_bytes()).unwrap();
         store.move_file(node, to)
     }
+    /// Number of moves that were done.
+    pub(crate) fn moves(&self) -> u64 {
+        let store = &self.mounted.as_ref().unwrap().store;
+        store.placement.done[0].load(Ordering::Relaxed)
+    }
     pub(crate) fn ask(&self, path: &str, what: &str) -> serde_json::Value {
         let store = &self.mounted.as_ref().unwrap().store;
         let node = store.cat().find(path.as_bytes()).unwrap();
         serde_json::from_slice(&isotherm_files::control::answer(store, node, what).unwrap())
             .unwrap()
+    }
+}
+
+/// Waits for something that happens by itself, however busy the machine is.
+pub(crate) fn until(what: &str, mut happened: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !happened() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "{what}: never");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -51,6 +51,12 @@ pub fn status(at: &Path, s: &Value) -> String {
             ),
         ));
     }
+    if let Some(counts) = s["counts"].as_object() {
+        let counts = counts.iter().map(|(what, n)| format!("{n} {what}"));
+        let counts = counts.collect::<Vec<_>>().join(", ");
+        let who = "shown to root and the user who mounted";
+        out.push(line("hidden", &format!("{counts}: {who}")));
+    }
     out.extend(
         items(&s["said"])
             .filter_map(Value::as_str)
@@ -72,7 +78,7 @@ fn tier(t: &Value) -> String {
     let mut parts = vec![
         format!(
             "{}, {} files",
-            t["path"].as_str().unwrap_or("-"),
+            t["path"].as_str().filter(|p| !p.is_empty()).unwrap_or("-"),
             int(&t["files"])
         ),
         bytes(int(&t["bytes"])),

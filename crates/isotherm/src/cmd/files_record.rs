@@ -78,8 +78,8 @@ struct Trace {
     sorted: SortedTrace,
     lost: u64,
     files: u64,
-    /// The address of each piece of each file, by node and generation.
-    pieces: BTreeMap<(u32, u16), BTreeMap<u64, u64>>,
+    /// The address of each piece of each file, by node.
+    pieces: BTreeMap<u64, BTreeMap<u64, u64>>,
     next: u64,
 }
 
@@ -115,7 +115,7 @@ impl Trace {
             FileOp::Sync => return self.push(e, Op::Flush, 0, 0),
             FileOp::Drop => Op::Discard,
         };
-        let key = (e.node, e.generation);
+        let key = e.node;
         let end = e.offset.saturating_add(e.len);
         if op != Op::Discard {
             self.give(key, e.size.max(end));
@@ -145,7 +145,7 @@ impl Trace {
         Ok(())
     }
     /// Gives a file more addresses, so that it has enough for this number of bytes.
-    fn give(&mut self, key: (u32, u16), bytes: u64) {
+    fn give(&mut self, key: u64, bytes: u64) {
         let files = &mut self.files;
         let all = self.pieces.entry(key).or_insert_with(|| {
             *files += 1;
@@ -171,7 +171,7 @@ impl Trace {
 mod tests {
     use super::*;
 
-    fn entry(op: FileOp, node: u32, offset: u64, len: u64, size: u64) -> Entry {
+    fn entry(op: FileOp, node: u64, offset: u64, len: u64, size: u64) -> Entry {
         Entry {
             time_ns: 7,
             latency_ns: 1,
@@ -179,7 +179,6 @@ mod tests {
             size,
             len,
             node,
-            generation: 0,
             op,
             class: 9,
         }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, BufReader, Read, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +17,11 @@ use serde_json::{Value, json};
 
 use crate::data_check::{self, Running};
 use crate::entry::Entry;
+use crate::socket::{bind_private, takes_no_file};
 use crate::{Answer, Failure, Request, read_line, with_short_path};
 
 /// Most connections at a time.
-const CONNECTIONS_MAX: usize = 32;
+pub(crate) const CONNECTIONS_MAX: usize = 32;
 /// A peer that does not read for this time is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which an idle recording checks whether its client has left.
@@ -81,11 +82,16 @@ pub struct Control {
 }
 
 impl Control {
-    /// Listens at `path`, with mode 0600 from the first moment. A socket without a listener is replaced.
+    /// Listens at `path`, with mode 0600 from the first moment. A socket without a listener is replaced. If there is no room for a socket, it
+    /// listens at `spare`.
     ///
     /// # Errors
     /// Another process listens there, the path exists and is not a socket, or the directory cannot be written.
-    pub fn start(path: &Path, service: Arc<dyn Service>) -> Result<Control, Failure> {
+    pub fn start(
+        path: &Path,
+        spare: Option<&Path>,
+        service: Arc<dyn Service>,
+    ) -> Result<Control, Failure> {
         let failed = |e: &io::Error| Failure::file(path, "listen on the control socket", e);
         match fs::symlink_metadata(path) {
             Ok(m) if !m.file_type().is_socket() => {
@@ -106,7 +112,17 @@ impl Control {
             },
             Err(_) => {}
         }
-        let listener = bind_private(path).map_err(|e| failed(&e))?;
+        let (path, listener) = match (bind_private(path), spare) {
+            (Err(e), Some(spare)) if takes_no_file(&e) => {
+                tracing::warn!(
+                    "no room for the control socket {}: it is {}",
+                    path.display(),
+                    spare.display()
+                );
+                (spare, bind_private(spare).map_err(|e| failed(&e))?)
+            }
+            (bound, _) => (path, bound.map_err(|e| failed(&e))?),
+        };
         let meta = fs::symlink_metadata(path).map_err(|e| failed(&e))?;
         let shared = Arc::new(Shared {
             service,
@@ -126,23 +142,6 @@ impl Control {
             accepting: Some(accepting),
         })
     }
-}
-
-/// The socket is bound in a directory that only this user may enter and then moved to its place, so there is no moment at which other users
-/// can connect.
-fn bind_private(path: &Path) -> io::Result<UnixListener> {
-    let dir = path
-        .parent()
-        .filter(|d| !d.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let private = tempfile::Builder::new()
-        .prefix(".isotherm-")
-        .tempdir_in(dir)?;
-    let inside = private.path().join("s");
-    let listener = with_short_path(&inside, |p| UnixListener::bind(p))?;
-    fs::set_permissions(&inside, fs::Permissions::from_mode(0o600))?;
-    fs::rename(&inside, path)?;
-    Ok(listener)
 }
 
 impl Drop for Control {
@@ -339,6 +338,7 @@ mod tests {
     use super::*;
     use crate::client::{connect, served};
     use crate::entry::EntryOp;
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::mpsc;
 
     struct Echo;
@@ -369,7 +369,7 @@ mod tests {
         let volume = dir.path().join("v");
         let path = super::super::socket_path(&volume);
         assert!(connect(&volume).expect("no socket is no error").is_none());
-        let control = Control::start(&path, Arc::new(Echo)).expect("listens");
+        let control = Control::start(&path, None, Arc::new(Echo)).expect("listens");
         assert_eq!(
             fs::metadata(&path).expect("there").permissions().mode() & 0o777,
             0o600
@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(client.ask(&Request::Why { offset: 1 }), Ok(json!(2)));
         assert_eq!(client.ask(&Request::Stats), Err(Failure::failed("no")));
         assert!(
-            Control::start(&path, Arc::new(Echo))
+            Control::start(&path, None, Arc::new(Echo))
                 .is_err_and(|e| e.to_string().contains("served already"))
         );
         drop(control);
@@ -444,7 +444,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let volume = dir.path().join("v");
         let path = super::super::socket_path(&volume);
-        let _control = Control::start(&path, Arc::new(Idle(Mutex::new(None)))).expect("listens");
+        let _control =
+            Control::start(&path, None, Arc::new(Idle(Mutex::new(None)))).expect("listens");
         for _ in 0..3 {
             let mut client = served(&volume).expect("served");
             client.ask(&Request::Record).expect("recorded");
@@ -463,13 +464,13 @@ mod tests {
         let path = dir.path().join("v.sock");
         fs::write(&path, "precious").expect("written");
         assert!(
-            Control::start(&path, Arc::new(Echo))
+            Control::start(&path, None, Arc::new(Echo))
                 .is_err_and(|e| e.to_string().contains("is no socket"))
         );
         assert_eq!(fs::read(&path).expect("still there"), b"precious");
         fs::remove_file(&path).expect("removed");
         drop(UnixListener::bind(&path).expect("binds")); // the file of the socket stays, as after kill -9
-        let control = Control::start(&path, Arc::new(Echo)).expect("replaces it");
+        let control = Control::start(&path, None, Arc::new(Echo)).expect("replaces it");
         drop(control);
     }
 
@@ -479,8 +480,8 @@ mod tests {
         let deep = dir.path().join("d".repeat(120));
         fs::create_dir(&deep).expect("made");
         let volume = deep.join("v");
-        let _control =
-            Control::start(&super::super::socket_path(&volume), Arc::new(Echo)).expect("listens");
+        let _control = Control::start(&super::super::socket_path(&volume), None, Arc::new(Echo))
+            .expect("listens");
         assert!(connect(&volume).expect("connects").is_some());
     }
 }

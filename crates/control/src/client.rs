@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::{Answer, Failure, Request, read_line, socket_path, with_short_path};
+use crate::{Answer, Failure, Request, place, read_line, socket_path, with_short_path};
 
 /// A connection to a served volume.
 pub struct Client {
@@ -20,16 +20,17 @@ pub struct Client {
 pub fn connect(volume: &Path) -> Result<Option<Client>, Failure> {
     let path = socket_path(volume);
     match with_short_path(&path, |p| UnixStream::connect(p)) {
-        Ok(stream) => Ok(Some(Client {
-            stream: BufReader::new(stream),
-        })),
+        Ok(stream) => Ok(Some(Client::over(stream))),
         Err(e)
             if matches!(
                 e.kind(),
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
             ) =>
         {
-            Ok(None)
+            // A full disk may have had no room for that socket.
+            let spare = place::spare_sockets(volume).into_iter();
+            let stream = spare.filter_map(|s| with_short_path(&s, |p| UnixStream::connect(p)).ok());
+            Ok(stream.map(Client::over).next())
         }
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(Failure::failed(format!(
             "{}: cannot connect to the control socket: permission denied: run this command as root, or as the user who serves the volume",
@@ -83,6 +84,12 @@ fn gone(e: &io::Error) -> Failure {
 }
 
 impl Client {
+    fn over(stream: UnixStream) -> Client {
+        Client {
+            stream: BufReader::new(stream),
+        }
+    }
+
     /// Sets a time limit for each answer, for callers that ask many volumes, so that one that hangs does not delay the others.
     #[must_use]
     pub fn with_limit(self, limit: std::time::Duration) -> Client {

@@ -101,7 +101,7 @@ impl DataChecks {
             .name("data-check".into())
             .spawn(move || {
                 let found = scrub(&handle, how, &for_thread);
-                checks.ended(&found);
+                checks.keep(&found);
                 // The client may have left.
                 let _ = tell.send(answer(&found));
             })
@@ -111,7 +111,8 @@ impl DataChecks {
         Ok(Running { state, outcome })
     }
 
-    fn ended(&self, found: &Found) {
+    /// Takes the outcome of a check, of the served volume or of a stopped one, and keeps it if the check was not interrupted.
+    pub fn keep(&self, found: &Found) {
         let mut inner = self.locked();
         inner.running = None;
         if found.ended.is_some() {
@@ -269,13 +270,13 @@ mod tests {
             differing: vec![(0, 4096), (8192, 16384)],
             ..Found::default()
         };
-        checks.ended(&found);
+        checks.keep(&found);
         let kept = last(&checks);
         assert_eq!(kept["differing_bytes"], json!(12288));
         assert_eq!(kept["ok"], json!(false));
         // An interrupted check changes nothing.
         let stopped = isotherm_live::scrub::Ended::Stopped;
-        checks.ended(&Found {
+        checks.keep(&Found {
             ended: Some(stopped),
             ..Found::default()
         });
@@ -298,7 +299,7 @@ mod tests {
         std::fs::create_dir(&file).expect("made");
         // Neither reading nor keeping it does harm.
         let checks = DataChecks::load(&volume, Some("a"));
-        checks.ended(&found);
+        checks.keep(&found);
         assert_eq!(last(&checks)["read_bytes"], json!(9));
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!  command, web, metrics ─► client ══ p/v.sock ══► server ─► live ─► engine's thread (one call per question)
 //!                                                              ├──► figures, classes: answers
+//!                                                              ├──► health: how the volume is, without the engine's thread
 //!                                                              ├──► settings: values that hold after the next start
 //!                                                              ├──► data_check: a thread that reads all data
 //!                                                              └──► tap: every request, for `record`
@@ -23,6 +24,7 @@ pub mod entry;
 pub mod failure;
 pub mod figures;
 pub mod fronts;
+pub mod health;
 pub mod live;
 pub mod metrics;
 pub mod place;

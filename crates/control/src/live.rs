@@ -100,6 +100,8 @@ impl Live {
         })?;
         Ok(Snapshot {
             stats: self.answer(&Request::Stats)?,
+            health: self.health(),
+            silent_s: self.silent_s(),
             degraded: !self.missing().is_empty(),
             read_only: self.read_only,
             asleep: self.asleep()?,
@@ -132,6 +134,7 @@ impl Live {
         let failure = figures::failure(&self.handle);
         let mut stats = self.on_engine(move |e, w| figures::stats(e, w, &config, elapsed))?;
         stats["failure"] = failure;
+        stats["health"] = self.health().json();
         stats["wear_limit_bytes"] = json!(self.limits.written);
         stats["front_ends"] = self.fronts.lock().figures();
         stats["data_check"] = self.checks.figures();
@@ -183,6 +186,7 @@ impl Live {
         for (k, v) in [
             ("state", json!(state)),
             ("failure", figures::failure(&self.handle)),
+            ("health", self.health().json()),
             ("read_only", json!(self.read_only)),
             ("degraded", json!(!missing.is_empty())),
             ("missing_members", json!(missing)),

@@ -15,6 +15,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use serde_json::{Map, Value};
 
+use crate::health::{Health, Level};
 use gauges::{DATA_CHECK, Figure, POWER_BUDGET, SIZES, STATE, WEAR_BUDGET};
 
 /// Upper edges of the latency buckets in seconds. The engine's own buckets are 1/16 wide, so a request within 6 % of an edge may be counted
@@ -62,6 +63,10 @@ impl Latency {
 pub struct Snapshot {
     /// The answer of `stats`.
     pub stats: Value,
+    /// How the volume is.
+    pub health: Health,
+    /// For each member, seconds since it began not to answer an operation; 0: it answers.
+    pub silent_s: Vec<f64>,
     /// Whether members are absent.
     pub degraded: bool,
     /// Whether only reads are served.
@@ -204,6 +209,11 @@ impl Snapshot {
         ];
         w.gauge("volume_info", "What is served, always 1", [(about, 1.0)])?;
         self.gauges(w, SIZES)?;
+        let levels = Level::ALL.map(|l| {
+            let is = flag(l == self.health.level);
+            (vec![label("state", l.word())], is)
+        });
+        w.gauge("health", "1: this is how the volume is", levels)?;
         let failed = !s["failure"].is_null();
         w.gauge(
             "failed",
@@ -386,6 +396,12 @@ impl Snapshot {
             "member_energy_joules",
             "Energy by the member's model",
             plain("energy_j"),
+        )?;
+        let silent = all.iter().zip(&self.silent_s);
+        w.gauge(
+            "member_silent_seconds",
+            "Since it began not to answer an operation; 0: it answers",
+            silent.map(|((i, m), s)| (of(*i, m), *s)),
         )?;
         let asleep = all.iter().zip(&self.asleep);
         let asleep = asleep.map(|((i, m), a)| (of(*i, m), flag(*a)));

@@ -3,6 +3,12 @@
 use super::*;
 use serde_json::json;
 
+fn health() -> Health {
+    let mut health = crate::health::tests::of(isotherm_live::vitals::Vital::default());
+    health.level = Level::Failing;
+    health
+}
+
 #[test]
 fn a_snapshot_is_openmetrics() {
     let mut h = Histogram::default();
@@ -15,6 +21,8 @@ fn a_snapshot_is_openmetrics() {
     });
     let text = text(Snapshot {
         stats,
+        health: health(),
+        silent_s: vec![12.5],
         degraded: true,
         read_only: false,
         asleep: vec![true],
@@ -26,6 +34,9 @@ fn a_snapshot_is_openmetrics() {
         r#"isotherm_requests_total{op="read"} 3"#,
         "isotherm_degraded 1",
         r#"isotherm_member_errors_total{member="0",tier="0"} 2"#,
+        r#"isotherm_health{state="failing"} 1"#,
+        r#"isotherm_health{state="well"} 0"#,
+        r#"isotherm_member_silent_seconds{member="0",tier="0"} 12.5"#,
         r#"isotherm_member_asleep{member="0",tier="0"} 1"#,
         r#"isotherm_request_latency_seconds_bucket{le="0.0001",op="read"} 2"#,
         r#"isotherm_request_latency_seconds_bucket{le="+Inf",op="read"} 4"#,

@@ -9,7 +9,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use isotherm_live::volume::description;
@@ -20,6 +20,8 @@ use crate::beside;
 pub const SYSTEM_CONFIG: &str = "/etc/isotherm";
 /// Sockets of the machine's volumes.
 pub const SYSTEM_RUNTIME: &str = "/run/isotherm";
+/// Of these, in a directory of this name, the sockets of volumes without room for one beside their description.
+const SPARE: &str = "sockets";
 /// Stable names of the volumes' devices.
 pub const SYSTEM_DEVICES: &str = "/dev/isotherm";
 
@@ -55,7 +57,16 @@ pub fn runtime_dir() -> Option<PathBuf> {
     if is_root() {
         return Some(SYSTEM_RUNTIME.into());
     }
-    variable("XDG_RUNTIME_DIR").map(|d| d.join("isotherm"))
+    let session = variable("XDG_RUNTIME_DIR").or_else(own_session);
+    session.map(|d| d.join("isotherm"))
+}
+
+/// The user's runtime directory of a process without a session's variables, as under sudo or cron.
+fn own_session() -> Option<PathBuf> {
+    let user = rustix::process::geteuid().as_raw();
+    let dir = PathBuf::from(format!("/run/user/{user}"));
+    let about = fs::symlink_metadata(&dir).ok()?;
+    (about.is_dir() && about.uid() == user).then_some(dir)
 }
 
 /// All directories with sockets that this user may use.
@@ -132,6 +143,25 @@ pub fn socket_to_listen(volume: &Path) -> io::Result<PathBuf> {
     Ok(beside(&dir.join(name), ".sock"))
 }
 
+/// The socket of this process if there is no room where [`socket_to_listen`] is. Its directory is created.
+pub fn spare_to_listen() -> Option<PathBuf> {
+    let dir = runtime_dir()?.join(SPARE);
+    make_dir(&dir).ok()?;
+    Some(dir.join(format!("{}.sock", std::process::id())))
+}
+
+/// The sockets of processes that have recorded that they serve `volume` and had no room for its own socket.
+pub fn spare_sockets(volume: &Path) -> Vec<PathBuf> {
+    let place = |v: &Path| fs::canonicalize(description(v)).ok();
+    let wanted = place(volume);
+    let ours = |(note, served): (PathBuf, PathBuf)| {
+        let dir = note.parent()?.parent()?.join(SPARE);
+        let socket = beside(&dir.join(note.file_name()?), ".sock");
+        (wanted.is_some() && place(&served) == wanted && socket.exists()).then_some(socket)
+    };
+    notes().into_iter().filter_map(ours).collect()
+}
+
 /// Creates a directory, if it does not exist, that other users may read and not write.
 ///
 /// # Errors
@@ -173,12 +203,12 @@ impl Drop for Registered {
     }
 }
 
-/// Volumes that processes of this machine have recorded as served.
-pub fn served_volumes() -> Vec<PathBuf> {
+/// The records of processes that serve volumes, and the volumes.
+fn notes() -> Vec<(PathBuf, PathBuf)> {
     let notes = runtime_dirs()
         .into_iter()
         .filter_map(|d| fs::read_dir(d.join("served")).ok());
-    let mut all: Vec<PathBuf> = notes
+    notes
         .flatten()
         .flatten()
         .filter_map(|n| {
@@ -187,9 +217,15 @@ pub fn served_volumes() -> Vec<PathBuf> {
                 // Its process was killed. If the record cannot be removed, the next server replaces it.
                 let _ = fs::remove_file(n.path());
             }
-            alive.then(|| fs::read_link(n.path()).ok())?
+            let served = alive.then(|| fs::read_link(n.path()).ok())?;
+            Some((n.path(), served?))
         })
-        .collect();
+        .collect()
+}
+
+/// Volumes that processes of this machine have recorded as served.
+pub fn served_volumes() -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = notes().into_iter().map(|n| n.1).collect();
     all.sort();
     all
 }

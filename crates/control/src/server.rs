@@ -20,7 +20,7 @@ use crate::entry::Entry;
 use crate::{Answer, Failure, Request, read_line, with_short_path};
 
 /// Most connections at a time.
-const CONNECTIONS_MAX: usize = 32;
+pub(crate) const CONNECTIONS_MAX: usize = 32;
 /// A peer that does not read for this time is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which an idle recording checks whether its client has left.
@@ -81,11 +81,16 @@ pub struct Control {
 }
 
 impl Control {
-    /// Listens at `path`, with mode 0600 from the first moment. A socket without a listener is replaced.
+    /// Listens at `path`, with mode 0600 from the first moment. A socket without a listener is replaced. If there is no room for a socket, it
+    /// listens at `spare`.
     ///
     /// # Errors
     /// Another process listens there, the path exists and is not a socket, or the directory cannot be written.
-    pub fn start(path: &Path, service: Arc<dyn Service>) -> Result<Control, Failure> {
+    pub fn start(
+        path: &Path,
+        spare: Option<&Path>,
+        service: Arc<dyn Service>,
+    ) -> Result<Control, Failure> {
         let failed = |e: &io::Error| Failure::file(path, "listen on the control socket", e);
         match fs::symlink_metadata(path) {
             Ok(m) if !m.file_type().is_socket() => {
@@ -106,7 +111,17 @@ impl Control {
             },
             Err(_) => {}
         }
-        let listener = isotherm_paths::bind(path, 0o600).map_err(|e| failed(&e))?;
+        let (path, listener) = match (isotherm_paths::bind(path, 0o600), spare) {
+            (Err(e), Some(spare)) if takes_no_file(&e) => {
+                tracing::warn!(
+                    "no room for the control socket {}: it is {}",
+                    path.display(),
+                    spare.display()
+                );
+                (spare, isotherm_paths::bind(spare, 0o600).map_err(|e| failed(&e))?)
+            }
+            (bound, _) => (path, bound.map_err(|e| failed(&e))?),
+        };
         let meta = fs::symlink_metadata(path).map_err(|e| failed(&e))?;
         let shared = Arc::new(Shared {
             service,
@@ -317,6 +332,13 @@ fn events(stream: &mut UnixStream, shared: &Shared, limit: u64) -> io::Result<()
     written.map(|_| ())
 }
 
+/// Whether a file system has no room for one more file, or takes none.
+fn takes_no_file(e: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    let known = [Errno::NOSPC, Errno::DQUOT, Errno::ROFS];
+    Errno::from_io_error(e).is_some_and(|e| known.contains(&e))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -353,7 +375,7 @@ mod tests {
         let volume = dir.path().join("v");
         let path = super::super::socket_path(&volume);
         assert!(connect(&volume).expect("no socket is no error").is_none());
-        let control = Control::start(&path, Arc::new(Echo)).expect("listens");
+        let control = Control::start(&path, None, Arc::new(Echo)).expect("listens");
         assert_eq!(
             fs::metadata(&path).expect("there").permissions().mode() & 0o777,
             0o600
@@ -377,7 +399,7 @@ mod tests {
         assert_eq!(client.ask(&Request::Why { offset: 1 }), Ok(json!(2)));
         assert_eq!(client.ask(&Request::Stats), Err(Failure::failed("no")));
         assert!(
-            Control::start(&path, Arc::new(Echo))
+            Control::start(&path, None, Arc::new(Echo))
                 .is_err_and(|e| e.to_string().contains("served already"))
         );
         drop(control);
@@ -428,7 +450,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let volume = dir.path().join("v");
         let path = super::super::socket_path(&volume);
-        let _control = Control::start(&path, Arc::new(Idle(Mutex::new(None)))).expect("listens");
+        let _control =
+            Control::start(&path, None, Arc::new(Idle(Mutex::new(None)))).expect("listens");
         for _ in 0..3 {
             let mut client = served(&volume).expect("served");
             client.ask(&Request::Record).expect("recorded");
@@ -447,13 +470,13 @@ mod tests {
         let path = dir.path().join("v.sock");
         fs::write(&path, "precious").expect("written");
         assert!(
-            Control::start(&path, Arc::new(Echo))
+            Control::start(&path, None, Arc::new(Echo))
                 .is_err_and(|e| e.to_string().contains("is no socket"))
         );
         assert_eq!(fs::read(&path).expect("still there"), b"precious");
         fs::remove_file(&path).expect("removed");
         drop(UnixListener::bind(&path).expect("binds")); // the file of the socket stays, as after kill -9
-        let control = Control::start(&path, Arc::new(Echo)).expect("replaces it");
+        let control = Control::start(&path, None, Arc::new(Echo)).expect("replaces it");
         drop(control);
     }
 
@@ -463,8 +486,8 @@ mod tests {
         let deep = dir.path().join("d".repeat(120));
         fs::create_dir(&deep).expect("made");
         let volume = deep.join("v");
-        let _control =
-            Control::start(&super::super::socket_path(&volume), Arc::new(Echo)).expect("listens");
+        let _control = Control::start(&super::super::socket_path(&volume), None, Arc::new(Echo))
+            .expect("listens");
         assert!(connect(&volume).expect("connects").is_some());
     }
 }

@@ -65,7 +65,7 @@ pub fn frame(now: &Sample, before: Option<&Sample>) -> Value {
         json!({"why": why, "count": n, "what": what})
     });
     let mut all = json!({
-        "time_unix_s": unix, "name": o.name, "sentence": o.sentence, "well": o.well,
+        "time_unix_s": unix, "name": o.name, "sentence": o.sentence, "well": o.well, "health": status["health"]["state"], "causes": status["health"]["causes"],
         "failed": !status["failure"].is_null(), "failure": status["failure"], "degraded": status["degraded"],
         "read_only": status["read_only"], "policy": o.policy, "paced": o.paced, "seconds": o.seconds, "elapsed_s": elapsed,
         "volume_bytes": stats["volume_bytes"], "extent_bytes": extent,
@@ -136,11 +136,22 @@ fn classes(stats: &Value) -> Value {
     Value::Array(rows)
 }
 
+/// What is wrong with a member, by the health of the volume.
+fn of_member(status: &Value, member: u64) -> &str {
+    let missing = status["missing_members"].as_array().into_iter().flatten();
+    if missing.filter_map(Value::as_u64).any(|m| m == member) {
+        return "missing";
+    }
+    let causes = status["health"]["causes"].as_array().into_iter().flatten();
+    let mut own = causes.filter(|c| c["member"].as_u64() == Some(member));
+    match own.find_map(|c| c["kind"].as_str()) {
+        Some("failure") => "failed",
+        Some(kind) => kind,
+        None => "well",
+    }
+}
+
 fn members(stats: &Value, status: &Value) -> Value {
-    let missing: Vec<u64> = (status["missing_members"].as_array().into_iter().flatten())
-        .filter_map(Value::as_u64)
-        .collect();
-    let failed = status["failure"]["member"].as_u64();
     let all = stats["members"]
         .as_array()
         .into_iter()
@@ -148,15 +159,7 @@ fn members(stats: &Value, status: &Value) -> Value {
         .enumerate();
     all.map(|(i, m)| {
         let (errors, of) = (m["errors"].as_u64().unwrap_or(0), &status["members"][i]);
-        let health = if missing.contains(&(i as u64)) {
-            "missing"
-        } else if failed == Some(i as u64) {
-            "failed"
-        } else if errors > 0 {
-            "errors"
-        } else {
-            "well"
-        };
+        let health = of_member(status, i as u64);
         json!({
             "path": m["path"], "tier": m["tier"], "paced": m["paced"], "health": health, "errors": errors,
             "reads": m["reads"], "writes": m["writes"], "bytes_read": m["bytes_read"], "bytes_written": m["bytes_written"],
@@ -199,13 +202,16 @@ mod tests {
             Value::Null
         );
         b.status["failure"] = json!({"reason": "flush of member 0 failed", "member": 0});
+        b.status["health"] = json!({"state": "failed", "sentence": "FAILED.", "causes": [
+            {"kind": "failure", "member": 0}, {"kind": "errors", "member": 0}, {"kind": "silent", "member": 1},
+        ]});
         b.stats["members"] =
             json!([{"path": "f", "tier": 0, "errors": 1}, {"path": "s", "tier": 1, "errors": 0}]);
         let f = frame(&b, Some(&a));
         assert_eq!((&f["failed"], &f["well"]), (&json!(true), &json!(false)));
         assert_eq!(
             (&f["members"][0]["health"], &f["members"][1]["health"]),
-            (&json!("failed"), &json!("well"))
+            (&json!("failed"), &json!("silent"))
         );
     }
 

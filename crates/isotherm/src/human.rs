@@ -40,7 +40,7 @@ fn scaled(mut n: f64, step: f64, units: &[&str]) -> String {
 /// A duration for display: `310 µs`, `4.20 ms`, `2 h 5 min`.
 pub fn time(s: f64) -> String {
     if s <= 0.0 {
-        return "0".into();
+        return "0 s".into();
     }
     if s < 1e-3 {
         return format!("{:.0} µs", s * 1e6);
@@ -57,6 +57,14 @@ pub fn time(s: f64) -> String {
         (0, h, m) => format!("{h} h {m} min"),
         (d, h, _) => format!("{d} d {h} h"),
     }
+}
+
+/// A time in the past: `4 min ago`.
+pub fn ago(s: f64) -> String {
+    if s < 1.0 {
+        return "just now".into();
+    }
+    format!("{} ago", time(s))
 }
 
 /// A share in percent; `-` if there is none.
@@ -86,6 +94,8 @@ mod tests {
         assert_eq!(count(0.5), "0.50");
         assert_eq!(time(0.000_31), "310 µs");
         assert_eq!(time(7500.0), "2 h 5 min");
+        assert_eq!(time(0.0), "0 s");
+        assert_eq!([ago(0.0), ago(90.0)], ["just now", "2 min ago"]);
         assert_eq!(percent(Some(0.931)), "93.1 %");
         assert_eq!(percent(None), "-");
     }

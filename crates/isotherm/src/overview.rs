@@ -42,6 +42,8 @@ pub struct Overview {
     pub sentence: String,
     /// Whether nothing is wrong.
     pub well: bool,
+    /// What is wrong and what to do: a word and its text.
+    pub causes: Vec<(&'static str, String)>,
     /// The policy with its parameters.
     pub policy: String,
     /// Whether times come from device models.
@@ -92,32 +94,38 @@ pub(crate) fn items(v: &Value) -> impl Iterator<Item = &Value> {
     v.as_array().into_iter().flatten()
 }
 
-/// The state in one sentence, and whether all is well.
+/// The state in one sentence, and whether all is well: what the server says of its health (`health.rs` of the control plane).
 pub fn sentence(status: &Value, stats: &Value) -> (String, bool) {
-    if let Some(reason) = status["failure"]["reason"].as_str() {
-        let whose = status["failure"]["path"].as_str();
-        let whose = whose.map_or_else(String::new, |p| format!("{p}: "));
-        return (
-            format!("FAILED: {whose}{reason}. Writes are refused until it is served anew."),
-            false,
-        );
+    let health = &status["health"];
+    if health["state"].as_str().is_some_and(|s| s != "well") {
+        let text = health["sentence"].as_str().unwrap_or_default();
+        return (text.to_owned(), false);
     }
-    let missing = items(&status["missing_members"]).count();
-    if missing > 0 {
-        return (
-            format!("Degraded: {missing} of its members missing."),
-            false,
-        );
+    // A server of another version may not say how it is, but whether it has failed.
+    let failed = status["failure"]["reason"].as_str();
+    if let Some(reason) = failed.filter(|_| health.is_null()) {
+        return (format!("FAILED: {reason}."), false);
     }
     let how = if status["read_only"].as_bool() == Some(true) {
         "read-only"
     } else {
         "well"
     };
-    // A server of another version may not say for how long.
+    // It may not say for how long, either.
     let since = stats["elapsed_s"].as_f64();
     let since = since.map_or_else(String::new, |s| format!(" for {}", time(s)));
     (format!("Serving {how}{since}."), true)
+}
+
+/// What is wrong and what to do about it, one line each: a word and its text.
+pub fn causes(status: &Value) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    for cause in items(&status["health"]["causes"]) {
+        let text = |key: &str| cause[key].as_str().unwrap_or_default();
+        lines.push(("wrong", format!("{}: {}", text("what"), text("detail"))));
+        lines.push(("to do", text("todo").to_owned()));
+    }
+    lines
 }
 
 impl Overview {
@@ -166,6 +174,7 @@ impl Overview {
             name: s["volume"].as_str().unwrap_or_default().to_owned(),
             sentence,
             well,
+            causes: causes(&now.status),
             policy: s["policy"].as_str().unwrap_or_default().to_owned(),
             paced: s["paced"].as_bool() == Some(true),
             seconds,
@@ -198,6 +207,9 @@ impl Overview {
     /// A few lines for a terminal or a screen reader.
     pub fn lines(&self) -> String {
         let mut out = vec![format!("{}: {}\n", self.name, self.sentence)];
+        for (word, text) in &self.causes {
+            out.push(format!("{word:<10} {text}\n"));
+        }
         out.push(format!("policy     {}\n", self.policy));
         if self.paced {
             out.push("times      those of device models (paced)\n".to_owned());
@@ -340,7 +352,7 @@ pub(crate) mod tests {
                 },
             }),
             status: json!({
-                "failure": null, "missing_members": [], "read_only": false,
+                "health": {"state": "well", "sentence": "Serving well.", "causes": []}, "failure": null, "missing_members": [], "read_only": false,
                 "members": [{"tier": 0, "asleep": false}, {"tier": 1, "asleep": true}],
             }),
         }
@@ -374,13 +386,18 @@ pub(crate) mod tests {
     #[test]
     fn what_is_wrong_is_said_first() {
         let mut bad = sample(1.0, 1);
-        bad.status["missing_members"] = json!([1]);
-        assert_eq!(
-            Overview::new(&bad, None).sentence,
-            "Degraded: 1 of its members missing."
-        );
+        bad.status["health"] = json!({
+            "state": "degraded", "sentence": "Degraded: 1 of its members missing.",
+            "causes": [{"what": "1 of its members missing", "detail": "/dev/b", "todo": "attach it"}],
+        });
+        let o = Overview::new(&bad, None);
+        assert!(!o.well);
+        let text = "v: Degraded: 1 of its members missing.\nwrong      1 of its members missing: /dev/b\nto do      attach it\npolicy ";
+        assert!(o.lines().starts_with(text), "{}", o.lines());
+        // A server of another version says no more than this.
+        bad.status["health"] = Value::Null;
         bad.status["failure"] = json!({"reason": "flush of member 0 failed"});
         let o = Overview::new(&bad, None);
-        assert!(!o.well && o.sentence.starts_with("FAILED: flush of member 0 failed."));
+        assert!(!o.well && o.sentence == "FAILED: flush of member 0 failed.");
     }
 }

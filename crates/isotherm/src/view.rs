@@ -16,6 +16,7 @@ use crate::control::client::connect;
 use crate::frame::frame;
 use crate::overview::Sample;
 use crate::{Failure, place};
+use isotherm_control::health::Level;
 use isotherm_control::live::Live;
 use isotherm_control::server::Service;
 
@@ -42,18 +43,17 @@ pub struct Own(pub Arc<Live>);
 impl VolumeSource for Own {
     fn volumes(&self) -> Vec<Listed> {
         let live = &self.0;
-        let failure = live.handle.failure();
-        let state = match (&failure, live.missing().is_empty()) {
-            (Some(_), _) => "failed",
-            (None, false) => "degraded",
-            (None, true) => "serving",
+        let health = live.health();
+        let (state, note) = match health.level {
+            Level::Well => ("serving", None),
+            level => (level.word(), Some(health.sentence())),
         };
         let config = live.config.lock().unwrap_or_else(PoisonError::into_inner);
         vec![Listed {
             id: live.volume.display().to_string(),
             name: config.name.clone(),
             state: state.to_owned(),
-            note: failure.map(|f| f.reason.clone()),
+            note,
             served: true,
         }]
     }
@@ -94,10 +94,9 @@ fn listed(volume: &Path) -> Listed {
         id: volume.display().to_string(),
         name: word("name").unwrap_or_default(),
         served: matches!(&*state, "serving" | "failed" | "unreachable"),
-        state: if one["degraded"] == json!(true) && state == "serving" {
-            "degraded".to_owned()
-        } else {
-            state
+        state: match one["health"].as_str() {
+            Some(health) if health != "well" => health.to_owned(),
+            _ => state,
         },
         note: word("note"),
     }

@@ -3,12 +3,16 @@
 mod common;
 
 use std::fs::OpenOptions;
+use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Command;
 
-use common::Place;
-use common::peer::{FLUSH, Peer, wait_for};
-use serde_json::json;
+use common::faulty::Faulty;
+use common::nbd::noise;
+use common::peer::{FLUSH, Peer, READ, wait_for};
+use common::{Place, Served};
+use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
 const EIO: i32 = 5;
@@ -93,11 +97,11 @@ fn cut_while_serving(member: &str, change: impl Fn(&Place)) {
 struct Small(std::path::PathBuf);
 
 impl Small {
-    fn mounted(place: &Place, size: &str) -> Option<Small> {
+    fn mounted(place: &Place, options: &str) -> Option<Small> {
         let dir = place.path("small");
         std::fs::create_dir(&dir).expect("made");
         let done = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
             .arg(&dir)
             .output()
             .expect("util-linux");
@@ -122,7 +126,7 @@ impl Drop for Small {
 #[test]
 fn a_full_host_file_system_fails_the_write_that_needed_room_and_nothing_else() {
     let place = Place::new();
-    let Some(small) = Small::mounted(&place, "24m") else {
+    let Some(small) = Small::mounted(&place, "size=24m") else {
         return;
     };
     place.ok("create v --slow small/s:64M --policy linear");
@@ -156,6 +160,12 @@ fn a_full_host_file_system_fails_the_write_that_needed_room_and_nothing_else() {
         (&status["state"], &status["failure"]),
         (&json!("serving"), &json!(null))
     );
+    let cause = &status["health"]["causes"][0];
+    assert_eq!(
+        (&status["health"]["state"], &cause["kind"], &cause["errno"]),
+        (&json!("failing"), &json!("no-space"), &json!(ENOSPC)),
+        "{cause}"
+    );
     // When there is room again, the volume continues without a restart.
     std::fs::remove_file(small.0.join("filler")).expect("removed");
     peer.write(full * MIB, &block).expect("written");
@@ -176,4 +186,268 @@ fn a_full_host_file_system_fails_the_write_that_needed_room_and_nothing_else() {
         .expect("opened");
     assert!(file.metadata().expect("there").blocks() * 512 >= 15 * MIB);
     file.read_exact_at(&mut [0; 8], 0).expect("read");
+}
+
+/// A description on a file system that takes no more files: the control socket is found elsewhere, by all commands.
+#[test]
+fn a_volume_whose_directory_takes_no_file_is_served_all_the_same() {
+    let place = Place::new();
+    let Some(small) = Small::mounted(&place, "size=64m,nr_inodes=5") else {
+        return;
+    };
+    place.ok("create small/v --fast small/f:16M --slow small/s:32M");
+    while std::fs::File::create(small.0.join("last")).is_ok_and(|_| {
+        let n = std::fs::read_dir(&small.0).expect("listed").count();
+        std::fs::rename(small.0.join("last"), small.0.join(format!("f{n}"))).is_ok()
+    }) {}
+    assert!(std::fs::File::create(small.0.join("x")).is_err());
+    let run = place.path("run");
+    let there = |call: &str| {
+        let mut command = place.command(call);
+        command.env("ISOTHERM_RUNTIME_DIR", &run);
+        command
+    };
+    let served = Place::wait_ready(there("serve small/v --nbd unix:n"), "small/v");
+    assert!(!small.0.join("v.sock").exists());
+    for (call, want) in [
+        ("status small/v", "Serving well"),
+        ("list", "serving"),
+        ("check small/v", "is being served"),
+    ] {
+        let out = there(call).output().expect("the program starts");
+        let said = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+        assert!(said.contains(want), "{call}: {said}");
+    }
+    let stopped = there("stop small/v").output().expect("the program starts");
+    assert!(stopped.status.success(), "{stopped:?}");
+    assert_eq!(served.end().0, Some(0));
+    assert!(std::fs::read_dir(run.join("sockets")).is_ok_and(|mut d| d.next().is_none()));
+}
+
+/// A volume whose slow member is a disk with faults, with `mib` MiB of data, all of it flushed.
+fn on_faulty(place: &Place, policy: &str) -> Option<(Faulty, Vec<u8>)> {
+    let platter = place.away("platter");
+    std::fs::File::create(&platter)
+        .and_then(|f| f.set_len(64 * MIB))
+        .expect("made");
+    let disk = Faulty::attach(&platter, &place.path("bay"), "sdb")?;
+    place.ok(&format!(
+        "create v --fast f:16M --slow bay/sdb --policy {policy}"
+    ));
+    Some((disk, noise(1, 32 << 20)))
+}
+
+fn fill(peer: &mut Peer, data: &[u8]) {
+    for (i, part) in (0..).zip(data.chunks(MIB as usize)) {
+        peer.write(i * MIB, part).expect("written");
+    }
+    assert_eq!(flush(peer), 0);
+}
+
+fn flush(peer: &mut Peer) -> u32 {
+    peer.ask(FLUSH, 0, 0).expect("sent");
+    peer.answer().expect("answered")
+}
+
+/// Waits until the volume's health is `state` because of something of this kind, and returns that cause.
+fn becomes(place: &Place, state: &str, kind: &str) -> Value {
+    wait_for(&format!("{state}, {kind}"), || {
+        let health = place.json("status v", "status")["health"].clone();
+        let causes = health["causes"].as_array().expect("a list").clone();
+        let cause = causes.into_iter().find(|c| c["kind"] == json!(kind));
+        cause.filter(|_| health["state"] == json!(state))
+    })
+}
+
+/// What the service manager was told last that begins with this.
+fn told(manager: &UnixDatagram, start: &str) -> String {
+    let mut buffer = [0; 4096];
+    loop {
+        let n = manager.recv(&mut buffer).expect("a status line");
+        let text = String::from_utf8_lossy(&buffer[..n]).into_owned();
+        if text.starts_with(start) {
+            return text;
+        }
+    }
+}
+
+/// The metrics at the socket `m`.
+fn scrape(place: &Place) -> String {
+    let mut metrics = UnixStream::connect(place.path("m")).expect("connected");
+    metrics
+        .write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        .expect("asked");
+    let mut text = String::new();
+    metrics.read_to_string(&mut text).expect("answered");
+    text
+}
+
+/// One answer everywhere: `status`, `list`, `top`, the metrics, the log and the service's status line.
+#[test]
+fn a_member_that_answers_errors_is_told_everywhere_until_it_is_over() {
+    let place = Place::in_memory();
+    let Some((disk, data)) = on_faulty(&place, "lru,write-mode=write-around") else {
+        return;
+    };
+    let manager = UnixDatagram::bind(place.path("notify")).expect("bound");
+    manager
+        .set_read_timeout(Some(common::peer::PATIENCE))
+        .expect("set");
+    let mut command = place.command("serve v --nbd unix:n --metrics unix:m --stop-timeout 0");
+    command.env("NOTIFY_SOCKET", place.path("notify"));
+    let served = Place::wait_ready(command, "v");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    fill(&mut peer, &data);
+    assert_eq!(
+        place.json("status v", "status")["health"]["state"],
+        json!("well")
+    );
+    disk.spoil(0, 64 * MIB);
+    let error = peer.read(20 * MIB, 4096).expect_err("it cannot be read");
+    assert_eq!(error.raw_os_error(), Some(EIO));
+    let cause = becomes(&place, "failing", "errors");
+    assert_eq!(
+        (&cause["member"], &cause["errno"]),
+        (&json!(1), &json!(EIO))
+    );
+    assert!(cause["count"].as_u64() > Some(0) && cause["last_unix_s"].is_f64());
+    let what = cause["what"].as_str().expect("a sentence").to_owned();
+    assert!(what.contains("bay/sdb answers errors since "), "{what}");
+    for call in ["status v", "stats v", "top v --plain --count 1"] {
+        let text = place.ok(call);
+        assert!(
+            text.starts_with(&format!("v: FAILING: {what}.\n")),
+            "{text}"
+        );
+        assert!(
+            text.contains("input/output error\nto do      look at `dmesg`"),
+            "{text}"
+        );
+    }
+    assert!(told(&manager, "STATUS=FAILING").contains(&what));
+    let text = scrape(&place);
+    assert!(
+        text.contains("isotherm_health{state=\"failing\"} 1"),
+        "{text}"
+    );
+    // A check finds the same places, and what it found stays until a check finds nothing.
+    assert_eq!(place.run("check v --data").status.code(), Some(1));
+    let damage = becomes(&place, "failing", "damage");
+    assert!(
+        damage["detail"]
+            .as_str()
+            .is_some_and(|d| !d.starts_with("0 bytes"))
+    );
+    disk.come_back("sdb");
+    drop(peer);
+    let (code, said) = ended(served);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains(&format!("{what}: ")) && said.contains("found damage: "),
+        "{said}"
+    );
+    let stopped = place.ok("status v");
+    assert!(stopped.contains("DAMAGED"), "{stopped}");
+    let served = place.serve("v --nbd unix:n");
+    becomes(&place, "degraded", "damage");
+    assert_eq!(place.run("check v --data").status.code(), Some(0));
+    assert_eq!(
+        place.json("status v", "status")["health"]["state"],
+        json!("well")
+    );
+    assert_eq!(served.terminate(), Some(0));
+}
+
+fn ended(served: Served) -> (Option<i32>, String) {
+    served.signal("TERM");
+    served.end()
+}
+
+/// More than the kernel has workers.
+const MISSES: usize = 40;
+
+/// A disk that answers again when this is dropped, so that a failed test does not wait for a server that waits for the disk.
+struct Released<'a>(&'a Faulty);
+
+impl Drop for Released<'_> {
+    fn drop(&mut self) {
+        self.0.go_on();
+    }
+}
+
+/// A disk that answers nothing, as one behind a network that is gone: what needs it waits, everything else goes on, and so does the volume
+/// when the disk answers again.
+#[test]
+fn a_member_that_hangs_stops_nothing_that_does_not_need_it() {
+    let place = Place::in_memory();
+    let Some((disk, data)) = on_faulty(&place, "lru") else {
+        return;
+    };
+    let served = place.serve("v --nbd unix:n --stop-timeout 0");
+    // The mirror on the slow member follows later, and not in the middle of this test.
+    place.ok("set v commit_interval_s=3600");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    fill(&mut peer, &data);
+    // Mebibytes that lie on flash, and others of which nothing does.
+    let is_copied = |at: u64| !place.json(&format!("why v {at}"), "why")["copy"].is_null();
+    let (mut hot, mut cold) = (None, Vec::new());
+    for at in (0..32).map(|mib| mib * MIB) {
+        match (is_copied(at), is_copied(at + MIB - 65536)) {
+            (true, true) => hot = Some(at),
+            (false, false) => cold.push(at),
+            _ => {}
+        }
+    }
+    let hot = hot.expect("a cached mebibyte");
+    assert!(cold.len() >= 3, "{cold:?}");
+    let misses_at = cold
+        .iter()
+        .flat_map(|at| (0..16).map(move |i| at + i * 65536));
+    let misses_at: Vec<u64> = misses_at.take(MISSES).collect();
+    let of = |at: u64| &data[at as usize..][..4096];
+    wait_for("the cache to be quiet", || {
+        let stats = place.json("stats v", "stats");
+        (stats["moves"]["active"] == json!(0)).then_some(())
+    });
+    assert_eq!(flush(&mut peer), 0);
+    disk.hang();
+    let _released = Released(&disk);
+    // On a connection of their own.
+    let mut misses = Peer::connect(&place.path("n")).expect("connected");
+    for at in &misses_at {
+        misses.ask(READ, *at, 4096).expect("sent");
+    }
+    for round in 0..5u8 {
+        assert_eq!(peer.read(hot, 4096).expect("a hit"), of(hot));
+        peer.write(hot + 65536, &[round; 4096]).expect("a hit");
+        assert_eq!(flush(&mut peer), 0, "nothing of it needs the disk");
+        assert_eq!(peer.read(hot + 65536, 4096).expect("a hit"), [round; 4096]);
+    }
+    let cause = becomes(&place, "failing", "silent");
+    assert_eq!(cause["member"], json!(1));
+    assert!(
+        cause["since_unix_s"].is_f64() && cause["count"].as_u64() >= Some(1),
+        "{cause}"
+    );
+    let list = place.json("list", "list");
+    let mut of_list = list.as_array().expect("a list").iter();
+    let own = of_list.find(|v| v["pid"] == json!(served.child.id()));
+    assert_eq!(own.expect("listed")["health"], json!("failing"));
+    assert_eq!(flush(&mut peer), 0, "after all that time, too");
+    disk.go_on();
+    for _ in 0..MISSES {
+        let (mut reply, mut block) = ([0; 16], [0; 4096]);
+        misses.0.read_exact(&mut reply).expect("an answer");
+        misses.0.read_exact(&mut block).expect("the data");
+        // No error; the cookie is the offset.
+        assert_eq!(reply[4..8], [0; 4]);
+        let at = u64::from_be_bytes(reply[8..].try_into().expect("eight bytes"));
+        assert_eq!(block, of(at), "byte {at}");
+    }
+    wait_for("well", || {
+        let status = place.json("status v", "status");
+        (status["health"]["state"] == json!("well")).then_some(())
+    });
+    drop((peer, misses));
+    assert_eq!(ended(served).0, Some(0));
 }

@@ -42,6 +42,7 @@ mod sockets;
 pub mod stack;
 mod stamp;
 pub mod ublk;
+pub mod vitals;
 pub mod volume;
 pub mod world;
 mod zeroing;

@@ -308,6 +308,12 @@ impl Table {
         self.entries.len() - self.free.len()
     }
 
+    /// Number of FLUSHes in flight.
+    pub fn flushes(&self) -> usize {
+        let entries = self.entries.iter().flatten();
+        entries.filter(|e| e.op == RequestOp::Flush).count()
+    }
+
     /// Ends every request. No device may use their memory any more.
     pub fn refuse_all(&mut self, error: IoError) {
         for i in 0..self.entries.len() {

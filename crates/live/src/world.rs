@@ -22,6 +22,7 @@ mod sources;
 mod stamping;
 mod start;
 mod trial;
+mod unanswered;
 
 use crate::buffers::{Arena, Buffer};
 use crate::classes::Reclassified;
@@ -31,6 +32,7 @@ use crate::paced::Pacer;
 use crate::recorder::Driver;
 pub use crate::requests::Ended;
 use crate::requests::{Place, Table};
+use crate::vitals::Board;
 pub use faults::Fault;
 use flight::Flight;
 use heartbeat::{Heartbeat, STAMP};
@@ -65,6 +67,11 @@ const MODEL: u8 = 2;
 struct MemberState {
     fd: Option<RawFd>,
     is_block: bool,
+    /// Whether it is a file whose file system has a server.
+    has_server: bool,
+    /// If so: the number of its operations in the kernel, and those that wait for their turn ([`UringWorld::issue`]).
+    open: u32,
+    queued: VecDeque<u32>,
     pacer: Option<Pacer>,
     no_punch: bool,
     no_zero_range: bool,
@@ -146,6 +153,12 @@ pub struct UringWorld {
     /// See `faults.rs`.
     fault: Option<Fault>,
     sizes_checked: Nanos,
+    /// What the members answered lately, for other threads.
+    vitals: Arc<Board>,
+    /// See `unanswered.rs`.
+    answers_checked: Nanos,
+    /// Whether a member was reported as not answering.
+    any_unanswered: bool,
     /// The stamp of a volume that is written to.
     heartbeat: Option<Heartbeat>,
     /// See `keeping.rs`.
@@ -358,25 +371,17 @@ impl World for UringWorld {
         let mut eager = self.has_busy_source();
         loop {
             self.issue_held_writes();
+            self.issue_queued();
             self.heartbeat_if_due();
             self.settle_sources();
             self.take_from_ring_sources();
-            let heartbeat = self.next_heartbeat();
-            let until_heartbeat = match (until, heartbeat) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
+            let model = if self.paced {
+                self.next_model_event()
+            } else {
+                None
             };
-            let deadline = match (
-                until_heartbeat,
-                if self.paced {
-                    self.next_model_event()
-                } else {
-                    None
-                },
-            ) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
+            let own = Nanos::earlier(self.next_heartbeat(), self.next_answers_check());
+            let deadline = Nanos::earlier(Nanos::earlier(until, own), model);
             let left = deadline.map(|d| Duration::from_nanos(d.since(self.seen).0));
             let due = left.is_some_and(|l| l.is_zero());
             if due || std::mem::take(&mut eager) || self.is_pending() || self.poll_for_work() {
@@ -400,6 +405,7 @@ impl World for UringWorld {
             }
             self.check_sizes();
             self.collect(events);
+            self.check_answers();
             let woken = std::mem::take(&mut self.woken);
             if !events.is_empty() || woken || until.is_some_and(|u| u <= self.now()) {
                 return;
@@ -454,6 +460,7 @@ impl Drop for UringWorld {
     fn drop(&mut self) {
         self.finish_heartbeat();
         self.issue_held_writes();
+        self.forget_queued();
         // The kernel may still write to the memory of requests, so wait for it in any case.
         while self
             .flights

@@ -44,6 +44,7 @@ fn bench_with(model: Option<Box<dyn DeviceModel>>) -> Bench {
     let arena = Arc::new(Arena::new(4 << 20, 2, 65536, 0).unwrap());
     let parts = Parts {
         keeper: None,
+        vitals: Arc::default(),
         devices: Arc::new(vec![Some(device), None]),
         pacers: vec![pacer, None],
         arena: Arc::clone(&arena),
@@ -327,6 +328,29 @@ fn hundreds_of_concurrent_operations_all_complete() {
         ids.into_iter().map(|id| (id, Ok(4096))).collect::<Vec<_>>()
     );
     assert_eq!(b.on_disk(999 * 4096, 4096), [0xab; 4096]);
+}
+
+/// If such a member hangs, its operations must not take all of the kernel's workers.
+#[test]
+fn a_member_whose_file_system_has_a_server_has_few_operations_in_the_kernel() {
+    let mut b = bench(None);
+    b.world.members[0].has_server = true;
+    let start = |b: &mut Bench, i: u64| b.start(OpKind::Write, i * 4096, 4096, BufRef::Meta, false);
+    let ids: Vec<OpId> = (0..100).map(|i| start(&mut b, i)).collect();
+    let member = &b.world.members[0];
+    assert_eq!((member.open, member.queued.len()), (16, 84));
+    let done = b.finish(100);
+    assert_eq!(
+        done,
+        ids.into_iter().map(|id| (id, Ok(4096))).collect::<Vec<_>>()
+    );
+    assert_eq!(b.world.members[0].open, 0);
+    assert_eq!(b.on_disk(99 * 4096, 4096), [0xab; 4096]);
+    // A world that is dropped does not wait for what the kernel never had.
+    for i in 0..100 {
+        start(&mut b, i);
+    }
+    drop(b.world);
 }
 
 #[test]

@@ -90,6 +90,13 @@ function sentence(state, text) {
   if ($('said').textContent !== news) $('said').textContent = news;
 }
 
+/// What is wrong, and what to do about it.
+function causes(all) {
+  const text = all.map((c) => `${c.what}: ${c.detail}. To do: ${c.todo}.`);
+  if ($('causes').textContent === text.join('')) return;
+  $('causes').replaceChildren(...text.map((t) => Object.assign(document.createElement('li'), { textContent: t })));
+}
+
 // ---- what is told ----
 
 function show(f) {
@@ -98,8 +105,12 @@ function show(f) {
   page.heard = Date.now();
   live('live', 'Live');
   $('name').textContent = f.name;
-  document.title = `${f.failed ? 'FAILED: ' : f.degraded ? 'Degraded: ' : ''}${f.name} – Isotherm`;
-  sentence(f.failed ? 'failed' : f.degraded ? 'degraded' : 'well', f.sentence);
+  // A server of another version does not say how it is.
+  const health = f.health ?? (f.failed ? 'failed' : f.degraded ? 'degraded' : 'well');
+  const mark = { failed: 'FAILED: ', failing: 'FAILING: ', degraded: 'Degraded: ' };
+  document.title = `${mark[health] ?? ''}${f.name} – Isotherm`;
+  sentence(health, f.sentence);
+  causes(f.causes ?? []);
   const device = f.device?.link ? `, ${f.device.link}` : '';
   const paced = f.paced ? ' Times are those of modelled devices.' : '';
   const about = `${bytes(f.volume_bytes)} in extents of ${bytes(f.extent_bytes)}, policy ${f.policy}${device}.${paced}`;
@@ -125,6 +136,7 @@ function gone(why) {
   live('lost', 'No figures');
   const since = page.heard ? ` What stands below is of ${new Date(page.heard).toLocaleTimeString()}.` : '';
   sentence('failed', `No figures: ${why}.${since}`);
+  causes([]);
   document.title = `Lost: ${page.frame?.name ?? 'volume'} – Isotherm`;
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::human::{bytes, time};
+use crate::human::{ago, bytes};
 use crate::overview::int;
 
 /// Bytes that are read, or the outcome of the last check; `now` is in seconds since 1970. `None`: the data was never checked.
@@ -17,13 +17,13 @@ pub(super) fn checked(checks: &Value, now: u64) -> Option<String> {
     }
     let last = &checks["last"];
     let then = last["time_unix_s"].as_u64()?;
-    let age = time(now.saturating_sub(then) as f64);
+    let age = ago(now.saturating_sub(then) as f64);
     let outcome = if last["ok"].as_bool() == Some(true) {
         "no damage found"
     } else {
         "DAMAGED: `isotherm check --data` names the places"
     };
-    Some(format!("all data was read {age} ago, {outcome}"))
+    Some(format!("all data was read {age}, {outcome}"))
 }
 
 #[cfg(test)]
@@ -40,6 +40,8 @@ mod tests {
         c["last"] = json!({"ok": true, "time_unix_s": 400});
         let text = "all data was read 10 min ago, no damage found";
         assert_eq!(checked(&c, 1000).as_deref(), Some(text));
+        let text = "all data was read just now, no damage found";
+        assert_eq!(checked(&c, 400).as_deref(), Some(text));
         // The clock was set back.
         assert!(checked(&c, 100).is_some_and(|t| t.contains("no damage")));
         c["last"]["ok"] = json!(false);

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::line;
-use crate::human::{bytes, percent, time};
+use crate::human::{ago, bytes, percent, time};
 use crate::overview::{int, items};
 
 /// The page of a mounted tree, from the answer of its server.
@@ -97,9 +97,9 @@ fn tier(t: &Value) -> String {
     if int(&t["errors"]) > 0 {
         let last = &t["last_error"];
         parts.push(format!(
-            "{} errors, the last {} ago: {}",
+            "{} errors, the last {}: {}",
             int(&t["errors"]),
-            time(last["ago_s"].as_f64().unwrap_or(0.0)),
+            ago(last["ago_s"].as_f64().unwrap_or(0.0)),
             last["error"].as_str().unwrap_or("-")
         ));
     }
@@ -120,8 +120,8 @@ fn tier(t: &Value) -> String {
     let opened = &t["last_opened"];
     if let Some(path) = opened["path"].as_str() {
         parts.push(format!(
-            "last opened {} ago: {path} by {}",
-            time(opened["ago_s"].as_f64().unwrap_or(0.0)),
+            "last opened {}: {path} by {}",
+            ago(opened["ago_s"].as_f64().unwrap_or(0.0)),
             opened["program"].as_str().unwrap_or("-")
         ));
     }

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use crate::human::{bytes, percent, time};
+use crate::human::{ago, bytes, percent, time};
 use crate::overview::{self, int, items};
 
 /// Most classes of the fastest tier's contents that the page of `status` names.
@@ -24,6 +24,7 @@ pub fn status(s: &Value) -> String {
     let served = s["state"] != "stopped";
     let name = s["name"].as_str().or(s["volume"].as_str()).unwrap_or("-");
     let mut out = vec![format!("{name}: {}\n", state(s, served))];
+    out.extend((overview::causes(s).iter()).map(|(word, text)| line(word, text)));
     for (word, key) in [("state", "state"), ("id", "uuid")] {
         out.extend(s[key].as_str().map(|text| line(word, text)));
     }
@@ -109,9 +110,9 @@ fn member(m: &Value, missing: bool) -> String {
     if woken.is_object() {
         let size = woken["bytes"].as_u64().map(|n| format!(" of {}", bytes(n)));
         parts.push(format!(
-            "woken {} times, last {} ago by a {}{}",
+            "woken {} times, last {} by a {}{}",
             int(&sleep["wake_ups"]),
-            time(woken["age_s"].as_f64().unwrap_or(0.0)),
+            ago(woken["age_s"].as_f64().unwrap_or(0.0)),
             woken["by"].as_str().unwrap_or("-"),
             size.unwrap_or_default()
         ));
@@ -285,7 +286,7 @@ pub fn why(w: &Value) -> String {
         out.push(line("copy", "none"));
     }
     if let Some(age) = w["last_access_age_s"].as_f64() {
-        out.push(line("last used", &format!("{} ago", time(age))));
+        out.push(line("last used", &ago(age)));
     }
     if w["moving"].as_bool() == Some(true) {
         out.push(line("moving", "yes"));
@@ -370,16 +371,19 @@ mod tests {
     fn what_is_wrong_is_in_the_first_line_and_at_the_member() {
         let mut s = served();
         s["missing_members"] = json!([1]);
+        s["health"] = json!({
+            "state": "degraded", "sentence": "Degraded: 1 of its members missing.",
+            "causes": [{"what": "1 of its members missing", "detail": "/dev/b", "todo": "attach it"}],
+        });
         let text = status(&s);
-        assert!(
-            text.starts_with("v: Degraded: 1 of its members missing.\n"),
-            "{text}"
-        );
+        let head = "v: Degraded: 1 of its members missing.\nwrong      1 of its members missing: /dev/b\nto do      attach it\nstate ";
+        assert!(text.starts_with(head), "{text}");
         assert!(
             text.contains("/dev/b, 4.00 GiB, as slow as the model exos-18tb, MISSING"),
             "{text}"
         );
         s["state"] = json!("stopped");
+        s["health"] = Value::Null;
         assert!(status(&s).starts_with("v: Not served; 1 of its members missing.\n"));
         s["missing_members"] = json!([]);
         s["was_clean"] = json!(false);

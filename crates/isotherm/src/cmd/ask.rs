@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use isotherm_control::PROGRAM;
+use isotherm_control::data_check::DataChecks;
 use isotherm_control::settings::describe;
 use isotherm_live::volume::description;
 use isotherm_live::{OpenMode, Volume};
@@ -75,6 +76,8 @@ fn offline(volume: &Path) -> Result<Value, Failure> {
     status["was_clean"] = json!(r.was_clean);
     status["degraded"] = json!(!r.missing.is_empty());
     status["missing_members"] = json!(r.missing.iter().map(|m| m.0).collect::<Vec<_>>());
+    let uuid = opened.config().uuid.as_deref();
+    status["data_check"] = DataChecks::load(volume, uuid).figures();
     Ok(status)
 }
 
@@ -84,9 +87,9 @@ fn offline(volume: &Path) -> Result<Value, Failure> {
 /// The volume is not served, or a parameter is unknown or out of range; then none is set.
 pub fn set(args: &SetArgs) -> Result<(), Failure> {
     let mut client = served(&args.volume)?;
+    let before = client.ask(&Request::Status)?;
     let answer = match args.values.as_slice() {
         [Setting::Policy(spec)] => {
-            let before = client.ask(&Request::Status)?;
             let policy = spec.to_string();
             let answer = client.ask(&Request::Policy {
                 policy: policy.clone(),
@@ -115,7 +118,36 @@ pub fn set(args: &SetArgs) -> Result<(), Failure> {
             client.ask(&Request::Set { values, words })?
         }
     };
-    args.json.print(&answer, || lines(&answer["params"], ""))
+    let named: Vec<&str> = (args.values.iter())
+        .filter_map(|s| match s {
+            Setting::Knob(k, _) | Setting::Word(k, _) => Some(k.as_str()),
+            Setting::Policy(_) => None,
+        })
+        .collect();
+    args.json
+        .print(&answer, || changes(&before, &answer, &named))
+}
+
+/// What a change has changed, one line each. Parameters that were named are told although they had that value before.
+fn changes(before: &Value, answer: &Value, named: &[&str]) -> String {
+    let word = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
+    let one = |name: &str, old: &Value, new: &Value| {
+        let old = match old {
+            Value::Null => String::new(),
+            old if old == new => " (as before)".to_owned(),
+            old => format!(" (was {})", word(old)),
+        };
+        format!("{name}  {}{old}\n", word(new))
+    };
+    // A policy is told whole, with the parameters that it does not have by default.
+    if named.is_empty() {
+        return one("policy", &before["policy"], &answer["policy"]);
+    }
+    let params = answer["params"].as_object().into_iter().flatten();
+    let changed = params.filter(|(k, v)| named.contains(&k.as_str()) || before["params"][k] != **v);
+    changed
+        .map(|(k, v)| one(k, &before["params"][k], v))
+        .collect()
 }
 
 /// The settings in the description of a policy that its successor's description lacks.
@@ -160,6 +192,22 @@ mod tests {
         let now = "benefit,class=1-7+pin,move_price=2,w_read=1";
         assert_eq!(gone(before, now).as_deref(), Some("write-mode=read-only"));
         assert_eq!(gone("lru", "lru,write-mode=read-only"), None);
+    }
+
+    #[test]
+    fn a_change_is_told_and_nothing_else() {
+        let before = json!({"policy": "lru", "params": {"a": 1, "b": 2, "mode": "x", "c": 3}});
+        let answer = json!({"params": {"a": 5, "b": 2, "mode": "x", "c": 3}});
+        let text = "a  5 (was 1)\nb  2 (as before)\n";
+        assert_eq!(changes(&before, &answer, &["a", "b"]), text);
+        let answer = json!({"policy": "lru,mode=y", "params": {"a": 1, "b": 2, "mode": "y", "new": 7, "c": 3}});
+        let text = "mode  y (was x)\nnew  7\n";
+        assert_eq!(changes(&before, &answer, &["mode"]), text);
+        let answer = json!({"policy": "arc,k=1", "params": {"k": 1}});
+        assert_eq!(
+            changes(&before, &answer, &[]),
+            "policy  arc,k=1 (was lru)\n"
+        );
     }
 
     #[test]

@@ -58,7 +58,7 @@ fn described(volume: &Path, ask: fn(&mut Client) -> Result<Value, Failure>) -> V
     let name = volume.file_name().unwrap_or_default().to_string_lossy();
     let mut one = json!({
         "name": name, "volume": volume.to_string_lossy(), "description": file.to_string_lossy(), "uuid": null,
-        "state": "stopped", "degraded": null,
+        "state": "stopped", "degraded": null, "health": null,
         "volume_bytes": null, "policy": null, "device": null, "front_ends": [], "pid": null, "note": null,
     });
     match &config {
@@ -99,7 +99,13 @@ fn described(volume: &Path, ask: fn(&mut Client) -> Result<Value, Failure>) -> V
                 one[key] = status[key].clone();
             }
             one["front_ends"] = status["front_ends"].clone();
-            one["note"] = status["failure"]["reason"].clone();
+            let health = &status["health"];
+            one["health"] = health["state"].clone();
+            one["note"] = if health["state"].as_str().is_none_or(|s| s == "well") {
+                status["failure"]["reason"].clone()
+            } else {
+                health["sentence"].clone()
+            };
         }
         Err(e) => {
             one["state"] = json!("unreachable");
@@ -125,7 +131,7 @@ fn undescribed(known: &[Value]) -> Vec<Value> {
     let one = |(uuid, (name, policy, on)): (String, (String, String, Vec<PathBuf>))| {
         let on: Vec<String> = on.iter().map(|p| p.display().to_string()).collect();
         json!({
-            "name": name, "volume": null, "description": null, "uuid": uuid, "state": "undescribed", "degraded": null,
+            "name": name, "volume": null, "description": null, "uuid": uuid, "state": "undescribed", "degraded": null, "health": null,
             "volume_bytes": null, "policy": policy, "device": null, "front_ends": [], "pid": null,
             "note": format!("on {}: `isotherm find {}` prints a description", on.join(", "), on.join(" ")),
         })
@@ -148,10 +154,11 @@ fn text(list: &[Value]) -> String {
     let rows: Vec<Vec<String>> = list
         .iter()
         .map(|v| {
-            let state = if v["degraded"] == json!(true) {
-                format!("{}, degraded", word(&v["state"]))
-            } else {
-                word(&v["state"])
+            let state = match v["health"].as_str() {
+                Some(health @ ("degraded" | "failing")) => {
+                    format!("{}, {health}", word(&v["state"]))
+                }
+                _ => word(&v["state"]),
             };
             let size = v["volume_bytes"].as_u64();
             vec![

@@ -10,7 +10,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Borders, Gauge, Paragraph, Sparkline};
+use ratatui::widgets::{Block, Borders, Gauge, Paragraph, Sparkline, Wrap};
 
 use crate::args::TopArgs;
 use crate::control::Request;
@@ -21,6 +21,8 @@ use crate::{Failure, place};
 
 /// A server that does not answer within this time is shown as not answering.
 const TIMEOUT: Duration = Duration::from_secs(3);
+/// Rows above the figures of a volume that is not well.
+const HEAD_OF_UNWELL: u16 = 7;
 /// Samples of throughput that are kept for the graph.
 const HISTORY: usize = 240;
 
@@ -174,8 +176,9 @@ fn draw_until_quit(
 
 fn draw(frame: &mut Frame, all: &[Followed], chosen: usize) {
     let one = &all[chosen];
+    let well = one.shown.as_ref().is_ok_and(|o| o.well);
     let rows = Layout::vertical([
-        Constraint::Length(2),
+        Constraint::Length(if well { 2 } else { HEAD_OF_UNWELL }),
         Constraint::Min(6),
         Constraint::Length(1),
     ]);
@@ -201,7 +204,7 @@ fn draw(frame: &mut Frame, all: &[Followed], chosen: usize) {
                 format!("{}: ", o.name),
                 Style::default().add_modifier(Modifier::BOLD),
             );
-            let lines = vec![
+            let mut lines = vec![
                 Line::from(vec![name, Span::styled(o.sentence.clone(), style)]),
                 Line::from(format!(
                     "policy {}{}",
@@ -213,7 +216,9 @@ fn draw(frame: &mut Frame, all: &[Followed], chosen: usize) {
                     }
                 )),
             ];
-            frame.render_widget(Paragraph::new(lines), head);
+            let causes = o.causes.iter();
+            lines.extend(causes.map(|(word, text)| Line::from(format!("{word}: {text}"))));
+            frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), head);
             figures(frame, body, o, &one.history);
         }
         Err(e) => {
@@ -359,12 +364,16 @@ mod tests {
     #[test]
     fn what_failed_and_what_is_gone_is_said() {
         let mut bad = sample(1.0, 1);
-        bad.status["failure"] = json!({"reason": "flush of member 0 failed"});
+        bad.status["health"] = json!({
+            "state": "failed", "sentence": "FAILED: flush of member 0 failed.",
+            "causes": [{"what": "a flush failed", "detail": "-", "todo": "look at the device"}],
+        });
         let text = screen(&[followed(Ok(Overview::new(&bad, None)))]);
         assert!(
             text.starts_with("v: FAILED: flush of member 0 failed."),
             "{text}"
         );
+        assert!(text.contains("to do: look at the device"), "{text}");
         let text = screen(&[followed(Err("v: is not served (any more)".into()))]);
         assert!(text.contains("is not served"), "{text}");
     }

@@ -9,6 +9,7 @@ use crate::inbox::{Done, Inbox, Submission};
 use crate::port::{Completion, IoRequest, Port, Share};
 use crate::recorder::{Driver, Recording};
 use crate::reopen::Purpose;
+use crate::vitals::{Board, Vitals};
 use crate::volume::replace::Replacement;
 use crate::volume::{Grown, ReplaceHow, Replaced};
 use crate::world::{Command, UringWorld};
@@ -30,6 +31,7 @@ pub struct Handle {
     pub(super) classes: Arc<Classes>,
     pub(super) extent_shift: u32,
     pub(super) failure: Arc<OnceLock<VolumeFailure>>,
+    pub(super) vitals: Arc<Board>,
     /// Size of the volume, which changes if it grows.
     pub(super) volume_bytes: Arc<AtomicU64>,
     pub(super) block: u32,
@@ -123,6 +125,11 @@ impl Handle {
     /// The reason why the volume has failed, if it has: writes are refused from then on until it is served again.
     pub fn failure(&self) -> Option<&VolumeFailure> {
         self.failure.get()
+    }
+
+    /// What the members have answered lately. Does not ask the engine's thread.
+    pub fn vitals(&self) -> Vitals {
+        self.vitals.locked().clone()
     }
 
     /// Memory of requests that is in use, in bytes.

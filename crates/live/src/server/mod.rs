@@ -153,6 +153,8 @@ impl Session {
         };
         let wake = host.engine.next_wake();
         self.run.turn(&mut host, &mut self.world, wake, until);
+        // Commands see why it has failed.
+        self.report_if_broken();
         while let Some(command) = self.inbox.pop_command() {
             command(&mut self.engine, &mut self.world);
         }
@@ -169,10 +171,14 @@ impl Session {
         if self.reopening.is_some() || self.engine.requested.is_some() {
             self.reopen_if_due();
         }
+        self.report_if_broken();
+        !self.engine.is_closed()
+    }
+
+    fn report_if_broken(&mut self) {
         if !self.failure_reported && self.is_broken() {
             self.report_failure();
         }
-        !self.engine.is_closed()
     }
 
     /// Whether the volume can give no guarantee any more.

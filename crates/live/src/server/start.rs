@@ -93,6 +93,7 @@ pub(super) fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
         classes: Arc::new(Classes::new(geo.volume_bytes())),
         extent_shift: geo.extent_shift,
         failure: Arc::default(),
+        vitals: Arc::default(),
         volume_bytes: Arc::new(AtomicU64::new(geo.volume_bytes())),
         block: geo.block_bytes(),
         read_only: volume.mode == OpenMode::ReadOnly,
@@ -182,6 +183,7 @@ impl Prepared {
             pages: crate::ublk::missing().is_none(),
             stamp,
             keeper,
+            vitals: Arc::clone(&self.handle.vitals),
         };
         let mut world = UringWorld::new(parts, &config.io)?;
         let shift = opened.space.geo.extent_shift;

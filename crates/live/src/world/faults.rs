@@ -8,12 +8,20 @@ use isotherm_core::{BufRef, DeviceOp, Nanos, OpKind};
 use rustix::fs::{AtFlags, FsWord, StatxFlags};
 use rustix::io::Errno;
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::time::SystemTime;
 
 /// Interval at which the sizes of members are checked while there are events.
 const CHECK_INTERVAL: Nanos = Nanos(100_000_000);
-/// File systems on which even a query of the size may wait for a server: FUSE, NFS, SMB, CIFS.
-const REMOTE: [FsWord; 4] = [0x6573_5546, 0x6969, 0xfe53_4d42, 0xff53_4d42];
+/// File systems on which even a query of the size may wait for a server: FUSE, NFS, SMB, CIFS, 9P, Ceph.
+const REMOTE: [FsWord; 6] = [
+    0x6573_5546,
+    0x6969,
+    0xfe53_4d42,
+    0xff53_4d42,
+    0x0102_1997,
+    0x00c3_6400,
+];
 
 /// A failure of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,10 +36,10 @@ pub struct Fault {
     pub at: SystemTime,
 }
 
-/// Bytes that a regular file of a local file system must keep; `None` for everything else.
-pub(super) fn size_to_keep(device: &Device) -> Option<u64> {
-    let about = rustix::fs::fstatfs(&device.file).ok()?;
-    (!device.is_block && !REMOTE.contains(&about.f_type)).then_some(device.bytes)
+/// Whether `device` is a file of a file system with a server.
+fn has_server(device: &Device) -> bool {
+    let about = rustix::fs::fstatfs(&device.file);
+    !device.is_block && about.is_ok_and(|a| REMOTE.contains(&a.f_type))
 }
 
 /// An error number of a completion. `None`: it is no error.
@@ -50,7 +58,16 @@ fn bytes_of(file: &File) -> Option<u64> {
 }
 
 impl MemberState {
-    /// Whether the file was truncated since it was opened. Does not wait: see [`size_to_keep`].
+    /// Takes note of the member's present device.
+    pub(super) fn look_at(&mut self, device: Option<&Device>) {
+        self.fd = device.map(|d| d.file.as_raw_fd());
+        self.is_block = device.is_some_and(|d| d.is_block);
+        self.has_server = device.is_some_and(has_server);
+        let local_file = device.filter(|d| !d.is_block && !self.has_server);
+        self.keep = local_file.map(|d| d.bytes);
+    }
+
+    /// Whether the file was truncated since it was opened. Does not wait, because only files of local file systems are looked at.
     fn is_shorter(&self, device: Option<&Device>) -> Option<(u64, u64)> {
         let (keep, file) = (self.keep?, &device?.file);
         let now = bytes_of(file)?;

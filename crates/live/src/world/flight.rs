@@ -1,16 +1,19 @@
 //! The life cycle of a device operation: started, issued (possibly again), completed, settled.
 
 use super::faults::errno;
-use super::{Command, MODEL, REAL, UringWorld};
+use super::{Command, MODEL, MemberState, REAL, UringWorld};
 use crate::buffers::{Arena, Memory};
 use crate::device::Device;
 use crate::mutants::{LiveMutant, broken};
 use crate::requests::Place;
-use io_uring::{opcode, types};
+use io_uring::{opcode, squeue, types};
 use isotherm_core::{BufRef, DeviceOp, Event, IoError, Nanos, OpKind};
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::sync::Arc;
+
+/// Most operations that the kernel has at a time of a member whose file system has a server.
+pub(super) const SERVED_OPEN_MAX: u32 = 16;
 
 /// A device operation in progress.
 pub(super) struct Flight {
@@ -19,11 +22,25 @@ pub(super) struct Flight {
     pub at: Place,
     /// The parts that have not ended: [`REAL`], [`MODEL`].
     pub waiting: u8,
+    /// Time at which it was started.
+    pub since: Nanos,
     result: Result<u32, IoError>,
     /// Number of zero bytes written so far, if zeros must be written.
     zeroed: Option<u32>,
     /// Memory of its own: of a metadata write, or because its member does not accept the request's pages.
     pub bounce: Option<Memory>,
+}
+
+impl MemberState {
+    /// Operations on a file whose file system has a server go to a worker of the kernel at once. FUSE accepts them on this thread although it
+    /// must not wait, and then waits for the server.
+    pub(super) fn how_to_issue(&self) -> squeue::Flags {
+        if self.has_server {
+            squeue::Flags::ASYNC
+        } else {
+            squeue::Flags::empty()
+        }
+    }
 }
 
 impl UringWorld {
@@ -67,6 +84,7 @@ impl UringWorld {
             op: *op,
             at,
             waiting: REAL,
+            since: self.seen,
             result: Ok(0),
             zeroed: None,
             bounce,
@@ -97,12 +115,55 @@ impl UringWorld {
             .expect("a completion names a flight")
     }
 
-    /// Passes the operation on the device (not its model) to the kernel. Called again if the kernel interrupted it, or for the next piece
-    /// of zeros.
+    /// Passes the operation on the device (not its model) to the kernel, unless its member has a server and many operations there already.
     pub(super) fn issue(&mut self, id: u32) {
+        if let Some(member) = self.limited(id) {
+            if member.open >= SERVED_OPEN_MAX {
+                return member.queued.push_back(id);
+            }
+            member.open += 1;
+        }
+        self.pass(id);
+    }
+
+    /// The member of an operation that counts for its limit.
+    fn limited(&mut self, id: u32) -> Option<&mut MemberState> {
+        let op = self.flight(id).op;
+        let member = &mut self.members[usize::from(op.member.0)];
+        (member.has_server && op.kind != OpKind::Standby).then_some(member)
+    }
+
+    /// Passes operations on that wait for their turn.
+    pub(super) fn issue_queued(&mut self) {
+        for i in 0..self.members.len() {
+            let mut free = SERVED_OPEN_MAX.saturating_sub(self.members[i].open);
+            while free > 0
+                && let Some(id) = self.members[i].queued.pop_front()
+            {
+                free -= 1;
+                self.members[i].open += 1;
+                self.pass(id);
+            }
+        }
+    }
+
+    /// The kernel never had the operations that still wait for their turn.
+    pub(super) fn forget_queued(&mut self) {
+        for member in &mut self.members {
+            for id in member.queued.drain(..) {
+                if let Some(f) = &mut self.flights[id as usize] {
+                    f.waiting &= !REAL;
+                }
+            }
+        }
+    }
+
+    /// As [`UringWorld::issue`], without a limit. Called again if the kernel interrupted it, or for the next piece of zeros.
+    pub(super) fn pass(&mut self, id: u32) {
         let f = self.flight(id);
         let (op, at, zeroed) = (f.op, f.at, f.zeroed);
         let member = &mut self.members[usize::from(op.member.0)];
+        let how = member.how_to_issue();
         let fd = types::Fixed(u32::from(op.member.0));
         let dsync = if op.fua && !broken(LiveMutant::DropDsync) {
             ReadWriteFlags::DSYNC
@@ -169,7 +230,7 @@ impl UringWorld {
             }
             (OpKind::Standby, _) => return self.standby(id),
         };
-        self.push(&entry.user_data(id.into()));
+        self.push(&entry.flags(how).user_data(id.into()));
     }
 
     /// Runs the command in its own thread, once per sleep, because it takes seconds on a disk.
@@ -208,7 +269,7 @@ impl UringWorld {
         let zeroed = f.zeroed;
         let error = errno(-res);
         if matches!(error, Some(Errno::INTR | Errno::AGAIN)) {
-            return self.issue(id);
+            return self.pass(id);
         }
         if self.refuses_pages(id, error) {
             return self.repeat_in_memory(id);
@@ -228,12 +289,12 @@ impl UringWorld {
             }
             OpKind::WriteZeroes if unsupported && zeroed.is_none() => {
                 member.no_zero_range = true;
-                return self.issue(id);
+                return self.pass(id);
             }
             OpKind::WriteZeroes if res > 0 && zeroed.is_some_and(|z| z + (res as u32) < op.len) => {
                 self.flight(id).zeroed = zeroed.map(|z| z + res as u32);
                 if !broken(LiveMutant::ZeroFirstPiece) {
-                    return self.issue(id);
+                    return self.pass(id);
                 }
                 Ok(op.len)
             }
@@ -246,6 +307,7 @@ impl UringWorld {
             _ => {
                 member.stats.errors += 1;
                 member.stats.last_errno = Some(-res);
+                self.note_error(&op, -res);
                 self.note_fault(&op, -res);
                 Err(io_error(-res))
             }
@@ -260,6 +322,11 @@ impl UringWorld {
 
     /// One of the two parts ended.
     pub(super) fn settle(&mut self, id: u32, part: u8, result: Result<u32, IoError>) {
+        if part == REAL
+            && let Some(member) = self.limited(id)
+        {
+            member.open -= 1;
+        }
         let f = self.flight(id);
         debug_assert!(f.waiting & part != 0, "each part ends once");
         f.waiting &= !part;

@@ -113,6 +113,15 @@ impl Heartbeat {
     fn has_ended(&self) -> bool {
         self.overtaken || self.broken
     }
+    /// The member with the stamp, and the time for which the kernel has not answered an operation on it; `None`: there is none.
+    pub(super) fn open_for(&self) -> Option<(usize, Duration)> {
+        let since = match self.phase {
+            Phase::Idle => return None,
+            Phase::Reading => self.read_at,
+            Phase::Writing(since) => since,
+        };
+        Some((self.member, self.looked.saturating_sub(since)))
+    }
     /// Whether the kernel uses the memory of the stamp.
     pub(super) fn is_under_way(&self) -> bool {
         self.phase != Phase::Idle
@@ -195,10 +204,8 @@ impl UringWorld {
         let Some(heartbeat) = &mut self.heartbeat else {
             return;
         };
-        let (fd, at) = (
-            types::Fixed(heartbeat.member as u32),
-            heartbeat.block.as_mut_ptr(),
-        );
+        let member = heartbeat.member;
+        let (fd, at) = (types::Fixed(member as u32), heartbeat.block.as_mut_ptr());
         let entry = match heartbeat.phase {
             Phase::Idle => return,
             Phase::Reading => opcode::Read::new(fd, at, BLOCK as u32)
@@ -208,7 +215,8 @@ impl UringWorld {
                 .offset(STAMP_AT)
                 .build(),
         };
-        self.push(&entry.user_data(STAMP));
+        let how = self.members[member].how_to_issue();
+        self.push(&entry.flags(how).user_data(STAMP));
     }
 
     /// Handles the kernel's answer.

@@ -1,6 +1,6 @@
 //! Changes of the members while no operation is in progress (`reopen.rs`).
 
-use super::{MemberState, UringWorld, faults};
+use super::{MemberState, UringWorld};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::paced::Pacer;
@@ -52,19 +52,19 @@ impl UringWorld {
                     Error::new(ErrorKind::System, what)
                 })?;
                 self.members[i] = MemberState {
-                    fd,
-                    is_block: device.as_ref().is_some_and(|d| d.is_block),
                     pacer: self.members[i].pacer.take(),
                     ..MemberState::default()
                 };
+                self.forget_vital(i);
             }
             let member = &mut self.members[i];
-            member.keep = device.as_ref().and_then(faults::size_to_keep);
+            member.look_at(device.as_ref());
             if let Some(pacer) = pacer {
                 member.pacer = pacer;
             }
         }
         self.paced = self.members.iter().any(|m| m.pacer.is_some());
+        self.register_vitals();
         Ok(())
     }
 }

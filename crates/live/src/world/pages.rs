@@ -130,7 +130,7 @@ impl UringWorld {
         let f = self.flight(id);
         f.at = Place::Memory(memory.as_ptr());
         f.bounce = Some(memory);
-        self.issue(id);
+        self.pass(id);
     }
 
     /// Copies the bytes that a repeated read has read into the request's pages.

@@ -1,10 +1,11 @@
 //! Creation of a world: its ring, the ring's workers, its memory.
 
+use super::flight::SERVED_OPEN_MAX;
 use super::heartbeat::Heartbeat;
 use super::keeping::Keeping;
 use super::polling::Polling;
 use super::ring::Ring;
-use super::{Command, MemberState, UringWorld, faults, pages};
+use super::{Command, MemberState, UringWorld, pages};
 use crate::buffers::Arena;
 use crate::config::IoConfig;
 use crate::device::Device;
@@ -14,6 +15,7 @@ use crate::keeper::Keeper;
 use crate::paced::Pacer;
 use crate::requests::Table;
 use crate::stamp::Stamp;
+use crate::vitals::Board;
 use io_uring::{opcode, squeue, types};
 use isotherm_core::Nanos;
 use std::collections::VecDeque;
@@ -37,6 +39,8 @@ pub(crate) struct Parts {
     pub stamp: Option<(Stamp, usize)>,
     /// Memory that outlives this process, for [`isotherm_core::Effect::Keep`].
     pub keeper: Option<Keeper>,
+    /// Where the world leaves what members answered.
+    pub vitals: Arc<Board>,
 }
 
 /// The process could not become an I/O flusher.
@@ -61,6 +65,34 @@ fn bind_workers(ring: &mut Ring, fds: &[RawFd]) -> io::Result<()> {
     while waiting > 0 {
         ring.submitter().submit_and_wait(1)?;
         waiting -= ring.completion().count().min(waiting);
+    }
+    Ok(())
+}
+
+fn members(devices: &[Option<Device>], pacers: Vec<Option<Pacer>>) -> Vec<MemberState> {
+    let mut pacers = pacers.into_iter();
+    let one = |device: &Option<Device>| {
+        let mut member = MemberState {
+            pacer: pacers.next().flatten(),
+            ..MemberState::default()
+        };
+        member.look_at(device.as_ref());
+        member
+    };
+    devices.iter().map(one).collect()
+}
+
+/// Allows the kernel so many workers that members with a server never use all of them. Such a member's operations block a worker each
+/// until its server answers; if it hangs, flushes of the other members must still find one.
+fn make_room(ring: &Ring, members: &[MemberState]) -> io::Result<()> {
+    let served = members.iter().filter(|m| m.has_server).count() as u32;
+    if served > 0 {
+        // Zeros change nothing, and the kernel answers with the present limits.
+        let mut most = [0, 0];
+        ring.submitter().register_iowq_max_workers(&mut most)?;
+        // One more each for the activity stamp.
+        most = [most[0] + served * (SERVED_OPEN_MAX + 1), 0];
+        ring.submitter().register_iowq_max_workers(&mut most)?;
     }
     Ok(())
 }
@@ -100,18 +132,8 @@ impl UringWorld {
         // SAFETY: the region lives as long as `arena`, which is dropped after the ring.
         let (fixed, page_buffers) =
             unsafe { pages::register(&ring, &parts.arena.region, parts.pages) };
-        let mut pacers = parts.pacers.into_iter();
-        let members: Vec<MemberState> = parts
-            .devices
-            .iter()
-            .map(|d| MemberState {
-                fd: d.as_ref().map(|d| d.file.as_raw_fd()),
-                is_block: d.as_ref().is_some_and(|d| d.is_block),
-                pacer: pacers.next().flatten(),
-                keep: d.as_ref().and_then(faults::size_to_keep),
-                ..MemberState::default()
-            })
-            .collect();
+        let members = members(&parts.devices, parts.pacers);
+        make_room(&ring, &members).map_err(refused)?;
         parts.inbox.adopt();
         let mut world = UringWorld {
             ring,
@@ -139,6 +161,9 @@ impl UringWorld {
             refusing: false,
             fault: None,
             sizes_checked: parts.base,
+            vitals: parts.vitals,
+            answers_checked: parts.base,
+            any_unanswered: false,
             heartbeat: parts
                 .stamp
                 .map(|(stamp, member)| Heartbeat::new(stamp, member)),
@@ -146,6 +171,7 @@ impl UringWorld {
             arena: parts.arena,
         };
         world.watch_bell();
+        world.register_vitals();
         Ok(world)
     }
 }

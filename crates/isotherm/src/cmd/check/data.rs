@@ -1,9 +1,14 @@
 //! `check --data`: reads everything that the volume holds, so that a place that cannot be read any more is found before it is needed. Blocks
 //! that exist twice, at the home and in a clean copy, are compared.
 
+use std::path::Path;
+
+use isotherm_control::data_check::DataChecks;
 use isotherm_core::store::{Media, Opened};
 use isotherm_core::{ExtentId, Slot};
+use isotherm_live::VolumeConfig;
 use isotherm_live::loss::Ranges;
+use isotherm_live::scrub::Found;
 use serde_json::{Value, json};
 
 use super::Check;
@@ -49,9 +54,18 @@ pub(super) fn ranges(list: &Value) -> Ranges {
         .collect()
 }
 
+/// Keeps the outcome for `status` and for the server of the volume, which show damage until a check finds none. The outcome of a check while
+/// it was served stays if this one says the same.
+pub(super) fn tell_status(volume: &Path, config: &VolumeConfig, found: &Found) {
+    let checks = DataChecks::load(volume, config.uuid.as_deref());
+    if checks.figures()["last"]["ok"] != json!(found.is_well()) {
+        checks.keep(found);
+    }
+}
+
 impl Check<'_> {
-    /// Reads the data of an opened volume; adds what is wrong to the findings.
-    pub(super) fn data(&mut self, opened: &Opened) -> Value {
+    /// Reads the data of an opened volume; adds what is wrong to the findings. Returns the part of the answer, and the outcome to keep.
+    pub(super) fn data(&mut self, opened: &Opened) -> (Value, Found) {
         let (map, geo) = (&opened.space.map, &opened.space.geo);
         // In the order of the homes, which is that of the disk.
         let mut all: Vec<(Slot, ExtentId)> = (0..geo.extents)
@@ -62,12 +76,13 @@ impl Check<'_> {
         all.sort_unstable();
         let total = (all.len() as u64 + u64::from(map.copied())) << geo.extent_shift;
         let progress = Progress::files();
-        let mut data = Data::default();
+        let (mut data, known) = (Data::default(), self.findings.len());
         for (home, e) in all {
             self.extent(opened, home, e, &mut data);
             progress.file("data", data.read, total);
         }
         progress.finish();
+        let bad_places = self.findings[known..].to_vec();
         let findings = in_findings(&data.lost, &data.differing);
         self.findings.extend(findings);
         let list = |r: &Ranges| -> Vec<Value> {
@@ -75,9 +90,17 @@ impl Check<'_> {
                 .map(|(from, to)| json!({"from": from, "to": to}))
                 .collect()
         };
-        json!({
+        let read = json!({
             "read_bytes": data.read, "lost": list(&data.lost), "differing": list(&data.differing), "not_compared": [],
-        })
+        });
+        let found = Found {
+            read: data.read,
+            lost: data.lost,
+            differing: data.differing,
+            bad_places,
+            ..Found::default()
+        };
+        (read, found)
     }
 
     /// Reads the home of an extent, and its copy if it has one.

@@ -84,7 +84,14 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     }
     let result = check.all(&config);
     let read = match check.opened.take().filter(|_| read_data) {
-        Some(opened) => check.data(&opened),
+        Some(opened) => {
+            let (read, found) = check.data(&opened);
+            // What a missing member has is not damaged.
+            if opened.report.missing.is_empty() {
+                data::tell_status(&args.volume, &config, &found);
+            }
+            read
+        }
         None => Value::Null,
     };
     let (findings, copied, mended) = (check.findings, check.copied, check.mended);

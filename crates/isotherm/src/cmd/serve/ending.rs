@@ -13,9 +13,9 @@ use isotherm_live::Server;
 use isotherm_live::port::{Completion, IoRequest};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use isotherm_control::fronts::Fronts;
-use isotherm_control::live::{End, StopReply};
+use isotherm_control::live::{End, Live, StopReply};
 
+use super::health::Told;
 use crate::Failure;
 
 /// Interval at which the main thread checks that the engine's thread is running.
@@ -49,26 +49,6 @@ pub(super) fn watch_signals(ends: Sender<End>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reports a failure of the volume, once, as soon as it is noticed.
-fn say_failure(server: &Server, said: &mut bool) {
-    let handle = server.handle();
-    let Some(failure) = handle.failure().filter(|_| !*said) else {
-        return;
-    };
-    *said = true;
-    crate::notify::tell(&format!("STATUS=FAILED: {failure}: writes are refused"));
-    let at = failure.at.duration_since(std::time::UNIX_EPOCH);
-    let member = failure.member.as_ref();
-    tracing::error!(
-        reason = failure.reason.as_str(),
-        member = member.map(|m| m.0),
-        path = member.map(|m| tracing::field::display(m.1.display())),
-        errno = failure.errno,
-        "volume failed: {failure} (at {} s since 1970): writes and flushes are refused from now on, reads go on; stop it, check the devices, serve again",
-        at.unwrap_or_default().as_secs()
-    );
-}
-
 fn died(server: &Server) -> Result<(), Failure> {
     if server.has_died() {
         return Err(Failure::failed(
@@ -83,13 +63,13 @@ fn died(server: &Server) -> Result<(), Failure> {
 pub(super) fn wait(
     ended: &Receiver<End>,
     server: &Server,
-    front: &Fronts,
+    service: &Live,
     patience_s: u64,
 ) -> Result<Vec<StopReply>, Failure> {
     let patience = Duration::from_secs(patience_s);
-    let mut said = false;
+    let (front, mut told) = (&service.fronts, Told::default());
     loop {
-        say_failure(server, &mut said);
+        told.look(service);
         if server.handle().failure().is_some_and(|f| f.overtaken) {
             // The contents of memory can no longer be trusted, and nothing may be written.
             return Ok(Vec::new());
@@ -98,8 +78,7 @@ pub(super) fn wait(
             Err(RecvTimeoutError::Timeout) => died(server)?,
             Err(RecvTimeoutError::Disconnected) => return Ok(Vec::new()),
             Ok(End::Signal(name)) => {
-                say_failure(server, &mut said);
-                return drain(name, ended, server, front, patience);
+                return drain(name, (ended, server, service), patience, &mut told);
             }
             Ok(End::Asked(asker)) => match front.lock().leave() {
                 Ok(()) => return Ok(vec![asker]),
@@ -115,17 +94,18 @@ pub(super) fn wait(
 /// After a signal: flushes, and waits for the users to finish.
 fn drain(
     signal: &str,
-    ended: &Receiver<End>,
-    server: &Server,
-    front: &Fronts,
+    (ended, server, service): (&Receiver<End>, &Server, &Live),
     patience: Duration,
+    health: &mut Told,
 ) -> Result<Vec<StopReply>, Failure> {
     let deadline = Instant::now() + patience;
+    let front = &service.fronts;
     let mut askers = Vec::new();
     front.lock().refuse_new();
     let flushed = flush(server);
     let mut told = false;
     loop {
+        health.look(service);
         let users = front.lock().users();
         if users.is_empty() {
             return Ok(askers);
@@ -158,10 +138,10 @@ fn drain(
             }
             Err(_) => {}
         }
-        if let Ok(Err(e)) = flushed.try_recv() {
+        if let Ok(Err(_)) = flushed.try_recv() {
             tracing::error!(
                 signal,
-                "{signal}: the flush failed ({e:?}): what was written since the last good flush may be lost"
+                "{signal}: the flush failed: what was written since the last good flush may be lost"
             );
         }
         died(server)?;

@@ -3,6 +3,7 @@
 mod device;
 mod ending;
 mod fronts;
+mod health;
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -91,7 +92,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let registered = Registered::new(&args.volume);
     let watch = notify::Watch::start(server.handle());
     ready(&server);
-    let waiting = ending::wait(&ended, &server, &fronts, args.stop_timeout)?;
+    let waiting = ending::wait(&ended, &server, &service, args.stop_timeout)?;
     notify::tell("STOPPING=1\nSTATUS=writing everything down");
     drop((keeper, metrics, web, registered));
     // The front ends end first, so that no new requests come. Then pending requests are served, and a checkpoint is written.
@@ -206,8 +207,8 @@ fn classes(
 fn ready(server: &Server) {
     say("ready");
     notify::tell(&format!(
-        "READY=1\nSTATUS=serving {}",
-        crate::human::bytes(server.port().volume_bytes())
+        "READY=1\nSTATUS={}",
+        health::well(server.port().volume_bytes())
     ));
 }
 
@@ -303,7 +304,8 @@ fn start_fronts(
 fn start_control(args: &ServeArgs, service: &Arc<Live>) -> Result<Control, Failure> {
     let socket = crate::place::socket_to_listen(&args.volume)
         .map_err(|e| Failure::file(&args.volume, "make the directory of its socket", &e))?;
-    Control::start(&socket, service.clone())
+    let spare = crate::place::spare_to_listen();
+    Control::start(&socket, spare.as_deref(), service.clone())
 }
 
 /// `--web`: the view of this volume alone.

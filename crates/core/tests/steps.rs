@@ -47,6 +47,14 @@ fn finish(run: &mut Run) {
     );
 }
 
+/// The steps per request, or per extent, at each size.
+fn do_not_grow(what: &str, each: [f64; 3]) {
+    println!("{what}: {each:.2?} steps at {SIZES:?} extents");
+    assert!(each.iter().all(|s| *s < MOST), "{what}: {each:?}");
+    // A fixed number for few requests is no growth.
+    assert!(each[2] < each[0] * 2.0 + 2.0, "{what}: {each:?}");
+}
+
 /// The steps per request of what `burst` does with a volume of each size, under each policy. It returns the number of its requests.
 fn measure(what: &str, burst: impl Fn(&mut Run, u32) -> u32) {
     for policy in POLICIES {
@@ -57,10 +65,7 @@ fn measure(what: &str, burst: impl Fn(&mut Run, u32) -> u32) {
             finish(&mut run);
             (run.engine.steps() - before) as f64 / f64::from(requests)
         });
-        println!("{what}, {policy}: {each:.2?} steps per request at {SIZES:?} extents");
-        assert!(each.iter().all(|s| *s < MOST), "{what}, {policy}: {each:?}");
-        // A fixed number for few requests is no growth.
-        assert!(each[2] < each[0] * 2.0 + 2.0, "{what}, {policy}: {each:?}");
+        do_not_grow(&format!("{what}, {policy}"), each);
     }
 }
 
@@ -133,9 +138,7 @@ fn a_change_of_policy() {
             // A slot is looked at when the policy changes, when its removal begins, and when it has ended.
             (run.engine.steps() - before) as f64 / f64::from(n)
         });
-        println!("to {to}: {each:.2?} steps per extent at {SIZES:?} extents");
-        assert!(each.iter().all(|s| *s < MOST), "to {to}: {each:?}");
-        assert!(each[2] < each[0] * 2.0 + 2.0, "to {to}: {each:?}");
+        do_not_grow(&format!("to {to}"), each);
     }
 }
 

@@ -88,9 +88,8 @@ pub(super) fn primary_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
     s.check_contents()
 }
 
-/// A copy is cleaned and dropped, and only the primary has the record of the clean. The mirror names the copy's slot as dirty. Then the
-/// primary's newest journal blocks are damaged. The slot must not contain another extent's bytes.
-pub(super) fn cleaned_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
+/// A volume with clean copies of the extents 1 and 3, of which only the primary has the record that 1 is clean.
+fn two_cleaned(mutant: Option<Mutant>) -> Result<Stage, String> {
     let mut s = stage(mutant)?;
     for e in [1, 3] {
         s.write(e, (0, 8))?;
@@ -106,6 +105,13 @@ pub(super) fn cleaned_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
     s.clean(3)?;
     s.clean(1)?;
     s.pass(Nanos::from_millis(500))?;
+    Ok(s)
+}
+
+/// A copy is cleaned and dropped, and only the primary has the record of the clean. The mirror names the copy's slot as dirty. Then the
+/// primary's newest journal blocks are damaged. The slot must not contain another extent's bytes.
+pub(super) fn cleaned_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = two_cleaned(mutant)?;
     s.propose(Action::Evict {
         extent: ExtentId(1),
     })?;
@@ -120,21 +126,7 @@ pub(super) fn cleaned_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
 /// A cleaned copy is written again, and while a round brings the mirror up to date, its dirty blocks are discarded. The record of that is
 /// pending, so a durable record still names the slot as dirty. It must not contain another extent's bytes.
 pub(super) fn cleaned_slot_discarded(mutant: Option<Mutant>) -> Result<(), String> {
-    let mut s = stage(mutant)?;
-    for e in [1, 3] {
-        s.write(e, (0, 8))?;
-        s.flush()?;
-    }
-    for e in [1, 3] {
-        s.allocate(e)?;
-        s.write(e, (0, 8))?;
-    }
-    s.flush()?;
-    s.pass(Nanos::from_secs(2))?;
-    s.clean(3)?;
-    // This one is recorded on the primary only.
-    s.clean(1)?;
-    s.pass(Nanos::from_millis(500))?;
+    let mut s = two_cleaned(mutant)?;
     s.write(1, (0, 4))?;
     s.flush()?;
     let ring = s.is_ring();

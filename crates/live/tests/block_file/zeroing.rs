@@ -161,14 +161,8 @@ fn nbd_client(path: &Path) -> UnixStream {
     let mut peer = UnixStream::connect(path).unwrap();
     peer.read_exact(&mut [0; 18]).unwrap();
     // Client flags (fixed newstyle, no zeroes), then EXPORT_NAME with the empty name.
-    let hello = [
-        &3u32.to_be_bytes()[..],
-        b"IHAVEOPT",
-        &1u32.to_be_bytes(),
-        &[0; 4],
-    ]
-    .concat();
-    peer.write_all(&hello).unwrap();
+    peer.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0")
+        .unwrap();
     peer.read_exact(&mut [0; 10]).unwrap();
     peer
 }

@@ -204,6 +204,59 @@ fn a_mount_of_a_killed_server_is_named_with_the_way_out() {
     assert_eq!(again.terminate(), Some(0));
 }
 
+/// Asks everything as another user, opens files until that is refused, says what came of it, and waits with the files open.
+const OTHER: &str = "
+import json, os, sys
+for n in range(500): open(f'many{n}', 'w').close()
+there = [os.open(p, os.O_RDONLY) for p in ['.', 'open']]
+os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+all = {}
+for what in ['status', 'stats', 'where', 'why', 'migrate', 'check', 'pin', 'policy']:
+    all[what] = [json.loads(os.getxattr(f, 'user.isotherm.' + what)) for f in there]
+try: os.getxattr(there[0], 'user.isotherm.record'); assert False
+except PermissionError: pass
+kept, refused = [], None
+try:
+    for n in range(500): kept.append(os.open(f'/proc/self/fd/{there[0]}/many{n}', os.O_RDONLY))
+except OSError as e: refused = e.errno
+print(json.dumps({'answers': all, 'opened': len(kept), 'refused': refused}), flush=True)
+sys.stdin.readline()
+";
+
+/// What another user learned: no name, and only so many files.
+fn judge(place: &Place, said: &serde_json::Value) {
+    assert_eq!(said["refused"], rustix::io::Errno::NFILE.raw_os_error());
+    let opened = said["opened"].as_u64().expect("a number");
+    assert!((200..400).contains(&opened), "{opened}");
+    let (text, path) = (
+        said["answers"].to_string(),
+        place.path("").display().to_string(),
+    );
+    for word in ["secret", &path, "isotherm (a move)"] {
+        assert!(!text.contains(word), "{word}: {text}");
+    }
+    let answers = &said["answers"];
+    for (what, schema) in [
+        ("status", "files-status"),
+        ("stats", "files-stats"),
+        ("where", "files-where"),
+        ("why", "files-why"),
+        ("migrate", "files-dry-run"),
+        ("check", "files-check"),
+    ] {
+        for answer in answers[what].as_array().expect("answers") {
+            common::fits(answer, schema);
+        }
+    }
+    assert_eq!(answers["status"][0]["counts"]["pins"], 1);
+    assert_eq!(answers["status"][0]["tiers"][1]["files"], 1);
+    assert_eq!(answers["check"][0]["ok"], true);
+    assert_eq!(
+        place.json("files status mnt", "files-status")["pins"]["secret"],
+        1
+    );
+}
+
 /// Another user asks everything, and opens files until that is refused. He learns no name, and root can still use the mount.
 #[test]
 fn other_users_learn_counts_and_leave_descriptors() {
@@ -229,25 +282,8 @@ fn other_users_learn_counts_and_leave_descriptors() {
         fs::write(place.path("mnt/open"), "text").expect("written");
         place.ok("files pin mnt/secret --to slow");
         place.ok("files migrate mnt --now");
-        let script = "
-import json, os, sys
-for n in range(500): open(f'many{n}', 'w').close()
-there = [os.open(p, os.O_RDONLY) for p in ['.', 'open']]
-os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
-all = {}
-for what in ['status', 'stats', 'where', 'why', 'migrate', 'check', 'pin', 'policy']:
-    all[what] = [json.loads(os.getxattr(f, 'user.isotherm.' + what)) for f in there]
-try: os.getxattr(there[0], 'user.isotherm.record'); assert False
-except PermissionError: pass
-kept, refused = [], None
-try:
-    for n in range(500): kept.append(os.open(f'/proc/self/fd/{there[0]}/many{n}', os.O_RDONLY))
-except OSError as e: refused = e.errno
-print(json.dumps({'answers': all, 'opened': len(kept), 'refused': refused}), flush=True)
-sys.stdin.readline()
-";
         let mut other = std::process::Command::new("python3")
-            .args(["-c", script])
+            .args(["-c", OTHER])
             .current_dir(place.path("mnt"))
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
@@ -265,32 +301,7 @@ sys.stdin.readline()
         }
         drop(other.stdin.take());
         other.wait().expect("ends");
-        assert_eq!(said["refused"], rustix::io::Errno::NFILE.raw_os_error());
-        let opened = said["opened"].as_u64().expect("a number");
-        assert!((200..400).contains(&opened), "{opened}");
-        let text = said["answers"].to_string();
-        let path = place.path("").display().to_string();
-        for word in ["secret", &path, "isotherm (a move)"] {
-            assert!(!text.contains(word), "{word}: {text}");
-        }
-        let answers = &said["answers"];
-        for (what, schema) in [
-            ("status", "files-status"),
-            ("stats", "files-stats"),
-            ("where", "files-where"),
-            ("why", "files-why"),
-            ("migrate", "files-dry-run"),
-            ("check", "files-check"),
-        ] {
-            for answer in answers[what].as_array().expect("answers") {
-                common::fits(answer, schema);
-            }
-        }
-        assert_eq!(answers["status"][0]["counts"]["pins"], 1);
-        assert_eq!(answers["status"][0]["tiers"][1]["files"], 1);
-        assert_eq!(answers["check"][0]["ok"], true);
-        let whole = place.json("files status mnt", "files-status");
-        assert_eq!(whole["pins"]["secret"], 1);
+        judge(&place, &said);
     }));
     assert_eq!(server.terminate(), Some(0));
     if let Err(e) = work {

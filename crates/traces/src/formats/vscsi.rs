@@ -62,10 +62,14 @@ fn item(
     time_us: u64,
     latency_ns: Option<u64>,
 ) -> Result<Item, Bad> {
-    // READ and WRITE (6, 10, 12, 16), SYNCHRONIZE CACHE (10, 16), UNMAP and WRITE SAME (10, 16).
+    // READ and WRITE (6, 10, 12, 16), WRITE AND VERIFY (10, 12, 16), COMPARE AND WRITE, ORWRITE, XPWRITE, WRITE ATOMIC and WRITE STREAM;
+    // SYNCHRONIZE CACHE (10, 16), UNMAP and WRITE SAME (10, 16). VERIFY and PRE-FETCH transfer nothing, WRITE LONG and WRITE BUFFER no
+    // blocks, EXTENDED COPY and tokens name no place here.
     let op = match command {
         0x08 | 0x28 | 0xa8 | 0x88 => Op::Read,
-        0x0a | 0x2a | 0xaa | 0x8a => Op::Write,
+        0x0a | 0x2a | 0xaa | 0x8a | 0x2e | 0xae | 0x8e | 0x89 | 0x8b | 0x51 | 0x9c | 0x9a => {
+            Op::Write
+        }
         0x35 | 0x91 => Op::Flush,
         0x42 | 0x41 | 0x93 => Op::Discard,
         0x00..=0xff => return Ok(Item::Other),
@@ -79,4 +83,31 @@ fn item(
     let len = if op == Op::Flush { 0 } else { len };
     let r = request(scaled(time_us, 1_000)?, op, offset(lbn, SECTOR)?, len)?;
     Ok(Item::Request(Record { latency_ns, ..r }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_that_writes_blocks_is_a_write_and_one_that_only_looks_is_nothing() {
+        let op = |command| match item(command, 512, 8, 5, None) {
+            Ok(Item::Request(r)) => Some(r.op),
+            _ => None,
+        };
+        for c in [
+            0x0a, 0x2a, 0xaa, 0x8a, 0x2e, 0xae, 0x8e, 0x89, 0x8b, 0x51, 0x9c, 0x9a,
+        ] {
+            assert_eq!(op(c), Some(Op::Write), "{c:x}");
+        }
+        for c in [0x08, 0x28, 0xa8, 0x88] {
+            assert_eq!(op(c), Some(Op::Read), "{c:x}");
+        }
+        for c in [
+            0x00, 0x12, 0x25, 0x2f, 0x34, 0x3b, 0x3f, 0x83, 0x8f, 0x90, 0xa0, 0xaf,
+        ] {
+            assert_eq!(op(c), None, "{c:x}");
+        }
+        assert!(item(0x100, 512, 8, 5, None).is_err());
+    }
 }

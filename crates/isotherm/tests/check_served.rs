@@ -315,10 +315,13 @@ fn a_sleeping_disk_sleeps_on() {
         let status = place.json("status v", "status");
         status["members"][1]["asleep"] == json!(true)
     };
-    wait_for("the disk sleeps", asleep);
-    // What was written is recorded and moved first; from then on there is no work left that could wake it.
-    std::thread::sleep(Duration::from_secs(2));
-    wait_for("the disk sleeps", asleep);
+    let wake_ups = || place.json("status v", "status")["members"][1]["sleep"]["wake_ups"].clone();
+    // What was written is recorded and moved first; there is no work left once nothing has woken the disk for a while.
+    wait_for("the disk sleeps on", || {
+        let before = wake_ups();
+        std::thread::sleep(Duration::from_secs(2));
+        asleep() && wake_ups() == before
+    });
     let mut command = place.command("check v --data");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut client = command.spawn().expect("the program starts");

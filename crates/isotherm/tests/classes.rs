@@ -66,23 +66,25 @@ fn write_block(file: impl AsRef<std::path::Path>, at: u64) {
     f.sync_all().expect("flushed");
 }
 
-/// Waits until all writes so far were examined: no new ones for a while.
-fn quiet(place: &Place) {
-    let looks = || {
-        let l = json(place, "classes show v --json")["layout"].clone();
-        (l["full_looks"].as_u64(), l["refreshes"].as_u64())
-    };
+/// Waits for a limited time until the classes of the served volume are `theirs`, and returns the share of blocks that have the same.
+fn equal_in_the_end(place: &Place, theirs: &[u8]) -> f64 {
     let until = Instant::now() + Duration::from_secs(60);
-    let mut last = looks();
-    while Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(1200));
-        let now = looks();
-        if now == last {
-            return;
+    loop {
+        let equal = share_equal(&live(place, (theirs.len() as u64) << 12), theirs);
+        if equal >= 0.999 || Instant::now() > until {
+            return equal;
         }
-        last = now;
+        std::thread::sleep(Duration::from_millis(100));
     }
-    panic!("the layout is looked at for ever");
+}
+
+/// Waits until the layout of a new file system was examined.
+fn examined(place: &Place) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while live(place, 256 << 20)[..2] != [1, 2] {
+        assert!(Instant::now() < until, "the layout is not looked at");
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 /// Creates and removes files of many sizes.
@@ -372,18 +374,17 @@ fn ext4_under_churn_has_the_classes_of_a_fresh_look() {
     run("mkfs.ext4", &["-q", "-F", "-b", "4096", &disk.0]);
     let mounted = Mounted::new(&disk.0, place.path("fs"));
     let dir = mounted.0.display().to_string();
+    // On a fast machine all files would be written before the first examination of the layout.
+    examined(&place);
     for round in 0..3 {
-        // On a fast machine all files would be written before the first examination of the layout.
-        quiet(&place);
         churn(&mounted.0, round);
         run("sync", &["-f", &dir]);
     }
     // Freezing the file system writes the journal's contents to their places.
     run("fsfreeze", &["-f", &dir]);
-    quiet(&place);
-    let (ours, theirs) = (live(&place, bytes), fresh(&disk.0, bytes));
+    let theirs = fresh(&disk.0, bytes);
+    let equal = equal_in_the_end(&place, &theirs);
     run("fsfreeze", &["-u", &dir]);
-    let equal = share_equal(&ours, &theirs);
     println!("classes equal after churn: {:.3} %", equal * 100.0);
     assert!(equal >= 0.999, "{equal}");
     for c in [1, 2, 3, 4, 6, 7, 8, 9, 10, 11] {
@@ -399,8 +400,7 @@ fn ext4_under_churn_has_the_classes_of_a_fresh_look() {
     assert!(n("7") > 0 && n("4") > 0, "{show:#}");
     // Another program reads all of it: the classes of files follow from their sizes.
     mounted.unmount();
-    quiet(&place);
-    let again = share_equal(&live(&place, bytes), &fresh(&disk.0, bytes));
+    let again = equal_in_the_end(&place, &fresh(&disk.0, bytes));
     assert!(again >= 0.999, "{again}");
     drop(disk);
     place.stop();
@@ -483,11 +483,7 @@ fn files_are_classed_by_rule_and_attribute() {
     let found = ["small", "big", "media/film.mkv", "media/named.mkv"].map(first);
     assert_eq!(found, [8, 13, 40, 50]);
     // Metadata keeps the class from the layout, once the layout was examined.
-    let until = Instant::now() + Duration::from_secs(60);
-    while live(&place, 256 << 20)[..2] != [1, 2] && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    assert_eq!(&live(&place, 256 << 20)[..2], [1, 2]);
+    examined(&place);
     // A file system on another device must not be taken for that of the volume.
     assert!(fails(&place, "classify --fs / --volume v").contains("neither the block file"));
     assert!(

@@ -109,10 +109,12 @@ fn questions_let_disks_sleep() {
         let status = m.status("v");
         status["members"][1]["asleep"] == json!(true)
     };
-    wait_for("the disk sleeps", sleeps);
-    // The written data is recorded and moved first; from then on there is no work left.
-    std::thread::sleep(Duration::from_secs(2));
-    wait_for("the disk sleeps", sleeps);
+    // The written data is recorded and moved first; there is no work left once nothing has woken the disk for a while.
+    wait_for("the disk sleeps on", || {
+        let before = disk(&m.status("v"));
+        std::thread::sleep(Duration::from_secs(2));
+        sleeps() && disk(&m.status("v"))["wake_ups"] == before["wake_ups"]
+    });
     let before = disk(&m.status("v"));
     assert!(before["asleep_s"].as_f64().is_some(), "{before}");
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! The only interface between a front end and the volume.
+//! Requests of front ends to the volume: what they carry, how they end, and the port that takes them.
 
 pub use crate::buffers::{ALIGNMENT, Buffer, Pool};
 use crate::pages::Pages;
@@ -105,7 +105,8 @@ impl IoRequest {
     }
 }
 
-/// The interface through which front ends pass requests to the engine's thread.
+/// Takes the requests of front ends, on any thread: those of sockets have threads of their own, and ublk and the block file pass most of theirs
+/// on the engine's thread.
 pub trait Port: Send + Sync {
     /// Size of the volume in bytes; fixed while it is served.
     fn volume_bytes(&self) -> u64;

@@ -157,18 +157,21 @@ fn run(m: &Machine, before: &str, blocks: &[String]) {
     );
 }
 
-/// `isotherm-core --test golden`: whether there is such a test program.
+/// `isotherm-core`, `isotherm-core --test golden`: whether there is such a package or test program.
 fn is_suite(words: &str) -> bool {
     let mut words = words.split_whitespace();
-    let (Some(package), Some("--test"), Some(test)) = (words.next(), words.next(), words.next())
-    else {
-        return false;
-    };
+    let package = words.next().unwrap_or_default();
     let crates = docs()
         .join("../crates")
         .join(package.trim_start_matches("isotherm-"));
-    crates.join(format!("tests/{test}.rs")).exists()
-        || crates.join(format!("tests/{test}/main.rs")).exists()
+    match (words.next(), words.next()) {
+        (None, None) => crates.join("Cargo.toml").exists(),
+        (Some("--test"), Some(test)) => {
+            crates.join(format!("tests/{test}.rs")).exists()
+                || crates.join(format!("tests/{test}/main.rs")).exists()
+        }
+        _ => false,
+    }
 }
 
 /// As [`Machine`], in memory, because volumes of 256 MiB are made and filled.

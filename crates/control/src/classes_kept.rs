@@ -3,7 +3,7 @@
 //! Guarantee: no failure here prevents a volume from being served or stopped. Ranges that are lost or outdated affect placement and never
 //! data.
 
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use isotherm_classify::{Source, classes};
@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 /// Most ranges in a file: about 40 MB of text.
 const RANGES_MAX: usize = 1 << 20;
+/// Largest file that is read, in bytes: that many ranges.
+const BYTES_MAX: u64 = 128 << 20;
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -34,18 +36,12 @@ pub fn file(description: &Path) -> PathBuf {
 
 /// Registers the kept ranges with a volume that has just been started. Entries that cannot be parsed are skipped and reported.
 pub fn load(handle: &Handle, config: &VolumeConfig, file: &Path) {
-    // The opening of a pipe would wait for its other end.
-    let opened = match std::fs::metadata(file) {
-        Ok(m) if m.is_file() => std::fs::File::open(file),
-        Ok(_) => Err(std::io::Error::other("is no file")),
-        Err(e) => Err(e),
-    };
-    let text = match opened {
-        Ok(f) => BufReader::new(f),
+    let text = match isotherm_paths::read(file, BYTES_MAX) {
+        Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return,
         Err(e) => return eprintln!("isotherm: {}: {e}: no ranges of classes", file.display()),
     };
-    let kept: Kept = match serde_json::from_reader(text) {
+    let kept: Kept = match serde_json::from_slice(&text) {
         Ok(kept) => kept,
         Err(e) => return eprintln!("isotherm: {}: {e}: no ranges of classes", file.display()),
     };
@@ -109,22 +105,14 @@ pub fn save(handle: &Handle, config: &VolumeConfig, file: &Path) {
         uuid: config.uuid.clone(),
         ranges,
     };
-    if let Err(e) = write(file, &kept) {
+    if let Err(e) = isotherm_paths::replace(file, 0o600, |f| {
+        let mut out = BufWriter::new(f);
+        serde_json::to_writer(&mut out, &kept)?;
+        out.flush()
+    }) {
         eprintln!(
             "isotherm: {}: {e}: ranges of classes are not kept, register them again after the next start",
             file.display()
         );
     }
-}
-
-fn write(file: &Path, kept: &Kept) -> std::io::Result<()> {
-    let new = file.with_extension("classes.new");
-    let write = || {
-        let mut out = BufWriter::new(std::fs::File::create(&new)?);
-        serde_json::to_writer(&mut out, kept)?;
-        out.flush()?;
-        out.get_ref().sync_all()?;
-        std::fs::rename(&new, file)
-    };
-    write().inspect_err(|_| drop(std::fs::remove_file(&new)))
 }

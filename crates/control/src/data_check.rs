@@ -121,7 +121,8 @@ impl DataChecks {
         inner.last = Some(last.clone());
         drop(inner);
         // If this fails, the next session does not know the outcome.
-        let _ = keep(&self.file, &json!({"uuid": self.uuid, "last": last}));
+        let kept = json!({"uuid": self.uuid, "last": last}).to_string() + "\n";
+        let _ = isotherm_paths::replace(&self.file, 0o600, |f| f.write_all(kept.as_bytes()));
     }
 
     /// The check in progress and the outcome of the last one.
@@ -161,23 +162,7 @@ fn is_outcome(v: &Value) -> bool {
 }
 
 fn read(file: &Path) -> Option<Value> {
-    use std::io::Read;
-    // The opening of a pipe would wait for its other end.
-    let is_file = std::fs::metadata(file).is_ok_and(|m| m.is_file());
-    let opened = is_file.then(|| std::fs::File::open(file))?.ok()?;
-    let mut text = Vec::new();
-    opened.take(FILE_MAX).read_to_end(&mut text).ok()?;
-    serde_json::from_slice(&text).ok()
-}
-
-/// Replaces the file, so that it is whole whatever happens.
-fn keep(file: &Path, value: &Value) -> io::Result<()> {
-    let dir = file.parent().filter(|d| !d.as_os_str().is_empty());
-    let mut new = tempfile::NamedTempFile::new_in(dir.unwrap_or(Path::new(".")))?;
-    serde_json::to_writer(&mut new, value)?;
-    new.write_all(b"\n")?;
-    new.persist(file)?;
-    Ok(())
+    serde_json::from_slice(&isotherm_paths::read(file, FILE_MAX).ok()?).ok()
 }
 
 fn ranges(ranges: &Ranges) -> Vec<Value> {

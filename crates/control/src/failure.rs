@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
+use isotherm_words::printable::printable_lines;
+
 /// The reason why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -66,7 +68,7 @@ impl fmt::Display for Failure {
                     if i > 0 {
                         f.write_str("; ")?;
                     }
-                    f.write_str(line)?;
+                    f.write_str(&printable_lines(line))?;
                 }
                 Ok(())
             }
@@ -84,6 +86,8 @@ mod tests {
     #[test]
     fn messages_are_one_line() {
         assert_eq!(Failure::failed("a:\n  b\n\nc").to_string(), "a:; b; c");
+        let hostile = Failure::usage("`\u{1b}[2J\r`: no name").to_string();
+        assert_eq!(hostile, "`\\u{1b}[2J\\r`: no name");
     }
 
     #[test]

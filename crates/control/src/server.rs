@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, BufReader, Read, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,7 +106,7 @@ impl Control {
             },
             Err(_) => {}
         }
-        let listener = bind_private(path).map_err(|e| failed(&e))?;
+        let listener = isotherm_paths::bind(path, 0o600).map_err(|e| failed(&e))?;
         let meta = fs::symlink_metadata(path).map_err(|e| failed(&e))?;
         let shared = Arc::new(Shared {
             service,
@@ -126,23 +126,6 @@ impl Control {
             accepting: Some(accepting),
         })
     }
-}
-
-/// The socket is bound in a directory that only this user may enter and then moved to its place, so there is no moment at which other users
-/// can connect.
-fn bind_private(path: &Path) -> io::Result<UnixListener> {
-    let dir = path
-        .parent()
-        .filter(|d| !d.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let private = tempfile::Builder::new()
-        .prefix(".isotherm-")
-        .tempdir_in(dir)?;
-    let inside = private.path().join("s");
-    let listener = with_short_path(&inside, |p| UnixListener::bind(p))?;
-    fs::set_permissions(&inside, fs::Permissions::from_mode(0o600))?;
-    fs::rename(&inside, path)?;
-    Ok(listener)
 }
 
 impl Drop for Control {
@@ -339,6 +322,7 @@ mod tests {
     use super::*;
     use crate::client::{connect, served};
     use crate::entry::EntryOp;
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::mpsc;
 
     struct Echo;

@@ -1,6 +1,5 @@
 //! A recording of events that `serve` itself writes.
 
-use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -23,7 +22,8 @@ impl EventsFile {
     /// # Errors
     /// The file cannot be created, or the volume cannot be recorded.
     pub fn start(path: &Path, handle: &Handle, limit: u64) -> Result<EventsFile, Failure> {
-        let file = File::create_new(path).map_err(|e| Failure::file(path, "create", &e))?;
+        let file =
+            isotherm_paths::create(path, 0o600).map_err(|e| Failure::file(path, "create", &e))?;
         let recording = handle
             .record_events()
             .map_err(|e| Failure::failed(e.to_string()))?;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use isotherm_web::{Address, SocketFile};
+use isotherm_web::{Address, SocketFile, check_host};
 
 use crate::Failure;
 
@@ -143,9 +143,10 @@ impl HttpServer {
         let listener = Arc::new(Listener::bind(address)?);
         let over = Arc::new(AtomicBool::new(false));
         let (l, o) = (Arc::clone(&listener), Arc::clone(&over));
+        let own = address.clone();
         let thread = std::thread::Builder::new()
             .name("http".into())
-            .spawn(move || serve(&l, &o, &pages))
+            .spawn(move || serve(&l, &o, &pages, &own))
             .map_err(|e| Failure::failed(format!("no thread for HTTP: {e}")))?;
         Ok(HttpServer {
             listener,
@@ -176,7 +177,7 @@ impl Drop for HttpServer {
     }
 }
 
-fn serve(listener: &Listener, over: &AtomicBool, pages: &Pages) {
+fn serve(listener: &Listener, over: &AtomicBool, pages: &Pages, own: &Address) {
     let peers = Arc::new(AtomicUsize::new(0));
     loop {
         let accepted = listener.accept();
@@ -195,12 +196,12 @@ fn serve(listener: &Listener, over: &AtomicBool, pages: &Pages) {
             let _ = send(&mut *peer, &busy, true);
             continue;
         }
-        let (count, pages) = (Arc::clone(&peers), Arc::clone(pages));
+        let (count, pages, own) = (Arc::clone(&peers), Arc::clone(pages), own.clone());
         let started = std::thread::Builder::new()
             .name("http-peer".into())
             .spawn(move || {
                 // A peer that breaks the protocol or disconnects ends its own connection only.
-                let _ = serve_peer(&mut *peer, &pages);
+                let _ = serve_peer(&mut *peer, &pages, &own);
                 count.fetch_sub(1, Ordering::SeqCst);
             });
         if started.is_err() {
@@ -209,11 +210,14 @@ fn serve(listener: &Listener, over: &AtomicBool, pages: &Pages) {
     }
 }
 
-fn serve_peer(peer: &mut dyn Peer, pages: &Pages) -> io::Result<()> {
+fn serve_peer(peer: &mut dyn Peer, pages: &Pages, own: &Address) -> io::Result<()> {
     let Some(head) = read_head(peer)? else {
         let long = Response::plain("431 Request Header Fields Too Large", "too long\n");
         return send(peer, &long, true);
     };
+    if let Some(Err(why)) = host(&head).map(|h| check_host(h, own)) {
+        return send(peer, &Response::plain("403 Forbidden", &(why + "\n")), true);
+    }
     let (response, with_body) = answer(&head, pages);
     send(peer, &response, with_body)
 }
@@ -238,6 +242,13 @@ fn read_head(peer: &mut dyn Peer) -> io::Result<Option<String>> {
         }
     }
     Ok(Some(String::from_utf8_lossy(&head).into_owned()))
+}
+
+/// The host that a request names. Every browser names one.
+fn host(head: &str) -> Option<&str> {
+    let fields = head.lines().skip(1).filter_map(|l| l.split_once(':'));
+    let mut hosts = fields.filter(|(name, _)| name.trim().eq_ignore_ascii_case("host"));
+    hosts.next().map(|(_, value)| value.trim())
 }
 
 fn answer(head: &str, pages: &Pages) -> (Response, bool) {
@@ -303,7 +314,10 @@ mod tests {
             _ => Response::not_found(),
         });
         let server = HttpServer::start(&address, pages).expect("listens");
-        let ok = ask(&server, b"GET /metrics?x=1 HTTP/1.1\r\nHost: h\r\n\r\n");
+        let ok = ask(
+            &server,
+            b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost:1\r\n\r\n",
+        );
         assert!(
             ok.starts_with("HTTP/1.1 200 OK\r\n") && ok.ends_with("\r\n\r\nyes\n"),
             "{ok}"
@@ -315,6 +329,12 @@ mod tests {
             (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
             (b"\xff\xfe\r\n\r\n", "400"),
             (b"GET metrics HTTP/1.1\r\n\r\n", "400"),
+            // A page of another site, whose name has begun to lead here.
+            (
+                b"GET /metrics HTTP/1.1\r\nhost: evil.example:80\r\n\r\n",
+                "403",
+            ),
+            (b"GET /metrics HTTP/1.1\r\nA: b\r\nHost:\r\n\r\n", "403"),
         ] {
             let text = ask(&server, request);
             assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{text}");

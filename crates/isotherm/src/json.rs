@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use isotherm_words::printable::{printable_json, printable_lines};
 use serde::Serialize;
 
 use crate::Failure;
@@ -50,7 +51,7 @@ impl JsonArg {
                     Failure::failed(format!("cannot write the result as JSON: {e}"))
                 })?;
                 if path.as_os_str() == "-" {
-                    to_stdout(&(json + "\n"))
+                    to_stdout(&(printable_json(&json) + "\n"))
                 } else {
                     to_file(path, json + "\n")
                 }
@@ -59,7 +60,7 @@ impl JsonArg {
     }
 }
 
-/// Prints. A reader that has closed the pipe is not an error.
+/// Prints; what a terminal would obey is shown instead. A reader that has closed the pipe is not an error.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -72,6 +73,7 @@ pub fn to_stdout(text: &str) -> Result<(), Failure> {
 /// # Errors
 /// Standard output cannot be written.
 pub fn is_read(text: &str) -> Result<bool, Failure> {
+    let text = printable_lines(text);
     let mut out = std::io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match written {
@@ -90,21 +92,14 @@ pub fn is_read(text: &str) -> Result<bool, Failure> {
 pub fn to_file(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let text = text.as_ref();
     let failed = |e: &std::io::Error| Failure::file(path, "write", e);
-    if path.metadata().is_ok_and(|m| !m.is_file()) {
+    let written = if path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir()) {
         // A device or a pipe cannot be replaced, but it can be written to.
-        return std::fs::write(path, text).map_err(|e| failed(&e));
-    }
-    let dir = path
-        .parent()
-        .filter(|d| !d.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let mut beside = tempfile::Builder::new()
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-        .tempfile_in(dir)
-        .map_err(|e| failed(&e))?;
-    beside.write_all(text).map_err(|e| failed(&e))?;
-    beside.persist(path).map_err(|e| failed(&e.error))?;
-    Ok(())
+        let opened = std::fs::File::options().write(true).open(path);
+        opened.and_then(|mut f| f.write_all(text))
+    } else {
+        isotherm_paths::replace_behind_links(path, 0o644, |f| f.write_all(text))
+    };
+    written.map_err(|e| failed(&e))
 }
 
 /// `--json OUT` as two words: returns `args` with the two words joined, if that is the meaning.

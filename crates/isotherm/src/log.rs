@@ -13,6 +13,7 @@ use std::str::FromStr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use isotherm_words::printable::printable_lines;
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -143,14 +144,19 @@ impl<S: Subscriber> Layer<S> for Lines {
     }
 }
 
+/// Prints a line to standard error.
+pub fn note(text: fmt::Arguments<'_>) {
+    // The parent process may not read the output.
+    let _ = writeln!(std::io::stderr(), "{}", printable_lines(&text.to_string()));
+}
+
 fn line(level: Level, text: &str) {
     let mark = match level {
         Level::DEBUG => "debug: ",
         Level::TRACE => "trace: ",
         _ => "",
     };
-    // The parent process may not read the output.
-    let _ = writeln!(std::io::stderr(), "isotherm: {mark}{text}");
+    note(format_args!("isotherm: {mark}{text}"));
 }
 
 struct Message(String);

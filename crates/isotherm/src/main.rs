@@ -22,7 +22,7 @@ fn main() -> ExitCode {
 
 fn fail(failure: &Failure) -> ExitCode {
     if *failure != Failure::Bad {
-        eprintln!("isotherm: {failure}");
+        isotherm_cli::log::note(format_args!("isotherm: {failure}"));
     }
     ExitCode::from(failure.code())
 }

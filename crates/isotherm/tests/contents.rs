@@ -348,3 +348,46 @@ fn one_file_by_two_names_is_used_once() {
         ));
     }
 }
+
+/// Names on devices, in files and of files are shown, and what a terminal would obey in them is not sent to it.
+#[test]
+fn no_name_of_others_reaches_the_terminal_as_it_is() {
+    use isotherm_core::store::superblock::Superblock;
+    const NAME: &str = "v\u{1b}]0;x\u{7}\u{9b}2J\n# volume w\u{202e}";
+    let place = Place::new();
+    place.ok("create v --fast f:16M --slow s:64M --policy lru");
+    for member in ["f", "s"] {
+        let file = (File::options().read(true).write(true)).open(place.path(member));
+        let file = file.expect("opened");
+        let mut block = [0; isotherm_core::store::BLOCK];
+        file.read_exact_at(&mut block, 0).expect("read");
+        let mut superblock = Superblock::decode(&block).expect("whole");
+        superblock.name = NAME.into();
+        file.write_all_at(&superblock.encode(), 0).expect("written");
+    }
+    let trace = place.path("\u{1b}[2J.csv");
+    fs::write(trace, "time,\u{1b}[2Jop\n1,R\u{9b}2J,x\n").expect("written");
+    let mut shown = 0;
+    for call in [
+        "create w --fast f --slow s",
+        "create w --fast f --slow s --force --json",
+        "find f s",
+        "find f s --json",
+        "check v",
+        "trace info \u{1b}[2J.csv",
+        "trace info \u{1b}[2J.csv --json",
+        "sim \u{1b}[2J.csv --policy lru",
+        "status \u{1b}[2J",
+        "\u{1b}[2J",
+    ] {
+        let out = place.run(call);
+        for text in [&out.stdout, &out.stderr] {
+            let text = String::from_utf8(text.clone()).expect("text");
+            let odd = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+            assert!(!text.contains(odd), "`{call}`: {text:?}");
+            assert!(!text.contains("\n# volume w"), "`{call}`: {text:?}");
+            shown += usize::from(text.contains("\\u{1b}") || text.contains("\\u001b"));
+        }
+    }
+    assert!(shown >= 4, "{shown} of them show such a name");
+}

@@ -267,6 +267,9 @@ fn default_extent() -> Size {
     Size(64 << 10)
 }
 
+/// Largest description that is read, in bytes.
+const BYTES_MAX: u64 = 1 << 20;
+
 impl VolumeConfig {
     /// Reads and checks a description; `file` is named in errors.
     ///
@@ -299,7 +302,7 @@ impl VolumeConfig {
     /// # Errors
     /// As [`VolumeConfig::parse`], or the file cannot be read.
     pub fn load(file: &Path) -> Result<VolumeConfig, Error> {
-        let text = std::fs::read_to_string(file)
+        let text = isotherm_paths::read_text(file, BYTES_MAX)
             .map_err(|e| Error::new(ErrorKind::Config, format!("{}: {e}", file.display())))?;
         VolumeConfig::parse(&text, file)
     }
@@ -313,30 +316,11 @@ impl VolumeConfig {
             Error::new(ErrorKind::Config, format!("{}: {e}", file.display()))
         };
         let text = toml::to_string(self).map_err(|e| bad(&e))?;
-        // A description may be a link into the files of a configuration tool; it stays one, and its permissions stay.
-        let real = std::fs::canonicalize(file);
-        let file = real.as_deref().unwrap_or(file);
-        let new = file.with_extension("toml.new");
-        let write = || {
-            use std::io::Write;
-            let mut f = std::fs::File::create(&new)?;
-            if let Ok(old) = file.metadata() {
-                f.set_permissions(old.permissions())?;
-            }
-            f.write_all(text.as_bytes())?;
-            f.sync_all()?;
-            std::fs::rename(&new, file)?;
-            let dir = file
-                .parent()
-                .filter(|p| !p.as_os_str().is_empty())
-                .unwrap_or(Path::new("."));
-            std::fs::File::open(dir)?.sync_all()
-        };
-        write().map_err(|e: std::io::Error| {
-            // What is half written helps nobody, and takes space where there is none.
-            let _ = std::fs::remove_file(&new);
-            bad(&e)
+        // A description may be a link into the files of a configuration tool.
+        isotherm_paths::replace_behind_links(file, 0o644, |f| {
+            std::io::Write::write_all(f, text.as_bytes())
         })
+        .map_err(|e| bad(&e))
     }
 
     /// Checks every value by itself; values that depend on the devices are checked when these are open.

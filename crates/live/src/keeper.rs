@@ -75,8 +75,19 @@ fn directory() -> Option<PathBuf> {
     };
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(&dir).ok()?;
-    let on_tmpfs = fstatfs(File::open(&dir).ok()?).is_ok_and(|s| s.f_type == TMPFS_MAGIC);
-    on_tmpfs.then_some(dir)
+    is_private_memory(&dir).then_some(dir)
+}
+
+/// Whether the directory is on a tmpfs, and only this user may make files in it: others could make links under the names of these, and forge
+/// what was kept.
+fn is_private_memory(dir: &Path) -> bool {
+    let Ok(opened) = File::open(dir) else {
+        return false;
+    };
+    let own = rustix::process::geteuid().as_raw();
+    let is_private = |m: fs::Metadata| m.uid() == own && m.mode() & 0o022 == 0;
+    fstatfs(&opened).is_ok_and(|s| s.f_type == TMPFS_MAGIC)
+        && opened.metadata().is_ok_and(is_private)
 }
 
 /// The word for a volume all of whose answered writes are on its devices.

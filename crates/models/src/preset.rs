@@ -80,6 +80,13 @@ fn is_file(name: &str) -> bool {
 /// [`SheetError::Unknown`] with the nearest existing name; or the file cannot be read.
 pub fn sheet_text(name: &str) -> Result<Cow<'static, str>, SheetError> {
     if is_file(name) {
+        if std::fs::metadata(name).is_ok_and(|m| !m.is_file()) {
+            // A pipe would be waited for.
+            return Err(SheetError::Syntax {
+                file: name.to_owned(),
+                message: "is no regular file".to_owned(),
+            });
+        }
         return std::fs::read_to_string(name)
             .map(Cow::Owned)
             .map_err(|e| SheetError::Syntax {

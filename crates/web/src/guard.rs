@@ -94,18 +94,21 @@ fn is_foreign(headers: &HeaderMap) -> bool {
     !followed && site.is_some_and(|s| !matches!(s, "same-origin" | "none"))
 }
 
-/// Checks that `Host` is a name of this machine, where its names are known. Behind a Unix socket there is a proxy, which is responsible for
-/// names; other machines must know the token.
 fn host(headers: &HeaderMap, address: &Address) -> Result<(), String> {
+    let given = headers.get(header::HOST).and_then(|h| h.to_str().ok());
+    check_host(given.unwrap_or_default(), address)
+}
+
+/// Checks that a request's `Host` is a name of this machine, where its names are known: a browser that believes to talk to another site sends
+/// the name of that site. Behind a Unix socket there is a proxy, which is responsible for names; other machines must know the token.
+///
+/// # Errors
+/// It is another name, or none; with the name to use.
+pub fn check_host(given: &str, address: &Address) -> Result<(), String> {
     let Address::Tcp(own) = address else {
         return Ok(());
     };
-    if address.is_remote() {
-        return Ok(());
-    }
-    let given = headers.get(header::HOST).and_then(|h| h.to_str().ok());
-    let given = given.ok_or("no host named")?;
-    if is_ours(given, *own) {
+    if address.is_remote() || is_ours(given, *own) {
         Ok(())
     } else {
         Err(format!(

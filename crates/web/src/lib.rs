@@ -30,6 +30,7 @@ mod settings;
 mod socket;
 mod token;
 
+pub use guard::check_host;
 pub use listen::WebServer;
 pub use settings::{Address, Settings};
 pub use socket::SocketFile;

@@ -1,6 +1,5 @@
 //! Connections: their number, their time limits, TLS, and their end.
 
-use std::fs;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -31,6 +30,8 @@ use crate::{Address, Settings, SocketFile, Source};
 const PEERS_MAX: usize = 64;
 /// Time limit for the head of a request and for the TLS handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Largest file of certificates that is read, in bytes.
+const PEM_MAX: u64 = 4 << 20;
 /// Number of threads for questions that block.
 const WAITING_THREADS: usize = 8;
 
@@ -180,11 +181,12 @@ fn runtime(listener: Listener) -> io::Result<(Runtime, Accepting)> {
 
 fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
     let bad = |file: &Path, e: &dyn std::fmt::Display| format!("{}: {e}", file.display());
-    let read = |file: &Path| fs::read(file).map_err(|e| bad(file, &e));
-    let chain = CertificateDer::pem_slice_iter(&read(certificate)?)
+    let text = isotherm_paths::read(certificate, PEM_MAX).map_err(|e| bad(certificate, &e))?;
+    let chain = CertificateDer::pem_slice_iter(&text)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| bad(certificate, &format!("no certificates in PEM: {e}")))?;
-    let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|e| {
+    let text = isotherm_paths::read_secret(key, PEM_MAX).map_err(|e| bad(key, &e))?;
+    let private = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|e| {
         bad(
             key,
             &format!("no private key in PEM (without a password): {e}"),

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -39,11 +39,9 @@ impl SocketFile {
                     "{shown}: another server listens there: stop it, or choose another path"
                 ));
             }
-            Ok(_) => fs::remove_file(path).map_err(failed)?,
-            Err(_) => {}
+            _ => {}
         }
-        let listener = UnixListener::bind(path).map_err(failed)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(failed)?;
+        let listener = isotherm_paths::bind(path, 0o666).map_err(failed)?;
         let file = SocketFile {
             path: path.to_owned(),
             identity: identity(path).map_err(failed)?,

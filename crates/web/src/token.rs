@@ -1,9 +1,7 @@
 //! The secret that allows changes to a volume.
 
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::{self, Write};
 use std::path::Path;
 
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -22,17 +20,8 @@ const MOST: u64 = 1024;
 /// The file cannot be read or created, other users may read it, or its content is too short.
 pub fn token(file: &Path) -> Result<String, String> {
     let said = |e: io::Error| format!("{}: {e}", file.display());
-    match File::open(file) {
-        Ok(open) => {
-            let mode = open.metadata().map_err(said)?.mode();
-            if mode & 0o077 != 0 {
-                return Err(format!(
-                    "{}: others may read this token: `chmod 600 {0}`",
-                    file.display()
-                ));
-            }
-            let mut text = String::new();
-            open.take(MOST).read_to_string(&mut text).map_err(said)?;
+    match isotherm_paths::read_secret(file, MOST) {
+        Ok(text) => {
             let text = text.trim();
             if text.len() < LEAST || !text.bytes().all(|b| b.is_ascii_graphic()) {
                 return Err(format!(
@@ -44,12 +33,7 @@ pub fn token(file: &Path) -> Result<String, String> {
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let text = random().map_err(said)?;
-            let mut new = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(file)
-                .map_err(said)?;
+            let mut new = isotherm_paths::create(file, 0o600).map_err(said)?;
             writeln!(new, "{text}").map_err(said)?;
             new.sync_all().map_err(said)?;
             Ok(text)

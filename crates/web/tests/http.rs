@@ -423,6 +423,12 @@ fn other_machines_see_nothing_without_tls_and_token() {
     let (certificate, key) = (dir.path().join("c.pem"), dir.path().join("k.pem"));
     std::fs::write(&certificate, made.cert.pem()).expect("written");
     std::fs::write(&key, made.key_pair.serialize_pem()).expect("written");
+    let permit = |file, mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(file, mode).expect("set");
+    };
+    permit(&certificate, 0o600);
+    permit(&key, 0o644);
     let settings = |key: &std::path::Path| Settings {
         address: "0.0.0.0:0".parse().expect("an address"),
         tls: Some((certificate.clone(), key.to_owned())),
@@ -432,6 +438,9 @@ fn other_machines_see_nothing_without_tls_and_token() {
     let source = Arc::<MadeUp>::default();
     let wrong = WebServer::start(settings(&certificate), source.clone()).err();
     assert!(wrong.is_some_and(|e| e.contains("no private key")));
+    let open = WebServer::start(settings(&key), source.clone()).err();
+    assert!(open.is_some_and(|e| e.contains("`chmod 600 ")));
+    permit(&key, 0o600);
     let server = WebServer::start(settings(&key), source).expect("listens");
     let at = server
         .address()

@@ -42,9 +42,9 @@ pub fn status(args: &StatusArgs) -> Result<(), Failure> {
             // Programs before this key was added do not send their version.
             if answer["program"] != json!(PROGRAM) {
                 let theirs = answer["program"].as_str().unwrap_or("an older one");
-                eprintln!(
+                crate::log::note(format_args!(
                     "isotherm: served by a program of another version ({theirs}; this is {PROGRAM}): stop the volume and serve it again to change over"
-                );
+                ));
             }
             answer
         }
@@ -92,7 +92,9 @@ pub fn set(args: &SetArgs) -> Result<(), Failure> {
                 policy: policy.clone(),
             })?;
             if let Some(gone) = gone(before["policy"].as_str().unwrap_or_default(), &policy) {
-                eprintln!("isotherm: the settings of the previous policy hold no more: {gone}");
+                crate::log::note(format_args!(
+                    "isotherm: the settings of the previous policy hold no more: {gone}"
+                ));
             }
             answer
         }

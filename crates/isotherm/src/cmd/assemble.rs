@@ -29,7 +29,10 @@ pub fn run(args: &AssembleArgs) -> Result<(), Failure> {
         let seen = probe(device, Second::Anywhere);
         match seen.map_err(|e| Failure::file(device, "open it", &e))? {
             Ok(sb) => drop(wanted.insert(format_uuid(&sb.uuid))),
-            Err(_) => eprintln!("isotherm: {}: carries no volume", device.display()),
+            Err(_) => crate::log::note(format_args!(
+                "isotherm: {}: carries no volume",
+                device.display()
+            )),
         }
     }
     let mut list = Vec::new();
@@ -56,10 +59,10 @@ pub fn run(args: &AssembleArgs) -> Result<(), Failure> {
         }
     }
     for uuid in wanted {
-        eprintln!(
+        crate::log::note(format_args!(
             "isotherm: volume {uuid}: no description of it in {}: `isotherm find` prints one",
             place::SYSTEM_CONFIG
-        );
+        ));
     }
     args.json.print(&list, || text(&list))?;
     if failures.is_empty() {

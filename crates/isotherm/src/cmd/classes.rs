@@ -179,7 +179,10 @@ pub fn open_cas(file: &Path) -> Result<opencas::Import, Failure> {
     let import =
         opencas::parse(&text).map_err(|e| Failure::failed(format!("{}: {e}", file.display())))?;
     for (line, why) in &import.left_out {
-        eprintln!("isotherm: {}: line {line}: left out: {why}", file.display());
+        crate::log::note(format_args!(
+            "isotherm: {}: line {line}: left out: {why}",
+            file.display()
+        ));
     }
     Ok(import)
 }
@@ -250,7 +253,7 @@ fn export(args: &ClassesExportArgs) -> Result<(), Failure> {
     }
     let text = serde_json::to_string(&json!({"ranges": all}))
         .map_err(|e| Failure::failed(e.to_string()))?;
-    std::fs::write(&args.file, text + "\n").map_err(|e| Failure::file(&args.file, "write", &e))
+    crate::json::to_file(&args.file, text + "\n")
 }
 
 /// A promise, and how well it is kept, as text.

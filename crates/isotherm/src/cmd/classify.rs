@@ -31,7 +31,10 @@ pub fn run(args: &ClassifyArgs) -> Result<(), Failure> {
             Err(e) => {
                 let why = e.to_string();
                 if said.as_ref() != Some(&why) {
-                    eprintln!("isotherm: {why}; tried again every {} s", pause.as_secs());
+                    crate::log::note(format_args!(
+                        "isotherm: {why}; tried again every {} s",
+                        pause.as_secs()
+                    ));
                     said = Some(why);
                 }
                 rounds.changes = None;
@@ -173,12 +176,12 @@ fn files(
         )));
     }
     if let Some((path, value)) = &walked.wrong {
-        eprintln!(
+        crate::log::note(format_args!(
             "isotherm: {}: the attribute user.isotherm.class is `{}`, which is no class: give a number up to 63 or a name that `isotherm classes show` prints ({} files; their attributes are ignored)",
             path.display(),
             value.escape_debug(),
             walked.wrong_attribute
-        );
+        ));
     }
     let answer = json!({
         "source": "files", "files": walked.files, "by_attribute": walked.by_attribute,

@@ -38,10 +38,10 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     let config = VolumeConfig::load(&description(&args.volume))
         .map_err(|e| Failure::failed(e.to_string()))?;
     for note in &made.notes {
-        eprintln!("isotherm: {note}");
+        crate::log::note(format_args!("isotherm: {note}"));
     }
     if let Some(note) = notes::swapped(&config, |m| rotates(&m.path)) {
-        eprintln!("isotherm: {note}");
+        crate::log::note(format_args!("isotherm: {note}"));
     }
     let members: Vec<_> = config
         .members

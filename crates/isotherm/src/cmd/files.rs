@@ -1,6 +1,5 @@
 //! `isotherm mount`, and `isotherm files`, which queries a mounted file system through extended attributes.
 
-use std::io::Write;
 use std::time::Duration;
 
 use isotherm_files::fuse::Io;
@@ -76,9 +75,8 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
     ])
     .map_err(|e| Failure::failed(format!("cannot listen to signals: {e}")))?;
     let mounted = mount(&settings, &args.mountpoint, &options).map_err(|e| Failure::failed(e.0))?;
-    println!("ready");
     // The program that started this one may not read its output.
-    let _ = std::io::stdout().flush();
+    let _ = crate::json::to_stdout("ready\n");
     let end = mounted.ender();
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {

@@ -34,11 +34,11 @@ pub fn run(args: &FilesRecordArgs) -> Result<(), Failure> {
     let mut end = End::after(args.seconds)?;
     let mut trace = Trace::create(&args.out)?;
     order(&args.path, "record", "start")?;
-    eprintln!(
+    crate::log::note(format_args!(
         "isotherm: recording {} to {}",
         args.path.display(),
         args.out.display()
-    );
+    ));
     end.begin();
     let mut over = false;
     loop {

@@ -78,7 +78,7 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
         )));
     }
     for line in &nothing {
-        eprintln!("isotherm: {line}");
+        crate::log::note(format_args!("isotherm: {line}"));
     }
     let found: Vec<(VolumeConfig, Vec<u8>)> = volumes
         .values()

@@ -244,16 +244,15 @@ pub fn run(args: &MeasureArgs) -> Result<(), Failure> {
     let _held = args.destructive.then(|| hold(path)).transpose()?;
     let (target, direct) = Target::open(path, args.destructive)?;
     if !direct {
-        eprintln!(
+        crate::log::note(format_args!(
             "NOTE: {}: cannot be read past the page cache, so memory is measured with it",
             path.display()
-        );
+        ));
     }
     let measured = measure(&target, args)?;
     let (sheet, residuals) =
         fit(&args.name, &measured).map_err(|e| Failure::failed(e.to_string()))?;
-    std::fs::write(&args.out, &sheet)
-        .map_err(|e| Failure::failed(format!("{}: {e}", args.out.display())))?;
+    crate::json::to_file(&args.out, &sheet)?;
     let figures: Vec<Value> = residuals
         .iter()
         .map(|r| {
@@ -268,11 +267,11 @@ pub fn run(args: &MeasureArgs) -> Result<(), Failure> {
         "sheet": args.out.to_string_lossy(), "figures": figures,
     });
     if residuals.iter().any(|r| r.error().abs() > RESIDUAL_DOUBTED) {
-        eprintln!(
+        crate::log::note(format_args!(
             "NOTE: a residual is over {:.0} %: the figures do not belong to one device, as on a machine that is busy with other work; \
              measure again, or longer (--seconds)",
             RESIDUAL_DOUBTED * 100.0
-        );
+        ));
     }
     args.json.print(&answer, || {
         let rows: Vec<_> = residuals.iter().map(as_row).collect();

@@ -56,7 +56,10 @@ fn server_of(volume: &Path) -> Result<Option<Client>, Failure> {
 fn take_notes(result: &mut Value) {
     let notes = result.as_object_mut().and_then(|all| all.remove("notes"));
     for note in notes.iter().filter_map(|n| n.as_array()).flatten() {
-        eprintln!("isotherm: {}", note.as_str().unwrap_or_default());
+        crate::log::note(format_args!(
+            "isotherm: {}",
+            note.as_str().unwrap_or_default()
+        ));
     }
 }
 

@@ -36,10 +36,10 @@ pub fn kept(path: &Path) -> Result<Option<PathBuf>, Failure> {
         .map_err(|e| failed("a pipe, and it cannot be copied to", e))?;
     // The descriptor stays open until the process ends, and with it the file.
     let there = PathBuf::from(format!("/proc/self/fd/{}", copy.into_raw_fd()));
-    eprintln!(
+    crate::log::note(format_args!(
         "isotherm: {}: a pipe: its {bytes} bytes are kept as {} meanwhile, because a trace is read more than once",
         path.display(),
         there.display()
-    );
+    ));
     Ok(Some(there))
 }

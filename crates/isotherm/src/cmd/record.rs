@@ -31,11 +31,11 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     let mut trace = Trace::create(&args.out)?;
     let mut client = served(&args.volume)?;
     client.ask(&Request::Record)?;
-    eprintln!(
+    crate::log::note(format_args!(
         "isotherm: recording {} to {}",
         args.volume.display(),
         args.out.display()
-    );
+    ));
     end.begin();
     let mut stream = client.into_stream();
     receive(&mut stream, &mut trace, &end)?;

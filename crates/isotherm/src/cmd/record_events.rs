@@ -27,7 +27,7 @@ const LAST: Duration = Duration::from_secs(30);
 pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     let mut end = End::after(args.seconds)?;
     let mut client = served(&args.volume)?;
-    let mut file = File::create_new(&args.out).map_err(|e| match e.kind() {
+    let mut file = isotherm_paths::create(&args.out, 0o600).map_err(|e| match e.kind() {
         ErrorKind::AlreadyExists => recording::exists(&args.out),
         _ => Failure::file(&args.out, "create", &e),
     })?;
@@ -36,11 +36,11 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
         let _ = std::fs::remove_file(&args.out);
         return Err(e);
     }
-    eprintln!(
+    crate::log::note(format_args!(
         "isotherm: recording the events of {} to {}",
         args.volume.display(),
         args.out.display()
-    );
+    ));
     end.begin();
     receive(client.into_stream(), &mut file, args, &end).inspect_err(|_| {
         // What was recorded until the cut can be replayed; if it is nothing, the file would only block the name.

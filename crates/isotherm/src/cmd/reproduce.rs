@@ -27,7 +27,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let shown = std::io::stderr().is_terminal();
     let progress = |what: &str| {
         if shown {
-            eprintln!("{what}");
+            crate::log::note(format_args!("{what}"));
         }
     };
     let ctx = |seed: u64| {

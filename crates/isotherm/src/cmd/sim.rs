@@ -156,10 +156,10 @@ fn play(args: &SimArgs, setup: &Setup, files: Vec<TraceFile>) -> Result<Vec<Repo
 /// The lab's default extent size is the papers', and a volume's is larger. The best policy may differ between the two.
 pub fn say_extent(world: &WorldArgs) {
     if world.extent.is_none() {
-        eprintln!(
+        crate::log::note(format_args!(
             "NOTE: extents of 4K here, 64K in a volume made by `isotherm create`: policies may rank otherwise there; \
              --extent 64K plays what such a volume does, --extent 4K says that you know"
-        );
+        ));
     }
 }
 
@@ -168,10 +168,10 @@ pub fn say_size(world: &WorldArgs) {
     let extent = world.extent.unwrap_or(EXTENT);
     let bytes = world.fast_size.iter().filter_map(|size| size.bytes());
     for small in bytes.filter(|&b| b < u64::from(extent)) {
-        eprintln!(
+        crate::log::note(format_args!(
             "NOTE: --fast-size {small} is {small} bytes, less than an extent of {extent}: the fast tier has one extent; {small}% or {small}G \
              has a unit"
-        );
+        ));
     }
 }
 

@@ -109,7 +109,7 @@ pub fn say_assumed(path: &Path, options: &Options) -> Result<(), Failure> {
     }
     let reader = isotherm_traces::open(path, options).map_err(|e| failed(&e))?;
     for what in reader.assumed() {
-        eprintln!("isotherm: {}: {what}", path.display());
+        crate::log::note(format_args!("isotherm: {}: {what}", path.display()));
     }
     let most = options.limit.map_or(EXAMINED, |limit| limit.min(EXAMINED));
     let start = Options {
@@ -119,11 +119,11 @@ pub fn say_assumed(path: &Path, options: &Options) -> Result<(), Failure> {
     // An error in the first requests is reported by the run itself, with the same words.
     if let Ok(info) = isotherm_traces::info(path, &start) {
         for what in &info.doubts {
-            eprintln!(
+            crate::log::note(format_args!(
                 "WARNING: {}: in the first {} requests: {what}",
                 path.display(),
                 info.requests
-            );
+            ));
         }
     }
     Ok(())
@@ -228,7 +228,7 @@ fn convert(a: &TraceConvertArgs) -> Result<(), Failure> {
         )
     };
     if to_stdout && a.json.json.is_none() {
-        eprint!("isotherm: {}", words());
+        crate::log::note(format_args!("isotherm: {}", words().trim_end()));
         return Ok(());
     }
     a.json.print(&written, words)

@@ -9,6 +9,7 @@ mod growth;
 mod journal;
 mod list;
 mod machine;
+mod planted;
 mod prometheus;
 mod tasks;
 mod web;

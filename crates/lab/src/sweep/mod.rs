@@ -260,7 +260,9 @@ fn replace(
 ) -> Result<(), LabError> {
     let beside = path.with_extension("part");
     let write = || -> Result<(), Box<dyn std::error::Error>> {
-        let mut file = File::create(&beside)?;
+        // What is there is left from a run that was killed, or somebody else's link: nothing is written through it.
+        let _ = fs::remove_file(&beside);
+        let mut file = File::create_new(&beside)?;
         fill(&mut file)?;
         file.sync_all()?;
         fs::rename(&beside, path)?;

@@ -14,6 +14,7 @@ mod window;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use isotherm_core::store::superblock::{MAGIC, Superblock};
+use isotherm_words::printable::printable;
 use rustix::ioctl::{NoArg, Opcode, ioctl};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -53,7 +54,7 @@ fn recognise(w: &Window) -> Vec<Content> {
     if let Some(b) = w.get(0, isotherm_core::store::BLOCK)
         && b[..MAGIC.len()] == MAGIC
     {
-        let name = Superblock::decode(b).map(|s| format!(" (`{}`)", s.name));
+        let name = Superblock::decode(b).map(|s| format!(" (`{}`)", printable(&s.name)));
         add(
             format!("a member of a volume{}", name.unwrap_or_default()),
             0,

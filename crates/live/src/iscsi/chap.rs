@@ -3,13 +3,15 @@
 use md5::{Digest, Md5};
 use std::fmt;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Minimum length of a secret in bytes: RFC 7143 requires 96 random bits.
 const SHORTEST: usize = 12;
 /// Maximum length of a name and of a secret in bytes.
 const LONGEST: usize = 255;
+
+/// Largest file that is read, in bytes.
+const BYTES_MAX: u64 = 1 << 20;
 
 /// Names and secrets.
 #[derive(Clone, PartialEq, Eq)]
@@ -40,19 +42,7 @@ impl Secrets {
     pub fn load(path: &Path) -> io::Result<Secrets> {
         let place = path.display();
         let failed = |e: io::Error| io::Error::new(e.kind(), format!("{place}: {e}"));
-        let mode = std::fs::metadata(path)
-            .map_err(failed)?
-            .permissions()
-            .mode();
-        if mode & 0o077 != 0 {
-            return Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                format!(
-                    "{place}: others may read or write this file of secrets: chmod 600 {place}"
-                ),
-            ));
-        }
-        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let text = isotherm_paths::read_secret(path, BYTES_MAX).map_err(failed)?;
         Secrets::parse(&text)
             .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("{place}: {e}")))
     }

@@ -79,7 +79,7 @@ impl ReservationFile {
     /// The file cannot be read, or [`ReservationFile::save`] did not write it for this volume. The target does not start then: an initiator
     /// that was fenced off must not regain access.
     pub fn load(&self) -> io::Result<Reservations> {
-        let text = match read(&self.file) {
+        let text = match isotherm_paths::read_text(&self.file, MOST) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Reservations::default()),
             other => other.map_err(|e| self.named(&e))?,
         };
@@ -153,23 +153,16 @@ impl ReservationFile {
                 .collect(),
         };
         let text = toml::to_string(&text).map_err(io::Error::other)?;
-        let new = self.file.with_extension("reservations.new");
-        let mut file = File::create(&new)?;
-        file.write_all(b"# Persistent reservations of the iSCSI target. Written by isotherm.\n")?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&new, &self.file)?;
-        self.sync_directory()
+        isotherm_paths::replace(&self.file, 0o600, |file| {
+            file.write_all(
+                b"# Persistent reservations of the iSCSI target. Written by isotherm.\n",
+            )?;
+            file.write_all(text.as_bytes())
+        })
     }
 
     fn sync_directory(&self) -> io::Result<()> {
         let dir = self.file.parent().filter(|d| !d.as_os_str().is_empty());
         File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
     }
-}
-
-fn read(file: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    io::Read::read_to_string(&mut io::Read::take(File::open(file)?, MOST), &mut text)?;
-    Ok(text)
 }

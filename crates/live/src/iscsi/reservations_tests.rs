@@ -207,7 +207,14 @@ fn kept_reservations_are_restored_and_a_damaged_file_is_refused() {
         ..order(0, 0, 12, 22)
     };
     r.change(&nexus(2), &kept).unwrap();
+    // Whoever may write to the directory can put a link there.
+    let victim = dir.path().join("victim");
+    std::fs::write(&victim, "precious").unwrap();
+    for name in ["v.reservations", "v.reservations.new"] {
+        std::os::unix::fs::symlink(&victim, dir.path().join(name)).unwrap();
+    }
     reservation_file.save(&r).unwrap();
+    assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
     let back = reservation_file.load().unwrap();
     assert_eq!((back.held, back.aptpl), (r.held.clone(), true));
     assert_eq!(back.registrants, r.registrants);

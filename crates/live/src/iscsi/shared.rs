@@ -174,7 +174,7 @@ impl Shared {
             match &self.config.reservation_file {
                 Some(reservation_file) if next.aptpl || now.aptpl => {
                     reservation_file.save(&next).map_err(|e| {
-                        eprintln!("isotherm: iSCSI reservations are not changed: {e}");
+                        tracing::warn!("iSCSI reservations are not changed: {e}");
                         // Insufficient resources.
                         Sense(5, 0x55, 3)
                     })?;

@@ -146,3 +146,20 @@ fn it_says_nothing_about_other_sessions_kernels_and_devices() {
     fs::write(&keeper.path, &whole[..100]).unwrap();
     assert_eq!(of(&UUID, 9, &devices), Left::Gone);
 }
+
+#[test]
+fn nothing_is_kept_where_others_can_make_files() {
+    use std::os::unix::fs::PermissionsExt;
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        println!("skipped: no /dev/shm");
+        return;
+    };
+    let dir = dir.path();
+    for mode in 0..0o1000 {
+        fs::set_permissions(dir, PermissionsExt::from_mode(0o700 | mode)).unwrap();
+        assert_eq!(is_private_memory(dir), mode & 0o022 == 0, "{mode:o}");
+    }
+    // Files of a disk would outlive the kernel that they are about.
+    assert!(!is_private_memory(Path::new("/dev/shm/no")));
+    assert!(!is_private_memory(Path::new("/etc")));
+}

@@ -11,7 +11,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
@@ -32,6 +31,8 @@ use super::time_limits::TimeLimits;
 
 /// Largest number of handshakes in progress; one more ends the oldest.
 const HANDSHAKES_MAX: usize = 32;
+/// Largest file of certificates that is read, in bytes.
+const PEM_MAX: u64 = 4 << 20;
 /// Options that a client may try before STARTTLS.
 const OPTIONS_MAX: usize = 32;
 
@@ -53,7 +54,7 @@ fn bad(file: &Path, what: impl fmt::Display) -> io::Error {
 }
 
 fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
-    let text = fs::read(file).map_err(|e| bad(file, e))?;
+    let text = isotherm_paths::read(file, PEM_MAX).map_err(|e| bad(file, e))?;
     let all = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
     let all = all.map_err(|e| bad(file, format!("no certificates in PEM: {e}")))?;
     if all.is_empty() {
@@ -73,8 +74,8 @@ impl Tls {
     /// A file that cannot be read or has the wrong contents; a key that does not belong to the certificate.
     pub fn load(certificate: &Path, key: &Path, clients: &Path) -> io::Result<Tls> {
         let chain = certificates(certificate)?;
-        let text = fs::read(key).map_err(|e| bad(key, e))?;
-        let private = PrivateKeyDer::from_pem_slice(&text).map_err(|e| {
+        let text = isotherm_paths::read_secret(key, PEM_MAX).map_err(|e| bad(key, e))?;
+        let private = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|e| {
             bad(
                 key,
                 format!("no private key in PEM (without a password): {e}"),

@@ -49,6 +49,12 @@ impl Certificates {
 
     fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).expect("written");
+        self.permit(name, 0o600);
+    }
+
+    pub(super) fn permit(&self, name: &str, mode: u32) {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(self.path(name), mode).expect("set");
     }
 
     /// The directory, as text.

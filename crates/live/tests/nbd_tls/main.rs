@@ -336,6 +336,12 @@ fn certificates_that_do_not_fit_are_named() {
         let e = load(cert, key, ca).expect_err(want);
         assert!(e.contains(want), "{e}");
     }
+    c.permit(good.0, 0o644);
+    load(good.0, good.1, good.2).expect("everybody may know the certificate");
+    c.permit(good.1, 0o640);
+    let e = load(good.0, good.1, good.2).expect_err("not the key");
+    assert!(e.contains("`chmod 600 "), "{e}");
+    c.permit(good.1, 0o600);
     let mut config = Config::new("vol");
     config.allow_remote = true;
     let any = [Address::Tcp("0.0.0.0:0".into())];

@@ -54,11 +54,12 @@ impl Target {
         if self.stream {
             return File::options().append(true).open(&self.path);
         }
+        // What is there is left from a run that was killed, or somebody else's link: nothing is written through it.
+        let _ = std::fs::remove_file(&self.part);
         File::options()
             .read(true)
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .open(&self.part)
     }
 

@@ -63,7 +63,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     let failed = |e: isotherm_live::Error| Failure::failed(e.to_string());
     let mut config = VolumeConfig::load(&file).map_err(failed)?;
     for note in members::find(&mut config, &file).map_err(failed)? {
-        eprintln!("isotherm: {note}");
+        crate::log::note(format_args!("isotherm: {note}"));
     }
     let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
     let (devices, findings) = open_members(&paths, repair)?;

@@ -118,10 +118,17 @@ python-test: python-check
 python-check:
 	cd python && $(CARGO) fmt --check && $(CARGO) clippy --release --locked --all-targets -- -D warnings
 
-# Licences, sources and bans of everything that is linked in, with cargo-deny (deny.toml)
+# Licences, sources and bans of everything that is linked in, with cargo-deny (deny.toml); then what is known to be vulnerable, unsound or
+# unmaintained. The database of advisories is a git repository: without a way to it an earlier copy is asked, and without one that is said.
+ADVISORIES = $(or $(CARGO_HOME),$(HOME)/.cargo)/advisory-dbs
 deny:
 	@command -v cargo-deny >/dev/null || $(CARGO) install cargo-deny --locked --version 0.20.2
 	$(CARGO) deny check licenses bans sources
+	@if $(CARGO) deny fetch db 2>/dev/null; then $(CARGO) deny check advisories; \
+	elif [ -n "$$(ls -A $(ADVISORIES) 2>/dev/null)" ]; then \
+		echo "deny: the database of advisories cannot be fetched: an earlier copy in $(ADVISORIES) is asked"; \
+		$(CARGO) deny --offline check advisories; \
+	else echo "deny: SKIPPED: advisories: their database cannot be fetched, and there is no earlier copy in $(ADVISORIES)"; fi
 
 # The oldest compiler that Cargo.toml promises
 MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

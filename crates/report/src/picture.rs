@@ -71,9 +71,8 @@ fn png(pixels: &resvg::tiny_skia::Pixmap) -> Result<Vec<u8>, png::EncodingError>
     let mut out = Vec::new();
     let mut encoder = png::Encoder::new(&mut out, pixels.width(), pixels.height());
     encoder.set_color(png::ColorType::Rgb);
-    encoder.set_compression(png::Compression::Best);
-    encoder.set_adaptive_filter(png::AdaptiveFilterType::NonAdaptive);
-    encoder.set_filter(png::FilterType::NoFilter);
+    encoder.set_compression(png::Compression::High);
+    encoder.set_filter(png::Filter::NoFilter);
     let rgb: Vec<u8> = pixels
         .pixels()
         .iter()

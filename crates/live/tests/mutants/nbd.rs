@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const READ: u16 = 0;
 const WRITE: u16 = 1;
@@ -21,7 +21,7 @@ const MIB: u64 = 1 << 20;
 struct Client {
     stream: UnixStream,
     port: Arc<RecordingPort>,
-    _server: Nbd,
+    server: Nbd,
     dir: tempfile::TempDir,
 }
 
@@ -49,7 +49,7 @@ impl Client {
         Client {
             stream: connect(&socket).expect("a connection"),
             port,
-            _server: server,
+            server,
             dir,
         }
     }
@@ -136,8 +136,11 @@ pub fn nbd_half_payload() -> Result<(), String> {
         &mut c.stream,
         connect(&other).map_err(|e| e.to_string())?,
     ));
-    // A later connection is answered after a while; by then the server has seen the end of the first one.
-    std::thread::sleep(Duration::from_millis(300));
+    // The server has seen the end of the first connection, and has ended what it was doing for it.
+    let until = Instant::now() + Duration::from_secs(60);
+    while c.server.connections() > 1 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     c.header(READ, 0, 0, 8192)?;
     check(c.reply(8192)?.1 == [0; 8192], "half a payload was written")?;
     check(

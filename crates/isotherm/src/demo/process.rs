@@ -116,8 +116,8 @@ pub fn run(
     Err(Failure::failed(format!("{name}: {status}: {last}")))
 }
 
-/// Runs a short clean-up step, which is not interrupted. If it fails, it is repeated for some seconds, because the kernel releases a device
-/// only a moment after its last user has ended.
+/// Runs a short clean-up step, which is not interrupted. If it fails, it is repeated for up to a minute, because the kernel releases a device
+/// only a moment after its last user has ended, which is long on a busy machine.
 pub fn insist(name: &str, args: &[&std::ffi::OsStr]) -> Result<(), String> {
     let begun = Instant::now();
     loop {
@@ -128,7 +128,7 @@ pub fn insist(name: &str, args: &[&std::ffi::OsStr]) -> Result<(), String> {
         if done.status.success() {
             return Ok(());
         }
-        if begun.elapsed() > Duration::from_secs(10) {
+        if begun.elapsed() > Duration::from_secs(60) {
             return Err(format!(
                 "{name}: {}",
                 String::from_utf8_lossy(&done.stderr).trim()

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// Interval at which operations in progress are looked at, and the age from which on one is reported.
 const INTERVAL: Nanos = Nanos::from_secs(1);
 
+/// No volume has more members. An array, because this happens while requests are served, and so must not allocate.
+const MEMBERS_MAX: usize = 64;
+
 fn deed(kind: OpKind) -> Option<Deed> {
     Some(match kind {
         OpKind::Read => Deed::Read,
@@ -69,7 +72,7 @@ impl UringWorld {
             return;
         }
         self.answers_checked = self.seen;
-        let mut open = vec![Open::default(); self.members.len()];
+        let mut open = [Open::default(); MEMBERS_MAX];
         let mut add = |member: usize, since: Nanos, deed: Option<Deed>| {
             let Some(o) = open.get_mut(member) else {
                 return;

@@ -27,6 +27,7 @@ pub mod members;
 pub mod mounts;
 pub mod mutants;
 pub mod nbd;
+mod open_files;
 pub mod paced;
 pub mod pages;
 pub mod port;

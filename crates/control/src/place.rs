@@ -173,15 +173,31 @@ pub fn make_dir(dir: &Path) -> io::Result<()> {
         .create(dir)
 }
 
+/// The directories with the records of served volumes; the first one is for those of this user. Without a runtime directory (`su`, cron) it is
+/// in the home directory, which other machines may share and which outlives a boot, so it has the boot's number in its name.
+fn records() -> Vec<PathBuf> {
+    let all = |dirs: Vec<PathBuf>| dirs.into_iter().map(|d| d.join("served")).collect();
+    if variable("ISOTHERM_RUNTIME_DIR").is_some() || is_root() {
+        return all(runtime_dirs());
+    }
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let home = variable("XDG_STATE_HOME").or(variable("HOME").map(|h| h.join(".local/state")));
+    let home = home.map(|h| h.join("isotherm").join(boot.trim()));
+    let user = rustix::process::geteuid().as_raw();
+    let session = PathBuf::from(format!("/run/user/{user}/isotherm"));
+    let own = runtime_dir().into_iter().chain(home);
+    all(own.chain([session, SYSTEM_RUNTIME.into()]).collect())
+}
+
 /// A file in the runtime directory that records which process serves which volume, so that `list` finds volumes from anywhere. Dropping the
 /// value removes the file.
 pub struct Registered(Option<PathBuf>);
 
 impl Registered {
-    /// Writes the record. A user who has no runtime directory, or may not write there, is not listed but serves all the same.
+    /// Writes the record. A user who has neither a runtime directory nor a home is not listed but serves all the same.
     pub fn new(volume: &Path) -> Registered {
         let note = || {
-            let dir = runtime_dir()?.join("served");
+            let dir = records().into_iter().next()?;
             make_dir(&dir).ok()?;
             let note = dir.join(std::process::id().to_string());
             // A record left behind by an earlier process with the same process id.
@@ -205,9 +221,7 @@ impl Drop for Registered {
 
 /// The records of processes that serve volumes, and the volumes.
 fn notes() -> Vec<(PathBuf, PathBuf)> {
-    let notes = runtime_dirs()
-        .into_iter()
-        .filter_map(|d| fs::read_dir(d.join("served")).ok());
+    let notes = records().into_iter().filter_map(|d| fs::read_dir(d).ok());
     notes
         .flatten()
         .flatten()

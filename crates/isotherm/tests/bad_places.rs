@@ -35,6 +35,46 @@ fn data_of(place: &Place) -> (Option<i32>, Value) {
     (out.status.code(), answer)
 }
 
+/// What `create --force` overwrites is what the user named, and no more.
+#[test]
+fn the_description_of_another_volume_is_not_overwritten() {
+    let place = Place::new();
+    place.ok("create v --slow a:16M --policy linear");
+    let before = fs::read_to_string(place.path("v.toml")).expect("read");
+    let why = place.fails("create v --slow b:16M --policy linear --force");
+    assert!(why.contains("describes another volume"), "{why}");
+    assert_eq!(
+        fs::read_to_string(place.path("v.toml")).expect("read"),
+        before
+    );
+    assert!(!place.path("b").exists());
+    // The volume itself is made anew.
+    place.ok("create v --slow a:16M --policy linear --force");
+    fs::write(place.path("v.toml"), "name = ").expect("written");
+    let why = place.fails("create v --slow a:16M --policy linear --force");
+    assert!(why.contains("cannot be read"), "{why}");
+}
+
+/// Root needs no advice to be root.
+#[test]
+fn a_file_that_even_root_may_not_open_is_explained() {
+    let place = Place::new();
+    place.ok("create v --slow a:16M --policy linear");
+    let path = place.path("a");
+    let path = path.to_str().expect("text");
+    let set = |flag: &str| place.tool("chattr", &[flag, path]).status.success();
+    if !rustix::process::geteuid().is_root() || !set("+i") {
+        return println!("skipped: no immutable files for this user here");
+    }
+    let why = place.run("serve v --nbd unix:n");
+    set("-i");
+    let why = String::from_utf8_lossy(&why.stderr);
+    assert!(
+        why.contains("immutable") && !why.contains("run this as root"),
+        "{why}"
+    );
+}
+
 #[test]
 fn an_unreadable_place_is_found_and_ends_a_replacement() {
     let place = Place::new();

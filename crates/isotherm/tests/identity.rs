@@ -8,6 +8,8 @@ use std::os::unix::fs::FileExt;
 use common::Place;
 use common::loop_device::LoopDevice;
 use common::peer::{FLUSH, Peer};
+use isotherm_core::MemberId;
+use isotherm_core::store::{BLOCK, Superblock};
 use serde_json::json;
 
 const MIB: u64 = 1 << 20;
@@ -43,6 +45,46 @@ fn rewrite(place: &Place, change: impl Fn(String) -> String) {
     let new = change(text.clone());
     assert_ne!(new, text, "nothing changed");
     fs::write(place.path("v.toml"), new).expect("written");
+}
+
+/// Every user can read the number of a volume, and may be able to attach a device.
+#[test]
+fn a_device_that_only_states_the_number_of_the_volume_does_not_block_it() {
+    let place = Place::in_memory();
+    sparse(&place, "f", 16 * MIB);
+    sparse(&place, "s", 64 * MIB);
+    let over = |name: &str| LoopDevice::over(&place, &[], name);
+    let (Some(f), Some(s)) = (over("f"), over("s")) else {
+        return;
+    };
+    place.ok(&format!(
+        "create v --fast {} --slow {} --policy greendm",
+        f.0, s.0
+    ));
+    used(&place, 0, 1);
+    place.away("x");
+    place.ok("create away/w --fast away/x:16M --slow away/y:64M --policy greendm");
+    let read = |name: &str| {
+        let mut block = [0; BLOCK];
+        let file = fs::File::open(place.path(name)).expect("opened");
+        file.read_exact_at(&mut block, 0).expect("read");
+        Superblock::decode(&block).expect("a superblock")
+    };
+    let mut forged = read("away/x");
+    (forged.uuid, forged.generation) = (read("f").uuid, 1 << 40);
+    let file = OpenOptions::new().write(true).open(place.path("away/x"));
+    let file = file.expect("opened");
+    for at in [0, forged.copy_offset(MemberId(0))] {
+        file.write_all_at(&forged.encode(), at).expect("written");
+    }
+    file.sync_all().expect("written");
+    let Some(other) = over("away/x") else {
+        return;
+    };
+    let said = used(&place, 1, 2);
+    let words = format!("{}: states the number of this volume", other.0);
+    assert!(said.contains(&words), "{said}");
+    assert_eq!(place.json("check v", "check")["ok"], json!(true));
 }
 
 #[test]

@@ -96,9 +96,32 @@ fn a_blank_device_under_the_old_name_is_taken() {
         .expect("made");
     let why = place.fails("serve v --nbd unix:n");
     assert!(why.contains("no Isotherm superblock"), "{why}");
+    assert!(why.contains("`isotherm replace` puts this device"), "{why}");
     replaced(&place, "f");
     sound(&place);
     served(&place, || holds(&place, &data));
+    // Another device takes the place of one that is there and blank; then of one that has no byte left.
+    for blank in [20 << 20, 0] {
+        let old = if blank == 0 { "g" } else { "f" };
+        fs::File::create(place.path(old))
+            .and_then(|f| f.set_len(blank))
+            .expect("emptied");
+        let why = place.fails("serve v --nbd unix:n");
+        assert!(why.contains("`isotherm replace` puts"), "{blank}: {why}");
+        if blank == 0 {
+            let why = place.fails("replace v g");
+            assert!(why.contains("an empty one with its size"), "{why}");
+            let out = place.run("replace v g:512M");
+            assert!(out.status.success(), "{out:?}");
+            // A volume has room for a number of copies that was fixed when it was created.
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert!(said.contains("of 512 MiB are not used"), "{said}");
+        } else {
+            replaced(&place, "g:20M --member 0");
+        }
+        sound(&place);
+        served(&place, || holds(&place, &data));
+    }
 }
 
 #[test]

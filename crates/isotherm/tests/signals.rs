@@ -84,6 +84,25 @@ fn each_signal_waits_for_whoever_has_the_file_open() {
 }
 
 #[test]
+fn of_several_stops_at_once_all_succeed() {
+    let place = volume();
+    let served = place.serve("v --nbd unix:n");
+    std::thread::scope(|s| {
+        let asked: Vec<_> = (0..6).map(|_| s.spawn(|| place.run("stop v"))).collect();
+        for stop in asked {
+            let out = stop.join().expect("it runs");
+            let said = String::from_utf8_lossy(&out.stderr);
+            // One that comes when all is over finds a volume that is not served.
+            assert!(
+                out.status.success() || said.contains("not served"),
+                "{said}"
+            );
+        }
+    });
+    assert_eq!(served.end().0, Some(0));
+}
+
+#[test]
 fn an_ignored_hangup_stays_ignored() {
     let place = volume();
     let mut served = place.serve_with_hup("ignore", "v --nbd unix:n");

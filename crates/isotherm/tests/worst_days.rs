@@ -1,6 +1,8 @@
 //! Disks that vanish, fill up at the worst moment, or have another sector size than the disk that they replace.
 
 mod common;
+#[path = "worst_days/two_servers.rs"]
+mod two_servers;
 
 use std::fs;
 
@@ -140,7 +142,7 @@ fn a_mount_whose_server_hangs_delays_no_command() {
     let Some(disk) = disk(&place, "sdb") else {
         return;
     };
-    place.ok("create v --slow bay/sdb --policy linear");
+    place.ok("create hung --slow bay/sdb --policy linear");
     place.ok("create w --slow other:64M --policy linear");
     disk.hang();
     let (tell, told) = std::sync::mpsc::channel::<()>();
@@ -159,10 +161,10 @@ fn a_mount_whose_server_hangs_delays_no_command() {
             s.spawn(move || place.run(call))
         };
         let calls = [
-            ("serve v --nbd unix:n", "does not answer"),
+            ("serve hung --nbd unix:n", "does not answer"),
             ("find bay/sdb", "does not answer"),
-            ("check v", "does not answer"),
-            ("status v", "bay/sdb"),
+            ("check hung", "does not answer"),
+            ("status hung", "bay/sdb"),
         ];
         let ended = calls.map(|(call, why)| (call, why, run(call)));
         let found = run("find");
@@ -179,7 +181,7 @@ fn a_mount_whose_server_hangs_delays_no_command() {
         let out = found.join().expect("it runs");
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
         assert!(
-            text.contains("name = \"w\"") && !text.contains("name = \"v\""),
+            text.contains("name = \"w\"") && !text.contains("name = \"hung\""),
             "{text}"
         );
         let said = String::from_utf8_lossy(&out.stderr);
@@ -255,113 +257,6 @@ fn second(place: &Place) {
     let text = text.replace(was.to_str().expect("text"), lun.to_str().expect("text"));
     fs::create_dir(place.path("other")).expect("made");
     fs::write(place.path("other/v.toml"), text).expect("written");
-}
-
-#[test]
-fn a_server_that_writes_is_not_taken_over_by_another_way() {
-    let place = Place::in_memory();
-    place.ok("create v --slow s:64M --policy linear");
-    let Some(_san) = behind(&place, "s") else {
-        return;
-    };
-    second(&place);
-    let served = place.serve("v --nbd unix:n --stop-timeout 0");
-    let mut peer = Peer::connect(&place.path("n")).expect("connected");
-    peer.write(0, &[1; 4096]).expect("written");
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|s| {
-        s.spawn(|| {
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                peer.write(MIB, &[2; 4096]).expect("written");
-                assert_eq!(flush(&mut peer), 0);
-                std::thread::sleep(std::time::Duration::from_millis(20));
-            }
-        });
-        let why = place.fails("serve other/v --nbd unix:m");
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert!(why.contains("is served by process"), "{why}");
-    });
-    assert_eq!(place.json("status v", "status")["state"], json!("serving"));
-    assert_eq!(served.terminate(), Some(0));
-    // After an ordinary close, any process may open the volume, in any way.
-    let served = place.serve("other/v --nbd unix:m --stop-timeout 0");
-    let mut peer = Peer::connect(&place.path("m")).expect("connected");
-    assert_eq!(peer.read(MIB, 4096).expect("read"), [2; 4096]);
-    drop(peer);
-    assert_eq!(served.terminate(), Some(0));
-}
-
-#[test]
-fn a_server_that_was_stopped_and_taken_over_writes_nothing_and_ends() {
-    taken_over(true);
-}
-
-/// No requests arrive, so no stamp is written, and the first request after that must not damage the volume of another server.
-#[test]
-fn a_server_that_was_idle_and_taken_over_writes_nothing_and_ends() {
-    taken_over(false);
-}
-
-fn taken_over(suspended: bool) {
-    let place = Place::in_memory();
-    place.ok("create v --slow s:64M --policy linear");
-    let Some(_san) = behind(&place, "s") else {
-        return;
-    };
-    second(&place);
-    let mut old = place.serve("v --nbd unix:n --stop-timeout 0");
-    let mut peer = Peer::connect(&place.path("n")).expect("connected");
-    for mib in 0..40 {
-        peer.write(mib * MIB, &[1; 4096]).expect("written");
-    }
-    assert_eq!(flush(&mut peer), 0);
-    if suspended {
-        // The server stops, as a machine in the middle of its work may.
-        old.signal("STOP");
-    } else {
-        // Longer than the interval after which it reads the stamp again.
-        std::thread::sleep(std::time::Duration::from_secs(6));
-    }
-    let new = place.serve("other/v --nbd unix:m --stop-timeout 0");
-    let mut other = Peer::connect(&place.path("m")).expect("connected");
-    for mib in 0..40 {
-        assert_eq!(other.read(mib * MIB, 4096).expect("read"), [1; 4096]);
-        other.write(mib * MIB, &[2; 4096]).expect("written");
-    }
-    assert_eq!(flush(&mut other), 0);
-    // A request that waits for the server until it continues.
-    peer.ask(common::peer::WRITE, 0, 4096).expect("sent");
-    std::io::Write::write_all(&mut peer.0, &[3; 4096]).expect("sent");
-    if suspended {
-        old.signal("CONT");
-    }
-    let _ = peer.answer();
-    let _ = peer.ask(FLUSH, 0, 0);
-    wait_for("the old server to end", || old.has_ended().then_some(()));
-    let (code, said) = old.end();
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("taken over by process"), "{said}");
-    for mib in 0..40 {
-        assert_eq!(
-            other.read(mib * MIB, 4096).expect("read"),
-            [2; 4096],
-            "{mib} MiB"
-        );
-    }
-    drop(other);
-    assert_eq!(new.terminate(), Some(0));
-    assert_eq!(place.json("check other/v", "check")["ok"], json!(true));
-    let served = place.serve("v --nbd unix:n --stop-timeout 0");
-    let mut peer = Peer::connect(&place.path("n")).expect("connected");
-    for mib in 0..40 {
-        assert_eq!(
-            peer.read(mib * MIB, 4096).expect("read"),
-            [2; 4096],
-            "{mib} MiB"
-        );
-    }
-    drop(peer);
-    assert_eq!(served.terminate(), Some(0));
 }
 
 /// A server is killed while its disk is busy: its requests are still in progress when an administrator starts it again.

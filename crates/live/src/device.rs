@@ -4,11 +4,13 @@
 mod busy;
 mod kind;
 mod lock;
+mod past_cache;
 mod power;
 
 pub use kind::{allow_inline, rotates};
-pub(crate) use lock::lock_bytes;
 pub use lock::serving;
+pub(crate) use lock::{holds_any, is_ending, lock_bytes, wait_for_end};
+pub(crate) use past_cache::{PastCache, reopen};
 
 use crate::error::{Error, ErrorKind};
 use crate::stack;
@@ -26,7 +28,7 @@ use std::time::{Duration, Instant};
 /// How to open a member.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenHow {
-    /// Create the file with this size if it does not exist.
+    /// Create the file with this size if it does not exist. An empty file gets the size.
     pub create: Option<u64>,
     /// The member will only be read: a shared lock is taken.
     pub read_only: bool,
@@ -57,6 +59,8 @@ pub struct Device {
     pub created: bool,
     /// A remark for people about an unexpected property.
     pub note: Option<String>,
+    /// For metadata, which passes the page cache even if the data does not.
+    pub(crate) past_cache: PastCache,
     /// Holds the lock on the file at the bottom of the stack: see `stack.rs`.
     bottom: Option<File>,
 }
@@ -86,6 +90,16 @@ fn fail(path: &Path, kind: ErrorKind, what: impl std::fmt::Display) -> Error {
 pub const NO_SUCH_DEVICE: &str =
     "there is no such device: attach it, or correct its name (`lsblk` lists the devices)";
 
+/// The words about a device or file that this user may not open.
+#[must_use]
+pub fn denied() -> &'static str {
+    if rustix::process::geteuid().is_root() {
+        "permission denied, although this is root: see whether the file is immutable (`lsattr`), its server keeps root out (NFS: no_root_squash), or a policy does (systemd's          DeviceAllow and ProtectHome, AppArmor, SELinux)"
+    } else {
+        "permission denied: run this as root, or as a user who may use this device"
+    }
+}
+
 /// Whether `path` lies where device nodes are. A file that is created there is in memory, and gone after the next boot. (`/dev/shm` is meant
 /// for files in memory.)
 pub fn in_dev(path: &Path) -> bool {
@@ -95,8 +109,7 @@ pub fn in_dev(path: &Path) -> bool {
 /// The error of a device that cannot be opened.
 fn unusable(path: &Path, e: &io::Error) -> Error {
     if e.kind() == io::ErrorKind::PermissionDenied {
-        let what = "permission denied: run this as root, or as a user who may use this device";
-        return fail(path, ErrorKind::Denied, what);
+        return fail(path, ErrorKind::Denied, denied());
     }
     fail(path, ErrorKind::Device, e)
 }
@@ -161,7 +174,8 @@ impl Device {
         direct: bool,
     ) -> Result<Device, Error> {
         let bad = |e: io::Error| fail(path, ErrorKind::Device, e);
-        if let (true, Some(bytes)) = (created, how.create) {
+        let is_empty = !is_block && file.metadata().is_ok_and(|m| m.len() == 0);
+        if let (true, Some(bytes)) = (created || is_empty, how.create) {
             file.set_len(bytes).map_err(bad)?;
             file.sync_all().map_err(bad)?;
         }
@@ -197,7 +211,12 @@ impl Device {
             return Err(fail(path, ErrorKind::Device, what));
         }
         let rotational = is_block.then(|| rotational(&file)).flatten();
+        let past_cache = PastCache::of(&file, direct, !how.read_only).map_err(bad)?;
+        if !direct {
+            forget_all(&file);
+        }
         Ok(Device {
+            past_cache,
             file,
             path: path.to_owned(),
             bytes,
@@ -238,13 +257,21 @@ impl Device {
         (&self.file).seek(SeekFrom::End(0))
     }
 
-    /// From now on I/O uses the page cache, so that it may have any size and offset.
-    pub fn use_page_cache(&mut self) {
-        // Both calls succeed on every file that can be open here.
-        if let Ok(flags) = rustix::fs::fcntl_getfl(&self.file) {
-            let _ = rustix::fs::fcntl_setfl(&self.file, flags - OFlags::DIRECT);
-        }
+    /// From now on I/O of data uses the page cache, so that it may have any size and offset.
+    ///
+    /// # Errors
+    /// The file cannot be opened a second time, for metadata.
+    pub fn use_page_cache(&mut self) -> Result<(), Error> {
+        let flags = rustix::fs::fcntl_getfl(&self.file);
+        // Both calls succeed on every file that can be open here. The other open file keeps O_DIRECT.
+        let flags = flags.map_err(|e| fail(&self.path, ErrorKind::Device, e))?;
+        let writes = flags.contains(OFlags::RDWR);
+        let _ = rustix::fs::fcntl_setfl(&self.file, flags - OFlags::DIRECT);
         (self.direct, self.align) = (false, 512);
+        forget_all(&self.file);
+        self.past_cache = PastCache::of(&self.file, false, writes)
+            .map_err(|e| fail(&self.path, ErrorKind::Device, e))?;
+        Ok(())
     }
 
     /// See [`Identity`].
@@ -260,6 +287,12 @@ impl Device {
             Identity::File(m.dev(), m.ino())
         })
     }
+}
+
+/// Drops what the page cache has of a file, which another machine, or another way to the same bytes, may have changed since. Pages in use stay,
+/// and no file system with one cache for all ways has such pages.
+pub(crate) fn forget_all(file: &File) {
+    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
 }
 
 /// Longest wait for the end of another process's claim to a block device.

@@ -28,6 +28,7 @@ pub mod mounts;
 pub mod mutants;
 pub mod nbd;
 mod newcomers;
+mod open_files;
 pub mod paced;
 pub mod pages;
 pub mod port;

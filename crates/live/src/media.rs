@@ -4,13 +4,18 @@ use crate::buffers::{ALIGNMENT, Buffer};
 use crate::device::Device;
 use crate::mutants::{LiveMutant, broken};
 use isotherm_core::MemberId;
-use isotherm_core::store::{Media, MediaError};
+use isotherm_core::store::{BLOCK, Media, MediaError};
 use rustix::io::Errno;
 use std::io;
 use std::os::unix::fs::FileExt;
 
 /// Bytes of the aligned bounce buffer, which is the size of one read of recovery.
 const BOUNCE: usize = 1 << 20;
+
+/// Whether a transfer consists of blocks that every device takes with direct I/O, as all metadata does.
+fn whole_blocks(at: u64, bytes: usize) -> bool {
+    at.is_multiple_of(BLOCK as u64) && bytes.is_multiple_of(BLOCK)
+}
 
 /// Members as [`Media`]. Every access to a missing member fails.
 pub struct FileMedia<'a> {
@@ -62,7 +67,11 @@ impl Media for FileMedia<'_> {
             let mut at = offset;
             for part in buf.chunks_mut(BOUNCE) {
                 let bounce = &mut bounce[..part.len()];
-                device.file.read_exact_at(bounce, at)?;
+                if whole_blocks(at, bounce.len()) {
+                    device.past_cache.read_exact_at(bounce, at)?;
+                } else {
+                    device.file.read_exact_at(bounce, at)?;
+                }
                 part.copy_from_slice(bounce);
                 at += part.len() as u64;
             }
@@ -76,7 +85,11 @@ impl Media for FileMedia<'_> {
             for part in buf.chunks(BOUNCE) {
                 let bounce = &mut bounce[..part.len()];
                 bounce.copy_from_slice(part);
-                device.file.write_all_at(bounce, at)?;
+                if whole_blocks(at, bounce.len()) {
+                    device.past_cache.write_all_at(bounce, at)?;
+                } else {
+                    device.file.write_all_at(bounce, at)?;
+                }
                 at += part.len() as u64;
             }
             Ok(())

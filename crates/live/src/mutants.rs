@@ -27,6 +27,10 @@ pub enum LiveMutant {
     NoLookAfterGap,
     /// Opening a volume that was not closed does not wait for a possible server.
     ClaimAtOnce,
+    /// A process of this machine that lives, and does not stamp the volume, is taken to have ended.
+    LiveHasEnded,
+    /// The stamp is read like data: from the page cache, if data is.
+    StampFromCache,
     /// If two devices have one member's identity, the first one found is used.
     TakeEitherTwin,
     /// The members of a failed volume are marked clean.
@@ -77,6 +81,8 @@ pub const LIVE_MUTANTS: [LiveMutant; 28] = [
     LiveMutant::ServeOvertaken,
     LiveMutant::NoLookAfterGap,
     LiveMutant::ClaimAtOnce,
+    LiveMutant::LiveHasEnded,
+    LiveMutant::StampFromCache,
     LiveMutant::TakeEitherTwin,
     LiveMutant::CleanAfterFailure,
     LiveMutant::ReopenAfterFailure,

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! opening:  write a claim ─► not closed cleanly? wait two intervals ─► still our claim, superblocks as before? ─► begin to serve
+//!           (on this machine it need not ask: a process that lives is refused, one that has ended is not waited for: `stamp/owner.rs`)
 //! serving:  every interval with work: read ─► still our stamp? ─► write the next number            (`world/heartbeat.rs`)
 //!           last stamp older than the lease: operations wait until the stamp was read and written again
 //! ```
@@ -10,16 +11,18 @@
 //! the claim, or the numbers of the new server, and stops serving. This exclusion is not perfect: if a machine stops between the check and
 //! a write, inside its kernel or its controller, the write is still made when it continues. Only SCSI reservations exclude this.
 
+mod owner;
+
 use crate::buffers::{ALIGNMENT, Buffer};
-use crate::device::Device;
+use crate::device::{self, Device, PastCache};
 use crate::error::{Error, ErrorKind};
 use crate::mutants::{LiveMutant, broken};
 use crate::random::random;
 use isotherm_core::store::BLOCK;
 use isotherm_core::store::layout::STAMP_AT;
-use std::fs::{self, File};
+use owner::{InUse, Owner, Standing};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -43,17 +46,6 @@ pub(crate) enum Kind {
     Serving,
 }
 
-/// The process that wrote a stamp.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Owner {
-    boot: [u8; 16],
-    /// The namespace of process numbers; numbers are comparable only within one.
-    space: u64,
-    process: u64,
-    started: u64,
-    host: String,
-}
-
 /// Our stamp on a device.
 #[derive(Clone, Debug)]
 pub(crate) struct Stamp {
@@ -61,6 +53,7 @@ pub(crate) struct Stamp {
     token: [u8; 16],
     number: u64,
     owner: Owner,
+    _in_use: InUse,
     /// The contents that were written last.
     pub(crate) last: [u8; BYTES],
 }
@@ -85,35 +78,6 @@ pub(crate) fn sum(bytes: &[u8]) -> u64 {
 pub(crate) fn boot() -> [u8; 16] {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     crate::config::parse_uuid(text.trim()).unwrap_or_default()
-}
-
-fn started(process: u64) -> Option<u64> {
-    // "1234 (name) S …": the start time is the 20th word after the name.
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(") ")?;
-    rest.split_whitespace().nth(19)?.parse().ok()
-}
-
-impl Owner {
-    fn here() -> Owner {
-        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let process = u64::from(std::process::id());
-        Owner {
-            boot: boot(),
-            space: fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino()),
-            process,
-            started: started(process).unwrap_or(0),
-            host: host.trim().to_owned(),
-        }
-    }
-
-    /// Whether the process has ended: it ran under this kernel and does not exist any more, or it is this process. In the latter case the
-    /// earlier session has closed the devices, because otherwise we could not have opened them.
-    fn has_ended(&self) -> bool {
-        let here = Owner::here();
-        let same = here.boot != [0; 16] && (here.boot, here.space) == (self.boot, self.space);
-        same && (started(self.process) != Some(self.started) || self.process == here.process)
-    }
 }
 
 impl FoundStamp {
@@ -152,11 +116,13 @@ impl FoundStamp {
 
 impl Stamp {
     pub(crate) fn new(volume: [u8; 16]) -> Result<Stamp, Error> {
+        let token = random()?;
         Ok(Stamp {
             volume,
-            token: random()?,
+            token,
             number: 0,
             owner: Owner::here(),
+            _in_use: InUse::new(token),
             last: [0; BYTES],
         })
     }
@@ -192,25 +158,38 @@ impl Stamp {
     /// # Errors
     /// The device fails.
     pub(crate) fn put(&mut self, device: &Device, kind: Kind) -> Result<(), Error> {
-        self.put_in(&device.file, kind)
+        self.put_in(&device.past_cache, kind)
             .map_err(|e| failed(device, "written", &e))
     }
 
     /// As [`Stamp::put`], in the file of a device.
-    pub(crate) fn put_in(&mut self, file: &File, kind: Kind) -> io::Result<()> {
+    pub(crate) fn put_in(&mut self, file: &PastCache, kind: Kind) -> io::Result<()> {
         let bytes = self.next(kind);
-        let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
-        block.fill(0);
-        block[..BYTES].copy_from_slice(&bytes);
-        file.write_all_at(&block, STAMP_AT)?;
+        write_in(file, &bytes)?;
         self.last = bytes;
         Ok(())
+    }
+
+    /// Writes the last stamp on another member as well, which tells there who uses the volume. It is not renewed.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub(crate) fn copy_to(&self, device: &Device) -> Result<(), Error> {
+        let written = write_in(&device.past_cache, &self.last);
+        written.map_err(|e| failed(device, "written", &e))
     }
 
     /// Reads the device and compares; blocks. For opening and closing, when nothing else is in progress.
     pub(crate) fn is_on(&self, device: &Device) -> Result<bool, Error> {
         Ok(self.is_last(&read(device)?))
     }
+}
+
+fn write_in(file: &PastCache, stamp: &[u8; BYTES]) -> io::Result<()> {
+    let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
+    block.fill(0);
+    block[..BYTES].copy_from_slice(stamp);
+    file.write_all_at(&block, STAMP_AT)
 }
 
 fn failed(device: &Device, what: &str, e: &io::Error) -> Error {
@@ -222,11 +201,11 @@ fn failed(device: &Device, what: &str, e: &io::Error) -> Error {
 }
 
 pub(crate) fn read(device: &Device) -> Result<Buffer, Error> {
-    read_in(&device.file).map_err(|e| failed(device, "read", &e))
+    read_in(&device.past_cache).map_err(|e| failed(device, "read", &e))
 }
 
 /// Reads the block of the stamp in the file of a device.
-pub(crate) fn read_in(file: &File) -> io::Result<Buffer> {
+pub(crate) fn read_in(file: &PastCache) -> io::Result<Buffer> {
     let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
     file.read_exact_at(&mut block, STAMP_AT)?;
     Ok(block)
@@ -253,27 +232,67 @@ pub(crate) struct Claimed {
     pub(crate) same_kernel: bool,
 }
 
+fn found(device: &Device, volume: [u8; 16]) -> Result<Option<FoundStamp>, Error> {
+    Ok(FoundStamp::decode(&read(device)?).filter(|s| s.volume == volume))
+}
+
+/// Refuses a volume, which was not closed cleanly, if the process that stamped it lives. One that was killed is waited for. Returns whether it
+/// is known to have ended.
+fn refuse_if_lives(path: &Path, by: &FoundStamp) -> Result<bool, Error> {
+    let standing = || by.owner.standing(&by.token);
+    let waited = device::wait_for_end(path, by.owner.process, || standing() != Standing::Ends);
+    waited.map_err(|e| Error::new(ErrorKind::Device, format!("{}: {e}", path.display())))?;
+    match standing() {
+        Standing::HasEnded => Ok(true),
+        Standing::Lives | Standing::Ends if !broken(LiveMutant::LiveHasEnded) => {
+            Err(taken(path, Some(by)))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// For those who only read: refuses a volume whose primary is `device` and which was not closed cleanly, if its server lives on this machine.
+///
+/// # Errors
+/// It lives, or the stamp cannot be read.
+pub(crate) fn refuse_served(device: &Device, volume: [u8; 16]) -> Result<(), Error> {
+    if let Some(by) = found(device, volume)? {
+        refuse_if_lives(&device.path, &by)?;
+    }
+    Ok(())
+}
+
 /// Claims the volume whose primary is `device`. With `unclean` (a session is active, or crashed) it waits as long as a server would need to
 /// show itself, unless that server is known to have ended.
 ///
 /// # Errors
 /// Another process serves the volume.
 pub(crate) fn claim(device: &Device, volume: [u8; 16], unclean: bool) -> Result<Claimed, Error> {
-    let before = FoundStamp::decode(&read(device)?).filter(|s| s.volume == volume);
+    let before = found(device, volume)?;
+    let rival = before.as_ref().filter(|_| unclean);
+    let known = match rival {
+        Some(by) => refuse_if_lives(&device.path, by)?,
+        // A volume without any stamp was never served by a program that writes stamps.
+        None => true,
+    };
     let mut stamp = Stamp::new(volume)?;
     stamp.put(device, Kind::Claim)?;
     let same_kernel = (before.as_ref())
         .is_some_and(|b| b.owner.boot == stamp.owner.boot && stamp.owner.boot != [0; 16]);
-    // A volume without any stamp was never served by a program that writes stamps.
-    let Some(before) =
-        before.filter(|b| unclean && !b.owner.has_ended() && !broken(LiveMutant::ClaimAtOnce))
-    else {
-        return Ok(Claimed {
-            stamp,
-            waited: None,
-            same_kernel,
-        });
+    let rival = rival.filter(|_| !known && !broken(LiveMutant::ClaimAtOnce));
+    let waited = match rival {
+        Some(rival) => Some(wait_for_answer(device, &stamp, rival)?),
+        None => None,
     };
+    Ok(Claimed {
+        stamp,
+        waited,
+        same_kernel,
+    })
+}
+
+/// Waits as long as a server, which cannot be seen from here, would need to answer the claim.
+fn wait_for_answer(device: &Device, stamp: &Stamp, rival: &FoundStamp) -> Result<String, Error> {
     let begun = Instant::now();
     while begun.elapsed() < 2 * INTERVAL {
         std::thread::sleep(INTERVAL / 8);
@@ -282,16 +301,11 @@ pub(crate) fn claim(device: &Device, volume: [u8; 16], unclean: bool) -> Result<
             return Err(taken(&device.path, FoundStamp::decode(&now).as_ref()));
         }
     }
-    let waited = format!(
-        "{} did not close the volume; it has not stamped it for {} s and is taken to have ended",
-        before.words(),
+    Ok(format!(
+        "{} did not close the volume, and cannot be seen from here; it has not answered for {} s: the volume is taken over",
+        rival.words(),
         begun.elapsed().as_secs()
-    );
-    Ok(Claimed {
-        stamp,
-        waited: Some(waited),
-        same_kernel,
-    })
+    ))
 }
 
 /// Refuses if the claim is not the newest stamp any more.
@@ -320,10 +334,7 @@ mod tests {
     }
 
     fn put(device: &Device, bytes: &[u8; BYTES]) {
-        let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
-        block.fill(0);
-        block[..BYTES].copy_from_slice(bytes);
-        device.file.write_all_at(&block, STAMP_AT).unwrap();
+        write_in(&device.past_cache, bytes).unwrap();
     }
 
     /// A stamp as another machine would write it.
@@ -351,19 +362,6 @@ mod tests {
         }
         assert_eq!(FoundStamp::decode(&[0; BYTES]), None);
         assert_eq!(FoundStamp::decode(&b[..100]), None);
-    }
-
-    #[test]
-    fn a_process_that_ended_under_this_kernel_is_not_waited_for() {
-        let mut owner = Owner::here();
-        assert!(owner.has_ended(), "an earlier session of this process");
-        owner.process = u64::from(std::os::unix::process::parent_id());
-        owner.started = started(owner.process).unwrap();
-        assert!(!owner.has_ended(), "our parent lives");
-        owner.started += 1;
-        assert!(owner.has_ended(), "its number was another's before");
-        owner.boot = [7; 16];
-        assert!(!owner.has_ended(), "of another machine nothing is known");
     }
 
     #[test]
@@ -406,7 +404,14 @@ mod tests {
         } = claim(&d, [1; 16], true).unwrap();
         assert!(waited.is_some_and(|w| w.contains("elsewhere")));
         assert!(ours.is_on(&d).unwrap());
-        // Our own last session needs no wait.
+        // A server of this machine that lives is not waited for, and one that has ended neither.
+        let e = claim(&d, [1; 16], true).unwrap_err();
+        assert!(ours.is_on(&d).unwrap(), "its stamp stays");
+        assert!(
+            e.kind == ErrorKind::InUse && refuse_served(&d, [1; 16]).is_err(),
+            "{e}"
+        );
+        drop(ours);
         let again = claim(&d, [1; 16], true).unwrap();
         assert!(again.waited.is_none() && again.same_kernel);
     }

@@ -70,6 +70,19 @@ pub fn extents_of((slow, fast): (u32, u32), caching: bool) -> Option<u32> {
         .filter(|&n| n > 0 && reserve <= slow)
 }
 
+const SMALL: &str = "no device of the slowest tier has become large enough for another extent";
+
+/// Whether a device of the slowest tier has room for one more extent than what the volume uses of it, metadata that has moved to its end included.
+fn has_grown(sb: &Superblock, sizes: &[u64]) -> bool {
+    let slowest = sb.members.iter().map(|m| m.tier).max();
+    let mut slow = sb
+        .members
+        .iter()
+        .zip(sizes)
+        .filter(|(m, _)| Some(m.tier) == slowest);
+    slow.any(|(m, &size)| size >= m.bytes + (1 << sb.extent_shift))
+}
+
 /// Plans the growth to devices of these sizes in bytes, one for each member.
 ///
 /// # Errors
@@ -94,8 +107,8 @@ pub fn plan_growth(sb: &Superblock, sizes: &[u64]) -> Result<Growth, &'static st
             }
         })
         .collect();
-    let small = "no device of the slowest tier has become large enough for another extent";
-    let extents = total(&most).filter(|&n| n > sb.extents).ok_or(small)?;
+    let grown = total(&most).filter(|&n| n > sb.extents && has_grown(sb, sizes));
+    let extents = grown.ok_or(SMALL)?;
     let blocks = 1 << (sb.extent_shift - sb.block_shift);
     let need = |extents: u32| {
         let least = MetaArea::for_volume(extents, blocks, 0).region_blocks;
@@ -129,7 +142,7 @@ pub fn plan_growth(sb: &Superblock, sizes: &[u64]) -> Result<Growth, &'static st
             }
         }
     }
-    let extents = total(&slots).filter(|&n| n > sb.extents).ok_or(small)?;
+    let extents = total(&slots).filter(|&n| n > sb.extents).ok_or(SMALL)?;
     if slots.iter().fold(0, |n: u32, s| n.saturating_add(*s)) > SLOTS_MAX {
         return Err(
             "the volume would have too many extents: it needs larger ones, which are chosen at creation",

@@ -5,8 +5,13 @@ use std::path::Path;
 use isotherm_control::PROGRAM;
 use isotherm_control::data_check::DataChecks;
 use isotherm_control::settings::describe;
+use isotherm_core::store::superblock::State;
+use isotherm_live::members::{
+    self,
+    probe::{Second, probe},
+};
 use isotherm_live::volume::description;
-use isotherm_live::{OpenMode, Volume};
+use isotherm_live::{OpenMode, Volume, VolumeConfig};
 use serde_json::{Value, json};
 
 use crate::Failure;
@@ -25,10 +30,30 @@ const EXIT: std::time::Duration = std::time::Duration::from_secs(10);
 /// Not served, in use, or the last writes failed.
 pub fn stop(args: &VolumeArgs) -> Result<(), Failure> {
     let mut client = served(&args.volume)?;
-    let answer = client.ask(&Request::Stop)?;
+    let answer = match client.ask(&Request::Stop) {
+        Ok(answer) => answer,
+        // Another command, or a signal, has stopped it at the same time.
+        Err(e) => match connect(&args.volume) {
+            Ok(None) if was_closed(&args.volume) => json!({}),
+            _ => return Err(e),
+        },
+    };
     client.wait_for_end(EXIT);
     args.json
         .print(&answer, || format!("{}: stopped\n", args.volume.display()))
+}
+
+/// Whether all members of a volume that is not served were closed cleanly.
+fn was_closed(volume: &Path) -> bool {
+    let file = description(volume);
+    let Ok(mut config) = VolumeConfig::load(&file) else {
+        return false;
+    };
+    members::find(&mut config, &file).is_ok()
+        && config.members.iter().all(|m| {
+            let read = probe(&m.path, Second::At(&[]));
+            read.is_ok_and(|sb| sb.is_ok_and(|sb| sb.state == State::Clean))
+        })
 }
 
 /// `isotherm status`, of a served volume or of one that is not served.

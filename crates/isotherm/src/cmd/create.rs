@@ -6,7 +6,7 @@ use std::io::{Seek, SeekFrom};
 use std::path::Path;
 
 use isotherm_live::config::{MemberConfig, Size as LiveSize, VolumeConfig, format_uuid};
-use isotherm_live::device::{NO_SUCH_DEVICE, in_dev, rotates};
+use isotherm_live::device::{NO_SUCH_DEVICE, denied, in_dev, rotates};
 use isotherm_live::volume::{CreateHow, Created, description};
 use isotherm_live::{ErrorKind, Volume};
 use serde_json::json;
@@ -296,12 +296,9 @@ fn whole(m: &MemberSpec) -> Result<u64, Failure> {
     }
     match std::fs::File::open(&m.path).and_then(|mut f| f.seek(SeekFrom::End(0))) {
         Ok(n) => Ok(n),
-        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
-            Err(Failure::failed(format!(
-                "{}: permission denied: run this as root, or as a user who may use this device",
-                m.path.display()
-            )))
-        }
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Err(Failure::failed(
+            format!("{}: {}", m.path.display(), denied()),
+        )),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound && in_dev(&m.path) => Err(
             Failure::failed(format!("{}: {NO_SUCH_DEVICE}", m.path.display())),
         ),

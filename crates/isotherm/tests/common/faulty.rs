@@ -17,9 +17,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Time to live of cached names: the name may change at any time.
 const TTL: Duration = Duration::ZERO;
 
+/// What the kernel does with the pages of the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pages {
+    /// Every request goes to the disk.
+    #[default]
+    None,
+    /// They stay in its page cache, also when the file is opened again.
+    Kept,
+    /// As `Kept`, and the file cannot be opened with `O_DIRECT`.
+    KeptAlways,
+}
+
 #[derive(Default)]
 struct State {
     name: String,
+    pages: Pages,
     /// Error of all operations, and of flushes alone.
     all: Option<i32>,
     flushes: Option<i32>,
@@ -48,10 +61,16 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 impl Faulty {
     /// Attaches the disk: `dir/name` shows `backing`. Returns `None`, with a message, if FUSE is not available.
     pub fn attach(backing: &Path, dir: &Path, name: &str) -> Option<Faulty> {
+        Faulty::attach_with(Pages::None, backing, dir, name)
+    }
+
+    /// As [`Faulty::attach`], with a page cache, as most network file systems have one.
+    pub fn attach_with(pages: Pages, backing: &Path, dir: &Path, name: &str) -> Option<Faulty> {
         std::fs::create_dir_all(dir).expect("made");
         let file = File::options().read(true).write(true).open(backing);
         let state = Arc::new(Mutex::new(State {
             name: name.into(),
+            pages,
             ..State::default()
         }));
         let drive = Drive {
@@ -244,8 +263,13 @@ impl Filesystem for Drive {
         }
         reply.ok();
     }
-    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
+    fn open(&self, _: &Request, _: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let direct = flags.0 & rustix::fs::OFlags::DIRECT.bits() as i32 != 0;
+        match locked(&self.state).pages {
+            Pages::None => reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO),
+            Pages::KeptAlways if direct => reply.error(Errno::EINVAL),
+            _ => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
+        }
     }
     fn read(
         &self,

@@ -80,6 +80,30 @@ impl Place {
         String::from_utf8(out.stdout).expect("text")
     }
 
+    /// The command as it would run on another machine, which sees nothing of the processes here: the kernel states another boot. `None`, with a
+    /// message, if that is not possible here.
+    pub fn elsewhere(&self, call: &str) -> Option<Command> {
+        const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+        let id = self.path(".boot-elsewhere");
+        std::fs::write(&id, "11111111-2222-3333-4444-555555555555\n").expect("written");
+        let script = format!("mount --bind \"$0\" {BOOT} && exec \"$@\"");
+        let mut c = Command::new("unshare");
+        c.args(["--mount", "--propagation", "slave", "sh", "-c", &script]);
+        c.arg(id);
+        let able = {
+            let mut trial = Command::new("unshare");
+            trial.args(c.get_args()).arg("true");
+            trial.output().is_ok_and(|o| o.status.success())
+        };
+        if !able {
+            println!("skipped: no mount namespaces for this user");
+            return None;
+        }
+        c.arg(env!("CARGO_BIN_EXE_isotherm"));
+        c.args(call.split_whitespace()).current_dir(self.0.path());
+        Some(c)
+    }
+
     /// Runs a command with `--json` that must succeed, and compares the answer with the command's schema.
     pub fn json(&self, call: &str, schema: &str) -> Value {
         let value: Value = serde_json::from_str(&self.ok(&format!("{call} --json"))).expect("JSON");

@@ -7,11 +7,13 @@ use crate::common::peer::{self, Peer};
 use crate::proof::{Loop, Place, Shape, able, seed};
 use isotherm_hostile::Rng;
 use isotherm_live::iscsi::testing::Initiator;
+use isotherm_live::loop_device;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 const BLOCK: usize = 4096;
@@ -130,6 +132,11 @@ fn work(disk: &mut dyn Disk, held: &mut Held, rng: &mut Rng, kept: bool) -> u64 
     }
 }
 
+fn kills() -> u64 {
+    let kills = std::env::var("ISOTHERM_KILLS").ok();
+    kills.and_then(|k| k.parse().ok()).unwrap_or(2)
+}
+
 /// `show` opens the front end each time the volume is served; `Keep` holds other things that it needs, and is dropped after the kill.
 fn survives<D: Disk + Send + 'static, Keep>(
     front: &str,
@@ -137,8 +144,7 @@ fn survives<D: Disk + Send + 'static, Keep>(
     mut show: impl FnMut(&mut Place) -> (D, Keep),
 ) {
     let seed = seed();
-    let kills = std::env::var("ISOTHERM_KILLS").ok();
-    let kills: u64 = kills.and_then(|k| k.parse().ok()).unwrap_or(2);
+    let kills = kills();
     let mut rng = Rng::new(seed ^ 0xf407);
     let mut place = Place::new(&Shape {
         policy: "lru",
@@ -183,6 +189,68 @@ fn a_loop_device_over_the_block_file_keeps_what_was_flushed() {
         let open = OpenOptions::new().read(true).write(true).open(&device.0);
         (Looped(open.expect("the loop device")), device)
     });
+}
+
+/// The volume is shown as `--device` shows it. Every start must find what the killed server left behind, and remove it: the mount, the loop
+/// device, the link, the sockets. With a mount namespace of its own, as `PrivateMounts=yes` gives the service, the mount is gone with the
+/// server, and the path of the loop device's file says nothing any more.
+fn is_started_again(own_mounts: bool) {
+    let place = crate::common::Place::new();
+    place.ok("create v --fast f:48M --slow s:256M --policy lru");
+    let text = std::fs::read_to_string(place.path("v.toml")).expect("read");
+    let uuid = text.lines().find_map(|l| l.strip_prefix("uuid = "));
+    let mark = format!("isotherm {}", uuid.expect("a number").trim_matches('"'));
+    let call = "v --loop --nbd unix:n";
+    let serve = || {
+        let mut command = if own_mounts {
+            let mut c = Command::new("unshare");
+            c.args(["--mount", "--propagation", "slave"]);
+            c.arg(env!("CARGO_BIN_EXE_isotherm"));
+            c.current_dir(place.path(""));
+            c
+        } else {
+            place.command("")
+        };
+        command.arg("serve").args(call.split(' '));
+        command.env("ISOTHERM_RUNTIME_DIR", place.path("run"));
+        command.env("ISOTHERM_DEVICE_DIR", place.path("dev"));
+        crate::common::Place::wait_ready(command, call)
+    };
+    let mut rng = Rng::new(seed() ^ 0xde5);
+    for kill in 0..=kills() {
+        let mut served = serve();
+        let device = place.path("dev/v").canonicalize().expect("a link");
+        let open = OpenOptions::new().read(true).write(true).open(&device);
+        let file = open.expect("the loop device");
+        file.write_all_at(&[kill as u8; 1 << 20], 1 << 20)
+            .expect("written");
+        file.sync_data().expect("flushed");
+        let mut data = vec![0; 1 << 20];
+        file.read_exact_at(&mut data, 1 << 20).expect("read");
+        assert!(data.iter().all(|&b| b == kill as u8), "kill {kill}");
+        // These stay in the device's page cache. The server's exit must not wait for their write-back, which needs the server.
+        file.write_all_at(&vec![9; 8 << 20], 8 << 20)
+            .expect("written");
+        drop(file);
+        if kill == kills() {
+            assert_eq!(served.terminate(), Some(0));
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(rng.below(100)));
+        served.child.kill().expect("killed");
+        crate::proof::wait(&mut served.child, "the end of a killed server");
+    }
+    let left = loop_device::marked(&mark);
+    assert!(left.is_empty(), "{left:?}");
+    assert!(place.path("dev/v").symlink_metadata().is_err());
+}
+
+#[test]
+fn a_killed_server_is_started_again_by_the_same_command() {
+    if able(&["unshare"], true) {
+        is_started_again(false);
+        is_started_again(true);
+    }
 }
 
 #[test]

@@ -66,14 +66,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use crate::loop_device;
+use crate::open_files;
 use crate::port::Port;
 use crate::server::Handle;
 
 pub use error::Error;
+pub use mountpoint::clear_dead;
 pub use pump::{Pump, Received};
 
 /// The flag of an open file, or of one write, whose data must be durable (`linux/fcntl.h`). `rustix` has only the flag of `O_SYNC`, under
@@ -81,9 +84,10 @@ pub use pump::{Pump, Received};
 pub const O_DSYNC: i32 = 0o10000;
 
 /// The last close may still be in progress after its caller has continued, because `losetup -d` does not wait for it. So a busy unmount is
-/// repeated for 200 ms before it is reported.
+/// repeated for 200 ms before it is reported, and for longer if nobody is seen to use the file: then only the system is closing it.
 const BUSY_TRIES: u32 = 10;
 const BUSY_WAIT: Duration = Duration::from_millis(20);
+const CLOSING: Duration = Duration::from_secs(30);
 /// Number of checks whether the entries of the previous mount have come back: 2 s in all.
 const ENTRY_TRIES: u32 = 100;
 
@@ -369,13 +373,16 @@ impl Mount {
     /// # Errors
     /// [`Error::Busy`] while the file is open; the mount continues, and `unmount` may be called again.
     pub fn unmount(&mut self) -> Result<(), Error> {
-        let mut tries = 0;
+        let (begun, mut tries) = (Instant::now(), 0);
         while self.is_mounted() {
             let Err(source) = mountpoint::unmount(&self.dir) else {
                 break;
             };
             let busy = Errno::from_io_error(&source) == Some(Errno::BUSY);
-            if busy && tries < BUSY_TRIES {
+            // The search for a user looks at all processes, so it becomes rare.
+            let wait = tries < BUSY_TRIES
+                || begun.elapsed() < CLOSING && (tries % BUSY_TRIES > 0 || !self.has_user());
+            if busy && wait {
                 tries += 1;
                 std::thread::sleep(BUSY_WAIT);
             } else if busy {
@@ -390,6 +397,15 @@ impl Mount {
             }
         }
         self.join()
+    }
+
+    /// Whether a process has the file open, or a loop device shows it that nobody has detached.
+    fn has_user(&self) -> bool {
+        let in_use = |device: &PathBuf| !loop_device::is_detached(device);
+        loop_device::showing(&self.file).iter().any(in_use)
+            || [&self.file, &self.dir]
+                .iter()
+                .any(|p| open_files::user_of(p).is_some())
     }
 
     /// Whether the mount on our directory is still the one we made.

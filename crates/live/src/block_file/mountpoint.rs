@@ -88,7 +88,7 @@ pub(super) fn resolve(dir: &Path) -> Result<PathBuf, Error> {
         source,
     };
     match dir.canonicalize() {
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTCONN) => {
+        Err(error) if is_cut(&error) => {
             let absolute = std::path::absolute(dir).map_err(failed)?;
             let (Some(parent), Some(last)) = (absolute.parent(), absolute.file_name()) else {
                 return Err(failed(error));
@@ -99,47 +99,65 @@ pub(super) fn resolve(dir: &Path) -> Result<PathBuf, Error> {
     }
 }
 
+/// The error of a FUSE mount whose server has ended.
+fn is_cut(error: &io::Error) -> bool {
+    let cut = [Errno::NOTCONN, Errno::CONNABORTED];
+    Errno::from_io_error(error).is_some_and(|e| cut.contains(&e))
+}
+
+/// Removes mounts of block files on `dir` whose servers have ended. Only this program makes mounts of that type. Returns whether there was one.
+///
+/// # Errors
+/// The mount cannot be removed, or the directory cannot be found.
+pub fn clear_dead(dir: &Path) -> Result<bool, Error> {
+    let dir = resolve(dir)?;
+    let mut any = false;
+    for _ in 0..MAX_DEAD {
+        let here = mounted_at(&dir).map_err(|source| Error::Directory {
+            dir: dir.clone(),
+            source,
+        })?;
+        let ours = here.is_some_and(|m| m.kind == FS_TYPE);
+        // Reading the directory always asks the server; `stat` could be answered from the kernel's cached attributes.
+        if !ours || !fs::read_dir(&dir).is_err_and(|e| is_cut(&e)) {
+            break;
+        }
+        any = true;
+        detach(&dir).map_err(|source| Error::Unmount {
+            dir: dir.clone(),
+            source,
+        })?;
+    }
+    Ok(any)
+}
+
 /// Makes sure that `dir` (resolved) is an empty directory without a mount. A dead mount of ours is removed.
 pub(super) fn prepare(dir: &Path) -> Result<(), Error> {
     let failed = |source: io::Error| Error::Directory {
         dir: dir.to_owned(),
         source,
     };
-    for _ in 0..MAX_DEAD {
-        let here = mounted_at(dir).map_err(failed)?;
-        if let Some(mount) = here.as_ref().filter(|m| m.kind != FS_TYPE) {
-            return Err(Error::OtherMount {
+    clear_dead(dir)?;
+    match mounted_at(dir).map_err(failed)? {
+        None => {}
+        Some(mount) if mount.kind == FS_TYPE => {
+            return Err(Error::Served {
                 dir: dir.to_owned(),
-                kind: mount.kind.clone(),
             });
         }
-        // Reading the directory always asks the server; `stat` could be answered from the kernel's cached attributes.
-        match (fs::read_dir(dir), here) {
-            (Err(error), Some(_)) if Errno::from_io_error(&error) == Some(Errno::NOTCONN) => {
-                detach(dir).map_err(|source| Error::Unmount {
-                    dir: dir.to_owned(),
-                    source,
-                })?;
-            }
-            (_, Some(_)) => {
-                return Err(Error::Served {
-                    dir: dir.to_owned(),
-                });
-            }
-            (Err(error), None) => return Err(failed(error)),
-            (Ok(mut entries), None) => {
-                return match entries.next() {
-                    None => Ok(()),
-                    Some(_) => Err(Error::NotEmpty {
-                        dir: dir.to_owned(),
-                    }),
-                };
-            }
+        Some(mount) => {
+            return Err(Error::OtherMount {
+                dir: dir.to_owned(),
+                kind: mount.kind,
+            });
         }
     }
-    Err(Error::Served {
-        dir: dir.to_owned(),
-    })
+    match fs::read_dir(dir).map_err(failed)?.next() {
+        None => Ok(()),
+        Some(_) => Err(Error::NotEmpty {
+            dir: dir.to_owned(),
+        }),
+    }
 }
 
 /// The parameters of a mount.

@@ -15,11 +15,10 @@ use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use isotherm_core::store::superblock::{MAGIC, Superblock};
 use isotherm_words::printable::printable;
+use rustix::fs::OFlags;
 use rustix::ioctl::{NoArg, Opcode, ioctl};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::path::PathBuf;
 use table::At;
 use window::Window;
 
@@ -39,8 +38,7 @@ pub struct Content {
 
 /// A second descriptor for the same device that uses the page cache and so accepts any offset and length.
 fn plain(device: &Device, write: bool) -> io::Result<File> {
-    let path = PathBuf::from(format!("/proc/self/fd/{}", device.file.as_raw_fd()));
-    OpenOptions::new().read(true).write(write).open(path)
+    crate::device::reopen(&device.file, write, OFlags::empty())
 }
 
 fn recognise(w: &Window) -> Vec<Content> {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 /// The type of a tmpfs in `linux/magic.h`.
-const TMPFS: FsWord = 0x0102_1994;
+pub(super) const TMPFS: FsWord = 0x0102_1994;
 
 /// Lets the ring carry out I/O on a file in memory at once instead of on a worker thread. tmpfs does not declare that it never waits for a
 /// device, but `O_NONBLOCK` declares it for the file. On other file systems the engine's thread would wait, so nothing is done there.

@@ -102,6 +102,24 @@ fn wait_for(
     }
 }
 
+/// Waits until a process that was killed is gone, as for its lock, and says so. If it does not go, this returns all the same.
+pub(crate) fn wait_for_end(
+    path: &Path,
+    process: u64,
+    mut is_gone: impl FnMut() -> bool,
+) -> io::Result<()> {
+    let holder = || Holder::Ended(process.to_string());
+    wait_for(path, || Ok(is_gone()), holder).map(drop)
+}
+
+/// Whether the list of locks has one of this process, which may be gone: its files are open until its last request has ended.
+pub(crate) fn holds_any(pid: &str) -> bool {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    locks
+        .lines()
+        .any(|l| l.split_whitespace().nth(4) == Some(pid))
+}
+
 pub(super) fn lock(file: &File, path: &Path, shared: bool) -> Result<(), Error> {
     let how = if shared {
         FlockOperation::NonBlockingLockShared
@@ -207,7 +225,7 @@ fn shows_lock(fdinfo: &str, id: &str) -> bool {
 }
 
 /// Whether the process is gone, is a zombie that waits for its parent, or was killed and is ending.
-fn is_ending(pid: &str) -> bool {
+pub(crate) fn is_ending(pid: &str) -> bool {
     /// A flag in `/proc/PID/stat`, since Linux 2.6.
     const PF_EXITING: u64 = 4;
     // "1234 (name) Z parent group session terminal its-group flags …"; the name may contain anything.

@@ -157,6 +157,7 @@ pub fn locate(config: &mut VolumeConfig, dir: &Path) -> Result<Vec<String>, Erro
         let ours = scan.found.into_iter().filter(|(_, sb)| sb.uuid == uuid);
         places.extend(ours.map(|(path, sb)| Candidate::new(path, sb, false)));
     }
+    leave_out_forged(&mut places, &mut notes);
     let Some(newest) = newest(&places).cloned() else {
         return Ok(notes);
     };
@@ -201,6 +202,25 @@ fn near(hints: &[PathBuf], dir: &Path, moved: bool, notes: &mut Vec<String>) -> 
         files.extend(hints.iter().flat_map(|h| scan::moved_along(h, dir)));
     }
     files
+}
+
+/// Removes places that the description does not name and whose table of members has none of the members of those that it names. The number of
+/// a volume is known to every user, and a device that he attaches may state it; the numbers of members are on the members alone. (The only
+/// member of a volume may have been replaced, so its table is no proof.)
+fn leave_out_forged(places: &mut Vec<Candidate>, notes: &mut Vec<String>) {
+    let uuids = |c: &Candidate| c.sb.members.iter().map(|m| m.uuid).collect::<Vec<_>>();
+    let named = places.iter().filter(|c| c.hinted && c.sb.members.len() > 1);
+    let known: BTreeSet<[u8; 16]> = named.flat_map(uuids).collect();
+    places.retain(|c| {
+        let genuine = known.is_empty() || c.hinted || uuids(c).iter().any(|u| known.contains(u));
+        if !genuine {
+            notes.push(format!(
+                "{}: states the number of this volume, but none of its members: not used",
+                c.path.display()
+            ));
+        }
+        genuine
+    });
 }
 
 /// Removes places whose device was replaced since, or should have become a member and did not: the newest table of members has another

@@ -34,7 +34,9 @@ fn open_quietly(path: &Path) -> io::Result<File> {
     };
     // The read bypasses the page cache, because a loop device and its file each have a cache of their own.
     match open(OFlags::DIRECT) {
-        Err(e) if Errno::from_io_error(&e) == Some(Errno::INVAL) => open(OFlags::empty()),
+        Err(e) if Errno::from_io_error(&e) == Some(Errno::INVAL) => {
+            open(OFlags::empty()).inspect(crate::device::forget_all)
+        }
         other => other,
     }
 }

@@ -48,10 +48,16 @@ pub(crate) fn find_superblocks(
                 found.push(None);
             }
             Err(e) => {
+                let is_lost = matches!(e, SuperblockError::Foreign | SuperblockError::Damaged);
                 let e = store::OpenError::Superblock(MemberId(i as u8), e);
+                let fix = if is_lost {
+                    "; if its contents are lost, `isotherm replace` puts this device, or another, in its place"
+                } else {
+                    ""
+                };
                 return Err(Error::new(
                     ErrorKind::Volume,
-                    format!("{}: {e}", paths[i].display()),
+                    format!("{}: {e}{fix}", paths[i].display()),
                 ));
             }
         }

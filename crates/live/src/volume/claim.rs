@@ -4,7 +4,7 @@ use super::{OpenMode, kept};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
-use crate::members::{Found, find_superblocks};
+use crate::members::{Found, find_superblocks, probe};
 use crate::stamp::{self, Claimed, Stamp};
 use isotherm_core::MemberId;
 use isotherm_core::store::Superblock;
@@ -20,6 +20,7 @@ pub(super) fn take_over(
     notes: &mut Vec<String>,
 ) -> Result<(Option<(Stamp, usize)>, kept::Restored), Error> {
     if mode == OpenMode::ReadOnly {
+        refuse_served(devices, found)?;
         return Ok((None, kept::Restored::default()));
     }
     let Some((claimed, member)) = claim(devices, found, paths, notes)? else {
@@ -36,6 +37,82 @@ pub(super) fn take_over(
     Ok((Some((claimed.stamp, member)), kept))
 }
 
+/// Makes sure that no other process serves the volume whose members `devices` are, before they are examined or (with `write`) repaired without
+/// opening the volume. `paths` are theirs. Returns messages for people.
+///
+/// # Errors
+/// Another process serves it.
+pub fn refuse_if_served(
+    devices: &[Option<Device>],
+    paths: &[PathBuf],
+    write: bool,
+) -> Result<Vec<String>, Error> {
+    let mut notes = Vec::new();
+    let read = find_superblocks(&mut FileMedia::new(devices), paths, true, &mut Vec::new());
+    // Superblocks of another format say nothing that could be understood here.
+    if let Ok(found) = read {
+        if write {
+            claim(devices, &found, paths, &mut notes)?;
+        } else {
+            refuse_served(devices, &found)?;
+        }
+    }
+    Ok(notes)
+}
+
+/// The same for a device whose contents are about to be overwritten: every member of a volume has the stamp of the process that opened it last.
+/// `own` is the volume that this process has open, with the members that are present.
+pub(super) fn refuse_live_member(
+    device: &Device,
+    own: Option<(&Superblock, &[Option<Device>])>,
+) -> Result<(), Error> {
+    let Ok(Ok(sb)) = probe::probe(&device.path, probe::Second::At(&[])) else {
+        return Ok(());
+    };
+    let place = usize::from(sb.index);
+    let entry = |sb: &Superblock| sb.members.get(place).map(|m| m.uuid);
+    match own {
+        Some((ours, members)) if ours.uuid == sb.uuid => match members.get(place) {
+            Some(Some(member)) if entry(ours) == entry(&sb) => {
+                let what = format!(
+                    "{}: is {} by another name: give another device",
+                    device.path.display(),
+                    member.path.display()
+                );
+                Err(Error::new(ErrorKind::InUse, what))
+            }
+            // It was a member, and has the stamp of this session.
+            _ => Ok(()),
+        },
+        _ if sb.state != State::Clean => stamp::claim(device, sb.uuid, true).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// The newest superblock, and the place of the primary among those members that are present.
+fn primary<'a>(devices: &[Option<Device>], found: &'a Found) -> Option<(&'a Superblock, usize)> {
+    let newest = found.iter().flatten().max_by_key(|s| s.generation)?;
+    let places = (0..found.len()).filter(|&i| found[i].is_none());
+    let missing: Vec<MemberId> = places.map(|i| MemberId(i as u8)).collect();
+    let primary = newest.layout().without(&missing);
+    let place = primary.map_or(0, |l| usize::from(l.primary.0));
+    devices.get(place)?.as_ref().map(|_| (newest, place))
+}
+
+fn is_unclean(found: &Found) -> bool {
+    found.iter().flatten().any(|s| s.state != State::Clean)
+}
+
+fn refuse_served(devices: &[Option<Device>], found: &Found) -> Result<(), Error> {
+    match primary(devices, found) {
+        Some((newest, place)) if is_unclean(found) => match &devices[place] {
+            Some(device) => stamp::refuse_served(device, newest.uuid),
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
 /// Claims the volume on its primary, so that no other machine serves it at the same time: see `stamp.rs`.
 fn claim(
     devices: &[Option<Device>],
@@ -43,18 +120,19 @@ fn claim(
     paths: &[PathBuf],
     notes: &mut Vec<String>,
 ) -> Result<Option<(Claimed, usize)>, Error> {
-    let Some(newest) = found.iter().flatten().max_by_key(|s| s.generation) else {
+    let Some((newest, place)) = primary(devices, found) else {
         return Ok(None);
     };
-    let places = (0..found.len()).filter(|&i| found[i].is_none());
-    let missing: Vec<MemberId> = places.map(|i| MemberId(i as u8)).collect();
-    let primary = newest.layout().without(&missing);
-    let place = primary.map_or(0, |l| usize::from(l.primary.0));
-    let Some(Some(device)) = devices.get(place) else {
+    let Some(device) = &devices[place] else {
         return Ok(None);
     };
-    let unclean = found.iter().flatten().any(|s| s.state != State::Clean);
-    let claimed = stamp::claim(device, newest.uuid, unclean)?;
+    let claimed = stamp::claim(device, newest.uuid, is_unclean(found))?;
+    let (uuid, all) = (newest.uuid, devices.iter().zip(found).enumerate());
+    let ours =
+        all.filter(|(i, (_, sb))| *i != place && sb.as_ref().is_some_and(|s| s.uuid == uuid));
+    for other in ours.filter_map(|(_, (d, _))| d.as_ref()) {
+        claimed.stamp.copy_to(other)?;
+    }
     notes.extend(claimed.waited.clone());
     // A server that began before it could see the claim has recorded its session in the superblocks.
     let again = find_superblocks(&mut FileMedia::new(devices), paths, true, &mut Vec::new())?;

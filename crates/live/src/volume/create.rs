@@ -1,13 +1,14 @@
 //! Creation of a volume: plans slots and areas, formats the members, writes the description.
 
+use super::claim::refuse_live_member;
 use super::memory::{self, Needs};
 use super::{CreateHow, Created, Volume, config_error, description, device_error};
-use crate::config::{MemberConfig, VolumeConfig, format_uuid};
+use crate::config::{MemberConfig, VolumeConfig, format_uuid, parse_uuid};
 use crate::contents;
 use crate::device::{Device, OpenHow, refuse_twins};
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
-use crate::members;
+use crate::members::{self, probe};
 use crate::random::random;
 use isotherm_core::policy::Uses;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
@@ -200,6 +201,38 @@ fn open_or_make(config: &VolumeConfig, undo: &mut Undo) -> Result<Vec<Option<Dev
     Ok(devices)
 }
 
+/// Refuses a description that is there and tells of another volume: none of the new members belongs to it.
+fn refuse_other_description(file: &Path, paths: &[PathBuf]) -> Result<(), Error> {
+    if !file.exists() {
+        return Ok(());
+    }
+    let what = |why: &str| {
+        let what = format!("exists already, and {why}: choose another name, or remove it");
+        Err(config_error(file, what))
+    };
+    let Ok(mut old) = VolumeConfig::load(file) else {
+        return what("cannot be read");
+    };
+    let base = file.parent().unwrap_or(Path::new(""));
+    let uuid = old.uuid.as_deref().and_then(parse_uuid);
+    let is_member = |new: &PathBuf| {
+        let own = probe::probe(new, probe::Second::At(&[]));
+        let holds = own.is_ok_and(|sb| sb.is_ok_and(|sb| Some(sb.uuid) == uuid));
+        holds
+            || old.members.iter().any(|m| {
+                let there = std::path::absolute(base.join(&m.path));
+                there.is_ok_and(|path| refuse_twins(&[path, new.clone()]).is_err())
+            })
+    };
+    if paths.iter().any(is_member) {
+        return Ok(());
+    }
+    let of = std::mem::take(&mut old.uuid).unwrap_or_default();
+    what(&format!(
+        "describes another volume ({of}), of whose members none is given here"
+    ))
+}
+
 impl Volume {
     /// Creates volume `p/v`: formats the members and writes the description. With `force`, existing data on them is overwritten.
     ///
@@ -243,6 +276,7 @@ impl Volume {
         }
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
         refuse_twins(&paths)?;
+        refuse_other_description(&file, &paths)?;
         let mut undo = Undo::default();
         let devices = open_or_make(&config, &mut undo)?;
         let mut notes: Vec<String> = devices
@@ -279,6 +313,7 @@ impl Volume {
             m.cost(*bytes).map_err(|e| config_error(&file, e))?;
         }
         if force {
+            found_there().try_for_each(|d| refuse_live_member(d, None))?;
             found_there().try_for_each(contents::erase)?;
         }
         notes.extend(reserve_space(&devices, &sb, how.preallocate)?);

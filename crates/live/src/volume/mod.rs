@@ -24,6 +24,7 @@ use isotherm_core::store::{self, Opened};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+pub use claim::refuse_if_served;
 pub use grow::Grown;
 pub use pages::ask_for_huge;
 pub use replace::{ReplaceHow, Replaced};

@@ -72,12 +72,10 @@ impl Volume {
         refuse_twins(&paths)?;
         let read_only = mode == OpenMode::ReadOnly;
         let (devices, absent) = open_members(&config, read_only, without, &mut notes)?;
-        let found = find_superblocks(
-            &mut FileMedia::new(&devices),
-            &paths,
-            absent.is_some() || read_only,
-            &mut notes,
-        )?;
+        // A replacement may be of a device that is there and has lost its contents.
+        let tolerant = absent.is_some() || read_only || without.0.is_some();
+        let media = &mut FileMedia::new(&devices);
+        let found = find_superblocks(media, &paths, tolerant, &mut notes)?;
         let (mut devices, mut found) = in_member_order(&mut config, devices, found)?;
         for sb in found.iter_mut().flatten() {
             for (entry, m) in sb.members.iter_mut().zip(&config.members) {
@@ -89,11 +87,12 @@ impl Volume {
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
         all_of_this_volume(&config, &paths, &found, file)?;
         check_shape(&config, &devices, &found, file)?;
-        use_page_cache_for_large_sectors(&mut devices, &found, &mut notes);
+        use_page_cache_for_large_sectors(&mut devices, &found, &mut notes)?;
         if let Some(geo) = found.iter().flatten().find_map(|sb| sb.geometry().ok()) {
             let needs = Needs::of(&geo, config.io.buffers.0);
             needs.check_fits(memory::available(), "the machine", file)?;
         }
+        leave_out_blank(&mut devices, &found);
         if !read_only {
             leave_out_stale(&mut devices, &mut found, &paths, &mut notes);
         }
@@ -265,6 +264,12 @@ fn is_gone(path: &Path) -> bool {
         }
 }
 
+/// Devices that were tolerated although they hold no superblock are no members, and nothing is read from them.
+fn leave_out_blank(devices: &mut [Option<Device>], found: &Found) {
+    let blank = devices.iter_mut().zip(found).filter(|(_, sb)| sb.is_none());
+    blank.for_each(|(device, _)| *device = None);
+}
+
 /// Members that were absent in the newest session lack its writes. They count as missing, and are not written to.
 fn leave_out_stale(
     devices: &mut [Option<Device>],
@@ -339,9 +344,9 @@ fn use_page_cache_for_large_sectors(
     devices: &mut [Option<Device>],
     found: &Found,
     notes: &mut Vec<String>,
-) {
+) -> Result<(), Error> {
     let Some(sb) = found.iter().flatten().next() else {
-        return;
+        return Ok(());
     };
     let block = 1 << sb.block_shift;
     for d in devices.iter_mut().flatten().filter(|d| d.align > block) {
@@ -350,8 +355,9 @@ fn use_page_cache_for_large_sectors(
             d.path.display(),
             d.align
         ));
-        d.use_page_cache();
+        d.use_page_cache()?;
     }
+    Ok(())
 }
 
 /// Properties that are fixed at creation must be unchanged, because otherwise the engine would look for extents in wrong places.

@@ -3,10 +3,11 @@
 //! A member that is missing is replaced by an empty device; this is possible if it was a cache whose loss the volume survives. A member that
 //! is present is copied first, so it can be a disk that begins to fail. The order of writes is in `core/src/store/replace.rs`.
 
+use super::claim::refuse_live_member;
 use super::create::{Undo, reserve_space};
 use super::grow::end_session;
 use super::open::Without;
-use super::successor::Replacing;
+use super::successor::{Replacing, unused};
 use super::{OpenMode, Volume, config_error, description, in_words};
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::config::{VolumeConfig, parse_uuid};
@@ -202,11 +203,13 @@ impl Replacement {
                 return Err(e);
             }
         };
+        let given = self.how.size.map_or(device.bytes, |s| s.min(device.bytes));
         let e = exchange(config, devices, &mut opened, (device, &successor), progress)?;
         self.undo.keep();
         let sb = &opened.superblock;
         let former = e.former.and_then(|d| retire(&d, sb, place));
         notes.extend(e.trouble.into_iter().chain(former));
+        notes.extend(unused(sb, place, given));
         let m = &config.members[place];
         notes.extend(m.paced.as_ref().or(m.sheet.as_ref()).map(|sheet| {
             format!(
@@ -252,9 +255,10 @@ impl Replacement {
         let mut notes = Vec::from_iter(device.note.clone());
         notes.extend(room);
         if device.align > 1 << opened.superblock.block_shift {
-            device.use_page_cache();
+            device.use_page_cache()?;
         }
         if self.how.force && !device.created {
+            refuse_live_member(&device, Some((&opened.superblock, devices)))?;
             contents::erase(&device)?;
         }
         Ok((place, successor, notes, device))

@@ -47,9 +47,13 @@ impl Replacing<'_> {
         let (homes, writes) = store::held_by(space, MemberId(place as u8));
         if !holds_data && homes + writes > 0 {
             let fix = if self.is_served {
-                "let it be written home first (`isotherm set v write-mode=write-through-all`; `isotherm stats` shows the dirty bytes), or stop the volume and leave out --empty, then it is copied"
+                let v = self.file.with_extension("");
+                format!(
+                    "let it be written home first (`isotherm set {} write-mode=write-through-all`; `isotherm stats` shows the dirty bytes), or stop the volume and leave out --empty, then it is copied",
+                    v.display()
+                )
             } else {
-                "leave out --empty, then it is copied"
+                "leave out --empty, then it is copied".to_owned()
             };
             let what = format!(
                 "{path}: it holds data that is nowhere else ({homes} homes and {writes} unwritten copies of extents): {fix}"
@@ -130,8 +134,13 @@ fn successor(
     let least = if holds_data { old.slots } else { 1 };
     if slots < least {
         let needed = data_offset + u64::from(least) * extent;
+        let fix = if device.is_block {
+            "give a larger device"
+        } else {
+            "give a larger file, or an empty one with its size (PATH:SIZE)"
+        };
         let what = format!(
-            "{}: has {bytes} bytes; this member needs at least {needed}",
+            "{}: has {bytes} bytes; this member needs at least {needed}: {fix}",
             device.path.display()
         );
         return Err(Error::new(ErrorKind::Config, what));
@@ -144,6 +153,21 @@ fn successor(
         bytes: data_offset + u64::from(slots) * extent,
         hint: device.path.display().to_string(),
         holds_data,
+    })
+}
+
+/// A message about the part of a new device that no slot covers: the volume has its size, and its metadata has room for a number of copies that
+/// was fixed when it was created.
+pub(super) fn unused(sb: &Superblock, place: usize, given: u64) -> Option<String> {
+    let used = sb.members[place].bytes;
+    let unused = given.saturating_sub(used);
+    let mib = |bytes: u64| bytes >> 20;
+    // What is less than an extent, or a hundredth, is no device of the wrong size.
+    (unused >= 1 << sb.extent_shift && unused > given / 100).then(|| {
+        format!(
+            "{}: {} MiB of {} MiB are not used: the volume has room for no more extents there, which was fixed at its creation; a volume that is created anew uses all",
+            sb.members[place].hint, mib(unused), mib(given)
+        )
     })
 }
 

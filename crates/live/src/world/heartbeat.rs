@@ -19,6 +19,7 @@ use isotherm_core::store::layout::STAMP_AT;
 use isotherm_core::{DeviceOp, Event, IoError, Nanos, OpKind};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, SystemTime};
 
 /// The name of the stamp's operations in the ring.
@@ -205,7 +206,15 @@ impl UringWorld {
             return;
         };
         let member = heartbeat.member;
-        let (fd, at) = (types::Fixed(member as u32), heartbeat.block.as_mut_ptr());
+        let device = self.devices.get(member).and_then(Option::as_ref);
+        let read = heartbeat.phase == Phase::Reading;
+        // The stamp of another server must not be hidden by the page cache.
+        let file = match device.map(|d| &d.past_cache) {
+            Some(file) if !read || file.forget(STAMP_AT, BLOCK).is_ok() => file,
+            _ => return self.stamped(-Errno::IO.raw_os_error()),
+        };
+        let fd = types::Fd(file.file().as_raw_fd());
+        let at = heartbeat.block.as_mut_ptr();
         let entry = match heartbeat.phase {
             Phase::Idle => return,
             Phase::Reading => opcode::Read::new(fd, at, BLOCK as u32)

@@ -2,11 +2,10 @@
 //! another machine that claims the volume meanwhile sees that it is served, however long this takes.
 
 use super::heartbeat::now;
-use crate::device::Device;
+use crate::device::{Device, PastCache};
 use crate::error::{Error, ErrorKind};
 use crate::mutants::{LiveMutant, broken};
 use crate::stamp::{self, FoundStamp, INTERVAL, Kind, LEASE, Stamp};
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -34,7 +33,7 @@ pub(super) struct KeptStamp {
     /// Time at which the write of the last stamp began.
     pub written_at: Duration,
     pub outcome: Result<(), Error>,
-    file: File,
+    file: PastCache,
     path: PathBuf,
 }
 
@@ -86,7 +85,7 @@ impl Stamping {
             stamp,
             written_at,
             outcome: Ok(()),
-            file: device.file.try_clone().ok()?,
+            file: device.past_cache.try_clone().ok()?,
             path: device.path.clone(),
         };
         let over = Arc::new((Mutex::new(false), Condvar::new()));

@@ -14,7 +14,7 @@ use isotherm_core::{ExtentId, MemberId};
 use isotherm_live::device::{Device, OpenHow};
 use isotherm_live::media::FileMedia;
 use isotherm_live::members;
-use isotherm_live::volume::description;
+use isotherm_live::volume::{description, refuse_if_served};
 use isotherm_live::{ErrorKind, VolumeConfig};
 use serde_json::{Value, json};
 
@@ -67,6 +67,9 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     }
     let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
     let (devices, findings) = open_members(&paths, repair)?;
+    for note in refuse_if_served(&devices, &paths, repair).map_err(failed)? {
+        eprintln!("isotherm: {note}");
+    }
     let mut check = Check {
         media: FileMedia::new(&devices),
         sizes: devices

@@ -3,8 +3,9 @@
 //! ```text
 //! block file in NAME.mnt ─► /dev/loopN (direct I/O) ─► /dev/isotherm/NAME
 //! ```
-//! The three are removed in the opposite order, and not while the device is in use. A device that a killed server left behind is released
-//! before a new one is attached: its file no longer exists, so it answers with errors.
+//! The three are removed in the opposite order, and not while the device is in use. What a killed server left behind is removed before new
+//! ones are made. It is recognised by what only a server of this volume can have made: the mount by its type, and that nobody answers there;
+//! the loop device by its mark, which names the volume, and that its reads fail. (Its path says nothing if the server had a mount namespace of its own.)
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -14,6 +15,7 @@ use std::{fs, io};
 
 use isotherm_control::live::End;
 use isotherm_live::block_file::{self, Mount};
+use isotherm_live::config::format_uuid;
 use isotherm_live::front_end::{Capabilities, FrontEnd, FrontEndSettings, VolumeAccess};
 use isotherm_live::loop_device::{self, LoopDevice};
 use isotherm_live::ublk;
@@ -46,7 +48,11 @@ impl FrontEndSettings for Settings {
     fn start(self: Box<Self>, volume: &VolumeAccess) -> io::Result<Box<dyn FrontEnd>> {
         let words = |e: &dyn std::fmt::Display| io::Error::other(e.to_string());
         let names = self.names(&volume.name);
-        clear_stale(&self.dir.join(&volume.name));
+        let left = clear_left(&self.dir, volume).map_err(|e| words(&e))?;
+        if self.own {
+            place::make_dir(&self.dir)
+                .map_err(|e| words(&Failure::file(&self.dir, "make it", &e)))?;
+        }
         let port = Arc::clone(&volume.port);
         let mount = block_file::mount_on_engine(
             &volume.engine,
@@ -56,9 +62,7 @@ impl FrontEndSettings for Settings {
             &self.options,
         )
         .map_err(|e| words(&e))?;
-        let (read_only, block) = (volume.port.read_only(), volume.port.block_bytes());
-        let shown = AttachedLoop::start(mount.file(), &volume.name, read_only, block)
-            .map_err(|e| words(&e))?;
+        let shown = AttachedLoop::start(mount.file(), volume, &left).map_err(|e| words(&e))?;
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = shown.describe();
         Ok(Box::new(Looped {
             names,
@@ -84,9 +88,7 @@ impl FrontEndSettings for Ublk {
         let link = self.wanted.link(&volume.name);
         if let Some(runtime) = place::runtime_dir() {
             let dir = runtime.join(format!("{}.mnt", volume.name));
-            if fs::metadata(&dir).is_err_and(|e| dead(&e)) {
-                clear_stale(&dir.join(&volume.name));
-            }
+            clear_left(&dir, volume).map_err(|e| io::Error::other(e.to_string()))?;
         }
         let front = Box::new(self.wanted).start(volume)?;
         let disk = front
@@ -180,24 +182,32 @@ pub(super) fn block_dir(args: &ServeArgs, name: &str) -> Result<Option<(PathBuf,
     let runtime = place::runtime_dir().ok_or_else(|| {
         Failure::failed("--loop: there is no $XDG_RUNTIME_DIR: give --block-file")
     })?;
-    let dir = runtime.join(format!("{name}.mnt"));
-    // The mount of a killed server answers ENOTCONN here; the next mount clears it.
-    match place::make_dir(&dir) {
-        Err(e) if fs::symlink_metadata(&dir).is_err() && !dead(&e) => {
-            Err(Failure::file(&dir, "make it", &e))
-        }
-        _ => Ok(Some((dir, true))),
-    }
+    Ok(Some((runtime.join(format!("{name}.mnt")), true)))
 }
 
-fn dead(e: &std::io::Error) -> bool {
-    e.kind() == std::io::ErrorKind::NotConnected
+/// The mark of the volume's loop device.
+fn mark(volume: &VolumeAccess) -> String {
+    format!("isotherm {}", format_uuid(&volume.uuid))
 }
 
-/// Releases devices that a killed server of this volume left behind. To be called before the block file is mounted.
-pub(super) fn clear_stale(file: &Path) {
-    for device in loop_device::showing(file) {
-        match loop_device::release(&device) {
+/// Removes the mount and the devices that a killed server of this volume left behind, before the block file is mounted in `dir`. Returns the
+/// devices; those that are in use stay until their users close them.
+fn clear_left(dir: &Path, volume: &VolumeAccess) -> Result<Vec<PathBuf>, Failure> {
+    let by_path = loop_device::showing(&dir.join(&volume.name));
+    let cleared = match block_file::clear_dead(dir) {
+        Ok(cleared) => cleared,
+        // It is made later, or the mount says what is wrong.
+        Err(block_file::Error::Directory { .. }) => false,
+        Err(e) => return Err(Failure::failed(e.to_string())),
+    };
+    let mut left = if cleared { by_path } else { Vec::new() };
+    // A copy of the volume may be served, too. Its device answers.
+    let marked = loop_device::marked(&mark(volume)).into_iter();
+    left.extend(marked.filter(|d| loop_device::is_dead(d)));
+    left.sort();
+    left.dedup();
+    for device in &left {
+        match loop_device::release(device) {
             Ok(()) => tracing::warn!(
                 "{}: was left behind by a server that was killed: released; what is mounted from it must be unmounted",
                 device.display()
@@ -205,24 +215,27 @@ pub(super) fn clear_stale(file: &Path) {
             Err(e) => tracing::error!("{}: cannot be released: {e}", device.display()),
         }
     }
+    Ok(left)
 }
 
 impl AttachedLoop {
-    /// Attaches the device and creates the link. `file` is the block file.
-    pub(super) fn start(
+    /// Attaches the device and creates the link. `file` is the block file, `left` are the devices that a killed server left behind.
+    fn start(
         file: &Path,
-        name: &str,
-        read_only: bool,
-        block_bytes: u32,
+        volume: &VolumeAccess,
+        left: &[PathBuf],
     ) -> Result<AttachedLoop, Failure> {
         let dir = place::device_dir();
-        let link = dir.join(name);
-        if let Ok(target) = fs::read_link(&link) {
-            let target = dir.join(target);
+        let link = dir.join(&volume.name);
+        let target = fs::read_link(&link).ok();
+        let target = target.and_then(|t| Some(Path::new("/dev").join(t.file_name()?)));
+        if let Some(target) = target.filter(|t| !left.contains(t)) {
             let other = fs::read_to_string(sys_backing(&target)).unwrap_or_default();
             if !other.is_empty() && other.trim_end() != file.to_string_lossy() {
+                let of = loop_device::mark_of(&target).unwrap_or_default();
                 return Err(Failure::failed(format!(
-                    "{}: is {} already, another volume of this name ({}): stop that one or serve this one without --loop",
+                    "{}: is {} already, another volume of this name ({of}, which shows {}): stop that one or serve this one without --loop; if its server was \
+                     killed, `losetup -d {1}` frees the name",
                     link.display(),
                     target.display(),
                     other.trim_end()
@@ -237,7 +250,8 @@ impl AttachedLoop {
                 link.display()
             )));
         }
-        let device = LoopDevice::attach(file, read_only, block_bytes).map_err(|e| {
+        let (read_only, block) = (volume.port.read_only(), volume.port.block_bytes());
+        let device = LoopDevice::attach(file, read_only, block, &mark(volume)).map_err(|e| {
             let why = crate::failure::reason(&e);
             Failure::failed(format!(
                 "--loop: no loop device over {}: {why}: it takes root and the kernel's loop driver; or use --nbd",
@@ -264,7 +278,8 @@ impl AttachedLoop {
         } else {
             self.device.path().to_owned()
         };
-        let new = dir.join(format!(".{}.new", std::process::id()));
+        let name = self.link.file_name().unwrap_or_default().to_string_lossy();
+        let new = dir.join(format!(".{name}.new"));
         let _ = fs::remove_file(&new);
         std::os::unix::fs::symlink(target, &new)?;
         fs::rename(&new, &self.link)

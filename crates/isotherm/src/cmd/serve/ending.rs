@@ -91,6 +91,21 @@ pub(super) fn wait(
     }
 }
 
+/// Tells the outcome also to clients that asked while the volume was being stopped, until the control socket is closed.
+pub(super) fn answer_late(ended: Receiver<End>, outcome: &Result<(), String>) {
+    let outcome = outcome.clone();
+    let tell = move || {
+        for end in ended {
+            if let End::Asked(asker) = end {
+                // The client may have gone.
+                let _ = asker.send(outcome.clone());
+            }
+        }
+    };
+    // Without this thread they see the server go, and look at the members.
+    let _ = std::thread::Builder::new().name("late".into()).spawn(tell);
+}
+
 /// After a signal: flushes, and waits for the users to finish.
 fn drain(
     signal: &str,

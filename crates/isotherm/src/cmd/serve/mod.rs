@@ -103,6 +103,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         classes_kept::save(&server.handle(), &config, &kept);
     }
     let stopped = stop(server, events, waiting);
+    ending::answer_late(ended, &stopped);
     drop((control, watch));
     stopped.map_err(Failure::Failed)
 }

@@ -118,7 +118,10 @@ impl Control {
                     path.display(),
                     spare.display()
                 );
-                (spare, isotherm_paths::bind(spare, 0o600).map_err(|e| failed(&e))?)
+                (
+                    spare,
+                    isotherm_paths::bind(spare, 0o600).map_err(|e| failed(&e))?,
+                )
             }
             (bound, _) => (path, bound.map_err(|e| failed(&e))?),
         };

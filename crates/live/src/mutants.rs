@@ -70,7 +70,7 @@ pub enum LiveMutant {
 }
 
 /// All mutants.
-pub const LIVE_MUTANTS: [LiveMutant; 28] = [
+pub const LIVE_MUTANTS: [LiveMutant; 30] = [
     LiveMutant::FlushNothing,
     LiveMutant::DropDsync,
     LiveMutant::ForgetFlushError,

@@ -64,7 +64,7 @@ fn volume(dir: &Path, block: u32) -> Option<(Server, Option<Attached>)> {
     if block != 512 {
         let image = dir.join("sectors");
         File::create(&image).unwrap().set_len(16 << 20).unwrap();
-        let device = LoopDevice::attach(&image, false, block);
+        let device = LoopDevice::attach(&image, false, block, "zeroing test");
         let device =
             device.map_err(|e| eprintln!("skipped: no loop device with 4 KiB sectors: {e}"));
         let device = device.ok()?;
@@ -307,7 +307,7 @@ fn check_block_file(server: &Server, ring: bool, block: u64) {
 
 /// A loop device as `losetup` makes it: with sectors of 512 bytes, whatever the block of the volume.
 fn check_loop(port: &Arc<dyn Port>, shown: &Path, block: u64) {
-    let device = match LoopDevice::attach(shown, false, 512) {
+    let device = match LoopDevice::attach(shown, false, 512, "zeroing test") {
         Ok(device) => Attached(device),
         Err(e) => return eprintln!("skipped: no loop devices: {e}"),
     };

@@ -222,7 +222,7 @@ fn is_started_again(own_mounts: bool) {
         let device = place.path("dev/v").canonicalize().expect("a link");
         let open = OpenOptions::new().read(true).write(true).open(&device);
         let file = open.expect("the loop device");
-        file.write_all_at(&[kill as u8; 1 << 20], 1 << 20)
+        file.write_all_at(&vec![kill as u8; 1 << 20], 1 << 20)
             .expect("written");
         file.sync_data().expect("flushed");
         let mut data = vec![0; 1 << 20];

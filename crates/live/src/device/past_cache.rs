@@ -157,7 +157,7 @@ mod tests {
             let Ok(file) = tempfile::tempfile_in(dir) else {
                 continue;
             };
-            file.write_all_at(&[1; 1 << 20], 0).unwrap();
+            file.write_all_at(&vec![1; 1 << 20], 0).unwrap();
             file.sync_all().unwrap();
             let past = dropping(&file);
             assert!(past.is_cached(0, 65536).unwrap());

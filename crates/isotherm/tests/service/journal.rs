@@ -52,7 +52,8 @@ exec "$2" serve v --nbd unix:n --metrics "unix:$1/metrics"
     m.set(&mut command);
     command
         .current_dir(m.0.path("away"))
-        .args(["-m", "sh", "-c", script, "sh"])
+        // (With slave mounts: a private copy of another test's mount would outlive its umount.)
+        .args(["-m", "--propagation", "slave", "sh", "-c", script, "sh"])
         .arg(m.0.path(""))
         .arg(env!("CARGO_BIN_EXE_isotherm"));
     let served = Place::wait_ready(command, "v");

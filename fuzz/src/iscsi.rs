@@ -126,6 +126,7 @@ pub fn session(data: &[u8]) -> usize {
         block: 512,
         preferred: 65536,
         read_only: how & 2 != 0,
+        zeros: true,
     };
     let guarded = secrets.is_some();
     let target = Target {

@@ -57,6 +57,10 @@ pub enum Mutant {
     ForgetFailedFlush,
     /// A discard does not wait for writes in progress.
     DiscardUnderWriter,
+    /// A discard in a cache volume drops dirty blocks without a record of this.
+    DiscardUnrecorded,
+    /// The home of an extent of a cache volume is moved.
+    MoveFixedHome,
     /// Unaligned writes to one block are not serialised.
     UnserialisedEdges,
     /// A slot of the slow tier is allocated although the mirror has no record that it is free.
@@ -204,7 +208,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 96] = [
+pub const MUTANTS: [Mutant; 98] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -230,6 +234,8 @@ pub const MUTANTS: [Mutant; 96] = [
     Mutant::RestoreBeforeFlush,
     Mutant::ForgetFailedFlush,
     Mutant::DiscardUnderWriter,
+    Mutant::DiscardUnrecorded,
+    Mutant::MoveFixedHome,
     Mutant::UnserialisedEdges,
     Mutant::ReuseBeforeMirror,
     Mutant::TrustShortTransfer,

@@ -43,6 +43,7 @@ fn volume() -> (Ram, Superblock) {
         ..MetaArea::for_volume(24, 8, 0)
     };
     let shape = Shape {
+        kind: geometry::Kind::Tiering,
         extent_shift: 12,
         block_shift: 9,
         extents: 24,

@@ -1,17 +1,18 @@
 //! The plan of a growth: sizes, and the places of the checkpoint regions.
 
 use isotherm_core::TierId;
+use isotherm_core::geometry::Kind;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
 use isotherm_core::store::{BLOCK, Layout, MetaArea, Superblock, extents_of, plan_growth};
 
 const EXTENT: u64 = 64 << 10;
 const GIB: u64 = 1 << 30;
 
-/// A cache volume with these sizes of its members.
-fn volume(fast: u64, slow: u64) -> Superblock {
+/// A volume of this kind with these sizes of its members.
+fn volume(kind: Kind, fast: u64, slow: u64) -> Superblock {
     let slots = |bytes: u64| (bytes / EXTENT) as u32;
-    let area =
-        MetaArea::for_volume(slots(slow), 16, fast).with_copies(slots(slow), slots(fast), 16);
+    let recorded = kind.recorded(slots(slow) + slots(fast), slots(fast));
+    let area = MetaArea::for_volume(recorded, 16, fast).with_copies(recorded, slots(fast), 16);
     let data_offset = Layout::data_offset(&area, true, EXTENT);
     let entry = |tier: u8, bytes: u64| {
         let slots = ((bytes - data_offset) / EXTENT) as u32;
@@ -25,10 +26,12 @@ fn volume(fast: u64, slow: u64) -> Superblock {
         }
     };
     let members = vec![entry(0, fast), entry(1, slow)];
+    let all = (members[1].slots, members[0].slots);
     let shape = Shape {
+        kind,
         extent_shift: 16,
         block_shift: 12,
-        extents: members[1].slots,
+        extents: extents_of(all, kind == Kind::Cache).expect("room"),
         area,
     };
     Superblock::new([7; 16], 1, shape, members)
@@ -36,17 +39,39 @@ fn volume(fast: u64, slow: u64) -> Superblock {
 
 #[test]
 fn only_a_larger_slow_tier_makes_a_volume_larger() {
-    let sb = volume(GIB, 10 * GIB);
-    let same: Vec<u64> = sb.members.iter().map(|m| m.bytes).collect();
-    assert!(plan_growth(&sb, &same).is_err());
-    // Less than an extent more, or a larger cache.
-    assert!(plan_growth(&sb, &[same[0], same[1] + EXTENT - 1]).is_err());
-    assert!(plan_growth(&sb, &[same[0] * 2, same[1]]).is_err());
+    for kind in [Kind::Tiering, Kind::Cache] {
+        let sb = volume(kind, GIB, 10 * GIB);
+        let same: Vec<u64> = sb.members.iter().map(|m| m.bytes).collect();
+        assert!(plan_growth(&sb, &same).is_err());
+        // Less than an extent more, or a larger cache.
+        assert!(plan_growth(&sb, &[same[0], same[1] + EXTENT - 1]).is_err());
+        assert!(plan_growth(&sb, &[same[0] * 2, same[1]]).is_err());
+    }
+}
+
+/// A cache volume has records of copies only, so a larger disk needs no more room for them. Of several disks only the last one may grow,
+/// because the homes on the others stay where they are.
+#[test]
+fn a_cache_volume_grows_at_its_end_without_more_metadata() {
+    let sb = volume(Kind::Cache, GIB, 10 * GIB);
+    let growth = plan_growth(&sb, &[GIB, 40 * GIB]).expect("it can grow");
+    let slots = ((40 * GIB - sb.members[1].data_offset) / EXTENT) as u32;
+    assert_eq!(
+        (growth.extents, &*growth.slots),
+        (slots, &[sb.members[0].slots, slots][..])
+    );
+    let mut two = sb.clone();
+    two.members.push(two.members[1].clone());
+    two.extents *= 2;
+    let first =
+        plan_growth(&two, &[GIB, 40 * GIB, 10 * GIB]).expect_err("its second disk has homes");
+    assert!(first.contains("last"), "{first}");
+    assert!(plan_growth(&two, &[GIB, 10 * GIB, 40 * GIB]).is_ok());
 }
 
 #[test]
 fn larger_regions_lie_behind_the_slots_of_both_members() {
-    let sb = volume(GIB, 10 * GIB);
+    let sb = volume(Kind::Tiering, GIB, 10 * GIB);
     let sizes = [GIB, 40 * GIB];
     let growth = plan_growth(&sb, &sizes).expect("it can grow");
     // Four times the extents need four times the records: 2 units of 16 bytes each, and 5 for an extent with a copy.
@@ -58,14 +83,15 @@ fn larger_regions_lie_behind_the_slots_of_both_members() {
         "{lost} for {space}"
     );
     let end = sb.members[1].data_offset + u64::from(growth.slots[1]) * EXTENT;
-    assert!(end + space <= sizes[1] && end + space + 2 * EXTENT > sizes[1]);
-    assert_eq!(growth.extents, growth.slots[1]);
+    assert!(end + space <= sizes[1] && end + space + 64 * EXTENT > sizes[1]);
+    let all = (growth.slots[1], growth.slots[0]);
+    assert_eq!(Some(growth.extents), extents_of(all, false));
 }
 
 #[test]
 fn a_cache_that_is_too_small_for_the_metadata_is_refused() {
-    let sb = volume(8 << 20, GIB);
-    let why = plan_growth(&sb, &[8 << 20, 400 * GIB]).expect_err("too much");
+    let sb = volume(Kind::Tiering, 16 << 20, GIB);
+    let why = plan_growth(&sb, &[16 << 20, 400 * GIB]).expect_err("too much");
     assert!(why.contains("too small for the metadata"), "{why}");
 }
 

@@ -36,6 +36,7 @@ fn sb() -> Superblock {
         ..MemberEntry::default()
     };
     let shape = Shape {
+        kind: geometry::Kind::Tiering,
         extent_shift: 12,
         block_shift: 9,
         extents: 24,

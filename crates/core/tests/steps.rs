@@ -7,7 +7,7 @@ mod rig;
 use isotherm_core::engine::{Drain, Params};
 use isotherm_core::policy::build;
 use isotherm_core::{Engine, Nanos, Request, RequestOp, Tag};
-use rig::{EXTENT, Run, sized};
+use rig::{EXTENT, Run, tiering};
 
 const SIZES: [u32; 3] = [500, 2000, 8000];
 /// Steps per request that are allowed at every size.
@@ -20,7 +20,7 @@ fn used(policy: &str, n: u32) -> Run {
         move_buffers: 16,
         ..Params::default()
     };
-    let mut run = Run::of(sized(policy, params, n / 2, n));
+    let mut run = Run::of(tiering(policy, params, n / 2, n));
     for e in 0..u64::from(n) {
         for _ in 0..3 {
             run.submit(RequestOp::Write, e);

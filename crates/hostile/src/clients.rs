@@ -1,8 +1,9 @@
 //! The requests of clients, and checks of the answers.
 
 use super::run::{Run, Shape};
-use super::truth::{self, CELL, Expect};
+use super::truth::{self, CELL, Change, Expect};
 use super::world::Hostile;
+use isotherm_core::geometry::Kind;
 use isotherm_core::{Engine, Request, RequestOp, Tag};
 use std::collections::BTreeMap;
 
@@ -121,7 +122,12 @@ impl Run {
         }
         // (A write that is durable by itself raises no counter, and the scenarios with older copies rely on the counters of rounds.)
         req.fua = self.rng.one_in(6) && req.op != RequestOp::Discard && !self.s.rollback;
-        let version = self.truth.issue(from, to, zero);
+        let change = match req.op {
+            RequestOp::Discard if self.sb.kind == Kind::Cache => Change::Forget,
+            _ if zero => Change::Zero,
+            _ => Change::Write,
+        };
+        let version = self.truth.issue(from, to, change);
         let payload = (!zero).then(|| {
             (from..to)
                 .flat_map(|c| truth::content(c, version))

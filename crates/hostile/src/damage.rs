@@ -266,7 +266,7 @@ fn opened(
         if let Err(e) = check(&mut truth, i, data) {
             // If the record of the freeing of a slot is lost everywhere, the slot may belong to another extent already.
             if tail != Tail::HitTwice {
-                check_bytes(i, data).map_err(|e| format!("extent {i}: {e}"))?;
+                check_bytes(&truth, i, data).map_err(|e| format!("extent {i}: {e}"))?;
             }
             wrong = wrong.or(Some(e));
         }
@@ -314,7 +314,7 @@ fn lossy(run: &Run, mut disks: Vec<Disk>, mutant: Option<Mutant>) -> Result<Dama
     }
     let mut truth = run.truth.clone();
     for (i, data) in contents(disks, o)?.iter().enumerate() {
-        check_bytes(i, data).map_err(|e| format!("extent {i}: {e}"))?;
+        check_bytes(&truth, i, data).map_err(|e| format!("extent {i}: {e}"))?;
         let named = |(a, z): &(isotherm_core::ExtentId, isotherm_core::ExtentId)| {
             (a.0..z.0).contains(&(i as u32))
         };

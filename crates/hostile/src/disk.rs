@@ -27,10 +27,17 @@ pub struct Disk {
 impl Disk {
     /// A disk of `bytes` bytes of arbitrary data, because nothing may depend on a new device being zero.
     pub fn new(bytes: usize) -> Disk {
-        let rubbish = vec![0xa5; bytes];
+        Disk::filled(bytes, 0xa5)
+    }
+    /// A disk of `bytes` zeros: what a cache volume shows of its slow members before anything is written.
+    pub fn zeros(bytes: usize) -> Disk {
+        Disk::filled(bytes, 0)
+    }
+    fn filled(bytes: usize, with: u8) -> Disk {
+        let image = vec![with; bytes];
         Disk {
-            now: rubbish.clone(),
-            durable: rubbish,
+            now: image.clone(),
+            durable: image,
             unflushed: Vec::new(),
             stamp: 0,
         }
@@ -62,10 +69,10 @@ impl Disk {
         self.durable.truncate(len);
         self.unflushed.retain(|u| u.offset + u.data.len() <= len);
     }
-    /// Makes the disk larger; the new part holds arbitrary data.
-    pub fn grow(&mut self, more: usize) {
+    /// Makes the disk larger; the new part holds this byte.
+    pub fn grow(&mut self, more: usize, with: u8) {
         for image in [&mut self.now, &mut self.durable] {
-            image.resize(image.len() + more, 0x5c);
+            image.resize(image.len() + more, with);
         }
     }
     /// Writes to the cache.

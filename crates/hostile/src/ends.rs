@@ -4,7 +4,7 @@
 use super::Rng;
 use super::disk::{Disk, Disks};
 use super::run::{Run, find};
-use super::truth::{self, CELL, Truth};
+use super::truth::CELL;
 use super::world::{Faults, Hostile};
 use isotherm_core::engine::Params;
 use isotherm_core::policy;
@@ -71,7 +71,7 @@ impl Run {
                 if !self.truth.is_live(c, b) {
                     return Err(format!(
                         "after a clean close cell {c} holds {:?}",
-                        truth::version_of(c, b)
+                        self.truth.version(c, b)
                     ));
                 }
             }
@@ -106,7 +106,7 @@ impl Run {
             let Ok(data) = block else { continue };
             for c in 0..64 {
                 let b = &data[c * CELL..(c + 1) * CELL];
-                Truth::check_own(i * 64 + c, b)?;
+                self.truth.check_own(i * 64 + c, b)?;
                 if clean && !self.truth.is_live(i * 64 + c, b) {
                     return Err(format!(
                         "degraded after a clean close: cell {} is old",

@@ -2,6 +2,7 @@
 
 use super::disk::{Disk, Disks};
 use super::run::{Run, find, open_after};
+use isotherm_core::geometry::Kind;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::{self, Growth, Media, OpenError, Opened, Superblock};
 
@@ -19,7 +20,10 @@ impl Run {
             if m.tier == slowest {
                 // Sometimes by so little that it has no effect, or so much that the metadata needs more room.
                 let more = [0, 4096, 7 * 4096, 60 * 4096, 200 * 4096];
-                d.grow(more[self.rng.below(5) as usize] + self.rng.below(4096) as usize);
+                // What a cache volume shows of its new part is what the disk holds there.
+                let with = if self.sb.kind == Kind::Cache { 0 } else { 0x5c };
+                let more = more[self.rng.below(5) as usize] + self.rng.below(4096) as usize;
+                d.grow(more, with);
             }
         }
         for attempt in 0..4 {

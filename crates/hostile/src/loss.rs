@@ -103,7 +103,13 @@ impl Run {
             ) => {
                 let homes = matches!(e, OpenError::LostHomes { .. });
                 // A home may be on the fast tier for a moment, while all slow slots are in use or not free yet.
-                if caching && !homes && self.s.shape == Shape::Roomy {
+                if caching
+                    && !homes
+                    && matches!(
+                        self.s.shape,
+                        Shape::Roomy | Shape::Cache | Shape::CacheOfFour
+                    )
+                {
                     return unexpected(&e);
                 }
                 self.counts.refused += 1;

@@ -3,6 +3,7 @@
 
 use super::disk::{Disk, Disks};
 use super::run::{Run, find, open_after};
+use isotherm_core::geometry::Kind;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::{self, OpenError, Successor, Superblock, open};
 use isotherm_core::{MemberId, store::Opened};
@@ -26,8 +27,9 @@ impl Run {
         let old = self.sb.members[place].clone();
         let fewer = if lost { self.rng.below(4) as u32 } else { 0 };
         let fast = self.sb.members[place].tier < self.sb.members[disks.len() - 1].tier;
-        // (The metadata areas have no room for the copies of more fast slots.)
-        let more = if fast { 0 } else { self.rng.below(3) as u32 };
+        // (The metadata areas have no room for the copies of more fast slots, and homes of a cache volume have fixed places.)
+        let fixed = fast || self.sb.kind == Kind::Cache;
+        let more = if fixed { 0 } else { self.rng.below(3) as u32 };
         let slots = old.slots.saturating_sub(fewer).max(3) + more;
         self.replaced += 1;
         let mut data_offset = old.data_offset;

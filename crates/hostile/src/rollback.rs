@@ -1,11 +1,11 @@
 //! A member is copied while the volume is being served, and the copy is restored when it is not.
 
+use super::Rng;
 use super::disk::{Disk, Disks};
 use super::ends::read_all;
 use super::run::{Run, find};
 use super::truth::{CELL, Truth};
 use super::world::{Faults, Hostile};
-use super::{Rng, truth};
 use isotherm_core::engine::Params;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::{OpenError, open};
@@ -115,9 +115,9 @@ pub(super) fn check(truth: &mut Truth, extent: usize, data: &[u8]) -> Result<(),
 }
 
 /// Checks that the bytes are the extent's own.
-pub(super) fn check_bytes(extent: usize, data: &[u8]) -> Result<(), String> {
+pub(super) fn check_bytes(truth: &Truth, extent: usize, data: &[u8]) -> Result<(), String> {
     for (c, cell) in data.chunks_exact(CELL).enumerate() {
-        truth::version_of(extent * 64 + c, cell)?;
+        truth.version(extent * 64 + c, cell)?;
     }
     Ok(())
 }

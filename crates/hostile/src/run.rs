@@ -10,10 +10,11 @@ pub use super::scenario::{Counts, Scenario, Shape};
 use super::truth::Truth;
 use super::world::{Faults, Hostile};
 use isotherm_core::engine::{Mutant, Params};
+use isotherm_core::geometry::Kind;
 use isotherm_core::policy::Refusal;
 use isotherm_core::run::{Loop, Next};
 use isotherm_core::store::open::Mode;
-use isotherm_core::store::superblock::SuperblockError;
+use isotherm_core::store::superblock::{MemberEntry, SuperblockError};
 use isotherm_core::store::{self, OpenError, Opened, Superblock, format, keep, open};
 use isotherm_core::{Engine, Event, Nanos, Tag, World};
 use std::collections::BTreeMap;
@@ -33,6 +34,17 @@ pub(super) fn find(disks: &[Disk], mutant: Option<Mutant>) -> Vec<Option<Superbl
         store::choose_under(mutant, first, second).ok()
     };
     disks.iter().zip(first).map(one).collect()
+}
+
+/// The members of a new volume. Nothing may depend on what they hold, but for the homes of a cache volume.
+pub(super) fn new_disks(sb: &Superblock) -> Vec<Disk> {
+    let slowest = sb.members.iter().map(|m| m.tier).max();
+    let disk = |m: &MemberEntry| {
+        let shown = sb.kind == Kind::Cache && Some(m.tier) == slowest;
+        let new = if shown { Disk::zeros } else { Disk::new };
+        new(m.bytes as usize)
+    };
+    sb.members.iter().map(disk).collect()
 }
 
 /// Opens the volume, after what a killed server has kept was restored.
@@ -95,11 +107,7 @@ impl Run {
                 .unwrap_or(if s.shape == Shape::Large { 12 } else { 4 } + rng.below(4) as u32),
             s.shape,
         );
-        let mut disks: Vec<Disk> = sb
-            .members
-            .iter()
-            .map(|m| Disk::new(m.bytes as usize))
-            .collect();
+        let mut disks = new_disks(&sb);
         format(&mut Disks::of(&mut disks), &sb).map_err(|e| format!("format: {e:?}"))?;
         let truth = Truth::new(sb.geometry().map_err(String::from)?.volume_bytes());
         let run = Run {

@@ -3,6 +3,7 @@
 use super::world::Faults;
 use isotherm_core::TierId;
 use isotherm_core::engine::Mutant;
+use isotherm_core::geometry::Kind;
 use isotherm_core::store::superblock::{self, MemberEntry};
 use isotherm_core::store::{MetaArea, Superblock};
 
@@ -19,8 +20,24 @@ pub enum Shape {
     ThreeTiers,
     /// The same with a slow tier that has room for the whole volume, so that caching policies are allowed.
     Roomy,
+    /// A cache volume: the homes of its 24 extents have fixed places on one slow member; 10 fast slots.
+    Cache,
+    /// The same on two fast and two slow members.
+    CacheOfFour,
+    /// A cache volume of three tiers.
+    CacheOfThree,
     /// 640 extents and long requests: rounds of several journal blocks, checkpoints of several blocks and pieces.
     Large,
+}
+
+impl Shape {
+    /// What the places of homes depend on.
+    fn kind(self) -> Kind {
+        match self {
+            Shape::Cache | Shape::CacheOfFour | Shape::CacheOfThree => Kind::Cache,
+            _ => Kind::Tiering,
+        }
+    }
 }
 
 /// One scenario; its run follows from these fields.
@@ -254,13 +271,15 @@ impl Counts {
 pub(super) fn superblock(seed: u64, ring: u32, shape: Shape) -> Superblock {
     let extents = if shape == Shape::Large { 640 } else { 24 };
     let fast = match shape {
-        Shape::Small | Shape::Roomy | Shape::TwoFast | Shape::TwoSlow => 10,
-        Shape::ThreeTiers => 14,
+        Shape::ThreeTiers | Shape::CacheOfThree => 14,
         Shape::Large => 200,
+        _ => 10,
     };
+    let kind = shape.kind();
+    let recorded = kind.recorded(extents, fast);
     let area = MetaArea {
         ring_blocks: ring,
-        ..MetaArea::for_volume(extents, 8, 0).with_copies(extents, fast, 8)
+        ..MetaArea::for_volume(recorded, 8, 0).with_copies(recorded, fast, 8)
     };
     let data_offset = |i: u8| (area.end() + 4096 + u64::from(i) * 4096).div_ceil(4096) * 4096;
     let entry = |i: u8, tier: u8, slots: u32| MemberEntry {
@@ -278,8 +297,17 @@ pub(super) fn superblock(seed: u64, ring: u32, shape: Shape) -> Superblock {
         Shape::TwoFast => vec![entry(0, 0, 5), entry(1, 0, 5), entry(2, 1, 20)],
         Shape::ThreeTiers => vec![entry(0, 0, 6), entry(1, 1, 8), entry(2, 2, 16)],
         Shape::Large => vec![entry(0, 0, 200), entry(1, 1, 460)],
+        Shape::Cache => vec![entry(0, 0, 10), entry(1, 1, 24)],
+        Shape::CacheOfFour => vec![
+            entry(0, 0, 5),
+            entry(1, 0, 5),
+            entry(2, 1, 11),
+            entry(3, 1, 13),
+        ],
+        Shape::CacheOfThree => vec![entry(0, 0, 6), entry(1, 1, 8), entry(2, 2, 24)],
     };
     let shape = superblock::Shape {
+        kind,
         extent_shift: 12,
         block_shift: 9,
         extents,

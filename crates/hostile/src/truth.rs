@@ -1,7 +1,8 @@
 //! The expected contents: the values that every cell of the volume may have, now and after a crash.
 //!
 //! A cell has 64 bytes, an eighth of a sector, so that unaligned requests can be checked, too. It contains its own address and a version;
-//! version 0 is zeros. Usually only one write of a cell is in progress, so that the last version is known. Some writes are concurrent: then
+//! version 0 is zeros. After a discard in a cache volume, which promises nothing about discarded blocks, a cell may contain any of its versions
+//! or what the device leaves after a discard. Usually only one write of a cell is in progress, so that the last version is known. Some writes are concurrent: then
 //! any of their versions may be the last one, but when a read has returned one of them, this version must stay.
 
 use std::collections::BTreeMap;
@@ -9,9 +10,27 @@ use std::collections::BTreeMap;
 /// Number of bytes in a cell.
 pub const CELL: usize = 64;
 
+/// In place of a version: nothing is promised.
+const UNDEFINED: u64 = u64::MAX;
+/// What the devices of the hostile world contain after a discard.
+pub const DISCARDED: u8 = 0xdd;
+
+/// A change of cells, as a client asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// They get a version of their own.
+    Write,
+    /// They become zeros.
+    Zero,
+    /// Nothing is promised about them until they are written again.
+    Forget,
+}
+
 /// One cell.
 #[derive(Clone, Debug, Default)]
 struct Cell {
+    /// Whether it was ever discarded without a promise.
+    forgotten: bool,
     /// The versions that a read may return, in addition to those of writes in progress.
     live: Vec<u64>,
     /// The versions of which one was made durable by the last FLUSH (more than one after errors).
@@ -55,7 +74,7 @@ pub fn content(cell: usize, version: u64) -> [u8; CELL] {
 }
 
 /// The version that a cell contains, or the fault in its bytes.
-pub fn version_of(cell: usize, b: &[u8]) -> Result<u64, String> {
+fn version_of(cell: usize, b: &[u8]) -> Result<u64, String> {
     let mut v = [0; 8];
     v.copy_from_slice(&b[8..16]);
     let v = u64::from_le_bytes(v);
@@ -101,14 +120,19 @@ impl Truth {
     }
     /// Whether another write may race with those in progress. It may not race with a write of zeros, which has no version of its own.
     pub fn may_race(&self, from: usize, to: usize) -> bool {
-        self.busy
-            .range(from..to)
-            .all(|(_, writers)| !writers.contains(&0) && writers.len() < 3)
+        self.busy.range(from..to).all(|(_, writers)| {
+            let own = |&w: &u64| w != 0 && w != UNDEFINED;
+            writers.iter().all(own) && writers.len() < 3
+        })
     }
-    /// Notes that a write (or, with `zero`, a discard) of cells `from..to` is issued. Returns its version.
-    pub fn issue(&mut self, from: usize, to: usize, zero: bool) -> u64 {
+    /// Notes that a change of cells `from..to` is issued. Returns its version.
+    pub fn issue(&mut self, from: usize, to: usize, what: Change) -> u64 {
         self.versions += 1;
-        let v = if zero { 0 } else { self.versions };
+        let v = match what {
+            Change::Write => self.versions,
+            Change::Zero => 0,
+            Change::Forget => UNDEFINED,
+        };
         for c in from..to {
             let writers = self.busy.entry(c).or_default();
             let cell = &mut self.cells[c];
@@ -118,6 +142,7 @@ impl Truth {
                 cell.race = self.versions;
                 cell.any_ok = false;
             }
+            cell.forgotten |= what == Change::Forget;
             writers.push(v);
             cell.racers.push(v);
             cell.since.push((v, None, cell.race));
@@ -209,15 +234,17 @@ impl Truth {
     pub fn check_read(&mut self, from: usize, expect: &Expect, data: &[u8]) -> Result<(), String> {
         for (i, (ok, log, quiet)) in expect.iter().enumerate() {
             let c = from + i;
-            let v = version_of(c, &data[i * CELL..(i + 1) * CELL])
+            let v = self
+                .version(c, &data[i * CELL..(i + 1) * CELL])
                 .map_err(|e| format!("read of cell {c} returned {e}"))?;
             let cell = &mut self.cells[c];
-            if !ok.contains(&v) && !cell.log[*log..].contains(&v) {
+            if !allows(ok, v) && !allows(&cell.log[*log..], v) {
                 return Err(format!(
                     "read of cell {c} returned version {v}, allowed were {ok:?}"
                 ));
             }
-            if *quiet && cell.log.len() == *log {
+            // As long as nothing is promised, each read may return something else.
+            if *quiet && cell.log.len() == *log && !cell.live.contains(&UNDEFINED) {
                 // No write was in progress during the read, so the returned version is the valid one from now on.
                 if !cell.live.contains(&v) {
                     return Err(format!(
@@ -232,41 +259,59 @@ impl Truth {
     }
     /// Checks a cell after a crash. The version that it has now must stay.
     pub fn check_crashed(&mut self, c: usize, data: &[u8]) -> Result<(), String> {
-        let v = version_of(c, data).map_err(|e| format!("after the crash cell {c} holds {e}"))?;
+        let v = self
+            .version(c, data)
+            .map_err(|e| format!("after the crash cell {c} holds {e}"))?;
         let cell = &mut self.cells[c];
-        if !cell.floor.contains(&v) && !cell.since.iter().any(|s| s.0 == v) {
+        let later = cell.since.iter().any(|s| s.0 == v || s.0 == UNDEFINED);
+        if !allows(&cell.floor, v) && !later {
             return Err(format!(
                 "after the crash cell {c} holds version {v}; certain was {:?}, later {:?}",
                 cell.floor, cell.since
             ));
         }
-        *cell = Cell {
-            live: vec![v],
-            floor: vec![v],
-            ..Cell::default()
-        };
-        self.busy.remove(&c);
+        self.stays(c, v);
         Ok(())
     }
-    /// Accepts an older version of a cell, because writes to a missing cache were dropped. This version must stay from now on.
-    pub fn adopt(&mut self, c: usize, data: &[u8]) -> Result<(), String> {
-        let v = version_of(c, data).map_err(|e| format!("without its cache cell {c} holds {e}"))?;
+    /// From now on, a cell has this version and no other, and it is durable.
+    fn stays(&mut self, c: usize, v: u64) {
         self.cells[c] = Cell {
             live: vec![v],
             floor: vec![v],
+            forgotten: self.cells[c].forgotten,
             ..Cell::default()
         };
         self.busy.remove(&c);
+    }
+    /// Accepts an older version of a cell, because writes to a missing cache were dropped. This version must stay from now on.
+    pub fn adopt(&mut self, c: usize, data: &[u8]) -> Result<(), String> {
+        let v = self
+            .version(c, data)
+            .map_err(|e| format!("without its cache cell {c} holds {e}"))?;
+        self.stays(c, v);
         Ok(())
     }
     /// Checks a cell in degraded service: it may have an older version, but never the bytes of another cell.
-    pub fn check_own(c: usize, data: &[u8]) -> Result<(), String> {
-        version_of(c, data)
+    pub fn check_own(&self, c: usize, data: &[u8]) -> Result<(), String> {
+        self.version(c, data)
             .map(|_| ())
             .map_err(|e| format!("degraded: cell {c} holds {e}"))
     }
+    /// The version that a cell contains, or the fault in its bytes.
+    pub fn version(&self, c: usize, data: &[u8]) -> Result<u64, String> {
+        if self.cells[c].forgotten && data.iter().all(|&b| b == DISCARDED) {
+            return Ok(UNDEFINED);
+        }
+        version_of(c, data)
+    }
     /// Whether a cell may have this version now.
     pub fn is_live(&self, c: usize, data: &[u8]) -> bool {
-        version_of(c, data).is_ok_and(|v| self.cells[c].live.contains(&v))
+        self.version(c, data)
+            .is_ok_and(|v| allows(&self.cells[c].live, v))
     }
+}
+
+/// Whether a cell of which one of these versions is valid may contain `v`.
+fn allows(versions: &[u64], v: u64) -> bool {
+    versions.contains(&v) || versions.contains(&UNDEFINED)
 }

@@ -2,6 +2,7 @@
 
 use super::Rng;
 use super::disk::Disk;
+use super::truth::DISCARDED;
 use isotherm_core::{
     BufRef, DeviceOp, Effect, Event, IoError, MemberId, Nanos, OpKind, Tag, World,
 };
@@ -147,7 +148,7 @@ impl Hostile {
     fn payload(&mut self, f: &InFlight, len: usize) -> Vec<u8> {
         match (f.op.kind, f.op.buf) {
             (OpKind::WriteZeroes, _) => vec![0; len],
-            (OpKind::Discard, _) => vec![0xdd; len], // contents after a discard are undefined
+            (OpKind::Discard, _) => vec![DISCARDED; len],
             (_, BufRef::Meta) => f.meta[..len].to_vec(),
             (_, buf) => self.buffer(buf, len).to_vec(),
         }

@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use isotherm_core::policy::Uses;
 use isotherm_hostile::run::{Counts, Scenario, Shape, run};
 use isotherm_hostile::world::Faults;
 
@@ -178,6 +179,53 @@ fn other_shapes_are_as_safe() {
     met!(counts.moves > 0 && counts.checkpoints > 0);
 }
 
+const CACHES: [Shape; 3] = [Shape::Cache, Shape::CacheOfFour, Shape::CacheOfThree];
+
+/// Cache volumes: homes have fixed places, and what was never written reads as the disk holds it.
+#[test]
+fn a_cache_volume_is_as_safe() {
+    let faults = Faults {
+        data_errors: 25,
+        short: 12,
+        meta_errors: 0,
+    };
+    let counts = all("cache volume", 3000, |seed| Scenario {
+        cache: (seed % 3 != 0).then_some(seed % 3 == 1),
+        shape: CACHES[seed as usize % 3],
+        faults: if seed % 4 == 3 {
+            faults
+        } else {
+            Faults::default()
+        },
+        lose_fast: seed % 5 == 0,
+        lose_cache: seed % 5 == 1,
+        ..Scenario::new(seed)
+    });
+    println!("{counts:?}");
+    assert!(counts.fetches > 0 && counts.evictions > 0 && counts.writebacks > 0);
+    assert!(counts.moves == 0 && counts.filled == 0 && counts.checkpoints > 0);
+    assert!(counts.losses > 0 && counts.accepted > 0);
+}
+
+/// The members of a cache volume change between its lives: a lost cache gets a successor, a member is copied, the disk grows.
+#[test]
+fn members_of_a_cache_volume_change() {
+    let counts = all("cache volume changes", 1500, |seed| Scenario {
+        cache: Some(seed % 2 == 0),
+        copies: true,
+        shape: CACHES[seed as usize % 3],
+        lose_cache: seed % 3 == 0,
+        replace: true,
+        grow: seed % 3 != 0,
+        lives: 6,
+        end_well: (seed % 4) as u32,
+        ..Scenario::new(seed)
+    });
+    println!("{counts:?}");
+    assert!(counts.replaced > 0 && counts.grown > 0 && counts.losses > 0);
+    assert!(counts.moved == 0 && counts.steps_first == 0);
+}
+
 #[test]
 fn presets_are_as_safe_as_chaos() {
     for policy in isotherm_core::policy::PRESETS.iter().map(|p| p.name) {
@@ -210,7 +258,11 @@ fn caching_presets_are_as_safe_as_chaos() {
         if preset.is_caching() {
             let counts = all(preset.name, 200, |seed| Scenario {
                 policy: Some(preset.name),
-                shape: Shape::Roomy,
+                shape: if preset.uses() == Uses::Copies {
+                    CACHES[seed as usize / 3 % 3]
+                } else {
+                    Shape::Roomy
+                },
                 lose_fast: seed % 3 == 0,
                 lose_cache: seed % 3 == 1,
                 ..Scenario::new(seed)
@@ -369,7 +421,8 @@ fn an_older_copy_of_a_member_is_refused() {
             Shape::ThreeTiers,
             Shape::TwoFast,
             Shape::Roomy,
-        ][seed as usize % 4],
+            Shape::Cache,
+        ][seed as usize % 5],
         copies: seed % 8 == 3,
         ..Scenario::new(seed)
     });
@@ -383,6 +436,11 @@ fn power_lost_at_every_step() {
     for &seed in list.iter().take((list.len() / 200).max(12)) {
         let quiet = Scenario {
             copies: seed % 2 == 1,
+            shape: if seed % 4 == 3 {
+                Shape::Cache
+            } else {
+                Shape::Small
+            },
             lives: 2,
             requests: 110,
             ..Scenario::new(seed)

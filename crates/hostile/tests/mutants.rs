@@ -13,12 +13,17 @@ use isotherm_hostile::world::Faults;
 const SEEDS: u64 = 3000;
 
 #[expect(clippy::too_many_lines, reason = "a list")]
-fn scenarios(seed: u64) -> [Scenario; 12] {
+fn scenarios(seed: u64) -> [Scenario; 13] {
     let plain = Scenario::new(seed);
     [
         plain,
         Scenario {
             copies: true,
+            ..plain
+        },
+        Scenario {
+            cache: seed.is_multiple_of(2).then_some(false),
+            shape: [Shape::Cache, Shape::CacheOfFour][seed as usize / 2 % 2],
             ..plain
         },
         // Copies on members to which no round writes metadata.

@@ -141,7 +141,7 @@ fn an_unreadable_place_is_found_and_ends_a_replacement() {
 fn data_that_changed_by_itself_is_found_where_it_exists_twice() {
     let place = Place::new();
     place.json(
-        "create v --fast f:16M --slow s:32M --policy lru,write-mode=write-through-all",
+        "create v --fast f:40M --slow s:32M --policy lru,write-mode=write-through-all",
         "create",
     );
     let data = noise(1, 8 * MIB);

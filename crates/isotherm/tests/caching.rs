@@ -3,8 +3,7 @@
 mod common;
 
 use common::Place;
-use common::nbd::{MIB, copy_in, holds, noise};
-use common::peer::wait_for;
+use common::nbd::{MIB, begins, copy_in, holds, noise};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -68,18 +67,18 @@ fn a_life_with_a_write_back_cache() {
     assert!(count(&after, "/copies/extents") > 50);
     holds(&place, &whole);
 
-    // Under a tiering policy all copies are dropped; dirty ones are written home first.
-    let set = place.json("set v policy=hot-dst-recency", "set");
-    assert_eq!(set["policy"], json!("hot-dst-recency"));
-    let stats = drained(&place);
-    assert_eq!(count(&stats, "/copies/extents"), 0);
+    // A policy that places homes is refused, and nothing changes.
+    let why = place.fails("set v policy=hot-dst-recency");
+    assert!(why.contains("cache volume"), "{why}");
+    // Another cache takes over with the copies as they are; one that leaves nothing dirty writes the dirty ones home.
+    place.json("set v policy=smq", "set");
     holds(&place, &whole);
-    wait_for("promotions", || {
-        (count(&place.json("stats v", "stats"), "/promotions") > 0).then_some(())
-    });
-    // Back to caching: homes move down again.
+    place.json("set v write-mode=write-through-all", "set");
+    let stats = drained(&place);
+    assert_eq!(count(&stats, "/copies/dirty_extents"), 0);
+    assert!(count(&stats, "/copies/extents") > 50, "{stats}");
+    holds(&place, &whole);
     place.json("set v policy=lru", "set");
-    drained(&place);
     let data = noise(3, 20 * MIB);
     copy_in(&place, &data);
     let whole: Vec<u8> = data.iter().chain(&whole[data.len()..]).copied().collect();
@@ -115,7 +114,7 @@ fn a_lost_cache_is_not_passed_over_in_silence() {
     // After a crash the mirror may lack records.
     std::fs::rename(place.away("f"), place.path("f")).expect("renamed");
     let served = place.serve("v --nbd unix:n");
-    holds(&place, &data);
+    begins(&place, &data);
     served.kill();
     std::fs::rename(place.path("f"), place.away("f")).expect("renamed");
     let why = place.fails("serve v --read-only --nbd unix:n");

@@ -41,19 +41,19 @@ fn end(place: &Place, served: Served) {
     assert_eq!(served.end().0, Some(0));
 }
 
-fn small(place: &Place) -> u64 {
+fn small(place: &Place, policy: &str) -> u64 {
     let made = place.json(
-        "create v --fast f:16M --slow s:32M --extent 4K --policy lru",
+        &format!("create v --fast f:16M --slow s:32M --extent 4K --policy {policy}"),
         "create",
     );
     bytes(&made["volume_bytes"])
 }
 
-/// Clients write all the time, and the volume grows again and again: through larger regions and with copies that must go home first.
+/// Clients write all the time, and the volume grows again and again.
 #[test]
 fn writers_do_not_notice_more_than_a_pause() {
     let place = Place::new();
-    let mut size = small(&place);
+    let mut size = small(&place, "lru");
     let mut held = vec![Held::default(); size as usize / BLOCK];
     let served = place.serve("v --nbd unix:n");
     place.ok("set v policy=arc");
@@ -118,7 +118,7 @@ fn capacity(i: &mut Initiator) -> u64 {
 #[test]
 fn every_front_end_shows_the_new_size() {
     let place = Place::new();
-    let old = small(&place);
+    let old = small(&place, "lru");
     let at: SocketAddr = {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.local_addr().expect("bound")
@@ -190,7 +190,7 @@ fn every_front_end_shows_the_new_size() {
 #[test]
 fn a_growth_that_cannot_be_is_refused_and_the_volume_is_served_on() {
     let place = Place::new();
-    let size = small(&place);
+    let size = small(&place, "lru");
     let data = noise(1, 20 * MIB);
     let served = place.serve("v --nbd unix:n");
     copy_in(&place, &data);
@@ -208,7 +208,10 @@ fn a_growth_that_cannot_be_is_refused_and_the_volume_is_served_on() {
         names.iter().any(|n| n.starts_with("ev")).then_some(())
     });
     let why = place.fails("grow v");
-    assert!(why.contains("recorded"), "{why}");
+    assert!(
+        why.contains("recorded") || why.contains("about to begin"),
+        "{why}"
+    );
     let _ = recording.kill();
     let _ = recording.wait();
     holds(&place, &data);
@@ -227,7 +230,8 @@ fn a_growth_that_cannot_be_is_refused_and_the_volume_is_served_on() {
 #[test]
 fn a_growth_that_fails_half_way_is_survived() {
     let place = Place::new();
-    let size = small(&place);
+    // The metadata of a tiering volume grows with it, and gets a place behind the old end.
+    let size = small(&place, "greendm");
     fs::rename(place.path("s"), place.away("s")).expect("renamed");
     let Some(disk) = Faulty::attach(&place.away("s"), &place.path("d"), "s") else {
         return;
@@ -331,7 +335,7 @@ fn kill_9_during_a_growth_loses_nothing() {
 #[test]
 fn a_stop_during_a_growth_waits_for_it() {
     let place = Place::new();
-    let mut size = small(&place);
+    let mut size = small(&place, "lru");
     for (round, how) in ["stop", "signal", "stop", "signal"].into_iter().enumerate() {
         let served = place.serve("v --nbd unix:n");
         let held = vec![Held::default(); 64];

@@ -279,17 +279,19 @@ fn check_rows(db: &Path, sure: u64) -> u64 {
     count
 }
 
-/// Policies of all kinds, which are used one after another.
-const POLICIES: [&str; 8] = [
-    "policy=lru",
-    "policy=greendm",
-    "policy=s3-fifo",
-    "policy=hot-dst-recency",
-    "policy=linear",
-    "policy=arc",
-    "policy=hystor",
-    "policy=benefit",
+/// Policies of a cache volume, which are used one after another; it is created with the first.
+const CACHES: [&str; 8] = [
+    "lru",
+    "greendm-cache",
+    "s3-fifo",
+    "cache-ondemand",
+    "dss-lru",
+    "arc",
+    "hystor",
+    "benefit",
 ];
+/// Policies of a tiering volume.
+const TIERS: [&str; 5] = ["greendm", "hot-dst-recency", "linear", "type-aware", "hro"];
 
 /// A file system of `mb` MiB at the start of the volume. The places of durable and of flushed writes follow it.
 #[derive(Clone, Copy)]
@@ -298,6 +300,7 @@ struct FileSystem {
     mb: u64,
     /// Size of the volume's slow member.
     slow: &'static str,
+    policies: &'static [&'static str],
 }
 
 impl FileSystem {
@@ -333,6 +336,7 @@ fn a_database_survives_kill_9_and_changes_of_policy() {
         kind: "ext4",
         mb: 120,
         slow: "256M",
+        policies: &CACHES,
     });
 }
 
@@ -342,6 +346,7 @@ fn a_database_on_xfs_survives_kill_9_and_changes_of_policy() {
         kind: "xfs",
         mb: 320,
         slow: "512M",
+        policies: &TIERS,
     });
 }
 
@@ -354,9 +359,8 @@ fn database_survives(fs: FileSystem) {
     let kills = std::env::var("ISOTHERM_KILLS").ok();
     let kills: u64 = kills.and_then(|k| k.parse().ok()).unwrap_or(2);
     let mut rng = Rng::new(seed ^ 0x5017);
-    // The volume was created for caching, so that every policy can serve it.
     let shape = Shape {
-        policy: "lru",
+        policy: fs.policies[0],
         slow: fs.slow,
         ..Shape::default()
     };
@@ -395,8 +399,8 @@ fn database_survives(fs: FileSystem) {
         };
         for _ in 0..2 + rng.below(2) {
             std::thread::sleep(Duration::from_millis(50 + rng.below(500)));
-            let policy = POLICIES[rng.below(POLICIES.len() as u64) as usize];
-            let set = output(&mut place.isotherm(&format!("set v {policy}")));
+            let policy = fs.policies[rng.below(fs.policies.len() as u64) as usize];
+            let set = output(&mut place.isotherm(&format!("set v policy={policy}")));
             let why = String::from_utf8_lossy(&set.stderr);
             assert!(set.status.success(), "{policy}: {why}");
             switches += 1;

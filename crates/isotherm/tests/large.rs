@@ -84,7 +84,8 @@ fn a_hundred_terabytes_are_served_within_bounds() {
         let size = [2 * TB, 100 * TB][member];
         let bytes = made["members"][member]["bytes"].as_u64().expect("a number");
         println!("member {member}: {} bytes of metadata", size - bytes);
-        assert!(size - bytes <= 10_000_000_000);
+        // The metadata of a cache volume follows from its flash.
+        assert!(size - bytes <= 1_000_000_000);
     }
     let volume = made["volume_bytes"].as_u64().expect("a number");
     let places: Vec<u64> = (0..1000).map(|i| volume / 1000 * i / 4096 * 4096).collect();
@@ -113,7 +114,7 @@ fn a_hundred_terabytes_are_served_within_bounds() {
     let check = place.json("check v", "check");
     assert_eq!(
         (&check["ok"], &check["mapped_extents"]),
-        (&json!(true), &json!(places.len()))
+        (&json!(true), &json!(volume >> 20))
     );
 }
 
@@ -226,8 +227,9 @@ fn a_full_map_of_a_hundred_terabytes_is_opened_cold() {
     let (Some(fast), Some(slow)) = disks else {
         return;
     };
+    // (A tiering volume: a cache volume has no map of homes.)
     place.ok(&format!(
-        "create v --fast {} --slow {} --extent 1M",
+        "create v --fast {} --slow {} --extent 1M --policy greendm",
         fast.0, slow.0
     ));
     let members = [&fast.0, &slow.0].map(|path| {

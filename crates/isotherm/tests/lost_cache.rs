@@ -4,7 +4,7 @@
 mod common;
 
 use common::Place;
-use common::nbd::{MIB, back, copy_in, holds, noise};
+use common::nbd::{MIB, back, begins, copy_in, holds, noise};
 use serde_json::{Value, json};
 
 fn lose(place: &Place) {
@@ -87,7 +87,7 @@ fn a_dirty_cache_is_given_up_only_with_consent() {
     // The refused command must have changed nothing.
     std::fs::rename(place.away("f"), place.path("f")).expect("renamed");
     let served = place.serve("v --nbd unix:n");
-    holds(&place, &data);
+    begins(&place, &data);
     served.kill();
     lose(&place);
     let why = place.fails("serve v --nbd unix:n");

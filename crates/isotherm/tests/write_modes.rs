@@ -167,13 +167,19 @@ fn what_is_wrong_is_said_with_the_nearest_name() {
         let why = String::from_utf8_lossy(&out.stderr);
         assert!(why.contains(words), "{call}: {why}");
     }
-    place.ok("set v policy=greendm,PT=2");
-    let why = place.fails("set v write-mode=write-around");
+    let why = place.fails("set v policy=greendm,PT=2");
+    assert!(why.contains("cache volume"), "{why}");
+    assert_eq!(served.terminate(), Some(0));
+    // On a tiering volume there is no write mode.
+    place.ok("create w --fast g:16M --slow t:48M --policy greendm");
+    let served = place.serve("w --nbd unix:m");
+    place.ok("set w policy=greendm,PT=2");
+    let why = place.fails("set w write-mode=write-around");
     assert!(
         why.contains("greendm has no parameter `write-mode`"),
         "{why}"
     );
-    let status = place.json("status v", "status");
+    let status = place.json("status w", "status");
     assert_eq!(status["policy"], json!("greendm,PT=2"));
     assert_eq!(served.terminate(), Some(0));
 }

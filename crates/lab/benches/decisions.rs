@@ -34,6 +34,7 @@ fn engine(policy: &str) -> Engine {
         ..MemberEntry::default()
     };
     let shape = Shape {
+        kind: isotherm_core::geometry::Kind::Tiering,
         extent_shift: 16,
         block_shift: 12,
         extents: EXTENTS,

@@ -38,6 +38,7 @@ fn engine(policy: &str) -> Outcome<Engine> {
         ..MemberEntry::default()
     };
     let shape = Shape {
+        kind: isotherm_core::geometry::Kind::Tiering,
         extent_shift: 12,
         block_shift: 12,
         extents: EXTENTS,

@@ -4,6 +4,8 @@ use isotherm_models::ModelOp;
 use isotherm_models::measure::{Work, run};
 use serde::Serialize;
 
+use isotherm_core::policy::Uses;
+
 use crate::LabError;
 use crate::bound::{Prices, Sequence, belady, interval_bound, write_back_bound};
 use crate::latency::{Service, latency_bound};
@@ -125,7 +127,7 @@ pub fn compare(
         policy: fast,
         ..base.clone()
     };
-    let shape = Shape::new(&packed, &first, false, &source.name())?;
+    let shape = Shape::new(&packed, &first, (Uses::Homes, false), &source.name())?;
     let timed = !hit_only && base.warm_up == 0;
     let sequence = Sequence::load(source, &first, &shape, base.limit, timed)?;
     let prices = prices(base, &shape, &first, sequence.read_share())?;
@@ -337,7 +339,7 @@ fn service(
 /// # Errors
 /// As [`compare`].
 pub fn bounds_of(setup: &Setup, source: &dyn Source, first: &Touched) -> Result<Bounds, LabError> {
-    let shape = Shape::new(setup, first, false, &source.name())?;
+    let shape = Shape::new(setup, first, (Uses::Homes, false), &source.name())?;
     let sequence = Sequence::load(source, first, &shape, setup.limit, false)?;
     let prices = prices(setup, &shape, first, sequence.read_share())?;
     Ok(bounds(&sequence, &shape, &prices))

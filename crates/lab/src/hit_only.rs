@@ -350,7 +350,10 @@ impl Visitor for Run<'_> {
         }
         let (rows, count) = self.rows(ranks)?;
         let fast = (self.setup.fast_slots)(self.gathered.report.touched).max(1);
-        let geo = self.geometry(fast, count)?;
+        let geo = self
+            .geometry(fast, count)?
+            .of_kind(policy.uses().volume())
+            .map_err(|e| HitOnlyError::Unfit(e.to_owned()))?;
         let mut play = Play {
             engine: NullEngine::new(geo, policy),
             rows,

@@ -1,4 +1,5 @@
-//! What is recorded: a device alone keeps no map and records nothing, and a volume records the first write of an extent, but not a read.
+//! What is recorded: a device alone keeps no map and records nothing, a tiering volume records the first write of an extent, but not a read,
+//! and a cache volume neither. And a new cache volume leaves its disk in the order of addresses.
 
 use isotherm_core::Nanos;
 use isotherm_lab::compare::compare;
@@ -52,4 +53,50 @@ fn first_writes_are_recorded_and_first_reads_are_not() {
     assert_eq!(of(Op::Read), (0, 0));
     let (bytes, flushes) = of(Op::Write);
     assert!(bytes >= 4096 && flushes >= 1, "{bytes} {flushes}");
+}
+
+#[test]
+fn a_cache_volume_records_copies_only() {
+    // Writes go around the cache.
+    let s = setup("lru,write-mode=write-around");
+    for op in [Op::Read, Op::Write] {
+        let r = run(&s, &requests(op)).expect("runs");
+        assert_eq!(recorded(&r), (0, 0), "{op:?}");
+        assert_eq!(r.fetches > 0, op == Op::Read);
+    }
+}
+
+/// Extents are written in random order to a new volume, and then read in sequence at 10 MiB/s: as fast as from the disk alone.
+#[test]
+fn what_is_written_at_random_is_read_in_sequence() {
+    const EXTENTS: u64 = 2048;
+    let mut order: Vec<u64> = (0..EXTENTS).collect();
+    let mut random = isotherm_core::random::SplitMix64::new(3);
+    for i in (1..order.len()).rev() {
+        order.swap(i, random.below(i as u64 + 1) as usize);
+    }
+    let write = |(i, e): (u64, &u64)| {
+        let time = Nanos(i * 30_000_000);
+        Record::new(time, Op::Write, e * EXTENT, EXTENT as u32)
+    };
+    let mut records: Vec<Record> = (0..).zip(&order).map(write).collect();
+    let start = EXTENTS * 30_000_000 + 60_000_000_000;
+    let read = |e: u64| {
+        let time = Nanos(start + e * 6_250_000);
+        Record::new(time, Op::Read, e * EXTENT, EXTENT as u32)
+    };
+    records.extend((0..EXTENTS).map(read));
+    let mut s = setup("benefit");
+    s.warm_up = EXTENTS;
+    s.begin.new_volume = true;
+    let benefit = run(&s, &Memory::new("scattered", records.clone())).expect("runs");
+    let all = compare(&s, &[], &Memory::new("scattered", records), false).expect("runs");
+    let disk = all
+        .rows
+        .iter()
+        .find(|r| r.name == "hdd-only")
+        .expect("a row");
+    let mean = |r: &Report| r.latency_mean_s.expect("timed");
+    let (new, alone) = (mean(&benefit), mean(&disk.report));
+    assert!(new <= 1.05 * alone, "{new} s, and {alone} s for the disk");
 }

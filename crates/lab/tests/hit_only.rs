@@ -43,7 +43,8 @@ fn plainly(path: &Path, policy: &str, percent: u64) -> NullCounters {
     let count = if by_address {
         highest - lowest + 1
     } else {
-        u64::from(next) + 1
+        // (Behind the last one there is a row that no extent of the trace has.)
+        u64::from(next) + u64::from(apart)
     };
     let m = |t, slots: u64| Member {
         tier: TierId(t),
@@ -52,7 +53,9 @@ fn plainly(path: &Path, policy: &str, percent: u64) -> NullCounters {
         data_offset: 0,
     };
     let fast = (touched * percent / 100).max(1);
-    let geo = Geometry::new(12, 9, count as u32, vec![m(0, fast), m(1, count)]).expect("geometry");
+    let geo = Geometry::new(12, 9, count as u32, vec![m(0, fast), m(1, count)])
+        .and_then(|g| g.of_kind(built.uses().volume()))
+        .expect("geometry");
     let mut e = NullEngine::new(geo, built);
     for r in &records {
         let first = rows[&(r.offset >> 12)];

@@ -48,6 +48,7 @@ fn engine(policy: &str, extents: u32) -> Outcome<Engine> {
         ..MemberEntry::default()
     };
     let shape = Shape {
+        kind: isotherm_core::geometry::Kind::Tiering,
         extent_shift: 16,
         block_shift: 12,
         extents,

@@ -2,6 +2,7 @@
 //! their standby state (`device/power.rs`).
 
 mod busy;
+mod clear;
 mod kind;
 mod lock;
 mod past_cache;

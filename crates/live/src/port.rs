@@ -114,6 +114,10 @@ pub trait Port: Send + Sync {
     fn block_bytes(&self) -> u32;
     /// Whether writes are refused.
     fn read_only(&self) -> bool;
+    /// Whether discarded blocks read as zeros, as in a tiering volume. In a cache volume nothing is promised about them until they are written.
+    fn discards_to_zeros(&self) -> bool {
+        true
+    }
     /// A buffer for `len` bytes at `offset`; blocks while memory is short. Its memory covers the range rounded out to logical blocks, but
     /// it derefs to exactly the payload.
     fn buffer(&self, offset: u64, len: u32) -> Buffer;
@@ -145,6 +149,9 @@ impl<T: Layer> Port for T {
     }
     fn read_only(&self) -> bool {
         self.below().read_only()
+    }
+    fn discards_to_zeros(&self) -> bool {
+        self.below().discards_to_zeros()
     }
     fn buffer(&self, offset: u64, len: u32) -> Buffer {
         self.below().buffer(offset, len)

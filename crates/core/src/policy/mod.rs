@@ -60,7 +60,7 @@ pub use write_mode::{WRITE_MODES, WriteMode};
 
 use crate::units::{Nanos, TierId};
 pub use crate::volume::Place;
-use crate::volume::{Position, UnitId};
+use crate::volume::{Kind, Position, UnitId};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -125,6 +125,13 @@ impl Uses {
         match self {
             Uses::Homes => "tiering",
             Uses::Copies | Uses::Both => "caching",
+        }
+    }
+    /// The kind of volume that is made for a policy: a cache volume, unless it places homes.
+    pub fn volume(self) -> Kind {
+        match self {
+            Uses::Copies => Kind::Cache,
+            Uses::Homes | Uses::Both => Kind::Tiering,
         }
     }
 }

@@ -381,14 +381,18 @@ const WRITE_MODE_INFO: ParamInfo = ParamInfo {
 };
 
 impl Preset {
+    /// How it uses the faster tiers, unless a parameter changes it. Only a preset that keeps nothing but copies makes a cache volume.
+    pub fn uses(&self) -> Uses {
+        (self.make)().uses()
+    }
     /// `tiering` (adds capacity) or `caching`: as the policy itself says. With homes and copies on the faster tiers
     /// (`type-aware`), the slowest tier must hold everything, as for caching.
     pub fn kind(&self) -> &'static str {
-        (self.make)().uses().kind()
+        self.uses().kind()
     }
     /// Whether it keeps copies.
     pub fn is_caching(&self) -> bool {
-        (self.make)().uses() != Uses::Homes
+        self.uses() != Uses::Homes
     }
     /// Its parameters, including those that it shares with other caching presets.
     pub fn parameters(&self) -> impl Iterator<Item = &ParamInfo> {

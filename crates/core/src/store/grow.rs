@@ -14,7 +14,7 @@ use super::{BLOCK, Media, MetaArea};
 use crate::mutants::Mutant;
 use crate::units::{ExtentId, MemberId, Slot, TierId};
 use crate::volume::Space;
-use crate::volume::geometry::SLOTS_MAX;
+use crate::volume::geometry::{Kind, SLOTS_MAX};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -71,6 +71,8 @@ pub fn extents_of((slow, fast): (u32, u32), caching: bool) -> Option<u32> {
 }
 
 const SMALL: &str = "no device of the slowest tier has become large enough for another extent";
+/// The same for a cache volume.
+const SMALL_CACHE: &str = "the last device of the slowest tier has not become large enough for another extent (the other disks of a cache volume cannot grow, because the data on the disks behind them has fixed addresses)";
 
 /// Whether a device of the slowest tier has room for one more extent than what the volume uses of it, metadata that has moved to its end included.
 fn has_grown(sb: &Superblock, sizes: &[u64]) -> bool {
@@ -95,54 +97,39 @@ pub fn plan_growth(sb: &Superblock, sizes: &[u64]) -> Result<Growth, &'static st
         of.map(|i| slots[i]).fold(0, u32::saturating_add)
     };
     let old: Vec<u32> = sb.members.iter().map(|m| m.slots).collect();
-    // If all extents have room on the slowest tier, this stays so, because a caching policy needs it.
-    let caching = sb.extents <= sum(&old, true);
+    let caching = sb.kind == Kind::Cache;
     let total = |slots: &[u32]| extents_of((sum(slots, true), sum(slots, false)), caching);
+    // The places of homes follow from the sizes of the members before, so only the last one may become larger.
+    let last = sb.members.len() - 1;
+    let grows = |i: usize| is_slow(i) && (!caching || i == last);
     let most: Vec<u32> = (0..sb.members.len())
         .map(|i| {
-            if is_slow(i) {
+            if grows(i) {
                 room(sb, i, sizes[i], 0)
             } else {
                 old[i]
             }
         })
         .collect();
+    let small = if caching { SMALL_CACHE } else { SMALL };
     let grown = total(&most).filter(|&n| n > sb.extents && has_grown(sb, sizes));
-    let extents = grown.ok_or(SMALL)?;
+    let extents = grown.ok_or(small)?;
     let blocks = 1 << (sb.extent_shift - sb.block_shift);
     let need = |extents: u32| {
-        let least = MetaArea::for_volume(extents, blocks, 0).region_blocks;
-        least.max(MetaArea::region_for(extents, sum(&old, false), blocks))
-    };
-    let layout = sb.layout();
-    let carries = |i: usize| {
-        let m = MemberId(i as u8);
-        m == layout.primary || Some(m) == layout.mirror
+        let copies = sum(&old, false);
+        let recorded = sb.kind.recorded(extents, copies);
+        let least = MetaArea::for_volume(recorded, blocks, 0).region_blocks;
+        least.max(MetaArea::region_for(recorded, copies, blocks))
     };
     let was_moved = (0..sb.members.len()).any(|i| is_slow(i) && sb.members[i].regions_at != 0);
-    let (mut slots, mut regions_at) = (most, vec![0; old.len()]);
     let region_blocks = need(extents).max(sb.area.region_blocks);
-    if region_blocks > sb.area.region_blocks || was_moved {
-        let space = 2 * u64::from(region_blocks) * BLOCK as u64;
-        for i in (0..slots.len()).filter(|&i| carries(i)) {
-            let (m, at) = (&sb.members[i], sb.members[i].regions_at);
-            // The old regions are in use until the new table is. A device that has not grown has room only below them.
-            let end = if at != 0 && !is_slow(i) { at } else { sizes[i] };
-            slots[i] = room(sb, i, end, space).min(slots[i]);
-            regions_at[i] = m.data_offset + (u64::from(slots[i]) << sb.extent_shift);
-            if at != 0 && is_slow(i) && regions_at[i] < at + sb.area.regions_bytes() {
-                return Err(
-                    "it has become only a little larger: the metadata of the larger volume has no room beside the present one",
-                );
-            }
-            if slots[i] == 0 {
-                return Err(
-                    "the fast tier is too small for the metadata of the larger volume: replace it by a larger device first (`isotherm replace`)",
-                );
-            }
-        }
-    }
-    let extents = total(&slots).filter(|&n| n > sb.extents).ok_or(SMALL)?;
+    let mut slots = most;
+    let regions_at = if region_blocks > sb.area.region_blocks || was_moved {
+        larger_regions(sb, sizes, region_blocks, &mut slots)?
+    } else {
+        vec![0; old.len()]
+    };
+    let extents = total(&slots).filter(|&n| n > sb.extents).ok_or(small)?;
     if slots.iter().fold(0, |n: u32, s| n.saturating_add(*s)) > SLOTS_MAX {
         return Err(
             "the volume would have too many extents: it needs larger ones, which are chosen at creation",
@@ -160,6 +147,42 @@ pub fn plan_growth(sb: &Superblock, sizes: &[u64]) -> Result<Growth, &'static st
         regions_at,
         region_blocks,
     })
+}
+
+/// The places of checkpoint regions of `region_blocks` blocks behind the slots, by member; 0: it has none. They take slots away from `slots`.
+fn larger_regions(
+    sb: &Superblock,
+    sizes: &[u64],
+    region_blocks: u32,
+    slots: &mut [u32],
+) -> Result<Vec<u64>, &'static str> {
+    let slowest = sb.members.iter().map(|m| m.tier).max();
+    let is_slow = |i: usize| Some(sb.members[i].tier) == slowest;
+    let layout = sb.layout();
+    let carries = |i: usize| {
+        let m = MemberId(i as u8);
+        m == layout.primary || Some(m) == layout.mirror
+    };
+    let mut regions_at = vec![0; slots.len()];
+    let space = 2 * u64::from(region_blocks) * BLOCK as u64;
+    for i in (0..slots.len()).filter(|&i| carries(i)) {
+        let (m, at) = (&sb.members[i], sb.members[i].regions_at);
+        // The old regions are in use until the new table is. A device that has not grown has room only below them.
+        let end = if at != 0 && !is_slow(i) { at } else { sizes[i] };
+        slots[i] = room(sb, i, end, space).min(slots[i]);
+        regions_at[i] = m.data_offset + (u64::from(slots[i]) << sb.extent_shift);
+        if at != 0 && is_slow(i) && regions_at[i] < at + sb.area.regions_bytes() {
+            return Err(
+                "it has become only a little larger: the metadata of the larger volume has no room beside the present one",
+            );
+        }
+        if slots[i] == 0 {
+            return Err(
+                "the fast tier is too small for the metadata of the larger volume: replace it by a larger device first (`isotherm replace`)",
+            );
+        }
+    }
+    Ok(regions_at)
 }
 
 /// Number of slots of member `i` that end `behind` bytes before byte `end`.

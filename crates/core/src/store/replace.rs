@@ -12,7 +12,7 @@ use super::{BLOCK, Media};
 use crate::mutants::Mutant;
 use crate::units::{ExtentId, MemberId, Slot};
 use crate::volume::Space;
-use crate::volume::geometry::MEMBER_IDS_MAX;
+use crate::volume::geometry::{Kind, MEMBER_IDS_MAX};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -123,6 +123,7 @@ pub fn replace<M: Media + ?Sized>(
 /// The superblock with `successor` in the member table, and the former member among those that are gone.
 fn with_successor(sb: &Superblock, successor: &Successor) -> Result<Superblock, OpenError> {
     let mut sb = sb.clone();
+    let slowest = sb.members.iter().map(|m| m.tier).max();
     if sb.next_id >= MEMBER_IDS_MAX {
         return Err(OpenError::BadSuccessor(
             "all identities of members were given out",
@@ -135,6 +136,12 @@ fn with_successor(sb: &Superblock, successor: &Successor) -> Result<Superblock, 
         state: MemberState::Gone,
         ..row.clone()
     };
+    let fixed = sb.kind == Kind::Cache && Some(gone.tier) == slowest;
+    if fixed && successor.slots != gone.slots {
+        return Err(OpenError::BadSuccessor(
+            "the homes on the disks of a cache volume have fixed addresses, so a successor has as many extents as the disk before",
+        ));
+    }
     if successor.holds_data && successor.slots < gone.slots {
         return Err(OpenError::BadSuccessor(
             "it has fewer slots than the member whose data it holds",

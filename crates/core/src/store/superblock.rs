@@ -1,21 +1,22 @@
 //! The superblock: the members of the volume, and the session that last wrote to it.
 
 mod row;
+mod version;
 
 use super::BLOCK;
 use super::codec::{id_at, put, seal, sealed, u16_at, u32_at, u64_at};
 use super::layout::{HEAD_BLOCKS, Layout, MetaArea};
-use crate::geometry::{Geometry, MEMBER_IDS_MAX, MEMBERS_MAX, Member};
+use crate::geometry::{Geometry, Kind, MEMBER_IDS_MAX, MEMBERS_MAX, Member};
 use crate::units::{MemberId, Nanos, TierId};
 use alloc::string::String;
 use alloc::vec::Vec;
 pub use row::{MemberEntry, MemberState};
 use row::{decode_row, encode_row, put_text, text};
+pub use version::{SuperblockError, VERSION, VERSION_CACHE};
+use version::{kind_of, version_of};
 
 /// The first bytes of every member.
 pub const MAGIC: [u8; 8] = *b"ISOTHERM";
-/// The version of the format that is written and read.
-pub const VERSION: u32 = 2;
 /// Incompatible feature: journal and checkpoints may contain records of copies. Every session that writes sets it, if the checkpoint
 /// regions are large enough for such records, because the policy may be changed while the volume is served.
 pub const FEATURE_COPIES: u64 = 1;
@@ -84,6 +85,8 @@ impl Follow {
 /// The properties of a volume, in addition to its members, that are fixed when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
+    /// What the places of homes depend on.
+    pub kind: Kind,
     /// log2 of the extent size.
     pub extent_shift: u32,
     /// log2 of the logical block.
@@ -99,6 +102,8 @@ pub struct Shape {
 pub struct Superblock {
     /// Identity of the volume.
     pub uuid: [u8; 16],
+    /// What the places of homes depend on. The version of the format says it.
+    pub kind: Kind,
     /// Whether records of copies may occur: see [`FEATURE_COPIES`].
     pub copies: bool,
     /// Compatible features, as read from the device.
@@ -157,21 +162,6 @@ pub struct Superblock {
     pub name: String,
 }
 
-/// The reason why a block is not a usable superblock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SuperblockError {
-    /// It is not a superblock of this program.
-    Foreign,
-    /// Its version, or one of its features, is newer than this program.
-    Newer(u32),
-    /// Its version is older than this program can read.
-    Older(u32),
-    /// Its checksum is wrong.
-    Damaged,
-    /// Its checksum is right, but its contents are impossible.
-    Impossible(&'static str),
-}
-
 impl Superblock {
     /// The superblock of a new, empty volume with these members, which get their identities here. It has generation 1, the state *clean*,
     /// and neither name nor policy.
@@ -182,6 +172,7 @@ impl Superblock {
             .collect();
         Superblock {
             uuid,
+            kind: shape.kind,
             copies: false,
             compat: 0,
             ro_compat: 0,
@@ -216,7 +207,7 @@ impl Superblock {
     pub fn encode(&self) -> [u8; BLOCK] {
         let mut b = [0; BLOCK];
         put(&mut b, 0, &MAGIC);
-        put(&mut b, 8, &VERSION.to_le_bytes());
+        put(&mut b, 8, &version_of(self.kind).to_le_bytes());
         // 12: checksum. 16: incompatible features.
         let copies = if self.copies { FEATURE_COPIES } else { 0 };
         let moved = self.members.iter().any(|m| m.regions_at != 0);
@@ -269,16 +260,7 @@ impl Superblock {
         }
         // The version is checked before the checksum, because a later format may compute the checksum differently.
         let version = u32_at(b, 8);
-        if version > VERSION || version == 0 {
-            return Err(if version == 0 {
-                SuperblockError::Damaged
-            } else {
-                SuperblockError::Newer(version)
-            });
-        }
-        if version < VERSION {
-            return Err(SuperblockError::Older(version));
-        }
+        let kind = kind_of(version)?;
         if sealed(&b[..BLOCK], CRC_AT).is_none() {
             return Err(SuperblockError::Damaged);
         }
@@ -309,6 +291,7 @@ impl Superblock {
         }
         let sb = Superblock {
             uuid: id_at(b, 24),
+            kind,
             copies: u64_at(b, 16) & FEATURE_COPIES != 0,
             generation: u64_at(b, 40),
             epoch: u64_at(b, 48),
@@ -373,7 +356,8 @@ impl Superblock {
         {
             return Err("two members of one identity");
         }
-        let least = MetaArea::for_volume(self.extents, geo.blocks_per_extent(), 0);
+        let fast = geo.tier_slots(geo.slowest()).start;
+        let least = MetaArea::for_volume(self.recorded(fast), geo.blocks_per_extent(), 0);
         if self.area.ring_blocks < RING_LEAST || self.area.region_blocks < least.region_blocks {
             return Err("metadata areas too small for the volume");
         }
@@ -430,11 +414,16 @@ impl Superblock {
             })
             .collect();
         Geometry::new(self.extent_shift, self.block_shift, self.extents, members)?
+            .of_kind(self.kind)?
             .with_ids(self.members.iter().map(|m| m.id).collect())
     }
     /// Whether it has features because of which this program may only read the volume.
     pub fn is_read_only(&self) -> bool {
         self.ro_compat & !RO_COMPAT_KNOWN != 0
+    }
+    /// Largest number of extents of which a checkpoint has a record if the faster tiers have `copies` slots.
+    pub fn recorded(&self, copies: u32) -> u32 {
+        self.kind.recorded(self.extents, copies)
     }
     /// Whether a checkpoint has space for the records of copies in all slots of the faster tiers. Volumes that were created by older
     /// versions of this program may lack this space.
@@ -443,7 +432,7 @@ impl Superblock {
             return false;
         };
         let fast = geo.tier_slots(geo.slowest()).start;
-        let need = MetaArea::region_for(self.extents, fast, geo.blocks_per_extent());
+        let need = MetaArea::region_for(self.recorded(fast), fast, geo.blocks_per_extent());
         fast > 0 && self.area.region_blocks >= need
     }
     /// The members that carry metadata if none is absent, and the metadata areas.

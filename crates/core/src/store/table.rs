@@ -17,7 +17,7 @@ use super::recover::CHUNK;
 use super::superblock::{Follow, State, Superblock};
 use super::{BLOCK, HEADER, Layout, Media, record};
 use crate::mutants::Mutant;
-use crate::units::{ExtentId, MemberId};
+use crate::units::MemberId;
 use crate::volume::ExtentMap;
 use crate::volume::geometry::Geometry;
 use alloc::vec;
@@ -172,8 +172,8 @@ impl Writer<'_> {
         let region = Header::region(header.number);
         let carriers: Vec<MemberId> = carriers.iter().copied().flatten().collect();
         let mut piece = vec![0; CHUNK * BLOCK];
-        let mut next = ExtentId(0);
-        while next.0 < self.geo.extents {
+        let mut next = 0;
+        while next < map.checkpoint_rows() {
             let blocks = self.fill(map, &mut next, &mut piece);
             if blocks == 0 {
                 break;
@@ -201,23 +201,22 @@ impl Writer<'_> {
         Ok(header)
     }
 
-    /// Fills `piece` with records, from `next` on. Returns the number of blocks in use.
-    fn fill(&self, map: &ExtentMap, next: &mut ExtentId, piece: &mut [u8]) -> usize {
+    /// Fills `piece` with records, from row `next` of the map on. Returns the number of blocks in use.
+    fn fill(&self, map: &ExtentMap, next: &mut u32, piece: &mut [u8]) -> usize {
         piece.fill(0);
         let mut n = 0;
         for b in piece.chunks_exact_mut(BLOCK) {
             let mut at = HEADER;
-            while next.0 < self.geo.extents {
-                if let Some(home) = map.home(*next).filter(|_| !map.is_gone(*next)) {
-                    let room = &mut b[at..];
-                    let Some(units) =
-                        record::encode(map, *next, Some(home), self.geo, Some(self.epoch), room)
-                    else {
-                        break;
-                    };
-                    at += units * 16;
-                }
-                next.0 += 1;
+            while let Some((row, e)) = map.next_record(*next, map.checkpoint_rows(), true) {
+                let room = &mut b[at..];
+                *next = row;
+                let Some(units) =
+                    record::encode(map, e, map.home(e), self.geo, Some(self.epoch), room)
+                else {
+                    break;
+                };
+                at += units * 16;
+                *next = row + 1;
             }
             if at == HEADER {
                 break;

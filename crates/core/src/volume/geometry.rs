@@ -35,10 +35,22 @@ pub struct MemberSlot {
     pub index: u32,
 }
 
+/// What the places of homes depend on. It is fixed when a volume is created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// A *tiering volume*: a policy chooses the home of each extent at its first write, and may move it. The map states it.
+    #[default]
+    Tiering,
+    /// A *cache volume*: the home of extent *e* is slot *e* of the slowest tier, always. Only copies are placed, so neither memory nor
+    /// metadata is needed for where homes are, and the slowest tier holds the volume in the order of addresses.
+    Cache,
+}
+
 /// The fixed geometry of a volume. Slots are numbered consecutively through all members, fastest tier first, so the slots of a tier are a
 /// range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
+    kind: Kind,
     /// log2 of the extent size, 12 (4 KiB) … 22 (4 MiB).
     pub extent_shift: u32,
     /// log2 of the logical block, 9 (512 B) … 12 (4 KiB).
@@ -50,6 +62,17 @@ pub struct Geometry {
     /// Their identities, which equal their indexes until they are set.
     ids: Vec<u16>,
     tiers: Vec<(u32, u32)>,
+}
+
+impl Kind {
+    /// Largest number of extents of which a checkpoint has a record, in a volume of this kind with `extents` extents and `copies` slots on the
+    /// faster tiers: all extents, or those that can have a copy at the same time.
+    pub fn recorded(self, extents: u32, copies: u32) -> u32 {
+        match self {
+            Kind::Tiering => extents,
+            Kind::Cache => copies,
+        }
+    }
 }
 
 impl Geometry {
@@ -94,6 +117,7 @@ impl Geometry {
             );
         }
         Ok(Geometry {
+            kind: Kind::Tiering,
             ids: (0..members.len() as u16).collect(),
             extent_shift,
             block_shift,
@@ -101,6 +125,34 @@ impl Geometry {
             members,
             tiers,
         })
+    }
+    /// The same geometry as that of a volume of this kind.
+    ///
+    /// # Errors
+    /// A cache volume needs a faster tier, and a slot on the slowest tier for each extent.
+    pub fn of_kind(self, kind: Kind) -> Result<Geometry, &'static str> {
+        if kind == Kind::Cache && self.tiers() < 2 {
+            return Err("a cache needs a faster and a slower tier");
+        }
+        if kind == Kind::Cache && self.tier_slots(self.slowest()).len() < self.extents as usize {
+            return Err("the slowest tier of a cache volume must have a slot for each extent");
+        }
+        Ok(Geometry { kind, ..self })
+    }
+    /// What the places of homes depend on.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+    /// Whether homes are where the addresses of their extents say.
+    #[inline]
+    pub fn is_cache(&self) -> bool {
+        self.kind == Kind::Cache
+    }
+    /// The home of an extent of a cache volume; `None` if a map states the homes.
+    #[inline]
+    pub fn home(&self, e: ExtentId) -> Option<Slot> {
+        self.is_cache()
+            .then(|| Slot(self.tier_slots(self.slowest()).start + e.0))
     }
     /// Sets the identities of the members, in their order.
     ///

@@ -4,6 +4,9 @@
 //! volume takes 13 bytes per extent if a quarter is fast; the limit is 16. The valid blocks of a partly written extent are in a separate
 //! bit set, which is read only for extents that are marked partial. Slot numbers need all 32 bits, so the marks (partial, held) are
 //! separate bit sets, which are not read while no extent has the mark.
+//!
+//! In a cache volume each extent has its home from the start ([`Geometry::home`]), with all blocks valid: what was never written reads as
+//! the device holds it. The map then only states copies.
 
 mod by_state;
 mod classes;
@@ -11,6 +14,7 @@ mod copies;
 mod index;
 mod marks;
 mod memory;
+mod recorded;
 mod valid;
 
 use crate::bits::Bits;
@@ -73,6 +77,8 @@ pub struct ExtentMap {
     index: RowIndex,
     blocks: usize,
     mapped: u32,
+    /// Whether homes follow from addresses, so that only copies need records.
+    fixed: bool,
 }
 
 const NO_OWNER: u32 = u32::MAX;
@@ -81,8 +87,13 @@ impl ExtentMap {
     /// An empty map for a volume of this geometry.
     pub fn new(geo: &Geometry) -> ExtentMap {
         let blocks = geo.blocks_per_extent() as usize;
+        let home = |e| geo.home(ExtentId(e)).map_or(UNMAPPED, |s| s.0);
+        let rows = (0..geo.extents).map(|e| Row {
+            place: home(e),
+            ..EMPTY
+        });
         ExtentMap {
-            rows: vec![EMPTY; geo.extents as usize],
+            rows: rows.collect(),
             owner: vec![NO_OWNER; geo.tier_slots(geo.slowest()).start as usize],
             copies: Vec::new(),
             dirty_slots: Bits::default(),
@@ -91,23 +102,34 @@ impl ExtentMap {
             classes: Classes::default(),
             copied: 0,
             dirty: 0,
-            valid: Valid::new(geo.extents as usize, blocks),
+            valid: Valid::new(ExtentMap::may_be_partial(geo) as usize, blocks),
             partial: Marks::new(geo.extents),
             partial_max: ExtentMap::partial_most(geo),
             held: Marks::new(geo.extents),
             index: RowIndex::default(),
             blocks,
-            mapped: 0,
+            mapped: if geo.is_cache() { geo.extents } else { 0 },
+            fixed: geo.is_cache(),
         }
+    }
+    /// Number of extents that can be partly valid: none in a cache volume, whose homes hold something everywhere.
+    fn may_be_partial(geo: &Geometry) -> u32 {
+        if geo.is_cache() { 0 } else { geo.extents }
     }
     /// Largest number of extents that may be partly valid at the same time on a volume of this geometry. In a small volume these are all
     /// extents. In a large one their bitmaps may take one byte per extent of the volume, or 32 MiB if that is more.
     pub fn partial_most(geo: &Geometry) -> u32 {
-        Valid::most(geo.extents.into(), geo.blocks_per_extent().into()) as u32
+        let extents = ExtentMap::may_be_partial(geo);
+        Valid::most(extents.into(), geo.blocks_per_extent().into()) as u32
     }
     /// Number of extents of the volume.
     pub fn extents(&self) -> u32 {
         self.rows.len() as u32
+    }
+    /// Whether homes follow from addresses (a cache volume).
+    #[inline]
+    pub fn has_fixed_homes(&self) -> bool {
+        self.fixed
     }
     /// Number of mapped extents.
     pub fn mapped(&self) -> u32 {
@@ -238,8 +260,9 @@ impl ExtentMap {
         self.own(to, e.0);
         Some(from)
     }
-    /// Removes the home, so that the extent reads as zeros. Returns the old home.
+    /// Removes the home, so that the extent reads as zeros. Returns the old home. Not in a cache volume.
     pub fn unmap(&mut self, e: ExtentId) -> Option<Slot> {
+        assert!(!self.fixed, "a home that follows from the address");
         let from = self.home(e)?;
         assert!(self.copy(e).is_none(), "the copy must go first");
         self.rows[e.0 as usize].place = UNMAPPED;
@@ -373,16 +396,6 @@ impl ExtentMap {
         let r = &mut self.rows[e.0 as usize];
         r.last_low = us as u32;
         r.last_high = (us >> 32) as u16;
-    }
-    /// The first extent from `from` on that has a home and either has a copy or was used at `since` or later.
-    pub fn next_used(&self, from: ExtentId, since: Nanos) -> Option<ExtentId> {
-        let us = since.0 / 1000;
-        let used = |r: &Row| {
-            let last = u64::from(r.last_low) | u64::from(r.last_high) << 32;
-            r.place != UNMAPPED && (last >= us || self.home_of_copy_in(r.place).is_some())
-        };
-        let n = self.rows.get(from.0 as usize..)?.iter().position(used)?;
-        Some(ExtentId(from.0 + n as u32))
     }
     /// The 16 bits of an extent that belong to the policy.
     #[inline]

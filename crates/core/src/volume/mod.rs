@@ -21,7 +21,7 @@ pub mod slots;
 mod space;
 mod unit_sizes;
 
-pub use geometry::{Geometry, Member, MemberSlot};
+pub use geometry::{Geometry, Kind, Member, MemberSlot};
 pub use map::{ExtentMap, Mixed};
 pub use pins::Pins;
 pub use position::{Position, UnitId};

@@ -24,7 +24,7 @@ pub struct Slots {
 const NIL: u32 = u32::MAX;
 
 impl Slots {
-    /// The state in which all slots of `geo` are free.
+    /// The state in which all slots of `geo` are free. In a cache volume those of the slowest tier are not: each is the home of its extent.
     pub fn new(geo: &Geometry) -> Slots {
         let mut s = Slots {
             free: BitTree::new(geo.slots() as usize),
@@ -39,7 +39,8 @@ impl Slots {
             let r = geo.tier_slots(TierId(t));
             s.tiers[usize::from(t)] = (r.start, r.end);
             s.low[usize::from(t)] = r.start;
-            for i in r {
+            let homes = geo.is_cache() && TierId(t) == geo.slowest();
+            for i in r.filter(|_| !homes) {
                 s.free.insert(i as usize);
                 s.count[usize::from(t)] += 1;
             }

@@ -232,7 +232,7 @@ impl Space {
     pub fn keep_own(&mut self) {
         let slow = self.geo.tier_slots(self.geo.slowest());
         let extents = self.geo.extents;
-        if slow.len() < extents as usize {
+        if slow.len() < extents as usize || self.geo.is_cache() {
             return;
         }
         let mut own = Bits::new(extents as usize);
@@ -291,6 +291,9 @@ impl Space {
     /// For recovery: derives owners and free slots from the loaded map. The error is an extent whose slot already belongs to another
     /// extent.
     pub fn rebuild(&mut self) -> Result<(), ExtentId> {
+        if self.geo.is_cache() {
+            return Ok(());
+        }
         self.map.rebuild_owners();
         for e in (0..self.map.extents()).map(ExtentId) {
             if self.map.home(e).is_some_and(|s| !self.slots.take(s)) {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, dead_code)]
 
 use isotherm_core::engine::Params;
-use isotherm_core::policy::{Refusal, build};
+use isotherm_core::policy::{Policy, Refusal, build};
 use isotherm_core::random::SplitMix64;
 use isotherm_core::stats::MoveCounters;
 use isotherm_core::store::open::Mode;
@@ -41,9 +41,28 @@ pub fn sized(policy: &str, params: Params, fast: u32, extents: u32) -> Engine {
 }
 
 /// The same with another size of extents, in blocks of 512 bytes.
-pub fn shaped(policy: &str, params: Params, (fast, extents): (u32, u32), shift: u32) -> Engine {
+pub fn shaped(policy: &str, params: Params, size: (u32, u32), shift: u32) -> Engine {
+    let policy = build(policy, core::iter::empty()).unwrap();
+    let kind = policy.uses().volume();
+    of_kind(kind, policy, params, size, shift)
+}
+
+/// A tiering volume under any policy, so that homes need slots.
+pub fn tiering(policy: &str, params: Params, fast: u32, extents: u32) -> Engine {
+    let policy = build(policy, core::iter::empty()).unwrap();
+    of_kind(geometry::Kind::Tiering, policy, params, (fast, extents), 12)
+}
+
+fn of_kind(
+    kind: geometry::Kind,
+    policy: Box<dyn Policy>,
+    params: Params,
+    (fast, extents): (u32, u32),
+    shift: u32,
+) -> Engine {
     let blocks = 1 << (shift - 9);
-    let area = MetaArea::for_volume(extents, blocks, 0).with_copies(extents, fast, blocks);
+    let recorded = kind.recorded(extents, fast);
+    let area = MetaArea::for_volume(recorded, blocks, 0).with_copies(recorded, fast, blocks);
     let data_offset = (area.end() + 4096).div_ceil(4096) * 4096;
     let member = |i: u8, slots: u32| MemberEntry {
         uuid: [i + 1; 16],
@@ -54,6 +73,7 @@ pub fn shaped(policy: &str, params: Params, (fast, extents): (u32, u32), shift: 
         ..MemberEntry::default()
     };
     let shape = Shape {
+        kind,
         extent_shift: shift,
         block_shift: 9,
         extents,
@@ -73,7 +93,6 @@ pub fn shaped(policy: &str, params: Params, (fast, extents): (u32, u32), shift: 
         .map(|d| Superblock::decode(&d[..4096]).ok())
         .collect();
     let opened = open(&mut ram, &found, Mode::ReadWrite { epoch: 2 }).unwrap();
-    let policy = build(policy, core::iter::empty()).unwrap();
     Engine::new(
         opened,
         policy,

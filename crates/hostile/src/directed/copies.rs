@@ -2,6 +2,7 @@
 
 use super::stage::{Shape, Stage, nothing, stage};
 use isotherm_core::engine::{Mutant, Params};
+use isotherm_core::geometry::Kind;
 use isotherm_core::policy::{Action, Uses, WriteTo};
 use isotherm_core::store::OpenError;
 use isotherm_core::store::open::Mode;
@@ -11,6 +12,7 @@ use isotherm_core::{BufRef, DeviceOp, ExtentId, Nanos, OpKind, TierId};
 /// before a record that does not name it is durable.
 pub(super) fn named_by_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
+        kind: Kind::Tiering,
         extents: 120,
         slots: vec![110, 130],
         ring: 4,
@@ -103,6 +105,7 @@ pub(super) fn overtaken_in_part(mutant: Option<Mutant>) -> Result<(), String> {
 /// write to the home and its FLUSH arrive, and other changes leave no room for the record in the next round either.)
 pub(super) fn no_room(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
+        kind: Kind::Tiering,
         extents: 600,
         slots: vec![10, 620],
         ring: 4,

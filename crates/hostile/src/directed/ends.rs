@@ -5,7 +5,7 @@ use crate::Rng;
 use crate::disk::Disks;
 use crate::ends::read_all;
 use crate::run::find;
-use crate::truth::{CELL, Truth};
+use crate::truth::CELL;
 use crate::world::{Fate, Faults, Hostile};
 use isotherm_core::run::Loop;
 use isotherm_core::store::keep::{self, Kept};
@@ -145,7 +145,7 @@ impl Stage {
         for (e, data) in self.contents()?.into_iter().enumerate() {
             let Ok(data) = data else { continue };
             for (c, cell) in data.chunks_exact(CELL).enumerate() {
-                Truth::check_own(e * CELLS + c, cell)?;
+                self.truth.check_own(e * CELLS + c, cell)?;
             }
         }
         Ok(())

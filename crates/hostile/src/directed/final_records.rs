@@ -2,6 +2,7 @@
 
 use super::stage::{Shape, Stage, nothing};
 use isotherm_core::engine::Mutant;
+use isotherm_core::geometry::Kind;
 use isotherm_core::policy::WriteTo;
 use isotherm_core::{Engine, ExtentId};
 
@@ -65,6 +66,7 @@ pub(super) fn keeps_the_cache(mutant: Option<Mutant>) -> Result<(), String> {
 pub(super) fn too_many_records(mutant: Option<Mutant>) -> Result<(), String> {
     const COPIES: u32 = 700;
     let shape = Shape {
+        kind: Kind::Tiering,
         extents: COPIES,
         slots: vec![COPIES, COPIES],
         ring: 16,

@@ -15,6 +15,7 @@
 //! | `fills.rs` | zeros if there is no memory for bitmaps |
 
 mod ahead;
+mod caches;
 mod copies;
 mod ends;
 mod fills;
@@ -36,7 +37,12 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 49] = [
+pub const SCENES: [(&str, Scene); 51] = [
+    (
+        "discarded blocks are written at the home",
+        caches::written_past_discarded,
+    ),
+    ("a home of a cache volume stays", caches::a_home_stays),
     (
         "a process dies while it closes",
         recovery::dies_while_closing,

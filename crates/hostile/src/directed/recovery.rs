@@ -2,6 +2,7 @@
 
 use super::stage::{Shape, Stage, everything, nothing, stage};
 use isotherm_core::engine::Mutant;
+use isotherm_core::geometry::Kind;
 use isotherm_core::policy::Uses;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::{BLOCK, OpenError};
@@ -94,6 +95,7 @@ pub(super) fn mending_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
 /// Blocks that are left from the damaged checkpoint must not be taken for the other half.
 pub(super) fn damaged_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
+        kind: Kind::Tiering,
         extents: 300,
         slots: vec![10, 310],
         ring: 64,

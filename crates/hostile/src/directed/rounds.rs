@@ -3,6 +3,7 @@
 use super::stage::{Shape, Stage, everything, nothing, stage};
 use crate::world::Fate;
 use isotherm_core::engine::Mutant;
+use isotherm_core::geometry::Kind;
 use isotherm_core::policy::Action;
 use isotherm_core::store::BLOCK;
 use isotherm_core::store::journal;
@@ -228,6 +229,7 @@ pub(super) fn mirror_gap(mutant: Option<Mutant>) -> Result<(), String> {
 /// the change in the journal.
 pub(super) fn change_meanwhile(mutant: Option<Mutant>) -> Result<(), String> {
     let shape = Shape {
+        kind: Kind::Tiering,
         extents: 300,
         slots: vec![10, 310],
         ring: 8,

@@ -2,9 +2,11 @@
 
 use super::scripted::ScriptedPolicy;
 use crate::disk::{Disk, Disks};
-use crate::truth::{self, CELL, Expect, Truth};
+use crate::run::new_disks;
+use crate::truth::{self, CELL, Change, Expect, Truth};
 use crate::world::{Fate, Hostile};
 use isotherm_core::engine::{Mutant, Params};
+use isotherm_core::geometry::Kind;
 use isotherm_core::policy::{Action, Uses, WriteTo};
 use isotherm_core::run::Loop;
 use isotherm_core::store::keep::Kept;
@@ -46,6 +48,7 @@ pub(super) enum Asked {
 /// The shape of the volume of a scene: number of extents, slots by tier, journal blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
+    pub(super) kind: Kind,
     pub(super) extents: u32,
     pub(super) slots: Vec<u32>,
     pub(super) ring: u32,
@@ -54,6 +57,7 @@ pub(super) struct Shape {
 impl Default for Shape {
     fn default() -> Shape {
         Shape {
+            kind: Kind::Tiering,
             extents: 24,
             slots: vec![10, 20],
             ring: 64,
@@ -98,9 +102,10 @@ impl Stage {
     ) -> Result<Stage, String> {
         let last = shape.slots.len() - 1;
         let fast = shape.slots[..last].iter().sum();
+        let recorded = shape.kind.recorded(shape.extents, fast);
         let area = MetaArea {
             ring_blocks: shape.ring,
-            ..MetaArea::for_volume(shape.extents, 8, 0).with_copies(shape.extents, fast, 8)
+            ..MetaArea::for_volume(recorded, 8, 0).with_copies(recorded, fast, 8)
         };
         let entry = |(i, &slots): (usize, &u32)| {
             let data_offset = area.end() + 8192;
@@ -115,6 +120,7 @@ impl Stage {
         };
         let members: Vec<MemberEntry> = shape.slots.iter().enumerate().map(entry).collect();
         let form = superblock::Shape {
+            kind: shape.kind,
             extent_shift: 12,
             block_shift: 9,
             extents: shape.extents,
@@ -125,8 +131,7 @@ impl Stage {
             name: String::from("stage"),
             ..Superblock::new([0x53; 16], 1, form, members)
         };
-        let sizes = sb.members.iter().map(|m| m.bytes as usize);
-        let mut disks: Vec<Disk> = sizes.map(Disk::new).collect();
+        let mut disks = new_disks(&sb);
         format(&mut Disks::of(&mut disks), &sb).map_err(|e| format!("format: {e:?}"))?;
         let mut stage = Stage {
             truth: Truth::new(u64::from(shape.extents) * EXTENT),
@@ -334,7 +339,15 @@ impl Stage {
         let first = e as usize * CELLS;
         let from = first + a as usize * BLOCK_CELLS;
         let to = first + z as usize * BLOCK_CELLS;
-        let version = self.truth.issue(from, to, op != RequestOp::Write);
+        let version = self.truth.issue(
+            from,
+            to,
+            match op {
+                RequestOp::Write => Change::Write,
+                RequestOp::Discard if self.sb.kind == Kind::Cache => Change::Forget,
+                _ => Change::Zero,
+            },
+        );
         let payload = (op == RequestOp::Write).then(|| {
             (from..to)
                 .flat_map(|c| truth::content(c, version))

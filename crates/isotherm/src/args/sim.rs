@@ -113,9 +113,9 @@ pub struct WorldArgs {
     /// Number of requests at the start that are not measured
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub warm_up: u64,
-    /// The volume is empty at the start, as `create` makes it: extents get their places on the slowest tier when they are first touched,
-    /// side by side, on a member of the size in --tier, or of the trace's span. Without this option, data is there before the run, at the
-    /// trace's addresses
+    /// A tiering volume is empty at the start, as `create` makes it: extents get their places on the slowest tier when they are first touched,
+    /// side by side, on a member of the size in --tier, or of the trace's span. Without this option, and always in a cache volume, data is at
+    /// the trace's addresses
     #[arg(long, conflicts_with = "hit_only")]
     pub new_volume: bool,
     /// Pause in seconds between warm-up and measurement, in which moves of the warm-up end

@@ -65,6 +65,10 @@ pub struct CreateArgs {
     /// Reserve space for all data of members that are files (for their metadata it is always reserved)
     #[arg(long)]
     pub preallocate: bool,
+    /// Show what the slow devices of a cache volume hold at present where nothing was written yet. Without this option they are cleared: at
+    /// once where the device can, else by writing zeros, which takes a disk hours
+    #[arg(long)]
+    pub keep: bool,
     /// Where the figures go.
     #[command(flatten)]
     pub json: JsonArg,

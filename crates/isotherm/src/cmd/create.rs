@@ -14,6 +14,7 @@ use serde_json::json;
 use crate::Failure;
 use crate::args::CreateArgs;
 use crate::member::MemberSpec;
+use crate::progress::Progress;
 use crate::size::{Size, exact};
 
 /// The default extent size.
@@ -33,8 +34,18 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     let how = CreateHow {
         force: args.force,
         preallocate: args.preallocate,
+        keep: args.keep,
     };
-    let made = Volume::create_as(&args.volume, config, how).map_err(|e| create_failed(&e, args))?;
+    let bar = Progress::files();
+    let made = Volume::create_as(&args.volume, config, how, &mut |done, all| {
+        bar.file(
+            "clearing the slow device (--keep leaves it as it is)",
+            done,
+            all,
+        );
+    });
+    bar.finish();
+    let made = made.map_err(|e| create_failed(&e, args))?;
     let config = VolumeConfig::load(&description(&args.volume))
         .map_err(|e| Failure::failed(e.to_string()))?;
     for note in &made.notes {

@@ -1,6 +1,7 @@
 //! Copies data to and from a volume that is served on the socket `n`, with common NBD tools.
 
 use super::Place;
+use super::peer::Peer;
 
 /// The URI of the volume, for nbdcopy and similar programs.
 pub const NBD: &str = "nbd+unix:///?socket=n";
@@ -30,6 +31,15 @@ pub fn copy_in(place: &Place, data: &[u8]) {
 pub fn back(place: &Place) -> Vec<u8> {
     nbdcopy(place, &[NBD, "back"]);
     std::fs::read(place.path("back")).expect("read")
+}
+
+/// Checks that the volume begins with `data`. Nothing else is read, so that what a cache holds stays there.
+pub fn begins(place: &Place, data: &[u8]) {
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    for (at, part) in (0..).step_by(1 << 16).zip(data.chunks(1 << 16)) {
+        let got = peer.read(at, part.len() as u32).expect("read");
+        assert!(got == part, "other data than was written at {at}");
+    }
 }
 
 /// Checks that the volume begins with `data`, and that the rest was never written.

@@ -11,7 +11,7 @@ use isotherm_core::engine::Mutant;
 use isotherm_core::{IoError, RequestOp};
 use isotherm_hostile::Rng;
 use isotherm_hostile::disk::Disk;
-use isotherm_hostile::truth::{self, CELL, Expect, Truth};
+use isotherm_hostile::truth::{self, CELL, Change, Expect, Truth};
 use isotherm_live::config::{IoConfig, Size};
 use isotherm_live::port::{Buffer, Completion, IoRequest, Port};
 use isotherm_live::{MemberConfig, OpenMode, Volume, VolumeConfig};
@@ -61,6 +61,8 @@ struct Run {
     truth: Option<Truth>,
     mutant: Option<Mutant>,
     did: Did,
+    /// Whether it is a cache volume, which promises nothing about discarded blocks.
+    caching: bool,
 }
 
 fn config(members: &Path, policy: &str) -> VolumeConfig {
@@ -97,13 +99,15 @@ fn run(seed: u64, mutant: Option<Mutant>) -> Result<Did, String> {
         truth: None,
         mutant,
         did: Did::default(),
+        caching: false,
     };
     let mut disks = vec![Disk::new(FAST), Disk::new(SLOW)];
     for life in 0..3 {
         let rack = Rack::mount(disks, &members, run.rng.draw()).unwrap();
         if life == 0 {
             let policy = ["greendm", "hot-dst-recency", "lru"][run.rng.below(3) as usize];
-            Volume::create(&volume, config(&members, policy), true).unwrap();
+            let made = Volume::create(&volume, config(&members, policy), true).unwrap();
+            run.caching = made.caching;
         }
         run.live(&rack, &volume)?;
         let (flushed, forced) = rack.flushes();
@@ -283,7 +287,12 @@ impl Run {
         }
         let (offset, len) = ((from * CELL) as u64, ((to - from) * CELL) as u32);
         let fua = self.rng.one_in(if zero { 4 } else { 10 });
-        let version = self.truth().issue(from, to, zero);
+        let change = match kind {
+            17 if self.caching => Change::Forget,
+            17.. => Change::Zero,
+            _ => Change::Write,
+        };
+        let version = self.truth().issue(from, to, change);
         self.did.writes += 1;
         if zero {
             let op = match kind {

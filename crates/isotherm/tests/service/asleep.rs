@@ -51,6 +51,15 @@ fn moves_of_benefit_wait_for_a_disk_that_sleeps() {
     }
     let m = Machine::new();
     let (served, uri) = asleep(&m);
+    // The first dirty block of a session is stated on the disk, which may wake it once.
+    io(
+        &m,
+        &uri,
+        &[format!("write -P 8 {} 4k", 1 << 20), "flush".into()],
+    );
+    wait_for("the disk sleeps again", || {
+        disk(&m)["asleep"] == json!(true)
+    });
     let before = disk(&m)["sleep"]["wake_ups"].clone();
     // Writes to copies, made durable, over a longer time than any after which benefit cleans.
     for i in 0..4 {

@@ -115,8 +115,9 @@ fn a_served_volume_is_shown_and_changed_only_with_the_token() {
             map["place"].as_str().expect("text"),
         );
         assert_eq!((place.len() as u64, map["step"].as_u64()), (cells, Some(1)));
-        assert_eq!(map["mapped"].as_u64(), Some(128), "8 MiB were written");
-        assert!(place.ends_with("....") && !place.starts_with('.'));
+        // In a cache volume each address has its place.
+        assert_eq!(map["mapped"], f["extents"], "{map}");
+        assert!(!place.contains('.'), "{place}");
         let why = ask(port, &format!("why?volume={id}&offset=65536"));
         assert_eq!((&why["extent"], &why["mapped"]), (&json!(1), &json!(true)));
         assert!(ask(port, &format!("moves?volume={id}"))["ended"].is_array());

@@ -277,7 +277,8 @@ pub(super) fn play<P: Policy>(
     watch: Option<&Watch>,
 ) -> Result<Report, LabError> {
     let begun = Instant::now();
-    let shape = Shape::new(setup, touched, policy.minds_gaps(), &source.name())?;
+    let places = (policy.uses(), policy.minds_gaps());
+    let shape = Shape::new(setup, touched, places, &source.name())?;
     let mut play = Play {
         rows: shape.rows(touched),
         count: shape.extents,

@@ -251,9 +251,11 @@ impl<'a> Run<'a> {
         let recorded = self.recorded.take();
         let begun_at = recorded.as_ref().map_or(Nanos(0), Recorded::begun);
         let as_recorded = recorded.is_some();
-        let shape = match &recorded {
-            Some(r) => r.shape(setup)?,
-            None => Shape::new(setup, touched, policy.minds_gaps(), &name)?,
+        let places = (policy.uses(), policy.minds_gaps());
+        let shape = if let Some(r) = &recorded {
+            r.shape(setup)?
+        } else {
+            Shape::new(setup, touched, places, &name)?
         };
         let (mut engine, drives) = match recorded {
             Some(r) => r.build(&shape, setup, policy)?,

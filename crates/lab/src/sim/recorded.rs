@@ -113,6 +113,7 @@ impl Recorded {
             .filter(|m| m.tier == 0)
             .map(|m| u64::from(m.slots));
         Ok(Shape {
+            kind: sb.kind,
             extents: u64::from(sb.extents),
             shift: sb.extent_shift,
             fast_bytes: fast.sum::<u64>() << sb.extent_shift,

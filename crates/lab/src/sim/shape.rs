@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use isotherm_core::engine::Params;
-use isotherm_core::geometry::{Geometry, Member};
+use isotherm_core::geometry::{Geometry, Kind, Member};
 use isotherm_core::load::Cost;
-use isotherm_core::policy::Policy;
+use isotherm_core::policy::{Policy, Uses};
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::{self, MemberEntry};
 use isotherm_core::store::{BLOCK, Layout, Media, MediaError, MetaArea, Superblock, format, open};
@@ -35,6 +35,8 @@ const BLOCK_SHIFT: u32 = 9;
 /// The slots and members that follow from a trace and a setup.
 #[derive(Clone, Debug)]
 pub struct Shape {
+    /// What the places of homes depend on.
+    pub kind: Kind,
     /// Rows of the map.
     pub extents: u64,
     /// log2 of the extent size.
@@ -63,7 +65,7 @@ pub struct Place {
 }
 
 impl Shape {
-    /// The shape of `setup` on that trace. With `gaps`, extents that are not neighbours get rows that are not neighbours, either
+    /// The shape of `setup` on that trace, for a policy that uses the faster tiers in this way. With `gaps`, extents that are not neighbours get rows that are not neighbours, either
     /// ([`Policy::minds_gaps`]).
     ///
     /// # Errors
@@ -71,7 +73,7 @@ impl Shape {
     pub fn new(
         setup: &Setup,
         touched: &Touched,
-        gaps: bool,
+        (uses, gaps): (Uses, bool),
         trace: &str,
     ) -> Result<Shape, LabError> {
         let refuse = |why: &str| LabError::setup(format!("{trace}: {why}"));
@@ -123,7 +125,13 @@ impl Shape {
                 });
             }
         }
+        let kind = if last == 0 {
+            Kind::Tiering
+        } else {
+            uses.volume()
+        };
         Ok(Shape {
+            kind,
             extents,
             shift: touched.shift,
             members,
@@ -162,6 +170,7 @@ impl Shape {
             self.extents as u32,
             self.members.iter().map(member).collect(),
         )
+        .and_then(|g| g.of_kind(self.kind))
         .map_err(LabError::setup)
     }
 
@@ -172,8 +181,9 @@ impl Shape {
             .filter(|m| m.tier != last)
             .fold(0, |n, m| n + m.slots);
         let extents = self.extents as u32;
-        let area = MetaArea::for_volume(extents, blocks, self.fast_bytes)
-            .with_copies(extents, copies, blocks);
+        let recorded = self.kind.recorded(extents, copies);
+        let area = MetaArea::for_volume(recorded, blocks, self.fast_bytes)
+            .with_copies(recorded, copies, blocks);
         let extent = 1u64 << self.shift;
         let entry = |i: usize, p: &Place| {
             // Journal and checkpoints are on the first member of the fastest tier and on the first member of the slowest tier.
@@ -194,6 +204,7 @@ impl Shape {
         };
         let members = self.members.iter().enumerate();
         let shape = superblock::Shape {
+            kind: self.kind,
             extent_shift: self.shift,
             block_shift: BLOCK_SHIFT,
             extents,
@@ -226,11 +237,13 @@ impl Shape {
         let sb = self.superblock(&setup.policy.to_string());
         let mut drives = Vec::new();
         let last = self.members.last().map_or(0, |m| m.tier);
+        // The homes of a cache volume are at their addresses, whether it is new or not.
+        let new = setup.begin.new_volume && self.kind == Kind::Tiering;
         let mut first = 0;
         for (p, entry) in self.members.iter().zip(&sb.members) {
             let device = &setup.tiers[usize::from(p.tier)].devices[p.index];
             let sheet = device.sheet_for(entry.bytes)?;
-            let given = setup.begin.new_volume && p.tier == last;
+            let given = new && p.tier == last;
             let spread = (p.tier == last && self.from.is_none() && !given).then(|| {
                 let slots = first..first + u64::from(p.slots);
                 first = slots.end;
@@ -264,7 +277,7 @@ impl Shape {
         let asked = policy.move_rules().limit.unwrap_or(0).min(MOVES_MAX) as u16;
         let params = Params {
             map_on_read: true,
-            own_slots: self.from.is_none() && self.members.len() > 1 && !setup.begin.new_volume,
+            own_slots: self.from.is_none() && self.members.len() > 1 && !new,
             move_buffers: Params::buffers_for(1 << self.shift).max(asked),
             unread_metadata: true,
             counter_every: None,

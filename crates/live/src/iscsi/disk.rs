@@ -25,6 +25,8 @@ pub struct Disk {
     pub preferred: u32,
     /// Writes are refused.
     pub read_only: bool,
+    /// Unmapped blocks read as zeros.
+    pub zeros: bool,
 }
 
 impl Disk {

@@ -306,6 +306,7 @@ mod tests {
             block: 512,
             preferred: 64 << 10,
             read_only: false,
+            zeros: true,
         }
     }
 

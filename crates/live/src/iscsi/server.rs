@@ -54,6 +54,7 @@ impl Server {
             block,
             preferred: config.preferred,
             read_only: port.read_only(),
+            zeros: port.discards_to_zeros(),
         };
         let shared = Arc::new(Shared::new(port, config, disk, kept));
         let mut server = Server {

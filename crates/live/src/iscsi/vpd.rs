@@ -32,8 +32,9 @@ pub(super) fn inquiry(disk: &Disk, cdb: &[u8; 16]) -> Result<Vec<u8>, Sense> {
         0xb0 => limits(disk),
         // Neither the rotation rate nor the form factor is reported; caches are non-volatile only after a flush.
         0xb1 => vec![0; 60],
-        // No threshold; UNMAP and both WRITE SAME are supported; unmapped blocks read as zeros; the provisioning type is thin.
-        0xb2 => vec![0, 0xe4, 2, 0],
+        // No threshold; UNMAP and both WRITE SAME are supported. If unmapped blocks read as zeros, the provisioning type is thin.
+        0xb2 if disk.zeros => vec![0, 0xe4, 2, 0],
+        0xb2 => vec![0, 0xe0, 0, 0],
         _ => return Err(Sense::FIELD),
     };
     let mut page = vec![0, cdb[2]];
@@ -166,7 +167,7 @@ pub(super) fn capacity_16(disk: &Disk) -> Vec<u8> {
     b.extend_from_slice(&disk.block.to_be_bytes());
     b.resize(32, 0);
     // LBPME, LBPRZ.
-    b[14] = 0xc0;
+    b[14] = if disk.zeros { 0xc0 } else { 0x80 };
     b
 }
 
@@ -219,6 +220,7 @@ mod tests {
             block: 512,
             preferred: 64 << 10,
             read_only: false,
+            zeros: true,
         }
     }
 

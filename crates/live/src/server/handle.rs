@@ -36,6 +36,8 @@ pub struct Handle {
     pub(super) volume_bytes: Arc<AtomicU64>,
     pub(super) block: u32,
     pub(super) read_only: bool,
+    /// See [`Port::discards_to_zeros`].
+    pub(super) zeros: bool,
 }
 
 impl Handle {
@@ -171,6 +173,10 @@ impl Port for Handle {
 
     fn read_only(&self) -> bool {
         self.read_only
+    }
+
+    fn discards_to_zeros(&self) -> bool {
+        self.zeros
     }
 
     fn buffer(&self, offset: u64, len: u32) -> Buffer {

@@ -97,6 +97,7 @@ pub(super) fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
         volume_bytes: Arc::new(AtomicU64::new(geo.volume_bytes())),
         block: geo.block_bytes(),
         read_only: volume.mode == OpenMode::ReadOnly,
+        zeros: !volume.opened.space.geo.is_cache(),
     };
     Ok((
         Prepared {

@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::members::{self, probe};
 use crate::random::random;
+use isotherm_core::geometry::Kind;
 use isotherm_core::policy::Uses;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
 use isotherm_core::store::{self, Layout, MetaArea, Superblock};
@@ -77,13 +78,18 @@ impl Plan {
         let caching = policy.uses() == Uses::Copies;
         let tiers = config.members.iter().map(|m| m.tier);
         let slowest = tiers.max().unwrap_or_default();
-        // Metadata takes a small part of the members, so this is an upper bound for the areas. With caching, only the slowest tier has
-        // homes.
+        // Metadata takes a small part of the members, so this is an upper bound for the areas. In a cache volume only copies have records.
         let all = bytes.iter().map(|b| b / extent).sum::<u64>();
-        let homes = bytes.iter().zip(&config.members);
-        let homes = homes.filter(|(_, m)| !caching || m.tier == slowest);
-        let bound = homes.map(|(b, _)| b / extent).sum::<u64>();
-        let align = block_for(align, bound, extent);
+        let extents_on = |is: &dyn Fn(u8) -> bool| {
+            let of = bytes.iter().zip(&config.members);
+            of.filter(|(_, m)| is(m.tier))
+                .map(|(b, _)| b / extent)
+                .sum::<u64>()
+        };
+        let copies = extents_on(&|t| t < slowest);
+        let homes = extents_on(&|t| !caching || t == slowest);
+        let bound = if caching { copies } else { homes };
+        let align = block_for(align, homes, extent);
         if all > u64::from(isotherm_core::geometry::SLOTS_MAX) {
             return Err(config_error(
                 file,
@@ -91,18 +97,15 @@ impl Plan {
             ));
         }
         let blocks_per_extent = (extent / u64::from(align)) as u32;
-        let faster = bytes.iter().zip(&config.members);
-        let copies = faster
-            .filter(|(_, m)| m.tier < slowest)
-            .map(|(b, _)| b / extent);
         // There is room for copies in any case, because the policy may change later.
         let area = MetaArea::for_volume(bound as u32, blocks_per_extent, fast).with_copies(
             bound as u32,
-            copies.sum::<u64>() as u32,
+            copies as u32,
             blocks_per_extent,
         );
         let members = entries(config)?;
         let shape = Shape {
+            kind: policy.uses().volume(),
             extent_shift: extent.trailing_zeros(),
             block_shift: align.trailing_zeros(),
             extents: 0,
@@ -246,10 +249,11 @@ impl Volume {
             force,
             ..CreateHow::default()
         };
-        Volume::create_as(volume, config, how)
+        Volume::create_as(volume, config, how, &mut |_, _| {})
     }
 
-    /// As [`Volume::create`], with all its options.
+    /// As [`Volume::create`], with all its options. `progress` is told how much of the slow members of a cache volume is cleared, and how much
+    /// there is, in bytes.
     ///
     /// # Errors
     /// As [`Volume::create`]; also if there is not enough space to reserve.
@@ -257,6 +261,7 @@ impl Volume {
         volume: &Path,
         mut config: VolumeConfig,
         how: CreateHow,
+        progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Created, Error> {
         let force = how.force;
         let file = description(volume);
@@ -267,14 +272,7 @@ impl Volume {
             ));
         }
         config.check().map_err(|e| config_error(&file, e))?;
-        config.members.sort_by_key(|m| m.tier);
-        for m in &mut config.members {
-            m.path = std::path::absolute(&m.path).map_err(|e| config_error(&m.path, e))?;
-            if let Some(name) = members::stable::stable_name(&m.path) {
-                m.path = name;
-            }
-        }
-        let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
+        let paths = in_order(&mut config)?;
         refuse_twins(&paths)?;
         refuse_other_description(&file, &paths)?;
         let mut undo = Undo::default();
@@ -316,6 +314,7 @@ impl Volume {
             found_there().try_for_each(|d| refuse_live_member(d, None))?;
             found_there().try_for_each(contents::erase)?;
         }
+        clear_homes(&devices, &sb, how.keep, progress)?;
         notes.extend(reserve_space(&devices, &sb, how.preallocate)?);
         store::format(&mut media, &sb).map_err(|e| device_error(&media, &paths, e))?;
         config.uuid = Some(format_uuid(&sb.uuid));
@@ -330,6 +329,39 @@ impl Volume {
             notes,
         })
     }
+}
+
+/// Sorts the members by tier, with absolute paths that are the same after the next boot. Returns these.
+fn in_order(config: &mut VolumeConfig) -> Result<Vec<PathBuf>, Error> {
+    config.members.sort_by_key(|m| m.tier);
+    for m in &mut config.members {
+        m.path = std::path::absolute(&m.path).map_err(|e| config_error(&m.path, e))?;
+        if let Some(name) = members::stable::stable_name(&m.path) {
+            m.path = name;
+        }
+    }
+    Ok(config.members.iter().map(|m| m.path.clone()).collect())
+}
+
+/// Clears the slow members of a cache volume, which shows what they hold. (A tiering volume shows zeros until something is written.)
+fn clear_homes(
+    devices: &[Option<Device>],
+    sb: &Superblock,
+    keep: bool,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), Error> {
+    if keep || sb.kind == Kind::Tiering {
+        return Ok(());
+    }
+    let slowest = sb.members.iter().map(|m| m.tier).max();
+    let shown = devices.iter().flatten().zip(&sb.members);
+    for (d, m) in shown.filter(|(d, m)| Some(m.tier) == slowest && !d.created) {
+        d.clear(m.data_offset, m.bytes, progress).map_err(|e| {
+            let what = format!("{}: cannot be cleared: {e}", d.path.display());
+            Error::new(ErrorKind::Device, what)
+        })?;
+    }
+    Ok(())
 }
 
 /// Reserves space for the metadata of every member, and with `all` for its data: metadata must never meet a full file system. Returns

@@ -22,10 +22,8 @@ pub(super) struct Needs {
 
 impl Needs {
     pub(super) fn of(geo: &Geometry, buffers: u64) -> Needs {
-        let fast = u64::from(geo.tier_slots(geo.slowest()).start);
-        let extents = u64::from(geo.extents);
-        let (least, most) = ExtentMap::estimate(extents, fast, geo.blocks_per_extent().into());
-        let others = extents * POLICY + u64::from(geo.slots()) / 7 + buffers;
+        let (least, most) = ExtentMap::estimate(geo);
+        let others = u64::from(geo.extents) * POLICY + u64::from(geo.slots()) / 7 + buffers;
         Needs {
             least: least + others,
             most: most + others,

@@ -48,6 +48,8 @@ pub struct CreateHow {
     pub force: bool,
     /// Reserve space for all data of members that are files, not only for their metadata.
     pub preallocate: bool,
+    /// Show what the slow members of a cache volume hold, instead of zeros: their data is not cleared.
+    pub keep: bool,
 }
 
 /// The volume that `create` has made.

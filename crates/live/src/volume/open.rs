@@ -11,9 +11,11 @@ use crate::media::FileMedia;
 use crate::members::{self, Found, find_superblocks};
 use crate::paced::Pacer;
 use crate::stamp;
+use isotherm_core::geometry::Kind;
 use isotherm_core::load::Cost;
+use isotherm_core::policy::Uses;
 use isotherm_core::store::superblock::{MemberEntry, State};
-use isotherm_core::store::{self, Opened};
+use isotherm_core::store::{self, Opened, Superblock};
 use isotherm_core::{MemberId, TierId, engine};
 use rustix::io::Errno;
 use std::io::{Seek, SeekFrom};
@@ -86,6 +88,7 @@ impl Volume {
         }
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
         all_of_this_volume(&config, &paths, &found, file)?;
+        no_old_cache(&found, policy.uses(), file)?;
         check_shape(&config, &devices, &found, file)?;
         use_page_cache_for_large_sectors(&mut devices, &found, &mut notes)?;
         if let Some(geo) = found.iter().flatten().find_map(|sb| sb.geometry().ok()) {
@@ -176,6 +179,21 @@ fn open_members(
         }
     }
     Ok((devices, absent))
+}
+
+/// Refuses a cache volume of format version 2, which has its homes in the order in which they were first written.
+fn no_old_cache(found: &Found, uses: Uses, file: &Path) -> Result<(), Error> {
+    let is_old = |sb: &Superblock| {
+        let geo = sb.geometry().ok();
+        let slow = geo.map_or(0, |g| g.tier_slots(g.slowest()).len());
+        sb.kind == Kind::Tiering && sb.members.len() > 1 && sb.extents as usize <= slow
+    };
+    if uses != Uses::Copies || !found.iter().flatten().any(is_old) {
+        return Ok(());
+    }
+    let what = "it was made as a cache by an older isotherm (format version 2), whose data lies on the disk in no order. Serve it with that program \
+        over NBD, create a new volume on other devices, serve that, too, and copy: `nbdcopy nbd+unix:///?socket=old.sock nbd+unix:///?socket=new.sock`";
+    Err(config_error(file, what))
 }
 
 /// Refuses members of another volume than the description names.

@@ -190,8 +190,8 @@ fn most_slots(sb: &Superblock, place: usize) -> u32 {
     let (fast, slow) = (sum(true), sum(false));
     let blocks = 1 << (sb.extent_shift - sb.block_shift);
     let fits = |slots: u32| {
-        MetaArea::region_for(sb.extents, fast.saturating_add(slots), blocks)
-            <= sb.area.region_blocks
+        let copies = fast.saturating_add(slots);
+        MetaArea::region_for(sb.recorded(copies), copies, blocks) <= sb.area.region_blocks
     };
     let limit = SLOTS_MAX - slow - fast;
     if !fits(old) {

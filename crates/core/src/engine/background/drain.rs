@@ -22,6 +22,8 @@ const AGAIN: Nanos = Nanos::from_millis(20);
 /// Reason why a policy cannot take over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchError {
+    /// A policy that places homes, for a cache volume, whose homes have fixed places.
+    FixedHomes,
     /// The slowest tier cannot hold all homes: extents of the volume, slots there.
     TooSmall {
         /// Extents of the volume.
@@ -38,6 +40,10 @@ pub enum SwitchError {
 impl fmt::Display for SwitchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            SwitchError::FixedHomes => write!(
+                f,
+                "this is a cache volume: each block has its home on the slow tier, at its own address, and only copies are placed. The policy places homes: create a tiering volume for it (`create --policy` with it, or `--capacity all`) and copy the data"
+            ),
             SwitchError::TooSmall { extents, slots } => write!(
                 f,
                 "a caching policy keeps all of the volume on the slowest tier: that has {slots} slots for {extents} extents. Create a volume for caching instead"
@@ -123,6 +129,7 @@ pub fn fits(geo: &Geometry, has_room: bool, uses: Uses) -> Result<(), SwitchErro
     let slow = geo.tier_slots(geo.slowest());
     let slots = slow.end - slow.start;
     match uses {
+        Uses::Homes | Uses::Both if geo.is_cache() => Err(SwitchError::FixedHomes),
         Uses::Homes => Ok(()),
         _ if !has_room => Err(SwitchError::NoRoom),
         Uses::Copies if slots < geo.extents => Err(SwitchError::TooSmall {

@@ -34,7 +34,8 @@ pub(super) struct Building {
 #[derive(Clone, Debug)]
 pub(super) struct Checkpoints {
     uuid: [u8; 16],
-    extents: u32,
+    /// Number of rows of the map ([`ExtentMap::checkpoint_rows`]).
+    rows: u32,
     durable: Header,
     building: Option<Building>,
     /// Number of the next checkpoint. It is higher than that of any header found, and selects the region that does not hold `durable`.
@@ -67,7 +68,7 @@ impl Checkpoints {
         let same = Header::region(highest + 1) == Header::region(durable.number);
         Checkpoints {
             uuid: opened.superblock.uuid,
-            extents: opened.space.geo.extents,
+            rows: opened.space.map.checkpoint_rows(),
             durable,
             building: None,
             next_number: highest + 1 + u64::from(same),
@@ -129,9 +130,9 @@ impl Checkpoints {
     }
     /// Writes the header together with the last piece (a mutant).
     pub(super) fn write_header_early(&mut self) {
-        let extents = self.extents;
+        let rows = self.rows;
         if let Some(b) = &mut self.building {
-            b.header_due = b.cursor >= extents;
+            b.header_due = b.cursor >= rows;
         }
     }
     /// Notes that this round adds no piece.
@@ -179,7 +180,7 @@ impl Checkpoints {
             self.building = None;
             return true;
         }
-        b.header_due = b.cursor >= self.extents;
+        b.header_due = b.cursor >= self.rows;
         false
     }
     pub(super) fn piece(&self) -> &[u8] {
@@ -230,6 +231,11 @@ impl Checkpoints {
         clean_epoch: Option<u64>,
         follow: &Follow,
     ) -> Option<usize> {
+        if map.has_fixed_homes() {
+            let (row, e) = map.next_record(b.cursor, stop, clean_epoch.is_some())?;
+            b.cursor = row;
+            return self.count_dirty(map, geo, b, (e, free), clean_epoch);
+        }
         let e = ExtentId(b.cursor);
         let rows = (stop - b.cursor).min(free as u32);
         if rows > 0 && map.is_all_plain() {
@@ -253,7 +259,20 @@ impl Checkpoints {
             b.cursor += 1;
             return Some(units);
         }
-        // If no clean blocks are recorded, the copy's dirty bits alone determine the length of the record of a dirty copy.
+        self.count_dirty(map, geo, b, (e, free), clean_epoch)
+    }
+
+    /// As [`Checkpoints::count_rows`], for the row of one extent, if it has a dirty copy. If no clean blocks are recorded, the copy's dirty
+    /// bits alone determine the length of the record.
+    #[inline]
+    fn count_dirty(
+        &self,
+        map: &mut ExtentMap,
+        geo: &Geometry,
+        b: &mut Building,
+        (e, free): (ExtentId, usize),
+        clean_epoch: Option<u64>,
+    ) -> Option<usize> {
         let (slot, all) = map.dirty_copy(e).filter(|_| clean_epoch.is_none())?;
         let units = record::dirty_units(all, geo.blocks_per_extent());
         if units > free {
@@ -275,11 +294,10 @@ impl Checkpoints {
         follow: &mut Follow,
     ) -> usize {
         let (map, geo) = (&mut space.map, &space.geo);
-        let stop = self.extents.min(b.cursor.saturating_add(PIECE_ROWS));
+        let stop = self.rows.min(b.cursor.saturating_add(PIECE_ROWS));
         let room = self.piece.len() / BLOCK;
         let (mut at, mut n) = (HEADER, 0usize);
         while b.cursor < stop && n < room {
-            let e = ExtentId(b.cursor);
             // No bytes are needed, only the number of units.
             let free = (BLOCK - at) / 16;
             if self.unread
@@ -288,32 +306,36 @@ impl Checkpoints {
                 at += units * 16;
                 continue;
             }
-            if let Some(slot) = map.home(e).filter(|_| !map.is_gone(e)) {
-                let units = if self.unread {
-                    let units = record::units(map, e, Some(slot), geo, clean_epoch);
-                    (units * 16 <= BLOCK - at).then_some(units)
-                } else {
-                    if at == HEADER {
-                        self.piece[n * BLOCK..(n + 1) * BLOCK].fill(0);
-                    }
-                    let place = &mut self.piece[n * BLOCK + at..(n + 1) * BLOCK];
-                    record::encode(map, e, Some(slot), geo, clean_epoch, place)
-                };
-                let Some(units) = units else {
-                    n += 1;
-                    at = HEADER;
-                    b.cursor += u32::from(self.skips_rows);
-                    continue;
-                };
-                at += units * 16;
-                if !self.forgetful {
-                    mark_recorded(map, e);
+            let Some((row, e)) = map.next_record(b.cursor, stop, clean_epoch.is_some()) else {
+                b.cursor = stop;
+                break;
+            };
+            b.cursor = row;
+            let slot = map.home(e);
+            let units = if self.unread {
+                let units = record::units(map, e, slot, geo, clean_epoch);
+                (units * 16 <= BLOCK - at).then_some(units)
+            } else {
+                if at == HEADER {
+                    self.piece[n * BLOCK..(n + 1) * BLOCK].fill(0);
                 }
-                if !map.is_dirty(e) {
-                    follow.recorded(e, false);
-                }
+                let place = &mut self.piece[n * BLOCK + at..(n + 1) * BLOCK];
+                record::encode(map, e, slot, geo, clean_epoch, place)
+            };
+            let Some(units) = units else {
+                n += 1;
+                at = HEADER;
+                b.cursor += u32::from(self.skips_rows);
+                continue;
+            };
+            at += units * 16;
+            if !self.forgetful {
+                mark_recorded(map, e);
             }
-            b.cursor += 1;
+            if !map.is_dirty(e) {
+                follow.recorded(e, false);
+            }
+            b.cursor = row + 1;
         }
         (n + usize::from(at > HEADER)).min(room)
     }

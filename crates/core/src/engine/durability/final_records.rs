@@ -13,7 +13,6 @@
 use super::Durability;
 use crate::engine::globals::Globals;
 use crate::store::{BLOCK, HEADER, record};
-use crate::units::ExtentId;
 
 /// The progress of these records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,8 +20,8 @@ pub(super) enum FinalRecords {
     /// None are written, because the session is not at its end, or ends with a checkpoint.
     #[default]
     None,
-    /// All extents before this one are recorded.
-    Writing(ExtentId),
+    /// All extents of rows of the map before this one are recorded ([`ExtentMap::next_used`](crate::map::ExtentMap::next_used)).
+    Writing(u32),
     /// All extents are recorded.
     Written,
 }
@@ -34,7 +33,7 @@ impl Durability {
         if g.params.end_with_checkpoint || self.half_full() || !self.final_records_fit(g) {
             return false;
         }
-        self.final_records = FinalRecords::Writing(ExtentId(0));
+        self.final_records = FinalRecords::Writing(0);
         true
     }
 
@@ -53,15 +52,15 @@ impl Durability {
         // Records do not cross blocks, and each round ends with a block of its own.
         let most = room.saturating_sub(room / 64 + 1) * each.saturating_sub(longest - 1);
         let mut scratch = [0; BLOCK];
-        let (mut units, mut at) = (0, ExtentId(0));
-        while let Some(e) = map.next_used(at, self.checkpoints.since()) {
+        let (mut units, mut at) = (0, 0);
+        while let Some((row, e)) = map.next_used(at, self.checkpoints.since()) {
             let units_of_e =
                 record::encode(map, e, map.home(e), geo, Some(self.epoch), &mut scratch);
             units += units_of_e.unwrap_or(BLOCK) as u64;
             if units > most {
                 return false;
             }
-            at = ExtentId(e.0 + 1);
+            at = row + 1;
         }
         true
     }
@@ -73,14 +72,14 @@ impl Durability {
         };
         let epoch = Some(self.epoch);
         self.final_records = loop {
-            let Some(e) = g.space.map.next_used(at, self.checkpoints.since()) else {
+            let Some((row, e)) = g.space.map.next_used(at, self.checkpoints.since()) else {
                 break FinalRecords::Written;
             };
             let home = g.space.map.home(e);
             if !self.encode(g, e, home, epoch, limit) {
-                break FinalRecords::Writing(e);
+                break FinalRecords::Writing(row);
             }
-            at = ExtentId(e.0 + 1);
+            at = row + 1;
         };
     }
 }

@@ -165,6 +165,9 @@ impl Relocation {
         (extent, src, to): (ExtentId, Slot, TierId),
         up: bool,
     ) -> Result<bool, Refusal> {
+        if g.space.geo.is_cache() && !g.broken(Mutant::MoveFixedHome) {
+            return Err(Refusal::Pointless);
+        }
         // A read in progress does not prevent a move. A write does, because it could end after the move has read the data.
         if g.space.pins.count(src).1 > 0 {
             return Err(Refusal::Busy);

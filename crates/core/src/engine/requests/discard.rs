@@ -1,8 +1,12 @@
 //! The life of a discard, and of a write-zeroes request that may free space.
 //!
-//! Both change only the map: whole extents lose their home, and partly discarded extents lose valid blocks. Discarded data reads as zeros
-//! at once. A record makes the change durable, like any other change.
+//! In a tiering volume both change only the map: whole extents lose their home, and partly discarded extents lose valid blocks. Discarded data
+//! reads as zeros at once. A record makes the change durable, like any other change.
+//!
+//! In a cache volume a discard drops the blocks from the copy and is passed on to the home's device, and nothing is promised about what the
+//! blocks contain until they are written again: the map has no place to note it. (Zeros are written there: `mod.rs`.)
 
+use super::runs::Runs;
 use super::{Requests, Waiter};
 use crate::engine::globals::Parts;
 use crate::mutants::Mutant;
@@ -13,6 +17,7 @@ impl Requests {
     pub(super) fn hand_out_discard(&mut self, p: &mut Parts<'_>, r: u32) {
         let req = *self.list.at(r);
         let shift = p.g.space.geo.extent_shift;
+        let mut runs = Runs::default();
         let mut at = req.start;
         while at < req.end {
             let extent = p.g.space.geo.extent_at(at);
@@ -24,12 +29,20 @@ impl Requests {
                 to,
                 touched: true,
             };
-            self.discard_piece(p, w);
+            self.discard_piece(p, w, &mut runs);
             at = to;
         }
+        self.emit_all(p.g, r, runs);
     }
 
-    pub(super) fn discard_piece(&mut self, p: &mut Parts<'_>, w: Waiter) {
+    /// Processes one piece again, which has waited.
+    pub(super) fn discard_alone(&mut self, p: &mut Parts<'_>, w: Waiter) {
+        let mut runs = Runs::default();
+        self.discard_piece(p, w, &mut runs);
+        self.emit_all(p.g, w.req, runs);
+    }
+
+    fn discard_piece(&mut self, p: &mut Parts<'_>, w: Waiter, runs: &mut Runs) {
         let e = w.extent;
         if p.g.space.map.is_held(e) && !may_discard(p, &w) {
             return self.wait(p.g, w);
@@ -43,6 +56,10 @@ impl Requests {
         }
         let (from, to) = g.blocks_of(&w);
         let whole = (from, to) == (0, g.space.geo.blocks_per_extent());
+        if g.space.geo.is_cache() {
+            drop_from_copy(p, e, slot, (from, to));
+            return self.discard_home(p, &w, slot, runs);
+        }
         if !whole && !g.space.map.is_partial(e) && !g.space.map.has_bitmap_room() {
             return self.zero_instead(p, w);
         }
@@ -56,6 +73,38 @@ impl Requests {
         } else if changed {
             p.d.note_home(g, e);
         }
+    }
+}
+
+impl Requests {
+    /// Passes a piece of a discard on to the device of its extent's home, if it takes discards.
+    fn discard_home(&mut self, p: &mut Parts<'_>, w: &Waiter, slot: Slot, runs: &mut Runs) {
+        let member = p.g.space.geo.locate(slot).0;
+        let m = p.g.devices.of(member);
+        if m.trims && !m.missing {
+            self.join_run(p.g, w, slot, (w.from, w.to), false, &mut runs.home);
+        }
+    }
+}
+
+/// Drops discarded blocks from the copy of an extent of a cache volume, dirty ones too, and the copy if it has no others. `home`: the slot of
+/// its home.
+fn drop_from_copy(p: &mut Parts<'_>, e: ExtentId, home: Slot, (from, to): (u32, u32)) {
+    let whole = (from, to) == (0, p.g.space.geo.blocks_per_extent());
+    if p.g.space.map.copy(e).is_some() && !p.g.broken(Mutant::DiscardKeepsCopy) {
+        let changed = p.g.space.map.copy_forget(e, from, to);
+        if changed && !p.g.broken(Mutant::DiscardUnrecorded) {
+            p.d.note(p.g, e);
+        }
+        if p.g.space.map.copy_is_empty(e) {
+            p.r.drop_copy(p.g, p.d, e);
+        }
+    }
+    if whole {
+        let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
+        policy.on_discarded(&mut view, e, home.into());
+        p.g.space.map.forget(e);
+        p.g.policy_due = true;
     }
 }
 

@@ -79,6 +79,10 @@ impl Req {
                 RequestOp::Write | RequestOp::WriteZeroes { keep: true }
             )
     }
+    /// Whether its device operations change what is on a device: those of a write, and those of a discard in a cache volume.
+    fn changes_devices(&self) -> bool {
+        self.is_write() || self.op == RequestOp::Discard
+    }
 }
 
 /// See the module.
@@ -140,6 +144,7 @@ impl Requests {
             p.d.request_arrived(g, is_flush, self.list.is_empty());
         }
         let zeroes = matches!(req.op, RequestOp::WriteZeroes { .. });
+        let req = as_performed(g, req);
         let fua = req.fua && !(zeroes && g.broken(Mutant::ZeroesForgetFua));
         let fua = fua && !g.broken(Mutant::ForgetFua);
         let kept = g.params.kept_writes && !g.broken(Mutant::ForgetKept);
@@ -262,6 +267,19 @@ impl Requests {
         });
         latency
     }
+}
+
+/// The request as the volume performs it. In a cache volume, where every block is somewhere on the disk, zeros that may free space are written,
+/// too, because nothing else says that a block reads as zeros. Like a discard they are not an access.
+fn as_performed(g: &Globals, req: Request) -> Request {
+    if g.space.geo.is_cache() && req.op == (RequestOp::WriteZeroes { keep: false }) {
+        return Request {
+            op: RequestOp::WriteZeroes { keep: true },
+            class: req.class | QUIET,
+            ..req
+        };
+    }
+    req
 }
 
 fn admissible(g: &Globals, req: &Request) -> Result<(), IoError> {

@@ -132,7 +132,7 @@ impl Requests {
             let req = self.list.at(w.req);
             match req.op {
                 RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => {
-                    self.discard_piece(p, w);
+                    self.discard_alone(p, w);
                 }
                 RequestOp::Write if req.edges == Edge::Queued => {
                     self.retry_unaligned_write(p, w);

@@ -70,7 +70,7 @@ impl Requests {
         if g.devices.of(member).missing {
             return self.fail(w.req, IoError::Gone);
         }
-        let write = self.list.at(w.req).is_write();
+        let write = self.list.at(w.req).changes_devices();
         if !(write && g.broken(Mutant::SkipPin)) {
             g.space.pins.pin(slot, write);
         }
@@ -110,11 +110,12 @@ impl Requests {
         req.left += 1;
         let kind = match req.op {
             RequestOp::WriteZeroes { .. } => OpKind::WriteZeroes,
+            RequestOp::Discard => OpKind::Discard,
             _ if req.is_write() => OpKind::Write,
             _ => OpKind::Read,
         };
         let buf = match req.op {
-            RequestOp::WriteZeroes { .. } => BufRef::None,
+            RequestOp::WriteZeroes { .. } | RequestOp::Discard => BufRef::None,
             _ => BufRef::Request {
                 tag: req.tag,
                 offset: req.buffer_offset(run.start),
@@ -163,13 +164,16 @@ impl Requests {
         else {
             return;
         };
+        let discard = op.op.kind == OpKind::Discard;
         for i in 0..u32::from(count) {
             let (e, s) = (ExtentId(ext + i), Slot(slot + i));
             if !(write && p.g.broken(Mutant::SkipPin)) {
                 Relocation::unpin(p.g, p.d, s, write);
             }
             if write {
-                self.written(p, e, s, (start, len), result.is_ok());
+                if !discard {
+                    self.written(p, e, s, (start, len), result.is_ok());
+                }
                 // A discard or an unaligned write may have waited for the end of all writes.
                 if p.g.space.map.is_held(e) {
                     p.g.waiting.extent_changed(e);
@@ -184,8 +188,11 @@ impl Requests {
             }
             p.d.write_ended(p.g, op.issued());
         }
-        if let Err(e) = result {
-            self.fail(req, e);
+        match result {
+            // Discards are only hints: a device that refuses one gets no more of them.
+            Err(_) if discard => p.g.devices.members[op.member()].trims = false,
+            Err(e) => self.fail(req, e),
+            Ok(()) => {}
         }
         self.piece_done(p, req);
     }

@@ -139,9 +139,12 @@ impl Loaded {
         }
         out
     }
-    /// Notes that the checkpoint's records of extents `from..to` are lost.
+    /// Notes that the checkpoint's records of extents `from..to` are lost. In a cache volume the records are in the order of the copies' slots,
+    /// so the lost ones may be those of any extents.
     pub(super) fn gap(&mut self, from: u32, to: u32) {
-        if from < to {
+        if self.space.geo.is_cache() {
+            self.lost = alloc::vec![(0, self.space.geo.extents)];
+        } else if from < to {
             self.lost.push((from, to));
         }
         self.restated.clear();
@@ -171,6 +174,12 @@ pub(super) fn apply(
             }
         };
         let (home, copy) = record::resolve(&r, &loaded.space.geo).map_err(OpenError::BadRecord)?;
+        let fixed = loaded.space.geo.home(r.extent);
+        if fixed.is_some() && (home != fixed || r.valid != record::Set::All) {
+            return Err(OpenError::BadRecord(
+                "the home of an extent is not at its address",
+            ));
+        }
         let map = &mut loaded.space.map;
         map.load(r.extent, home);
         match r.valid {

@@ -17,6 +17,7 @@ pub(crate) fn sample() -> Superblock {
         ..MemberEntry::default()
     };
     let shape = Shape {
+        kind: Kind::Tiering,
         extent_shift: 16,
         block_shift: 12,
         extents: 100,
@@ -68,8 +69,8 @@ fn every_damaged_byte_is_seen() {
 #[test]
 fn other_versions_are_told_from_damage() {
     let mut b = sample().encode();
-    b[8] = 3;
-    assert_eq!(Superblock::decode(&b), Err(SuperblockError::Newer(3)));
+    b[8] = 4;
+    assert_eq!(Superblock::decode(&b), Err(SuperblockError::Newer(4)));
     b[8] = 1;
     assert_eq!(Superblock::decode(&b), Err(SuperblockError::Older(1)));
     assert_eq!(

@@ -2,12 +2,16 @@
 
 use super::classes::Classes;
 use super::{ExtentMap, Row, Valid};
+use crate::volume::geometry::Geometry;
 
 impl ExtentMap {
-    /// Bytes of a map of `extents` extents with `fast` slots on the faster tiers. The first number is for a map without partly valid
-    /// extents and copies. The second is for the largest number of partly valid extents and a copy in each of these slots.
-    pub fn estimate(extents: u64, fast: u64, blocks_per_extent: u64) -> (u64, u64) {
-        let (least, most) = Valid::estimate(extents, blocks_per_extent);
+    /// Bytes of a map of a volume of this geometry. The first number is for a map without partly valid extents and copies. The second is for
+    /// the largest number of partly valid extents and a copy in each slot of the faster tiers.
+    pub fn estimate(geo: &Geometry) -> (u64, u64) {
+        let (extents, blocks_per_extent) = (u64::from(geo.extents), geo.blocks_per_extent().into());
+        let fast = u64::from(geo.tier_slots(geo.slowest()).start);
+        let (least, most) =
+            Valid::estimate(ExtentMap::may_be_partial(geo).into(), blocks_per_extent);
         let rows = extents * size_of::<Row>() as u64 + extents / 8 * 2 + fast * 4;
         let by_state = (fast / 8 + fast / 8 / 63) * 2;
         let copies = fast * 4 + fast / 8 * 2 + by_state + fast * blocks_per_extent / 8 * 2;

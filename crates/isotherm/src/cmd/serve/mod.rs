@@ -243,7 +243,9 @@ fn report(volume: &Volume) {
         tracing::warn!("{note}");
     }
     if r.incomplete {
-        tracing::warn!("the map may lack extents: what it lacks reads as an error, not as zeros");
+        tracing::warn!(
+            "the map may lack extents: what it lacks reads as an error, not as zeros (in a cache volume: as the slow tier has it)"
+        );
     }
 }
 

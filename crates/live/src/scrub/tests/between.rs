@@ -35,8 +35,8 @@ fn a_doubt_is_cleared_when_the_writes_end() {
     write(&handle, 0, EXTENT as u32, 1);
     let (writer, mut fill) = (handle.clone(), 1u8);
     let found = with_steps(&handle, FAST, move || {
-        fill += 1;
-        if fill < 7 {
+        if fill < 6 {
+            fill += 1;
             write(&writer, 4096, 4096, fill);
         }
     });

@@ -44,7 +44,7 @@ fn plainly(path: &Path, policy: &str, percent: u64) -> NullCounters {
         highest - lowest + 1
     } else {
         // (Behind the last one there is a row that no extent of the trace has.)
-        u64::from(next) + u64::from(apart)
+        u64::from(next) + apart
     };
     let m = |t, slots: u64| Member {
         tier: TierId(t),

@@ -61,11 +61,14 @@ pub fn status(s: &Value) -> String {
 fn size(s: &Value) -> String {
     let mut text = bytes(int(&s["volume_bytes"]));
     if let Some(extent) = s["extent_bytes"].as_u64() {
-        let held = bytes(int(&s["mapped_extents"]) * extent);
-        text = format!(
-            "{text}, of which {held} hold data, in extents of {}",
-            bytes(extent)
-        );
+        let (all, held) = (int(&s["volume_bytes"]), int(&s["mapped_extents"]) * extent);
+        // In a cache volume each address has its place, so nothing is known about what holds data.
+        let used = if held < all {
+            format!(", of which {} hold data", bytes(held))
+        } else {
+            String::new()
+        };
+        text = format!("{text}{used}, in extents of {}", bytes(extent));
     }
     text
 }

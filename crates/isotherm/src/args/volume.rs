@@ -428,7 +428,7 @@ fn set_help() -> String {
         "Examples:\n  isotherm set v PT=2 TW=30 move_bytes_per_s=50M\n  isotherm set v policy=lru\n  \
          isotherm set v write-mode=write-around\n  isotherm set v wear_bytes_per_day=100G sleep_hold_s=3600\n  isotherm set v sleep_starts_per_day=20 sleep_wait_share=0.01\n\n\
          The engine's own, for every policy (docs/reference.md says units and ranges): {}.\n\n\
-         A policy or a write mode takes over at once; what a mode leaves dirty no longer is written home in the background. \
+         A policy or a write mode takes over at once (a cache volume takes no policy that places homes); what a mode leaves dirty no longer is written home in the background. \
          What it has no use for (copies, or homes on the fast tier) is given up in the background; \
          `isotherm stats` shows under `copies` how far that is.",
         knobs.join(", ")

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use isotherm_live::server::VolumeFailure;
 use isotherm_live::vitals::{Errors, Unanswered, Vital, Vitals};
+use isotherm_words::printable::printable;
 use serde_json::{Value, json};
 
 use crate::failure::reason;
@@ -440,10 +441,7 @@ impl Health {
             n => format!(" ({n} more below)"),
         };
         // A path may hold anything, and this is one line.
-        let text = format!("{head}: {}.{after}{more}", worst.what);
-        text.chars()
-            .map(|c| if c.is_control() { '?' } else { c })
-            .collect()
+        printable(&format!("{head}: {}.{after}{more}", worst.what))
     }
 
     /// As in answers.

@@ -161,7 +161,16 @@ fn the_worst_comes_first_and_everything_is_told() {
     assert_eq!(damage.level, Level::Degraded);
     let found = "4096 bytes cannot be read, 0 bytes differ between copy and home, 1 place of a member cannot be read";
     assert_eq!(damage.causes[0].detail, found);
-    // A line of a log or of a service's status is one line, whatever a device is called.
     let missing = judge(Vital::default(), false, (None, &Value::Null, &[0]));
     assert_eq!(missing.sentence(), "Degraded: 1 of its members missing.");
+    // A line of a log or of a service's status is one line, whatever a device is called.
+    let odd = VolumeFailure {
+        member: Some((1, "/dev/s\n\u{1b}[2J".into())),
+        ..failure
+    };
+    let odd = judge(Vital::default(), false, (Some(&odd), &Value::Null, &[])).sentence();
+    assert!(
+        odd.starts_with("FAILED: /dev/s\\n\\u{1b}[2J (member 1)"),
+        "{odd}"
+    );
 }

@@ -95,7 +95,7 @@ pub const NO_SUCH_DEVICE: &str =
 #[must_use]
 pub fn denied() -> &'static str {
     if rustix::process::geteuid().is_root() {
-        "permission denied, although this is root: see whether the file is immutable (`lsattr`), its server keeps root out (NFS: no_root_squash), or a policy does (systemd's          DeviceAllow and ProtectHome, AppArmor, SELinux)"
+        "permission denied, although this is root: see whether the file is immutable (`lsattr`), its server keeps root out (NFS: no_root_squash), or a policy does (systemd's DeviceAllow and ProtectHome, AppArmor, SELinux)"
     } else {
         "permission denied: run this as root, or as a user who may use this device"
     }

@@ -37,7 +37,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 51] = [
+pub const SCENES: [(&str, Scene); 53] = [
     (
         "discarded blocks are written at the home",
         caches::written_past_discarded,
@@ -64,6 +64,14 @@ pub const SCENES: [(&str, Scene); 51] = [
     (
         "power is lost at each step of an opening",
         recovery::opening_is_cut,
+    ),
+    (
+        "the only whole superblock is torn",
+        recovery::last_superblock_is_torn,
+    ),
+    (
+        "the end of a session is only in caches",
+        recovery::closed_only_in_caches,
     ),
     ("a member that was left behind", recovery::left_behind),
     (

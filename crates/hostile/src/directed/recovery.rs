@@ -1,6 +1,7 @@
 //! Scenes about opening: the effects of a power loss during recovery, or of a damaged block.
 
 use super::stage::{Shape, Stage, everything, nothing, stage};
+use isotherm_core::MemberId;
 use isotherm_core::engine::Mutant;
 use isotherm_core::geometry::Kind;
 use isotherm_core::policy::Uses;
@@ -177,6 +178,54 @@ pub(super) fn opening_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
         t.open_cut(cut / 2, nothing);
         t.open().map_err(|e| format!("power lost at {cut}: {e}"))?;
         t.verify()?;
+    }
+    Ok(())
+}
+
+/// Of each member only one superblock is whole, and the power fails while an opening writes superblocks: half of a block reaches the medium.
+pub(super) fn last_superblock_is_torn(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = Stage::new(mutant, &small())?;
+    s.write(1, (0, 8))?;
+    s.flush()?;
+    s.close(None)?;
+    let half = |_: MemberId, at: u64| at % (BLOCK as u64) < BLOCK as u64 / 2;
+    for first_is_damaged in [false, true] {
+        for cut in 0..20 {
+            let mut t = s.fork();
+            for m in (0u8..).map(MemberId).take(s.sb.members.len()) {
+                let second = s.sb.copy_offset(m);
+                let damaged = if first_is_damaged { 0 } else { second };
+                t.disks[usize::from(m.0)].corrupt(damaged, BLOCK);
+            }
+            t.open_cut(cut, half);
+            t.open().map_err(|e| format!("power lost at {cut}: {e}"))?;
+            t.verify()?;
+        }
+    }
+    Ok(())
+}
+
+/// The process dies in the last steps of a clean close, and what it wrote last is only in the caches of the devices. The power fails while the
+/// next session begins: its superblocks, which state what it has read, reach the medium. The volume must open after that.
+pub(super) fn closed_only_in_caches(mutant: Option<Mutant>) -> Result<(), String> {
+    for died in 1..12 {
+        let mut s = Stage::new(mutant, &small())?;
+        s.write(1, (0, 8))?;
+        s.flush()?;
+        s.close(Some(died))?;
+        let sb = s.sb.clone();
+        let superblocks = move |m: MemberId, at: u64| {
+            [0, sb.copy_offset(m)].contains(&(at / BLOCK as u64 * BLOCK as u64))
+        };
+        for cut in 0..20 {
+            let mut t = s.fork();
+            // Nothing else outlives the process.
+            t.kept = None;
+            t.open_cut(cut, &superblocks);
+            t.open()
+                .map_err(|e| format!("died at {died}, power lost at {cut}: {e}"))?;
+            t.verify()?;
+        }
     }
     Ok(())
 }

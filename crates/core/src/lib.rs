@@ -25,4 +25,4 @@ pub mod volume;
 pub use engine::{Engine, Params};
 pub use io::*;
 pub use units::*;
-pub use volume::{Position, UnitId, geometry, map, pins, slots};
+pub use volume::{Position, UnitId, geometry, map, pins, regions, slots};

@@ -91,12 +91,12 @@ pub enum Mutant {
     UnorderedReplicas,
     /// A discard does not wait for the writes of a clean or a fill.
     DiscardUnderClean,
-    /// Homes are not recorded on the mirror before a FLUSH is answered.
-    MirrorForgetsHomes,
-    /// The mirror has no record that there are dirty copies.
-    MirrorForgetsDirty,
-    /// A mirror that may lag does not state this.
-    LazyInSilence,
+    /// A FLUSH is answered although a disk has no mark of a region with dirty copies.
+    ForgetMark,
+    /// The mark of a region is removed before its data is durable at home.
+    ClearMarkEarly,
+    /// The journal on another flash device may lag.
+    LagOnOtherFlash,
     /// Slots of missing members are allocated.
     HandOutLost,
     /// The device of a joined write is not flushed before the records of its moves.
@@ -198,7 +198,7 @@ pub enum Mutant {
     /// A FLUSH that is answered with a round that began ahead does not wait for its records.
     AheadForgetsRecords,
     /// A FLUSH is answered with a round that began ahead, although a record for the mirror is due.
-    AheadForgetsMirror,
+    AheadForgetsMark,
     /// A write to an extent does not see that a move of it is in progress.
     GateForgetsMoves,
     /// A FLUSH that waits for writes in progress waits without a limit.
@@ -250,9 +250,9 @@ pub const MUTANTS: [Mutant; 98] = [
     Mutant::KeepStaleCopy,
     Mutant::UnorderedReplicas,
     Mutant::DiscardUnderClean,
-    Mutant::MirrorForgetsHomes,
-    Mutant::MirrorForgetsDirty,
-    Mutant::LazyInSilence,
+    Mutant::ForgetMark,
+    Mutant::ClearMarkEarly,
+    Mutant::LagOnOtherFlash,
     Mutant::HandOutLost,
     Mutant::JoinForgetsFlush,
     Mutant::TrustTornJoin,
@@ -303,7 +303,7 @@ pub const MUTANTS: [Mutant; 98] = [
     Mutant::DiscardKeepsBytes,
     Mutant::AheadForgetsLate,
     Mutant::AheadForgetsRecords,
-    Mutant::AheadForgetsMirror,
+    Mutant::AheadForgetsMark,
     Mutant::GateForgetsMoves,
     Mutant::GatherForgetsLimit,
     Mutant::GatherSkipsFlush,

@@ -68,6 +68,7 @@ impl<P: Policy> NullEngine<P> {
             first_slot: 0,
             slots,
             data_offset: 0,
+            stash: crate::geometry::Stash::default(),
         };
         let members = vec![member(0, fast), member(1, slow)];
         let geo = Geometry::new(12, 12, slow - 2, members);

@@ -173,6 +173,7 @@ mod tests {
             first_slot: 0,
             slots,
             data_offset: 0,
+            stash: crate::geometry::Stash::default(),
         };
         let geo = Geometry::new(12, 12, 4, vec![m(0, 2), m(1, 8)]).unwrap();
         let mut s = Space::new(geo);

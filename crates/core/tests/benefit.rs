@@ -299,7 +299,7 @@ impl Policy for OnCommand {
     }
 }
 
-/// Keeps the slow member busy with three reads at a time until `end`. Returns whether its mirror was written meanwhile.
+/// Keeps the slow member busy with three reads at a time until `end`. Returns whether the mirror was written meanwhile.
 fn busy_until(run: &mut Run, end: Nanos) -> bool {
     let mut written = false;
     while run.now < end {
@@ -314,8 +314,9 @@ fn busy_until(run: &mut Run, end: Nanos) -> bool {
 /// Lets time pass until `end` without requests, at most 20 µs if the answer matters. Returns whether the mirror is being written at the end.
 fn idle_until(run: &mut Run, end: Nanos) -> bool {
     run.run(end);
-    let mut slow = run.due.values().filter(|o| o.member == MemberId(1));
-    slow.any(|o| matches!(o.buf, BufRef::Meta))
+    let mirror = rig::area(geometry::Kind::Cache, (rig::FAST, rig::EXTENTS), 12).ring_at(1);
+    let mut meta = run.due.values().filter(|o| matches!(o.buf, BufRef::Meta));
+    meta.any(|o| o.member == MemberId(0) && o.offset >= mirror)
 }
 
 /// What the slow member does while copies are cleaned, before some of them are evicted.
@@ -328,7 +329,7 @@ enum Before {
     BusyThenIdle,
 }
 
-/// Whether the mirror on the slow member was written while reads kept that member busy for ten seconds, after this number of copies was
+/// Whether the mirror was written while reads kept the slow member busy for ten seconds, after this number of copies was
 /// cleaned and evicted; and whether it was written in the second after that.
 fn mirrored_under_load(copies: u32, before: Before) -> (bool, bool) {
     let mut run = Run::new("lru", Params::default());

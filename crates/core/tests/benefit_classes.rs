@@ -22,6 +22,7 @@ fn engine_of(shift: u32, fast: u32, params: &[(&str, &str)]) -> Engine {
         first_slot: 0,
         slots,
         data_offset: 0,
+        stash: isotherm_core::geometry::Stash::default(),
     };
     let geo = Geometry::new(shift, 12, UNITS, vec![m(0, fast), m(1, UNITS)]).unwrap();
     let params = params.iter().map(|(k, v)| (*k, ParamValue::Name(v)));

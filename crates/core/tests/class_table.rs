@@ -14,6 +14,7 @@ fn engine(rows: &[&str]) -> NullEngine<Box<dyn Policy>> {
         first_slot: 0,
         slots,
         data_offset: 0,
+        stash: isotherm_core::geometry::Stash::default(),
     };
     let geo = Geometry::new(12, 12, UNITS, vec![m(0, FAST), m(1, UNITS)]).expect("a shape");
     let params = rows.iter().map(|r| ("class", ParamValue::Name(r)));

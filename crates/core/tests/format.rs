@@ -152,7 +152,7 @@ fn members_are_added_and_removed_without_renumbering() {
     s.rest()[..16].copy_from_slice(&unit);
     s.advance(1);
     s.seal();
-    let at = o.layout.area.ring_offset(1);
+    let at = o.layout.ring_offset(o.layout.primary, 1);
     for m in [0, 1] {
         ram.write(MemberId(m), at, s.bytes(1, 2)).unwrap();
     }
@@ -184,7 +184,7 @@ fn members_are_added_and_removed_without_renumbering() {
     sb.others.push(gone);
     sb.table_version += 1;
     ram.0.remove(0);
-    let meta = o.layout.area.end() as usize;
+    let meta = o.layout.area.ring_at(1) as usize;
     let (first, rest) = ram.0.split_at_mut(1);
     first[0][4 * BLOCK..meta].copy_from_slice(&rest[0][4 * BLOCK..meta]);
     write_superblocks(&mut ram, &sb).unwrap();

@@ -181,6 +181,7 @@ fn type_aware() {
         first_slot: 0,
         slots,
         data_offset: 0,
+        stash: isotherm_core::geometry::Stash::default(),
     };
     let geo = Geometry::new(SHIFT, 9, 64, vec![m(0, 4), m(1, 64)]).expect("a valid shape");
     let rules = [

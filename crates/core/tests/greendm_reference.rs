@@ -117,6 +117,7 @@ fn equal_decisions_on_random_work() {
             first_slot: 0,
             slots,
             data_offset: 0,
+            stash: isotherm_core::geometry::Stash::default(),
         };
         let geo = Geometry::new(
             12,

@@ -1,9 +1,10 @@
 //! The plan of a growth: sizes, and the places of the checkpoint regions.
 
+use isotherm_core::MemberId;
 use isotherm_core::TierId;
 use isotherm_core::geometry::Kind;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
-use isotherm_core::store::{BLOCK, Layout, MetaArea, Superblock, extents_of, plan_growth};
+use isotherm_core::store::{BLOCK, MetaArea, Superblock, extents_of, plan_growth};
 
 const EXTENT: u64 = 64 << 10;
 const GIB: u64 = 1 << 30;
@@ -13,28 +14,26 @@ fn volume(kind: Kind, fast: u64, slow: u64) -> Superblock {
     let slots = |bytes: u64| (bytes / EXTENT) as u32;
     let recorded = kind.recorded(slots(slow) + slots(fast), slots(fast));
     let area = MetaArea::for_volume(recorded, 16, fast).with_copies(recorded, slots(fast), 16);
-    let data_offset = Layout::data_offset(&area, true, EXTENT);
-    let entry = |tier: u8, bytes: u64| {
-        let slots = ((bytes - data_offset) / EXTENT) as u32;
-        MemberEntry {
-            uuid: [tier + 1; 16],
-            tier: TierId(tier),
-            slots,
-            data_offset,
-            bytes: data_offset + u64::from(slots) * EXTENT,
-            ..MemberEntry::default()
-        }
+    let entry = |tier: u8| MemberEntry {
+        uuid: [tier + 1; 16],
+        tier: TierId(tier),
+        ..MemberEntry::default()
     };
-    let members = vec![entry(0, fast), entry(1, slow)];
-    let all = (members[1].slots, members[0].slots);
     let shape = Shape {
         kind,
         extent_shift: 16,
         block_shift: 12,
-        extents: extents_of(all, kind == Kind::Cache).expect("room"),
+        extents: 0,
         area,
     };
-    Superblock::new([7; 16], 1, shape, members)
+    let mut sb = Superblock::new([7; 16], 1, shape, vec![entry(0), entry(1)]);
+    for (i, bytes) in [(0, fast), (1, slow)] {
+        let room = sb.room(MemberId(i), bytes, u32::MAX);
+        room.put(&mut sb.members[usize::from(i)]);
+    }
+    let all = (sb.members[1].slots, sb.members[0].slots);
+    sb.extents = extents_of(all, kind == Kind::Cache).expect("room");
+    sb
 }
 
 #[test]
@@ -55,7 +54,7 @@ fn only_a_larger_slow_tier_makes_a_volume_larger() {
 fn a_cache_volume_grows_at_its_end_without_more_metadata() {
     let sb = volume(Kind::Cache, GIB, 10 * GIB);
     let growth = plan_growth(&sb, &[GIB, 40 * GIB]).expect("it can grow");
-    let slots = ((40 * GIB - sb.members[1].data_offset) / EXTENT) as u32;
+    let slots = sb.room(MemberId(1), 40 * GIB, u32::MAX).slots;
     assert_eq!(
         (growth.extents, &*growth.slots),
         (slots, &[sb.members[0].slots, slots][..])

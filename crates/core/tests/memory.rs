@@ -67,6 +67,7 @@ fn geometry() -> Geometry {
         first_slot: 0,
         slots,
         data_offset: 0,
+        stash: isotherm_core::geometry::Stash::default(),
     };
     Geometry::new(16, 12, EXTENTS, vec![m(0, FAST), m(1, EXTENTS + 64)]).expect("a valid shape")
 }

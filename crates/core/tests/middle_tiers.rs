@@ -137,6 +137,7 @@ fn copies_on_middle_tiers_are_ignored() {
         first_slot: 0,
         slots,
         data_offset: 0,
+        stash: isotherm_core::geometry::Stash::default(),
     };
     let units = 24;
     let geo = Geometry::new(16, 12, units, vec![m(0, 4), m(1, 6), m(2, units)]).expect("a shape");

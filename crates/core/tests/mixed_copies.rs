@@ -21,6 +21,7 @@ fn null() -> NullEngine<Box<dyn Policy>> {
         first_slot: 0,
         slots,
         data_offset: 0,
+        stash: isotherm_core::geometry::Stash::default(),
     };
     let geo = Geometry::new(16, 12, 20, vec![m(0, 3), m(1, 20)]).unwrap();
     NullEngine::new(geo, build("dss-lru-s", std::iter::empty()).unwrap())
@@ -180,6 +181,7 @@ fn caching_presets_keep_metadata_within_its_share() {
             first_slot: 0,
             slots,
             data_offset: 0,
+            stash: isotherm_core::geometry::Stash::default(),
         };
         let geo = Geometry::new(16, 12, 4000, vec![m(0, 40), m(1, 4000)]).unwrap();
         let mut e = NullEngine::new(geo, policy);

@@ -23,6 +23,7 @@ fn engine(
         first_slot: 0,
         slots,
         data_offset: 0,
+        stash: isotherm_core::geometry::Stash::default(),
     };
     let geo = Geometry::new(SHIFT, 9, units, vec![m(0, fast), m(1, units)]).expect("a valid shape");
     let params = names.iter().map(|(k, v)| (*k, ParamValue::Name(v)));

@@ -21,6 +21,7 @@ fn engine(name: &str, rules: &[String], units: u32, fast: u32) -> Run {
         first_slot: 0,
         slots,
         data_offset: 0,
+        stash: isotherm_core::geometry::Stash::default(),
     };
     let geo = Geometry::new(SHIFT, 9, units, vec![m(0, fast), m(1, units)]).expect("a shape");
     NullEngine::new(geo, policy(name, rules))

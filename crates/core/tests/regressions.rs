@@ -31,8 +31,6 @@ fn sb() -> Superblock {
         uuid: [i + 1; 16],
         tier: TierId(i),
         slots,
-        data_offset: (area.end() + 4096).div_ceil(4096) * 4096,
-        bytes: 1 << 20,
         ..MemberEntry::default()
     };
     let shape = Shape {
@@ -42,7 +40,7 @@ fn sb() -> Superblock {
         extents: 24,
         area,
     };
-    Superblock::new([7; 16], 1, shape, vec![e(0, 10), e(1, 20)])
+    Superblock::new([7; 16], 1, shape, vec![e(0, 10), e(1, 20)]).placed(4096)
 }
 fn found(m: &Mem) -> Vec<Option<Superblock>> {
     (0..2)
@@ -77,7 +75,7 @@ fn resync_keeps_the_accepted_block() {
     );
     rec(&mut a, 0, 0);
     rec(&mut a, 1, 1);
-    m.write(MemberId(0), l.area.ring_offset(2), a.bytes(2, 3))
+    m.write(MemberId(0), l.ring_offset(l.primary, 2), a.bytes(2, 3))
         .unwrap();
     let o = {
         let f = found(&m);
@@ -90,9 +88,10 @@ fn resync_keeps_the_accepted_block() {
     rec(&mut b, 3, 3);
     rec(&mut b, 4, 4);
     for mm in [MemberId(0), MemberId(1)] {
-        m.write(mm, l.area.ring_offset(1), b.bytes(1, 2)).unwrap();
+        m.write(mm, l.ring_offset(l.primary, 1), b.bytes(1, 2))
+            .unwrap();
     }
-    m.write(MemberId(1), l.area.ring_offset(2), b.bytes(2, 3))
+    m.write(MemberId(1), l.ring_offset(l.primary, 2), b.bytes(2, 3))
         .unwrap();
     let o = {
         let f = found(&m);
@@ -106,7 +105,8 @@ fn resync_keeps_the_accepted_block() {
     c.last_flushed = 3;
     rec(&mut c, 6, 6);
     for mm in [MemberId(0), MemberId(1)] {
-        m.write(mm, l.area.ring_offset(3), c.bytes(3, 5)).unwrap();
+        m.write(mm, l.ring_offset(l.primary, 3), c.bytes(3, 5))
+            .unwrap();
     }
     let r = {
         let f = found(&m);

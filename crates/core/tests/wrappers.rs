@@ -200,6 +200,7 @@ fn space() -> Space {
         first_slot: 0,
         slots,
         data_offset: 0,
+        stash: isotherm_core::geometry::Stash::default(),
     };
     Space::new(Geometry::new(12, 12, 6, vec![m(0, 2), m(1, 8)]).expect("a valid shape"))
 }

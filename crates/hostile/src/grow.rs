@@ -33,7 +33,7 @@ impl Run {
                 Ok(Some(sb)) => {
                     self.counts.grown += 1;
                     self.counts.moved +=
-                        u64::from(sb.members[0].regions_at > self.sb.members[0].regions_at);
+                        u64::from(sb.members[0].behind_at > self.sb.members[0].behind_at);
                     self.sb = sb;
                     let geo = self.sb.geometry().map_err(String::from)?;
                     self.truth.grow(geo.volume_bytes());
@@ -84,7 +84,7 @@ impl Run {
         let Ok(growth) = store::plan_growth(&opened.superblock, &sizes) else {
             return Ok(None);
         };
-        if growth.lacking(&opened.space) > 0 {
+        if growth.needs_step(&opened.superblock, &opened.space) {
             let Some(step) = growth.first_step(&opened.superblock) else {
                 return Ok(None);
             };

@@ -4,7 +4,8 @@ use super::Rng;
 use super::disk::Disk;
 use super::run::Run;
 use isotherm_core::MemberId;
-use isotherm_core::store::{BLOCK, Opened, journal};
+use isotherm_core::store::checkpoint::Header;
+use isotherm_core::store::{BLOCK, Carrier, Layout, Opened, journal};
 
 /// Whether the damage hit a journal block that cannot be proved to have been durable on the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,51 +30,90 @@ pub(super) struct Harm<'a> {
     pub(super) log: Vec<String>,
 }
 
+/// A block of metadata, whichever place has it.
+#[derive(Clone, Copy)]
+enum Spot {
+    /// A block of the member's head.
+    Head(u64),
+    /// Its second superblock.
+    Copy,
+    /// The mark of a disk of a cache volume.
+    Mark(u64),
+    /// A block of the newest checkpoint's region; 0: its header.
+    Region(u64),
+    /// The journal block of this number.
+    Ring(u64),
+}
+
+/// A member, and the journal and checkpoints that are damaged there, if it has any.
+type Target = (usize, Option<Carrier>);
+
 impl Harm<'_> {
+    fn layout(&self) -> Layout {
+        self.run.sb.layout()
+    }
+    /// The places of journal and checkpoints.
+    fn carriers(&self) -> Vec<Target> {
+        let all = self.layout().carriers();
+        all.map(|c| (usize::from(c.member.0), Some(c))).collect()
+    }
+    /// The block of a member that a spot is there.
+    fn block(&self, (member, carrier): Target, spot: Spot) -> Option<u64> {
+        let (layout, m) = (self.layout(), MemberId(member as u8));
+        let region = Header::region(self.whole.checkpoint.number);
+        let at = match spot {
+            Spot::Head(b) => b * BLOCK as u64,
+            Spot::Copy => self.run.sb.copy_offset(m),
+            Spot::Mark(n) if self.run.sb.is_disk(m) => self.run.sb.mark_offset(m, n),
+            Spot::Mark(_) => return None,
+            Spot::Region(b) => layout.region_offset(carrier?, region) + b * BLOCK as u64,
+            Spot::Ring(seq) => layout.ring_offset(carrier?, seq),
+        };
+        Some(at / BLOCK as u64)
+    }
+
     /// Damages one to three parts.
     pub(super) fn inflict(&mut self, disks: &mut [Disk]) -> Tail {
-        let layout = self.run.sb.layout();
-        let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
-        let before = self.shared(disks, mirror);
+        let carriers = self.carriers();
+        let before = self.shared(disks);
         let (mut hit_tail, mut proof, mut counter) = (false, 0, false);
         if self.rng.one_in(6) {
             // Only the checkpoint, on primary and mirror.
             let h = self.whole.checkpoint;
-            let region = layout.area.region_offset((h.number % 2) as u8) / BLOCK as u64;
-            let b = region + 1 + self.rng.below(u64::from(h.blocks.max(1)));
-            for m in [0, mirror] {
-                self.log.push(format!("member {m} block {b}"));
-                self.corrupt_block(&mut disks[m], b);
+            let spot = Spot::Region(1 + self.rng.below(u64::from(h.blocks.max(1))));
+            for &t in &carriers {
+                self.hit(disks, t, spot);
             }
             return Tail::Whole;
         }
         for _ in 0..=self.rng.below(3) {
-            let member = [0, mirror, self.rng.below(disks.len() as u64) as usize]
-                [self.rng.below(3) as usize];
-            let members = if self.rng.one_in(4) {
-                vec![0, mirror]
+            let any = self.rng.below(disks.len() as u64) as usize;
+            let own = carriers.iter().find(|t| t.0 == any).and_then(|t| t.1);
+            let mut one = carriers.clone();
+            one.push((any, own));
+            let targets = if self.rng.one_in(4) {
+                carriers.clone()
             } else {
-                vec![member]
+                vec![one[self.rng.below(one.len() as u64) as usize]]
             };
-            let blocks = self.blocks(member);
-            for m in members {
-                // At the offset of one member's metadata, another member may have data.
-                let end = self.run.sb.members[m].data_offset / BLOCK as u64;
-                let blocks: Vec<u64> = blocks.iter().copied().filter(|&b| b < end).collect();
-                self.log.push(format!("member {m} blocks {blocks:?}"));
-                for &b in &blocks {
-                    let seq = self.seq(&disks[m], b).unwrap_or(0);
-                    hit_tail |= m == 0 && self.is_tail(seq);
+            let spots = self.spots();
+            for t in targets {
+                for &spot in &spots {
+                    let Some(b) = self.block(t, spot) else {
+                        continue;
+                    };
+                    let seq = self.seq(&disks[t.0], b).unwrap_or(0);
+                    hit_tail |= t.1 == Some(self.layout().primary) && self.is_tail(seq);
                     proof = proof.max(seq.min(self.whole.report.proven));
-                    counter |= (2..4).contains(&b);
+                    counter |= matches!(spot, Spot::Head(2..4));
                 }
                 // The blocks of a run are damaged together, so all of them are examined before the first one is changed.
-                for &b in &blocks {
-                    self.corrupt_block(&mut disks[m], b);
+                for &spot in &spots {
+                    self.hit(disks, t, spot);
                 }
             }
         }
-        let gone = |seq: &u64| ![0, mirror].iter().any(|&m| self.has(&disks[m], *seq));
+        let gone = |seq: &u64| !carriers.iter().any(|&t| self.has(disks, t, *seq));
         match hit_tail {
             false if counter && proof > 0 => Tail::Proof(proof),
             false => Tail::Whole,
@@ -84,15 +124,14 @@ impl Harm<'_> {
 
     /// Damages one block of the newest checkpoint on primary and mirror, and the remains of the older checkpoint.
     pub(super) fn lose_checkpoint(&mut self, disks: &mut [Disk]) -> Tail {
-        let layout = self.run.sb.layout();
-        let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
         let h = self.whole.checkpoint;
-        let at = |number: u64| layout.area.region_offset((number % 2) as u8) / BLOCK as u64;
-        let b = at(h.number) + 1 + self.rng.below(u64::from(h.blocks.max(1)));
-        for m in [0, mirror] {
-            self.log.push(format!("member {m} block {b}"));
-            for b in [b, at(h.number + 1)] {
-                self.corrupt_block(&mut disks[m], b);
+        let b = 1 + self.rng.below(u64::from(h.blocks.max(1)));
+        let layout = self.layout();
+        for t in self.carriers() {
+            self.hit(disks, t, Spot::Region(b));
+            if let Some(c) = t.1 {
+                let old = layout.region_offset(c, Header::region(h.number + 1));
+                self.corrupt_block(&mut disks[t.0], old / BLOCK as u64);
             }
         }
         Tail::Whole
@@ -100,82 +139,81 @@ impl Harm<'_> {
 
     /// Damages a part of the newest checkpoint on primary and mirror; sometimes its header stays complete.
     pub(super) fn lose_newest(&mut self, disks: &mut [Disk]) {
-        let layout = self.run.sb.layout();
-        let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
         let h = self.whole.checkpoint;
-        let region = layout.area.region_offset((h.number % 2) as u8) / BLOCK as u64;
         let b = if h.blocks == 0 || self.rng.one_in(4) {
-            region
+            0
         } else {
-            region + 1 + self.rng.below(u64::from(h.blocks))
+            1 + self.rng.below(u64::from(h.blocks))
         };
-        for m in [0, mirror] {
-            self.corrupt_block(&mut disks[m], b);
+        for t in self.carriers() {
+            self.hit(disks, t, Spot::Region(b));
         }
     }
 
     /// Damages the newest blocks of the primary's journal: those that the mirror lacks, and sometimes the newest block of the mirror, too.
     pub(super) fn lose_tail(&mut self, disks: &mut [Disk]) -> Tail {
-        let layout = self.run.sb.layout();
-        let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
+        let carriers = self.carriers();
         let (start, end) = (
             self.whole.checkpoint.start.next_seq,
             self.whole.tip.next_seq,
         );
-        let known = (start..end).take_while(|&seq| self.has(&disks[mirror], seq));
+        let mirror = carriers[carriers.len() - 1];
+        let known = (start..end).take_while(|&seq| self.has(disks, mirror, seq));
         let lacked = start + known.count() as u64;
         let from = (lacked - u64::from(lacked > start && self.rng.one_in(3))).min(end);
         for seq in from..end {
-            let at = layout.area.ring_offset(seq);
-            self.log.push(format!("journal block {seq}"));
-            self.corrupt_block(&mut disks[0], at / BLOCK as u64);
+            self.hit(disks, carriers[0], Spot::Ring(seq));
         }
         Tail::Hit
     }
 
-    /// Whether a member has block `seq` of the journal.
-    fn has(&self, disk: &Disk, seq: u64) -> bool {
-        let at = self.run.sb.layout().area.ring_offset(seq);
-        self.seq(disk, at / BLOCK as u64) == Some(seq)
+    /// Whether a place has block `seq` of the journal.
+    fn has(&self, disks: &[Disk], t: Target, seq: u64) -> bool {
+        let b = self.block(t, Spot::Ring(seq));
+        b.is_some_and(|b| self.seq(&disks[t.0], b) == Some(seq))
     }
 
     /// Blocks of the journal that both primary and mirror have.
-    fn shared(&self, disks: &[Disk], mirror: usize) -> Vec<u64> {
+    fn shared(&self, disks: &[Disk]) -> Vec<u64> {
+        let carriers = self.carriers();
         let all = self.whole.checkpoint.start.next_seq..self.whole.tip.next_seq;
-        all.filter(|&seq| [0, mirror].iter().all(|&m| self.has(&disks[m], seq)))
+        all.filter(|&seq| carriers.iter().all(|&t| self.has(disks, t, seq)))
             .collect()
     }
 
     /// Chooses the blocks to damage.
-    fn blocks(&mut self, member: usize) -> Vec<u64> {
-        let area = self.run.sb.layout().area;
-        let block = BLOCK as u64;
+    fn spots(&mut self) -> Vec<Spot> {
         let (start, end) = (
             self.whole.checkpoint.start.next_seq,
             self.whole.tip.next_seq,
         );
-        let region = area.region_offset((self.whole.checkpoint.number % 2) as u8) / block;
-        match self.rng.below(10) {
-            0 => vec![0],
-            1 => vec![self.run.sb.copy_offset(MemberId(member as u8)) / block],
-            2 => vec![2 + self.rng.below(2)],
-            3 => vec![region],
-            4 | 5 => vec![
-                region
-                    + 1
-                    + self
-                        .rng
-                        .below(u64::from(self.whole.checkpoint.blocks.max(1))),
-            ],
-            // The ring.
-            6 => (4..4 + u64::from(area.ring_blocks)).collect(),
+        let ring = u64::from(self.layout().area.ring_blocks);
+        match self.rng.below(11) {
+            0 => vec![Spot::Head(0)],
+            1 => vec![Spot::Copy],
+            2 => vec![Spot::Head(2 + self.rng.below(2))],
+            3 => vec![Spot::Region(0)],
+            4 | 5 => {
+                let blocks = u64::from(self.whole.checkpoint.blocks.max(1));
+                vec![Spot::Region(1 + self.rng.below(blocks))]
+            }
+            6 => (0..ring).map(Spot::Ring).collect(),
             7 => {
                 let at = start + self.rng.below((end - start).max(1));
                 (0..=self.rng.below(6))
-                    .map(|i| area.ring_offset(at + i) / block)
+                    .map(|i| Spot::Ring(at + i))
                     .collect()
             }
-            _ => vec![area.ring_offset(start + self.rng.below((end - start).max(1))) / block],
+            8 => vec![Spot::Mark(self.rng.below(2))],
+            _ => vec![Spot::Ring(start + self.rng.below((end - start).max(1)))],
+        }
+    }
+
+    /// Damages a block.
+    fn hit(&mut self, disks: &mut [Disk], t: Target, spot: Spot) {
+        if let Some(b) = self.block(t, spot) {
+            self.log.push(format!("member {} block {b}", t.0));
+            self.corrupt_block(&mut disks[t.0], b);
         }
     }
 

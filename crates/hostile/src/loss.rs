@@ -1,7 +1,8 @@
 //! The loss of the cache between two lives of a volume.
 
 use super::disk::{Disk, Disks};
-use super::run::{Run, Shape, find, open_after};
+use super::run::{Run, find, open_after};
+use isotherm_core::geometry::Kind;
 use isotherm_core::policy::Uses;
 use isotherm_core::store::OpenError;
 use isotherm_core::store::Opened;
@@ -74,16 +75,15 @@ impl Run {
                 Err(e) => return Err(format!("with its cache back: {e}")),
             }
         }
-        let (epoch, caching) = (
-            self.next_epoch(),
-            uses == Uses::Copies && !self.s.switch && !self.sleepy,
-        );
+        let (epoch, caching) = (self.next_epoch(), uses == Uses::Copies);
+        // While a disk was to sleep, its mark named everything.
+        let marked = self.sleepy;
         let mode = |epoch, accept_loss| Mode::Degraded { epoch, accept_loss };
         let unexpected = |e: &OpenError| Err(format!("a clean cache is gone: {e}"));
         match self.try_open(disks, mode(epoch, false)) {
             Ok(_) => {}
             Err(e @ OpenError::LostWrites { .. }) => {
-                if self.s.cache == Some(true) {
+                if self.s.cache == Some(true) && !marked {
                     return unexpected(&e);
                 }
                 self.counts.refused += 1;
@@ -101,15 +101,8 @@ impl Run {
             Err(
                 e @ (OpenError::LostHomes { .. } | OpenError::Missing(_) | OpenError::Unsure(_)),
             ) => {
-                let homes = matches!(e, OpenError::LostHomes { .. });
-                // A home may be on the fast tier for a moment, while all slow slots are in use or not free yet.
-                if caching
-                    && !homes
-                    && matches!(
-                        self.s.shape,
-                        Shape::Roomy | Shape::Cache | Shape::CacheOfFour
-                    )
-                {
+                // Nothing but dirty copies may keep a cache volume from going on.
+                if caching && self.sb.kind == Kind::Cache {
                     return unexpected(&e);
                 }
                 self.counts.refused += 1;

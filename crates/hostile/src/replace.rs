@@ -5,8 +5,9 @@ use super::disk::{Disk, Disks};
 use super::run::{Run, find, open_after};
 use isotherm_core::geometry::Kind;
 use isotherm_core::store::open::Mode;
+use isotherm_core::store::superblock::Room;
 use isotherm_core::store::{self, OpenError, Successor, Superblock, open};
-use isotherm_core::{MemberId, store::Opened};
+use isotherm_core::{MemberId, Slot, store::Opened};
 
 /// Writes and flushes within which a replacement ends; about this many are tried as the moment of a power failure.
 const STEPS: u64 = 60;
@@ -32,31 +33,44 @@ impl Run {
         let more = if fixed { 0 } else { self.rng.below(3) as u32 };
         let slots = old.slots.saturating_sub(fewer).max(3) + more;
         self.replaced += 1;
-        let mut data_offset = old.data_offset;
-        if old.regions_at != 0 {
+        let place = MemberId(place as u8);
+        let room = if self.sb.is_disk(place) {
+            // Its tail is at its own end.
+            let least = self.sb.least_bytes(place, slots) + 4096 * self.rng.below(30);
+            self.sb.room(place, least, slots)
+        } else {
             // The regions of a successor are behind its ring again.
-            data_offset = data_offset.max(self.sb.area.end() + 4096);
-        }
+            let copies = self.sb.layout().copies_on(place);
+            let data_offset = old.data_offset.max(self.sb.area.ring_at(copies) + 4096);
+            Room {
+                slots,
+                data_offset,
+                behind_at: 0,
+                bytes: data_offset + u64::from(slots) * 4096,
+            }
+        };
         let mut successor = Successor {
-            place: MemberId(place as u8),
+            place,
             uuid: [100 + self.replaced; 16],
-            slots,
-            data_offset,
-            bytes: data_offset + u64::from(slots) * 4096,
+            room,
             hint: String::from("successor"),
             holds_data: !lost,
         };
         // The device was a member of this volume before, or is new.
         let mut spare = match &self.gone {
-            Some(old) if self.rng.one_in(2) && old.len() as u64 >= successor.bytes => old.clone(),
-            _ => Disk::new(successor.bytes as usize),
+            Some(old) if self.rng.one_in(2) && old.len() as u64 >= successor.room.bytes => {
+                old.clone()
+            }
+            // What a cache volume shows of a part that it gets later is what the disk holds there.
+            _ if self.sb.is_disk(place) => Disk::zeros(successor.room.bytes as usize),
+            _ => Disk::new(successor.room.bytes as usize),
         };
         for _ in 0..self.rng.below(4) {
             let fuse = Some(self.rng.below(STEPS));
             match self.try_replace(disks, &mut successor, &mut spare, fuse) {
                 Ok(sb) => return self.replaced(disks, sb, spare),
                 Err(OpenError::Media(_)) => {}
-                Err(e) => return Err(format!("replacing member {place}: {e}")),
+                Err(e) => return Err(format!("replacing member {}: {e}", place.0)),
             }
             self.found = false;
             self.left = None;
@@ -65,14 +79,14 @@ impl Run {
             }
             if find_one(&spare, &successor).is_some() {
                 // The successor has a superblock, so it belongs to the volume now.
-                let former = std::mem::replace(&mut disks[place], spare);
+                let former = std::mem::replace(&mut disks[usize::from(place.0)], spare);
                 let sb = self.newest(disks)?;
                 return self.replaced(disks, sb, former);
             }
         }
         let sb = self
             .try_replace(disks, &mut successor, &mut spare, None)
-            .map_err(|e| format!("replacing member {place}: {e}"))?;
+            .map_err(|e| format!("replacing member {}: {e}", place.0))?;
         self.replaced(disks, sb, spare)
     }
 
@@ -159,7 +173,12 @@ impl Run {
 /// The superblock of the successor, if it has one.
 fn find_one(spare: &Disk, successor: &Successor) -> Option<Superblock> {
     let at = |offset| Superblock::decode(spare.get(offset, 4096).unwrap_or(&[]));
-    let sb = store::choose(at(0), at(successor.data_offset - 4096)).ok()?;
+    let second = if successor.room.behind_at > 0 {
+        successor.room.bytes
+    } else {
+        successor.room.data_offset
+    };
+    let sb = store::choose(at(0), at(second - 4096)).ok()?;
     let own = sb.members.get(usize::from(sb.index))?;
     (own.uuid == successor.uuid).then_some(sb)
 }
@@ -167,13 +186,15 @@ fn find_one(spare: &Disk, successor: &Successor) -> Option<Superblock> {
 /// Copies the slots in use, durably.
 fn copy_slots(disks: &[Disk], opened: &Opened, successor: &Successor, spare: &mut Disk) {
     let place = usize::from(successor.place.0);
-    let from = opened.superblock.members[place].data_offset;
+    let mut later = opened.superblock.clone();
+    successor.room.put(&mut later.members[place]);
+    let geos = [&opened.superblock, &later].map(|sb| sb.geometry().expect("a possible shape"));
     for i in store::slots_in_use(&opened.space, successor.place) {
-        let at = u64::from(i) * 4096;
-        spare.write(
-            successor.data_offset + at,
-            disks[place].read(from + at, 4096),
-        );
+        let [from, to] = [0, 1].map(|k: usize| {
+            let first = geos[k].members[place].first_slot;
+            geos[k].locate(Slot(first + i)).1
+        });
+        spare.write(to, disks[place].read(from, 4096));
     }
     spare.flush(spare.stamp());
 }

@@ -281,13 +281,10 @@ pub(super) fn superblock(seed: u64, ring: u32, shape: Shape) -> Superblock {
         ring_blocks: ring,
         ..MetaArea::for_volume(recorded, 8, 0).with_copies(recorded, fast, 8)
     };
-    let data_offset = |i: u8| (area.end() + 4096 + u64::from(i) * 4096).div_ceil(4096) * 4096;
     let entry = |i: u8, tier: u8, slots: u32| MemberEntry {
         uuid: [i + 1; 16],
         tier: TierId(tier),
         slots,
-        data_offset: data_offset(i),
-        bytes: data_offset(i) + u64::from(slots) * 4096,
         ..MemberEntry::default()
     };
     let members = match shape {
@@ -313,9 +310,12 @@ pub(super) fn superblock(seed: u64, ring: u32, shape: Shape) -> Superblock {
         extents,
         area,
     };
-    Superblock {
+    let mut sb = Superblock {
         policy: String::from("chaos"),
         name: String::from("hostile"),
         ..Superblock::new([0x42; 16], seed, shape, members)
-    }
+    };
+    // Some homes of each disk are in its stash, and the others at their addresses.
+    sb.head_blocks = sb.head_blocks.min(5);
+    sb.placed(4096)
 }

@@ -223,7 +223,7 @@ fn members_of_a_cache_volume_change() {
     });
     println!("{counts:?}");
     assert!(counts.replaced > 0 && counts.grown > 0 && counts.losses > 0);
-    assert!(counts.moved == 0 && counts.steps_first == 0);
+    assert!(counts.moved == 0 && counts.steps_first > 0);
 }
 
 #[test]
@@ -297,10 +297,11 @@ fn a_clean_cache_may_be_lost() {
         cache: Some(true),
         lose_cache: true,
         lives: 5,
-        shape: Shape::Roomy,
+        shape: CACHES[seed as usize % 3],
         ..Scenario::new(seed)
     });
-    met!(counts.losses > 0 && counts.accepted == 0 && counts.fetches > 0);
+    // (Consent is needed only if a disk was to sleep, because its mark then names everything.)
+    met!(counts.losses > counts.accepted && counts.fetches > 0);
 }
 
 #[test]
@@ -309,12 +310,7 @@ fn a_dirty_cache_is_lost_only_with_consent() {
         cache: Some(false),
         lose_cache: true,
         lives: 5,
-        shape: [
-            Shape::Roomy,
-            Shape::ThreeTiers,
-            Shape::Roomy,
-            Shape::TwoFast,
-        ][seed as usize % 4],
+        shape: CACHES[seed as usize % 3],
         ..Scenario::new(seed)
     });
     met!(
@@ -347,7 +343,7 @@ fn failing_devices_without_a_cache() {
         cache: Some(seed.is_multiple_of(2)),
         lose_cache: true,
         lives: 4,
-        shape: Shape::Roomy,
+        shape: CACHES[seed as usize % 3],
         faults,
         ..Scenario::new(seed)
     });
@@ -361,7 +357,7 @@ fn a_lost_cache_is_replaced() {
         lose_cache: true,
         replace: true,
         lives: 6,
-        shape: [Shape::Roomy, Shape::TwoFast, Shape::ThreeTiers][seed as usize % 3],
+        shape: CACHES[seed as usize % 3],
         ..Scenario::new(seed)
     });
     println!("{counts:?}");

@@ -39,7 +39,7 @@ fn scenarios(seed: u64) -> [Scenario; 13] {
         Scenario {
             cache: Some(seed.is_multiple_of(2)),
             lose_cache: true,
-            shape: Shape::Roomy,
+            shape: [Shape::Cache, Shape::CacheOfFour][seed as usize / 2 % 2],
             ..plain
         },
         Scenario {
@@ -53,7 +53,7 @@ fn scenarios(seed: u64) -> [Scenario; 13] {
             lose_cache: true,
             replace: true,
             lives: 6,
-            shape: Shape::Roomy,
+            shape: [Shape::Cache, Shape::CacheOfFour][seed as usize / 2 % 2],
             ..plain
         },
         Scenario {

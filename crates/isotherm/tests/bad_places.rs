@@ -184,29 +184,35 @@ fn structures(disk: &fs::File, index: u8) -> Vec<(String, u64)> {
         ("counter 0".to_owned(), counter::offset(0)),
         ("counter 1".to_owned(), counter::offset(1)),
     ];
-    let headers = [0u8, 1].map(|r| {
-        let at = layout.region_offset(m, r);
-        Header::decode(&block(at), &sb.uuid).map(|h| (h.number, h, at))
-    });
-    let (_, h, at) = headers
-        .into_iter()
-        .flatten()
-        .max_by_key(|h| h.0)
-        .expect("a checkpoint");
-    all.push(("checkpoint header".to_owned(), at));
-    all.extend((0..h.blocks).map(|i| {
-        let at = layout.checkpoint_block(m, h.number, i);
-        (format!("checkpoint block {i}"), at)
-    }));
-    let mut tip = h.start;
-    loop {
-        let at = layout.area.ring_offset(tip.next_seq);
-        let Some(j) = journal::decode(&block(at), &sb.uuid).filter(|j| tip.accepts(j)) else {
-            return all;
-        };
-        all.push((format!("journal block {}", j.seq), at));
-        tip = tip.after(&j);
+    if sb.is_disk(m) {
+        all.extend([0, 1].map(|n| (format!("mark {n}"), sb.mark_offset(m, n))));
     }
+    for c in layout.carriers().filter(|c| c.member == m) {
+        let headers = [0u8, 1].map(|r| {
+            let at = layout.region_offset(c, r);
+            Header::decode(&block(at), &sb.uuid).map(|h| (h.number, h, at))
+        });
+        let (_, h, at) = headers
+            .into_iter()
+            .flatten()
+            .max_by_key(|h| h.0)
+            .expect("a checkpoint");
+        all.push(("checkpoint header".to_owned(), at));
+        all.extend((0..h.blocks).map(|i| {
+            let at = layout.checkpoint_block(c, h.number, i);
+            (format!("checkpoint block {i}"), at)
+        }));
+        let mut tip = h.start;
+        loop {
+            let at = layout.ring_offset(c, tip.next_seq);
+            let Some(j) = journal::decode(&block(at), &sb.uuid).filter(|j| tip.accepts(j)) else {
+                break;
+            };
+            all.push((format!("journal block {}", j.seq), at));
+            tip = tip.after(&j);
+        }
+    }
+    all
 }
 
 /// `check` reports the damage of each block of metadata on each member, also if everything else is whole, and repairs it.

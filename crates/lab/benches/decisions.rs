@@ -141,6 +141,7 @@ fn hit_only(bencher: Bencher, policy: &str) {
         first_slot: 0,
         slots,
         data_offset: 0,
+        stash: isotherm_core::geometry::Stash::default(),
     };
     let n = 1u32 << 18;
     let geo = Geometry::new(12, 12, n, vec![m(0, n / 10), m(1, n + 256)]).expect("geometry");

@@ -62,6 +62,7 @@ impl Run {
             first_slot: 0,
             slots,
             data_offset: 0,
+            stash: isotherm_core::geometry::Stash::default(),
         };
         let members = vec![m(0, EXTENTS / 10), m(1, EXTENTS + 256)];
         let geo = Geometry::new(12, 12, EXTENTS, members).expect("geometry");

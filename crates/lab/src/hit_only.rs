@@ -326,6 +326,7 @@ impl Run<'_> {
             first_slot: 0,
             slots: slots as u32,
             data_offset: 0,
+            stash: isotherm_core::geometry::Stash::default(),
         };
         let members = vec![member(0, fast), member(1, count)];
         Geometry::new(self.setup.extent_shift, BLOCK_SHIFT, count as u32, members)

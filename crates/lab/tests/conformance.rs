@@ -25,6 +25,7 @@ fn shape(tiers: &[u32], extents: u32) -> Geometry {
         first_slot: 0,
         slots: if t == last { extents + 64 } else { *slots },
         data_offset: 0,
+        stash: isotherm_core::geometry::Stash::default(),
     });
     Geometry::new(12, 12, extents, members.collect()).expect("a valid shape")
 }

@@ -51,6 +51,7 @@ fn plainly(path: &Path, policy: &str, percent: u64) -> NullCounters {
         first_slot: 0,
         slots: slots as u32,
         data_offset: 0,
+        stash: isotherm_core::geometry::Stash::default(),
     };
     let fast = (touched * percent / 100).max(1);
     let geo = Geometry::new(12, 9, count as u32, vec![m(0, fast), m(1, count)])

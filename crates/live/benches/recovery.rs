@@ -70,15 +70,15 @@ fn write_checkpoint(files: &[File], extents: u32) -> Outcome<()> {
         return Err(format!("only {} extents", sb.extents).into());
     }
     let geo = sb.geometry()?;
-    let area = sb.layout().area;
-    files[0].read_exact_at(&mut block, area.region_offset(1))?;
+    let layout = sb.layout();
+    files[0].read_exact_at(&mut block, layout.region_offset(layout.primary, 1))?;
     let first = Header::decode(&block, &sb.uuid).ok_or("the first checkpoint is not there")?;
     let number = first.number + 1;
     let mut map = isotherm_core::map::ExtentMap::new(&geo);
     for e in 0..extents {
         map.map(ExtentId(e), Slot(e), false);
     }
-    let base = area.region_offset(Header::region(number));
+    let base = layout.region_offset(layout.primary, Header::region(number));
     let mut piece = Vec::with_capacity(1 << 20);
     let (mut e, mut blocks, mut at) = (0, 0, base + BLOCK as u64);
     while e < extents {
@@ -113,7 +113,6 @@ fn write_checkpoint(files: &[File], extents: u32) -> Outcome<()> {
         start: first.start,
         blocks,
         time: Nanos(0),
-        lazy: None,
     };
     for f in files {
         f.write_all_at(&header.encode(&sb.uuid, &Vec::new()), base)?;

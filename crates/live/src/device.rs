@@ -21,6 +21,7 @@ use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -231,18 +232,21 @@ impl Device {
         })
     }
 
-    /// Reserves space for the first `bytes` of a regular file on its file system, so that writes to them never fail for lack of space. Does
+    /// Reserves space for a range of a regular file on its file system, so that writes to it never fail for lack of space. Does
     /// nothing for a block device. `Ok(false)`: the file system cannot guarantee this.
     ///
     /// # Errors
     /// There is not enough space.
-    pub fn allocate(&self, bytes: u64) -> io::Result<bool> {
+    pub fn allocate(&self, range: Range<u64>) -> io::Result<bool> {
         if self.is_block {
             return Ok(true);
         }
-        let len = bytes.min(self.bytes);
+        let len = range.end.min(self.bytes).saturating_sub(range.start);
+        if len == 0 {
+            return Ok(true);
+        }
         // Without a flag the call keeps the contents and never shortens the file.
-        let call = || rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len);
+        let call = || rustix::fs::fallocate(&self.file, FallocateFlags::empty(), range.start, len);
         match rustix::io::retry_on_intr(call) {
             Ok(()) => Ok(true),
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),

@@ -39,6 +39,13 @@ impl Lost {
         if !gone {
             return Lost::default();
         }
+        let bytes = |e: u32| u64::from(e) << geo.extent_shift;
+        ranges.extend(
+            o.report
+                .suspects
+                .iter()
+                .map(|r| (bytes(r.start), bytes(r.end))),
+        );
         let (blocks, shift) = (geo.blocks_per_extent(), geo.block_shift);
         let mut extents: Vec<_> = (0..fast)
             .map(Slot)
@@ -70,7 +77,7 @@ impl Lost {
     pub fn words(&self) -> String {
         let bytes: u64 = self.ranges.iter().map(|(a, z)| z - a).sum();
         let mut words = vec![format!(
-            "a missing member held the newest data of {bytes} bytes in {} ranges",
+            "a missing member held the newest data of {bytes} bytes in {} ranges, or of a part of them",
             self.ranges.len()
         )];
         for (a, z) in self.ranges.iter().take(SHOWN) {
@@ -81,7 +88,7 @@ impl Lost {
         }
         if self.unsure {
             words.push(
-                "  and, since the volume was not closed, perhaps of others: what was written to the cache after the mirror last followed is not known"
+                "  and, since the volume was not closed, perhaps of others: what was written to the missing member last is not known"
                     .into(),
             );
         }

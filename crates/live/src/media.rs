@@ -39,6 +39,12 @@ impl<'a> FileMedia<'a> {
         matches!(self.devices.get(usize::from(member.0)), Some(Some(_)))
     }
 
+    /// Whether byte `end` lies behind the last byte of a member that is present.
+    pub(crate) fn is_past_the_end(&self, member: MemberId, end: u64) -> bool {
+        let device = self.devices.get(usize::from(member.0));
+        device.is_some_and(|d| d.as_ref().is_some_and(|d| end > d.bytes))
+    }
+
     /// The system's error of the last [`MediaError`].
     pub fn last_error(&self) -> Option<&io::Error> {
         self.last.as_ref()

@@ -242,8 +242,8 @@ impl Session {
             .map(|i| MemberId(i as u8))
             .collect();
         // The new device has no stamp yet.
-        let layout = self.superblock.layout().without(&missing);
-        if layout.is_some_and(|l| usize::from(l.primary.0) == replaced.place) {
+        let primary = self.superblock.primary_without(&missing);
+        if primary.is_some_and(|m| usize::from(m.0) == replaced.place) {
             self.world.stamp_on(replaced.place)?;
         }
         Ok(replaced)

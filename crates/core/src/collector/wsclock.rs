@@ -309,6 +309,7 @@ mod tests {
             first_slot: 0,
             slots,
             data_offset: 0,
+            stash: crate::geometry::Stash::default(),
         };
         let geo = crate::geometry::Geometry::new(12, 12, 3, alloc::vec![m(3)]).unwrap();
         let mut space = crate::volume::Space::new(geo);

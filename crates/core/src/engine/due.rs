@@ -159,7 +159,7 @@ impl Engine {
         self.requests.is_empty()
             && g.devices.in_flight() == 0
             && self.relocation.active() == 0
-            && (g.failed || g.params.read_only || self.durability.is_settled())
+            && (g.failed || g.params.read_only || self.durability.is_settled(&self.globals))
     }
 }
 

@@ -79,8 +79,9 @@ impl Engine {
         prepare(&mut opened, &params);
         let no_limit = u32::MAX;
         policy.attach(&mut View::new(&mut opened.space, clock, 0, false, no_limit));
-        let mut durability = Durability::new(&opened, &params, policy.uses());
-        let space = opened.space;
+        let mut durability = Durability::new(&opened, &params);
+        let mut space = opened.space;
+        space.map.regions_mut().cover(durability.covered());
         let n = space.geo.members.len();
         let wear = Wear::new(&params, space.geo.extent_bytes(), clock);
         let meter = Meter::new(&params.costs, &space.geo, clock);
@@ -117,7 +118,7 @@ impl Engine {
         }
         let has_room = opened.superblock.has_room_for_copies();
         Engine {
-            requests: Requests::new(opened.report.incomplete),
+            requests: Requests::new(&opened.report),
             relocation: Relocation::new(&globals.params, n, has_room),
             durability,
             globals,

@@ -8,6 +8,7 @@ fn loads() -> Loads {
         first_slot: 0,
         slots,
         data_offset: 0,
+        stash: crate::geometry::Stash::default(),
     };
     let shape = vec![member(0, 2), member(1, 6), member(1, 6)];
     Loads::new(&Geometry::new(16, 12, 6, shape).unwrap())

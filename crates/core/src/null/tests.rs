@@ -8,6 +8,7 @@ fn engine(name: &str, params: &[(&str, f64)], fast: u32, slow: u32) -> NullEngin
         first_slot: 0,
         slots,
         data_offset: 0,
+        stash: crate::geometry::Stash::default(),
     };
     // The slow tier has more slots than needed, so some stay free.
     let geo = Geometry::new(12, 12, fast + slow, vec![m(0, fast), m(1, slow + 4)]).unwrap();

@@ -180,7 +180,7 @@ fn fixed(s: &Superblock) -> (u32, u32, u32, MetaArea) {
 
 /// The properties that only a change of the member table can change.
 fn row(m: &MemberEntry) -> ([u8; 16], u16, TierId, u32, [u64; 3]) {
-    let places = [m.data_offset, m.bytes, m.regions_at];
+    let places = [m.data_offset, m.bytes, m.behind_at];
     (m.uuid, m.id, m.tier, m.slots, places)
 }
 

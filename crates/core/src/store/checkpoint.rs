@@ -4,7 +4,7 @@
 //! durable. Data blocks hold the same records as the journal.
 //!
 //! ```text
-//! header: 0 magic "ISOC" │ 4 version │ 8 uuid │ 24 number │ 32 start seq │ 40 epoch │ 48 prev crc │ 52 blocks │ 56 time │ 64 crc │ 68 lazy? │ 72 epoch
+//! header: 0 magic "ISOC" │ 4 version │ 8 uuid │ 24 number │ 32 start seq │ 40 epoch │ 48 prev crc │ 52 blocks │ 56 time │ 64 crc
 //!         80 rows │ 96 rows of members' counters (see `counter.rs`)
 //! data:   0 magic "ISOD" │ 4 index   │ 8 uuid │ 24 number │ …                                               60 crc │ 64 records
 //! ```
@@ -36,8 +36,6 @@ pub struct Header {
     pub blocks: u32,
     /// Engine time when the checkpoint began.
     pub time: Nanos,
-    /// If the mirror might lag when the checkpoint began: the epoch of the session that wrote it.
-    pub lazy: Option<u64>,
 }
 
 impl Header {
@@ -57,10 +55,6 @@ impl Header {
         put(&mut b, 48, &self.start.crc.to_le_bytes());
         put(&mut b, 52, &self.blocks.to_le_bytes());
         put(&mut b, 56, &self.time.0.to_le_bytes());
-        if let Some(epoch) = self.lazy {
-            b[68] = 1;
-            put(&mut b, 72, &epoch.to_le_bytes());
-        }
         let rows = counters.len().min(MEMBERS_MAX) as u16;
         put(&mut b, 80, &rows.to_le_bytes());
         put_known(&mut b, ROWS_AT, counters);
@@ -88,7 +82,6 @@ impl Header {
             },
             blocks: u32_at(b, 52),
             time: Nanos(u64_at(b, 56)),
-            lazy: (b[68] == 1).then(|| u64_at(b, 72)),
         })
     }
 }

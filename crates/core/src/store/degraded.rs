@@ -1,29 +1,36 @@
 //! Opening while some members are absent: which data is lost with them, and whether the volume may be opened.
 //!
-//! The decision is based on the metadata of the remaining members. This contains every home if the primary remains, if the volume was
-//! closed, or if the mirror received every change before it was acknowledged ([`Follow`]). If there are dirty copies, such a mirror has the
-//! record of at least one. So it shows whether there are dirty copies, although it may not show all of them.
+//! The decision is based on the metadata of the remaining members. This contains everything if the primary remains, if the volume was
+//! closed, or if the mirror received every change before it was acknowledged ([`super::superblock::Follow`]). In a cache volume all homes are known in any case.
+//! If none of its flash remains, the marks of its disks ([`super::mark`]) tell which parts of it may have lost data.
 
 use super::error::OpenError;
 use super::recover::Loaded;
 use super::report::Report;
-use super::session::Session;
-use super::superblock::{Follow, Superblock};
+use super::superblock::Superblock;
+use super::{Layout, Media, mark};
 use crate::units::{ExtentId, MemberId, Slot};
 use crate::volume::Space;
 use alloc::vec::Vec;
 
 /// Determines the lost data, and how certain this is. `exact`: the available metadata includes everything that was acknowledged.
-pub(super) fn judge(
+pub(super) fn judge<M: Media + ?Sized>(
+    media: &mut M,
     sb: &Superblock,
     loaded: &Loaded,
-    session: Session,
+    layout: Layout,
     exact: bool,
     report: &mut Report,
 ) {
     let map = &loaded.space.map;
-    report.knows_homes = exact || (session.follow == Follow::Mirror && !loaded.lazy);
-    report.unsure = !exact && (!report.knows_homes || map.dirty() > 0);
+    if !layout.has_journal {
+        let suspects = mark::suspects(media, sb);
+        report.unsure = suspects.is_none();
+        // A damaged mark may have named any region.
+        report.suspects = suspects.unwrap_or_else(|| alloc::vec![0..sb.extents]);
+    }
+    report.knows_homes = exact || !layout.has_journal;
+    report.unsure |= !report.knows_homes;
     // An extent whose dirty copy is in no remaining record would read as zeros.
     report.incomplete = report.unsure;
     if report.missing.is_empty() {
@@ -36,6 +43,7 @@ pub(super) fn judge(
         homes += u32::from(lost(map.home(e)));
         writes += u32::from(map.is_dirty(e) && lost(map.copy(e)));
     }
+    writes += report.suspects.iter().map(|r| r.end - r.start).sum::<u32>();
     (report.lost_homes, report.lost_writes) = (homes, writes);
 }
 
@@ -68,6 +76,7 @@ pub(super) fn allow(
     }
     // The user has accepted the loss. Reads return the contents of the homes, and zeros where there is no home.
     report.incomplete = false;
+    report.suspects.clear();
     Ok(())
 }
 

@@ -58,6 +58,10 @@ pub enum OpenError {
     },
     /// The device is no part of the volume any more, or never became one: the table of members has another device in its place.
     Replaced(MemberId),
+    /// A release of this disk has begun and not ended: a part of its head may be the volume's data already.
+    Releasing(MemberId),
+    /// The first block of this disk is not the volume's any more but that of a file system, a partition table or the like.
+    Overwritten(MemberId),
     /// The table of members cannot change as wanted.
     BadTable(&'static str),
     /// The volume cannot grow.
@@ -209,6 +213,16 @@ impl fmt::Display for OpenError {
                 "member {} was replaced, and this device is no part of the volume any more (or its joining was never finished): give the device that replaced it",
                 m.0
             ),
+            OpenError::Releasing(m) => write!(
+                f,
+                "member {} is being released: end that with `isotherm release`",
+                m.0
+            ),
+            OpenError::Overwritten(m) => write!(
+                f,
+                "member {} begins with a file system, a partition table or the like where the volume's superblock was: something else uses this disk; if it must not, erase its first 4 KiB, and the volume writes its own again",
+                m.0
+            ),
             OpenError::BadTable(why) => write!(f, "the members cannot change: {why}"),
             OpenError::BadGrowth(why) => write!(f, "the volume cannot grow: {why}"),
             OpenError::BadSuccessor(why) => write!(f, "the device cannot replace a member: {why}"),
@@ -266,6 +280,8 @@ impl OpenError {
             | OpenError::LostHomes { member: m, .. }
             | OpenError::LostWrites { member: m, .. }
             | OpenError::Unsure(m)
+            | OpenError::Releasing(m)
+            | OpenError::Overwritten(m)
             | OpenError::Foreign(m)
             | OpenError::Twice(m)
             | OpenError::MemberList(m)

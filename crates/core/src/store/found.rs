@@ -5,12 +5,13 @@ use super::counter::learn;
 use super::error::OpenError;
 use super::evidence::Evidence;
 use super::heal;
+use super::mark::{self, Cover, Mark};
 use super::mutants::broken;
 use super::recover::{From, Loaded, load};
-use super::report::Report;
+use super::report::{Part, Repair, Report};
 use super::session::Session;
 use super::superblock::{State, Superblock};
-use super::{Layout, Media};
+use super::{Carrier, Layout, Media};
 use crate::mutants::Mutant;
 use crate::units::MemberId;
 use alloc::vec::Vec;
@@ -71,9 +72,9 @@ pub(super) fn look<M: Media + ?Sized>(
         return Err(OpenError::Missing(m));
     }
     let created = sb.layout();
-    let layout = created
-        .without(&missing)
-        .ok_or(OpenError::Missing(created.primary))?;
+    let layout = sb
+        .layout_without(&missing)
+        .ok_or(OpenError::Missing(created.primary.member))?;
     // Sizes of memory and loops depend on values in the superblock. The sizes of the devices show whether these values are possible.
     for (i, entry) in sb.members.iter().enumerate() {
         let member = MemberId(i as u8);
@@ -94,6 +95,21 @@ pub(super) fn look<M: Media + ?Sized>(
             }
         }
     }
+    let mut torn = Vec::new();
+    for m in sb.disks().filter(|m| !missing.contains(m)) {
+        let stated = mark::read(media, &sb, m);
+        let releasing = |k: &Mark| k.cover == Cover::Releasing;
+        if stated.newest.as_ref().is_some_and(releasing) {
+            return Err(OpenError::Releasing(m));
+        }
+        if stated.damaged > 0 {
+            torn.push(Repair {
+                member: m,
+                part: Part::Mark,
+                blocks: stated.damaged.into(),
+            });
+        }
+    }
     let there = || {
         found
             .iter()
@@ -110,6 +126,7 @@ pub(super) fn look<M: Media + ?Sized>(
         ..Report::default()
     };
     report.repairs.extend(evidence.repairs());
+    report.repairs.extend(torn);
     let f = Found {
         sb,
         session,
@@ -137,9 +154,7 @@ impl Found {
         media: &mut M,
         accept_loss: bool,
     ) -> Result<Loaded, OpenError> {
-        let sources: Vec<MemberId> = core::iter::once(self.layout.primary)
-            .chain(self.layout.mirror)
-            .collect();
+        let sources: Vec<Carrier> = self.layout.carriers().collect();
         let from = From {
             sb: &self.sb,
             layout: self.created,
@@ -151,7 +166,12 @@ impl Found {
                 || self.session.closed.is_some(),
             accept_loss,
         };
-        let mut loaded = load(media, &from, &mut self.report)?;
+        let mut loaded = if self.layout.has_journal {
+            load(media, &from, &mut self.report)?
+        } else {
+            let next = self.evidence.flushed + 1;
+            Loaded::without_journal(&from, next, self.sb.time_base)?
+        };
         let in_use = |id: u16| self.sb.members.iter().any(|m| m.id == id);
         for &(id, value) in loaded.counters.iter().filter(|k| in_use(k.0)) {
             learn(&mut self.evidence.known, id, value);

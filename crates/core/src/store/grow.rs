@@ -1,4 +1,4 @@
-//! Growth of a volume that is closed, after devices of its slowest tier have become larger.
+//! Growth of a volume that is closed, after devices of its slowest tier have become larger. For cache volumes: `grow_cache.rs`.
 //!
 //! The metadata areas were made for the volume's size at creation. If the checkpoint regions have no room for the new number of extents,
 //! larger ones are made behind the slots of primary and mirror. On a faster tier this takes the last slots of the member; dirty copies there
@@ -6,6 +6,7 @@
 //! ([`Growth::first_step`]). The old regions stay as they are until the new member table is durable (`table.rs`), so each table has its own regions.
 
 use super::error::OpenError;
+use super::grow_cache;
 use super::mutants::broken;
 use super::open::Opened;
 use super::superblock::{State, Superblock};
@@ -26,10 +27,10 @@ pub struct Growth {
     /// Slots of each member. Those of primary and mirror may become fewer, if they are on a faster tier.
     pub slots: Vec<u32>,
     /// Bytes that the volume uses of each member.
-    bytes: Vec<u64>,
-    /// New places of the checkpoint regions, by member; 0: unchanged.
-    regions_at: Vec<u64>,
-    region_blocks: u32,
+    pub(super) bytes: Vec<u64>,
+    /// New places of what lies behind the slots, by member; 0: unchanged.
+    pub(super) behind_at: Vec<u64>,
+    pub(super) region_blocks: u32,
 }
 
 /// A range that must be copied, and flushed at its new place, before the volume can grow.
@@ -44,6 +45,7 @@ pub struct Transfer {
 }
 
 /// The data in slots that a growth takes away.
+#[derive(Default)]
 struct GivenUp {
     /// Extents with their home there, and the homes that they get.
     homes: Vec<(ExtentId, Slot)>,
@@ -71,8 +73,6 @@ pub fn extents_of((slow, fast): (u32, u32), caching: bool) -> Option<u32> {
 }
 
 const SMALL: &str = "no device of the slowest tier has become large enough for another extent";
-/// The same for a cache volume.
-const SMALL_CACHE: &str = "the last device of the slowest tier has not become large enough for another extent (the other disks of a cache volume cannot grow, because the data on the disks behind them has fixed addresses)";
 
 /// Whether a device of the slowest tier has room for one more extent than what the volume uses of it, metadata that has moved to its end included.
 fn has_grown(sb: &Superblock, sizes: &[u64]) -> bool {
@@ -97,45 +97,42 @@ pub fn plan_growth(sb: &Superblock, sizes: &[u64]) -> Result<Growth, &'static st
         of.map(|i| slots[i]).fold(0, u32::saturating_add)
     };
     let old: Vec<u32> = sb.members.iter().map(|m| m.slots).collect();
-    let caching = sb.kind == Kind::Cache;
-    let total = |slots: &[u32]| extents_of((sum(slots, true), sum(slots, false)), caching);
-    // The places of homes follow from the sizes of the members before, so only the last one may become larger.
-    let last = sb.members.len() - 1;
-    let grows = |i: usize| is_slow(i) && (!caching || i == last);
+    if sb.kind == Kind::Cache {
+        return grow_cache::plan(sb, sizes);
+    }
+    let total = |slots: &[u32]| extents_of((sum(slots, true), sum(slots, false)), false);
     let most: Vec<u32> = (0..sb.members.len())
         .map(|i| {
-            if grows(i) {
+            if is_slow(i) {
                 room(sb, i, sizes[i], 0)
             } else {
                 old[i]
             }
         })
         .collect();
-    let small = if caching { SMALL_CACHE } else { SMALL };
     let grown = total(&most).filter(|&n| n > sb.extents && has_grown(sb, sizes));
-    let extents = grown.ok_or(small)?;
+    let extents = grown.ok_or(SMALL)?;
     let blocks = 1 << (sb.extent_shift - sb.block_shift);
     let need = |extents: u32| {
         let copies = sum(&old, false);
-        let recorded = sb.kind.recorded(extents, copies);
-        let least = MetaArea::for_volume(recorded, blocks, 0).region_blocks;
-        least.max(MetaArea::region_for(recorded, copies, blocks))
+        let least = MetaArea::for_volume(extents, blocks, 0).region_blocks;
+        least.max(MetaArea::region_for(extents, copies, blocks))
     };
-    let was_moved = (0..sb.members.len()).any(|i| is_slow(i) && sb.members[i].regions_at != 0);
+    let was_moved = (0..sb.members.len()).any(|i| is_slow(i) && sb.members[i].behind_at != 0);
     let region_blocks = need(extents).max(sb.area.region_blocks);
     let mut slots = most;
-    let regions_at = if region_blocks > sb.area.region_blocks || was_moved {
+    let behind_at = if region_blocks > sb.area.region_blocks || was_moved {
         larger_regions(sb, sizes, region_blocks, &mut slots)?
     } else {
         vec![0; old.len()]
     };
-    let extents = total(&slots).filter(|&n| n > sb.extents).ok_or(small)?;
+    let extents = total(&slots).filter(|&n| n > sb.extents).ok_or(SMALL)?;
     if slots.iter().fold(0, |n: u32, s| n.saturating_add(*s)) > SLOTS_MAX {
         return Err(
             "the volume would have too many extents: it needs larger ones, which are chosen at creation",
         );
     }
-    let past = |i: usize| match regions_at[i] {
+    let past = |i: usize| match behind_at[i] {
         0 => sb.members[i].data_offset + (u64::from(slots[i]) << sb.extent_shift),
         at => at + 2 * u64::from(region_blocks) * BLOCK as u64,
     };
@@ -144,7 +141,7 @@ pub fn plan_growth(sb: &Superblock, sizes: &[u64]) -> Result<Growth, &'static st
         extents,
         bytes: bytes.collect(),
         slots,
-        regions_at,
+        behind_at,
         region_blocks,
     })
 }
@@ -159,19 +156,16 @@ fn larger_regions(
     let slowest = sb.members.iter().map(|m| m.tier).max();
     let is_slow = |i: usize| Some(sb.members[i].tier) == slowest;
     let layout = sb.layout();
-    let carries = |i: usize| {
-        let m = MemberId(i as u8);
-        m == layout.primary || Some(m) == layout.mirror
-    };
-    let mut regions_at = vec![0; slots.len()];
+    let carries = |i: usize| layout.carries(MemberId(i as u8));
+    let mut behind_at = vec![0; slots.len()];
     let space = 2 * u64::from(region_blocks) * BLOCK as u64;
     for i in (0..slots.len()).filter(|&i| carries(i)) {
-        let (m, at) = (&sb.members[i], sb.members[i].regions_at);
+        let (m, at) = (&sb.members[i], sb.members[i].behind_at);
         // The old regions are in use until the new table is. A device that has not grown has room only below them.
         let end = if at != 0 && !is_slow(i) { at } else { sizes[i] };
         slots[i] = room(sb, i, end, space).min(slots[i]);
-        regions_at[i] = m.data_offset + (u64::from(slots[i]) << sb.extent_shift);
-        if at != 0 && is_slow(i) && regions_at[i] < at + sb.area.regions_bytes() {
+        behind_at[i] = m.data_offset + (u64::from(slots[i]) << sb.extent_shift);
+        if at != 0 && is_slow(i) && behind_at[i] < at + sb.area.regions_bytes() {
             return Err(
                 "it has become only a little larger: the metadata of the larger volume has no room beside the present one",
             );
@@ -182,7 +176,7 @@ fn larger_regions(
             );
         }
     }
-    Ok(regions_at)
+    Ok(behind_at)
 }
 
 /// Number of slots of member `i` that end `behind` bytes before byte `end`.
@@ -193,8 +187,12 @@ fn room(sb: &Superblock, i: usize, end: u64, behind: u64) -> u32 {
 
 impl Growth {
     /// The growth in which members of the slowest tier only get their new slots: it makes room for homes that must move before this growth.
-    /// `None`: it would change nothing, or the checkpoint regions are in the way.
+    /// `None`: it would change nothing, or the checkpoint regions are in the way. In a cache volume it is the growth after which the tail of
+    /// the last disk is at its new end, so that nothing is left where slots come; `None`: it is there already.
     pub fn first_step(&self, sb: &Superblock) -> Option<Growth> {
+        if sb.kind == Kind::Cache {
+            return self.tail_first(sb);
+        }
         let slowest = sb.members.iter().map(|m| m.tier).max()?;
         // Nothing is given up in this step.
         let slots = sb.members.iter().zip(&self.slots).map(|(m, &slots)| {
@@ -206,14 +204,14 @@ impl Growth {
         });
         let slots: Vec<u32> = slots.collect();
         let end = |i: usize| sb.members[i].data_offset + (u64::from(slots[i]) << sb.extent_shift);
-        let fits = |i: usize| sb.members[i].regions_at == 0 || end(i) <= sb.members[i].regions_at;
+        let fits = |i: usize| sb.members[i].behind_at == 0 || end(i) <= sb.members[i].behind_at;
         let more = sb.members.iter().zip(&slots).any(|(m, &n)| n > m.slots);
         (more && (0..slots.len()).all(fits)).then(|| Growth {
             extents: sb.extents,
             bytes: (0..slots.len())
                 .map(|i| end(i).max(sb.members[i].bytes))
                 .collect(),
-            regions_at: vec![0; slots.len()],
+            behind_at: vec![0; slots.len()],
             region_blocks: sb.area.region_blocks,
             slots: slots.clone(),
         })
@@ -226,6 +224,9 @@ impl Growth {
 
     fn given_up(&self, space: &Space) -> GivenUp {
         let (geo, map) = (&space.geo, &space.map);
+        if geo.is_cache() {
+            return GivenUp::default();
+        }
         let slow = geo.tier_slots(geo.slowest());
         let mut free = (slow.start..slow.end)
             .map(Slot)
@@ -253,6 +254,11 @@ impl Growth {
             }
         }
         out
+    }
+
+    /// Whether [`Growth::first_step`] must be done first, on a volume with this superblock and map.
+    pub fn needs_step(&self, sb: &Superblock, space: &Space) -> bool {
+        self.lacking(space) > 0 || (sb.kind == Kind::Cache && self.tail_first(sb).is_some())
     }
 
     /// Number of extents that must move to the slowest tier and for which it has no free slot.
@@ -334,6 +340,9 @@ pub fn grow<M: Media + ?Sized>(
             "a member is missing: replace it first",
         ));
     }
+    if opened.superblock.kind == Kind::Cache {
+        return grow_cache::grow(media, opened, growth, epoch);
+    }
     if growth.lacking(&opened.space) > 0 {
         return Err(OpenError::BadGrowth(
             "the slowest tier has no room for data that must move there",
@@ -357,16 +366,17 @@ pub fn grow<M: Media + ?Sized>(
     sb.area.region_blocks = growth.region_blocks;
     for (i, m) in sb.members.iter_mut().enumerate() {
         (m.slots, m.bytes) = (growth.slots[i], growth.bytes[i]);
-        if growth.regions_at[i] != 0 && !broken(media, Mutant::GrowInPlace) {
-            m.regions_at = growth.regions_at[i];
+        if growth.behind_at[i] != 0 && !broken(media, Mutant::GrowInPlace) {
+            m.behind_at = growth.behind_at[i];
         }
     }
     let mut sb = settled.next_session(sb, epoch)?;
     let layout = sb.layout();
     // Bytes of the volume's data at this place must not be taken for a header.
-    for m in core::iter::once(layout.primary).chain(layout.mirror) {
-        for region in (0..2).filter(|_| growth.regions_at[usize::from(m.0)] != 0) {
-            media.write(m, layout.region_offset(m, region), &[0; BLOCK])?;
+    for c in layout.carriers() {
+        let m = c.member;
+        for region in (0..2).filter(|_| growth.behind_at[usize::from(m.0)] != 0) {
+            media.write(m, layout.region_offset(c, region), &[0; BLOCK])?;
         }
     }
     let geo = &opened.space.geo;

@@ -9,7 +9,7 @@ use super::recover::{CHUNK, Loaded};
 use super::report::{Part, Repair};
 use super::session::Session;
 use super::superblock::Superblock;
-use super::{BLOCK, Layout, Media, MediaError};
+use super::{BLOCK, Carrier, Layout, Media, MediaError};
 use crate::mutants::Mutant;
 use crate::units::MemberId;
 use alloc::vec;
@@ -51,7 +51,7 @@ pub(super) fn mend_superblocks<M: Media + ?Sized>(
     sb: &Superblock,
     found: &[Option<Superblock>],
     missing: &[MemberId],
-) -> Result<(), MediaError> {
+) -> Result<(), OpenError> {
     let mut block = vec![0; BLOCK];
     for (i, own) in found.iter().enumerate() {
         let m = MemberId(i as u8);
@@ -61,6 +61,9 @@ pub(super) fn mend_superblocks<M: Media + ?Sized>(
         for at in [0, sb.copy_offset(m)] {
             let whole = media.read(m, at, &mut block).is_ok()
                 && Superblock::decode(&block).is_ok_and(|s| s.uuid == own.uuid);
+            if !whole && at == 0 && sb.is_disk(m) && is_known_content(&block) {
+                return Err(OpenError::Overwritten(m));
+            }
             if !whole {
                 media.write(m, at, &own.encode())?;
                 media.flush(m)?;
@@ -68,6 +71,20 @@ pub(super) fn mend_superblocks<M: Media + ?Sized>(
         }
     }
     Ok(())
+}
+
+/// Whether a block is the first one of a file system, a partition table or the like: such a disk was taken for something else, or was given
+/// back to what is on it.
+fn is_known_content(block: &[u8]) -> bool {
+    let at = |offset: usize, magic: &[u8]| block[offset..].starts_with(magic);
+    at(1080, &[0x53, 0xef])
+        || at(0, b"XFSB")
+        || at(0, b"LUKS\xba\xbe")
+        || at(512, b"LABELONE")
+        || at(512, b"EFI PART")
+        || at(510, &[0x55, 0xaa])
+        || at(4086, b"SWAPSPACE2")
+        || at(3, b"NTFS    ")
 }
 
 /// Makes primary and mirror equal: the checkpoint from which the journal starts, and the journal, including every damaged block. Returns
@@ -79,9 +96,10 @@ pub(super) fn resync<M: Media + ?Sized>(
     session: Session,
     loaded: &Loaded,
 ) -> Result<[u64; 2], OpenError> {
-    let both: Vec<MemberId> = core::iter::once(layout.primary)
-        .chain(layout.mirror)
-        .collect();
+    let both: Vec<Carrier> = layout.carriers().collect();
+    if both.is_empty() {
+        return Ok([0; 2]);
+    }
     checkpoints(media, sb, layout, &both, loaded)?;
     let mut wrote = [0; 2];
     let Some(mirror) = layout.mirror else {
@@ -94,52 +112,52 @@ pub(super) fn resync<M: Media + ?Sized>(
     let mut tip = loaded.checkpoint.start;
     let leave = broken(media, Mutant::LeavePrimaryTorn);
     for seq in tip.next_seq..loaded.tip.next_seq {
-        let at = layout.area.ring_offset(seq);
+        let [p, m] = [layout.primary, mirror].map(|c| (c.member, layout.ring_offset(c, seq)));
         let chained =
             |b: &[u8]| journal::decode(b, &sb.uuid).filter(|h| tip.accepts(h) && session.allows(h));
-        let a = media.read(layout.primary, at, &mut buf);
+        let a = media.read(p.0, p.1, &mut buf);
         let a = a.ok().and_then(|()| chained(&buf));
-        let b = media.read(mirror, at, &mut other);
+        let b = media.read(m.0, m.1, &mut other);
         let b = b.ok().and_then(|()| chained(&other));
         if a.is_some() && a != b {
-            media.write(mirror, at, &buf)?;
+            media.write(m.0, m.1, &buf)?;
             wrote[1] += 1;
         } else if b.is_some() && a.is_none() && !leave {
-            media.write(layout.primary, at, &other)?;
+            media.write(p.0, p.1, &other)?;
             wrote[0] += 1;
         }
         // Replay has read one of the two. If neither can be read now, a device has failed since.
         let h = a.or(b).ok_or(MediaError {
-            member: layout.primary,
-            offset: at,
+            member: p.0,
+            offset: p.1,
         })?;
         tip = tip.after(&h);
     }
-    for (m, w) in [layout.primary, mirror].into_iter().zip(wrote) {
+    for (c, w) in [layout.primary, mirror].into_iter().zip(wrote) {
         if w > 0 && !broken(media, Mutant::ResyncWithoutFlush) {
-            media.flush(m)?;
+            media.flush(c.member)?;
         }
     }
     Ok(wrote)
 }
 
-/// Makes the checkpoint in use complete on each of `members`.
+/// Makes the checkpoint in use complete on each of `carriers`.
 fn checkpoints<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
     layout: Layout,
-    members: &[MemberId],
+    carriers: &[Carrier],
     loaded: &Loaded,
 ) -> Result<(), OpenError> {
     let h = loaded.checkpoint;
     let header = h.encode(&sb.uuid, &loaded.counters);
     let first = broken(media, Mutant::ResyncHeaderFirst);
     let mut buf = vec![0; CHUNK * BLOCK];
-    for &to in members {
-        let at = layout.region_offset(to, Header::region(h.number));
+    for &c in carriers {
+        let (to, at) = (c.member, layout.region_offset(c, Header::region(h.number)));
         let known = media.read(to, at, &mut buf[..BLOCK]).is_ok()
             && Header::decode(&buf[..BLOCK], &sb.uuid) == Some(h);
-        let bad = loaded.bad.iter().any(|b| b.0 == to);
+        let bad = loaded.bad.iter().any(|b| b.0 == c);
         if known && !bad {
             continue;
         }
@@ -150,9 +168,9 @@ fn checkpoints<M: Media + ?Sized>(
         while i < h.blocks {
             let n = (h.blocks - i).min(CHUNK as u32) as usize;
             // If the header is complete, only the blocks that were found damaged are missing.
-            if !known || (i..i + n as u32).any(|b| loaded.bad.contains(&(to, b))) {
+            if !known || (i..i + n as u32).any(|b| loaded.bad.contains(&(c, b))) {
                 let part = &mut buf[..n * BLOCK];
-                gather(media, sb, layout, members, loaded, i, part)?;
+                gather(media, sb, layout, carriers, loaded, i, part)?;
                 media.write(to, at + (1 + u64::from(i)) * BLOCK as u64, part)?;
             }
             i += n as u32;
@@ -172,17 +190,17 @@ fn gather<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
     layout: Layout,
-    members: &[MemberId],
+    carriers: &[Carrier],
     loaded: &Loaded,
     first: u32,
     part: &mut [u8],
 ) -> Result<(), OpenError> {
     let h = loaded.checkpoint;
-    let place = |m: MemberId, i: u32| layout.checkpoint_block(m, h.number, i);
+    let place = |c: Carrier, i: u32| layout.checkpoint_block(c, h.number, i);
     for (b, i) in part.chunks_exact_mut(BLOCK).zip(first..) {
         let mut whole = false;
-        for &m in members {
-            whole = media.read(m, place(m, i), b).is_ok()
+        for &c in carriers {
+            whole = media.read(c.member, place(c, i), b).is_ok()
                 && checkpoint::is_data(b, &sb.uuid, h.number, i);
             if whole {
                 break;
@@ -191,8 +209,8 @@ fn gather<M: Media + ?Sized>(
         if !whole {
             if !loaded.gaps.contains(&i) {
                 return Err(OpenError::Media(MediaError {
-                    member: members[0],
-                    offset: place(members[0], i),
+                    member: carriers[0].member,
+                    offset: place(carriers[0], i),
                 }));
             }
             b.fill(0);

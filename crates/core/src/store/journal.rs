@@ -19,7 +19,6 @@ use alloc::vec::Vec;
 const MAGIC: [u8; 4] = *b"ISOJ";
 const VERSION: u16 = 2;
 const FIRST_OF_EPOCH: u16 = 1;
-const LAZY: u16 = 2;
 const CRC_AT: usize = 60;
 /// A kept block is extended only if it has at least this number of bytes left.
 const EXTENSION_MIN: usize = 64;
@@ -46,8 +45,6 @@ pub struct BlockHeader {
     pub seq: u64,
     /// Highest sequence number that was known to be durable when the block was written.
     pub last_flushed: u64,
-    /// Whether the mirror may lack changes, from this block on, that were acknowledged as durable.
-    pub lazy: bool,
     /// Checksum of the previous block.
     pub prev_crc: u32,
     /// Its own checksum.
@@ -66,7 +63,6 @@ pub fn decode(b: &[u8], uuid: &[u8; 16]) -> Option<BlockHeader> {
         prev_epoch: (flags & FIRST_OF_EPOCH != 0).then(|| u64_at(b, 32)),
         seq: u64_at(b, 40),
         last_flushed: u64_at(b, 48),
-        lazy: flags & LAZY != 0,
         prev_crc: u32_at(b, 56),
         crc,
     })
@@ -111,8 +107,6 @@ pub struct Staging {
     kept: u64,
     /// The block that was completed last, if more records may be added to it: the end of the chain before it, and its bytes in use.
     extensible: Option<(Tip, usize)>,
-    /// The number of the first block that states that the mirror may lag ([`BlockHeader::lazy`]); `None`: no block states this.
-    pub lazy_from: Option<u64>,
     blocks: Vec<u8>,
     capacity: u64,
     /// Number of bytes used in the block that is being filled; 0: no block is being filled.
@@ -133,7 +127,6 @@ impl Staging {
             mirrored: tip.next_seq,
             kept: tip.next_seq,
             extensible: None,
-            lazy_from: None,
             blocks: vec![0; capacity as usize * BLOCK],
             capacity: u64::from(capacity),
             fill: 0,
@@ -210,8 +203,7 @@ impl Staging {
         let b = &mut self.blocks[at..at + BLOCK];
         put(b, 0, &MAGIC);
         put(b, 4, &VERSION.to_le_bytes());
-        let lazy = if self.lazy_from.is_some() { LAZY } else { 0 };
-        let flags = lazy | if first { FIRST_OF_EPOCH } else { 0 };
+        let flags = if first { FIRST_OF_EPOCH } else { 0 };
         put(b, 6, &flags.to_le_bytes());
         put(b, 8, &self.uuid);
         put(b, 24, &self.epoch.to_le_bytes());

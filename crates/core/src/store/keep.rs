@@ -38,7 +38,11 @@ pub fn restore<M: Media + ?Sized>(
     };
     let absent: Vec<MemberId> = members(sb).filter(|m| sb.is_absent(*m)).collect();
     let there = |m: MemberId| found.get(usize::from(m.0)).is_some_and(Option::is_some);
-    let Some(layout) = sb.layout().without(&absent).filter(|l| there(l.primary)) else {
+    let Some(layout) = sb
+        .layout()
+        .without(&absent)
+        .filter(|l| there(l.primary.member))
+    else {
         return Ok(0);
     };
     // The records expose data that may still be in the write caches of the devices.
@@ -54,8 +58,11 @@ pub fn restore<M: Media + ?Sized>(
         if ours.is_none_or(|h| h.seq != seq || h.epoch != kept.epoch) {
             continue;
         }
-        let at = layout.area.ring_offset(seq);
-        if media.read(layout.primary, at, &mut there).is_ok() {
+        let (m, at) = (
+            layout.primary.member,
+            layout.ring_offset(layout.primary, seq),
+        );
+        if media.read(m, at, &mut there).is_ok() {
             // A block of an earlier session may have the same number: that session lost the block before it.
             let yields = u64::from(broken(media, Mutant::RestoreYieldsToOld));
             let later = journal::decode(&there, &sb.uuid).is_some_and(|h| h.seq + yields > seq);
@@ -63,11 +70,11 @@ pub fn restore<M: Media + ?Sized>(
                 continue;
             }
         }
-        media.write(layout.primary, at, block)?;
+        media.write(m, at, block)?;
         written += 1;
     }
     if written > 0 {
-        media.flush(layout.primary)?;
+        media.flush(layout.primary.member)?;
     }
     Ok(written)
 }

@@ -6,13 +6,15 @@
 //! │ superbl.│ stamp │ counter x 2│ journal ring │ checkpoint A │ checkpoint B │ unused│ superblock copy │ slots …
 //! └─────────┴───────┴─────┴─────┴──────────────┴──────────────┴──────────────┴─ ─ ─ ─┴─────────────────┴────────
 //! ```
-//! Journal and checkpoints are on the *primary* (first member of the fastest tier) and the *mirror* (first member of the slowest tier);
-//! other members have only the two superblocks, the stamp and the counter.
+//! Journal and checkpoints are on *primary* and *mirror*, their [`Carrier`]s. In a tiering volume these are the first member of the fastest
+//! tier and the first member of the slowest one. In a cache volume both are on the faster tiers, so that the disks have neither journal nor
+//! checkpoints: on two members, or one behind the other on the only one.
 
 use super::checkpoint::Header;
 use super::record::{max_copy_units, max_units};
 use super::{BLOCK, UNITS};
 use crate::units::MemberId;
+use crate::volume::geometry::Kind;
 
 /// Blocks at the head of every member: superblock, activity stamp, the two blocks of the counter.
 pub const HEAD_BLOCKS: u64 = 4;
@@ -66,38 +68,48 @@ impl MetaArea {
             ..self
         }
     }
-    /// The byte offset of the journal block with sequence number `seq`.
-    pub fn ring_offset(&self, seq: u64) -> u64 {
-        (HEAD_BLOCKS + seq % u64::from(self.ring_blocks)) * BLOCK as u64
+    /// The `n`-th place for ring and regions in a member's head, from 0 on: the first byte of the ring. The regions follow it.
+    pub fn ring_at(&self, n: u64) -> u64 {
+        HEAD_BLOCKS * BLOCK as u64 + n * self.bytes()
     }
-    /// The byte offset of checkpoint region 0 or 1.
-    pub fn region_offset(&self, region: u8) -> u64 {
-        (HEAD_BLOCKS
-            + u64::from(self.ring_blocks)
-            + u64::from(region) * u64::from(self.region_blocks))
-            * BLOCK as u64
+    /// Bytes of the ring.
+    pub fn ring_bytes(&self) -> u64 {
+        u64::from(self.ring_blocks) * BLOCK as u64
     }
     /// Bytes of both regions.
     pub fn regions_bytes(&self) -> u64 {
         2 * u64::from(self.region_blocks) * BLOCK as u64
     }
-    /// Bytes from the start of the device to the end of the second region.
-    pub fn end(&self) -> u64 {
-        self.region_offset(2)
+    /// Bytes of ring and regions.
+    pub fn bytes(&self) -> u64 {
+        self.ring_bytes() + self.regions_bytes()
     }
 }
 
-/// The members that carry metadata, and its place.
+/// A place with a journal ring and two checkpoint regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carrier {
+    /// The member.
+    pub member: MemberId,
+    /// The first byte of the ring there.
+    pub ring_at: u64,
+    /// The first byte of the checkpoint regions there.
+    pub regions_at: u64,
+}
+
+/// The places of metadata of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The member whose journal and checkpoints are authoritative.
-    pub primary: MemberId,
-    /// The member with the second copy of journal and checkpoints, which may lag. `None` in a volume of one member.
-    pub mirror: Option<MemberId>,
-    /// The offsets of the metadata areas.
+    /// The place whose journal and checkpoints are authoritative.
+    pub primary: Carrier,
+    /// The place with the second copy of journal and checkpoints. In a tiering volume it is on the slowest tier, and may lag. In a cache
+    /// volume it is on a second fast member; if there is none, it is a second place on the first one, and may lag. `None` in a tiering volume
+    /// of one member.
+    pub mirror: Option<Carrier>,
+    /// The sizes of the metadata areas.
     pub area: MetaArea,
-    /// For primary and mirror as created: the first byte of the checkpoint regions, or 0 if they are behind the ring.
-    pub moved: [(MemberId, u64); 2],
+    /// Whether there is a journal at all. A cache volume without all of its flash has none: there is nothing to record.
+    pub has_journal: bool,
 }
 
 impl Layout {
@@ -105,38 +117,49 @@ impl Layout {
     /// absent.
     #[must_use]
     pub fn without(self, missing: &[MemberId]) -> Option<Layout> {
-        let mut left = core::iter::once(self.primary)
-            .chain(self.mirror)
-            .filter(|m| !missing.contains(m));
+        let mut left = self.carriers().filter(|c| !missing.contains(&c.member));
         Some(Layout {
             primary: left.next()?,
             mirror: left.next(),
             ..self
         })
     }
-    /// The byte offset of checkpoint region 0 or 1 on member `m`, which is primary or mirror.
-    pub fn region_offset(&self, m: MemberId, region: u8) -> u64 {
-        match self.moved.iter().find(|r| r.0 == m) {
-            Some(&(_, at)) if at != 0 => {
-                at + u64::from(region) * u64::from(self.area.region_blocks) * BLOCK as u64
-            }
-            _ => self.area.region_offset(region),
-        }
+    /// Primary and mirror.
+    pub fn carriers(&self) -> impl Iterator<Item = Carrier> + use<> {
+        let all = core::iter::once(self.primary).chain(self.mirror);
+        all.take(if self.has_journal { 2 } else { 0 })
     }
-    /// The byte offset of data block `i` of checkpoint `number` on member `m`.
-    pub fn checkpoint_block(&self, m: MemberId, number: u64, i: u32) -> u64 {
-        self.region_offset(m, Header::region(number)) + (1 + u64::from(i)) * BLOCK as u64
+    /// Whether member `m` carries journal and checkpoints.
+    pub fn carries(&self, m: MemberId) -> bool {
+        self.carriers().any(|c| c.member == m)
     }
-    /// The first byte that slots may use on a member with (or without) journal and checkpoints. The copy of the superblock is directly
-    /// before it.
-    pub fn data_offset(area: &MetaArea, has_metadata: bool, extent_bytes: u64) -> u64 {
+    /// Whether the mirror must have everything before it is acknowledged, so that either place may be lost: it is on another member, of a
+    /// cache volume.
+    pub fn is_synchronous(&self, kind: Kind) -> bool {
+        let other = |c: Carrier| c.member != self.primary.member;
+        kind == Kind::Cache && self.mirror.is_some_and(other)
+    }
+    /// The byte offset of the journal block with sequence number `seq` on a carrier.
+    pub fn ring_offset(&self, c: Carrier, seq: u64) -> u64 {
+        c.ring_at + seq % u64::from(self.area.ring_blocks) * BLOCK as u64
+    }
+    /// The byte offset of checkpoint region 0 or 1 on a carrier.
+    pub fn region_offset(&self, c: Carrier, region: u8) -> u64 {
+        c.regions_at + u64::from(region) * u64::from(self.area.region_blocks) * BLOCK as u64
+    }
+    /// The byte offset of data block `i` of checkpoint `number` on a carrier.
+    pub fn checkpoint_block(&self, c: Carrier, number: u64, i: u32) -> u64 {
+        self.region_offset(c, Header::region(number)) + (1 + u64::from(i)) * BLOCK as u64
+    }
+    /// The first byte that slots may use on member `m`, if its regions are behind the ring. The copy of the superblock is directly before it.
+    pub fn data_offset(&self, m: MemberId, extent_bytes: u64) -> u64 {
         let align = extent_bytes.max(1 << 20);
-        let end = if has_metadata {
-            area.end()
-        } else {
-            HEAD_BLOCKS * BLOCK as u64
-        } + BLOCK as u64;
+        let end = HEAD_BLOCKS * BLOCK as u64 + self.area.bytes() * self.copies_on(m) + BLOCK as u64;
         end.div_ceil(align) * align
+    }
+    /// Number of carriers on member `m`.
+    pub fn copies_on(&self, m: MemberId) -> u64 {
+        self.carriers().filter(|c| c.member == m).count() as u64
     }
 }
 
@@ -148,15 +171,36 @@ mod tests {
     fn areas_do_not_overlap() {
         let a = MetaArea::for_volume(1000, 128, 1 << 30);
         assert_eq!(a.ring_blocks, 4096);
-        assert_eq!(a.ring_offset(0), 4 * 4096);
-        assert_eq!(a.ring_offset(4095) + 4096, a.region_offset(0));
-        assert_eq!(
-            a.region_offset(1) - a.region_offset(0),
-            u64::from(a.region_blocks) * 4096
-        );
-        assert!(Layout::data_offset(&a, true, 65536) >= a.end() + 4096);
         // With 128 blocks per extent, a bitmap has 16 bytes, which is one unit. So a record has 2 units, a block has space for 126 records,
         // and 1000 extents need 8 blocks and the header.
         assert_eq!(a.region_blocks, 9);
+        let on = |member, n| Carrier {
+            member: MemberId(member),
+            ring_at: a.ring_at(n),
+            regions_at: a.ring_at(n) + a.ring_bytes(),
+        };
+        let twice = Layout {
+            primary: on(0, 0),
+            mirror: Some(on(0, 1)),
+            area: a,
+            has_journal: true,
+        };
+        let (p, m) = (twice.primary, on(0, 1));
+        assert_eq!(twice.ring_offset(p, 0), 4 * 4096);
+        assert_eq!(twice.ring_offset(p, 4095) + 4096, twice.region_offset(p, 0));
+        assert_eq!(
+            twice.region_offset(p, 1) - twice.region_offset(p, 0),
+            9 * 4096
+        );
+        assert_eq!(twice.region_offset(p, 2), twice.ring_offset(m, 0));
+        let end = twice.region_offset(m, 2);
+        assert!(twice.data_offset(MemberId(0), 65536) >= end + 4096);
+        assert_eq!(twice.data_offset(MemberId(1), 65536), 1 << 20);
+        assert!(!twice.is_synchronous(Kind::Cache) && !twice.carries(MemberId(1)));
+        let other = Layout {
+            mirror: Some(on(1, 0)),
+            ..twice
+        };
+        assert!(other.is_synchronous(Kind::Cache) && !other.is_synchronous(Kind::Tiering));
     }
 }

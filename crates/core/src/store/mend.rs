@@ -4,6 +4,7 @@ use super::checkpoint::{self, Header};
 use super::error::OpenError;
 use super::found::{Mode, look};
 use super::heal::{self, resync};
+use super::open::renew_marks;
 use super::recover::Loaded;
 use super::report::{Part, Repair};
 use super::superblock::Superblock;
@@ -27,10 +28,9 @@ pub fn mend<M: Media + ?Sized>(
     let others = more_bad(media, &f.sb, f.layout, &mut loaded);
     f.report.repairs.extend(others);
     let wrote = resync(media, &f.sb, f.layout, f.session, &loaded)?;
-    for (m, blocks) in core::iter::once(f.layout.primary)
-        .chain(f.layout.mirror)
-        .zip(wrote)
-    {
+    renew_marks(media, &f.sb, &loaded.space)?;
+    for (c, blocks) in f.layout.carriers().zip(wrote) {
+        let m = c.member;
         let known = |r: &Repair| r.member == m && r.part == Part::Journal;
         if blocks > 0 && !f.report.repairs.iter().any(known) {
             let part = Part::Journal;
@@ -55,8 +55,8 @@ fn more_bad<M: Media + ?Sized>(
     let h = loaded.checkpoint;
     let mut repairs = Vec::new();
     let mut b = vec![0; BLOCK];
-    for m in core::iter::once(layout.primary).chain(layout.mirror) {
-        let base = layout.region_offset(m, Header::region(h.number));
+    for c in layout.carriers() {
+        let (m, base) = (c.member, layout.region_offset(c, Header::region(h.number)));
         // If the header is damaged, the whole region is copied anyway.
         if media.read(m, base, &mut b).is_err() || Header::decode(&b, &sb.uuid) != Some(h) {
             let part = Part::CheckpointHeader;
@@ -72,8 +72,8 @@ fn more_bad<M: Media + ?Sized>(
             let at = base + (1 + u64::from(i)) * BLOCK as u64;
             let whole =
                 media.read(m, at, &mut b).is_ok() && checkpoint::is_data(&b, &sb.uuid, h.number, i);
-            if !whole && !loaded.bad.contains(&(m, i)) {
-                loaded.bad.push((m, i));
+            if !whole && !loaded.bad.contains(&(c, i)) {
+                loaded.bad.push((c, i));
                 blocks += 1;
             }
         }

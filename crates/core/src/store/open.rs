@@ -11,15 +11,19 @@ use super::found::{Found, look};
 use super::heal;
 use super::journal::Tip;
 use super::layout::STAMP_AT;
+use super::mark::{self, Cover};
 use super::mutants::broken;
 use super::recover::Loaded;
 use super::report::Report;
 use super::superblock::{Follow, State, Superblock};
 use super::{BLOCK, Layout, Media, MediaError};
+use crate::geometry::Kind;
 use crate::mutants::Mutant;
 use crate::units::{MemberId, Nanos};
 use crate::volume::Space;
+use crate::volume::regions::Regions;
 use alloc::string::ToString;
+use alloc::vec::Vec;
 
 /// An opened volume.
 #[derive(Debug)]
@@ -41,6 +45,8 @@ pub struct Opened {
     pub counters: Known,
     /// The engine time from which to continue. No time stamp in the map is later.
     pub time_base: Nanos,
+    /// The marks of the disks of a cache volume that are present, if a session has begun: number, and marked regions.
+    pub marks: Vec<(MemberId, u64, Regions)>,
     /// The findings.
     pub report: Report,
 }
@@ -58,16 +64,16 @@ pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), M
         },
         blocks: 0,
         time: Nanos(0),
-        lazy: None,
     };
-    for m in core::iter::once(layout.primary).chain(layout.mirror) {
+    for c in layout.carriers() {
         // Metadata of an earlier volume has another UUID and would be ignored. The headers are overwritten only so that `check` does not
         // report them.
         let zero = [0; BLOCK];
-        media.write(m, layout.region_offset(m, 0), &zero)?;
+        let m = c.member;
+        media.write(m, layout.region_offset(c, 0), &zero)?;
         media.write(
             m,
-            layout.region_offset(m, Header::region(first.number)),
+            layout.region_offset(c, Header::region(first.number)),
             &first.encode(&sb.uuid, &Known::new()),
         )?;
         media.flush(m)?;
@@ -80,6 +86,9 @@ pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), M
             media.write(m, counter::offset(value), &counter.encode(&sb.uuid))?;
         }
         media.flush(m)?;
+    }
+    for m in sb.disks() {
+        mark::write(media, sb, m, Cover::Covered, Regions::default())?;
     }
     let mut sb = sb.clone();
     sb.members
@@ -136,9 +145,11 @@ pub fn open<M: Media + ?Sized>(
     let accept = matches!(mode, Mode::Degraded { accept_loss, .. } if accept_loss);
     let mut loaded = f.load(media, accept)?;
     let (created, layout, session) = (f.created, f.layout, f.session);
-    let exact =
-        layout.primary == created.primary || f.clean_somewhere || session.follow == Follow::Exact;
-    degraded::judge(&f.sb, &loaded, session, exact, &mut f.report);
+    let exact = layout.has_journal
+        && (layout.primary == created.primary
+            || f.clean_somewhere
+            || session.follow == Follow::Exact);
+    degraded::judge(media, &f.sb, &loaded, layout, exact, &mut f.report);
     if let Mode::Degraded { accept_loss, .. } = mode {
         degraded::allow(&f.sb, accept_loss, &mut f.report)?;
         degraded::drop_lost(&mut loaded.space, &mut f.report);
@@ -147,8 +158,11 @@ pub fn open<M: Media + ?Sized>(
     f.report.mapped = loaded.space.map.mapped();
     let words = f.report.repairs.iter().map(ToString::to_string);
     f.report.notes.extend(words);
+    let mut marks = Vec::new();
     if let Some(epoch) = mode.epoch() {
         begin(media, &mut f, &loaded, found, exact, epoch)?;
+        // Not before: while the members that are absent may still come back, the marks are the only trace of their data.
+        marks = renew_marks(media, &f.sb, &loaded.space)?;
     }
     let time_base = loaded.time.max(f.sb.time_base);
     Ok(Opened {
@@ -164,6 +178,7 @@ pub fn open<M: Media + ?Sized>(
         highest_checkpoint: loaded.highest,
         counters: f.evidence.known,
         time_base,
+        marks,
         report: f.report,
     })
 }
@@ -195,11 +210,7 @@ fn begin<M: Media + ?Sized>(
             (sb.generation, sb.epoch, sb.first_seq);
     }
     sb.prev_follow = if exact { Follow::Exact } else { session.follow };
-    sb.follow = if layout.mirror.is_some() {
-        Follow::Mirror
-    } else {
-        Follow::Exact
-    };
+    sb.follow = guarantee(sb.kind, layout);
     sb.absent = f.report.missing.iter().fold(0, |s, m| s | 1 << m.0);
     (sb.generation, sb.epoch, sb.first_seq) = (generation + 1, epoch, loaded.tip.next_seq);
     sb.copies |= sb.has_room_for_copies();
@@ -215,6 +226,37 @@ fn begin<M: Media + ?Sized>(
         write_superblocks(media, sb)?;
     }
     Ok(())
+}
+
+/// Brings the marks of all disks to what the map says.
+pub(super) fn renew_marks<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    space: &Space,
+) -> Result<Vec<(MemberId, u64, Regions)>, OpenError> {
+    let mut marks = Vec::new();
+    let set = space.map.regions().dirty();
+    for m in sb.disks().filter(|m| !sb.is_absent(*m)) {
+        let stated = mark::read(media, sb, m);
+        let shift = space.map.regions().extents_shift();
+        let same = |k: &mark::Mark| k.set == set && k.shift == shift;
+        let number = match stated.newest.filter(same) {
+            Some(k) if stated.damaged == 0 => k.number,
+            _ => mark::write(media, sb, m, Cover::Covered, set)?,
+        };
+        marks.push((m, number, set));
+    }
+    Ok(marks)
+}
+
+/// What a session with this layout guarantees about its metadata. In a cache volume no member alone has records that another one lacks: its
+/// mirror is synchronous, or on the same member.
+pub(super) fn guarantee(kind: Kind, layout: Layout) -> Follow {
+    if kind == Kind::Cache || layout.mirror.is_none() {
+        Follow::Exact
+    } else {
+        Follow::Lags
+    }
 }
 
 fn set_counters(sb: &mut Superblock, known: &Known) {

@@ -11,9 +11,9 @@ use super::counter::Known;
 use super::error::OpenError;
 use super::mutants::broken;
 use super::report::{Part, Repair, Report};
-use super::{BLOCK, HEADER, Media};
+use super::{BLOCK, Carrier, HEADER, Media};
 use crate::mutants::Mutant;
-use crate::units::{ExtentId, MemberId};
+use crate::units::ExtentId;
 use alloc::vec;
 use alloc::vec::Vec;
 use loaded::apply;
@@ -55,13 +55,13 @@ pub(super) fn load<M: Media + ?Sized>(
 }
 
 /// The checkpoint headers that were found, newest first. Of two equal headers, the one of the first source is kept.
-fn candidates<M: Media + ?Sized>(media: &mut M, from: &From<'_>) -> Vec<(Header, MemberId, Known)> {
-    let mut candidates: Vec<(Header, MemberId, Known)> = Vec::new();
+fn candidates<M: Media + ?Sized>(media: &mut M, from: &From<'_>) -> Vec<(Header, Carrier, Known)> {
+    let mut candidates: Vec<(Header, Carrier, Known)> = Vec::new();
     let mut block = vec![0; BLOCK];
     for &m in from.sources {
         for region in 0..2 {
             let at = from.layout.region_offset(m, region);
-            if media.read(m, at, &mut block).is_ok()
+            if media.read(m.member, at, &mut block).is_ok()
                 && let Some(h) = Header::decode(&block, &from.sb.uuid)
                     .filter(|h| Header::region(h.number) == region)
                 && !candidates.iter().any(|c| c.0 == h)
@@ -137,7 +137,7 @@ fn read_checkpoint<M: Media + ?Sized>(
     if h.blocks >= area.region_blocks {
         return Err(OpenError::NoCheckpoint);
     }
-    let place = |m: MemberId, i: u32| from.layout.checkpoint_block(m, h.number, i);
+    let place = |m: Carrier, i: u32| from.layout.checkpoint_block(m, h.number, i);
     let mut buf = vec![0; CHUNK * BLOCK];
     let any_epoch = broken(media, Mutant::TrustOldClean);
     // The start of a range of extents whose records are lost, and the last extent of the blocks before it.
@@ -147,7 +147,7 @@ fn read_checkpoint<M: Media + ?Sized>(
         let n = (h.blocks - i).min(CHUNK as u32);
         let buf = &mut buf[..n as usize * BLOCK];
         let first = from.sources[0];
-        let read = media.read(first, place(first, i), buf).is_ok();
+        let read = media.read(first.member, place(first, i), buf).is_ok();
         for b in buf.chunks_exact_mut(BLOCK) {
             let mut whole = read && checkpoint::is_data(b, uuid, h.number, i);
             for (k, &m) in from.sources.iter().enumerate() {
@@ -156,7 +156,7 @@ fn read_checkpoint<M: Media + ?Sized>(
                 }
                 // The large read failed. Each block is read alone, so that one bad sector does not make its neighbours unreadable.
                 whole = (k > 0 || !read)
-                    && media.read(m, place(m, i), b).is_ok()
+                    && media.read(m.member, place(m, i), b).is_ok()
                     && checkpoint::is_data(b, uuid, h.number, i);
                 if !whole {
                     loaded.bad.push((m, i));
@@ -196,7 +196,7 @@ fn read_checkpoint<M: Media + ?Sized>(
         if blocks > 0 {
             let part = Part::Checkpoint;
             report.repairs.push(Repair {
-                member: m,
+                member: m.member,
                 part,
                 blocks,
             });

@@ -3,16 +3,18 @@
 use super::counter::{self, Counter, Known};
 use super::error::OpenError;
 use super::layout::STAMP_AT;
+use super::mark::{self, Cover};
 use super::mutants::broken;
 use super::open::{FIRST_COUNTER, Opened};
 use super::recover::CHUNK;
-use super::superblock::{MemberEntry, MemberState, ROWS_MAX, State, Superblock};
+use super::superblock::{MemberEntry, MemberState, ROWS_MAX, Room, State, Superblock};
 use super::table::Settled;
 use super::{BLOCK, Media};
 use crate::mutants::Mutant;
 use crate::units::{ExtentId, MemberId, Slot};
 use crate::volume::Space;
 use crate::volume::geometry::{Kind, MEMBER_IDS_MAX};
+use crate::volume::regions::Regions;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -24,12 +26,8 @@ pub struct Successor {
     pub place: MemberId,
     /// The identity of the new device, which is random.
     pub uuid: [u8; 16],
-    /// Number of its slots.
-    pub slots: u32,
-    /// First byte of its slots.
-    pub data_offset: u64,
-    /// Number of bytes that the volume uses of it.
-    pub bytes: u64,
+    /// The places on it ([`Superblock::room`]).
+    pub room: Room,
     /// Its path, as a hint.
     pub hint: String,
     /// Whether it already holds the bytes of all slots of the member that are in use, at the same indices. Otherwise the member must hold
@@ -137,12 +135,12 @@ fn with_successor(sb: &Superblock, successor: &Successor) -> Result<Superblock, 
         ..row.clone()
     };
     let fixed = sb.kind == Kind::Cache && Some(gone.tier) == slowest;
-    if fixed && successor.slots != gone.slots {
+    if fixed && successor.room.slots != gone.slots {
         return Err(OpenError::BadSuccessor(
             "the homes on the disks of a cache volume have fixed addresses, so a successor has as many extents as the disk before",
         ));
     }
-    if successor.holds_data && successor.slots < gone.slots {
+    if successor.holds_data && successor.room.slots < gone.slots {
         return Err(OpenError::BadSuccessor(
             "it has fewer slots than the member whose data it holds",
         ));
@@ -151,13 +149,11 @@ fn with_successor(sb: &Superblock, successor: &Successor) -> Result<Superblock, 
         uuid: successor.uuid,
         id: sb.next_id,
         tier: gone.tier,
-        slots: successor.slots,
-        data_offset: successor.data_offset,
-        bytes: successor.bytes,
         counter: FIRST_COUNTER,
         hint: successor.hint.clone(),
         ..MemberEntry::default()
     };
+    successor.room.put(row);
     sb.others.push(gone);
     while sb.members.len() + sb.others.len() > ROWS_MAX {
         sb.others.remove(0);
@@ -192,19 +188,22 @@ fn clear<M: Media + ?Sized>(
     for at in [0, sb.copy_offset(place), STAMP_AT] {
         media.write(place, at, &[0; BLOCK])?;
     }
-    if (place == layout.primary || Some(place) == layout.mirror)
-        && !broken(media, Mutant::KeepOldRing)
-    {
+    let keeps_ring = broken(media, Mutant::KeepOldRing);
+    let carriers = layout.carriers().filter(|c| c.member == place);
+    for c in carriers.filter(|_| !keeps_ring) {
         let zeros = vec![0; CHUNK * BLOCK];
-        let (mut at, end) = (layout.area.ring_offset(0), layout.area.region_offset(0));
+        let (mut at, end) = (c.ring_at, c.ring_at + layout.area.ring_bytes());
         while at < end {
             let n = (end - at).min(zeros.len() as u64);
             media.write(place, at, &zeros[..n as usize])?;
             at += n;
         }
         for region in 0..2 {
-            media.write(place, layout.region_offset(place, region), &zeros[..BLOCK])?;
+            media.write(place, layout.region_offset(c, region), &zeros[..BLOCK])?;
         }
+    }
+    if sb.is_disk(place) {
+        mark::write(media, sb, place, Cover::Covered, Regions::all())?;
     }
     for value in [FIRST_COUNTER - 1, FIRST_COUNTER] {
         let c = Counter::of(sb, place, value, 0, counters);

@@ -28,6 +28,8 @@ pub struct Report {
     pub lost_homes: u32,
     /// Number of extents whose newest data is known to be in a copy on an absent member.
     pub lost_writes: u32,
+    /// If all flash of a cache volume is absent: the extents that may have lost their newest data, as ranges. They count as lost writes.
+    pub suspects: Vec<core::ops::Range<u32>>,
     /// Whether there may be more such copies, of which the remaining members have no record.
     pub unsure: bool,
     /// Whether the remaining members have the record of every home, so that an extent without such a record is not mapped.
@@ -53,6 +55,8 @@ pub enum Part {
     Superblock,
     /// The member's counter.
     Counter,
+    /// The mark of a disk of a cache volume.
+    Mark,
     /// Data blocks of the checkpoint in use.
     Checkpoint,
     /// The header of the checkpoint in use.
@@ -77,6 +81,7 @@ impl fmt::Display for Repair {
         let what = match self.part {
             Part::Superblock => "superblocks",
             Part::Counter => "counter blocks",
+            Part::Mark => "mark blocks",
             Part::Checkpoint => "checkpoint blocks",
             Part::CheckpointHeader => "checkpoint headers",
             Part::Journal => "journal blocks",

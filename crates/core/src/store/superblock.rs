@@ -1,15 +1,18 @@
 //! The superblock: the members of the volume, and the session that last wrote to it.
 
+mod places;
 mod row;
 mod version;
 
 use super::BLOCK;
 use super::codec::{id_at, put, seal, sealed, u16_at, u32_at, u64_at};
-use super::layout::{HEAD_BLOCKS, Layout, MetaArea};
+use super::layout::{HEAD_BLOCKS, MetaArea};
 use crate::geometry::{Geometry, Kind, MEMBER_IDS_MAX, MEMBERS_MAX, Member};
-use crate::units::{MemberId, Nanos, TierId};
+use crate::units::{MemberId, Nanos};
 use alloc::string::String;
 use alloc::vec::Vec;
+pub use places::Room;
+use places::head_blocks;
 pub use row::{MemberEntry, MemberState};
 use row::{decode_row, encode_row, put_text, text};
 pub use version::{SuperblockError, VERSION, VERSION_CACHE};
@@ -20,7 +23,7 @@ pub const MAGIC: [u8; 8] = *b"ISOTHERM";
 /// Incompatible feature: journal and checkpoints may contain records of copies. Every session that writes sets it, if the checkpoint
 /// regions are large enough for such records, because the policy may be changed while the volume is served.
 pub const FEATURE_COPIES: u64 = 1;
-/// Incompatible feature: the checkpoint regions of some member are where its row in the table states ([`MemberEntry::regions_at`]).
+/// Incompatible feature: the checkpoint regions of some member are where its row in the table states ([`MemberEntry::behind_at`]).
 pub const FEATURE_REGIONS: u64 = 2;
 /// Incompatible features that this program knows. A volume with others is refused.
 pub const INCOMPAT_KNOWN: u64 = FEATURE_COPIES | FEATURE_REGIONS;
@@ -61,23 +64,24 @@ pub enum State {
 /// The guarantee about the metadata on one member if other members are lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Follow {
-    /// No guarantee: the session of an older version of this program.
+    /// No guarantee: the mirror may lack changes that were acknowledged.
     #[default]
-    Unknown,
-    /// Primary and mirror have records of everything that was acknowledged as durable, unless a journal block or a checkpoint of the
-    /// session says *lazy*. The records of some dirty copies may be only on the primary. But if there are dirty copies, the mirror has the
-    /// record of at least one.
-    Mirror,
+    Lags,
     /// Every member that carries metadata has everything.
     Exact,
 }
 
 impl Follow {
+    fn code(self) -> u8 {
+        match self {
+            Follow::Lags => 0,
+            Follow::Exact => 2,
+        }
+    }
     fn from_bits(b: u8) -> Follow {
         match b & 15 {
-            1 => Follow::Mirror,
             2 => Follow::Exact,
-            _ => Follow::Unknown,
+            _ => Follow::Lags,
         }
     }
 }
@@ -138,6 +142,9 @@ pub struct Superblock {
     pub extents: u32,
     /// Metadata areas on primary and mirror.
     pub area: MetaArea,
+    /// Number of 4 KiB blocks at the start of each disk of a cache volume that hold its own metadata; what belongs there is in the disk's stash.
+    /// 0 in a tiering volume.
+    pub head_blocks: u16,
     /// The index of this device in the member list.
     pub index: u8,
     /// All members in use, in the order of tiers. [`MemberId`] is the index in this list.
@@ -182,14 +189,19 @@ impl Superblock {
             prev_epoch: 0,
             first_seq: 1,
             prev_first_seq: 1,
-            follow: Follow::Unknown,
-            prev_follow: Follow::Unknown,
+            follow: Follow::Lags,
+            prev_follow: Follow::Lags,
             absent: 0,
             state: State::Clean,
             extent_shift: shape.extent_shift,
             block_shift: shape.block_shift,
             extents: shape.extents,
             area: shape.area,
+            head_blocks: if shape.kind == Kind::Cache {
+                head_blocks(shape.extent_shift)
+            } else {
+                0
+            },
             index: 0,
             next_id: members.len() as u16,
             members,
@@ -210,7 +222,7 @@ impl Superblock {
         put(&mut b, 8, &version_of(self.kind).to_le_bytes());
         // 12: checksum. 16: incompatible features.
         let copies = if self.copies { FEATURE_COPIES } else { 0 };
-        let moved = self.members.iter().any(|m| m.regions_at != 0);
+        let moved = self.kind == Kind::Tiering && self.members.iter().any(|m| m.behind_at != 0);
         let features = copies | if moved { FEATURE_REGIONS } else { 0 };
         put(&mut b, 16, &features.to_le_bytes());
         put(&mut b, 24, &self.uuid);
@@ -227,7 +239,8 @@ impl Superblock {
         b[74] = self.members.len() as u8;
         b[75] = self.extent_shift as u8;
         b[76] = self.block_shift as u8;
-        b[77] = self.follow as u8 | (self.prev_follow as u8) << 4;
+        b[77] = self.follow.code() | self.prev_follow.code() << 4;
+        put(&mut b, 78, &self.head_blocks.to_le_bytes());
         put(&mut b, 80, &self.extents.to_le_bytes());
         put(&mut b, 84, &self.area.ring_blocks.to_le_bytes());
         put(&mut b, 88, &self.area.region_blocks.to_le_bytes());
@@ -310,6 +323,7 @@ impl Superblock {
                 ring_blocks: u32_at(b, 84),
                 region_blocks: u32_at(b, 88),
             },
+            head_blocks: u16_at(b, 78),
             index: b[73],
             members,
             others,
@@ -324,17 +338,13 @@ impl Superblock {
             name: text(&b[104..224]),
             policy: text(&b[224..224 + POLICY_BYTES]),
         };
-        sb.plausible(u16_at(b, 78) != 0)
-            .map_err(SuperblockError::Impossible)?;
+        sb.plausible().map_err(SuperblockError::Impossible)?;
         Ok(sb)
     }
     /// Checks the values. A correct checksum proves only that a program wrote the block, but not that its values are possible. Every value
     /// from which offsets, sizes of memory or loops are computed is checked here once, so that no later sum can overflow.
-    fn plausible(&self, reserved: bool) -> Result<(), &'static str> {
+    fn plausible(&self) -> Result<(), &'static str> {
         let geo = self.geometry()?;
-        if reserved {
-            return Err("reserved bytes in use");
-        }
         let counts = [
             self.generation,
             self.prev_generation,
@@ -361,34 +371,13 @@ impl Superblock {
         if self.area.ring_blocks < RING_LEAST || self.area.region_blocks < least.region_blocks {
             return Err("metadata areas too small for the volume");
         }
-        let layout = self.layout();
-        let block = BLOCK as u64;
-        for (i, m) in self.members.iter().enumerate() {
-            let i = MemberId(i as u8);
-            let carries = i == layout.primary || Some(i) == layout.mirror;
-            let metadata = match m.regions_at {
-                _ if !carries => HEAD_BLOCKS * block,
-                0 => self.area.end(),
-                _ => self.area.region_offset(0),
-            };
-            if m.data_offset % block != 0 || m.data_offset < metadata + block {
-                return Err("slots overlap the metadata");
-            }
-            let end = (u64::from(m.slots) << self.extent_shift).checked_add(m.data_offset);
-            if end.is_none_or(|end| end > m.bytes) {
-                return Err("slots beyond the end of a member");
-            }
-            if m.regions_at != 0 {
-                let past = m.regions_at.checked_add(self.area.regions_bytes());
-                if m.regions_at % block != 0
-                    || end.is_none_or(|end| end > m.regions_at)
-                    || past.is_none_or(|past| past > m.bytes)
-                {
-                    return Err("checkpoint regions in an impossible place");
-                }
-            }
+        let most = (1u64 << self.extent_shift).max(1 << 24) / BLOCK as u64;
+        let aligned = self.head_bytes().is_multiple_of(1 << self.extent_shift);
+        let head = u64::from(self.head_blocks);
+        if (self.kind == Kind::Cache) != (head >= HEAD_BLOCKS) || head > most || !aligned {
+            return Err("a head of an impossible size");
         }
-        Ok(())
+        (0..self.members.len()).try_for_each(|i| self.plausible_places(i))
     }
     /// Whether the device of this superblock is no part of the volume according to `newest`, whose table of members has another device in its
     /// place: it was replaced, or it should have replaced a member and the volume went on without it.
@@ -403,19 +392,21 @@ impl Superblock {
     }
     /// The geometry for the engine.
     pub fn geometry(&self) -> Result<Geometry, &'static str> {
-        let members = self
-            .members
-            .iter()
-            .map(|m| Member {
-                tier: m.tier,
-                first_slot: 0,
-                slots: m.slots,
-                data_offset: m.data_offset,
-            })
-            .collect();
-        Geometry::new(self.extent_shift, self.block_shift, self.extents, members)?
-            .of_kind(self.kind)?
-            .with_ids(self.members.iter().map(|m| m.id).collect())
+        let members = (0u8..).zip(&self.members).map(|(i, m)| Member {
+            tier: m.tier,
+            first_slot: 0,
+            slots: m.slots,
+            data_offset: m.data_offset,
+            stash: self.stash(MemberId(i)),
+        });
+        Geometry::new(
+            self.extent_shift,
+            self.block_shift,
+            self.extents,
+            members.collect(),
+        )?
+        .of_kind(self.kind)?
+        .with_ids(self.members.iter().map(|m| m.id).collect())
     }
     /// Whether it has features because of which this program may only read the volume.
     pub fn is_read_only(&self) -> bool {
@@ -434,35 +425,6 @@ impl Superblock {
         let fast = geo.tier_slots(geo.slowest()).start;
         let need = MetaArea::region_for(self.recorded(fast), fast, geo.blocks_per_extent());
         fast > 0 && self.area.region_blocks >= need
-    }
-    /// The members that carry metadata if none is absent, and the metadata areas.
-    pub fn layout(&self) -> Layout {
-        let slowest = self
-            .members
-            .iter()
-            .map(|m| m.tier)
-            .max()
-            .unwrap_or(TierId(0));
-        let mirror = self
-            .members
-            .iter()
-            .position(|m| m.tier == slowest)
-            .filter(|&i| i > 0)
-            .or((self.members.len() > 1).then_some(1));
-        let at = |i: usize| self.members.get(i).map_or(0, |m| m.regions_at);
-        Layout {
-            primary: MemberId(0),
-            mirror: mirror.map(|i| MemberId(i as u8)),
-            area: self.area,
-            moved: [
-                (MemberId(0), at(0)),
-                mirror.map_or((MemberId(0), 0), |i| (MemberId(i as u8), at(i))),
-            ],
-        }
-    }
-    /// Byte offset of the second superblock on member `i`.
-    pub fn copy_offset(&self, i: MemberId) -> u64 {
-        self.members[usize::from(i.0)].data_offset - BLOCK as u64
     }
 }
 

@@ -12,10 +12,10 @@ use super::checkpoint::{self, Header};
 use super::counter::Known;
 use super::error::OpenError;
 use super::mutants::broken;
-use super::open::{Closing, Opened, mark_clean, write_superblock, write_superblocks};
+use super::open::{Closing, Opened, guarantee, mark_clean, write_superblock, write_superblocks};
 use super::recover::CHUNK;
 use super::superblock::{Follow, State, Superblock};
-use super::{BLOCK, HEADER, Layout, Media, record};
+use super::{BLOCK, Carrier, HEADER, Layout, Media, record};
 use crate::mutants::Mutant;
 use crate::units::MemberId;
 use crate::volume::ExtentMap;
@@ -45,7 +45,6 @@ pub fn settle<M: Media + ?Sized>(media: &mut M, opened: &Opened) -> Result<Settl
         start: opened.tip,
         blocks: 0,
         time: opened.time_base,
-        lazy: None,
     };
     let writer = Writer {
         sb,
@@ -53,7 +52,7 @@ pub fn settle<M: Media + ?Sized>(media: &mut M, opened: &Opened) -> Result<Settl
         epoch: sb.epoch,
         counters: &opened.counters,
     };
-    let carriers = [Some(opened.layout.primary), opened.layout.mirror];
+    let carriers: Vec<Carrier> = opened.layout.carriers().collect();
     let checkpoint = writer.write(
         media,
         opened.layout,
@@ -91,11 +90,7 @@ impl Settled {
         (sb.generation, sb.epoch, sb.first_seq) = (old.generation + 1, epoch, seq);
         sb.table_version = old.table_version + 1;
         sb.prev_follow = Follow::Exact;
-        sb.follow = if sb.layout().mirror.is_some() {
-            Follow::Mirror
-        } else {
-            Follow::Exact
-        };
+        sb.follow = guarantee(sb.kind, sb.layout());
         sb.copies |= sb.has_room_for_copies();
         sb.closed_seq = 0;
         // The ring of a new primary is empty, which is known and no damage.
@@ -125,8 +120,8 @@ impl Settled {
             epoch: sb.epoch,
             counters,
         };
-        let carriers = [Some(layout.primary), layout.mirror];
-        let present = carriers.map(|m| m.filter(|m| !sb.is_absent(*m)));
+        let present = layout.carriers().filter(|c| !sb.is_absent(c.member));
+        let present: Vec<Carrier> = present.collect();
         let next = Header {
             number: self.checkpoint.number + 1,
             blocks: 0,
@@ -165,12 +160,11 @@ impl Writer<'_> {
         &self,
         media: &mut M,
         layout: Layout,
-        carriers: &[Option<MemberId>],
+        carriers: &[Carrier],
         map: &ExtentMap,
         mut header: Header,
     ) -> Result<Header, OpenError> {
         let region = Header::region(header.number);
-        let carriers: Vec<MemberId> = carriers.iter().copied().flatten().collect();
         let mut piece = vec![0; CHUNK * BLOCK];
         let mut next = 0;
         while next < map.checkpoint_rows() {
@@ -188,15 +182,15 @@ impl Writer<'_> {
                     "the metadata areas have no room for the map",
                 ));
             }
-            for &m in &carriers {
-                let base = layout.region_offset(m, region);
-                media.write(m, base + at, &piece[..blocks * BLOCK])?;
+            for &c in carriers {
+                let base = layout.region_offset(c, region);
+                media.write(c.member, base + at, &piece[..blocks * BLOCK])?;
             }
         }
         let block = header.encode(&self.sb.uuid, self.counters);
-        for &m in &carriers {
-            media.write(m, layout.region_offset(m, region), &block)?;
-            media.flush(m)?;
+        for &c in carriers {
+            media.write(c.member, layout.region_offset(c, region), &block)?;
+            media.flush(c.member)?;
         }
         Ok(header)
     }

@@ -23,6 +23,18 @@ pub struct Member {
     pub slots: u32,
     /// Byte on the device at which slot `first_slot` starts.
     pub data_offset: u64,
+    /// Slots that are in another place.
+    pub stash: Stash,
+}
+
+/// The first slots of a disk of a cache volume are not at its head, where its own metadata is, but together behind all others. The other
+/// slots are where their numbers say, so the disk holds its part of the volume in the order of addresses, from its first byte on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stash {
+    /// Number of slots in it; 0: there is none.
+    pub slots: u32,
+    /// Byte on the device at which the first of them starts.
+    pub at: u64,
 }
 
 /// A slot in the form that records use: a member, and the number of the slot on this member. It stays valid when other members are added or
@@ -241,10 +253,14 @@ impl Geometry {
     pub fn locate(&self, s: Slot) -> (MemberId, u64) {
         let i = self.place(s);
         let m = &self.members[i];
-        (
-            MemberId(i as u8),
-            m.data_offset + (u64::from(s.0 - m.first_slot) << self.extent_shift),
-        )
+        let index = s.0 - m.first_slot;
+        let start = if index < m.stash.slots {
+            m.stash.at
+        } else {
+            m.data_offset
+        };
+        let at = start + (u64::from(index) << self.extent_shift);
+        (MemberId(i as u8), at)
     }
     /// The extent that holds byte `offset` of the volume.
     #[inline]
@@ -269,7 +285,23 @@ mod tests {
             first_slot: 0,
             slots,
             data_offset: 1 << 20,
+            stash: Stash::default(),
         }
+    }
+
+    #[test]
+    fn the_first_slots_of_a_disk_lie_behind_the_others() {
+        let disk = Member {
+            data_offset: 0,
+            stash: Stash {
+                slots: 3,
+                at: 100 << 16,
+            },
+            ..m(1, 20)
+        };
+        let g = Geometry::new(16, 12, 20, vec![m(0, 10), disk]).unwrap();
+        let at = |s| g.locate(Slot(s)).1 >> 16;
+        assert_eq!([10, 12, 13, 29].map(at), [100, 102, 3, 19]);
     }
 
     #[test]

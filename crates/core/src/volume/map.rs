@@ -20,6 +20,7 @@ mod valid;
 use crate::bits::Bits;
 use crate::units::{ExtentId, Nanos, Slot};
 use crate::volume::geometry::Geometry;
+use crate::volume::regions::DirtyRegions;
 use alloc::vec;
 use alloc::vec::Vec;
 use by_state::ByState;
@@ -73,6 +74,8 @@ pub struct ExtentMap {
     /// Largest number of extents that may be partial at the same time; the engine fills further ones with zeros.
     partial_max: u32,
     held: Marks,
+    /// The parts of a cache volume that have dirty copies.
+    regions: DirtyRegions,
     /// For worlds that only count records (`index.rs`).
     index: RowIndex,
     blocks: usize,
@@ -106,6 +109,11 @@ impl ExtentMap {
             partial: Marks::new(geo.extents),
             partial_max: ExtentMap::partial_most(geo),
             held: Marks::new(geo.extents),
+            regions: if geo.is_cache() {
+                DirtyRegions::new(geo.extents)
+            } else {
+                DirtyRegions::default()
+            },
             index: RowIndex::default(),
             blocks,
             mapped: if geo.is_cache() { geo.extents } else { 0 },
@@ -198,6 +206,9 @@ impl ExtentMap {
         self.own(s, NO_OWNER);
         self.copied -= 1;
         self.dirty -= u32::from(dirty);
+        if dirty {
+            self.regions.changed(e, false);
+        }
         self.bits.wipe(s);
         self.classes.wipe(s);
         Some((s, dirty))
@@ -216,7 +227,19 @@ impl ExtentMap {
         self.by_state.put(c.0, on);
         self.index.set_dirty(e, on);
         self.dirty = self.dirty + u32::from(on) - u32::from(was);
+        if was != on {
+            self.regions.changed(e, on);
+        }
         was != on
+    }
+    /// The dirty regions of a cache volume.
+    #[inline]
+    pub fn regions(&self) -> &DirtyRegions {
+        &self.regions
+    }
+    /// The same, to note which regions are covered.
+    pub fn regions_mut(&mut self) -> &mut DirtyRegions {
+        &mut self.regions
     }
     /// Number of extents with a copy.
     pub fn copied(&self) -> u32 {
@@ -432,6 +455,7 @@ mod tests {
             first_slot: 0,
             slots,
             data_offset: 0,
+            stash: crate::geometry::Stash::default(),
         };
         ExtentMap::new(&Geometry::new(16, 12, 30, vec![m(0, 8), m(1, 24)]).unwrap())
     }

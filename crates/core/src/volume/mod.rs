@@ -10,6 +10,7 @@
 //! | `space.rs` | all of these together, and the allocator |
 //! | `unit_sizes.rs` | space of units of unequal sizes |
 //! | `quota.rs` | a part of the volume that looks like a small volume |
+//! | `regions.rs` | the parts of a cache volume that have dirty copies |
 //! | `position.rs` | the place of a unit, as policies see it |
 
 pub mod geometry;
@@ -17,6 +18,7 @@ pub mod map;
 pub mod pins;
 mod position;
 mod quota;
+pub mod regions;
 pub mod slots;
 mod space;
 mod unit_sizes;

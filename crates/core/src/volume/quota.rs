@@ -36,6 +36,7 @@ impl Quota {
                 first_slot: 0,
                 slots,
                 data_offset: 0,
+                stash: crate::geometry::Stash::default(),
             };
             let members = sizes.enumerate().map(member).collect();
             // `Geometry::new` refuses more extents than slots. So the geometry is created with fewer extents, and gets the volume's number

@@ -176,6 +176,7 @@ mod tests {
             first_slot: 0,
             slots,
             data_offset: 0,
+            stash: crate::geometry::Stash::default(),
         };
         let mut s = Slots::new(&Geometry::new(16, 12, 5, vec![m(0, 2), m(1, 4)]).unwrap());
         assert_eq!(s.take_lowest(TierId(0)), Some(Slot(0)));
@@ -197,6 +198,7 @@ mod tests {
             first_slot: 0,
             slots,
             data_offset: 0,
+            stash: crate::geometry::Stash::default(),
         };
         let mut s = Slots::new(&Geometry::new(16, 12, 5, vec![m(0, 5), m(1, 200)]).unwrap());
         let mut model: alloc::collections::BTreeSet<u32> = (0..205).collect();

@@ -89,6 +89,7 @@ impl Space {
                 first_slot: 0,
                 slots,
                 data_offset: 0,
+                stash: crate::geometry::Stash::default(),
             });
         }
         let mut space = Space::new(Geometry::new(grain_shift, 12, units, members)?);
@@ -374,6 +375,7 @@ mod tests {
             first_slot: 0,
             slots,
             data_offset: 0,
+            stash: crate::geometry::Stash::default(),
         };
         let geo = Geometry::new(16, 12, 6, vec![member(0, 2), member(1, 6)]).unwrap();
         let mut s = Space::new(geo);

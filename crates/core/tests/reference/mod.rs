@@ -127,6 +127,7 @@ pub fn engine_of(
         first_slot: 0,
         slots,
         data_offset: 0,
+        stash: isotherm_core::geometry::Stash::default(),
     });
     let geo = Geometry::new(SHIFT, 9, units, members.collect()).expect("a valid shape");
     NullEngine::new(geo, policy)

@@ -53,6 +53,13 @@ pub fn tiering(policy: &str, params: Params, fast: u32, extents: u32) -> Engine 
     of_kind(geometry::Kind::Tiering, policy, params, (fast, extents), 12)
 }
 
+/// The metadata areas of these volumes.
+pub fn area(kind: geometry::Kind, (fast, extents): (u32, u32), shift: u32) -> MetaArea {
+    let blocks = 1 << (shift - 9);
+    let recorded = kind.recorded(extents, fast);
+    MetaArea::for_volume(recorded, blocks, 0).with_copies(recorded, fast, blocks)
+}
+
 fn of_kind(
     kind: geometry::Kind,
     policy: Box<dyn Policy>,
@@ -60,16 +67,11 @@ fn of_kind(
     (fast, extents): (u32, u32),
     shift: u32,
 ) -> Engine {
-    let blocks = 1 << (shift - 9);
-    let recorded = kind.recorded(extents, fast);
-    let area = MetaArea::for_volume(recorded, blocks, 0).with_copies(recorded, fast, blocks);
-    let data_offset = (area.end() + 4096).div_ceil(4096) * 4096;
+    let area = area(kind, (fast, extents), shift);
     let member = |i: u8, slots: u32| MemberEntry {
         uuid: [i + 1; 16],
         tier: TierId(i),
         slots,
-        data_offset,
-        bytes: data_offset + (u64::from(slots) << shift),
         ..MemberEntry::default()
     };
     let shape = Shape {
@@ -80,7 +82,7 @@ fn of_kind(
         area,
     };
     let members = vec![member(0, fast), member(1, extents + 8)];
-    let sb = Superblock::new([7; 16], 1, shape, members);
+    let sb = Superblock::new([7; 16], 1, shape, members).placed(4096);
     let mut ram = Ram(sb
         .members
         .iter()

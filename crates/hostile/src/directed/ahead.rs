@@ -3,8 +3,7 @@
 use super::stage::{Shape, Stage, nothing};
 use isotherm_core::engine::Mutant;
 use isotherm_core::policy::Uses;
-use isotherm_core::store::open::Mode;
-use isotherm_core::{DeviceOp, MemberId, Nanos, OpKind};
+use isotherm_core::{DeviceOp, MemberId, OpKind};
 
 fn is_flush(op: &DeviceOp) -> bool {
     op.kind == OpKind::Flush && op.member == MemberId(1)
@@ -108,27 +107,5 @@ pub(super) fn new_extent(mutant: Option<Mutant>) -> Result<(), String> {
     s.release()?;
     s.lose_power(nothing);
     s.open()?;
-    s.verify()
-}
-
-/// When a round begins ahead, only the primary has the record of a new home. A FLUSH that is answered with this round must wait until the
-/// mirror has the record, too.
-pub(super) fn silent_mirror(mutant: Option<Mutant>) -> Result<(), String> {
-    let mut s = sure(mutant, Uses::Copies, 2, 4)?;
-    s.write(3, (0, 8))?;
-    s.pass(Nanos::from_secs(6))?;
-    s.hold(is_flush);
-    s.write(1, (0, 8))?;
-    begins_ahead(&s)?;
-    s.send_flush()?;
-    s.release()?;
-    s.lose_power(nothing);
-    s.gone = true;
-    let without = |epoch| Mode::Degraded {
-        epoch,
-        accept_loss: false,
-    };
-    s.try_open(without, None)
-        .map_err(|e| format!("without the primary: {e}"))?;
     s.verify()
 }

@@ -3,9 +3,7 @@
 use super::stage::{Shape, Stage, nothing, stage};
 use isotherm_core::engine::{Mutant, Params};
 use isotherm_core::geometry::Kind;
-use isotherm_core::policy::{Action, Uses, WriteTo};
-use isotherm_core::store::OpenError;
-use isotherm_core::store::open::Mode;
+use isotherm_core::policy::{Action, WriteTo};
 use isotherm_core::{BufRef, DeviceOp, ExtentId, Nanos, OpKind, TierId};
 
 /// A copy was recorded as dirty only by a checkpoint, because the journal had no room. The copy is dropped. Its slot must not be used again
@@ -217,31 +215,4 @@ pub(super) fn read_beside_fill(mutant: Option<Mutant>) -> Result<(), String> {
     s.read(1)?;
     s.release()?;
     s.read(1)
-}
-
-/// The cache is missing, and it had dirty data. The mirror has a record of this, so the volume must not continue as if nothing were lost.
-pub(super) fn dirty_cache_gone(mutant: Option<Mutant>) -> Result<(), String> {
-    let shape = Shape {
-        slots: vec![10, 30],
-        ..Shape::default()
-    };
-    let mut s = Stage::new(mutant, &shape)?;
-    s.uses(Uses::Copies);
-    s.write(1, (0, 8))?;
-    s.close(None)?;
-    s.open()?;
-    s.allocate(1)?;
-    s.write(1, (0, 1))?;
-    s.flush()?;
-    s.lose_power(nothing);
-    s.gone = true;
-    let without = |epoch| Mode::Degraded {
-        epoch,
-        accept_loss: false,
-    };
-    match s.try_open(without, None) {
-        Err(OpenError::LostWrites { .. }) => Ok(()),
-        Err(e) => Err(format!("without its cache: {e}")),
-        Ok(()) => s.verify(),
-    }
 }

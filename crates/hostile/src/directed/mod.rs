@@ -37,7 +37,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 53] = [
+pub const SCENES: [(&str, Scene); 56] = [
     (
         "discarded blocks are written at the home",
         caches::written_past_discarded,
@@ -107,8 +107,8 @@ pub const SCENES: [(&str, Scene); 53] = [
         ahead::new_extent,
     ),
     (
-        "a round that began ahead without a record for the mirror",
-        ahead::silent_mirror,
+        "a round that began ahead without a mark",
+        caches::ahead_without_mark,
     ),
     (
         "a kill after writes whose records are only kept",
@@ -148,7 +148,13 @@ pub const SCENES: [(&str, Scene); 53] = [
         copies::discarded_under_clean,
     ),
     ("a read beside a fill", copies::read_beside_fill),
-    ("a dirty cache that is gone", copies::dirty_cache_gone),
+    ("a dirty cache that is gone", caches::dirty_cache_gone),
+    (
+        "a mark outlives the write-back",
+        caches::mark_outlives_clean,
+    ),
+    ("the first of two caches is gone", caches::first_flash_gone),
+    ("power is lost during a release", caches::release_is_cut),
     (
         "a member that is its own successor",
         successors::former_member_again,

@@ -1,10 +1,10 @@
 //! Scenes about opening: the effects of a power loss during recovery, or of a damaged block.
 
+use super::caches::cache;
 use super::stage::{Shape, Stage, everything, nothing, stage};
 use isotherm_core::MemberId;
 use isotherm_core::engine::Mutant;
 use isotherm_core::geometry::Kind;
-use isotherm_core::policy::Uses;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::{BLOCK, OpenError};
 
@@ -39,8 +39,8 @@ pub(super) fn dies_while_closing(mutant: Option<Mutant>) -> Result<(), String> {
 /// complete again. It must not be used.
 pub(super) fn lost_session(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = stage(mutant)?;
-    let area = s.sb.area;
-    let ring = move |at: u64| (area.ring_offset(0)..area.region_offset(0)).contains(&at);
+    let first = s.sb.layout().primary;
+    let ring = move |at: u64| (first.ring_at..first.regions_at).contains(&at);
     let is_last = |at: u64| at % BLOCK as u64 == 7 * 512;
     for (extent, last) in [(1, false), (2, true)] {
         s.write(extent, (0, 8))?;
@@ -65,15 +65,18 @@ pub(super) fn mending_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
     }
     s.flush()?;
     s.close(None)?;
-    let area = s.sb.area;
+    let layout = s.sb.layout();
+    let mirror = layout.mirror.ok_or("the scene has no mirror")?;
     for region in [0, 1] {
-        let at = area.region_offset(region);
+        let at = layout.region_offset(mirror, region);
         s.disks[1].corrupt(at, BLOCK);
         s.disks[1].corrupt(at + BLOCK as u64, BLOCK);
     }
     let header = move |at: u64| {
         let block = at / BLOCK as u64 * BLOCK as u64;
-        [0, 1].iter().any(|&r| area.region_offset(r) == block)
+        [0, 1]
+            .iter()
+            .any(|&r| layout.region_offset(mirror, r) == block)
     };
     for cut in 0..14 {
         let mut t = s.fork();
@@ -108,9 +111,10 @@ pub(super) fn damaged_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
     s.flush()?;
     s.close(None)?;
     // Checkpoint 2 is in the first region.
-    let block = s.sb.area.region_offset(0) + BLOCK as u64;
-    for d in &mut s.disks {
-        d.corrupt(block, 64);
+    let layout = s.sb.layout();
+    for c in layout.carriers() {
+        let block = layout.region_offset(c, 0) + BLOCK as u64;
+        s.disks[usize::from(c.member.0)].corrupt(block, 64);
     }
     s.open()?;
     s.verify()?;
@@ -233,12 +237,7 @@ pub(super) fn closed_only_in_caches(mutant: Option<Mutant>) -> Result<(), String
 /// A volume continues without its cache, and then the cache is attached again. It must not be used, and an opening that requires all
 /// members must be refused.
 pub(super) fn left_behind(mutant: Option<Mutant>) -> Result<(), String> {
-    let shape = Shape {
-        slots: vec![10, 30],
-        ..Shape::default()
-    };
-    let mut s = Stage::new(mutant, &shape)?;
-    s.uses(Uses::Copies);
+    let mut s = cache(mutant)?;
     s.write(1, (0, 8))?;
     s.close(None)?;
     let without = |epoch| Mode::Degraded {

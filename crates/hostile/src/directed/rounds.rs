@@ -67,7 +67,12 @@ pub(super) fn fails_with_waiting_write(mutant: Option<Mutant>) -> Result<(), Str
 }
 
 fn has(s: &Stage, member: usize, seq: u64) -> bool {
-    let block = s.disks[member].read(s.sb.area.ring_offset(seq), BLOCK);
+    let layout = s.sb.layout();
+    let own = layout
+        .carriers()
+        .find(|c| usize::from(c.member.0) == member);
+    let Some(own) = own else { return false };
+    let block = s.disks[member].read(layout.ring_offset(own, seq), BLOCK);
     journal::decode(block, &s.sb.uuid).is_some_and(|h| h.seq == seq)
 }
 
@@ -80,6 +85,8 @@ pub(super) fn primary_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
         s.write(e, (0, 8))?;
         s.flush()?;
     }
+    // The mirror has these two.
+    s.pass(Nanos::from_secs(6))?;
     s.discard(1, (0, 8))?;
     s.flush()?;
     s.write(2, (0, 8))?;
@@ -161,7 +168,8 @@ fn damage_what_mirror_lacks(s: &mut Stage) -> Result<(), String> {
         return Err(format!("the scene's mirror lacks {lacked:?} only"));
     }
     for seq in lacked {
-        let at = s.sb.area.ring_offset(seq);
+        let layout = s.sb.layout();
+        let at = layout.ring_offset(layout.primary, seq);
         s.disks[0].corrupt(at, 512);
     }
     Ok(())

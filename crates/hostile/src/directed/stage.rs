@@ -11,7 +11,7 @@ use isotherm_core::policy::{Action, Uses, WriteTo};
 use isotherm_core::run::Loop;
 use isotherm_core::store::keep::Kept;
 use isotherm_core::store::superblock::{self, MemberEntry};
-use isotherm_core::store::{BLOCK, MetaArea, Superblock, format};
+use isotherm_core::store::{BLOCK, Carrier, MetaArea, Superblock, format};
 use isotherm_core::{
     DeviceOp, Engine, Event, ExtentId, IoError, MemberId, Nanos, OpKind, Request, RequestOp, Tag,
     TierId,
@@ -107,16 +107,11 @@ impl Stage {
             ring_blocks: shape.ring,
             ..MetaArea::for_volume(recorded, 8, 0).with_copies(recorded, fast, 8)
         };
-        let entry = |(i, &slots): (usize, &u32)| {
-            let data_offset = area.end() + 8192;
-            MemberEntry {
-                uuid: [i as u8 + 1; 16],
-                tier: TierId(i as u8),
-                slots,
-                data_offset,
-                bytes: data_offset + u64::from(slots) * EXTENT,
-                ..MemberEntry::default()
-            }
+        let entry = |(i, &slots): (usize, &u32)| MemberEntry {
+            uuid: [i as u8 + 1; 16],
+            tier: TierId(i as u8),
+            slots,
+            ..MemberEntry::default()
         };
         let members: Vec<MemberEntry> = shape.slots.iter().enumerate().map(entry).collect();
         let form = superblock::Shape {
@@ -126,11 +121,13 @@ impl Stage {
             extents: shape.extents,
             area,
         };
-        let sb = Superblock {
+        let mut sb = Superblock {
             policy: String::from("scripted"),
             name: String::from("stage"),
             ..Superblock::new([0x53; 16], 1, form, members)
         };
+        sb.head_blocks = sb.head_blocks.min(4);
+        let sb = sb.placed(4096);
         let mut disks = new_disks(&sb);
         format(&mut Disks::of(&mut disks), &sb).map_err(|e| format!("format: {e:?}"))?;
         let mut stage = Stage {
@@ -200,24 +197,36 @@ impl Stage {
     // Places.
 
     pub(super) fn is_ring(&self) -> impl Fn(&DeviceOp) -> bool + Clone + use<> {
-        let area = self.sb.area;
-        let (a, z) = (area.ring_offset(0), area.region_offset(0));
-        move |op| changes(op) && (a..z).contains(&op.offset)
+        let layout = self.sb.layout();
+        move |op| {
+            let ring = |c: Carrier| c.ring_at..c.ring_at + layout.area.ring_bytes();
+            let in_ring = |c: Carrier| c.member == op.member && ring(c).contains(&op.offset);
+            changes(op) && layout.carriers().any(in_ring)
+        }
     }
     /// Matches a write to block `block` (0: the header) of either checkpoint region.
     pub(super) fn is_region(&self, block: u64) -> impl Fn(&DeviceOp) -> bool + Clone + use<> {
-        let area = self.sb.area;
-        let at = [0, 1].map(|r| area.region_offset(r) + block * BLOCK as u64);
-        move |op| changes(op) && at.contains(&op.offset)
+        let (layout, at) = (self.sb.layout(), block * BLOCK as u64);
+        move |op| {
+            let here = |c: Carrier, r| layout.region_offset(c, r) + at == op.offset;
+            let any = |c: Carrier| c.member == op.member && (here(c, 0) || here(c, 1));
+            changes(op) && layout.carriers().any(any)
+        }
     }
     pub(super) fn is_data(&self) -> impl Fn(&DeviceOp) -> bool + Clone + use<> {
-        let at: Vec<u64> = self.sb.members.iter().map(|m| m.data_offset).collect();
-        move |op| changes(op) && op.offset >= at[usize::from(op.member.0)]
+        let is_slot = self.is_slot();
+        move |op| changes(op) && is_slot(op.member, op.offset)
     }
     /// Matches a byte of a member that belongs to a slot.
     pub(super) fn is_slot(&self) -> impl Fn(MemberId, u64) -> bool + Clone + use<> {
-        let at: Vec<u64> = self.sb.members.iter().map(|m| m.data_offset).collect();
-        move |m, offset| offset >= at[usize::from(m.0)]
+        let sb = self.sb.clone();
+        move |m, offset| {
+            let (entry, stash) = (&sb.members[usize::from(m.0)], sb.stash(m));
+            let stashed = stash.at..stash.at + u64::from(stash.slots) * EXTENT;
+            let from = entry.data_offset + u64::from(stash.slots) * EXTENT;
+            let to = entry.data_offset + u64::from(entry.slots) * EXTENT;
+            (from..to).contains(&offset) || (stash.slots > 0 && stashed.contains(&offset))
+        }
     }
 
     // Time.

@@ -1,11 +1,13 @@
 //! Scenes about a device that takes the place of a member.
 
-use super::stage::{Shape, Stage, nothing};
+use super::caches::cache;
+use super::stage::{Stage, nothing};
 use crate::disk::{Disk, Disks};
 use isotherm_core::MemberId;
 use isotherm_core::engine::Mutant;
-use isotherm_core::policy::{Uses, WriteTo};
+use isotherm_core::policy::WriteTo;
 use isotherm_core::store::open::Mode;
+use isotherm_core::store::superblock::Room;
 use isotherm_core::store::{self, Successor, open};
 
 impl Stage {
@@ -21,9 +23,12 @@ impl Stage {
         let successor = Successor {
             place: MemberId(0),
             uuid: [0x77; 16],
-            slots: old.slots,
-            data_offset: old.data_offset,
-            bytes: old.bytes,
+            room: Room {
+                slots: old.slots,
+                data_offset: old.data_offset,
+                behind_at: old.behind_at,
+                bytes: old.bytes,
+            },
             hint: String::from("successor"),
             holds_data: false,
         };
@@ -48,12 +53,7 @@ impl Stage {
 /// successor. Blocks of its ring have higher numbers than those of the volume now, and state that others before them were durable: they must
 /// not be taken for the proof that the volume's journal has lost its end.
 pub(super) fn former_member_again(mutant: Option<Mutant>) -> Result<(), String> {
-    let shape = Shape {
-        slots: vec![10, 30],
-        ..Shape::default()
-    };
-    let mut s = Stage::new(mutant, &shape)?;
-    s.uses(Uses::Copies);
+    let mut s = cache(mutant)?;
     for e in 1..10 {
         s.write(e, (0, 8))?;
     }

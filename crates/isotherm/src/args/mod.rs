@@ -31,9 +31,9 @@ pub use files::{
 };
 pub use reproduce::ReproduceArgs;
 pub use volume::{
-    CheckArgs, CreateArgs, FindArgs, GrowArgs, MachineWebArgs, RecordArgs, ReplaceArgs,
-    ReplayEventsArgs, ServeArgs, SetArgs, StatsArgs, StatusArgs, TopArgs, VolumeArgs, WebArgs,
-    WhyArgs,
+    CheckArgs, CreateArgs, FindArgs, GrowArgs, MachineWebArgs, RecordArgs, ReleaseArgs,
+    ReplaceArgs, ReplayEventsArgs, ServeArgs, SetArgs, StatsArgs, StatusArgs, TopArgs, VolumeArgs,
+    WebArgs, WhyArgs,
 };
 
 pub use system::{AssembleArgs, FstabArgs, GenerateArgs, MountHelperArgs, VolumesArgs};
@@ -100,6 +100,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Let a volume grow after devices of its slowest tier have become larger
     Grow(GrowArgs),
+    /// Give the disks of a cache volume back as plain disks
+    Release(ReleaseArgs),
     /// Replace a member of a volume by another device
     Replace(ReplaceArgs),
     /// Record the requests of a served volume as a trace

@@ -263,6 +263,20 @@ pub struct GrowArgs {
     pub of: VolumeArgs,
 }
 
+/// `isotherm release`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm stop v && isotherm release v --yes && mount /dev/sdb /data\n\nDirty data is written home first. The flash is empty afterwards. If this is interrupted, the same command goes on."
+)]
+pub struct ReleaseArgs {
+    /// The volume, which is not served.
+    #[command(flatten)]
+    pub of: VolumeArgs,
+    /// Do it; without this, the command only says what it would do
+    #[arg(long)]
+    pub yes: bool,
+}
+
 /// `isotherm replace`.
 #[derive(Debug, Args)]
 #[command(

@@ -22,6 +22,7 @@ mod pipe;
 pub mod record;
 mod record_events;
 mod recording;
+pub mod release;
 pub mod replace;
 pub mod replay_events;
 pub mod reproduce;
@@ -94,6 +95,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Classify(a) => classify::run(a),
         Command::Check(a) => check::run(a),
         Command::Grow(a) => grow::run(a),
+        Command::Release(a) => release::run(a),
         Command::Replace(a) => replace::run(a),
         Command::Record(a) if a.events => record_events::run(a),
         Command::Record(a) => record::run(a),

@@ -8,7 +8,7 @@ use isotherm_core::load::Cost;
 use isotherm_core::policy::{Policy, Uses};
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::{self, MemberEntry};
-use isotherm_core::store::{BLOCK, Layout, Media, MediaError, MetaArea, Superblock, format, open};
+use isotherm_core::store::{BLOCK, Media, MediaError, MetaArea, Superblock, format, open};
 use isotherm_core::{Engine, MemberId, Nanos, TierId};
 use isotherm_models::{DeviceModel, FlashState, Options, Sheet};
 
@@ -163,6 +163,7 @@ impl Shape {
             first_slot: 0,
             slots: p.slots,
             data_offset: 0,
+            stash: isotherm_core::geometry::Stash::default(),
         };
         Geometry::new(
             self.shift,
@@ -185,22 +186,12 @@ impl Shape {
         let area = MetaArea::for_volume(recorded, blocks, self.fast_bytes)
             .with_copies(recorded, copies, blocks);
         let extent = 1u64 << self.shift;
-        let entry = |i: usize, p: &Place| {
-            // Journal and checkpoints are on the first member of the fastest tier and on the first member of the slowest tier.
-            let meta = i == 0 || (p.tier == last && p.index == 0);
-            let mut data_offset = Layout::data_offset(&area, meta, extent);
-            if p.tier == last {
-                data_offset = data_offset.next_multiple_of(DATA_FROM.max(extent));
-            }
-            MemberEntry {
-                uuid: [i as u8 + 1; 16],
-                tier: TierId(p.tier),
-                slots: p.slots,
-                data_offset,
-                bytes: data_offset + u64::from(p.slots) * extent,
-                hint: p.name.clone(),
-                ..MemberEntry::default()
-            }
+        let entry = |i: usize, p: &Place| MemberEntry {
+            uuid: [i as u8 + 1; 16],
+            tier: TierId(p.tier),
+            slots: p.slots,
+            hint: p.name.clone(),
+            ..MemberEntry::default()
         };
         let members = self.members.iter().enumerate();
         let shape = superblock::Shape {
@@ -210,16 +201,22 @@ impl Shape {
             extents,
             area,
         };
-        Superblock {
+        let members = members.map(|(i, p)| entry(i, p)).collect();
+        let sb = Superblock {
             policy: policy.to_owned(),
             name: "lab".to_owned(),
-            ..Superblock::new(
-                [0xab; 16],
-                1,
-                shape,
-                members.map(|(i, p)| entry(i, p)).collect(),
-            )
+            ..Superblock::new([0xab; 16], 1, shape, members)
+        };
+        let mut sb = sb.placed(extent.max(1 << 20));
+        for (i, m) in sb.members.iter_mut().enumerate() {
+            if m.tier.0 == last && m.data_offset > 0 {
+                let more = m.data_offset.next_multiple_of(DATA_FROM.max(extent)) - m.data_offset;
+                debug_assert!(m.behind_at == 0, "member {i} is no disk of a cache volume");
+                m.data_offset += more;
+                m.bytes += more;
+            }
         }
+        sb
     }
 
     /// Makes a new volume of this shape: the engine that serves it, and the sheet and bytes of each member.
@@ -247,8 +244,11 @@ impl Shape {
             let spread = (p.tier == last && self.from.is_none() && !given).then(|| {
                 let slots = first..first + u64::from(p.slots);
                 first = slots.end;
-                let room = sheet.capacity().saturating_sub(entry.data_offset) >> self.shift;
-                Spread::new(slots, addresses, room, entry.data_offset, self.shift)
+                // The mark of a disk of a cache volume, behind the slots.
+                let around = entry.data_offset + if entry.behind_at > 0 { 1 << 20 } else { 0 };
+                let room = sheet.capacity().saturating_sub(around) >> self.shift;
+                let disk = Spread::new(slots, addresses, room, entry.data_offset, self.shift);
+                disk.with_stash(entry.behind_at, sb.head_bytes())
             });
             drives.push(Drive {
                 sheet,

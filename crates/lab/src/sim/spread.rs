@@ -16,6 +16,8 @@ pub(super) struct Spread {
     /// Member offset of the first slot.
     data: u64,
     shift: u32,
+    /// Member offset of the tail of a disk of a cache volume, and the bytes of its stash; 0, 0: there is none.
+    stash: (u64, u64),
 }
 
 impl Spread {
@@ -48,7 +50,21 @@ impl Spread {
                 (i + share(e - first - i)) as u32
             })
             .collect();
-        Spread { at, data, shift }
+        Spread {
+            at,
+            data,
+            shift,
+            stash: (0, 0),
+        }
+    }
+
+    /// The same on a disk of a cache volume whose tail begins at `at` with a stash of `bytes`. The stash is where the disk's first bytes are on
+    /// a real disk; here the first extents of a trace need not be the first of the disk, so they lie at their addresses, too.
+    pub fn with_stash(self, at: u64, bytes: u64) -> Spread {
+        Spread {
+            stash: (at, bytes),
+            ..self
+        }
     }
 
     /// The end of the last slot, as a member offset.
@@ -60,8 +76,18 @@ impl Spread {
     /// The contiguous pieces of `[offset, offset + len)` on the drive.
     #[inline]
     pub fn pieces(&self, offset: u64, len: u32, mut each: impl FnMut(u64, u32)) {
-        let Some(from) = offset.checked_sub(self.data) else {
-            return each(offset, len); // metadata
+        let in_tail = offset
+            .checked_sub(self.stash.0)
+            .filter(|_| self.stash.0 > 0);
+        let from = match in_tail {
+            Some(at) if at >= self.stash.1 => {
+                return each(self.end() + at - self.stash.1, len); // metadata
+            }
+            Some(at) => at,
+            None => match offset.checked_sub(self.data) {
+                Some(from) => from,
+                None => return each(offset, len), // metadata
+            },
         };
         let extent = 1u64 << self.shift;
         let (first, last) = (

@@ -20,6 +20,9 @@ pub(crate) fn find_superblocks(
         .map(|i| media.is_there(MemberId(i as u8)))
         .collect();
     let mut at = |i: usize, offset: u64, block: &mut [u8]| {
+        if media.is_past_the_end(MemberId(i as u8), offset + block.len() as u64) {
+            return Err(SuperblockError::Foreign);
+        }
         let read = media.read(MemberId(i as u8), offset, block);
         read.map_err(|_| SuperblockError::Damaged)
     };

@@ -94,8 +94,7 @@ fn primary<'a>(devices: &[Option<Device>], found: &'a Found) -> Option<(&'a Supe
     let newest = found.iter().flatten().max_by_key(|s| s.generation)?;
     let places = (0..found.len()).filter(|&i| found[i].is_none());
     let missing: Vec<MemberId> = places.map(|i| MemberId(i as u8)).collect();
-    let primary = newest.layout().without(&missing);
-    let place = primary.map_or(0, |l| usize::from(l.primary.0));
+    let place = usize::from(newest.primary_without(&missing)?.0);
     devices.get(place)?.as_ref().map(|_| (newest, place))
 }
 

@@ -10,10 +10,11 @@ use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::members::{self, probe};
 use crate::random::random;
-use isotherm_core::geometry::Kind;
+use isotherm_core::geometry::SLOTS_MAX;
 use isotherm_core::policy::Uses;
+use isotherm_core::store::layout::HEAD_BLOCKS;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
-use isotherm_core::store::{self, Layout, MetaArea, Superblock};
+use isotherm_core::store::{self, BLOCK, MetaArea, Superblock};
 use isotherm_core::{MemberId, TierId};
 use std::path::{Path, PathBuf};
 
@@ -90,7 +91,7 @@ impl Plan {
         let homes = extents_on(&|t| !caching || t == slowest);
         let bound = if caching { copies } else { homes };
         let align = block_for(align, homes, extent);
-        if all > u64::from(isotherm_core::geometry::SLOTS_MAX) {
+        if all > u64::from(SLOTS_MAX) {
             return Err(config_error(
                 file,
                 "extent: too small for members of this size: choose a larger one",
@@ -162,21 +163,18 @@ fn entries(config: &VolumeConfig) -> Result<Vec<MemberEntry>, Error> {
 
 /// Plans metadata and slots on members that have `bytes` each.
 fn plan_layout(sb: &mut Superblock, bytes: &[u64], file: &Path) -> Result<(), Error> {
-    let (layout, area, extent) = (sb.layout(), sb.area, 1u64 << sb.extent_shift);
-    for (i, entry) in sb.members.iter_mut().enumerate() {
+    for (i, &has) in bytes.iter().enumerate() {
         let m = MemberId(i as u8);
-        let has_metadata = m == layout.primary || Some(m) == layout.mirror;
-        entry.data_offset = Layout::data_offset(&area, has_metadata, extent);
-        entry.slots = (bytes[i].saturating_sub(entry.data_offset) / extent) as u32;
-        entry.bytes = entry.data_offset + u64::from(entry.slots) * extent;
-        if entry.slots == 0 {
-            let least = entry.data_offset + extent;
+        let room = sb.room(m, has, SLOTS_MAX);
+        if room.slots == 0 {
             let what = format!(
-                "member {i}: {} has room for no extent: it needs at least {least} bytes",
-                entry.hint
+                "member {i}: {} has room for no extent: it needs at least {} bytes",
+                sb.members[i].hint,
+                sb.least_bytes(m, 1)
             );
             return Err(config_error(file, what));
         }
+        room.put(&mut sb.members[i]);
     }
     Ok(())
 }
@@ -312,7 +310,13 @@ impl Volume {
         }
         if force {
             found_there().try_for_each(|d| refuse_live_member(d, None))?;
-            found_there().try_for_each(contents::erase)?;
+            let there = devices.iter().enumerate();
+            let there = there.filter_map(|(i, d)| Some((MemberId(i as u8), d.as_ref()?)));
+            for (m, d) in there.filter(|(_, d)| !d.created) {
+                if !(how.keep && sb.is_disk(m)) {
+                    contents::erase(d)?;
+                }
+            }
         }
         clear_homes(&devices, &sb, how.keep, progress)?;
         notes.extend(reserve_space(&devices, &sb, how.preallocate)?);
@@ -343,23 +347,32 @@ fn in_order(config: &mut VolumeConfig) -> Result<Vec<PathBuf>, Error> {
     Ok(config.members.iter().map(|m| m.path.clone()).collect())
 }
 
-/// Clears the slow members of a cache volume, which shows what they hold. (A tiering volume shows zeros until something is written.)
+/// Clears the disks of a cache volume, which shows what they hold; with `keep`, sets their first bytes aside instead. (A tiering volume shows
+/// zeros until something is written.)
 fn clear_homes(
     devices: &[Option<Device>],
     sb: &Superblock,
     keep: bool,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), Error> {
-    if keep || sb.kind == Kind::Tiering {
-        return Ok(());
-    }
-    let slowest = sb.members.iter().map(|m| m.tier).max();
-    let shown = devices.iter().flatten().zip(&sb.members);
-    for (d, m) in shown.filter(|(d, m)| Some(m.tier) == slowest && !d.created) {
-        d.clear(m.data_offset, m.bytes, progress).map_err(|e| {
-            let what = format!("{}: cannot be cleared: {e}", d.path.display());
-            Error::new(ErrorKind::Device, what)
-        })?;
+    let failed = |d: &Device, what: &str, e: std::io::Error| {
+        let what = format!("{}: cannot be {what}: {e}", d.path.display());
+        Error::new(ErrorKind::Device, what)
+    };
+    for m in sb.disks() {
+        let i = usize::from(m.0);
+        let Some(d) = devices[i].as_ref().filter(|d| !d.created) else {
+            continue;
+        };
+        if keep {
+            // The volume's own metadata will be where the first bytes are.
+            let stash = sb.members[i].behind_at;
+            d.copy_range(0, stash, sb.head_bytes())
+                .map_err(|e| failed(d, "copied", e))?;
+        } else {
+            d.clear(0, sb.members[i].bytes, progress)
+                .map_err(|e| failed(d, "cleared", e))?;
+        }
     }
     Ok(())
 }
@@ -372,17 +385,18 @@ pub(super) fn reserve_space(
     all: bool,
 ) -> Result<Option<String>, Error> {
     let mut unable = None;
-    for (d, m) in devices.iter().flatten().zip(&sb.members) {
-        let (bytes, what) = if all {
-            (m.bytes, "the member")
-        } else {
-            (m.data_offset, "its metadata")
-        };
-        let allocated = d.allocate(bytes).map_err(|e| {
-            let place = d.path.display();
-            let what = format!("{place}: no room for {what} ({bytes} bytes): {e}");
-            Error::new(ErrorKind::Device, what)
-        })?;
+    for (i, d) in devices.iter().enumerate() {
+        let Some(d) = d else { continue };
+        let what = if all { "the member" } else { "its metadata" };
+        let mut allocated = true;
+        for range in ranges(sb, i, all) {
+            let bytes = range.end - range.start;
+            allocated &= d.allocate(range).map_err(|e| {
+                let place = d.path.display();
+                let what = format!("{place}: no room for {what} ({bytes} bytes): {e}");
+                Error::new(ErrorKind::Device, what)
+            })?;
+        }
         if !allocated {
             unable = Some(format!(
                 "{}: its file system cannot set room aside: keep some free, a full one fails the volume",
@@ -391,4 +405,16 @@ pub(super) fn reserve_space(
         }
     }
     Ok(unable)
+}
+
+/// The ranges of metadata on a member, or with `all` its whole length.
+fn ranges(sb: &Superblock, member: usize, all: bool) -> Vec<std::ops::Range<u64>> {
+    let m = &sb.members[member];
+    if all {
+        vec![0..m.bytes]
+    } else if sb.is_disk(MemberId(member as u8)) {
+        vec![0..HEAD_BLOCKS * BLOCK as u64, m.behind_at..m.bytes]
+    } else {
+        vec![0..m.data_offset]
+    }
 }

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::media::FileMedia;
 use crate::random::random;
 use crate::volume::memory::{self, Needs};
+use isotherm_core::geometry::Kind;
 use isotherm_core::store::superblock::MemberEntry;
 use isotherm_core::store::{self, Growth, Media, OpenError, Opened, Superblock};
 use std::path::Path;
@@ -95,25 +96,24 @@ impl Growing<'_> {
     /// As [`Volume::grow`].
     pub(crate) fn grow(&self, mut opened: Opened) -> Result<Grown, Error> {
         let old = opened.superblock.clone();
-        let mut growth = self.planned(&opened)?;
-        let lacking = growth.lacking(&opened.space);
         let mut moved_bytes = 0;
-        if lacking > 0 {
-            // A tiering volume whose slow tier is full gets its new slots first.
-            let Some(step) = growth.first_step(&opened.superblock) else {
-                let what = format!(
-                    "{lacking} extents of the fast tier have to make room for the metadata of the larger volume, and the slow tier has no free place for them: discard data (`fstrim`) first"
-                );
-                end_session(self.devices, &opened);
-                return Err(config_error(self.file, what));
+        let sb = loop {
+            let growth = self.planned(&opened)?;
+            let step = if growth.needs_step(&opened.superblock, &opened.space) {
+                Some(self.step(&opened, &growth)?)
+            } else {
+                None
             };
-            moved_bytes += self.transfer(&opened, &step)?;
-            self.apply(&mut opened, &step)?;
+            let next = step.as_ref().unwrap_or(&growth);
+            moved_bytes += self.transfer(&opened, next)?;
+            let sb = self.apply(&mut opened, next)?;
+            // After a crash between two steps, the rest of an earlier growth came first.
+            let more = sb.kind == Kind::Cache && self.plan(&sb, &self.sizes()).is_ok();
+            if step.is_none() && !more {
+                break sb;
+            }
             opened = begin::open_again(self.config, self.devices)?;
-            growth = self.planned(&opened)?;
-        }
-        moved_bytes += self.transfer(&opened, &growth)?;
-        let sb = self.apply(&mut opened, &growth)?;
+        };
         let pairs = old.members.iter().zip(&sb.members);
         Ok(Grown {
             before: u64::from(old.extents) << old.extent_shift,
@@ -125,10 +125,26 @@ impl Growing<'_> {
         })
     }
 
+    /// The step that comes first: a tiering volume whose slow tier is full gets its new slots, or the tail of a cache volume's disk moves. If
+    /// there is none, the session of `opened` ends, and the volume is as it was before.
+    fn step(&self, opened: &Opened, growth: &Growth) -> Result<Growth, Error> {
+        growth.first_step(&opened.superblock).ok_or_else(|| {
+            let what = format!(
+                "{} extents of the fast tier have to make room for the metadata of the larger volume, and the slow tier has no free place for them: discard data (`fstrim`) first",
+                growth.lacking(&opened.space)
+            );
+            end_session(self.devices, opened);
+            config_error(self.file, what)
+        })
+    }
+
+    fn sizes(&self) -> Vec<u64> {
+        self.devices.iter().flatten().map(|d| d.bytes).collect()
+    }
+
     /// Plans the growth. If that is refused, the session of `opened` ends, and the volume is as it was before.
     fn planned(&self, opened: &Opened) -> Result<Growth, Error> {
-        let sizes: Vec<u64> = self.devices.iter().flatten().map(|d| d.bytes).collect();
-        self.plan(&opened.superblock, &sizes)
+        self.plan(&opened.superblock, &self.sizes())
             .inspect_err(|_| end_session(self.devices, opened))
     }
 

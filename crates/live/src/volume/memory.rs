@@ -124,6 +124,7 @@ mod tests {
             first_slot: 0,
             slots,
             data_offset: 0,
+            stash: isotherm_core::geometry::Stash::default(),
         };
         Geometry::new(extent_shift, 12, slow, vec![m(0, fast), m(1, slow)]).unwrap()
     }

@@ -8,6 +8,7 @@ mod kept;
 mod memory;
 pub(crate) mod open;
 mod pages;
+mod release;
 pub(crate) mod replace;
 mod successor;
 
@@ -27,6 +28,7 @@ use std::path::{Path, PathBuf};
 pub use claim::refuse_if_served;
 pub use grow::Grown;
 pub use pages::ask_for_huge;
+pub use release::{Released, ReleasedDisk};
 pub use replace::{ReplaceHow, Replaced};
 
 /// How to open a volume.

@@ -52,6 +52,7 @@ mod tests {
             first_slot: 0,
             slots,
             data_offset: 0,
+            stash: isotherm_core::geometry::Stash::default(),
         };
         let extents = 4_000_000;
         let geo = Geometry::new(12, 12, extents, vec![m(0, 1000), m(1, extents + 8)]);

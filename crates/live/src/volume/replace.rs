@@ -17,10 +17,10 @@ use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::members::{self, find_superblocks, probe};
 use crate::random::random;
-use isotherm_core::MemberId;
-use isotherm_core::store::superblock::MemberEntry;
+use isotherm_core::geometry::Geometry;
 use isotherm_core::store::{self, BLOCK, Opened, Successor, Superblock};
 use isotherm_core::volume::Space;
+use isotherm_core::{MemberId, Slot};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -221,7 +221,7 @@ impl Replacement {
             tier: m.tier,
             old: m.path.clone(),
             new: self.new.clone(),
-            slots: (sb.members[place].slots, successor.slots),
+            slots: (sb.members[place].slots, successor.room.slots),
             copied_bytes: e.copied,
             already: false,
             notes,
@@ -237,21 +237,12 @@ impl Replacement {
     ) -> Result<(usize, Successor, Vec<String>, Device), Error> {
         let volume = (&opened.superblock, &opened.space);
         let (place, successor) = self.plan(config, devices, volume)?;
-        let shape = Superblock {
-            members: vec![MemberEntry {
-                data_offset: successor.data_offset,
-                bytes: successor.bytes,
-                ..MemberEntry::default()
-            }],
-            ..opened.superblock.clone()
-        };
-        let new = [self.device.take()];
+        let mut shape = opened.superblock.clone();
+        successor.room.put(&mut shape.members[place]);
+        let mut new: Vec<Option<Device>> = shape.members.iter().map(|_| None).collect();
+        new[place] = self.device.take();
         let room = reserve_space(&new, &shape, false)?;
-        let mut device = new
-            .into_iter()
-            .flatten()
-            .next()
-            .ok_or_else(|| self.no_device())?;
+        let mut device = new[place].take().ok_or_else(|| self.no_device())?;
         let mut notes = Vec::from_iter(device.note.clone());
         notes.extend(room);
         if device.align > 1 << opened.superblock.block_shift {
@@ -288,12 +279,17 @@ fn exchange(
     let mut copied = 0;
     if let (true, Some(from)) = (successor.holds_data, &devices[place]) {
         let used = store::slots_in_use(&opened.space, successor.place);
-        let shift = opened.superblock.extent_shift;
-        let starts = (
-            opened.superblock.members[place].data_offset,
-            successor.data_offset,
-        );
-        copied = copy(from, &new, &used, shift, starts, progress)?;
+        let mut later = opened.superblock.clone();
+        successor.room.put(&mut later.members[place]);
+        let geos = [&opened.superblock, &later].map(Superblock::geometry);
+        let [Ok(old), Ok(next)] = geos else {
+            return Err(Error::new(
+                ErrorKind::Volume,
+                "the shape of the volume is impossible",
+            ));
+        };
+        let places = (place, &old, &next);
+        copied = copy(from, &new, &used, places, progress)?;
     }
     let epoch = u64::from_le_bytes(random()?);
     // Errors name the new device.
@@ -433,12 +429,13 @@ fn copy(
     from: &Device,
     to: &Device,
     used: &[u32],
-    shift: u32,
-    starts: (u64, u64),
+    (place, old, next): (usize, &Geometry, &Geometry),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<u64, Error> {
+    let shift = old.extent_shift;
     let extent = 1usize << shift;
     let most = (PIECE / extent).max(1);
+    let at = |geo: &Geometry, index: u32| geo.locate(Slot(geo.members[place].first_slot + index)).1;
     let mut piece = Buffer::new(0, (most * extent) as u32, ALIGNMENT as u32);
     let total = (used.len() as u64) << shift;
     let failed = |d: &Device, at: u64, what: &str, e: &std::io::Error| {
@@ -452,16 +449,20 @@ fn copy(
     let mut rest = used;
     while let Some(&first) = rest.first() {
         let run = (0..most.min(rest.len()))
-            .take_while(|&i| rest[i] == first + i as u32)
+            .take_while(|&i| {
+                let far = (i as u64) << shift;
+                let joins = |geo: &Geometry| at(geo, rest[i]) == at(geo, first) + far;
+                joins(old) && joins(next)
+            })
             .count();
         let buf = &mut piece[..run * extent];
-        let at = |start: u64| start + (u64::from(first) << shift);
+        let (source, target) = (at(old, first), at(next, first));
         from.file
-            .read_exact_at(buf, at(starts.0))
-            .map_err(|e| failed(from, at(starts.0), "read", &e))?;
+            .read_exact_at(buf, source)
+            .map_err(|e| failed(from, source, "read", &e))?;
         to.file
-            .write_all_at(buf, at(starts.1))
-            .map_err(|e| failed(to, at(starts.1), "written", &e))?;
+            .write_all_at(buf, target)
+            .map_err(|e| failed(to, target, "written", &e))?;
         rest = &rest[run..];
         done += buf.len() as u64;
         progress(done, total);

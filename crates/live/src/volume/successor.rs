@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::random::random;
 use isotherm_core::geometry::SLOTS_MAX;
-use isotherm_core::store::{self, Layout, MetaArea, Successor, Superblock};
+use isotherm_core::store::{self, MetaArea, Successor, Superblock};
 use isotherm_core::volume::Space;
 use isotherm_core::{MemberId, TierId};
 use std::path::Path;
@@ -123,17 +123,13 @@ fn successor(
     how: &ReplaceHow,
     holds_data: bool,
 ) -> Result<Successor, Error> {
-    let (layout, m) = (sb.layout(), MemberId(place as u8));
-    let has_metadata = m == layout.primary || Some(m) == layout.mirror;
-    let extent = 1u64 << sb.extent_shift;
-    let data_offset = Layout::data_offset(&sb.area, has_metadata, extent);
+    let m = MemberId(place as u8);
     let old = &sb.members[place];
     let bytes = how.size.unwrap_or(device.bytes).min(device.bytes);
-    let room = u32::try_from(bytes.saturating_sub(data_offset) / extent).unwrap_or(SLOTS_MAX);
-    let slots = room.min(most_slots(sb, place));
+    let room = sb.room(m, bytes, most_slots(sb, place));
     let least = if holds_data { old.slots } else { 1 };
-    if slots < least {
-        let needed = data_offset + u64::from(least) * extent;
+    if room.slots < least {
+        let needed = sb.least_bytes(m, least);
         let fix = if device.is_block {
             "give a larger device"
         } else {
@@ -148,9 +144,7 @@ fn successor(
     Ok(Successor {
         place: m,
         uuid: random()?,
-        slots,
-        data_offset,
-        bytes: data_offset + u64::from(slots) * extent,
+        room,
         hint: device.path.display().to_string(),
         holds_data,
     })

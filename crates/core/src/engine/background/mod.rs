@@ -63,11 +63,6 @@ impl Background {
     pub(super) fn serve(&mut self, policy: &dyn Policy, space: &Space) {
         self.drain = Draining::new(policy, space);
     }
-    /// Whether the mirror may lag: under policies that move homes, and while a disk should sleep in spite of writes, because a record of
-    /// the first dirty copy would wake it.
-    pub(super) fn lets_mirror_lag(&self) -> bool {
-        self.drain.uses() != Uses::Copies || self.sleep.is_on()
-    }
     /// Whether the policy knows of a copy in `slot`. A tiering policy knows of no copy. The other policies know the copies on the fastest
     /// tier. Any other copy was left by the previous policy.
     #[inline]

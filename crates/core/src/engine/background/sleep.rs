@@ -253,7 +253,7 @@ impl Parts<'_> {
         }
         if g.background.sleep.batch.is_none() {
             let idle = g.background.sleep.since.is_none() && !g.devices.members[member].unflushed;
-            if idle && !self.d.lags_on(member) {
+            if idle && !self.d.lags_on(member) && self.d.covers_all(member) {
                 return false;
             }
             g.counters.sleep_batches += 1;
@@ -271,6 +271,7 @@ impl Parts<'_> {
             return false;
         }
         g.hold_dirty();
+        self.d.cover_all(g.background.sleep.is_on());
         if let Some(b) = g.background.sleep.batch {
             return self.batch_step(b);
         }
@@ -330,7 +331,7 @@ impl Parts<'_> {
         let (g, d) = (&mut *self.g, &*self.d);
         let left = (0..g.devices.members.len())
             .filter(|&i| g.may_sleep(i))
-            .any(|i| g.devices.members[i].unflushed || d.lags_on(i));
+            .any(|i| g.devices.members[i].unflushed || d.lags_on(i) || !d.covers_all(i));
         let sleep = &mut g.background.sleep;
         if left && !b.closing {
             sleep.wants_round = true;

@@ -69,7 +69,7 @@ impl Durability {
     /// Whether a round that began ahead is in progress and covers everything that a FLUSH must make durable now.
     pub(super) fn is_met_ahead(&self, g: &Globals) -> bool {
         let late = is_unflushed(g) && !g.broken(Mutant::AheadForgetsLate);
-        let owed = self.mirror_must_be_updated(g) && !g.broken(Mutant::AheadForgetsMirror);
+        let owed = g.space.map.regions().any_bare() && !g.broken(Mutant::AheadForgetsMark);
         self.round.is_ahead() && !late && !owed
     }
 }

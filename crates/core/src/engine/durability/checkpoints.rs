@@ -3,7 +3,6 @@
 //! Checkpoints are fuzzy, that is, they are written while the map changes. Each piece is encoded together with the records of its round, so
 //! the data that it refers to is durable when the piece is written. Changes after the checkpoint's start are also in the journal.
 
-use super::follow::Follow;
 use super::records::mark_recorded;
 use crate::engine::{Mutant, Params};
 use crate::store::checkpoint::{self, Header};
@@ -107,15 +106,13 @@ impl Checkpoints {
     pub(super) fn is_final(&self) -> bool {
         self.building.is_none() && self.final_begun
     }
-    /// Begins a checkpoint that contains all records before `start`. `lazy` is the number of this session if its mirror may lag. `last`: it
-    /// is the last checkpoint of the session.
-    pub(super) fn begin(&mut self, start: Tip, time: Nanos, lazy: Option<u64>, last: bool) {
+    /// Begins a checkpoint that contains all records before `start`. `last`: it is the last checkpoint of the session.
+    pub(super) fn begin(&mut self, start: Tip, time: Nanos, last: bool) {
         let header = Header {
             number: self.next_number,
             start,
             blocks: 0,
             time,
-            lazy,
         };
         self.building = Some(Building {
             header,
@@ -123,6 +120,10 @@ impl Checkpoints {
             header_due: false,
         });
         self.final_begun = last;
+    }
+    /// The session ends without a checkpoint, because it has no journal.
+    pub(super) fn end_without(&mut self) {
+        self.final_begun = true;
     }
     /// Whether this round writes the header of the checkpoint.
     pub(super) fn header_due(&self) -> bool {
@@ -195,18 +196,13 @@ impl Checkpoints {
 
     /// Adds a piece to the checkpoint that is being built, from the present map. `clean_epoch` is this session's number if the clean blocks
     /// of copies may be recorded.
-    pub(super) fn add_piece(
-        &mut self,
-        space: &mut Space,
-        clean_epoch: Option<u64>,
-        follow: &mut Follow,
-    ) {
+    pub(super) fn add_piece(&mut self, space: &mut Space, clean_epoch: Option<u64>) {
         self.piece_blocks = 0;
         let Some(mut b) = self.building.filter(|b| !b.header_due) else {
             return;
         };
         self.piece_first = b.header.blocks;
-        let n = self.fill_piece(space, &mut b, clean_epoch, follow);
+        let n = self.fill_piece(space, &mut b, clean_epoch);
         if !self.unread {
             for i in 0..n {
                 let block = &mut self.piece[i * BLOCK..(i + 1) * BLOCK];
@@ -229,7 +225,6 @@ impl Checkpoints {
         b: &mut Building,
         (stop, free): (u32, usize),
         clean_epoch: Option<u64>,
-        follow: &Follow,
     ) -> Option<usize> {
         if map.has_fixed_homes() {
             let (row, e) = map.next_record(b.cursor, stop, clean_epoch.is_some())?;
@@ -242,10 +237,10 @@ impl Checkpoints {
             b.cursor += rows;
             return Some(rows as usize);
         }
-        let clean = clean_epoch.is_none() && follow.none_is_dirty();
+        let clean = clean_epoch.is_none();
         // If clean blocks are recorded, the record of a clean copy has more than one unit.
         let counted = if clean_epoch.is_none() || map.copied() == 0 {
-            map.indexed_rows(e, stop, free, follow.recorded_dirty())
+            map.indexed_rows(e, stop, free)
         } else {
             None
         };
@@ -254,7 +249,7 @@ impl Checkpoints {
             b.cursor += rows;
             return Some(units);
         }
-        let units = map.plain_units(e, clean_epoch.is_some(), follow.none_is_dirty());
+        let units = map.plain_units(e, clean_epoch.is_some());
         if let Some(units) = units.filter(|n| *n <= free) {
             b.cursor += 1;
             return Some(units);
@@ -291,7 +286,6 @@ impl Checkpoints {
         space: &mut Space,
         b: &mut Building,
         clean_epoch: Option<u64>,
-        follow: &mut Follow,
     ) -> usize {
         let (map, geo) = (&mut space.map, &space.geo);
         let stop = self.rows.min(b.cursor.saturating_add(PIECE_ROWS));
@@ -301,7 +295,7 @@ impl Checkpoints {
             // No bytes are needed, only the number of units.
             let free = (BLOCK - at) / 16;
             if self.unread
-                && let Some(units) = self.count_rows(map, geo, b, (stop, free), clean_epoch, follow)
+                && let Some(units) = self.count_rows(map, geo, b, (stop, free), clean_epoch)
             {
                 at += units * 16;
                 continue;
@@ -331,9 +325,6 @@ impl Checkpoints {
             at += units * 16;
             if !self.forgetful {
                 mark_recorded(map, e);
-            }
-            if !map.is_dirty(e) {
-                follow.recorded(e, false);
             }
             b.cursor = row + 1;
         }

@@ -111,7 +111,7 @@ impl Durability {
         }
         *self.freeing.slots.entry(slot.0) = Stage::Record;
         // (Without a mirror both queues wait for the same records.)
-        let on_primary = g.space.geo.locate(slot).0 == self.layout.primary;
+        let on_primary = g.space.geo.locate(slot).0 == self.layout.primary.member;
         let hasty = if on_primary {
             Mutant::ReusePrimaryBeforeMirror
         } else {

@@ -10,8 +10,7 @@
 //!
 //! While a round with moves is in progress, nothing is kept: a record that is encoded then would name the place that an extent had before its
 //! move. Nothing is kept either while a round raises members' counters: its blocks name the new values, which must be on the members before.
-//! The requests wait for the end of this round. If nothing can be kept (there is no keeper, the staging area is half full, no block states
-//! yet that the mirror may lag), the request waits for a round.
+//! The requests wait for the end of this round. If nothing can be kept (there is no keeper, the staging area is half full), the request waits for a round.
 
 use super::Durability;
 use crate::engine::globals::{Globals, Phase};
@@ -26,15 +25,8 @@ impl Durability {
             && g.params.keeper
             && g.phase == Phase::Running
             && !g.failed
-            && self.states_lag(g)
+            && self.layout.has_journal
             && self.staging.unwritten() < self.staging.capacity() / 2
-    }
-
-    /// Whether the blocks of this session state that the mirror may lag, if it may. The first block that does so belongs to a round.
-    fn states_lag(&self, g: &Globals) -> bool {
-        !g.background.lets_mirror_lag()
-            || !self.follow.is_claimed()
-            || self.staging.lazy_from.is_some()
     }
 
     /// Whether the round in progress must end before anything is kept.

@@ -12,7 +12,7 @@
 //! | `counters.rs` | members' counters, which rounds raise |
 //! | `final_records.rs` | the end of a session without a checkpoint |
 //! | `keep.rs` | writes that must survive a kill of the server, without a round |
-//! | `follow.rs` | the changes that the mirror must have before anything is acknowledged |
+//! | `marks.rs` | the marks of the disks of a cache volume |
 //! | `free.rs` | slots that are given up and not yet free |
 //!
 //! Other parts ask this part to note a change, to free a slot, or to answer a request when a round is done. Only the engine starts rounds.
@@ -21,10 +21,10 @@ mod ahead;
 mod checkpoints;
 mod counters;
 mod final_records;
-mod follow;
 mod free;
 mod gather;
 mod keep;
+mod marks;
 mod pending;
 mod reasons;
 mod records;
@@ -36,19 +36,18 @@ pub(super) use round::RoundEnd;
 use super::Params;
 use super::globals::Globals;
 use crate::mutants::Mutant;
-use crate::policy::Uses;
 use crate::store::journal::Staging;
-use crate::store::superblock::Follow as Claim;
 use crate::store::{BLOCK, Closing, Layout, Opened};
 use crate::units::{ExtentId, MemberId, Nanos};
+use crate::volume::regions::Regions;
 use ahead::Ahead;
 use alloc::vec::Vec;
 use checkpoints::Checkpoints;
 use counters::CounterUpdates;
 use final_records::FinalRecords;
-use follow::Follow;
 use free::Freeing;
 use gather::Gather;
+use marks::Marks;
 use pending::{Pending, RoundQueue};
 use round::{MetaWrite, Round};
 
@@ -71,8 +70,10 @@ pub(super) struct Durability {
     checkpoints: Checkpoints,
     /// Whether the journal, the staging area or a checkpoint needs a round, as of the end of the last round. Only rounds change this.
     pressed: bool,
-    /// The changes that the mirror must have.
-    follow: Follow,
+    /// The marks of the disks.
+    marks: Marks,
+    /// Whether the mirror gets everything in the same round.
+    synchronous: bool,
     freeing: Freeing,
     /// Members' counters.
     counters: CounterUpdates,
@@ -85,14 +86,9 @@ pub(super) struct Durability {
 }
 
 impl Durability {
-    /// The state for an opened volume, under a policy that uses the faster tiers as `uses` says.
-    pub(super) fn new(opened: &Opened, p: &Params, uses: Uses) -> Durability {
+    /// The state for an opened volume.
+    pub(super) fn new(opened: &Opened, p: &Params) -> Durability {
         let (sb, space) = (&opened.superblock, &opened.space);
-        // A volume without payload is never recovered, so it need not say that its mirror lags.
-        let claimed = sb.follow == Claim::Mirror
-            && opened.layout.mirror.is_some()
-            && !(p.unread_metadata && uses != Uses::Copies);
-        let fast = space.geo.tier_slots(space.geo.slowest()).start;
         let mut new = Durability {
             layout: opened.layout,
             epoch: sb.epoch,
@@ -107,7 +103,8 @@ impl Durability {
             mirrored_at: Nanos(0),
             checkpoints: Checkpoints::new(opened, p),
             pressed: false,
-            follow: Follow::new(claimed, &space.map, fast),
+            marks: Marks::new(opened),
+            synchronous: opened.layout.is_synchronous(sb.kind),
             freeing: Freeing::default(),
             counters: CounterUpdates::new(opened, p.counter_every),
             writes: Vec::with_capacity(16),
@@ -119,12 +116,22 @@ impl Durability {
     }
     /// Notes that the durable state of `e` differs from the map, so that a record is due.
     pub(super) fn note(&mut self, g: &Globals, e: ExtentId) {
-        self.pending.note(e, g.clock + g.params.commit_interval);
+        // Without flash there are no copies, and nothing else of a cache volume has records.
+        if self.layout.has_journal {
+            self.pending.note(e, g.clock + g.params.commit_interval);
+        }
     }
-    /// As [`Durability::note`], for a change of the home or of its valid blocks.
-    pub(super) fn note_home(&mut self, g: &Globals, e: ExtentId) {
-        self.follow.homes_changed();
-        self.note(g, e);
+    /// The regions of a cache volume whose dirty copies are marked on its disks.
+    pub(super) fn covered(&self) -> Regions {
+        self.marks.covered()
+    }
+    /// From now on all regions are marked, so that no FLUSH wakes a disk, or only those that need it.
+    pub(super) fn cover_all(&mut self, on: bool) {
+        self.marks.cover_all(on);
+    }
+    /// Whether `member` may sleep as far as its mark is concerned.
+    pub(super) fn covers_all(&self, member: usize) -> bool {
+        self.marks.has_all(member)
     }
     /// Answers request `r` when a round that starts from now on is durable, or a round that began ahead and covers everything that the
     /// request needs.
@@ -143,7 +150,7 @@ impl Durability {
         // A round that began ahead carries no records of changes.
         let settled = self.round.is_idle() || self.round.is_ahead();
         let kept_only = self.staging.has_kept() && !g.broken(Mutant::FuaTrustsKept);
-        settled && !kept_only && !self.pending.contains(e) && !self.mirror_must_be_updated(g)
+        settled && !kept_only && !self.pending.contains(e) && !g.space.map.regions().is_bare(e)
     }
     /// Whether metadata is being written or flushed.
     pub(super) fn writing_metadata(&self) -> bool {
@@ -155,7 +162,7 @@ impl Durability {
     }
     /// The member that carries the second copy of the metadata.
     pub(super) fn mirror(&self) -> Option<MemberId> {
-        self.layout.mirror
+        self.layout.mirror.map(|c| c.member)
     }
     fn has_mirror(&self) -> bool {
         self.layout.mirror.is_some()
@@ -172,13 +179,14 @@ impl Durability {
         self.staging.lag() > 0 && self.mirror().is_some_and(|m| usize::from(m.0) == member)
     }
     /// Whether nothing is left to write.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self, g: &Globals) -> bool {
         self.round.is_idle()
             && self.queue.is_empty()
             && self.pending.is_empty()
             && !self.staging.has_kept()
             && (self.checkpoints.is_final() || self.final_records == FinalRecords::Written)
             && (!self.has_mirror() || self.staging.lag() == 0)
+            && self.marks.is_exact(g)
     }
     /// The values for the superblocks, when everything has been written.
     pub(super) fn closing(&self) -> Closing {
@@ -192,7 +200,7 @@ impl Durability {
         self.staging.memory()
             + self.checkpoints.bytes()
             + self.pending.bytes()
-            + self.follow.bytes()
+            + self.marks.bytes_used()
     }
     /// See [`CounterUpdates::raises`].
     pub(super) fn counter_raises(&self, now: Nanos) -> (u64, u64) {

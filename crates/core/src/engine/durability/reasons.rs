@@ -3,7 +3,7 @@
 use super::Durability;
 use crate::engine::globals::{Globals, Phase};
 use crate::engine::relocation::Relocation;
-use crate::units::{Nanos, TierId};
+use crate::units::{Nanos, Slot, TierId};
 
 /// A round that is due only by time begins when no request has waited for the device for this time.
 const IDLE_TIME: Nanos = Nanos::from_millis(50);
@@ -61,7 +61,7 @@ impl Durability {
             || why.for_space
             || self.pressed
             || g.background.wants_round()
-            || (why.closing && !self.is_settled())
+            || (why.closing && !self.is_settled(g))
     }
 
     /// Whether a request waits for a round and for nothing else.
@@ -137,14 +137,15 @@ impl Durability {
     }
 
     /// The time at which a round begins for records that are due at `t` and for which no request waits. The flushes of a round write back a
-    /// disk's cache, and a request that arrives meanwhile waits for that. So the round begins when no request has waited for the mirror (or
-    /// for the primary, if there is no mirror) for [`IDLE_TIME`], or in any case [`IDLE_WAITS_MAX`] commit intervals after `t`.
+    /// disk's cache, and a request that arrives meanwhile waits for that. So the round begins when no request has waited for the first member of
+    /// the slowest tier for [`IDLE_TIME`], or in any case [`IDLE_WAITS_MAX`] commit intervals after `t`.
     fn when_idle(&self, g: &Globals, t: Nanos) -> Nanos {
         if t > g.clock || g.phase != Phase::Running {
             return t;
         }
         let last = t + Nanos(g.params.commit_interval.0.saturating_mul(IDLE_WAITS_MAX));
-        let member = self.mirror().unwrap_or(self.layout.primary);
+        let slowest = g.space.geo.tier_slots(g.space.geo.slowest()).start;
+        let member = g.space.geo.locate(Slot(slowest)).0;
         let idle = match g.space.loads.member(member, g.clock) {
             Some(m) if m.waiting > 0 => last,
             Some(m) => g.clock + Nanos(IDLE_TIME.0.saturating_sub(m.quiet.0)),

@@ -34,6 +34,11 @@ pub(in crate::engine) enum MetaSource {
         member: MemberId,
         skip: u32,
     },
+    /// The mark of a disk.
+    Mark {
+        member: MemberId,
+        skip: u32,
+    },
 }
 
 impl MetaSource {
@@ -44,7 +49,8 @@ impl MetaSource {
             MetaSource::Journal { skip, .. }
             | MetaSource::Piece { skip }
             | MetaSource::Header { skip }
-            | MetaSource::Counter { skip, .. } => *skip += n,
+            | MetaSource::Counter { skip, .. }
+            | MetaSource::Mark { skip, .. } => *skip += n,
         }
     }
 }
@@ -61,6 +67,7 @@ impl Durability {
             MetaSource::Piece { skip } => (skip, self.checkpoints.piece()),
             MetaSource::Header { skip } => (skip, self.checkpoints.header_block()),
             MetaSource::Counter { member, skip } => (skip, self.counters.bytes(member)),
+            MetaSource::Mark { member, skip } => (skip, self.marks.bytes(member)),
         };
         &bytes[skip as usize..(skip + len) as usize]
     }
@@ -104,11 +111,8 @@ impl Durability {
         self.encode_final_records(g, limit);
         // Nothing changes any more while the last checkpoint is written, so the clean blocks of copies may be recorded.
         let closing = self.checkpoints.final_begun().then_some(self.epoch);
-        self.checkpoints.add_piece(
-            &mut g.space,
-            closing.or(self.always_clean_epoch),
-            &mut self.follow,
-        );
+        self.checkpoints
+            .add_piece(&mut g.space, closing.or(self.always_clean_epoch));
         self.checkpoints.forgetful = g.broken(Mutant::PieceForgetsRecorded);
         if g.broken(Mutant::CheckpointWithoutBarrier) {
             // The mutant: header and blocks together, without a flush in between.
@@ -123,7 +127,7 @@ impl Durability {
             return;
         }
         let bit = |m: MemberId| 1u32 << m.0;
-        let mirror_bit = self.layout.mirror.filter(|_| mirror).map_or(0, bit);
+        let mirror_bit = self.mirror().filter(|_| mirror).map_or(0, bit);
         let mut due = self.counters.due(g.clock, targets | mirror_bit);
         // The journal, which is on the primary, names each counter that is raised.
         let news = self.staging.is_open()
@@ -131,16 +135,20 @@ impl Durability {
             || self.checkpoints.adds()
             || self.checkpoints.header_due();
         if news || due != 0 {
-            due |= self.counters.due(g.clock, bit(self.layout.primary));
+            due |= self.counters.due(g.clock, bit(self.layout.primary.member));
         }
         for i in (0..32u8).filter(|i| due >> i & 1 == 1) {
+            let flushed = self.staging.last_flushed;
+            if !self.layout.has_journal {
+                self.counters.raise(g.clock, MemberId(i), flushed);
+                continue;
+            }
             if self.staging.tip().next_seq < limit && self.staging.rest().len() < 16 {
                 self.staging.seal();
             }
             if self.staging.tip().next_seq >= limit {
                 return;
             }
-            let flushed = self.staging.last_flushed;
             let unit = self.counters.raise(g.clock, MemberId(i), flushed);
             self.staging.rest()[..16].copy_from_slice(&unit);
             self.staging.advance(1);
@@ -202,8 +210,6 @@ impl Durability {
             if let Some(units) = units {
                 self.staging.advance(units);
                 mark_recorded(map, e);
-                let dirty = slot.is_some() && map.is_dirty(e);
-                self.follow.recorded(e, dirty);
                 g.counters.journal_records += 1;
                 return true;
             }

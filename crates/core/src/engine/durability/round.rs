@@ -17,7 +17,7 @@
 
 use super::{Durability, MetaSource};
 use crate::engine::devices::{Cause, What};
-use crate::engine::globals::Globals;
+use crate::engine::globals::{Globals, Phase};
 use crate::engine::relocation::Relocation;
 use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind};
 use crate::mutants::Mutant;
@@ -117,9 +117,12 @@ impl Durability {
             && self.pending.is_empty();
         let idle = all && !self.checkpoints.is_building();
         if idle && (self.half_full() || (last && !self.begin_final_records(g))) {
-            let lazy = self.staging.lazy_from.map(|_| self.epoch);
-            self.checkpoints
-                .begin(self.staging.tip(), g.clock, lazy, why.closing);
+            if self.layout.has_journal {
+                self.checkpoints
+                    .begin(self.staging.tip(), g.clock, why.closing);
+            } else {
+                self.checkpoints.end_without();
+            }
         }
         let mirror = why.closing
             || why.for_space
@@ -154,12 +157,13 @@ impl Durability {
     ) -> u64 {
         let from = self.staging.tip().next_seq;
         let limit = self.block_limit(g);
+        let asked = !self.queue.is_empty() || g.phase != Phase::Running;
+        let late = g.broken(Mutant::ClearMarkEarly);
+        if !late {
+            self.marks.round_begins(g, all && !ahead, asked);
+        }
         if !g.broken(Mutant::ExtendTakenBlock) {
             self.staging.round_begins();
-        }
-        let lazy = g.background.lets_mirror_lag() && !g.broken(Mutant::LazyInSilence);
-        if lazy && self.follow.is_claimed() {
-            self.staging.lazy_from.get_or_insert(from);
         }
         let clean_epoch = g.broken(Mutant::TrustCleanAfterCrash);
         self.always_clean_epoch = clean_epoch.then_some(record::ANY_EPOCH);
@@ -173,16 +177,15 @@ impl Durability {
         } else {
             self.encode_moves(g, r, limit)
         };
-        // If the mirror must be reliable, every change that will be acknowledged must also be recorded there.
-        let owed = self.mirror_must_be_updated(g) && self.queue.serves_any();
+        if late {
+            self.marks.round_begins(g, all && !ahead, asked);
+        }
         let checkpoint = self.checkpoints.adds() || self.checkpoints.header_due();
         let moved = moves > cleans || (cleans > 0 && self.cleans_need_mirror(g, cleans));
-        let mirror = self.has_mirror() && (mirror || owed || moved || checkpoint);
+        let synchronous = self.synchronous && !g.broken(Mutant::LagOnOtherFlash);
+        let mirror = self.has_mirror() && (synchronous || mirror || moved || checkpoint);
         self.raise_counters(g, targets, mirror, limit);
         self.staging.seal();
-        if mirror {
-            self.follow.mirror_updated(self.pending.is_empty());
-        }
         self.round = Round {
             from,
             to: self.staging.tip().next_seq,
@@ -199,7 +202,7 @@ impl Durability {
 
     /// Whether a round with these cleans brings the mirror up to date. While the mirror lacks the record of a clean, it names a copy as
     /// dirty that is clean. If the primary is lost meanwhile, the only effect is that the next server asks for consent although nothing is
-    /// lost ([`super::follow`]). But a write to the journal takes a disk as long as a clean does, and if a disk is idle for short times only,
+    /// lost. But a write to the journal takes a disk as long as a clean does, and if a disk is idle for short times only,
     /// a round has few cleans. So one write in [`CLEANS_MIRRORED_EVERY`] is enough.
     fn cleans_need_mirror(&self, g: &Globals, cleans: u32) -> bool {
         g.clock.since(self.mirrored_at) >= CLEANS_MIRRORED_EVERY
@@ -215,13 +218,21 @@ impl Durability {
     fn flush_data(&mut self, g: &mut Globals, r: &mut Relocation, targets: u32) -> RoundEnd {
         self.round.step = Step::FlushingData;
         self.round.outstanding = targets.count_ones() + self.counters.writes().len() as u32;
+        self.round.outstanding += self.marks.writes().count() as u32;
         for i in (0..g.devices.members.len()).filter(|i| targets >> i & 1 == 1) {
             g.devices.members[i].unflushed = false;
             flush(g, MemberId(i as u8));
         }
-        for (member, offset) in self.counters.writes() {
+        let counters = self.counters.writes().map(|(m, at)| (m, at, true));
+        let marks = self.marks.writes().map(|(m, at)| (m, at, false));
+        for (member, offset, is_counter) in counters.chain(marks) {
+            let meta = if is_counter {
+                MetaSource::Counter { member, skip: 0 }
+            } else {
+                MetaSource::Mark { member, skip: 0 }
+            };
             let cause = Cause {
-                meta: MetaSource::Counter { member, skip: 0 },
+                meta,
                 ..Cause::plain(What::Round)
             };
             let op = DeviceOp {
@@ -231,7 +242,7 @@ impl Durability {
                 offset,
                 len: BLOCK as u32,
                 buf: BufRef::Meta,
-                fua: !g.broken(Mutant::NameBeforeRaise),
+                fua: !(is_counter && g.broken(Mutant::NameBeforeRaise)),
             };
             g.start(cause, op);
         }
@@ -245,6 +256,7 @@ impl Durability {
     fn write_metadata(&mut self, g: &mut Globals, r: &mut Relocation) -> RoundEnd {
         self.round.step = Step::WritingMeta;
         self.counters.durable();
+        self.marks.durable(g);
         let mut writes = core::mem::take(&mut self.writes);
         self.metadata_writes(g.broken(Mutant::RoundForgetsKept), &mut writes);
         let some = !writes.is_empty();
@@ -297,19 +309,26 @@ impl Durability {
         };
         let targets = [
             Some((self.layout.primary, first)),
-            mirror.map(|m| (m, self.staging.mirrored)),
+            mirror.map(|c| (c, self.staging.mirrored)),
         ];
         for (which, target) in targets.into_iter().enumerate() {
-            let Some((member, mut seq)) = target else {
+            let Some((carrier, mut seq)) = target.filter(|_| self.layout.has_journal) else {
                 continue;
             };
+            let member = carrier.member;
             while seq < self.round.to {
                 let end = self
                     .staging
                     .span(seq, self.round.to, u64::from(area.ring_blocks));
                 let len = (end - seq) as u32 * BLOCK as u32;
                 let meta = MetaSource::Journal { seq, skip: 0 };
-                writes.push((which, member, area.ring_offset(seq), len, meta));
+                writes.push((
+                    which,
+                    member,
+                    self.layout.ring_offset(carrier, seq),
+                    len,
+                    meta,
+                ));
                 seq = end;
             }
             for (region, at, len, is_header) in self.checkpoints.writes() {
@@ -318,7 +337,7 @@ impl Durability {
                 } else {
                     MetaSource::Piece { skip: 0 }
                 };
-                let start = self.layout.region_offset(member, region);
+                let start = self.layout.region_offset(carrier, region);
                 writes.push((which, member, start + at, len, meta));
             }
         }
@@ -345,12 +364,15 @@ impl Durability {
             Step::FlushingData => self.write_metadata(g, r),
             Step::WritingMeta => {
                 self.round.step = Step::FlushingMeta;
-                let members = [Some(self.layout.primary), self.layout.mirror];
-                for (m, wrote) in members.into_iter().zip(self.round.wrote) {
-                    if let Some(m) = m.filter(|_| wrote) {
-                        self.round.outstanding += 1;
-                        flush(g, m);
-                    }
+                // (Both places may be on one member.)
+                let wrote = self.round.wrote;
+                let primary = self.layout.primary.member;
+                let other = self
+                    .mirror()
+                    .filter(|&m| wrote[1] && !(wrote[0] && m == primary));
+                for m in Some(primary).filter(|_| wrote[0]).into_iter().chain(other) {
+                    self.round.outstanding += 1;
+                    flush(g, m);
                 }
                 if self.round.outstanding == 0 {
                     return self.finish(g, r);
@@ -378,9 +400,6 @@ impl Durability {
         if everywhere || g.broken(Mutant::SkipMirrorQuietly) {
             self.staging.mirrored = self.round.to;
             self.mirrored_at = g.clock;
-            if self.staging.lazy_from.is_some_and(|s| self.round.to > s) {
-                self.follow.mirror_may_lag();
-            }
         }
         let wait = if self.freeing.cleaned() > 0 || self.round.moves > 0 {
             g.params.commit_interval.min(CLEANS_MIRRORED_EVERY)

@@ -71,7 +71,7 @@ impl Requests {
         if whole || map.is_gone(e) {
             unmap(p, e, slot);
         } else if changed {
-            p.d.note_home(g, e);
+            p.d.note(g, e);
         }
     }
 }
@@ -129,7 +129,7 @@ fn may_discard(p: &mut Parts<'_>, w: &Waiter) -> bool {
 fn unmap(p: &mut Parts<'_>, e: ExtentId, slot: Slot) {
     p.r.drop_copy(p.g, p.d, e);
     p.g.space.map.unmap(e);
-    p.d.note_home(p.g, e);
+    p.d.note(p.g, e);
     p.d.free_slot(p.g, slot, true);
     let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
     policy.on_discarded(&mut view, e, slot.into());

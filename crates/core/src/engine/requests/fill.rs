@@ -36,7 +36,7 @@ impl Requests {
         g.counters.zero_fills += 1;
         if g.broken(Mutant::ExposeBeforeFill) {
             g.space.map.validate(e, 0, g.space.geo.blocks_per_extent());
-            p.d.note_home(g, e);
+            p.d.note(g, e);
         }
         let op = DeviceOp {
             id: OpId(0),
@@ -70,7 +70,7 @@ impl Requests {
         // contents.
         let own = result.is_ok() && g.space.map.home(e) == Some(slot);
         if own && g.space.map.validate(e, 0, blocks) {
-            p.d.note_home(g, e);
+            p.d.note(g, e);
         }
         g.waiting.edges.filled(e);
         p.r.release_hold(p.g, e);

@@ -29,8 +29,10 @@ use super::slab::Slab;
 use crate::io::{Effect, IoError, QUIET, Request, RequestOp, Tag};
 use crate::mutants::Mutant;
 use crate::stats::CLASSES;
+use crate::store::Report;
 use crate::units::Nanos;
 use admission::Admission;
+use alloc::vec::Vec;
 use edges::{Edge, drop_edges};
 use replicas::Replicas;
 
@@ -91,15 +93,18 @@ pub(super) struct Requests {
     replicas: Replicas,
     /// Whether reads of unmapped extents must fail, because the map may be incomplete (degraded service, if the mirror may lag).
     incomplete: bool,
+    /// Extents that may have lost their newest data with flash that is absent: reading them is an error. Ranges, ascending.
+    suspects: Vec<core::ops::Range<u32>>,
     admission: Admission,
 }
 
 impl Requests {
-    pub(super) fn new(incomplete: bool) -> Requests {
+    pub(super) fn new(report: &Report) -> Requests {
         Requests {
             list: Slab::new(1024),
             replicas: Replicas::default(),
-            incomplete,
+            incomplete: report.incomplete,
+            suspects: report.suspects.clone(),
             admission: Admission::default(),
         }
     }

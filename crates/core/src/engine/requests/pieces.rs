@@ -209,7 +209,7 @@ fn place(p: &mut Parts<'_>, e: ExtentId, write: bool) -> Option<Slot> {
     g.space.map.map(e, slot, partial);
     // Data that is read before it is written was there, and recorded, before the first request (in the lab).
     if !partial && write {
-        p.d.note_home(g, e);
+        p.d.note(g, e);
     }
     g.counters.first_touches += 1;
     g.counters.placed_fast += u64::from(g.space.geo.tier_of(slot) == TierId(0));

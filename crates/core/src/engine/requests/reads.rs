@@ -4,7 +4,7 @@ use super::runs::Runs;
 use super::{Req, Requests, Waiter};
 use crate::engine::globals::Globals;
 use crate::io::{Effect, IoError};
-use crate::units::Slot;
+use crate::units::{ExtentId, Slot};
 
 impl Req {
     /// The offset, in the request's aligned buffer, of byte `at` of the volume.
@@ -14,6 +14,12 @@ impl Req {
 }
 
 impl Requests {
+    /// Whether the newest data of `e` may be lost with flash that is absent.
+    fn is_suspect(&self, e: ExtentId) -> bool {
+        let after = self.suspects.partition_point(|r| r.end <= e.0);
+        self.suspects.get(after).is_some_and(|r| r.start <= e.0)
+    }
+
     /// Answers a read of unwritten blocks with zeros. If the map may be incomplete, the read fails instead.
     pub(super) fn read_nothing(
         &mut self,
@@ -74,6 +80,9 @@ impl Requests {
         slot: Slot,
         runs: &mut Runs,
     ) {
+        if self.is_suspect(w.extent) {
+            return self.fail(w.req, IoError::Gone);
+        }
         if !g.space.map.is_partial(w.extent) {
             return self.join_run(g, w, slot, (w.from, w.to), false, &mut runs.home);
         }

@@ -179,7 +179,7 @@ impl Requests {
         let (w, g) = (*w, &mut *p.g);
         let early = w.mode == WriteTo::Both && g.broken(Mutant::TrustOneReplica);
         if ok && g.space.map.home(e) == Some(slot) && g.space.map.validate(e, from, to) {
-            p.d.note_home(g, e);
+            p.d.note(g, e);
         }
         if w.left > 0 && !early {
             return true;

@@ -219,7 +219,7 @@ impl Requests {
         let g = &mut *p.g;
         let ok = ok || g.broken(Mutant::TrustFailedWrite);
         if ok && g.space.map.home(e) == Some(s) && g.space.map.validate(e, from, to) {
-            p.d.note_home(g, e);
+            p.d.note(g, e);
         }
     }
 }

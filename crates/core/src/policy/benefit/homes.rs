@@ -75,6 +75,7 @@ mod tests {
             first_slot: 0,
             slots,
             data_offset: 0,
+            stash: crate::geometry::Stash::default(),
         };
         let members = alloc::vec![member(0, FAST_SLOTS), member(1, 12)];
         let mut policy = Benefit::default();

@@ -1,6 +1,5 @@
 //! The state of a volume while records of a checkpoint and of the journal are applied to it.
 
-use super::super::Layout;
 use super::super::checkpoint::Header;
 use super::super::counter::{self, Known};
 use super::super::error::OpenError;
@@ -8,7 +7,8 @@ use super::super::journal::Tip;
 use super::super::record::{self, Entry};
 use super::super::session::Session;
 use super::super::superblock::Superblock;
-use crate::units::{ExtentId, MemberId, Nanos, Slot};
+use super::super::{Carrier, Layout};
+use crate::units::{ExtentId, Nanos, Slot};
 use crate::volume::Space;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -62,12 +62,10 @@ pub(in crate::store) struct Loaded {
     pub(in crate::store) tip: Tip,
     pub(in crate::store) checkpoint: Header,
     pub(in crate::store) time: Nanos,
-    /// Whether the last session stated that the mirror may lack acknowledged changes.
-    pub(in crate::store) lazy: bool,
     /// The values of members' counters in checkpoint and journal.
     pub(in crate::store) counters: Known,
-    /// Damaged blocks of the checkpoint, each with its member and its index.
-    pub(in crate::store) bad: Vec<(MemberId, u32)>,
+    /// Damaged blocks of the checkpoint, each with its place and its index.
+    pub(in crate::store) bad: Vec<(Carrier, u32)>,
     /// Blocks of the checkpoint that no member has.
     pub(in crate::store) gaps: Vec<u32>,
     /// Extents of which these blocks may have had records, as ranges with exclusive ends.
@@ -88,7 +86,7 @@ pub(in crate::store) struct From<'a> {
     pub(in crate::store) layout: Layout,
     pub(in crate::store) session: Session,
     /// Primary and mirror, as far as they are present.
-    pub(in crate::store) sources: &'a [MemberId],
+    pub(in crate::store) sources: &'a [Carrier],
     /// Every journal block up to this number was durable ([`crate::store::evidence`]).
     pub(in crate::store) flushed: u64,
     /// Whether every member that carried metadata in the last session is present. Then journal blocks may be used as proof that earlier
@@ -112,7 +110,6 @@ impl Loaded {
             tip: h.start,
             checkpoint: h,
             time: h.time,
-            lazy: h.lazy == Some(from.session.epoch),
             counters,
             bad: Vec::new(),
             gaps: Vec::new(),
@@ -121,6 +118,27 @@ impl Loaded {
             void: false,
             stated: None,
         })
+    }
+    /// The state of a cache volume whose flash is all missing: no copies. Journal numbers begin at `next`.
+    pub(in crate::store) fn without_journal(
+        from: &From<'_>,
+        next: u64,
+        time: Nanos,
+    ) -> Result<Loaded, OpenError> {
+        let none = Header {
+            number: 1,
+            start: Tip {
+                next_seq: next,
+                epoch: from.session.epoch,
+                crc: 0,
+            },
+            blocks: 0,
+            time,
+        };
+        let mut loaded = Loaded::new(from, none, none.number, Known::new())?;
+        let twice = |_| OpenError::BadRecord("a home twice");
+        loaded.space.rebuild().map_err(twice)?;
+        Ok(loaded)
     }
     /// The extents whose records are lost and not repeated in the journal.
     pub(super) fn lost_extents(&self) -> Vec<(ExtentId, ExtentId)> {

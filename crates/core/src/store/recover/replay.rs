@@ -6,25 +6,24 @@ use super::super::layout::RING_MIN;
 use super::super::mutants::broken;
 use super::super::report::{Part, Repair, Report};
 use super::super::superblock::State;
-use super::super::{BLOCK, HEADER, Layout, Media};
+use super::super::{BLOCK, Carrier, HEADER, Layout, Media};
 use super::loaded::{CHUNK, From, Loaded, apply};
 use crate::mutants::Mutant;
-use crate::units::MemberId;
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// Reads the ring in the order of sequence numbers, many blocks at a time.
 struct RingReader {
-    member: MemberId,
+    carrier: Carrier,
     buf: Vec<u8>,
     from: u64,
     count: u64,
 }
 
 impl RingReader {
-    fn new(member: MemberId) -> RingReader {
+    fn new(carrier: Carrier) -> RingReader {
         RingReader {
-            member,
+            carrier,
             buf: vec![0; CHUNK * BLOCK],
             from: 0,
             count: 0,
@@ -43,15 +42,19 @@ impl RingReader {
             self.count = (ring - seq % ring).min(CHUNK as u64);
             let buf = &mut self.buf[..self.count as usize * BLOCK];
             if media
-                .read(self.member, layout.area.ring_offset(seq), buf)
+                .read(
+                    self.carrier.member,
+                    layout.ring_offset(self.carrier, seq),
+                    buf,
+                )
                 .is_err()
             {
                 self.count = 0;
                 // The block is read alone, so that one bad sector does not make its neighbours unreadable.
                 media
                     .read(
-                        self.member,
-                        layout.area.ring_offset(seq),
+                        self.carrier.member,
+                        layout.ring_offset(self.carrier, seq),
                         &mut self.buf[..BLOCK],
                     )
                     .ok()?;
@@ -96,9 +99,8 @@ pub(super) fn replay<M: Media + ?Sized>(
             report.journal_records +=
                 apply(from.sb, loaded, &b[HEADER..], report.was_clean, any_epoch)?;
             loaded.tip = loaded.tip.after(&h);
-            loaded.lazy |= h.lazy && h.epoch == from.session.epoch;
             report.journal_blocks += 1;
-            report.from_mirror += u64::from(r.member != from.layout.primary);
+            report.from_mirror += u64::from(r.carrier != from.layout.primary);
             if from.whole {
                 proven = proven.max(h.last_flushed);
             }
@@ -116,7 +118,7 @@ pub(super) fn replay<M: Media + ?Sized>(
     let damaged = lacked.iter().filter(|&&s| s <= proven).count() as u64;
     if damaged > 0 {
         report.repairs.push(Repair {
-            member: from.sources[0],
+            member: from.sources[0].member,
             part: Part::Journal,
             blocks: damaged,
         });
@@ -148,12 +150,12 @@ fn no_hole<M: Media + ?Sized>(
     // If only the mirror is present, this check is possible only after a clean close (or if it was complete otherwise). A mirror that lags
     // may have a torn block although the primary had already flushed later blocks.
     for r in readers.iter_mut().filter(|r| {
-        r.member == from.layout.primary
+        r.carrier == from.layout.primary
             || from.whole
             || from.sb.state == State::Clean
             || session.sole
     }) {
-        let primary = r.member == from.layout.primary;
+        let primary = r.carrier == from.layout.primary;
         for seq in end..end + ring {
             let Some(b) = r.block(media, &from.layout, seq) else {
                 continue;
@@ -181,7 +183,7 @@ fn no_doubt<M: Media + ?Sized>(
     proven: u64,
 ) -> Result<(), OpenError> {
     let (start, end) = (loaded.checkpoint.start.next_seq, loaded.tip.next_seq);
-    if from.sources.len() < 2 || primary.member != from.layout.primary {
+    if from.sources.len() < 2 || primary.carrier != from.layout.primary {
         return Ok(());
     }
     let newest = proven.min(end - 1);

@@ -52,9 +52,9 @@ pub struct MemberEntry {
     pub sums: (u64, u64),
     /// A value that its counter had reached when the superblock was written.
     pub counter: u64,
-    /// First byte of the checkpoint regions, if they are not behind the journal ring: 0, or a place behind the slots. They move there when
-    /// the volume grows.
-    pub regions_at: u64,
+    /// First byte of what lies behind the slots; 0: nothing. In a tiering volume these are the checkpoint regions, which move there when the
+    /// volume grows. On a disk of a cache volume it is the tail: stash, mark and second superblock.
+    pub behind_at: u64,
     /// The path at which it was last found. It is only a hint and is never trusted.
     pub hint: String,
 }
@@ -84,7 +84,7 @@ pub(super) fn encode_row(m: &MemberEntry, b: &mut [u8]) {
     put(b, 48, &m.sums.1.to_le_bytes());
     put(b, 56, &m.counter.to_le_bytes());
     put_text(b, 64, HINT_BYTES, &m.hint);
-    put(b, 152, &m.regions_at.to_le_bytes());
+    put(b, 152, &m.behind_at.to_le_bytes());
 }
 
 /// Decodes a row of the member table; `None` if it is empty.
@@ -105,6 +105,6 @@ pub(super) fn decode_row(b: &[u8]) -> Result<Option<MemberEntry>, SuperblockErro
         sums: (u64_at(b, 40), u64_at(b, 48)),
         counter: u64_at(b, 56),
         hint: text(&b[64..64 + HINT_BYTES]),
-        regions_at: u64_at(b, 152),
+        behind_at: u64_at(b, 152),
     }))
 }

@@ -1,6 +1,7 @@
 //! Tests of `superblock`.
 
 use super::*;
+use crate::units::TierId;
 use alloc::format;
 use alloc::vec;
 
@@ -10,7 +11,7 @@ pub(crate) fn sample() -> Superblock {
         uuid: [tier + 1; 16],
         tier: TierId(tier),
         slots,
-        data_offset: Layout::data_offset(&area, true, 65536),
+        data_offset: 1 << 20,
         bytes: 1 << 30,
         counter: 5,
         hint: format!("/dev/tier{tier}"),
@@ -29,7 +30,7 @@ pub(crate) fn sample() -> Superblock {
         prev_epoch: 0x1234,
         first_seq: 77,
         prev_first_seq: 55,
-        follow: Follow::Mirror,
+        follow: Follow::Lags,
         prev_follow: Follow::Exact,
         absent: 2,
         index: 1,
@@ -119,21 +120,25 @@ fn identities_are_given_out_once() {
 fn regions_that_moved_lie_behind_the_slots() {
     let mut sb = sample();
     let end = sb.members[1].data_offset + (80 << 16);
-    sb.members[1].regions_at = end;
+    sb.members[1].behind_at = end;
     let b = sb.encode();
     assert_eq!(u64_at(&b, 16) & FEATURE_REGIONS, FEATURE_REGIONS);
     assert_eq!(Superblock::decode(&b), Ok(sb.clone()));
     let layout = sb.layout();
-    assert_eq!(layout.region_offset(MemberId(1), 0), end);
-    let half = sb.area.regions_bytes() / 2;
-    assert_eq!(layout.region_offset(MemberId(1), 1), end + half);
+    let mirror = layout.mirror.unwrap();
     assert_eq!(
-        layout.region_offset(MemberId(0), 1),
-        sb.area.region_offset(1)
+        (mirror.member, layout.region_offset(mirror, 0)),
+        (MemberId(1), end)
+    );
+    let half = sb.area.regions_bytes() / 2;
+    assert_eq!(layout.region_offset(mirror, 1), end + half);
+    assert_eq!(
+        layout.region_offset(layout.primary, 0),
+        layout.ring_offset(layout.primary, 0) + sb.area.ring_bytes()
     );
     // In the slots, past the end of the device, not at a block.
     for at in [end - 4096, (1 << 30) - half, end + 512] {
-        sb.members[1].regions_at = at;
+        sb.members[1].behind_at = at;
         let e = SuperblockError::Impossible("checkpoint regions in an impossible place");
         assert_eq!(Superblock::decode(&sb.encode()), Err(e), "{at}");
     }
@@ -150,4 +155,81 @@ fn a_device_is_replaced_if_the_table_changed_and_names_another() {
     assert!(old.is_replaced(&new));
     new.index = 0;
     assert!(!new.is_replaced(&old), "this member stayed");
+}
+
+fn cache(fast: &[u32], disks: &[u32]) -> Superblock {
+    let area = MetaArea::for_volume(100, 16, 8 << 20);
+    let entry = |tier, slots: &u32| MemberEntry {
+        uuid: [tier + 1; 16],
+        tier: TierId(tier),
+        slots: *slots,
+        ..MemberEntry::default()
+    };
+    let shape = Shape {
+        kind: Kind::Cache,
+        extent_shift: 16,
+        block_shift: 12,
+        extents: disks.iter().sum(),
+        area,
+    };
+    let fast = fast.iter().map(|n| entry(0, n));
+    let members = fast.chain(disks.iter().map(|n| entry(1, n))).collect();
+    Superblock::new([7; 16], 0xabcd, shape, members).placed(4096)
+}
+
+#[test]
+fn a_disk_of_a_cache_volume_is_the_volume_from_its_first_byte_on() {
+    let sb = cache(&[30], &[80, 200]);
+    assert_eq!(Superblock::decode(&sb.encode()), Ok(sb.clone()));
+    let geo = sb.geometry().unwrap();
+    let head = 65;
+    assert_eq!(sb.head_bytes(), head << 16);
+    let at = |e: u32| {
+        let (m, at) = geo.locate(geo.home(crate::ExtentId(e)).unwrap());
+        (m.0, at >> 16)
+    };
+    let behind = |i: usize| sb.members[i].behind_at >> 16;
+    assert_eq!([at(65), at(79)], [(1, 65), (1, 79)]);
+    assert_eq!([at(80 + 65), at(279)], [(2, 65), (2, 199)]);
+    // What belongs to the head is in the stash.
+    assert_eq!([at(0), at(64)], [(1, behind(1)), (1, behind(1) + 64)]);
+    assert_eq!(at(80), (2, behind(2)));
+    // The second superblock is in the last block, and the mark before it.
+    let end = sb.members[2].bytes;
+    let m = MemberId(2);
+    assert_eq!(sb.copy_offset(m), end - 4096);
+    assert_eq!([0, 1].map(|n| end - sb.mark_offset(m, n)), [12288, 8192]);
+    assert_eq!(sb.disks().map(|m| m.0).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn the_disks_of_a_cache_volume_have_no_journal() {
+    let one = cache(&[30], &[80]).layout();
+    let (a, b) = (one.primary, one.mirror.unwrap());
+    assert_eq!([a.member, b.member], [MemberId(0); 2]);
+    assert!(b.ring_at >= one.region_offset(a, 2) && !one.is_synchronous(Kind::Cache));
+    let two = cache(&[30, 20], &[80]).layout();
+    assert_eq!(two.mirror.map(|c| c.member), Some(MemberId(1)));
+    assert!(two.is_synchronous(Kind::Cache) && !two.carries(MemberId(2)));
+}
+
+#[test]
+fn impossible_places_on_a_disk_are_refused() {
+    let refused = |change: &dyn Fn(&mut Superblock)| {
+        let mut sb = cache(&[30], &[80]);
+        change(&mut sb);
+        Superblock::decode(&sb.encode()).is_err()
+    };
+    assert!(!refused(&|_| {}));
+    assert!(refused(&|s| s.members[1].data_offset = 4096));
+    assert!(refused(&|s| s.members[1].behind_at -= 4096));
+    assert!(refused(&|s| s.members[1].behind_at += 4096));
+    assert!(refused(&|s| s.members[1].bytes -= 4096));
+    assert!(refused(&|s| s.members[1].bytes += 1));
+    assert!(refused(&|s| s.members[1].behind_at = u64::MAX - 4095));
+    assert!(refused(&|s| s.head_blocks = 0));
+    assert!(refused(&|s| s.head_blocks += 1));
+    assert!(refused(
+        &|s| s.members[0].data_offset = s.area.ring_at(1) + 4096
+    ));
 }

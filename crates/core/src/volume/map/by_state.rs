@@ -104,6 +104,7 @@ mod tests {
             first_slot: 0,
             slots,
             data_offset: 0,
+            stash: crate::geometry::Stash::default(),
         };
         let members = vec![m(0, FAST), m(1, 300)];
         let mut map = ExtentMap::new(&Geometry::new(16, 12, 300, members).unwrap());

@@ -268,6 +268,7 @@ mod tests {
             first_slot: 0,
             slots,
             data_offset: 0,
+            stash: crate::geometry::Stash::default(),
         };
         let mut m =
             ExtentMap::new(&Geometry::new(16, 12, 30, vec![m(0, 8), m(1, 40)]).expect("a shape"));

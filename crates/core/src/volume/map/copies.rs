@@ -88,9 +88,8 @@ impl ExtentMap {
     }
     /// Number of units of the record of an extent, if this can be computed quickly: 0 for an extent without a home. `None`: the record must
     /// be encoded to know its length, or other state changes with the record. `with_clean`: clean blocks of copies are recorded.
-    /// `unchanged`: the record of a clean copy changes no other state.
     #[inline]
-    pub fn plain_units(&self, e: ExtentId, with_clean: bool, unchanged: bool) -> Option<usize> {
+    pub fn plain_units(&self, e: ExtentId, with_clean: bool) -> Option<usize> {
         let place = self.rows[e.0 as usize].place;
         if place == UNMAPPED {
             return Some(0);
@@ -101,7 +100,7 @@ impl ExtentMap {
         if self.home_of_copy_in(place).is_none() {
             return Some(1);
         }
-        if !unchanged || self.dirty_slots.get(place as usize) {
+        if self.dirty_slots.get(place as usize) {
             return None;
         }
         match self.bits.blocks {
@@ -331,6 +330,7 @@ mod tests {
             first_slot: 0,
             slots,
             data_offset: 0,
+            stash: crate::geometry::Stash::default(),
         };
         let mut m = ExtentMap::new(&Geometry::new(16, 12, 30, vec![m(0, 8), m(1, 24)]).unwrap());
         let e = ExtentId(3);

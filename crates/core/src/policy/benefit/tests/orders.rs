@@ -20,6 +20,7 @@ fn space(fast: u32) -> Space {
         first_slot: 0,
         slots,
         data_offset: 0,
+        stash: crate::geometry::Stash::default(),
     };
     let members = alloc::vec![member(0, fast), member(1, UNITS + 8)];
     Space::new(Geometry::new(16, 12, UNITS, members).unwrap())

@@ -19,6 +19,7 @@ fn engine(name: &str, fast: u32, extents: u32) -> Engine {
         first_slot: 0,
         slots,
         data_offset: 0,
+        stash: crate::geometry::Stash::default(),
     };
     let geo = Geometry::new(12, 12, extents, vec![m(0, fast), m(1, extents)]).unwrap();
     NullEngine::new(geo, build(name, core::iter::empty()).unwrap())

@@ -1,0 +1,155 @@
+//! Growth of a cache volume that is closed. The homes of its extents are at the addresses of their disk, so only the last disk may become
+//! larger, and nothing is stored for its new part. But its tail is at its end, so it moves, in a step of its own:
+//!
+//! ```text
+//! stash and mark copied to the new end ─► table: the tail is there ─► (opened again) ─► zeros where the old tail was ─► table: more extents
+//! ```
+//! So the old tail is in use until the new one is, and no slot is where a tail is. A tail follows the last slot, but for less than an extent, or
+//! there was a crash between the two steps; then the slots come first.
+
+use super::error::OpenError;
+use super::grow::Growth;
+use super::mark::{self, Cover};
+use super::open::Opened;
+use super::recover::CHUNK;
+use super::superblock::{Room, State, Superblock};
+use super::table::settle;
+use super::{BLOCK, Media};
+use crate::geometry::SLOTS_MAX;
+use crate::units::MemberId;
+use alloc::vec;
+use alloc::vec::Vec;
+
+const SMALL: &str = "the last device of the slowest tier has not become large enough for another extent (the other disks of a cache volume cannot grow, because the data on the disks behind them has fixed addresses)";
+const NO_ROOM_FOR_TAIL: &str = "its last device has become only a little larger: the end of the old size is in use until the new end is, so it must grow by 16 MiB at least";
+const MANY: &str =
+    "the volume would have too many extents: it needs larger ones, which are chosen at creation";
+
+/// Plans the growth to devices of these sizes; see [`super::plan_growth`].
+pub(super) fn plan(sb: &Superblock, sizes: &[u64]) -> Result<Growth, &'static str> {
+    let last = sb.members.len() - 1;
+    let old = &sb.members[last];
+    let place = MemberId(last as u8);
+    let now = sb.room(place, old.bytes, SLOTS_MAX);
+    let room = if now.slots > old.slots {
+        now
+    } else {
+        sb.room(place, sizes[last].max(old.bytes), SLOTS_MAX)
+    };
+    let more = room.slots.checked_sub(old.slots).filter(|&n| n > 0);
+    let extents = sb.extents.checked_add(more.ok_or(SMALL)?).ok_or(MANY)?;
+    if room.behind_at != old.behind_at && room.behind_at < old.bytes {
+        return Err(NO_ROOM_FOR_TAIL);
+    }
+    let mut slots: Vec<u32> = sb.members.iter().map(|m| m.slots).collect();
+    let others = slots[..last].iter().fold(0u32, |n, s| n.saturating_add(*s));
+    if others.saturating_add(room.slots) > SLOTS_MAX {
+        return Err(MANY);
+    }
+    let mut bytes: Vec<u64> = sb.members.iter().map(|m| m.bytes).collect();
+    let mut behind_at = vec![0; slots.len()];
+    (slots[last], bytes[last], behind_at[last]) = (room.slots, room.bytes, room.behind_at);
+    Ok(Growth {
+        extents,
+        slots,
+        bytes,
+        behind_at,
+        region_blocks: sb.area.region_blocks,
+    })
+}
+
+impl Growth {
+    /// The step in which only the tail of the last disk moves.
+    pub(super) fn tail_first(&self, sb: &Superblock) -> Option<Growth> {
+        let last = sb.members.len() - 1;
+        let moves = self.behind_at[last] != sb.members[last].behind_at;
+        moves.then(|| Growth {
+            extents: sb.extents,
+            slots: sb.members.iter().map(|m| m.slots).collect(),
+            ..self.clone()
+        })
+    }
+}
+
+/// See [`super::grow`].
+pub(super) fn grow<M: Media + ?Sized>(
+    media: &mut M,
+    opened: &mut Opened,
+    growth: &Growth,
+    epoch: u64,
+) -> Result<Superblock, OpenError> {
+    let settled = settle(media, opened)?;
+    let old = &settled.superblock;
+    let last = MemberId(old.members.len() as u8 - 1);
+    let i = usize::from(last.0);
+    let mut sb = old.clone();
+    let room = Room {
+        slots: growth.slots[i],
+        data_offset: 0,
+        behind_at: growth.behind_at[i],
+        bytes: growth.bytes[i],
+    };
+    room.put(&mut sb.members[i]);
+    sb.extents = growth.extents;
+    if growth.tail_first(old).is_some() {
+        if growth.extents != old.extents || room.behind_at < old.members[i].bytes {
+            return Err(OpenError::BadGrowth("the tail of the disk must move first"));
+        }
+        copy(
+            media,
+            last,
+            old.members[i].behind_at,
+            room.behind_at,
+            old.head_bytes(),
+        )?;
+        let set = opened.space.map.regions().dirty();
+        mark::write(media, &sb, last, Cover::Covered, set)?;
+    } else {
+        clear_old_tail(media, old, last)?;
+    }
+    let mut sb = settled.next_session(sb, epoch)?;
+    let geo = &opened.space.geo;
+    settled.change(media, &sb, &opened.space.map, geo, &settled.counters, None)?;
+    sb.state = State::Clean;
+    Ok(sb)
+}
+
+/// Copies bytes on a member, durably.
+fn copy<M: Media + ?Sized>(
+    media: &mut M,
+    m: MemberId,
+    from: u64,
+    to: u64,
+    bytes: u64,
+) -> Result<(), OpenError> {
+    let mut buf = vec![0; CHUNK * BLOCK];
+    let mut at = 0;
+    while at < bytes {
+        let n = (bytes - at).min(buf.len() as u64);
+        let part = &mut buf[..n as usize];
+        media.read(m, from + at, part)?;
+        media.write(m, to + at, part)?;
+        at += n;
+    }
+    Ok(media.flush(m)?)
+}
+
+/// Writes zeros where the tail was before it moved, because slots come there. It began within an extent behind the last slot.
+fn clear_old_tail<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    m: MemberId,
+) -> Result<(), OpenError> {
+    let entry = &sb.members[usize::from(m.0)];
+    let extent = 1u64 << sb.extent_shift;
+    let from = (u64::from(entry.slots) << sb.extent_shift).max(sb.head_bytes());
+    let tail = entry.bytes - entry.behind_at;
+    let (mut at, end) = (from, entry.behind_at.min(from + extent + tail));
+    let zeros = vec![0; CHUNK * BLOCK];
+    while at < end {
+        let n = (end - at).min(zeros.len() as u64) / BLOCK as u64 * BLOCK as u64;
+        media.write(m, at, &zeros[..n as usize])?;
+        at += n;
+    }
+    Ok(media.flush(m)?)
+}

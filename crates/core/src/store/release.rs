@@ -1,0 +1,113 @@
+//! Release: the disks of a cache volume become plain disks again, each with its part of the volume, byte for byte.
+//!
+//! ```text
+//! dirty data home ─► marks empty ─► superblocks on flash erased ─► marks *releasing* ─► for each disk:
+//!    stash ─► its bytes from 4096 on ─► its first block ─► second superblock erased ─► mark and stash erased
+//! ```
+//! Each step is durable before the next one begins. Until the marks say *releasing*, the volume can be opened, at last without flash. From
+//! then on no opening writes to it, and a release that was interrupted does the same again: the stash is whole until the disk's own first
+//! block is, and without a second superblock nothing is taken for a member.
+
+use super::layout::HEAD_BLOCKS;
+use super::mark::{self, Cover};
+use super::recover::CHUNK;
+use super::{BLOCK, Media, MediaError, Opened, Superblock, Transfer};
+use crate::units::{MemberId, Slot};
+use crate::volume::Space;
+use crate::volume::regions::Regions;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// The ranges of dirty data that must be written home, and flushed there, before a release.
+pub fn dirty_home(space: &Space) -> Vec<Transfer> {
+    let (map, geo) = (&space.map, &space.geo);
+    let mut all = Vec::new();
+    for s in (0..geo.tier_slots(geo.slowest()).start).map(Slot) {
+        let Some((e, home)) = map.copied_in(s).filter(|_| map.is_dirty_in(s)) else {
+            continue;
+        };
+        let (from, to) = (geo.locate(s), geo.locate(home));
+        let mut b = 0;
+        while b < geo.blocks_per_extent() {
+            let (n, dirty) = map.dirty_run(e, b, geo.blocks_per_extent());
+            let at = u64::from(b) << geo.block_shift;
+            if dirty {
+                all.push(Transfer {
+                    from: (from.0, from.1 + at),
+                    to: (to.0, to.1 + at),
+                    bytes: n << geo.block_shift,
+                });
+            }
+            b += n;
+        }
+    }
+    all
+}
+
+/// Takes the flash of an opened volume out of it, after the ranges of [`dirty_home`] were written home and flushed. From now on the volume can
+/// only be released.
+///
+/// # Errors
+/// A device fails. The volume can be opened, or its release goes on.
+pub fn leave_flash<M: Media + ?Sized>(media: &mut M, opened: &Opened) -> Result<(), MediaError> {
+    let sb = &opened.superblock;
+    let disks: Vec<MemberId> = sb.disks().collect();
+    for &m in &disks {
+        mark::write(media, sb, m, Cover::Covered, Regions::default())?;
+    }
+    for m in (0..sb.members.len() as u8).map(MemberId) {
+        if sb.is_disk(m) || opened.report.missing.contains(&m) {
+            continue;
+        }
+        for at in [sb.copy_offset(m), 0] {
+            media.write(m, at, &[0; BLOCK])?;
+            media.flush(m)?;
+        }
+    }
+    for &m in &disks {
+        mark::write(media, sb, m, Cover::Releasing, Regions::default())?;
+    }
+    Ok(())
+}
+
+/// Gives a disk back whose mark says *releasing*. `sb` is its second superblock.
+///
+/// # Errors
+/// The device fails. Doing it again goes on.
+pub fn uncover<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    m: MemberId,
+) -> Result<(), MediaError> {
+    let stash = sb.stash(m);
+    let (block, bytes) = (BLOCK as u64, u64::from(stash.slots) << sb.extent_shift);
+    let mut buf = vec![0; CHUNK * BLOCK];
+    let mut at = block;
+    while at < bytes {
+        let part = (bytes - at).min(buf.len() as u64) as usize;
+        media.read(m, stash.at + at, &mut buf[..part])?;
+        media.write(m, at, &buf[..part])?;
+        at += part as u64;
+    }
+    // In a tiny volume, the metadata of the head is longer than what belongs there.
+    buf.fill(0);
+    while at < HEAD_BLOCKS * block {
+        media.write(m, at, &buf[..BLOCK])?;
+        at += block;
+    }
+    media.flush(m)?;
+    media.read(m, stash.at, &mut buf[..BLOCK])?;
+    media.write(m, 0, &buf[..BLOCK])?;
+    media.flush(m)?;
+    buf.fill(0);
+    media.write(m, sb.copy_offset(m), &buf[..BLOCK])?;
+    media.flush(m)?;
+    // Nothing knows of the rest any more.
+    let (mut at, end) = (stash.at, sb.copy_offset(m));
+    while at < end {
+        let part = (end - at).min(buf.len() as u64) as usize;
+        media.write(m, at, &buf[..part])?;
+        at += part as u64;
+    }
+    media.flush(m)
+}

@@ -1,0 +1,51 @@
+//! `isotherm release`: gives the disks of a cache volume back as plain disks.
+
+use isotherm_live::Volume;
+use serde_json::json;
+
+use crate::Failure;
+use crate::args::ReleaseArgs;
+
+/// Releases a volume that is not served.
+///
+/// # Errors
+/// The volume is served, is no cache volume, cannot be opened, or a device fails.
+pub fn run(args: &ReleaseArgs) -> Result<(), Failure> {
+    let v = args.of.volume.to_string_lossy().into_owned();
+    super::must_not_be_served(&args.of.volume)?;
+    if !args.yes {
+        let what = format!(
+            "{v}: its disks would become plain disks with what the volume shows, and its flash would be empty: repeat the command with --yes"
+        );
+        return Err(Failure::usage(what));
+    }
+    let released = Volume::release(&args.of.volume).map_err(|e| Failure::failed(e.to_string()))?;
+    let disks: Vec<_> = (released.disks.iter())
+        .map(|d| json!({"path": d.path.to_string_lossy(), "from": d.bytes.0, "to": d.bytes.1}))
+        .collect();
+    let mut result = json!({
+        "volume": v, "disks": disks, "written_home_bytes": released.written_home, "went_on": released.went_on,
+        "notes": released.notes,
+    });
+    super::take_notes(&mut result);
+    args.of.json.print(&result, || {
+        let mut text = vec![format!(
+            "{v}: released; {} bytes were written home",
+            released.written_home
+        )];
+        for d in &released.disks {
+            let (from, to) = d.bytes;
+            text.push(format!(
+                "  {}: bytes {from} to {to} of the volume, from its first byte on",
+                d.path.display()
+            ));
+        }
+        if released.disks.len() > 1 {
+            text.push(
+                "  the parts together are the volume: join them with dm-linear, in this order"
+                    .into(),
+            );
+        }
+        text.join("\n") + "\n"
+    })
+}

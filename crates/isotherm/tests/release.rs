@@ -1,0 +1,111 @@
+//! The disk of a cache volume becomes a plain disk again.
+
+mod common;
+
+use common::Place;
+use common::nbd::{MIB, back, copy_in, holds, noise};
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+fn with_data(place: &Place, data: &[u8]) {
+    place.json("create v --fast f:24M --slow s:96M --policy lru", "create");
+    let served = place.serve("v --nbd unix:n");
+    copy_in(place, data);
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+}
+
+/// What the volume showed is on the disk, from its first byte on.
+fn is_plain(place: &Place, data: &[u8]) {
+    let disk = fs::read(place.path("s")).expect("read");
+    let differs = (0..data.len()).find(|&i| disk[i] != data[i]);
+    assert_eq!(differs, None, "the first byte that differs");
+    let rest = &disk[data.len()..];
+    assert!(
+        rest.iter().all(|&b| b == 0),
+        "something is left behind the data"
+    );
+}
+
+#[test]
+fn the_disk_of_a_released_volume_holds_what_it_showed() {
+    let place = Place::new();
+    let data = noise(7, 40 * MIB);
+    with_data(&place, &data);
+    let out = place.run("release v");
+    let why = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(
+        out.status.code() == Some(2) && why.contains("--yes"),
+        "{why}"
+    );
+    let served = place.serve("v --nbd unix:n");
+    let why = place.fails("release v --yes");
+    assert!(why.contains("served"), "{why}");
+    holds(&place, &data);
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+    let released = place.json("release v --yes", "release");
+    assert!(
+        released["written_home_bytes"].as_u64() > Some(0),
+        "{released}"
+    );
+    is_plain(&place, &data);
+    assert!(!place.path("v.toml").exists());
+    // Nothing takes the devices for members any more.
+    let found = place.run("find f s");
+    let words = String::from_utf8_lossy(&found.stdout).into_owned();
+    assert!(!words.contains("member 0"), "{words}");
+}
+
+#[test]
+fn a_release_that_is_killed_goes_on() {
+    let data = noise(8, 40 * MIB);
+    for round in 0..6u32 {
+        let place = Place::new();
+        with_data(&place, &data);
+        for at in 0..4 {
+            let mut killed = place
+                .command("release v --yes")
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("the program starts");
+            std::thread::sleep(Duration::from_millis(u64::from(3 + 9 * round + 4 * at)));
+            // It may have ended already.
+            let _ = killed.kill();
+            let _ = killed.wait();
+        }
+        if place.path("v.toml").exists() {
+            place.json("release v --yes", "release");
+        }
+        is_plain(&place, &data);
+    }
+}
+
+#[test]
+fn a_tiering_volume_is_not_released() {
+    let place = Place::new();
+    place.ok("create v --fast f:16M --slow s:64M --policy greendm");
+    let why = place.fails("release v --yes");
+    assert!(why.contains("only a cache volume"), "{why}");
+    let served = place.serve("v --nbd unix:n");
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+}
+
+#[test]
+fn what_a_disk_held_is_kept_and_comes_back() {
+    let place = Place::new();
+    let data = noise(9, 64 * MIB);
+    fs::write(place.path("s"), &data).expect("written");
+    place.ok("create v --fast f:16M --slow s --policy lru --keep --force");
+    let served = place.serve("v --nbd unix:n");
+    // The end of the disk holds metadata now.
+    assert!(back(&place)[..56 * MIB] == data[..56 * MIB]);
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+    place.json("release v --yes", "release");
+    let disk = fs::read(place.path("s")).expect("read");
+    assert!(disk[..56 * MIB] == data[..56 * MIB]);
+}

@@ -1,0 +1,190 @@
+//! Release of a cache volume: its disks become plain disks with what the volume showed.
+
+use super::{OpenMode, Volume, config_error, description, in_words};
+use crate::buffers::{ALIGNMENT, Buffer};
+use crate::config::{VolumeConfig, parse_uuid};
+use crate::device::{Device, OpenHow};
+use crate::error::{Error, ErrorKind};
+use crate::media::FileMedia;
+use isotherm_core::MemberId;
+use isotherm_core::geometry::MEMBERS_MAX;
+use isotherm_core::store::mark::{self, Cover};
+use isotherm_core::store::{self, BLOCK, Media, MediaError, Superblock, release};
+use std::path::{Path, PathBuf};
+
+/// Largest number of bytes that are written home at once.
+const PIECE: usize = 1 << 20;
+
+/// A disk that was given back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReleasedDisk {
+    /// Its path.
+    pub path: PathBuf,
+    /// The bytes of the volume that it holds, from its first byte on: start and end.
+    pub bytes: (u64, u64),
+}
+
+/// What a release has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Released {
+    /// The disks, in the order of the volume.
+    pub disks: Vec<ReleasedDisk>,
+    /// Bytes that were written home.
+    pub written_home: u64,
+    /// Whether an earlier release went on.
+    pub went_on: bool,
+    /// Messages for people.
+    pub notes: Vec<String>,
+}
+
+impl Volume {
+    /// Releases cache volume `p/v`, which is not served: writes dirty data home, takes the flash out, and gives the disks their first bytes
+    /// back. The description is removed. If an earlier release was interrupted, it goes on.
+    ///
+    /// # Errors
+    /// The volume is no cache volume, is in use or cannot be opened, or a device fails. The volume can be opened, or the release be repeated.
+    pub fn release(volume: &Path) -> Result<Released, Error> {
+        let file = description(volume);
+        let config = VolumeConfig::load(&file)?;
+        let begun = releasing(&config, &file)?;
+        let went_on = !begun.is_empty();
+        let (mut notes, mut written_home) = (Vec::new(), 0);
+        let found = if went_on {
+            begun
+        } else {
+            let v = Volume::open(volume, OpenMode::ReadWrite)?;
+            let sb = v.opened.superblock.clone();
+            if sb.disks().next().is_none() {
+                super::grow::end_session(&v.devices, &v.opened);
+                let what = "it is a tiering volume, whose data lies on all its devices: only a cache volume can be released; copy the data out instead";
+                return Err(config_error(&file, what));
+            }
+            written_home = begin(&v)?;
+            notes.clone_from(&v.notes);
+            let all = v.devices.into_iter().enumerate();
+            all.filter_map(|(i, d)| Some((sb_of(&sb, i)?, d?)))
+                .collect()
+        };
+        let disks = found
+            .into_iter()
+            .map(|(sb, device)| give_back(&sb, device))
+            .collect::<Result<Vec<_>, _>>()?;
+        if let Err(e) = std::fs::remove_file(&file) {
+            notes.push(format!(
+                "the description {} cannot be removed: {e}: remove it",
+                file.display()
+            ));
+        }
+        Ok(Released {
+            disks,
+            written_home,
+            went_on,
+            notes,
+        })
+    }
+}
+
+/// The superblock of the disk in place `i`; `None`: that is no disk.
+fn sb_of(sb: &Superblock, i: usize) -> Option<Superblock> {
+    let m = MemberId(i as u8);
+    sb.is_disk(m).then(|| Superblock {
+        index: m.0,
+        ..sb.clone()
+    })
+}
+
+/// The disks of a volume whose release was interrupted, each with its second superblock. (The first one may be gone, and other disks may be
+/// plain ones already.)
+fn releasing(config: &VolumeConfig, file: &Path) -> Result<Vec<(Superblock, Device)>, Error> {
+    let uuid = config.uuid.as_deref().and_then(parse_uuid);
+    let base = file.parent().unwrap_or(Path::new(""));
+    let mut all = Vec::new();
+    let slowest = config.members.iter().map(|m| m.tier).max();
+    for m in config.members.iter().filter(|m| Some(m.tier) == slowest) {
+        let how = OpenHow {
+            create: None,
+            buffered: false,
+            read_only: false,
+            fresh: false,
+        };
+        // What cannot be opened here is reported by the opening of the volume.
+        let Ok(device) = Device::open(&base.join(&m.path), how) else {
+            continue;
+        };
+        let end = device.bytes / BLOCK as u64 * BLOCK as u64;
+        let mut one = alone(0, device);
+        let mut block = vec![0; BLOCK];
+        let read =
+            FileMedia::new(&one).read(MemberId(0), end.saturating_sub(BLOCK as u64), &mut block);
+        let sb = read.ok().and_then(|()| Superblock::decode(&block).ok());
+        let Some(sb) = sb.filter(|s| Some(s.uuid) == uuid && s.is_disk(MemberId(s.index))) else {
+            continue;
+        };
+        one.swap(0, usize::from(sb.index));
+        let mark = mark::read(&mut FileMedia::new(&one), &sb, MemberId(sb.index)).newest;
+        if mark.is_some_and(|k| k.cover == Cover::Releasing) {
+            all.extend(one.into_iter().flatten().map(|d| (sb.clone(), d)));
+        }
+    }
+    all.sort_by_key(|(sb, _)| sb.index);
+    Ok(all)
+}
+
+/// A device in its place among the members, without the others.
+fn alone(place: u8, device: Device) -> Vec<Option<Device>> {
+    let mut all: Vec<Option<Device>> = (0..MEMBERS_MAX).map(|_| None).collect();
+    all[usize::from(place)] = Some(device);
+    all
+}
+
+/// Writes dirty data home and takes the flash out. Returns the number of bytes that were written home.
+fn begin(v: &Volume) -> Result<u64, Error> {
+    let mut media = FileMedia::new(&v.devices);
+    let mut piece = Buffer::new(0, PIECE as u32, ALIGNMENT as u32);
+    let mut run = || -> Result<u64, MediaError> {
+        let mut done = 0;
+        for t in release::dirty_home(&v.opened.space) {
+            let mut at = 0;
+            while at < t.bytes {
+                let n = (t.bytes - at).min(PIECE as u32);
+                let part = &mut piece[..n as usize];
+                media.read(t.from.0, t.from.1 + u64::from(at), part)?;
+                media.write(t.to.0, t.to.1 + u64::from(at), part)?;
+                at += n;
+            }
+            done += u64::from(t.bytes);
+        }
+        for m in v.opened.superblock.disks() {
+            media.flush(m)?;
+        }
+        release::leave_flash(&mut media, &v.opened)?;
+        Ok(done)
+    };
+    let done = run();
+    done.map_err(|e| in_words(&v.config, &media, store::OpenError::Media(e)))
+}
+
+/// Gives one disk back.
+fn give_back(sb: &Superblock, device: Device) -> Result<ReleasedDisk, Error> {
+    let path = device.path.clone();
+    let m = MemberId(sb.index);
+    let one = alone(sb.index, device);
+    release::uncover(&mut FileMedia::new(&one), sb, m).map_err(|e| {
+        let what = format!(
+            "{}: failed at byte {}: the release is not complete; when the device works again, repeat the command",
+            path.display(),
+            e.offset
+        );
+        Error::new(ErrorKind::Device, what)
+    })?;
+    let shift = sb.extent_shift;
+    let before = sb.disks().filter(|d| d.0 < m.0);
+    let from: u64 = before
+        .map(|d| u64::from(sb.members[usize::from(d.0)].slots) << shift)
+        .sum();
+    let bytes = u64::from(sb.members[usize::from(m.0)].slots) << shift;
+    Ok(ReleasedDisk {
+        path,
+        bytes: (from, from + bytes),
+    })
+}

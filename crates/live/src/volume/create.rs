@@ -295,6 +295,7 @@ impl Volume {
             .unwrap_or(4096);
         let sizes: Vec<u64> = devices.iter().flatten().map(|d| d.bytes).collect();
         let Plan { sb, caching, needs } = Plan::new(&config, &sizes, align, &file)?;
+        refuse_keep_without_homes(&sb, how.keep, &file)?;
         notes.extend(needs.note());
         if config
             .members
@@ -312,10 +313,17 @@ impl Volume {
         }
         if force {
             found_there().try_for_each(|d| refuse_live_member(d, None))?;
+        }
+        // Without enough space, nothing may have been erased or cleared.
+        notes.extend(reserve_space(&devices, &sb, how.preallocate)?);
+        if force {
             found_there().try_for_each(contents::erase)?;
         }
         clear_homes(&devices, &sb, how.keep, progress)?;
-        notes.extend(reserve_space(&devices, &sb, how.preallocate)?);
+        if how.preallocate {
+            // What was cleared gave its space back.
+            reserve_space(&devices, &sb, true)?;
+        }
         store::format(&mut media, &sb).map_err(|e| device_error(&media, &paths, e))?;
         config.uuid = Some(format_uuid(&sb.uuid));
         config.save(&file)?;
@@ -341,6 +349,18 @@ fn in_order(config: &mut VolumeConfig) -> Result<Vec<PathBuf>, Error> {
         }
     }
     Ok(config.members.iter().map(|m| m.path.clone()).collect())
+}
+
+/// Refuses `keep` for a tiering volume: its extents have no homes yet, so it cannot show what the devices hold.
+fn refuse_keep_without_homes(sb: &Superblock, keep: bool, file: &Path) -> Result<(), Error> {
+    if !keep || sb.kind != Kind::Tiering {
+        return Ok(());
+    }
+    let what = format!(
+        "policy: {} makes a tiering volume, which shows zeros where nothing was written, so --keep can show nothing: leave it out, or choose a policy that keeps copies, such as benefit",
+        sb.policy
+    );
+    Err(config_error(file, what))
 }
 
 /// Clears the slow members of a cache volume, which shows what they hold. (A tiering volume shows zeros until something is written.)

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Command;
 
-use common::faulty::Faulty;
+use common::faulty::{Faulty, Released};
 use common::nbd::noise;
 use common::peer::{FLUSH, Peer, READ, wait_for};
 use common::{Place, Served};
@@ -365,15 +365,6 @@ fn ended(served: Served) -> (Option<i32>, String) {
 
 /// More than the kernel has workers.
 const MISSES: usize = 40;
-
-/// A disk that answers again when this is dropped, so that a failed test does not wait for a server that waits for the disk.
-struct Released<'a>(&'a Faulty);
-
-impl Drop for Released<'_> {
-    fn drop(&mut self) {
-        self.0.go_on();
-    }
-}
 
 /// A disk that answers nothing, as one behind a network that is gone: what needs it waits, everything else goes on, and so does the volume
 /// when the disk answers again.

@@ -442,3 +442,28 @@ fn a_member_that_hangs_stops_nothing_that_does_not_need_it() {
     drop((peer, misses));
     assert_eq!(ended(served).0, Some(0));
 }
+
+/// On an idle volume, only the activity stamp is written. A member that hangs is noticed by that, too.
+#[test]
+fn a_member_that_hangs_is_noticed_by_an_idle_volume() {
+    let place = Place::in_memory();
+    let platter = place.away("platter");
+    let made = std::fs::File::create(&platter).and_then(|f| f.set_len(16 * MIB));
+    made.expect("made");
+    let Some(disk) = Faulty::attach(&platter, &place.path("bay"), "sdb") else {
+        return;
+    };
+    place.ok("create v --fast bay/sdb --slow s:64M --policy lru");
+    let served = place.serve("v --nbd unix:n --stop-timeout 0");
+    place.ok("set v commit_interval_s=3600");
+    disk.hang();
+    let _released = Released(&disk);
+    let cause = becomes(&place, "failing", "silent");
+    assert_eq!(cause["member"], json!(0), "{cause}");
+    disk.go_on();
+    wait_for("well", || {
+        let status = place.json("status v", "status");
+        (status["health"]["state"] == json!("well")).then_some(())
+    });
+    assert_eq!(ended(served).0, Some(0));
+}

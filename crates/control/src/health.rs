@@ -19,6 +19,7 @@ use isotherm_live::vitals::{Errors, Unanswered, Vital, Vitals};
 use isotherm_words::printable::printable;
 use serde_json::{Value, json};
 
+use crate::closing::unanswered;
 use crate::failure::reason;
 use crate::live::Live;
 
@@ -177,13 +178,13 @@ fn unix(at: SystemTime) -> f64 {
 }
 
 /// The time of the calendar at this moment of the monotonic clock.
-fn calendar(at: Instant) -> SystemTime {
+pub(crate) fn calendar(at: Instant) -> SystemTime {
     let now = SystemTime::now();
     now.checked_sub(at.elapsed()).unwrap_or(now)
 }
 
 /// A number and a noun.
-fn count(n: u64, one: &str, many: &str) -> String {
+pub(crate) fn count(n: u64, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
 
@@ -227,15 +228,7 @@ impl Facts<'_> {
             return None;
         }
         let (path, since) = (self.path(member), calendar(u.since));
-        let of = [
-            (u.reads, "read", "reads"),
-            (u.writes, "write", "writes"),
-            (u.flushes, "flush", "flushes"),
-        ];
-        let all: Vec<String> = (of.into_iter().filter(|o| o.0 > 0))
-            .map(|(n, one, many)| count(n.into(), one, many))
-            .collect();
-        let mut detail = format!("waiting for it: {}", all.join(", "));
+        let mut detail = format!("waiting for it: {}", unanswered(u));
         if self.vitals.flushes_waiting > 0 {
             let n = self.vitals.flushes_waiting;
             detail = format!("{detail}; FLUSHes of clients that are not answered: {n}");

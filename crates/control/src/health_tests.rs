@@ -174,3 +174,30 @@ fn the_worst_comes_first_and_everything_is_told() {
         "{odd}"
     );
 }
+
+/// As long as a file system has no space, a lack of it counts, however long ago the last error was; then it is over.
+#[test]
+fn no_space_lasts_as_long_as_there_is_none() {
+    let vitals = Vitals {
+        members: vec![Vital {
+            errors: Some(errors(NO_SPACE_HOLDS.as_secs() + 30, 28)),
+            local_file: true,
+            ..Vital::default()
+        }],
+        flushes_waiting: 0,
+    };
+    // The first of these file systems never has space.
+    for (path, kinds) in [("/proc", vec![Kind::NoSpace]), ("/", vec![])] {
+        let facts = Facts {
+            failure: None,
+            missing: &[],
+            members: &[(path.into(), false)],
+            vitals: &vitals,
+            checked: &Value::Null,
+            incomplete: false,
+            read_only: false,
+        };
+        let found: Vec<Kind> = facts.judge().causes.iter().map(|c| c.kind).collect();
+        assert_eq!(found, kinds, "{path}");
+    }
+}

@@ -19,6 +19,7 @@ pub mod change;
 pub mod classes;
 pub mod classes_kept;
 pub mod client;
+pub mod closing;
 pub mod data_check;
 pub mod entry;
 pub mod failure;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Instant, SystemTime};
 
 use isotherm_core::engine::is_knob;
 use isotherm_core::{MemberId, Nanos, World};
@@ -67,6 +67,8 @@ pub struct Live {
     pub checks: Arc<DataChecks>,
     /// The block device, once it exists.
     pub device: Arc<Mutex<Value>>,
+    /// When the end of serving began.
+    pub closing: OnceLock<SystemTime>,
 }
 
 impl Live {
@@ -123,9 +125,7 @@ impl Live {
         + Send
         + 'static,
     ) -> Result<R, String> {
-        self.handle
-            .call(f)
-            .ok_or_else(|| "the volume is closing".to_owned())
+        self.handle.call(f).ok_or_else(|| self.closing_words())
     }
 
     /// All figures. The content of the fastest tier by class is included only with `contents`, because it needs a walk over the tier.
@@ -165,6 +165,7 @@ impl Live {
     }
 
     fn status(&self, contents: bool) -> Result<Value, String> {
+        self.refuse_if_closing()?;
         let config = self.config();
         let mut status = describe(&self.volume, &config);
         let (geo, mapped, params, copies) = self.on_engine(|e, _| {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+mod ago;
 pub mod bits;
 pub mod collector;
 pub mod crc32c;

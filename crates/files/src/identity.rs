@@ -3,16 +3,14 @@
 //! A disk that is not mounted leaves an empty directory at the place of its tier. Without this check its files would appear to be deleted,
 //! and new files would go to the disk below and be hidden when the tier comes back.
 
-use crate::disk::{Disk, Root, write_all};
+use crate::disk::{NewFile, Root, write_all};
 use crate::store::{Refused, refuse};
-use crate::tree::{At, HIDDEN, Tree};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 const FILE: &[u8] = b".isotherm/identity.json";
-const NEW: &[u8] = b".isotherm/identity.new";
 
 /// The record that is stored on a tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,12 +41,8 @@ fn read(root: &Root) -> Result<Option<Identity>, Refused> {
 fn write(roots: &Arc<Vec<Root>>, tier: usize, identity: &Identity) -> Result<(), Refused> {
     let root = &roots[tier];
     let text = serde_json::to_vec(identity).map_err(|e| Refused(e.to_string()))?;
-    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR;
-    let done = root
-        .open_at(NEW, flags, 0o600)
-        .and_then(|fd| write_all(&fd, &text, 0).and_then(|()| rustix::fs::fsync(&fd)))
-        .and_then(|()| rustix::fs::renameat(&root.fd, NEW, &root.fd, FILE))
-        .and_then(|()| Disk::new(Arc::clone(roots)).sync_dir(&At::new(tier as u8, HIDDEN)));
+    let done = NewFile::make(root, b"identity.json")
+        .and_then(|new| write_all(&new.fd, &text, 0).and_then(|()| new.publish()));
     done.map_err(|e| {
         Refused(format!(
             "{}: cannot write .isotherm/identity.json: {e}",

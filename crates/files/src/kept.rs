@@ -22,7 +22,8 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering;
 
 const LIST: &[u8] = b".isotherm/copies.json";
-const NEW: &[u8] = b".isotherm/copies.new";
+/// The same in that directory.
+const NAME: &[u8] = b"copies.json";
 /// Maximum length of the list in bytes. No fast tier holds so many copies that the list is longer.
 const LIST_MAX: u64 = 1 << 30;
 /// Upper limit of the numbers of copies in the list: a mount continues to count from the highest of them.
@@ -163,6 +164,6 @@ impl Store {
         }
         let text = serde_json::to_vec(&list).map_err(|_| Errno::INVAL)?;
         // `write_whole` may drop copies to make room for the list. The next mount finds them in the list and not on the tier.
-        self.write_whole(NEW, LIST, &text)
+        self.write_whole(NAME, &text)
     }
 }

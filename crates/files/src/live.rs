@@ -166,6 +166,13 @@ impl Live {
     /// Records a change; to be called while [`Held`] is held.
     pub fn mark_changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
+        // The end of a move could take the change time of this change for one of its own.
+        let mut shown = self
+            .shown_ctime
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *shown = None;
+        drop(shown);
         self.mark_used();
     }
     /// Records a read or change: the attributes are read again at the last close.

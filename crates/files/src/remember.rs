@@ -1,19 +1,20 @@
 //! Pins and policies of directories, which are stored in a file on tier 0; and the thread that moves files.
 
-use crate::disk::{Disk, Root, write_all};
+use crate::disk::{NewFile, Root, write_all};
 use crate::mover::{Outcome, Why};
 use crate::placement::{How, Wanted};
 use crate::policy_state::PlacementSettings;
 use crate::store::{Refused, Store};
-use crate::tree::{At, HIDDEN, Tier, Tree};
-use rustix::fs::{AtFlags, OFlags};
+use crate::tree::Tier;
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const FILE: &[u8] = b".isotherm/settings.json";
-const NEW: &[u8] = b".isotherm/settings.new";
+/// The same in that directory.
+const NAME: &[u8] = b"settings.json";
 /// Interval between two checks for wanted moves.
 const TURN: Duration = Duration::from_secs(1);
 /// Time from the mount to the first save of the slower tiers' names on the fastest tier.
@@ -81,10 +82,10 @@ impl Store {
     fn save_settings(&self, new: &PlacementSettings) -> Result<(), Refused> {
         let text = serde_json::to_vec_pretty(new).map_err(|e| Refused(e.to_string()))?;
         let root = &self.roots[0];
-        let stored = match self.write_whole(NEW, FILE, &text) {
+        let stored = match self.write_whole(NAME, &text) {
             // A pin to a slower tier is what helps a full tier, so it must not fail because of that.
             Err(Errno::NOSPC | Errno::DQUOT) if root.release_spare() => {
-                let stored = self.write_whole(NEW, FILE, &text);
+                let stored = self.write_whole(NAME, &text);
                 root.reserve_spare();
                 stored
             }
@@ -92,21 +93,13 @@ impl Store {
         };
         stored.map_err(|e| Refused(format!("cannot write .isotherm/settings.json: {e}")))
     }
-    /// Writes a file on the fastest tier durably, under the name `new`, which it changes for the name `file` when it is complete. If the
-    /// tier is full, copies make room. An incomplete file is removed, because it would take the last space.
-    pub(crate) fn write_whole(&self, new: &[u8], file: &[u8], text: &[u8]) -> Result<(), Errno> {
-        let root = &self.roots[0];
-        let write = || {
-            let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR;
-            let fd = root.open_at(new, flags, 0o600)?;
-            write_all(&fd, text, 0)?;
-            rustix::fs::fsync(&fd)?;
-            rustix::fs::renameat(&root.fd, new, &root.fd, file)
-        };
-        self.evicting(0, write).inspect_err(|_| {
-            let _ = rustix::fs::unlinkat(&root.fd, new, AtFlags::empty());
-        })?;
-        Disk::new(std::sync::Arc::clone(&self.roots)).sync_dir(&At::new(0, HIDDEN))
+    /// Writes a file in `.isotherm` of the fastest tier durably, or leaves what it was. If the tier is full, copies make room.
+    pub(crate) fn write_whole(&self, name: &[u8], text: &[u8]) -> Result<(), Errno> {
+        self.evicting(0, || {
+            let new = NewFile::make(&self.roots[0], name)?;
+            write_all(&new.fd, text, 0)?;
+            new.publish()
+        })
     }
     /// Passes recorded accesses to the policy.
     pub fn feed_policy(&self) {

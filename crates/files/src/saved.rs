@@ -6,22 +6,25 @@
 //! itself.
 
 use crate::catalogue::{Body, Catalogue, Kind, Listing, Node, NodeId, ROOT};
-use crate::disk::{Disk, Root, write_all};
+use crate::disk::{NewFile, Root, write_all};
 use crate::store::Store;
-use crate::tree::{At, Facts, HIDDEN, Id, Tier, Time, Tree};
+use crate::tree::{Facts, Id, Tier, Time};
 use isotherm_core::crc32c::{crc32c, update};
-use rustix::fs::{AtFlags, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::sync::Arc;
 
-const NEW: &[u8] = b".isotherm/names.new";
 const HEAD: &[u8] = b"isotherm names 1\n";
 /// Bytes that are encoded at a time, so that the memory does not grow with the number of files.
 const PIECE: usize = 1 << 20;
 
+/// Name of the file in `.isotherm`.
+fn name(tier: Tier) -> Vec<u8> {
+    format!("names.{tier}").into_bytes()
+}
+
 fn file(tier: Tier) -> Vec<u8> {
-    format!(".isotherm/names.{tier}").into_bytes()
+    [b".isotherm/", &name(tier)[..]].concat()
 }
 
 fn put(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -235,28 +238,23 @@ impl Store {
     /// An error of the fast tier.
     pub fn save_names(&self) -> Result<(), Errno> {
         for tier in (1..self.roots.len() as Tier).filter(|t| !self.is_absent(*t)) {
-            self.save_names_of(tier).inspect_err(|_| {
-                // It would take the last space of a full tier.
-                let _ = rustix::fs::unlinkat(&self.roots[0].fd, NEW, AtFlags::empty());
-            })?;
+            self.save_names_of(tier)?;
         }
-        Disk::new(Arc::clone(&self.roots)).sync_dir(&At::new(0, HIDDEN))
+        Ok(())
     }
     fn save_names_of(&self, tier: Tier) -> Result<(), Errno> {
-        let root = &self.roots[0];
-        let fd = root.open_at(NEW, OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR, 0o600)?;
+        let new = NewFile::make(&self.roots[0], &name(tier))?;
         let (mut names, mut piece, mut done) = (Encoder::new(tier), Vec::new(), 0);
         loop {
             names.next(&self.cat(), &mut piece);
             if piece.is_empty() {
                 break;
             }
-            write_all(&fd, &piece, done)?;
+            write_all(&new.fd, &piece, done)?;
             done += piece.len() as u64;
         }
-        write_all(&fd, &names.sum.to_le_bytes(), done)?;
-        rustix::fs::fsync(&fd)?;
-        rustix::fs::renameat(&root.fd, NEW, &root.fd, &file(tier)[..])
+        write_all(&new.fd, &names.sum.to_le_bytes(), done)?;
+        new.publish()
     }
 }
 

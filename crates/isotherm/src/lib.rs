@@ -24,6 +24,7 @@ pub mod metrics;
 pub mod notify;
 pub mod overview;
 pub mod pages;
+mod patience;
 pub mod progress;
 pub mod reference;
 pub mod table;

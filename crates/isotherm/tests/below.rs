@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Command;
 
-use common::faulty::Faulty;
+use common::faulty::{Faulty, Released};
 use common::nbd::noise;
 use common::peer::{FLUSH, Peer, READ, wait_for};
 use common::{Place, Served};
@@ -366,15 +366,6 @@ fn ended(served: Served) -> (Option<i32>, String) {
 /// More than the kernel has workers.
 const MISSES: usize = 40;
 
-/// A disk that answers again when this is dropped, so that a failed test does not wait for a server that waits for the disk.
-struct Released<'a>(&'a Faulty);
-
-impl Drop for Released<'_> {
-    fn drop(&mut self) {
-        self.0.go_on();
-    }
-}
-
 /// A disk that answers nothing, as one behind a network that is gone: what needs it waits, everything else goes on, and so does the volume
 /// when the disk answers again.
 #[test]
@@ -449,5 +440,30 @@ fn a_member_that_hangs_stops_nothing_that_does_not_need_it() {
         (status["health"]["state"] == json!("well")).then_some(())
     });
     drop((peer, misses));
+    assert_eq!(ended(served).0, Some(0));
+}
+
+/// On an idle volume, only the activity stamp is written. A member that hangs is noticed by that, too.
+#[test]
+fn a_member_that_hangs_is_noticed_by_an_idle_volume() {
+    let place = Place::in_memory();
+    let platter = place.away("platter");
+    let made = std::fs::File::create(&platter).and_then(|f| f.set_len(16 * MIB));
+    made.expect("made");
+    let Some(disk) = Faulty::attach(&platter, &place.path("bay"), "sdb") else {
+        return;
+    };
+    place.ok("create v --fast bay/sdb --slow s:64M --policy lru");
+    let served = place.serve("v --nbd unix:n --stop-timeout 0");
+    place.ok("set v commit_interval_s=3600");
+    disk.hang();
+    let _released = Released(&disk);
+    let cause = becomes(&place, "failing", "silent");
+    assert_eq!(cause["member"], json!(0), "{cause}");
+    disk.go_on();
+    wait_for("well", || {
+        let status = place.json("status v", "status");
+        (status["health"]["state"] == json!("well")).then_some(())
+    });
     assert_eq!(ended(served).0, Some(0));
 }

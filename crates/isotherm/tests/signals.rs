@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+use common::faulty::{Faulty, Released};
 use common::peer::{PATIENCE, Peer, wait_for};
 use common::{Place, Served};
 use serde_json::json;
@@ -223,4 +224,55 @@ fn a_server_that_hangs_is_reported() {
         );
     }
     assert_eq!(served.terminate(), Some(0));
+}
+
+/// A member that hangs makes the end last as long as it hangs. Whoever waits is told so: the command, a signal's sender through the log, and
+/// whoever asks.
+#[test]
+fn an_end_that_waits_for_a_member_says_so() {
+    let place = Place::in_memory();
+    let platter = place.away("platter");
+    let made = File::create(&platter).and_then(|f| f.set_len(64 << 20));
+    made.expect("made");
+    let Some(disk) = Faulty::attach(&platter, &place.path("bay"), "sdb") else {
+        return;
+    };
+    place.ok("create v --fast f:16M --slow bay/sdb --policy lru");
+    let words = format!(
+        "waits for {} (member 1), which has not answered since",
+        place.path("bay/sdb").display()
+    );
+    for by_signal in [false, true] {
+        let served = place.serve("v --nbd unix:n --stop-timeout 0");
+        let mut peer = Peer::connect(&place.path("n")).expect("connected");
+        peer.write(0, &vec![1; 65536]).expect("written");
+        drop(peer);
+        disk.hang();
+        let _released = Released(&disk);
+        let stop = (!by_signal).then(|| {
+            let mut stop = place.command("stop v");
+            stop.stderr(std::process::Stdio::piped());
+            stop.spawn().expect("the program starts")
+        });
+        if by_signal {
+            served.signal("TERM");
+        }
+        let begun = Instant::now();
+        wait_for("status to say what the end waits for", || {
+            let out = place.run("status v");
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            (!out.status.success() && said.contains(&words)).then_some(())
+        });
+        // The log and the command say it after ten seconds.
+        std::thread::sleep(Duration::from_secs(13).saturating_sub(begun.elapsed()));
+        disk.go_on();
+        if let Some(stop) = stop {
+            let out = stop.wait_with_output().expect("waited");
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            assert!(out.status.success() && said.contains(&words), "{said}");
+            assert_eq!(said.lines().count(), 1, "it repeats itself rarely: {said}");
+        }
+        let log = ended_well(served, &place);
+        assert!(log.contains(&words), "{log}");
+    }
 }

@@ -129,6 +129,51 @@ mod tests {
         assert_eq!(of(ZERO, 100..100), []);
     }
 
+    /// Keeps what it was asked for.
+    struct Seen(crate::block_file::testing::MemPort, Mutex<Vec<IoRequest>>);
+
+    impl crate::port::Layer for Seen {
+        fn below(&self) -> &dyn Port {
+            &self.0
+        }
+        fn submit(&self, request: IoRequest, done: Completion) {
+            self.1.lock().expect("no panic").push(request);
+            done.call(Ok(()), None);
+        }
+    }
+
+    /// Each piece is what the whole was to be: durable, of its class, and none is torn at a block.
+    #[test]
+    fn pieces_are_requests_like_the_whole() {
+        for fua in [false, true] {
+            for op in [ZERO, RequestOp::Discard] {
+                let memory = crate::block_file::testing::MemPort::new(1 << 20, 4096);
+                let port = Seen(memory, Mutex::default());
+                let like = IoRequest::new(op, 0, 0).with_fua(fua).in_class(5);
+                let (tell, told) = std::sync::mpsc::channel();
+                let done = Completion::new(move |result, _| tell.send(result).expect("open"));
+                let ranges = [(512, 3 * PIECE), (7, 0), (4096, 10)];
+                submit(&port, &like, &ranges, done);
+                assert_eq!(told.try_iter().collect::<Vec<_>>(), [Ok(())]);
+                let seen = port.1.into_inner().expect("no panic");
+                let all: Vec<(u64, u64)> = seen.iter().map(|r| (r.offset, r.len.into())).collect();
+                let first = PIECE - 512;
+                assert_eq!(
+                    all,
+                    [
+                        (512, first),
+                        (PIECE, PIECE),
+                        (2 * PIECE, PIECE),
+                        (3 * PIECE, 512),
+                        (4096, 10)
+                    ]
+                );
+                let alike = |r: &IoRequest| (r.op, r.fua, r.class) == (op, fua, 5);
+                assert!(seen.iter().all(alike));
+            }
+        }
+    }
+
     #[test]
     fn the_parts_are_the_whole_range_in_order() {
         for start in (0..9000).step_by(250) {

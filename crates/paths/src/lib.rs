@@ -5,6 +5,7 @@
 //!
 //! - a file is made under a random name by a call that follows no link and takes no existing file, is synced, and then gets its name by a
 //!   rename ([`replace`]); or it is made under its name by such a call ([`create`]);
+//! - new files of writes that were killed are removed by a later write in the same directory (`leftovers.rs`);
 //! - all calls of one write go through one descriptor of the directory, and a link on the way there is followed only if nobody else could
 //!   have made it to lead elsewhere (`place.rs`);
 //! - what is read is a regular file ([`read`]), because a pipe would block; and a secret is the reader's own or root's, and nobody else can
@@ -12,6 +13,7 @@
 //! - a socket has its mode before anybody can connect ([`bind`]).
 #![forbid(unsafe_code)]
 
+mod leftovers;
 mod place;
 mod reading;
 mod socket;

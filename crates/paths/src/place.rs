@@ -23,6 +23,8 @@ use crate::broken;
 
 /// Most links on the way, as in the kernel.
 const LINKS_MAX: usize = 40;
+/// Begin of the random names.
+pub(crate) const PREFIX: &str = ".isotherm-";
 /// Attempts to find a free random name.
 const NAMES_MAX: usize = 16;
 
@@ -130,7 +132,7 @@ impl Place {
             let mut bytes = [0; 8];
             // Eight bytes are always returned whole.
             getrandom(&mut bytes, GetRandomFlags::empty())?;
-            let mut name = OsString::from(format!(".isotherm-{:016x}", u64::from_le_bytes(bytes)));
+            let mut name = OsString::from(format!("{PREFIX}{:016x}", u64::from_le_bytes(bytes)));
             if broken("FollowPlanted") {
                 name = OsString::from(format!("{}.new", self.name.display()));
             }

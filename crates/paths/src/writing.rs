@@ -8,6 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{FileType, Gid, Stat, Uid, fchown};
 
+use crate::leftovers;
 use crate::place::Place;
 
 /// A new file that has no name of its own yet. Dropping it removes the file, unless it was published.
@@ -32,6 +33,7 @@ impl New {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         let (name, file) = place.at_a_new_name(|name| place.create_as(name, mode))?;
+        leftovers::mark(&file);
         let published = false;
         let new = New {
             place,
@@ -49,7 +51,9 @@ impl New {
     pub fn publish(mut self) -> io::Result<()> {
         self.place.rename_from(&self.name)?;
         self.published = true;
-        self.place.sync()
+        self.place.sync()?;
+        leftovers::sweep(&self.place);
+        Ok(())
     }
 }
 

@@ -109,11 +109,11 @@ impl Collector for InverseBitmap {
         }
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
-        let idle = view.now().since(view.last(extent)).as_secs_f64();
+        let idle = crate::ago::Ago(view.now().since(view.last(extent)));
         match self.units[extent.0 as usize].0 {
             0 => String::from("never accessed"),
             n => format!(
-                "counter {n} (64 for a request of 4 KiB, half for each doubling), last access {idle:.1} s ago"
+                "counter {n} (64 for a request of 4 KiB, half for each doubling), last access {idle}"
             ),
         }
     }

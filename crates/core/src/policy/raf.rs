@@ -146,7 +146,7 @@ impl Policy for Raf {
         ]
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
-        let idle = view.now().since(view.last(extent)).as_secs_f64();
+        let idle = crate::ago::Ago(view.now().since(view.last(extent)));
         let what = match view.copy(extent) {
             Some(s) if self.shares.of(s.index()) == WRITE => {
                 view.either("a copy in the write share", "on the fast tier, in the write share")
@@ -161,7 +161,7 @@ impl Policy for Raf {
                 "not on the fast tier, no random access so far",
             ),
         };
-        format!("{what}; last access {idle:.1} s ago")
+        format!("{what}; last access {idle}")
     }
     fn bytes(&self) -> usize {
         self.shares.bytes() + self.seen.bytes() + self.streams.bytes()

@@ -4,6 +4,7 @@ mod attributes;
 mod calls;
 mod copy;
 mod names;
+mod new_file;
 mod probe;
 mod room;
 mod writable;
@@ -15,6 +16,7 @@ pub use calls::Disk;
 pub(crate) use copy::read_all;
 pub use copy::{copy_range, write_all};
 pub(crate) use names::{is_regular, path_of, reopen};
+pub(crate) use new_file::NewFile;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
     Access, AtFlags, CWD, FallocateFlags, Mode, OFlags, ResolveFlags, Statx, StatxAttributes,

@@ -158,17 +158,22 @@ fn system(t: Time) -> SystemTime {
     }
 }
 
-/// A time that the kernel sent. fuser 0.18 turns the kernel's seconds *s* below 0 and nanoseconds *n*, which mean *s* + *n*, into *s* - *n*.
-/// So the difference from 1970 has the kernel's numbers (`times_are_kept` in `tests/mounted/times.rs`).
+/// A time that the kernel sent.
 fn time(t: SystemTime) -> Time {
-    let (d, before) = match t.duration_since(UNIX_EPOCH) {
-        Ok(d) => (d, false),
-        Err(e) => (e.duration(), true),
-    };
-    let sec = d.as_secs() as i64;
-    Time {
-        sec: if before { sec.wrapping_neg() } else { sec },
-        nsec: d.subsec_nanos(),
+    match t.duration_since(UNIX_EPOCH) {
+        Ok(d) => Time {
+            sec: d.as_secs() as i64,
+            nsec: d.subsec_nanos(),
+        },
+        Err(e) => {
+            // The seconds are rounded down, so that the nanoseconds count forward from them. 2^63 seconds wrap to the least number, which is right.
+            let (sec, nsec) = (e.duration().as_secs() as i64, e.duration().subsec_nanos());
+            let down = i64::from(nsec > 0);
+            Time {
+                sec: sec.wrapping_neg().wrapping_sub(down),
+                nsec: (1_000_000_000 - nsec) % 1_000_000_000,
+            }
+        }
     }
 }
 

@@ -66,3 +66,43 @@ impl Live {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::disk::facts_of;
+    use rustix::fs::{FallocateFlags, fallocate};
+    use std::time::Duration;
+
+    /// A move shows the change time from before it, also after its last steps have changed the time on the tier once more. A user's change between
+    /// the swap and those steps is none of them: who looks at change times, as programs for backups do, must see it.
+    #[test]
+    fn the_end_of_a_move_hides_no_change_of_a_user() {
+        let pause = || std::thread::sleep(Duration::from_millis(20));
+        let change = |fd: &rustix::fd::OwnedFd| {
+            pause();
+            fallocate(fd, FallocateFlags::empty(), 0, 1).unwrap();
+        };
+        for by_user in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let (_store, _, live) = crate::store::with_a_file(dir.path());
+            let held = live.hold();
+            let before = live.facts_of(held.backing().unwrap()).unwrap().ctime;
+            change(held.fd().unwrap());
+            let moved = facts_of(held.fd().unwrap()).unwrap().ctime;
+            assert_ne!(moved, before);
+            live.show_ctime(moved, before);
+            assert_eq!(
+                live.facts_of(held.backing().unwrap()).unwrap().ctime,
+                before
+            );
+            change(held.fd().unwrap());
+            if by_user {
+                live.mark_changed();
+            }
+            drop(held);
+            live.update_shown_ctime();
+            let shown = live.facts().unwrap().ctime;
+            assert_eq!(shown == before, !by_user, "{by_user}");
+        }
+    }
+}

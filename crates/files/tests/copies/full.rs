@@ -245,12 +245,12 @@ fn settings_are_stored_or_not_in_force() {
         policy.settings.pins.len()
     };
     // The place of the new file is taken by a directory.
-    fs::create_dir(pair.root.join("fast/.isotherm/settings.new")).unwrap();
+    fs::create_dir(pair.root.join("fast/.isotherm/settings.json.new")).unwrap();
     let failed = store.change_settings(|s| {
         s.pins.insert("f".into(), 1);
     });
     assert!(failed.is_err() && pins() == 0);
-    fs::remove_dir(pair.root.join("fast/.isotherm/settings.new")).unwrap();
+    fs::remove_dir(pair.root.join("fast/.isotherm/settings.json.new")).unwrap();
     store
         .change_settings(|s| {
             s.pins.insert("f".into(), 1);

@@ -66,7 +66,7 @@ pub struct CreateArgs {
     #[arg(long)]
     pub preallocate: bool,
     /// Show what the slow devices of a cache volume hold at present where nothing was written yet. Without this option they are cleared: at
-    /// once where the device can, else by writing zeros, which takes a disk hours
+    /// once where the device can, else by writing zeros, which takes a disk hours. A tiering volume cannot show it: this is refused
     #[arg(long)]
     pub keep: bool,
     /// Where the figures go.

@@ -1,6 +1,7 @@
 //! Commands that ask a served volume: `stop`, `status`, `set`.
 
 use std::path::Path;
+use std::sync::mpsc::Sender;
 
 use isotherm_control::PROGRAM;
 use isotherm_control::data_check::DataChecks;
@@ -20,6 +21,7 @@ use crate::args::{SetArgs, StatusArgs, VolumeArgs};
 use crate::control::Request;
 use crate::control::client::{PATIENCE, connect, served};
 use crate::member::Setting;
+use crate::patience::each_time;
 
 /// Time limit for the exit of a serving process that has already written everything.
 const EXIT: std::time::Duration = std::time::Duration::from_secs(10);
@@ -30,7 +32,10 @@ const EXIT: std::time::Duration = std::time::Duration::from_secs(10);
 /// Not served, in use, or the last writes failed.
 pub fn stop(args: &VolumeArgs) -> Result<(), Failure> {
     let mut client = served(&args.volume)?;
-    let answer = match client.ask(&Request::Stop) {
+    let reporting = report_waiting(&args.volume);
+    let answered = client.ask(&Request::Stop);
+    drop(reporting);
+    let answer = match answered {
         Ok(answer) => answer,
         // Another command, or a signal, has stopped it at the same time.
         Err(e) => match connect(&args.volume) {
@@ -41,6 +46,26 @@ pub fn stop(args: &VolumeArgs) -> Result<(), Failure> {
     client.wait_for_end(EXIT);
     args.json
         .print(&answer, || format!("{}: stopped\n", args.volume.display()))
+}
+
+/// If a stop takes long, says on standard error what it waits for, until the result is dropped.
+fn report_waiting(volume: &Path) -> Option<Sender<()>> {
+    let volume = volume.to_owned();
+    each_time(move || {
+        // A volume that is closing answers this with the reason. One that does not answer at all waits for its front ends.
+        let asked = match connect(&volume) {
+            Ok(Some(client)) => client.with_limit(PATIENCE).ask(&Request::Status),
+            _ => return,
+        };
+        let words = match asked {
+            Ok(status) => format!(
+                "not yet closing: {}",
+                status["health"]["sentence"].as_str().unwrap_or_default()
+            ),
+            Err(e) => e.to_string(),
+        };
+        crate::log::note(format_args!("isotherm: {}: {words}", volume.display()));
+    })
 }
 
 /// Whether all members of a volume that is not served were closed cleanly.

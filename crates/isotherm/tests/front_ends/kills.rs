@@ -3,11 +3,12 @@
 //! `ISOTHERM_KILLS=20` (or `make soak-fronts`) is the long form. ublk is killed in a guest: `scripts/vm-ublk`.
 
 use super::{FLUSH, READ, TARGET, WRITE, free};
-use crate::common::peer::{self, Peer};
+use crate::common::faulty::Faulty;
+use crate::common::peer::{self, Peer, wait_for};
 use crate::proof::{Loop, Place, Shape, able, seed};
 use isotherm_hostile::Rng;
 use isotherm_live::iscsi::testing::Initiator;
-use isotherm_live::loop_device;
+use isotherm_live::loop_device::{self, LoopDevice, is_dead};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
@@ -281,4 +282,35 @@ fn an_initiator_finds_whatever_was_answered() {
         let initiator = Initiator::login(at, "iqn.x:a", TARGET, None);
         (initiator.expect("logged in"), ())
     });
+}
+
+/// A loop device whose server only takes long may be that of a copy of the volume that is served. It is not what a killed server left.
+#[test]
+fn a_loop_device_that_does_not_answer_is_not_dead() {
+    let place = crate::common::Place::in_memory();
+    let platter = place.away("platter");
+    let made = std::fs::File::create(&platter).and_then(|f| f.set_len(1 << 20));
+    made.expect("made");
+    let Some(disk) = Faulty::attach(&platter, &place.path("bay"), "sdb") else {
+        return;
+    };
+    let attached = LoopDevice::attach(&place.path("bay/sdb"), false, 512, "isotherm test of ends");
+    let Ok(mut device) = attached else {
+        eprintln!("skipped: no loop devices here");
+        return;
+    };
+    // Asserted at the end: the disk cannot go while the device is attached.
+    let while_it_answers = is_dead(device.path());
+    disk.hang();
+    let while_it_hangs = is_dead(device.path());
+    disk.go_on();
+    disk.fail(5);
+    let while_it_fails = is_dead(device.path());
+    wait_for("the device to be detached", || {
+        device.detach().then_some(())
+    });
+    assert_eq!(
+        (while_it_answers, while_it_hangs, while_it_fails),
+        (false, false, true)
+    );
 }

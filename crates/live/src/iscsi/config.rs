@@ -6,6 +6,7 @@ pub use crate::nbd::server::TimeLimits;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The configuration.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Config {
     pub max_sessions: usize,
     /// How long the server waits for peers that stall.
     pub time_limits: TimeLimits,
+    /// How long a session that is taken over may need to finish its commands.
+    pub take_over: Duration,
     /// The file for reservations that survive a restart of the server; without it none do.
     pub reservation_file: Option<ReservationFile>,
 }
@@ -42,6 +45,7 @@ impl Config {
             allow_remote: false,
             max_sessions: 64,
             time_limits: TimeLimits::default(),
+            take_over: Duration::from_secs(30),
             reservation_file: None,
         }
     }

@@ -15,8 +15,6 @@ use super::sense::Sense;
 use crate::newcomers::Newcomers;
 use crate::port::Port;
 
-/// How long a session that is taken over may need to finish its commands.
-const TAKE_OVER: Duration = Duration::from_secs(30);
 /// Interval of the checks in this time.
 const TAKE_OVER_CHECK: Duration = Duration::from_millis(100);
 
@@ -211,7 +209,7 @@ impl Shared {
         who: &Nexus,
         discovery: bool,
     ) -> Result<(), &'static str> {
-        let until = Instant::now() + TAKE_OVER;
+        let until = Instant::now() + self.config.take_over;
         let is_same =
             |e: &Entry| !Arc::ptr_eq(&e.outbox, outbox) && e.session.as_ref() == Some(who);
         let mut table = self.table();

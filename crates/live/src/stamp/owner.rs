@@ -103,12 +103,25 @@ fn standing(process: u64, began: u64) -> Standing {
             Standing::HasEnded
         };
     }
-    match started(process) {
-        Some(now) if now != began && same_clock(process) => Standing::HasEnded,
-        Some(_) if is_zombie(process) => Standing::HasEnded,
-        Some(_) if is_ending(&process.to_string()) => Standing::Ends,
-        // If the start cannot be read, another may have the number. That is no proof.
-        _ => Standing::Lives,
+    judge(
+        started(process).map(|now| now == began || !same_clock(process)),
+        || is_zombie(process),
+        || is_ending(&process.to_string()),
+    )
+}
+
+/// The standing of a process that exists. `may_be_it`: whether it can be the one that is meant, and not a later one with its number; `None` if
+/// its start cannot be read. That is no proof of anything.
+fn judge(
+    may_be_it: Option<bool>,
+    is_zombie: impl FnOnce() -> bool,
+    is_ending: impl FnOnce() -> bool,
+) -> Standing {
+    match may_be_it {
+        Some(false) => Standing::HasEnded,
+        Some(true) if is_zombie() => Standing::HasEnded,
+        Some(true) if is_ending() => Standing::Ends,
+        Some(true) | None => Standing::Lives,
     }
 }
 
@@ -204,6 +217,22 @@ mod tests {
             process,
             started: started(process).unwrap_or(0),
             ..Owner::here()
+        }
+    }
+
+    /// `/proc` may hide the processes of others (`hidepid`), and show them in part.
+    #[test]
+    fn what_cannot_be_read_is_no_proof_of_an_end() {
+        use Standing::{Ends, HasEnded, Lives};
+        for (may_be_it, zombie, ending, standing) in [
+            (None, false, false, Lives),
+            (None, true, true, Lives),
+            (Some(true), false, false, Lives),
+            (Some(true), false, true, Ends),
+            (Some(true), true, true, HasEnded),
+            (Some(false), false, false, HasEnded),
+        ] {
+            assert_eq!(judge(may_be_it, || zombie, || ending), standing);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::members::{self, probe};
 use crate::random::random;
-use isotherm_core::geometry::SLOTS_MAX;
+use isotherm_core::geometry::{Kind, SLOTS_MAX};
 use isotherm_core::policy::Uses;
 use isotherm_core::store::layout::HEAD_BLOCKS;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
@@ -293,6 +293,7 @@ impl Volume {
             .unwrap_or(4096);
         let sizes: Vec<u64> = devices.iter().flatten().map(|d| d.bytes).collect();
         let Plan { sb, caching, needs } = Plan::new(&config, &sizes, align, &file)?;
+        refuse_keep_without_homes(&sb, how.keep, &file)?;
         notes.extend(needs.note());
         if config
             .members
@@ -310,6 +311,10 @@ impl Volume {
         }
         if force {
             found_there().try_for_each(|d| refuse_live_member(d, None))?;
+        }
+        // Without enough space, nothing may have been erased or cleared.
+        notes.extend(reserve_space(&devices, &sb, how.preallocate)?);
+        if force {
             let there = devices.iter().enumerate();
             let there = there.filter_map(|(i, d)| Some((MemberId(i as u8), d.as_ref()?)));
             for (m, d) in there.filter(|(_, d)| !d.created) {
@@ -319,7 +324,8 @@ impl Volume {
             }
         }
         clear_homes(&devices, &sb, how.keep, progress)?;
-        notes.extend(reserve_space(&devices, &sb, how.preallocate)?);
+        // What was cleared gave its space back.
+        reserve_space(&devices, &sb, how.preallocate)?;
         store::format(&mut media, &sb).map_err(|e| device_error(&media, &paths, e))?;
         config.uuid = Some(format_uuid(&sb.uuid));
         config.save(&file)?;
@@ -345,6 +351,18 @@ fn in_order(config: &mut VolumeConfig) -> Result<Vec<PathBuf>, Error> {
         }
     }
     Ok(config.members.iter().map(|m| m.path.clone()).collect())
+}
+
+/// Refuses `keep` for a tiering volume: its extents have no homes yet, so it cannot show what the devices hold.
+fn refuse_keep_without_homes(sb: &Superblock, keep: bool, file: &Path) -> Result<(), Error> {
+    if !keep || sb.kind != Kind::Tiering {
+        return Ok(());
+    }
+    let what = format!(
+        "policy: {} makes a tiering volume, which shows zeros where nothing was written, so --keep can show nothing: leave it out, or choose a policy that keeps copies, such as benefit",
+        sb.policy
+    );
+    Err(config_error(file, what))
 }
 
 /// Clears the disks of a cache volume, which shows what they hold; with `keep`, sets their first bytes aside instead. (A tiering volume shows

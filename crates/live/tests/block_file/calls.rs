@@ -2,11 +2,12 @@
 
 use super::{MIB, Served, data_from, errno, fallocate, hole_from, open, seen};
 use isotherm_live::block_file::{Error, O_DSYNC};
-use rustix::fs::{FallocateFlags, OFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
 
 /// Makes each call once, and checks the requests that reach the volume, the results, and the end of the mount.
 #[expect(clippy::too_many_lines, reason = "one scenario")]
@@ -126,4 +127,19 @@ pub(super) fn check_each_call(mut served: Served) {
     drop(file);
     served.mount.unmount().unwrap();
     assert!(served.mount.is_finished());
+}
+
+/// Sets times at both ends of the kernel's numbers. Whether the block file takes them does not matter.
+pub(super) fn set_extreme_times(path: &Path) {
+    for tv_sec in [i64::MIN, i64::MIN + 1, -1, i64::MAX - 1, i64::MAX] {
+        for tv_nsec in [0, 1, 999_999_999] {
+            let time = Timespec { tv_sec, tv_nsec };
+            let times = Timestamps {
+                last_access: time,
+                last_modification: time,
+            };
+            let _ = rustix::fs::utimensat(CWD, path, &times, AtFlags::empty());
+            assert!(path.exists(), "{tv_sec} {tv_nsec}");
+        }
+    }
 }

@@ -203,6 +203,34 @@ fn each_call_reaches_the_volume_through_a_pump_too() {
     }
 }
 
+/// The block file has no times of its own, but no time may end its server. The messages of both ways of serving are read by the same library.
+#[test]
+fn times_that_no_clock_shows_end_no_mount() {
+    if !can_mount() {
+        return;
+    }
+    let check = |served: &Served| {
+        let (tell, done) = std::sync::mpsc::channel();
+        let places = [served.mount.file().to_owned(), served.dir.path().to_owned()];
+        std::thread::spawn(move || {
+            for place in places {
+                calls::set_extreme_times(&place);
+            }
+            let _ = tell.send(());
+        });
+        let ended = done.recv_timeout(Duration::from_secs(60));
+        assert!(ended.is_ok(), "the mount no longer answers");
+        let file = open(served.mount.file(), 0).unwrap();
+        file.write_all_at(&[7; 512], 0).unwrap();
+        file.sync_all().unwrap();
+    };
+    check(&serve(MemPort::new(MIB, 512)));
+    let (served, engine) = serve_pumped(MemPort::new(MIB, 512));
+    check(&served);
+    drop(served);
+    engine.join().unwrap();
+}
+
 #[test]
 fn a_read_only_volume_refuses_changes() {
     if !can_mount() {

@@ -234,3 +234,28 @@ fn more_sessions_than_there_is_room_for_are_refused_by_their_names() {
     let cdb = Initiator::blocks(READ, BYTES / 512 - 1, 1, 0, false);
     good(&again.command(&cdb, 512, &[]).unwrap());
 }
+
+/// The older session's write could be carried out after one of the new session, and so over newer data.
+#[test]
+fn no_session_is_taken_over_while_the_volume_owes_it_an_answer() {
+    let rig = rig_with(64 << 20, |c| c.take_over = Duration::from_millis(300));
+    let mut old = rig.login("iqn.x:a");
+    *rig.port.held.lock().unwrap() = Some(Vec::new());
+    old.begin(&Initiator::blocks(WRITE, 0, 8, 0, false), 0, &[1; 4096])
+        .unwrap();
+    let held = || rig.port.held.lock().unwrap().as_ref().map_or(0, Vec::len);
+    until("the write is at the volume", || held() == 1);
+    let refused = Initiator::login(rig.at, "iqn.x:a", &rig.target, None);
+    // A failed test must not wait for the volume, either.
+    rig.port.go_on();
+    assert!(refused.is_err(), "it was let in");
+    until("the reason is noted", || {
+        let said = rig.server.counts().last_fault;
+        said.is_some_and(|s| s.contains("older session does not end"))
+    });
+    let mut new = rig.login("iqn.x:a");
+    let write = Initiator::blocks(WRITE, 0, 8, 0, false);
+    good(&new.command(&write, 0, &[2; 4096]).unwrap());
+    let read = Initiator::blocks(READ, 0, 8, 0, false);
+    assert_eq!(new.command(&read, 4096, &[]).unwrap().data, [2; 4096]);
+}

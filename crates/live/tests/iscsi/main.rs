@@ -24,6 +24,18 @@ const READ: u8 = 0x88;
 struct RecordingPort {
     inner: MemPort,
     classes: Mutex<Vec<(RequestOp, u8)>>,
+    /// Requests that wait, while there is a list.
+    held: Mutex<Option<Vec<(IoRequest, Completion)>>>,
+}
+
+impl RecordingPort {
+    /// Carries out what waits, and from now on everything.
+    fn go_on(&self) {
+        let held = self.held.lock().unwrap().take();
+        for (request, done) in held.into_iter().flatten() {
+            Port::submit(&self.inner, request, done);
+        }
+    }
 }
 
 impl Layer for RecordingPort {
@@ -34,6 +46,10 @@ impl Layer for RecordingPort {
     fn submit(&self, request: IoRequest, done: Completion) {
         let heard = (request.op, request.class);
         self.classes.lock().unwrap().push(heard);
+        if let Some(held) = &mut *self.held.lock().unwrap() {
+            held.push((request, done));
+            return;
+        }
         Port::submit(&self.inner, request, done);
     }
 }
@@ -49,6 +65,7 @@ fn rig_with(pool: usize, change: impl FnOnce(&mut Config)) -> Rig {
     let port = Arc::new(RecordingPort {
         inner: MemPort::with_engine_thread(BYTES, pool).unwrap(),
         classes: Mutex::default(),
+        held: Mutex::default(),
     });
     let mut config = Config::new("v", [7; 16]);
     change(&mut config);

@@ -6,6 +6,7 @@
 //! signal ─► no new clients ─► flush ─► users gone? ─ yes ─► checkpoint, clean mark, exit
 //!                                         │ no: check again, until --stop-timeout or a second signal: disconnect them ─┘
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use isotherm_control::live::{End, Live, StopReply};
 
 use super::health::Told;
-use crate::Failure;
+use crate::patience::each_time;
+use crate::{Failure, notify};
 
 /// Interval at which the main thread checks that the engine's thread is running.
 const WATCH: Duration = Duration::from_millis(500);
@@ -104,6 +106,19 @@ pub(super) fn answer_late(ended: Receiver<End>, outcome: &Result<(), String>) {
     };
     // Without this thread they see the server go, and look at the members.
     let _ = std::thread::Builder::new().name("late".into()).spawn(tell);
+}
+
+/// Tells everybody that the volume is closed from here on. If that takes long, the log and the service's status line say what it waits for, until the result is
+/// dropped.
+pub(super) fn begin(service: &Arc<Live>) -> Option<Sender<()>> {
+    notify::tell("STOPPING=1\nSTATUS=writing everything down");
+    service.begin_closing();
+    let service = Arc::clone(service);
+    each_time(move || {
+        let words = service.closing_words();
+        tracing::warn!("{words}");
+        notify::tell(&format!("STATUS={words}"));
+    })
 }
 
 /// After a signal: flushes, and waits for the users to finish.

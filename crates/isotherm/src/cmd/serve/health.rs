@@ -66,3 +66,34 @@ fn began(cause: &Cause) {
         tracing::warn!(kind, member, path, errno, "{text}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, SystemTime};
+
+    /// What goes on is told once. Only the damage that another check found is told again, because nothing else says that it is still there.
+    #[test]
+    fn what_goes_on_is_no_news_and_another_check_is() {
+        let then = SystemTime::UNIX_EPOCH;
+        let later = then + Duration::from_secs(60);
+        let cause = |kind, since| Cause {
+            level: Level::Degraded,
+            kind,
+            member: None,
+            what: String::new(),
+            detail: String::new(),
+            todo: String::new(),
+            errno: None,
+            count: None,
+            since: Some(since),
+            last: None,
+        };
+        for (kind, again) in [(Kind::Damage, false), (Kind::Errors, true)] {
+            let told = Told(vec![cause(kind, then)]);
+            assert!(told.has(&cause(kind, then)), "{kind:?}");
+            assert_eq!(told.has(&cause(kind, later)), again, "{kind:?}");
+            assert!(!told.has(&cause(Kind::Missing, then)), "{kind:?}");
+        }
+    }
+}

@@ -5,7 +5,7 @@ mod ending;
 mod fronts;
 mod health;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use isotherm_control::data_check::DataChecks;
@@ -74,6 +74,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         ends: Mutex::new(ends),
         checks: Arc::new(DataChecks::load(&args.volume, config.uuid.as_deref())),
         device: shown,
+        closing: OnceLock::new(),
     });
     let keeper = classes(args, &config, &server)?;
     let control = start_control(args, &service)?;
@@ -86,14 +87,11 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         &access(&server, &tap, &config, answers_lost),
         &fronts,
     )?;
-    for note in &notes {
-        tracing::warn!("{note}");
-    }
     let registered = Registered::new(&args.volume);
     let watch = notify::Watch::start(server.handle());
-    ready(&server);
+    ready(&server, &notes);
     let waiting = ending::wait(&ended, &server, &service, args.stop_timeout)?;
-    notify::tell("STOPPING=1\nSTATUS=writing everything down");
+    let _closing = ending::begin(&service);
     drop((keeper, metrics, web, registered));
     // The front ends end first, so that no new requests come. Then pending requests are served, and a checkpoint is written.
     fronts.end();
@@ -204,8 +202,11 @@ fn classes(
         .map_err(|e| Failure::failed(format!("no thread for classes: {e}")))
 }
 
-/// Reports to the parent process that the volume is ready.
-fn ready(server: &Server) {
+/// Reports to the parent process that the volume is ready, after the notes about this process.
+fn ready(server: &Server, notes: &[String]) {
+    for note in notes {
+        tracing::warn!("{note}");
+    }
     say("ready");
     notify::tell(&format!(
         "READY=1\nSTATUS={}",

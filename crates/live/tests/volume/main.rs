@@ -1,6 +1,8 @@
 //! A volume end to end, in one process: create, serve, write and read through the port, stop, open again.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod old_disk;
 
 use common::two_files;
 use isotherm_core::{IoError, RequestOp};

@@ -4,6 +4,7 @@
 extern crate alloc;
 
 pub mod bits;
+mod by_number;
 pub mod collector;
 pub mod crc32c;
 pub mod divide;

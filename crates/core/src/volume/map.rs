@@ -113,6 +113,13 @@ impl ExtentMap {
     pub fn has_fixed_homes(&self) -> bool {
         matches!(self.rows, Rows::Copies(_))
     }
+    /// In a cache volume: the number of extents without a copy whose statistics are kept. `None` in a tiering volume, which keeps all.
+    pub fn past_entries(&self) -> Option<u32> {
+        match &self.rows {
+            Rows::Extents(_) => None,
+            Rows::Copies(r) => Some(r.past_entries()),
+        }
+    }
     /// Number of mapped extents.
     pub fn mapped(&self) -> u32 {
         self.mapped

@@ -71,11 +71,13 @@ impl ByCopy {
             self.past().put(ExtentId(e), row.stats);
         }
     }
+    /// Number of entries that the table of extents without a copy has, or would have.
+    pub(super) fn past_entries(&self) -> u32 {
+        Past::<Stats>::entries(self.extents, self.rows.len() as u32, self.past_floor)
+    }
     fn past(&mut self) -> &mut Past<Stats> {
-        let (fast, units) = (self.rows.len() as u32, self.extents);
-        let floor = self.past_floor;
-        self.past
-            .get_or_insert_with(|| Past::new(units, Past::<Stats>::entries(units, fast, floor)))
+        let (units, entries) = (self.extents, self.past_entries());
+        self.past.get_or_insert_with(|| Past::new(units, entries))
     }
     #[inline]
     pub(super) fn stats(&self, e: u32) -> Stats {

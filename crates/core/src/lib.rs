@@ -5,6 +5,7 @@ extern crate alloc;
 
 mod ago;
 pub mod bits;
+mod by_number;
 pub mod collector;
 pub mod crc32c;
 pub mod divide;

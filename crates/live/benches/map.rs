@@ -9,7 +9,8 @@
 //!
 //! Measures the whole engine (submit, device operation, completion, reply) over a world that completes at once. Every extent has a home,
 //! and 4 KiB reads go to random extents: one at a time, or 32 that arrive together, whose rows are then fetched together
-//! (`isotherm_core::run`). Policies: `linear` keeps no state for an extent, `lru` keeps a list.
+//! (`isotherm_core::run`). Policies: `linear` keeps no state for an extent and has a tiering volume; `lru` and `benefit` have a cache volume,
+//! in which most reads are misses that make copies.
 
 #[path = "../../lab/benches/ram/mod.rs"]
 mod ram;
@@ -36,7 +37,7 @@ const WARM_UP: u32 = 1_000_000;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// An engine whose extents all have a home, in a random order of slots.
+/// An engine whose extents all have a home: at their addresses in a cache volume, else in a random order of slots.
 fn engine(policy: &str, extents: u32) -> Outcome<Engine> {
     let area = MetaArea::for_volume(extents, 16, 64 << 30);
     let entry = |i: u8, slots: u32| MemberEntry {
@@ -47,14 +48,15 @@ fn engine(policy: &str, extents: u32) -> Outcome<Engine> {
         bytes: 1 << 50,
         ..MemberEntry::default()
     };
+    let policy = build(policy, std::iter::empty()).map_err(|e| format!("{e:?}"))?;
     let shape = Shape {
-        kind: isotherm_core::geometry::Kind::Tiering,
+        kind: policy.uses().volume(),
         extent_shift: 16,
         block_shift: 12,
         extents,
         area,
     };
-    let members = vec![entry(0, extents / 4), entry(1, extents)];
+    let members = vec![entry(0, extents / 10), entry(1, extents)];
     let sb = Superblock::new([1; 16], 1, shape, members);
     let mut ram = Ram::default();
     format(&mut ram, &sb).map_err(|e| format!("format: {e:?}"))?;
@@ -69,11 +71,15 @@ fn engine(policy: &str, extents: u32) -> Outcome<Engine> {
     let mut opened = open(&mut ram, &found, mode).map_err(|e| format!("open: {e}"))?;
     // Only the rows are filled, as recovery loads them: reads need nothing else.
     let first = opened.space.geo.tier_slots(TierId(1)).start;
-    for e in 0..extents {
+    let moved = if opened.space.geo.is_cache() {
+        0
+    } else {
+        extents
+    };
+    for e in 0..moved {
         let slot = first + (u64::from(e) * 2_654_435_761 % u64::from(extents)) as u32;
         opened.space.map.load(ExtentId(e), Some(Slot(slot)));
     }
-    let policy = build(policy, std::iter::empty()).map_err(|e| format!("{e:?}"))?;
     Ok(Engine::new(opened, policy, Params::default()))
 }
 
@@ -191,7 +197,7 @@ fn main() -> Outcome<()> {
     }
     for round in 1..=rounds {
         for extents in [10_000, 1_000_000, 100_000_000] {
-            for policy in ["linear", "lru"] {
+            for policy in ["linear", "lru", "benefit"] {
                 if extents > largest {
                     continue;
                 }

@@ -12,7 +12,7 @@
 //! | `durability/` | rounds, checkpoints, records; slots that are given up and not yet free |
 //! | `background/` | work that waits while a disk sleeps; data that another policy leaves behind |
 //! | `globals.rs`, `devices.rs` | the state that all of these use; operations in progress |
-//! | `by_number.rs`, `slab.rs` | tables of work in progress: by the number of an extent or slot, by a number of its own |
+//! | `slab.rs`, `../by_number.rs` | tables of work in progress: by a number of its own, by the number of an extent or slot |
 //! | `accounts.rs`, `meter.rs` | the devices' work by class; their energy |
 //! | `contracts.rs` | relations between counters that tests check in every run |
 //! | `switch.rs`, `knobs.rs`, `inspect.rs` | change of the policy, change of settings, inspection |
@@ -21,7 +21,6 @@
 
 mod accounts;
 mod background;
-mod by_number;
 mod contracts;
 mod devices;
 mod due;

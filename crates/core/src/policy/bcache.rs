@@ -16,17 +16,16 @@
 //! | p_term_inverse | 1…10⁶ | 6000 | divisor of a correction |
 //! | rate_minimum | 1…10⁶ | 8 | sectors a second |
 //!
-//! Memory: 9 bytes per fast slot, 1/8 byte per extent. Only the decisions are those of bcache: there are no buckets, no log and no
+//! Memory: 9 bytes per fast slot, and 2 for each dirty copy. Only the decisions are those of bcache: there are no buckets, no log and no
 //! congestion test, and one stream table serves all processes. When not to use it: if flash wear matters, because it copies all data at its
 //! first access; `raf` and `opencas-like` do not.
 
 use super::hold::{FAST, make_room};
 use super::shares::Shares;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo, param};
-use crate::bits::BitTree;
 use crate::collector::Streams;
 use crate::units::Nanos;
-use crate::volume::{Position, UnitId};
+use crate::volume::{Position, UnitId, UnitSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -48,8 +47,7 @@ pub struct Bcache {
     minimum: i64,
     streams: Streams,
     shares: Shares,
-    dirty: BitTree,
-    dirty_count: u32,
+    dirty: UnitSet,
     next: Option<Nanos>,
     /// Cleaning rate in sectors per second, and the number of sectors that may be cleaned now.
     rate: i64,
@@ -71,8 +69,7 @@ impl Default for Bcache {
             minimum: 8,
             streams: Streams::default(),
             shares: Shares::default(),
-            dirty: BitTree::new(0),
-            dirty_count: 0,
+            dirty: UnitSet::default(),
             next: None,
             rate: 8,
             budget: 0,
@@ -84,20 +81,9 @@ impl Default for Bcache {
 }
 
 impl Bcache {
-    fn mark(&mut self, e: UnitId, dirty: bool) {
-        if dirty != self.dirty.contains(e.0 as usize) {
-            if dirty {
-                self.dirty.insert(e.0 as usize);
-                self.dirty_count += 1;
-            } else {
-                self.dirty.remove(e.0 as usize);
-                self.dirty_count -= 1;
-            }
-        }
-    }
     /// Corrects the rate; called every `update_seconds`.
     fn correct(&mut self) {
-        let dirty = i64::from(self.dirty_count) * self.sectors;
+        let dirty = i64::from(self.dirty.len()) * self.sectors;
         let all = i64::from(self.shares.limit(0)) * self.sectors;
         let error = dirty - all * i64::from(self.percent) / 100;
         let seconds = (self.update.0 / 1_000_000_000) as i64;
@@ -105,24 +91,21 @@ impl Bcache {
         self.dirty_then = dirty;
         let change = (error * seconds + growth * self.d_term) / self.p_inverse;
         self.rate = (self.rate + change).clamp(self.minimum, 1 << 31);
-        self.budget = if self.dirty_count == 0 {
+        self.budget = if self.dirty.is_empty() {
             0
         } else {
             (self.budget + self.rate * seconds).min(dirty)
         };
     }
     fn clean(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
-        while self.budget >= self.sectors && wanted.len() < AT_ONCE && self.dirty_count > 0 {
-            let found = self
-                .dirty
-                .first_from(self.at as usize)
-                .or_else(|| self.dirty.first_from(0));
-            let Some(e) = found.map(|i| UnitId(i as u32)) else {
+        while self.budget >= self.sectors && wanted.len() < AT_ONCE && !self.dirty.is_empty() {
+            let next = self.dirty.first_from(self.at);
+            let Some(e) = next.or_else(|| self.dirty.first_from(0)) else {
                 return;
             };
             self.at = e.0 + 1;
             self.budget -= self.sectors;
-            self.mark(e, false);
+            self.dirty.remove(e);
             if view.is_dirty(e) {
                 wanted.push(Action::Clean { extent: e });
             }
@@ -140,12 +123,12 @@ impl Policy for Bcache {
     fn attach(&mut self, view: &mut View<'_>) {
         let f = view.positions(FAST).end;
         self.shares = Shares::new(view, vec![f]);
-        self.dirty = BitTree::new(view.units() as usize);
+        self.dirty = UnitSet::new(view.units());
         self.sectors = i64::from(view.grain() / 512);
         self.rate = self.minimum;
         for s in 0..f {
             if let Some(e) = view.owner(view.position(s)).filter(|&e| view.is_dirty(e)) {
-                self.mark(e, true);
+                self.dirty.insert(e);
             }
         }
     }
@@ -157,7 +140,7 @@ impl Policy for Bcache {
     }
     fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, position: Position) {
         self.shares.remove(position.index());
-        self.mark(extent, false);
+        self.dirty.remove(extent);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         let extent = access.extent;
@@ -182,12 +165,12 @@ impl Policy for Bcache {
         });
     }
     fn write_to(&mut self, _view: &mut View<'_>, access: &Access) -> WriteTo {
-        if u64::from(self.dirty_count) * 100
+        if u64::from(self.dirty.len()) * 100
             > u64::from(self.shares.limit(0)) * u64::from(CUTOFF_WRITEBACK)
         {
             return WriteTo::Both;
         }
-        self.mark(access.extent, true);
+        self.dirty.insert(access.extent);
         WriteTo::Copy
     }
     fn on_settled(
@@ -199,7 +182,7 @@ impl Policy for Bcache {
     ) {
         let extent = action.extent();
         if let Action::Clean { .. } = action {
-            self.mark(extent, view.is_dirty(extent));
+            self.dirty.put(extent, view.is_dirty(extent));
         } else if how != Outcome::Done {
             self.shares.failed(extent);
         }
@@ -272,7 +255,7 @@ impl Policy for Bcache {
         }
         format!(
             "{what}; last access {idle}; {} of {} copies dirty, cleaned at {} sectors/s",
-            self.dirty_count,
+            self.dirty.len(),
             self.shares.limit(0),
             self.rate
         )

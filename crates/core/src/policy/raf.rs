@@ -10,13 +10,13 @@
 //! | sequential | 512…2³¹ | 65536 | bytes from which a request counts as sequential by itself |
 //! | write_share | 0…1 | 0.1 | part of the fast tier for writes; at least one slot, and one for reads where there are two |
 //!
-//! Memory: 9 bytes per fast slot, 1 bit per extent. When not to use it: for data that is read sequentially several times, because it never
+//! Memory: 9 bytes per fast slot. Whether an extent had a random access is one of the bits that the volume keeps for it: in a cache volume a
+//! first access is forgotten once as many other extents were accessed as flash has slots, but at least 2^20. When not to use it: for data that is read sequentially several times, because it never
 //! copies this.
 
 use super::hold::FAST;
 use super::shares::Shares;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, param};
-use crate::bits::Bits;
 use crate::collector::Streams;
 use crate::volume::{Position, UnitId};
 use alloc::format;
@@ -26,6 +26,8 @@ use alloc::vec::Vec;
 
 const READ: u8 = 0;
 const WRITE: u8 = 1;
+/// The bits of an extent that has had a random access.
+const SEEN: u16 = 1;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -34,8 +36,6 @@ pub struct Raf {
     write_share: f64,
     streams: Streams,
     shares: Shares,
-    /// Extents that have had a random access.
-    seen: Bits,
 }
 
 impl Default for Raf {
@@ -45,7 +45,6 @@ impl Default for Raf {
             write_share: 0.1,
             streams: Streams::default(),
             shares: Shares::default(),
-            seen: Bits::default(),
         }
     }
 }
@@ -67,7 +66,7 @@ impl Policy for Raf {
         let f = view.positions(FAST).end;
         let writes = part(f, self.write_share);
         self.shares = Shares::new(view, vec![f - writes, writes]);
-        self.seen = Bits::new(view.units() as usize);
+        view.forget_stats();
     }
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(view.slowest())
@@ -77,9 +76,6 @@ impl Policy for Raf {
     }
     fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: UnitId, position: Position) {
         self.shares.remove(position.index());
-    }
-    fn on_discarded(&mut self, _view: &mut View<'_>, extent: UnitId, _position: Position) {
-        self.seen.clear(extent.0 as usize);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         let extent = access.extent;
@@ -94,7 +90,8 @@ impl Policy for Raf {
         if continues || access.request_bytes >= self.sequential {
             return;
         }
-        let second = !self.seen.set(extent.0 as usize);
+        let second = view.stat(extent) == SEEN;
+        view.set_stat(extent, SEEN);
         if !access.write && !second {
             return;
         }
@@ -152,7 +149,7 @@ impl Policy for Raf {
                 view.either("a copy in the write share", "on the fast tier, in the write share")
             }
             Some(_) => view.either("a copy in the read share", "on the fast tier, in the read share"),
-            None if self.seen.get(extent.0 as usize) => view.either(
+            None if view.stat(extent) == SEEN => view.either(
                 "no copy, one random access so far; the next random read makes one",
                 "not on the fast tier, one random access so far; the next random read brings it there",
             ),
@@ -164,6 +161,6 @@ impl Policy for Raf {
         format!("{what}; last access {idle}")
     }
     fn bytes(&self) -> usize {
-        self.shares.bytes() + self.seen.bytes() + self.streams.bytes()
+        self.shares.bytes() + self.streams.bytes()
     }
 }

@@ -77,6 +77,11 @@ impl<'a> View<'a> {
     pub fn units(&self) -> u32 {
         self.space.geo.extents
     }
+    /// In a cache volume: the number of units without a copy of which a policy should remember anything, so that its memory follows from
+    /// the flash. `None` in a tiering volume, whose map has a row for each unit.
+    pub fn past_entries(&self) -> Option<u32> {
+        self.space.map.past_entries()
+    }
     /// Bytes of a unit.
     #[inline]
     pub fn unit_bytes(&self, e: UnitId) -> u64 {
@@ -300,6 +305,10 @@ impl<'a> View<'a> {
     /// The 16 bits of a unit that belong to the policy.
     pub fn stat(&self, e: UnitId) -> u16 {
         self.space.map.stat(e)
+    }
+    /// Clears the 16 bits of all units that belong to the policy.
+    pub fn forget_stats(&mut self) {
+        self.space.map.forget_stats();
     }
     /// Sets the 16 bits of a unit that belong to the policy.
     pub fn set_stat(&mut self, e: UnitId, v: u16) {

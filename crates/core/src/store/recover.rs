@@ -102,6 +102,8 @@ fn place_copies(loaded: &mut Loaded) -> Result<(), OpenError> {
             return Err(OpenError::BadRecord(TWICE));
         }
         space.map.add_empty_copy(e, c.slot);
+        space.map.set_stat(e, c.stat);
+        space.map.set_last(e, c.last);
         let blocks = space.geo.blocks_per_extent();
         let mut b = 0;
         while b < blocks {

@@ -1,65 +1,52 @@
-//! The extent map: for each extent its home, with the statistics of the extent in the same row.
+//! The extent map: for each extent its home and its copy, and the statistics of the extent.
 //!
-//! A row has 12 bytes, so that an access touches one cache line. With the reverse map (4 bytes per slot of the faster tiers) a fully mapped
-//! volume takes 13 bytes per extent if a quarter is fast; the limit is 16. The valid blocks of a partly written extent are in a separate
-//! bit set, which is read only for extents that are marked partial. Slot numbers need all 32 bits, so the marks (partial, held) are
-//! separate bit sets, which are not read while no extent has the mark.
+//! In a *tiering volume* there is a row for each extent (`by_extent.rs`). A row has 12 bytes, so that an access touches one cache line. With
+//! the reverse map (4 bytes per slot of the faster tiers) a fully mapped volume takes 13 bytes per extent if a quarter is fast; the limit is
+//! 16. The valid blocks of a partly written extent are in a separate bit set, which is read only for extents that are marked partial.
 //!
-//! In a cache volume each extent has its home from the start ([`Geometry::home`]), with all blocks valid: what was never written reads as
-//! the device holds it. The map then only states copies.
+//! In a *cache volume* each extent has its home from the start ([`Geometry::home`]), with all blocks valid: what was never written reads as
+//! the device holds it. The map then only states copies (`by_copy.rs`): a row of 12 bytes for each slot of the faster tiers, and 5 bytes for
+//! the index that finds the row of an extent. An extent without a copy takes nothing.
 
+mod by_copy;
+mod by_extent;
 mod by_state;
 mod classes;
 mod copies;
+mod held;
 mod index;
 mod marks;
 mod memory;
 mod recorded;
+mod rows;
+mod slot_index;
 mod valid;
 
 use crate::bits::Bits;
 use crate::units::{ExtentId, Nanos, Slot};
 use crate::volume::geometry::Geometry;
+use crate::volume::past::PAST_FLOOR;
 use crate::volume::regions::DirtyRegions;
-use alloc::vec;
-use alloc::vec::Vec;
 use by_state::ByState;
 use classes::Classes;
 pub use classes::Mixed;
 use copies::CopyBits;
+use held::Held;
 use index::RowIndex;
 use marks::Marks;
+use rows::Rows;
 use valid::Valid;
 
 /// The value for "no slot". It is above every slot number.
 const UNMAPPED: u32 = u32::MAX;
 
-/// The row of an extent: the slot of its copy, or of its home if it has no copy; the time of the last access (48-bit microseconds); 16 bits
-/// for the policy. The entry of the slot in `copies` tells whether the slot contains a copy.
-#[derive(Clone, Copy, Debug)]
-struct Row {
-    place: u32,
-    last_low: u32,
-    last_high: u16,
-    stat: u16,
-}
-
-const EMPTY: Row = Row {
-    place: UNMAPPED,
-    last_low: 0,
-    last_high: 0,
-    stat: 0,
-};
-
 /// The map from extents to homes and copies, the map from slots to extents, the valid blocks, and the statistics per extent.
 #[derive(Clone, Debug)]
 pub struct ExtentMap {
-    rows: Vec<Row>,
-    owner: Vec<u32>,
-    /// For each slot of the faster tiers that contains a copy: the home of its extent. The list is empty until the first copy, so that
-    /// tiering does not need memory for it.
-    copies: Vec<u32>,
-    /// For the same slots: whether the copy is dirty.
+    /// Places and statistics of extents; they differ between the two kinds of volumes.
+    rows: Rows,
+    /// For each slot of the faster tiers: whether it contains a dirty copy. The bit set is empty until the first copy, so that tiering does
+    /// not need memory for it.
     dirty_slots: Bits,
     /// The same slots by state, once a search needed them (`by_state.rs`).
     by_state: ByState,
@@ -73,15 +60,13 @@ pub struct ExtentMap {
     partial: Marks,
     /// Largest number of extents that may be partial at the same time; the engine fills further ones with zeros.
     partial_max: u32,
-    held: Marks,
+    held: Held,
     /// The parts of a cache volume that have dirty copies.
     regions: DirtyRegions,
     /// For worlds that only count records (`index.rs`).
     index: RowIndex,
     blocks: usize,
     mapped: u32,
-    /// Whether homes follow from addresses, so that only copies need records.
-    fixed: bool,
 }
 
 const NO_OWNER: u32 = u32::MAX;
@@ -89,16 +74,14 @@ const NO_OWNER: u32 = u32::MAX;
 impl ExtentMap {
     /// An empty map for a volume of this geometry.
     pub fn new(geo: &Geometry) -> ExtentMap {
+        ExtentMap::with_past(geo, PAST_FLOOR)
+    }
+    /// As [`ExtentMap::new`]. In a cache volume the statistics of extents without a copy are kept for as many extents as there are slots of
+    /// the faster tiers, or for `past_floor` extents if that is more.
+    pub fn with_past(geo: &Geometry, past_floor: u32) -> ExtentMap {
         let blocks = geo.blocks_per_extent() as usize;
-        let home = |e| geo.home(ExtentId(e)).map_or(UNMAPPED, |s| s.0);
-        let rows = (0..geo.extents).map(|e| Row {
-            place: home(e),
-            ..EMPTY
-        });
         ExtentMap {
-            rows: rows.collect(),
-            owner: vec![NO_OWNER; geo.tier_slots(geo.slowest()).start as usize],
-            copies: Vec::new(),
+            rows: Rows::new(geo, past_floor),
             dirty_slots: Bits::default(),
             by_state: ByState::default(),
             bits: CopyBits::default(),
@@ -108,7 +91,7 @@ impl ExtentMap {
             valid: Valid::new(ExtentMap::may_be_partial(geo) as usize, blocks),
             partial: Marks::new(geo.extents),
             partial_max: ExtentMap::partial_most(geo),
-            held: Marks::new(geo.extents),
+            held: Held::default(),
             regions: if geo.is_cache() {
                 DirtyRegions::new(geo.extents)
             } else {
@@ -117,7 +100,6 @@ impl ExtentMap {
             index: RowIndex::default(),
             blocks,
             mapped: if geo.is_cache() { geo.extents } else { 0 },
-            fixed: geo.is_cache(),
         }
     }
     /// Number of extents that can be partly valid: none in a cache volume, whose homes hold something everywhere.
@@ -132,40 +114,39 @@ impl ExtentMap {
     }
     /// Number of extents of the volume.
     pub fn extents(&self) -> u32 {
-        self.rows.len() as u32
+        self.rows.extents()
     }
     /// Whether homes follow from addresses (a cache volume).
     #[inline]
     pub fn has_fixed_homes(&self) -> bool {
-        self.fixed
+        matches!(self.rows, Rows::Copies(_))
+    }
+    /// In a cache volume: the number of extents without a copy whose statistics are kept. `None` in a tiering volume, which keeps all.
+    pub fn past_entries(&self) -> Option<u32> {
+        match &self.rows {
+            Rows::Extents(_) => None,
+            Rows::Copies(r) => Some(r.past_entries()),
+        }
     }
     /// Number of mapped extents.
     pub fn mapped(&self) -> u32 {
         self.mapped
     }
-    /// The home in the entry of slot `place`, if that slot holds a copy.
-    #[inline]
-    fn home_of_copy_in(&self, place: u32) -> Option<u32> {
-        let home = *self.copies.get(place as usize)?;
-        (home != UNMAPPED).then_some(home)
-    }
     /// The home of an extent.
     #[inline]
     pub fn home(&self, e: ExtentId) -> Option<Slot> {
-        let place = self.rows[e.0 as usize].place;
-        let s = self.home_of_copy_in(place).unwrap_or(place);
+        let s = self.rows.home(e.0);
         (s != UNMAPPED).then_some(Slot(s))
     }
     /// The slot of the extent's copy.
     #[inline]
     pub fn copy(&self, e: ExtentId) -> Option<Slot> {
-        let place = self.rows[e.0 as usize].place;
-        self.home_of_copy_in(place).map(|_| Slot(place))
+        self.rows.copy(e.0).map(Slot)
     }
     /// The slot of the copy, or of the home if there is no copy: the fastest slot from which the extent can be read.
     #[inline]
     pub fn fastest(&self, e: ExtentId) -> Option<Slot> {
-        let s = self.rows[e.0 as usize].place;
+        let s = self.rows.fastest(e.0);
         (s != UNMAPPED).then_some(Slot(s))
     }
     /// Whether the copy contains data that the home does not.
@@ -182,28 +163,21 @@ impl ExtentMap {
             self.copy(e).is_none() && self.owner(s).is_none(),
             "extent has a copy, or slot is taken"
         );
-        if self.copies.is_empty() {
-            self.copies = vec![UNMAPPED; self.owner.len()];
-            self.dirty_slots = Bits::new(self.owner.len());
+        if self.dirty_slots.bytes() == 0 {
+            self.dirty_slots = Bits::new(self.rows.fast());
         }
-        let r = &mut self.rows[e.0 as usize];
-        assert!(r.place != UNMAPPED, "a copy of nothing");
-        self.copies[s.0 as usize] = r.place;
-        r.place = s.0;
+        self.rows.add_copy(e.0, s.0);
         self.by_state.put(s.0, false);
-        self.own(s, e.0);
         self.copied += 1;
     }
     /// Removes the copy of an extent. Returns its slot, and whether it was dirty.
     pub fn drop_copy(&mut self, e: ExtentId) -> Option<(Slot, bool)> {
         let s = self.copy(e)?;
         let dirty = self.dirty_slots.get(s.0 as usize);
-        self.rows[e.0 as usize].place = self.copies[s.0 as usize];
-        self.copies[s.0 as usize] = UNMAPPED;
+        self.rows.drop_copy(e.0, s.0);
         self.dirty_slots.clear(s.0 as usize);
         self.by_state.remove(s.0);
         self.index.set_dirty(e, false);
-        self.own(s, NO_OWNER);
         self.copied -= 1;
         self.dirty -= u32::from(dirty);
         if dirty {
@@ -253,8 +227,7 @@ impl ExtentMap {
     /// It is not needed for the slowest tier, which has most of the slots.
     #[inline]
     pub fn owner(&self, s: Slot) -> Option<ExtentId> {
-        let e = *self.owner.get(s.0 as usize)?;
-        (e != NO_OWNER).then_some(ExtentId(e))
+        self.rows.owner(s.0).map(ExtentId)
     }
     /// Gives `e` its first home. If `partial`, no block is valid yet; otherwise all blocks are.
     pub fn map(&mut self, e: ExtentId, s: Slot, partial: bool) {
@@ -262,13 +235,12 @@ impl ExtentMap {
             self.home(e).is_none() && self.owner(s).is_none(),
             "extent or slot already taken"
         );
-        self.rows[e.0 as usize].place = s.0;
+        self.rows.homes().set_home(e.0, s.0);
         self.index.set_mapped(e, true);
         self.partial.put(e, partial);
         if partial {
             self.valid.begin(e.0, false);
         }
-        self.own(s, e.0);
         self.mapped += 1;
     }
     /// Moves the home of `e` to `to`. The valid blocks stay the same. Returns the old home.
@@ -278,45 +250,34 @@ impl ExtentMap {
             self.owner(to).is_none() && self.copy(e).is_none(),
             "slot already taken, or the extent has a copy"
         );
-        self.rows[e.0 as usize].place = to.0;
-        self.own(from, NO_OWNER);
-        self.own(to, e.0);
+        self.rows.homes().set_home(e.0, to.0);
         Some(from)
     }
     /// Removes the home, so that the extent reads as zeros. Returns the old home. Not in a cache volume.
     pub fn unmap(&mut self, e: ExtentId) -> Option<Slot> {
-        assert!(!self.fixed, "a home that follows from the address");
         let from = self.home(e)?;
         assert!(self.copy(e).is_none(), "the copy must go first");
-        self.rows[e.0 as usize].place = UNMAPPED;
+        self.rows.homes().set_home(e.0, UNMAPPED);
         self.index.set_mapped(e, false);
         self.become_whole(e);
-        self.own(from, NO_OWNER);
         self.mapped -= 1;
         Some(from)
     }
     /// For recovery: replaces the state of `e` by the home `slot` (or none) with all blocks valid. The owners of slots are not updated;
-    /// [`ExtentMap::rebuild_owners`] does that for all extents.
+    /// [`ExtentMap::rebuild_owners`] does that for all extents. In a cache volume nothing changes.
     pub fn load(&mut self, e: ExtentId, slot: Option<Slot>) {
-        let r = &mut self.rows[e.0 as usize];
-        let was = r.place != UNMAPPED;
-        r.place = slot.map_or(UNMAPPED, |s| s.0);
+        let Rows::Extents(rows) = &mut self.rows else {
+            return;
+        };
+        let place = slot.map_or(UNMAPPED, |s| s.0);
+        let was = core::mem::replace(&mut rows.rows[e.0 as usize].place, place) != UNMAPPED;
         self.index.set_mapped(e, slot.is_some());
         self.become_whole(e);
         self.mapped = self.mapped + u32::from(slot.is_some()) - u32::from(was);
     }
-    /// For recovery: derives slot → extent from the rows.
+    /// For recovery of a tiering volume: derives slot → extent from the rows.
     pub fn rebuild_owners(&mut self) {
-        for e in 0..self.rows.len() as u32 {
-            if let Some(s) = self.home(ExtentId(e)) {
-                self.own(s, e);
-            }
-        }
-    }
-    fn own(&mut self, s: Slot, e: u32) {
-        if let Some(o) = self.owner.get_mut(s.0 as usize) {
-            *o = e;
-        }
+        self.rows.homes().rebuild_owners();
     }
     /// Whether the extent has blocks that were never written.
     #[inline]
@@ -406,40 +367,34 @@ impl ExtentMap {
             self.become_whole(e);
         }
     }
-    /// Time of last access, rounded down to a microsecond.
+    /// Time of last access, rounded down to a microsecond. In a cache volume it may be unknown for an extent without a copy (0).
     #[inline]
     pub fn last(&self, e: ExtentId) -> Nanos {
-        let r = &self.rows[e.0 as usize];
-        Nanos::from_micros(u64::from(r.last_low) | u64::from(r.last_high) << 32)
+        self.rows.stats(e.0).last()
     }
     /// Sets the time of the last access.
     #[inline]
     pub fn set_last(&mut self, e: ExtentId, t: Nanos) {
-        let us = t.0 / 1000;
-        let r = &mut self.rows[e.0 as usize];
-        r.last_low = us as u32;
-        r.last_high = (us >> 32) as u16;
+        self.rows.set_last(e.0, t);
     }
-    /// The 16 bits of an extent that belong to the policy.
+    /// The 16 bits of an extent that belong to the policy. In a cache volume those of an extent without a copy are forgotten (0) if as many
+    /// others as there are fast slots, but at least 2^20, were used since.
     #[inline]
     pub fn stat(&self, e: ExtentId) -> u16 {
-        self.rows[e.0 as usize].stat
+        self.rows.stats(e.0).stat
     }
     /// Sets the policy's 16 bits.
     #[inline]
     pub fn set_stat(&mut self, e: ExtentId, v: u16) {
-        self.rows[e.0 as usize].stat = v;
+        self.rows.set_stat(e.0, v);
     }
-    /// Clears the policy's 16 bits of all extents, because another policy takes over. Times of access stay.
+    /// Clears the policy's 16 bits of all extents, because another policy takes over. Times of access of copies stay.
     pub fn forget_stats(&mut self) {
-        for r in &mut self.rows {
-            r.stat = 0;
-        }
+        self.rows.forget_stats();
     }
     /// Clears the statistics of an extent, because it was discarded.
     pub fn forget(&mut self, e: ExtentId) {
-        let r = &mut self.rows[e.0 as usize];
-        (r.last_low, r.last_high, r.stat) = (0, 0, 0);
+        self.rows.forget(e.0);
     }
 }
 
@@ -448,6 +403,7 @@ mod tests {
     use super::*;
     use crate::units::TierId;
     use crate::volume::Member;
+    use alloc::vec;
 
     fn map() -> ExtentMap {
         let m = |t, slots| Member {
@@ -462,7 +418,7 @@ mod tests {
 
     #[test]
     fn row_is_twelve_bytes() {
-        assert_eq!(size_of::<Row>(), 12);
+        assert_eq!(size_of::<rows::Row>(), 12);
     }
 
     #[test]

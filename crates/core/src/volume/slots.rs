@@ -9,6 +9,8 @@ use crate::volume::geometry::{Geometry, TIERS_MAX};
 #[derive(Clone, Debug)]
 pub struct Slots {
     free: BitTree,
+    /// Slots from this number on are never free: the homes of a cache volume.
+    numbers: u32,
     count: [u32; TIERS_MAX],
     freeing: [u32; TIERS_MAX],
     /// Number of slots whose device is absent.
@@ -26,8 +28,15 @@ const NIL: u32 = u32::MAX;
 impl Slots {
     /// The state in which all slots of `geo` are free. In a cache volume those of the slowest tier are not: each is the home of its extent.
     pub fn new(geo: &Geometry) -> Slots {
+        let homes = geo.tier_slots(geo.slowest());
+        let numbers = if geo.is_cache() {
+            homes.start
+        } else {
+            homes.end
+        };
         let mut s = Slots {
-            free: BitTree::new(geo.slots() as usize),
+            free: BitTree::new(numbers as usize),
+            numbers,
             count: [0; 8],
             freeing: [0; 8],
             lost: [0; 8],
@@ -39,8 +48,7 @@ impl Slots {
             let r = geo.tier_slots(TierId(t));
             s.tiers[usize::from(t)] = (r.start, r.end);
             s.low[usize::from(t)] = r.start;
-            let homes = geo.is_cache() && TierId(t) == geo.slowest();
-            for i in r.filter(|_| !homes) {
+            for i in r.filter(|i| *i < numbers) {
                 s.free.insert(i as usize);
                 s.count[usize::from(t)] += 1;
             }
@@ -70,7 +78,7 @@ impl Slots {
     }
     /// Whether `s` is free.
     pub fn is_free(&self, s: Slot) -> bool {
-        self.free.contains(s.0 as usize) || self.last_freed.contains(&s.0)
+        s.0 < self.numbers && (self.free.contains(s.0 as usize) || self.last_freed.contains(&s.0))
     }
     /// Moves the slot that was freed last to the tree, where searches find it.
     fn store_last_freed(&mut self, t: usize) {

@@ -2,7 +2,7 @@
 
 use super::geometry::TIERS_MAX;
 use super::unit_sizes::{SPAN_SHIFT, UNITS_MAX, UnitSizes};
-use super::{ExtentMap, Geometry, Member, Pins, Position, Slots, UnitId};
+use super::{ExtentMap, Geometry, Member, PAST_FLOOR, Pins, Position, Slots, UnitId};
 use crate::bits::Bits;
 use crate::load::Loads;
 use crate::units::{ExtentId, Slot, TierId};
@@ -52,8 +52,12 @@ pub struct Space {
 impl Space {
     /// An empty volume of this geometry.
     pub fn new(geo: Geometry) -> Space {
+        Space::with_past(geo, PAST_FLOOR)
+    }
+    /// As [`Space::new`]. A cache volume remembers at least `past_floor` units without a copy, as far as there are so many.
+    pub fn with_past(geo: Geometry, past_floor: u32) -> Space {
         Space {
-            map: ExtentMap::new(&geo),
+            map: ExtentMap::with_past(&geo, past_floor),
             slots: Slots::new(&geo),
             // The table is small, so that it fits into the first-level cache. It grows once to the number of operations in progress.
             pins: Pins::new(32),

@@ -12,7 +12,7 @@
 
 use super::Durability;
 use super::round::CLEANED_MAX;
-use crate::engine::by_number::ByNumber;
+use crate::by_number::ByNumber;
 use crate::engine::devices::{Cause, What};
 use crate::engine::globals::Globals;
 use crate::io::{BufRef, DeviceOp, OpId, OpKind};

@@ -1,7 +1,7 @@
 //! Extents whose durable state differs from the map, in the order of these changes, and the requests that wait for their records.
 
-use crate::bits::Bits;
 use crate::units::{ExtentId, Nanos};
+use crate::volume::UnitSet;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     order: VecDeque<ExtentId>,
-    members: Bits,
+    members: UnitSet,
     /// Number of extents that were added since the start, and of those whose record went into a round.
     pushed: u64,
     taken: u64,
@@ -23,7 +23,7 @@ impl Pending {
     pub(super) fn new(extents: u32) -> Pending {
         Pending {
             order: VecDeque::with_capacity(4096),
-            members: Bits::new(extents as usize),
+            members: UnitSet::new(extents),
             pushed: 0,
             taken: 0,
             committed: 0,
@@ -33,7 +33,7 @@ impl Pending {
     }
     /// Notes that a record of `e` is due. If no other record is pending, it is due at `by`.
     pub(super) fn note(&mut self, e: ExtentId, by: Nanos) {
-        if self.members.set(e.0 as usize) {
+        if self.members.insert(e) {
             self.order.push_back(e);
             self.pushed += 1;
         }
@@ -44,7 +44,7 @@ impl Pending {
         self.pushed
     }
     pub(super) fn contains(&self, e: ExtentId) -> bool {
-        self.members.get(e.0 as usize)
+        self.members.contains(e)
     }
     pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
@@ -62,7 +62,7 @@ impl Pending {
     /// Removes the first extent, because its record is part of the round.
     pub(super) fn take_first(&mut self) {
         if let Some(e) = self.order.pop_front() {
-            self.members.clear(e.0 as usize);
+            self.members.remove(e);
             self.taken += 1;
         }
     }

@@ -1,8 +1,8 @@
 //! The moves in progress, and their limits. The steps of moves are in `moves.rs` and `copies.rs`.
 
 use crate::bits::Bits;
+use crate::by_number::ByNumber;
 use crate::engine::Params;
-use crate::engine::by_number::ByNumber;
 use crate::policy::{Action, Outcome};
 use crate::stats::Histogram;
 use crate::units::{ExtentId, Nanos, Slot};

@@ -7,7 +7,7 @@
 //! with concurrent writers found).
 
 use super::{Req, Requests, Waiter};
-use crate::engine::by_number::ByNumber;
+use crate::by_number::ByNumber;
 use crate::engine::globals::Parts;
 use crate::io::Effect;
 use crate::mutants::Mutant;

@@ -1,7 +1,7 @@
 //! Pieces of requests that cannot proceed at the moment, and the events that let them try again.
 
 use super::edges::Edges;
-use crate::engine::by_number::ByNumber;
+use crate::by_number::ByNumber;
 use crate::engine::slab::Slab;
 use crate::units::ExtentId;
 use alloc::collections::VecDeque;

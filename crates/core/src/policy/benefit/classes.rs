@@ -186,7 +186,8 @@ impl Benefit {
         if self.classes.reuse.is_due(clock) && self.learns_classes() {
             let value = Benefit::share_saved(view, access, goes_on);
             let (window, scores) = (self.fast_slots, &self.scores);
-            let last_use = |e| Some(scores.entry(e)).filter(|n| n.0 > 0).map(|n| n.1);
+            let entry = |e| scores.entry(e, view.copy(e));
+            let last_use = |e| Some(entry(e)).filter(|n| n.0 > 0).map(|n| n.1);
             self.classes
                 .reuse
                 .begin((e, class), clock, window, value, last_use);

@@ -2,7 +2,7 @@
 
 use super::shadow::ShadowAccess;
 use super::without::Part;
-use super::{Benefit, FAST, millis};
+use super::{Benefit, FAST, LULL, millis};
 use crate::policy::{Access, Action, View};
 use crate::units::Nanos;
 use crate::volume::UnitId;
@@ -29,21 +29,9 @@ const SURVIVING_HALF_DIRTY: u32 = 200;
 const PROBE_INTERVAL: u32 = 16;
 
 impl Benefit {
-    /// Notes whether the copy of `e` is dirty.
-    pub(super) fn mark(&mut self, e: UnitId, dirty: bool) {
-        if dirty != self.dirty.contains(e.0 as usize) {
-            if dirty {
-                self.dirty.insert(e.0 as usize);
-                self.dirty_count += 1;
-            } else {
-                self.dirty.remove(e.0 as usize);
-                self.dirty_count -= 1;
-            }
-        }
-    }
     /// Whether more than 80 % of flash is dirty.
     pub(super) fn is_mostly_dirty(&self) -> bool {
-        u64::from(self.dirty_count) * 10 > u64::from(self.fast_slots) * 8
+        u64::from(self.dirty.len()) * 10 > u64::from(self.fast_slots) * 8
     }
     /// Device time of a write at a random place of the slow device. If that has a write cache, the seek comes later, but it is counted.
     fn random_write_time(view: &View<'_>) -> Nanos {
@@ -81,7 +69,7 @@ impl Benefit {
         quiet: Nanos,
         wanted: &mut Vec<Action>,
     ) {
-        let few = MIN_BATCH.min(self.dirty_count as usize);
+        let few = MIN_BATCH.min(self.dirty.len() as usize);
         let room = self.idle_write_budget(view, quiet);
         if room < ROUND_WRITES + few {
             return;
@@ -113,21 +101,17 @@ impl Benefit {
     fn propose_cleans(&mut self, view: &View<'_>, most: usize, bar: u64, wanted: &mut Vec<Action>) {
         let (now, urgent) = (millis(view.now()), self.is_mostly_dirty());
         let settled = millis(self.settings.settled);
-        let (mut found, mut from) = (0, self.clean_cursor as usize);
-        for _ in 0..MAX_EXAMINED.min(self.dirty_count) {
-            let Some(i) = self
-                .dirty
-                .first_from(from)
-                .or_else(|| self.dirty.first_from(0))
-            else {
+        let (mut found, mut from) = (0, self.clean_cursor);
+        for _ in 0..MAX_EXAMINED.min(self.dirty.len()) {
+            let next = self.dirty.first_from(from);
+            let Some(e) = next.or_else(|| self.dirty.first_from(0)) else {
                 break;
             };
-            let e = UnitId(i as u32);
-            from = i + 1;
+            from = e.0 + 1;
             let Some(s) = view.copy(e).filter(|_| view.is_dirty(e)) else {
                 if view.in_flight(e) == 0 && !view.is_held(e) {
                     // The write failed, or the copy no longer exists.
-                    self.mark(e, false);
+                    self.dirty.remove(e);
                 }
                 continue;
             };
@@ -146,7 +130,7 @@ impl Benefit {
             }
         }
         self.cleaning += found as u32;
-        self.clean_cursor = from as u32;
+        self.clean_cursor = from;
         if found > 0 {
             let debt = Benefit::deferred_write_time(view).0;
             let takes =
@@ -164,7 +148,7 @@ impl Benefit {
     fn idle_write_budget(&self, view: &View<'_>, quiet: Nanos) -> usize {
         let each = Benefit::random_write_time(view).0;
         let needed = (self.fast_slots / DIRTY_SHARE).max(1);
-        let part = u128::from(self.dirty_count.min(needed));
+        let part = u128::from(self.dirty.len().min(needed));
         let half = u128::from(quiet.0 / 2) * part / u128::from(needed);
         let room = half as u64 / each;
         let enough = if self.is_half_dirty() {
@@ -185,7 +169,7 @@ impl Benefit {
     }
     /// Whether at least half of flash is dirty.
     fn is_half_dirty(&self) -> bool {
-        u64::from(self.dirty_count) * 2 >= u64::from(self.fast_slots)
+        u64::from(self.dirty.len()) * 2 >= u64::from(self.fast_slots)
     }
     /// The time until flash answers a write, nanoseconds: as measured recently, or the time of its queue if that is longer. A burst begins
     /// with an empty queue, so the recent answers say too little while it grows.
@@ -260,6 +244,14 @@ impl Benefit {
         }
         self.shadow.access(access.now, &slow, seen);
     }
+    /// Whether writes should leave the slow device alone: it sleeps, or may soon go to sleep, and energy has a weight.
+    pub(super) fn spares_slow_device(&self, view: &View<'_>) -> bool {
+        if !self.settings.weights.values_sleep() {
+            return false;
+        }
+        let load = view.load(view.slowest());
+        load.asleep || load.quiet >= LULL
+    }
     /// Whether writes bypass flash because the slow device alone would answer them sooner.
     pub(super) fn writes_bypass_flash(&self, view: &View<'_>) -> bool {
         self.settings.guard
@@ -270,7 +262,7 @@ impl Benefit {
     /// Whether a write to an extent with a copy goes home, because writes bypass flash. This needs a clean copy, which is then dropped
     /// without a record. The write of a dirty copy stays on flash, because dropping that copy would need a durable record first.
     pub(super) fn write_bypasses_copy(&self, view: &View<'_>, e: UnitId) -> bool {
-        let is_clean = !self.dirty.contains(e.0 as usize) && !view.is_dirty(e);
+        let is_clean = !self.dirty.contains(e) && !view.is_dirty(e);
         is_clean && self.writes_bypass_flash(view) && !view.is_held(e) && !self.is_pinned(view, e)
     }
     /// A read goes to the slow device: updates the mean time between such reads.

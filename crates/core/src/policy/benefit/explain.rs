@@ -17,7 +17,7 @@ impl Benefit {
             None => view.either("no copy", "not on the fast tier"),
         };
         let dirty = if view.is_uniform() {
-            let (n, all) = (self.dirty_count, self.fast_slots);
+            let (n, all) = (self.dirty.len(), self.fast_slots);
             format!("{n} of {all} fast slots are dirty; ")
         } else {
             String::new()

@@ -53,7 +53,9 @@
 //! wake-up. Writes go to flash while it sleeps, and also once it has had no request for [`LULL`], because a write then would restart its
 //! standby timer.
 //!
-//! Memory: 8 bytes and 1 bit for each extent, 4 bytes for each fast slot, and 1 more if classes are known. Source: none, this is Isotherm's
+//! Memory: 12 bytes for each fast slot, 11 for each extent without a copy that is remembered (as many as flash has slots, or 2^20 if that is
+//! more), 2 for each dirty one, and 1 for each fast slot if classes are known. With homes on flash, and in a cache volume of at most 2^20
+//! extents: 8 bytes for each extent, 4 for each fast slot. Source: none, this is Isotherm's
 //! own policy; that all costs are expressed in one unit is an older idea (HRO, OODT). When not to use it: if capacity matters, because
 //! copies add none; if sets of data that are a little larger than flash are read repeatedly, because its order is close to recency.
 //! `bench/benefit/adversary.py` and `lab/tests/guard.rs` search for workloads on which the slow device alone is faster.
@@ -84,10 +86,9 @@ mod without;
 
 use super::hold::FAST;
 use super::{Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
-use crate::bits::BitTree;
 use crate::collector::Streams;
 use crate::units::Nanos;
-use crate::volume::{Position, UnitId};
+use crate::volume::{Position, UnitId, UnitSet};
 use account::Account;
 use alloc::string::String;
 use alloc::vec;
@@ -116,8 +117,8 @@ pub struct Benefit {
     scores: Scores,
     streams: Streams,
     regions: Regions,
-    dirty: BitTree,
-    dirty_count: u32,
+    /// The extents whose copies are dirty.
+    dirty: UnitSet,
     /// For each fast slot: the time of its last write, milliseconds.
     last_written_ms: Vec<u32>,
     /// The extents of copies that were proposed and are not settled.
@@ -160,8 +161,7 @@ impl Default for Benefit {
             scores: Scores::default(),
             streams: Streams::default(),
             regions: Regions::default(),
-            dirty: BitTree::new(0),
-            dirty_count: 0,
+            dirty: UnitSet::default(),
             last_written_ms: Vec::new(),
             pending_copies: Vec::new(),
             demoting: 0,
@@ -211,7 +211,7 @@ impl Benefit {
     /// The worth of an extent, nanoseconds of device time.
     fn worth(&self, view: &View<'_>, e: UnitId) -> u64 {
         let class = (self.class_of(view, e), self.one_access(view));
-        self.worth_in_order(view, self.scores.worth(e), e, class)
+        self.worth_in_order(view, self.scores.worth(e, view.copy(e)), e, class)
     }
     fn half_life(&self) -> u32 {
         if self.settings.half_life == 0 {
@@ -244,14 +244,6 @@ impl Benefit {
     fn avoids_wake_up(&self, view: &View<'_>) -> bool {
         self.settings.weights.values_sleep() && view.load(view.slowest()).asleep
     }
-    /// Whether writes should leave the slow device alone: it sleeps, or may soon go to sleep, and energy has a weight.
-    fn spares_slow_device(&self, view: &View<'_>) -> bool {
-        if !self.settings.weights.values_sleep() {
-            return false;
-        }
-        let load = view.load(view.slowest());
-        load.asleep || load.quiet >= LULL
-    }
 }
 
 impl Policy for Benefit {
@@ -266,12 +258,11 @@ impl Policy for Benefit {
         }
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let units = view.units();
         self.fast_slots = view.positions(FAST).end;
-        self.scores = Scores::new(units, self.half_life());
-        Order::attach(view);
-        self.regions = Regions::new(units);
-        self.dirty = BitTree::new(units as usize);
+        self.scores = Scores::new(view, self.half_life());
+        view.forget_stats();
+        self.regions = Regions::new(view.units());
+        self.dirty = UnitSet::new(view.units());
         self.last_written_ms = vec![millis(view.now()); self.fast_slots as usize];
         let saves = self.value_saved(view);
         self.account = Account::open(Benefit::slow_read(view));
@@ -279,11 +270,11 @@ impl Policy for Benefit {
         for (s, e) in view.residents(FAST) {
             if view.copy(e) == Some(s) {
                 // After a restart each existing copy is worth one access.
-                self.scores.touch(e, saves);
-                self.mark(e, view.is_dirty(e));
+                self.scores.touch(e, Some(s), saves);
+                self.dirty.put(e, view.is_dirty(e));
             }
         }
-        if self.dirty_count > 0 {
+        if !self.dirty.is_empty() {
             self.next_tick = Some(view.now() + self.settings.idle);
         }
     }
@@ -294,10 +285,12 @@ impl Policy for Benefit {
         Place::Tier(view.slowest())
     }
     fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, slot: Position) {
+        self.scores.copied(extent, slot);
         self.note_copied_class(view, extent, slot);
     }
     fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, slot: Position) {
-        self.mark(extent, false);
+        self.scores.uncopied(extent, slot);
+        self.dirty.remove(extent);
         self.note_uncopied_class(slot);
     }
     fn on_reclassified(
@@ -319,7 +312,8 @@ impl Policy for Benefit {
         let saves = self.value_saved(view);
         self.update_shadow(view, access, goes_on);
         self.note_class(view, access, goes_on);
-        let before = self.scores.worth(extent);
+        let copy = access.copy.filter(|c| view.tier_of(*c) == FAST);
+        let before = self.scores.worth(extent, copy);
         let recency = Recency {
             is_recent: before.saturating_mul(2) >= saves,
             is_reused: before.saturating_mul(REUSED) >= saves,
@@ -328,11 +322,10 @@ impl Policy for Benefit {
             .settings
             .order
             .access_worth(view, access, goes_on, saves);
-        self.scores.touch(extent, counts);
-        let copied = access.copy.is_some_and(|c| view.tier_of(c) == FAST);
+        self.scores.touch(extent, copy, counts);
         if access.home.is_some_and(|h| view.tier_of(h) == FAST) {
             // Its home is on flash, so a copy would save nothing.
-        } else if copied && (access.write || view.holds(access)) {
+        } else if copy.is_some() && (access.write || view.holds(access)) {
             let saved = if access.write {
                 Benefit::deferred_write_time(view).0
             } else {
@@ -340,7 +333,7 @@ impl Policy for Benefit {
             };
             self.account.earn(saved, Benefit::slow_read(view));
         } else {
-            if copied {
+            if copy.is_some() {
                 self.regions.note_missing_blocks(extent);
             }
             let load = view.load(view.slowest());
@@ -366,7 +359,7 @@ impl Policy for Benefit {
             self.scores.advance_clock();
             self.on_miss(view, access, run, recency, wanted);
         }
-        if self.dirty_count > 0 && self.next_tick.is_none() {
+        if !self.dirty.is_empty() && self.next_tick.is_none() {
             self.next_tick = Some(access.now + self.settings.idle);
         }
         if self.cleaning == 0
@@ -384,7 +377,9 @@ impl Policy for Benefit {
             return WriteTo::Home;
         }
         self.shadow.write_to_flash(e, answer, read);
-        self.mark(e, true);
+        if !view.is_dirty(e) {
+            self.dirty.insert(e);
+        }
         if let Some(s) = view.copy(e)
             && let Some(w) = self.last_written_ms.get_mut(s.index() as usize)
         {
@@ -410,8 +405,8 @@ impl Policy for Benefit {
                     self.batches.note_queue(view.now(), waiting);
                     self.batches.end(view.now());
                 }
-                self.mark(extent, view.is_dirty(extent));
-                if self.dirty_count > 0 {
+                self.dirty.put(extent, view.is_dirty(extent));
+                if !self.dirty.is_empty() {
                     self.next_tick
                         .get_or_insert(view.now() + Nanos::from_millis(5));
                 }
@@ -433,7 +428,7 @@ impl Policy for Benefit {
         if self.next_tick.is_none_or(|t| t > view.now()) {
             return;
         }
-        if self.dirty_count == 0 || self.cleaning > 0 {
+        if self.dirty.is_empty() || self.cleaning > 0 {
             // The last clean that settles sets the next time.
             self.next_tick = None;
             return;

@@ -67,10 +67,6 @@ impl Order {
     fn uses_bits(&self) -> bool {
         self.random || self.class > 0
     }
-    /// Clears the bits of all extents, which an earlier policy may have used.
-    pub fn attach(view: &mut View<'_>) {
-        (0..view.units()).for_each(|e| view.set_stat(UnitId(e), 0));
-    }
     /// The class in an extent's bits.
     #[inline]
     pub fn class(view: &View<'_>, e: UnitId) -> u8 {

@@ -1,10 +1,12 @@
 //! The score of an extent: the nanoseconds that the fast device saves on its accesses, added up and halved after every half-life, which is
 //! a number of misses. A score has 8 bytes, and all values are integers.
+//!
+//! In a large cache volume ([`PerUnit`]) the scores of as many extents without a copy are known as flash has slots. An extent that is
+//! forgotten there was used before as many misses, so its worth had fallen to a tenth.
 
 use crate::divide::Divisor;
-use crate::volume::UnitId;
-use alloc::vec;
-use alloc::vec::Vec;
+use crate::policy::{PerUnit, View};
+use crate::volume::{Position, UnitId};
 
 /// The unit of scores is 2^10 ns, about a microsecond, so that they fit into 32 bits.
 const SHIFT: u32 = 10;
@@ -13,7 +15,7 @@ const SHIFT: u32 = 10;
 #[derive(Clone, Debug, Default)]
 pub struct Scores {
     /// For each extent: its worth at its last access, and the clock then.
-    entries: Vec<(u32, u32)>,
+    entries: PerUnit<(u32, u32)>,
     /// Number of misses so far.
     clock: u32,
     /// The half-life in misses, and twice that number, as divisors; `None`: worth never decreases.
@@ -21,10 +23,10 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// For a volume of `extents` extents. `half_life`: as in [`Scores::set_half_life`].
-    pub fn new(extents: u32, half_life: u32) -> Scores {
+    /// For the volume of this view. `half_life`: as in [`Scores::set_half_life`].
+    pub fn new(view: &View<'_>, half_life: u32) -> Scores {
         let mut scores = Scores {
-            entries: vec![(0, 0); extents as usize],
+            entries: PerUnit::new(view),
             ..Scores::default()
         };
         scores.set_half_life(half_life);
@@ -43,29 +45,36 @@ impl Scores {
     pub fn clock(&self) -> u32 {
         self.clock
     }
-    /// An access to `e`, on which the fast device saves `saves` nanoseconds.
-    pub fn touch(&mut self, e: UnitId, saves: u64) {
+    /// An access to `e`, whose copy is in this position, on which the fast device saves `saves` nanoseconds.
+    #[inline]
+    pub fn touch(&mut self, e: UnitId, copy: Option<Position>, saves: u64) {
         let more = u32::try_from(saves >> SHIFT).unwrap_or(u32::MAX).max(1);
-        let now = self.units(e).saturating_add(more);
-        self.entries[e.0 as usize] = (now, self.clock);
+        let now = self.units_of(self.entry(e, copy)).saturating_add(more);
+        self.entries.set(e, copy, (now, self.clock));
     }
-    /// The present worth of `e`, nanoseconds.
-    pub fn worth(&self, e: UnitId) -> u64 {
-        u64::from(self.units(e)) << SHIFT
+    /// The present worth of `e`, whose copy is in this position, nanoseconds.
+    #[inline]
+    pub fn worth(&self, e: UnitId, copy: Option<Position>) -> u64 {
+        self.worth_of(self.entry(e, copy))
     }
     /// The stored entry of `e`, for [`Scores::worth_of`]. If a caller reads the entries of several extents before it computes their worth,
     /// the cache misses overlap.
     #[inline]
-    pub fn entry(&self, e: UnitId) -> (u32, u32) {
-        self.entries[e.0 as usize]
+    pub fn entry(&self, e: UnitId, copy: Option<Position>) -> (u32, u32) {
+        self.entries.get(e, copy)
+    }
+    /// `e` has a copy in this position from now on.
+    pub fn copied(&mut self, e: UnitId, at: Position) {
+        self.entries.copied(e, at);
+    }
+    /// The copy of `e` in this position is gone.
+    pub fn uncopied(&mut self, e: UnitId, at: Position) {
+        self.entries.uncopied(e, at);
     }
     /// [`Scores::worth`] of the extent with this entry.
     #[inline]
     pub fn worth_of(&self, entry: (u32, u32)) -> u64 {
         u64::from(self.units_of(entry)) << SHIFT
-    }
-    fn units(&self, e: UnitId) -> u32 {
-        self.units_of(self.entry(e))
     }
     #[inline]
     fn units_of(&self, (units, then): (u32, u32)) -> u32 {
@@ -82,13 +91,13 @@ impl Scores {
         let (part, _) = twice.div_rem(u64::from(units) * rest);
         units - part as u32
     }
-    /// `e` was discarded: its score becomes 0.
+    /// `e`, which has no copy, was discarded: its score becomes 0.
     pub fn forget(&mut self, e: UnitId) {
-        self.entries[e.0 as usize] = (0, self.clock);
+        self.entries.forget(e);
     }
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<(u32, u32)>()
+        self.entries.bytes()
     }
 }
 
@@ -98,26 +107,30 @@ mod tests {
 
     #[test]
     fn worth_halves_with_misses() {
-        let mut s = Scores::new(2, 10);
+        let mut s = Scores {
+            entries: PerUnit::Units(alloc::vec![(0, 0); 2]),
+            ..Scores::default()
+        };
+        s.set_half_life(10);
         let (a, b) = (UnitId(0), UnitId(1));
-        s.touch(a, 8 << 20);
-        assert_eq!((s.worth(a), s.worth(b)), (8 << 20, 0));
+        s.touch(a, None, 8 << 20);
+        assert_eq!((s.worth(a, None), s.worth(b, None)), (8 << 20, 0));
         (0..5).for_each(|_| s.advance_clock());
-        assert_eq!(s.worth(a), 6 << 20);
+        assert_eq!(s.worth(a, None), 6 << 20);
         (0..5).for_each(|_| s.advance_clock());
-        assert_eq!(s.worth(a), 4 << 20);
-        s.touch(a, 1 << 20);
-        assert_eq!(s.worth(a), 5 << 20);
+        assert_eq!(s.worth(a, None), 4 << 20);
+        s.touch(a, None, 1 << 20);
+        assert_eq!(s.worth(a, None), 5 << 20);
         (0..320).for_each(|_| s.advance_clock());
-        assert_eq!(s.worth(a), 0);
+        assert_eq!(s.worth(a, None), 0);
         // Large sums do not overflow.
-        (0..20).for_each(|_| s.touch(b, u64::MAX));
-        assert_eq!(s.worth(b), u64::from(u32::MAX) << SHIFT);
+        (0..20).for_each(|_| s.touch(b, None, u64::MAX));
+        assert_eq!(s.worth(b, None), u64::from(u32::MAX) << SHIFT);
         s.forget(b);
-        assert_eq!(s.worth(b), 0);
+        assert_eq!(s.worth(b, None), 0);
         s.set_half_life(0);
-        s.touch(b, 1 << 20);
+        s.touch(b, None, 1 << 20);
         (0..320).for_each(|_| s.advance_clock());
-        assert_eq!(s.worth(b), 1 << 20);
+        assert_eq!(s.worth(b, None), 1 << 20);
     }
 }

@@ -1,8 +1,8 @@
 //! The choice of the copy to evict: the least valuable of some clean copies that are drawn at random.
 //!
-//! A draw leads to four places in memory (the dirty bit of the slot, the reverse map, the home behind the copy, the score), and on a large
-//! volume each of the last three is a cache miss. So a whole sample is drawn first, and each place is read for all of it before the next
-//! place, which lets the cache misses overlap. If the copy in a slot is dirty, only the bit is read. Dirty copies matter only if no clean
+//! A draw leads to three places in memory (the dirty bit of the slot, its row in the map, the score; in a tiering volume also the home behind
+//! the copy), and on a large volume all but the first are cache misses. So a whole sample is drawn first, and each place is read for all of
+//! it before the next place, which lets the cache misses overlap. If the copy in a slot is dirty, only the bit is read. Dirty copies matter only if no clean
 //! copy may be evicted and the new extent was used recently ([`Benefit::has_dirty_candidate_below`]); then the same draws are repeated.
 //! The results are the same as if the draws were made one by one: if a sample is not used completely, the seed is set back to that after
 //! the last used draw.
@@ -163,8 +163,8 @@ impl Benefit {
         }
         let found = &search.candidates[..n];
         let mut scores = [(0, 0); SAMPLE];
-        for (score, (_, e, _)) in scores.iter_mut().zip(found) {
-            *score = self.scores.entry(*e);
+        for (score, &(i, e, _)) in scores.iter_mut().zip(found) {
+            *score = self.scores.entry(e, Some(slot(usize::from(i) % SAMPLE)));
         }
         for (&(i, e, home), score) in found.iter().zip(scores) {
             let i = usize::from(i) % SAMPLE;

@@ -17,9 +17,11 @@ use alloc::vec::Vec;
 /// Number of blocks that are read at a time.
 pub(in crate::store) const CHUNK: usize = 256;
 
-/// The copy of an extent according to its last record: the slot, and the state of the blocks.
+/// The copy of an extent according to its last record: the slot, the statistics, and the state of the blocks.
 pub(super) struct Copy {
     pub(super) slot: Slot,
+    pub(super) stat: u16,
+    pub(super) last: Nanos,
     pub(super) dirty: Blocks,
     pub(super) clean: Blocks,
 }
@@ -215,6 +217,8 @@ pub(super) fn apply(
             let clean = if trusted { c.clean } else { record::Set::None };
             let copy = Copy {
                 slot,
+                stat: r.stat,
+                last: r.last,
                 dirty: Blocks::of(c.dirty, blocks),
                 clean: Blocks::of(clean, blocks),
             };
@@ -231,8 +235,11 @@ pub(super) fn apply(
         if !loaded.lost.is_empty() {
             loaded.restated.insert(e);
         }
-        loaded.space.map.set_stat(r.extent, r.stat);
-        loaded.space.map.set_last(r.extent, r.last);
+        // In a cache volume only copies have statistics on the devices, and they get them when the map has the copies.
+        if fixed.is_none() {
+            loaded.space.map.set_stat(r.extent, r.stat);
+            loaded.space.map.set_last(r.extent, r.last);
+        }
         loaded.time = loaded.time.max(r.last);
     }
     Ok(n)

@@ -64,7 +64,7 @@ impl ExtentMap {
         next.map(|s| Slot(s as u32))
     }
     fn sets(&self) -> Sets {
-        let n = self.copies.len();
+        let n = self.rows.fast();
         let (mut clean, mut dirty) = (BitTree::new(n), BitTree::new(n));
         for s in (0..n as u32).map(Slot) {
             if self.copied_in(s).is_some() {
@@ -80,7 +80,10 @@ impl ExtentMap {
     }
     /// The first slot from `from` on that contains a dirty copy.
     pub fn next_dirty(&self, from: Slot) -> Option<Slot> {
-        let n = self.copies.len();
+        if self.dirty == 0 {
+            return None;
+        }
+        let n = self.rows.fast();
         let from = (from.0 as usize).min(n);
         let s = from + self.dirty_slots.run(from, n, false);
         (s < n).then_some(Slot(s as u32))

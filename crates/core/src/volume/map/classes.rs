@@ -120,7 +120,7 @@ impl ExtentMap {
     /// Keeps the classes of copies from now on. Blocks have 2^`block_shift` bytes. Classes that an earlier policy noted are forgotten,
     /// because they may be out of date.
     pub fn keep_classes(&mut self, block_shift: u32) {
-        let slots = self.owner.len();
+        let slots = self.rows.fast();
         self.classes = Classes {
             of: vec![NONE; slots],
             shift: PIECE_SHIFT.saturating_sub(block_shift),

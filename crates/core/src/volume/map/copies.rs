@@ -5,6 +5,7 @@
 //! same bytes (apart from writes in progress). A third bit, one per slot, says that a durable record may name the slot as a dirty copy.
 //! Such a slot must not be allocated before a later record is durable that does not name it.
 
+use super::rows::Rows;
 use super::{ExtentMap, UNMAPPED};
 use crate::bits::Bits;
 use crate::units::{ExtentId, Slot};
@@ -49,7 +50,7 @@ impl ExtentMap {
     /// The extent whose copy is in `s`, and its home. The extent's row is not read.
     #[inline]
     pub fn copied_in(&self, s: Slot) -> Option<(ExtentId, Slot)> {
-        let (e, home) = (self.owner(s)?, self.home_of_copy_in(s.0)?);
+        let (e, home) = (self.owner(s)?, self.rows.home_of_copy_in(s.0)?);
         debug_assert_eq!((self.copy(e), self.home(e)), (Some(s), Some(Slot(home))));
         Some((e, Slot(home)))
     }
@@ -64,20 +65,23 @@ impl ExtentMap {
 impl ExtentMap {
     /// Whether every extent has a home with all blocks valid, and no copy.
     pub fn is_all_plain(&self) -> bool {
-        self.copied == 0 && self.partial.count == 0 && self.mapped as usize == self.rows.len()
+        self.copied == 0 && self.partial.count == 0 && self.mapped == self.extents()
     }
-    /// From `e` on, the number of extents before `stop` whose records have at most one unit each and change no other state, as far as these
+    /// In a tiering volume: from `e` on, the number of extents before `stop` whose records have at most one unit each and change no other state, as far as these
     /// fit into `free` units, and the units of these records. `clean`: this holds for clean copies, too; see [`ExtentMap::plain_units`].
     #[inline]
     pub fn plain_rows(&self, e: ExtentId, stop: u32, free: usize, clean: bool) -> (u32, usize) {
+        let Rows::Extents(all) = &self.rows else {
+            return (0, 0);
+        };
         if self.partial.count > 0 {
             return (0, 0);
         }
-        let rows = self.rows.get(e.0 as usize..stop as usize).unwrap_or(&[]);
+        let rows = all.rows.get(e.0 as usize..stop as usize).unwrap_or(&[]);
         let mut units = 0;
         for (i, row) in rows.iter().enumerate() {
             let mapped = usize::from(row.place != UNMAPPED);
-            let is_plain = self.home_of_copy_in(row.place).is_none()
+            let is_plain = all.home_of_copy_in(row.place).is_none()
                 || (clean && !self.dirty_slots.get(row.place as usize));
             if !is_plain || units + mapped > free {
                 return (i as u32, units);
@@ -90,17 +94,13 @@ impl ExtentMap {
     /// be encoded to know its length, or other state changes with the record. `with_clean`: clean blocks of copies are recorded.
     #[inline]
     pub fn plain_units(&self, e: ExtentId, with_clean: bool) -> Option<usize> {
-        let place = self.rows[e.0 as usize].place;
-        if place == UNMAPPED {
-            return Some(0);
-        }
-        if self.partial.get(e) {
-            return None;
-        }
-        if self.home_of_copy_in(place).is_none() {
-            return Some(1);
-        }
-        if self.dirty_slots.get(place as usize) {
+        let Some(Slot(place)) = self.copy(e) else {
+            return match self.home(e) {
+                None => Some(0),
+                Some(_) => (!self.partial.get(e)).then_some(1),
+            };
+        };
+        if self.partial.get(e) || self.dirty_slots.get(place as usize) {
             return None;
         }
         match self.bits.blocks {
@@ -117,8 +117,8 @@ impl ExtentMap {
     /// other extents, and if copies have no bits of their own.
     #[inline]
     pub fn dirty_copy(&self, e: ExtentId) -> Option<(Slot, bool)> {
-        let place = self.rows[e.0 as usize].place;
-        let dirty = self.home_of_copy_in(place).is_some() && self.dirty_slots.get(place as usize);
+        let Slot(place) = self.copy(e)?;
+        let dirty = self.dirty_slots.get(place as usize);
         if !dirty || self.bits.blocks == 0 || self.partial.get(e) {
             return None;
         }
@@ -133,11 +133,11 @@ impl ExtentMap {
     /// Gives a mapped extent a copy in `s`, in which no block is valid yet.
     pub fn add_empty_copy(&mut self, e: ExtentId, s: Slot) {
         if self.bits.blocks == 0 {
-            let n = self.owner.len() * self.blocks;
+            let n = self.rows.fast() * self.blocks;
             self.bits = CopyBits {
                 valid: Bits::new(n),
                 dirty: Bits::new(n),
-                recorded: Bits::new(self.owner.len()),
+                recorded: Bits::new(self.rows.fast()),
                 blocks: self.blocks,
                 dirty_blocks: 0,
             };

@@ -3,6 +3,7 @@
 //! Only worlds whose metadata is never read use it ([`crate::engine::Params::unread_metadata`]): they need the number of records, not the
 //! records. It does not count as memory of the map ([`ExtentMap::bytes`]), because live volumes have no index.
 
+use super::rows::Rows;
 use super::{ExtentMap, UNMAPPED};
 use crate::bits::Bits;
 use crate::units::ExtentId;
@@ -33,11 +34,14 @@ impl RowIndex {
 }
 
 impl ExtentMap {
-    /// Keeps an index of the rows from now on, for [`ExtentMap::indexed_rows`].
+    /// Keeps an index of the rows from now on, for [`ExtentMap::indexed_rows`]. A cache volume needs none: its checkpoints are about copies.
     pub fn index_rows(&mut self) {
-        let n = self.rows.len();
+        let Rows::Extents(all) = &self.rows else {
+            return;
+        };
+        let n = all.rows.len();
         let (mut mapped, mut dirty) = (Bits::new(n), Bits::new(n));
-        for (i, row) in self.rows.iter().enumerate() {
+        for (i, row) in all.rows.iter().enumerate() {
             mapped.put(i, row.place != UNMAPPED);
             dirty.put(i, self.is_dirty(ExtentId(i as u32)));
         }

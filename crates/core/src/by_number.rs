@@ -12,7 +12,7 @@ const NONE: u32 = u32::MAX;
 
 /// Values by number.
 #[derive(Clone)]
-pub(super) struct ByNumber<T> {
+pub(crate) struct ByNumber<T> {
     table: Vec<(u32, T)>,
     used: usize,
 }
@@ -26,7 +26,7 @@ impl<T: fmt::Debug> fmt::Debug for ByNumber<T> {
 
 impl<T: Copy + Default> ByNumber<T> {
     /// Room for `n` numbers before the table has to grow.
-    pub(super) fn new(n: usize) -> ByNumber<T> {
+    pub(crate) fn new(n: usize) -> ByNumber<T> {
         ByNumber {
             table: vec![(NONE, T::default()); (n * 2).next_power_of_two().max(16)],
             used: 0,
@@ -48,17 +48,21 @@ impl<T: Copy + Default> ByNumber<T> {
         i
     }
     /// Whether no number has an entry.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.used == 0
     }
+    /// Memory in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.table.len() * size_of::<(u32, T)>()
+    }
     /// Removes all entries.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.table.fill((NONE, T::default()));
         self.used = 0;
     }
     /// The value of a number, if it has an entry.
     #[inline]
-    pub(super) fn get(&self, n: u32) -> Option<T> {
+    pub(crate) fn get(&self, n: u32) -> Option<T> {
         if self.used == 0 {
             return None;
         }
@@ -66,7 +70,7 @@ impl<T: Copy + Default> ByNumber<T> {
         (key != NONE).then_some(value)
     }
     /// The value of a number. A number without an entry gets one with the default value.
-    pub(super) fn entry(&mut self, n: u32) -> &mut T {
+    pub(crate) fn entry(&mut self, n: u32) -> &mut T {
         if (self.used + 1) * 2 > self.table.len() {
             self.grow();
         }
@@ -87,7 +91,7 @@ impl<T: Copy + Default> ByNumber<T> {
         }
     }
     /// Removes a number's entry, if it has one. The entries behind it move up, so that none is lost behind the gap.
-    pub(super) fn remove(&mut self, n: u32) -> Option<T> {
+    pub(crate) fn remove(&mut self, n: u32) -> Option<T> {
         if self.used == 0 {
             return None;
         }

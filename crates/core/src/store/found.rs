@@ -95,21 +95,7 @@ pub(super) fn look<M: Media + ?Sized>(
             }
         }
     }
-    let mut torn = Vec::new();
-    for m in sb.disks().filter(|m| !missing.contains(m)) {
-        let stated = mark::read(media, &sb, m);
-        let releasing = |k: &Mark| k.cover == Cover::Releasing;
-        if stated.newest.as_ref().is_some_and(releasing) {
-            return Err(OpenError::Releasing(m));
-        }
-        if stated.damaged > 0 {
-            torn.push(Repair {
-                member: m,
-                part: Part::Mark,
-                blocks: stated.damaged.into(),
-            });
-        }
-    }
+    let torn = torn_marks(media, &sb, &missing)?;
     let there = || {
         found
             .iter()
@@ -138,6 +124,30 @@ pub(super) fn look<M: Media + ?Sized>(
     };
     f.no_rollback(media)?;
     Ok(f)
+}
+
+/// The damaged blocks of marks. A disk that is being released is refused.
+fn torn_marks<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    missing: &[MemberId],
+) -> Result<Vec<Repair>, OpenError> {
+    let mut torn = Vec::new();
+    for member in sb.disks().filter(|m| !missing.contains(m)) {
+        let stated = mark::read(media, sb, member);
+        let releasing = |k: &Mark| k.cover == Cover::Releasing;
+        if stated.newest.as_ref().is_some_and(releasing) {
+            return Err(OpenError::Releasing(member));
+        }
+        if stated.damaged > 0 {
+            torn.push(Repair {
+                member,
+                part: Part::Mark,
+                blocks: stated.damaged.into(),
+            });
+        }
+    }
+    Ok(torn)
 }
 
 impl Found {

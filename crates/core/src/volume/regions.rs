@@ -118,7 +118,7 @@ impl DirtyRegions {
         let Some(n) = self.counts.get_mut(r as usize) else {
             return;
         };
-        let first = if dirty { 0 } else { 1 };
+        let first = u32::from(!dirty);
         if *n == first && !self.covered.has(r) {
             self.bare = if dirty { self.bare + 1 } else { self.bare - 1 };
         }
@@ -186,7 +186,8 @@ mod tests {
         assert_eq!(s.widened(6).ranges(0, 4096), [0..64, 4032..4096]);
         assert_eq!(wide.without(&s).or(&s), wide);
         assert_eq!(wide.and(&s), s);
-        assert_eq!(Regions::all().ranges(0, 4096), [0..4096]);
+        let all = Regions::all().ranges(0, 4096);
+        assert!(all.len() == 1 && all[0] == (0..4096));
     }
 
     #[test]

@@ -64,6 +64,11 @@ pub struct Place {
     pub slots: u32,
 }
 
+/// Bytes of a member that are not for slots: its head, and on a disk of a cache volume room for the mark behind the slots.
+fn around(entry: &MemberEntry) -> u64 {
+    entry.data_offset + u64::from(entry.behind_at > 0) * (1 << 20)
+}
+
 impl Shape {
     /// The shape of `setup` on that trace, for a policy that uses the faster tiers in this way. With `gaps`, extents that are not neighbours get rows that are not neighbours, either
     /// ([`Policy::minds_gaps`]).
@@ -244,9 +249,7 @@ impl Shape {
             let spread = (p.tier == last && self.from.is_none() && !given).then(|| {
                 let slots = first..first + u64::from(p.slots);
                 first = slots.end;
-                // The mark of a disk of a cache volume, behind the slots.
-                let around = entry.data_offset + if entry.behind_at > 0 { 1 << 20 } else { 0 };
-                let room = sheet.capacity().saturating_sub(around) >> self.shift;
+                let room = sheet.capacity().saturating_sub(around(entry)) >> self.shift;
                 let disk = Spread::new(slots, addresses, room, entry.data_offset, self.shift);
                 disk.with_stash(entry.behind_at, sb.head_bytes())
             });

@@ -315,13 +315,7 @@ impl Volume {
         // Without enough space, nothing may have been erased or cleared.
         notes.extend(reserve_space(&devices, &sb, how.preallocate)?);
         if force {
-            let there = devices.iter().enumerate();
-            let there = there.filter_map(|(i, d)| Some((MemberId(i as u8), d.as_ref()?)));
-            for (m, d) in there.filter(|(_, d)| !d.created) {
-                if !(how.keep && sb.is_disk(m)) {
-                    contents::erase(d)?;
-                }
-            }
+            erase(&devices, &sb, how.keep)?;
         }
         clear_homes(&devices, &sb, how.keep, progress)?;
         // What was cleared gave its space back.
@@ -363,6 +357,18 @@ fn refuse_keep_without_homes(sb: &Superblock, keep: bool, file: &Path) -> Result
         sb.policy
     );
     Err(config_error(file, what))
+}
+
+/// Erases what devices that were there already held before; with `keep`, not what disks of a cache volume hold.
+fn erase(devices: &[Option<Device>], sb: &Superblock, keep: bool) -> Result<(), Error> {
+    let there = devices.iter().enumerate();
+    let mut there = there.filter_map(|(i, d)| Some((MemberId(i as u8), d.as_ref()?)));
+    there.try_for_each(|(m, d)| {
+        if d.created || (keep && sb.is_disk(m)) {
+            return Ok(());
+        }
+        contents::erase(d)
+    })
 }
 
 /// Clears the disks of a cache volume, which shows what they hold; with `keep`, sets their first bytes aside instead. (A tiering volume shows
@@ -407,9 +413,9 @@ pub(super) fn reserve_space(
         let Some(d) = d else { continue };
         let what = if all { "the member" } else { "its metadata" };
         let mut allocated = true;
-        for range in ranges(sb, i, all) {
-            let bytes = range.end - range.start;
-            allocated &= d.allocate(range).map_err(|e| {
+        for (from, to) in ranges(sb, i, all) {
+            let bytes = to - from;
+            allocated &= d.allocate(from..to).map_err(|e| {
                 let place = d.path.display();
                 let what = format!("{place}: no room for {what} ({bytes} bytes): {e}");
                 Error::new(ErrorKind::Device, what)
@@ -425,14 +431,14 @@ pub(super) fn reserve_space(
     Ok(unable)
 }
 
-/// The ranges of metadata on a member, or with `all` its whole length.
-fn ranges(sb: &Superblock, member: usize, all: bool) -> Vec<std::ops::Range<u64>> {
+/// The ranges of metadata on a member, as start and end, or with `all` its whole length.
+fn ranges(sb: &Superblock, member: usize, all: bool) -> Vec<(u64, u64)> {
     let m = &sb.members[member];
     if all {
-        vec![0..m.bytes]
+        Vec::from([(0, m.bytes)])
     } else if sb.is_disk(MemberId(member as u8)) {
-        vec![0..HEAD_BLOCKS * BLOCK as u64, m.behind_at..m.bytes]
+        vec![(0, HEAD_BLOCKS * BLOCK as u64), (m.behind_at, m.bytes)]
     } else {
-        vec![0..m.data_offset]
+        vec![(0, m.data_offset)]
     }
 }

@@ -46,7 +46,7 @@ impl Volume {
     pub fn release(volume: &Path) -> Result<Released, Error> {
         let file = description(volume);
         let config = VolumeConfig::load(&file)?;
-        let begun = releasing(&config, &file)?;
+        let begun = releasing(&config, &file);
         let went_on = !begun.is_empty();
         let (mut notes, mut written_home) = (Vec::new(), 0);
         let found = if went_on {
@@ -95,7 +95,7 @@ fn sb_of(sb: &Superblock, i: usize) -> Option<Superblock> {
 
 /// The disks of a volume whose release was interrupted, each with its second superblock. (The first one may be gone, and other disks may be
 /// plain ones already.)
-fn releasing(config: &VolumeConfig, file: &Path) -> Result<Vec<(Superblock, Device)>, Error> {
+fn releasing(config: &VolumeConfig, file: &Path) -> Vec<(Superblock, Device)> {
     let uuid = config.uuid.as_deref().and_then(parse_uuid);
     let base = file.parent().unwrap_or(Path::new(""));
     let mut all = Vec::new();
@@ -127,7 +127,7 @@ fn releasing(config: &VolumeConfig, file: &Path) -> Result<Vec<(Superblock, Devi
         }
     }
     all.sort_by_key(|(sb, _)| sb.index);
-    Ok(all)
+    all
 }
 
 /// A device in its place among the members, without the others.

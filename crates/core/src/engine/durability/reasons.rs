@@ -56,7 +56,7 @@ impl Durability {
             || self
                 .pending
                 .due()
-                .is_some_and(|t| self.when_idle(g, t) <= g.clock)
+                .is_some_and(|t| when_idle(g, t) <= g.clock)
             || (self.staging.lag() > 0 && why.mirror_due)
             || why.for_space
             || self.pressed
@@ -107,7 +107,7 @@ impl Durability {
             return r.round_due(g);
         }
         let mirror_due = self.mirror_due.filter(|_| self.mirror_awake(g));
-        let records = self.pending.due().map(|t| self.when_idle(g, t));
+        let records = self.pending.due().map(|t| when_idle(g, t));
         let mirror = mirror_due.map(|t| self.when_mirrored(g, r, t));
         let gathered = self.gather.until(g.clock);
         Nanos::earlier(
@@ -122,7 +122,7 @@ impl Durability {
         if self.freeing.wants_round() && self.slots_are_needed(g, r) {
             t
         } else {
-            self.when_idle(g, t)
+            when_idle(g, t)
         }
     }
 
@@ -135,22 +135,22 @@ impl Durability {
             || g.waiting.is_starving()
             || self.freeing.waiting() >= fastest / SLOTS_SHARE
     }
+}
 
-    /// The time at which a round begins for records that are due at `t` and for which no request waits. The flushes of a round write back a
-    /// disk's cache, and a request that arrives meanwhile waits for that. So the round begins when no request has waited for the first member of
-    /// the slowest tier for [`IDLE_TIME`], or in any case [`IDLE_WAITS_MAX`] commit intervals after `t`.
-    fn when_idle(&self, g: &Globals, t: Nanos) -> Nanos {
-        if t > g.clock || g.phase != Phase::Running {
-            return t;
-        }
-        let last = t + Nanos(g.params.commit_interval.0.saturating_mul(IDLE_WAITS_MAX));
-        let slowest = g.space.geo.tier_slots(g.space.geo.slowest()).start;
-        let member = g.space.geo.locate(Slot(slowest)).0;
-        let idle = match g.space.loads.member(member, g.clock) {
-            Some(m) if m.waiting > 0 => last,
-            Some(m) => g.clock + Nanos(IDLE_TIME.0.saturating_sub(m.quiet.0)),
-            None => t,
-        };
-        idle.min(last)
+/// The time at which a round begins for records that are due at `t` and for which no request waits. The flushes of a round write back a
+/// disk's cache, and a request that arrives meanwhile waits for that. So the round begins when no request has waited for the first member of
+/// the slowest tier for [`IDLE_TIME`], or in any case [`IDLE_WAITS_MAX`] commit intervals after `t`.
+fn when_idle(g: &Globals, t: Nanos) -> Nanos {
+    if t > g.clock || g.phase != Phase::Running {
+        return t;
     }
+    let last = t + Nanos(g.params.commit_interval.0.saturating_mul(IDLE_WAITS_MAX));
+    let slowest = g.space.geo.tier_slots(g.space.geo.slowest()).start;
+    let member = g.space.geo.locate(Slot(slowest)).0;
+    let idle = match g.space.loads.member(member, g.clock) {
+        Some(m) if m.waiting > 0 => last,
+        Some(m) => g.clock + Nanos(IDLE_TIME.0.saturating_sub(m.quiet.0)),
+        None => t,
+    };
+    idle.min(last)
 }

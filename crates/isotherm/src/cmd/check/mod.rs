@@ -2,6 +2,7 @@
 
 mod data;
 mod served;
+mod words;
 
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,7 @@ use isotherm_live::members;
 use isotherm_live::volume::{description, refuse_if_served};
 use isotherm_live::{ErrorKind, VolumeConfig};
 use serde_json::{Value, json};
+use words::words;
 
 use crate::Failure;
 use crate::args::CheckArgs;
@@ -494,19 +496,5 @@ impl Check<'_> {
             return format!("{path}: cannot be read at byte {}{why}", e.offset);
         }
         error.to_string()
-    }
-}
-
-fn words(error: SuperblockError) -> String {
-    match error {
-        SuperblockError::Foreign => "there is none".into(),
-        SuperblockError::Newer(v) => {
-            format!("of format version {v}, which this program does not know")
-        }
-        SuperblockError::Older(v) => {
-            format!("of format version {v}, which this program no longer reads")
-        }
-        SuperblockError::Damaged => "damaged".into(),
-        SuperblockError::Impossible(what) => format!("impossible: {what}"),
     }
 }

@@ -145,7 +145,7 @@ pub fn write<M: Media + ?Sized>(
         let mark = Mark {
             number,
             cover,
-            shift: Regions::shift(sb.extents),
+            shift: Regions::shift(sb.extents, sb.extent_shift),
             set,
         };
         media.write(m, sb.mark_offset(m, number), &mark.encode(&sb.uuid, uuid))?;

@@ -93,7 +93,7 @@ impl ExtentMap {
             partial_max: ExtentMap::partial_most(geo),
             held: Held::default(),
             regions: if geo.is_cache() {
-                DirtyRegions::new(geo.extents)
+                DirtyRegions::new(geo.extents, geo.extent_shift)
             } else {
                 DirtyRegions::default()
             },

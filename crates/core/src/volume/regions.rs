@@ -23,10 +23,13 @@ impl Default for Regions {
 }
 
 impl Regions {
-    /// log2 of the number of extents of a region in a volume of `extents` extents.
-    pub fn shift(extents: u32) -> u32 {
+    /// log2 of the number of extents of a region in a volume of `extents` extents of 2^`extent_shift` bytes. A region has 64 MiB at least, but a
+    /// small volume has up to 64 regions. So a load that touches all of it needs few marks.
+    pub fn shift(extents: u32, extent_shift: u32) -> u32 {
+        let bytes = u64::from(extents) << extent_shift;
+        let most = ((bytes >> 26) as usize).clamp(64, REGIONS);
         let mut shift = 0;
-        while (extents.saturating_sub(1) >> shift) as usize >= REGIONS {
+        while (extents.saturating_sub(1) >> shift) as usize >= most {
             shift += 1;
         }
         shift
@@ -104,10 +107,10 @@ pub struct DirtyRegions {
 }
 
 impl DirtyRegions {
-    /// For a volume of `extents` extents without dirty copies.
-    pub(super) fn new(extents: u32) -> DirtyRegions {
+    /// For a volume of `extents` extents of 2^`extent_shift` bytes without dirty copies.
+    pub(super) fn new(extents: u32, extent_shift: u32) -> DirtyRegions {
         DirtyRegions {
-            shift: Regions::shift(extents),
+            shift: Regions::shift(extents, extent_shift),
             counts: vec![0; REGIONS],
             ..DirtyRegions::default()
         }
@@ -166,8 +169,16 @@ mod tests {
 
     #[test]
     fn regions_are_powers_of_two_and_few() {
-        for (extents, shift) in [(1, 0), (4096, 0), (4097, 1), (1 << 20, 8), (u32::MAX, 20)] {
-            assert_eq!(Regions::shift(extents), shift, "{extents}");
+        let cases = [
+            (1, 0),
+            (64, 0),
+            (65, 1),
+            (1 << 14, 8),
+            (1 << 20, 10),
+            (1 << 24, 12),
+        ];
+        for (extents, shift) in cases.into_iter().chain([(u32::MAX, 20)]) {
+            assert_eq!(Regions::shift(extents, 16), shift, "{extents}");
         }
     }
 
@@ -192,7 +203,10 @@ mod tests {
 
     #[test]
     fn a_region_is_bare_until_it_is_covered() {
-        let mut d = DirtyRegions::new(8192);
+        let mut d = DirtyRegions {
+            shift: 1,
+            ..DirtyRegions::new(8192, 16)
+        };
         let (a, b) = (ExtentId(0), ExtentId(1));
         d.changed(a, true);
         d.changed(b, true);

@@ -1,7 +1,7 @@
 //! A set of units in the order of their numbers, whose memory follows from its members and not from the number of units.
 //!
 //! Units are divided into groups of 65 536. A group lists its members in two bytes each, or has a bitmap once that is smaller; a group
-//! without members has none of both. (Roaring bitmaps, Chambi, Lemire, Kaser and Godin, 2016, have the same two forms.)
+//! without members has at most a short list. (Roaring bitmaps, Chambi, Lemire, Kaser and Godin, 2016, have the same two forms.)
 
 use super::UnitId;
 use crate::bits::{BitTree, Bits};
@@ -14,6 +14,9 @@ const UNITS: usize = 1 << SHIFT;
 const MANY: usize = UNITS / 16;
 /// With fewer members than this, a group returns to a list. It is lower, so that a group does not change its form again and again.
 const FEW: usize = MANY / 2;
+
+/// A group without members keeps a list of at most this length, so that a few members that come and go allocate nothing.
+const KEPT: usize = 64;
 
 #[derive(Clone, Debug)]
 enum Group {
@@ -72,7 +75,7 @@ impl Group {
                     return false;
                 };
                 list.remove(at);
-                if list.is_empty() {
+                if list.is_empty() && list.capacity() > KEPT {
                     *list = Vec::new();
                 }
                 true

@@ -131,7 +131,7 @@ impl Marks {
         }
         // A mark that is being removed covers nothing any more.
         g.space.map.regions_mut().cover(covered.and(&want));
-        self.prepare(&want, Regions::shift(g.space.geo.extents));
+        self.prepare(&want, g.space.map.regions().extents_shift());
     }
     /// Whether marks may be removed now.
     fn may_clear(&self, g: &Globals) -> bool {

@@ -66,7 +66,7 @@ pub struct Place {
 
 /// Bytes of a member that are not for slots: its head, and on a disk of a cache volume room for the mark behind the slots.
 fn around(entry: &MemberEntry) -> u64 {
-    entry.data_offset + u64::from(entry.behind_at > 0) * (1 << 20)
+    entry.data_offset + u64::from(entry.behind_at > 0) * (DATA_FROM + (4 << 20))
 }
 
 impl Shape {
@@ -251,7 +251,11 @@ impl Shape {
                 first = slots.end;
                 let room = sheet.capacity().saturating_sub(around(entry)) >> self.shift;
                 let disk = Spread::new(slots, addresses, room, entry.data_offset, self.shift);
-                disk.with_stash(entry.behind_at, sb.head_bytes())
+                disk.with_stash(
+                    entry.behind_at,
+                    sb.head_bytes(),
+                    DATA_FROM.max(1 << self.shift),
+                )
             });
             drives.push(Drive {
                 sheet,

@@ -18,6 +18,8 @@ pub(super) struct Spread {
     shift: u32,
     /// Member offset of the tail of a disk of a cache volume, and the bytes of its stash; 0, 0: there is none.
     stash: (u64, u64),
+    /// Byte of the drive at which the first slot lies.
+    lead: u64,
 }
 
 impl Spread {
@@ -55,13 +57,16 @@ impl Spread {
             data,
             shift,
             stash: (0, 0),
+            lead: data,
         }
     }
 
     /// The same on a disk of a cache volume whose tail begins at `at` with a stash of `bytes`. The stash is where the disk's first bytes are on
     /// a real disk; here the first extents of a trace need not be the first of the disk, so they lie at their addresses, too.
-    pub fn with_stash(self, at: u64, bytes: u64) -> Spread {
+    /// With a stash, the first slot is at byte `lead` of the drive, as on a disk alone, so that both are compared at the same places.
+    pub fn with_stash(self, at: u64, bytes: u64, lead: u64) -> Spread {
         Spread {
+            lead: if at > 0 { lead } else { self.lead },
             stash: (at, bytes),
             ..self
         }
@@ -70,7 +75,7 @@ impl Spread {
     /// The end of the last slot, as a member offset.
     pub fn end(&self) -> u64 {
         let last = self.at.last().map_or(0, |a| u64::from(*a) + 1);
-        self.data + (last << self.shift)
+        self.lead + (last << self.shift)
     }
 
     /// The contiguous pieces of `[offset, offset + len)` on the drive.
@@ -94,7 +99,7 @@ impl Spread {
             from >> self.shift,
             (from + u64::from(len).max(1) - 1) >> self.shift,
         );
-        let start = |slot: u64| self.data + (u64::from(self.at[slot as usize]) << self.shift);
+        let start = |slot: u64| self.lead + (u64::from(self.at[slot as usize]) << self.shift);
         let within = from & (extent - 1);
         let (mut at, mut run) = (start(first) + within, (extent - within).min(u64::from(len)));
         let mut left = u64::from(len) - run;

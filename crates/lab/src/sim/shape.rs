@@ -224,6 +224,20 @@ impl Shape {
         sb
     }
 
+    /// The places of the extents on a drive of the slowest tier that has `capacity` bytes.
+    fn spread(
+        &self,
+        slots: core::ops::Range<u64>,
+        addresses: &RoaringTreemap,
+        capacity: u64,
+        entry: &MemberEntry,
+        head: u64,
+    ) -> Spread {
+        let room = capacity.saturating_sub(around(entry)) >> self.shift;
+        let disk = Spread::new(slots, addresses, room, entry.data_offset, self.shift);
+        disk.with_stash(entry.behind_at, head, DATA_FROM.max(1 << self.shift))
+    }
+
     /// Makes a new volume of this shape: the engine that serves it, and the sheet and bytes of each member.
     ///
     /// # Errors
@@ -249,13 +263,7 @@ impl Shape {
             let spread = (p.tier == last && self.from.is_none() && !given).then(|| {
                 let slots = first..first + u64::from(p.slots);
                 first = slots.end;
-                let room = sheet.capacity().saturating_sub(around(entry)) >> self.shift;
-                let disk = Spread::new(slots, addresses, room, entry.data_offset, self.shift);
-                disk.with_stash(
-                    entry.behind_at,
-                    sb.head_bytes(),
-                    DATA_FROM.max(1 << self.shift),
-                )
+                self.spread(slots, addresses, sheet.capacity(), entry, sb.head_bytes())
             });
             drives.push(Drive {
                 sheet,

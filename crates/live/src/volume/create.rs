@@ -14,7 +14,7 @@ use isotherm_core::geometry::Kind;
 use isotherm_core::policy::Uses;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
 use isotherm_core::store::{self, Layout, MetaArea, Superblock};
-use isotherm_core::{MemberId, TierId};
+use isotherm_core::{MemberId, TierId, engine};
 use std::path::{Path, PathBuf};
 
 /// Removes the created files unless it is told to keep them, so that no half-created volume remains.
@@ -131,6 +131,8 @@ impl Plan {
             )
         })?;
         let geo = sb.geometry().map_err(|e| config_error(file, e))?;
+        engine::fits(&geo, true, &*policy)
+            .map_err(|e| config_error(file, format!("policy: {e}")))?;
         let needs = Needs::of(&geo, config.io.buffers.0);
         needs.check_fits(memory::installed(), "this machine", file)?;
         Ok(Plan { sb, caching, needs })

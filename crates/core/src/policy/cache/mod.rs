@@ -23,7 +23,6 @@ mod smq;
 mod tests;
 mod w_tinylfu;
 
-use crate::collector::Index;
 pub use arc::Arc;
 pub use fifo::Fifo;
 pub use ghosts::Ghosts;

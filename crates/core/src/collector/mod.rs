@@ -69,9 +69,9 @@ pub trait Collector: Send {
     fn raised(&mut self, _out: &mut Vec<UnitId>) {}
     /// Describes the score and history of a unit in words.
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
-        let idle = view.now().since(view.last(extent)).as_secs_f64();
+        let idle = view.last_words(extent);
         format!(
-            "worth {} by {}, last access {idle:.1} s ago",
+            "worth {} by {}, {idle}",
             self.worth(view, extent),
             self.name()
         )

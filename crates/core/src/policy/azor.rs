@@ -121,7 +121,7 @@ impl Policy for Azor {
         Vec::new()
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
-        let idle = view.now().since(view.last(extent)).as_secs_f64();
+        let idle = view.last_words(extent);
         let kind = |e: u32| match self.rank(e) {
             (true, n) => format!("metadata, {n} accesses"),
             (false, n) => format!("data, {n} accesses"),
@@ -135,10 +135,7 @@ impl Policy for Azor {
                 kind(h)
             ),
         };
-        format!(
-            "{}, last {idle:.1} s ago; line {line}: {holder}",
-            kind(extent.0)
-        )
+        format!("{}, {idle}; line {line}: {holder}", kind(extent.0))
     }
     fn bytes(&self) -> usize {
         (self.lines.len() + self.counts.len()) * 4 + self.metadata.bytes()

@@ -306,7 +306,7 @@ impl Policy for Hystor {
         ]
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
-        let idle = view.now().since(view.last(extent)).as_secs_f64();
+        let idle = view.last_words(extent);
         let what = match view.copy(extent) {
             Some(s) if self.shares.of(s.index()) == WRITES => view.either(
                 "a copy in the write-back share",
@@ -326,7 +326,7 @@ impl Policy for Hystor {
             ""
         };
         format!(
-            "{kind}counter {}, worth {}; {what}; last access {idle:.1} s ago",
+            "{kind}counter {}, worth {}; {what}; {idle}",
             self.counter(extent.0),
             self.rank(extent).0
         )

@@ -304,7 +304,7 @@ impl<R: Replacement> Policy for Cache<R> {
         all
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
-        let idle = view.now().since(view.last(extent)).as_secs_f64();
+        let idle = view.last_words(extent);
         let what = match view.copy(extent) {
             Some(_) if view.is_dirty(extent) => {
                 view.either("has a dirty copy on the fast tier", "on the fast tier")
@@ -315,7 +315,7 @@ impl<R: Replacement> Policy for Cache<R> {
                 "not on the fast tier; the next access that is admitted brings it there",
             ),
         };
-        format!("{what}; last access {idle:.1} s ago")
+        format!("{what}; {idle}")
     }
     fn bytes(&self) -> usize {
         let metadata = self.metadata.as_ref().map_or(0, |m| m.bytes());

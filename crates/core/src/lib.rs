@@ -13,6 +13,7 @@ pub mod engine;
 pub mod io;
 pub mod load;
 mod mutants;
+mod node_index;
 pub mod null;
 pub mod policy;
 mod proposals;

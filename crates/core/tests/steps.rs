@@ -151,3 +151,46 @@ fn questions() {
     asked(&run.engine);
     assert_eq!(run.engine.steps(), before);
 }
+
+/// The start, requests, FLUSHes, checkpoints, the policy's ticks and the close of a cache volume with this many extents on the disk, by the
+/// number of steps, records, journal blocks and checkpoints.
+fn life(policy: &str, extents: u32) -> (u64, [u64; 4]) {
+    let mut run = Run::of(rig::sized(policy, Params::default(), 200, extents));
+    for i in 0..2000u64 {
+        let e = i * 37 % 450;
+        let op = if i % 3 == 0 {
+            RequestOp::Write
+        } else {
+            RequestOp::Read
+        };
+        run.submit(op, e);
+        if i % 100 == 0 {
+            run.submit(RequestOp::Flush, 0);
+        }
+        run.run(run.now + Nanos::from_millis(2));
+    }
+    run.run(run.now + Nanos::from_secs(120));
+    run.engine.close(run.now, &mut run.out);
+    run.carry_out();
+    run.run(run.now + Nanos::from_secs(120));
+    assert!(run.engine.is_closed());
+    let c = run.engine.counters();
+    let counts = [
+        c.journal_records,
+        c.journal_blocks,
+        c.checkpoints,
+        c.fetches.done,
+    ];
+    (run.engine.steps(), counts)
+}
+
+/// Nothing in the life of a cache volume walks the extents of the disk: a disk of 16 TiB in extents of 4 KiB costs the steps and the records
+/// that one of 2 MiB costs. (A walk over 4·10^9 extents would also take minutes.)
+#[test]
+fn a_larger_disk_costs_a_cache_volume_nothing() {
+    for policy in POLICIES {
+        let small = life(policy, SIZES[0]);
+        assert!(small.1[0] > 100 && small.1[3] > 50, "{policy}: {small:?}");
+        assert_eq!(life(policy, 4_000_000_000), small, "{policy}");
+    }
+}

@@ -43,6 +43,10 @@ impl Policy for RecordingPolicy {
         self.note("writes_through");
         true
     }
+    fn unit_bytes(&self) -> u32 {
+        self.note("unit_bytes");
+        7
+    }
     fn minds_gaps(&self) -> bool {
         self.note("minds_gaps");
         false
@@ -164,10 +168,11 @@ impl Policy for Thin {
 }
 
 /// Every method of the trait but `name`, `inner` and `inner_mut`, in the order of [`ask_all`].
-const METHODS: [&str; 27] = [
+const METHODS: [&str; 28] = [
     "uses",
     "keeps_dirty",
     "writes_through",
+    "unit_bytes",
     "minds_gaps",
     "attach",
     "make_room",
@@ -226,6 +231,7 @@ fn ask_all(p: &mut dyn Policy) {
     assert_eq!(p.uses(), Uses::Both);
     assert!(!p.keeps_dirty());
     assert!(p.writes_through());
+    assert_eq!(p.unit_bytes(), 7);
     assert!(!p.minds_gaps());
     p.attach(&mut view);
     p.make_room(&mut view, &access, &mut wanted);

@@ -133,9 +133,9 @@ impl Collector for Hro {
         let (f, r) = self.counts(extent);
         let bytes = view.unit_bytes(extent) as f64;
         let value = f64::from(f) / bytes * f64::from(r);
-        let idle = crate::ago::Ago(view.now().since(view.last(extent)));
+        let idle = view.last_words(extent);
         format!(
-            "{f} requests, {r} of them random: value (f / s) · R = {value:.6}, score f · R = {}, last access {idle}",
+            "{f} requests, {r} of them random: value (f / s) · R = {value:.6}, score f · R = {}, {idle}",
             u64::from(f) * u64::from(r)
         )
     }

@@ -109,12 +109,10 @@ impl Collector for InverseBitmap {
         }
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
-        let idle = crate::ago::Ago(view.now().since(view.last(extent)));
+        let idle = view.last_words(extent);
         match self.units[extent.0 as usize].0 {
             0 => String::from("never accessed"),
-            n => format!(
-                "counter {n} (64 for a request of 4 KiB, half for each doubling), last access {idle}"
-            ),
+            n => format!("counter {n} (64 for a request of 4 KiB, half for each doubling), {idle}"),
         }
     }
     fn bytes(&self) -> usize {

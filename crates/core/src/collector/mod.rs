@@ -4,7 +4,6 @@ mod access_queue;
 mod frequency;
 mod heap;
 mod hro;
-mod index;
 mod inverse_bitmap;
 mod lists;
 mod oodt;
@@ -18,7 +17,6 @@ pub use access_queue::{AccessQueue, Pending};
 pub use frequency::Frequency;
 pub use heap::{Coldest, Heap};
 pub use hro::Hro;
-pub use index::Index;
 pub use inverse_bitmap::{InverseBitmap, weight};
 pub use lists::Lists;
 pub use oodt::Oodt;
@@ -71,9 +69,9 @@ pub trait Collector: Send {
     fn raised(&mut self, _out: &mut Vec<UnitId>) {}
     /// Describes the score and history of a unit in words.
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
-        let idle = crate::ago::Ago(view.now().since(view.last(extent)));
+        let idle = view.last_words(extent);
         format!(
-            "worth {} by {}, last access {idle}",
+            "worth {} by {}, {idle}",
             self.worth(view, extent),
             self.name()
         )

@@ -242,12 +242,12 @@ impl Collector for Oodt {
         self.raised.take(out);
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
-        let idle = crate::ago::Ago(view.now().since(view.last(extent)));
+        let idle = view.last_words(extent);
         let (p, lower) = self.priorities(extent);
         let lower = lower.map_or(String::new(), |l| {
             format!(" ({l:.4} without the weight of reads, for slower tiers)")
         });
-        format!("priority {p:.4}{lower}, last access {idle}")
+        format!("priority {p:.4}{lower}, {idle}")
     }
     fn set(&mut self, key: &str, value: f64) -> Option<Result<(), &'static str>> {
         let check = |ok: bool, what| if ok { Ok(()) } else { Err(what) };

@@ -1,7 +1,8 @@
 //! The last request of each unit that had one recently, for rules that test whether a request continues where the previous one ended,
 //! within some time. Units without a recent request take no memory.
 
-use super::{Index, Lists};
+use super::Lists;
+use crate::node_index::NodeIndex;
 use crate::units::Nanos;
 use crate::volume::UnitId;
 use alloc::vec::Vec;
@@ -21,13 +22,13 @@ const FREE: u32 = 1;
 /// Initial number of entries.
 const FIRST: u32 = 64;
 
-/// See the module. It grows to the number of units that have a request within the time window: 28 bytes per unit and 11 to 21 for its
+/// See the module. It grows to the number of units that have a request within the time window: 28 bytes per unit and 5 for its
 /// index, and at most twice that, because the capacity doubles.
 #[derive(Clone, Debug)]
 pub struct Recent {
     last: Vec<(UnitId, Last)>,
     lists: Lists,
-    index: Index,
+    index: NodeIndex,
 }
 
 impl Default for Recent {
@@ -47,7 +48,7 @@ impl Recent {
         Recent {
             last: alloc::vec![(UnitId(0), none); most as usize],
             lists,
-            index: Index::new(most),
+            index: NodeIndex::new(most),
         }
     }
     fn grow(&mut self) {
@@ -78,11 +79,12 @@ impl Recent {
             if !old(&then) {
                 break;
             }
-            self.index.remove(forgotten.0);
+            let known = &self.last;
+            self.index.remove(forgotten.0, |n| known[n as usize].0.0);
             self.lists.unlink(n);
             self.lists.push_tail(FREE, n);
         }
-        if let Some(n) = self.index.get(unit.0) {
+        if let Some(n) = self.index.get(unit.0, |n| self.last[n as usize].0.0) {
             self.lists.unlink(n);
             self.lists.push_tail(USED, n);
             return Some(core::mem::replace(&mut self.last[n as usize].1, last));

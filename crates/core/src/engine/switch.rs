@@ -3,20 +3,24 @@
 
 use super::Engine;
 use super::background::{Drain, SwitchError, fits};
-use crate::policy::{Policy, Uses, View};
+use crate::policy::{Policy, View};
 use crate::units::Nanos;
 use alloc::boxed::Box;
 
 impl Engine {
-    /// Whether a policy that uses the tiers in this way may take over.
+    /// Whether a policy may take over.
     ///
     /// # Errors
     /// The volume's shape does not allow it, or the volume is not in the right state.
-    pub fn may_switch(&self, uses: Uses) -> Result<(), SwitchError> {
+    pub fn may_switch(&self, policy: &dyn Policy) -> Result<(), SwitchError> {
         if !self.globals.may_move() {
             return Err(SwitchError::Closed);
         }
-        fits(&self.globals.space.geo, self.relocation.copies_fit(), uses)
+        fits(
+            &self.globals.space.geo,
+            self.relocation.copies_fit(),
+            policy,
+        )
     }
 
     /// Lets another policy take over. Data at places that the new policy does not use is moved away in the background: see
@@ -29,7 +33,7 @@ impl Engine {
         now: Nanos,
         mut policy: Box<dyn Policy>,
     ) -> Result<(), SwitchError> {
-        self.may_switch(policy.uses())?;
+        self.may_switch(&*policy)?;
         // The new policy does not know the proposals and moves of the old one, so it is not informed of their outcomes.
         let g = &mut self.globals;
         g.proposals.clear();

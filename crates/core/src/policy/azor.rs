@@ -5,7 +5,8 @@
 //! newcomer is metadata and the resident is not, or if both are of the same kind and the newcomer's access count is higher.
 //! Write-through: a write updates the copy and the home. A unit counts as metadata if its last access had a metadata class (1…7).
 //!
-//! Parameters: none. Memory: 4 bytes and 1 bit per extent, 4 bytes per fast slot. The lab gives numbers only to extents that are accessed.
+//! Parameters: none. Memory: 4 bytes and 1 bit per extent, 4 bytes per fast slot; a large cache volume refuses it. The lab gives numbers only
+//! to extents that are accessed.
 //! When not to use it: direct mapping wastes lines if several hot units share a line, and counts never age.
 
 use super::classes::is_metadata;
@@ -45,6 +46,10 @@ impl Policy for Azor {
     }
     fn uses(&self) -> Uses {
         Uses::Copies
+    }
+    fn unit_bytes(&self) -> u32 {
+        // A counter and a bit.
+        5
     }
     fn attach(&mut self, view: &mut View<'_>) {
         let (f, n) = (view.positions(FAST).end, view.units() as usize);
@@ -116,7 +121,7 @@ impl Policy for Azor {
         Vec::new()
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
-        let idle = crate::ago::Ago(view.now().since(view.last(extent)));
+        let idle = view.last_words(extent);
         let kind = |e: u32| match self.rank(e) {
             (true, n) => format!("metadata, {n} accesses"),
             (false, n) => format!("data, {n} accesses"),
@@ -130,7 +135,7 @@ impl Policy for Azor {
                 kind(h)
             ),
         };
-        format!("{}, last {idle}; line {line}: {holder}", kind(extent.0))
+        format!("{}, {idle}; line {line}: {holder}", kind(extent.0))
     }
     fn bytes(&self) -> usize {
         (self.lines.len() + self.counts.len()) * 4 + self.metadata.bytes()

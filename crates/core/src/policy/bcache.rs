@@ -241,7 +241,7 @@ impl Policy for Bcache {
         ]
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
-        let idle = crate::ago::Ago(view.now().since(view.last(extent)));
+        let idle = view.last_words(extent);
         let what = match view.copy(extent) {
             Some(_) if view.is_dirty(extent) => view.either("a dirty copy", "on the fast tier"),
             Some(_) => view.either("a clean copy", "on the fast tier"),
@@ -251,10 +251,10 @@ impl Policy for Bcache {
             ),
         };
         if !view.is_uniform() {
-            return format!("{what}; last access {idle}");
+            return format!("{what}; {idle}");
         }
         format!(
-            "{what}; last access {idle}; {} of {} copies dirty, cleaned at {} sectors/s",
+            "{what}; {idle}; {} of {} copies dirty, cleaned at {} sectors/s",
             self.dirty.len(),
             self.shares.limit(0),
             self.rate

@@ -454,7 +454,7 @@ impl Policy for Dss {
         ]
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
-        let idle = crate::ago::Ago(view.now().since(view.last(extent)));
+        let idle = view.last_words(extent);
         let (low, high) = self.watermarks();
         let free = view.free(FAST) + self.clean;
         let syncer = if self.active { "awake" } else { "asleep" };
@@ -472,7 +472,7 @@ impl Policy for Dss {
             }
         };
         format!(
-            "{what}; last access {idle}; free list {free} entries, syncer {syncer} (wakes under {low}, sleeps at {high})"
+            "{what}; {idle}; free list {free} entries, syncer {syncer} (wakes under {low}, sleeps at {high})"
         )
     }
     fn bytes(&self) -> usize {

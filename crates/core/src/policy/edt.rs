@@ -374,13 +374,13 @@ impl Policy for Edt {
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let (random, sectors) = self.units[extent.0 as usize];
-        let idle = crate::ago::Ago(view.now().since(view.last(extent)));
+        let idle = view.last_words(extent);
         let (can, slow) = (
             self.capacity(view, FAST),
             self.capacity(view, view.slowest()),
         );
         format!(
-            "this interval: {random} random requests, {} sequential bytes; being on the fastest tier saves {:.2} slow slots' price (over 0 it belongs there); last access {idle}",
+            "this interval: {random} random requests, {} sequential bytes; being on the fastest tier saves {:.2} slow slots' price (over 0 it belongs there); {idle}",
             u64::from(sectors) * 512,
             self.saving(view, extent, FAST, &can, &slow)
         )

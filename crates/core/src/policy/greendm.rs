@@ -365,7 +365,7 @@ impl Policy for GreenDm {
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let stat = view.stat(extent);
-        let idle = crate::ago::Ago(view.now().since(view.last(extent)));
+        let idle = view.last_words(extent);
         let (misses, usage) = (WsClock::misses(stat), WsClock::usage(stat));
         let pt = self.promotion_threshold;
         let at = view.copy(extent).or(view.home(extent));
@@ -374,7 +374,7 @@ impl Policy for GreenDm {
                 "not mapped: the first write puts it into the lowest free slot of the fast tier",
             ),
             Some(TierId(0)) => format!(
-                "{usage} accesses, last {idle}, {}; it is demoted when fewer than {} fast slots are free and the clock hand finds it unmarked for over {:.0} s, or as the oldest",
+                "{usage} accesses, {idle}, {}; it is demoted when fewer than {} fast slots are free and the clock hand finds it unmarked for over {:.0} s, or as the oldest",
                 if at.is_some_and(|s| self.clock.is_marked(FAST, s)) {
                     "marked since the hand last passed"
                 } else {
@@ -384,7 +384,7 @@ impl Policy for GreenDm {
                 self.clock.window.as_secs_f64()
             ),
             Some(_) => format!(
-                "{usage} accesses, last {idle}, {misses} of {pt} misses within {:.0} s of each other; at {pt} it is promoted if a fast slot is free",
+                "{usage} accesses, {idle}, {misses} of {pt} misses within {:.0} s of each other; at {pt} it is promoted if a fast slot is free",
                 self.clock.window.as_secs_f64()
             ),
         }

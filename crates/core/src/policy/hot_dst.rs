@@ -95,6 +95,10 @@ impl Policy for HotDst {
     fn uses(&self) -> Uses {
         self.hold.uses()
     }
+    fn unit_bytes(&self) -> u32 {
+        // The collector of the caching presets: a counter, the number of the last access, and a bit.
+        9
+    }
     fn attach(&mut self, view: &mut View<'_>) {
         self.collector.attach(view);
         self.middle.attach(view);

@@ -12,7 +12,7 @@
 //! | window | 0.001…10⁹ | 60 | seconds between plans |
 //! | remap_share | 0…1 | 0.8 | part of the fast tier that plans fill; at least one slot is left for writes |
 //!
-//! Memory: 8 bytes and 1 bit per extent, 33 bytes per fast slot. When not to use it: for reads whose hot set changes within a window,
+//! Memory: 8 bytes and 1 bit per extent, 33 bytes per fast slot; a large cache volume refuses it. When not to use it: for reads whose hot set changes within a window,
 //! because a read alone never makes a copy.
 
 use super::classes::is_metadata;
@@ -188,6 +188,10 @@ impl Policy for Hystor {
     fn uses(&self) -> Uses {
         Uses::Copies
     }
+    fn unit_bytes(&self) -> u32 {
+        // A counter with its window, and a bit.
+        9
+    }
     fn attach(&mut self, view: &mut View<'_>) {
         let (f, n) = (view.positions(FAST).end, view.units());
         let remap = ((f64::from(f) * self.remap_share) as u32).min(f - 1);
@@ -302,7 +306,7 @@ impl Policy for Hystor {
         ]
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
-        let idle = crate::ago::Ago(view.now().since(view.last(extent)));
+        let idle = view.last_words(extent);
         let what = match view.copy(extent) {
             Some(s) if self.shares.of(s.index()) == WRITES => view.either(
                 "a copy in the write-back share",
@@ -322,7 +326,7 @@ impl Policy for Hystor {
             ""
         };
         format!(
-            "{kind}counter {}, worth {}; {what}; last access {idle}",
+            "{kind}counter {}, worth {}; {what}; {idle}",
             self.counter(extent.0),
             self.rank(extent).0
         )

@@ -307,6 +307,11 @@ pub trait Policy: Send {
     fn writes_through(&self) -> bool {
         self.inner().is_some_and(Policy::writes_through)
     }
+    /// Bytes of memory that it keeps for each unit of the volume, however small the flash is, because its authors have a counter for every
+    /// unit. A large cache volume refuses it ([`crate::engine::fits`]). 0: its memory follows from the flash.
+    fn unit_bytes(&self) -> u32 {
+        self.inner().map_or(0, Policy::unit_bytes)
+    }
     /// Whether its decisions depend on which extents are neighbours. The lab keeps rows only for extents that are accessed and numbers them
     /// consecutively. If this is true, it must leave a gap between extents that are not neighbours on the volume.
     fn minds_gaps(&self) -> bool {

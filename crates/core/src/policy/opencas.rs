@@ -301,7 +301,7 @@ impl Policy for OpenCas {
         ]
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
-        let idle = crate::ago::Ago(view.now().since(view.last(extent)));
+        let idle = view.last_words(extent);
         let missed = |n| {
             if view.is_uniform() {
                 format!("no copy; {n} accesses without one")
@@ -322,7 +322,7 @@ impl Policy for OpenCas {
                 self.trigger
             ),
         };
-        format!("{what}; last access {idle}")
+        format!("{what}; {idle}")
     }
     fn bytes(&self) -> usize {
         self.shares.bytes()

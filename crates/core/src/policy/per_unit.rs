@@ -49,6 +49,18 @@ impl<T: Copy + Default + PartialEq> PerUnit<T> {
             (PerUnit::Copies(_, past), None) => past.get(e).unwrap_or_default(),
         }
     }
+    /// The values of several units with copies, or with homes in these positions of a tiering volume. The reads are independent of one
+    /// another, so that their cache misses overlap.
+    #[inline]
+    pub fn get_all(&self, units: impl Iterator<Item = (UnitId, Position)>, values: &mut [T]) {
+        let values = values.iter_mut().zip(units);
+        match self {
+            PerUnit::Units(all) => values.for_each(|(v, (e, _))| *v = all[e.0 as usize]),
+            PerUnit::Copies(copied, _) => {
+                values.for_each(|(v, (_, at))| *v = copied[at.index() as usize]);
+            }
+        }
+    }
     /// Sets the value of a unit whose copy is in this position, if it has one.
     #[inline]
     pub fn set(&mut self, e: UnitId, copy: Option<Position>, value: T) {

@@ -143,7 +143,7 @@ impl Policy for Raf {
         ]
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
-        let idle = crate::ago::Ago(view.now().since(view.last(extent)));
+        let idle = view.last_words(extent);
         let what = match view.copy(extent) {
             Some(s) if self.shares.of(s.index()) == WRITE => {
                 view.either("a copy in the write share", "on the fast tier, in the write share")
@@ -158,7 +158,7 @@ impl Policy for Raf {
                 "not on the fast tier, no random access so far",
             ),
         };
-        format!("{what}; last access {idle}")
+        format!("{what}; {idle}")
     }
     fn bytes(&self) -> usize {
         self.shares.bytes() + self.streams.bytes()

@@ -4,6 +4,8 @@ use super::Access;
 use crate::load::{Cost, Latencies, Load, Loads, MemberLoad};
 use crate::units::{MemberId, Nanos, TierId};
 use crate::volume::{Position, Quota, Space, UnitId};
+use alloc::format;
+use alloc::string::String;
 use core::ops::Range;
 
 /// The volume as a policy sees it. Everything can be read, but only the policy's own statistics can be written.
@@ -297,6 +299,14 @@ impl<'a> View<'a> {
     /// Time of the last access.
     pub fn last(&self, e: UnitId) -> Nanos {
         self.space.map.last(e)
+    }
+    /// The time since the last access, in words. In a cache volume it may not be known for a unit without a copy.
+    pub fn last_words(&self, e: UnitId) -> String {
+        let last = self.last(e);
+        if last == Nanos(0) && self.past_entries().is_some() && self.copy(e).is_none() {
+            return String::from("last access not known");
+        }
+        format!("last access {}", crate::ago::Ago(self.now.since(last)))
     }
     /// Records an access at `t`.
     pub fn set_last(&mut self, e: UnitId, t: Nanos) {

@@ -19,7 +19,6 @@ mod marks;
 mod memory;
 mod recorded;
 mod rows;
-mod slot_index;
 mod valid;
 
 use crate::bits::Bits;

@@ -15,6 +15,7 @@ pub const EXTENT: u64 = 4096;
 pub const FAST: u32 = 16;
 pub const EXTENTS: u32 = 96;
 
+/// The metadata of the members: data is never read.
 struct Ram(Vec<Vec<u8>>);
 impl Media for Ram {
     fn read(&mut self, m: MemberId, o: u64, b: &mut [u8]) -> Result<(), MediaError> {
@@ -86,7 +87,7 @@ fn of_kind(
     let mut ram = Ram(sb
         .members
         .iter()
-        .map(|m| vec![0; m.bytes as usize])
+        .map(|m| vec![0; m.data_offset as usize])
         .collect());
     format(&mut ram, &sb).unwrap();
     let found: Vec<_> = ram

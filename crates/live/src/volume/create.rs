@@ -10,12 +10,12 @@ use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::members::{self, probe};
 use crate::random::random;
-use isotherm_core::geometry::{Kind, SLOTS_MAX};
-use isotherm_core::policy::Uses;
+use isotherm_core::geometry::{Geometry, Kind, SLOTS_MAX};
+use isotherm_core::policy::{Policy, Uses};
 use isotherm_core::store::layout::HEAD_BLOCKS;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
 use isotherm_core::store::{self, BLOCK, MetaArea, Superblock};
-use isotherm_core::{MemberId, TierId};
+use isotherm_core::{MemberId, TierId, engine};
 use std::path::{Path, PathBuf};
 
 /// Removes the created files unless it is told to keep them, so that no half-created volume remains.
@@ -132,8 +132,7 @@ impl Plan {
             )
         })?;
         let geo = sb.geometry().map_err(|e| config_error(file, e))?;
-        let needs = Needs::of(&geo, config.io.buffers.0);
-        needs.check_fits(memory::installed(), "this machine", file)?;
+        let needs = needs_of(&geo, &*policy, config, file)?;
         Ok(Plan { sb, caching, needs })
     }
 
@@ -146,6 +145,19 @@ impl Plan {
         };
         store::extents_of((slots(true), slots(false)), caching)
     }
+}
+
+/// The memory that the volume needs; an error if the policy may not have what it needs, or this machine does not have it.
+fn needs_of(
+    geo: &Geometry,
+    policy: &dyn Policy,
+    config: &VolumeConfig,
+    file: &Path,
+) -> Result<Needs, Error> {
+    engine::fits(geo, true, policy).map_err(|e| config_error(file, format!("policy: {e}")))?;
+    let needs = Needs::of(geo, config.io.buffers.0);
+    needs.check_fits(memory::installed(), "this machine", file)?;
+    Ok(needs)
 }
 
 /// A new superblock entry for each member of a description.

@@ -3,11 +3,14 @@
 use crate::error::{Error, ErrorKind};
 use isotherm_core::geometry::Geometry;
 use isotherm_core::map::ExtentMap;
+use isotherm_core::volume::PAST_FLOOR;
 use std::fs;
 use std::path::Path;
 
-/// Memory per extent of the policies that need most, besides the map, in bytes.
-const POLICY: u64 = 8;
+/// Memory of the policies that need most, besides the map, in bytes: per extent of a tiering volume, per fast slot of a cache volume (where
+/// they remember as many extents without a copy as flash has slots, or [`PAST_FLOOR`]).
+const PER_EXTENT: u64 = 8;
+const PER_SLOT: u64 = 32;
 /// Above this size, the creation of a volume gives a warning.
 const WARN_ABOVE: u64 = 1 << 30;
 
@@ -23,7 +26,13 @@ pub(super) struct Needs {
 impl Needs {
     pub(super) fn of(geo: &Geometry, buffers: u64) -> Needs {
         let (least, most) = ExtentMap::estimate(geo);
-        let others = u64::from(geo.extents) * POLICY + u64::from(geo.slots()) / 7 + buffers;
+        let fast = geo.tier_slots(geo.slowest()).start;
+        let policy = if geo.is_cache() {
+            u64::from(fast.max(PAST_FLOOR.min(geo.extents))) * PER_SLOT
+        } else {
+            u64::from(geo.extents) * PER_EXTENT + u64::from(geo.slots()) / 7
+        };
+        let others = policy + buffers;
         Needs {
             least: least + others,
             most: most + others,

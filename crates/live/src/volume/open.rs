@@ -114,7 +114,7 @@ impl Volume {
         }
         notes.extend(lost_ranges(&opened));
         let room = opened.superblock.has_room_for_copies();
-        if !read_only && let Err(e) = engine::fits(&opened.space.geo, room, policy.uses()) {
+        if !read_only && let Err(e) = engine::fits(&opened.space.geo, room, &*policy) {
             return Err(config_error(
                 file,
                 format!("policy: {}: {e}", config.policy),

@@ -19,6 +19,9 @@ const NEXT: Nanos = Nanos::from_millis(1);
 /// Delay before the next attempt, if data could not be moved now.
 const AGAIN: Nanos = Nanos::from_millis(20);
 
+/// Largest memory, in bytes, that a policy may need for the extents of a cache volume, whose other memory follows from the flash.
+pub const PER_UNIT_MOST: u64 = 256 << 20;
+
 /// Reason why a policy cannot take over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchError {
@@ -30,6 +33,15 @@ pub enum SwitchError {
         extents: u32,
         /// Slots of the slowest tier.
         slots: u32,
+    },
+    /// The policy keeps something for each extent of the volume, and together that is more than [`PER_UNIT_MOST`].
+    PerExtent {
+        /// Name of the policy.
+        policy: &'static str,
+        /// Bytes for each extent.
+        each: u32,
+        /// Bytes for all of them.
+        all: u64,
     },
     /// The metadata areas have no room for copies.
     NoRoom,
@@ -47,6 +59,12 @@ impl fmt::Display for SwitchError {
             SwitchError::TooSmall { extents, slots } => write!(
                 f,
                 "a caching policy keeps all of the volume on the slowest tier: that has {slots} slots for {extents} extents. Create a volume for caching instead"
+            ),
+            SwitchError::PerExtent { policy, each, all } => write!(
+                f,
+                "{policy} keeps {each} bytes of memory for each extent of the slow tier, as its authors describe it: {} MiB for this volume, and {} MiB are allowed. The other caching policies need memory for the flash only; or create the volume with larger extents",
+                all >> 20,
+                PER_UNIT_MOST >> 20
             ),
             SwitchError::NoRoom => write!(
                 f,
@@ -120,15 +138,21 @@ impl Draining {
     }
 }
 
-/// Whether a policy that uses the tiers in this way can run on a volume of this shape. `has_room`: the volume's checkpoints have room for
-/// copies.
+/// Whether a policy can run on a volume of this shape. `has_room`: the volume's checkpoints have room for copies.
 ///
 /// # Errors
 /// The reason why it cannot.
-pub fn fits(geo: &Geometry, has_room: bool, uses: Uses) -> Result<(), SwitchError> {
+pub fn fits(geo: &Geometry, has_room: bool, policy: &dyn Policy) -> Result<(), SwitchError> {
     let slow = geo.tier_slots(geo.slowest());
     let slots = slow.end - slow.start;
-    match uses {
+    let each = policy.unit_bytes();
+    let all = u64::from(each) * u64::from(geo.extents);
+    match policy.uses() {
+        _ if geo.is_cache() && all > PER_UNIT_MOST => Err(SwitchError::PerExtent {
+            policy: policy.name(),
+            each,
+            all,
+        }),
         Uses::Homes | Uses::Both if geo.is_cache() => Err(SwitchError::FixedHomes),
         Uses::Homes => Ok(()),
         _ if !has_room => Err(SwitchError::NoRoom),

@@ -12,7 +12,7 @@ mod starts;
 mod waits;
 mod when;
 
-pub use drain::{Drain, SwitchError, fits};
+pub use drain::{Drain, PER_UNIT_MOST, SwitchError, fits};
 pub use power::PowerBudget;
 pub use starts::StartBudget;
 pub use when::{KeptAwake, SleepPays};

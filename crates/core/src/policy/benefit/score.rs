@@ -57,11 +57,19 @@ impl Scores {
     pub fn worth(&self, e: UnitId, copy: Option<Position>) -> u64 {
         self.worth_of(self.entry(e, copy))
     }
-    /// The stored entry of `e`, for [`Scores::worth_of`]. If a caller reads the entries of several extents before it computes their worth,
-    /// the cache misses overlap.
+    /// The stored entry of `e`, for [`Scores::worth_of`].
     #[inline]
     pub fn entry(&self, e: UnitId, copy: Option<Position>) -> (u32, u32) {
         self.entries.get(e, copy)
+    }
+    /// The entries of several extents, with the positions of their copies.
+    #[inline]
+    pub fn entries(
+        &self,
+        extents: impl Iterator<Item = (UnitId, Position)>,
+        entries: &mut [(u32, u32)],
+    ) {
+        self.entries.get_all(extents, entries);
     }
     /// `e` has a copy in this position from now on.
     pub fn copied(&mut self, e: UnitId, at: Position) {

@@ -163,9 +163,8 @@ impl Benefit {
         }
         let found = &search.candidates[..n];
         let mut scores = [(0, 0); SAMPLE];
-        for (score, &(i, e, _)) in scores.iter_mut().zip(found) {
-            *score = self.scores.entry(e, Some(slot(usize::from(i) % SAMPLE)));
-        }
+        let places = found.iter().map(|c| (c.1, slot(usize::from(c.0) % SAMPLE)));
+        self.scores.entries(places, &mut scores);
         for (&(i, e, home), score) in found.iter().zip(scores) {
             let i = usize::from(i) % SAMPLE;
             if !is_free(view, e, slot(i), home) {

@@ -2,8 +2,8 @@
 //!
 //! The memory is fixed when the number of fast slots is known; docs/policies.md has the memory of each policy.
 
-use super::Index;
 use crate::collector::Lists;
+use crate::node_index::NodeIndex;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ pub struct Ghosts {
     ring: Vec<u8>,
     lists: Lists,
     len: Vec<u32>,
-    index: Index,
+    index: NodeIndex,
     free: u32,
 }
 
@@ -32,7 +32,7 @@ impl Ghosts {
             ring: vec![0; most as usize],
             lists,
             len: vec![0; usize::from(rings)],
-            index: Index::new(most),
+            index: NodeIndex::new(most),
             free,
         }
     }
@@ -44,11 +44,13 @@ impl Ghosts {
     /// The list that contains an extent.
     #[inline]
     pub fn find(&self, extent: u32) -> Option<u8> {
-        self.index.get(extent).map(|n| self.ring[n as usize])
+        let n = self.index.get(extent, |n| self.extent[n as usize])?;
+        Some(self.ring[n as usize])
     }
     /// Removes an extent; returns the list that contained it.
     pub fn take(&mut self, extent: u32) -> Option<u8> {
-        let n = self.index.remove(extent)?;
+        let extents = &self.extent;
+        let n = self.index.remove(extent, |n| extents[n as usize])?;
         let ring = self.ring[n as usize];
         self.len[usize::from(ring)] -= 1;
         self.lists.unlink(n);

@@ -23,7 +23,6 @@ mod smq;
 mod tests;
 mod w_tinylfu;
 
-use crate::collector::Index;
 pub use arc::Arc;
 pub use fifo::Fifo;
 pub use ghosts::Ghosts;
@@ -305,7 +304,7 @@ impl<R: Replacement> Policy for Cache<R> {
         all
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
-        let idle = crate::ago::Ago(view.now().since(view.last(extent)));
+        let idle = view.last_words(extent);
         let what = match view.copy(extent) {
             Some(_) if view.is_dirty(extent) => {
                 view.either("has a dirty copy on the fast tier", "on the fast tier")
@@ -316,7 +315,7 @@ impl<R: Replacement> Policy for Cache<R> {
                 "not on the fast tier; the next access that is admitted brings it there",
             ),
         };
-        format!("{what}; last access {idle}")
+        format!("{what}; {idle}")
     }
     fn bytes(&self) -> usize {
         let metadata = self.metadata.as_ref().map_or(0, |m| m.bytes());

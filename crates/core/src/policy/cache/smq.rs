@@ -18,8 +18,9 @@
 //! Parameters: `dirty` (share of the fast slots that may be dirty before cleaning starts, 0 to 1, default 0.1). When not to use it: for
 //! short runs and small fast tiers, because a unit must be accessed several times before it is admitted.
 
+use super::Replacement;
 use super::multiqueue::Levels;
-use super::{Index, Replacement};
+use crate::node_index::NodeIndex;
 use crate::policy::{Access, ParamError, nearest};
 use crate::volume::UnitId;
 use alloc::vec;
@@ -32,7 +33,7 @@ pub struct Smq {
     hot: Levels,
     /// Hotspot node → extent.
     extent: Vec<u32>,
-    index: Index,
+    index: NodeIndex,
     used: u32,
     levels: u32,
     step: u32,
@@ -54,7 +55,7 @@ impl Default for Smq {
             cache: Levels::new(0, 2, 1),
             hot: Levels::new(0, 1, 1),
             extent: Vec::new(),
-            index: Index::new(0),
+            index: NodeIndex::new(0),
             used: 0,
             levels: 1,
             step: 1,
@@ -85,12 +86,13 @@ impl Smq {
             self.step = (self.levels / share).max(1);
             (self.seen, self.found) = (0, 0);
         }
-        if let Some(n) = self.index.get(extent) {
+        let extents = &mut self.extent;
+        if let Some(n) = self.index.get(extent, |n| extents[n as usize]) {
             self.found += 1;
             self.hot.rise(n, self.step);
             return self.hot.level(n);
         }
-        let n = if self.used < self.extent.len() as u32 {
+        let n = if self.used < extents.len() as u32 {
             self.used += 1;
             self.used - 1
         } else {
@@ -98,10 +100,11 @@ impl Smq {
                 return 0;
             };
             self.hot.remove(n);
-            self.index.remove(self.extent[n as usize]);
+            let old = extents[n as usize];
+            self.index.remove(old, |n| extents[n as usize]);
             n
         };
-        self.extent[n as usize] = extent;
+        extents[n as usize] = extent;
         self.index.insert(extent, n);
         self.hot.push(0, 0, n);
         0
@@ -116,7 +119,7 @@ impl Replacement for Smq {
         self.cache = Levels::new(slots, 2, self.levels);
         self.hot = Levels::new(slots.max(2), 1, self.levels);
         self.extent = vec![0; slots.max(2) as usize];
-        self.index = Index::new(slots.max(2));
+        self.index = NodeIndex::new(slots.max(2));
         (self.used, self.seen, self.found) = (0, 0, 0);
     }
     fn hit(&mut self, slot: u32, access: &Access) {
@@ -135,7 +138,8 @@ impl Replacement for Smq {
         clean.or_else(|| self.cache.lowest(DIRTY, &mut busy))
     }
     fn inserted(&mut self, slot: u32, extent: UnitId, write: bool) {
-        let level = self.index.get(extent.0).map_or(0, |n| self.hot.level(n));
+        let node = self.index.get(extent.0, |n| self.extent[n as usize]);
+        let level = node.map_or(0, |n| self.hot.level(n));
         let queue = if write { DIRTY } else { CLEAN };
         self.cache.push(queue, level, slot);
     }

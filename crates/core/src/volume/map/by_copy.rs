@@ -4,21 +4,27 @@
 //! Statistics of extents without a copy are in a table of bounded size ([`Past`]). It exists once a policy has stored bits of such an
 //! extent: most policies keep what they know of these in tables of their own, and then neither memory nor time is spent here.
 
-use super::NO_OWNER;
 use super::rows::{Row, Stats};
-use super::slot_index::SlotIndex;
+use super::{NO_OWNER, UNMAPPED};
+use crate::node_index::NodeIndex;
 use crate::units::{ExtentId, Nanos};
 use crate::volume::geometry::Geometry;
 use crate::volume::past::{PAST_FLOOR, Past};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::Cell;
+
+/// Number of answers that are kept: one line of the processor's cache.
+const ANSWERS: usize = 8;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct ByCopy {
     /// By slot of the faster tiers: its extent, or [`NO_OWNER`].
     pub(super) rows: Vec<Row>,
-    index: SlotIndex,
+    index: NodeIndex,
+    /// The last answers of the index: an extent, and the slot of its copy or [`UNMAPPED`]. An access asks for the same extent many times.
+    answers: [Cell<(u32, u32)>; ANSWERS],
     past: Option<Past<Stats>>,
     /// The lowest number of entries of `past`.
     past_floor: u32,
@@ -32,7 +38,8 @@ impl ByCopy {
         let first = geo.tier_slots(geo.slowest()).start;
         ByCopy {
             rows: vec![Row::EMPTY; first as usize],
-            index: SlotIndex::new(first),
+            index: NodeIndex::new(first),
+            answers: [const { Cell::new((NO_OWNER, UNMAPPED)) }; ANSWERS],
             past: None,
             past_floor,
             first,
@@ -46,7 +53,14 @@ impl ByCopy {
     }
     #[inline]
     pub(super) fn copy(&self, e: u32) -> Option<u32> {
-        self.index.get(e, |s| self.rows[s as usize].place)
+        let answer = &self.answers[e as usize % ANSWERS];
+        let (known, mut slot) = answer.get();
+        if known != e {
+            let found = self.index.get(e, |s| self.rows[s as usize].place);
+            slot = found.unwrap_or(UNMAPPED);
+            answer.set((e, slot));
+        }
+        (slot != UNMAPPED).then_some(slot)
     }
     #[inline]
     pub(super) fn owner(&self, slot: u32) -> Option<u32> {
@@ -55,8 +69,8 @@ impl ByCopy {
     }
     pub(super) fn add_copy(&mut self, e: u32, slot: u32) {
         assert!(e < self.extents, "a copy of nothing");
-        let rows = &self.rows;
-        self.index.insert(e, slot, |s| rows[s as usize].place);
+        self.index.insert(e, slot);
+        self.answers[e as usize % ANSWERS].set((e, slot));
         let past = self.past.as_mut().and_then(|p| p.take(ExtentId(e)));
         self.rows[slot as usize] = Row {
             place: e,
@@ -66,6 +80,7 @@ impl ByCopy {
     pub(super) fn drop_copy(&mut self, e: u32, slot: u32) {
         let rows = &self.rows;
         self.index.remove(e, |s| rows[s as usize].place);
+        self.answers[e as usize % ANSWERS].set((e, UNMAPPED));
         let row = core::mem::replace(&mut self.rows[slot as usize], Row::EMPTY);
         if self.past.is_some() || row.stats.stat != 0 {
             self.past().put(ExtentId(e), row.stats);
@@ -129,7 +144,7 @@ impl ByCopy {
         let past = Past::<Stats>::entries(geo.extents, fast, PAST_FLOOR);
         let rows = u64::from(fast) * size_of::<Row>() as u64;
         (
-            rows + SlotIndex::estimate(fast),
+            rows + NodeIndex::estimate(fast),
             Past::<Stats>::estimate(past),
         )
     }

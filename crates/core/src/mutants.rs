@@ -95,6 +95,8 @@ pub enum Mutant {
     ForgetMark,
     /// The mark of a region is removed before its data is durable at home.
     ClearMarkEarly,
+    /// A disk that begins with a file system gets the volume's superblock again.
+    MendOverFileSystem,
     /// The journal on another flash device may lag.
     LagOnOtherFlash,
     /// Slots of missing members are allocated.
@@ -208,7 +210,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 98] = [
+pub const MUTANTS: [Mutant; 99] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -253,6 +255,7 @@ pub const MUTANTS: [Mutant; 98] = [
     Mutant::ForgetMark,
     Mutant::ClearMarkEarly,
     Mutant::LagOnOtherFlash,
+    Mutant::MendOverFileSystem,
     Mutant::HandOutLost,
     Mutant::JoinForgetsFlush,
     Mutant::TrustTornJoin,

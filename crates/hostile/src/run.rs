@@ -30,7 +30,7 @@ pub(super) fn find(disks: &[Disk], mutant: Option<Mutant>) -> Vec<Option<Superbl
     let places = store::second_places(first.iter().flatten());
     let one = |(d, first)| {
         let mut read = |offset, block: &mut [u8]| at(d, offset, block);
-        let second = store::second_superblock(&mut read, &first, &places, false);
+        let second = store::second_superblock(&mut read, &first, (&places, None), false);
         store::choose_under(mutant, first, second).ok()
     };
     disks.iter().zip(first).map(one).collect()

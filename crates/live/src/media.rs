@@ -34,15 +34,10 @@ impl<'a> FileMedia<'a> {
         }
     }
 
-    /// Whether this member is present.
-    pub fn is_there(&self, member: MemberId) -> bool {
-        matches!(self.devices.get(usize::from(member.0)), Some(Some(_)))
-    }
-
-    /// Whether byte `end` lies behind the last byte of a member that is present.
-    pub(crate) fn is_past_the_end(&self, member: MemberId, end: u64) -> bool {
-        let device = self.devices.get(usize::from(member.0));
-        device.is_some_and(|d| d.as_ref().is_some_and(|d| end > d.bytes))
+    /// The size of a member in bytes; `None`: it is missing.
+    pub(crate) fn size(&self, member: MemberId) -> Option<u64> {
+        let device = self.devices.get(usize::from(member.0))?;
+        device.as_ref().map(|d| d.bytes)
     }
 
     /// The system's error of the last [`MediaError`].

@@ -1,8 +1,8 @@
 //! Opening while some members are absent: which data is lost with them, and whether the volume may be opened.
 //!
 //! The decision is based on the metadata of the remaining members. This contains everything if the primary remains, if the volume was
-//! closed, or if the mirror received every change before it was acknowledged ([`super::superblock::Follow`]). In a cache volume all homes are known in any case.
-//! If none of its flash remains, the marks of its disks ([`super::mark`]) tell which parts of it may have lost data.
+//! closed, or if the mirror received every change before it was acknowledged ([`super::superblock::Follow`]). In a cache volume all homes
+//! are known in any case. If none of its flash remains, the marks of its disks ([`super::mark`]) tell which parts of it may have lost data.
 
 use super::error::OpenError;
 use super::recover::Loaded;

@@ -281,20 +281,8 @@ impl Growth {
         }
         // The dirty blocks follow, because they are newer than those of the home.
         for (e, home) in given.copies {
-            let Some(copy) = map.copy(e) else { continue };
-            let (from, to) = (geo.locate(copy), geo.locate(home));
-            let mut b = 0;
-            while b < geo.blocks_per_extent() {
-                let (n, dirty) = map.dirty_run(e, b, geo.blocks_per_extent());
-                let at = u64::from(b) << geo.block_shift;
-                if dirty {
-                    all.push(Transfer {
-                        from: (from.0, from.1 + at),
-                        to: (to.0, to.1 + at),
-                        bytes: n << geo.block_shift,
-                    });
-                }
-                b += n;
+            if let Some(copy) = map.copy(e) {
+                dirty_blocks(space, e, (copy, home), &mut all);
             }
         }
         all
@@ -319,6 +307,30 @@ impl Growth {
             space.map.rehome(e, to);
             space.slots.take(to);
         }
+    }
+}
+
+/// Adds the ranges of the dirty blocks of `e`, from its copy to a place for its home, to `all`.
+pub(super) fn dirty_blocks(
+    space: &Space,
+    e: ExtentId,
+    (copy, home): (Slot, Slot),
+    all: &mut Vec<Transfer>,
+) {
+    let (map, geo) = (&space.map, &space.geo);
+    let (from, to) = (geo.locate(copy), geo.locate(home));
+    let mut b = 0;
+    while b < geo.blocks_per_extent() {
+        let (n, dirty) = map.dirty_run(e, b, geo.blocks_per_extent());
+        let at = u64::from(b) << geo.block_shift;
+        if dirty {
+            all.push(Transfer {
+                from: (from.0, from.1 + at),
+                to: (to.0, to.1 + at),
+                bytes: n << geo.block_shift,
+            });
+        }
+        b += n;
     }
 }
 

@@ -8,7 +8,7 @@ use super::mutants::broken;
 use super::recover::{CHUNK, Loaded};
 use super::report::{Part, Repair};
 use super::session::Session;
-use super::superblock::Superblock;
+use super::superblock::{MAGIC, Superblock};
 use super::{BLOCK, Carrier, Layout, Media, MediaError};
 use crate::mutants::Mutant;
 use crate::units::MemberId;
@@ -59,9 +59,10 @@ pub(super) fn mend_superblocks<M: Media + ?Sized>(
             continue;
         };
         for at in [0, sb.copy_offset(m)] {
-            let whole = media.read(m, at, &mut block).is_ok()
-                && Superblock::decode(&block).is_ok_and(|s| s.uuid == own.uuid);
-            if !whole && at == 0 && sb.is_disk(m) && is_known_content(&block) {
+            let there = media.read(m, at, &mut block).is_ok();
+            let whole = there && Superblock::decode(&block).is_ok_and(|s| s.uuid == own.uuid);
+            let taken = at == 0 && sb.is_disk(m) && is_known_content(&block);
+            if there && !whole && taken && !broken(media, Mutant::MendOverFileSystem) {
                 return Err(OpenError::Overwritten(m));
             }
             if !whole {
@@ -77,6 +78,10 @@ pub(super) fn mend_superblocks<M: Media + ?Sized>(
 /// back to what is on it.
 fn is_known_content(block: &[u8]) -> bool {
     let at = |offset: usize, magic: &[u8]| block[offset..].starts_with(magic);
+    if at(0, &MAGIC) {
+        // A torn superblock, whatever its other bytes look like.
+        return false;
+    }
     at(1080, &[0x53, 0xef])
         || at(0, b"XFSB")
         || at(0, b"LUKS\xba\xbe")

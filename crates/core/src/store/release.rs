@@ -8,6 +8,7 @@
 //! then on no opening writes to it, and a release that was interrupted does the same again: the stash is whole until the disk's own first
 //! block is, and without a second superblock nothing is taken for a member.
 
+use super::grow::dirty_blocks;
 use super::layout::HEAD_BLOCKS;
 use super::mark::{self, Cover};
 use super::recover::CHUNK;
@@ -26,20 +27,7 @@ pub fn dirty_home(space: &Space) -> Vec<Transfer> {
         let Some((e, home)) = map.copied_in(s).filter(|_| map.is_dirty_in(s)) else {
             continue;
         };
-        let (from, to) = (geo.locate(s), geo.locate(home));
-        let mut b = 0;
-        while b < geo.blocks_per_extent() {
-            let (n, dirty) = map.dirty_run(e, b, geo.blocks_per_extent());
-            let at = u64::from(b) << geo.block_shift;
-            if dirty {
-                all.push(Transfer {
-                    from: (from.0, from.1 + at),
-                    to: (to.0, to.1 + at),
-                    bytes: n << geo.block_shift,
-                });
-            }
-            b += n;
-        }
+        dirty_blocks(space, e, (s, home), &mut all);
     }
     all
 }

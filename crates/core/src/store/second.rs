@@ -38,15 +38,15 @@ pub fn second_places<'a>(tables: impl Iterator<Item = &'a Superblock>) -> Vec<u6
 
 /// The second superblock of a device whose first one is `first`. A whole first one states the place. Otherwise the device's own counters
 /// state it, because they are written before any superblock with a new table. If both are damaged, too, it is the newest one that is found
-/// at `places` ([`second_places`] of the other members); and with `anywhere`, if it is not there either, the first one that ends at a
-/// multiple of 1 MiB, which takes about a thousand reads.
+/// at `places` ([`second_places`] of the other members) or in the last block of the device, whose size is `bytes`; and with `anywhere`, if it
+/// is not there either, the first one that ends at a multiple of 1 MiB, which takes about a thousand reads.
 ///
 /// # Errors
 /// None was found: [`SuperblockError::Foreign`], or the reason why the one at the known place cannot be used.
 pub fn second_superblock(
     read: ReadBlock<'_>,
     first: &Result<Superblock, SuperblockError>,
-    places: &[u64],
+    (places, bytes): (&[u64], Option<u64>),
     anywhere: bool,
 ) -> Result<Superblock, SuperblockError> {
     if let Ok(sb) = first {
@@ -60,7 +60,9 @@ pub fn second_superblock(
         }
     }
     let mut best = told;
-    for &place in places {
+    let block = BLOCK as u64;
+    let last = bytes.and_then(|n| (n / block * block).checked_sub(block));
+    for &place in places.iter().chain(&last) {
         best = match (best, own_at(read, place)) {
             (Ok(a), Ok(b)) => agree::choose(Ok(a), Ok(b)),
             (Ok(a), Err(_)) | (Err(_), Ok(a)) => Ok(a),

@@ -267,3 +267,51 @@ pub(super) fn release_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
     }
     Err(String::from("the release does not end"))
 }
+
+/// Somebody made a file system on a disk of the volume: opening refuses it by name and writes nothing there. A first block that is only damaged
+/// is written anew.
+pub(super) fn taken_for_another(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = cache(mutant)?;
+    s.write(1, (0, 8))?;
+    s.close(None)?;
+    let mut signs: Vec<(usize, &[u8])> = vec![(1080, b"\x53\xef"), (0, b"XFSB")];
+    signs.extend([(0, &b"LUKS\xba\xbe"[..]), (512, b"LABELONE")]);
+    signs.extend([(512, &b"EFI PART"[..]), (510, b"\x55\xaa")]);
+    signs.extend([(4086, &b"SWAPSPACE2"[..]), (3, b"NTFS    ")]);
+    for (at, sign) in signs {
+        let mut t = s.fork();
+        let mut block = vec![0; BLOCK];
+        block[at..at + sign.len()].copy_from_slice(sign);
+        t.disks[1].write_through(0, &block);
+        match t.try_open(|epoch| Mode::ReadWrite { epoch }, None) {
+            Err(OpenError::Overwritten(MemberId(1))) => {}
+            Err(e) => return Err(format!("{sign:?}: {e}")),
+            Ok(()) => return Err(format!("{sign:?}: opened")),
+        }
+        if t.disks[1].read(0, BLOCK) != block {
+            return Err(format!("{sign:?}: written over"));
+        }
+    }
+    s.disks[1].corrupt(0, 512);
+    s.open()?;
+    s.verify()
+}
+
+/// A disk hangs. Marks that are not needed any more are not removed meanwhile, so that a FLUSH of marked regions is answered.
+pub(super) fn hung_disk(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = cache(mutant)?;
+    // The second mark names neighbours, too.
+    for e in [1, 2] {
+        s.allocate(e)?;
+        s.write(e, (0, 8))?;
+        s.flush()?;
+    }
+    s.hold(|op| op.member.0 == 1);
+    s.send(9, (0, 8))?;
+    s.pass(Nanos::from_secs(100))?;
+    s.write(1, (0, 4))?;
+    s.flush()?;
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()
+}

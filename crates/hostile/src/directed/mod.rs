@@ -37,7 +37,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 56] = [
+pub const SCENES: [(&str, Scene); 58] = [
     (
         "discarded blocks are written at the home",
         caches::written_past_discarded,
@@ -155,6 +155,11 @@ pub const SCENES: [(&str, Scene); 56] = [
     ),
     ("the first of two caches is gone", caches::first_flash_gone),
     ("power is lost during a release", caches::release_is_cut),
+    (
+        "a disk that was taken for a file system",
+        caches::taken_for_another,
+    ),
+    ("a disk that hangs", caches::hung_disk),
     (
         "a member that is its own successor",
         successors::former_member_again,

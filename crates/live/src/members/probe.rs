@@ -10,7 +10,7 @@ use isotherm_core::store::{self, BLOCK, Superblock};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -60,12 +60,13 @@ fn read(file: &File, offset: u64, to: &mut [u8]) -> Result<(), SuperblockError> 
 pub fn probe(path: &Path, second: Second<'_>) -> io::Result<Result<Superblock, SuperblockError>> {
     stack::reachable(path)?;
     let file = open_quietly(path)?;
+    let bytes = (&file).seek(SeekFrom::End(0)).ok();
     let mut read = |offset, block: &mut [u8]| read(&file, offset, block);
     let first = store::superblock_at(&mut read, 0);
     let (places, anywhere) = match second {
         Second::At(places) => (places, false),
         Second::Anywhere => (&[][..], true),
     };
-    let second = store::second_superblock(&mut read, &first, places, anywhere);
+    let second = store::second_superblock(&mut read, &first, (places, bytes), anywhere);
     Ok(store::choose(first, second))
 }

@@ -16,11 +16,11 @@ pub(crate) fn find_superblocks(
     tolerant: bool,
     notes: &mut Vec<String>,
 ) -> Result<Found, Error> {
-    let there: Vec<bool> = (0..paths.len())
-        .map(|i| media.is_there(MemberId(i as u8)))
+    let sizes: Vec<Option<u64>> = (0..paths.len())
+        .map(|i| media.size(MemberId(i as u8)))
         .collect();
     let mut at = |i: usize, offset: u64, block: &mut [u8]| {
-        if media.is_past_the_end(MemberId(i as u8), offset + block.len() as u64) {
+        if sizes[i].is_some_and(|bytes| offset + block.len() as u64 > bytes) {
             return Err(SuperblockError::Foreign);
         }
         let read = media.read(MemberId(i as u8), offset, block);
@@ -33,11 +33,12 @@ pub(crate) fn find_superblocks(
     let mut found = Vec::new();
     for (i, one) in first.into_iter().enumerate() {
         let mut read = |offset, block: &mut [u8]| at(i, offset, block);
-        let second = store::second_superblock(&mut read, &one, &places, there[i]);
+        let second =
+            store::second_superblock(&mut read, &one, (&places, sizes[i]), sizes[i].is_some());
         match store::choose(one, second) {
             Ok(sb) => found.push(Some(sb)),
             // Its absence was reported before, or will be.
-            Err(_) if tolerant && !there[i] => found.push(None),
+            Err(_) if tolerant && sizes[i].is_none() => found.push(None),
             // A member in another format is present, but not usable for this program.
             Err(e)
                 if tolerant

@@ -1,19 +1,17 @@
 //! Release of a cache volume: its disks become plain disks with what the volume showed.
 
+use super::grow::{carry, end_session};
 use super::{OpenMode, Volume, config_error, description, in_words};
-use crate::buffers::{ALIGNMENT, Buffer};
-use crate::config::{VolumeConfig, parse_uuid};
+use crate::config::{MemberConfig, VolumeConfig, parse_uuid};
 use crate::device::{Device, OpenHow};
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
+use crate::members::probe::{Second, probe};
 use isotherm_core::MemberId;
 use isotherm_core::geometry::MEMBERS_MAX;
 use isotherm_core::store::mark::{self, Cover};
-use isotherm_core::store::{self, BLOCK, Media, MediaError, Superblock, release};
+use isotherm_core::store::{self, BLOCK, Media, Superblock, release};
 use std::path::{Path, PathBuf};
-
-/// Largest number of bytes that are written home at once.
-const PIECE: usize = 1 << 20;
 
 /// A disk that was given back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,10 +50,11 @@ impl Volume {
         let found = if went_on {
             begun
         } else {
-            let v = Volume::open(volume, OpenMode::ReadWrite)?;
+            let v = Volume::open(volume, OpenMode::ReadWrite)
+                .map_err(|e| ended_before(e, &config, &file))?;
             let sb = v.opened.superblock.clone();
             if sb.disks().next().is_none() {
-                super::grow::end_session(&v.devices, &v.opened);
+                end_session(&v.devices, &v.opened);
                 let what = "it is a tiering volume, whose data lies on all its devices: only a cache volume can be released; copy the data out instead";
                 return Err(config_error(&file, what));
             }
@@ -82,6 +81,24 @@ impl Volume {
             notes,
         })
     }
+}
+
+/// The error of a volume that cannot be opened, with the reason if an earlier release was killed after its last write to a device.
+fn ended_before(e: Error, config: &VolumeConfig, file: &Path) -> Error {
+    let base = file.parent().unwrap_or(Path::new(""));
+    let uuid = config.uuid.as_deref().and_then(parse_uuid);
+    let is_member = |m: &MemberConfig| {
+        let own = probe(&base.join(&m.path), Second::At(&[]));
+        own.is_ok_and(|sb| sb.is_ok_and(|sb| Some(sb.uuid) == uuid))
+    };
+    if config.members.iter().any(is_member) {
+        return e;
+    }
+    let what = format!(
+        "none of its devices carries its superblock: if a release was interrupted at its end, the disks are plain disks already; then remove {}",
+        file.display()
+    );
+    Error::new(e.kind, format!("{e}; {what}"))
 }
 
 /// The superblock of the disk in place `i`; `None`: that is no disk.
@@ -140,27 +157,11 @@ fn alone(place: u8, device: Device) -> Vec<Option<Device>> {
 /// Writes dirty data home and takes the flash out. Returns the number of bytes that were written home.
 fn begin(v: &Volume) -> Result<u64, Error> {
     let mut media = FileMedia::new(&v.devices);
-    let mut piece = Buffer::new(0, PIECE as u32, ALIGNMENT as u32);
-    let mut run = || -> Result<u64, MediaError> {
-        let mut done = 0;
-        for t in release::dirty_home(&v.opened.space) {
-            let mut at = 0;
-            while at < t.bytes {
-                let n = (t.bytes - at).min(PIECE as u32);
-                let part = &mut piece[..n as usize];
-                media.read(t.from.0, t.from.1 + u64::from(at), part)?;
-                media.write(t.to.0, t.to.1 + u64::from(at), part)?;
-                at += n;
-            }
-            done += u64::from(t.bytes);
-        }
-        for m in v.opened.superblock.disks() {
-            media.flush(m)?;
-        }
+    let ranges = release::dirty_home(&v.opened.space);
+    let done = carry(&mut media, &ranges).and_then(|bytes| {
         release::leave_flash(&mut media, &v.opened)?;
-        Ok(done)
-    };
-    let done = run();
+        Ok(bytes)
+    });
     done.map_err(|e| in_words(&v.config, &media, store::OpenError::Media(e)))
 }
 

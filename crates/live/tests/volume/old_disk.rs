@@ -1,6 +1,7 @@
 //! A new volume on a disk that holds the bytes of another life.
 
 use super::{Rig, read};
+use isotherm_live::members::probe::{Second, probe};
 use isotherm_live::volume::CreateHow;
 use isotherm_live::{Volume, VolumeConfig};
 
@@ -102,4 +103,24 @@ fn without_room_for_metadata_nothing_is_cleared() {
     });
     assert!(mount("umount", &[]));
     tried.unwrap();
+}
+
+/// A disk whose first blocks are all lost, its counters with them, is still found by its last block.
+#[test]
+fn a_disk_without_its_head_is_found_by_its_last_block() {
+    let (rig, config) = with_an_old_disk("benefit");
+    let path = rig.dir.path().join("slow");
+    // No place that a search in whole MiB would find.
+    let disk = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    disk.set_len((64 << 20) + 3 * 4096).unwrap();
+    let made = Volume::create_as(&rig.volume(), config, FORCE, &mut |_, _| {}).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&disk, &[0; 16384], 0).unwrap();
+    let found = probe(&path, Second::At(&[])).unwrap().unwrap();
+    assert_eq!((found.uuid, found.index), (made.uuid, 1));
+    // And the volume mends it.
+    rig.serve().stop().unwrap();
+    let mut head = [0; 8];
+    let disk = std::fs::File::open(&path).unwrap();
+    std::os::unix::fs::FileExt::read_exact_at(&disk, &mut head, 0).unwrap();
+    assert_eq!(&head, b"ISOTHERM");
 }

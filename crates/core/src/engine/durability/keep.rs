@@ -10,7 +10,8 @@
 //!
 //! While a round with moves is in progress, nothing is kept: a record that is encoded then would name the place that an extent had before its
 //! move. Nothing is kept either while a round raises members' counters: its blocks name the new values, which must be on the members before.
-//! The requests wait for the end of this round. If nothing can be kept (there is no keeper, the staging area is half full), the request waits for a round.
+//! The requests wait for the end of this round. If nothing can be kept (there is no keeper, the staging area is half full), the request
+//! waits for a round.
 
 use super::Durability;
 use crate::engine::globals::{Globals, Phase};

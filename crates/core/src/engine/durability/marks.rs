@@ -5,7 +5,8 @@
 //! as well, so that even a load that touches the whole volume ends with some hundred such writes. A region that has no dirty copy any more
 //! loses its mark later. A copy becomes clean in the round that makes its data durable at the home, so the mark is removed by a later round.
 //!
-//! While a disk is to sleep, all regions are marked, so that no FLUSH wakes it.
+//! While a disk is to sleep, all regions are marked, so that no FLUSH wakes it. Nothing that can wait is written to a disk that has work or
+//! sleeps: a disk that hangs holds up only the FLUSHes that need a mark from it.
 
 use crate::engine::globals::{Globals, Phase};
 use crate::mutants::Mutant;
@@ -106,10 +107,9 @@ impl Marks {
         own.all(|d| usize::from(d.member.0) != member || d.own().without(&d.durable).is_empty())
     }
     /// A round begins that flushes all devices with new data, if it is `full`. None of its cleans has changed the map yet. `asked`: it answers
-    /// requests. Otherwise it wakes no disk for a mark.
+    /// requests. Otherwise no mark is written to a disk that has work or sleeps.
     pub(super) fn round_begins(&mut self, g: &mut Globals, full: bool, asked: bool) {
-        let asleep = self.disks.iter().any(|d| g.devices.is_asleep(d.member));
-        if self.disks.is_empty() || !full || (asleep && !asked) {
+        if self.disks.is_empty() || !full || (!asked && self.is_in_use(g)) {
             return;
         }
         let forgets = g.broken(Mutant::ForgetMark);
@@ -135,9 +135,15 @@ impl Marks {
     }
     /// Whether marks may be removed now.
     fn may_clear(&self, g: &Globals) -> bool {
-        let idle = g.clock >= self.clear_at && !g.background.has_sleep_mode();
-        (idle && !self.disks.iter().any(|d| g.devices.is_asleep(d.member)))
-            || g.phase == Phase::Closing
+        let due = g.clock >= self.clear_at && !g.background.has_sleep_mode();
+        (due && !self.is_in_use(g)) || g.phase == Phase::Closing
+    }
+    /// Whether a disk has work, or sleeps.
+    fn is_in_use(&self, g: &Globals) -> bool {
+        self.disks.iter().any(|d| {
+            let device = &g.devices.members[usize::from(d.member.0)];
+            device.asleep || device.in_flight > 0
+        })
     }
     /// Encodes the marks of the disks that need another one.
     fn prepare(&mut self, want: &Regions, shift: u32) {

@@ -202,8 +202,8 @@ impl Durability {
 
     /// Whether a round with these cleans brings the mirror up to date. While the mirror lacks the record of a clean, it names a copy as
     /// dirty that is clean. If the primary is lost meanwhile, the only effect is that the next server asks for consent although nothing is
-    /// lost. But a write to the journal takes a disk as long as a clean does, and if a disk is idle for short times only,
-    /// a round has few cleans. So one write in [`CLEANS_MIRRORED_EVERY`] is enough.
+    /// lost. But a write to the journal takes a disk as long as a clean does, and if a disk is idle for short times only, a round has few
+    /// cleans. So one write in [`CLEANS_MIRRORED_EVERY`] is enough.
     fn cleans_need_mirror(&self, g: &Globals, cleans: u32) -> bool {
         g.clock.since(self.mirrored_at) >= CLEANS_MIRRORED_EVERY
             || self.freeing.cleaned() + cleans as usize > CLEANED_MAX

@@ -258,9 +258,9 @@ impl Check<'_> {
             if let Err(e) = &one {
                 self.find(i, format!("first superblock: {}", words(*e)));
             }
-            let there = self.sizes[i].is_some();
+            let size = self.sizes[i];
             let mut read = |at, to: &mut [u8]| self.block(i, at, to);
-            let two = store::second_superblock(&mut read, &one, &places, there);
+            let two = store::second_superblock(&mut read, &one, (&places, size), size.is_some());
             match (&one, &two) {
                 (_, Err(e)) => self.find(i, format!("second superblock: {}", words(*e))),
                 (Ok(a), Ok(b)) if a.uuid != b.uuid => {

@@ -125,7 +125,9 @@ fn what_no_memory_holds_is_refused_with_figures() {
     let (Some(fast), Some(slow)) = disks else {
         return;
     };
-    let call = format!("create v --fast {} --slow {} --extent 64K", fast.0, slow.0);
+    // The memory of a cache volume follows from its flash, that of a tiering volume from all of it.
+    let (fast, slow) = (&fast.0, &slow.0);
+    let call = format!("create v --fast {fast} --slow {slow} --extent 64K --policy greendm");
     if kib("/proc/meminfo", "MemTotal:") > 40_000_000_000 {
         println!("skipped: this machine has the memory");
         return;

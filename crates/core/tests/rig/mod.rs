@@ -7,7 +7,7 @@ use isotherm_core::random::SplitMix64;
 use isotherm_core::stats::MoveCounters;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
-use isotherm_core::store::{Media, MediaError, MetaArea, Superblock, format, open};
+use isotherm_core::store::{BLOCK, Media, MediaError, MetaArea, Superblock, format, open};
 use isotherm_core::*;
 use std::collections::BTreeMap;
 
@@ -16,14 +16,23 @@ pub const FAST: u32 = 16;
 pub const EXTENTS: u32 = 96;
 
 /// The metadata of the members: data is never read.
-struct Ram(Vec<Vec<u8>>);
+/// Members that keep only the blocks that were written, because the metadata of a disk is at both of its ends.
+#[derive(Default)]
+struct Ram(BTreeMap<(u8, u64), Vec<u8>>);
 impl Media for Ram {
     fn read(&mut self, m: MemberId, o: u64, b: &mut [u8]) -> Result<(), MediaError> {
-        b.copy_from_slice(&self.0[usize::from(m.0)][o as usize..o as usize + b.len()]);
+        for (at, part) in (o..).step_by(BLOCK).zip(b.chunks_mut(BLOCK)) {
+            match self.0.get(&(m.0, at)) {
+                Some(block) => part.copy_from_slice(block),
+                None => part.fill(0),
+            }
+        }
         Ok(())
     }
     fn write(&mut self, m: MemberId, o: u64, b: &[u8]) -> Result<(), MediaError> {
-        self.0[usize::from(m.0)][o as usize..o as usize + b.len()].copy_from_slice(b);
+        for (at, part) in (o..).step_by(BLOCK).zip(b.chunks(BLOCK)) {
+            self.0.insert((m.0, at), part.to_vec());
+        }
         Ok(())
     }
     fn flush(&mut self, _m: MemberId) -> Result<(), MediaError> {
@@ -84,16 +93,10 @@ fn of_kind(
     };
     let members = vec![member(0, fast), member(1, extents + 8)];
     let sb = Superblock::new([7; 16], 1, shape, members).placed(4096);
-    let mut ram = Ram(sb
-        .members
-        .iter()
-        .map(|m| vec![0; m.data_offset as usize])
-        .collect());
+    let mut ram = Ram::default();
     format(&mut ram, &sb).unwrap();
-    let found: Vec<_> = ram
-        .0
-        .iter()
-        .map(|d| Superblock::decode(&d[..4096]).ok())
+    let found: Vec<_> = (0..2u8)
+        .map(|m| Superblock::decode(&ram.0[&(m, 0)]).ok())
         .collect();
     let opened = open(&mut ram, &found, Mode::ReadWrite { epoch: 2 }).unwrap();
     Engine::new(

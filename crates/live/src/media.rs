@@ -97,6 +97,10 @@ impl Media for FileMedia<'_> {
         })
     }
 
+    fn bytes(&self, member: MemberId) -> Option<u64> {
+        self.size(member)
+    }
+
     fn flush(&mut self, member: MemberId) -> Result<(), MediaError> {
         if broken(LiveMutant::MediaFlushNothing) {
             return Ok(());

@@ -6,7 +6,8 @@
 //! ```
 //! Each step is durable before the next one begins. Until the marks say *releasing*, the volume can be opened, at last without flash. From
 //! then on no opening writes to it, and a release that was interrupted does the same again: the stash is whole until the disk's own first
-//! block is, and without a second superblock nothing is taken for a member.
+//! block is, and without a second superblock nothing is taken for a member. An interrupted release finds its disks by the last block of each
+//! device. If the second superblock is not there, because the device is larger than the volume needs, that block gets a copy of it first.
 
 use super::grow::dirty_blocks;
 use super::layout::HEAD_BLOCKS;
@@ -53,9 +54,29 @@ pub fn leave_flash<M: Media + ?Sized>(media: &mut M, opened: &Opened) -> Result<
         }
     }
     for &m in &disks {
+        if let Some(at) = spare_last_block(media, sb, m) {
+            let index = m.0;
+            media.write(
+                m,
+                at,
+                &Superblock {
+                    index,
+                    ..sb.clone()
+                }
+                .encode(),
+            )?;
+            media.flush(m)?;
+        }
         mark::write(media, sb, m, Cover::Releasing, Regions::default())?;
     }
     Ok(())
+}
+
+/// The last block of a device, if the volume does not use it.
+fn spare_last_block<M: Media + ?Sized>(media: &M, sb: &Superblock, m: MemberId) -> Option<u64> {
+    let block = BLOCK as u64;
+    let last = (media.bytes(m)? / block * block).checked_sub(block)?;
+    (last > sb.copy_offset(m)).then_some(last)
 }
 
 /// Gives a disk back whose mark says *releasing*. `sb` is its second superblock.
@@ -88,7 +109,9 @@ pub fn uncover<M: Media + ?Sized>(
     media.write(m, 0, &buf[..BLOCK])?;
     media.flush(m)?;
     buf.fill(0);
-    media.write(m, sb.copy_offset(m), &buf[..BLOCK])?;
+    for at in core::iter::once(sb.copy_offset(m)).chain(spare_last_block(media, sb, m)) {
+        media.write(m, at, &buf[..BLOCK])?;
+    }
     media.flush(m)?;
     // Nothing knows of the rest any more.
     let (mut at, end) = (stash.at, sb.copy_offset(m));

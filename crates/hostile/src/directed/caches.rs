@@ -178,7 +178,7 @@ pub(super) fn ahead_without_mark(mutant: Option<Mutant>) -> Result<(), String> {
 /// and its mark say how far it has come.
 fn released(s: &mut Stage, fuse: Option<u64>) -> Result<(), OpenError> {
     let disk = MemberId(1);
-    let last = s.disks[1].len() as u64 - BLOCK as u64;
+    let last = (s.disks[1].len() / BLOCK - 1) as u64 * BLOCK as u64;
     let tail = Superblock::decode(s.disks[1].get(last, BLOCK).unwrap_or(&[]));
     let (found, mutant) = (s.found(), s.mutant);
     s.epochs += 1;
@@ -192,7 +192,9 @@ fn released(s: &mut Stage, fuse: Option<u64>) -> Result<(), OpenError> {
         if stated.is_some_and(|k| k.cover == Cover::Releasing) {
             return Ok(release::uncover(&mut all, sb, disk)?);
         }
-    } else {
+    }
+    if found[1].is_none() {
+        // It has ended before.
         return Ok(());
     }
     let mode = Mode::Degraded {
@@ -224,6 +226,15 @@ pub(super) fn release_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
     s.flush()?;
     s.clean(3)?;
     s.close(None)?;
+    // Once the device is larger than the volume needs, so that the tail is not at its end.
+    let larger = s.fork();
+    released_at_each_cut(s)?;
+    let mut s = larger;
+    s.disks[1].grow(50 * BLOCK + 512, 0);
+    released_at_each_cut(s)
+}
+
+fn released_at_each_cut(s: Stage) -> Result<(), String> {
     for cut in 0..200 {
         let mut t = s.fork();
         let whole = released(&mut t, Some(cut)).is_ok();
@@ -258,8 +269,11 @@ pub(super) fn release_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
             let checked = t.truth.check_crashed(c, &cell);
             checked.map_err(|e| format!("released after a cut at {cut}: {e}"))?;
         }
-        if t.found()[1].is_some() {
-            return Err(format!("cut at {cut}: the disk is still a member"));
+        // (Bytes of the stash may be left behind the volume.)
+        let all = t.disks[1].len();
+        let blocks = t.disks[1].get(0, all).unwrap_or(&[]).chunks_exact(BLOCK);
+        if t.found()[1].is_some() || blocks.map(Superblock::decode).any(|sb| sb.is_ok()) {
+            return Err(format!("cut at {cut}: a superblock is left on the disk"));
         }
         if whole {
             return Ok(());

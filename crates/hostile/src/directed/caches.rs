@@ -228,13 +228,13 @@ pub(super) fn release_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
     s.close(None)?;
     // Once the device is larger than the volume needs, so that the tail is not at its end.
     let larger = s.fork();
-    released_at_each_cut(s)?;
+    released_at_each_cut(&s)?;
     let mut s = larger;
     s.disks[1].grow(50 * BLOCK + 512, 0);
-    released_at_each_cut(s)
+    released_at_each_cut(&s)
 }
 
-fn released_at_each_cut(s: Stage) -> Result<(), String> {
+fn released_at_each_cut(s: &Stage) -> Result<(), String> {
     for cut in 0..200 {
         let mut t = s.fork();
         let whole = released(&mut t, Some(cut)).is_ok();

@@ -40,6 +40,19 @@ pub struct OpenHow {
     pub fresh: bool,
 }
 
+/// The size of a file or block device in bytes. A seek to the end of a file of FUSE would wait for its writes in progress, so that one that
+/// hangs could not even be named.
+///
+/// # Errors
+/// The system does not tell it.
+pub fn size_of(mut file: &File) -> io::Result<u64> {
+    let about = file.metadata()?;
+    if about.is_file() {
+        return Ok(about.len());
+    }
+    file.seek(SeekFrom::End(0))
+}
+
 /// An open, locked member device.
 #[derive(Debug)]
 pub struct Device {
@@ -168,7 +181,7 @@ impl Device {
     }
 
     fn describe(
-        mut file: File,
+        file: File,
         path: &Path,
         how: OpenHow,
         is_block: bool,
@@ -181,8 +194,7 @@ impl Device {
             file.set_len(bytes).map_err(bad)?;
             file.sync_all().map_err(bad)?;
         }
-        // `seek` is the only way that works for files and for block devices.
-        let bytes = file.seek(SeekFrom::End(0)).map_err(bad)?;
+        let bytes = size_of(&file).map_err(bad)?;
         if is_block && bytes == 0 {
             let what = "has no medium (its size is 0): insert or attach the device";
             return Err(fail(path, ErrorKind::Device, what));
@@ -259,7 +271,7 @@ impl Device {
     /// # Errors
     /// The system does not tell it.
     pub fn present_bytes(&self) -> io::Result<u64> {
-        (&self.file).seek(SeekFrom::End(0))
+        size_of(&self.file)
     }
 
     /// From now on I/O of data uses the page cache, so that it may have any size and offset.

@@ -3,6 +3,7 @@
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::device::Device;
 use crate::mutants::{LiveMutant, broken};
+use crate::vitals::{Board, Deed};
 use isotherm_core::MemberId;
 use isotherm_core::store::{BLOCK, Media, MediaError};
 use rustix::io::Errno;
@@ -22,6 +23,8 @@ pub struct FileMedia<'a> {
     devices: &'a [Option<Device>],
     bounce: Buffer,
     last: Option<io::Error>,
+    /// Where others can see what is under way.
+    board: Option<&'a Board>,
 }
 
 impl<'a> FileMedia<'a> {
@@ -31,6 +34,15 @@ impl<'a> FileMedia<'a> {
             devices,
             bounce: Buffer::new(0, BOUNCE as u32, ALIGNMENT as u32),
             last: None,
+            board: None,
+        }
+    }
+
+    /// The same for members that are being served, so that others can see which one does not answer.
+    pub(crate) fn watched(devices: &'a [Option<Device>], board: &'a Board) -> FileMedia<'a> {
+        FileMedia {
+            board: Some(board),
+            ..FileMedia::new(devices)
         }
     }
 
@@ -47,14 +59,20 @@ impl<'a> FileMedia<'a> {
 
     fn run(
         &mut self,
-        member: MemberId,
-        offset: u64,
+        (member, offset, deed): (MemberId, u64, Deed),
         f: impl FnOnce(&Device, &mut Buffer) -> io::Result<()>,
     ) -> Result<(), MediaError> {
-        let result = match self.devices.get(usize::from(member.0)) {
+        let index = usize::from(member.0);
+        if let Some(board) = self.board {
+            board.begun(index, deed);
+        }
+        let result = match self.devices.get(index) {
             Some(Some(device)) => f(device, &mut self.bounce),
             _ => Err(Errno::NODEV.into()),
         };
+        if let Some(board) = self.board {
+            board.ended();
+        }
         result.map_err(|e| {
             self.last = Some(e);
             MediaError { member, offset }
@@ -64,7 +82,7 @@ impl<'a> FileMedia<'a> {
 
 impl Media for FileMedia<'_> {
     fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MediaError> {
-        self.run(member, offset, |device, bounce| {
+        self.run((member, offset, Deed::Read), |device, bounce| {
             let mut at = offset;
             for part in buf.chunks_mut(BOUNCE) {
                 let bounce = &mut bounce[..part.len()];
@@ -81,7 +99,7 @@ impl Media for FileMedia<'_> {
     }
 
     fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MediaError> {
-        self.run(member, offset, |device, bounce| {
+        self.run((member, offset, Deed::Write), |device, bounce| {
             let mut at = offset;
             for part in buf.chunks(BOUNCE) {
                 let bounce = &mut bounce[..part.len()];
@@ -105,7 +123,9 @@ impl Media for FileMedia<'_> {
         if broken(LiveMutant::MediaFlushNothing) {
             return Ok(());
         }
-        self.run(member, 0, |device, _| device.file.sync_data())
+        self.run((member, 0, Deed::Flush), |device, _| {
+            device.file.sync_data()
+        })
     }
 }
 

@@ -360,7 +360,7 @@ impl Session {
         let paths: Vec<_> = self.config.members.iter().map(|m| m.path.clone()).collect();
         let read_only = self.mode == OpenMode::ReadOnly;
         let mut media = CapturingMedia {
-            media: FileMedia::new(&devices),
+            media: FileMedia::watched(&devices, &self.handle.vitals),
             image: Image::default(),
         };
         let degraded = devices.iter().any(Option::is_none);

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 /// An error counts as recent for this long. Errors that follow each other within this time are one series.
 pub const RECENT: Duration = Duration::from_secs(300);
 
+/// From this age on, an operation counts as not answered.
+const LATE: Duration = Duration::from_secs(1);
+
 /// What an operation on a member does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
@@ -100,11 +103,47 @@ pub struct Vitals {
 
 /// The place where the engine's thread leaves them.
 #[derive(Debug, Default)]
-pub(crate) struct Board(Mutex<Vitals>);
+pub(crate) struct Board {
+    vitals: Mutex<Vitals>,
+    /// The operation for which the engine's thread itself waits: its member, and its begin.
+    alone: Mutex<Option<(usize, Deed, Instant)>>,
+}
 
 impl Board {
     pub(crate) fn locked(&self) -> MutexGuard<'_, Vitals> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.vitals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The engine's thread begins an operation and waits for its end.
+    pub(crate) fn begun(&self, member: usize, deed: Deed) {
+        *self.waits_for() = Some((member, deed, Instant::now()));
+    }
+
+    /// That operation has ended.
+    pub(crate) fn ended(&self) {
+        *self.waits_for() = None;
+    }
+
+    fn waits_for(&self) -> MutexGuard<'_, Option<(usize, Deed, Instant)>> {
+        self.alone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What there is to see now.
+    pub(crate) fn seen(&self) -> Vitals {
+        let mut seen = self.locked().clone();
+        let alone = *self.waits_for();
+        if let Some((member, deed, since)) = alone.filter(|a| a.2.elapsed() > LATE)
+            && let Some(m) = seen.members.get_mut(member)
+        {
+            let is = |d| u32::from(deed == d);
+            m.unanswered = Some(Unanswered {
+                since,
+                reads: is(Deed::Read),
+                writes: is(Deed::Write),
+                flushes: is(Deed::Flush),
+            });
+        }
+        seen
     }
 
     /// An operation of `member` failed.

@@ -31,7 +31,7 @@ pub struct Handle {
     pub(super) classes: Arc<Classes>,
     pub(super) extent_shift: u32,
     pub(super) failure: Arc<OnceLock<VolumeFailure>>,
-    pub(super) vitals: Arc<Board>,
+    pub(crate) vitals: Arc<Board>,
     /// Size of the volume, which changes if it grows.
     pub(super) volume_bytes: Arc<AtomicU64>,
     pub(super) block: u32,
@@ -131,7 +131,7 @@ impl Handle {
 
     /// What the members have answered lately. Does not ask the engine's thread.
     pub fn vitals(&self) -> Vitals {
-        self.vitals.locked().clone()
+        self.vitals.seen()
     }
 
     /// Memory of requests that is in use, in bytes.

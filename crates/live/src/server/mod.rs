@@ -286,7 +286,7 @@ impl Session {
         }
         let now = self.world.now();
         let devices = Arc::clone(self.world.devices());
-        let mut media = FileMedia::new(&devices);
+        let mut media = FileMedia::watched(&devices, &self.handle.vitals);
         debug_assert_eq!(self.engine.contracts(), Ok(()));
         store::mark_clean(&mut media, &self.superblock, &self.engine.closing(), now).map_err(|e| {
             let why = media

@@ -3,7 +3,7 @@
 use super::{Rig, read};
 use isotherm_live::members::probe::{Second, probe};
 use isotherm_live::volume::CreateHow;
-use isotherm_live::{Volume, VolumeConfig};
+use isotherm_live::{Volume, VolumeConfig, config::Size};
 
 /// A rig whose slow device is full of the bytes of another life, and the description of a volume on it.
 fn with_an_old_disk(policy: &str) -> (Rig, VolumeConfig) {
@@ -108,11 +108,13 @@ fn without_room_for_metadata_nothing_is_cleared() {
 /// A disk whose first blocks are all lost, its counters with them, is still found by its last block.
 #[test]
 fn a_disk_without_its_head_is_found_by_its_last_block() {
-    let (rig, config) = with_an_old_disk("benefit");
+    let (rig, mut config) = with_an_old_disk("benefit");
     let path = rig.dir.path().join("slow");
     // No place that a search in whole MiB would find.
+    let bytes = (64 << 20) + 3 * 4096;
     let disk = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-    disk.set_len((64 << 20) + 3 * 4096).unwrap();
+    disk.set_len(bytes).unwrap();
+    config.members[1].size = Some(Size(bytes));
     let made = Volume::create_as(&rig.volume(), config, FORCE, &mut |_, _| {}).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&disk, &[0; 16384], 0).unwrap();
     let found = probe(&path, Second::At(&[])).unwrap().unwrap();

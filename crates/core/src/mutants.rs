@@ -69,7 +69,7 @@ pub enum Mutant {
     ReusePrimaryBeforeMirror,
     /// A short transfer counts as a whole one.
     TrustShortTransfer,
-    /// A record states that blocks are clean although their home was not flushed.
+    /// Blocks count as clean although their home was not flushed.
     CleanBeforeFlush,
     /// The slot of a copy is allocated although a durable record names it as dirty.
     ReuseRecordedCopy,
@@ -137,8 +137,6 @@ pub enum Mutant {
     NeverRaise,
     /// FUA is ignored for writes of zeros.
     ZeroesForgetFua,
-    /// A round of moves does not flush the copy whose clean it records.
-    CleanForgetsCopy,
     /// A checkpoint's records of dirty copies are not remembered.
     PieceForgetsRecorded,
     /// A failed round frees the destination slots of its moves.
@@ -147,14 +145,22 @@ pub enum Mutant {
     PreferFirstSuperblock,
     /// The blocks that recovery copied from one journal to the other are not flushed.
     ResyncWithoutFlush,
-    /// A clean that became stale in part forgets that a durable record names the copy.
-    ForgetRecordedEarly,
-    /// The slot of a cleaned copy counts as unrecorded although a record of its extent is pending.
-    ForgetRecordedPending,
+    /// The slot of a copy counts as unrecorded although a record after the one that withdrew it names it again.
+    ForgetRenamed,
     /// The slot of a copy that was cleaned is allocated although the mirror still names it as dirty.
     ForgetRecordedBeforeMirror,
-    /// A clean whose record does not fit into the round counts as done before it is recorded.
-    KeepUnrecordedClean,
+    /// A write to blocks that became valid after the last record of the copy makes no record due.
+    ClaimUnnamed,
+    /// A write to the home alone of blocks that the last record names in the copy makes no record due.
+    PassClaimBy,
+    /// Such a write is answered as durable (FUA) although this record counts.
+    FuaPassesClaimBy,
+    /// The last checkpoint of a session names no clean copy, and the journal goes on doing so.
+    EndForgetsClaims,
+    /// A checkpoint omits a copy that was cleaned and is still named.
+    PieceForgetsClaims,
+    /// Blocks count as named by a record that is only in an incomplete checkpoint.
+    PieceNamesAll,
     /// A FLUSH that arrived during a round is answered with that round.
     ServeLateFlush,
     /// A write that ends while its device is being flushed counts as flushed.
@@ -210,7 +216,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 99] = [
+pub const MUTANTS: [Mutant; 102] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -275,15 +281,18 @@ pub const MUTANTS: [Mutant; 99] = [
     Mutant::ResyncHeaderFirst,
     Mutant::NoFlushBeforeRecovery,
     Mutant::RepeatCheckpointNumber,
-    Mutant::CleanForgetsCopy,
     Mutant::PieceForgetsRecorded,
     Mutant::FreeAfterFailure,
     Mutant::PreferFirstSuperblock,
     Mutant::ResyncWithoutFlush,
-    Mutant::ForgetRecordedEarly,
+    Mutant::ForgetRenamed,
     Mutant::ForgetRecordedBeforeMirror,
-    Mutant::ForgetRecordedPending,
-    Mutant::KeepUnrecordedClean,
+    Mutant::ClaimUnnamed,
+    Mutant::PassClaimBy,
+    Mutant::FuaPassesClaimBy,
+    Mutant::PieceForgetsClaims,
+    Mutant::EndForgetsClaims,
+    Mutant::PieceNamesAll,
     Mutant::ServeLateFlush,
     Mutant::ForgetLateWrite,
     Mutant::SkipMirrorQuietly,

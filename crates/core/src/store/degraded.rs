@@ -109,7 +109,8 @@ pub(super) fn drop_lost(space: &mut Space, report: &mut Report) {
 pub(super) fn forget_clean(space: &mut Space, missing: &[MemberId]) {
     let blocks = space.geo.blocks_per_extent();
     for e in copies_on(space, missing) {
-        space.map.copy_invalidate_clean(e, 0, blocks);
+        // (No record is due: such a session writes none of these.)
+        let _ = space.map.copy_invalidate_clean(e, 0, blocks);
         if space.map.copy_is_empty(e) {
             space.map.drop_copy(e);
         }

@@ -119,7 +119,7 @@ impl<'a> Set<'a> {
 pub struct Copied<'a> {
     /// The slot of the copy.
     pub slot: MemberSlot,
-    /// Blocks whose valid data is in the copy, and not at the home.
+    /// Blocks that must be read from the copy. Some may be equal at the home.
     pub dirty: Set<'a>,
     /// Blocks that are equal in copy and home. This is true only if session `epoch` was the last one and ended cleanly.
     pub clean: Set<'a>,
@@ -157,13 +157,15 @@ pub fn units(
     Form::of(map, e, slot, blocks, closing).units(blocks)
 }
 
-/// [`units`], without clean blocks, of an extent whose home holds all of its blocks and whose copy is dirty: in `all` blocks, or in some.
-pub fn dirty_units(all: bool, blocks: u32) -> usize {
+/// [`units`], without clean blocks, of an extent whose home holds all of its blocks and whose copy is named: with `all` blocks, or with some.
+pub fn named_units(all: bool, blocks: u32) -> usize {
     2 + if all { 0 } else { bitmap_units(blocks) }
 }
 
 /// Encodes the state of `e` in the map, but with its home in `slot`, to `out`. Returns the number of units, or `None` if the record does
-/// not fit. Clean blocks of a copy are included only if `closing`, the session's epoch, is given: see [`Copied::clean`].
+/// not fit. If `closing`, the session's epoch, is given, the dirty blocks of a copy are recorded as dirty and the others as clean: see
+/// [`Copied::clean`]. Otherwise a copy that is named ([`ExtentMap::is_named`]) is recorded with all of its valid blocks as dirty, so that a
+/// later write to one of them needs no record.
 pub fn encode(
     map: &ExtentMap,
     e: ExtentId,
@@ -235,6 +237,7 @@ fn encode_copied(
             let bits = &mut out[at..at + (blocks as usize).div_ceil(8)];
             match i {
                 0 => map.export_valid(e, bits),
+                1 if closing.is_none() => map.export_copied(e, bits),
                 1 => map.export_dirty(e, bits),
                 _ => {
                     map.export_copied(e, bits);

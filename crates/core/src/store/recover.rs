@@ -14,6 +14,7 @@ use super::report::{Part, Repair, Report};
 use super::{BLOCK, Carrier, HEADER, Media};
 use crate::mutants::Mutant;
 use crate::units::ExtentId;
+use crate::volume::map::Recorded;
 use alloc::vec;
 use alloc::vec::Vec;
 use loaded::apply;
@@ -122,7 +123,12 @@ fn place_copies(loaded: &mut Loaded) -> Result<(), OpenError> {
             b = to;
         }
         // Before the slot can be allocated again, a later record that does not name it must be durable.
-        space.map.set_recorded(c.slot, !c.dirty.is_none());
+        let recorded = match (c.dirty.is_none(), c.clean.is_none()) {
+            (true, _) => Recorded::No,
+            (false, true) => Recorded::Whole,
+            (false, false) => Recorded::Part,
+        };
+        space.map.set_recorded(c.slot, recorded);
     }
     Ok(())
 }

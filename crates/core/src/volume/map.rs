@@ -30,6 +30,7 @@ use by_state::ByState;
 use classes::Classes;
 pub use classes::Mixed;
 use copies::CopyBits;
+pub use copies::Recorded;
 use held::Held;
 use index::RowIndex;
 use marks::Marks;
@@ -198,8 +199,8 @@ impl ExtentMap {
             self.dirty_slots.clear(c.0 as usize);
         }
         self.by_state.put(c.0, on);
-        self.index.set_dirty(e, on);
         self.dirty = self.dirty + u32::from(on) - u32::from(was);
+        self.index.set_dirty(e, self.is_named_in(c));
         if was != on {
             self.regions.changed(e, on);
         }

@@ -3,7 +3,7 @@
 use super::stage::{Shape, Stage, nothing, stage};
 use isotherm_core::engine::{Mutant, Params};
 use isotherm_core::geometry::Kind;
-use isotherm_core::policy::{Action, WriteTo};
+use isotherm_core::policy::Action;
 use isotherm_core::{BufRef, DeviceOp, ExtentId, Nanos, OpKind, TierId};
 
 /// A copy was recorded as dirty only by a checkpoint, because the journal had no room. The copy is dropped. Its slot must not be used again
@@ -66,92 +66,6 @@ fn cleaning(mutant: Option<Mutant>) -> Result<Stage, String> {
         return Err(String::from("the scene has no clean"));
     }
     Ok(s)
-}
-
-/// Another block is written to a copy during a clean. The record of the clean names this block as dirty, so the block must be durable.
-pub(super) fn clean_beside_write(mutant: Option<Mutant>) -> Result<(), String> {
-    let mut s = cleaning(mutant)?;
-    s.write(1, (4, 5))?;
-    s.hold(s.is_ring());
-    s.pump()?;
-    if !s.is_in_flight(s.is_ring()) {
-        return Err(String::from("the scene has no round"));
-    }
-    let slot = s.is_slot();
-    s.lose_power(move |m, at| !slot(m, at));
-    s.open()?;
-    s.verify()
-}
-
-/// The same, and then the extent is discarded. The record names the copy's slot, so the slot must not be used again before the record of
-/// the discard is durable.
-pub(super) fn overtaken_in_part(mutant: Option<Mutant>) -> Result<(), String> {
-    let mut s = cleaning(mutant)?;
-    s.write(1, (4, 5))?;
-    s.release()?;
-    s.hold(s.is_ring());
-    s.discard(1, (0, 8))?;
-    s.high([2]);
-    s.write(2, (0, 8))?;
-    let slot = s.is_slot();
-    s.lose_power(slot);
-    s.open()?;
-    s.verify()
-}
-
-/// A clean has ended, and the round has no room for its record. Until there is a record, the copy has the valid data. (In the meantime a
-/// write to the home and its FLUSH arrive, and other changes leave no room for the record in the next round either.)
-pub(super) fn no_room(mutant: Option<Mutant>) -> Result<(), String> {
-    let shape = Shape {
-        kind: Kind::Tiering,
-        extents: 600,
-        slots: vec![10, 620],
-        ring: 4,
-    };
-    let pieces = |p: &mut Params| p.piece_blocks = 8;
-    let mut s = Stage::with(mutant, &shape, pieces)?;
-    s.write(1, (0, 8))?;
-    s.flush()?;
-    s.allocate(1)?;
-    s.write(1, (0, 1))?;
-    s.flush()?;
-    s.write(2, (0, 8))?;
-    let home = s.sb.members[1].data_offset;
-    let (ring, data, piece) = (s.is_ring(), s.is_data(), s.is_region(1));
-    let clean =
-        move |op: &isotherm_core::DeviceOp| data(op) && op.member.0 == 1 && op.offset < home + 4096;
-    let held = clean.clone();
-    s.hold(move |op| ring(op) || held(op));
-    s.send_flush()?;
-    s.clean(1)?;
-    s.write(3, (0, 8))?;
-    // The next round fills the ring, and waits for its piece of a checkpoint.
-    let (held, block) = (clean.clone(), piece.clone());
-    s.hold(move |op| block(op) || held(op));
-    s.pump()?;
-    s.hold(piece.clone());
-    s.pump()?;
-    // The round after it has no room for any record, and waits for the header.
-    let header = s.is_region(0);
-    s.hold(header.clone());
-    s.pump()?;
-    if !s.is_in_flight(&header) || s.is_in_flight(&clean) {
-        return Err(String::from("the scene has no checkpoint, or no clean"));
-    }
-    s.write_to(WriteTo::Home);
-    s.write(1, (0, 1))?;
-    let last = s.send_flush()?;
-    for e in 10..400 {
-        s.write(e, (0, 1))?;
-    }
-    s.hold(piece);
-    s.pump()?;
-    if s.answer(last) != Some(Ok(())) {
-        return Err(String::from("a FLUSH is not answered"));
-    }
-    s.lose_power(nothing);
-    s.open()?;
-    s.verify()
 }
 
 /// Blocks of an extent with a copy are discarded: they must read as zeros, also from the copy.

@@ -10,12 +10,14 @@
 //! | `gather.rs` | FLUSHes that wait for writes in progress |
 //! | `rounds.rs` | rounds, checkpoints, the mirror, slots that are used again |
 //! | `copies.rs` | copies: dirty blocks, cleans, discards |
+//! | `claims.rs` | records that go on naming a copy after it was cleaned |
 //! | `final_records.rs` | sessions that end without a checkpoint |
 //! | `successors.rs` | devices that take the place of a member |
 //! | `fills.rs` | zeros if there is no memory for bitmaps |
 
 mod ahead;
 mod caches;
+mod claims;
 mod copies;
 mod ends;
 mod fills;
@@ -37,7 +39,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 58] = [
+pub const SCENES: [(&str, Scene); 63] = [
     (
         "discarded blocks are written at the home",
         caches::written_past_discarded,
@@ -85,10 +87,6 @@ pub const SCENES: [(&str, Scene); 58] = [
     (
         "the slot of a cleaned copy used again",
         rounds::cleaned_slot_again,
-    ),
-    (
-        "the slot of a cleaned copy that is discarded meanwhile",
-        rounds::cleaned_slot_discarded,
     ),
     ("a slow slot used again", rounds::slow_slot_again),
     ("moves side by side", rounds::joined_moves),
@@ -139,9 +137,15 @@ pub const SCENES: [(&str, Scene); 58] = [
         "a copy that only a checkpoint names",
         copies::named_by_checkpoint,
     ),
-    ("a clean beside a new write", copies::clean_beside_write),
-    ("a clean overtaken in part", copies::overtaken_in_part),
-    ("a clean without room for its record", copies::no_room),
+    ("a cleaned copy is written again", claims::rewritten),
+    ("a cleaned copy that has rested", claims::rested),
+    ("a write beside what a record names", claims::grown),
+    ("a write past what a record names", claims::passed),
+    ("a FUA write past what a record names", claims::forced),
+    ("a checkpoint with a cleaned copy", claims::checkpointed),
+    ("a checkpoint that is not complete", claims::in_pieces),
+    ("an end with a cleaned copy", claims::ended),
+    ("a copy that is named again", claims::named_again),
     ("a discard of part of a copy", copies::discarded_in_part),
     (
         "a discard while a clean writes",

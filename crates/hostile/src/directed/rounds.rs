@@ -96,30 +96,20 @@ pub(super) fn primary_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
     s.check_contents()
 }
 
-/// A volume with clean copies of the extents 1 and 3, of which only the primary has the record that 1 is clean.
-fn two_cleaned(mutant: Option<Mutant>) -> Result<Stage, String> {
-    let mut s = stage(mutant)?;
-    for e in [1, 3] {
-        s.write(e, (0, 8))?;
-        s.flush()?;
-    }
-    for e in [1, 3] {
-        s.allocate(e)?;
-        s.write(e, (0, 8))?;
-    }
-    s.flush()?;
-    // The first clean brings the mirror up to date, and the second one comes too early to do so again.
-    s.pass(Nanos::from_secs(2))?;
-    s.clean(3)?;
-    s.clean(1)?;
-    s.pass(Nanos::from_millis(500))?;
-    Ok(s)
-}
-
-/// A copy is cleaned and dropped, and only the primary has the record of the clean. The mirror names the copy's slot as dirty. Then the
-/// primary's newest journal blocks are damaged. The slot must not contain another extent's bytes.
+/// A copy is cleaned, and when it has rested, only the primary has the record that does not name it any more. The mirror names the copy's slot
+/// as dirty. The copy is dropped, and then the primary's newest journal blocks are damaged. The slot must not contain another extent's bytes.
 pub(super) fn cleaned_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
-    let mut s = two_cleaned(mutant)?;
+    let mut s = stage(mutant)?;
+    s.write(1, (0, 8))?;
+    s.flush()?;
+    s.allocate(1)?;
+    s.write(1, (0, 8))?;
+    s.flush()?;
+    // The mirror has this.
+    s.pass(Nanos::from_secs(6))?;
+    s.clean(1)?;
+    s.pass(Nanos::from_secs(1))?;
+    s.pass(Nanos::from_secs(60))?;
     s.propose(Action::Evict {
         extent: ExtentId(1),
     })?;
@@ -127,35 +117,6 @@ pub(super) fn cleaned_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
     s.write(2, (0, 8))?;
     s.flush()?;
     damage_what_mirror_lacks(&mut s)?;
-    s.open()?;
-    s.check_contents()
-}
-
-/// A cleaned copy is written again, and while a round brings the mirror up to date, its dirty blocks are discarded. The record of that is
-/// pending, so a durable record still names the slot as dirty. It must not contain another extent's bytes.
-pub(super) fn cleaned_slot_discarded(mutant: Option<Mutant>) -> Result<(), String> {
-    let mut s = two_cleaned(mutant)?;
-    s.write(1, (0, 4))?;
-    s.flush()?;
-    let ring = s.is_ring();
-    let on_mirror = move |op: &DeviceOp| ring(op) && op.member == MemberId(1);
-    s.hold(on_mirror.clone());
-    for _ in 0..10 {
-        if s.is_in_flight(on_mirror.clone()) {
-            break;
-        }
-        s.pass(Nanos::from_millis(500))?;
-    }
-    if !s.is_in_flight(on_mirror) {
-        return Err(String::from("the scene's mirror is not brought up to date"));
-    }
-    s.discard(1, (0, 4))?;
-    s.release()?;
-    let extent = ExtentId(1);
-    s.propose(Action::Evict { extent })?;
-    s.high([2]);
-    s.write(2, (0, 8))?;
-    s.lose_power(everything);
     s.open()?;
     s.check_contents()
 }

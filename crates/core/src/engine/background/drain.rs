@@ -306,8 +306,14 @@ impl Parts<'_> {
         let covered = !is_copy && g.space.map.copy(extent).is_some();
         if !is_copy && !covered {
             let to = g.space.geo.slowest();
-            let begun = r.own_move(g, extent, to);
-            return if begun { Step::Begun } else { Step::InUse };
+            if r.own_move(g, extent, to) {
+                return Step::Begun;
+            }
+            // A slot may wait for a mirror that sleeps, and nothing else may wake it.
+            if g.space.slots.freeing(to) > 0 {
+                g.background.want_round();
+            }
+            return Step::InUse;
         }
         if must_go || covered {
             self.give_up_copy(extent);

@@ -56,7 +56,7 @@ pub(super) struct SleepMode {
     ask_again: Option<Nanos>,
     ended: Nanos,
     batch: Option<Batch>,
-    /// Whether the batch needs a round.
+    /// Whether a round is needed that includes the mirror.
     wants_round: bool,
 }
 
@@ -97,6 +97,10 @@ impl Background {
     /// Whether the next round should be a complete one, including the mirror.
     pub(in crate::engine) fn wants_round(&self) -> bool {
         self.sleep.wants_round
+    }
+    /// Asks for such a round.
+    pub(super) fn want_round(&mut self) {
+        self.sleep.wants_round = true;
     }
     pub(in crate::engine) fn round_began(&mut self) {
         self.sleep.wants_round = false;

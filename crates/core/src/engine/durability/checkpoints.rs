@@ -3,7 +3,7 @@
 //! Checkpoints are fuzzy, that is, they are written while the map changes. Each piece is encoded together with the records of its round, so
 //! the data that it refers to is durable when the piece is written. Changes after the checkpoint's start are also in the journal.
 
-use super::records::mark_recorded;
+use super::records::mark_in_checkpoint;
 use crate::engine::{Mutant, Params};
 use crate::store::checkpoint::{self, Header};
 use crate::store::counter::Known;
@@ -50,6 +50,10 @@ pub(super) struct Checkpoints {
     unread: bool,
     /// Records are not kept (a mutant).
     pub(super) forgetful: bool,
+    /// Records name what the journal does not, and count before the checkpoint is complete (a mutant).
+    names_all: bool,
+    /// Copies that were cleaned are omitted although they are named (a mutant).
+    forgets_claims: bool,
     /// Rows at the ends of blocks are omitted (a mutant).
     skips_rows: bool,
     /// Replay begins where it ended (a mutant).
@@ -78,6 +82,8 @@ impl Checkpoints {
             header_block: vec![0; BLOCK],
             unread: p.unread_metadata,
             forgetful: false,
+            names_all: p.breaks(Mutant::PieceNamesAll),
+            forgets_claims: p.breaks(Mutant::PieceForgetsClaims),
             skips_rows: p.breaks(Mutant::SkipRowAtBlockEnd),
             starts_late: p.breaks(Mutant::StartCheckpointLate),
         }
@@ -229,7 +235,7 @@ impl Checkpoints {
         if map.has_fixed_homes() {
             let (row, e) = map.next_record(b.cursor, stop, clean_epoch.is_some())?;
             b.cursor = row;
-            return self.count_dirty(map, geo, b, (e, free), clean_epoch);
+            return self.count_named(map, geo, b, (e, free), clean_epoch);
         }
         let e = ExtentId(b.cursor);
         let rows = (stop - b.cursor).min(free as u32);
@@ -254,13 +260,13 @@ impl Checkpoints {
             b.cursor += 1;
             return Some(units);
         }
-        self.count_dirty(map, geo, b, (e, free), clean_epoch)
+        self.count_named(map, geo, b, (e, free), clean_epoch)
     }
 
-    /// As [`Checkpoints::count_rows`], for the row of one extent, if it has a dirty copy. If no clean blocks are recorded, the copy's dirty
+    /// As [`Checkpoints::count_rows`], for the row of one extent, if its copy is named. If no clean blocks are recorded, the copy's valid
     /// bits alone determine the length of the record.
     #[inline]
-    fn count_dirty(
+    fn count_named(
         &self,
         map: &mut ExtentMap,
         geo: &Geometry,
@@ -268,14 +274,14 @@ impl Checkpoints {
         (e, free): (ExtentId, usize),
         clean_epoch: Option<u64>,
     ) -> Option<usize> {
-        let (slot, all) = map.dirty_copy(e).filter(|_| clean_epoch.is_none())?;
-        let units = record::dirty_units(all, geo.blocks_per_extent());
+        let (_, all) = map.named_copy(e).filter(|_| clean_epoch.is_none())?;
+        let units = record::named_units(all, geo.blocks_per_extent());
         if units > free {
             return None;
         }
         b.cursor += 1;
         if !self.forgetful {
-            map.set_recorded(slot, true);
+            mark_in_checkpoint(map, e, self.names_all);
         }
         Some(units)
     }
@@ -305,6 +311,10 @@ impl Checkpoints {
                 break;
             };
             b.cursor = row;
+            if self.forgets_claims && map.has_fixed_homes() && !map.is_dirty(e) {
+                b.cursor += 1;
+                continue;
+            }
             let slot = map.home(e);
             let units = if self.unread {
                 let units = record::units(map, e, slot, geo, clean_epoch);
@@ -324,7 +334,7 @@ impl Checkpoints {
             };
             at += units * 16;
             if !self.forgetful {
-                mark_recorded(map, e);
+                mark_in_checkpoint(map, e, self.names_all);
             }
             b.cursor = row + 1;
         }

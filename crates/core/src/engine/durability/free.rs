@@ -7,19 +7,18 @@
 //! ended; otherwise it could destroy the new owner's data.
 //!
 //! This does not apply to a copy's slot that no durable record names as dirty: caches allocate and free slots without waiting for a disk.
-//! When a clean ends, the mirror may still have the record that names the slot as dirty (round.rs says when). Such slots are kept in a list
-//! until the mirror is brought up to date, and until then they are freed like those of dirty copies.
+//! After a record that does not name such a slot any more, an earlier one counts until this one is durable on primary and mirror. Such slots
+//! are kept in a list, and until then they are freed like those of dirty copies.
 
 use super::Durability;
-use super::round::CLEANED_MAX;
 use crate::by_number::ByNumber;
 use crate::engine::devices::{Cause, What};
 use crate::engine::globals::Globals;
 use crate::io::{BufRef, DeviceOp, OpId, OpKind};
+use crate::map::Recorded;
 use crate::mutants::Mutant;
 use crate::units::Slot;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -50,8 +49,8 @@ pub(super) struct Freeing {
     hasty: VecDeque<Entry>,
     /// All slots that are given up and not free, by their number.
     slots: ByNumber<Stage>,
-    /// Slots of copies that were cleaned since the mirror was last brought up to date.
-    cleaned: Vec<Slot>,
+    /// Slots of copies that the last record of their extents does not name any more, each with the number of that record's block.
+    withdrawn: VecDeque<(Slot, u64)>,
 }
 
 impl Default for Freeing {
@@ -60,7 +59,7 @@ impl Default for Freeing {
             waiting: VecDeque::new(),
             hasty: VecDeque::new(),
             slots: ByNumber::new(256),
-            cleaned: Vec::with_capacity(CLEANED_MAX),
+            withdrawn: VecDeque::new(),
         }
     }
 }
@@ -82,9 +81,9 @@ impl Freeing {
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len() + self.hasty.len()
     }
-    /// Number of copies that were cleaned since the mirror was last brought up to date.
-    pub(super) fn cleaned(&self) -> usize {
-        self.cleaned.len()
+    /// A record that does not name the copy in `slot` is in block `seq` of the journal.
+    pub(super) fn withdrawn(&mut self, slot: Slot, seq: u64) {
+        self.withdrawn.push_back((slot, seq));
     }
 }
 
@@ -136,20 +135,8 @@ impl Durability {
         self.freeing.release(g, entry);
     }
 
-    /// Notes that the copy in `slot` has no dirty block any more, and that the record of this is durable on the primary.
-    pub(in crate::engine) fn copy_cleaned(&mut self, g: &mut Globals, slot: Slot) {
-        if self.mirror_lags() && !g.broken(Mutant::ForgetRecordedBeforeMirror) {
-            self.freeing.cleaned.push(slot);
-        } else {
-            g.space.map.set_recorded(slot, false);
-        }
-    }
-
     /// After a round: frees the slots whose freeing is durable now.
     pub(in crate::engine) fn release_durable(&mut self, g: &mut Globals) {
-        if !self.mirror_lags() {
-            self.forget_recorded(g);
-        }
         let (primary, everywhere) = self.pending.committed(self.has_mirror());
         while let Some(e) = pop_durable(&mut self.freeing.hasty, primary) {
             self.freeing.release(g, e);
@@ -157,21 +144,25 @@ impl Durability {
         while let Some(e) = pop_durable(&mut self.freeing.waiting, everywhere) {
             // No record names the slot any more, so its next copy need not wait.
             if e.slot.0 < g.fast_slots() && g.space.map.is_recorded(e.slot) {
-                g.space.map.set_recorded(e.slot, false);
+                g.space.map.set_recorded(e.slot, Recorded::No);
             }
             self.freeing.release(g, e);
         }
     }
 
-    /// After a round that brought the mirror up to date: no durable record names the cleaned copies as dirty any more, unless they were
-    /// written or discarded again.
-    fn forget_recorded(&mut self, g: &mut Globals) {
-        for s in self.freeing.cleaned.drain(..) {
-            let forgets = g.broken(Mutant::ForgetRecordedPending);
-            let pends = |e| self.pending.contains(e) && !forgets;
-            let settled = |e| !g.space.map.is_dirty(e) && !pends(e);
-            if g.copy_in(s).is_some_and(settled) {
-                g.space.map.set_recorded(s, false);
+    /// After a round: no record names the copies any more whose withdrawal is durable everywhere, unless a later record does.
+    pub(super) fn forget_recorded(&mut self, g: &mut Globals) {
+        let primary = self.staging.last_flushed + 1;
+        let end = if self.has_mirror() && !g.broken(Mutant::ForgetRecordedBeforeMirror) {
+            self.staging.mirrored.min(primary)
+        } else {
+            primary
+        };
+        while let Some(&(s, _)) = self.freeing.withdrawn.front().filter(|w| w.1 < end) {
+            self.freeing.withdrawn.pop_front();
+            let is_last = g.space.map.recorded(s) == Recorded::Leaving;
+            if is_last || g.broken(Mutant::ForgetRenamed) {
+                g.space.map.set_recorded(s, Recorded::No);
             }
         }
     }

@@ -14,6 +14,7 @@
 //! | `keep.rs` | writes that must survive a kill of the server, without a round |
 //! | `marks.rs` | the marks of the disks of a cache volume |
 //! | `free.rs` | slots that are given up and not yet free |
+//! | `rest.rs` | copies that were cleaned and are still named by a record |
 //!
 //! Other parts ask this part to note a change, to free a slot, or to answer a request when a round is done. Only the engine starts rounds.
 
@@ -28,6 +29,7 @@ mod marks;
 mod pending;
 mod reasons;
 mod records;
+mod rest;
 mod round;
 
 pub(super) use records::MetaSource;
@@ -49,6 +51,7 @@ use free::Freeing;
 use gather::Gather;
 use marks::Marks;
 use pending::{Pending, RoundQueue};
+use rest::Resting;
 use round::{MetaWrite, Round};
 
 /// See the module.
@@ -65,8 +68,6 @@ pub(super) struct Durability {
     staging: Staging,
     /// The time at which the mirror should be brought up to date, unless another reason does it earlier.
     mirror_due: Option<Nanos>,
-    /// The time at which the mirror was last up to date.
-    mirrored_at: Nanos,
     checkpoints: Checkpoints,
     /// Whether the journal, the staging area or a checkpoint needs a round, as of the end of the last round. Only rounds change this.
     pressed: bool,
@@ -75,6 +76,7 @@ pub(super) struct Durability {
     /// Whether the mirror gets everything in the same round.
     synchronous: bool,
     freeing: Freeing,
+    resting: Resting,
     /// Members' counters.
     counters: CounterUpdates,
     /// Buffer for the metadata writes of a round; empty between rounds.
@@ -100,12 +102,12 @@ impl Durability {
             staging: Staging::new(sb.uuid, sb.epoch, opened.tip, p.stage_blocks.max(8))
                 .unread(p.unread_metadata),
             mirror_due: None,
-            mirrored_at: Nanos(0),
             checkpoints: Checkpoints::new(opened, p),
             pressed: false,
             marks: Marks::new(opened),
             synchronous: opened.layout.is_synchronous(sb.kind),
             freeing: Freeing::default(),
+            resting: Resting::default(),
             counters: CounterUpdates::new(opened, p.counter_every),
             writes: Vec::with_capacity(16),
             always_clean_epoch: None,
@@ -170,10 +172,6 @@ impl Durability {
     fn mirror_awake(&self, g: &Globals) -> bool {
         self.mirror().is_some_and(|m| !g.devices.is_asleep(m))
     }
-    /// Whether the mirror lacks blocks of the journal.
-    fn mirror_lags(&self) -> bool {
-        self.has_mirror() && self.staging.lag() > 0
-    }
     /// Whether `member` is the mirror and lacks blocks of the journal.
     pub(super) fn lags_on(&self, member: usize) -> bool {
         self.staging.lag() > 0 && self.mirror().is_some_and(|m| usize::from(m.0) == member)
@@ -200,6 +198,7 @@ impl Durability {
         self.staging.memory()
             + self.checkpoints.bytes()
             + self.pending.bytes()
+            + self.resting.bytes()
             + self.marks.bytes_used()
     }
     /// See [`CounterUpdates::raises`].

@@ -57,6 +57,7 @@ impl Durability {
                 .pending
                 .due()
                 .is_some_and(|t| when_idle(g, t) <= g.clock)
+            || self.has_rested(g)
             || (self.staging.lag() > 0 && why.mirror_due)
             || why.for_space
             || self.pressed
@@ -96,7 +97,7 @@ impl Durability {
         debug_assert_eq!(self.pressed, self.is_pressed(), "only rounds change this");
         let calm = self.has_no_changes(g);
         let all = if calm {
-            self.queue_due(g) || self.pressed
+            self.queue_due(g) || self.pressed || self.has_rested(g)
         } else {
             self.wants_all(g, self.reasons(g, r, requests))
         };
@@ -104,7 +105,7 @@ impl Durability {
             return Some(g.clock);
         }
         if calm && self.queue.is_empty() {
-            return r.round_due(g);
+            return Nanos::earlier(r.round_due(g), self.rested_at(g));
         }
         let mirror_due = self.mirror_due.filter(|_| self.mirror_awake(g));
         let records = self.pending.due().map(|t| when_idle(g, t));
@@ -112,8 +113,21 @@ impl Durability {
         let gathered = self.gather.until(g.clock);
         Nanos::earlier(
             Nanos::earlier(records, mirror),
-            Nanos::earlier(r.round_due(g), gathered),
+            Nanos::earlier(Nanos::earlier(r.round_due(g), gathered), self.rested_at(g)),
         )
+    }
+
+    /// The time at which a round begins that withdraws the claims of copies that have rested.
+    #[inline]
+    fn rested_at(&self, g: &Globals) -> Option<Nanos> {
+        let due = self.resting.due().filter(|_| g.phase == Phase::Running);
+        due.map(|t| when_idle(g, t))
+    }
+
+    /// Whether such a round should begin now.
+    #[inline]
+    fn has_rested(&self, g: &Globals) -> bool {
+        self.rested_at(g).is_some_and(|t| t <= g.clock)
     }
 
     /// The time at which a round begins for a mirror that should be up to date at `t`. If slots are needed that wait for that, the round does

@@ -3,8 +3,8 @@
 
 use super::Durability;
 use crate::engine::globals::Globals;
-use crate::engine::relocation::Relocation;
-use crate::map::ExtentMap;
+use crate::engine::relocation::{Move, Relocation};
+use crate::map::{ExtentMap, Recorded};
 use crate::mutants::Mutant;
 use crate::store::{BLOCK, record};
 use crate::units::{ExtentId, MemberId, Slot};
@@ -101,6 +101,7 @@ impl Durability {
                 break;
             }
             self.pending.take_first();
+            self.recorded(g, e);
         }
     }
 
@@ -155,32 +156,63 @@ impl Durability {
         }
     }
 
-    /// Encodes the records of moves whose data is copied. Returns their number, and the number of cleans among them
-    /// after which the copy stays.
+    /// Encodes the records of moves whose data is copied. Returns the number of moves, and of those with a record. A clean after which the copy
+    /// stays needs none: the last one may go on naming blocks that are equal at the home now.
     pub(super) fn encode_moves(
         &mut self,
         g: &mut Globals,
         r: &mut Relocation,
         limit: u64,
     ) -> (u32, u32) {
-        let (mut moves, mut cleans) = (0, 0);
+        let (mut moves, mut recorded) = (0, 0);
         while let Some((index, m)) = r.first_copied() {
             if m.is_clean() && !r.apply_clean(g, index, &m) {
                 // Every block has been overwritten since the clean read it.
                 r.mark_stale(index);
                 continue;
             }
-            if !self.encode(g, m.extent, Some(m.dst), self.always_clean_epoch, limit) {
-                if m.is_clean() && !g.broken(Mutant::KeepUnrecordedClean) {
-                    r.revert_clean(g, index, &m);
-                }
+            let is_recorded = if m.is_clean() {
+                m.evicts() && self.encode_eviction(g, &m, limit)
+            } else if self.encode(g, m.extent, Some(m.dst), self.always_clean_epoch, limit) {
+                true
+            } else {
                 break;
-            }
+            };
+            recorded += u32::from(is_recorded);
             moves += 1;
-            cleans += u32::from(m.keeps_copy());
             r.committing(g, index);
         }
-        (moves, cleans)
+        (moves, recorded)
+    }
+
+    /// Encodes the record of a clean after which the copy is dropped, so that its slot is free when the round ends. Returns whether there is
+    /// space for it; otherwise the copy's own record follows when it is dropped.
+    fn encode_eviction(&mut self, g: &mut Globals, m: &Move, limit: u64) -> bool {
+        let was = g.space.map.recorded(m.src);
+        if was == Recorded::No || g.space.map.is_dirty(m.extent) {
+            return false;
+        }
+        g.space.map.set_recorded(m.src, Recorded::Leaving);
+        if self.encode(g, m.extent, Some(m.dst), self.always_clean_epoch, limit) {
+            self.recorded(g, m.extent);
+            return true;
+        }
+        g.space.map.set_recorded(m.src, was);
+        false
+    }
+
+    /// A record of `e` was encoded, as part of the block that is open. Notes what it says about the copy.
+    fn recorded(&mut self, g: &mut Globals, e: ExtentId) {
+        let map = &mut g.space.map;
+        let Some(s) = map.copy(e) else {
+            return;
+        };
+        if map.is_named(e) && !map.copy_is_empty(e) {
+            map.set_recorded(s, Recorded::Whole);
+        } else if map.is_recorded(s) {
+            map.set_recorded(s, Recorded::Leaving);
+            self.freeing.withdrawn(s, self.staging.tip().next_seq);
+        }
     }
 
     /// Encodes the record of one extent, with its home in `slot`. If `clean_epoch` is the session's number, the clean blocks of its copy
@@ -209,7 +241,6 @@ impl Durability {
             };
             if let Some(units) = units {
                 self.staging.advance(units);
-                mark_recorded(map, e);
                 g.counters.journal_records += 1;
                 return true;
             }
@@ -219,9 +250,14 @@ impl Durability {
     }
 }
 
-/// Notes that a record of `e` is about to be written. If the copy of `e` is dirty, this record names it.
-pub(super) fn mark_recorded(map: &mut ExtentMap, e: ExtentId) {
-    if let Some(s) = map.copy(e).filter(|_| map.is_dirty(e)) {
-        map.set_recorded(s, true);
+/// Notes that a checkpoint's record of `e` is about to be written. It may name the copy. But the checkpoint may never be complete, so it does
+/// not name more blocks than the journal does.
+pub(super) fn mark_in_checkpoint(map: &mut ExtentMap, e: ExtentId, all: bool) {
+    if let Some(s) = map.copy(e).filter(|_| map.is_named(e)) {
+        if all {
+            map.set_recorded(s, Recorded::Whole);
+        } else if map.recorded(s) != Recorded::Whole {
+            map.set_recorded(s, Recorded::Part);
+        }
     }
 }

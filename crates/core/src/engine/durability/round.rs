@@ -9,7 +9,7 @@
 //! the last round, never on the size of the volume.
 //!
 //! After a crash, the journal on the primary is authoritative. The mirror is brought up to date when homes have moved, when the staging
-//! area is half full, when a checkpoint is written, or when it is awake anyway and `commit_interval` has passed; for cleans, once a second.
+//! area is half full, when a checkpoint is written, or when it is awake anyway and `commit_interval` has passed; after moves, a second.
 //! A round for which no request waits is delayed until the device with the mirror is idle.
 //!
 //! Checkpoints are fuzzy and incremental (`checkpoints.rs`): each full round may add a piece, which is encoded at the snapshot, as the
@@ -25,10 +25,8 @@ use crate::store::{BLOCK, record};
 use crate::units::{MemberId, Nanos};
 use alloc::vec::Vec;
 
-/// Rounds with cleans and no other moves bring the mirror up to date at most once in this time.
-const CLEANS_MIRRORED_EVERY: Nanos = Nanos::from_secs(1);
-/// Maximum number of copies that may be cleaned between two such updates of the mirror.
-pub(super) const CLEANED_MAX: usize = 4096;
+/// After moves, the mirror is brought up to date within this time, so that their slots become free.
+const MOVES_MIRRORED_IN: Nanos = Nanos::from_secs(1);
 
 /// A metadata write of a round: to the primary (0) or mirror (1), member, offset, length, and the place of its bytes.
 pub(super) type MetaWrite = (usize, MemberId, u64, u32, MetaSource);
@@ -117,12 +115,7 @@ impl Durability {
             && self.pending.is_empty();
         let idle = all && !self.checkpoints.is_building();
         if idle && (self.half_full() || (last && !self.begin_final_records(g))) {
-            if self.layout.has_journal {
-                self.checkpoints
-                    .begin(self.staging.tip(), g.clock, why.closing);
-            } else {
-                self.checkpoints.end_without();
-            }
+            self.begin_checkpoint(g, last);
         }
         let mirror = why.closing
             || why.for_space
@@ -147,6 +140,17 @@ impl Durability {
         self.flush_data(g, r, targets)
     }
 
+    /// Begins a checkpoint, if `last` the last one of the session. That one does not name what is clean, and the journal must say so as well,
+    /// because an older checkpoint may have to be used. So the claims are withdrawn before.
+    fn begin_checkpoint(&mut self, g: &mut Globals, last: bool) {
+        let last = last && !self.withdraw_all(g);
+        if !self.layout.has_journal {
+            self.checkpoints.end_without();
+        } else if last || self.half_full() {
+            self.checkpoints.begin(self.staging.tip(), g.clock, last);
+        }
+    }
+
     /// The snapshot: encodes all records of the round, and determines the requests that it serves. Returns the first journal block.
     fn encode_round(
         &mut self,
@@ -168,11 +172,12 @@ impl Durability {
         let clean_epoch = g.broken(Mutant::TrustCleanAfterCrash);
         self.always_clean_epoch = clean_epoch.then_some(record::ANY_EPOCH);
         if all {
+            self.withdraw_rested(g);
             self.encode_changes(g, limit);
         } else {
             self.checkpoints.skip();
         }
-        let (moves, cleans) = if ahead {
+        let (moves, recorded) = if ahead {
             (0, 0)
         } else {
             self.encode_moves(g, r, limit)
@@ -181,9 +186,8 @@ impl Durability {
             self.marks.round_begins(g, all && !ahead, asked);
         }
         let checkpoint = self.checkpoints.adds() || self.checkpoints.header_due();
-        let moved = moves > cleans || (cleans > 0 && self.cleans_need_mirror(g, cleans));
         let synchronous = self.synchronous && !g.broken(Mutant::LagOnOtherFlash);
-        let mirror = self.has_mirror() && (synchronous || mirror || moved || checkpoint);
+        let mirror = self.has_mirror() && (synchronous || mirror || recorded > 0 || checkpoint);
         self.raise_counters(g, targets, mirror, limit);
         self.staging.seal();
         self.round = Round {
@@ -198,15 +202,6 @@ impl Durability {
             ..Round::default()
         };
         from
-    }
-
-    /// Whether a round with these cleans brings the mirror up to date. While the mirror lacks the record of a clean, it names a copy as
-    /// dirty that is clean. If the primary is lost meanwhile, the only effect is that the next server asks for consent although nothing is
-    /// lost. But a write to the journal takes a disk as long as a clean does, and if a disk is idle for short times only, a round has few
-    /// cleans. So one write in [`CLEANS_MIRRORED_EVERY`] is enough.
-    fn cleans_need_mirror(&self, g: &Globals, cleans: u32) -> bool {
-        g.clock.since(self.mirrored_at) >= CLEANS_MIRRORED_EVERY
-            || self.freeing.cleaned() + cleans as usize > CLEANED_MAX
     }
 
     /// Whether a round is in progress whose blocks name values of counters that are not yet on the members.
@@ -399,10 +394,9 @@ impl Durability {
         self.pending.commit(self.round.taken, everywhere);
         if everywhere || g.broken(Mutant::SkipMirrorQuietly) {
             self.staging.mirrored = self.round.to;
-            self.mirrored_at = g.clock;
         }
-        let wait = if self.freeing.cleaned() > 0 || self.round.moves > 0 {
-            g.params.commit_interval.min(CLEANS_MIRRORED_EVERY)
+        let wait = if self.round.moves > 0 {
+            g.params.commit_interval.min(MOVES_MIRRORED_IN)
         } else {
             g.params.commit_interval
         };
@@ -411,6 +405,7 @@ impl Durability {
             .then(|| self.mirror_due.map_or(next, |t| t.min(next)))
             // If it is due but was not done, the mirror sleeps: it is checked again later.
             .map(|t| if t <= g.clock { next } else { t });
+        self.forget_recorded(g);
         g.counters.checkpoints += u64::from(self.checkpoints.round_done());
         self.pressed = self.is_pressed();
         RoundEnd::Durable

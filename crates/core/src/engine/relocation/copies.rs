@@ -1,10 +1,10 @@
 //! The life of a copy: it is fetched or allocated, cleaned, and dropped.
 //!
 //! Durable records name homes and the dirty blocks of copies. Which blocks of a copy are *clean* is known only in memory (and in the
-//! records of a clean close). So no record is needed to make a copy or to drop a clean one. Crash points of a clean: before its record is
-//! durable, the dirty blocks in the copy are the valid data, and they are still there. After that, the home's blocks are the valid data,
-//! and they were flushed before the record was issued. A slot that a durable record names as a dirty copy is allocated again only when a
-//! later record is durable that does not name it, as for any other freed slot (`free.rs`).
+//! records of a clean close). So no record is needed to make a copy or to drop a clean one that was never dirty. A clean needs none either: it
+//! ends when its blocks are durable at the home, and a record that still names them in the copy names equal bytes. A later write to the home
+//! alone makes a new record due, as any change does. A slot that a durable record names as a dirty copy is allocated again only when a later
+//! record is durable that does not name it, as for any other freed slot (`free.rs`).
 
 use super::Relocation;
 use super::move_list::{Kind, Move};
@@ -72,8 +72,8 @@ impl Relocation {
         self.start_clean(g, action, true);
     }
 
-    /// Changes the map to the state that the record of a clean states, because a round is about to write this record. A later write makes
-    /// its blocks dirty again, and is recorded separately. Returns false if no block is left to clean.
+    /// Marks the blocks of a clean as clean, because a round is about to flush their home. A later write makes its blocks dirty again. Returns
+    /// false if no block is left to clean.
     pub(in crate::engine) fn apply_clean(&mut self, g: &mut Globals, index: u16, m: &Move) -> bool {
         let (forgets, all) = (
             g.broken(Mutant::ForgetRedirty),
@@ -94,22 +94,11 @@ impl Relocation {
         at > 0
     }
 
-    /// Undoes [`Relocation::apply_clean`], because the round had no space for the record.
-    pub(in crate::engine) fn revert_clean(&mut self, g: &mut Globals, index: u16, m: &Move) {
-        let mut at = 0;
-        while let Some((a, z)) = self.next_part(g, index, at) {
-            g.space.map.copy_dirty(m.extent, a, z);
-            at = z;
-        }
-    }
-
-    /// Ends a clean whose record is durable on the primary, and mostly also on the mirror.
+    /// Ends a clean whose blocks are durable at the home.
     pub(super) fn cleaned(&mut self, g: &mut Globals, d: &mut Durability, m: &Move, evict: bool) {
         let e = m.extent;
         let dirty = g.space.map.is_dirty(e);
-        if g.broken(Mutant::ForgetRecordedEarly) {
-            g.space.map.set_recorded(m.src, false);
-        } else if !dirty {
+        if !dirty {
             d.copy_cleaned(g, m.src);
         }
         if !evict {

@@ -175,7 +175,9 @@ impl Relocation {
     /// Whether a round for the copied moves may wait for empty caches: all of them are cleans after which the copy stays, so that no slot
     /// becomes free by it, and no extent gets another home.
     fn has_only_cleans(&self) -> bool {
-        self.moves.copied().all(|(_, m)| m.keeps_copy())
+        self.moves
+            .copied()
+            .all(|(_, m)| m.is_clean() && !m.evicts())
     }
     /// The time at which the write caches of the slowest tier will be empty, so that a flush takes no time. `None` while a request waits for
     /// it.

@@ -63,7 +63,7 @@ pub(super) enum Kind {
 pub(in crate::engine) struct Move {
     pub(super) action: Action,
     pub(in crate::engine) extent: ExtentId,
-    pub(super) src: Slot,
+    pub(in crate::engine) src: Slot,
     pub(in crate::engine) dst: Slot,
     pub(super) kind: Kind,
     pub(super) up: bool,
@@ -108,9 +108,9 @@ impl Move {
     pub(in crate::engine) fn is_clean(&self) -> bool {
         matches!(self.kind, Kind::Clean { .. })
     }
-    /// Whether it is a clean after which the copy stays.
-    pub(in crate::engine) fn keeps_copy(&self) -> bool {
-        matches!(self.kind, Kind::Clean { evict: false })
+    /// Whether it is a clean after which the copy is dropped.
+    pub(in crate::engine) fn evicts(&self) -> bool {
+        matches!(self.kind, Kind::Clean { evict: true })
     }
     /// Whether it writes to a slot that the extent uses already (its home, or its copy). Then it is not enough to abandon the move: its
     /// writes must have ended before another write goes there.

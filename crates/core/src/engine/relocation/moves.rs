@@ -213,16 +213,9 @@ impl Relocation {
             return 0;
         }
         let member = |s| 1u32 << g.space.geo.locate(s).0.0;
-        self.moves.copied().fold(0, |set, (_, m)| {
-            // The record of a clean also names the blocks that stay dirty, so the copy's member must be flushed, too.
-            let forget = g.broken(Mutant::CleanForgetsCopy);
-            let also = if m.is_clean() && !forget {
-                member(m.src)
-            } else {
-                0
-            };
-            set | member(m.dst) | also
-        })
+        self.moves
+            .copied()
+            .fold(0, |set, (_, m)| set | member(m.dst))
     }
 
     /// The members to which copied cleans wrote, as a bit set.

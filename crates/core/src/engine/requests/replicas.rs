@@ -107,8 +107,9 @@ impl Requests {
             }
             // The copy's blocks become invalid before the write is issued. Otherwise a read could return the old bytes after another read
             // has returned the new ones.
-            if !stale {
-                p.g.space.map.copy_forget(e, from, to);
+            if !stale && p.g.space.map.copy_forget(e, from, to) && !p.g.broken(Mutant::PassClaimBy)
+            {
+                p.d.note(p.g, e);
             }
         } else if held && let Some(i) = p.r.of(e).filter(|&i| p.r.get(i).is_clean()) {
             // The bytes of these blocks that the clean has read are outdated from now on, so the blocks stay dirty.
@@ -151,9 +152,12 @@ impl Requests {
         }
         let map = &p.g.space.map;
         let found = match mode {
-            WriteTo::Copy => map.all_dirty(e, from, to),
+            WriteTo::Copy => map.all_dirty(e, from, to) || map.is_claimed(e, from, to),
+            // (A record that still names these blocks would hide them. With write-through the copy is not written durably.)
             WriteTo::Both | WriteTo::Home => {
-                map.all_valid(e, from, to) && !map.any_dirty(e, from, to)
+                let named = map.copy(e).is_some_and(|s| map.is_recorded(s));
+                let named = named && !p.g.broken(Mutant::FuaPassesClaimBy);
+                map.all_valid(e, from, to) && !map.any_dirty(e, from, to) && !named
             }
         };
         let found = found && !p.g.failed && p.d.is_findable(p.g, e, req.fua);
@@ -211,20 +215,26 @@ fn write_target(p: &mut Parts<'_>, req: &Req, e: ExtentId, (home, copy): (Slot, 
 
 fn settle_replicas(p: &mut Parts<'_>, e: ExtentId, (from, to): (u32, u32), w: Writing) {
     let g = &mut *p.g;
-    if g.space.map.copy(e).is_none() {
+    let Some(slot) = g.space.map.copy(e) else {
         return;
-    }
+    };
     match w.mode {
         WriteTo::Home => {}
         // It is unknown whether the blocks contain old or new bytes. From now on they are read from the home, if they are valid there.
         _ if w.failed => {
-            if !g.broken(Mutant::TrustOneReplica) {
-                g.space.map.copy_invalidate_clean(e, from, to);
+            if !g.broken(Mutant::TrustOneReplica) && g.space.map.copy_invalidate_clean(e, from, to)
+            {
+                p.d.note(g, e);
             }
         }
         WriteTo::Copy => {
-            if g.space.map.copy_dirty(e, from, to) {
+            let claimed = g.space.map.is_claimed(e, from, to);
+            let forgets = g.broken(Mutant::ClaimUnnamed) && g.space.map.is_named(e);
+            let changed = g.space.map.copy_dirty(e, from, to);
+            if changed && !claimed && !forgets {
                 p.d.note(g, e);
+            } else if changed {
+                p.d.relied_on(slot);
             }
             g.copy_became_dirty(e);
         }

@@ -20,7 +20,8 @@ impl Form {
         blocks: u32,
         closing: Option<u64>,
     ) -> Form {
-        if slot.is_some() && map.is_dirty(e) | (closing.is_some() && map.copied_blocks(e) > 0) {
+        let states = |e| closing.is_some() || map.is_named(e);
+        if slot.is_some() && states(e) && map.copied_blocks(e) > 0 {
             let sets = sets_of(map, e, blocks, closing);
             return Form::Copied { sets };
         }
@@ -49,7 +50,9 @@ fn sets_of(map: &ExtentMap, e: ExtentId, blocks: u32, closing: Option<u64>) -> [
         n if n == blocks => Set::All,
         _ => Set::Some(&[]),
     };
-    let dirty = map.dirty_blocks(e);
+    // At the end of a session the exact sets are recorded, before that all blocks of a named copy as dirty.
+    let all = map.copied_blocks(e);
+    let dirty = closing.map_or(all, |_| map.dirty_blocks(e));
     let valid = if map.has_no_valid_block(e) {
         Set::None
     } else if map.is_partial(e) {
@@ -57,6 +60,6 @@ fn sets_of(map: &ExtentMap, e: ExtentId, blocks: u32, closing: Option<u64>) -> [
     } else {
         Set::All
     };
-    let clean = of(closing.map_or(0, |_| map.copied_blocks(e) - dirty));
+    let clean = of(all - dirty);
     [valid, of(dirty), clean]
 }

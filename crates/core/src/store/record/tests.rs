@@ -34,10 +34,10 @@ fn encode(
         quick.is_none_or(|q| q == n || slot.is_none()),
         "{quick:?} {n}"
     );
-    if let Some((copy, all)) = m.dirty_copy(e).filter(|_| slot.is_some()) {
+    if let Some((copy, all)) = m.named_copy(e).filter(|_| slot.is_some()) {
         assert_eq!(m.copy(e), Some(copy));
         let plain = units(m, e, slot, geo, None);
-        assert_eq!(dirty_units(all, geo.blocks_per_extent()), plain);
+        assert_eq!(named_units(all, geo.blocks_per_extent()), plain);
     }
     let made = super::encode(m, e, slot, geo, closing, out);
     assert_eq!(made, (n * 16 <= out.len()).then_some(n));
@@ -66,7 +66,7 @@ fn a_record_of_a_copy_round_trips() {
     let c = r.copy.unwrap();
     assert_eq!((n, used, c.dirty, c.epoch), (4, 4, Set::None, 7));
     assert!(c.clean.has(0) && c.clean.has(1) && !c.clean.has(2));
-    // With dirty blocks: the home is partly valid.
+    // With dirty blocks: the home is partly valid. The record names the clean blocks of the copy, too.
     m.copy_dirty(e, 1, 5);
     encode(&m, e, m.home(e), &geo, None, &mut out).unwrap();
     let (r, _) = read(&out, 8);
@@ -76,7 +76,7 @@ fn a_record_of_a_copy_round_trips() {
         (Ok((Some(Slot(20)), Some(Slot(2)))), Set::None)
     );
     assert!((0..8).all(|b| r.valid.has(b) == (b < 4)));
-    assert!((0..8).all(|b| c.dirty.has(b) == (1..5).contains(&b)));
+    assert!((0..8).all(|b| c.dirty.has(b) == (b < 5)));
     assert!(resolve(&r, &shape(9, 2)).is_err(), "no place for a copy");
     // If the record does not fit, nothing is written.
     assert_eq!(encode(&m, e, m.home(e), &geo, None, &mut out[..48]), None);
@@ -97,16 +97,16 @@ fn a_record_of_a_copy_round_trips() {
 }
 
 #[test]
-fn length_of_a_dirty_copy_is_known_from_its_slot() {
+fn length_of_a_named_copy_is_known_from_its_slot() {
     let ((mut m, geo), e, mut out) = (map(9), ExtentId(3), [0u8; 256]);
     m.map(e, Slot(20), false);
     m.add_empty_copy(e, Slot(2));
-    assert_eq!(m.dirty_copy(e), None);
+    assert_eq!(m.named_copy(e), None);
     m.copy_dirty(e, 1, 5);
-    assert_eq!(m.dirty_copy(e), Some((Slot(2), false)));
+    assert_eq!(m.named_copy(e), Some((Slot(2), false)));
     assert_eq!(encode(&m, e, m.home(e), &geo, None, &mut out), Some(3));
     m.copy_dirty(e, 0, 8);
-    assert_eq!(m.dirty_copy(e), Some((Slot(2), true)));
+    assert_eq!(m.named_copy(e), Some((Slot(2), true)));
     assert_eq!(encode(&m, e, m.home(e), &geo, None, &mut out), Some(2));
 }
 

@@ -376,7 +376,7 @@ mod tests {
                     held[i][part].fill(true);
                 }
                 6 => {
-                    m.copy_forget(e, from, to);
+                    let _ = m.copy_forget(e, from, to);
                     held[i][part].fill(false);
                 }
                 _ => {

@@ -2,20 +2,38 @@
 //!
 //! There are two bits for each block of every slot of the faster tiers. They are allocated with the first copy, so that tiering does not
 //! need memory for them. Invariants: a dirty block is valid in the copy. A valid block that is not dirty is valid at the home, with the
-//! same bytes (apart from writes in progress). A third bit, one per slot, says that a durable record may name the slot as a dirty copy.
-//! Such a slot must not be allocated before a later record is durable that does not name it.
+//! same bytes (apart from writes in progress).
+//!
+//! Two more bits per slot say what durable records state about it ([`Recorded`]). A record that names a dirty copy names all of its valid
+//! blocks. So it may claim more than is true, and a write to one of these blocks needs no record, also after the copy was cleaned.
 
 use super::rows::Rows;
 use super::{ExtentMap, UNMAPPED};
 use crate::bits::Bits;
 use crate::units::{ExtentId, Slot};
 
+/// What durable records, or those that are being written, say about the copy in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// None names it. Its slot may be allocated again at once.
+    No,
+    /// The last one names it as dirty, with every block that is valid in it.
+    Whole,
+    /// The last one names it as dirty, but not every block that is valid in it.
+    Part,
+    /// The last one does not name it, or the next one will not. An earlier one that does may still count.
+    Leaving,
+}
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CopyBits {
     valid: Bits,
     dirty: Bits,
-    recorded: Bits,
+    /// Whether the last record names the slot as a dirty copy.
+    named: Bits,
+    /// Of a named slot: whether all valid blocks are named. Of another one: whether it is [`Recorded::Leaving`].
+    whole: Bits,
     blocks: usize,
     /// Number of bits that are set in `dirty`.
     dirty_blocks: u64,
@@ -31,7 +49,8 @@ impl CopyBits {
             let b = self.base(s);
             self.valid.fill(b, b + self.blocks, false);
             self.fill_dirty(b, b + self.blocks, false);
-            self.recorded.clear(s.0 as usize);
+            self.named.clear(s.0 as usize);
+            self.whole.clear(s.0 as usize);
         }
     }
     /// Sets or clears a range of dirty bits and updates their number. Returns whether anything changed.
@@ -42,7 +61,7 @@ impl CopyBits {
     }
     /// Memory in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.valid.bytes() + self.dirty.bytes() + self.recorded.bytes()
+        self.valid.bytes() + self.dirty.bytes() + self.named.bytes() + self.whole.bytes()
     }
 }
 
@@ -82,7 +101,7 @@ impl ExtentMap {
         for (i, row) in rows.iter().enumerate() {
             let mapped = usize::from(row.place != UNMAPPED);
             let is_plain = all.home_of_copy_in(row.place).is_none()
-                || (clean && !self.dirty_slots.get(row.place as usize));
+                || (clean && !self.is_named_in(Slot(row.place)));
             if !is_plain || units + mapped > free {
                 return (i as u32, units);
             }
@@ -100,7 +119,7 @@ impl ExtentMap {
                 Some(_) => (!self.partial.get(e)).then_some(1),
             };
         };
-        if self.partial.get(e) || self.dirty_slots.get(place as usize) {
+        if self.partial.get(e) || self.is_named_in(Slot(place)) {
             return None;
         }
         match self.bits.blocks {
@@ -113,18 +132,20 @@ impl ExtentMap {
 }
 
 impl ExtentMap {
-    /// For an extent whose home holds all blocks and whose copy is dirty: the copy's slot, and whether all of its blocks are dirty. `None` for
-    /// other extents, and if copies have no bits of their own.
+    /// For an extent whose home holds all blocks and whose copy is named by its next record ([`ExtentMap::is_named`]): the copy's slot, and
+    /// whether all of its blocks are valid. `None` for other extents, and if copies have no bits of their own.
     #[inline]
-    pub fn dirty_copy(&self, e: ExtentId) -> Option<(Slot, bool)> {
-        let Slot(place) = self.copy(e)?;
-        let dirty = self.dirty_slots.get(place as usize);
-        if !dirty || self.bits.blocks == 0 || self.partial.get(e) {
+    pub fn named_copy(&self, e: ExtentId) -> Option<(Slot, bool)> {
+        let s = self.copy(e)?;
+        if self.bits.blocks == 0 || !self.is_named_in(s) || self.partial.get(e) {
             return None;
         }
-        let base = self.bits.base(Slot(place));
-        let all = self.bits.dirty.all(base, base + self.bits.blocks, true);
-        Some((Slot(place), all))
+        let base = self.bits.base(s);
+        if self.bits.valid.all(base, base + self.bits.blocks, false) {
+            return None;
+        }
+        let all = self.bits.valid.all(base, base + self.bits.blocks, true);
+        Some((s, all))
     }
 }
 
@@ -137,7 +158,8 @@ impl ExtentMap {
             self.bits = CopyBits {
                 valid: Bits::new(n),
                 dirty: Bits::new(n),
-                recorded: Bits::new(self.rows.fast()),
+                named: Bits::new(self.rows.fast()),
+                whole: Bits::new(self.rows.fast()),
                 blocks: self.blocks,
                 dirty_blocks: 0,
             };
@@ -202,9 +224,12 @@ impl ExtentMap {
     /// Marks blocks of the copy as valid.
     pub fn copy_validate(&mut self, e: ExtentId, from: u32, to: u32) {
         let b = self.copy_base(e);
-        self.bits
-            .valid
-            .fill(b + from as usize, b + to as usize, true);
+        let new = (self.bits.valid).fill(b + from as usize, b + to as usize, true);
+        if let Some(s) = self.copy(e).filter(|_| new)
+            && self.recorded(s) == Recorded::Whole
+        {
+            self.set_recorded(s, Recorded::Part);
+        }
     }
     /// Marks blocks of the copy as valid and dirty. Returns whether any of them was not dirty before.
     pub fn copy_dirty(&mut self, e: ExtentId, from: u32, to: u32) -> bool {
@@ -214,28 +239,31 @@ impl ExtentMap {
         self.set_dirty(e, true);
         changed
     }
-    /// Marks blocks of the copy as invalid, dirty or not. Returns whether any of them was dirty.
+    /// Marks blocks of the copy as invalid, dirty or not. Returns whether a record of this is due, because the last one may name them.
+    #[must_use]
     pub fn copy_forget(&mut self, e: ExtentId, from: u32, to: u32) -> bool {
         let b = self.copy_base(e);
         let (a, z) = (b + from as usize, b + to as usize);
-        self.bits.valid.fill(a, z, false);
+        let named = self.bits.valid.fill(a, z, false) && self.is_named(e);
         let changed = self.bits.fill_dirty(a, z, false);
         self.renew_dirty(e);
-        changed
+        changed || named
     }
-    /// Marks blocks of the copy as invalid, except dirty ones: from now on they are read from the home.
-    pub fn copy_invalidate_clean(&mut self, e: ExtentId, from: u32, to: u32) {
+    /// Marks blocks of the copy as invalid, except dirty ones: from now on they are read from the home. Returns whether a record of this is
+    /// due.
+    #[must_use]
+    pub fn copy_invalidate_clean(&mut self, e: ExtentId, from: u32, to: u32) -> bool {
         let b = self.copy_base(e);
-        let mut at = from;
+        let (mut at, mut changed) = (from, false);
         while at < to {
             let (n, dirty) = self.dirty_run(e, at, to);
             if !dirty {
-                self.bits
-                    .valid
-                    .fill(b + at as usize, b + (at + n) as usize, false);
+                let (a, z) = (b + at as usize, b + (at + n) as usize);
+                changed |= self.bits.valid.fill(a, z, false);
             }
             at += n;
         }
+        changed && self.is_named(e)
     }
     /// Marks blocks as clean, because they were written home and will be durable there: they are valid at the home, and not dirty any more.
     pub fn copy_cleaned(&mut self, e: ExtentId, from: u32, to: u32) {
@@ -280,18 +308,83 @@ impl ExtentMap {
     pub fn export_copied(&self, e: ExtentId, out: &mut [u8]) {
         self.bits.valid.export(self.copy_base(e), self.blocks, out);
     }
-    /// Whether a durable record may name `s` as a dirty copy.
-    pub fn is_recorded(&self, s: Slot) -> bool {
-        self.bits.blocks > 0 && self.bits.recorded.get(s.0 as usize)
-    }
-    /// Notes that a record which names `s` as a dirty copy is being written. With `false`: a later record which does not name it is durable
-    /// on all members that need it.
-    pub fn set_recorded(&mut self, s: Slot, on: bool) {
-        if on {
-            self.bits.recorded.set(s.0 as usize);
-        } else {
-            self.bits.recorded.clear(s.0 as usize);
+    /// What records say about the copy in `s`.
+    #[inline]
+    pub fn recorded(&self, s: Slot) -> Recorded {
+        if self.bits.blocks == 0 {
+            return Recorded::No;
         }
+        let i = s.0 as usize;
+        match (self.bits.named.get(i), self.bits.whole.get(i)) {
+            (false, false) => Recorded::No,
+            (true, true) => Recorded::Whole,
+            (true, false) => Recorded::Part,
+            (false, true) => Recorded::Leaving,
+        }
+    }
+    /// Notes what records say about the copy in `s`.
+    pub fn set_recorded(&mut self, s: Slot, to: Recorded) {
+        let (named, whole) = match to {
+            Recorded::No => (false, false),
+            Recorded::Whole => (true, true),
+            Recorded::Part => (true, false),
+            Recorded::Leaving => (false, true),
+        };
+        self.bits.named.put(s.0 as usize, named);
+        self.bits.whole.put(s.0 as usize, whole);
+        if let Some(e) = self.owner(s) {
+            self.index.set_dirty(e, named || self.is_dirty_in(s));
+        }
+    }
+    /// Whether a durable record may name the copy in `s` as dirty.
+    pub fn is_recorded(&self, s: Slot) -> bool {
+        self.recorded(s) != Recorded::No
+    }
+    /// Whether the next record of `e` names its copy as dirty: it is, or the last record says so.
+    #[inline]
+    pub fn is_named(&self, e: ExtentId) -> bool {
+        self.copy(e).is_some_and(|s| self.is_named_in(s))
+    }
+    /// The same for the copy in `s`.
+    #[inline]
+    pub fn is_named_in(&self, s: Slot) -> bool {
+        self.is_dirty_in(s) || (self.bits.blocks > 0 && self.bits.named.get(s.0 as usize))
+    }
+    /// The first slot in `from..to` with a copy that is named.
+    pub(super) fn next_named(&self, from: u32, to: u32) -> u32 {
+        let first = |bits: &Bits| from + bits.run(from as usize, to as usize, false) as u32;
+        let dirty = if self.dirty > 0 {
+            first(&self.dirty_slots)
+        } else {
+            to
+        };
+        if self.bits.blocks == 0 {
+            return dirty;
+        }
+        dirty.min(first(&self.bits.named))
+    }
+    /// The first slot from `from` on with a copy that is named and clean, and its extent.
+    pub fn next_named_clean(&self, from: Slot) -> Option<(Slot, ExtentId)> {
+        if self.bits.blocks == 0 {
+            return None;
+        }
+        let (mut s, end) = (from.0 as usize, self.rows.fast());
+        loop {
+            s += self.bits.named.run(s, end, false);
+            if s >= end {
+                return None;
+            }
+            let slot = Slot(s as u32);
+            if let Some(e) = self.owner(slot).filter(|_| !self.is_dirty_in(slot)) {
+                return Some((slot, e));
+            }
+            s += 1;
+        }
+    }
+    /// Whether the last record names all blocks of `from..to` as blocks of the copy, so that a write to them needs no record.
+    pub fn is_claimed(&self, e: ExtentId, from: u32, to: u32) -> bool {
+        let whole = |s| self.recorded(s) == Recorded::Whole;
+        self.copy(e).is_some_and(whole) && self.copy_run(e, from, to) == (to - from, true)
     }
     /// Whether the extent has no valid block, neither at its home nor in a dirty copy. Its durable state is then the same as that of an
     /// extent without a home.
@@ -347,7 +440,7 @@ mod tests {
         assert_eq!((m.copied_blocks(e), m.dirty_blocks(e)), (6, 4));
         assert_eq!(m.all_dirty_blocks(), 4);
         // Only clean blocks become invalid.
-        m.copy_invalidate_clean(e, 0, 16);
+        assert!(m.copy_invalidate_clean(e, 0, 16));
         assert_eq!((m.copied_blocks(e), m.dirty_blocks(e)), (4, 4));
         // After write-back, the blocks are still valid in the copy, and valid at the home now.
         m.copy_cleaned(e, 4, 6);
@@ -357,11 +450,44 @@ mod tests {
         assert!(!m.any_dirty(e, 0, 6) && m.any_dirty(e, 0, 7) && m.all_dirty(e, 6, 8));
         assert!(m.copy_forget(e, 0, 16) && !m.is_dirty(e));
         assert!(m.copy_dirty(e, 1, 3));
-        m.set_recorded(Slot(2), true);
+        m.set_recorded(Slot(2), Recorded::Whole);
         m.drop_copy(e);
         assert_eq!((m.copied(), m.dirty(), m.all_dirty_blocks()), (0, 0, 0));
         // The next copy in that slot starts empty.
         m.add_empty_copy(e, Slot(2));
         assert!(m.copy_is_empty(e) && !m.is_recorded(Slot(2)));
+    }
+
+    /// A record that names a copy names the blocks that are valid at that moment, and is out of date when one of them goes.
+    #[test]
+    fn a_record_claims_the_blocks_of_its_time() {
+        let m = |t, slots| Member {
+            tier: TierId(t),
+            first_slot: 0,
+            slots,
+            data_offset: 0,
+            stash: crate::geometry::Stash::default(),
+        };
+        let mut m = ExtentMap::new(&Geometry::new(16, 12, 30, vec![m(0, 8), m(1, 24)]).unwrap());
+        let (e, s) = (ExtentId(3), Slot(2));
+        m.map(e, Slot(20), false);
+        m.add_empty_copy(e, s);
+        m.copy_validate(e, 0, 8);
+        assert!(!m.is_named(e) && !m.is_claimed(e, 0, 8) && m.recorded(s) == Recorded::No);
+        assert!(!m.copy_forget(e, 6, 8), "no record names it");
+        m.copy_dirty(e, 0, 1);
+        m.set_recorded(s, Recorded::Whole);
+        m.copy_cleaned(e, 0, 1);
+        assert!(m.is_named(e) && !m.is_dirty(e) && m.is_claimed(e, 0, 6));
+        assert!(!m.is_claimed(e, 5, 7) && (m.next_named(0, 8), m.next_named(3, 8)) == (2, 8));
+        m.copy_dirty(e, 2, 3);
+        assert!(m.is_claimed(e, 0, 6), "nothing new is valid");
+        m.copy_validate(e, 6, 7);
+        assert!(!m.is_claimed(e, 0, 1) && m.recorded(s) == Recorded::Part);
+        assert!(m.copy_invalidate_clean(e, 0, 1) && m.copy_forget(e, 5, 6));
+        m.set_recorded(s, Recorded::Leaving);
+        assert!(m.is_recorded(s) && m.is_named(e), "it is dirty");
+        m.copy_cleaned(e, 0, 16);
+        assert!(!m.is_named(e) && !m.copy_forget(e, 0, 16));
     }
 }

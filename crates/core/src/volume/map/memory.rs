@@ -15,7 +15,7 @@ impl ExtentMap {
         let (least, most) = Valid::estimate(may_be_partial, blocks_per_extent);
         let (rows, more) = Rows::estimate(geo);
         let by_state = (fast / 8 + fast / 8 / 63) * 2;
-        let copies = more + fast / 8 * 2 + by_state + fast * blocks_per_extent / 8 * 2;
+        let copies = more + fast / 8 * 3 + by_state + fast * blocks_per_extent / 8 * 2;
         let copies = copies + Classes::estimate(fast, blocks_per_extent);
         let rows = rows + may_be_partial / 8;
         (rows + least, rows + most + copies)

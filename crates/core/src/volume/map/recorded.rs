@@ -20,16 +20,23 @@ impl ExtentMap {
             let has = |e: &ExtentId| self.home(*e).is_some() && !self.is_gone(*e);
             return (row..stop).map(ExtentId).find(has).map(|e| (e.0, e));
         }
-        let first = match (with_clean, self.dirty) {
-            (true, _) => row,
-            (false, 0) => stop,
-            (false, _) => row + self.dirty_slots.run(row as usize, stop as usize, false) as u32,
-        };
         let of = |s: u32| self.owner(Slot(s)).map(|e| (s, e));
-        let has = |&(s, e): &(u32, ExtentId)| {
-            self.is_dirty_in(Slot(s)) || (with_clean && self.copied_blocks(e) > 0)
-        };
-        (first..stop).find_map(|s| of(s).filter(has))
+        if with_clean {
+            let has = |&(_, e): &(u32, ExtentId)| self.copied_blocks(e) > 0;
+            return (row..stop).find_map(|s| of(s).filter(has));
+        }
+        let mut row = row;
+        loop {
+            row = self.next_named(row, stop);
+            if row >= stop {
+                return None;
+            }
+            // (A named copy of which no block is valid any more has no record.)
+            if let Some(found) = of(row).filter(|&(_, e)| !self.copy_is_empty(e)) {
+                return Some(found);
+            }
+            row += 1;
+        }
     }
     /// The first row of a checkpoint, from `row` on, whose extent has a home and either has a copy or was used at `since` or later; with the
     /// extent. In a cache volume only copies count: the statistics of an extent outlive a session as long as its copy does.

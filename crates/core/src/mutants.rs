@@ -157,6 +157,12 @@ pub enum Mutant {
     FuaPassesClaimBy,
     /// The last checkpoint of a session names no clean copy, and the journal goes on doing so.
     EndForgetsClaims,
+    /// Dirty blocks that flash cannot read are read from the home.
+    RescueDirty,
+    /// A write that flash failed and the home took makes no record due.
+    RescueUnrecorded,
+    /// Such a write goes to the home while a clean writes older bytes there.
+    RescueUnderClean,
     /// A checkpoint omits a copy that was cleaned and is still named.
     PieceForgetsClaims,
     /// Blocks count as named by a record that is only in an incomplete checkpoint.
@@ -216,7 +222,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 102] = [
+pub const MUTANTS: [Mutant; 105] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -291,6 +297,9 @@ pub const MUTANTS: [Mutant; 102] = [
     Mutant::PassClaimBy,
     Mutant::FuaPassesClaimBy,
     Mutant::PieceForgetsClaims,
+    Mutant::RescueDirty,
+    Mutant::RescueUnrecorded,
+    Mutant::RescueUnderClean,
     Mutant::EndForgetsClaims,
     Mutant::PieceNamesAll,
     Mutant::ServeLateFlush,

@@ -1,9 +1,11 @@
 //! Scenes about copies: dirty blocks, cleans, discards.
 
+use super::caches::cache;
 use super::stage::{Shape, Stage, nothing, stage};
+use crate::world::Fate;
 use isotherm_core::engine::{Mutant, Params};
 use isotherm_core::geometry::Kind;
-use isotherm_core::policy::Action;
+use isotherm_core::policy::{Action, WriteTo};
 use isotherm_core::{BufRef, DeviceOp, ExtentId, Nanos, OpKind, TierId};
 
 /// A copy was recorded as dirty only by a checkpoint, because the journal had no room. The copy is dropped. Its slot must not be used again
@@ -129,4 +131,94 @@ pub(super) fn read_beside_fill(mutant: Option<Mutant>) -> Result<(), String> {
     s.read(1)?;
     s.release()?;
     s.read(1)
+}
+
+/// The flash of a cache volume fails operations on data from now on.
+fn fail_flash(s: &mut Stage) {
+    let data = s.is_slot();
+    s.script(move |op| {
+        if op.member.0 == 0 && data(op.member, op.offset) {
+            Fate::Fail
+        } else {
+            Fate::Go
+        }
+    });
+}
+
+/// Flash cannot read a copy. Clean blocks are read from the disk; dirty ones are nowhere else, and not replaced by older ones.
+pub(super) fn unreadable(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = cache(mutant)?;
+    for e in [1, 2] {
+        s.write(e, (0, 8))?;
+        s.allocate(e)?;
+    }
+    s.write(1, (0, 8))?;
+    s.clean(1)?;
+    s.pass(Nanos::from_secs(1))?;
+    s.write(2, (0, 8))?;
+    fail_flash(&mut s);
+    s.read(1)
+        .map_err(|e| format!("a clean block cannot be read: {e}"))?;
+    // (A wrong answer is found by `read` itself.)
+    match s.read(2) {
+        Ok(()) => return Err(String::from("dirty blocks were read from the disk")),
+        Err(e) if e.contains("ended with Some(Err") => {}
+        Err(e) => return Err(e),
+    }
+    s.release()?;
+    s.read(2)
+}
+
+/// Flash fails writes to a dirty copy: the disk takes them, and the record of the copy must not hide them.
+pub(super) fn unwritable(mutant: Option<Mutant>) -> Result<(), String> {
+    for to in [WriteTo::Copy, WriteTo::Both] {
+        let mut s = cache(mutant)?;
+        s.allocate(1)?;
+        s.write(1, (0, 8))?;
+        s.flush()?;
+        s.write_to(to);
+        fail_flash(&mut s);
+        s.write(1, (0, 4))
+            .map_err(|e| format!("the disk does not take a write to {to:?}: {e}"))?;
+        s.flush()?;
+        s.lose_power(nothing);
+        s.open()?;
+        s.verify()?;
+        s.read(1)?;
+    }
+    Ok(())
+}
+
+/// The same while a clean of these blocks is under way: its older bytes must not be written over the newer ones.
+pub(super) fn unwritable_under_clean(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = cache(mutant)?;
+    s.allocate(1)?;
+    s.write(1, (0, 8))?;
+    s.flush()?;
+    let cleans = |op: &DeviceOp| op.kind == OpKind::Write && matches!(op.buf, BufRef::Move { .. });
+    s.hold(cleans);
+    s.clean(1)?;
+    if !s.is_in_flight(cleans) {
+        return Err(String::from("the scene has no clean"));
+    }
+    let data = s.is_slot();
+    s.script(move |op| {
+        if cleans(op) {
+            Fate::Hold
+        } else if op.member.0 == 0 && data(op.member, op.offset) {
+            Fate::Fail
+        } else {
+            Fate::Go
+        }
+    });
+    let write = s.send(1, (0, 4))?;
+    s.release()?;
+    if s.answer(write) != Some(Ok(())) {
+        return Err(String::from("the write is not answered"));
+    }
+    s.read(1)?;
+    s.flush()?;
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()
 }

@@ -39,7 +39,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 63] = [
+pub const SCENES: [(&str, Scene); 66] = [
     (
         "discarded blocks are written at the home",
         caches::written_past_discarded,
@@ -152,6 +152,12 @@ pub const SCENES: [(&str, Scene); 63] = [
         copies::discarded_under_clean,
     ),
     ("a read beside a fill", copies::read_beside_fill),
+    ("a copy that flash cannot read", copies::unreadable),
+    ("a copy that flash cannot write", copies::unwritable),
+    (
+        "a copy that flash cannot write during a clean",
+        copies::unwritable_under_clean,
+    ),
     ("a dirty cache that is gone", caches::dirty_cache_gone),
     (
         "a mark outlives the write-back",

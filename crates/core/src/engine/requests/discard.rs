@@ -28,6 +28,7 @@ impl Requests {
                 from: at,
                 to,
                 touched: true,
+                past_copy: false,
             };
             self.discard_piece(p, w, &mut runs);
             at = to;

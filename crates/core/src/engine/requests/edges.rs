@@ -104,6 +104,7 @@ impl Requests {
             from: req.start,
             to: req.end,
             touched: false,
+            past_copy: false,
         };
         self.retry_unaligned_write(p, w);
         self.piece_done(p, r);

@@ -10,6 +10,7 @@
 //! | `gate.rs`, `waiting.rs` | whether a piece may access an extent that is in use; the pieces that wait |
 //! | `discard.rs`, `edges.rs` | discards; writes that are not whole blocks |
 //! | `fill.rs` | zeros are written if there is no memory for a bitmap |
+//! | `rescue.rs` | what flash fails and the home can do |
 
 mod admission;
 mod discard;
@@ -19,6 +20,7 @@ mod gate;
 mod pieces;
 mod reads;
 mod replicas;
+mod rescue;
 mod runs;
 mod waiting;
 

@@ -29,6 +29,7 @@ impl Requests {
                 from: at,
                 to: end,
                 touched: false,
+                past_copy: false,
             };
             self.piece(p, w, &mut runs);
             at = end;
@@ -62,7 +63,8 @@ impl Requests {
             w.touched = true;
             touch(p, &req, e, before);
         }
-        if p.g.space.map.is_held(e) {
+        // A write that the copy's device has failed keeps its turn. It waits for moves only.
+        if p.g.space.map.is_held(e) && !w.past_copy {
             match gate(p, &req, &w) {
                 Gate::Go => {}
                 Gate::Wait => return self.wait(p.g, w),
@@ -159,7 +161,7 @@ impl Requests {
         }
     }
 
-    fn piece_alone(&mut self, p: &mut Parts<'_>, w: Waiter) {
+    pub(super) fn piece_alone(&mut self, p: &mut Parts<'_>, w: Waiter) {
         let mut runs = Runs::default();
         self.piece(p, w, &mut runs);
         self.emit_all(p.g, w.req, runs);
@@ -170,7 +172,9 @@ impl Requests {
 /// has already seen the access. (Discards and unaligned writes are not shown to the policy before they wait, so they are always tried.)
 fn still_waits(p: &mut Parts<'_>, req: &Req, w: &Waiter) -> bool {
     let passes_gate = match req.op {
-        RequestOp::Read | RequestOp::Write | RequestOp::WriteZeroes { keep: true } => w.touched,
+        RequestOp::Read | RequestOp::Write | RequestOp::WriteZeroes { keep: true } => {
+            w.touched && !w.past_copy
+        }
         _ => false,
     };
     passes_gate && p.g.space.map.home(w.extent).is_some() && gate(p, req, w) == Gate::Wait

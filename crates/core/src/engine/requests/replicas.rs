@@ -6,9 +6,11 @@
 //! the data of different writes, and nothing would detect this.
 
 use super::pieces::access;
+use super::rescue::can_use_home;
 use super::runs::Runs;
 use super::{Req, Requests, Waiter};
 use crate::engine::globals::{Globals, Parts};
+use crate::engine::relocation::Relocation;
 use crate::mutants::Mutant;
 use crate::policy::WriteTo;
 use crate::units::{ExtentId, Slot};
@@ -21,9 +23,24 @@ struct Writing {
     mode: WriteTo,
     /// Number of device operations that have not ended.
     left: u8,
-    failed: bool,
+    /// Whether the write to the home, and the one to the copy, has failed.
+    failed_home: bool,
+    failed_copy: bool,
+    /// Whether it goes to the home because the copy's device has failed to take it. Until it has ended, the copy's blocks count.
+    past_copy: bool,
     /// Whether the policy wants the copy evicted.
     evict: bool,
+}
+
+/// What a device write was that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// No write to an extent with a copy.
+    Elsewhere,
+    /// One of the writes to an extent with a copy.
+    Noted,
+    /// The last of these. The copy's device has failed it, so it is written to the home.
+    Again,
 }
 
 /// Writes in progress to extents with a copy. The key is the extent and the first block. They do not overlap.
@@ -37,6 +54,11 @@ impl Replicas {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.writing.is_empty()
+    }
+    /// Whether the write that begins at block `from` can still reach the home if its write to the copy fails.
+    pub(super) fn may_reach_home(&self, e: ExtentId, from: u32) -> bool {
+        let w = self.writing.get(&(e.0, from));
+        w.is_some_and(|w| w.mode != WriteTo::Home && !w.failed_home)
     }
     /// Whether a write to any of these blocks is in progress.
     fn overlaps(&self, e: ExtentId, from: u32, to: u32) -> bool {
@@ -86,6 +108,9 @@ impl Requests {
         (home, copy): (Slot, Slot),
         runs: &mut Runs,
     ) {
+        if w.past_copy {
+            return self.write_past(p, w, home, runs);
+        }
         let e = w.extent;
         let (from, to) = p.g.blocks_of(w);
         if self.replicas.overlaps(e, from, to) && !p.g.broken(Mutant::UnorderedReplicas) {
@@ -122,7 +147,9 @@ impl Requests {
                 to,
                 mode,
                 left: if mode == WriteTo::Both { 2 } else { 1 },
-                failed: false,
+                failed_home: false,
+                failed_copy: false,
+                past_copy: false,
                 evict: wanted == WriteTo::Home,
             },
         );
@@ -134,6 +161,19 @@ impl Requests {
         if mode != WriteTo::Copy {
             self.join_run(p.g, w, home, (w.from, w.to), fua, &mut runs.home);
         }
+    }
+
+    /// Writes to the home what the copy's device has failed to take.
+    fn write_past(&mut self, p: &mut Parts<'_>, w: &Waiter, home: Slot, runs: &mut Runs) {
+        let e = w.extent;
+        let (from, to) = p.g.blocks_of(w);
+        // A clean may be writing older bytes to the same place.
+        if p.r.of(e).is_some() && !p.g.broken(Mutant::RescueUnderClean) {
+            return self.wait(p.g, *w);
+        }
+        let fua = self.is_forced(p, w.req, e, (from, to), WriteTo::Home);
+        self.join_run(p.g, w, home, (w.from, w.to), fua, &mut runs.home);
+        Relocation::unpin(p.g, p.d, home, true);
     }
 
     /// Whether the device writes have FUA and need no round, because every record that is needed to find the data is already durable. If
@@ -165,8 +205,7 @@ impl Requests {
         found && req.fua
     }
 
-    /// Handles the end of a device write to blocks `from..to` of `e`, in `slot`. Returns false if it is not a write to an extent with a
-    /// copy.
+    /// Handles the end of a device write to blocks `from..to` of `e`, in `slot`.
     pub(super) fn replica_written(
         &mut self,
         p: &mut Parts<'_>,
@@ -174,19 +213,41 @@ impl Requests {
         slot: Slot,
         (from, to): (u32, u32),
         ok: bool,
-    ) -> bool {
+    ) -> Written {
         let Some(w) = self.replicas.writing.get_mut(&(e.0, from)) else {
-            return false;
+            return Written::Elsewhere;
         };
         w.left -= 1;
-        w.failed |= !ok;
+        let at_home = p.g.space.map.home(e) == Some(slot);
+        w.failed_home |= !ok && at_home;
+        w.failed_copy |= !ok && !at_home;
         let (w, g) = (*w, &mut *p.g);
         let early = w.mode == WriteTo::Both && g.broken(Mutant::TrustOneReplica);
-        if ok && g.space.map.home(e) == Some(slot) && g.space.map.validate(e, from, to) {
+        if ok && at_home && g.space.map.validate(e, from, to) {
             p.d.note(g, e);
         }
         if w.left > 0 && !early {
-            return true;
+            return Written::Noted;
+        }
+        if w.failed_copy && w.mode != WriteTo::Home && !w.failed_home && can_use_home(g, e) {
+            // It keeps its turn, and is written to the home (again, because a clean may have written older bytes there meanwhile).
+            let past = Writing {
+                mode: WriteTo::Home,
+                left: 1,
+                failed_copy: false,
+                past_copy: true,
+                ..w
+            };
+            self.replicas.writing.insert((e.0, from), past);
+            // It is unknown what the copy contains now. Its clean blocks are read from the home; dirty ones stay until the home has newer ones.
+            if g.space.map.copy(e).is_some() && g.space.map.copy_invalidate_clean(e, from, to) {
+                p.d.note(g, e);
+            }
+            // Until it is issued, no move of the extent begins.
+            if let Some(home) = g.space.map.home(e) {
+                g.space.pins.pin(home, true);
+            }
+            return Written::Again;
         }
         self.replicas.writing.remove(&(e.0, from));
         settle_replicas(p, e, (from, to), w);
@@ -197,7 +258,7 @@ impl Requests {
         if p.g.waiting.is_starving() {
             p.g.waiting.slot_freed();
         }
-        true
+        Written::Noted
     }
 }
 
@@ -219,9 +280,16 @@ fn settle_replicas(p: &mut Parts<'_>, e: ExtentId, (from, to): (u32, u32), w: Wr
         return;
     };
     match w.mode {
+        WriteTo::Home if w.past_copy && !w.failed_home => {
+            // The home has the newest bytes, and the copy may have any.
+            let due = g.space.map.copy_forget(e, from, to);
+            if due && !g.broken(Mutant::RescueUnrecorded) {
+                p.d.note(g, e);
+            }
+        }
         WriteTo::Home => {}
         // It is unknown whether the blocks contain old or new bytes. From now on they are read from the home, if they are valid there.
-        _ if w.failed => {
+        _ if w.failed_home || w.failed_copy => {
             if !g.broken(Mutant::TrustOneReplica) && g.space.map.copy_invalidate_clean(e, from, to)
             {
                 p.d.note(g, e);

@@ -1,5 +1,6 @@
 //! Runs: neighbouring pieces on one device, which become one operation.
 
+use super::replicas::Written;
 use super::{Requests, Waiter};
 use crate::engine::devices::{Cause, Op, What};
 use crate::engine::globals::{Globals, Parts};
@@ -7,6 +8,7 @@ use crate::engine::relocation::Relocation;
 use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind, RequestOp};
 use crate::mutants::Mutant;
 use crate::units::{ExtentId, MemberId, Slot};
+use alloc::vec::Vec;
 
 /// Neighbouring pieces that are collected for one device operation.
 #[derive(Clone, Copy, Debug)]
@@ -165,14 +167,28 @@ impl Requests {
             return;
         };
         let discard = op.op.kind == OpKind::Discard;
+        let failed = result.is_err() && !discard;
+        // What the home does instead of a copy's device that failed; and whether anything cannot be done.
+        let (mut at_home, mut lost) = (Vec::new(), false);
         for i in 0..u32::from(count) {
             let (e, s) = (ExtentId(ext + i), Slot(slot + i));
             if !(write && p.g.broken(Mutant::SkipPin)) {
                 Relocation::unpin(p.g, p.d, s, write);
             }
+            let piece = piece_of(p.g, (req, write), e, (start, len));
+            let blocks = p.g.blocks_of(&piece);
+            if failed && write {
+                lost |= !self.rescues_write(p.g, e, s, blocks.0);
+            } else if failed {
+                if Requests::rescue_read(p, &piece, s) {
+                    at_home.push(piece);
+                } else {
+                    lost = true;
+                }
+            }
             if write {
-                if !discard {
-                    self.written(p, e, s, (start, len), result.is_ok());
+                if !discard && self.written(p, e, s, blocks, result.is_ok()) == Written::Again {
+                    at_home.push(piece);
                 }
                 // A discard or an unaligned write may have waited for the end of all writes.
                 if p.g.space.map.is_held(e) {
@@ -191,35 +207,54 @@ impl Requests {
         match result {
             // Discards are only hints: a device that refuses one gets no more of them.
             Err(_) if discard => p.g.devices.members[op.member()].trims = false,
-            Err(e) => self.fail(req, e),
-            Ok(()) => {}
+            Err(e) if lost => self.fail(req, e),
+            Err(_) | Ok(()) => {}
+        }
+        for piece in at_home {
+            self.piece_alone(p, piece);
         }
         self.piece_done(p, req);
     }
 
-    /// Handles the end of a device write for one extent: the part of bytes `start..start + len` of the volume that is in `e`, in its slot
-    /// `s`.
+    /// Handles the end of a device write for one extent: of `blocks` of `e`, in its slot `s`.
     fn written(
         &mut self,
         p: &mut Parts<'_>,
         e: ExtentId,
         s: Slot,
-        (start, len): (u64, u32),
+        blocks: (u32, u32),
         ok: bool,
-    ) {
-        let g = &mut *p.g;
-        let (shift, b) = (g.space.geo.extent_shift, g.space.geo.block_shift);
-        let base = u64::from(e.0) << shift;
-        let from = ((start.max(base) - base) >> b) as u32;
-        let to = (((start + u64::from(len)).min(base + (1 << shift)) - base) >> b) as u32;
-        if !self.replicas.is_empty() && self.replica_written(p, e, s, (from, to), ok) {
-            return;
+    ) -> Written {
+        if !self.replicas.is_empty() {
+            let how = self.replica_written(p, e, s, blocks, ok);
+            if how != Written::Elsewhere {
+                return how;
+            }
         }
         // The blocks become valid only now, because a round that starts while the write is in progress must not expose them.
         let g = &mut *p.g;
         let ok = ok || g.broken(Mutant::TrustFailedWrite);
-        if ok && g.space.map.home(e) == Some(s) && g.space.map.validate(e, from, to) {
+        if ok && g.space.map.home(e) == Some(s) && g.space.map.validate(e, blocks.0, blocks.1) {
             p.d.note(g, e);
         }
+        Written::Elsewhere
+    }
+}
+
+/// The part of an operation on bytes `start..start + len` of the volume that is in `e`, as a piece; a write goes past the copy.
+fn piece_of(
+    g: &Globals,
+    (req, write): (u32, bool),
+    e: ExtentId,
+    (start, len): (u64, u32),
+) -> Waiter {
+    let base = u64::from(e.0) << g.space.geo.extent_shift;
+    Waiter {
+        req,
+        extent: e,
+        from: start.max(base),
+        to: (start + u64::from(len)).min(base + u64::from(g.space.geo.extent_bytes())),
+        touched: true,
+        past_copy: write,
     }
 }

@@ -16,6 +16,8 @@ pub(in crate::engine) struct Waiter {
     pub(in crate::engine) to: u64,
     /// Whether the policy has seen this access.
     pub(super) touched: bool,
+    /// Whether it is a write that the copy's device has failed to take, so that the home does.
+    pub(super) past_copy: bool,
 }
 
 /// A small summary of a set of requests. It answers whether the set contains a request other than a given one.
@@ -215,6 +217,7 @@ mod tests {
             from: 0,
             to: 4096,
             touched: true,
+            past_copy: false,
         }
     }
 

@@ -1,0 +1,45 @@
+//! Operations that flash fails and the home can do.
+//!
+//! A copy is one of two places. If its device fails a read of clean blocks, they are read from the home. If it fails a write, the blocks are
+//! written to the home, and are no part of the copy any more. So flash that fails makes a volume slower, and no request fails as long as the
+//! disk works. But dirty blocks that flash cannot read are nowhere else, so that is an error.
+
+use super::{Requests, Waiter};
+use crate::engine::globals::{Globals, Parts};
+use crate::mutants::Mutant;
+use crate::units::{ExtentId, Slot};
+
+/// Whether the home of `e` can take the place of its copy.
+pub(super) fn can_use_home(g: &Globals, e: ExtentId) -> bool {
+    let missing = |s| g.devices.members[usize::from(g.space.geo.locate(s).0.0)].missing;
+    !g.failed && g.space.map.home(e).is_some_and(|s| !missing(s))
+}
+
+impl Requests {
+    /// A read of `w` in slot `s` failed. Its blocks are read from the home from now on, unless some are dirty: then this returns false.
+    pub(super) fn rescue_read(p: &mut Parts<'_>, w: &Waiter, s: Slot) -> bool {
+        let (e, (from, to)) = (w.extent, p.g.blocks_of(w));
+        let map = &p.g.space.map;
+        if map.home(e) == Some(s) || !can_use_home(p.g, e) {
+            return false;
+        }
+        if map.copy(e).is_some() && map.any_dirty(e, from, to) {
+            if !p.g.broken(Mutant::RescueDirty) {
+                return false;
+            }
+            let _ = p.g.space.map.copy_forget(e, from, to);
+        }
+        let map = &mut p.g.space.map;
+        let due = map.copy(e).is_some() && map.copy_invalidate_clean(e, from, to);
+        if due && !p.g.params.read_only {
+            p.d.note(p.g, e);
+        }
+        true
+    }
+
+    /// Whether a write in slot `s` of `e`, from block `from` on, which failed, is or will be done by the home.
+    pub(super) fn rescues_write(&self, g: &Globals, e: ExtentId, s: Slot, from: u32) -> bool {
+        let at_home = g.space.map.home(e) == Some(s);
+        !at_home && can_use_home(g, e) && self.replicas.may_reach_home(e, from)
+    }
+}

@@ -128,3 +128,50 @@ fn a_tiering_volume_does_not_go_on_without_its_homes() {
         );
     }
 }
+
+/// The journal on flash is damaged, so that nobody knows what the copies are. The flash is there, and the volume goes on without it.
+#[test]
+fn a_volume_goes_on_without_flash_that_is_there() {
+    let place = Place::new();
+    let made = place.json("create v --fast f:16M --slow s:64M --policy lru", "create");
+    let served = place.serve("v --nbd unix:n");
+    let data = noise(1, 8 * MIB);
+    copy_in(&place, &data);
+    // While it is served, nobody else begins.
+    let why = place.fails("serve v --without-flash --nbd unix:m");
+    assert!(why.contains("served already"), "{why}");
+    served.kill();
+    // All of the ring, on its two places.
+    let extent = count(&made, "/extent_bytes");
+    let from = 16_384;
+    let to = (16 << 20) - count(&made, "/members/0/slots") * extent - 4096;
+    let flash = std::fs::OpenOptions::new()
+        .write(true)
+        .open(place.path("f"));
+    let zeros = vec![0; usize::try_from(to - from).expect("fits")];
+    std::os::unix::fs::FileExt::write_all_at(&flash.expect("opened"), &zeros, from)
+        .expect("written");
+    let why = place.fails("serve v --nbd unix:n");
+    assert!(why.contains("--without-flash"), "{why}");
+    let why = place.fails("serve v --without-flash --nbd unix:n");
+    assert!(why.contains("--accept-loss"), "it held dirty data: {why}");
+    let served = place.serve("v --without-flash --accept-loss --nbd unix:n");
+    let status = place.json("status v", "status");
+    assert_eq!(status["missing_members"], json!([0]));
+    copy_in(&place, &data);
+    holds(&place, &data);
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+    // From now on it is no part of the volume, until it is put in its own place again.
+    let served = place.serve("v --nbd unix:n");
+    assert_eq!(
+        place.json("status v", "status")["missing_members"],
+        json!([0])
+    );
+    holds(&place, &data);
+    assert_eq!(served.terminate(), Some(0));
+
+    place.ok("create w --fast wf:16M --slow ws:64M --policy linear");
+    let why = place.fails("serve w --without-flash --nbd unix:n");
+    assert!(why.contains("no cache volume"), "{why}");
+}

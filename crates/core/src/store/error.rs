@@ -245,13 +245,13 @@ impl fmt::Display for OpenError {
             OpenError::JournalHole { seq } => {
                 write!(
                     f,
-                    "journal block {seq} was durable and is damaged, and the mirror does not have it: what changed since cannot be told, and slots may have changed hands; restore the members from a backup"
+                    "journal block {seq} was durable and is damaged, and the mirror does not have it: what changed since cannot be told, and slots may have changed hands; restore the members from a backup, or go on with the disks of a cache volume alone: `serve --without-flash --accept-loss`"
                 )
             }
             OpenError::JournalEnd { seq } => {
                 write!(
                     f,
-                    "the end of the journal is damaged on the primary, and the mirror may have followed only to block {seq}: what came behind cannot be told; restore the members from a backup"
+                    "the end of the journal is damaged on the primary, and the mirror may have followed only to block {seq}: what came behind cannot be told; restore the members from a backup, or go on with the disks of a cache volume alone: `serve --without-flash --accept-loss`"
                 )
             }
             OpenError::CheckpointLost { number, first, end } => write!(
@@ -261,7 +261,7 @@ impl fmt::Display for OpenError {
             ),
             OpenError::NoCheckpoint => write!(
                 f,
-                "no checkpoint can be read in full on fast or mirror: restore a device from a backup"
+                "no checkpoint can be read in full on fast or mirror: restore a device from a backup, or go on with the disks of a cache volume alone: `serve --without-flash --accept-loss`"
             ),
             OpenError::BadRecord(what) => {
                 write!(f, "{what}: the metadata is damaged; run `isotherm check`")

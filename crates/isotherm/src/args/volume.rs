@@ -161,6 +161,9 @@ pub struct ServeArgs {
     /// With --read-only nothing is changed, and reads of ranges that are known to be lost fail
     #[arg(long)]
     pub accept_loss: bool,
+    /// Go on with the disks of a cache volume alone: its flash is left out, even if it is there, and no part of the volume from then on
+    #[arg(long)]
+    pub without_flash: bool,
     /// After SIGTERM, SIGINT or SIGHUP, wait N seconds for the users of the volume to leave; a second signal ends at once
     #[arg(long, value_name = "SECONDS", default_value_t = 80, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub stop_timeout: u64,

@@ -98,7 +98,7 @@ fn primary<'a>(devices: &[Option<Device>], found: &'a Found) -> Option<(&'a Supe
     devices.get(place)?.as_ref().map(|_| (newest, place))
 }
 
-fn is_unclean(found: &Found) -> bool {
+pub(super) fn is_unclean(found: &Found) -> bool {
     found.iter().flatten().any(|s| s.state != State::Clean)
 }
 

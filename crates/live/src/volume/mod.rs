@@ -11,6 +11,7 @@ mod pages;
 mod release;
 pub(crate) mod replace;
 mod successor;
+mod without;
 
 use crate::config::VolumeConfig;
 use crate::device::Device;

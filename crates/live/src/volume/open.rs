@@ -3,6 +3,7 @@
 use super::begin::{begin, missing_members_note};
 use super::claim::take_over;
 use super::memory::{self, Needs};
+use super::without::{Without, may_leave_out};
 use super::{OpenMode, Volume, config_error, description};
 use crate::config::{MemberConfig, VolumeConfig, format_uuid, parse_uuid};
 use crate::device::{Device, OpenHow, refuse_twins, size_of};
@@ -20,18 +21,6 @@ use isotherm_core::{MemberId, TierId, engine};
 use rustix::io::Errno;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-
-/// A device that counts as no member yet, although the description may name its path: the new one of a replacement.
-#[derive(Clone, Copy)]
-pub(super) struct Without<'a>(pub(super) Option<&'a Path>);
-
-impl Without<'_> {
-    /// Whether the member at `path` is meant.
-    fn is(self, path: &Path) -> bool {
-        self.0
-            .is_some_and(|new| refuse_twins(&[path.to_owned(), new.to_owned()]).is_err())
-    }
-}
 
 impl Volume {
     /// Opens volume `p/v` by its description.
@@ -55,10 +44,10 @@ impl Volume {
         base: &Path,
         mode: OpenMode,
     ) -> Result<Volume, Error> {
-        Volume::open_without(config, file, base, mode, Without(None))
+        Volume::open_without(config, file, base, mode, Without::Nothing)
     }
 
-    /// As [`Volume::open_config`], while the device `without` is not taken for a member.
+    /// As [`Volume::open_config`], without some members.
     pub(super) fn open_without(
         mut config: VolumeConfig,
         file: &Path,
@@ -74,7 +63,7 @@ impl Volume {
         let read_only = mode == OpenMode::ReadOnly;
         let (devices, absent) = open_members(&config, read_only, without, &mut notes)?;
         // A replacement may be of a device that is there and has lost its contents.
-        let tolerant = absent.is_some() || read_only || without.0.is_some();
+        let tolerant = absent.is_some() || read_only || without != Without::Nothing;
         let media = &mut FileMedia::new(&devices);
         let found = find_superblocks(media, &paths, tolerant, &mut notes)?;
         let (mut devices, mut found) = in_member_order(&mut config, devices, found)?;
@@ -88,6 +77,7 @@ impl Volume {
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
         all_of_this_volume(&config, &paths, &found, file)?;
         no_old_cache(&found, policy.uses(), file)?;
+        may_leave_out(without, &config, &found, file)?;
         check_shape(&config, &devices, &found, file)?;
         use_page_cache_for_large_sectors(&mut devices, &found, &mut notes)?;
         if let Some(geo) = found.iter().flatten().find_map(|sb| sb.geometry().ok()) {
@@ -108,7 +98,8 @@ impl Volume {
         {
             stamp::confirm(device, stamp)?;
         }
-        if !read_only && without.0.is_none() && !opened.report.missing.is_empty() {
+        let is_new = matches!(without, Without::Device(_));
+        if !read_only && !is_new && !opened.report.missing.is_empty() {
             notes.push(missing_members_note(&opened.report, &lost, &paths));
         }
         notes.extend(lost_ranges(&opened));
@@ -147,9 +138,10 @@ fn open_members(
 ) -> Result<(Vec<Option<Device>>, Option<Error>), Error> {
     let mut devices = Vec::new();
     let mut absent = None;
+    let slowest = config.members.iter().map(|m| m.tier).max().unwrap_or(0);
     for m in &config.members {
-        if without.is(&m.path) {
-            let what = format!("{}: is the new device", m.path.display());
+        if let Some(why) = without.why(m, slowest) {
+            let what = format!("{}: {why}", m.path.display());
             absent.get_or_insert(Error::new(ErrorKind::Device, what));
             devices.push(None);
             continue;

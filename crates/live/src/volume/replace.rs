@@ -6,8 +6,8 @@
 use super::claim::refuse_live_member;
 use super::create::{Undo, reserve_space};
 use super::grow::end_session;
-use super::open::Without;
 use super::successor::{Replacing, unused};
+use super::without::Without;
 use super::{OpenMode, Volume, config_error, description, in_words};
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::config::{VolumeConfig, parse_uuid};
@@ -90,7 +90,7 @@ impl Volume {
             OpenMode::ReadWrite
         };
         let base = file.parent().unwrap_or(Path::new("")).to_owned();
-        let mut v = Volume::open_without(config, &file, &base, mode, Without(Some(&new)))?;
+        let mut v = Volume::open_without(config, &file, &base, mode, Without::Device(&new))?;
         let mut replacement = Replacement {
             file: file.clone(),
             new,

@@ -156,7 +156,12 @@ fn open(args: &ServeArgs) -> Result<Volume, Failure> {
         (false, true) => OpenMode::AcceptLoss,
         (false, false) => OpenMode::ReadWrite,
     };
-    let volume = Volume::open(&args.volume, mode).map_err(|e| refused(args, &e))?;
+    let opened = if args.without_flash {
+        Volume::open_without_flash(&args.volume, mode)
+    } else {
+        Volume::open(&args.volume, mode)
+    };
+    let volume = opened.map_err(|e| refused(args, &e))?;
     report(&volume);
     judge_loss(&volume, args.accept_loss)?;
     Ok(volume)

@@ -5,7 +5,7 @@ SEEDS ?= 1000
 # make test PROPTEST_RNG_SEED=$(date +%s)
 PROPTEST_RNG_SEED ?= 20261122
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-nfs vm-move-over dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-nfs vm-two-ways vm-move-over dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -89,6 +89,10 @@ vm-root:
 # A directory of NFS as the slow tier of `isotherm mount`, in a guest (skipped unless ISOTHERM_VM names the program that runs it)
 vm-nfs: build
 	scripts/vm-nfs
+
+# Two servers of one volume over NFS, and a volume on 9p, in a guest (skipped unless ISOTHERM_VM names the program that runs it)
+vm-two-ways: build
+	scripts/vm-two-ways
 
 # The recipes for moving over from bcache, an LVM cache and Open CAS, in a guest (skipped unless ISOTHERM_VM names the program that runs it)
 vm-move-over: build

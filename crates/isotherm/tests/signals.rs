@@ -237,9 +237,10 @@ fn an_end_that_waits_for_a_member_says_so() {
     let Some(disk) = Faulty::attach(&platter, &place.path("bay"), "sdb") else {
         return;
     };
-    place.ok("create v --fast f:16M --slow bay/sdb --policy lru");
+    // A tiering volume: its end writes to each member.
+    place.ok("create v --slow bay/sdb --policy linear");
     let words = format!(
-        "waits for {} (member 1), which has not answered since",
+        "waits for {} (member 0), which has not answered since",
         place.path("bay/sdb").display()
     );
     for by_signal in [false, true] {

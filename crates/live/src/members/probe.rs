@@ -4,13 +4,14 @@
 //! old.
 
 use crate::buffers::{ALIGNMENT, Buffer};
+use crate::device::bytes_of;
 use crate::stack;
 use isotherm_core::store::superblock::SuperblockError;
 use isotherm_core::store::{self, BLOCK, Superblock};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, SeekFrom};
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -60,7 +61,7 @@ fn read(file: &File, offset: u64, to: &mut [u8]) -> Result<(), SuperblockError> 
 pub fn probe(path: &Path, second: Second<'_>) -> io::Result<Result<Superblock, SuperblockError>> {
     stack::reachable(path)?;
     let file = open_quietly(path)?;
-    let bytes = (&file).seek(SeekFrom::End(0)).ok();
+    let bytes = bytes_of(&file).ok();
     let mut read = |offset, block: &mut [u8]| read(&file, offset, block);
     let first = store::superblock_at(&mut read, 0);
     let (places, anywhere) = match second {

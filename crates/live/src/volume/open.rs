@@ -5,7 +5,7 @@ use super::claim::take_over;
 use super::memory::{self, Needs};
 use super::{OpenMode, Volume, config_error, description};
 use crate::config::{MemberConfig, VolumeConfig, format_uuid, parse_uuid};
-use crate::device::{Device, OpenHow, refuse_twins};
+use crate::device::{Device, OpenHow, bytes_of, refuse_twins};
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::members::{self, Found, find_superblocks};
@@ -18,7 +18,6 @@ use isotherm_core::store::superblock::{MemberEntry, State};
 use isotherm_core::store::{self, Opened, Superblock};
 use isotherm_core::{MemberId, TierId, engine};
 use rustix::io::Errno;
-use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -275,9 +274,9 @@ fn is_gone(path: &Path) -> bool {
         && match std::fs::File::open(path) {
             Err(e) => Errno::from_io_error(&e).is_some_and(|n| gone.contains(&n)),
             // A drive without a medium, or a loop device without a file. A file that was emptied is damage, not absence.
-            Ok(mut f) => {
+            Ok(f) => {
                 f.metadata().is_ok_and(|m| m.file_type().is_block_device())
-                    && f.seek(SeekFrom::End(0)).is_ok_and(|bytes| bytes == 0)
+                    && bytes_of(&f).is_ok_and(|bytes| bytes == 0)
             }
         }
 }

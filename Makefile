@@ -129,7 +129,7 @@ deny:
 	@command -v cargo-deny >/dev/null || $(CARGO) install cargo-deny --locked --version 0.20.2
 	$(CARGO) deny check licenses bans sources
 	@if $(CARGO) deny fetch db 2>/dev/null; then $(CARGO) deny check advisories; \
-	elif [ -n "$$(ls -A $(ADVISORIES) 2>/dev/null)" ]; then \
+	elif ls -d $(ADVISORIES)/*/.git >/dev/null 2>&1; then \
 		echo "deny: the database of advisories cannot be fetched: an earlier copy in $(ADVISORIES) is asked"; \
 		$(CARGO) deny --offline check advisories; \
 	else echo "deny: SKIPPED: advisories: their database cannot be fetched, and there is no earlier copy in $(ADVISORIES)"; fi

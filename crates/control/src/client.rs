@@ -98,6 +98,18 @@ impl Client {
         self
     }
 
+    /// Kills the server, as if the power had failed, and returns the number of its process.
+    ///
+    /// # Errors
+    /// Which process it is is not known, or it may not be killed.
+    pub fn kill_server(&self) -> io::Result<i32> {
+        let unseen = "it runs where this process cannot see it (another container)";
+        let server = isotherm_live::peer_process(self.stream.get_ref())?;
+        let server = server.ok_or_else(|| io::Error::other(unseen))?;
+        rustix::process::kill_process(server, rustix::process::Signal::KILL)?;
+        Ok(server.as_raw_nonzero().get())
+    }
+
     /// Asks and waits for the answer.
     ///
     /// # Errors

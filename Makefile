@@ -5,7 +5,7 @@ SEEDS ?= 1000
 # make test PROPTEST_RNG_SEED=$(date +%s)
 PROPTEST_RNG_SEED ?= 20261122
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-nfs vm-move-over dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-nfs vm-two-ways vm-move-over dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -90,6 +90,10 @@ vm-root:
 vm-nfs: build
 	scripts/vm-nfs
 
+# Two servers of one volume over NFS, and a volume on 9p, in a guest (skipped unless ISOTHERM_VM names the program that runs it)
+vm-two-ways: build
+	scripts/vm-two-ways
+
 # The recipes for moving over from bcache, an LVM cache and Open CAS, in a guest (skipped unless ISOTHERM_VM names the program that runs it)
 vm-move-over: build
 	scripts/vm-move-over run
@@ -125,7 +129,7 @@ deny:
 	@command -v cargo-deny >/dev/null || $(CARGO) install cargo-deny --locked --version 0.20.2
 	$(CARGO) deny check licenses bans sources
 	@if $(CARGO) deny fetch db 2>/dev/null; then $(CARGO) deny check advisories; \
-	elif [ -n "$$(ls -A $(ADVISORIES) 2>/dev/null)" ]; then \
+	elif ls -d $(ADVISORIES)/*/.git >/dev/null 2>&1; then \
 		echo "deny: the database of advisories cannot be fetched: an earlier copy in $(ADVISORIES) is asked"; \
 		$(CARGO) deny --offline check advisories; \
 	else echo "deny: SKIPPED: advisories: their database cannot be fetched, and there is no earlier copy in $(ADVISORIES)"; fi

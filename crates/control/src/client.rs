@@ -98,6 +98,18 @@ impl Client {
         self
     }
 
+    /// Kills the server, as if the power had failed, and returns the number of its process.
+    ///
+    /// # Errors
+    /// Which process it is is not known, or it may not be killed.
+    pub fn kill_server(&self) -> io::Result<i32> {
+        let unseen = "it runs where this process cannot see it (another container)";
+        let server = isotherm_live::peer_process(self.stream.get_ref())?;
+        let server = server.ok_or_else(|| io::Error::other(unseen))?;
+        rustix::process::kill_process(server, rustix::process::Signal::KILL)?;
+        Ok(server.as_raw_nonzero().get())
+    }
+
     /// Asks and waits for the answer.
     ///
     /// # Errors
@@ -105,11 +117,11 @@ impl Client {
     pub fn ask(&mut self, request: &Request) -> Result<Value, Failure> {
         let mut line = serde_json::to_vec(request).map_err(|e| Failure::failed(e.to_string()))?;
         line.push(b'\n');
-        self.stream
-            .get_mut()
-            .write_all(&line)
-            .map_err(|e| gone(&e))?;
-        self.next_answer()
+        match self.stream.get_mut().write_all(&line) {
+            // A server that takes no more connections has said so at once, and closed.
+            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(gone(&e)),
+            _ => self.next_answer(),
+        }
     }
 
     /// Waits for a further answer to a request that has several.
@@ -139,5 +151,24 @@ impl Client {
     /// The stream of data after the answer.
     pub fn into_stream(self) -> BufReader<UnixStream> {
         self.stream
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// A server that takes no more connections answers before it is asked, and closes.
+    #[test]
+    fn an_answer_that_came_before_the_question_is_told() {
+        let (ours, mut theirs) = UnixStream::pair().expect("sockets");
+        theirs
+            .write_all(b"{\"error\":\"too many\"}\n")
+            .expect("written");
+        drop(theirs);
+        let mut client = Client::over(ours);
+        let why = client.ask(&Request::Why { offset: 1 });
+        assert_eq!(why, Err(Failure::failed("too many")));
     }
 }

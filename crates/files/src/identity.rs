@@ -38,17 +38,10 @@ fn read(root: &Root) -> Result<Option<Identity>, Refused> {
     })
 }
 
-fn write(roots: &Arc<Vec<Root>>, tier: usize, identity: &Identity) -> Result<(), Refused> {
-    let root = &roots[tier];
-    let text = serde_json::to_vec(identity).map_err(|e| Refused(e.to_string()))?;
-    let done = NewFile::make(root, b"identity.json")
-        .and_then(|new| write_all(&new.fd, &text, 0).and_then(|()| new.publish()));
-    done.map_err(|e| {
-        Refused(format!(
-            "{}: cannot write .isotherm/identity.json: {e}",
-            root.path.display()
-        ))
-    })
+fn write(root: &Root, identity: &Identity) -> Result<(), Errno> {
+    let text = serde_json::to_vec(identity).map_err(|_| Errno::INVAL)?;
+    let new = NewFile::make(root, b"identity.json")?;
+    write_all(&new.fd, &text, 0).and_then(|()| new.publish())
 }
 
 fn number() -> Result<String, Refused> {
@@ -61,11 +54,11 @@ fn number() -> Result<String, Refused> {
 }
 
 /// Checks that these are the tiers that tier 0 lists. With `accept` they become those tiers. An absent tier is assumed to be the listed
-/// one.
+/// one. Returns a message for people if a full tier has no room for its id: as long as no tier has one, the next mount tries again.
 ///
 /// # Errors
 /// A message in words: a directory is not the tier that it was.
-pub(crate) fn check(roots: &Arc<Vec<Root>>, accept: bool) -> Result<(), Refused> {
+pub(crate) fn check(roots: &Arc<Vec<Root>>, accept: bool) -> Result<Option<String>, Refused> {
     let present = |t: &usize| !roots[*t].absent;
     let mut ids: Vec<Option<String>> = vec![None; roots.len()];
     for t in (0..roots.len()).filter(present) {
@@ -84,7 +77,7 @@ pub(crate) fn check(roots: &Arc<Vec<Root>>, accept: bool) -> Result<(), Refused>
             id.is_some_and(|id| known.contains(id))
         });
     if same {
-        return Ok(());
+        return Ok(None);
     }
     if !present(&0) || (0..roots.len()).any(|t| !present(&t)) {
         return refuse(
@@ -110,9 +103,23 @@ pub(crate) fn check(roots: &Arc<Vec<Root>>, accept: bool) -> Result<(), Refused>
     for t in (0..roots.len()).rev() {
         let tiers = if t == 0 { all.clone() } else { Vec::new() };
         let id = all[t].clone();
-        write(roots, t, &Identity { id, tiers })?;
+        let shown = roots[t].path.display();
+        match write(&roots[t], &Identity { id, tiers }) {
+            Err(Errno::NOENT | Errno::NOSPC | Errno::DQUOT)
+                if t > 0 && known.is_empty() && roots[t].local =>
+            {
+                return Ok(Some(format!(
+                    "{shown}: is full: it has no room to store that it is this tier, so the next mount would not notice if its disk were not mounted; the first mount that finds room stores it"
+                )));
+            }
+            done => done.map_err(|e| {
+                Refused(format!(
+                    "{shown}: cannot write .isotherm/identity.json: {e}"
+                ))
+            })?,
+        }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Whether the directory may be the tier that the fast tier lists. This is asked only for a directory that exists but may be an empty mount

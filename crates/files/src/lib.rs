@@ -23,6 +23,7 @@ pub mod copies;
 mod copy_only;
 mod counts;
 pub mod data;
+mod dead_mount;
 mod dir_readers;
 pub mod disk;
 pub mod fetch;

@@ -1,5 +1,6 @@
 //! Mounts a store in the directory tree of this machine.
 
+use crate::dead_mount;
 use crate::fuse::gate::Gate;
 use crate::fuse::helpers::Helpers;
 use crate::fuse::{Ended, Front, Io, Served};
@@ -188,13 +189,17 @@ fn say_what_tiers_lack(store: &Store) {
 fn mount_point(dir: &Path, tiers: &[PathBuf]) -> Result<PathBuf, Refused> {
     let shown = dir.display();
     let why = |e: std::io::Error, fix: &str| {
-        if e.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()) {
+        if dead_mount::is_cut(&e) {
             return Refused(format!(
                 "{shown}: a file system whose server died is mounted there: `umount -l {shown}` first"
             ));
         }
         Refused(format!("{shown}: {e}: {fix}"))
     };
+    // The attributes of a dead mount may be in the kernel's memory; its contents are not.
+    if std::fs::read_dir(dir).is_err_and(|e| dead_mount::is_cut(&e)) && dead_mount::clear(dir) {
+        tracing::warn!("{shown}: the mount of a server that was killed was removed");
+    }
     let dir = dir
         .canonicalize()
         .map_err(|e| why(e, "make the directory to mount on"))?;

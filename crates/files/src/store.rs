@@ -146,7 +146,7 @@ impl Store {
     pub fn open(settings: &Settings) -> Result<Store, Refused> {
         let (roots, locks) = crate::tiers::open(settings)?;
         let roots = Arc::new(roots);
-        crate::identity::check(&roots, settings.accept)?;
+        let no_room = crate::identity::check(&roots, settings.accept)?;
         let mut kept = crate::kept::take(&roots[0]);
         kept.retain(|k| match k.head {
             // Shorter ones are made anew when they are read.
@@ -201,7 +201,7 @@ impl Store {
             roots,
             _locks: locks,
         };
-        for line in missing {
+        for line in missing.into_iter().chain(no_room) {
             store.say(&line);
         }
         store.adopt_copies(&kept);

@@ -3,6 +3,7 @@
 use crate::disk::Root;
 use crate::mount::SOURCE;
 use crate::store::{Refused, Settings, refuse};
+use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use std::path::Path;
@@ -36,7 +37,7 @@ fn open_tier(path: &Path, fast: Option<&Root>, may_miss: bool) -> Result<Option<
 
 /// Locks a tier, and waits a short time for a lock that will soon be released: the previous server may just be ending, or a child process
 /// that inherited the lock may not have called exec yet.
-fn lock_soon(lock: &rustix::fd::OwnedFd) -> Result<(), Errno> {
+fn lock_soon(lock: &OwnedFd) -> Result<(), Errno> {
     let until = Instant::now() + LOCK_WAIT;
     loop {
         match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
@@ -66,6 +67,33 @@ fn fix_of(e: Errno) -> &'static str {
     }
 }
 
+fn cannot(tier: &str, what: &str, e: Errno) -> Refused {
+    Refused(format!("{tier}: cannot {what}: {e}{}", fix_of(e)))
+}
+
+/// Locks a tier. One that is full may have no file to lock; its directory can be locked without space, on a local file system.
+fn lock(root: &Root, tier: &str, is_first: bool) -> Result<Vec<OwnedFd>, Refused> {
+    let mut files = Vec::new();
+    if root.local {
+        let directory = root.directory(b".");
+        files.push(directory.map_err(|e| cannot(tier, "open the directory", e))?);
+    }
+    let flags = OFlags::CREATE | OFlags::RDWR;
+    match root.open_at(b".isotherm/lock", flags, 0o600) {
+        Err(Errno::NOENT | Errno::NOSPC | Errno::DQUOT) if !is_first && root.local => {}
+        file => files.push(file.map_err(|e| cannot(tier, "open .isotherm/lock", e))?),
+    }
+    for file in &files {
+        lock_soon(file).map_err(|e| match e {
+            Errno::WOULDBLOCK => Refused(format!(
+                "{tier}: this tier is served already: unmount that file system first"
+            )),
+            _ => cannot(tier, "lock .isotherm/lock", e),
+        })?;
+    }
+    Ok(files)
+}
+
 /// Where a file system of this program with that device number is mounted.
 fn mount_of_this_program(dev: u64) -> Option<String> {
     let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -84,7 +112,7 @@ fn mount_of_this_program(dev: u64) -> Option<String> {
 ///
 /// # Errors
 /// A message in words.
-pub(crate) fn open(settings: &Settings) -> Result<(Vec<Root>, Vec<rustix::fd::OwnedFd>), Refused> {
+pub(crate) fn open(settings: &Settings) -> Result<(Vec<Root>, Vec<OwnedFd>), Refused> {
     let paths = &settings.tiers;
     if !(2..=TIERS_MAX).contains(&paths.len()) {
         return refuse(format!(
@@ -110,42 +138,34 @@ pub(crate) fn open(settings: &Settings) -> Result<(Vec<Root>, Vec<rustix::fd::Ow
                 ));
             }
         }
-        let failed =
-            |what: &str, e: Errno| Refused(format!("{shown}: cannot {what}: {e}{}", fix_of(e)));
+        let failed = |what: &str, e: Errno| cannot(&shown.to_string(), what, e);
         if let Some(at) = mount_of_this_program(root.dev) {
             return refuse(format!(
                 "{shown}: lies on a file system that `isotherm mount` serves at {at}: a tier of such a file system cannot be a tier of another; name a directory of the disk below"
             ));
         }
-        root.prepare().map_err(|e| {
+        let prepared = if roots.is_empty() {
+            root.prepare().map(|()| true)
+        } else {
+            root.prepare_if_room()
+        };
+        let prepared = prepared.map_err(|e| {
             let fix = fix_of(e);
             Refused(format!(
                 "{shown}: cannot write to .isotherm in this tier: {e}{fix}"
             ))
         })?;
-        if root
-            .is_exposed()
-            .map_err(|e| failed("look at .isotherm", e))?
-        {
+        let exposed = match root.is_exposed() {
+            Err(Errno::NOENT) if !prepared => false,
+            other => other.map_err(|e| failed("look at .isotherm", e))?,
+        };
+        if exposed {
             return refuse(format!(
                 "{shown}: another user made or can change .isotherm in this tier: move it away, or `chown root` and `chmod 700` it if you trust what is in it"
             ));
         }
-        let flags = OFlags::CREATE | OFlags::RDWR;
-        let lock = root
-            .open_at(b".isotherm/lock", flags, 0o600)
-            .map_err(|e| failed("open .isotherm/lock", e))?;
-        lock_soon(&lock).map_err(|e| {
-            if e == Errno::WOULDBLOCK {
-                Refused(format!(
-                    "{shown}: this tier is served already: unmount that file system first"
-                ))
-            } else {
-                failed("lock .isotherm/lock", e)
-            }
-        })?;
+        locks.append(&mut lock(&root, &shown.to_string(), roots.is_empty())?);
         roots.push(root);
-        locks.push(lock);
     }
     Ok((roots, locks))
 }

@@ -1,13 +1,14 @@
 //! A minimal HTTP server for pages that only answer `GET`, on a Unix socket or on a loopback address.
 //!
 //! It needs no runtime besides the engine's threads, keeps no state of clients, and has fixed limits: eight peers at a time, request heads
-//! of 8 KiB, ten seconds for each peer. A peer that stalls occupies one of the eight places for that time, and has no other effect.
+//! of 8 KiB, ten seconds for each peer. If all places are taken, the oldest peer that has not sent its request yet gives way.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -80,6 +81,30 @@ pub struct HttpServer {
 
 trait Peer: Read + Write {
     fn limit(&self, time: Duration) -> io::Result<()>;
+    /// What ends the connection, although its thread reads from it.
+    fn ending(&self) -> io::Result<Ending>;
+}
+
+/// Ends a connection.
+type Ending = Box<dyn Fn() + Send>;
+
+/// The peers that have not sent their requests yet, in the order of arrival.
+#[derive(Default)]
+struct Waiting(Mutex<BTreeMap<u64, Ending>>);
+
+impl Waiting {
+    fn table(&self) -> MutexGuard<'_, BTreeMap<u64, Ending>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the oldest. Returns whether there was one.
+    fn end_oldest(&self) -> bool {
+        let oldest = self.table().pop_first();
+        oldest.is_some_and(|(_, end)| {
+            end();
+            true
+        })
+    }
 }
 
 impl Peer for UnixStream {
@@ -87,12 +112,28 @@ impl Peer for UnixStream {
         self.set_read_timeout(Some(time))?;
         self.set_write_timeout(Some(time))
     }
+
+    fn ending(&self) -> io::Result<Ending> {
+        let peer = self.try_clone()?;
+        Ok(Box::new(move || {
+            // If it fails, the connection has ended.
+            let _ = peer.shutdown(Shutdown::Both);
+        }))
+    }
 }
 
 impl Peer for TcpStream {
     fn limit(&self, time: Duration) -> io::Result<()> {
         self.set_read_timeout(Some(time))?;
         self.set_write_timeout(Some(time))
+    }
+
+    fn ending(&self) -> io::Result<Ending> {
+        let peer = self.try_clone()?;
+        Ok(Box::new(move || {
+            // If it fails, the connection has ended.
+            let _ = peer.shutdown(Shutdown::Both);
+        }))
     }
 }
 
@@ -179,7 +220,8 @@ impl Drop for HttpServer {
 
 fn serve(listener: &Listener, over: &AtomicBool, pages: &Pages, own: &Address) {
     let peers = Arc::new(AtomicUsize::new(0));
-    loop {
+    let waiting = Arc::new(Waiting::default());
+    for number in 0.. {
         let accepted = listener.accept();
         if over.load(Ordering::SeqCst) {
             return;
@@ -189,29 +231,43 @@ fn serve(listener: &Listener, over: &AtomicBool, pages: &Pages, own: &Address) {
             std::thread::sleep(Duration::from_millis(50));
             continue;
         };
-        if peers.fetch_add(1, Ordering::SeqCst) >= PEERS_MAX {
+        let Ok(ending) = peer.ending() else {
+            continue;
+        };
+        if peers.fetch_add(1, Ordering::SeqCst) >= PEERS_MAX && !waiting.end_oldest() {
             peers.fetch_sub(1, Ordering::SeqCst);
             let _ = peer.limit(Duration::from_millis(100));
             let busy = Response::plain("503 Service Unavailable", "too many at once\n");
             let _ = send(&mut *peer, &busy, true);
             continue;
         }
+        waiting.table().insert(number, ending);
         let (count, pages, own) = (Arc::clone(&peers), Arc::clone(pages), own.clone());
+        let still = Arc::clone(&waiting);
         let started = std::thread::Builder::new()
             .name("http-peer".into())
             .spawn(move || {
                 // A peer that breaks the protocol or disconnects ends its own connection only.
-                let _ = serve_peer(&mut *peer, &pages, &own);
+                let head = read_head(&mut *peer);
+                drop(still.table().remove(&number));
+                let _ = head.and_then(|head| serve_peer(&mut *peer, head, &pages, &own));
                 count.fetch_sub(1, Ordering::SeqCst);
             });
         if started.is_err() {
+            drop(waiting.table().remove(&number));
             peers.fetch_sub(1, Ordering::SeqCst);
         }
     }
 }
 
-fn serve_peer(peer: &mut dyn Peer, pages: &Pages, own: &Address) -> io::Result<()> {
-    let Some(head) = read_head(peer)? else {
+/// Answers a request, whose head is `None` if it is too long.
+fn serve_peer(
+    peer: &mut dyn Peer,
+    head: Option<String>,
+    pages: &Pages,
+    own: &Address,
+) -> io::Result<()> {
+    let Some(head) = head else {
         let long = Response::plain("431 Request Header Fields Too Large", "too long\n");
         return send(peer, &long, true);
     };
@@ -339,10 +395,19 @@ mod tests {
             let text = ask(&server, request);
             assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{text}");
         }
-        // A peer that sends nothing does not delay others.
-        let stalled = TcpStream::connect(server.address()).expect("connects");
-        assert!(ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n").contains("200"));
-        drop(stalled);
+        // Peers that send nothing, or half a request, give way, however many come.
+        let mut stalled = Vec::new();
+        for n in 0..3 * PEERS_MAX {
+            let mut peer = TcpStream::connect(server.address()).expect("connects");
+            if n % 2 == 0 {
+                peer.write_all(b"GET /metrics HTTP/1.1\r\n")
+                    .expect("written");
+            }
+            stalled.push(peer);
+            assert!(ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n").contains("200"));
+        }
+        let mut oldest = stalled.swap_remove(0);
+        assert!(!matches!(oldest.read(&mut [0; 1]), Ok(n) if n > 0));
     }
 
     #[test]

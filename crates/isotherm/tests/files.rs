@@ -180,9 +180,9 @@ fn what_is_mounted_below_stays_when_ours_is_unmounted() {
     }
 }
 
-/// The server is killed: its mount stays behind, dead, and the next one says how to be rid of it.
+/// The server is killed: its mount stays behind, dead. Questions say how to be rid of it, and the same command starts again.
 #[test]
-fn a_mount_of_a_killed_server_is_named_with_the_way_out() {
+fn a_killed_server_is_started_again_by_the_same_command() {
     if !Path::new("/dev/fuse").exists() || !rustix::process::getuid().is_root() {
         println!("SKIPPED: needs /dev/fuse and root");
         return;
@@ -192,16 +192,25 @@ fn a_mount_of_a_killed_server_is_named_with_the_way_out() {
         fs::create_dir(place.path(dir)).expect("made");
     }
     let call = "mount --fast fast --slow slow mnt";
-    Place::wait_ready(place.command(call), call).kill();
-    let mnt = place.path("mnt").display().to_string();
-    let said = [place.fails(call), place.fails("files status mnt")];
-    place.tool("umount", &["-l", &mnt]);
-    for said in &said {
+    for n in 0..3 {
+        let served = Place::wait_ready(place.command(call), call);
+        fs::write(place.path("mnt/f"), [n; 5]).expect("written");
+        let open = fs::File::open(place.path("mnt/f")).expect("opened");
+        served.kill();
+        let said = place.fails("files status mnt");
         assert!(said.contains("umount -l mnt"), "{said}");
+        let again = Place::wait_ready(place.command(call), call);
+        assert!(place.ok("files status mnt").contains("Serving well"));
+        assert_eq!(fs::read(place.path("mnt/f")).expect("read"), [n; 5]);
+        drop(open);
+        again.signal("TERM");
+        let (code, said) = again.end();
+        assert_eq!(code, Some(0), "{said}");
+        assert!(
+            said.contains("mnt: the mount of a server that was killed was removed"),
+            "{said}"
+        );
     }
-    let again = Place::wait_ready(place.command(call), call);
-    assert!(place.ok("files status mnt").contains("Serving well"));
-    assert_eq!(again.terminate(), Some(0));
 }
 
 /// Asks everything as another user, opens files until that is refused, says what came of it, and waits with the files open.

@@ -87,6 +87,83 @@ fn a_device_that_only_states_the_number_of_the_volume_does_not_block_it() {
     assert_eq!(place.json("check v", "check")["ok"], json!(true));
 }
 
+/// A volume of one member, and one whose devices all have other names, tell a forged member by its owner: any user may be able to attach a
+/// loop device over a file of his own. Root's copy is still refused, because it may be the member.
+#[test]
+fn what_another_user_attaches_blocks_no_volume() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: files of other users need root");
+    }
+    for (shape, renamed) in [("", false), ("", true), ("--fast f:16M", true)] {
+        let place = Place::in_memory();
+        let policy = if shape.is_empty() {
+            "linear"
+        } else {
+            "greendm"
+        };
+        place.ok(&format!("create v {shape} --slow s:64M --policy {policy}"));
+        used(&place, 0, 1);
+        // The worst: a copy of the member, of a later session.
+        place.away("x");
+        fs::copy(place.path("s"), place.path("away/x")).expect("copied");
+        let names: Vec<&str> = ["f", "s"]
+            .into_iter()
+            .filter(|n| place.path(n).exists())
+            .collect();
+        let over = |name: &str| LoopDevice::over(&place, &[], name);
+        let Some(devices) = names.iter().map(|n| over(n)).collect::<Option<Vec<_>>>() else {
+            return;
+        };
+        rewrite(&place, |text| {
+            let named = |text: String, (n, d): (&&str, &LoopDevice)| {
+                let now = if renamed {
+                    format!("/dev/gone-{n}")
+                } else {
+                    d.0.clone()
+                };
+                text.replace(place.path(n).to_str().expect("text"), &now)
+            };
+            names.iter().zip(&devices).fold(text, named)
+        });
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(place.path("away/x"));
+        let file = file.expect("opened");
+        let mut block = [0; BLOCK];
+        file.read_exact_at(&mut block, 0).expect("read");
+        let mut forged = Superblock::decode(&block).expect("a superblock");
+        forged.generation = 1 << 40;
+        let at = MemberId(forged.index);
+        for at in [0, forged.copy_offset(at)] {
+            file.write_all_at(&forged.encode(), at).expect("written");
+        }
+        file.sync_all().expect("written");
+        let Some(other) = over("away/x") else {
+            return;
+        };
+        let why = place.fails("serve v --nbd unix:n");
+        assert!(
+            why.contains("is a copy or a snapshot") || why.contains(&other.0),
+            "{why}"
+        );
+        std::os::unix::fs::chown(place.path("away/x"), Some(65534), None).expect("given");
+        let is_left_out = |said: String| {
+            let words = format!("{}: states to be member", other.0);
+            assert!(said.contains(&words), "{shape}, {renamed}: {said}");
+        };
+        is_left_out(used(&place, 1, 2));
+        // He gives the name to a file of root's, or takes it away.
+        fs::rename(place.path("away/x"), place.path("away/y")).expect("renamed");
+        fs::write(place.path("away/root"), "").expect("written");
+        std::os::unix::fs::symlink("root", place.path("away/x")).expect("linked");
+        is_left_out(used(&place, 2, 3));
+        fs::remove_file(place.path("away/y")).expect("removed");
+        is_left_out(used(&place, 3, 4));
+        assert_eq!(place.json("check v", "check")["ok"], json!(true));
+    }
+}
+
 #[test]
 fn names_that_were_swapped_lead_to_the_same_members() {
     let place = Place::in_memory();

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use common::faulty::{Faulty, Released};
-use common::peer::{PATIENCE, Peer, wait_for};
+use common::peer::{FLUSH, PATIENCE, Peer, wait_for};
 use common::{Place, Served};
 use serde_json::json;
 
@@ -237,9 +237,10 @@ fn an_end_that_waits_for_a_member_says_so() {
     let Some(disk) = Faulty::attach(&platter, &place.path("bay"), "sdb") else {
         return;
     };
-    place.ok("create v --fast f:16M --slow bay/sdb --policy lru");
+    // A tiering volume: its end writes to each member.
+    place.ok("create v --slow bay/sdb --policy linear");
     let words = format!(
-        "waits for {} (member 1), which has not answered since",
+        "waits for {} (member 0), which has not answered since",
         place.path("bay/sdb").display()
     );
     for by_signal in [false, true] {
@@ -275,4 +276,42 @@ fn an_end_that_waits_for_a_member_says_so() {
         let log = ended_well(served, &place);
         assert!(log.contains(&words), "{log}");
     }
+}
+
+/// With a limit, the server of a member that hangs is killed: what was flushed is there afterwards.
+#[test]
+fn an_end_that_takes_too_long_is_cut_short_on_request() {
+    let place = Place::in_memory();
+    let platter = place.away("platter");
+    let made = File::create(&platter).and_then(|f| f.set_len(64 << 20));
+    made.expect("made");
+    let Some(disk) = Faulty::attach(&platter, &place.path("bay"), "sdb") else {
+        return;
+    };
+    place.ok("create v --slow bay/sdb --policy linear");
+    let mut served = place.serve("v --nbd unix:n --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    peer.write(8192, &[1; 4096]).expect("written");
+    peer.ask(FLUSH, 0, 0).expect("sent");
+    assert_eq!(peer.answer().expect("answered"), 0);
+    drop(peer);
+    disk.hang();
+    let _released = Released(&disk);
+    let why = place.fails("stop v --within 2");
+    assert!(
+        why.contains("v: did not end within")
+            && why.contains("was killed: what was flushed is safe"),
+        "{why}"
+    );
+    disk.go_on();
+    wait_for("the killed server to be gone", || {
+        served.has_ended().then_some(())
+    });
+    let (code, _) = served.end();
+    assert_eq!(code, None, "by a signal");
+    assert_eq!(found(&place), [1; 4096]);
+    // A volume that ends in time ends as ever.
+    let served = place.serve("v --nbd unix:n --stop-timeout 0");
+    place.ok("stop v --within 600");
+    ended_well(served, &place);
 }

@@ -3,6 +3,8 @@
 mod common;
 #[path = "worst_days/two_servers.rs"]
 mod two_servers;
+#[path = "worst_days/two_ways.rs"]
+mod two_ways;
 
 use std::fs;
 

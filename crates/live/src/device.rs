@@ -8,6 +8,7 @@ mod lock;
 mod past_cache;
 mod power;
 
+pub use kind::bytes_of;
 pub use kind::{allow_inline, rotates};
 pub use lock::serving;
 pub(crate) use lock::{holds_any, is_ending, lock_bytes, wait_for_end};
@@ -16,11 +17,11 @@ pub(crate) use past_cache::{PastCache, reopen};
 use crate::error::{Error, ErrorKind};
 use crate::stack;
 use kind::{direct_alignment, rotational};
-use lock::lock;
+use lock::{lock, unlock_bytes};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, SeekFrom};
+use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -38,19 +39,6 @@ pub struct OpenHow {
     pub buffered: bool,
     /// The contents will be overwritten: no other user may show them, as a loop device does with its file.
     pub fresh: bool,
-}
-
-/// The size of a file or block device in bytes. A seek to the end of a file of FUSE would wait for its writes in progress, so that one that
-/// hangs could not even be named.
-///
-/// # Errors
-/// The system does not tell it.
-pub fn size_of(mut file: &File) -> io::Result<u64> {
-    let about = file.metadata()?;
-    if about.is_file() {
-        return Ok(about.len());
-    }
-    file.seek(SeekFrom::End(0))
 }
 
 /// An open, locked member device.
@@ -85,6 +73,9 @@ impl Drop for Device {
         // Unlock now instead of at the last close: a ring that ends keeps its files open for a moment, and the next opening would find
         // them in use. If the unlock fails, the last close does it.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        if let Some(bottom) = &self.bottom {
+            unlock_bytes(bottom);
+        }
     }
 }
 
@@ -168,7 +159,7 @@ impl Device {
         }
         let (file, direct) = open_file(path, how, is_block, created)?;
         lock(&file, path, how.read_only)?;
-        let device = stack::lock_bottom(path, how.read_only).and_then(|bottom| {
+        let device = stack::lock_bottom(&file, path, how.read_only).and_then(|bottom| {
             let mut device = Self::describe(file, path, how, is_block, created, direct)?;
             device.bottom = bottom;
             Ok(device)
@@ -194,7 +185,7 @@ impl Device {
             file.set_len(bytes).map_err(bad)?;
             file.sync_all().map_err(bad)?;
         }
-        let bytes = size_of(&file).map_err(bad)?;
+        let bytes = bytes_of(&file).map_err(bad)?;
         if is_block && bytes == 0 {
             let what = "has no medium (its size is 0): insert or attach the device";
             return Err(fail(path, ErrorKind::Device, what));
@@ -271,7 +262,7 @@ impl Device {
     /// # Errors
     /// The system does not tell it.
     pub fn present_bytes(&self) -> io::Result<u64> {
-        size_of(&self.file)
+        bytes_of(&self.file)
     }
 
     /// From now on I/O of data uses the page cache, so that it may have any size and offset.

@@ -51,4 +51,5 @@ mod zeroing;
 pub use config::{MemberConfig, VolumeConfig};
 pub use error::{Error, ErrorKind};
 pub use server::{Handle, Server, Session, prepare_process};
+pub use sockets::peer_process;
 pub use volume::{OpenMode, Volume};

@@ -168,11 +168,25 @@ pub fn marked(mark: &str) -> Vec<PathBuf> {
 
 /// The text that was given to [`LoopDevice::attach`]; for a device of another program usually the path of its file.
 pub fn mark_of(device: &Path) -> Option<String> {
-    let file = File::open(device).ok()?;
-    // SAFETY: `Info` is the kernel's `struct loop_info64`.
-    let info = unsafe { ioctl(&file, Getter::<GET_STATUS, Info>::new()) }.ok()?;
+    let info = status(device)?;
     let end = info.file_name.iter().position(|&b| b == 0)?;
     Some(String::from_utf8_lossy(&info.file_name[..end]).into_owned())
+}
+
+fn status(device: &Path) -> Option<Info> {
+    let file = File::open(device).ok()?;
+    // SAFETY: `Info` is the kernel's `struct loop_info64`.
+    unsafe { ioctl(&file, Getter::<GET_STATUS, Info>::new()) }.ok()
+}
+
+/// Whether it is a loop device that shows a file.
+pub(crate) fn is_attached(device: &Path) -> bool {
+    backing_of(device).is_some()
+}
+
+/// The file system and inode of the file that a loop device shows, if the kernel tells.
+pub(crate) fn backing(device: &Path) -> Option<(u64, u64)> {
+    status(device).map(|info| (info.device, info.inode))
 }
 
 /// Whether reads of the device fail, as those of a file whose server has ended. One that does not answer for some time may live.

@@ -32,6 +32,37 @@ fn served() -> Vec<PathBuf> {
     lines.filter_map(mount_point).collect()
 }
 
+/// File systems that fetch a file into a cache of their own and store it whole, some time after it was closed. A flush there makes nothing
+/// durable, no other way to the file shows what was written, and the kernel has no means to pass that cache. (FUSE; without `fuse.`.)
+const WHOLE_FILES: [&str; 5] = ["rclone", "s3fs", "gcsfuse", "blobfuse2", "goofys"];
+
+/// The kind of the file system with this device number, if it is one of [`WHOLE_FILES`].
+fn whole_files(table: &[u8], device: u64) -> Option<&'static str> {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let number = format!("{major}:{minor}");
+    let of = |line: &[u8]| {
+        let mut words = line.split(|&b| b == b' ');
+        (words.nth(2)? == number.as_bytes()).then_some(())?;
+        let kind = words.skip_while(|w| *w != b"-").nth(1)?;
+        let kind = kind.strip_prefix(b"fuse.").unwrap_or(kind);
+        WHOLE_FILES.into_iter().find(|k| k.as_bytes() == kind)
+    };
+    table.split(|&b| b == b'\n').find_map(of)
+}
+
+/// Refuses a file of the file system with this device number if that keeps whole files ([`WHOLE_FILES`]).
+///
+/// # Errors
+/// Names the kind of file system, and the remedy.
+pub(crate) fn refuse_whole_files(device: u64) -> Result<(), String> {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    whole_files(&table, device).map_or(Ok(()), |kind| {
+        Err(format!(
+            "lies on {kind}, which stores files whole after they were closed: a flush would not make data durable there, and a second server would not be noticed; use a local file or device"
+        ))
+    })
+}
+
 /// The mount point of a line of the mount table, if its file system has a server.
 fn mount_point(line: &[u8]) -> Option<PathBuf> {
     let mut words = line.split(|&b| b == b' ');
@@ -166,6 +197,16 @@ mod tests {
             assert_eq!(mount_point(line(kind).as_bytes()), None, "{kind}");
         }
         assert_eq!(mount_point(b""), None);
+    }
+
+    #[test]
+    fn what_stores_whole_files_is_known_by_its_kind() {
+        let table = b"36 35 0:42 / /mnt rw shared:1 - fuse.rclone r: rw\n37 35 0:43 / /b rw - fuse.bindfs b rw\n38 35 0:44 / /c rw - ext4 rclone rw\n";
+        let of = |minor| whole_files(table, rustix::fs::makedev(0, minor));
+        assert_eq!(
+            [of(42), of(43), of(44), of(4)],
+            [Some("rclone"), None, None, None]
+        );
     }
 
     #[test]

@@ -2,8 +2,11 @@
 
 use crate::front_end::{Capabilities, FrontEnd};
 use rustix::net::sockopt;
+use rustix::process::Pid;
 use std::io;
 use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// A connection that is silent for this long is probed, at this interval, and ends after so many probes without an answer: a machine that
@@ -88,6 +91,30 @@ impl<S: Clients> FrontEnd for Listening<S> {
     fn stop(self: Box<Self>) {
         self.server.stop();
     }
+}
+
+/// The process that listens at the other end of a Unix socket; `None` if it cannot be seen from here.
+///
+/// # Errors
+/// The system does not tell.
+pub fn peer_process(socket: &UnixStream) -> io::Result<Option<Pid>> {
+    // SAFETY: all-zero is a valid `ucred`.
+    let mut peer: libc::ucred = unsafe { std::mem::zeroed() };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: a valid descriptor, and room for what this option gives.
+    let told = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut bytes,
+        )
+    };
+    if told != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Pid::from_raw(peer.pid))
 }
 
 #[cfg(test)]

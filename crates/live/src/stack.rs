@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Number of levels that are followed.
@@ -287,36 +287,42 @@ pub fn refuse_used(path: &Path, fresh: bool) -> Result<(), Error> {
 }
 
 /// Locks the bytes of the file at the bottom of a stack as long as the result exists, so that a second server finds them locked under any
-/// name.
+/// name. `own` is the member, open and locked. If it is that file itself, its open file gets both locks: where the file system turns both kinds
+/// into one (9p, NFS), two open files of this process would exclude each other.
 ///
 /// # Errors
-/// Another process has locked them.
-pub(crate) fn lock_bottom(path: &Path, shared: bool) -> Result<Option<File>, Error> {
+/// Another process has locked them, or the file lies where a second server would not be noticed.
+pub(crate) fn lock_bottom(own: &File, path: &Path, shared: bool) -> Result<Option<File>, Error> {
     let Ok(stack) = layers(path) else {
         return Ok(None);
     };
-    let Some(bottom) = stack.last().filter(|l| matches!(l.id, Identity::File(..))) else {
+    let Some((bottom, file_system)) = stack.last().and_then(|l| match l.id {
+        Identity::File(file_system, _) => Some((l, file_system)),
+        Identity::Block(_) => None,
+    }) else {
         return Ok(None);
     };
+    if !shared {
+        let unfit = |what| Error::new(ErrorKind::Device, format!("{}: {what}", path.display()));
+        crate::mounts::refuse_whole_files(file_system).map_err(unfit)?;
+    }
     let (start, end) = bottom.range.unwrap_or((0, u64::MAX));
-    let is_file =
-        fs::metadata(&bottom.path).is_ok_and(|m| m.is_file() && !m.file_type().is_block_device());
-    let opened = OpenOptions::new()
-        .read(true)
-        .write(!shared)
-        .open(&bottom.path);
-    let Some(file) = opened.ok().filter(|_| is_file) else {
+    let is_bottom = |file: &File| {
+        let meta = file.metadata().ok().filter(fs::Metadata::is_file);
+        meta.is_some_and(|m| Identity::File(m.dev(), m.ino()) == bottom.id)
+    };
+    let opened = if is_bottom(own) {
+        own.try_clone()
+    } else if fs::metadata(&bottom.path).is_ok_and(|m| m.is_file()) {
+        let mut how = OpenOptions::new();
+        how.read(true).write(!shared).open(&bottom.path)
+    } else {
+        return Ok(None);
+    };
+    let Some(file) = opened.ok().filter(is_bottom) else {
         // This process may not open it, or it was renamed since. Then the lock cannot be taken.
         return Ok(None);
     };
-    if file
-        .metadata()
-        .map(|m| Identity::File(m.dev(), m.ino()))
-        .ok()
-        != Some(bottom.id)
-    {
-        return Ok(None);
-    }
     // 0 stands for the end of the file, however large it becomes.
     let bytes = if end >= i64::MAX as u64 {
         0
@@ -373,16 +379,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         fs::write(&path, [0; 4096]).unwrap();
-        let first = lock_bottom(&path, false).unwrap();
+        let lock = |shared| {
+            let file = File::options().read(true).write(true).open(&path).unwrap();
+            lock_bottom(&file, &path, shared)
+        };
+        let first = lock(false).unwrap();
         assert!(first.is_some());
-        let e = lock_bottom(&path, false).unwrap_err();
+        let e = lock(false).unwrap_err();
         assert!(
             e.kind == ErrorKind::InUse && e.to_string().contains("another name"),
             "{e}"
         );
-        assert!(lock_bottom(&path, true).is_err());
+        assert!(lock(true).is_err());
         drop(first);
-        let readers = [lock_bottom(&path, true), lock_bottom(&path, true)];
+        let readers = [lock(true), lock(true)];
         assert!(readers.iter().all(|r| matches!(r, Ok(Some(_)))));
         assert!(
             refuse_used(&path, true).is_ok() && refuse_used(Path::new("/no/such"), true).is_ok()

@@ -200,7 +200,8 @@ impl Tree for Disk {
             return Ok(Vec::new());
         }
         let dir = match root.directory(&at.path) {
-            Err(Errno::NOENT) => return Ok(Vec::new()),
+            // A full tier may have no hidden directories yet.
+            Err(Errno::NOENT | Errno::NOSPC | Errno::DQUOT) => return Ok(Vec::new()),
             other => other?,
         };
         let mut names = Vec::new();

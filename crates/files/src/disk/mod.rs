@@ -49,6 +49,8 @@ pub struct Root {
     pub absent: bool,
     /// Whether the space that was set aside for intents was released because the tier was full.
     spare_released: AtomicBool,
+    /// Whether it was full when it was mounted, and lacks the hidden directories. They are made when one is needed and there is space.
+    unprepared: AtomicBool,
     /// Whether two names cannot be exchanged on its file system.
     no_exchange: AtomicBool,
     /// When its device last made a change durable for [`Root::prove_writable`].
@@ -151,6 +153,7 @@ impl Root {
             fd,
             absent: false,
             spare_released: AtomicBool::new(false),
+            unprepared: AtomicBool::new(false),
             no_exchange: AtomicBool::new(false),
             proved: Mutex::default(),
             asked: Arc::default(),
@@ -168,6 +171,7 @@ impl Root {
             local: false,
             absent: true,
             spare_released: AtomicBool::new(true),
+            unprepared: AtomicBool::new(false),
             no_exchange: AtomicBool::new(false),
             proved: Mutex::default(),
             asked: Arc::default(),
@@ -188,6 +192,28 @@ impl Root {
         for dir in [&b"."[..], HIDDEN] {
             rustix::fs::fsync(self.directory(dir)?)?;
         }
+        Ok(())
+    }
+    /// As [`Root::prepare`], for a tier that may be full: then its directories are made later. Returns whether they exist.
+    ///
+    /// # Errors
+    /// As [`Root::prepare`], except that there is no space.
+    pub(crate) fn prepare_if_room(&self) -> Result<bool, Errno> {
+        match self.prepare() {
+            Err(Errno::NOSPC | Errno::DQUOT) if self.local => {
+                self.unprepared.store(true, Ordering::SeqCst);
+                Ok(false)
+            }
+            other => other.map(|()| true),
+        }
+    }
+    /// Makes the directories that were put off.
+    fn prepare_now(&self) -> Result<(), Errno> {
+        self.prepare()?;
+        if self.is_exposed()? {
+            return Err(Errno::PERM);
+        }
+        self.unprepared.store(false, Ordering::SeqCst);
         Ok(())
     }
     /// Whether others than root and this user can change what is in the hidden directory: they could put links to files of others there.

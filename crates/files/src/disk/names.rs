@@ -11,6 +11,7 @@ use crate::tree::{Id, REG, TEMPS, TYPE, join};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
+use std::sync::atomic::Ordering;
 
 /// The directory of a name.
 pub(super) enum Dir<'a> {
@@ -49,6 +50,9 @@ impl Root {
     /// # Errors
     /// A system error: `ELOOP` if a part of the path is a link, `EXDEV` if another file system is mounted there.
     pub fn open_at(&self, path: &[u8], flags: OFlags, mode: u32) -> Result<OwnedFd, Errno> {
+        if self.unprepared.load(Ordering::Relaxed) && path.starts_with(TEMPS) {
+            self.prepare_now()?;
+        }
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(mode);
         if broken(Mutant::FollowLinks) {

@@ -4,7 +4,8 @@
 //! Neither `access` nor `statvfs` shows the former in all kernels (ext4 since Linux 6.15), and what is in memory can still be read.
 
 use super::Root;
-use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW};
+use crate::tree::Time;
+use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -23,15 +24,22 @@ impl Root {
         if self.absent {
             return Err(Errno::NODEV);
         }
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_NOW,
+        let set = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
+        let mut times = Timestamps {
+            last_access: set(0, UTIME_NOW),
+            last_modification: set(0, UTIME_NOW),
         };
-        let times = Timestamps {
-            last_access: now,
-            last_modification: now,
+        let fd = match self.open_at(LOCK, OFlags::CREATE | OFlags::RDONLY, 0o600) {
+            // A full tier may lack it. The tier's directory keeps its times.
+            Err(Errno::NOENT | Errno::NOSPC | Errno::DQUOT) => {
+                let fd = self.directory(b".")?;
+                let Time { sec, nsec } = super::facts_of(&fd)?.mtime;
+                times.last_access = set(0, UTIME_OMIT);
+                times.last_modification = set(sec, nsec.into());
+                fd
+            }
+            other => other?,
         };
-        let fd = self.open_at(LOCK, OFlags::CREATE | OFlags::RDONLY, 0o600)?;
         rustix::fs::futimens(&fd, &times)?;
         let proved = || self.proved.lock().unwrap_or_else(PoisonError::into_inner);
         if proved().is_some_and(|when| when.elapsed() < PROVED_FOR) {

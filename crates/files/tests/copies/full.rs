@@ -353,3 +353,60 @@ fn a_file_of_a_full_tier_is_renamed_into_a_new_directory() {
     assert_eq!(done, Ok(()));
     assert_eq!(fs::read(pair.slow("d/g")).unwrap(), b"text");
 }
+
+/// A slow tier without space for a byte, or for a name, is served: its files are read, removed and moved away, and no second server gets in.
+/// What it could not store is stored when there is room.
+#[test]
+fn a_full_slow_tier_can_be_mounted_for_the_first_time() {
+    for (options, names) in [("size=1M", false), ("size=1M,nr_inodes=64", true)] {
+        let Some(mut pair) = Pair::with_limits("slow", options) else {
+            return;
+        };
+        pair.store = None;
+        for tier in ["fast", "slow"] {
+            fs::remove_dir_all(pair.root.join(tier).join(".isotherm")).unwrap();
+        }
+        fs::write(pair.slow("old"), [7; 5000]).unwrap();
+        fs::write(pair.slow("gone"), vec![8; 400_000]).unwrap();
+        if names {
+            fill(&pair.root.join("slow"));
+        } else {
+            let _ = fs::write(pair.slow("filler"), vec![9; 1 << 20]);
+        }
+        pair.mount_plain();
+        let store = pair.store();
+        assert_eq!(fs::metadata(pair.slow(".isotherm")).is_err(), names);
+        let said = store.said.lock().unwrap().clone();
+        assert!(
+            said.iter().any(|l| l.contains("is full: it has no room")),
+            "{said:?}"
+        );
+        let (_, live, _) = store.create(0, b"new", 0o600, owner()).unwrap();
+        store.release(&live);
+        assert!(pair.root.join("fast/new").exists());
+        // The lock of the slow tier alone keeps a second server out.
+        let other = tempfile::tempdir().unwrap();
+        let second = Settings {
+            tiers: vec![other.path().to_owned(), pair.root.join("slow")],
+            ..Settings::default()
+        };
+        let why = Store::open(&second).err().map(|e| e.to_string());
+        assert!(
+            why.as_ref().is_some_and(|w| w.contains("served already")),
+            "{why:?}"
+        );
+        let old = store.cat().find(b"old").unwrap();
+        assert_eq!(store.move_file(old, 0), Outcome::Done);
+        assert!(store.unlink(0, b"gone").is_ok());
+        for n in (0..20).filter(|_| names) {
+            let name = format!("full-{n}");
+            assert!(store.unlink(0, name.as_bytes()).is_ok());
+        }
+        // There is room now, and the directories are made for the first move that needs them.
+        assert_eq!(store.move_file(old, 1), Outcome::Done);
+        assert_eq!(fs::read(pair.slow("old")).unwrap(), [7; 5000]);
+        pair.mount_plain();
+        assert!(pair.store().said.lock().unwrap().is_empty());
+        assert!(pair.slow(".isotherm/identity.json").exists());
+    }
+}

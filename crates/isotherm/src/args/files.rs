@@ -13,6 +13,7 @@ use crate::size;
     after_help = "Examples:\n  isotherm mount --fast /ssd/files --slow /hdd/files /mnt/files\n  \
     isotherm mount --fast /ssd --slow /nfs --tier /hdd --policy hro --rule '*.iso=slow' --quota 0=50G /mnt/files\n\n\
     Existing directories full of files can be mounted as they are; when unmounted they are plain directories again. \
+    While they are mounted, use the files below the mount point only: `cp DIR/x MOUNT/x` would empty x, and `mv` would delete it. \
     See `isotherm files --help` for what can be asked of a mounted file system."
 )]
 pub struct MountArgs {

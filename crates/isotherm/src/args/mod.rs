@@ -32,8 +32,8 @@ pub use files::{
 pub use reproduce::ReproduceArgs;
 pub use volume::{
     CheckArgs, CreateArgs, FindArgs, GrowArgs, MachineWebArgs, RecordArgs, ReleaseArgs,
-    ReplaceArgs, ReplayEventsArgs, ServeArgs, SetArgs, StatsArgs, StatusArgs, TopArgs, VolumeArgs,
-    WebArgs, WhyArgs,
+    ReplaceArgs, ReplayEventsArgs, ServeArgs, SetArgs, StatsArgs, StatusArgs, StopArgs, TopArgs,
+    VolumeArgs, WebArgs, WhyArgs,
 };
 
 pub use system::{AssembleArgs, FstabArgs, GenerateArgs, MountHelperArgs, VolumesArgs};
@@ -73,8 +73,8 @@ pub enum Command {
     /// Serve a volume in the foreground until `stop`, SIGTERM or SIGINT
     Serve(ServeArgs),
     /// Stop serving; returns when all data and state is written
-    #[command(after_help = "Example:\n  isotherm stop v")]
-    Stop(VolumeArgs),
+    #[command(after_help = "Examples:\n  isotherm stop v\n  isotherm stop v --within 120")]
+    Stop(StopArgs),
     /// List the volumes of this machine
     List(VolumesArgs),
     /// Show a volume's description and state

@@ -219,6 +219,18 @@ pub struct VolumeArgs {
     pub json: JsonArg,
 }
 
+/// `isotherm stop`.
+#[derive(Debug, Args)]
+pub struct StopArgs {
+    /// The volume.
+    #[command(flatten)]
+    pub of: VolumeArgs,
+    /// If the volume has not ended by then, as when a member hangs, kill its server: what was
+    /// flushed is safe, and the next `serve` recovers, as after a power loss
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub within: Option<u64>,
+}
+
 /// `isotherm status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
 
 use isotherm_control::PROGRAM;
 use isotherm_control::data_check::DataChecks;
@@ -17,21 +18,26 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::answers;
-use crate::args::{SetArgs, StatusArgs, VolumeArgs};
+use crate::args::{SetArgs, StatusArgs, StopArgs};
 use crate::control::Request;
-use crate::control::client::{PATIENCE, connect, served};
+use crate::control::client::{Client, PATIENCE, connect, served};
 use crate::member::Setting;
 use crate::patience::each_time;
 
 /// Time limit for the exit of a serving process that has already written everything.
-const EXIT: std::time::Duration = std::time::Duration::from_secs(10);
+const EXIT: Duration = Duration::from_secs(10);
 
 /// `isotherm stop`: returns after the checkpoint.
 ///
 /// # Errors
-/// Not served, in use, or the last writes failed.
-pub fn stop(args: &VolumeArgs) -> Result<(), Failure> {
+/// Not served, in use, the last writes failed, or it did not end within the given time.
+pub fn stop(args: &StopArgs) -> Result<(), Failure> {
+    let (within, args) = (args.within.map(Duration::from_secs), &args.of);
+    let begun = Instant::now();
     let mut client = served(&args.volume)?;
+    if let Some(limit) = within {
+        client = client.with_limit(limit);
+    }
     let reporting = report_waiting(&args.volume);
     let answered = client.ask(&Request::Stop);
     drop(reporting);
@@ -40,6 +46,9 @@ pub fn stop(args: &VolumeArgs) -> Result<(), Failure> {
         // Another command, or a signal, has stopped it at the same time.
         Err(e) => match connect(&args.volume) {
             Ok(None) if was_closed(&args.volume) => json!({}),
+            Ok(Some(_)) if within.is_some_and(|limit| begun.elapsed() >= limit) => {
+                return Err(end_at_once(&args.volume, client, begun.elapsed()));
+            }
             _ => return Err(e),
         },
     };
@@ -48,23 +57,47 @@ pub fn stop(args: &VolumeArgs) -> Result<(), Failure> {
         .print(&answer, || format!("{}: stopped\n", args.volume.display()))
 }
 
+/// Kills the server of a volume that did not end in time.
+fn end_at_once(volume: &Path, client: Client, waited: Duration) -> Failure {
+    let v = volume.display();
+    let why = waits_for(volume).map_or_else(String::new, |why| format!(" ({why})"));
+    let s = waited.as_secs();
+    match client.kill_server() {
+        Ok(process) => {
+            client.wait_for_end(EXIT);
+            Failure::failed(format!(
+                "{v}: did not end within {s} s{why}: process {process} was killed: what was flushed is safe, and the next `isotherm serve {v}` recovers"
+            ))
+        }
+        Err(e) => Failure::failed(format!(
+            "{v}: did not end within {s} s{why}, and its process cannot be killed: {e}"
+        )),
+    }
+}
+
+/// What a volume that is being stopped waits for; `None` if it has ended.
+fn waits_for(volume: &Path) -> Option<String> {
+    // A volume that is closing answers this with the reason. One that does not answer at all waits for its front ends.
+    let asked = match connect(volume) {
+        Ok(Some(client)) => client.with_limit(PATIENCE).ask(&Request::Status),
+        _ => return None,
+    };
+    Some(match asked {
+        Ok(status) => format!(
+            "not yet closing: {}",
+            status["health"]["sentence"].as_str().unwrap_or_default()
+        ),
+        Err(e) => e.to_string(),
+    })
+}
+
 /// If a stop takes long, says on standard error what it waits for, until the result is dropped.
 fn report_waiting(volume: &Path) -> Option<Sender<()>> {
     let volume = volume.to_owned();
     each_time(move || {
-        // A volume that is closing answers this with the reason. One that does not answer at all waits for its front ends.
-        let asked = match connect(&volume) {
-            Ok(Some(client)) => client.with_limit(PATIENCE).ask(&Request::Status),
-            _ => return,
-        };
-        let words = match asked {
-            Ok(status) => format!(
-                "not yet closing: {}",
-                status["health"]["sentence"].as_str().unwrap_or_default()
-            ),
-            Err(e) => e.to_string(),
-        };
-        crate::log::note(format_args!("isotherm: {}: {words}", volume.display()));
+        if let Some(words) = waits_for(&volume) {
+            crate::log::note(format_args!("isotherm: {}: {words}", volume.display()));
+        }
     })
 }
 

@@ -5,7 +5,7 @@ mod notes;
 use std::path::Path;
 
 use isotherm_live::config::{MemberConfig, Size as LiveSize, VolumeConfig, format_uuid};
-use isotherm_live::device::{NO_SUCH_DEVICE, denied, in_dev, rotates, size_of};
+use isotherm_live::device::{NO_SUCH_DEVICE, bytes_of, denied, in_dev, rotates};
 use isotherm_live::volume::{CreateHow, Created, description};
 use isotherm_live::{ErrorKind, Volume};
 use serde_json::json;
@@ -304,7 +304,7 @@ fn whole(m: &MemberSpec) -> Result<u64, Failure> {
             m.path.display()
         )));
     }
-    match std::fs::File::open(&m.path).and_then(|f| size_of(&f)) {
+    match std::fs::File::open(&m.path).and_then(|f| bytes_of(&f)) {
         Ok(n) => Ok(n),
         Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Err(Failure::failed(
             format!("{}: {}", m.path.display(), denied()),

@@ -2,11 +2,22 @@
 
 use rustix::fs::{AtFlags, FsWord, OFlags, StatxFlags};
 use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 /// The type of a tmpfs in `linux/magic.h`.
 pub(super) const TMPFS: FsWord = 0x0102_1994;
+
+/// Size of a file or block device. A file is not asked with `seek`: that waits for writes in progress (FUSE), and on a disk that holds them
+/// the process could not even be killed.
+pub fn bytes_of(mut file: &File) -> io::Result<u64> {
+    let about = file.metadata()?;
+    if about.is_file() {
+        return Ok(about.len());
+    }
+    file.seek(SeekFrom::End(0))
+}
 
 /// Lets the ring carry out I/O on a file in memory at once instead of on a worker thread. tmpfs does not declare that it never waits for a
 /// device, but `O_NONBLOCK` declares it for the file. On other file systems the engine's thread would wait, so nothing is done there.

@@ -166,25 +166,35 @@ pub(crate) fn lock_bytes(
     shared: bool,
     (start, bytes): (i64, i64),
 ) -> io::Result<Result<(), String>> {
-    // SAFETY: all-zero is a valid `flock`.
-    let mut wanted: libc::flock = unsafe { std::mem::zeroed() };
-    wanted.l_type = if shared { libc::F_RDLCK } else { libc::F_WRLCK } as libc::c_short;
-    wanted.l_whence = libc::SEEK_SET as libc::c_short;
-    wanted.l_start = start;
-    wanted.l_len = bytes;
-    let take = || {
-        // SAFETY: a valid descriptor and lock description.
-        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut wanted) } == 0 {
-            return Ok(true);
-        }
-        let e = io::Error::last_os_error();
-        match Errno::from_io_error(&e) {
+    let kind = if shared { libc::F_RDLCK } else { libc::F_WRLCK };
+    let take = || match set_byte_lock(file, kind, (start, bytes)) {
+        Ok(()) => Ok(true),
+        Err(e) => match Errno::from_io_error(&e) {
             Some(Errno::AGAIN | Errno::ACCESS) => Ok(false),
             _ => Err(e),
-        }
+        },
     };
     let taken = wait_for(path, take, || byte_holder(file))?;
     Ok(taken.map_err(|by| by.to_string()))
+}
+
+/// Gives back all byte locks of this open file, which other descriptors may keep open. If that fails, their last close does it.
+pub(super) fn unlock_bytes(file: &File) {
+    let _ = set_byte_lock(file, libc::F_UNLCK, (0, 0));
+}
+
+fn set_byte_lock(file: &File, kind: libc::c_int, (start, bytes): (i64, i64)) -> io::Result<()> {
+    // SAFETY: all-zero is a valid `flock`.
+    let mut wanted: libc::flock = unsafe { std::mem::zeroed() };
+    wanted.l_type = kind as libc::c_short;
+    wanted.l_whence = libc::SEEK_SET as libc::c_short;
+    wanted.l_start = start;
+    wanted.l_len = bytes;
+    // SAFETY: a valid descriptor and lock description.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut wanted) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// The process that has a byte lock on this file. The list of locks does not name it, but the processes' own lists of open files do.

@@ -10,7 +10,9 @@
 //! and its paths). Otherwise one of them is a clone, and the program cannot know which. There is one exception: a file whose session is
 //! *older* than that of the member that the description names is ignored. Files are not renamed by the system, so an old copy cannot be
 //! mistaken for the member, and users must be able to keep one. A file of the same session is refused: the user may mean either of them.
+//! Places of other users, which a search has found, do not count (`owners.rs`).
 
+mod owners;
 pub mod probe;
 pub mod scan;
 pub mod stable;
@@ -157,6 +159,7 @@ pub fn locate(config: &mut VolumeConfig, dir: &Path) -> Result<Vec<String>, Erro
         let ours = scan.found.into_iter().filter(|(_, sb)| sb.uuid == uuid);
         places.extend(ours.map(|(path, sb)| Candidate::new(path, sb, false)));
     }
+    owners::leave_out_strangers(&mut places, &owners::of_volume(dir), &mut notes);
     leave_out_forged(&mut places, &mut notes);
     let Some(newest) = newest(&places).cloned() else {
         return Ok(notes);

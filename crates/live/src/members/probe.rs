@@ -4,7 +4,7 @@
 //! old.
 
 use crate::buffers::{ALIGNMENT, Buffer};
-use crate::device::size_of;
+use crate::device::bytes_of;
 use crate::stack;
 use isotherm_core::store::superblock::SuperblockError;
 use isotherm_core::store::{self, BLOCK, Superblock};
@@ -61,7 +61,7 @@ fn read(file: &File, offset: u64, to: &mut [u8]) -> Result<(), SuperblockError> 
 pub fn probe(path: &Path, second: Second<'_>) -> io::Result<Result<Superblock, SuperblockError>> {
     stack::reachable(path)?;
     let file = open_quietly(path)?;
-    let bytes = size_of(&file).ok();
+    let bytes = bytes_of(&file).ok();
     let mut read = |offset, block: &mut [u8]| read(&file, offset, block);
     let first = store::superblock_at(&mut read, 0);
     let (places, anywhere) = match second {

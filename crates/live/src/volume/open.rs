@@ -6,7 +6,7 @@ use super::memory::{self, Needs};
 use super::without::{Without, may_leave_out};
 use super::{OpenMode, Volume, config_error, description};
 use crate::config::{MemberConfig, VolumeConfig, format_uuid, parse_uuid};
-use crate::device::{Device, OpenHow, refuse_twins, size_of};
+use crate::device::{Device, OpenHow, bytes_of, refuse_twins};
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::members::{self, Found, find_superblocks};
@@ -268,7 +268,7 @@ fn is_gone(path: &Path) -> bool {
             // A drive without a medium, or a loop device without a file. A file that was emptied is damage, not absence.
             Ok(f) => {
                 f.metadata().is_ok_and(|m| m.file_type().is_block_device())
-                    && size_of(&f).is_ok_and(|bytes| bytes == 0)
+                    && bytes_of(&f).is_ok_and(|bytes| bytes == 0)
             }
         }
 }

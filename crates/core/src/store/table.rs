@@ -154,8 +154,8 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes checkpoint `header` to each of `carriers`, durably. A crash may leave the header without its blocks; then the checkpoint before
-    /// is used, which is in another place and needs the same part of the journal or more of it.
+    /// Writes checkpoint `header` to each of `carriers`, durably, the blocks before the header. A session that lost its header may have left
+    /// blocks of the same number there, which this header must not make valid.
     fn write<M: Media + ?Sized>(
         &self,
         media: &mut M,
@@ -188,6 +188,7 @@ impl Writer<'_> {
             }
         }
         let block = header.encode(&self.sb.uuid, self.counters);
+        carriers.iter().try_for_each(|c| media.flush(c.member))?;
         for &c in carriers {
             media.write(c.member, layout.region_offset(c, region), &block)?;
             media.flush(c.member)?;

@@ -185,6 +185,8 @@ pub enum Mutant {
     ReplaceOldIdentity,
     /// A member is removed from the table of members before its successor is durably a member.
     SuccessorLast,
+    /// A closed volume's checkpoint gets its header before its blocks are durable.
+    SettleWithoutBarrier,
     /// Slots become metadata of a larger volume while the checkpoint before still names copies in them.
     SettleBeforeVacate,
     /// The larger checkpoint of a volume that grows is written over the present one.
@@ -222,7 +224,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 105] = [
+pub const MUTANTS: [Mutant; 106] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -311,6 +313,7 @@ pub const MUTANTS: [Mutant; 105] = [
     Mutant::KeepOldRing,
     Mutant::ReplaceOldIdentity,
     Mutant::SuccessorLast,
+    Mutant::SettleWithoutBarrier,
     Mutant::SettleBeforeVacate,
     Mutant::GrowInPlace,
     Mutant::OverwriteLastSuperblock,

@@ -188,7 +188,9 @@ impl Writer<'_> {
             }
         }
         let block = header.encode(&self.sb.uuid, self.counters);
-        carriers.iter().try_for_each(|c| media.flush(c.member))?;
+        if !broken(media, Mutant::SettleWithoutBarrier) {
+            carriers.iter().try_for_each(|c| media.flush(c.member))?;
+        }
         for &c in carriers {
             media.write(c.member, layout.region_offset(c, region), &block)?;
             media.flush(c.member)?;

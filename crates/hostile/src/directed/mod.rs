@@ -39,7 +39,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 66] = [
+pub const SCENES: [(&str, Scene); 67] = [
     (
         "discarded blocks are written at the home",
         caches::written_past_discarded,
@@ -170,6 +170,10 @@ pub const SCENES: [(&str, Scene); 66] = [
         caches::taken_for_another,
     ),
     ("a disk that hangs", caches::hung_disk),
+    (
+        "a checkpoint over blocks of its number",
+        successors::settled_over_lost_blocks,
+    ),
     (
         "a member that is its own successor",
         successors::former_member_again,

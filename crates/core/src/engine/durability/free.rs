@@ -49,8 +49,10 @@ pub(super) struct Freeing {
     hasty: VecDeque<Entry>,
     /// All slots that are given up and not free, by their number.
     slots: ByNumber<Stage>,
-    /// Slots of copies that the last record of their extents does not name any more, each with the number of that record's block.
+    /// Slots of copies that a record of their extents did not name any more, each with the number of that record's block.
     withdrawn: VecDeque<(Slot, u64)>,
+    /// For each of these slots, the block of the last such record.
+    last_withdrawn: ByNumber<u64>,
 }
 
 impl Default for Freeing {
@@ -60,6 +62,7 @@ impl Default for Freeing {
             hasty: VecDeque::new(),
             slots: ByNumber::new(256),
             withdrawn: VecDeque::new(),
+            last_withdrawn: ByNumber::new(256),
         }
     }
 }
@@ -84,6 +87,7 @@ impl Freeing {
     /// A record that does not name the copy in `slot` is in block `seq` of the journal.
     pub(super) fn withdrawn(&mut self, slot: Slot, seq: u64) {
         self.withdrawn.push_back((slot, seq));
+        *self.last_withdrawn.entry(slot.0) = seq;
     }
 }
 
@@ -150,7 +154,8 @@ impl Durability {
         }
     }
 
-    /// After a round: no record names the copies any more whose withdrawal is durable everywhere, unless a later record does.
+    /// After a round: no record names the copies any more whose withdrawal is durable everywhere, unless a later record does. Such a record may
+    /// have been withdrawn as well, by one that is not durable yet, or still pending.
     pub(super) fn forget_recorded(&mut self, g: &mut Globals) {
         let primary = self.staging.last_flushed + 1;
         let end = if self.has_mirror() && !g.broken(Mutant::ForgetRecordedBeforeMirror) {
@@ -159,8 +164,16 @@ impl Durability {
             primary
         };
         while let Some(&(s, _)) = self.freeing.withdrawn.front().filter(|w| w.1 < end) {
-            self.freeing.withdrawn.pop_front();
-            let is_last = g.space.map.recorded(s) == Recorded::Leaving;
+            let Some((_, seq)) = self.freeing.withdrawn.pop_front() else {
+                return;
+            };
+            if self.freeing.last_withdrawn.get(s.0) != Some(seq) {
+                continue;
+            }
+            self.freeing.last_withdrawn.remove(s.0);
+            let map = &g.space.map;
+            let pends = map.owner(s).is_some_and(|e| self.pending.contains(e));
+            let is_last = map.recorded(s) == Recorded::Leaving && !pends;
             if is_last || g.broken(Mutant::ForgetRenamed) {
                 g.space.map.set_recorded(s, Recorded::No);
             }

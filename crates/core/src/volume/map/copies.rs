@@ -416,8 +416,8 @@ mod tests {
     use crate::volume::geometry::{Geometry, Member};
     use alloc::vec;
 
-    #[test]
-    fn blocks_of_a_copy_follow_their_own_rules() {
+    /// Thirty extents of 16 blocks, and 8 fast slots.
+    fn empty() -> ExtentMap {
         let m = |t, slots| Member {
             tier: TierId(t),
             first_slot: 0,
@@ -425,7 +425,12 @@ mod tests {
             data_offset: 0,
             stash: crate::geometry::Stash::default(),
         };
-        let mut m = ExtentMap::new(&Geometry::new(16, 12, 30, vec![m(0, 8), m(1, 24)]).unwrap());
+        ExtentMap::new(&Geometry::new(16, 12, 30, vec![m(0, 8), m(1, 24)]).unwrap())
+    }
+
+    #[test]
+    fn blocks_of_a_copy_follow_their_own_rules() {
+        let mut m = empty();
         let e = ExtentId(3);
         m.map(e, Slot(20), true);
         m.add_empty_copy(e, Slot(2));
@@ -461,14 +466,7 @@ mod tests {
     /// A record that names a copy names the blocks that are valid at that moment, and is out of date when one of them goes.
     #[test]
     fn a_record_claims_the_blocks_of_its_time() {
-        let m = |t, slots| Member {
-            tier: TierId(t),
-            first_slot: 0,
-            slots,
-            data_offset: 0,
-            stash: crate::geometry::Stash::default(),
-        };
-        let mut m = ExtentMap::new(&Geometry::new(16, 12, 30, vec![m(0, 8), m(1, 24)]).unwrap());
+        let mut m = empty();
         let (e, s) = (ExtentId(3), Slot(2));
         m.map(e, Slot(20), false);
         m.add_empty_copy(e, s);

@@ -226,23 +226,28 @@ fn a_server_that_hangs_is_reported() {
     assert_eq!(served.terminate(), Some(0));
 }
 
+/// A disk of 64 MiB that can hang, as `bay/sdb`.
+fn in_a_bay(place: &Place) -> Option<Faulty> {
+    let platter = place.away("platter");
+    let made = File::create(&platter).and_then(|f| f.set_len(64 << 20));
+    made.expect("made");
+    Faulty::attach(&platter, &place.path("bay"), "sdb")
+}
+
 /// A member that hangs makes the end last as long as it hangs. Whoever waits is told so: the command, a signal's sender through the log, and
 /// whoever asks.
 #[test]
 fn an_end_that_waits_for_a_member_says_so() {
     let place = Place::in_memory();
-    let platter = place.away("platter");
-    let made = File::create(&platter).and_then(|f| f.set_len(64 << 20));
-    made.expect("made");
-    let Some(disk) = Faulty::attach(&platter, &place.path("bay"), "sdb") else {
+    let Some(disk) = in_a_bay(&place) else {
         return;
     };
-    // A tiering volume: its end writes to each member.
-    place.ok("create v --slow bay/sdb --policy linear");
+    place.ok("create v --fast f:16M --slow bay/sdb --policy lru");
     let words = format!(
-        "waits for {} (member 0), which has not answered since",
+        "waits for {} (member 1), which has not answered since",
         place.path("bay/sdb").display()
     );
+    // The first end waits for a write of the engine's, the second one for the superblocks that follow all of these.
     for by_signal in [false, true] {
         let served = place.serve("v --nbd unix:n --stop-timeout 0");
         let mut peer = Peer::connect(&place.path("n")).expect("connected");
@@ -282,10 +287,7 @@ fn an_end_that_waits_for_a_member_says_so() {
 #[test]
 fn an_end_that_takes_too_long_is_cut_short_on_request() {
     let place = Place::in_memory();
-    let platter = place.away("platter");
-    let made = File::create(&platter).and_then(|f| f.set_len(64 << 20));
-    made.expect("made");
-    let Some(disk) = Faulty::attach(&platter, &place.path("bay"), "sdb") else {
+    let Some(disk) = in_a_bay(&place) else {
         return;
     };
     place.ok("create v --slow bay/sdb --policy linear");

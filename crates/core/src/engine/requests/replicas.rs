@@ -41,6 +41,8 @@ pub(super) enum Written {
     Noted,
     /// The last of these. The copy's device has failed it, so it is written to the home.
     Again,
+    /// The last of these. The copy's device has failed it, and the home cannot take its place any more.
+    Lost,
 }
 
 /// Writes in progress to extents with a copy. The key is the extent and the first block. They do not overlap.
@@ -258,7 +260,11 @@ impl Requests {
         if p.g.waiting.is_starving() {
             p.g.waiting.slot_freed();
         }
-        Written::Noted
+        if w.failed_copy {
+            Written::Lost
+        } else {
+            Written::Noted
+        }
     }
 }
 

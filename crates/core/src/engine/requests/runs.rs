@@ -187,8 +187,12 @@ impl Requests {
                 }
             }
             if write {
-                if !discard && self.written(p, e, s, blocks, result.is_ok()) == Written::Again {
-                    at_home.push(piece);
+                if !discard {
+                    match self.written(p, e, s, blocks, result.is_ok()) {
+                        Written::Again => at_home.push(piece),
+                        Written::Lost => lost = true,
+                        Written::Elsewhere | Written::Noted => {}
+                    }
                 }
                 // A discard or an unaligned write may have waited for the end of all writes.
                 if p.g.space.map.is_held(e) {
@@ -208,6 +212,7 @@ impl Requests {
             // Discards are only hints: a device that refuses one gets no more of them.
             Err(_) if discard => p.g.devices.members[op.member()].trims = false,
             Err(e) if lost => self.fail(req, e),
+            Ok(()) if lost => self.fail(req, IoError::Io),
             Err(_) | Ok(()) => {}
         }
         for piece in at_home {

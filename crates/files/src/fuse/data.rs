@@ -1,5 +1,6 @@
 //! Opening, reading and writing.
 
+use super::gate::Claim;
 use super::{Handle, ONE, Served, TTL, attr, errno, libc_accmode, number};
 use crate::catalogue::NodeId;
 use crate::live::{Live, Need};
@@ -189,6 +190,7 @@ impl Served {
     ) {
         let durable = OFlags::from_bits_retain(flags.0 as u32).contains(OFlags::DSYNC);
         let done = self.handle(fh).and_then(|handle| {
+            let _space = self.claim(&handle, offset, data.len() as u64)?;
             self.store.write(&handle.live, offset, data, durable)?;
             if strip {
                 self.store.strip_rights(&handle.live)?;
@@ -199,6 +201,16 @@ impl Served {
             Ok(()) => reply.written(data.len() as u32),
             Err(e) => reply.error(errno(e)),
         }
+    }
+    /// Space for a change of a file, see [`Gate::claim`].
+    pub(super) fn claim(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Option<Claim<'_>>, Errno> {
+        let gate = self.gate.as_ref();
+        gate.map_or(Ok(None), |g| g.claim(&handle.live, offset, bytes))
     }
     /// Removes set-user-ID rights after a call that changed data and for which the kernel does not say whether they must be removed.
     pub(super) fn stripped(&self, uid: u32, handle: &Handle) -> Result<(), Errno> {

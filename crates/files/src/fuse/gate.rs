@@ -7,13 +7,20 @@
 //! - If the kernel asks before each write (`questions.rs`), the answer waits until the tier has space for it. The kernel is told to ask only
 //!   when the fastest conceivable writers could fill the tier before the next sample, so writes are not slower as long as there is space.
 //!
+//! - What this program itself does with such a file (fallocate, copies, writes through other handles) takes no space that was promised to
+//!   them: it waits in the same way, and what it may need is counted until it is done.
+//!
 //! What remains: if no other file can move, the answer comes at once, and the kernel reports that the tier is full.
+
+mod claim;
 
 use super::helpers::Helpers;
 use super::questions::{Inode, Question, Questions};
+use crate::data::EVICT_BYTES;
 use crate::ranges::growth;
 use crate::store::Store;
 use crate::tree::Tier;
+pub(super) use claim::Claim;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -66,6 +73,8 @@ struct Space {
     /// No file could move; before that time none is tried unless a write waits.
     rest: Option<Instant>,
     waiting: VecDeque<Waiting>,
+    /// Bytes that calls of this program in progress may take, which the free space may not show yet.
+    claimed: u64,
 }
 
 #[derive(Default)]
@@ -197,6 +206,10 @@ impl Gate {
             let _ = questions.unwatch(&writer.fd);
         }
     }
+    /// Frees space on a tier: drops copies, or moves files away. Returns false if there is nothing that can go.
+    fn make_room(&self, tier: Tier) -> bool {
+        tier == 0 && self.store.evict_copies(EVICT_BYTES) || self.store.push_out(tier)
+    }
     /// Ends [`Gate::run`].
     pub(crate) fn stop(&self) {
         self.state().stopped = true;
@@ -257,7 +270,7 @@ impl Gate {
             return questions.allow(&question);
         };
         let first = state.at(tier).waiting.is_empty();
-        if first && self.fits(&state, tier, file, bytes) {
+        if first && self.fits(&state, tier, Some(file), bytes) {
             questions.allow(&question);
             if let Some(writer) = state.writers.get_mut(&file) {
                 writer.last = bytes;
@@ -273,11 +286,12 @@ impl Gate {
         });
         self.store.kernel_writes[usize::from(tier)].set_waiting(space.waiting.len());
     }
-    /// Whether a tier has space for a write of that length, besides those that may not be finished.
-    fn fits(&self, state: &State, tier: Tier, file: Inode, bytes: u64) -> bool {
+    /// Whether a tier has space for a change of that length, besides those that may not be finished. If the kernel writes that file, the
+    /// last write to it is.
+    fn fits(&self, state: &State, tier: Tier, file: Option<Inode>, bytes: u64) -> bool {
         let (free, all, _) = self.room(state, tier);
-        let others = state.on(tier).filter(|w| *w.0 != file);
-        let others: u64 = others.map(|w| w.1.last).sum();
+        let others = state.on(tier).filter(|w| Some(*w.0) != file);
+        let others = others.map(|w| w.1.last).sum::<u64>() + state.tiers[usize::from(tier)].claimed;
         let metadata = METADATA.min(all / 64) + bytes / 64;
         free >= bytes.saturating_add(others).saturating_add(metadata)
     }
@@ -295,16 +309,24 @@ impl Gate {
                 continue;
             }
             let (free, _, reserve) = self.room(&state, tier);
-            let slack = free.saturating_sub(reserve);
-            let margin = FASTEST_PER_MS * SAMPLES.0.as_millis() as u64;
-            // The two limits differ, so that the answer does not change with each sample.
-            let limit = if state.at(tier).muted { 1 } else { 2 };
-            self.mute(&mut state, tier, slack >= limit * margin);
+            let slack = self.ask_if_short(&mut state, tier);
             let space = state.at(tier);
             let wait = Duration::from_millis(slack / FASTEST_PER_MS / 2);
             space.due = Some(now + wait.clamp(SAMPLES.0, SAMPLES.1));
             space.wanted |= free < reserve && space.rest.is_none_or(|r| r <= now);
         }
+    }
+    /// Has the kernel ask before it writes, if space is short. Returns how much there is besides the reserve.
+    fn ask_if_short(&self, state: &mut State, tier: Tier) -> u64 {
+        let (free, _, reserve) = self.room(state, tier);
+        let slack = free
+            .saturating_sub(reserve)
+            .saturating_sub(state.at(tier).claimed);
+        let margin = FASTEST_PER_MS * SAMPLES.0.as_millis() as u64;
+        // The two limits differ, so that the answer does not change with each sample.
+        let limit = if state.at(tier).muted { 1 } else { 2 };
+        self.mute(state, tier, slack >= limit * margin);
+        slack
     }
     fn mute(&self, state: &mut State, tier: Tier, mute: bool) {
         if std::mem::replace(&mut state.at(tier).muted, mute) == mute {
@@ -375,7 +397,7 @@ impl Work {
             return false;
         }
         drop(state);
-        let moved = self.gate.store.push_out(self.tier);
+        let moved = self.gate.make_room(self.tier);
         let mut state = self.gate.state();
         self.answer(&mut state, !moved);
         if !moved {
@@ -389,7 +411,7 @@ impl Work {
     fn answer(&self, state: &mut State, all: bool) {
         while let Some(first) = state.at(self.tier).waiting.front() {
             let (file, bytes) = (first.file, first.bytes);
-            if !all && !self.gate.fits(state, self.tier, file, bytes) {
+            if !all && !self.gate.fits(state, self.tier, Some(file), bytes) {
                 break;
             }
             let first = state.at(self.tier).waiting.pop_front();

@@ -12,6 +12,7 @@ use fuser::{
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
+use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -433,6 +434,9 @@ impl Filesystem for Front {
         let uid = req.uid();
         self.run(self.use_waits(fh, true), move |s| {
             let done = s.handle(fh).and_then(|h| {
+                let takes =
+                    u64::from(mode & FallocateFlags::PUNCH_HOLE.bits() as i32 == 0) * length;
+                let _space = s.claim(&h, offset, takes)?;
                 s.store.fallocate(&h.live, offset, length, mode)?;
                 s.stripped(uid, &h)
             });
@@ -479,6 +483,7 @@ impl Filesystem for Front {
             let copied = s.handle(fh_in).and_then(|a| {
                 let b = s.handle(fh_out)?;
                 let len = len.min(1 << 30);
+                let _space = s.claim(&b, offset_out, len)?;
                 let copied = s.store.copy(&a.live, offset_in, &b.live, offset_out, len)?;
                 s.stripped(uid, &b)?;
                 Ok(copied)

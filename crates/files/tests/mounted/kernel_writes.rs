@@ -161,6 +161,57 @@ fn four_writers_share_the_space_of_cold_files() {
     still_there(w, 20, 3);
 }
 
+/// A writer of small blocks goes on while others preallocate and copy all that was ever free: those wait, and do not take what it was promised.
+#[test]
+fn what_this_program_allocates_does_not_take_the_space_of_a_writer() {
+    let Some(disks) = small(96) else { return };
+    let w = &disks.0;
+    cold(w, 20, 3);
+    let files: Vec<File> = (0..3).map(|n| writer(w, &format!("f{n}"))).collect();
+    let source = File::open(w.at("cold19")).unwrap();
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            for n in 0..8 << 8 {
+                files[0].write_all_at(&[1; 4096], n << 12).unwrap();
+            }
+        });
+        s.spawn(|| {
+            for n in 0..10 {
+                fallocate(&files[1], FallocateFlags::empty(), n << 22, 1 << 22).unwrap();
+            }
+        });
+        s.spawn(|| {
+            for _ in 0..8 {
+                let mut at = (0, 0);
+                while at.0 < 3 * MIB as u64 {
+                    let left = 3 * MIB - at.0 as usize;
+                    rustix::fs::copy_file_range(
+                        &source,
+                        Some(&mut at.0),
+                        &files[2],
+                        Some(&mut at.1),
+                        left,
+                    )
+                    .unwrap();
+                }
+                fallocate(
+                    &files[2],
+                    FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+                    0,
+                    1 << 40,
+                )
+                .unwrap();
+            }
+        });
+    });
+    let hopeless = fallocate(&files[2], FallocateFlags::empty(), 0, 1 << 40);
+    assert_eq!(hopeless, Err(rustix::io::Errno::NOSPC));
+    assert!(still_there(w, 20, 3) > 0, "not all of them moved in vain");
+    drop(files);
+    assert_eq!(fs::metadata(w.at("f0")).unwrap().len(), 8 * MIB as u64);
+    still_there(w, 20, 3);
+}
+
 /// What is written through the mount does not take the space that is kept for a file that the kernel writes.
 #[test]
 fn a_file_that_can_move_gives_way_to_one_that_cannot() {

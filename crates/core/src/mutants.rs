@@ -179,6 +179,10 @@ pub enum Mutant {
     SkipRowAtBlockEnd,
     /// A session does not record the members that are missing.
     ForgetAbsent,
+    /// Marks are cleared before what flash alone had is on the disks.
+    SalvageMarksFirst,
+    /// The same before it is durable there.
+    SalvageUnflushed,
     /// A device that replaces a member keeps the journal blocks of an earlier use.
     KeepOldRing,
     /// The checkpoint of a volume with a new member names the old one.
@@ -224,7 +228,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 106] = [
+pub const MUTANTS: [Mutant; 108] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -310,6 +314,8 @@ pub const MUTANTS: [Mutant; 106] = [
     Mutant::StartCheckpointLate,
     Mutant::SkipRowAtBlockEnd,
     Mutant::ForgetAbsent,
+    Mutant::SalvageMarksFirst,
+    Mutant::SalvageUnflushed,
     Mutant::KeepOldRing,
     Mutant::ReplaceOldIdentity,
     Mutant::SuccessorLast,

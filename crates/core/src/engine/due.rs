@@ -89,6 +89,9 @@ impl Engine {
 
     /// The work at the end of every event: tries proposals, lets waiting pieces try again, starts a round if one is due.
     pub(super) fn end_event(&mut self) {
+        if self.globals.cache_lost {
+            return;
+        }
         let mut turns = 0;
         while self.carry_out_first(&mut turns) {}
         let (_, p) = self.parts();

@@ -19,7 +19,7 @@ use crate::io::Effect;
 use crate::mutants::Mutant;
 use crate::policy::{Action, Policy};
 use crate::stats::Counters;
-use crate::units::{ExtentId, Nanos, Slot};
+use crate::units::{ExtentId, MemberId, Nanos, Slot};
 use crate::volume::Space;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -50,6 +50,8 @@ pub(super) struct Globals {
     pub(super) phase: Phase,
     /// Whether a flush or metadata write has failed. Then nothing more can be guaranteed.
     pub(super) failed: bool,
+    /// Whether flash failed, and the owner has to decide ([`Params::outlives_cache`]). Until then nothing is done any more.
+    pub(super) cache_lost: bool,
     /// Moves yield until this time, because a promise to some class was not kept.
     pub(super) yield_until: Nanos,
     /// Number of slots, copies and waiting pieces that searches have examined.
@@ -100,6 +102,12 @@ impl Globals {
     pub(super) fn copy_in(&self, s: Slot) -> Option<ExtentId> {
         let e = self.space.map.owner(s)?;
         (self.space.map.copy(e) == Some(s)).then_some(e)
+    }
+    /// Whether a member is flash of a cache volume.
+    pub(super) fn is_cache(&self, m: MemberId) -> bool {
+        let geo = &self.space.geo;
+        let member = geo.members.get(usize::from(m.0));
+        geo.is_cache() && member.is_some_and(|g| g.tier != geo.slowest())
     }
     /// The first slot of the slowest tier; slots are numbered from the fastest tier on.
     pub(super) fn fast_slots(&self) -> u32 {

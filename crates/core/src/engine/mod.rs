@@ -106,6 +106,7 @@ impl Engine {
             waiting: Waiting::default(),
             phase: Phase::Running,
             failed: false,
+            cache_lost: false,
             yield_until: Nanos(0),
             learned: Vec::new(),
             steps: 0,
@@ -230,7 +231,7 @@ impl Engine {
                 if op.op.kind == OpKind::Flush && p.g.broken(Mutant::ForgetLateWrite) {
                     p.g.devices.members[op.member()].unflushed = false;
                 }
-                let end = p.d.round_step(p.g, p.r, result);
+                let end = p.d.round_step(p.g, p.r, &op.op, result);
                 self.round_ended(end);
             }
             What::Trim { slot } => {
@@ -264,16 +265,45 @@ impl Engine {
                     d.consider_wait(g);
                 }
             }
-            RoundEnd::Failed => {
-                g.failed = true;
-                // No more slots will be freed, so a piece that waits for one is tried again and gets an error.
-                g.waiting.slot_freed();
-                r.abandon_committing(g, d);
-                g.failed = !g.broken(Mutant::ForgetFailedFlush);
-                self.dismiss();
-                self.globals.waiting.try_all();
+            RoundEnd::Failed if g.params.outlives_cache && d.failed_only_on(|m| g.is_cache(m)) => {
+                g.cache_lost = true;
             }
+            RoundEnd::Failed => self.give_up(),
         }
+    }
+
+    /// After a failed round: nothing can be guaranteed any more.
+    fn give_up(&mut self) {
+        let (_, Parts { g, d, r }) = self.parts();
+        g.failed = true;
+        // No more slots will be freed, so a piece that waits for one is tried again and gets an error.
+        g.waiting.slot_freed();
+        r.abandon_committing(g, d);
+        g.failed = !g.broken(Mutant::ForgetFailedFlush);
+        self.dismiss();
+        self.globals.waiting.try_all();
+    }
+
+    /// Whether flash of a cache volume failed while nothing else did ([`Params::outlives_cache`]). No request is answered from then on, and no
+    /// operation begins. The owner waits until those in progress have ended, without passing their ends to this engine, and then begins with
+    /// another engine ([`crate::store::release::salvage`]) or calls [`Engine::go_on_without_guarantee`].
+    pub fn has_lost_cache(&self) -> bool {
+        self.globals.cache_lost
+    }
+
+    /// After [`Engine::has_lost_cache`]: whether a flush of flash failed, so that what is read there may be older than what was answered.
+    pub fn has_lost_flush(&self) -> bool {
+        self.durability.flush_failed()
+    }
+
+    /// After [`Engine::has_lost_cache`]: the same as if the round had failed without that. Requests that wait for it get an error, and reads go on.
+    pub fn go_on_without_guarantee(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        self.event(now, out, |me| {
+            if core::mem::take(&mut me.globals.cache_lost) {
+                me.give_up();
+                me.end_event();
+            }
+        });
     }
 
     /// Answers the requests that wait for a round, because there will be none. After a failure they get an error. On a read-only volume

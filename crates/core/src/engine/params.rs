@@ -32,6 +32,9 @@ pub struct Params {
     pub own_slots: bool,
     /// Serve reads only.
     pub read_only: bool,
+    /// If a round fails on flash of a cache volume, the engine stops in the middle ([`crate::Engine::has_lost_cache`]), so that its owner can go
+    /// on with the disks.
+    pub outlives_cache: bool,
     /// For each member, the time without use after which it is sent to standby.
     pub standby_after: Vec<Option<Nanos>>,
     /// Bandwidth for moves, bytes per second.
@@ -130,6 +133,7 @@ impl Default for Params {
             map_on_read: false,
             own_slots: false,
             read_only: false,
+            outlives_cache: false,
             standby_after: Vec::new(),
             move_bytes_per_s: None,
             p99_limit: None,

@@ -12,8 +12,10 @@
 use super::grow::dirty_blocks;
 use super::layout::HEAD_BLOCKS;
 use super::mark::{self, Cover};
+use super::mutants::broken;
 use super::recover::CHUNK;
 use super::{BLOCK, Media, MediaError, Opened, Superblock, Transfer};
+use crate::mutants::Mutant;
 use crate::units::{MemberId, Slot};
 use crate::volume::Space;
 use crate::volume::regions::Regions;
@@ -31,6 +33,87 @@ pub fn dirty_home(space: &Space) -> Vec<Transfer> {
         dirty_blocks(space, e, (s, home), &mut all);
     }
     all
+}
+
+/// Copies ranges in their order through `piece`, of whole blocks, and flushes their places. Returns the number of bytes.
+///
+/// # Errors
+/// A device fails.
+pub fn carry<M: Media + ?Sized>(
+    media: &mut M,
+    ranges: &[Transfer],
+    piece: &mut [u8],
+) -> Result<u64, MediaError> {
+    let done = copy(media, ranges, piece)?;
+    let mut places: Vec<MemberId> = ranges.iter().map(|t| t.to.0).collect();
+    places.sort_unstable();
+    places.dedup();
+    for m in places {
+        media.flush(m)?;
+    }
+    Ok(done)
+}
+
+fn copy<M: Media + ?Sized>(
+    media: &mut M,
+    ranges: &[Transfer],
+    piece: &mut [u8],
+) -> Result<u64, MediaError> {
+    for t in ranges {
+        let mut at = 0;
+        while at < t.bytes {
+            let n = (t.bytes - at).min(piece.len() as u32);
+            let part = &mut piece[..n as usize];
+            media.read(t.from.0, t.from.1 + u64::from(at), part)?;
+            media.write(t.to.0, t.to.1 + u64::from(at), part)?;
+            at += n;
+        }
+    }
+    Ok(ranges.iter().map(|t| u64::from(t.bytes)).sum())
+}
+
+/// Flash has failed under an engine ([`crate::Engine::has_lost_cache`]): writes what only flash has to the disks, through `piece`, and clears
+/// their marks. `space` is the engine's, and no operation is in progress. Then the volume can be opened without flash
+/// ([`super::open::Mode::Degraded`]), and nothing is lost. Returns the number of bytes.
+///
+/// ```text
+/// flush flash, so that what is read there is what was written ─► dirty data home ─► flush ─► marks empty
+/// ```
+/// A crash at any moment is one of the engine: flash counts as long as it is there, and until the marks are empty its absence is a loss.
+///
+/// # Errors
+/// A disk fails, or flash on which data is dirty cannot be flushed or read. Then the volume is as after any failed round.
+pub fn salvage<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    space: &Space,
+    piece: &mut [u8],
+) -> Result<u64, MediaError> {
+    let ranges = dirty_home(space);
+    let mut flash: Vec<MemberId> = ranges.iter().map(|t| t.from.0).collect();
+    flash.sort_unstable();
+    flash.dedup();
+    for m in flash {
+        media.flush(m)?;
+    }
+    let clear = |media: &mut M| {
+        for m in sb.disks() {
+            mark::write(media, sb, m, Cover::Covered, Regions::default())?;
+        }
+        Ok(())
+    };
+    if broken(media, Mutant::SalvageMarksFirst) {
+        clear(media)?;
+    }
+    let bytes = copy(media, &ranges, piece)?;
+    // What was written past flash must be as durable as what was on it.
+    if !broken(media, Mutant::SalvageUnflushed) {
+        for m in sb.disks() {
+            media.flush(m)?;
+        }
+    }
+    clear(media)?;
+    Ok(bytes)
 }
 
 /// Takes the flash of an opened volume out of it, after the ranges of [`dirty_home`] were written home and flushed. From now on the volume can

@@ -18,7 +18,10 @@ pub(super) fn cache(mutant: Option<Mutant>) -> Result<Stage, String> {
 }
 
 /// The same with other parameters.
-fn cache_with(mutant: Option<Mutant>, set: impl FnOnce(&mut Params)) -> Result<Stage, String> {
+pub(super) fn cache_with(
+    mutant: Option<Mutant>,
+    set: impl FnOnce(&mut Params),
+) -> Result<Stage, String> {
     let shape = Shape {
         kind: Kind::Cache,
         slots: vec![10, 24],

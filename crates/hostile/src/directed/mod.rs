@@ -11,11 +11,13 @@
 //! | `rounds.rs` | rounds, checkpoints, the mirror, slots that are used again |
 //! | `copies.rs` | copies: dirty blocks, cleans, discards |
 //! | `claims.rs` | records that go on naming a copy after it was cleaned |
+//! | `cache_ends.rs` | a cache that ends while the volume is served |
 //! | `final_records.rs` | sessions that end without a checkpoint |
 //! | `successors.rs` | devices that take the place of a member |
 //! | `fills.rs` | zeros if there is no memory for bitmaps |
 
 mod ahead;
+mod cache_ends;
 mod caches;
 mod claims;
 mod copies;
@@ -39,7 +41,17 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 67] = [
+pub const SCENES: [(&str, Scene); 71] = [
+    ("power is lost while a cache ends", cache_ends::cut),
+    (
+        "a volume goes on after the end of its cache",
+        cache_ends::goes_on,
+    ),
+    ("flash that failed cannot be read", cache_ends::unreadable),
+    (
+        "a volume that cannot go on without its flash",
+        cache_ends::given_up,
+    ),
     (
         "discarded blocks are written at the home",
         caches::written_past_discarded,

@@ -11,9 +11,7 @@ use crate::random::random;
 use crate::volume::memory::{self, Needs};
 use isotherm_core::geometry::Kind;
 use isotherm_core::store::superblock::MemberEntry;
-use isotherm_core::store::{
-    self, Growth, Media, MediaError, OpenError, Opened, Superblock, Transfer,
-};
+use isotherm_core::store::{self, Growth, MediaError, OpenError, Opened, Superblock, Transfer};
 use std::path::Path;
 
 /// Largest number of bytes that are written home at once.
@@ -203,23 +201,5 @@ impl Growing<'_> {
 /// Copies ranges in their order, durably. Returns the number of bytes.
 pub(super) fn carry(media: &mut FileMedia<'_>, ranges: &[Transfer]) -> Result<u64, MediaError> {
     let mut piece = Buffer::new(0, PIECE as u32, ALIGNMENT as u32);
-    let (mut done, mut places) = (0, Vec::new());
-    for t in ranges {
-        let mut at = 0;
-        while at < t.bytes {
-            let n = (t.bytes - at).min(PIECE as u32);
-            let part = &mut piece[..n as usize];
-            media.read(t.from.0, t.from.1 + u64::from(at), part)?;
-            media.write(t.to.0, t.to.1 + u64::from(at), part)?;
-            at += n;
-        }
-        done += u64::from(t.bytes);
-        if !places.contains(&t.to.0) {
-            places.push(t.to.0);
-        }
-    }
-    for m in places {
-        media.flush(m)?;
-    }
-    Ok(done)
+    store::release::carry(media, ranges, &mut piece[..PIECE])
 }

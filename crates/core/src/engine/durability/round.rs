@@ -47,6 +47,10 @@ pub(super) struct Round {
     /// Number of device operations of this step that have not ended.
     outstanding: u32,
     failed: bool,
+    /// The members on which it failed, one bit each.
+    failed_on: u32,
+    /// Whether a flush of it failed.
+    flush_failed: bool,
     /// The journal blocks of this round are `from..to`.
     from: u64,
     to: u64,
@@ -338,14 +342,30 @@ impl Durability {
         }
     }
 
+    /// Whether the last round failed, and on members for all of which this is true.
+    pub(in crate::engine) fn failed_only_on(&self, which: impl Fn(MemberId) -> bool) -> bool {
+        let on = self.round.failed_on;
+        on != 0 && (0..32u8).all(|i| on >> i & 1 == 0 || which(MemberId(i)))
+    }
+
+    /// Whether a flush of the last round failed.
+    pub(in crate::engine) fn flush_failed(&self) -> bool {
+        self.round.flush_failed
+    }
+
     /// A flush or metadata write of the round has ended.
     pub(in crate::engine) fn round_step(
         &mut self,
         g: &mut Globals,
         r: &mut Relocation,
+        op: &DeviceOp,
         result: Result<(), IoError>,
     ) -> RoundEnd {
         self.round.failed |= result.is_err();
+        if result.is_err() {
+            self.round.failed_on |= 1 << op.member.0;
+            self.round.flush_failed |= op.kind == OpKind::Flush;
+        }
         self.round.outstanding -= 1;
         if self.round.outstanding > 0 {
             return RoundEnd::Going;

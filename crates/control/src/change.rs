@@ -12,7 +12,11 @@ impl Live {
     /// Members that are absent.
     pub fn missing(&self) -> Vec<u8> {
         let missing = self.missing.lock();
-        missing.unwrap_or_else(PoisonError::into_inner).clone()
+        let mut all = missing.unwrap_or_else(PoisonError::into_inner).clone();
+        all.extend(self.handle.left_out());
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// Lets the volume grow, and shows its new size to the users of the front ends. The answer has the keys of `isotherm grow --json` but the

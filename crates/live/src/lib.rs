@@ -11,6 +11,7 @@
 
 pub mod block_file;
 pub mod buffers;
+mod cache_end;
 pub mod classes;
 pub mod config;
 pub mod contents;

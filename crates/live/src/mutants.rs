@@ -37,6 +37,10 @@ pub enum LiveMutant {
     CleanAfterFailure,
     /// A volume that failed while it was being closed to be opened again is served on.
     ReopenAfterFailure,
+    /// What flash holds counts although a flush of it failed.
+    TrustUnflushedFlash,
+    /// After the end of a cache, requests that waited are not carried out.
+    ForgetWaiting,
     /// Metadata that creation and recovery write is not flushed.
     MediaFlushNothing,
     /// An unaligned write keeps the old bytes of its first block, but not those of its last block.
@@ -70,7 +74,7 @@ pub enum LiveMutant {
 }
 
 /// All mutants.
-pub const LIVE_MUTANTS: [LiveMutant; 30] = [
+pub const LIVE_MUTANTS: [LiveMutant; 32] = [
     LiveMutant::FlushNothing,
     LiveMutant::DropDsync,
     LiveMutant::ForgetFlushError,
@@ -86,6 +90,8 @@ pub const LIVE_MUTANTS: [LiveMutant; 30] = [
     LiveMutant::TakeEitherTwin,
     LiveMutant::CleanAfterFailure,
     LiveMutant::ReopenAfterFailure,
+    LiveMutant::TrustUnflushedFlash,
+    LiveMutant::ForgetWaiting,
     LiveMutant::MediaFlushNothing,
     LiveMutant::PatchHeadOnly,
     LiveMutant::ReadOverPayload,

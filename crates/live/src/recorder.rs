@@ -70,6 +70,11 @@ impl Driver {
         }
     }
 
+    /// See [`Engine::go_on_without_guarantee`]; the engine is not recorded any more.
+    pub(crate) fn go_on_without_guarantee(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        self.engine.go_on_without_guarantee(now, out);
+    }
+
     /// Requests that the engine is closed and opened again. If there are two requests at a time, the later one gets an error.
     pub(crate) fn request(&mut self, purpose: Purpose) {
         if self.requested.is_some() {

@@ -12,6 +12,9 @@
 //!
 //! A change that is refused or fails does not end the service: the store is opened again as the change has left it.
 
+mod growth;
+
+use crate::cache_end::can_lose;
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::members::{Found, find_superblocks};
@@ -19,8 +22,6 @@ use crate::mutants::{LiveMutant, broken};
 use crate::random::random;
 use crate::recorder::{Driver, Recorder, Recording};
 use crate::server::{Session, start};
-use crate::volume::begin::open_again;
-use crate::volume::grow::Growing;
 use crate::volume::open::{costs, pacers};
 use crate::volume::replace::Replacement;
 use crate::volume::{Grown, OpenMode, Replaced, ask_for_huge};
@@ -93,7 +94,7 @@ impl From<Error> for Reason {
 
 /// A recording or change that waits until no request is in progress in the engine.
 pub(crate) struct Reopening {
-    purpose: Purpose,
+    pub purpose: Purpose,
     /// Requests that arrived in the meantime, in order.
     pub held: VecDeque<Request>,
     closing: bool,
@@ -246,6 +247,7 @@ impl Session {
         if primary.is_some_and(|m| usize::from(m.0) == replaced.place) {
             self.world.stamp_on(replaced.place)?;
         }
+        self.handle.is_back(replaced.place);
         Ok(replaced)
     }
 
@@ -280,50 +282,6 @@ impl Session {
         self.lost = Some(e.clone());
     }
 
-    /// Whether the devices have become large enough.
-    fn may_grow(&self, file: &Path) -> Result<(), Error> {
-        let devices = self.world.devices();
-        let sizes: Result<Vec<u64>, Error> = devices
-            .iter()
-            .flatten()
-            .map(|d| d.present_bytes().map_err(|e| unknown_size(&d.path, &e)))
-            .collect();
-        let growing = Growing {
-            config: &self.config,
-            devices,
-            file,
-            is_served: true,
-        };
-        growing.plan(&self.superblock, &sizes?).map(drop)
-    }
-
-    /// Lets the volume grow whose engine is closed.
-    fn grow_closed(&mut self, file: &Path) -> Result<Grown, Error> {
-        for d in self.world.devices_mut()?.iter_mut().flatten() {
-            d.bytes = (d.present_bytes()).map_err(|e| unknown_size(&d.path, &e))?;
-        }
-        let devices = Arc::clone(self.world.devices());
-        let growing = Growing {
-            config: &self.config,
-            devices: &devices,
-            file,
-            is_served: true,
-        };
-        let stamping = self.world.stamp_meanwhile()?;
-        let grown = open_again(&self.config, &devices).and_then(|opened| growing.grow(opened));
-        self.world.stamped_meanwhile(stamping)?;
-        grown
-    }
-
-    /// The error of a change after which the volume is served on, with the size that it has then.
-    fn with_size(&self, e: &Error) -> Error {
-        let bytes = self.engine.space().geo.volume_bytes();
-        Error::new(
-            e.kind,
-            format!("{e}; the volume is served on, with {bytes} bytes"),
-        )
-    }
-
     /// Opens the store again, and begins with a new engine.
     fn begin_again(&mut self) -> Result<(), Error> {
         let now = self.world.now();
@@ -355,7 +313,19 @@ impl Session {
         Ok(recording)
     }
 
+    /// As [`Session::begin_again`], without flash, which must have had nothing of its own.
+    pub(crate) fn begin_without_flash(&mut self) -> Result<(), Error> {
+        let now = self.world.now();
+        let opened = self.open_store_with(now, false)?.opened;
+        self.begin(now, opened, None)
+    }
+
     fn open_store(&mut self, now: Nanos) -> Result<Reopened, Error> {
+        // The losses were accepted when this session began.
+        self.open_store_with(now, true)
+    }
+
+    fn open_store_with(&mut self, now: Nanos, accept_loss: bool) -> Result<Reopened, Error> {
         let devices = Arc::clone(self.world.devices());
         let paths: Vec<_> = self.config.members.iter().map(|m| m.path.clone()).collect();
         let read_only = self.mode == OpenMode::ReadOnly;
@@ -365,7 +335,7 @@ impl Session {
         };
         let degraded = devices.iter().any(Option::is_none);
         let tolerant = read_only || degraded;
-        let (epoch, how) = opening(self.mode, degraded)?;
+        let (epoch, how) = opening(self.mode, degraded.then_some(accept_loss))?;
         let stamping = self.world.stamp_meanwhile()?;
         let found = find_superblocks(&mut media.media, &paths, tolerant, &mut Vec::new());
         let opened = found.and_then(|found| {
@@ -409,6 +379,9 @@ impl Session {
         self.members_may_have_changed(&opened)?;
         ask_for_huge(&opened.space.map);
         self.superblock = opened.superblock.clone();
+        let can_lose = can_lose(&opened.superblock, self.mode);
+        self.params.outlives_cache = can_lose != 0;
+        self.world.can_lose(can_lose);
         let volume_bytes = opened.space.geo.volume_bytes();
         let engine = Engine::new(opened, policy, self.params.clone());
         self.engine = Driver::new(engine, recorder);
@@ -460,25 +433,20 @@ impl Session {
     }
 }
 
-/// The mode in which the store is opened again, with the new epoch if there is one.
-fn opening(mode: OpenMode, degraded: bool) -> Result<(Option<u64>, store::open::Mode), Error> {
+/// The mode in which the store is opened again (`degraded`: without some members, and whether a loss is accepted), with the new epoch if there is one.
+fn opening(
+    mode: OpenMode,
+    degraded: Option<bool>,
+) -> Result<(Option<u64>, store::open::Mode), Error> {
     if mode == OpenMode::ReadOnly {
         return Ok((None, store::open::Mode::ReadOnly));
     }
     let epoch = u64::from_le_bytes(random()?);
-    let how = if degraded {
-        // The losses were accepted when this session began.
-        let accept_loss = true;
-        store::open::Mode::Degraded { epoch, accept_loss }
-    } else {
-        store::open::Mode::ReadWrite { epoch }
+    let how = match degraded {
+        Some(accept_loss) => store::open::Mode::Degraded { epoch, accept_loss },
+        None => store::open::Mode::ReadWrite { epoch },
     };
     Ok((Some(epoch), how))
-}
-
-fn unknown_size(path: &Path, e: &std::io::Error) -> Error {
-    let what = format!("{}: its size is not known: {e}", path.display());
-    Error::new(ErrorKind::Device, what)
 }
 
 /// The extents with a class.

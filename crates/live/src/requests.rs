@@ -19,7 +19,7 @@ use isotherm_core::{Event, IoError, Request, RequestOp, Tag};
 use std::sync::Arc;
 
 struct Entry {
-    op: RequestOp,
+    request: Request,
     buf: Option<Buffer>,
     /// Its memory, if that is in the kernel; then there is no `buf`.
     pages: Option<Pages>,
@@ -27,8 +27,6 @@ struct Entry {
     side: Option<Memory>,
     /// Whether bytes could not be copied from or into its pages.
     failed: bool,
-    /// First byte on the volume.
-    offset: u64,
     /// Number of device operations that use its memory now.
     ops: u32,
     /// First byte and length of a write of which the classifier must be informed when it has ended.
@@ -142,25 +140,34 @@ impl Table {
             self.entries.push(None);
             self.entries.len() as u32 - 1
         });
-        self.entries[tag as usize] = Some(Entry {
-            op: s.op,
-            pages: s.pages.filter(|_| s.buffer.is_none()),
-            buf: s.buffer,
-            done,
-            side,
-            failed: false,
-            offset: s.offset,
-            ops: 0,
-            noted_write: None,
-        });
-        Some(Request {
+        let request = Request {
             tag: Tag(tag),
             op: s.op,
             offset: s.offset,
             len: s.len,
             fua: s.fua,
             class: s.class,
-        })
+        };
+        self.entries[tag as usize] = Some(Entry {
+            request,
+            pages: s.pages.filter(|_| s.buffer.is_none()),
+            buf: s.buffer,
+            done,
+            side,
+            failed: false,
+            ops: 0,
+            noted_write: None,
+        });
+        Some(request)
+    }
+
+    /// The requests that are not answered, as they were admitted.
+    pub fn unanswered(&mut self) -> Vec<Request> {
+        let mut all: Vec<Request> = self.entries.iter().flatten().map(|e| e.request).collect();
+        for r in &mut all {
+            self.classify(r);
+        }
+        all
     }
 
     fn entry(&mut self, tag: Tag) -> &mut Entry {
@@ -179,7 +186,7 @@ impl Table {
         let end = offset as usize + len as usize;
         assert!(end <= pages.len(), "outside of the request's pages");
         // Pages are whole blocks, so nothing is ever read into those of a write.
-        if filling && entry.op == RequestOp::Write {
+        if filling && entry.request.op == RequestOp::Write {
             return None;
         }
         let (buffer, at) = pages.place(offset);
@@ -192,7 +199,8 @@ impl Table {
         let buf = entry.buf.as_ref()?;
         let (offset, len, covered) = (offset as usize, len as usize, buf.aligned().len());
         assert!(offset + len <= covered, "outside of the request's buffer");
-        if !(filling && entry.op == RequestOp::Write) || broken(LiveMutant::ReadOverPayload) {
+        if !(filling && entry.request.op == RequestOp::Write) || broken(LiveMutant::ReadOverPayload)
+        {
             return Some(buf.as_ptr().wrapping_add(offset));
         }
         let side = entry.side.as_ref()?;
@@ -231,7 +239,7 @@ impl Table {
             return;
         };
         let memory = own.get_now(pages.len());
-        let mut buf = Buffer::over(memory, entry.offset, pages.len() as u32, block);
+        let mut buf = Buffer::over(memory, entry.request.offset, pages.len() as u32, block);
         entry.failed |= pages.copy_out(0, &mut buf).is_err();
         entry.buf = Some(buf);
     }
@@ -311,7 +319,7 @@ impl Table {
     /// Number of FLUSHes in flight.
     pub fn flushes(&self) -> usize {
         let entries = self.entries.iter().flatten();
-        entries.filter(|e| e.op == RequestOp::Flush).count()
+        entries.filter(|e| e.request.op == RequestOp::Flush).count()
     }
 
     /// Ends every request. No device may use their memory any more.

@@ -153,6 +153,11 @@ impl Stamp {
         read.get(..BYTES) == Some(&self.last[..])
     }
 
+    /// The stamp of another server of this volume in a block that was read.
+    pub(crate) fn rival(&self, read: &[u8]) -> Option<FoundStamp> {
+        FoundStamp::decode(read).filter(|s| s.volume == self.volume && s.token != self.token)
+    }
+
     /// Makes the next stamp and writes it; blocks.
     ///
     /// # Errors
@@ -308,6 +313,17 @@ fn wait_for_answer(device: &Device, stamp: &Stamp, rival: &FoundStamp) -> Result
     ))
 }
 
+/// Refuses if another server has stamped a device, that is not the primary, between two reads.
+///
+/// # Errors
+/// It has.
+pub(crate) fn refuse_change(device: &Device, old: &[u8], new: &[u8]) -> Result<(), Error> {
+    if old.get(..BYTES) == new.get(..BYTES) {
+        return Ok(());
+    }
+    Err(taken(&device.path, FoundStamp::decode(new).as_ref()))
+}
+
 /// Refuses if the claim is not the newest stamp any more.
 ///
 /// # Errors
@@ -362,6 +378,15 @@ mod tests {
         }
         assert_eq!(FoundStamp::decode(&[0; BYTES]), None);
         assert_eq!(FoundStamp::decode(&b[..100]), None);
+    }
+
+    #[test]
+    fn a_rival_is_another_server_of_the_same_volume() {
+        let (mut ours, mut other) = (Stamp::new([1; 16]).unwrap(), stranger([1; 16]));
+        let (mine, theirs) = (ours.next(Kind::Serving), other.next(Kind::Serving));
+        assert!(ours.rival(&mine).is_none() && ours.rival(&[0; BYTES]).is_none());
+        assert_eq!(ours.rival(&theirs).map(|s| s.token), Some(other.token));
+        assert_eq!(ours.rival(&stranger([2; 16]).next(Kind::Serving)), None);
     }
 
     #[test]

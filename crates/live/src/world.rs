@@ -161,6 +161,8 @@ pub struct UringWorld {
     any_unanswered: bool,
     /// The stamp of a volume that is written to.
     heartbeat: Option<Heartbeat>,
+    /// Members that the volume can lose, one bit each.
+    can_lose: u32,
     /// See `keeping.rs`.
     keeping: Keeping,
     /// The last field, so that the ring and all flights are dropped before the memory.

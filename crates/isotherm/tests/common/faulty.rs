@@ -36,6 +36,8 @@ struct State {
     /// Error of all operations, and of flushes alone.
     all: Option<i32>,
     flushes: Option<i32>,
+    /// Error of the next flush.
+    next_flush: Option<i32>,
     /// A range that cannot be read.
     unreadable: Option<(u64, u64)>,
     /// Writes that end beyond this byte fail.
@@ -110,6 +112,11 @@ impl Faulty {
     /// From now on flushes fail with `errno`.
     pub fn fail_flushes(&self, errno: i32) {
         locked(&self.state).flushes = Some(errno);
+    }
+
+    /// The next flush fails with `errno`, and later ones do not tell of it.
+    pub fn fail_next_flush(&self, errno: i32) {
+        locked(&self.state).next_flush = Some(errno);
     }
 
     /// From now on no request is answered.
@@ -325,7 +332,10 @@ impl Filesystem for Drive {
         reply.ok();
     }
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        let fault = locked(&self.state).flushes;
+        let fault = {
+            let mut state = locked(&self.state);
+            state.next_flush.take().or(state.flushes)
+        };
         match fault.map_or_else(|| self.well(), |e| Err(Errno::from_i32(e))) {
             Ok(()) => reply.ok(),
             Err(e) => reply.error(e),

@@ -67,6 +67,11 @@ impl Writer {
         Writer { stop, thread }
     }
 
+    /// Whether a request has failed.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// Returns what the volume must hold, and the number of writes.
     pub fn stop(self) -> (Vec<Held>, u64) {
         self.stop.store(true, Ordering::Relaxed);

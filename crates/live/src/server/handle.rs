@@ -14,10 +14,10 @@ use crate::volume::replace::Replacement;
 use crate::volume::{Grown, ReplaceHow, Replaced};
 use crate::world::{Command, UringWorld};
 use crate::zeroing::{self, Join};
-use isotherm_core::{Engine, ExtentId, IoError, RequestOp};
+use isotherm_core::{Engine, ExtentId, IoError, MemberId, RequestOp};
 use isotherm_traces::events::Ending;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, OnceLock, mpsc};
 
@@ -31,6 +31,8 @@ pub struct Handle {
     pub(super) classes: Arc<Classes>,
     pub(super) extent_shift: u32,
     pub(super) failure: Arc<OnceLock<VolumeFailure>>,
+    /// Members that the volume went on without, one bit each.
+    pub(super) left_out: Arc<AtomicU32>,
     pub(crate) vitals: Arc<Board>,
     /// Size of the volume, which changes if it grows.
     pub(super) volume_bytes: Arc<AtomicU64>,
@@ -103,6 +105,23 @@ impl Handle {
     /// The volume has this size from now on.
     pub(crate) fn set_volume_bytes(&self, bytes: u64) {
         self.volume_bytes.store(bytes, Ordering::Release);
+    }
+
+    /// The volume goes on without these members.
+    pub(crate) fn leave_out(&self, members: &[MemberId]) {
+        let bits = members.iter().fold(0, |all, m| all | 1 << m.0);
+        self.left_out.fetch_or(bits, Ordering::AcqRel);
+    }
+
+    /// This member was replaced.
+    pub(crate) fn is_back(&self, place: usize) {
+        self.left_out.fetch_and(!(1 << place), Ordering::AcqRel);
+    }
+
+    /// The places of members that failed while the volume was served, and without which it goes on since then.
+    pub fn left_out(&self) -> impl Iterator<Item = u8> + use<> {
+        let bits = self.left_out.load(Ordering::Acquire);
+        (0..32).filter(move |i| bits >> i & 1 == 1)
     }
 
     /// Asks the engine's thread to close the engine and open it again, and waits for the outcome.

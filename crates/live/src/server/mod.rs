@@ -45,6 +45,8 @@ pub struct Session {
     pub(crate) handle: Handle,
     /// A recording or a change of the members that is about to begin.
     pub(crate) reopening: Option<Reopening>,
+    /// Events that the engine did not get, because its cache is about to end (`cache_end.rs`).
+    pub(crate) withheld: Option<Vec<Event>>,
     /// The reason why the volume could not be opened again.
     pub(crate) lost: Option<Error>,
     /// Whether the failure was reported in [`Handle::failure`].
@@ -101,6 +103,21 @@ impl std::fmt::Display for VolumeFailure {
 struct Gate<'a> {
     engine: &'a mut Driver,
     reopening: &'a mut Option<Reopening>,
+    withheld: &'a mut Option<Vec<Event>>,
+}
+
+impl Gate<'_> {
+    /// Keeps an event from an engine that has lost its cache. Returns whether it did.
+    fn withhold(&mut self, event: impl FnOnce() -> Event) -> bool {
+        if self.engine.has_lost_cache() {
+            self.withheld.get_or_insert_with(Vec::new);
+        }
+        if let Some(all) = self.withheld.as_mut() {
+            all.push(event());
+            return true;
+        }
+        false
+    }
 }
 
 impl Host for Gate<'_> {
@@ -108,6 +125,9 @@ impl Host for Gate<'_> {
         self.engine
     }
     fn submit(&mut self, now: Nanos, r: Request, out: &mut Vec<Effect>) {
+        if self.withhold(|| Event::Arrived(r)) {
+            return;
+        }
         match self.reopening {
             Some(reopening) => reopening.held.push_back(r),
             None => self.engine.submit(now, r, out),
@@ -120,10 +140,14 @@ impl Host for Gate<'_> {
         result: Result<u32, IoError>,
         out: &mut Vec<Effect>,
     ) {
-        self.engine.complete(now, id, result, out);
+        if !self.withhold(|| Event::Finished { id, result }) {
+            self.engine.complete(now, id, result, out);
+        }
     }
     fn tick(&mut self, now: Nanos, out: &mut Vec<Effect>) {
-        self.engine.tick(now, out);
+        if self.withheld.is_none() {
+            self.engine.tick(now, out);
+        }
     }
     fn close(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         self.engine.close(now, out);
@@ -150,9 +174,12 @@ impl Session {
         let mut host = Gate {
             engine: &mut self.engine,
             reopening: &mut self.reopening,
+            withheld: &mut self.withheld,
         };
-        let wake = host.engine.next_wake();
+        let waits = host.withheld.is_some();
+        let wake = host.engine.next_wake().filter(|_| !waits);
         self.run.turn(&mut host, &mut self.world, wake, until);
+        self.end_cache_if_due();
         // Commands see why it has failed.
         self.report_if_broken();
         while let Some(command) = self.inbox.pop_command() {
@@ -160,6 +187,7 @@ impl Session {
         }
         // An engine that is closing does not need the classes; an engine that is being opened again gets them afterwards.
         while self.reopening.is_none()
+            && self.withheld.is_none()
             && !self.closing
             && let Some(news) = self.world.reclassified.pop_front()
         {
@@ -168,7 +196,8 @@ impl Session {
                 engine.reclassify(now, news.extent, (news.class, news.runs), out);
             });
         }
-        if self.reopening.is_some() || self.engine.requested.is_some() {
+        if self.withheld.is_none() && (self.reopening.is_some() || self.engine.requested.is_some())
+        {
             self.reopen_if_due();
         }
         self.report_if_broken();
@@ -204,11 +233,17 @@ impl Session {
     }
 
     pub(crate) fn submit_admitted(&mut self, r: Request) {
+        self.tell(Event::Arrived(r));
+    }
+
+    /// Passes an event to the engine, unless it is withheld from it.
+    pub(crate) fn tell(&mut self, event: Event) {
         let mut host = Gate {
             engine: &mut self.engine,
             reopening: &mut self.reopening,
+            withheld: &mut self.withheld,
         };
-        self.run.tell(&mut host, &mut self.world, Event::Arrived(r));
+        self.run.tell(&mut host, &mut self.world, event);
     }
 
     /// The engine.
@@ -225,7 +260,7 @@ impl Session {
     /// false.
     pub fn close(&mut self) {
         // A recording or change that is about to begin holds requests that were already handed over. They are served first.
-        while self.reopening.is_some() && self.step(None) {}
+        while (self.reopening.is_some() || self.withheld.is_some()) && self.step(None) {}
         if std::mem::replace(&mut self.closing, true) {
             return;
         }

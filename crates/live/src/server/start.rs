@@ -93,6 +93,7 @@ pub(super) fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
         classes: Arc::new(Classes::new(geo.volume_bytes())),
         extent_shift: geo.extent_shift,
         failure: Arc::default(),
+        left_out: Arc::default(),
         vitals: Arc::default(),
         volume_bytes: Arc::new(AtomicU64::new(geo.volume_bytes())),
         block: geo.block_bytes(),
@@ -174,6 +175,8 @@ impl Prepared {
         params.costs = costs;
         let keeper = keeper(&opened.superblock, mode, &devices, &params);
         params.keeper = keeper.is_some();
+        let can_lose = crate::cache_end::can_lose(&opened.superblock, mode);
+        params.outlives_cache = can_lose != 0;
         let parts = Parts {
             devices: Arc::new(devices),
             pacers,
@@ -188,6 +191,7 @@ impl Prepared {
         };
         let mut world = UringWorld::new(parts, &config.io)?;
         let shift = opened.space.geo.extent_shift;
+        world.can_lose(can_lose);
         world.classify(self.handle.classes().classifier(shift));
         crate::volume::ask_for_huge(&opened.space.map);
         let superblock = opened.superblock.clone();
@@ -206,6 +210,7 @@ impl Prepared {
             params,
             handle: self.handle,
             reopening: None,
+            withheld: None,
             lost: None,
             failure_reported: false,
             run: Loop::new(),

@@ -125,11 +125,19 @@ fn claim(
     let Some(device) = &devices[place] else {
         return Ok(None);
     };
-    let claimed = stamp::claim(device, newest.uuid, is_unclean(found))?;
     let (uuid, all) = (newest.uuid, devices.iter().zip(found).enumerate());
-    let ours =
-        all.filter(|(i, (_, sb))| *i != place && sb.as_ref().is_some_and(|s| s.uuid == uuid));
-    for other in ours.filter_map(|(_, (d, _))| d.as_ref()) {
+    let others: Vec<&Device> = all
+        .filter(|(i, (_, sb))| *i != place && sb.as_ref().is_some_and(|s| s.uuid == uuid))
+        .filter_map(|(_, (d, _))| d.as_ref())
+        .collect();
+    let stamps = || others.iter().map(|d| stamp::read(d)).collect::<Vec<_>>();
+    let before = stamps();
+    let claimed = stamp::claim(device, uuid, is_unclean(found))?;
+    // The server of a cache volume that cannot write to its flash any more stamps a disk instead.
+    for ((other, old), new) in others.iter().zip(before).zip(stamps()) {
+        if let (Ok(old), Ok(new)) = (old, new) {
+            stamp::refuse_change(other, &old, &new)?;
+        }
         claimed.stamp.copy_to(other)?;
     }
     notes.extend(claimed.waited.clone());

@@ -131,7 +131,7 @@ impl Volume {
 }
 
 /// The text of an error of the store.
-fn in_words(config: &VolumeConfig, media: &FileMedia<'_>, e: store::OpenError) -> Error {
+pub(crate) fn in_words(config: &VolumeConfig, media: &FileMedia<'_>, e: store::OpenError) -> Error {
     let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
     match e {
         store::OpenError::Media(e) => device_error(media, &paths, e),

@@ -81,6 +81,11 @@ impl UringWorld {
         self.fault.as_ref()
     }
 
+    /// The member that failed is no part of the volume any more.
+    pub(crate) fn forget_fault(&mut self) {
+        self.fault = None;
+    }
+
     /// Whether a member was truncated, so that it answers only errors.
     pub fn is_cut(&self) -> bool {
         self.members.iter().any(|m| m.cut)

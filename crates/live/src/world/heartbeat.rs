@@ -53,11 +53,15 @@ pub(super) struct Heartbeat {
     overtaken: bool,
     /// Whether the stamp can no longer be read or written: then writes are refused, and reads continue.
     broken: bool,
+    /// Whether the member with the stamp has failed, and the volume may go on without it: operations are held until that is decided.
+    waits: bool,
 }
 
 /// A look at the clock counts as the present for this long. It is short beside the second that [`LEASE`] leaves to a server that claims the
 /// volume.
 const LOOK_HOLDS: Duration = Duration::from_millis(10);
+
+const UNSTAMPED: &str = "the activity stamp cannot be read or written";
 
 fn clock(id: ClockId) -> Duration {
     let t = clock_gettime(id);
@@ -89,6 +93,7 @@ impl Heartbeat {
             looked_coarse: clock(ClockId::MonotonicCoarse),
             overtaken: false,
             broken: false,
+            waits: false,
         }
     }
     /// Looks at the clock, once for all events that came together.
@@ -113,6 +118,10 @@ impl Heartbeat {
     }
     fn has_ended(&self) -> bool {
         self.overtaken || self.broken
+    }
+    /// Whether the stamp can not be read now, in order to be written.
+    fn cannot_begin(&self) -> bool {
+        self.is_under_way() || self.has_ended() || self.waits
     }
     /// The member with the stamp, and the time for which the kernel has not answered an operation on it; `None`: there is none.
     pub(super) fn open_for(&self) -> Option<(usize, Duration)> {
@@ -158,6 +167,10 @@ impl UringWorld {
             });
             return false;
         }
+        if heartbeat.waits {
+            heartbeat.held.push((*op, meta.to_vec()));
+            return false;
+        }
         if unstamped || op.kind == OpKind::Standby {
             return true;
         }
@@ -175,7 +188,7 @@ impl UringWorld {
     /// Time at which [`UringWorld::heartbeat_if_due`] must be called.
     pub(super) fn next_heartbeat(&self) -> Option<Nanos> {
         let heartbeat = self.heartbeat.as_ref()?;
-        if !heartbeat.active || heartbeat.is_under_way() || heartbeat.has_ended() {
+        if !heartbeat.active || heartbeat.cannot_begin() {
             return None;
         }
         let left = (heartbeat.read_at + INTERVAL).saturating_sub(heartbeat.looked);
@@ -194,7 +207,7 @@ impl UringWorld {
         let Some(heartbeat) = &mut self.heartbeat else {
             return;
         };
-        if heartbeat.is_under_way() || heartbeat.has_ended() {
+        if heartbeat.cannot_begin() {
             return;
         }
         (heartbeat.read_at, heartbeat.active, heartbeat.phase) = (now(), false, Phase::Reading);
@@ -239,8 +252,13 @@ impl UringWorld {
         let phase = std::mem::replace(&mut heartbeat.phase, Phase::Idle);
         if res != BLOCK as i32 {
             let errno = Some(-res).filter(|&e| e > 0);
+            if self.can_lose >> heartbeat.member & 1 == 1 {
+                heartbeat.waits = true;
+                self.woken = true;
+                return;
+            }
             heartbeat.broken = true;
-            return self.give_up("the activity stamp cannot be read or written".into(), errno);
+            return self.give_up(UNSTAMPED.into(), errno);
         }
         match phase {
             Phase::Idle => {}
@@ -267,6 +285,52 @@ impl UringWorld {
                     self.begin(&op, &meta);
                 }
             }
+        }
+    }
+
+    /// Whether the member with the stamp has failed, and the volume may go on without it.
+    pub(crate) fn waits_for_stamp(&self) -> bool {
+        self.heartbeat.as_ref().is_some_and(|b| b.waits)
+    }
+
+    /// The volume is stamped on this member from now on, because the one with the stamp has failed. Operations stay held.
+    ///
+    /// # Errors
+    /// Another server has the volume, or the stamp cannot be written.
+    pub(crate) fn move_stamp(&mut self, member: usize) -> Result<(), Error> {
+        self.finish_heartbeat();
+        let (Some(heartbeat), devices) = (&mut self.heartbeat, &self.devices) else {
+            return Ok(());
+        };
+        // What cannot be read says nothing. The other members have the stamp with which this session began.
+        let read = |place: usize| stamp::read(devices.get(place)?.as_ref()?).ok();
+        let old = read(heartbeat.member)
+            .and_then(|b| overtaken_by(&heartbeat.stamp, heartbeat.written_at, &b));
+        let new = read(member).and_then(|b| heartbeat.stamp.rival(&b));
+        let new = new.map(|by| format!("the volume was taken over by {}", by.words()));
+        if let Some(what) = old.or(new) {
+            heartbeat.overtaken = true;
+            return Err(Error::new(ErrorKind::InUse, what));
+        }
+        self.stamp_on(member)
+    }
+
+    /// Operations that were held until it is decided whether the volume goes on without the member with the stamp: they are forgotten, because
+    /// it does, and their engine has ended.
+    pub(crate) fn forget_held(&mut self) {
+        if let Some(heartbeat) = &mut self.heartbeat {
+            heartbeat.waits = false;
+            heartbeat.held.clear();
+        }
+    }
+
+    /// The volume does not go on without the member with the stamp: it has failed, and the operations that were held are treated so.
+    pub(crate) fn give_up_stamp(&mut self) {
+        if let Some(heartbeat) = &mut self.heartbeat
+            && std::mem::take(&mut heartbeat.waits)
+        {
+            heartbeat.broken = true;
+            self.give_up(UNSTAMPED.into(), None);
         }
     }
 

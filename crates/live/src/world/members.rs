@@ -4,6 +4,7 @@ use super::{MemberState, UringWorld};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::paced::Pacer;
+use isotherm_core::{IoError, Request};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,6 +32,26 @@ impl UringWorld {
                 "a disk is being sent to sleep, or a check reads all data just now: try again";
             Error::new(ErrorKind::InUse, what)
         })
+    }
+
+    /// The volume can lose these members, one bit each (`cache_end.rs`).
+    pub(crate) fn can_lose(&mut self, members: u32) {
+        self.can_lose = members;
+    }
+
+    /// Whether no operation is in progress, and none has ended of which the engine does not know.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.flights.iter().all(Option::is_none) && self.ready.is_empty()
+    }
+
+    /// The requests without an answer.
+    pub(crate) fn unanswered(&mut self) -> Vec<Request> {
+        self.requests.unanswered()
+    }
+
+    /// Answers every request with an error. No operation is in progress.
+    pub(crate) fn refuse_all(&mut self, error: IoError) {
+        self.requests.refuse_all(error);
     }
 
     /// Operations go to the present devices from now on. Members have their present sizes, and those with `Some` another model or none.

@@ -167,6 +167,7 @@ impl UringWorld {
             heartbeat: parts
                 .stamp
                 .map(|(stamp, member)| Heartbeat::new(stamp, member)),
+            can_lose: 0,
             keeping: Keeping::with(parts.keeper),
             arena: parts.arena,
         };

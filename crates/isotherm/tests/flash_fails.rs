@@ -1,0 +1,200 @@
+//! Flash of a cache volume that fails while the volume is served: the cache ends, the volume goes on, and no request fails, unless data is lost.
+
+mod common;
+
+use common::Place;
+use common::faulty::Faulty;
+use common::nbd::{MIB, begins, noise};
+use common::peer::{FLUSH, Peer, wait_for};
+use common::writer::{Held, Writer, checked};
+use serde_json::{Value, json};
+
+const EIO: i32 = 5;
+
+/// A volume whose flash is `bay/f` on a disk that can fail; none without FUSE.
+fn on_faulty(place: &Place, policy: &str) -> Option<Faulty> {
+    let chips = place.away("chips");
+    let made = std::fs::File::create(&chips).and_then(|f| f.set_len(16 << 20));
+    made.expect("made");
+    let disk = Faulty::attach(&chips, &place.path("bay"), "f")?;
+    place.ok(&format!(
+        "create v --fast bay/f --slow s:64M --policy {policy}"
+    ));
+    Some(disk)
+}
+
+fn peer(place: &Place) -> Peer {
+    Peer::connect(&place.path("n")).expect("connected")
+}
+
+fn fill(peer: &mut Peer, from: usize, data: &[u8]) {
+    for (at, part) in (from as u64..).step_by(MIB).zip(data.chunks(MIB)) {
+        peer.write(at, part).expect("written");
+    }
+}
+
+fn flush(peer: &mut Peer) -> u32 {
+    peer.ask(FLUSH, 0, 0).expect("sent");
+    peer.answer().expect("answered")
+}
+
+fn status(place: &Place) -> Value {
+    place.json("status v", "status")
+}
+
+fn goes_on_without(place: &Place) {
+    wait_for("the end of the cache", || {
+        (status(place)["missing_members"] == json!([0])).then_some(())
+    });
+    let status = status(place);
+    assert_eq!(
+        (&status["failure"], &status["read_only"]),
+        (&Value::Null, &json!(false))
+    );
+    assert_eq!(
+        status["health"]["state"],
+        json!("degraded"),
+        "{}",
+        status["health"]
+    );
+}
+
+/// Flash that turns read-only with dirty data: that goes to the disk, and later sessions never use the flash again.
+#[test]
+fn flash_that_turns_read_only_gives_its_data_to_the_disk() {
+    let place = Place::new();
+    let Some(disk) = on_faulty(&place, "lru") else {
+        return;
+    };
+    let served = place.serve("v --nbd unix:n");
+    let mut peer = peer(&place);
+    let mut data = noise(1, 12 * MIB);
+    fill(&mut peer, 0, &data);
+    assert_eq!(flush(&mut peer), 0);
+    fill(&mut peer, 0, &noise(2, MIB));
+    data[..MIB].copy_from_slice(&noise(2, MIB));
+    assert!(status(&place)["copies"]["dirty_bytes"].as_u64() > Some(0));
+    disk.spoil_writes(0);
+    fill(&mut peer, 2 * MIB, &noise(3, MIB));
+    data[2 * MIB..3 * MIB].copy_from_slice(&noise(3, MIB));
+    assert_eq!(flush(&mut peer), 0);
+    goes_on_without(&place);
+    begins(&place, &data);
+    fill(&mut peer, 0, &noise(4, 20 * MIB));
+    assert_eq!(flush(&mut peer), 0);
+    let data = noise(4, 20 * MIB);
+    begins(&place, &data);
+    served.kill();
+    // It works again, and holds what is long out of date.
+    disk.come_back("f");
+    let served = place.serve("v --nbd unix:n");
+    goes_on_without(&place);
+    begins(&place, &data);
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+}
+
+/// Flash that is gone, and had nothing of its own: nobody notices but the status. It is replaced while the volume is served.
+#[test]
+fn dead_flash_without_dirty_data_is_left_out() {
+    for idle in [false, true] {
+        let place = Place::new();
+        let Some(disk) = on_faulty(&place, "lru,write-mode=write-through-all") else {
+            return;
+        };
+        let served = place.serve("v --nbd unix:n");
+        let mut peer = peer(&place);
+        let data = noise(1, 12 * MIB);
+        fill(&mut peer, 0, &data);
+        assert_eq!(flush(&mut peer), 0);
+        disk.fail(EIO);
+        if !idle {
+            fill(&mut peer, 0, &data[..MIB]);
+            assert_eq!(flush(&mut peer), 0);
+        }
+        begins(&place, &data);
+        goes_on_without(&place);
+        begins(&place, &data);
+        let out = place.ok("replace v g:16M --member 0 --empty");
+        assert!(out.contains('g'), "{out}");
+        assert_eq!(status(&place)["missing_members"], json!([]));
+        fill(&mut peer, 0, &data);
+        begins(&place, &data);
+        place.ok("stop v");
+        assert_eq!(served.end().0, Some(0));
+    }
+}
+
+/// Dirty data that cannot be read, or for which a flush failed, is lost: the volume says so and makes no more promises.
+#[test]
+fn flash_that_takes_data_with_it_ends_the_service() {
+    let ways: [fn(&Faulty); 3] = [
+        |disk| disk.fail(EIO),
+        |disk| disk.fail_flushes(EIO),
+        |disk| disk.fail_next_flush(EIO),
+    ];
+    for fail in ways {
+        let place = Place::new();
+        let Some(disk) = on_faulty(&place, "lru") else {
+            return;
+        };
+        let served = place.serve("v --nbd unix:n");
+        let mut peer = peer(&place);
+        fill(&mut peer, 0, &noise(1, 4 * MIB));
+        fail(&disk);
+        fill(&mut peer, 4 * MIB, &noise(2, 1 << 16));
+        assert_ne!(flush(&mut peer), 0);
+        wait_for("a failure", || {
+            (!status(&place)["failure"].is_null()).then_some(())
+        });
+        assert_eq!(status(&place)["health"]["state"], json!("failed"));
+        // What the disk alone has is read.
+        peer.read(40 << 20, 1 << 16).expect("read");
+        place.run("stop v");
+        assert_ne!(served.end().0, Some(0));
+    }
+}
+
+/// Flash fails under writers. No request fails, and no answered write is lost, also after a kill.
+#[test]
+fn writers_notice_nothing() {
+    for seed in 0..4 {
+        let place = Place::new();
+        let Some(disk) = on_faulty(&place, "lru") else {
+            return;
+        };
+        let served = place.serve("v --nbd unix:n");
+        let writer = Writer::start(&place, vec![Held::default(); 5000], seed);
+        std::thread::sleep(std::time::Duration::from_millis(150 + 70 * seed));
+        disk.spoil_writes(0);
+        goes_on_without(&place);
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        assert!(!writer.has_ended(), "a request failed");
+        let (held, _) = writer.stop();
+        let held = checked(&place, &held);
+        served.kill();
+        disk.come_back("f");
+        let served = place.serve("v --nbd unix:n");
+        checked(&place, &held);
+        assert_eq!(served.terminate(), Some(0));
+    }
+}
+
+/// Flash fails while the volume is being closed: all is on the disk afterwards.
+#[test]
+fn a_stop_with_failing_flash_ends_well() {
+    let place = Place::new();
+    let Some(disk) = on_faulty(&place, "lru") else {
+        return;
+    };
+    let served = place.serve("v --nbd unix:n");
+    let data = noise(1, 6 * MIB);
+    fill(&mut peer(&place), 0, &data);
+    disk.spoil_writes(0);
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+    let served = place.serve("v --nbd unix:n");
+    goes_on_without(&place);
+    begins(&place, &data);
+    assert_eq!(served.terminate(), Some(0));
+}

@@ -1,0 +1,154 @@
+//! The end of a cache whose flash fails while the volume is served: the volume goes on with its disks, and no request is lost.
+//!
+//! ```text
+//! a round fails on flash, or flash cannot be stamped ─► nothing reaches the engine any more ─► operations in progress end
+//!    ─► the stamp moves to a disk ─► what only flash has is written to the disks (`store::release::salvage`) ─► flash is left out
+//!    ─► store::open without it, which raises the generation ─► a new engine ─► every request without an answer once more
+//! ```
+//! A request that was not answered may have been carried out in part. Doing all of it again is right: its range has no other contents yet than
+//! those before it, its own, and those of requests that were in progress at the same time.
+//!
+//! Dirty data that flash does not give back, or for which it did not confirm a flush, is lost. Then nothing of this happens: the volume has
+//! failed, as after any failed round, and is read until it is stopped.
+
+use crate::buffers::{ALIGNMENT, Buffer};
+use crate::error::{Error, ErrorKind};
+use crate::media::FileMedia;
+use crate::mutants::{LiveMutant, broken};
+use crate::server::Session;
+use crate::volume::{OpenMode, in_words};
+use isotherm_core::geometry::Kind;
+use isotherm_core::run::Host;
+use isotherm_core::store::{OpenError, Superblock, release};
+use isotherm_core::{Event, IoError, MemberId, World};
+use isotherm_traces::events::Ending;
+use std::sync::Arc;
+
+/// Most bytes that are copied at a time.
+const PIECE: usize = 4 << 20;
+
+/// The flash of a cache volume; none of another volume.
+fn flash(sb: &Superblock) -> Vec<MemberId> {
+    let members = (0..sb.members.len() as u8).map(MemberId);
+    let is_flash = |m: &MemberId| sb.kind == Kind::Cache && !sb.is_disk(*m);
+    members.filter(is_flash).collect()
+}
+
+/// The flash that a volume with this superblock, served in this mode, can lose: one bit for each member.
+pub(crate) fn can_lose(sb: &Superblock, mode: OpenMode) -> u32 {
+    if mode == OpenMode::ReadOnly {
+        return 0;
+    }
+    let present = flash(sb).into_iter().filter(|m| !sb.is_absent(*m));
+    present.fold(0, |all, m| all | 1 << m.0)
+}
+
+impl Session {
+    /// Whether flash failed, and it is not yet decided how the volume goes on.
+    fn has_lost_cache(&self) -> bool {
+        self.engine.has_lost_cache() || self.world.waits_for_stamp()
+    }
+
+    /// Ends the cache if its flash has failed and no operation is in progress. Call it after every step.
+    pub(crate) fn end_cache_if_due(&mut self) {
+        if !self.has_lost_cache() {
+            return;
+        }
+        let withheld = self.withheld.get_or_insert_with(Vec::new);
+        if let Some(r) = self.reopening.take() {
+            withheld.extend(r.held.into_iter().map(Event::Arrived));
+            (r.purpose).refuse("flash failed: the volume is about to go on without it");
+        }
+        if !self.world.is_idle() {
+            return;
+        }
+        self.engine.end_recording(Ending::Untold);
+        let withheld = self.withheld.take().unwrap_or_default();
+        let lost = flash(&self.superblock);
+        let paths = lost
+            .iter()
+            .filter_map(|m| self.config.members.get(usize::from(m.0)));
+        let named: Vec<String> = paths.map(|m| m.path.display().to_string()).collect();
+        let named = named.join(", ");
+        match self.salvage(&lost) {
+            Ok(bytes) => match self.leave_flash(&lost) {
+                Ok(()) => {
+                    tracing::warn!(
+                        "{named}: flash failed: the cache has ended, and the volume goes on with its disks ({bytes} bytes that only flash had are there now); `isotherm replace` gives it another device"
+                    );
+                    self.ask_again();
+                }
+                Err(e) => {
+                    // As after any failed opening, nothing can be served.
+                    self.world.refuse_from_now_on();
+                    self.world.refuse_all(IoError::Gone);
+                    self.lost = Some(e);
+                }
+            },
+            Err(e) => {
+                tracing::warn!(
+                    "{named}: flash failed, and the volume cannot go on without it: {e}"
+                );
+                self.fail_with_cache(withheld);
+            }
+        }
+    }
+
+    /// Moves the stamp and what only flash has to the disks. Returns the number of bytes that were written there.
+    fn salvage(&mut self, lost: &[MemberId]) -> Result<u64, Error> {
+        let is_dirty = !release::dirty_home(self.engine.space()).is_empty();
+        if is_dirty && self.engine.has_lost_flush() && !broken(LiveMutant::TrustUnflushedFlash) {
+            let what = "a flush of it failed, so what it holds may be older than what was answered";
+            return Err(Error::new(ErrorKind::Device, what));
+        }
+        let disk = self.superblock.primary_without(lost);
+        let disk = disk.ok_or_else(|| Error::new(ErrorKind::Volume, "the volume has no disk"))?;
+        self.world.move_stamp(usize::from(disk.0))?;
+        let stamping = self.world.stamp_meanwhile()?;
+        let devices = Arc::clone(self.world.devices());
+        let mut media = FileMedia::watched(&devices, &self.handle.vitals);
+        let mut piece = Buffer::new(0, PIECE as u32, ALIGNMENT as u32);
+        let space = self.engine.space();
+        let done = release::salvage(&mut media, &self.superblock, space, &mut piece[..PIECE]);
+        let done = done.map_err(|e| in_words(&self.config, &media, OpenError::Media(e)));
+        self.world.stamped_meanwhile(stamping)?;
+        done
+    }
+
+    /// Begins with an engine that has only the disks. From here on there is no way back.
+    fn leave_flash(&mut self, lost: &[MemberId]) -> Result<(), Error> {
+        let devices = self.world.devices_mut()?;
+        for m in lost {
+            devices[usize::from(m.0)] = None;
+        }
+        self.world.forget_fault();
+        self.world.forget_held();
+        self.begin_without_flash()?;
+        self.handle.leave_out(lost);
+        Ok(())
+    }
+
+    /// Passes every request without an answer to the engine.
+    fn ask_again(&mut self) {
+        if !broken(LiveMutant::ForgetWaiting) {
+            for request in self.world.unanswered() {
+                self.submit_admitted(request);
+            }
+        }
+        if self.closing {
+            let now = self.world.now();
+            self.call(|engine, out| engine.close(now, out));
+        }
+    }
+
+    /// The volume has failed with its flash. The engine goes on as after any failed round, with the events that it did not get.
+    fn fail_with_cache(&mut self, withheld: Vec<Event>) {
+        self.params.outlives_cache = false;
+        self.world.give_up_stamp();
+        let now = self.world.now();
+        self.call(|engine, out| engine.go_on_without_guarantee(now, out));
+        for event in withheld {
+            self.tell(event);
+        }
+    }
+}

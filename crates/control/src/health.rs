@@ -144,6 +144,8 @@ pub struct Facts<'a> {
     pub failure: Option<&'a VolumeFailure>,
     /// The places of missing members in the member list.
     pub missing: &'a [u8],
+    /// Whether they failed while the volume was served, which goes on without them.
+    pub left_out: bool,
     /// The members' paths, and whether they are sent to sleep.
     pub members: &'a [(PathBuf, bool)],
     /// What the members have answered.
@@ -294,13 +296,18 @@ impl Facts<'_> {
             .map(|&m| self.path(usize::from(m)).display().to_string())
             .collect();
         let first = self.missing.first().copied().map(usize::from)?;
+        let todo = if self.left_out {
+            "its flash failed and is no part of the volume any more: give the volume another device (`isotherm replace`)"
+        } else {
+            "attach it and serve the volume again, or give the volume another device (`isotherm replace`)"
+        };
         Some(Cause {
             level: Level::Degraded,
             kind: Kind::Missing,
             member: Some((first, self.path(first))),
             what: format!("{} of its members missing", paths.len()),
             detail: paths.join(", "),
-            todo: "attach it and serve the volume again, or give the volume another device (`isotherm replace`)".to_owned(),
+            todo: todo.to_owned(),
             errno: None,
             count: Some(paths.len() as u64),
             since: None,
@@ -381,6 +388,7 @@ impl Live {
         Facts {
             failure: self.handle.failure(),
             missing: &missing,
+            left_out: self.handle.left_out().next().is_some(),
             members: &members,
             vitals: &vitals,
             checked: &self.checks.figures()["last"],

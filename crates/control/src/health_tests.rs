@@ -41,6 +41,7 @@ fn judge(vital: Vital, sleeps: bool, (failure, checked, missing): Wrong<'_>) -> 
     let facts = Facts {
         failure,
         missing,
+        left_out: false,
         members: &members,
         vitals: &vitals,
         checked,
@@ -191,6 +192,7 @@ fn no_space_lasts_as_long_as_there_is_none() {
         let facts = Facts {
             failure: None,
             missing: &[],
+            left_out: false,
             members: &[(path.into(), false)],
             vitals: &vitals,
             checked: &Value::Null,

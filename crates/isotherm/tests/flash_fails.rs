@@ -79,6 +79,11 @@ fn flash_that_turns_read_only_gives_its_data_to_the_disk() {
     data[2 * MIB..3 * MIB].copy_from_slice(&noise(3, MIB));
     assert_eq!(flush(&mut peer), 0);
     goes_on_without(&place);
+    let todo = status(&place)["health"]["causes"][0]["todo"].clone();
+    assert!(
+        todo.to_string().contains("no part of the volume any more"),
+        "{todo}"
+    );
     begins(&place, &data);
     fill(&mut peer, 0, &noise(4, 20 * MIB));
     assert_eq!(flush(&mut peer), 0);

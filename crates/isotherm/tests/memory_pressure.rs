@@ -84,6 +84,9 @@ fn writer_and_server_in_one_small_memory_group_do_not_deadlock() {
     let mut place = Place::new(&Shape {
         fast: "64M",
         slow: "640M",
+        // If they were files, the server would write them with memory that the file system below takes from the group. That file system does not
+        // wait for this memory, so the kernel kills the largest process if the writer's pages cannot be freed for a moment.
+        devices: true,
         io: "buffers = \"8M\"\nmove_buffers = 4\nqueue_depth = 64\nstage_blocks = 256",
         ..Shape::default()
     });

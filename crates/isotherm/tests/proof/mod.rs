@@ -117,6 +117,8 @@ pub struct Shape {
     pub policy: &'static str,
     /// Lines of the `[io]` table.
     pub io: &'static str,
+    /// Whether the members are loop devices, over files in memory if there is room for them. Else they are files of the test directory.
+    pub devices: bool,
 }
 
 impl Default for Shape {
@@ -127,6 +129,7 @@ impl Default for Shape {
             extent: "64K",
             policy: "greendm",
             io: "buffers = \"16M\"\nmove_buffers = 8\ncommit_interval_s = 0.2",
+            devices: false,
         }
     }
 }
@@ -138,16 +141,32 @@ pub struct Place {
     mnt: PathBuf,
     /// The control group in which the server is started.
     pub group: Option<PathBuf>,
+    /// Loop devices that are members; detached after the server has ended.
+    _members: Vec<Loop>,
+    _below: Option<tempfile::TempDir>,
 }
 
 impl Place {
     /// Creates the volume `v`.
     pub fn new(shape: &Shape) -> Place {
         let dir = tempfile::tempdir().expect("a temporary directory");
+        let (below, devices) = if shape.devices {
+            let (below, devices) = loop_members(shape);
+            (Some(below), devices)
+        } else {
+            (None, Vec::new())
+        };
+        let member = |name: &str, tier: usize, size: &str| match devices.get(tier) {
+            Some(device) => format!("[[members]]\npath = \"{}\"\ntier = {tier}\n", device.0),
+            None => format!("[[members]]\npath = \"{name}\"\ntier = {tier}\nsize = \"{size}\"\n"),
+        };
         let toml = format!(
-            "name = \"v\"\nextent = \"{}\"\npolicy = \"{}\"\n[io]\n{}\n[[members]]\npath = \"fast\"\ntier = 0\nsize = \"{}\"\n\
-             [[members]]\npath = \"slow\"\ntier = 1\nsize = \"{}\"\n",
-            shape.extent, shape.policy, shape.io, shape.fast, shape.slow
+            "name = \"v\"\nextent = \"{}\"\npolicy = \"{}\"\n[io]\n{}\n{}{}",
+            shape.extent,
+            shape.policy,
+            shape.io,
+            member("fast", 0, shape.fast),
+            member("slow", 1, shape.slow)
         );
         std::fs::write(dir.path().join("new.toml"), toml).expect("written");
         let mnt = dir.path().join("mnt");
@@ -157,6 +176,8 @@ impl Place {
             serving: None,
             mnt,
             group: None,
+            _members: devices,
+            _below: below,
         };
         let made = output(&mut place.isotherm("create v --config new.toml"));
         assert!(
@@ -272,7 +293,28 @@ impl Drop for Place {
     }
 }
 
-/// A loop device over the block file; detached when dropped.
+/// Loop devices of the sizes of the members, fast and slow, and the directory of the files below them. The files have all their space from the
+/// beginning. They are in memory where there is room, so that no other work on the disk delays them.
+fn loop_members(shape: &Shape) -> (tempfile::TempDir, Vec<Loop>) {
+    let fill = |dir: tempfile::TempDir| {
+        for (name, size) in [("fast", shape.fast), ("slow", shape.slow)] {
+            let mut fill = Command::new("fallocate");
+            fill.args(["-l", size]).arg(dir.path().join(name));
+            if !output(&mut fill).status.success() {
+                return None;
+            }
+        }
+        Some(dir)
+    };
+    let below = tempfile::tempdir_in("/dev/shm").ok().and_then(fill);
+    let below = below.or_else(|| tempfile::tempdir().ok().and_then(fill));
+    let below = below.expect("room for the members");
+    let over = |name| Loop::over(&below.path().join(name));
+    let devices = ["fast", "slow"].map(over).into();
+    (below, devices)
+}
+
+/// A loop device over a file, such as the block file; detached when dropped.
 pub struct Loop(pub String);
 
 impl Loop {

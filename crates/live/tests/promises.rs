@@ -129,12 +129,13 @@ fn promises_are_kept_on_a_paced_volume_and_misses_are_reported() {
     // A ceiling is never exceeded, whatever the speed of this machine.
     promise(&handle, &["18+ceiling=1M"]);
     let begun = Instant::now();
-    load.run(|_| begun.elapsed() > Duration::from_millis(1200));
+    // On a busy machine, the first answer can take longer than that.
+    let both = |l: &Load| [NOISY, QUIET].iter().all(|&c| l.done[usize::from(c)] > 0);
+    load.run(|l| begun.elapsed() > Duration::from_millis(1200) && both(l));
     let took = begun.elapsed().as_secs_f64();
     let most = took * f64::from(1 << 20) + f64::from(1 << 20) / 10.0;
     let noisy = load.done[usize::from(NOISY)];
     assert!((noisy * BLOCK) as f64 <= most, "{noisy} in {took} s");
-    assert!(noisy > 0 && load.done[usize::from(QUIET)] > 0);
     assert!(standing(&handle, NOISY).waited > 0);
     // No disk delivers 100 GiB a second: this is reported, and both classes continue.
     promise(&handle, &["7+floor=100G"]);

@@ -253,7 +253,8 @@ fn clients_without_a_valid_certificate_are_refused() {
 
 #[test]
 fn slow_handshakes_delay_no_other_client() {
-    let rig = rig(Duration::from_secs(3));
+    // The others must complete their handshakes in this time, on a busy machine too.
+    let rig = rig(Duration::from_secs(15));
     let mut first = enter(&rig, Some("client")).expect("in");
     let mut idle: Vec<TcpStream> = Vec::new();
     for i in 0..100 {

@@ -1,14 +1,13 @@
 //! Files with copies are read, through the kernel, while the disk of their homes sleeps.
 
-use crate::trouble::{kill_slow_disk, requests, slow_disk};
+use crate::trouble::{Requests, kill_slow_disk, requests, slow_disk};
 use crate::world::World;
 use isotherm_files::mover::Outcome;
 use std::fs;
 use std::sync::atomic::Ordering;
 
-/// Reads every file after the kernel has dropped its caches. Returns the number of requests that the disk below the slow tier got before
-/// and after.
-fn read_all(w: &World) -> ((u64, u64), (u64, u64)) {
+/// Reads every file after the kernel has dropped its caches. Returns what the disk below the slow tier was asked for before and after.
+fn read_all(w: &World) -> (Requests, Requests) {
     rustix::fs::sync();
     for _ in 0..4 {
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
@@ -31,7 +30,7 @@ fn sleeps(w: &World) {
         }
         tries.push((before, after));
     }
-    panic!("the disk was woken each time; (reads, writes) before and after: {tries:?}");
+    panic!("the disk was woken each time: {tries:?}");
 }
 
 #[test]
@@ -65,7 +64,7 @@ fn a_slow_disk_sleeps_while_copies_are_read() {
     let before = requests(&w.root.join("slow"));
     let file = fs::OpenOptions::new().write(true).open(w.at("d7/f"));
     std::io::Write::write_all(&mut file.unwrap(), b"x").unwrap();
-    assert!(requests(&w.root.join("slow")).0 > before.0);
+    assert_ne!(requests(&w.root.join("slow")), before);
     assert_eq!(fs::read(w.on("slow", "d7/f")).unwrap()[..2], [b'x', 7]);
     assert_eq!(fs::read(w.at("d7/f")).unwrap()[..2], [b'x', 7]);
     assert_eq!(w.ask("", "check")["ok"], true);

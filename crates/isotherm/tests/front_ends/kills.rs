@@ -14,7 +14,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 const BLOCK: usize = 4096;
@@ -204,8 +203,7 @@ fn is_started_again(own_mounts: bool) {
     let call = "v --loop --nbd unix:n";
     let serve = || {
         let mut command = if own_mounts {
-            let mut c = Command::new("unshare");
-            c.args(["--mount", "--propagation", "slave"]);
+            let mut c = crate::common::own_mounts();
             c.arg(env!("CARGO_BIN_EXE_isotherm"));
             c.current_dir(place.path(""));
             c

@@ -1,6 +1,7 @@
 //! A file system on the volume's device grows while it is mounted.
 
-use super::machine::{Machine, has_loops};
+use super::machine::{Machine, has_loops, wait_for};
+use crate::common::is_unclaimed;
 use serde_json::json;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -26,6 +27,12 @@ impl Drop for Mounted {
         // After a test that passed, nothing is mounted there.
         let _ = umount.args(["-l", &self.0]).stderr(Stdio::null()).status();
     }
+}
+
+/// Unmounts, and waits until the device is free.
+fn unmount(m: &Machine, at: &str, device: &str) {
+    tool(m, "umount", &[at]);
+    wait_for("the device to be free", || is_unclaimed(device.as_ref()));
 }
 
 fn noise(seed: u64, mib: usize) -> Vec<u8> {
@@ -93,7 +100,7 @@ fn a_mounted_file_system_grows_with_its_volume() {
     fs::write(file("c"), noise(2, 500)).expect("written");
     over.store(true, Ordering::Relaxed);
     let last = writer.join().expect("no panic");
-    tool(&m, "umount", &[&at]);
+    unmount(&m, &at, &link);
     m.ok("stop v");
     assert_eq!(served.end().0, Some(0));
     let served = m.serve("v --loop");
@@ -101,7 +108,7 @@ fn a_mounted_file_system_grows_with_its_volume() {
     assert!(fs::read(file("a")).expect("read") == noise(1, 100));
     assert!(fs::read(file("c")).expect("read") == noise(2, 500));
     assert!(fs::read(file("b")).expect("read") == vec![last; 1 << 20]);
-    tool(&m, "umount", &[&at]);
+    unmount(&m, &at, &link);
     tool(&m, "xfs_repair", &["-n", &link]);
     m.ok("stop v");
     assert_eq!(served.end().0, Some(0));

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
-use crate::common::Place;
+use crate::common::{Place, own_mounts};
 use crate::machine::{LIMIT, Machine, has};
 
 /// An entry as journald's native protocol has it: `KEY=value` and a line's end, or `KEY`, a line's end, the length as eight bytes, the
@@ -48,12 +48,11 @@ exec 2>"$1/errors"
 export JOURNAL_STREAM=$(stat -L -c %d:%i "$1/errors")
 exec "$2" serve v --nbd unix:n --metrics "unix:$1/metrics"
 "#;
-    let mut command = Command::new("unshare");
+    let mut command = own_mounts();
     m.set(&mut command);
     command
         .current_dir(m.0.path("away"))
-        // (With slave mounts: a private copy of another test's mount would outlive its umount.)
-        .args(["-m", "--propagation", "slave", "sh", "-c", script, "sh"])
+        .args(["sh", "-c", script, "sh"])
         .arg(m.0.path(""))
         .arg(env!("CARGO_BIN_EXE_isotherm"));
     let served = Place::wait_ready(command, "v");

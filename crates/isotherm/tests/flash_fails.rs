@@ -185,6 +185,31 @@ fn writers_notice_nothing() {
     }
 }
 
+/// The server is killed at some moment of the end. Flash works again then, and the volume goes on with it or without it.
+#[test]
+fn a_kill_while_the_cache_ends_loses_nothing() {
+    let mut without = 0;
+    for seed in 0..8 {
+        let place = Place::new();
+        let Some(disk) = on_faulty(&place, "lru") else {
+            return;
+        };
+        let served = place.serve("v --nbd unix:n");
+        let writer = Writer::start(&place, vec![Held::default(); 5000], seed);
+        std::thread::sleep(std::time::Duration::from_millis(250));
+        disk.spoil_writes(0);
+        std::thread::sleep(std::time::Duration::from_millis(25 * seed));
+        served.kill();
+        let (held, _) = writer.stop();
+        disk.come_back("f");
+        let served = place.serve("v --nbd unix:n");
+        without += u8::from(status(&place)["missing_members"] == json!([0]));
+        checked(&place, &held);
+        assert_eq!(served.terminate(), Some(0));
+    }
+    println!("{without} of 8 had no cache any more");
+}
+
 /// Flash fails while the volume is being closed: all is on the disk afterwards.
 #[test]
 fn a_stop_with_failing_flash_ends_well() {

@@ -24,6 +24,7 @@ mod events;
 mod follow;
 mod guard;
 mod listen;
+mod peers;
 mod routes;
 mod served;
 mod settings;

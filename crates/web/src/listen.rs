@@ -1,5 +1,6 @@
 //! Connections: their number, their time limits, TLS, and their end.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -10,7 +11,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::{Request, StatusCode};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
@@ -22,12 +26,16 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_rustls::TlsAcceptor;
 
 use crate::follow::All;
+use crate::guard::refused;
+use crate::peers::{Answer, MOST, Peer, Peers};
 use crate::routes::router;
 use crate::served::Served;
 use crate::{Address, Settings, SocketFile, Source};
 
-/// Most connections at a time; further ones are closed.
-const PEERS_MAX: usize = 64;
+/// Most connections at a time that are told that there is no room; further ones are closed.
+const REFUSED_MAX: usize = 8;
+/// Time for telling so.
+const REFUSING: Duration = Duration::from_secs(2);
 /// Time limit for the head of a request and for the TLS handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Largest file of certificates that is read, in bytes.
@@ -208,7 +216,8 @@ fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
 }
 
 async fn serve(listener: &Accepting, tls: Option<Arc<ServerConfig>>, router: Router) {
-    let peers = Arc::new(Semaphore::new(PEERS_MAX));
+    let peers = Arc::new(Peers::default());
+    let refused = Arc::new(Semaphore::new(REFUSED_MAX));
     let acceptor = tls.map(TlsAcceptor::from);
     loop {
         let Ok(stream) = listener.accept().await else {
@@ -216,34 +225,73 @@ async fn serve(listener: &Accepting, tls: Option<Arc<ServerConfig>>, router: Rou
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let Ok(permit) = Arc::clone(&peers).try_acquire_owned() else {
-            continue; // dropping it closes it
-        };
-        let (router, acceptor) = (router.clone(), acceptor.clone());
-        tokio::spawn(async move {
-            match acceptor {
-                None => converse(stream, router).await,
-                Some(acceptor) => {
-                    if let Ok(Ok(stream)) =
-                        tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await
-                    {
-                        converse(Box::new(stream), router).await;
-                    }
+        let acceptor = acceptor.clone();
+        if let Some((peer, ended)) = peers.arrive() {
+            let router = router.clone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = async {
+                        if let Some(stream) = open(stream, acceptor).await {
+                            converse(stream, router, &peer).await;
+                        }
+                    } => {}
+                    // Another one takes its place.
+                    _ = ended => {}
                 }
-            }
-            drop(permit);
-        });
+            });
+        } else if let Ok(permit) = Arc::clone(&refused).try_acquire_owned() {
+            tokio::spawn(async move {
+                let told = async {
+                    if let Some(stream) = open(stream, acceptor).await {
+                        refuse(stream).await;
+                    }
+                };
+                // Whoever does not take the answer in time goes without it.
+                let _ = tokio::time::timeout(REFUSING, told).await;
+                drop(permit);
+            });
+        }
+        // Else dropping the connection closes it.
     }
 }
 
+/// The stream of HTTP; `None` if there is no handshake in time.
+async fn open(stream: Box<dyn Stream>, tls: Option<TlsAcceptor>) -> Option<Box<dyn Stream>> {
+    let Some(acceptor) = tls else {
+        return Some(stream);
+    };
+    let shaken = tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await;
+    Some(Box::new(shaken.ok()?.ok()?))
+}
+
 /// A peer that breaks the protocol or disconnects ends its own connection only.
-async fn converse(stream: Box<dyn Stream>, router: Router) {
-    let service = TowerToHyperService::new(router);
-    let _ = http1::Builder::new()
-        .timer(TokioTimer::new())
+async fn converse(stream: Box<dyn Stream>, router: Router, peer: &Peer) {
+    let answers = TowerToHyperService::new(router);
+    let service = service_fn(|request: Request<Incoming>| {
+        let (busy, answer) = (peer.begin(), answers.call(request));
+        async move { Ok::<_, Infallible>(answer.await?.map(|body| Answer::new(body, busy))) }
+    });
+    let _ = http().serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// Answers one request: there is no room.
+async fn refuse(stream: Box<dyn Stream>) {
+    let service = service_fn(|_: Request<Incoming>| async {
+        Ok::<_, Infallible>(refused(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("all {MOST} connections are in use: close other pages of this view"),
+        ))
+    });
+    let mut http = http();
+    let one = http.keep_alive(false);
+    let _ = one.serve_connection(TokioIo::new(stream), service).await;
+}
+
+fn http() -> http1::Builder {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .max_headers(64)
-        .max_buf_size(16 << 10)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+        .max_buf_size(16 << 10);
+    http
 }

@@ -1,5 +1,7 @@
 //! The view over HTTP, with an artificial source: answers, refusals, events, and the end.
 
+mod connections;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;

@@ -304,6 +304,35 @@ fn an_end_that_waits_for_a_member_says_so() {
     }
 }
 
+/// Nobody waits for ever: the command gives up, and the volume ends when the member answers. It may be asked any number of times.
+#[test]
+fn whoever_waits_for_an_end_gets_an_answer_in_time() {
+    let place = Place::in_memory();
+    let Some(disk) = in_a_bay(&place) else {
+        return;
+    };
+    place.ok("create v --slow bay/sdb --policy linear");
+    let served = place.serve("v --nbd unix:n --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    peer.write(8192, &[1; 4096]).expect("written");
+    drop(peer);
+    disk.hang();
+    let _released = Released(&disk);
+    for _ in 0..2 {
+        let why = place.fails("stop v --wait 2");
+        assert!(
+            why.contains("v: did not end within") && why.contains("it goes on ending"),
+            "{why}"
+        );
+    }
+    disk.go_on();
+    ended_well(served, &place);
+    assert_eq!(found(&place), [1; 4096]);
+    // Without the option there is a limit as well.
+    let help = place.ok("stop --help");
+    assert!(help.contains("[default: 180]"), "{help}");
+}
+
 /// With a limit, the server of a member that hangs is killed: what was flushed is there afterwards.
 #[test]
 fn an_end_that_takes_too_long_is_cut_short_on_request() {

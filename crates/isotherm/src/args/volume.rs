@@ -229,7 +229,14 @@ pub struct StopArgs {
     /// flushed is safe, and the next `serve` recovers, as after a power loss
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub within: Option<u64>,
+    /// Time to wait for the end. Then the command fails, and says what the volume waits for; the
+    /// volume goes on ending
+    #[arg(long, value_name = "SECONDS", default_value_t = STOP_WAIT, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "within")]
+    pub wait: u64,
 }
+
+/// As long as the service manager waits (`TimeoutStopSec` of the unit).
+const STOP_WAIT: u64 = 180;
 
 /// `isotherm status`.
 #[derive(Debug, Args)]

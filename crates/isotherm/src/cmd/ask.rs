@@ -32,12 +32,10 @@ const EXIT: Duration = Duration::from_secs(10);
 /// # Errors
 /// Not served, in use, the last writes failed, or it did not end within the given time.
 pub fn stop(args: &StopArgs) -> Result<(), Failure> {
-    let (within, args) = (args.within.map(Duration::from_secs), &args.of);
+    let (kill, limit) = (args.within.is_some(), args.within.unwrap_or(args.wait));
+    let (limit, args) = (Duration::from_secs(limit), &args.of);
     let begun = Instant::now();
-    let mut client = served(&args.volume)?;
-    if let Some(limit) = within {
-        client = client.with_limit(limit);
-    }
+    let mut client = served(&args.volume)?.with_limit(limit);
     let reporting = report_waiting(&args.volume);
     let answered = client.ask(&Request::Stop);
     drop(reporting);
@@ -46,8 +44,12 @@ pub fn stop(args: &StopArgs) -> Result<(), Failure> {
         // Another command, or a signal, has stopped it at the same time.
         Err(e) => match connect(&args.volume) {
             Ok(None) if was_closed(&args.volume) => json!({}),
-            Ok(Some(_)) if within.is_some_and(|limit| begun.elapsed() >= limit) => {
-                return Err(end_at_once(&args.volume, client, begun.elapsed()));
+            Ok(Some(_)) if begun.elapsed() >= limit => {
+                return Err(if kill {
+                    end_at_once(&args.volume, client, begun.elapsed())
+                } else {
+                    goes_on(&args.volume, begun.elapsed())
+                });
             }
             _ => return Err(e),
         },
@@ -55,6 +57,16 @@ pub fn stop(args: &StopArgs) -> Result<(), Failure> {
     client.wait_for_end(EXIT);
     args.json
         .print(&answer, || format!("{}: stopped\n", args.volume.display()))
+}
+
+/// The volume did not end in time, and is left to itself.
+fn goes_on(volume: &Path, waited: Duration) -> Failure {
+    let v = volume.display();
+    let why = waits_for(volume).map_or_else(String::new, |why| format!(" ({why})"));
+    Failure::failed(format!(
+        "{v}: did not end within {} s{why}; it goes on ending, and `isotherm status {v}` shows whether it has; `isotherm stop {v} --within SECONDS` kills its server after that time: what was flushed is safe",
+        waited.as_secs()
+    ))
 }
 
 /// Kills the server of a volume that did not end in time.

@@ -34,7 +34,26 @@ fn served() -> Vec<PathBuf> {
 
 /// File systems that fetch a file into a cache of their own and store it whole, some time after it was closed. A flush there makes nothing
 /// durable, no other way to the file shows what was written, and the kernel has no means to pass that cache. (FUSE; without `fuse.`.)
-const WHOLE_FILES: [&str; 5] = ["rclone", "s3fs", "gcsfuse", "blobfuse2", "goofys"];
+const WHOLE_FILES: [&str; 18] = [
+    "rclone",
+    "s3fs",
+    "gcsfuse",
+    "blobfuse",
+    "blobfuse2",
+    "goofys",
+    "geesefs",
+    "mount-s3",
+    "mountpoint-s3",
+    "ossfs",
+    "cosfs",
+    "obsfs",
+    "riofs",
+    "yas3fs",
+    "curlftpfs",
+    "google-drive-ocamlfuse",
+    "onedriver",
+    "davfs",
+];
 
 /// The kind of the file system with this device number, if it is one of [`WHOLE_FILES`].
 fn whole_files(table: &[u8], device: u64) -> Option<&'static str> {
@@ -43,9 +62,17 @@ fn whole_files(table: &[u8], device: u64) -> Option<&'static str> {
     let of = |line: &[u8]| {
         let mut words = line.split(|&b| b == b' ');
         (words.nth(2)? == number.as_bytes()).then_some(())?;
-        let kind = words.skip_while(|w| *w != b"-").nth(1)?;
-        let kind = kind.strip_prefix(b"fuse.").unwrap_or(kind);
-        WHOLE_FILES.into_iter().find(|k| k.as_bytes() == kind)
+        let mut words = words.skip_while(|w| *w != b"-").skip(1);
+        let (kind, source) = (words.next()?, words.next()?);
+        let own = kind.strip_prefix(b"fuse.");
+        // Some have no kind of their own, or another one by `-o subtype`. The source may still say what they are: the program's name, or
+        // (davfs2) an address of the web.
+        let is_fuse = kind == b"fuse" || own.is_some();
+        let web = source.starts_with(b"http://") || source.starts_with(b"https://");
+        let is =
+            |k: &&str| k.as_bytes() == own.unwrap_or(kind) || (is_fuse && k.as_bytes() == source);
+        let named = WHOLE_FILES.into_iter().find(is);
+        named.or_else(|| (kind == b"fuse" && web).then_some("davfs"))
     };
     table.split(|&b| b == b'\n').find_map(of)
 }
@@ -201,12 +228,15 @@ mod tests {
 
     #[test]
     fn what_stores_whole_files_is_known_by_its_kind() {
-        let table = b"36 35 0:42 / /mnt rw shared:1 - fuse.rclone r: rw\n37 35 0:43 / /b rw - fuse.bindfs b rw\n38 35 0:44 / /c rw - ext4 rclone rw\n";
+        let table = b"36 35 0:42 / /mnt rw shared:1 - fuse.rclone r: rw\n37 35 0:43 / /b rw - fuse.bindfs b rw\n38 35 0:44 / /c rw - ext4 rclone rw\n39 35 0:45 / /d rw - fuse.mine s3fs rw\n40 35 0:46 / /e rw - fuse https://x/ rw\n41 35 0:47 / /f rw - fuse.s3backer https://x/ rw\n42 35 0:48 / /g rw - fuse\n";
         let of = |minor| whole_files(table, rustix::fs::makedev(0, minor));
         assert_eq!(
             [of(42), of(43), of(44), of(4)],
             [Some("rclone"), None, None, None]
         );
+        // By the source, if the kind does not say it.
+        assert_eq!([of(45), of(46)], [Some("s3fs"), Some("davfs")]);
+        assert_eq!([of(47), of(48)], [None, None]);
     }
 
     #[test]

@@ -33,11 +33,14 @@ pub fn usable() -> std::io::Result<()> {
 
 /// The reason why ublk is not available, or must not be used; `None` if it may be.
 pub fn missing() -> Option<String> {
-    if !std::path::Path::new(abi::CONTROL).exists() {
-        return Some(format!(
-            "ublk: this kernel has no {}: load its module (modprobe ublk_drv; Linux 6.5 or later)",
-            abi::CONTROL
-        ));
-    }
-    kernels::defect()
+    // First of all: nobody should be told to load a module that crashes the machine.
+    kernels::defect().or_else(|| {
+        let is_there = std::path::Path::new(abi::CONTROL).exists();
+        (!is_there).then(|| {
+            format!(
+                "ublk: this kernel has no {}: load its module (modprobe ublk_drv; Linux 6.5 or later)",
+                abi::CONTROL
+            )
+        })
+    })
 }

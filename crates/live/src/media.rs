@@ -5,6 +5,9 @@ use crate::device::Device;
 use crate::mutants::{LiveMutant, broken};
 use crate::vitals::{Board, Deed};
 use isotherm_core::MemberId;
+#[cfg(doc)]
+use isotherm_core::store;
+use isotherm_core::store::superblock::SuperblockError;
 use isotherm_core::store::{BLOCK, Media, MediaError};
 use rustix::io::Errno;
 use std::io;
@@ -12,6 +15,15 @@ use std::os::unix::fs::FileExt;
 
 /// Bytes of the aligned bounce buffer, which is the size of one read of recovery.
 const BOUNCE: usize = 1 << 20;
+
+fn unreadable(error: Errno) -> SuperblockError {
+    SuperblockError::Unreadable(error.raw_os_error())
+}
+
+/// The reason why there is no superblock where a read gave this error.
+pub(crate) fn because(error: &io::Error) -> SuperblockError {
+    unreadable(Errno::from_io_error(error).unwrap_or(Errno::IO))
+}
 
 /// Whether a transfer consists of blocks that every device takes with direct I/O, as all metadata does.
 fn whole_blocks(at: u64, bytes: usize) -> bool {
@@ -55,6 +67,20 @@ impl<'a> FileMedia<'a> {
     /// The system's error of the last [`MediaError`].
     pub fn last_error(&self) -> Option<&io::Error> {
         self.last.as_ref()
+    }
+
+    /// [`Media::read`] as the search for superblocks wants it ([`store::superblock_at`]).
+    ///
+    /// # Errors
+    /// The member is missing, or gave this error.
+    pub fn read_superblock(
+        &mut self,
+        member: MemberId,
+        offset: u64,
+        to: &mut [u8],
+    ) -> Result<(), SuperblockError> {
+        self.read(member, offset, to)
+            .map_err(|_| self.last.as_ref().map_or(unreadable(Errno::IO), because))
     }
 
     fn run(

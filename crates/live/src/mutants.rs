@@ -27,6 +27,8 @@ pub enum LiveMutant {
     NoLookAfterGap,
     /// Opening a volume that was not closed does not wait for a possible server.
     ClaimAtOnce,
+    /// What took the place of a member is stamped like it.
+    StampStrangers,
     /// A process of this machine that lives, and does not stamp the volume, is taken to have ended.
     LiveHasEnded,
     /// The stamp is read like data: from the page cache, if data is.
@@ -74,7 +76,7 @@ pub enum LiveMutant {
 }
 
 /// All mutants.
-pub const LIVE_MUTANTS: [LiveMutant; 32] = [
+pub const LIVE_MUTANTS: [LiveMutant; 33] = [
     LiveMutant::FlushNothing,
     LiveMutant::DropDsync,
     LiveMutant::ForgetFlushError,
@@ -85,6 +87,7 @@ pub const LIVE_MUTANTS: [LiveMutant; 32] = [
     LiveMutant::ServeOvertaken,
     LiveMutant::NoLookAfterGap,
     LiveMutant::ClaimAtOnce,
+    LiveMutant::StampStrangers,
     LiveMutant::LiveHasEnded,
     LiveMutant::StampFromCache,
     LiveMutant::TakeEitherTwin,

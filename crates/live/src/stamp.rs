@@ -16,10 +16,12 @@ mod owner;
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::device::{self, Device, PastCache};
 use crate::error::{Error, ErrorKind};
+use crate::members::probe::{Second, probe_by};
 use crate::mutants::{LiveMutant, broken};
 use crate::random::random;
 use isotherm_core::store::BLOCK;
 use isotherm_core::store::layout::STAMP_AT;
+use isotherm_core::store::superblock::SuperblockError;
 use owner::{InUse, Owner, Standing};
 use std::fs;
 use std::io;
@@ -271,8 +273,33 @@ pub(crate) fn refuse_served(device: &Device, volume: [u8; 16]) -> Result<(), Err
 /// show itself, unless that server is known to have ended.
 ///
 /// # Errors
-/// Another process serves the volume.
+/// Another process serves the volume; or the device is none of the volume's, and nothing is written there.
 pub(crate) fn claim(device: &Device, volume: [u8; 16], unclean: bool) -> Result<Claimed, Error> {
+    refuse_strangers(device, volume)?;
+    take(device, volume, unclean)
+}
+
+/// Where a member was, there may be something else by now, under the same name.
+fn refuse_strangers(device: &Device, volume: [u8; 16]) -> Result<(), Error> {
+    if found(device, volume)?.is_some() || broken(LiveMutant::StampStrangers) {
+        return Ok(());
+    }
+    let read = |to: &mut [u8], at| device.past_cache.read_exact_at(to, at);
+    match probe_by(read, Some(device.bytes), Second::At(&[])) {
+        // A damaged superblock does not say whose it is.
+        Err(e) if e != SuperblockError::Foreign => Ok(()),
+        Ok(sb) if sb.uuid == volume => Ok(()),
+        _ => Err(Error::new(
+            ErrorKind::Device,
+            format!(
+                "{}: is no device of this volume: nothing was written there; give the volume's device, or detach this one",
+                device.path.display()
+            ),
+        )),
+    }
+}
+
+fn take(device: &Device, volume: [u8; 16], unclean: bool) -> Result<Claimed, Error> {
     let before = found(device, volume)?;
     let rival = before.as_ref().filter(|_| unclean);
     let known = match rival {
@@ -439,5 +466,31 @@ mod tests {
         drop(ours);
         let again = claim(&d, [1; 16], true).unwrap();
         assert!(again.waited.is_none() && again.same_kernel);
+    }
+
+    /// The stamp's block is far from the beginning, where a file system has data of its own.
+    #[test]
+    fn what_is_no_device_of_the_volume_gets_no_stamp() {
+        let dir = tempfile::tempdir().unwrap();
+        let d = device(&dir);
+        let now = || std::fs::read(&d.path).unwrap();
+        // Blank at its beginning, as btrfs is, and with the stamp of another volume.
+        for stamped in [false, true] {
+            if stamped {
+                put(&d, &stranger([2; 16]).next(Kind::Serving));
+            }
+            let before = now();
+            for unclean in [false, true] {
+                let e = claim(&d, [1; 16], unclean).unwrap_err();
+                assert!(
+                    e.kind == ErrorKind::Device && e.to_string().contains("nothing was written"),
+                    "{e}"
+                );
+            }
+            assert!(now() == before);
+        }
+        // A stamp of the volume says that it is one, whatever has become of its superblocks.
+        put(&d, &stranger([1; 16]).next(Kind::Serving));
+        assert!(claim(&d, [1; 16], false).is_ok());
     }
 }

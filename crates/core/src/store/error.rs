@@ -152,6 +152,13 @@ impl fmt::Display for OpenError {
                     m.0
                 )
             }
+            OpenError::Superblock(m, SuperblockError::Unreadable(error)) => {
+                write!(
+                    f,
+                    "the superblocks of member {} cannot be read (error {error} of the system): restore the device, or serve the rest with --read-only",
+                    m.0
+                )
+            }
             OpenError::Superblock(m, SuperblockError::Impossible(what)) => {
                 write!(
                     f,

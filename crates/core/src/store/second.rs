@@ -12,7 +12,7 @@ const SEARCH_MIB: u64 = 1024;
 /// A device as this search reads it: fills the block with the bytes at an offset.
 ///
 /// # Errors
-/// [`SuperblockError::Damaged`] if it cannot be read there, [`SuperblockError::Foreign`] if it ends before.
+/// [`SuperblockError::Unreadable`] if it cannot be read there, [`SuperblockError::Foreign`] if it ends before.
 pub type ReadBlock<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> Result<(), SuperblockError>;
 
 /// Reads the superblock at an offset of a device.

@@ -164,6 +164,10 @@ fn words(e: SuperblockError) -> String {
             )
         }
         SuperblockError::Damaged => "carries a damaged superblock".to_owned(),
+        SuperblockError::Unreadable(error) => format!(
+            "cannot be read: {}",
+            std::io::Error::from_raw_os_error(error)
+        ),
         SuperblockError::Impossible(what) => format!("carries an impossible superblock: {what}"),
     }
 }

@@ -42,16 +42,33 @@ fn open_quietly(path: &Path) -> io::Result<File> {
     }
 }
 
-fn read(file: &File, offset: u64, to: &mut [u8]) -> Result<(), SuperblockError> {
-    let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
-    match file.read_exact_at(&mut block, offset) {
-        Ok(()) => {
-            to.copy_from_slice(&block);
-            Ok(())
+/// The better superblock of what this reads, from aligned memory; `bytes` is its size.
+///
+/// # Errors
+/// It holds no volume, or none that can be used.
+pub(crate) fn probe_by(
+    read: impl Fn(&mut [u8], u64) -> io::Result<()>,
+    bytes: Option<u64>,
+    second: Second<'_>,
+) -> Result<Superblock, SuperblockError> {
+    let mut read = |offset, to: &mut [u8]| {
+        let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
+        match read(&mut block, offset) {
+            Ok(()) => {
+                to.copy_from_slice(&block);
+                Ok(())
+            }
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(SuperblockError::Foreign),
+            Err(e) => Err(crate::media::because(&e)),
         }
-        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(SuperblockError::Foreign),
-        Err(_) => Err(SuperblockError::Damaged),
-    }
+    };
+    let first = store::superblock_at(&mut read, 0);
+    let (places, anywhere) = match second {
+        Second::At(places) => (places, false),
+        Second::Anywhere => (&[][..], true),
+    };
+    let second = store::second_superblock(&mut read, &first, (places, bytes), anywhere);
+    store::choose(first, second)
 }
 
 /// The better superblock of the contents at `path`.
@@ -62,12 +79,6 @@ pub fn probe(path: &Path, second: Second<'_>) -> io::Result<Result<Superblock, S
     stack::reachable(path)?;
     let file = open_quietly(path)?;
     let bytes = bytes_of(&file).ok();
-    let mut read = |offset, block: &mut [u8]| read(&file, offset, block);
-    let first = store::superblock_at(&mut read, 0);
-    let (places, anywhere) = match second {
-        Second::At(places) => (places, false),
-        Second::Anywhere => (&[][..], true),
-    };
-    let second = store::second_superblock(&mut read, &first, (places, bytes), anywhere);
-    Ok(store::choose(first, second))
+    let read = |to: &mut [u8], at| file.read_exact_at(to, at);
+    Ok(probe_by(read, bytes, second))
 }

@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use isotherm_core::MemberId;
 use isotherm_core::store::superblock::SuperblockError;
-use isotherm_core::store::{self, Media, Superblock};
+use isotherm_core::store::{self, Superblock};
 use std::path::PathBuf;
 
 pub(crate) type Found = Vec<Option<Superblock>>;
@@ -23,8 +23,7 @@ pub(crate) fn find_superblocks(
         if sizes[i].is_some_and(|bytes| offset + block.len() as u64 > bytes) {
             return Err(SuperblockError::Foreign);
         }
-        let read = media.read(MemberId(i as u8), offset, block);
-        read.map_err(|_| SuperblockError::Damaged)
+        media.read_superblock(MemberId(i as u8), offset, block)
     };
     let first: Vec<_> = (0..paths.len())
         .map(|i| store::superblock_at(&mut |offset, block| at(i, offset, block), 0))
@@ -47,18 +46,21 @@ pub(crate) fn find_superblocks(
                 notes.push(format!(
                     "{}: served without it: {}",
                     paths[i].display(),
-                    store::OpenError::Superblock(MemberId(i as u8), e)
+                    words(i, e)
                 ));
                 found.push(None);
             }
             Err(e) => {
-                let is_lost = matches!(e, SuperblockError::Foreign | SuperblockError::Damaged);
-                let e = store::OpenError::Superblock(MemberId(i as u8), e);
-                let fix = if is_lost {
-                    "; if its contents are lost, `isotherm replace` puts this device, or another, in its place"
-                } else {
-                    ""
+                let fix = match e {
+                    SuperblockError::Foreign | SuperblockError::Damaged => {
+                        "; if its contents are lost, `isotherm replace` puts this device, or another, in its place"
+                    }
+                    SuperblockError::Unreadable(_) => {
+                        "; if the device has failed, `isotherm replace` puts another in its place"
+                    }
+                    _ => "",
                 };
+                let e = words(i, e);
                 return Err(Error::new(
                     ErrorKind::Volume,
                     format!("{}: {e}{fix}", paths[i].display()),
@@ -67,4 +69,16 @@ pub(crate) fn find_superblocks(
         }
     }
     Ok(found)
+}
+
+/// The reason why the superblocks of a member cannot be used, and what to do.
+fn words(member: usize, error: SuperblockError) -> String {
+    match error {
+        // What the device said is more than the core knows.
+        SuperblockError::Unreadable(number) => format!(
+            "the superblocks of member {member} cannot be read: {}: see the kernel's log, look after the device, its cable and its server, or serve the rest with --read-only",
+            std::io::Error::from_raw_os_error(number)
+        ),
+        e => store::OpenError::Superblock(MemberId(member as u8), e).to_string(),
+    }
 }

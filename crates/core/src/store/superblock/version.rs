@@ -18,6 +18,8 @@ pub enum SuperblockError {
     Older(u32),
     /// Its checksum is wrong.
     Damaged,
+    /// It cannot be read. This is the number of the system's error.
+    Unreadable(i32),
     /// Its checksum is right, but its contents are impossible.
     Impossible(&'static str),
 }

@@ -2,23 +2,24 @@
 
 mod data;
 mod served;
+mod superblocks;
 mod words;
 
 use std::path::{Path, PathBuf};
 
+use isotherm_core::ExtentId;
 use isotherm_core::store::checkpoint::{self, Header};
-use isotherm_core::store::superblock::{State, Superblock, SuperblockError};
+use isotherm_core::store::superblock::{State, Superblock};
 use isotherm_core::store::{
     self, BLOCK, Carrier, Layout, Media, OpenError, Opened, Part, Repair, journal, open,
 };
-use isotherm_core::{ExtentId, MemberId};
+use isotherm_live::config::{format_uuid, parse_uuid};
 use isotherm_live::device::{Device, OpenHow};
 use isotherm_live::media::FileMedia;
 use isotherm_live::members;
 use isotherm_live::volume::{description, refuse_if_served};
 use isotherm_live::{ErrorKind, VolumeConfig};
 use serde_json::{Value, json};
-use words::words;
 
 use crate::Failure;
 use crate::args::CheckArgs;
@@ -32,6 +33,10 @@ struct Check<'a> {
     media: FileMedia<'a>,
     paths: Vec<PathBuf>,
     findings: Vec<String>,
+    /// The number of the volume according to its description.
+    uuid: Option<[u8; 16]>,
+    /// A member, by its place in the description, that belongs to this other volume.
+    other: Option<(usize, [u8; 16])>,
     /// Sizes of the members that are present.
     sizes: Vec<Option<u64>>,
     /// Number of extents with a copy, and of those with a dirty copy.
@@ -69,21 +74,23 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     }
     let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
     let (devices, findings) = open_members(&paths, repair)?;
-    for note in refuse_if_served(&devices, &paths, repair).map_err(failed)? {
-        eprintln!("isotherm: {note}");
-    }
+    let sizes = devices.iter().map(|d| d.as_ref().map(|d| d.bytes));
     let mut check = Check {
         media: FileMedia::new(&devices),
-        sizes: devices
-            .iter()
-            .map(|d| d.as_ref().map(|d| d.bytes))
-            .collect(),
+        uuid: config.uuid.as_deref().and_then(parse_uuid),
+        other: None,
+        sizes: sizes.collect(),
         paths,
         findings,
         copied: None,
         opened: None,
         mended: Vec::new(),
     };
+    check.refuse_others(config.members.len(), &file)?;
+    // From here on, repairs write to the members; a stamp says so to others.
+    for note in refuse_if_served(&devices, &check.paths, repair).map_err(failed)? {
+        eprintln!("isotherm: {note}");
+    }
     if repair {
         check.mend(config.members.len());
     }
@@ -165,10 +172,10 @@ fn in_words(volume: &Path, answer: &Value, members: usize) -> String {
         Value::Null => "its map cannot be read".to_owned(),
         n => format!("{n} extents mapped"),
     };
-    let closed = if answer["was_clean"] == json!(true) {
-        "closed cleanly"
-    } else {
-        "not closed cleanly: the next serve recovers"
+    let closed = match answer["was_clean"].as_bool() {
+        Some(true) => "closed cleanly",
+        Some(false) => "not closed cleanly: the next serve recovers",
+        None => "whether it was closed cleanly is not known",
     };
     let read = answer["data"]["read_bytes"].as_u64();
     let read = read.map_or(String::new(), |n| format!(", {n} bytes of data read"));
@@ -187,12 +194,6 @@ impl Check<'_> {
             .map(|p| p.display().to_string())
             .unwrap_or_default();
         self.findings.push(format!("{path}: {what}"));
-    }
-
-    /// Reads a block of a member for [`store::second_superblock`].
-    fn block(&mut self, member: usize, offset: u64, to: &mut [u8]) -> Result<(), SuperblockError> {
-        let read = self.media.read(MemberId(member as u8), offset, to);
-        read.map_err(|_| SuperblockError::Damaged)
     }
 
     /// Restores damaged copies from intact ones. Damage that cannot be repaired is left to the check that follows, which reports it.
@@ -241,52 +242,10 @@ impl Check<'_> {
         }
         let mapped = self.maps(&found, &newest, &layout);
         json!({
-            "uuid": isotherm_live::config::format_uuid(&newest.uuid), "generation": newest.generation,
+            "uuid": format_uuid(&newest.uuid), "generation": newest.generation,
             "was_clean": clean, "members_found": found.iter().flatten().count(), "metadata": areas,
             "mapped_extents": mapped,
         })
-    }
-
-    /// Both superblocks of each member, in the order of the volume's member list.
-    fn superblocks(&mut self, count: usize) -> Vec<Option<Superblock>> {
-        let first: Vec<_> = (0..count)
-            .map(|i| store::superblock_at(&mut |at, to| self.block(i, at, to), 0))
-            .collect();
-        let places = store::second_places(first.iter().flatten());
-        let mut found: Vec<Option<Superblock>> = vec![None; count];
-        for (i, one) in first.into_iter().enumerate() {
-            if let Err(e) = &one {
-                self.find(i, format!("first superblock: {}", words(*e)));
-            }
-            let size = self.sizes[i];
-            let mut read = |at, to: &mut [u8]| self.block(i, at, to);
-            let two = store::second_superblock(&mut read, &one, (&places, size), size.is_some());
-            match (&one, &two) {
-                (_, Err(e)) => self.find(i, format!("second superblock: {}", words(*e))),
-                (Ok(a), Ok(b)) if a.uuid != b.uuid => {
-                    self.find(i, "its superblocks are of two volumes");
-                }
-                _ => {}
-            }
-            let Ok(chosen) = store::choose(one, two) else {
-                continue;
-            };
-            let place = usize::from(chosen.index);
-            let used = chosen.members[place].bytes;
-            if let Some(has) = self.sizes[i].filter(|&has| has < used) {
-                let what = format!("has {has} bytes, the volume uses {used}: it was cut short");
-                self.find(i, what);
-            }
-            if i != place {
-                self.find(
-                    i,
-                    format!("is member {place} of the volume, but listed as member {i}"),
-                );
-            } else if found[i].replace(chosen).is_some() {
-                self.find(i, "is listed twice");
-            }
-        }
-        found
     }
 
     /// After a clean close, both places on one member hold the same. (What the first one lacks, recovery reports.)

@@ -13,6 +13,10 @@ pub(super) fn words(error: SuperblockError) -> String {
             format!("of format version {v}, which this program no longer reads")
         }
         SuperblockError::Damaged => "damaged".into(),
+        SuperblockError::Unreadable(error) => format!(
+            "cannot be read: {}",
+            std::io::Error::from_raw_os_error(error)
+        ),
         SuperblockError::Impossible(what) => format!("impossible: {what}"),
     }
 }

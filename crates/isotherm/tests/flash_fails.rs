@@ -8,6 +8,7 @@ use common::nbd::{MIB, begins, noise};
 use common::peer::{FLUSH, Peer, wait_for};
 use common::writer::{Held, Writer, checked};
 use serde_json::{Value, json};
+use std::process::Stdio;
 
 const EIO: i32 = 5;
 
@@ -170,11 +171,17 @@ fn writers_notice_nothing() {
         };
         let served = place.serve("v --nbd unix:n");
         let writer = Writer::start(&place, vec![Held::default(); 5000], seed);
+        // A check uses the devices, too.
+        let mut check = place.command("check v --data --rate 4M");
+        check.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut check = check.spawn().expect("started");
         std::thread::sleep(std::time::Duration::from_millis(150 + 70 * seed));
         disk.spoil_writes(0);
         goes_on_without(&place);
         std::thread::sleep(std::time::Duration::from_millis(200));
         assert!(!writer.has_ended(), "a request failed");
+        check.kill().expect("killed");
+        check.wait().expect("waited");
         let (held, _) = writer.stop();
         let held = checked(&place, &held);
         served.kill();

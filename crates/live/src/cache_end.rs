@@ -59,7 +59,8 @@ impl Session {
             withheld.extend(r.held.into_iter().map(Event::Arrived));
             (r.purpose).refuse("flash failed: the volume is about to go on without it");
         }
-        if !self.world.is_idle() {
+        // A check of all data uses the devices, too, and gives them back after each part.
+        if !self.world.is_idle() || !self.world.has_devices_alone() {
             return;
         }
         self.engine.end_recording(Ending::Untold);

@@ -53,6 +53,9 @@ pub struct Session {
     failure_reported: bool,
 }
 
+/// Interval at which an engine that waits for the end of its cache looks whether that can be carried out.
+const LOOK_AGAIN: Nanos = Nanos(20_000_000);
+
 /// The reason why a volume can only be read, or not even that, until it is served again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeFailure {
@@ -178,6 +181,8 @@ impl Session {
         };
         let waits = host.withheld.is_some();
         let wake = host.engine.next_wake().filter(|_| !waits);
+        let again = waits.then(|| self.world.now() + LOOK_AGAIN);
+        let until = Nanos::earlier(until, again);
         self.run.turn(&mut host, &mut self.world, wake, until);
         self.end_cache_if_due();
         // Commands see why it has failed.

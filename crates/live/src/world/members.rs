@@ -18,6 +18,11 @@ impl UringWorld {
         &self.devices
     }
 
+    /// Whether no other thread uses the members' devices.
+    pub(crate) fn has_devices_alone(&mut self) -> bool {
+        Arc::get_mut(&mut self.devices).is_some()
+    }
+
     /// The members' devices, to be changed. Their files stay registered with the ring until [`UringWorld::members_changed`].
     ///
     /// # Errors

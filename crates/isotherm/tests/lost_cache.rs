@@ -129,6 +129,30 @@ fn a_tiering_volume_does_not_go_on_without_its_homes() {
     }
 }
 
+/// The flash is gone, and its name is that of another volume's device by now: the message says how to go on, and that device stays as it is.
+#[test]
+fn another_volume_has_the_name_of_the_flash() {
+    let place = Place::new();
+    place.ok("create v --fast f:16M --slow s:32M --policy lru,write-mode=write-through-all");
+    place.ok("create w --fast g:16M --slow t:32M");
+    let served = place.serve("v --nbd unix:n");
+    let data = noise(1, 8 * MIB);
+    copy_in(&place, &data);
+    served.kill();
+    lose(&place);
+    std::fs::copy(place.path("g"), place.path("f")).expect("copied");
+    let theirs = std::fs::read(place.path("f")).expect("read");
+    let why = place.fails("serve v --nbd unix:n");
+    assert!(
+        why.contains("belongs to volume") && why.contains("--without-flash"),
+        "{why}"
+    );
+    let served = place.serve("v --without-flash --nbd unix:n");
+    holds(&place, &data);
+    assert_eq!(served.terminate(), Some(0));
+    assert!(std::fs::read(place.path("f")).expect("read") == theirs);
+}
+
 /// The journal on flash is damaged, so that nobody knows what the copies are. The flash is there, and the volume goes on without it.
 #[test]
 fn a_volume_goes_on_without_flash_that_is_there() {

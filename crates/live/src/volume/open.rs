@@ -195,15 +195,27 @@ fn all_of_this_volume(
     file: &Path,
 ) -> Result<(), Error> {
     let wanted = config.uuid.as_deref().and_then(parse_uuid);
-    let foreign = paths.iter().zip(found).find_map(|(path, sb)| {
-        let uuid = sb.as_ref()?.uuid;
-        wanted.is_some_and(|w| w != uuid).then_some((path, uuid))
-    });
-    let Some((path, uuid)) = foreign else {
+    let foreign = paths
+        .iter()
+        .zip(found)
+        .enumerate()
+        .find_map(|(i, (path, sb))| {
+            let uuid = sb.as_ref()?.uuid;
+            wanted.is_some_and(|w| w != uuid).then_some((i, path, uuid))
+        });
+    let Some((i, path, uuid)) = foreign else {
         return Ok(());
     };
+    let slowest = config.members.iter().map(|m| m.tier).max();
+    let is_flash = config.members.get(i).map(|m| m.tier) < slowest;
+    let is_cache = |sb: &Superblock| Some(sb.uuid) == wanted && sb.kind == Kind::Cache;
+    let or = if is_flash && found.iter().flatten().any(is_cache) {
+        "; if the flash of this volume is gone, `isotherm serve --without-flash` goes on with its disks"
+    } else {
+        ""
+    };
     let what = format!(
-        "member {}: belongs to volume {}, not to this one: give the device of this volume, or correct `uuid`",
+        "member {}: belongs to volume {}, not to this one: give the device of this volume, or correct `uuid`{or}",
         path.display(),
         format_uuid(&uuid)
     );

@@ -24,8 +24,14 @@ impl Run {
         let mut run = Loop::new();
         run.tell(&mut engine, &mut world, Event::Closed);
         let mut patience = 10_000;
-        run.run(&mut engine, &mut world, |_, engine, _| {
+        run.run(&mut engine, &mut world, |run, engine, world| {
             patience -= 1;
+            if engine.has_lost_cache() {
+                let now = world.now();
+                run.call(engine, world, |e, out| {
+                    e.go_on_without_guarantee(now, out);
+                });
+            }
             match engine.next_wake() {
                 _ if engine.is_closed() => Ok(Next::Stop),
                 _ if patience == 0 => Err(String::from("close does not come to an end")),

@@ -5,6 +5,7 @@
 //! be safe whatever a policy proposes, so random proposals are the hardest test.
 
 pub mod audit;
+mod cache_end;
 pub mod chaos;
 mod clients;
 pub mod damage;

@@ -2,6 +2,7 @@
 
 use super::Rng;
 use super::audit::audit;
+use super::cache_end::CacheEnd;
 use super::clients::Pending;
 use super::disk::{Disk, Disks};
 use super::rollback::Kept;
@@ -207,7 +208,7 @@ impl Run {
             self.grow_some(&mut disks)?;
         }
         let opened = self.open(&mut disks)?;
-        let sb = opened.superblock.clone();
+        let mut sb = opened.superblock.clone();
         let start = opened.time_base;
         let params = Params {
             move_buffers: 1 + self.rng.below(10) as u16,
@@ -216,6 +217,7 @@ impl Run {
             piece_blocks: 1 + self.rng.below(3) as u32,
             pass_discards: self.rng.one_in(2),
             mutant: self.s.mutant,
+            outlives_cache: self.s.end_cache && self.gone.is_none(),
             counter_every: (!self.s.uncounted).then(|| {
                 Nanos::from_micros(if self.s.rollback {
                     0
@@ -226,8 +228,9 @@ impl Run {
             ..self.budgets(life)
         };
         self.sleepy = params.sleep_hold.is_some();
+        let outlives = params.outlives_cache;
         let engine_keeps = params.kept_writes;
-        let mut engine = Engine::new(opened, self.policy(life)?, params);
+        let mut engine = Engine::new(opened, self.policy(life)?, params.clone());
         let rng = Rng::new(self.rng.draw());
         let mut world = Hostile::new(disks, rng, Faults::default(), 4096, start);
         let volume = self.sb.geometry().map_err(String::from)?.volume_bytes();
@@ -247,7 +250,9 @@ impl Run {
             None => (!last).then(|| self.rng.below(self.s.requests * 2)),
         };
         self.plan_copy();
-        let alive = self.work(&mut engine, &mut world, volume, crash_at)?;
+        let mut ends = outlives.then(|| CacheEnd::plan(self, life, params, sb.clone()));
+        let alive = self.work(&mut engine, &mut world, volume, (crash_at, &mut ends))?;
+        sb = ends.map_or(sb, CacheEnd::session);
         audit(&engine)?;
         if self.s.switch && alive && !engine.has_failed() {
             Self::settle_down(&mut engine, &mut world, self.s.seed)?;
@@ -324,7 +329,7 @@ impl Run {
         engine: &mut Engine,
         world: &mut Hostile,
         volume: u64,
-        crash_at: Option<u64>,
+        (crash_at, ends): (Option<u64>, &mut Option<CacheEnd>),
     ) -> Result<bool, String> {
         let mut flying: BTreeMap<Tag, Pending> = BTreeMap::new();
         let (mut issued, mut tag) = (0, 0u32);
@@ -336,11 +341,18 @@ impl Run {
                 alive = false;
                 return Ok(Next::Stop);
             }
+            if let Some(end) = ends
+                && !end.step(self, run, (engine, world))?
+            {
+                alive = false;
+                return Ok(Next::Stop);
+            }
             while issued < self.s.requests && flying.len() < self.s.depth && !self.rng.one_in(4) {
                 issued += 1;
                 tag += 1;
                 if let Some((req, pending)) = self.request(world, Tag(tag), volume) {
                     flying.insert(req.tag, pending);
+                    world.note(req);
                     run.tell(engine, world, Event::Arrived(req));
                 }
             }

@@ -73,6 +73,8 @@ pub struct Scenario {
     pub cache: Option<bool>,
     /// Between two lives the fast member may be lost, and the volume continues without it if this is allowed.
     pub lose_cache: bool,
+    /// In each life, flash turns read-only at some moment, and the volume goes on without it.
+    pub end_cache: bool,
     /// Between two lives a member may be replaced by another device.
     pub replace: bool,
     /// Between two lives the slow disks may become larger, and the volume grows.
@@ -106,6 +108,7 @@ impl Scenario {
             copies: false,
             cache: None,
             lose_cache: false,
+            end_cache: false,
             replace: false,
             grow: false,
             rollback: false,

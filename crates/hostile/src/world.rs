@@ -4,7 +4,7 @@ use super::Rng;
 use super::disk::Disk;
 use super::truth::DISCARDED;
 use isotherm_core::{
-    BufRef, DeviceOp, Effect, Event, IoError, MemberId, Nanos, OpKind, Tag, World,
+    BufRef, DeviceOp, Effect, Event, IoError, MemberId, Nanos, OpKind, Request, Tag, World,
 };
 use std::collections::BTreeMap;
 
@@ -46,6 +46,7 @@ struct InFlight {
 /// The memory of a request: the aligned buffer, and the payload of an unaligned write with its position in the buffer.
 #[derive(Clone, Debug)]
 struct Memory {
+    request: Option<Request>,
     aligned: Vec<u8>,
     payload: Option<(usize, Vec<u8>)>,
 }
@@ -58,6 +59,8 @@ pub struct Hostile {
     pub rng: Rng,
     /// Frequency of the faults.
     pub faults: Faults,
+    /// The member that cannot be written.
+    pub read_only: Option<MemberId>,
     /// If set, nothing is random: operations end in order, with the outcomes that this function gives.
     pub script: Option<Script>,
     now: Nanos,
@@ -80,6 +83,7 @@ impl Hostile {
             disks,
             rng,
             faults,
+            read_only: None,
             script: None,
             now,
             in_flight: Vec::new(),
@@ -97,6 +101,7 @@ impl Hostile {
         let mut memory = Memory {
             aligned: vec![0x5a; aligned],
             payload: None,
+            request: None,
         };
         match payload {
             Some(p) if head == 0 && p.len() == aligned => memory.aligned = p,
@@ -104,6 +109,18 @@ impl Hostile {
             None => {}
         }
         self.memory.insert(tag, memory);
+    }
+    /// Notes the request to which memory was given.
+    pub fn note(&mut self, req: Request) {
+        if let Some(m) = self.memory.get_mut(&req.tag) {
+            m.request = Some(req);
+        }
+    }
+    /// The requests that were noted and are not answered.
+    pub fn unanswered(&self) -> Vec<Request> {
+        let answered = |tag: Tag| self.replies.iter().any(|r| r.0 == tag);
+        let noted = self.memory.values().filter_map(|m| m.request);
+        noted.filter(|r| !answered(r.tag)).collect()
     }
     /// Returns the memory of a request.
     pub fn take(&mut self, tag: Tag) -> Vec<u8> {
@@ -293,7 +310,8 @@ impl World for Hostile {
         self.now = self.now + Nanos(1 + self.rng.below(2_000_000));
         let i = self.rng.below(self.in_flight.len() as u64) as usize;
         let f = self.in_flight.swap_remove(i);
-        events.push(self.finish(&f, Fate::Go));
+        let refused = self.read_only == Some(f.op.member) && super::disk::changes(f.op.kind);
+        events.push(self.finish(&f, if refused { Fate::Fail } else { Fate::Go }));
     }
     fn carry_out(&mut self, effect: &Effect, meta: &[u8]) {
         match *effect {
@@ -333,9 +351,10 @@ impl World for Hostile {
                     .memory
                     .get_mut(&tag)
                     .expect("patch of a request that was answered");
+                // (A request is carried out once more if its engine was followed by another one.)
                 let (head, p) = m
                     .payload
-                    .take()
+                    .clone()
                     .expect("patch of a request without an odd payload");
                 m.aligned[head..head + p.len()].copy_from_slice(&p);
             }

@@ -319,6 +319,18 @@ fn a_dirty_cache_is_lost_only_with_consent() {
 }
 
 #[test]
+fn a_cache_ends_while_it_is_used() {
+    let counts = all("the end of a cache", 1500, |seed| Scenario {
+        cache: Some(seed.is_multiple_of(4)),
+        end_cache: true,
+        lives: 3,
+        shape: Shape::Cache,
+        ..Scenario::new(seed)
+    });
+    met!(counts.losses > 0 && counts.fetches > 0);
+}
+
+#[test]
 fn a_mirror_that_may_lag_is_not_trusted() {
     // Policies that move homes, or that change while the volume runs.
     let counts = all("lazy mirror", 1500, |seed| Scenario {

@@ -20,7 +20,7 @@ use crate::volume::{OpenMode, in_words};
 use isotherm_core::geometry::Kind;
 use isotherm_core::run::Host;
 use isotherm_core::store::{OpenError, Superblock, release};
-use isotherm_core::{Event, IoError, MemberId, World};
+use isotherm_core::{Event, MemberId, World};
 use isotherm_traces::events::Ending;
 use std::sync::Arc;
 
@@ -80,9 +80,9 @@ impl Session {
                     self.ask_again();
                 }
                 Err(e) => {
-                    // As after any failed opening, nothing can be served.
+                    // As after any failed opening, nothing can be served. What waits is refused with the end of the world, which
+                    // comes now: the old engine would wait for operations that were forgotten.
                     self.world.refuse_from_now_on();
-                    self.world.refuse_all(IoError::Gone);
                     self.lost = Some(e);
                 }
             },
@@ -144,7 +144,6 @@ impl Session {
 
     /// The volume has failed with its flash. The engine goes on as after any failed round, with the events that it did not get.
     fn fail_with_cache(&mut self, withheld: Vec<Event>) {
-        self.params.outlives_cache = false;
         self.world.give_up_stamp();
         let now = self.world.now();
         self.call(|engine, out| engine.go_on_without_guarantee(now, out));

@@ -172,7 +172,8 @@ impl Session {
         Ok((prepared.start()?, handle))
     }
 
-    /// Waits for the next events, at most until `until`, and handles all of them. Returns false once the volume is closed.
+    /// Waits for the next events, at most until `until`, and handles all of them. Returns false once the volume is closed, or nothing can be
+    /// served any more.
     pub fn step(&mut self, until: Option<Nanos>) -> bool {
         let mut host = Gate {
             engine: &mut self.engine,
@@ -206,7 +207,7 @@ impl Session {
             self.reopen_if_due();
         }
         self.report_if_broken();
-        !self.engine.is_closed()
+        !self.engine.is_closed() && self.lost.is_none()
     }
 
     fn report_if_broken(&mut self) {
@@ -295,7 +296,7 @@ impl Session {
     /// As [`Session::run`].
     pub fn finish(mut self) -> Result<(), Error> {
         self.close();
-        while !self.engine.is_closed() {
+        while !self.engine.is_closed() && self.lost.is_none() {
             self.step(None);
         }
         self.engine.end_recording(Ending::Closed);

@@ -4,7 +4,7 @@ use super::{MemberState, UringWorld};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::paced::Pacer;
-use isotherm_core::{IoError, Request};
+use isotherm_core::Request;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,11 +52,6 @@ impl UringWorld {
     /// The requests without an answer.
     pub(crate) fn unanswered(&mut self) -> Vec<Request> {
         self.requests.unanswered()
-    }
-
-    /// Answers every request with an error. No operation is in progress.
-    pub(crate) fn refuse_all(&mut self, error: IoError) {
-        self.requests.refuse_all(error);
     }
 
     /// Operations go to the present devices from now on. Members have their present sizes, and those with `Some` another model or none.

@@ -100,6 +100,12 @@ pub fn checked(place: &Place, held: &[Held]) -> Vec<Held> {
     });
     let found = found.collect();
     let rest = &all[held.len() * BLOCK..];
-    assert!(rest.iter().all(|b| *b == 0), "what is new reads as zeros");
+    if let Some(at) = rest.iter().position(|b| *b != 0) {
+        let (from, bytes) = (held.len() * BLOCK, &rest[at..(at + 48).min(rest.len())]);
+        let left = rest.iter().filter(|b| **b != 0).count();
+        panic!(
+            "what is new reads as zeros, but for {left} bytes from {from} + {at} on: {bytes:02x?}"
+        );
+    }
     found
 }

@@ -77,6 +77,20 @@ pub enum Mutant {
     ForgetRedirty,
     /// The clean blocks of a copy count after a crash.
     TrustCleanAfterCrash,
+    /// A claim that a copy is clean is recorded although its home was not flushed.
+    ClaimUnflushed,
+    /// A copy is claimed to be clean while a write of its extent is in progress.
+    ClaimUnderWriter,
+    /// A write does not wait for the withdrawal of the claim that the extent's copy is clean.
+    WriteUnderClaim,
+    /// A discard does not wait for that.
+    DiscardUnderClaim,
+    /// A fetch does not wait for the withdrawal of a claim about its slot.
+    FetchUnderClaim,
+    /// A write to a copy in a new slot does not wait for that.
+    AllocateUnderClaim,
+    /// A slot of a copy that was claimed to be clean is written to although the mirror still claims it.
+    ReuseClaimedBeforeMirror,
     /// A fetch starts during a write of its extent.
     FetchUnderWriter,
     /// A dirty copy is dropped without being written home.
@@ -228,7 +242,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 108] = [
+pub const MUTANTS: [Mutant; 115] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -263,6 +277,13 @@ pub const MUTANTS: [Mutant; 108] = [
     Mutant::ReuseRecordedCopy,
     Mutant::ForgetRedirty,
     Mutant::TrustCleanAfterCrash,
+    Mutant::ClaimUnflushed,
+    Mutant::ClaimUnderWriter,
+    Mutant::WriteUnderClaim,
+    Mutant::DiscardUnderClaim,
+    Mutant::FetchUnderClaim,
+    Mutant::AllocateUnderClaim,
+    Mutant::ReuseClaimedBeforeMirror,
     Mutant::FetchUnderWriter,
     Mutant::DropDirtyCopy,
     Mutant::TrustOneReplica,

@@ -186,6 +186,8 @@ pub struct Counts {
     pub waited: u64,
     /// Lives that ended with the process only, not with the power.
     pub killed: u64,
+    /// Copies that were claimed to be clean when a life ended in a crash, and those that the next one found.
+    pub claimed: [u64; 2],
     /// Openings that were cut off by a loss of power.
     pub cut: u64,
     /// Device changes in the first life.
@@ -196,6 +198,7 @@ pub struct Counts {
 
 impl Counts {
     /// Adds the counts of another run. Steps and digest are those of one run.
+    #[expect(clippy::too_many_lines, reason = "a list")]
     pub fn add(&mut self, other: &Counts) {
         let Counts {
             answered,
@@ -230,6 +233,7 @@ impl Counts {
             repeated,
             waited,
             killed,
+            claimed: [had, found],
             cut,
             steps: _,
             digest: _,
@@ -266,6 +270,8 @@ impl Counts {
         self.repeated += repeated;
         self.waited += waited;
         self.killed += killed;
+        self.claimed[0] += had;
+        self.claimed[1] += found;
         self.cut += cut;
     }
 }

@@ -204,6 +204,9 @@ fn a_cache_volume_is_as_safe() {
     println!("{counts:?}");
     assert!(counts.fetches > 0 && counts.evictions > 0 && counts.writebacks > 0);
     assert!(counts.moves == 0 && counts.filled == 0 && counts.checkpoints > 0);
+    // Most claims outlive a crash; those of the last round may not, and lives are short here.
+    let [had, found] = counts.claimed;
+    assert!(had > 500 && found * 10 >= had * 7, "{found} of {had}");
     assert!(counts.losses > 0 && counts.accepted > 0);
 }
 

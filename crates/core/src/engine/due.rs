@@ -26,6 +26,8 @@ enum Due {
     Drain,
     /// To be checked: whether work that is held for a sleeping disk has reached a limit, and whether a batch has a next step.
     Hold,
+    /// A look at copies that may have rested.
+    Look,
     /// A round.
     Round,
     /// A time that the policy has set.
@@ -52,6 +54,7 @@ impl Engine {
         // would keep a whole CPU busy.
         // This is called after every event, so it is written without an iterator over a list.
         let next = Nanos::earlier(self.when(Due::Held), self.when(Due::Drain));
+        let next = Nanos::earlier(next, self.when(Due::Look));
         let next = Nanos::earlier(next, self.when(Due::Round));
         let next = Nanos::earlier(next, self.when(Due::Alarm));
         let next = Nanos::earlier(next, self.when(Due::Batch));
@@ -73,6 +76,7 @@ impl Engine {
             Due::Policy => now_if(g.policy_due),
             Due::Drain => g.background.drain_due().filter(|_| g.may_move()),
             Due::Hold => now_if(g.background.has_sleep_mode()),
+            Due::Look => self.durability.look_due(g),
             Due::Round => self
                 .durability
                 .due(g, &self.relocation, self.requests.len()),
@@ -111,6 +115,7 @@ impl Engine {
             || self.try_due(Due::Policy, turns)
             || self.try_due(Due::Drain, turns)
             || self.try_due(Due::Hold, turns)
+            || self.try_due(Due::Look, turns)
             || self.try_due(Due::Round, turns)
     }
 
@@ -141,6 +146,7 @@ impl Engine {
             Due::Policy => look(&mut p),
             Due::Drain => p.drain_step(),
             Due::Hold => return p.sleep_step(),
+            Due::Look => p.d.look_at_copies(p.g),
             Due::Round => self.begin_round(),
             Due::Alarm | Due::Batch | Due::Standby => return false,
         }

@@ -252,6 +252,7 @@ impl Engine {
             RoundEnd::Going => {}
             RoundEnd::Durable => {
                 r.flip_committed(g, d);
+                r.write_withdrawn(g, d);
                 d.release_durable(g);
                 let more = d.serve(g.broken(Mutant::ServeLateFlush), |id| {
                     let latency = requests.reply(g, id, Ok(()));

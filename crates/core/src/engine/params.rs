@@ -23,6 +23,9 @@ pub struct Params {
     /// A member's counter is raised at most once in this time, in rounds that write to it (`durability/counters.rs`); `None`: never, for
     /// worlds that keep no bytes.
     pub counter_every: Option<Nanos>,
+    /// In a cache volume: a clean copy that was not changed for this time, or twice as long, is claimed by a record, so that it outlives a crash
+    /// (`durability/clean_claims.rs`); `None`: never.
+    pub claim_after: Option<Nanos>,
     /// Journal blocks kept in memory until the mirror has them.
     pub stage_blocks: u32,
     /// Reads of unmapped extents give them a home (in the lab; live, such reads return zeros). Their data was there before the first request,
@@ -129,6 +132,7 @@ impl Default for Params {
             flush_ahead: 8,
             flush_gather: 8,
             counter_every: Some(Nanos::from_secs(30)),
+            claim_after: Some(Nanos::from_secs(60)),
             stage_blocks: 1024,
             map_on_read: false,
             own_slots: false,

@@ -201,6 +201,7 @@ fn begin<M: Media + ?Sized>(
     // The superblocks are written in two steps. So a crash between the members can be distinguished from a member that missed a session. A
     // session that got no further than the state *preparing* does not count.
     let generation = sb.generation;
+    let closed = sb.epoch;
     let mut there = found
         .iter()
         .flatten()
@@ -216,6 +217,7 @@ fn begin<M: Media + ?Sized>(
     sb.copies |= sb.has_room_for_copies();
     sb.closed_seq = 0;
     sb.void_at = if loaded.void { loaded.tip.next_seq } else { 0 };
+    carry_claims(sb, loaded, &f.report, closed);
     set_counters(sb, &f.evidence.known);
     let at_once = broken(media, Mutant::ActiveAtOnce);
     for state in [State::Preparing, State::Active] {
@@ -226,6 +228,17 @@ fn begin<M: Media + ?Sized>(
         write_superblocks(media, sb)?;
     }
     Ok(())
+}
+
+/// States which claims count from now on that copies are clean. `closed` is the epoch of the last session. If it ended cleanly, what it states
+/// about clean copies are claims.
+fn carry_claims(sb: &mut Superblock, loaded: &Loaded, report: &Report, closed: u64) {
+    let all = sb.kind == Kind::Cache && report.missing.is_empty();
+    if all && report.was_clean {
+        (sb.clean_epoch, sb.claims_from) = (closed, loaded.tip.next_seq);
+    } else if !all || !sb.has_claims() {
+        (sb.clean_epoch, sb.claims_from) = (0, loaded.tip.next_seq);
+    }
 }
 
 /// Brings the marks of all disks to what the map says.

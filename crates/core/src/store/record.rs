@@ -45,6 +45,10 @@ pub const COUNTER: u8 = 5;
 /// a build with mutants accepts it.
 pub const ANY_EPOCH: u64 = u64::MAX;
 
+/// A value in place of a session's epoch: copy and home were durable and equal in these blocks when the record was written, and a later record
+/// of the extent is durable before that may change ([`crate::volume::map::ExtentMap::is_claimed_clean`]).
+pub const CLAIMED: u64 = u64::MAX - 1;
+
 /// Number of units of the largest record of an extent without a copy.
 pub fn max_units(blocks_per_extent: u32) -> usize {
     1 + bitmap_units(blocks_per_extent)
@@ -121,9 +125,10 @@ pub struct Copied<'a> {
     pub slot: MemberSlot,
     /// Blocks that must be read from the copy. Some may be equal at the home.
     pub dirty: Set<'a>,
-    /// Blocks that are equal in copy and home. This is true only if session `epoch` was the last one and ended cleanly.
+    /// Blocks that are equal in copy and home. This is true only if session `epoch` ended cleanly, and was the last one or its clean blocks
+    /// are claims ([`super::superblock::Superblock::clean_epoch`]); or if `epoch` is [`CLAIMED`].
     pub clean: Set<'a>,
-    /// The session for `clean`; 0 if there are no clean blocks.
+    /// The session for `clean`, or [`CLAIMED`]; 0 if there are no clean blocks.
     pub epoch: u64,
 }
 
@@ -163,7 +168,7 @@ pub fn named_units(all: bool, blocks: u32) -> usize {
 }
 
 /// Encodes the state of `e` in the map, but with its home in `slot`, to `out`. Returns the number of units, or `None` if the record does
-/// not fit. If `closing`, the session's epoch, is given, the dirty blocks of a copy are recorded as dirty and the others as clean: see
+/// not fit. If `closing`, the session's epoch or [`CLAIMED`], is given, the dirty blocks of a copy are recorded as dirty and the others as clean: see
 /// [`Copied::clean`]. Otherwise a copy that is named ([`ExtentMap::is_named`]) is recorded with all of its valid blocks as dirty, so that a
 /// later write to one of them needs no record.
 pub fn encode(

@@ -9,15 +9,13 @@ pub(super) use loaded::{CHUNK, From, Loaded};
 use super::checkpoint::{self, Header};
 use super::counter::Known;
 use super::error::OpenError;
-use super::mutants::broken;
 use super::report::{Part, Repair, Report};
 use super::{BLOCK, Carrier, HEADER, Media};
-use crate::mutants::Mutant;
 use crate::units::ExtentId;
 use crate::volume::map::Recorded;
 use alloc::vec;
 use alloc::vec::Vec;
-use loaded::apply;
+use loaded::{Trust, apply};
 use replay::replay;
 
 /// Loads the newest checkpoint that is complete, combined from primary and mirror if needed, and replays the journal from it. If that
@@ -93,8 +91,8 @@ fn attempt<M: Media + ?Sized>(
 
 const TWICE: &str = "two extents claim one slot";
 
-/// Adds the copies to the map. (After a crash only the dirty blocks of a copy are used. For the others it is unknown whether they still
-/// equal the home: see `apply`.)
+/// Adds the copies to the map. (After a crash, of a copy's blocks only the dirty ones and those that are claimed to be clean are used. For the
+/// others it is unknown whether they still equal the home: see `apply`.)
 fn place_copies(loaded: &mut Loaded) -> Result<(), OpenError> {
     let space = &mut loaded.space;
     for (e, c) in core::mem::take(&mut loaded.copies) {
@@ -129,6 +127,9 @@ fn place_copies(loaded: &mut Loaded) -> Result<(), OpenError> {
             (false, false) => Recorded::Part,
         };
         space.map.set_recorded(c.slot, recorded);
+        if space.geo.is_cache() && !c.clean.is_none() {
+            space.map.set_claimed_clean(c.slot, true);
+        }
     }
     Ok(())
 }
@@ -147,7 +148,7 @@ fn read_checkpoint<M: Media + ?Sized>(
     }
     let place = |m: Carrier, i: u32| from.layout.checkpoint_block(m, h.number, i);
     let mut buf = vec![0; CHUNK * BLOCK];
-    let any_epoch = broken(media, Mutant::TrustOldClean);
+    let trust = Trust::of(media, from, report, h.start.next_seq);
     // The start of a range of extents whose records are lost, and the last extent of the blocks before it.
     let (mut gap, mut last) = (None, None);
     let mut i = 0;
@@ -173,8 +174,7 @@ fn read_checkpoint<M: Media + ?Sized>(
             }
             if whole {
                 loaded.stated = None;
-                report.checkpoint_records +=
-                    apply(from.sb, loaded, &b[HEADER..], report.was_clean, any_epoch)?;
+                report.checkpoint_records += apply(from.sb, loaded, &b[HEADER..], trust)?;
                 if let Some((first, end)) = loaded.stated {
                     if let Some(start) = gap.take() {
                         loaded.gap(start, first);

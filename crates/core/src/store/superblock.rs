@@ -161,6 +161,11 @@ pub struct Superblock {
     pub closed_seq: u64,
     /// If the session found no complete block in the primary's ring: the sequence number of the next block at that time. Otherwise 0.
     pub void_at: u64,
+    /// The session whose clean copies are claimed to be equal to their homes until a later record withdraws that; 0: none.
+    pub clean_epoch: u64,
+    /// Such claims by [`super::record::CLAIMED`] count in blocks of the journal from this number on, and in checkpoints that begin there or
+    /// later; 0: nowhere.
+    pub claims_from: u64,
     /// Engine time at the last clean close.
     pub time_base: Nanos,
     /// The policy as on the command line (`greendm,PT=2`), so that the volume's description file can be restored if it is lost.
@@ -210,6 +215,8 @@ impl Superblock {
             keys: (0, 0),
             closed_seq: 1,
             void_at: 0,
+            clean_epoch: 0,
+            claims_from: 0,
             time_base: Nanos(0),
             policy: String::new(),
             name: String::new(),
@@ -262,6 +269,8 @@ impl Superblock {
         }
         put(&mut b, CLOSED_AT, &self.closed_seq.to_le_bytes());
         put(&mut b, CLOSED_AT + 8, &self.void_at.to_le_bytes());
+        put(&mut b, CLOSED_AT + 16, &self.clean_epoch.to_le_bytes());
+        put(&mut b, CLOSED_AT + 24, &self.claims_from.to_le_bytes());
         seal(&mut b, CRC_AT);
         b
     }
@@ -334,6 +343,8 @@ impl Superblock {
             keys: (u64_at(b, 496), u32_at(b, 504)),
             closed_seq: u64_at(b, CLOSED_AT),
             void_at: u64_at(b, CLOSED_AT + 8),
+            clean_epoch: u64_at(b, CLOSED_AT + 16),
+            claims_from: u64_at(b, CLOSED_AT + 24),
             time_base: Nanos(u64_at(b, 96)),
             name: text(&b[104..224]),
             policy: text(&b[224..224 + POLICY_BYTES]),
@@ -350,6 +361,7 @@ impl Superblock {
             self.prev_generation,
             self.time_base.0,
             self.closed_seq,
+            self.claims_from,
         ];
         let counters = self.members.iter().map(|m| m.counter);
         if counts.into_iter().chain(counters).any(|n| n > COUNT_MAX) {
@@ -385,6 +397,10 @@ impl Superblock {
         let i = usize::from(self.index);
         let device = |sb: &Superblock| sb.members.get(i).map(|m| m.uuid);
         self.table_version != newest.table_version && device(self) != device(newest)
+    }
+    /// Whether the last session withdrew each claim that a copy is clean before this could change.
+    pub(super) fn has_claims(&self) -> bool {
+        self.kind == Kind::Cache && self.claims_from != 0
     }
     /// Whether member `i` was absent in the session that wrote this superblock.
     pub fn is_absent(&self, i: MemberId) -> bool {

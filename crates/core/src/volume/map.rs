@@ -12,6 +12,7 @@ mod by_copy;
 mod by_extent;
 mod by_state;
 mod classes;
+mod clean_claims;
 mod copies;
 mod held;
 mod index;
@@ -29,6 +30,7 @@ use crate::volume::regions::DirtyRegions;
 use by_state::ByState;
 use classes::Classes;
 pub use classes::Mixed;
+use clean_claims::CleanClaims;
 use copies::CopyBits;
 pub use copies::Recorded;
 use held::Held;
@@ -52,6 +54,8 @@ pub struct ExtentMap {
     by_state: ByState,
     /// The state of the blocks of each copy (`copies.rs`). The engine needs it; hit-only runs do not.
     bits: CopyBits,
+    /// What records claim about clean copies (`clean_claims.rs`). It has memory when there are bits for blocks.
+    claims: CleanClaims,
     /// The classes of the blocks in copies, if a policy asks for them (`classes.rs`).
     classes: Classes,
     copied: u32,
@@ -85,6 +89,7 @@ impl ExtentMap {
             dirty_slots: Bits::default(),
             by_state: ByState::default(),
             bits: CopyBits::default(),
+            claims: CleanClaims::default(),
             classes: Classes::default(),
             copied: 0,
             dirty: 0,
@@ -184,6 +189,9 @@ impl ExtentMap {
             self.regions.changed(e, false);
         }
         self.bits.wipe(s);
+        if self.is_claimed_clean(s) {
+            self.set_claimed_clean(s, false);
+        }
         self.classes.wipe(s);
         Some((s, dirty))
     }

@@ -11,6 +11,7 @@
 //! | `rounds.rs` | rounds, checkpoints, the mirror, slots that are used again |
 //! | `copies.rs` | copies: dirty blocks, cleans, discards |
 //! | `claims.rs` | records that go on naming a copy after it was cleaned |
+//! | `clean_claims.rs` | records that claim that copies are clean |
 //! | `cache_ends.rs` | a cache that ends while the volume is served |
 //! | `final_records.rs` | sessions that end without a checkpoint |
 //! | `successors.rs` | devices that take the place of a member |
@@ -20,6 +21,7 @@ mod ahead;
 mod cache_ends;
 mod caches;
 mod claims;
+mod clean_claims;
 mod copies;
 mod ends;
 mod fills;
@@ -41,7 +43,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 71] = [
+pub const SCENES: [(&str, Scene); 81] = [
     ("power is lost while a cache ends", cache_ends::cut),
     (
         "a volume goes on after the end of its cache",
@@ -149,6 +151,22 @@ pub const SCENES: [(&str, Scene); 71] = [
         "a copy that only a checkpoint names",
         copies::named_by_checkpoint,
     ),
+    ("claimed copies outlive a crash", clean_claims::outlives),
+    (
+        "a checkpoint with a claimed copy",
+        clean_claims::in_checkpoint,
+    ),
+    ("a write to a claimed copy", clean_claims::written),
+    ("a discard of a claimed copy", clean_claims::discarded),
+    ("a write to a claimed copy fails", clean_claims::fails),
+    ("a fetch to a claimed slot", clean_claims::slot_fetched),
+    ("a write to a claimed slot", clean_claims::slot_written),
+    (
+        "a claimed slot and the mirror",
+        clean_claims::slot_before_mirror,
+    ),
+    ("a claim without a flush", clean_claims::unflushed),
+    ("a claim under a writer", clean_claims::under_writer),
     ("a cleaned copy is written again", claims::rewritten),
     ("a cleaned copy that has rested", claims::rested),
     ("a write beside what a record names", claims::grown),

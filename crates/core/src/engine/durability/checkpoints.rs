@@ -317,14 +317,14 @@ impl Checkpoints {
             }
             let slot = map.home(e);
             let units = if self.unread {
-                let units = record::units(map, e, slot, geo, clean_epoch);
+                let units = record::units(map, e, slot, geo, claim(map, e, clean_epoch));
                 (units * 16 <= BLOCK - at).then_some(units)
             } else {
                 if at == HEADER {
                     self.piece[n * BLOCK..(n + 1) * BLOCK].fill(0);
                 }
                 let place = &mut self.piece[n * BLOCK + at..(n + 1) * BLOCK];
-                record::encode(map, e, slot, geo, clean_epoch, place)
+                record::encode(map, e, slot, geo, claim(map, e, clean_epoch), place)
             };
             let Some(units) = units else {
                 n += 1;
@@ -333,11 +333,17 @@ impl Checkpoints {
                 continue;
             };
             at += units * 16;
-            if !self.forgetful {
+            if !self.forgetful && claim(map, e, None).is_none() {
                 mark_in_checkpoint(map, e, self.names_all);
             }
             b.cursor = row + 1;
         }
         (n + usize::from(at > HEADER)).min(room)
     }
+}
+
+/// The number with which the clean blocks of a copy are recorded: `clean_epoch`, or that of a claim, if one is in force.
+fn claim(map: &ExtentMap, e: ExtentId, clean_epoch: Option<u64>) -> Option<u64> {
+    let claimed = map.copy(e).filter(|s| map.is_claimed_clean(*s));
+    clean_epoch.or(claimed.map(|_| record::CLAIMED))
 }

@@ -15,11 +15,13 @@
 //! | `marks.rs` | the marks of the disks of a cache volume |
 //! | `free.rs` | slots that are given up and not yet free |
 //! | `rest.rs` | copies that were cleaned and are still named by a record |
+//! | `clean_claims.rs` | claims that copies are clean, which keep a cache over a crash |
 //!
 //! Other parts ask this part to note a change, to free a slot, or to answer a request when a round is done. Only the engine starts rounds.
 
 mod ahead;
 mod checkpoints;
+mod clean_claims;
 mod counters;
 mod final_records;
 mod free;
@@ -45,6 +47,7 @@ use crate::volume::regions::Regions;
 use ahead::Ahead;
 use alloc::vec::Vec;
 use checkpoints::Checkpoints;
+use clean_claims::CleanClaims;
 use counters::CounterUpdates;
 use final_records::FinalRecords;
 use free::Freeing;
@@ -77,6 +80,7 @@ pub(super) struct Durability {
     synchronous: bool,
     freeing: Freeing,
     resting: Resting,
+    clean: CleanClaims,
     /// Members' counters.
     counters: CounterUpdates,
     /// Buffer for the metadata writes of a round; empty between rounds.
@@ -108,6 +112,7 @@ impl Durability {
             synchronous: opened.layout.is_synchronous(sb.kind),
             freeing: Freeing::default(),
             resting: Resting::default(),
+            clean: CleanClaims::new(opened.time_base),
             counters: CounterUpdates::new(opened, p.counter_every),
             writes: Vec::with_capacity(16),
             always_clean_epoch: None,
@@ -181,6 +186,7 @@ impl Durability {
         self.round.is_idle()
             && self.queue.is_empty()
             && self.pending.is_empty()
+            && self.clean.is_quiet()
             && !self.staging.has_kept()
             && (self.checkpoints.is_final() || self.final_records == FinalRecords::Written)
             && (!self.has_mirror() || self.staging.lag() == 0)
@@ -199,6 +205,7 @@ impl Durability {
             + self.checkpoints.bytes()
             + self.pending.bytes()
             + self.resting.bytes()
+            + self.clean.bytes()
             + self.marks.bytes_used()
     }
     /// See [`CounterUpdates::raises`].

@@ -46,6 +46,7 @@ impl Durability {
             && self.pending.due().is_none()
             && self.mirror_due.is_none()
             && !self.freeing.wants_round()
+            && self.clean.is_quiet()
             && !g.background.wants_round()
     }
 
@@ -101,7 +102,7 @@ impl Durability {
         } else {
             self.wants_all(g, self.reasons(g, r, requests))
         };
-        if all || r.wants_round(g) || self.ahead_due(g, requests) {
+        if all || self.withdraws(g) || r.wants_round(g) || self.ahead_due(g, requests) {
             return Some(g.clock);
         }
         if calm && self.queue.is_empty() {
@@ -111,16 +112,24 @@ impl Durability {
         let records = self.pending.due().map(|t| when_idle(g, t));
         let mirror = mirror_due.map(|t| self.when_mirrored(g, r, t));
         let gathered = self.gather.until(g.clock);
+        let records = Nanos::earlier(records, self.clean.due_at());
         Nanos::earlier(
             Nanos::earlier(records, mirror),
             Nanos::earlier(Nanos::earlier(r.round_due(g), gathered), self.rested_at(g)),
         )
     }
 
-    /// The time at which a round begins that withdraws the claims of copies that have rested.
+    /// Whether a round is due that withdraws claims that copies are clean.
+    #[inline]
+    pub(super) fn withdraws(&self, g: &Globals) -> bool {
+        self.clean.is_wanted() || self.clean.due_at().is_some_and(|t| t <= g.clock)
+    }
+
+    /// The time at which a round begins for copies that have rested: it withdraws claims that they are dirty, or claims that they are clean.
     #[inline]
     fn rested_at(&self, g: &Globals) -> Option<Nanos> {
-        let due = self.resting.due().filter(|_| g.phase == Phase::Running);
+        let due = Nanos::earlier(self.resting.due(), self.clean.ready_at());
+        let due = due.filter(|_| g.phase == Phase::Running);
         due.map(|t| when_idle(g, t))
     }
 

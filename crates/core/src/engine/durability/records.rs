@@ -202,7 +202,8 @@ impl Durability {
     }
 
     /// A record of `e` was encoded, as part of the block that is open. Notes what it says about the copy.
-    fn recorded(&mut self, g: &mut Globals, e: ExtentId) {
+    pub(super) fn recorded(&mut self, g: &mut Globals, e: ExtentId) {
+        self.withdrawn(g, e);
         let map = &mut g.space.map;
         let Some(s) = map.copy(e) else {
             return;

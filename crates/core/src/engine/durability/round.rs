@@ -107,7 +107,8 @@ impl Durability {
         let why = self.reasons(g, r, requests);
         // A round for another reason serves the requests that wait for writes, too.
         let all = self.wants_all(g, why) || !self.queue.is_empty();
-        let ahead = !all && !r.wants_round(g) && self.ahead_due(g, requests);
+        let withdraws = self.withdraws(g);
+        let ahead = !all && !withdraws && !r.wants_round(g) && self.ahead_due(g, requests);
         if ahead {
             self.guess(g);
         }
@@ -116,7 +117,8 @@ impl Durability {
         let last = why.closing
             && !self.checkpoints.final_begun()
             && !self.has_final_records()
-            && self.pending.is_empty();
+            && self.pending.is_empty()
+            && self.clean.is_quiet();
         let idle = all && !self.checkpoints.is_building();
         if idle && (self.half_full() || (last && !self.begin_final_records(g))) {
             self.begin_checkpoint(g, last);
@@ -125,6 +127,7 @@ impl Durability {
             || why.for_space
             || self.mirror_wanted()
             || g.background.wants_round()
+            || self.clean.wants_mirror()
             || why.mirror_due;
         g.background.round_began();
         g.counters.rounds += 1;
@@ -175,10 +178,17 @@ impl Durability {
         }
         let clean_epoch = g.broken(Mutant::TrustCleanAfterCrash);
         self.always_clean_epoch = clean_epoch.then_some(record::ANY_EPOCH);
+        if !ahead {
+            self.encode_withdrawals(g, limit);
+        }
         if all {
             self.withdraw_rested(g);
             self.encode_changes(g, limit);
+            self.encode_claims(g, r, limit);
         } else {
+            if g.broken(Mutant::ClaimUnflushed) {
+                self.encode_claims(g, r, limit);
+            }
             self.checkpoints.skip();
         }
         let (moves, recorded) = if ahead {
@@ -426,6 +436,7 @@ impl Durability {
             // If it is due but was not done, the mirror sleeps: it is checked again later.
             .map(|t| if t <= g.clock { next } else { t });
         self.forget_recorded(g);
+        self.withdrawals_durable(g);
         g.counters.checkpoints += u64::from(self.checkpoints.round_done());
         self.pressed = self.is_pressed();
         RoundEnd::Durable

@@ -118,6 +118,7 @@ impl Relocation {
         let Some(slot) = g.space.map.copy(e) else {
             return;
         };
+        d.drop_claim(g, e, slot);
         let recorded = g.space.map.is_recorded(slot);
         g.space.map.drop_copy(e);
         if recorded {

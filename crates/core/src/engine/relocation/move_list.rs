@@ -33,6 +33,8 @@ pub(super) enum Step {
     Reading,
     /// The source was read. The move waits for the other moves of its batch.
     Gathered,
+    /// The source was read. A claim is withdrawn before anything is written to the destination.
+    Withdrawing,
     Writing,
     /// The destination was written. The move waits for a round.
     Copied,

@@ -118,7 +118,7 @@ impl Relocation {
             let step = self.moves.get(i).step;
             if step != Step::Committing {
                 self.moves.mark_stale(i);
-                if step == Step::Copied {
+                if matches!(step, Step::Copied | Step::Withdrawing) {
                     self.give_up(g, d, i, Outcome::Stale);
                 }
             }
@@ -137,7 +137,8 @@ impl Relocation {
         let mut at = 0;
         while let Some(i) = self.moves.next_busy(at) {
             let m = self.moves.get(i);
-            if m.step == Step::Copied && which(&m) {
+            let waits = matches!(m.step, Step::Copied | Step::Withdrawing);
+            if waits && which(&m) {
                 self.give_up(g, d, i, how);
             }
             at = i + 1;

@@ -101,7 +101,26 @@ impl Relocation {
         }
     }
 
+    /// A round has ended: continues the moves whose destinations no claim concerns any more.
+    pub(in crate::engine) fn write_withdrawn(&mut self, g: &mut Globals, d: &mut Durability) {
+        let mut at = 0;
+        while let Some(i) = self.moves.next_busy(at) {
+            at = i + 1;
+            let m = self.moves.get(i);
+            if m.step == Step::Withdrawing {
+                match m.lost() {
+                    Some(how) => self.give_up(g, d, i, how),
+                    None => self.write_move(g, d, i, m),
+                }
+            }
+        }
+    }
+
     fn write_move(&mut self, g: &mut Globals, d: &mut Durability, index: u16, m: Move) {
+        if d.slot_must_wait(g, m.dst) {
+            self.moves.step(index, Step::Withdrawing);
+            return;
+        }
         self.moves.step(index, Step::Writing);
         if !m.writes_in_place() {
             let blocks = g.space.geo.blocks_per_extent();

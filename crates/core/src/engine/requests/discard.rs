@@ -55,6 +55,9 @@ impl Requests {
         if g.has_writers(e) && !g.broken(Mutant::DiscardUnderWriter) {
             return self.wait(g, w);
         }
+        if p.d.must_withdraw(g, e) && !g.broken(Mutant::DiscardUnderClaim) {
+            return self.wait_durable(g, w);
+        }
         let (from, to) = g.blocks_of(&w);
         let whole = (from, to) == (0, g.space.geo.blocks_per_extent());
         if g.space.geo.is_cache() {

@@ -74,6 +74,9 @@ impl Requests {
         let Some(slot) = home else {
             return self.read_nothing(p.g, &req, &w, (w.from, w.to));
         };
+        if write && !w.past_copy && p.d.must_withdraw(p.g, e) {
+            return self.wait_durable(p.g, w);
+        }
         match p.g.space.map.copy(e) {
             Some(copy) if write => self.write_copied(p, &w, (slot, copy), runs),
             Some(copy) => self.read_copied(p.g, &req, &w, (slot, copy), runs),
@@ -116,6 +119,14 @@ impl Requests {
         let changes = req.op != RequestOp::Read;
         g.space.map.hold(w.extent, true);
         g.waiting.push(w, changes);
+    }
+
+    /// Queues a piece until a record is durable.
+    pub(super) fn wait_durable(&mut self, g: &mut Globals, w: Waiter) {
+        if g.failed {
+            return self.fail(w.req, IoError::Io);
+        }
+        self.wait(g, w);
     }
 
     /// Tries the waiting pieces again for which something may have changed, in order of arrival.

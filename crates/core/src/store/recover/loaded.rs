@@ -4,10 +4,13 @@ use super::super::checkpoint::Header;
 use super::super::counter::{self, Known};
 use super::super::error::OpenError;
 use super::super::journal::Tip;
-use super::super::record::{self, Entry};
+use super::super::mutants::broken;
+use super::super::record::{self, CLAIMED, Entry};
+use super::super::report::Report;
 use super::super::session::Session;
 use super::super::superblock::Superblock;
-use super::super::{Carrier, Layout};
+use super::super::{Carrier, Layout, Media};
+use crate::mutants::Mutant;
 use crate::units::{ExtentId, Nanos, Slot};
 use crate::volume::Space;
 use alloc::boxed::Box;
@@ -171,13 +174,51 @@ impl Loaded {
     }
 }
 
+/// Which clean blocks of copies count. (An older checkpoint can be used only with the whole journal since then, so it lacks no withdrawal.)
+#[derive(Clone, Copy)]
+pub(super) struct Trust {
+    /// The session ended cleanly.
+    pub(super) was_clean: bool,
+    /// Of any session, then (a mutant).
+    pub(super) any_epoch: bool,
+    /// Claims count: [`Superblock::has_claims`], and no member is missing.
+    pub(super) claims: bool,
+    /// The number of the block of the journal, or of the one at which the checkpoint began.
+    pub(super) at: u64,
+}
+
+impl Trust {
+    /// At this block of the journal.
+    pub(super) fn of<M: Media + ?Sized>(
+        media: &M,
+        from: &From<'_>,
+        report: &Report,
+        at: u64,
+    ) -> Trust {
+        Trust {
+            was_clean: report.was_clean,
+            any_epoch: broken(media, Mutant::TrustOldClean),
+            claims: from.sb.has_claims() && report.missing.is_empty(),
+            at,
+        }
+    }
+    fn counts(self, sb: &Superblock, epoch: u64) -> bool {
+        // Without a claim, clean blocks are valid only if exactly that session was the last one and was closed, because later writes to the
+        // homes would not have been recorded here.
+        let closed = self.was_clean && (epoch == sb.epoch || self.any_epoch);
+        let of_session = epoch != 0 && epoch == sb.clean_epoch;
+        let claimed = of_session || (epoch == CLAIMED && self.at >= sb.claims_from);
+        let mutant = cfg!(feature = "mutants") && epoch == record::ANY_EPOCH;
+        closed || (self.claims && claimed) || mutant
+    }
+}
+
 /// Applies the records in `units` of one block; returns their number.
 pub(super) fn apply(
     sb: &Superblock,
     loaded: &mut Loaded,
     units: &[u8],
-    was_clean: bool,
-    any_epoch: bool,
+    trust: Trust,
 ) -> Result<u64, OpenError> {
     let blocks = 1u32 << (sb.extent_shift - sb.block_shift);
     let (mut at, mut n) = (0, 0);
@@ -210,11 +251,8 @@ pub(super) fn apply(
             }
         }
         if let Some((c, slot)) = r.copy.zip(copy) {
-            // Clean blocks are valid only if exactly that session was the last one and was closed, because later writes to the homes would
-            // not have been recorded here.
-            let mutant = cfg!(feature = "mutants") && c.epoch == record::ANY_EPOCH;
-            let trusted = (was_clean && (c.epoch == sb.epoch || any_epoch)) || mutant;
-            let clean = if trusted { c.clean } else { record::Set::None };
+            let counts = trust.counts(sb, c.epoch);
+            let clean = if counts { c.clean } else { record::Set::None };
             let copy = Copy {
                 slot,
                 stat: r.stat,

@@ -7,7 +7,7 @@ use super::super::mutants::broken;
 use super::super::report::{Part, Repair, Report};
 use super::super::superblock::State;
 use super::super::{BLOCK, Carrier, HEADER, Layout, Media};
-use super::loaded::{CHUNK, From, Loaded, apply};
+use super::loaded::{CHUNK, From, Loaded, Trust, apply};
 use crate::mutants::Mutant;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -84,7 +84,7 @@ pub(super) fn replay<M: Media + ?Sized>(
     let ring = u64::from(from.layout.area.ring_blocks);
     let mut readers: Vec<RingReader> = from.sources.iter().map(|&m| RingReader::new(m)).collect();
     let start = loaded.tip.next_seq;
-    let any_epoch = broken(media, Mutant::TrustOldClean);
+    let trust = Trust::of(media, from, report, start);
     // The numbers of the blocks that the first source lacks, and the number up to which all blocks are known to have been durable there.
     let (mut lacked, mut proven) = (Vec::new(), from.flushed);
     'blocks: while loaded.tip.next_seq < start + ring {
@@ -97,7 +97,7 @@ pub(super) fn replay<M: Media + ?Sized>(
                 continue;
             };
             report.journal_records +=
-                apply(from.sb, loaded, &b[HEADER..], report.was_clean, any_epoch)?;
+                apply(from.sb, loaded, &b[HEADER..], Trust { at: h.seq, ..trust })?;
             loaded.tip = loaded.tip.after(&h);
             report.journal_blocks += 1;
             report.from_mirror += u64::from(r.carrier != from.layout.primary);

@@ -44,6 +44,8 @@ pub(crate) fn sample() -> Superblock {
         keys: (1 << 20, 4096),
         closed_seq: 1234,
         void_at: 77,
+        clean_epoch: 78,
+        claims_from: 79,
         time_base: Nanos(99),
         policy: String::from("greendm,PT=2"),
         name: String::from("v"),

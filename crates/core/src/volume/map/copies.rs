@@ -7,6 +7,7 @@
 //! Two more bits per slot say what durable records state about it ([`Recorded`]). A record that names a dirty copy names all of its valid
 //! blocks. So it may claim more than is true, and a write to one of these blocks needs no record, also after the copy was cleaned.
 
+use super::clean_claims::CleanClaims;
 use super::rows::Rows;
 use super::{ExtentMap, UNMAPPED};
 use crate::bits::Bits;
@@ -163,6 +164,7 @@ impl ExtentMap {
                 blocks: self.blocks,
                 dirty_blocks: 0,
             };
+            self.claims = CleanClaims::new(self.rows.fast());
         }
         self.add_copy(e, s);
     }
@@ -223,13 +225,15 @@ impl ExtentMap {
     }
     /// Marks blocks of the copy as valid.
     pub fn copy_validate(&mut self, e: ExtentId, from: u32, to: u32) {
-        let b = self.copy_base(e);
+        let Some(s) = self.copy(e) else {
+            return;
+        };
+        let b = self.bits.base(s);
         let new = (self.bits.valid).fill(b + from as usize, b + to as usize, true);
-        if let Some(s) = self.copy(e).filter(|_| new)
-            && self.recorded(s) == Recorded::Whole
-        {
+        if new && self.recorded(s) == Recorded::Whole {
             self.set_recorded(s, Recorded::Part);
         }
+        self.claims.touch(s);
     }
     /// Marks blocks of the copy as valid and dirty. Returns whether any of them was not dirty before.
     pub fn copy_dirty(&mut self, e: ExtentId, from: u32, to: u32) -> bool {
@@ -244,6 +248,9 @@ impl ExtentMap {
     pub fn copy_forget(&mut self, e: ExtentId, from: u32, to: u32) -> bool {
         let b = self.copy_base(e);
         let (a, z) = (b + from as usize, b + to as usize);
+        if let Some(s) = self.copy(e) {
+            self.claims.touch(s);
+        }
         let named = self.bits.valid.fill(a, z, false) && self.is_named(e);
         let changed = self.bits.fill_dirty(a, z, false);
         self.renew_dirty(e);

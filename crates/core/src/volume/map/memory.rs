@@ -31,7 +31,11 @@ impl ExtentMap {
                 + self.partial.bits.bytes()
                 + self.held.bytes()
                 + self.dirty_slots.bytes(),
-            self.valid.bytes() + self.bits.bytes() + self.by_state.bytes() + self.classes.bytes(),
+            self.valid.bytes()
+                + self.bits.bytes()
+                + self.claims.bytes()
+                + self.by_state.bytes()
+                + self.classes.bytes(),
         )
     }
 }

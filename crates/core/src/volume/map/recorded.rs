@@ -13,8 +13,8 @@ impl ExtentMap {
             Rows::Copies(_) => self.rows.fast() as u32,
         }
     }
-    /// From row `row` of a checkpoint on, and before row `stop`, the first row with a record, and its extent. `with_clean`: clean copies have
-    /// records, too.
+    /// From row `row` of a checkpoint on, and before row `stop`, the first row with a record, and its extent. `with_clean`: all clean copies
+    /// have records, and not only those that are claimed to be clean.
     pub fn next_record(&self, row: u32, stop: u32, with_clean: bool) -> Option<(u32, ExtentId)> {
         if !self.has_fixed_homes() {
             let has = |e: &ExtentId| self.home(*e).is_some() && !self.is_gone(*e);
@@ -27,11 +27,12 @@ impl ExtentMap {
         }
         let mut row = row;
         loop {
-            row = self.next_named(row, stop);
+            let claimed = self.next_claimed_clean(row, stop);
+            row = self.next_named(row, stop).min(claimed);
             if row >= stop {
                 return None;
             }
-            // (A named copy of which no block is valid any more has no record.)
+            // (A copy of which no block is valid any more has no record.)
             if let Some(found) = of(row).filter(|&(_, e)| !self.copy_is_empty(e)) {
                 return Some(found);
             }

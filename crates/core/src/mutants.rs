@@ -209,6 +209,12 @@ pub enum Mutant {
     SettleBeforeVacate,
     /// The larger checkpoint of a volume that grows is written over the present one.
     GrowInPlace,
+    /// A growth of a cache volume leaves what an abandoned one has written at the end that it wanted.
+    GrowOverAbandoned,
+    /// It forgets that place before it is durably cleared.
+    NoteBeforeCleared,
+    /// It writes to the new end before it is durably noted.
+    TailBeforeNote,
     /// The only whole superblock of a member is overwritten.
     OverwriteLastSuperblock,
     /// A session begins without the step that distinguishes a crash between members from a member that missed a session.
@@ -242,7 +248,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 115] = [
+pub const MUTANTS: [Mutant; 118] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -343,6 +349,9 @@ pub const MUTANTS: [Mutant; 115] = [
     Mutant::SettleWithoutBarrier,
     Mutant::SettleBeforeVacate,
     Mutant::GrowInPlace,
+    Mutant::GrowOverAbandoned,
+    Mutant::NoteBeforeCleared,
+    Mutant::TailBeforeNote,
     Mutant::OverwriteLastSuperblock,
     Mutant::ActiveAtOnce,
     Mutant::DiscardKeepsCopy,

@@ -7,7 +7,7 @@ use isotherm_core::store::open::Mode;
 use isotherm_core::store::{self, Growth, Media, OpenError, Opened, Superblock};
 
 /// Writes and flushes within which a growth ends; about this many are tried as the moment of a power failure.
-const STEPS: u64 = 50;
+const STEPS: u64 = 100;
 
 impl Run {
     /// Lets the volume grow, sometimes.
@@ -15,17 +15,7 @@ impl Run {
         if !self.s.grow || self.gone.is_some() || !self.rng.one_in(3) {
             return Ok(());
         }
-        let slowest = self.sb.members[disks.len() - 1].tier;
-        for (d, m) in disks.iter_mut().zip(&self.sb.members) {
-            if m.tier == slowest {
-                // Sometimes by so little that it has no effect, or so much that the metadata needs more room.
-                let more = [0, 4096, 7 * 4096, 60 * 4096, 200 * 4096];
-                // What a cache volume shows of its new part is what the disk holds there.
-                let with = if self.sb.kind == Kind::Cache { 0 } else { 0x5c };
-                let more = more[self.rng.below(5) as usize] + self.rng.below(4096) as usize;
-                d.grow(more, with);
-            }
-        }
+        self.enlarge(disks);
         for attempt in 0..4 {
             let fuse = (attempt < 3 && self.rng.one_in(2)).then(|| self.rng.below(STEPS));
             match self.try_grow(disks, fuse) {
@@ -51,8 +41,27 @@ impl Run {
             for d in disks.iter_mut() {
                 d.crash(&mut self.rng, &[]);
             }
+            // The next growth may be one to another size.
+            if self.sb.kind == Kind::Cache && self.rng.one_in(2) {
+                self.enlarge(disks);
+            }
         }
         Ok(())
+    }
+
+    /// Makes the disks of the slowest tier larger.
+    fn enlarge(&mut self, disks: &mut [Disk]) {
+        let slowest = self.sb.members[disks.len() - 1].tier;
+        for (d, m) in disks.iter_mut().zip(&self.sb.members) {
+            if m.tier == slowest {
+                // Sometimes by so little that it has no effect, or so much that the metadata needs more room.
+                let more = [0, 4096, 7 * 4096, 60 * 4096, 200 * 4096];
+                // What a cache volume shows of its new part is what the disk holds there.
+                let with = if self.sb.kind == Kind::Cache { 0 } else { 0x5c };
+                let more = more[self.rng.below(5) as usize] + self.rng.below(4096) as usize;
+                d.grow(more, with);
+            }
+        }
     }
 
     /// Opens the volume and lets it grow. `None`: it does not grow. It may have grown in an earlier attempt.

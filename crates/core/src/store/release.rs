@@ -183,7 +183,7 @@ pub fn uncover<M: Media + ?Sized>(
     }
     // In a tiny volume, the metadata of the head is longer than what belongs there.
     buf.fill(0);
-    while at < HEAD_BLOCKS * block {
+    while at <= HEAD_BLOCKS * block {
         media.write(m, at, &buf[..BLOCK])?;
         at += block;
     }

@@ -386,7 +386,7 @@ impl Superblock {
         let most = (1u64 << self.extent_shift).max(1 << 24) / BLOCK as u64;
         let aligned = self.head_bytes().is_multiple_of(1 << self.extent_shift);
         let head = u64::from(self.head_blocks);
-        if (self.kind == Kind::Cache) != (head >= HEAD_BLOCKS) || head > most || !aligned {
+        if (self.kind == Kind::Cache) != (head > HEAD_BLOCKS) || head > most || !aligned {
             return Err("a head of an impossible size");
         }
         (0..self.members.len()).try_for_each(|i| self.plausible_places(i))

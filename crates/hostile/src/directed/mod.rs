@@ -15,6 +15,7 @@
 //! | `cache_ends.rs` | a cache that ends while the volume is served |
 //! | `final_records.rs` | sessions that end without a checkpoint |
 //! | `successors.rs` | devices that take the place of a member |
+//! | `growths.rs` | growths that are abandoned |
 //! | `fills.rs` | zeros if there is no memory for bitmaps |
 
 mod ahead;
@@ -27,6 +28,7 @@ mod ends;
 mod fills;
 mod final_records;
 mod gather;
+mod growths;
 mod kept;
 mod recovery;
 mod rounds;
@@ -43,7 +45,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 81] = [
+pub const SCENES: [(&str, Scene); 82] = [
     ("power is lost while a cache ends", cache_ends::cut),
     (
         "a volume goes on after the end of its cache",
@@ -208,6 +210,7 @@ pub const SCENES: [(&str, Scene); 81] = [
         "a member that is its own successor",
         successors::former_member_again,
     ),
+    ("growths that are abandoned", growths::abandoned),
     ("a round while zeros are written", fills::round_during_fill),
     ("a FLUSH behind zeros", fills::flush_behind_fill),
     ("changes while zeros are written", fills::change_during_fill),

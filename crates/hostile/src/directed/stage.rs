@@ -126,7 +126,7 @@ impl Stage {
             name: String::from("stage"),
             ..Superblock::new([0x53; 16], 1, form, members)
         };
-        sb.head_blocks = sb.head_blocks.min(4);
+        sb.head_blocks = sb.head_blocks.min(5);
         let sb = sb.placed(4096);
         let mut disks = new_disks(&sb);
         format(&mut Disks::of(&mut disks), &sb).map_err(|e| format!("format: {e:?}"))?;

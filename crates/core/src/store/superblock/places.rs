@@ -9,7 +9,7 @@
 //! │ 1 block    │ 1     │ 2       │       │           │           │     │           │       the stash     │ 2    │ 1          │
 //! └────────────┴───────┴─────────┴───────┴───────────┴───────────┴─ ─ ─┴─ ─ ─ ─ ─ ─┴───────┴───────┴─ ─ ─┴──────┴────────────┘
 //! ```
-//! Every slot but those of the stash is where its number says. Other members: [`crate::store::layout`].
+//! The first of the zeros is the place of the note of a growth. Every slot but those of the stash is where its number says. Other members: [`crate::store::layout`].
 
 use super::{HEAD_BLOCKS, MemberEntry, Superblock};
 use crate::geometry::{Kind, SLOTS_MAX, Stash};

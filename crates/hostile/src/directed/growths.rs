@@ -1,0 +1,106 @@
+//! Scenes about growths of a cache volume that do not come to their end.
+
+use super::caches::cache;
+use super::stage::{Stage, everything, nothing};
+use crate::disk::Disks;
+use crate::truth::CELL;
+use isotherm_core::MemberId;
+use isotherm_core::engine::Mutant;
+use isotherm_core::store::open::Mode;
+use isotherm_core::store::{self, BLOCK, OpenError, Superblock};
+
+/// The disk becomes larger by so many blocks before each growth. A tail has eight, so the first two overlap.
+const MORE: [usize; 3] = [9, 5, 9];
+
+/// Which unflushed sectors survive a power failure.
+type Keep = fn(&Stage, MemberId, u64) -> bool;
+
+/// All, none, those of the volume as it is, those behind it.
+const KEEPS: [Keep; 4] = [
+    |_, m, at| everything(m, at),
+    |_, m, at| nothing(m, at),
+    |s, _, at| at < s.sb.members[1].bytes,
+    |s, _, at| at >= s.sb.members[1].bytes,
+];
+
+impl Stage {
+    /// Lets the volume, which is not served, grow to the size of its disk. The power fails after `fuse` changes.
+    fn grow(&mut self, fuse: Option<u64>) -> Result<(), OpenError> {
+        let mutant = self.mutant;
+        let sizes: Vec<u64> = self.disks.iter().map(|d| d.len() as u64).collect();
+        for _ in 0..4 {
+            self.epochs += 2;
+            let (epoch, found) = (self.epochs, self.found());
+            let mut all = Disks {
+                disks: &mut self.disks,
+                fuse: None,
+                mutant,
+            };
+            let mut opened = store::open(&mut all, &found, Mode::ReadWrite { epoch })?;
+            let Ok(growth) = store::plan_growth(&opened.superblock, &sizes) else {
+                break;
+            };
+            all.fuse = fuse;
+            let step = growth.first_step(&opened.superblock);
+            let next = step.as_ref().unwrap_or(&growth);
+            store::grow(&mut all, &mut opened, next, epoch + 1)?;
+        }
+        Ok(())
+    }
+}
+
+/// The power fails in a growth, and in another one to another end. The third one comes to its end, and its new part shows nothing of the two.
+pub(super) fn abandoned(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = cache(mutant)?;
+    for e in 0..24 {
+        s.write(e, (0, 8))?;
+    }
+    s.close(None)?;
+    for keep in KEEPS {
+        let mut last = None;
+        for (cut, t) in abandoned_after_each_step(&s, MORE[0], keep) {
+            grown(t.fork()).map_err(|e| format!("cut at {cut}: {e}"))?;
+            last = Some(t);
+        }
+        let last = last.ok_or("a growth has no step")?;
+        for (cut, t) in abandoned_after_each_step(&last, MORE[1], keep) {
+            grown(t).map_err(|e| format!("the second one cut at {cut}: {e}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies of a volume whose growth was abandoned, after one step more each time, until a member knows of it.
+fn abandoned_after_each_step(
+    s: &Stage,
+    more: usize,
+    keep: Keep,
+) -> impl Iterator<Item = (u64, Stage)> {
+    let mut before = s.fork();
+    before.disks[1].grow(more * BLOCK, 0);
+    let versions = |s: &Stage| -> Vec<Option<u32>> {
+        let version = |sb: Option<Superblock>| sb.map(|sb| sb.table_version);
+        s.found().into_iter().map(version).collect()
+    };
+    (0..).map_while(move |cut| {
+        let mut t = before.fork();
+        let ended = t.grow(Some(cut)).is_ok();
+        t.lose_power(|m, at| keep(&before, m, at));
+        let is_old = versions(&t) == versions(&before);
+        (!ended && is_old).then_some((cut, t))
+    })
+}
+
+/// The volume grows, and shows what it held, and zeros.
+fn grown(mut s: Stage) -> Result<(), String> {
+    s.disks[1].grow(MORE[2] * BLOCK, 0);
+    s.grow(None).map_err(|e| format!("growing: {e}"))?;
+    let sb = s.found()[1].clone().ok_or("the disk is no member")?;
+    let volume = sb.geometry().map_err(String::from)?.volume_bytes();
+    if volume == s.truth.cells() as u64 * CELL as u64 {
+        return Err(String::from("the volume has not grown"));
+    }
+    s.truth.grow(volume);
+    s.open()?;
+    s.verify()
+}

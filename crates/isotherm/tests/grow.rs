@@ -4,6 +4,8 @@ mod common;
 
 use common::Place;
 use common::nbd::{MIB, back, copy_in, holds, noise};
+use isotherm_core::store::checkpoint::Header;
+use isotherm_core::store::{BLOCK, Superblock};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -196,4 +198,30 @@ fn a_killed_growth_loses_nothing() {
     assert!(bytes(&grown["volume_bytes"]) > (mib - 32) << 20, "{grown}");
     sound(&place);
     served(&place, || holds(&place, &data));
+}
+
+/// A server that is killed while it writes a checkpoint leaves the one before in one of its two places. That is no damage.
+#[test]
+fn a_checkpoint_that_is_not_in_use_may_be_in_one_place_only() {
+    let place = Place::new();
+    place.ok("create v --fast f:16M --slow s:32M --policy lru");
+    resize(&place, "s", 64);
+    place.ok("grow v");
+    let sound_without = |region: u8| {
+        let mut flash = fs::read(place.path("f")).expect("read");
+        let sb = Superblock::decode(&flash[..BLOCK]).expect("a superblock");
+        let layout = sb.layout();
+        let second = layout.carriers().nth(1).expect("a second place");
+        let at = layout.region_offset(second, region) as usize;
+        let header = Header::decode(&flash[at..at + BLOCK], &sb.uuid).expect("a checkpoint");
+        let whole = flash.clone();
+        flash[at..at + BLOCK].fill(0);
+        fs::write(place.path("f"), flash).expect("written");
+        let check = place.run("check v");
+        fs::write(place.path("f"), whole).expect("written");
+        (header.number, check.status.success())
+    };
+    let mut both = [0, 1].map(sound_without);
+    both.sort_unstable();
+    assert_eq!(both.map(|b| b.1), [true, false], "{both:?}");
 }

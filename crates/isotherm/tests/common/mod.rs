@@ -75,9 +75,10 @@ impl Place {
     /// Runs a command that must succeed; returns standard output.
     pub fn ok(&self, call: &str) -> String {
         let out = self.run(call);
-        let stderr = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success(), "`{call}`: {stderr}");
-        String::from_utf8(out.stdout).expect("text")
+        let (stderr, stdout) = (String::from_utf8_lossy(&out.stderr), &out.stdout);
+        let stdout = String::from_utf8_lossy(stdout);
+        assert!(out.status.success(), "`{call}`: {stderr}{stdout}");
+        stdout.into_owned()
     }
 
     /// The command as it would run on another machine, which sees nothing of the processes here: the kernel states another boot. `None`, with a

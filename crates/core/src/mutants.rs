@@ -197,6 +197,8 @@ pub enum Mutant {
     SalvageMarksFirst,
     /// The same before it is durable there.
     SalvageUnflushed,
+    /// A release that goes on copies a damaged stash over the head.
+    TrustStash,
     /// A device that replaces a member keeps the journal blocks of an earlier use.
     KeepOldRing,
     /// The checkpoint of a volume with a new member names the old one.
@@ -248,7 +250,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 118] = [
+pub const MUTANTS: [Mutant; 119] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -343,6 +345,7 @@ pub const MUTANTS: [Mutant; 118] = [
     Mutant::ForgetAbsent,
     Mutant::SalvageMarksFirst,
     Mutant::SalvageUnflushed,
+    Mutant::TrustStash,
     Mutant::KeepOldRing,
     Mutant::ReplaceOldIdentity,
     Mutant::SuccessorLast,

@@ -4,6 +4,10 @@ mod common;
 
 use common::Place;
 use common::nbd::{MIB, back, copy_in, holds, noise};
+use isotherm_core::MemberId;
+use isotherm_core::store::open::Mode;
+use isotherm_core::store::{self, Superblock, release};
+use isotherm_hostile::disk::{Disk, Disks};
 use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
@@ -81,6 +85,48 @@ fn a_release_that_is_killed_goes_on() {
         }
         is_plain(&place, &data);
     }
+}
+
+/// Begins a release of the volume, up to the moment at which the disk says so. Returns where its stash is.
+fn begin(place: &Place) -> usize {
+    let load = |name: &str| {
+        let bytes = fs::read(place.path(name)).expect("read");
+        let mut disk = Disk::zeros(bytes.len());
+        disk.write_through(0, &bytes);
+        (Superblock::decode(&bytes[..4096]).ok(), disk)
+    };
+    let (found, mut disks): (Vec<_>, Vec<_>) = ["f", "s"].map(load).into_iter().unzip();
+    let mut media = Disks::of(&mut disks);
+    let opened = store::open(&mut media, &found, Mode::ReadWrite { epoch: 7 }).expect("opened");
+    let home = release::dirty_home(&opened.space);
+    release::carry(&mut media, &home, &mut [0; 4096]).expect("copied");
+    release::leave_flash(&mut media, &opened).expect("begun");
+    for (name, disk) in ["f", "s"].iter().zip(&disks) {
+        fs::write(place.path(name), disk.read(0, disk.len())).expect("written");
+    }
+    opened.superblock.stash(MemberId(1)).at as usize
+}
+
+#[test]
+fn a_stash_that_was_damaged_is_copied_nowhere() {
+    let place = Place::new();
+    let data = noise(8, 40 * MIB);
+    with_data(&place, &data);
+    let stash = begin(&place);
+    let whole = fs::read(place.path("s")).expect("read");
+    let mut damaged = whole.clone();
+    damaged[stash + 3 * MIB] ^= 4;
+    fs::write(place.path("s"), &damaged).expect("written");
+    let why = place.fails("release v --yes");
+    assert!(
+        why.contains("s: the first") && why.contains("from a backup"),
+        "{why}"
+    );
+    assert!(fs::read(place.path("s")).expect("read") == damaged);
+    fs::write(place.path("s"), &whole).expect("written");
+    let released = place.json("release v --yes", "release");
+    assert_eq!(released["went_on"], true, "{released}");
+    is_plain(&place, &data);
 }
 
 #[test]

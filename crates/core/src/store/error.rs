@@ -60,6 +60,15 @@ pub enum OpenError {
     Replaced(MemberId),
     /// A release of this disk has begun and not ended: a part of its head may be the volume's data already.
     Releasing(MemberId),
+    /// The disk is being released, and its stash is not what it was when that began.
+    DamagedStash {
+        /// The member.
+        member: MemberId,
+        /// Where the stash begins.
+        at: u64,
+        /// Number of bytes in it, which are the first ones of what the disk holds.
+        bytes: u64,
+    },
     /// The first block of this disk is not the volume's any more but that of a file system, a partition table or the like.
     Overwritten(MemberId),
     /// The table of members cannot change as wanted.
@@ -225,6 +234,11 @@ impl fmt::Display for OpenError {
                 "member {} is being released: end that with `isotherm release`",
                 m.0
             ),
+            OpenError::DamagedStash { member, at, bytes } => write!(
+                f,
+                "the first {bytes} bytes of what member {} holds are set aside from byte {at} on, and have been damaged there since the release began; nothing was written: restore the disk from a backup or a copy, and repeat the command (from byte {bytes} on the disk holds what the volume showed)",
+                member.0
+            ),
             OpenError::Overwritten(m) => write!(
                 f,
                 "member {} begins with a file system, a partition table or the like where the volume's superblock was: something else uses this disk; if it must not, erase its first 4 KiB, and the volume writes its own again",
@@ -288,6 +302,7 @@ impl OpenError {
             | OpenError::LostWrites { member: m, .. }
             | OpenError::Unsure(m)
             | OpenError::Releasing(m)
+            | OpenError::DamagedStash { member: m, .. }
             | OpenError::Overwritten(m)
             | OpenError::Foreign(m)
             | OpenError::Twice(m)

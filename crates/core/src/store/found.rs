@@ -5,7 +5,7 @@ use super::counter::learn;
 use super::error::OpenError;
 use super::evidence::Evidence;
 use super::heal;
-use super::mark::{self, Cover, Mark};
+use super::mark::{self, Mark};
 use super::mutants::broken;
 use super::recover::{From, Loaded, load};
 use super::report::{Part, Repair, Report};
@@ -135,7 +135,7 @@ fn torn_marks<M: Media + ?Sized>(
     let mut torn = Vec::new();
     for member in sb.disks().filter(|m| !missing.contains(m)) {
         let stated = mark::read(media, sb, member);
-        let releasing = |k: &Mark| k.cover == Cover::Releasing;
+        let releasing = |k: &Mark| k.cover.is_releasing();
         if stated.newest.as_ref().is_some_and(releasing) {
             return Err(OpenError::Releasing(member));
         }

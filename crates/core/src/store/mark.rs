@@ -1,7 +1,8 @@
 //! The mark of a disk of a cache volume: which parts of the volume may have dirty data on flash, and how the disk's head stands.
 //!
 //! ```text
-//! 0 magic "ISOM" │ 4 version │ 8 volume uuid │ 24 member uuid │ 40 number │ 48 crc │ 52 cover │ 53 shift │ 512: one bit for each region
+//! 0 magic "ISOM" │ 4 version │ 8 volume uuid │ 24 member uuid │ 40 number │ 48 crc │ 52 cover │ 53 shift │ 54 whether: │ 56 sum of stash
+//! 512: one bit for each region
 //! ```
 //! Mark number *n* is in block *n* mod 2 of the two blocks, so one of them is always complete, even if a write is torn. A region is marked
 //! durably before a request is answered that relies on a dirty copy in it. If all flash is lost, the marked regions are those that may have
@@ -27,8 +28,16 @@ pub enum Cover {
     /// The volume's own metadata. What belongs there is in the stash.
     #[default]
     Covered,
-    /// They are being given back (`isotherm release`): a part of them may be the volume's data already. Nothing but a release may write.
-    Releasing,
+    /// They are being given back (`isotherm release`): a part of them may be the volume's data already. Nothing but a release may write. From
+    /// now on the stash does not change, so its checksum is known. `None`: a program that stated none has begun this.
+    Releasing(Option<u32>),
+}
+
+impl Cover {
+    /// Whether the first bytes are being given back.
+    pub fn is_releasing(self) -> bool {
+        matches!(self, Cover::Releasing(_))
+    }
 }
 
 /// A mark of a disk.
@@ -62,10 +71,11 @@ impl Mark {
         put(&mut b, 8, volume);
         put(&mut b, 24, uuid);
         put(&mut b, 40, &self.number.to_le_bytes());
-        b[52] = match self.cover {
-            Cover::Covered => 1,
-            Cover::Releasing => 2,
-        };
+        b[52] = if self.cover.is_releasing() { 2 } else { 1 };
+        if let Cover::Releasing(Some(sum)) = self.cover {
+            b[54] = 1;
+            put(&mut b, 56, &sum.to_le_bytes());
+        }
         b[53] = self.shift as u8;
         for (i, w) in self.set.0.iter().enumerate() {
             put(&mut b, SET_AT + i * 8, &w.to_le_bytes());
@@ -84,7 +94,7 @@ impl Mark {
         sealed(b, CRC_AT)?;
         let cover = match b[52] {
             1 => Cover::Covered,
-            2 => Cover::Releasing,
+            2 => Cover::Releasing((b[54] == 1).then(|| u32_at(b, 56))),
             _ => return None,
         };
         let m = Mark {
@@ -189,7 +199,7 @@ mod tests {
         set.add(4095);
         let m = Mark {
             number: 7,
-            cover: Cover::Releasing,
+            cover: Cover::Releasing(Some(0x1234_5678)),
             shift: 9,
             set,
         };

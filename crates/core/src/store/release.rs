@@ -1,8 +1,8 @@
 //! Release: the disks of a cache volume become plain disks again, each with its part of the volume, byte for byte.
 //!
 //! ```text
-//! dirty data home ─► marks empty ─► superblocks on flash erased ─► marks *releasing* ─► for each disk:
-//!    stash ─► its bytes from 4096 on ─► its first block ─► second superblock erased ─► mark and stash erased
+//! dirty data home ─► marks empty ─► superblocks on flash erased ─► marks *releasing*, with the checksum of the stash ─► for each disk:
+//!    is the stash what it was? ─► stash ─► its bytes from 4096 on ─► its first block ─► second superblock erased ─► mark and stash erased
 //! ```
 //! Each step is durable before the next one begins. Until the marks say *releasing*, the volume can be opened, at last without flash. From
 //! then on no opening writes to it, and a release that was interrupted does the same again: the stash is whole until the disk's own first
@@ -14,7 +14,8 @@ use super::layout::HEAD_BLOCKS;
 use super::mark::{self, Cover};
 use super::mutants::broken;
 use super::recover::CHUNK;
-use super::{BLOCK, Media, MediaError, Opened, Superblock, Transfer};
+use super::{BLOCK, Media, MediaError, OpenError, Opened, Superblock, Transfer};
+use crate::crc32c;
 use crate::mutants::Mutant;
 use crate::units::{MemberId, Slot};
 use crate::volume::Space;
@@ -150,9 +151,32 @@ pub fn leave_flash<M: Media + ?Sized>(media: &mut M, opened: &Opened) -> Result<
             )?;
             media.flush(m)?;
         }
-        mark::write(media, sb, m, Cover::Releasing, Regions::default())?;
+        let cover = Cover::Releasing(Some(sum_of_stash(media, sb, m)?));
+        mark::write(media, sb, m, cover, Regions::default())?;
     }
     Ok(())
+}
+
+/// The checksum of the stash of a disk.
+fn sum_of_stash<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    m: MemberId,
+) -> Result<u32, MediaError> {
+    let (stash, mut buf) = (sb.stash(m), vec![0; CHUNK * BLOCK]);
+    let (mut at, end) = (stash.at, stash.at + stash_bytes(sb, m));
+    let mut sum = crc32c::crc32c(&[]);
+    while at < end {
+        let part = (end - at).min(buf.len() as u64) as usize;
+        media.read(m, at, &mut buf[..part])?;
+        sum = crc32c::update(sum, &buf[..part]);
+        at += part as u64;
+    }
+    Ok(sum)
+}
+
+fn stash_bytes(sb: &Superblock, m: MemberId) -> u64 {
+    u64::from(sb.stash(m).slots) << sb.extent_shift
 }
 
 /// The last block of a device, if the volume does not use it.
@@ -165,14 +189,24 @@ fn spare_last_block<M: Media + ?Sized>(media: &M, sb: &Superblock, m: MemberId) 
 /// Gives a disk back whose mark says *releasing*. `sb` is its second superblock.
 ///
 /// # Errors
-/// The device fails. Doing it again goes on.
+/// The device fails; doing it again goes on. Or the stash has been damaged since the release began; then nothing was written.
 pub fn uncover<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
     m: MemberId,
-) -> Result<(), MediaError> {
-    let stash = sb.stash(m);
-    let (block, bytes) = (BLOCK as u64, u64::from(stash.slots) << sb.extent_shift);
+) -> Result<(), OpenError> {
+    let (stash, block, bytes) = (sb.stash(m), BLOCK as u64, stash_bytes(sb, m));
+    let stated = mark::read(media, sb, m).newest.map(|k| k.cover);
+    if let Some(Cover::Releasing(Some(sum))) = stated
+        && sum_of_stash(media, sb, m)? != sum
+        && !broken(media, Mutant::TrustStash)
+    {
+        return Err(OpenError::DamagedStash {
+            member: m,
+            at: stash.at,
+            bytes,
+        });
+    }
     let mut buf = vec![0; CHUNK * BLOCK];
     let mut at = block;
     while at < bytes {
@@ -203,5 +237,5 @@ pub fn uncover<M: Media + ?Sized>(
         media.write(m, at, &buf[..part])?;
         at += part as u64;
     }
-    media.flush(m)
+    Ok(media.flush(m)?)
 }

@@ -6,7 +6,7 @@ use crate::truth::CELL;
 use isotherm_core::engine::{Mutant, Params};
 use isotherm_core::geometry::Kind;
 use isotherm_core::policy::{Action, Uses, WriteTo};
-use isotherm_core::store::mark::{self, Cover};
+use isotherm_core::store::mark;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::State;
 use isotherm_core::store::{BLOCK, Media, OpenError, Superblock, release};
@@ -194,8 +194,8 @@ fn released(s: &mut Stage, fuse: Option<u64>) -> Result<(), OpenError> {
     };
     if let Ok(sb) = &tail {
         let stated = mark::read(&mut all, sb, disk).newest;
-        if stated.is_some_and(|k| k.cover == Cover::Releasing) {
-            return Ok(release::uncover(&mut all, sb, disk)?);
+        if stated.is_some_and(|k| k.cover.is_releasing()) {
+            return release::uncover(&mut all, sb, disk);
         }
     }
     if found[1].is_none() {
@@ -214,7 +214,7 @@ fn released(s: &mut Stage, fuse: Option<u64>) -> Result<(), OpenError> {
     }
     all.flush(disk)?;
     release::leave_flash(&mut all, &opened)?;
-    Ok(release::uncover(&mut all, &opened.superblock, disk)?)
+    release::uncover(&mut all, &opened.superblock, disk)
 }
 
 /// A volume with clean and dirty copies is released, and the power fails at each step. Afterwards it can be opened and shows everything, or
@@ -237,6 +237,48 @@ pub(super) fn release_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = larger;
     s.disks[1].grow(50 * BLOCK + 512, 0);
     released_at_each_cut(&s)
+}
+
+/// The power fails at each step of a release, and then a byte of the stash changes: the release does not go on, and writes nothing. When that
+/// byte is as before, it goes on.
+pub(super) fn damaged_stash(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = cache(mutant)?;
+    for e in 0..24 {
+        s.write(e, (0, 8))?;
+    }
+    s.close(None)?;
+    let mut refused = 0;
+    for cut in 0..200 {
+        let mut t = s.fork();
+        let whole = released(&mut t, Some(cut)).is_ok();
+        t.lose_power(nothing);
+        let begun = matches!(
+            t.fork().try_open(|_| Mode::ReadOnly, None),
+            Err(OpenError::Releasing(_))
+        );
+        if begun {
+            refused += 1;
+            let at = s.sb.stash(MemberId(1)).at + cut * 97 % (5 * BLOCK as u64);
+            t.disks[1].corrupt(at, 1);
+            let (before, bytes) = (t.disks[1].image(), t.disks[1].len());
+            let end = released(&mut t, None);
+            if !matches!(end, Err(OpenError::DamagedStash { .. })) {
+                return Err(format!("cut at {cut}: a damaged stash: {end:?}"));
+            }
+            if t.disks[1].read(0, bytes) != before.read(0, bytes) {
+                return Err(format!("cut at {cut}: written although refused"));
+            }
+            t.disks[1].corrupt(at, 1);
+        }
+        released(&mut t, None).map_err(|e| format!("cut at {cut}, again: {e}"))?;
+        if whole {
+            break;
+        }
+    }
+    if refused < 5 {
+        return Err(format!("{refused} steps of a release are its own"));
+    }
+    Ok(())
 }
 
 fn released_at_each_cut(s: &Stage) -> Result<(), String> {

@@ -45,7 +45,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 82] = [
+pub const SCENES: [(&str, Scene); 83] = [
     ("power is lost while a cache ends", cache_ends::cut),
     (
         "a volume goes on after the end of its cache",
@@ -197,6 +197,10 @@ pub const SCENES: [(&str, Scene); 82] = [
     ),
     ("the first of two caches is gone", caches::first_flash_gone),
     ("power is lost during a release", caches::release_is_cut),
+    (
+        "a stash that is damaged during a release",
+        caches::damaged_stash,
+    ),
     (
         "a disk that was taken for a file system",
         caches::taken_for_another,

@@ -9,7 +9,7 @@ use crate::media::FileMedia;
 use crate::members::probe::{Second, probe};
 use isotherm_core::MemberId;
 use isotherm_core::geometry::MEMBERS_MAX;
-use isotherm_core::store::mark::{self, Cover};
+use isotherm_core::store::mark;
 use isotherm_core::store::{self, BLOCK, Media, Superblock, release};
 use std::path::{Path, PathBuf};
 
@@ -139,7 +139,7 @@ fn releasing(config: &VolumeConfig, file: &Path) -> Vec<(Superblock, Device)> {
         };
         one.swap(0, usize::from(sb.index));
         let mark = mark::read(&mut FileMedia::new(&one), &sb, MemberId(sb.index)).newest;
-        if mark.is_some_and(|k| k.cover == Cover::Releasing) {
+        if mark.is_some_and(|k| k.cover.is_releasing()) {
             all.extend(one.into_iter().flatten().map(|d| (sb.clone(), d)));
         }
     }
@@ -170,13 +170,16 @@ fn give_back(sb: &Superblock, device: Device) -> Result<ReleasedDisk, Error> {
     let path = device.path.clone();
     let m = MemberId(sb.index);
     let one = alone(sb.index, device);
-    release::uncover(&mut FileMedia::new(&one), sb, m).map_err(|e| {
-        let what = format!(
-            "{}: failed at byte {}: the release is not complete; when the device works again, repeat the command",
-            path.display(),
-            e.offset
-        );
-        Error::new(ErrorKind::Device, what)
+    release::uncover(&mut FileMedia::new(&one), sb, m).map_err(|e| match e {
+        store::OpenError::Media(e) => {
+            let what = format!(
+                "{}: failed at byte {}: the release is not complete; when the device works again, repeat the command",
+                path.display(),
+                e.offset
+            );
+            Error::new(ErrorKind::Device, what)
+        }
+        e => Error::new(ErrorKind::Volume, format!("{}: {e}", path.display())),
     })?;
     let shift = sb.extent_shift;
     let before = sb.disks().filter(|d| d.0 < m.0);

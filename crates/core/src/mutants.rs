@@ -149,6 +149,10 @@ pub enum Mutant {
     NameBeforeRaise,
     /// Counters are not raised while the volume runs.
     NeverRaise,
+    /// Only rounds for other reasons raise counters.
+    RaiseOnlyInRounds,
+    /// A round that only raises counters wakes members.
+    RaiseWakes,
     /// FUA is ignored for writes of zeros.
     ZeroesForgetFua,
     /// A checkpoint's records of dirty copies are not remembered.
@@ -250,7 +254,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 119] = [
+pub const MUTANTS: [Mutant; 121] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -315,6 +319,8 @@ pub const MUTANTS: [Mutant; 119] = [
     Mutant::SuperblocksTogether,
     Mutant::NameBeforeRaise,
     Mutant::NeverRaise,
+    Mutant::RaiseOnlyInRounds,
+    Mutant::RaiseWakes,
     Mutant::ZeroesForgetFua,
     Mutant::TrustOldClean,
     Mutant::ReusePrimaryBeforeMirror,

@@ -20,8 +20,8 @@ pub struct Params {
     /// Half of the score that is needed for a FLUSH to wait for writes in progress, so that one flush of the devices serves several writers
     /// (`durability/gather.rs`). 0: no FLUSH waits.
     pub flush_gather: u16,
-    /// A member's counter is raised at most once in this time, in rounds that write to it (`durability/counters.rs`); `None`: never, for
-    /// worlds that keep no bytes.
+    /// A member's counter is raised at most once in this time, when it is written to (`durability/counters.rs`); `None`: never, for worlds that
+    /// keep no bytes.
     pub counter_every: Option<Nanos>,
     /// In a cache volume: a clean copy that was not changed for this time, or twice as long, is claimed by a record, so that it outlives a crash
     /// (`durability/clean_claims.rs`); `None`: never.

@@ -10,6 +10,7 @@
 //! | `gather.rs` | FLUSHes that wait for writes in progress |
 //! | `rounds.rs` | rounds, checkpoints, the mirror, slots that are used again |
 //! | `copies.rs` | copies: dirty blocks, cleans, discards |
+//! | `counters.rs` | members that are written to while nothing needs a round |
 //! | `claims.rs` | records that go on naming a copy after it was cleaned |
 //! | `clean_claims.rs` | records that claim that copies are clean |
 //! | `cache_ends.rs` | a cache that ends while the volume is served |
@@ -24,6 +25,7 @@ mod caches;
 mod claims;
 mod clean_claims;
 mod copies;
+mod counters;
 mod ends;
 mod fills;
 mod final_records;
@@ -45,7 +47,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 83] = [
+pub const SCENES: [(&str, Scene); 85] = [
     ("power is lost while a cache ends", cache_ends::cut),
     (
         "a volume goes on after the end of its cache",
@@ -142,6 +144,8 @@ pub const SCENES: [(&str, Scene); 83] = [
         kept::beside_a_move,
     ),
     ("a move after a kept write", kept::before_a_move),
+    ("writes without a FLUSH", counters::raised_without_flush),
+    ("writes while flash sleeps", counters::raised_when_awake),
     ("a mirror with a gap", rounds::mirror_gap),
     (
         "a change while a checkpoint is written",

@@ -1,8 +1,9 @@
 //! Raises the members' counters while a volume runs (`store/counter.rs`).
 //!
 //! A round that writes to a member raises its counter, at most once every `Params::counter_every`. The counter's block is written while
-//! data is flushed, and the record that names it follows with the other records of the round. A member without writes is left alone, so
-//! that it can stay asleep.
+//! data is flushed, and the record that names it follows with the other records of the round. If a write of a request ends on a member that is
+//! due, and nothing else needs a round, one begins that only raises counters (`reasons.rs`). No timer does that, and it waits while a member
+//! sleeps that it would write to. A member without writes is left alone, so that it can stay asleep.
 
 use crate::store::counter::{self, Counter, Known};
 use crate::store::{BLOCK, Opened, Superblock, record};
@@ -19,6 +20,8 @@ pub(super) struct CounterUpdates {
     known: Known,
     /// By member: the time at which it was last raised.
     last: Vec<Nanos>,
+    /// The members on which a write has ended since they were due: a bit set.
+    wanted: u32,
     /// The beginning of the session, and the number of times that a counter was raised since.
     begun: Nanos,
     raises: u64,
@@ -35,6 +38,7 @@ impl CounterUpdates {
             every,
             known: opened.counters.clone(),
             last: vec![opened.time_base; n],
+            wanted: 0,
             begun: opened.time_base,
             raises: 0,
             raised: Vec::with_capacity(n),
@@ -51,6 +55,19 @@ impl CounterUpdates {
         (0..self.last.len())
             .filter(|&i| written >> i & 1 == 1 && now.since(self.last[i]) >= every)
             .fold(0, |set, i| set | 1 << i)
+    }
+    /// Notes that a write of a request ended on `member`.
+    pub(super) fn written(&mut self, now: Nanos, member: MemberId) {
+        self.wanted |= self.due(now, 1 << member.0);
+    }
+    /// The members that should be raised although no round has written to them: a bit set.
+    #[inline]
+    pub(super) fn wanted(&self) -> u32 {
+        self.wanted
+    }
+    /// These members are raised now, or when they are written to again.
+    pub(super) fn taken(&mut self, members: u32) {
+        self.wanted &= !members;
     }
     /// Raises the counter of `member` in the round that begins. Returns the journal unit that states its new value.
     pub(super) fn raise(&mut self, now: Nanos, member: MemberId, last_flushed: u64) -> [u8; 16] {

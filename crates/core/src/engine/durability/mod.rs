@@ -6,6 +6,7 @@
 //! | `gather.rs` | FLUSHes that wait for writes in progress, so that one flush serves several writers |
 //! | `reasons.rs` | the reasons for a round, and the time at which one begins |
 //! | `round.rs` | rounds: flush of data, writing of records, flush of the journal, and the outcome |
+//! | `flushes.rs` | the devices that a round flushes |
 //! | `records.rs` | the records of a round: of changes, of moves; the place of the bytes of metadata |
 //! | `pending.rs` | extents whose durable state differs from the map, and the requests that wait for them |
 //! | `checkpoints.rs` | the checkpoint being built, the last durable one |
@@ -24,6 +25,7 @@ mod checkpoints;
 mod clean_claims;
 mod counters;
 mod final_records;
+mod flushes;
 mod free;
 mod gather;
 mod keep;

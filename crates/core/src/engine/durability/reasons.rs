@@ -3,7 +3,8 @@
 use super::Durability;
 use crate::engine::globals::{Globals, Phase};
 use crate::engine::relocation::Relocation;
-use crate::units::{Nanos, Slot, TierId};
+use crate::mutants::Mutant;
+use crate::units::{MemberId, Nanos, Slot, TierId};
 
 /// A round that is due only by time begins when no request has waited for the device for this time.
 const IDLE_TIME: Nanos = Nanos::from_millis(50);
@@ -102,7 +103,8 @@ impl Durability {
         } else {
             self.wants_all(g, self.reasons(g, r, requests))
         };
-        if all || self.withdraws(g) || r.wants_round(g) || self.ahead_due(g, requests) {
+        let some = self.withdraws(g) || r.wants_round(g) || self.must_raise(g);
+        if all || some || self.ahead_due(g, requests) {
             return Some(g.clock);
         }
         if calm && self.queue.is_empty() {
@@ -123,6 +125,35 @@ impl Durability {
     #[inline]
     pub(super) fn withdraws(&self, g: &Globals) -> bool {
         self.clean.is_wanted() || self.clean.due_at().is_some_and(|t| t <= g.clock)
+    }
+
+    /// A write of a request ended on a member.
+    pub(in crate::engine) fn written_on(&mut self, g: &Globals, member: MemberId) {
+        if !g.broken(Mutant::RaiseOnlyInRounds) {
+            self.counters.written(g.clock, member);
+        }
+    }
+
+    /// The members that were written to, whose counters are due, and that are awake: a bit set.
+    pub(super) fn raisable(&self, g: &Globals) -> u32 {
+        let wanted = self.counters.wanted();
+        let awake = |i: &u8| wanted >> i & 1 == 1 && !g.devices.is_asleep(MemberId(*i));
+        let members = 0..g.devices.members.len() as u8;
+        members.filter(awake).fold(0, |set, i| set | 1 << i)
+    }
+
+    /// Whether a round should begin that only raises counters. It must not wake a member: neither those with the journal, nor one with data
+    /// that kept records expose.
+    #[inline]
+    pub(super) fn must_raise(&self, g: &Globals) -> bool {
+        if self.counters.wanted() == 0 || g.phase != Phase::Running || !self.queue.is_empty() {
+            return false;
+        }
+        let mut needed = self.layout.carriers().map(|c| c.member);
+        let members = &g.devices.members;
+        let kept = self.staging.has_kept() && members.iter().any(|m| m.asleep && m.unflushed);
+        let sleeps = needed.any(|m| g.devices.is_asleep(m)) || kept;
+        self.raisable(g) != 0 && (!sleeps || g.broken(Mutant::RaiseWakes))
     }
 
     /// The time at which a round begins for copies that have rested: it withdraws claims that they are dirty, or claims that they are clean.

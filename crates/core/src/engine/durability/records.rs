@@ -122,14 +122,17 @@ impl Durability {
     }
 
     /// Raises the due counters of members to which this round writes: those whose data it flushes (`targets`), the primary if there are
-    /// records for the journal, the mirror if it is updated.
+    /// records for the journal, the mirror if it is updated. Also of members that are awake and were written to.
     pub(super) fn raise_counters(&mut self, g: &Globals, targets: u32, mirror: bool, limit: u64) {
+        let written = self.raisable(g);
+        // If the journal has no room for one, the next write to the member asks again.
+        self.counters.taken(written);
         if g.broken(Mutant::NeverRaise) {
             return;
         }
         let bit = |m: MemberId| 1u32 << m.0;
         let mirror_bit = self.mirror().filter(|_| mirror).map_or(0, bit);
-        let mut due = self.counters.due(g.clock, targets | mirror_bit);
+        let mut due = self.counters.due(g.clock, targets | mirror_bit | written);
         // The journal, which is on the primary, names each counter that is raised.
         let news = self.staging.is_open()
             || self.staging.tip().next_seq > self.staging.last_flushed + 1

@@ -5,7 +5,7 @@
 //!        ▲ snapshot: records are encoded here, from blocks that were valid before the flush was issued
 //! ```
 //! There is one round at a time. FLUSHes that arrive during a round share the next one. A round that serves only moves flushes only the
-//! devices to which they were copied. A round that begins ahead (`ahead.rs`) only flushes. The cost depends on the number of changes since
+//! devices to which they were copied. A round that begins ahead (`ahead.rs`) only flushes, and one for counters (`counters.rs`) flushes nothing. The cost depends on the number of changes since
 //! the last round, never on the size of the volume.
 //!
 //! After a crash, the journal on the primary is authoritative. The mirror is brought up to date when homes have moved, when the staging
@@ -15,6 +15,7 @@
 //! Checkpoints are fuzzy and incremental (`checkpoints.rs`): each full round may add a piece, which is encoded at the snapshot, as the
 //! records are.
 
+use super::flushes::{flush, flush_targets};
 use super::{Durability, MetaSource};
 use crate::engine::devices::{Cause, What};
 use crate::engine::globals::{Globals, Phase};
@@ -112,6 +113,9 @@ impl Durability {
         if ahead {
             self.guess(g);
         }
+        // A round that only withdraws claims or raises counters flushes no data, and so carries no moves.
+        let raises = !all && !ahead && !r.wants_round(g) && self.must_raise(g);
+        let light = raises || (!all && withdraws && !r.wants_round(g));
         r.drop_stale(g, self);
         r.round_begins(g);
         let last = why.closing
@@ -128,21 +132,22 @@ impl Durability {
             || self.mirror_wanted()
             || g.background.wants_round()
             || self.clean.wants_mirror()
-            || why.mirror_due;
+            || why.mirror_due
+            || raises;
         g.background.round_began();
         g.counters.rounds += 1;
         let skips = self.gather.has_waited() && g.broken(Mutant::GatherSkipsFlush);
-        let targets = if skips {
+        // A round for moves alone writes the kept blocks, too, which expose data anywhere.
+        let kept = self.staging.has_kept() && !g.broken(Mutant::KeptWithoutFlush);
+        let targets = if skips || (light && !kept) {
             0
         } else {
-            // A round for moves alone writes the kept blocks, too, which expose data anywhere.
-            let kept = self.staging.has_kept() && !g.broken(Mutant::KeptWithoutFlush);
             flush_targets(g, r, all || ahead || kept)
         };
         if all || ahead {
             self.gathered(g, ahead, targets);
         }
-        let from = self.encode_round(g, r, (all, mirror, ahead), targets);
+        let from = self.encode_round(g, r, (all, mirror, ahead, light), targets);
         g.counters.journal_blocks += self.round.to - from;
         self.flush_data(g, r, targets)
     }
@@ -163,7 +168,7 @@ impl Durability {
         &mut self,
         g: &mut Globals,
         r: &mut Relocation,
-        (all, mirror, ahead): (bool, bool, bool),
+        (all, mirror, ahead, light): (bool, bool, bool, bool),
         targets: u32,
     ) -> u64 {
         let from = self.staging.tip().next_seq;
@@ -191,7 +196,7 @@ impl Durability {
             }
             self.checkpoints.skip();
         }
-        let (moves, recorded) = if ahead {
+        let (moves, recorded) = if ahead || light {
             (0, 0)
         } else {
             self.encode_moves(g, r, limit)
@@ -456,45 +461,4 @@ impl Durability {
     pub(in crate::engine) fn dismiss(&mut self, each: impl FnMut(u32)) {
         self.queue.dismiss(each);
     }
-}
-
-fn flush(g: &mut Globals, member: MemberId) {
-    let op = DeviceOp {
-        id: OpId(0),
-        member,
-        kind: OpKind::Flush,
-        offset: 0,
-        len: 0,
-        buf: BufRef::None,
-        fua: false,
-    };
-    g.start(Cause::plain(What::Round), op);
-}
-
-/// The devices to flush before the records may be written, as a bit set.
-fn flush_targets(g: &Globals, r: &Relocation, all: bool) -> u32 {
-    let set = |on: &dyn Fn(usize) -> bool| {
-        let members = 0..g.devices.members.len();
-        members.filter(|&i| on(i)).fold(0u32, |s, i| s | 1 << i)
-    };
-    let dirty = set(&|i| g.devices.members[i].unflushed);
-    let fast = set(&|i| g.space.geo.members[i].tier.0 == 0);
-    let mut targets = if all {
-        dirty
-    } else {
-        dirty & r.members_of_copied(g)
-    };
-    if g.broken(Mutant::CleanBeforeFlush) {
-        targets &= !r.homes_of_cleans(g);
-    }
-    if g.broken(Mutant::ExposeBeforeFlush) && all {
-        targets = 0;
-    }
-    if g.broken(Mutant::FlushForgetsFast) {
-        targets &= !fast;
-    }
-    if g.broken(Mutant::FlushForgetsSlow) {
-        targets &= fast;
-    }
-    targets
 }

@@ -207,6 +207,7 @@ impl Requests {
                 member.unflushed = true;
             }
             p.d.write_ended(p.g, op.issued());
+            p.d.written_on(p.g, op.op.member);
         }
         match result {
             // Discards are only hints: a device that refuses one gets no more of them.

@@ -16,7 +16,7 @@ DEMO_NEEDS = postmark e2fsprogs mount util-linux
 # The main job in one go: a disk, a hybrid and flash at the same work. All of it as root, else the part that needs no root.
 demo: build
 	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps $(DEMO_NEEDS)
-	./target/release/isotherm demo $(DEMO_ARGS)
+	$(CARGO) run --release --quiet -p isotherm -- demo $(DEMO_ARGS)
 
 deps:
 	@scripts/install-deps

@@ -6,7 +6,7 @@ use common::Place;
 use common::nbd::{MIB, back, copy_in, holds, noise};
 use isotherm_core::MemberId;
 use isotherm_core::store::open::Mode;
-use isotherm_core::store::{self, Superblock, release};
+use isotherm_core::store::{self, Superblock, mark, release};
 use isotherm_hostile::disk::{Disk, Disks};
 use std::fs;
 use std::process::Stdio;
@@ -87,21 +87,33 @@ fn a_release_that_is_killed_goes_on() {
     }
 }
 
-/// Begins a release of the volume, up to the moment at which the disk says so. Returns where its stash is.
-fn begin(place: &Place) -> usize {
+/// Begins a release of the volume, up to the moment at which its first disk says so, or all do. Returns where the first stash is.
+fn begin(place: &Place, devices: &[&str], all: bool) -> usize {
     let load = |name: &str| {
         let bytes = fs::read(place.path(name)).expect("read");
         let mut disk = Disk::zeros(bytes.len());
         disk.write_through(0, &bytes);
         (Superblock::decode(&bytes[..4096]).ok(), disk)
     };
-    let (found, mut disks): (Vec<_>, Vec<_>) = ["f", "s"].map(load).into_iter().unzip();
+    let (found, mut disks): (Vec<_>, Vec<_>) = devices.iter().map(|d| load(d)).unzip();
     let mut media = Disks::of(&mut disks);
     let opened = store::open(&mut media, &found, Mode::ReadWrite { epoch: 7 }).expect("opened");
     let home = release::dirty_home(&opened.space);
     release::carry(&mut media, &home, &mut [0; 4096]).expect("copied");
-    release::leave_flash(&mut media, &opened).expect("begun");
-    for (name, disk) in ["f", "s"].iter().zip(&disks) {
+    let releases = |media: &mut Disks<'_>, m: u8| {
+        let mark = mark::read(media, &opened.superblock, MemberId(m));
+        mark.newest.is_some_and(|k| k.cover.is_releasing())
+    };
+    let last = devices.len() as u8 - 1;
+    for steps in 1.. {
+        media.fuse = (!all).then_some(steps);
+        let ended = release::leave_flash(&mut media, &opened).is_ok();
+        if ended || releases(&mut media, 1) {
+            assert_eq!((ended, releases(&mut media, last)), (all, all));
+            break;
+        }
+    }
+    for (name, disk) in devices.iter().zip(&disks) {
         fs::write(place.path(name), disk.read(0, disk.len())).expect("written");
     }
     opened.superblock.stash(MemberId(1)).at as usize
@@ -112,7 +124,7 @@ fn a_stash_that_was_damaged_is_copied_nowhere() {
     let place = Place::new();
     let data = noise(8, 40 * MIB);
     with_data(&place, &data);
-    let stash = begin(&place);
+    let stash = begin(&place, &["f", "s"], true);
     let whole = fs::read(place.path("s")).expect("read");
     let mut damaged = whole.clone();
     damaged[stash + 3 * MIB] ^= 4;
@@ -127,6 +139,40 @@ fn a_stash_that_was_damaged_is_copied_nowhere() {
     let released = place.json("release v --yes", "release");
     assert_eq!(released["went_on"], true, "{released}");
     is_plain(&place, &data);
+}
+
+/// The release is cut short when one of two disks knows of it: the other one is given back, too, and nothing is while it is away.
+#[test]
+fn all_disks_are_given_back_after_an_interruption() {
+    let data = noise(8, 100 * MIB);
+    for away in [false, true] {
+        let place = Place::new();
+        let call = "create v --fast f:24M --slow s:64M --slow t:64M --policy lru";
+        place.json(call, "create");
+        let served = place.serve("v --nbd unix:n");
+        copy_in(&place, &data);
+        place.ok("stop v");
+        assert_eq!(served.end().0, Some(0));
+        begin(&place, &["f", "s", "t"], false);
+        let aside = |from: &str, to: &str| {
+            fs::rename(place.path(from), place.path(to)).expect("renamed");
+        };
+        if away {
+            aside("t", "elsewhere");
+            let why = place.fails("release v --yes");
+            assert!(why.contains("t: ") && why.contains("attach it"), "{why}");
+            aside("elsewhere", "t");
+        }
+        let released = place.json("release v --yes", "release");
+        let disks = released["disks"].as_array().expect("a list");
+        assert_eq!(disks.len(), 2, "{released}");
+        let from = disks.last().expect("one")["from"]
+            .as_u64()
+            .expect("a number") as usize;
+        let [s, t] = ["s", "t"].map(|name| fs::read(place.path(name)).expect("read"));
+        assert!(s[..from] == data[..from] && t[..data.len() - from] == data[from..]);
+        assert!(!place.path("v.toml").exists());
+    }
 }
 
 #[test]

@@ -137,20 +137,29 @@ pub fn leave_flash<M: Media + ?Sized>(media: &mut M, opened: &Opened) -> Result<
             media.flush(m)?;
         }
     }
-    for &m in &disks {
-        if let Some(at) = spare_last_block(media, sb, m) {
-            let index = m.0;
-            media.write(
-                m,
-                at,
-                &Superblock {
-                    index,
-                    ..sb.clone()
-                }
-                .encode(),
-            )?;
-            media.flush(m)?;
-        }
+    disks.iter().try_for_each(|&m| begin(media, sb, m))
+}
+
+/// States on a disk that its release has begun, after the flash was taken out. If power fails between two disks, this goes on with the others.
+///
+/// # Errors
+/// The device fails. Doing it again goes on.
+pub fn begin<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    m: MemberId,
+) -> Result<(), MediaError> {
+    if let Some(at) = spare_last_block(media, sb, m) {
+        let index = m.0;
+        let copy = Superblock {
+            index,
+            ..sb.clone()
+        };
+        media.write(m, at, &copy.encode())?;
+        media.flush(m)?;
+    }
+    let stated = mark::read(media, sb, m).newest;
+    if !stated.is_some_and(|k| k.cover.is_releasing()) {
         let cover = Cover::Releasing(Some(sum_of_stash(media, sb, m)?));
         mark::write(media, sb, m, cover, Regions::default())?;
     }

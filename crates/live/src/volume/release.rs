@@ -44,7 +44,7 @@ impl Volume {
     pub fn release(volume: &Path) -> Result<Released, Error> {
         let file = description(volume);
         let config = VolumeConfig::load(&file)?;
-        let begun = releasing(&config, &file);
+        let begun = releasing(&config, &file)?;
         let went_on = !begun.is_empty();
         let (mut notes, mut written_home) = (Vec::new(), 0);
         let found = if went_on {
@@ -111,11 +111,12 @@ fn sb_of(sb: &Superblock, i: usize) -> Option<Superblock> {
 }
 
 /// The disks of a volume whose release was interrupted, each with its second superblock. (The first one may be gone, and other disks may be
-/// plain ones already.)
-fn releasing(config: &VolumeConfig, file: &Path) -> Vec<(Superblock, Device)> {
+/// plain ones already.) If the power failed before all of them stated it, the others do now: when none states it, a disk that is left can
+/// neither be opened nor released.
+fn releasing(config: &VolumeConfig, file: &Path) -> Result<Vec<(Superblock, Device)>, Error> {
     let uuid = config.uuid.as_deref().and_then(parse_uuid);
     let base = file.parent().unwrap_or(Path::new(""));
-    let mut all = Vec::new();
+    let (mut all, mut others) = (Vec::<(Superblock, Device)>::new(), Vec::new());
     let slowest = config.members.iter().map(|m| m.tier).max();
     for m in config.members.iter().filter(|m| Some(m.tier) == slowest) {
         let how = OpenHow {
@@ -124,9 +125,14 @@ fn releasing(config: &VolumeConfig, file: &Path) -> Vec<(Superblock, Device)> {
             read_only: false,
             fresh: false,
         };
-        // What cannot be opened here is reported by the opening of the volume.
-        let Ok(device) = Device::open(&base.join(&m.path), how) else {
-            continue;
+        let path = base.join(&m.path);
+        let device = match Device::open(&path, how) {
+            Ok(device) => device,
+            // If no release has begun, the opening of the volume reports this.
+            Err(e) => {
+                others.push((path, Err(e)));
+                continue;
+            }
         };
         let end = device.bytes / BLOCK as u64 * BLOCK as u64;
         let mut one = alone(0, device);
@@ -134,17 +140,61 @@ fn releasing(config: &VolumeConfig, file: &Path) -> Vec<(Superblock, Device)> {
         let read =
             FileMedia::new(&one).read(MemberId(0), end.saturating_sub(BLOCK as u64), &mut block);
         let sb = read.ok().and_then(|()| Superblock::decode(&block).ok());
-        let Some(sb) = sb.filter(|s| Some(s.uuid) == uuid && s.is_disk(MemberId(s.index))) else {
-            continue;
-        };
-        one.swap(0, usize::from(sb.index));
-        let mark = mark::read(&mut FileMedia::new(&one), &sb, MemberId(sb.index)).newest;
-        if mark.is_some_and(|k| k.cover.is_releasing()) {
-            all.extend(one.into_iter().flatten().map(|d| (sb.clone(), d)));
+        let sb = sb.filter(|s| Some(s.uuid) == uuid && s.is_disk(MemberId(s.index)));
+        let begun = sb.filter(|sb| {
+            one.swap(0, usize::from(sb.index));
+            let mark = mark::read(&mut FileMedia::new(&one), sb, MemberId(sb.index)).newest;
+            mark.is_some_and(|k| k.cover.is_releasing())
+        });
+        for device in one.into_iter().flatten() {
+            match &begun {
+                Some(sb) => all.push((sb.clone(), device)),
+                None => others.push((path.clone(), Ok(device))),
+            }
+        }
+    }
+    let Some(epoch) = all.first().map(|(sb, _)| sb.epoch) else {
+        return Ok(all);
+    };
+    for (path, device) in others {
+        match probe(&path, Second::At(&[])) {
+            Ok(Ok(sb))
+                if Some(sb.uuid) == uuid && sb.epoch == epoch && sb.is_disk(MemberId(sb.index)) =>
+            {
+                let mut one = alone(sb.index, device?);
+                let begun = release::begin(&mut FileMedia::new(&one), &sb, MemberId(sb.index));
+                begun.map_err(|e| not_complete(&path, e.into()))?;
+                all.extend(one.drain(..).flatten().map(|d| (sb.clone(), d)));
+            }
+            // A plain disk already, which may be in use.
+            Ok(_) => {}
+            Err(e) => {
+                let what = format!(
+                    "{}: {e}: a release has begun, and this disk may not know of it: attach it and repeat the command; if it is released already, take it out of {}",
+                    path.display(),
+                    file.display()
+                );
+                return Err(Error::new(ErrorKind::Device, what));
+            }
         }
     }
     all.sort_by_key(|(sb, _)| sb.index);
-    all
+    Ok(all)
+}
+
+/// The error of a disk on which a release could not go on.
+fn not_complete(path: &Path, e: store::OpenError) -> Error {
+    match e {
+        store::OpenError::Media(e) => {
+            let what = format!(
+                "{}: failed at byte {}: the release is not complete; when the device works again, repeat the command",
+                path.display(),
+                e.offset
+            );
+            Error::new(ErrorKind::Device, what)
+        }
+        e => Error::new(ErrorKind::Volume, format!("{}: {e}", path.display())),
+    }
 }
 
 /// A device in its place among the members, without the others.
@@ -170,17 +220,8 @@ fn give_back(sb: &Superblock, device: Device) -> Result<ReleasedDisk, Error> {
     let path = device.path.clone();
     let m = MemberId(sb.index);
     let one = alone(sb.index, device);
-    release::uncover(&mut FileMedia::new(&one), sb, m).map_err(|e| match e {
-        store::OpenError::Media(e) => {
-            let what = format!(
-                "{}: failed at byte {}: the release is not complete; when the device works again, repeat the command",
-                path.display(),
-                e.offset
-            );
-            Error::new(ErrorKind::Device, what)
-        }
-        e => Error::new(ErrorKind::Volume, format!("{}: {e}", path.display())),
-    })?;
+    let done = release::uncover(&mut FileMedia::new(&one), sb, m);
+    done.map_err(|e| not_complete(&path, e))?;
     let shift = sb.extent_shift;
     let before = sb.disks().filter(|d| d.0 < m.0);
     let from: u64 = before

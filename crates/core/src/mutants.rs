@@ -77,6 +77,10 @@ pub enum Mutant {
     ForgetRedirty,
     /// The clean blocks of a copy count after a crash.
     TrustCleanAfterCrash,
+    /// The first bytes of an adopted disk are overwritten before it states that they are set aside.
+    AdoptBeforeMark,
+    /// An adopted disk counts as covered before its superblock is there.
+    CoverBeforeSuperblock,
     /// A claim that a copy is clean is recorded although its home was not flushed.
     ClaimUnflushed,
     /// A copy is claimed to be clean while a write of its extent is in progress.
@@ -254,7 +258,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 121] = [
+pub const MUTANTS: [Mutant; 123] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -289,6 +293,8 @@ pub const MUTANTS: [Mutant; 121] = [
     Mutant::ReuseRecordedCopy,
     Mutant::ForgetRedirty,
     Mutant::TrustCleanAfterCrash,
+    Mutant::AdoptBeforeMark,
+    Mutant::CoverBeforeSuperblock,
     Mutant::ClaimUnflushed,
     Mutant::ClaimUnderWriter,
     Mutant::WriteUnderClaim,

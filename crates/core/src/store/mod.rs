@@ -2,6 +2,7 @@
 //!
 //! Invariant: a record is on a device only if the data that it exposes was durable before the record was issued.
 
+mod adopt;
 mod agree;
 pub mod checkpoint;
 pub mod codec;
@@ -37,7 +38,7 @@ pub use error::OpenError;
 pub use grow::{Growth, Transfer, extents_of, grow, plan_growth};
 pub use layout::{Carrier, Layout, MetaArea};
 pub use mend::mend;
-pub use open::{Closing, Opened, format, mark_clean, open};
+pub use open::{Closing, Opened, format, format_kept, mark_clean, open};
 pub use replace::{Successor, held_by, replace, slots_in_use};
 pub use report::{Part, Repair, Report};
 pub use second::{ReadBlock, second_places, second_superblock, superblock_at};

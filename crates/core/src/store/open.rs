@@ -2,6 +2,7 @@
 
 pub use super::found::Mode;
 
+use super::adopt;
 use super::checkpoint::Header;
 use super::counter::{self, Counter, Known};
 use super::degraded;
@@ -54,6 +55,35 @@ pub struct Opened {
 /// Writes a new, empty volume. `sb.index` is ignored. The volume exists only when the last superblock is durable. After a crash before
 /// that, its members are refused as incomplete.
 pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), MediaError> {
+    format_members(media, sb)?;
+    for m in sb.disks() {
+        mark::write(media, sb, m, Cover::Covered, Regions::default())?;
+    }
+    superblocks_of_new(media, sb)
+}
+
+/// As [`format`], for a cache volume that shows what its disks hold. After a crash, each disk holds that as before, is one that
+/// [`super::release::uncover`] gives back, or belongs to the volume.
+pub fn format_kept<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), MediaError> {
+    for m in sb.disks() {
+        adopt::set_aside(media, sb, m)?;
+    }
+    format_members(media, sb)?;
+    let early = broken(media, Mutant::CoverBeforeSuperblock);
+    if !early {
+        superblocks_of_new(media, sb)?;
+    }
+    for m in sb.disks() {
+        adopt::cover(media, sb, m)?;
+    }
+    if early {
+        superblocks_of_new(media, sb)?;
+    }
+    Ok(())
+}
+
+/// The metadata of all members, without superblocks and marks.
+fn format_members<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), MediaError> {
     let layout = sb.layout();
     let first = Header {
         number: 1,
@@ -87,9 +117,10 @@ pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), M
         }
         media.flush(m)?;
     }
-    for m in sb.disks() {
-        mark::write(media, sb, m, Cover::Covered, Regions::default())?;
-    }
+    Ok(())
+}
+
+fn superblocks_of_new<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), MediaError> {
     let mut sb = sb.clone();
     sb.members
         .iter_mut()

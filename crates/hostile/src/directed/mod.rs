@@ -11,6 +11,7 @@
 //! | `rounds.rs` | rounds, checkpoints, the mirror, slots that are used again |
 //! | `copies.rs` | copies: dirty blocks, cleans, discards |
 //! | `counters.rs` | members that are written to while nothing needs a round |
+//! | `adoption.rs` | a disk that is adopted with its data |
 //! | `claims.rs` | records that go on naming a copy after it was cleaned |
 //! | `clean_claims.rs` | records that claim that copies are clean |
 //! | `cache_ends.rs` | a cache that ends while the volume is served |
@@ -19,6 +20,7 @@
 //! | `growths.rs` | growths that are abandoned |
 //! | `fills.rs` | zeros if there is no memory for bitmaps |
 
+mod adoption;
 mod ahead;
 mod cache_ends;
 mod caches;
@@ -47,7 +49,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 85] = [
+pub const SCENES: [(&str, Scene); 86] = [
     ("power is lost while a cache ends", cache_ends::cut),
     (
         "a volume goes on after the end of its cache",
@@ -157,6 +159,7 @@ pub const SCENES: [(&str, Scene); 85] = [
         "a copy that only a checkpoint names",
         copies::named_by_checkpoint,
     ),
+    ("power is lost during an adoption", adoption::cut),
     ("claimed copies outlive a crash", clean_claims::outlives),
     (
         "a checkpoint with a claimed copy",

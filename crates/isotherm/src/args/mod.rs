@@ -5,6 +5,7 @@ mod classify;
 mod cost;
 mod devices;
 mod files;
+mod life;
 mod reproduce;
 mod sim;
 mod system;
@@ -29,11 +30,11 @@ pub use files::{
     FilesArgs, FilesCheckArgs, FilesCommand, FilesRecordArgs, FilesStatusArgs, MigrateArgs,
     MountArgs, PassthroughArg, PathArgs, PinArgs, PolicyArgs,
 };
+pub use life::{AdoptArgs, ReleaseArgs, ReplaceArgs};
 pub use reproduce::ReproduceArgs;
 pub use volume::{
-    CheckArgs, CreateArgs, FindArgs, GrowArgs, MachineWebArgs, RecordArgs, ReleaseArgs,
-    ReplaceArgs, ReplayEventsArgs, ServeArgs, SetArgs, StatsArgs, StatusArgs, StopArgs, TopArgs,
-    VolumeArgs, WebArgs, WhyArgs,
+    CheckArgs, CreateArgs, FindArgs, GrowArgs, MachineWebArgs, RecordArgs, ReplayEventsArgs,
+    ServeArgs, SetArgs, StatsArgs, StatusArgs, StopArgs, TopArgs, VolumeArgs, WebArgs, WhyArgs,
 };
 
 pub use system::{AssembleArgs, FstabArgs, GenerateArgs, MountHelperArgs, VolumesArgs};
@@ -100,6 +101,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Let a volume grow after devices of its slowest tier have become larger
     Grow(GrowArgs),
+    /// Put flash in front of a device that holds a file system, in place
+    Adopt(AdoptArgs),
     /// Give the disks of a cache volume back as plain disks
     Release(ReleaseArgs),
     /// Replace a member of a volume by another device

@@ -11,7 +11,7 @@ use crate::policy_spec::PolicySpec;
 use crate::size;
 
 /// `isotherm create`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(
     group = clap::ArgGroup::new("what").required(true).multiple(true).args(["config", "fast", "slow", "tier"]),
     after_help = "Examples:\n  \
@@ -283,49 +283,6 @@ pub struct GrowArgs {
     /// The volume, served or not.
     #[command(flatten)]
     pub of: VolumeArgs,
-}
-
-/// `isotherm release`.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  isotherm stop v && isotherm release v --yes && mount /dev/sdb /data\n\nDirty data is written home first. The flash is empty afterwards. If this is interrupted, the same command goes on."
-)]
-pub struct ReleaseArgs {
-    /// The volume, which is not served.
-    #[command(flatten)]
-    pub of: VolumeArgs,
-    /// Do it; without this, the command only says what it would do
-    #[arg(long)]
-    pub yes: bool,
-}
-
-/// `isotherm replace`.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  isotherm replace v /dev/nvme1n1                       # a cache that was lost\n  isotherm replace v /dev/sdc --member /dev/sda         # a disk that begins to fail: its data is copied\n  isotherm replace v /dev/nvme1n1 --member 0 --empty    # a larger cache, which begins empty"
-)]
-pub struct ReplaceArgs {
-    /// The volume; it may be served if nothing must be copied (a lost cache, or --empty)
-    #[arg(value_parser = super::volume_name())]
-    pub volume: PathBuf,
-    /// The new device or file, PATH or PATH:SIZE; a file that does not exist is created
-    #[arg(value_name = "PATH[:SIZE]")]
-    pub new: MemberSpec,
-    /// The member to replace: its path, or its place in the list of members [default: the one that is missing]
-    #[arg(long, value_name = "MEMBER")]
-    pub member: Option<String>,
-    /// Begin with an empty device instead of a copy of the member. It must hold nothing that is nowhere else
-    #[arg(long)]
-    pub empty: bool,
-    /// Go on although writes that only the missing member held are lost
-    #[arg(long)]
-    pub accept_loss: bool,
-    /// Overwrite data on the new device
-    #[arg(long)]
-    pub force: bool,
-    /// Where the result goes.
-    #[command(flatten)]
-    pub json: JsonArg,
 }
 
 /// `isotherm stats`.

@@ -24,12 +24,7 @@ const EXTENT: u32 = 64 << 10;
 /// # Errors
 /// The description is wrong, or a device cannot be used.
 pub fn run(args: &CreateArgs) -> Result<(), Failure> {
-    let mut config = match &args.config {
-        Some(file) => VolumeConfig::load(file).map_err(|e| Failure::failed(e.to_string()))?,
-        None => from_options(args)?,
-    };
-    check_sizes(&config, args)?;
-    name_it(&mut config, &args.volume)?;
+    let config = config_of(args)?;
     let how = CreateHow {
         force: args.force,
         preallocate: args.preallocate,
@@ -71,6 +66,20 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
         "policy": config.policy, "caching": made.caching, "members": members,
     });
     args.json.print(&result, || summary(args, &made, &config))
+}
+
+/// The description of the volume that is asked for.
+///
+/// # Errors
+/// It is wrong, or the volume's name cannot be used.
+pub(super) fn config_of(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
+    let mut config = match &args.config {
+        Some(file) => VolumeConfig::load(file).map_err(|e| Failure::failed(e.to_string()))?,
+        None => from_options(args)?,
+    };
+    check_sizes(&config, args)?;
+    name_it(&mut config, &args.volume)?;
+    Ok(config)
 }
 
 /// The size of a member must be a multiple of the extent.

@@ -1,5 +1,6 @@
 //! One module per command, or per group of related commands.
 
+mod adopt;
 pub mod ask;
 pub mod assemble;
 pub mod check;
@@ -64,6 +65,31 @@ fn take_notes(result: &mut Value) {
     }
 }
 
+/// Asks at the terminal whether to go on with `what`, unless `yes` says so.
+///
+/// # Errors
+/// The answer is no, or there is no terminal.
+fn confirm(what: &str, yes: bool) -> Result<(), Failure> {
+    use std::io::{BufRead, IsTerminal, Write};
+    if yes {
+        return Ok(());
+    }
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        return Err(Failure::usage(format!(
+            "{what}: repeat the command with --yes"
+        )));
+    }
+    let mut answer = String::new();
+    let mut err = std::io::stderr();
+    let asked = write!(err, "{what}. Go on? [yes/no] ").and_then(|()| err.flush());
+    let read = asked.and_then(|()| input.lock().read_line(&mut answer));
+    if read.is_ok() && answer.trim() == "yes" {
+        return Ok(());
+    }
+    Err(Failure::failed(String::from("nothing was done")))
+}
+
 /// Refuses a volume that does not exist, or that is being served.
 fn must_not_be_served(volume: &Path) -> Result<(), Failure> {
     if server_of(volume)?.is_some() {
@@ -95,6 +121,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Classify(a) => classify::run(a),
         Command::Check(a) => check::run(a),
         Command::Grow(a) => grow::run(a),
+        Command::Adopt(a) => adopt::run(a),
         Command::Release(a) => release::run(a),
         Command::Replace(a) => replace::run(a),
         Command::Record(a) if a.events => record_events::run(a),

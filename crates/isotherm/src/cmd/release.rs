@@ -13,12 +13,10 @@ use crate::args::ReleaseArgs;
 pub fn run(args: &ReleaseArgs) -> Result<(), Failure> {
     let v = args.of.volume.to_string_lossy().into_owned();
     super::must_not_be_served(&args.of.volume)?;
-    if !args.yes {
-        let what = format!(
-            "{v}: its disks would become plain disks with what the volume shows, and its flash would be empty: repeat the command with --yes"
-        );
-        return Err(Failure::usage(what));
-    }
+    let what = format!(
+        "{v}: its disks become plain disks with what the volume shows, and its flash becomes empty"
+    );
+    super::confirm(&what, args.yes)?;
     let released = Volume::release(&args.of.volume).map_err(|e| Failure::failed(e.to_string()))?;
     let disks: Vec<_> = (released.disks.iter())
         .map(|d| json!({"path": d.path.to_string_lossy(), "from": d.bytes.0, "to": d.bytes.1}))

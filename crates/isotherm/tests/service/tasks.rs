@@ -237,6 +237,28 @@ isotherm check "$T/etc/v"
 }
 
 #[test]
+fn adopting_a_disk_runs_word_for_word() {
+    if !has_loops() {
+        return;
+    }
+    // A file system with room behind it. At the end it is mounted from its own device.
+    let before = r#"mkfs.ext4 -q -b 4096 "$T/slow.img" 240M
+mkdir "$T/mnt/srv"
+command mount -o loop "$T/slow.img" "$T/mnt/srv"
+cp -r /usr/share/doc/bash "$T/mnt/srv/"
+"#;
+    let after = r#"diff -r /usr/share/doc/bash "$T/mnt/srv/bash"
+test ! -e "$T/etc/v.toml"
+umount "$T/mnt/srv"
+e2fsck -fn "$T/slow.img"
+"#;
+    let mut all = blocks(&page("adopt-a-disk"));
+    assert!(all.len() >= 3);
+    all.push(after.to_owned());
+    run(&machine(), before, &all);
+}
+
+#[test]
 fn moving_over_runs_word_for_word() {
     if !has_loops() || !has("rsync") {
         return;

@@ -7,9 +7,12 @@
 //! `table.rs` lists magic numbers at fixed places, `checks.rs` has the formats that need further checks. Erasing clears the same parts, so
 //! all recognisable contents are gone, including the second GPT and RAID superblocks at the end.
 
+mod adopt;
 mod checks;
 mod table;
 mod window;
+
+pub use adopt::{Adoptable, adoptable};
 
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};

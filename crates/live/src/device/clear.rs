@@ -1,7 +1,7 @@
 //! Makes a part of a device read as zeros.
 
 use super::Device;
-use crate::buffers::{ALIGNMENT, Buffer};
+use crate::buffers::ALIGNMENT;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::io;
@@ -48,22 +48,6 @@ impl Device {
             }
         }
         Ok(())
-    }
-
-    /// Copies `bytes` bytes from byte `from` on to byte `to`, durably. The ranges do not overlap.
-    ///
-    /// # Errors
-    /// The device cannot be read or written.
-    pub fn copy_range(&self, from: u64, to: u64, bytes: u64) -> io::Result<()> {
-        let mut piece = Buffer::new(0, WRITE_STEP as u32, ALIGNMENT as u32);
-        let mut at = 0;
-        while at < bytes {
-            let part = &mut piece[..(bytes - at).min(WRITE_STEP as u64) as usize];
-            self.file.read_exact_at(part, from + at)?;
-            self.file.write_all_at(part, to + at)?;
-            at += part.len() as u64;
-        }
-        self.file.sync_all()
     }
 
     fn write_zeros(

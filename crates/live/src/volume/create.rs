@@ -2,7 +2,9 @@
 
 use super::claim::refuse_live_member;
 use super::memory::{self, Needs};
-use super::{CreateHow, Created, Volume, config_error, description, device_error};
+use super::{
+    AdoptHow, Adoptable, CreateHow, Created, Volume, config_error, description, device_error,
+};
 use crate::config::{MemberConfig, VolumeConfig, format_uuid, parse_uuid};
 use crate::contents;
 use crate::device::{Device, OpenHow, refuse_twins};
@@ -42,7 +44,7 @@ impl Drop for Undo {
     }
 }
 
-/// The logical block of a volume with that number of extents on devices with sectors of `align` bytes. Bitmaps with a bit for each
+/// The logical block of a volume with that number of recorded extents on devices with sectors of `align` bytes. Bitmaps with a bit for each
 /// 512 bytes would be most of a large volume's metadata: from 1 GiB of them on, a block is 4 KiB and smaller writes are
 /// read-modify-write.
 fn block_for(align: u32, extents: u64, extent: u64) -> u32 {
@@ -90,7 +92,7 @@ impl Plan {
         let copies = extents_on(&|t| t < slowest);
         let homes = extents_on(&|t| !caching || t == slowest);
         let bound = if caching { copies } else { homes };
-        let align = block_for(align, homes, extent);
+        let align = block_for(align, bound, extent);
         if all > u64::from(SLOTS_MAX) {
             return Err(config_error(
                 file,
@@ -269,10 +271,20 @@ impl Volume {
     /// As [`Volume::create`]; also if there is not enough space to reserve.
     pub fn create_as(
         volume: &Path,
-        mut config: VolumeConfig,
+        config: VolumeConfig,
         how: CreateHow,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Created, Error> {
+        Volume::create_with(volume, config, (how, None), progress).map(|made| made.0)
+    }
+
+    /// As [`Volume::create_as`]. With an [`AdoptHow`], the slow member holds data, which becomes the volume's in place.
+    pub(super) fn create_with(
+        volume: &Path,
+        mut config: VolumeConfig,
+        (how, adopt): (CreateHow, Option<AdoptHow>),
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(Created, Option<Adoptable>), Error> {
         let force = how.force;
         let file = description(volume);
         if file.exists() && !force {
@@ -292,9 +304,10 @@ impl Volume {
             .flatten()
             .filter_map(|d| d.note.clone())
             .collect();
-        let mut media = FileMedia::new(&devices);
         let found_there = || devices.iter().flatten().filter(|d| !d.created);
-        if !force {
+        if adopt.is_some() {
+            super::adopt::refuse_flash(&config, &devices)?;
+        } else if !force {
             found_there().try_for_each(contents::refuse)?;
         }
         let align = devices
@@ -306,20 +319,21 @@ impl Volume {
         let sizes: Vec<u64> = devices.iter().flatten().map(|d| d.bytes).collect();
         let Plan { sb, caching, needs } = Plan::new(&config, &sizes, align, &file)?;
         refuse_keep_without_homes(&sb, how.keep, &file)?;
+        let adopted = adopt.map(|a| super::adopt::examine(&sb, &devices, a, &file));
+        let adopted = adopted.transpose()?;
         notes.extend(needs.note());
-        if config
-            .members
-            .iter()
-            .all(|m| m.tier == config.members[0].tier)
-        {
-            notes.push(
-                "one tier: every extent lies there, and no policy has anything to decide; a faster tier is given with --fast".into(),
-            );
-        }
-        for (m, bytes) in config.members.iter().zip(&sizes) {
-            // A paced member that the model cannot represent must be refused before anything is written.
-            m.model(*bytes).map_err(|e| config_error(&file, e))?;
-            m.cost(*bytes).map_err(|e| config_error(&file, e))?;
+        notes.extend(one_tier(&config));
+        refuse_bad_models(&config, &sizes, &file)?;
+        let made = |notes| Created {
+            caching,
+            volume_bytes: u64::from(sb.extents) << sb.extent_shift,
+            block_bytes: 1 << sb.block_shift,
+            uuid: sb.uuid,
+            slots: sb.members.iter().map(|m| m.slots).collect(),
+            notes,
+        };
+        if adopt.is_some_and(|a| a.only_plan) {
+            return Ok((made(notes), adopted));
         }
         if force {
             found_there().try_for_each(|d| refuse_live_member(d, None))?;
@@ -329,22 +343,52 @@ impl Volume {
         if force {
             erase(&devices, &sb, how.keep)?;
         }
-        clear_homes(&devices, &sb, how.keep, progress)?;
-        // What was cleared gave its space back.
-        reserve_space(&devices, &sb, how.preallocate)?;
-        store::format(&mut media, &sb).map_err(|e| device_error(&media, &paths, e))?;
         config.uuid = Some(format_uuid(&sb.uuid));
-        config.save(&file)?;
+        write(&config, &file, (&devices, &sb), how, progress)?;
         undo.keep();
-        Ok(Created {
-            caching,
-            volume_bytes: u64::from(sb.extents) << sb.extent_shift,
-            block_bytes: 1 << sb.block_shift,
-            uuid: sb.uuid,
-            slots: sb.members.iter().map(|m| m.slots).collect(),
-            notes,
-        })
+        Ok((made(notes), adopted))
     }
+}
+
+/// Writes a new volume and its description.
+fn write(
+    config: &VolumeConfig,
+    file: &Path,
+    (devices, sb): (&[Option<Device>], &Superblock),
+    how: CreateHow,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), Error> {
+    let mut media = FileMedia::new(devices);
+    let done = if how.keep {
+        // If this is interrupted, `isotherm release` gives the disks back, and it finds them by the description.
+        config.save(file)?;
+        store::format_kept(&mut media, sb)
+    } else {
+        clear_homes(devices, sb, progress)?;
+        // What was cleared gave its space back.
+        reserve_space(devices, sb, how.preallocate)?;
+        store::format(&mut media, sb)
+    };
+    let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
+    done.map_err(|e| device_error(&media, &paths, e))?;
+    if how.keep { Ok(()) } else { config.save(file) }
+}
+
+/// A message for people if there is nothing to decide.
+fn one_tier(config: &VolumeConfig) -> Option<String> {
+    let first = config.members.first()?.tier;
+    config.members.iter().all(|m| m.tier == first).then(|| {
+        String::from("one tier: every extent lies there, and no policy has anything to decide; a faster tier is given with --fast")
+    })
+}
+
+/// A paced member that the model cannot represent must be refused before anything is written.
+fn refuse_bad_models(config: &VolumeConfig, sizes: &[u64], file: &Path) -> Result<(), Error> {
+    for (m, bytes) in config.members.iter().zip(sizes) {
+        m.model(*bytes).map_err(|e| config_error(file, e))?;
+        m.cost(*bytes).map_err(|e| config_error(file, e))?;
+    }
+    Ok(())
 }
 
 /// Sorts the members by tier, with absolute paths that are the same after the next boot. Returns these.
@@ -383,32 +427,21 @@ fn erase(devices: &[Option<Device>], sb: &Superblock, keep: bool) -> Result<(), 
     })
 }
 
-/// Clears the disks of a cache volume, which shows what they hold; with `keep`, sets their first bytes aside instead. (A tiering volume shows
-/// zeros until something is written.)
+/// Clears the disks of a cache volume, which shows what they hold. (A tiering volume shows zeros until something is written.)
 fn clear_homes(
     devices: &[Option<Device>],
     sb: &Superblock,
-    keep: bool,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), Error> {
-    let failed = |d: &Device, what: &str, e: std::io::Error| {
-        let what = format!("{}: cannot be {what}: {e}", d.path.display());
-        Error::new(ErrorKind::Device, what)
-    };
     for m in sb.disks() {
         let i = usize::from(m.0);
         let Some(d) = devices[i].as_ref().filter(|d| !d.created) else {
             continue;
         };
-        if keep {
-            // The volume's own metadata will be where the first bytes are.
-            let stash = sb.members[i].behind_at;
-            d.copy_range(0, stash, sb.head_bytes())
-                .map_err(|e| failed(d, "copied", e))?;
-        } else {
-            d.clear(0, sb.members[i].bytes, progress)
-                .map_err(|e| failed(d, "cleared", e))?;
-        }
+        d.clear(0, sb.members[i].bytes, progress).map_err(|e| {
+            let what = format!("{}: cannot be cleared: {e}", d.path.display());
+            Error::new(ErrorKind::Device, what)
+        })?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! A volume: created on its members, opened with recovery.
 
+mod adopt;
 pub(crate) mod begin;
 mod claim;
 pub(crate) mod create;
@@ -26,6 +27,7 @@ use isotherm_core::store::{self, Opened};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+pub use crate::contents::Adoptable;
 pub use claim::refuse_if_served;
 pub use grow::Grown;
 pub use pages::ask_for_huge;
@@ -53,6 +55,15 @@ pub struct CreateHow {
     pub preallocate: bool,
     /// Show what the slow members of a cache volume hold, instead of zeros: their data is not cleared.
     pub keep: bool,
+}
+
+/// How to adopt a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AdoptHow {
+    /// Adopt data of an unknown kind.
+    pub unknown: bool,
+    /// Write nothing; only say what would be done.
+    pub only_plan: bool,
 }
 
 /// The volume that `create` has made.

@@ -3,6 +3,7 @@
 use super::grow::{carry, end_session};
 use super::{OpenMode, Volume, config_error, description, in_words};
 use crate::config::{MemberConfig, VolumeConfig, parse_uuid};
+use crate::contents;
 use crate::device::{Device, OpenHow};
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
@@ -68,6 +69,9 @@ impl Volume {
             .into_iter()
             .map(|(sb, device)| give_back(&sb, device))
             .collect::<Result<Vec<_>, _>>()?;
+        if went_on {
+            notes.extend(leave_no_flash(&config, &file));
+        }
         if let Err(e) = std::fs::remove_file(&file) {
             notes.push(format!(
                 "the description {} cannot be removed: {e}: remove it",
@@ -83,6 +87,31 @@ impl Volume {
     }
 }
 
+/// Erases flash that still carries the volume's superblock: the release of an adoption that was interrupted has not opened it.
+fn leave_no_flash(config: &VolumeConfig, file: &Path) -> Vec<String> {
+    let uuid = config.uuid.as_deref().and_then(parse_uuid);
+    let base = file.parent().unwrap_or(Path::new(""));
+    let slowest = config.members.iter().map(|m| m.tier).max();
+    let flash = config.members.iter().filter(|m| Some(m.tier) != slowest);
+    let erase = |path: PathBuf| {
+        let own =
+            probe(&path, Second::At(&[])).is_ok_and(|sb| sb.is_ok_and(|s| Some(s.uuid) == uuid));
+        let how = OpenHow {
+            create: None,
+            buffered: false,
+            read_only: false,
+            fresh: false,
+        };
+        let erased = own.then(|| Device::open(&path, how).and_then(|d| contents::erase(&d)));
+        let e = erased?.err()?;
+        Some(format!(
+            "{}: still carries the superblock of the volume: {e}",
+            path.display()
+        ))
+    };
+    flash.filter_map(|m| erase(base.join(&m.path))).collect()
+}
+
 /// The error of a volume that cannot be opened, with the reason if an earlier release was killed after its last write to a device.
 fn ended_before(e: Error, config: &VolumeConfig, file: &Path) -> Error {
     let base = file.parent().unwrap_or(Path::new(""));
@@ -95,7 +124,7 @@ fn ended_before(e: Error, config: &VolumeConfig, file: &Path) -> Error {
         return e;
     }
     let what = format!(
-        "none of its devices carries its superblock: if a release was interrupted at its end, the disks are plain disks already; then remove {}",
+        "none of its devices carries its superblock: if a release was interrupted at its end, or an adoption at its beginning, the disks are plain disks; then remove {}",
         file.display()
     );
     Error::new(e.kind, format!("{e}; {what}"))

@@ -1,0 +1,89 @@
+//! Options of commands that change what a volume consists of.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::VolumeArgs;
+use crate::json::JsonArg;
+use crate::member::MemberSpec;
+use crate::policy_spec::PolicySpec;
+use crate::size;
+
+/// `isotherm adopt`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  umount /data && isotherm adopt v /dev/sda2 --fast /dev/nvme0n1p3\n  isotherm serve v --device && mount /dev/isotherm/v /data\n  isotherm adopt --finish v        # from now on writes may stay on flash for a while\n\nThe device keeps its data in place; only its first 4 MiB move to its end, which must be free: the command says how to shrink a file system. `isotherm release v` gives the device back at any time, also if an adoption was interrupted."
+)]
+pub struct AdoptArgs {
+    /// Name or path of the volume: the description goes to VOLUME.toml
+    #[arg(value_parser = super::volume_name())]
+    pub volume: PathBuf,
+    /// The device or file with a file system (ext2, ext3, ext4, XFS, btrfs), which is not mounted
+    #[arg(required_unless_present = "finish")]
+    pub device: Option<PathBuf>,
+    /// Device or file of the fast tier, PATH or PATH:SIZE; SIZE may be a share of the device (10%)
+    #[arg(long, value_name = "PATH[:SIZE]", required_unless_present = "finish")]
+    pub fast: Vec<MemberSpec>,
+    /// Extent size, a power of two from 4K to 4M [default: 64K]
+    #[arg(long, value_name = "SIZE", value_parser = size::extent)]
+    pub extent: Option<u32>,
+    /// Policy that keeps copies, with parameters, NAME,KEY=VALUE,... [default: benefit]
+    #[arg(long)]
+    pub policy: Option<PolicySpec>,
+    /// Adopt data of an unknown kind; the end of the device must be free
+    #[arg(long)]
+    pub force: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+    /// End the trial: a served volume, which has written everything through to its disk since its adoption, may keep writes on flash
+    #[arg(long, conflicts_with_all = ["device", "fast", "extent", "policy", "force", "yes"])]
+    pub finish: bool,
+    /// Where the result goes.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm release`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm stop v && isotherm release v --yes && mount /dev/sdb /data\n\nDirty data is written home first. The flash is empty afterwards. If this is interrupted, the same command goes on."
+)]
+pub struct ReleaseArgs {
+    /// The volume, which is not served.
+    #[command(flatten)]
+    pub of: VolumeArgs,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// `isotherm replace`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm replace v /dev/nvme1n1                       # a cache that was lost\n  isotherm replace v /dev/sdc --member /dev/sda         # a disk that begins to fail: its data is copied\n  isotherm replace v /dev/nvme1n1 --member 0 --empty    # a larger cache, which begins empty"
+)]
+pub struct ReplaceArgs {
+    /// The volume; it may be served if nothing must be copied (a lost cache, or --empty)
+    #[arg(value_parser = super::volume_name())]
+    pub volume: PathBuf,
+    /// The new device or file, PATH or PATH:SIZE; a file that does not exist is created
+    #[arg(value_name = "PATH[:SIZE]")]
+    pub new: MemberSpec,
+    /// The member to replace: its path, or its place in the list of members [default: the one that is missing]
+    #[arg(long, value_name = "MEMBER")]
+    pub member: Option<String>,
+    /// Begin with an empty device instead of a copy of the member. It must hold nothing that is nowhere else
+    #[arg(long)]
+    pub empty: bool,
+    /// Go on although writes that only the missing member held are lost
+    #[arg(long)]
+    pub accept_loss: bool,
+    /// Overwrite data on the new device
+    #[arg(long)]
+    pub force: bool,
+    /// Where the result goes.
+    #[command(flatten)]
+    pub json: JsonArg,
+}

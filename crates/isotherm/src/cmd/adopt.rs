@@ -1,0 +1,129 @@
+//! `isotherm adopt`: a device that holds a file system becomes the slow member of a cache volume in place.
+
+mod references;
+
+use std::path::Path;
+
+use isotherm_live::Volume;
+use isotherm_live::volume::{AdoptHow, Adoptable, description};
+use serde_json::json;
+
+use crate::Failure;
+use crate::args::{AdoptArgs, CreateArgs};
+use crate::control::Request;
+use crate::control::client::served;
+use crate::member::MemberSpec;
+
+/// The write mode of a volume from its adoption on until `adopt --finish`: flash that is lost then costs nothing.
+const TRIAL: &str = "write-mode=write-through-all";
+
+/// Adopts a device, or ends the trial that an adoption begins.
+///
+/// # Errors
+/// The device holds nothing that can be adopted, is in use, is referred to by its name, or has no room; or the answer is no.
+pub fn run(args: &AdoptArgs) -> Result<(), Failure> {
+    let Some(device) = &args.device else {
+        return finish(args);
+    };
+    if description(&args.volume).exists() {
+        return Err(Failure::failed(format!(
+            "{}: exists already: choose another name; if its adoption was interrupted, `isotherm release {}` gives the device back",
+            description(&args.volume).display(),
+            args.volume.display()
+        )));
+    }
+    let device = std::path::absolute(device).map_err(|e| Failure::file(device, "find", &e))?;
+    let mut config = super::create::config_of(&as_created(args, &device))?;
+    if !config.policy.contains("write-mode=") {
+        config.policy = format!("{},{TRIAL}", config.policy);
+    }
+    let make = |only_plan| {
+        let unknown = args.force;
+        let how = AdoptHow { unknown, only_plan };
+        Volume::adopt(&args.volume, config.clone(), how).map_err(|e| Failure::failed(e.to_string()))
+    };
+    let (_, plan) = make(true)?;
+    let names = references::find(&device, Path::new("/"));
+    if let Some(first) = names.first() {
+        let all: Vec<String> = names.iter().map(ToString::to_string).collect();
+        return Err(Failure::failed(format!(
+            "{}: is referred to by its own name, and what follows it there would find the volume's first block, or a copy of the file system's: {}. Change this to the file system's UUID (for {}, `isotherm fstab` prints the line), and repeat the command",
+            device.display(),
+            all.join("; "),
+            first.file.display(),
+        )));
+    }
+    super::confirm(&said(args, &device, &plan), args.yes)?;
+    let (made, adopted) = make(false)?;
+    for note in &made.notes {
+        crate::log::note(format_args!("isotherm: {note}"));
+    }
+    let result = json!({
+        "volume": args.volume.to_string_lossy(), "description": description(&args.volume).to_string_lossy(),
+        "device": device.to_string_lossy(), "adopted": adopted.what, "data_bytes": adopted.bytes,
+        "volume_bytes": made.volume_bytes, "policy": config.policy,
+    });
+    args.json.print(&result, || {
+        let v = args.volume.display();
+        format!(
+            "{v}: adopted {}\n  next: `isotherm serve {v} --device`, then mount /dev/isotherm/{} where the device was mounted\n  writes go through to the device until `isotherm adopt --finish {v}`\n  `isotherm release {v}` gives the device back\n",
+            device.display(),
+            args.volume.file_name().unwrap_or_default().to_string_lossy(),
+        )
+    })
+}
+
+/// What will be done, in words.
+fn said(args: &AdoptArgs, device: &Path, plan: &Adoptable) -> String {
+    format!(
+        "{}: {} of {} bytes stays in place and becomes volume {}; its first bytes are copied to the end of the device, and the flash ({}) is overwritten",
+        device.display(),
+        plan.what,
+        plan.bytes,
+        args.volume.display(),
+        args.fast
+            .iter()
+            .map(|m| m.path.display().to_string())
+            .collect::<Vec<_>>()
+            .join(", "),
+    )
+}
+
+/// The options of `isotherm create` for the same volume.
+fn as_created(args: &AdoptArgs, device: &Path) -> CreateArgs {
+    let slow = MemberSpec {
+        path: device.to_owned(),
+        size: None,
+    };
+    CreateArgs {
+        volume: args.volume.clone(),
+        fast: args.fast.clone(),
+        slow: vec![slow],
+        extent: args.extent,
+        policy: args.policy.clone(),
+        keep: true,
+        ..CreateArgs::default()
+    }
+}
+
+/// Ends the trial of a served volume.
+fn finish(args: &AdoptArgs) -> Result<(), Failure> {
+    let mut client = served(&args.volume)?;
+    let status = client.ask(&Request::Status)?;
+    let before = status["policy"].as_str().unwrap_or_default();
+    let v = args.volume.display();
+    let after: Vec<&str> = before.split(',').filter(|p| *p != TRIAL).collect();
+    let policy = after.join(",");
+    if policy == before {
+        return Err(Failure::failed(format!(
+            "{v}: is not in the trial that follows an adoption (policy {before})"
+        )));
+    }
+    let answer = client.ask(&Request::Policy { policy })?;
+    args.json.print(&answer, || {
+        format!(
+            "{v}: writes may stay on flash from now on (policy {})\n",
+            answer["policy"].as_str().unwrap_or_default()
+        )
+    })
+}

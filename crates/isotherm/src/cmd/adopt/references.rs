@@ -1,0 +1,140 @@
+//! Places in the system's configuration that name a device itself, instead of what it holds. After an adoption, such a name leads to the
+//! device below the volume.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Files that name devices, below the root directory.
+const FILES: [&str; 8] = [
+    "etc/fstab",
+    "etc/crypttab",
+    "etc/mdadm/mdadm.conf",
+    "etc/mdadm.conf",
+    "etc/lvm/devices/system.devices",
+    "etc/default/grub",
+    "etc/initramfs-tools/conf.d/resume",
+    "etc/exports",
+];
+/// Directories with names of devices.
+const NAMES: [&str; 4] = [
+    "dev/disk/by-id",
+    "dev/disk/by-path",
+    "dev/disk/by-partuuid",
+    "dev/disk/by-partlabel",
+];
+
+/// A line that names the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// The file.
+    pub file: PathBuf,
+    /// The number of the line, from 1 on.
+    pub line: usize,
+    /// The name in it.
+    pub name: String,
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} line {}: {}",
+            self.file.display(),
+            self.line,
+            self.name
+        )
+    }
+}
+
+/// All lines that name `device`, in files below `root`. (A file that cannot be read names nothing.)
+pub fn find(device: &Path, root: &Path) -> Vec<Reference> {
+    let names = names_of(device, root);
+    let mut found = Vec::new();
+    for file in FILES.map(|f| root.join(f)) {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        for (n, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default();
+            let is_name = |w: &&str| names.iter().any(|n| n == w);
+            let words = line.split(|c: char| c.is_whitespace() || matches!(c, '"' | ',' | '\''));
+            // `IDNAME=/dev/sda2`, `resume=/dev/sda2`: the name follows the first `=`, unless it has one itself.
+            let words = words.flat_map(|w| [w, w.split_once('=').map_or("", |p| p.1)]);
+            if let Some(name) = words.filter(|w| !w.is_empty()).find(is_name) {
+                found.push(Reference {
+                    file: file.clone(),
+                    line: n + 1,
+                    name: name.to_owned(),
+                });
+            }
+        }
+    }
+    found
+}
+
+/// The names of a device: its paths, and tags that belong to its partition.
+fn names_of(device: &Path, root: &Path) -> Vec<String> {
+    let own = fs::canonicalize(device).unwrap_or_else(|_| device.to_owned());
+    let mut names = vec![
+        device.to_string_lossy().into_owned(),
+        own.to_string_lossy().into_owned(),
+    ];
+    for dir in NAMES.map(|d| root.join(d)) {
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            if fs::canonicalize(entry.path()).ok().as_ref() != Some(&own) {
+                continue;
+            }
+            let name = entry.file_name().to_string_lossy().into_owned();
+            names.push(entry.path().to_string_lossy().into_owned());
+            for (tag, of) in [("PARTUUID", "by-partuuid"), ("PARTLABEL", "by-partlabel")] {
+                if dir.ends_with(of) {
+                    names.push(format!("{tag}={name}"));
+                    names.push(name.clone());
+                }
+            }
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn names_of_the_device_are_found_and_its_uuid_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |p: &str| root.path().join(p);
+        for dir in ["etc/default", "dev/disk/by-partuuid", "dev/disk/by-id"] {
+            fs::create_dir_all(at(dir)).unwrap();
+        }
+        fs::write(at("dev/sda2"), "").unwrap();
+        symlink(at("dev/sda2"), at("dev/disk/by-partuuid/12-34")).unwrap();
+        symlink(at("dev/sda2"), at("dev/disk/by-id/ata-X-part2")).unwrap();
+        let own = at("dev/sda2").display().to_string();
+        let text = format!(
+            "UUID=1 / ext4\n# {own} /old ext4\n{own} /data ext4\nPARTUUID=12-34 /x ext4\n{own}2 /y ext4\n"
+        );
+        fs::write(at("etc/fstab"), text).unwrap();
+        let by_id = at("dev/disk/by-id/ata-X-part2");
+        fs::write(
+            at("etc/default/grub"),
+            format!("GRUB=\"quiet resume={}\"\n", by_id.display()),
+        )
+        .unwrap();
+        let found = find(&at("dev/sda2"), root.path());
+        let lines: Vec<(String, usize)> = found
+            .iter()
+            .map(|r| {
+                (
+                    r.file.file_name().unwrap().to_string_lossy().into_owned(),
+                    r.line,
+                )
+            })
+            .collect();
+        assert_eq!(
+            lines,
+            [("fstab".into(), 3), ("fstab".into(), 4), ("grub".into(), 1)]
+        );
+    }
+}

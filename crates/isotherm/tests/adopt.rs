@@ -1,0 +1,160 @@
+//! A device that holds a file system becomes the slow member of a cache volume in place, and is given back.
+
+mod common;
+
+use common::Place;
+use common::nbd::{MIB, NBD, back, noise};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Size of the file system, and of the device.
+const DATA: usize = 60 * MIB;
+const DEVICE: u64 = 68 << 20;
+
+/// A device with a file system that has room behind it; returns its bytes.
+fn with_file_system(place: &Place) -> Vec<u8> {
+    let file = fs::File::create(place.path("d")).expect("created");
+    file.set_len(DATA as u64).expect("sized");
+    let made = place.tool("mkfs.ext4", &["-q", "-F", "d"]);
+    assert!(made.status.success(), "{made:?}");
+    // What a file system holds is not looked at. So any bytes will do.
+    let noise = noise(5, 20 * MIB);
+    file.write_all_at(&noise, 30 << 20).expect("written");
+    file.set_len(DEVICE).expect("sized");
+    fs::read(place.path("d")).expect("read")[..DATA].to_vec()
+}
+
+fn holds(place: &Place, data: &[u8]) {
+    let now = fs::read(place.path("d")).expect("read");
+    let differs = (0..data.len()).find(|&i| now[i] != data[i]);
+    assert_eq!(differs, None, "the first byte of the device that differs");
+}
+
+#[test]
+fn a_file_system_is_adopted_in_place_and_given_back() {
+    let place = Place::new();
+    let mut data = with_file_system(&place);
+    let asked = place.run("adopt v d --fast f:16M");
+    let why = String::from_utf8_lossy(&asked.stderr).into_owned();
+    let said = why.contains("stays in place") && why.contains("--yes");
+    assert!(asked.status.code() == Some(2) && said, "{why}");
+    assert!(!place.path("v.toml").exists());
+    holds(&place, &data);
+    let adopted = place.json("adopt v d --fast f:16M --yes", "adopt");
+    assert_eq!(
+        adopted["data_bytes"].as_u64(),
+        Some(DATA as u64),
+        "{adopted}"
+    );
+    // The device itself is no file system any more.
+    let raw = fs::read(place.path("d")).expect("read");
+    assert!(raw.starts_with(b"ISOTHERM") && raw[1080..1082] != [0x53, 0xef]);
+
+    let served = place.serve("v --nbd unix:n");
+    assert!(
+        back(&place)[..DATA] == data[..],
+        "the volume shows other data"
+    );
+    // Until the trial ends, nothing that was written is on flash alone.
+    let new = noise(6, 4 * MIB);
+    data[..new.len()].copy_from_slice(&new);
+    fs::write(place.path("data"), &new).expect("written");
+    let copied = place.tool("nbdcopy", &["--flush", "data", NBD]);
+    assert!(copied.status.success(), "{copied:?}");
+    let status = place.json("status v", "status");
+    assert_eq!(
+        status["copies"]["dirty_bytes"].as_u64(),
+        Some(0),
+        "{status}"
+    );
+    let ended = place.ok("adopt --finish v");
+    assert!(ended.contains("may stay on flash"), "{ended}");
+    let why = place.fails("adopt --finish v");
+    assert!(why.contains("not in the trial"), "{why}");
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+    place.json("release v --yes", "release");
+    holds(&place, &data);
+}
+
+#[test]
+fn an_adoption_that_is_killed_is_undone_or_complete() {
+    let place = Place::new();
+    let data = with_file_system(&place);
+    let mut undone = 0;
+    for round in 0..24u64 {
+        let mut killed = place
+            .command("adopt v d --fast f:16M --yes")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        std::thread::sleep(Duration::from_millis(3 + 4 * round));
+        let _ = killed.kill();
+        let whole = killed.wait().expect("ended").success();
+        if place.path("v.toml").exists() {
+            let why = place.fails("adopt v d --fast f:16M --yes");
+            assert!(why.contains("isotherm release v"), "{why}");
+            let out = place.run("release v --yes");
+            let words = String::from_utf8_lossy(&out.stderr).into_owned();
+            // Nothing may have been written to the device yet.
+            let early = words.contains("an adoption at its beginning");
+            assert!(out.status.success() || (early && !whole), "{words}");
+            undone += u64::from(!whole);
+            let _ = fs::remove_file(place.path("v.toml"));
+        }
+        holds(&place, &data);
+        let _ = fs::remove_file(place.path("f"));
+        fs::OpenOptions::new()
+            .write(true)
+            .open(place.path("d"))
+            .and_then(|f| f.set_len(DATA as u64).and_then(|()| f.set_len(DEVICE)))
+            .expect("sized");
+    }
+    println!("{undone} adoptions were undone");
+}
+
+#[test]
+fn what_cannot_be_adopted_is_refused_in_words() {
+    let place = Place::new();
+    let data = with_file_system(&place);
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(place.path("d"))
+        .expect("opened");
+    let refused = |words: &str| {
+        let why = place.fails("adopt v d --fast f:16M --yes");
+        assert!(why.contains(words), "{why}");
+        assert!(!place.path("v.toml").exists() && !place.path("f").exists());
+    };
+    // No room behind the file system.
+    file.set_len(DATA as u64 + 4096).expect("sized");
+    refused("resize2fs");
+    file.set_len(DEVICE).expect("sized");
+    // Something else, too.
+    file.write_all_at(b"LUKS\xba\xbe\0\x02", 0)
+        .expect("written");
+    refused("wipefs");
+    file.write_all_at(&[0; 2048], 0).expect("written");
+    refused("nothing is recognised");
+    // Unknown data is taken as it is, if the end is free.
+    file.write_all_at(&[1], DEVICE - 9).expect("written");
+    let why = place.fails("adopt v d --fast f:16M --force --yes");
+    assert!(why.contains("data of an unknown kind"), "{why}");
+    file.write_all_at(&[0], DEVICE - 9).expect("written");
+    place.json("adopt v d --fast f:16M --force --yes", "adopt");
+    place.json("release v --yes", "release");
+    let now = fs::read(place.path("d")).expect("read");
+    assert!(now[2048..DATA] == data[2048..]);
+    // Flash that holds something is not overwritten.
+    fs::copy(place.path("d"), place.path("f")).expect("copied");
+    let flash = fs::File::options()
+        .write(true)
+        .open(place.path("f"))
+        .expect("opened");
+    flash.write_all_at(b"XFSB", 0).expect("written");
+    let why = place.fails("adopt v d --fast f --force --yes");
+    assert!(why.contains("XFS") && why.contains("wipefs"), "{why}");
+}

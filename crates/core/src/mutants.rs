@@ -95,6 +95,8 @@ pub enum Mutant {
     AllocateUnderClaim,
     /// A slot of a copy that was claimed to be clean is written to although the mirror still claims it.
     ReuseClaimedBeforeMirror,
+    /// A checkpoint that begins at the end of the journal has claims that count although the next session makes them void.
+    CountVoidClaims,
     /// A fetch starts during a write of its extent.
     FetchUnderWriter,
     /// A dirty copy is dropped without being written home.
@@ -258,7 +260,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 123] = [
+pub const MUTANTS: [Mutant; 124] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -302,6 +304,7 @@ pub const MUTANTS: [Mutant; 123] = [
     Mutant::FetchUnderClaim,
     Mutant::AllocateUnderClaim,
     Mutant::ReuseClaimedBeforeMirror,
+    Mutant::CountVoidClaims,
     Mutant::FetchUnderWriter,
     Mutant::DropDirtyCopy,
     Mutant::TrustOneReplica,

@@ -9,8 +9,10 @@ pub(super) use loaded::{CHUNK, From, Loaded};
 use super::checkpoint::{self, Header};
 use super::counter::Known;
 use super::error::OpenError;
+use super::mutants::broken;
 use super::report::{Part, Repair, Report};
 use super::{BLOCK, Carrier, HEADER, Media};
+use crate::mutants::Mutant;
 use crate::units::ExtentId;
 use crate::volume::map::Recorded;
 use alloc::vec;
@@ -148,7 +150,9 @@ fn read_checkpoint<M: Media + ?Sized>(
     }
     let place = |m: Carrier, i: u32| from.layout.checkpoint_block(m, h.number, i);
     let mut buf = vec![0; CHUNK * BLOCK];
-    let trust = Trust::of(media, from, report, h.start.next_seq);
+    let early = u64::from(!broken(media, Mutant::CountVoidClaims));
+    let at = h.start.next_seq.saturating_sub(early);
+    let trust = Trust::of(media, from, report, at);
     // The start of a range of extents whose records are lost, and the last extent of the blocks before it.
     let (mut gap, mut last) = (None, None);
     let mut i = 0;

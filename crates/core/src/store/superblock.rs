@@ -163,8 +163,8 @@ pub struct Superblock {
     pub void_at: u64,
     /// The session whose clean copies are claimed to be equal to their homes until a later record withdraws that; 0: none.
     pub clean_epoch: u64,
-    /// Such claims by [`super::record::CLAIMED`] count in blocks of the journal from this number on, and in checkpoints that begin there or
-    /// later; 0: nowhere.
+    /// Such claims by [`super::record::CLAIMED`] count in blocks of the journal from this number on, and in checkpoints that begin later;
+    /// 0: nowhere.
     pub claims_from: u64,
     /// Engine time at the last clean close.
     pub time_base: Nanos,

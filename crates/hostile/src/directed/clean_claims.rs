@@ -5,8 +5,9 @@ use super::stage::{Shape, Stage, everything, nothing};
 use isotherm_core::engine::Mutant;
 use isotherm_core::geometry::Kind;
 use isotherm_core::policy::{Action, Uses, WriteTo};
-use isotherm_core::store::{BLOCK, journal};
-use isotherm_core::{BufRef, DeviceOp, ExtentId, Nanos, OpKind, TierId};
+use isotherm_core::store::checkpoint::Header;
+use isotherm_core::store::{BLOCK, Superblock, journal};
+use isotherm_core::{BufRef, DeviceOp, ExtentId, MemberId, Nanos, OpKind, TierId};
 
 fn fetch(s: &mut Stage, e: u32) -> Result<(), String> {
     let (extent, to) = (ExtentId(e), TierId(0));
@@ -132,6 +133,68 @@ pub(super) fn in_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
         return Err(String::from("a checkpoint has lost the claim"));
     }
     same_without_copies(&mut s)
+}
+
+/// The volume was served by a program that knows no claims: it wrote zeros where they are stated, and wrote to homes without a withdrawal. The
+/// newest checkpoint has claims, and begins at the end of the journal. They must not count in the session after the next one either.
+pub(super) fn void_in_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
+    for writes in 0..8 {
+        if void_after(mutant, writes)? {
+            return Ok(());
+        }
+    }
+    Err(String::from(
+        "no checkpoint begins at the end of the journal",
+    ))
+}
+
+/// The same after some writes; false: the checkpoint does not begin there.
+fn void_after(mutant: Option<Mutant>, writes: u32) -> Result<bool, String> {
+    let shape = Shape {
+        kind: Kind::Cache,
+        extents: 24,
+        slots: vec![12, 24],
+        ring: 4,
+    };
+    let mut s = Stage::new(mutant, &shape)?;
+    s.uses(Uses::Copies);
+    claim(&mut s)?;
+    for e in 3..3 + writes {
+        s.allocate(e)?;
+        s.write(e, (0, 1))?;
+        s.flush()?;
+    }
+    s.lose_power(nothing);
+    let (layout, uuid) = (s.sb.layout(), s.sb.uuid);
+    let header = |r| {
+        let at = layout.region_offset(layout.primary, r);
+        Header::decode(s.disks[0].read(at, BLOCK), &uuid).map(|h| h.start.next_seq)
+    };
+    let starts = [0, 1].map(header);
+    for m in 0..2 {
+        let first = Superblock::decode(s.disks[m].read(0, BLOCK)).map_err(|e| format!("{e:?}"))?;
+        let sb = Superblock {
+            clean_epoch: 0,
+            claims_from: 0,
+            ..first
+        };
+        for at in [0, sb.copy_offset(MemberId(m as u8))] {
+            s.disks[m].write_through(at, &sb.encode());
+        }
+    }
+    s.open()?;
+    let from = s.session.as_ref().map(|sb| sb.claims_from);
+    if copied(&s, 1).0 {
+        return Err(String::from("a void claim counts"));
+    }
+    if !starts.contains(&from) {
+        return Ok(false);
+    }
+    s.write(1, (0, 8))?;
+    s.flush()?;
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify().map(|()| true)
 }
 
 /// A write to a claimed copy, to its home or to both. The device takes it, and not the withdrawal, before the power fails.

@@ -49,7 +49,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 86] = [
+pub const SCENES: [(&str, Scene); 87] = [
     ("power is lost while a cache ends", cache_ends::cut),
     (
         "a volume goes on after the end of its cache",
@@ -161,6 +161,10 @@ pub const SCENES: [(&str, Scene); 86] = [
     ),
     ("power is lost during an adoption", adoption::cut),
     ("claimed copies outlive a crash", clean_claims::outlives),
+    (
+        "a checkpoint with void claims",
+        clean_claims::void_in_checkpoint,
+    ),
     (
         "a checkpoint with a claimed copy",
         clean_claims::in_checkpoint,

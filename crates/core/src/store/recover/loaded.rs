@@ -183,7 +183,8 @@ pub(super) struct Trust {
     pub(super) any_epoch: bool,
     /// Claims count: [`Superblock::has_claims`], and no member is missing.
     pub(super) claims: bool,
-    /// The number of the block of the journal, or of the one at which the checkpoint began.
+    /// The number of the block of the journal. For a checkpoint: of the last block before it, because a checkpoint may begin where a session
+    /// does whose predecessors' claims are void.
     pub(super) at: u64,
 }
 

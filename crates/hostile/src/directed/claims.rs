@@ -1,7 +1,7 @@
 //! Scenes about records that claim more than is true: they go on naming the blocks of a copy after it was cleaned.
 
 use super::caches::cache;
-use super::stage::{Shape, Stage, everything, nothing};
+use super::stage::{Shape, Stage, everything, nothing, stage};
 use isotherm_core::engine::Mutant;
 use isotherm_core::geometry::Kind;
 use isotherm_core::policy::{Action, Uses, WriteTo};
@@ -177,9 +177,11 @@ pub(super) fn in_pieces(mutant: Option<Mutant>) -> Result<(), String> {
 }
 
 /// A session with a cleaned copy ends, and the next one writes past it. Then the checkpoint of that end is damaged, so that the one before it
-/// and the journal count, which has the record of the copy.
+/// and the journal count, which has the record of the copy. (In a cache volume, the next session withdraws a clean copy before it writes past it.)
 pub(super) fn ended(mutant: Option<Mutant>) -> Result<(), String> {
-    let mut s = cache(mutant)?;
+    let mut s = stage(mutant)?;
+    s.uses(Uses::Copies);
+    s.write(1, (0, 8))?;
     claim(&mut s)?;
     s.close(None)?;
     s.open()?;

@@ -197,6 +197,32 @@ fn void_after(mutant: Option<Mutant>, writes: u32) -> Result<bool, String> {
     s.verify().map(|()| true)
 }
 
+/// A copy has clean and dirty blocks at a clean end. A write in the next session waits for the withdrawal, but not for a time.
+pub(super) fn partly_dirty(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = cache(mutant)?;
+    claim(&mut s)?;
+    s.write_to(WriteTo::Copy);
+    s.write(1, (0, 4))?;
+    s.flush()?;
+    s.close(None)?;
+    s.open()?;
+    if !copied(&s, 1).1 {
+        return Err(String::from("the scene has no claim"));
+    }
+    // Another record is due later.
+    s.allocate(2)?;
+    s.write(2, (0, 1))?;
+    let write = s.send(1, (4, 8))?;
+    match s.answer(write) {
+        Some(Ok(())) => {}
+        other => return Err(format!("a write got {other:?}")),
+    }
+    s.flush()?;
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()
+}
+
 /// A write to a claimed copy, to its home or to both. The device takes it, and not the withdrawal, before the power fails.
 pub(super) fn written(mutant: Option<Mutant>) -> Result<(), String> {
     for to in [WriteTo::Copy, WriteTo::Home, WriteTo::Both] {

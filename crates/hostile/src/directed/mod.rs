@@ -49,7 +49,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 87] = [
+pub const SCENES: [(&str, Scene); 88] = [
     ("power is lost while a cache ends", cache_ends::cut),
     (
         "a volume goes on after the end of its cache",
@@ -164,6 +164,10 @@ pub const SCENES: [(&str, Scene); 87] = [
     (
         "a checkpoint with void claims",
         clean_claims::void_in_checkpoint,
+    ),
+    (
+        "a claimed copy with dirty blocks",
+        clean_claims::partly_dirty,
     ),
     (
         "a checkpoint with a claimed copy",

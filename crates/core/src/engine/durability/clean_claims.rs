@@ -78,6 +78,8 @@ pub(super) struct CleanClaims {
     /// By slot that a dropped copy had: the extent whose withdrawal is not durable everywhere.
     slots: ByNumber<u32>,
     wanted: Wanted,
+    /// Whether a record that exposes data, too, is wanted, so that the round must be a full one.
+    wants_data: bool,
     /// The next slot to look at, and when.
     hand: u32,
     look_at: Nanos,
@@ -96,6 +98,7 @@ impl CleanClaims {
             on_primary: VecDeque::new(),
             slots: ByNumber::new(256),
             wanted: Wanted::Nothing,
+            wants_data: false,
             hand: 0,
             look_at: now,
             ready: Vec::new(),
@@ -111,6 +114,11 @@ impl CleanClaims {
     #[inline]
     pub(super) fn is_wanted(&self) -> bool {
         self.wanted != Wanted::Nothing
+    }
+    /// Whether something waits for a withdrawal that only a full round can write.
+    #[inline]
+    pub(super) fn wants_data(&self) -> bool {
+        self.wants_data
     }
     /// Whether something waits for a withdrawal on the mirror.
     pub(super) fn wants_mirror(&self) -> bool {
@@ -155,6 +163,8 @@ impl Durability {
         let other = copy.is_some_and(|s| self.clean.slots.get(s.0).is_some());
         let other = other && !g.broken(Mutant::AllocateUnderClaim);
         if own {
+            let due = self.clean.open.get(e.0).map(|w| w.stage) == Some(Stage::Due);
+            self.clean.wants_data |= due && g.space.map.is_named(e);
             self.want(g, Wanted::OnPrimary);
         }
         if other {
@@ -229,6 +239,7 @@ impl Durability {
         }
         self.clean.due_at = None;
         self.clean.wanted = Wanted::Nothing;
+        self.clean.wants_data = false;
     }
 
     /// A record of `e` without a claim was encoded, as part of the block that is open.

@@ -60,6 +60,7 @@ impl Durability {
                 .due()
                 .is_some_and(|t| when_idle(g, t) <= g.clock)
             || self.has_rested(g)
+            || self.clean.wants_data()
             || (self.staging.lag() > 0 && why.mirror_due)
             || why.for_space
             || self.pressed

@@ -320,13 +320,32 @@ fn slot_again(
 /// The withdrawal is durable in the first place of the journal, and not in the second. Then its block is damaged in the first place. The slot
 /// must not contain another extent's bytes.
 pub(super) fn slot_before_mirror(mutant: Option<Mutant>) -> Result<(), String> {
+    before_mirror(mutant, |s| evict(s, 1))
+}
+
+/// The same if a write past the copy has withdrawn the claim, and then evicts the copy.
+pub(super) fn slot_passed_before_mirror(mutant: Option<Mutant>) -> Result<(), String> {
+    before_mirror(mutant, |s| {
+        s.write_to(WriteTo::Home);
+        s.write(1, (0, 8))?;
+        if copied(s, 1).0 {
+            return Err(String::from("the scene's copy is not evicted"));
+        }
+        Ok(())
+    })
+}
+
+fn before_mirror(
+    mutant: Option<Mutant>,
+    gives_up: impl Fn(&mut Stage) -> Result<(), String>,
+) -> Result<(), String> {
     let mut s = cache(mutant)?;
     claim(&mut s)?;
     let layout = s.sb.layout();
     let mirror = layout.mirror.ok_or("the scene has no mirror")?;
     let ring = mirror.ring_at..mirror.ring_at + layout.area.ring_bytes();
     s.hold(move |op| op.member == mirror.member && ring.contains(&op.offset));
-    evict(&mut s, 1)?;
+    gives_up(&mut s)?;
     fetch(&mut s, 2)?;
     let uuid = s.sb.uuid;
     s.lose_power(everything);

@@ -49,7 +49,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 88] = [
+pub const SCENES: [(&str, Scene); 89] = [
     ("power is lost while a cache ends", cache_ends::cut),
     (
         "a volume goes on after the end of its cache",
@@ -178,6 +178,10 @@ pub const SCENES: [(&str, Scene); 88] = [
     ("a write to a claimed copy fails", clean_claims::fails),
     ("a fetch to a claimed slot", clean_claims::slot_fetched),
     ("a write to a claimed slot", clean_claims::slot_written),
+    (
+        "a slot that a write gave up, and the mirror",
+        clean_claims::slot_passed_before_mirror,
+    ),
     (
         "a claimed slot and the mirror",
         clean_claims::slot_before_mirror,

@@ -121,6 +121,7 @@ fn what_cannot_be_adopted_is_refused_in_words() {
     let place = Place::new();
     let data = with_file_system(&place);
     let file = fs::OpenOptions::new()
+        .read(true)
         .write(true)
         .open(place.path("d"))
         .expect("opened");
@@ -133,6 +134,34 @@ fn what_cannot_be_adopted_is_refused_in_words() {
     file.set_len(DATA as u64 + 4096).expect("sized");
     refused("resize2fs");
     file.set_len(DEVICE).expect("sized");
+    // A journal to replay; more blocks than 32 bits can count.
+    let u32_at = |at: u64| {
+        let mut b = [0; 4];
+        file.read_exact_at(&mut b, at).expect("read");
+        u32::from_le_bytes(b)
+    };
+    let put = |at: u64, b: &[u8]| file.write_all_at(b, at).expect("written");
+    let features = u32_at(1024 + 0x60);
+    put(1024 + 0x60, &(features | 4).to_le_bytes());
+    refused("not unmounted");
+    put(1024 + 0x60, &(features | 0x80).to_le_bytes());
+    put(1024 + 0x150, &[1]);
+    refused("larger than the device");
+    put(1024 + 0x150, &[0]);
+    put(1024 + 0x60, &features.to_le_bytes());
+    // One block more than there is room for.
+    let (blocks, size) = (u32_at(1028), 1024 << u32_at(1024 + 0x18));
+    put(1028, &((DEVICE / size) as u32).to_le_bytes());
+    let why = place.fails("adopt v d --fast f:16M --yes");
+    let words = why.split_whitespace();
+    let kib = words.filter_map(|w| w.strip_suffix('K')?.parse::<u64>().ok());
+    let most = (kib.last().expect("a size") * 1024 / size) as u32;
+    put(1028, &(most + 1).to_le_bytes());
+    refused("resize2fs");
+    put(1028, &most.to_le_bytes());
+    let asked = place.run("adopt v d --fast f:16M");
+    assert_eq!(asked.status.code(), Some(2), "{asked:?}");
+    put(1028, &blocks.to_le_bytes());
     // Something else, too.
     file.write_all_at(b"LUKS\xba\xbe\0\x02", 0)
         .expect("written");
@@ -148,6 +177,11 @@ fn what_cannot_be_adopted_is_refused_in_words() {
     place.json("release v --yes", "release");
     let now = fs::read(place.path("d")).expect("read");
     assert!(now[2048..DATA] == data[2048..]);
+    let why = place.fails("adopt v no --fast f:16M --yes");
+    assert!(
+        why.contains("does not exist") && !why.contains("10G"),
+        "{why}"
+    );
     // Flash that holds something is not overwritten.
     fs::copy(place.path("d"), place.path("f")).expect("copied");
     let flash = fs::File::options()
@@ -157,4 +191,29 @@ fn what_cannot_be_adopted_is_refused_in_words() {
     flash.write_all_at(b"XFSB", 0).expect("written");
     let why = place.fails("adopt v d --fast f --force --yes");
     assert!(why.contains("XFS") && why.contains("wipefs"), "{why}");
+}
+
+#[test]
+fn a_part_of_a_file_system_is_refused() {
+    let place = Place::new();
+    let refused = |bytes: &[(u64, &[u8])], words: &str| {
+        let file = fs::File::create(place.path("d")).expect("created");
+        file.set_len(DEVICE).expect("sized");
+        for (at, b) in bytes {
+            file.write_all_at(b, *at).expect("written");
+        }
+        let why = place.fails("adopt v d --fast f:16M --yes");
+        assert!(why.contains(words), "{why}");
+        assert!(!place.path("v.toml").exists());
+    };
+    // XFS with 1024 blocks of 4 KiB, whose log is on another device; then with a realtime part.
+    let blocks: [(u64, &[u8]); 3] = [(0, b"XFSB"), (6, &[0x10]), (14, &[4])];
+    refused(&blocks, "log or its realtime part");
+    let log: [(u64, &[u8]); 2] = [(0x37, &[1]), (0x17, &[1])];
+    refused(
+        &[blocks, [log[0], log[1], (0x66, &[2])]].concat(),
+        "log or its realtime part",
+    );
+    // btrfs on two devices.
+    refused(&[(0x1_0040, b"_BHRfS_M"), (0x1_0088, &[2])], "2 devices");
 }

@@ -33,6 +33,12 @@ pub fn run(args: &AdoptArgs) -> Result<(), Failure> {
         )));
     }
     let device = std::path::absolute(device).map_err(|e| Failure::file(device, "find", &e))?;
+    if !device.exists() {
+        return Err(Failure::failed(format!(
+            "{}: does not exist: give the device or file with the file system",
+            device.display()
+        )));
+    }
     let mut config = super::create::config_of(&as_created(args, &device))?;
     if !config.policy.contains("write-mode=") {
         config.policy = format!("{},{TRIAL}", config.policy);

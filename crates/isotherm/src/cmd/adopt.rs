@@ -4,6 +4,7 @@ mod references;
 
 use std::path::Path;
 
+use isotherm_core::policy::Uses;
 use isotherm_live::Volume;
 use isotherm_live::volume::{AdoptHow, Adoptable, description};
 use serde_json::json;
@@ -40,6 +41,13 @@ pub fn run(args: &AdoptArgs) -> Result<(), Failure> {
         )));
     }
     let mut config = super::create::config_of(&as_created(args, &device))?;
+    let policy = config.build_policy();
+    if policy.is_ok_and(|p| p.uses() != Uses::Copies) {
+        return Err(Failure::usage(format!(
+            "--policy {}: it moves data between the devices: only a policy that keeps copies, such as benefit, leaves the data of an adopted device in place",
+            config.policy
+        )));
+    }
     if !config.policy.contains("write-mode=") {
         config.policy = format!("{},{TRIAL}", config.policy);
     }

@@ -44,7 +44,7 @@ impl Drop for Undo {
     }
 }
 
-/// The logical block of a volume with that number of recorded extents on devices with sectors of `align` bytes. Bitmaps with a bit for each
+/// The logical block of a volume with that number of extents on devices with sectors of `align` bytes. Bitmaps with a bit for each
 /// 512 bytes would be most of a large volume's metadata: from 1 GiB of them on, a block is 4 KiB and smaller writes are
 /// read-modify-write.
 fn block_for(align: u32, extents: u64, extent: u64) -> u32 {
@@ -92,7 +92,7 @@ impl Plan {
         let copies = extents_on(&|t| t < slowest);
         let homes = extents_on(&|t| !caching || t == slowest);
         let bound = if caching { copies } else { homes };
-        let align = block_for(align, bound, extent);
+        let align = block_for(align, homes, extent);
         if all > u64::from(SLOTS_MAX) {
             return Err(config_error(
                 file,

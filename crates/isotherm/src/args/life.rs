@@ -13,7 +13,7 @@ use crate::size;
 /// `isotherm adopt`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  umount /data && isotherm adopt v /dev/sda2 --fast /dev/nvme0n1p3\n  isotherm serve v --device && mount /dev/isotherm/v /data\n  isotherm adopt --finish v        # from now on writes may stay on flash for a while\n\nThe device keeps its data in place; only its first 4 MiB move to its end, which must be free: the command says how to shrink a file system. `isotherm release v` gives the device back at any time, also if an adoption was interrupted."
+    after_help = "Examples:\n  umount /data && isotherm adopt v /dev/sda2 --fast /dev/nvme0n1p3\n  isotherm adopt --finish v        # from now on writes may stay on flash for a while\n\nThe device keeps its data in place; only its first 4 MiB move to its end, which must be free: the command says how to shrink a file system. `isotherm release v` gives the device back at any time, also if an adoption was interrupted."
 )]
 pub struct AdoptArgs {
     /// Name or path of the volume: the description goes to VOLUME.toml

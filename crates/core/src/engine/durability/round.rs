@@ -5,8 +5,8 @@
 //!        ▲ snapshot: records are encoded here, from blocks that were valid before the flush was issued
 //! ```
 //! There is one round at a time. FLUSHes that arrive during a round share the next one. A round that serves only moves flushes only the
-//! devices to which they were copied. A round that begins ahead (`ahead.rs`) only flushes, and one for counters (`counters.rs`) flushes nothing. The cost depends on the number of changes since
-//! the last round, never on the size of the volume.
+//! devices to which they were copied. A round that begins ahead (`ahead.rs`) only flushes, and one for counters (`counters.rs`) or
+//! withdrawals (`clean_claims.rs`) flushes nothing. The cost depends on the number of changes since the last round, never on the size of the volume.
 //!
 //! After a crash, the journal on the primary is authoritative. The mirror is brought up to date when homes have moved, when the staging
 //! area is half full, when a checkpoint is written, or when it is awake anyway and `commit_interval` has passed; after moves, a second.

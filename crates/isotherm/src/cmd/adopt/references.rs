@@ -16,14 +16,6 @@ const FILES: [&str; 8] = [
     "etc/initramfs-tools/conf.d/resume",
     "etc/exports",
 ];
-/// Directories with names of devices.
-const NAMES: [&str; 4] = [
-    "dev/disk/by-id",
-    "dev/disk/by-path",
-    "dev/disk/by-partuuid",
-    "dev/disk/by-partlabel",
-];
-
 /// A line that names the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
@@ -49,17 +41,16 @@ impl fmt::Display for Reference {
 
 /// All lines that name `device`, in files below `root`. (A file that cannot be read names nothing.)
 pub fn find(device: &Path, root: &Path) -> Vec<Reference> {
-    let names = names_of(device, root);
+    let own = fs::canonicalize(device).unwrap_or_else(|_| device.to_owned());
     let mut found = Vec::new();
     for file in FILES.map(|f| root.join(f)) {
         let text = fs::read_to_string(&file).unwrap_or_default();
         for (n, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default();
-            let is_name = |w: &&str| names.iter().any(|n| n == w);
             let words = line.split(|c: char| c.is_whitespace() || matches!(c, '"' | ',' | '\''));
-            // `IDNAME=/dev/sda2`, `resume=/dev/sda2`: the name follows the first `=`, unless it has one itself.
-            let words = words.flat_map(|w| [w, w.split_once('=').map_or("", |p| p.1)]);
-            if let Some(name) = words.filter(|w| !w.is_empty()).find(is_name) {
+            // `IDNAME=/dev/sda2`, `resume=PARTUUID=12-34`: the name follows the first `=`, unless it has one itself.
+            let mut words = words.flat_map(|w| [w, w.split_once('=').map_or("", |p| p.1)]);
+            if let Some(name) = words.find(|w| names(w, (device, &own), root)) {
                 found.push(Reference {
                     file: file.clone(),
                     line: n + 1,
@@ -71,29 +62,18 @@ pub fn find(device: &Path, root: &Path) -> Vec<Reference> {
     found
 }
 
-/// The names of a device: its paths, and tags that belong to its partition.
-fn names_of(device: &Path, root: &Path) -> Vec<String> {
-    let own = fs::canonicalize(device).unwrap_or_else(|_| device.to_owned());
-    let mut names = vec![
-        device.to_string_lossy().into_owned(),
-        own.to_string_lossy().into_owned(),
-    ];
-    for dir in NAMES.map(|d| root.join(d)) {
-        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-            if fs::canonicalize(entry.path()).ok().as_ref() != Some(&own) {
-                continue;
-            }
-            let name = entry.file_name().to_string_lossy().into_owned();
-            names.push(entry.path().to_string_lossy().into_owned());
-            for (tag, of) in [("PARTUUID", "by-partuuid"), ("PARTLABEL", "by-partlabel")] {
-                if dir.ends_with(of) {
-                    names.push(format!("{tag}={name}"));
-                    names.push(name.clone());
-                }
-            }
-        }
-    }
-    names
+/// Whether a word is a name of the device itself, by any link below `/dev`, or of its partition. UUID and label name what it holds. Other paths
+/// are not followed: they may be mounts that hang.
+fn names(word: &str, (device, own): (&Path, &Path), root: &Path) -> bool {
+    let dev = root.join("dev");
+    let link = match word.split_once('=') {
+        Some(("PARTUUID", id)) => dev.join("disk/by-partuuid").join(id),
+        Some(("PARTLABEL", id)) => dev.join("disk/by-partlabel").join(id),
+        _ => PathBuf::from(word),
+    };
+    let of_contents = ["disk/by-uuid", "disk/by-label"].map(|d| dev.join(d));
+    let is_link = link.starts_with(&dev) && !of_contents.iter().any(|d| link.starts_with(d));
+    link == device || link == own || (is_link && fs::canonicalize(&link).is_ok_and(|p| p == own))
 }
 
 #[cfg(test)]
@@ -105,21 +85,28 @@ mod tests {
     fn names_of_the_device_are_found_and_its_uuid_is_not() {
         let root = tempfile::tempdir().unwrap();
         let at = |p: &str| root.path().join(p);
-        for dir in ["etc/default", "dev/disk/by-partuuid", "dev/disk/by-id"] {
+        for dir in [
+            "etc/default",
+            "dev/disk/by-partuuid",
+            "dev/disk/by-uuid",
+            "dev/vg",
+        ] {
             fs::create_dir_all(at(dir)).unwrap();
         }
         fs::write(at("dev/sda2"), "").unwrap();
         symlink(at("dev/sda2"), at("dev/disk/by-partuuid/12-34")).unwrap();
-        symlink(at("dev/sda2"), at("dev/disk/by-id/ata-X-part2")).unwrap();
+        symlink(at("dev/sda2"), at("dev/disk/by-uuid/ab")).unwrap();
+        symlink(at("dev/sda2"), at("dev/vg/lv")).unwrap();
         let own = at("dev/sda2").display().to_string();
         let text = format!(
-            "UUID=1 / ext4\n# {own} /old ext4\n{own} /data ext4\nPARTUUID=12-34 /x ext4\n{own}2 /y ext4\n"
+            "UUID=1 / ext4\n# {own} /old ext4\n{own} /data ext4\nPARTUUID=12-34 /x ext4\n{own}2 /y ext4\n{} /z ext4\n",
+            at("dev/disk/by-uuid/ab").display()
         );
         fs::write(at("etc/fstab"), text).unwrap();
-        let by_id = at("dev/disk/by-id/ata-X-part2");
+        let volume = at("dev/vg/lv");
         fs::write(
             at("etc/default/grub"),
-            format!("GRUB=\"quiet resume={}\"\n", by_id.display()),
+            format!("GRUB=\"quiet resume={}\"\n", volume.display()),
         )
         .unwrap();
         let found = find(&at("dev/sda2"), root.path());

@@ -31,6 +31,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// A read that takes longer is reported.
 const STALLED: Duration = Duration::from_secs(2);
+/// A stopped server waits this long for the last word of a check, less than for all its answers. A check on a sleeping disk looks twice a
+/// second; a read that takes longer hangs.
+const LAST_WORD: Duration = Duration::from_secs(3);
 /// Largest file of an outcome that is read, in bytes.
 const FILE_MAX: u64 = 64 << 10;
 
@@ -231,7 +234,9 @@ pub(crate) fn serve(
     };
     let mut told: Option<Instant> = None;
     loop {
-        match running.wait(CHECK_INTERVAL) {
+        let is_stopping = stopping.load(Ordering::SeqCst);
+        let limit = [CHECK_INTERVAL, LAST_WORD][usize::from(is_stopping)];
+        match running.wait(limit) {
             Ok(Some(result)) => return send(stream, &Answer::Ok(json!({"result": result}))),
             Ok(None) => {}
             Err(why) => return send(stream, &Answer::Error(why.to_owned())),
@@ -239,7 +244,7 @@ pub(crate) fn serve(
         if has_left(stream)? {
             return Ok(());
         }
-        if stopping.load(Ordering::SeqCst) {
+        if is_stopping {
             let why = "the volume was stopped, and a device did not answer";
             return send(stream, &Answer::Error(why.to_owned()));
         }
@@ -254,6 +259,69 @@ pub(crate) fn serve(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A volume whose check says its last word `late` after the server was stopped.
+    struct Slow {
+        late: Duration,
+        stopping: Arc<AtomicBool>,
+    }
+
+    impl Service for Slow {
+        fn answer(&self, _: &crate::Request) -> Result<Value, String> {
+            Err("no".into())
+        }
+        fn record(&self) -> Result<Receiver<crate::entry::Entry>, String> {
+            Err("no".into())
+        }
+        fn events(&self) -> Result<isotherm_live::recorder::Recording, String> {
+            Err("no".into())
+        }
+        fn end_events(&self) {}
+        fn check_data(&self, _: How) -> Result<Running, String> {
+            let (tell, outcome) = sync_channel(1);
+            let (late, stopping) = (self.late, Arc::clone(&self.stopping));
+            std::thread::spawn(move || {
+                stopping.store(true, Ordering::SeqCst);
+                std::thread::sleep(late);
+                let _ = tell.send(json!("said"));
+            });
+            let state = Arc::default();
+            Ok(Running { state, outcome })
+        }
+    }
+
+    /// The last answer to a check whose volume is stopped at once.
+    fn stopped(late: Duration) -> Answer {
+        let (mut ours, theirs) = UnixStream::pair().expect("sockets");
+        let stopping = Arc::new(AtomicBool::new(false));
+        let service = Slow {
+            late,
+            stopping: Arc::clone(&stopping),
+        };
+        let how = How {
+            rate: None,
+            wake: false,
+        };
+        serve(&mut ours, &service, how, &stopping).expect("answered");
+        drop(ours);
+        let mut lines = io::BufReader::new(theirs);
+        let mut last = None;
+        while let Some(line) = crate::read_line(&mut lines).expect("read") {
+            last = Some(serde_json::from_slice(&line).expect("an answer"));
+        }
+        last.expect("an answer")
+    }
+
+    #[test]
+    fn a_stopped_server_waits_for_the_last_word_of_a_check() {
+        let said = stopped(CHECK_INTERVAL * 4);
+        assert_eq!(said, Answer::Ok(json!({"result": "said"})));
+        let never = stopped(Duration::from_secs(3600));
+        assert!(
+            matches!(&never, Answer::Error(why) if why.contains("did not answer")),
+            "{never:?}"
+        );
+    }
 
     fn last(checks: &DataChecks) -> Value {
         checks.figures()["last"].clone()

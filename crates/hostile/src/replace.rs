@@ -6,7 +6,7 @@ use super::run::{Run, find, open_after};
 use isotherm_core::geometry::Kind;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::Room;
-use isotherm_core::store::{self, OpenError, Successor, Superblock, open};
+use isotherm_core::store::{self, MetaArea, OpenError, Successor, Superblock, open};
 use isotherm_core::{MemberId, Slot, store::Opened};
 
 /// Writes and flushes within which a replacement ends; about this many are tried as the moment of a power failure.
@@ -34,14 +34,31 @@ impl Run {
         let slots = old.slots.saturating_sub(fewer).max(3) + more;
         self.replaced += 1;
         let place = MemberId(place as u8);
+        // A cache volume without flash gets flash of any size, which brings its own areas.
+        let mut shape = self.sb.clone();
+        let anew = lost && self.sb.is_only_flash(place) && self.rng.one_in(2);
+        let slots = if anew {
+            3 + self.rng.below(2 * u64::from(old.slots)) as u32
+        } else {
+            slots
+        };
+        let area = anew.then(|| {
+            let copies = self.sb.recorded(slots);
+            let area = MetaArea::for_volume(copies, 8, 0).with_copies(copies, slots, 8);
+            MetaArea {
+                ring_blocks: self.sb.area.ring_blocks + self.rng.below(5) as u32,
+                ..area
+            }
+        });
+        shape.area = area.unwrap_or(shape.area);
         let room = if self.sb.is_disk(place) {
             // Its tail is at its own end.
             let least = self.sb.least_bytes(place, slots) + 4096 * self.rng.below(30);
             self.sb.room(place, least, slots)
         } else {
             // The regions of a successor are behind its ring again.
-            let copies = self.sb.layout().copies_on(place);
-            let data_offset = old.data_offset.max(self.sb.area.ring_at(copies) + 4096);
+            let head = shape.area.ring_at(shape.layout().copies_on(place)) + 4096;
+            let data_offset = if anew { head } else { old.data_offset.max(head) };
             Room {
                 slots,
                 data_offset,
@@ -55,6 +72,7 @@ impl Run {
             room,
             hint: String::from("successor"),
             holds_data: !lost,
+            area,
         };
         // The device was a member of this volume before, or is new.
         let mut spare = match &self.gone {

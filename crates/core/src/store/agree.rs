@@ -149,9 +149,12 @@ fn may_follow(sb: &Superblock, newest: &Superblock) -> bool {
     let same = |a: &MemberEntry, b: &MemberEntry| {
         (a.uuid, a.id, a.tier, a.data_offset) == (b.uuid, b.id, b.tier, b.data_offset)
     };
+    // New flash in the place of all flash has areas of its own size.
+    let first = sb.members.first().map_or(0, |m| m.id);
+    let new_flash = sb.is_only_flash(MemberId(0)) && gone(first);
     sb.table_version + 1 == newest.table_version
         && (sb.extent_shift, sb.block_shift) == (newest.extent_shift, newest.block_shift)
-        && sb.area.ring_blocks == newest.area.ring_blocks
+        && (sb.area.ring_blocks == newest.area.ring_blocks || new_flash)
         && sb.extents <= newest.extents
         && sb.members.len() == newest.members.len()
         && sb

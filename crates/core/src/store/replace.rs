@@ -9,7 +9,7 @@ use super::open::{FIRST_COUNTER, Opened};
 use super::recover::CHUNK;
 use super::superblock::{MemberEntry, MemberState, ROWS_MAX, Room, State, Superblock};
 use super::table::Settled;
-use super::{BLOCK, Media};
+use super::{BLOCK, Media, MetaArea};
 use crate::mutants::Mutant;
 use crate::units::{ExtentId, MemberId, Slot};
 use crate::volume::Space;
@@ -33,6 +33,9 @@ pub struct Successor {
     /// Whether it already holds the bytes of all slots of the member that are in use, at the same indices. Otherwise the member must hold
     /// nothing that the volume needs.
     pub holds_data: bool,
+    /// New sizes of the metadata areas. Only the first of a cache volume's flash, which has nothing but clean copies and no other flash
+    /// beside it, may bring them: then no other member has such areas.
+    pub area: Option<MetaArea>,
 }
 
 /// What the volume would lose if the member in this place were replaced by an empty device: the number of extents with their home there,
@@ -127,7 +130,7 @@ fn with_successor(sb: &Superblock, successor: &Successor) -> Result<Superblock, 
             "all identities of members were given out",
         ));
     }
-    let Some(row) = sb.members.get_mut(usize::from(successor.place.0)) else {
+    let Some(row) = sb.members.get(usize::from(successor.place.0)) else {
         return Err(OpenError::BadSuccessor("the volume has no such member"));
     };
     let gone = MemberEntry {
@@ -145,6 +148,16 @@ fn with_successor(sb: &Superblock, successor: &Successor) -> Result<Superblock, 
             "it has fewer slots than the member whose data it holds",
         ));
     }
+    let areas = match successor.area {
+        Some(_) if successor.holds_data => Err("its metadata areas are those of the member before"),
+        Some(_) if !sb.is_only_flash(successor.place) => {
+            Err("other flash has metadata areas of the old size")
+        }
+        area => Ok(area),
+    };
+    let area = areas.map_err(OpenError::BadSuccessor)?;
+    sb.area = area.unwrap_or(sb.area);
+    let row = &mut sb.members[usize::from(successor.place.0)];
     *row = MemberEntry {
         uuid: successor.uuid,
         id: sb.next_id,

@@ -31,6 +31,7 @@ impl Stage {
             },
             hint: String::from("successor"),
             holds_data: false,
+            area: None,
         };
         let all = &mut Disks {
             disks: &mut self.disks,

@@ -239,6 +239,7 @@ impl Replacement {
         let (place, successor) = self.plan(config, devices, volume)?;
         let mut shape = opened.superblock.clone();
         successor.room.put(&mut shape.members[place]);
+        shape.area = successor.area.unwrap_or(shape.area);
         let mut new: Vec<Option<Device>> = shape.members.iter().map(|_| None).collect();
         new[place] = self.device.take();
         let room = reserve_space(&new, &shape, false)?;

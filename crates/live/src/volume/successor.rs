@@ -126,7 +126,14 @@ fn successor(
     let m = MemberId(place as u8);
     let old = &sb.members[place];
     let bytes = how.size.unwrap_or(device.bytes).min(device.bytes);
-    let room = sb.room(m, bytes, most_slots(sb, place));
+    let area = (!holds_data && sb.is_only_flash(m)).then(|| area_for(sb, bytes));
+    let room = match area {
+        Some(area) => {
+            let slow: u32 = sb.disks().map(|d| sb.members[usize::from(d.0)].slots).sum();
+            Superblock { area, ..sb.clone() }.room(m, bytes, SLOTS_MAX - slow)
+        }
+        None => sb.room(m, bytes, most_slots(sb, place)),
+    };
     let least = if holds_data { old.slots } else { 1 };
     if room.slots < least {
         let needed = sb.least_bytes(m, least);
@@ -147,7 +154,15 @@ fn successor(
         room,
         hint: device.path.display().to_string(),
         holds_data,
+        area,
     })
+}
+
+/// The metadata areas of a cache volume whose flash is one device of `bytes` bytes, as a volume that is created with it has them.
+fn area_for(sb: &Superblock, bytes: u64) -> MetaArea {
+    let copies = u32::try_from(bytes >> sb.extent_shift).unwrap_or(SLOTS_MAX);
+    let blocks = 1 << (sb.extent_shift - sb.block_shift);
+    MetaArea::for_volume(copies, blocks, bytes).with_copies(copies, copies, blocks)
 }
 
 /// A message about the part of a new device that no slot covers: the volume has its size, and its metadata has room for a number of copies that
@@ -166,7 +181,7 @@ pub(super) fn unused(sb: &Superblock, place: usize, given: u64) -> Option<String
 }
 
 /// The most slots that a device in this place may have. The size of the volume is fixed, so a device of the slowest tier needs no more slots
-/// than before. On the faster tiers the metadata areas, which were made at creation, limit the number of copies.
+/// than before. On the faster tiers the metadata areas limit the number of copies, where another device has them, too.
 fn most_slots(sb: &Superblock, place: usize) -> u32 {
     let slowest = sb.members.iter().map(|m| m.tier).max().unwrap_or(TierId(0));
     let old = sb.members[place].slots;

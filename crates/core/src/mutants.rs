@@ -257,10 +257,12 @@ pub enum Mutant {
     GatherForgetsLimit,
     /// A FLUSH that has waited for writes is answered without a flush, as if it needed no device.
     GatherSkipsFlush,
+    /// What the user asked home counts as there while the disks are still marked.
+    AskedForgetsMarks,
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 124] = [
+pub const MUTANTS: [Mutant; 125] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -385,6 +387,7 @@ pub const MUTANTS: [Mutant; 124] = [
     Mutant::GateForgetsMoves,
     Mutant::GatherForgetsLimit,
     Mutant::GatherSkipsFlush,
+    Mutant::AskedForgetsMarks,
 ];
 
 /// Rules that others imply: no test can notice their removal. The argument is in `docs/on-disk-format.md`, section 8.

@@ -24,48 +24,9 @@ impl Run {
         } else {
             self.rng.below(disks.len() as u64) as usize
         };
-        // With a successor of the same kind as the member. It may be a larger device, and for a lost cache a smaller one.
-        let old = self.sb.members[place].clone();
-        let fewer = if lost { self.rng.below(4) as u32 } else { 0 };
-        let fast = self.sb.members[place].tier < self.sb.members[disks.len() - 1].tier;
-        // (The metadata areas have no room for the copies of more fast slots, and homes of a cache volume have fixed places.)
-        let fixed = fast || self.sb.kind == Kind::Cache;
-        let more = if fixed { 0 } else { self.rng.below(3) as u32 };
-        let slots = old.slots.saturating_sub(fewer).max(3) + more;
         self.replaced += 1;
         let place = MemberId(place as u8);
-        // A cache volume without flash gets flash of any size, which brings its own areas.
-        let mut shape = self.sb.clone();
-        let anew = lost && self.sb.is_only_flash(place) && self.rng.one_in(2);
-        let slots = if anew {
-            3 + self.rng.below(2 * u64::from(old.slots)) as u32
-        } else {
-            slots
-        };
-        let area = anew.then(|| {
-            let copies = self.sb.recorded(slots);
-            let area = MetaArea::for_volume(copies, 8, 0).with_copies(copies, slots, 8);
-            MetaArea {
-                ring_blocks: self.sb.area.ring_blocks + self.rng.below(5) as u32,
-                ..area
-            }
-        });
-        shape.area = area.unwrap_or(shape.area);
-        let room = if self.sb.is_disk(place) {
-            // Its tail is at its own end.
-            let least = self.sb.least_bytes(place, slots) + 4096 * self.rng.below(30);
-            self.sb.room(place, least, slots)
-        } else {
-            // The regions of a successor are behind its ring again.
-            let head = shape.area.ring_at(shape.layout().copies_on(place)) + 4096;
-            let data_offset = if anew { head } else { old.data_offset.max(head) };
-            Room {
-                slots,
-                data_offset,
-                behind_at: 0,
-                bytes: data_offset + u64::from(slots) * 4096,
-            }
-        };
+        let (room, area) = self.room_of_successor(place, lost);
         let mut successor = Successor {
             place,
             uuid: [100 + self.replaced; 16],
@@ -106,6 +67,56 @@ impl Run {
             .try_replace(disks, &mut successor, &mut spare, None)
             .map_err(|e| format!("replacing member {}: {e}", place.0))?;
         self.replaced(disks, sb, spare)
+    }
+
+    /// The places on a successor of the same kind as the member. It may be a larger device, and for a lost cache a smaller one. Also the
+    /// metadata areas that it brings.
+    fn room_of_successor(&mut self, place: MemberId, lost: bool) -> (Room, Option<MetaArea>) {
+        let i = usize::from(place.0);
+        let old = self.sb.members[i].clone();
+        let fewer = if lost { self.rng.below(4) as u32 } else { 0 };
+        let fast = self.sb.members[i].tier < self.sb.members[self.sb.members.len() - 1].tier;
+        // (The metadata areas have no room for the copies of more fast slots, and homes of a cache volume have fixed places.)
+        let fixed = fast || self.sb.kind == Kind::Cache;
+        let more = if fixed { 0 } else { self.rng.below(3) as u32 };
+        let slots = old.slots.saturating_sub(fewer).max(3) + more;
+        // A cache volume without flash gets flash of any size, which brings its own areas.
+        let mut shape = self.sb.clone();
+        let anew = lost && self.sb.is_only_flash(place) && self.rng.one_in(2);
+        let slots = if anew {
+            3 + self.rng.below(2 * u64::from(old.slots)) as u32
+        } else {
+            slots
+        };
+        let area = anew.then(|| {
+            let copies = self.sb.recorded(slots);
+            let area = MetaArea::for_volume(copies, 8, 0).with_copies(copies, slots, 8);
+            MetaArea {
+                ring_blocks: self.sb.area.ring_blocks + self.rng.below(5) as u32,
+                ..area
+            }
+        });
+        shape.area = area.unwrap_or(shape.area);
+        let room = if self.sb.is_disk(place) {
+            // Its tail is at its own end.
+            let least = self.sb.least_bytes(place, slots) + 4096 * self.rng.below(30);
+            self.sb.room(place, least, slots)
+        } else {
+            // The regions of a successor are behind its ring again.
+            let head = shape.area.ring_at(shape.layout().copies_on(place)) + 4096;
+            let data_offset = if anew {
+                head
+            } else {
+                old.data_offset.max(head)
+            };
+            Room {
+                slots,
+                data_offset,
+                behind_at: 0,
+                bytes: data_offset + u64::from(slots) * 4096,
+            }
+        };
+        (room, area)
     }
 
     /// Opens the volume, copies the data of the member if that is needed, and replaces it by `spare`. If that gets so far that the spare is

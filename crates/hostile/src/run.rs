@@ -372,6 +372,10 @@ impl Run {
                 // Not every shape of volume allows every policy. A refusal must change nothing.
                 self.counts.switches += u64::from(engine.set_policy(world.now(), policy).is_ok());
             }
+            if self.s.copies && self.rng.one_in(60) {
+                // A volume that does not run refuses it.
+                let _ = engine.clean();
+            }
             self.settle(engine, world, &mut flying)?;
             if issued == self.s.requests && flying.is_empty() {
                 return Ok(Next::Stop);

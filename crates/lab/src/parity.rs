@@ -12,7 +12,9 @@ use isotherm_core::policy::Policy;
 use isotherm_core::qos::Spec;
 use isotherm_core::store::{self, Opened, Superblock};
 use isotherm_core::{BufRef, Effect, Engine, Nanos, QUIET, RequestOp};
-use isotherm_traces::events::{Call, Decision, End, EventsError, Reader, Standing, meta_hash};
+use isotherm_traces::events::{
+    CLEAN, Call, Decision, End, EventsError, Reader, Standing, meta_hash,
+};
 use std::collections::HashSet;
 use std::fmt;
 use std::io::Read;
@@ -261,6 +263,7 @@ fn tell(engine: &mut Engine, now: Nanos, call: &Call, out: &mut Vec<Effect>) {
         Call::Tick => engine.tick(now, out),
         Call::Close => engine.close(now, out),
         // If the call was refused in the recording, it is refused now.
+        Call::Set { key, .. } if key == CLEAN => drop(engine.clean()),
         Call::Set { key, value } => drop(engine.set(key, *value)),
         // The name was checked when the call was read.
         Call::Reclassify {
@@ -314,6 +317,7 @@ pub fn describe(call: &Call) -> String {
         Call::Complete { id, result: Err(e) } => format!("operation {} failed: {e:?}", id.0),
         Call::Tick => "tick".into(),
         Call::Close => "close".into(),
+        Call::Set { key, .. } if key == CLEAN => "dirty data is asked home".into(),
         Call::Set { key, value } => format!("set {key}={value}"),
         Call::Policy { text } => format!("policy {text}"),
         Call::Promise { text } => format!("promise {text}"),

@@ -19,7 +19,7 @@ use isotherm_core::qos::Spec;
 use isotherm_core::run::Host;
 use isotherm_core::{Effect, Engine, ExtentId, IoError, Nanos, OpId, Request, World};
 use isotherm_traces::events::{
-    Call, Encoder, End, Ending, Image, Origin, Standing, Writer, meta_hash,
+    CLEAN, Call, Encoder, End, Ending, Image, Origin, Standing, Writer, meta_hash,
 };
 use std::io::{self, Write};
 use std::ops::Deref;
@@ -119,6 +119,19 @@ impl Driver {
         if self.recorder.is_some() {
             let text = text.to_owned();
             self.record(now, &Call::Policy { text }, &[]);
+        }
+        result
+    }
+
+    /// Writes home what is dirty: see [`Engine::clean`].
+    ///
+    /// # Errors
+    /// As for that function.
+    pub fn clean(&mut self, now: Nanos) -> Result<(), SwitchError> {
+        let result = self.engine.clean();
+        if self.recorder.is_some() {
+            let key = CLEAN.to_owned();
+            self.record(now, &Call::Set { key, value: 1.0 }, &[]);
         }
         result
     }

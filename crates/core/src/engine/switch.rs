@@ -49,6 +49,21 @@ impl Engine {
         Ok(())
     }
 
+    /// Writes home what is dirty now, in the background: [`Engine::draining`] tells how much is left. Copies stay. What becomes dirty
+    /// meanwhile is up to the policy.
+    ///
+    /// # Errors
+    /// [`SwitchError::Closed`].
+    pub fn clean(&mut self) -> Result<(), SwitchError> {
+        if !self.globals.may_move() {
+            return Err(SwitchError::Closed);
+        }
+        if self.globals.space.map.dirty() > 0 {
+            self.globals.clean();
+        }
+        Ok(())
+    }
+
     /// The kind of data that is being moved away, and the amount that is left.
     pub fn draining(&self) -> Drain {
         self.globals.background.draining(&self.globals.space)

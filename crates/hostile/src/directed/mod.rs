@@ -6,6 +6,7 @@
 //! | `stage.rs`, `ends.rs`, `scripted.rs` | no scenes: the volume, its members, its clients and its policy, which a scene controls |
 //! | `recovery.rs` | opening: effects of a power loss during recovery, or of a damaged block |
 //! | `ahead.rs` | rounds that begin before a FLUSH asks for them |
+//! | `asked.rs` | dirty data that the user wants at home |
 //! | `kept.rs` | writes that must survive a kill of the server |
 //! | `gather.rs` | FLUSHes that wait for writes in progress |
 //! | `rounds.rs` | rounds, checkpoints, the mirror, slots that are used again |
@@ -22,6 +23,7 @@
 
 mod adoption;
 mod ahead;
+mod asked;
 mod cache_ends;
 mod caches;
 mod claims;
@@ -49,7 +51,11 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 89] = [
+pub const SCENES: [(&str, Scene); 90] = [
+    (
+        "what was asked home may be lost with flash",
+        asked::may_be_lost_with_flash,
+    ),
     ("power is lost while a cache ends", cache_ends::cut),
     (
         "a volume goes on after the end of its cache",

@@ -24,7 +24,8 @@ pub enum Call {
     Tick,
     /// No more requests will come.
     Close,
-    /// A parameter or knob was set. The engine may have refused it; a replay refuses it in the same way.
+    /// A parameter or knob was set. The engine may have refused it; a replay refuses it in the same way. With the name [`CLEAN`], the user
+    /// asked to write home what is dirty.
     Set {
         /// Its name.
         key: String,
@@ -66,6 +67,8 @@ pub fn meta_hash(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
+/// The name under which [`Call::Set`] states that dirty data was asked home; no parameter has it.
+pub const CLEAN: &str = "clean";
 /// Longest name of a parameter.
 pub(super) const KEY_MAX: usize = 256;
 pub(super) const SUBMIT: u8 = 0;

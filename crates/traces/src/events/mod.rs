@@ -19,7 +19,7 @@ mod tables;
 mod write;
 
 pub use block::{pack, unpack};
-pub use code::{Call, Decision, Encoder, meta_hash};
+pub use code::{CLEAN, Call, Decision, Encoder, meta_hash};
 pub use origin::{Image, Origin};
 pub use read::{Event, Reader, Summary, is_events, summary};
 pub use write::Writer;

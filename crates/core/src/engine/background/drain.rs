@@ -3,11 +3,15 @@
 //! The new policy takes over at once, with the space as it is. Data at places that it does not use (copies, if it keeps none; homes on the
 //! faster tiers, if it keeps copies there) is moved away in the background while the volume is served; dirty copies are written home first.
 //! If the policy keeps copies but leaves none dirty (a write mode that writes through or around), dirty copies are written home and stay.
-//! The same happens when a volume is opened with such a policy, so a crash in the meantime does no harm.
+//! The same happens when a volume is opened with such a policy, so a crash in the meantime does no harm. It also happens once when the user
+//! asks for it ([`Engine::clean`]); then no sleeping disk is spared.
+//!
+//! [`Engine::clean`]: crate::Engine::clean
 
 use super::sleep::ASK_AGAIN;
 use super::{Background, SLOTS_PER_STEP};
 use crate::engine::globals::{Globals, Parts};
+use crate::mutants::Mutant;
 use crate::policy::{Action, Policy, Uses};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
 use crate::volume::{Geometry, Space};
@@ -88,12 +92,27 @@ pub enum Drain {
     Dirty(u32),
 }
 
+/// How far it is that the user wants everything at home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// Nobody has asked.
+    No,
+    /// Dirty copies are written home.
+    Data,
+    /// A round is to bring the marks of the disks to what is dirty.
+    Marks,
+    /// That round has begun.
+    Written,
+}
+
 /// Progress of the removal.
 #[derive(Clone, Debug)]
 pub(super) struct Draining {
     uses: Uses,
-    /// Whether dirty copies are written home.
+    /// Whether the policy leaves no copy dirty.
     cleans: bool,
+    /// Whether the user has asked to write home what is dirty.
+    asked: Asked,
     /// Time of the next step. `None`: done, or nothing to do.
     next: Option<Nanos>,
     /// The first slot that was not examined yet since the policy took over.
@@ -121,11 +140,16 @@ impl Draining {
         Draining {
             uses,
             cleans,
+            asked: Asked::No,
             next: due.then_some(Nanos(0)),
             // If there is nothing to remove yet, what comes is reported.
             hand: if due { 0 } else { fast },
             again: VecDeque::new(),
         }
+    }
+    /// Dirty copies are written home, all that there are now.
+    fn clean(&mut self) {
+        (self.asked, self.hand, self.next) = (Asked::Data, 0, Some(Nanos(0)));
     }
     /// There is data to remove in `slot`.
     fn look_at(&mut self, slot: Slot, now: Nanos) {
@@ -180,7 +204,9 @@ impl Background {
         match self.drain.uses {
             Uses::Homes => Drain::Copies(space.map.copied()),
             Uses::Copies if used > space.map.copied() => Drain::Homes(used - space.map.copied()),
-            _ if self.drain.cleans => Drain::Dirty(space.map.dirty()),
+            _ if self.drain.cleans || self.drain.asked != Asked::No => {
+                Drain::Dirty(space.map.dirty())
+            }
             _ => Drain::Homes(0),
         }
     }
@@ -194,7 +220,23 @@ impl Background {
     }
 }
 
+impl Background {
+    /// A round that flushes the disks begins. Returns whether it must remove the marks that are not needed.
+    pub(in crate::engine) fn wants_exact_marks(&mut self) -> bool {
+        let wants = self.drain.asked == Asked::Marks;
+        if wants {
+            self.drain.asked = Asked::Written;
+        }
+        wants
+    }
+}
+
 impl Globals {
+    /// The user wants what is dirty now to be at home soon.
+    pub(in crate::engine) fn clean(&mut self) {
+        self.background.drain.clean();
+    }
+
     /// Data arrived in `slot` by a move that was in progress when the policy changed, or (a home) because the slowest tier was full for a
     /// moment. If the policy does not use that place, the data is moved away again.
     pub(in crate::engine) fn check_place(&mut self, slot: Slot, is_copy: bool) {
@@ -237,7 +279,8 @@ impl Parts<'_> {
     pub(in crate::engine) fn drain_step(&mut self) {
         let now = self.g.clock;
         let fast = self.g.fast_slots();
-        if self.g.may_disturb(&[], self.d.mirror()).is_err() {
+        let asked = self.drain().asked != Asked::No;
+        if !asked && self.g.may_disturb(&[], self.d.mirror()).is_err() {
             self.drain().next = Some(now + ASK_AGAIN);
             return;
         }
@@ -271,6 +314,32 @@ impl Parts<'_> {
             AGAIN
         };
         drain.next = left.then_some(now + next);
+        if asked && !left {
+            self.finish_asked();
+        }
+    }
+
+    /// All that was asked home is there. The marks of the disks are to say so, too: then the flash may be lost.
+    fn finish_asked(&mut self) {
+        let (is_idle, again) = (self.d.is_idle(), self.g.clock + AGAIN);
+        let forgets = self.g.broken(Mutant::AskedForgetsMarks);
+        let drain = self.drain();
+        match drain.asked {
+            Asked::Data if forgets => {
+                drain.asked = Asked::No;
+                return;
+            }
+            Asked::Written if is_idle => {
+                drain.asked = Asked::No;
+                return;
+            }
+            Asked::Data => drain.asked = Asked::Marks,
+            _ => {}
+        }
+        drain.next = Some(again);
+        if self.drain().asked == Asked::Marks {
+            self.g.background.want_round();
+        }
     }
 
     fn drain(&mut self) -> &mut Draining {
@@ -284,8 +353,13 @@ impl Parts<'_> {
             return Step::Nothing;
         };
         let is_copy = g.copy_in(s) == Some(extent);
-        let Draining { uses, cleans, .. } = g.background.drain;
-        let dirty = is_copy && cleans && g.space.map.is_dirty(extent);
+        let Draining {
+            uses,
+            cleans,
+            asked,
+            ..
+        } = g.background.drain;
+        let dirty = is_copy && (cleans || asked != Asked::No) && g.space.map.is_dirty(extent);
         let must_go = match uses {
             Uses::Homes => is_copy,
             Uses::Copies => !is_copy,

@@ -109,7 +109,8 @@ impl Marks {
     /// A round begins that flushes all devices with new data, if it is `full`. None of its cleans has changed the map yet. `asked`: it answers
     /// requests. Otherwise no mark is written to a disk that has work or sleeps.
     pub(super) fn round_begins(&mut self, g: &mut Globals, full: bool, asked: bool) {
-        if self.disks.is_empty() || !full || (!asked && self.is_in_use(g)) {
+        let exact = full && g.background.wants_exact_marks();
+        if self.disks.is_empty() || !full || (!asked && !exact && self.is_in_use(g)) {
             return;
         }
         let forgets = g.broken(Mutant::ForgetMark);
@@ -124,7 +125,7 @@ impl Marks {
         }
         if self.all && g.phase != Phase::Closing {
             want = Regions::all();
-        } else if self.may_clear(g) {
+        } else if exact || self.may_clear(g) {
             want = want.and(&g.space.map.regions().dirty());
             self.clear_at = g.clock + REST;
             self.widen = 0;

@@ -1,0 +1,46 @@
+//! Scenes about dirty data that the user wants at home.
+
+use super::caches::cache;
+use super::stage::nothing;
+use isotherm_core::Nanos;
+use isotherm_core::engine::{Drain, Mutant};
+use isotherm_core::policy::WriteTo;
+use isotherm_core::store::open::Mode;
+
+/// All dirty data is asked home while the policy keeps it dirty, and a disk has work of its own. When the engine says that nothing is left, the
+/// flash may be lost: the disk has the data, and its mark says so.
+pub(super) fn may_be_lost_with_flash(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = cache(mutant)?;
+    s.write_to(WriteTo::Copy);
+    for e in 1..9 {
+        s.allocate(e)?;
+        s.write(e, (0, 8))?;
+    }
+    s.flush()?;
+    let (engine, ..) = s.both().ok_or("the volume is not served")?;
+    engine.clean().map_err(|e| e.to_string())?;
+    if engine.draining() != Drain::Dirty(8) {
+        return Err(String::from("the scene has other dirty data"));
+    }
+    let mut steps = 0;
+    loop {
+        s.pass(Nanos::from_millis(5))?;
+        let (engine, ..) = s.both().ok_or("the volume is not served")?;
+        if engine.draining() == Drain::None {
+            break;
+        }
+        steps += 1;
+        if steps > 1000 {
+            return Err(String::from("what was asked home never is there"));
+        }
+    }
+    s.lose_power(nothing);
+    s.gone = true;
+    let without = |epoch| Mode::Degraded {
+        epoch,
+        accept_loss: false,
+    };
+    s.try_open(without, None)
+        .map_err(|e| format!("without flash, after all was at home: {e}"))?;
+    s.verify()
+}

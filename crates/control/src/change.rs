@@ -1,19 +1,29 @@
 //! Changes of the members of a served volume.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use isotherm_live::volume::{Grown, ReplaceHow, Replaced};
+use isotherm_core::World;
+use isotherm_live::config::build_policy;
+use isotherm_live::volume::{FormerFlash, Grown, ReplaceHow, Replaced, not_described};
 use serde_json::{Value, json};
 
 use crate::ReplaceAsk;
 use crate::live::Live;
+use crate::settings::with_words;
+
+/// Interval at which it is looked how much is still dirty.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 impl Live {
-    /// Members that are absent.
+    /// Members that are absent, without those that were taken out of the volume.
     pub fn missing(&self) -> Vec<u8> {
         let missing = self.missing.lock();
         let mut all = missing.unwrap_or_else(PoisonError::into_inner).clone();
         all.extend(self.handle.left_out());
+        let config = self.config();
+        all.retain(|m| (config.members.get(usize::from(*m))).is_none_or(|m| !m.removed));
         all.sort_unstable();
         all.dedup();
         all
@@ -34,6 +44,85 @@ impl Live {
         shown["front_ends"] = json!(self.fronts.lock().resized());
         shown["notes"] = json!(notes);
         Ok(shown)
+    }
+
+    /// Begins to write home what is dirty. The answer has the number of extents.
+    pub(crate) fn clean(&self) -> Result<Value, String> {
+        self.refuse_if_closing()?;
+        let begun = self.on_engine(|engine, world| {
+            let left = engine.space().map.dirty();
+            engine.clean(world.now()).map(|()| left)
+        })?;
+        let left = begun.map_err(|e| format!("nothing can be cleaned: {e}"))?;
+        Ok(json!({"dirty_extents": left}))
+    }
+
+    /// Takes the flash out: nothing new is copied or kept on it, what is dirty goes home, then the volume goes on without it. This goes on if
+    /// its client leaves. The answer has the keys of `isotherm cache remove --json` but the volume's name.
+    pub(crate) fn remove_flash(&self) -> Result<Value, String> {
+        self.refuse_if_closing()?;
+        if self.read_only {
+            return Err(
+                "the volume is served read-only: serve it without --read-only first".into(),
+            );
+        }
+        if self.removes_flash.swap(true, Ordering::SeqCst) {
+            return Err("the flash is being removed already".to_owned());
+        }
+        let removed = self.clean_and_remove();
+        // What the user has chosen, which counts from now on or when there is flash again.
+        let text = self.config().policy;
+        let restored = build_policy(&text).and_then(|policy| {
+            let set = self.on_engine(move |e, w| e.set_policy(w.now(), &text, policy))?;
+            set.map_err(|e| e.to_string())
+        });
+        self.removes_flash.store(false, Ordering::SeqCst);
+        if let (Ok(_), Err(e)) = (&removed, restored) {
+            return Err(format!(
+                "the flash was removed, but the policy is as it was only after the next start: {e}"
+            ));
+        }
+        removed
+    }
+
+    fn clean_and_remove(&self) -> Result<Value, String> {
+        let pass = [("write-mode".to_owned(), "pass-through".to_owned())];
+        let former = loop {
+            // Somebody else may have chosen a policy meanwhile, so that data is dirty again.
+            let text = with_words(&self.config().policy, &pass);
+            let policy = build_policy(&text)?;
+            let begun = self.on_engine(move |engine, world| {
+                let now = world.now();
+                engine.set_policy(now, &text, policy)?;
+                engine.clean(now)
+            })?;
+            begun.map_err(|e| format!("the flash cannot be cleaned: {e}"))?;
+            while self.dirty_extents()? > 0 {
+                if let Some(failure) = self.handle.failure() {
+                    return Err(format!("the volume has failed: {failure}"));
+                }
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            let _one = self.setting();
+            match self.handle.remove_flash(&self.file) {
+                Ok(former) => break former,
+                Err(_) if self.dirty_extents()? > 0 => {}
+                Err(e) => return Err(e.to_string()),
+            }
+        };
+        let mut shown = removal(&former);
+        let mut notes = Vec::new();
+        // While the description names them, they stay what they are.
+        match self.keep_config(|config| former.describe(config)) {
+            Ok(()) => notes.extend(former.erase()),
+            Err(e) => notes.push(not_described(&e).to_string()),
+        }
+        shown["notes"] = json!(notes);
+        Ok(shown)
+    }
+
+    fn dirty_extents(&self) -> Result<u32, String> {
+        self.on_engine(|e, _| e.space().map.dirty())
     }
 
     /// Replaces a member. The answer has the keys of `isotherm replace --json` but the volume's name, and `notes` with messages for people.
@@ -73,6 +162,14 @@ pub fn growth(grown: &Grown) -> Value {
         "volume_bytes_before": grown.before, "volume_bytes": grown.volume_bytes, "members": members,
         "moved_bytes": grown.moved_bytes, "front_ends": [], "notes": grown.notes,
     })
+}
+
+/// What `isotherm cache remove --json` shows of flash that was taken out.
+pub fn removal(former: &FormerFlash) -> Value {
+    let paths: Vec<String> = (former.paths().iter())
+        .map(|p| p.to_string_lossy().into_owned())
+        .collect();
+    json!({"flash": paths, "written_home_bytes": former.written_home, "notes": []})
 }
 
 /// What `isotherm replace --json` shows of a replacement.

@@ -97,6 +97,10 @@ pub enum Request {
     Grow,
     /// Replaces a member by another device. Requests wait meanwhile.
     Replace(ReplaceAsk),
+    /// Begins to write home what is dirty; `stats` tells how much is left.
+    Clean,
+    /// Writes home what is dirty, and goes on without flash. The answer comes when this is done.
+    RemoveFlash,
     /// Drains, writes a checkpoint and ends. The answer comes when this is done.
     Stop,
     /// Reads all data of the volume. Sends the progress, then the result; it ends if the client leaves.

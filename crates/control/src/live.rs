@@ -1,6 +1,7 @@
 //! The state of a served volume that the control socket can reach.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -10,10 +11,9 @@ use isotherm_core::{MemberId, Nanos, World};
 use isotherm_live::recorder::Recording;
 use isotherm_live::scrub::How;
 use isotherm_live::{Handle, VolumeConfig};
+use isotherm_words::policy_spec::param_words;
 use isotherm_words::qos;
 use serde_json::{Value, json};
-
-use isotherm_words::policy_spec::param_words;
 
 use crate::data_check::{DataChecks, Running};
 use crate::entry::Entry;
@@ -67,6 +67,8 @@ pub struct Live {
     pub checks: Arc<DataChecks>,
     /// The block device, once it exists.
     pub device: Arc<Mutex<Value>>,
+    /// Whether the flash is being taken out.
+    pub removes_flash: AtomicBool,
     /// When the end of serving began.
     pub closing: OnceLock<SystemTime>,
 }
@@ -119,7 +121,7 @@ impl Live {
         Nanos(self.begun.elapsed().as_nanos() as u64)
     }
 
-    fn on_engine<R: Send + 'static>(
+    pub(crate) fn on_engine<R: Send + 'static>(
         &self,
         f: impl FnOnce(&mut isotherm_live::recorder::Driver, &mut isotherm_live::world::UringWorld) -> R
         + Send
@@ -457,6 +459,8 @@ impl Service for Live {
             Request::Policy { policy } => self.set_policy(policy),
             Request::Grow => self.grow(),
             Request::Replace(wanted) => self.replace(wanted),
+            Request::Clean => self.clean(),
+            Request::RemoveFlash => self.remove_flash(),
             Request::Stop => {
                 let (outcome, wait) = mpsc::channel();
                 let ends = self

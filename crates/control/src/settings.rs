@@ -42,7 +42,7 @@ pub fn describe(volume: &Path, config: &VolumeConfig) -> Value {
     let member = |m: &isotherm_live::MemberConfig| {
         json!({
             "path": m.path.to_string_lossy(), "tier": m.tier, "bytes": m.size.map(|s| s.0), "paced": m.paced,
-            "sheet": m.sheet, "standby_s": m.standby_s,
+            "sheet": m.sheet, "standby_s": m.standby_s, "removed": m.removed,
         })
     };
     json!({

@@ -11,28 +11,17 @@
 //! Dirty data that flash does not give back, or for which it did not confirm a flush, is lost. Then nothing of this happens: the volume has
 //! failed, as after any failed round, and is read until it is stopped.
 
-use crate::buffers::{ALIGNMENT, Buffer};
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::mutants::{LiveMutant, broken};
 use crate::server::Session;
+use crate::volume::flash::{flash, salvage};
 use crate::volume::{OpenMode, in_words};
-use isotherm_core::geometry::Kind;
 use isotherm_core::run::Host;
-use isotherm_core::store::{OpenError, Superblock, release};
+use isotherm_core::store::{Superblock, release};
 use isotherm_core::{Event, MemberId, World};
 use isotherm_traces::events::Ending;
 use std::sync::Arc;
-
-/// Most bytes that are copied at a time.
-const PIECE: usize = 4 << 20;
-
-/// The flash of a cache volume; none of another volume.
-fn flash(sb: &Superblock) -> Vec<MemberId> {
-    let members = (0..sb.members.len() as u8).map(MemberId);
-    let is_flash = |m: &MemberId| sb.kind == Kind::Cache && !sb.is_disk(*m);
-    members.filter(is_flash).collect()
-}
 
 /// The flash that a volume with this superblock, served in this mode, can lose: one bit for each member.
 pub(crate) fn can_lose(sb: &Superblock, mode: OpenMode) -> u32 {
@@ -96,7 +85,7 @@ impl Session {
     }
 
     /// Moves the stamp and what only flash has to the disks. Returns the number of bytes that were written there.
-    fn salvage(&mut self, lost: &[MemberId]) -> Result<u64, Error> {
+    pub(crate) fn salvage(&mut self, lost: &[MemberId]) -> Result<u64, Error> {
         let is_dirty = !release::dirty_home(self.engine.space()).is_empty();
         if is_dirty && self.engine.has_lost_flush() && !broken(LiveMutant::TrustUnflushedFlash) {
             let what = "a flush of it failed, so what it holds may be older than what was answered";
@@ -108,10 +97,8 @@ impl Session {
         let stamping = self.world.stamp_meanwhile()?;
         let devices = Arc::clone(self.world.devices());
         let mut media = FileMedia::watched(&devices, &self.handle.vitals);
-        let mut piece = Buffer::new(0, PIECE as u32, ALIGNMENT as u32);
-        let space = self.engine.space();
-        let done = release::salvage(&mut media, &self.superblock, space, &mut piece[..PIECE]);
-        let done = done.map_err(|e| in_words(&self.config, &media, OpenError::Media(e)));
+        let done = salvage(&mut media, (&self.superblock, self.engine.space()));
+        let done = done.map_err(|e| in_words(&self.config, &media, e));
         self.world.stamped_meanwhile(stamping)?;
         done
     }

@@ -42,6 +42,9 @@ pub struct MemberConfig {
     /// Seconds without use after which the disk is sent to standby.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standby_s: Option<f64>,
+    /// It was taken out of the volume (`isotherm cache remove`), and may be something else by now. Its place waits for new flash.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed: bool,
 }
 
 impl MemberConfig {

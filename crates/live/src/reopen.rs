@@ -13,6 +13,7 @@
 //! A change that is refused or fails does not end the service: the store is opened again as the change has left it.
 
 mod growth;
+mod removal;
 
 use crate::cache_end::can_lose;
 use crate::error::{Error, ErrorKind};
@@ -24,7 +25,7 @@ use crate::recorder::{Driver, Recorder, Recording};
 use crate::server::{Session, start};
 use crate::volume::open::{costs, pacers};
 use crate::volume::replace::Replacement;
-use crate::volume::{Grown, OpenMode, Replaced, ask_for_huge};
+use crate::volume::{FormerFlash, Grown, OpenMode, Replaced, ask_for_huge};
 use isotherm_core::run::Host;
 use isotherm_core::store::{self, Media, MediaError, Opened};
 use isotherm_core::volume::Space;
@@ -49,6 +50,12 @@ pub(crate) enum Purpose {
         file: PathBuf,
         tell: SyncSender<Result<Grown, Error>>,
     },
+    /// The volume goes on without its flash, all of which is clean.
+    RemoveFlash {
+        /// The description, for errors.
+        file: PathBuf,
+        tell: SyncSender<Result<FormerFlash, Error>>,
+    },
     /// A member is replaced while the store is closed.
     Replace {
         replacement: Box<Replacement>,
@@ -64,6 +71,7 @@ impl Purpose {
         match self {
             Purpose::Record(tell) => drop(tell.send(Err(e))),
             Purpose::Grow { tell, .. } => drop(tell.send(Err(e))),
+            Purpose::RemoveFlash { tell, .. } => drop(tell.send(Err(e))),
             Purpose::Replace { replacement, tell } => {
                 // The device is free, and a file that was made for it is gone, before the receiver goes on.
                 drop(replacement);
@@ -181,6 +189,7 @@ impl Session {
             return match purpose {
                 Purpose::Record(_) => Ok(()),
                 Purpose::Grow { file, .. } => self.may_grow(file),
+                Purpose::RemoveFlash { file, .. } => self.may_remove_flash(file),
                 Purpose::Replace { replacement, .. } => {
                     let volume = (&self.superblock, self.engine.space());
                     let plan = replacement.plan(&self.config, self.world.devices(), volume);
@@ -214,6 +223,14 @@ impl Session {
                 let grown = grown.map_err(|e| self.with_size(&e));
                 // The receiver may have gone; the volume has grown all the same.
                 let _ = tell.send(begun.and(grown));
+            }
+            Purpose::RemoveFlash { tell, .. } => {
+                let (begun, former) = match closed {
+                    Ok(()) => self.go_on_without_flash(),
+                    Err(e) => (Err(e.clone()), Err(e)),
+                };
+                self.go_on(held, begun.as_ref().err());
+                let _ = tell.send(begun.and(former));
             }
             Purpose::Replace {
                 mut replacement,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use super::VolumeArgs;
 use crate::json::JsonArg;
@@ -86,4 +86,65 @@ pub struct ReplaceArgs {
     /// Where the result goes.
     #[command(flatten)]
     pub json: JsonArg,
+}
+
+/// `isotherm cache`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm cache v remove                   # the disks go on alone; the flash is free\n  isotherm cache v add /dev/nvme1n1p3       # new flash of any size, which begins empty\n  lvextend -L 200G vg/fast && isotherm cache v resize\n\nA served volume goes on meanwhile. `remove` first writes home what only the flash has, which may take a while."
+)]
+pub struct CacheArgs {
+    /// The volume, served or not
+    #[arg(value_parser = super::volume_name())]
+    pub volume: PathBuf,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: CacheCommand,
+}
+
+/// What `isotherm cache` does.
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// Give a volume without flash a device or file, which begins empty
+    #[command(after_help = "Examples:\n  isotherm cache v add /dev/nvme1n1p3")]
+    Add(CacheAddArgs),
+    /// Write home what only the flash has, and go on without it
+    #[command(after_help = "Examples:\n  isotherm cache v remove")]
+    Remove(CacheJsonArgs),
+    /// Use all of a flash device that has another size now; it begins empty
+    #[command(after_help = "Examples:\n  lvextend -L 200G vg/fast && isotherm cache v resize")]
+    Resize(CacheJsonArgs),
+}
+
+/// `isotherm cache VOLUME add`.
+#[derive(Debug, Args)]
+pub struct CacheAddArgs {
+    /// The new device or file, PATH or PATH:SIZE; a file that does not exist is created
+    #[arg(value_name = "PATH[:SIZE]")]
+    pub new: MemberSpec,
+    /// Overwrite data on the new device
+    #[arg(long)]
+    pub force: bool,
+    /// Where the result goes.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm cache VOLUME remove` and `resize`.
+#[derive(Debug, Args)]
+pub struct CacheJsonArgs {
+    /// Where the result goes.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm clean`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm clean v        # before the disks are moved, or an image of them is taken\n\nCopies stay on the flash. What is written meanwhile may be dirty afterwards. If this is interrupted, the server goes on."
+)]
+pub struct CleanArgs {
+    /// The volume, which is served.
+    #[command(flatten)]
+    pub of: VolumeArgs,
 }

@@ -30,7 +30,9 @@ pub use files::{
     FilesArgs, FilesCheckArgs, FilesCommand, FilesRecordArgs, FilesStatusArgs, MigrateArgs,
     MountArgs, PassthroughArg, PathArgs, PinArgs, PolicyArgs,
 };
-pub use life::{AdoptArgs, ReleaseArgs, ReplaceArgs};
+pub use life::{
+    AdoptArgs, CacheAddArgs, CacheArgs, CacheCommand, CleanArgs, ReleaseArgs, ReplaceArgs,
+};
 pub use reproduce::ReproduceArgs;
 pub use volume::{
     CheckArgs, CreateArgs, FindArgs, GrowArgs, MachineWebArgs, RecordArgs, ReplayEventsArgs,
@@ -107,6 +109,10 @@ pub enum Command {
     Release(ReleaseArgs),
     /// Replace a member of a volume by another device
     Replace(ReplaceArgs),
+    /// Give a cache volume flash, take it out, or use all of an enlarged device
+    Cache(CacheArgs),
+    /// Write home now what only the flash of a served volume has
+    Clean(CleanArgs),
     /// Record the requests of a served volume as a trace
     Record(RecordArgs),
     /// Replay a recorded run and show whether its decisions differ
@@ -279,8 +285,11 @@ mod tests {
         let own = examples(&help);
         assert!(!own.is_empty(), "{path} has no example");
         // `mount-helper` is called by another name.
-        let shows =
-            |l: &String| format!("{l} ").contains(&format!("{path} ")) || path.ends_with("-helper");
+        // The volume is named before what to do with its flash.
+        let path_shown = path.replace("isotherm cache ", "isotherm cache v ");
+        let shows = |l: &String| {
+            format!("{l} ").contains(&format!("{path_shown} ")) || path.ends_with("-helper")
+        };
         assert!(
             own.iter().all(shows),
             "{path} shows another's example: {own:?}"

@@ -3,10 +3,12 @@
 mod adopt;
 pub mod ask;
 pub mod assemble;
+mod cache;
 pub mod check;
 pub mod classes;
 pub mod classify;
-pub mod compare;
+pub mod clean;
+mod compare;
 pub mod cost;
 pub mod create;
 pub mod devices;
@@ -124,6 +126,8 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Adopt(a) => adopt::run(a),
         Command::Release(a) => release::run(a),
         Command::Replace(a) => replace::run(a),
+        Command::Cache(a) => cache::run(a),
+        Command::Clean(a) => clean::run(a),
         Command::Record(a) if a.events => record_events::run(a),
         Command::Record(a) => record::run(a),
         Command::ReplayEvents(a) => replay_events::run(a),

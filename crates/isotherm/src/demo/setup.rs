@@ -56,6 +56,7 @@ impl SetUp {
             sheet: None,
             span: None,
             standby_s: (preset == HDD).then_some(STANDBY_S),
+            removed: false,
         };
         let members = match self {
             SetUp::Hdd => vec![member("hdd.img", 0, HDD, bytes[0])],

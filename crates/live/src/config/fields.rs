@@ -128,6 +128,12 @@ pub const MEMBER: &[Field] = &[
         "never",
         "the disk is put into standby after this time without use",
     ),
+    field(
+        "removed",
+        "`true`; a flash device of a cache volume",
+        "`false`",
+        "it was taken out of the volume (`isotherm cache remove`): its place waits for new flash",
+    ),
 ];
 
 /// Keys under `[io]` that are read at the start of serving, beside the engine's [`KNOBS`].

@@ -11,7 +11,7 @@ use crate::recorder::{Driver, Recording};
 use crate::reopen::Purpose;
 use crate::vitals::{Board, Vitals};
 use crate::volume::replace::Replacement;
-use crate::volume::{Grown, ReplaceHow, Replaced};
+use crate::volume::{FormerFlash, Grown, ReplaceHow, Replaced};
 use crate::world::{Command, UringWorld};
 use crate::zeroing::{self, Join};
 use isotherm_core::{Engine, ExtentId, IoError, MemberId, RequestOp};
@@ -100,6 +100,16 @@ impl Handle {
     ) -> Result<Replaced, Error> {
         let replacement = Box::new(Replacement::prepared(config, file, new, how)?);
         self.reopen(move |tell| Purpose::Replace { replacement, tell })
+    }
+
+    /// Takes the flash out of the volume, whose dirty data must be at home. The engine is closed meanwhile (see `reopen.rs`). The caller must
+    /// change the description ([`FormerFlash::describe`]), and then erase the devices.
+    ///
+    /// # Errors
+    /// As for [`crate::Volume::remove_flash`] and [`Handle::grow`]; also, data is dirty.
+    pub fn remove_flash(&self, file: &Path) -> Result<FormerFlash, Error> {
+        let file = file.to_owned();
+        self.reopen(move |tell| Purpose::RemoveFlash { file, tell })
     }
 
     /// The volume has this size from now on.

@@ -105,6 +105,22 @@ pub(crate) fn open_again(
     opened.map_err(|e| in_words(config, &media, e))
 }
 
+/// Opens the store of a volume again, on devices that are open already, without those that are none. Nothing may be lost with them.
+pub(super) fn open_degraded(
+    config: &VolumeConfig,
+    devices: &[Option<Device>],
+) -> Result<Opened, Error> {
+    let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
+    let mut media = FileMedia::new(devices);
+    let found = find_superblocks(&mut media, &paths, true, &mut Vec::new())?;
+    let mode = store::open::Mode::Degraded {
+        epoch: u64::from_le_bytes(random()?),
+        accept_loss: false,
+    };
+    let opened = store::open(&mut media, &found, mode);
+    opened.map_err(|e| in_words(config, &media, e))
+}
+
 /// One line for people about the missing members.
 pub(super) fn missing_members_note(
     report: &store::Report,

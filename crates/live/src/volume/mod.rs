@@ -4,6 +4,7 @@ mod adopt;
 pub(crate) mod begin;
 mod claim;
 pub(crate) mod create;
+pub(crate) mod flash;
 pub(crate) mod grow;
 mod kept;
 mod memory;
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 
 pub use crate::contents::Adoptable;
 pub use claim::refuse_if_served;
+pub use flash::{FormerFlash, not_described};
 pub use grow::Grown;
 pub use pages::ask_for_huge;
 pub use release::{Released, ReleasedDisk};

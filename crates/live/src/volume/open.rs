@@ -3,7 +3,7 @@
 use super::begin::{begin, missing_members_note};
 use super::claim::take_over;
 use super::memory::{self, Needs};
-use super::without::{Without, may_leave_out};
+use super::without::{Without, may_leave_out, not_removed};
 use super::{OpenMode, Volume, config_error, description};
 use crate::config::{MemberConfig, VolumeConfig, format_uuid, parse_uuid};
 use crate::device::{Device, OpenHow, bytes_of, refuse_twins};
@@ -67,13 +67,11 @@ impl Volume {
         let media = &mut FileMedia::new(&devices);
         let found = find_superblocks(media, &paths, tolerant, &mut notes)?;
         let (mut devices, mut found) = in_member_order(&mut config, devices, found)?;
-        for sb in found.iter_mut().flatten() {
-            for (entry, m) in sb.members.iter_mut().zip(&config.members) {
-                entry.hint = m.path.display().to_string();
-            }
-            // The description has the present policy; the superblocks follow when the session begins.
-            sb.policy.clone_from(&config.policy);
+        if let Some(said) = not_removed(&config, &found) {
+            drop(devices);
+            return Volume::open_without(said, file, base, mode, without);
         }
+        follow_description(&mut found, &config);
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
         all_of_this_volume(&config, &paths, &found, file)?;
         no_old_cache(&found, policy.uses(), file)?;
@@ -99,7 +97,9 @@ impl Volume {
             stamp::confirm(device, stamp)?;
         }
         let is_new = matches!(without, Without::Device(_));
-        if !read_only && !is_new && !opened.report.missing.is_empty() {
+        let is_removed = |m: &MemberId| config.members[usize::from(m.0)].removed;
+        let expected = opened.report.missing.iter().all(is_removed);
+        if !read_only && !is_new && !expected {
             notes.push(missing_members_note(&opened.report, &lost, &paths));
         }
         notes.extend(lost_ranges(&opened));
@@ -126,6 +126,16 @@ impl Volume {
             stamp,
             answers_lost: kept.answers_lost,
         })
+    }
+}
+
+/// The superblocks that the session will write have the present paths and policy.
+fn follow_description(found: &mut Found, config: &VolumeConfig) {
+    for sb in found.iter_mut().flatten() {
+        for (entry, m) in sb.members.iter_mut().zip(&config.members) {
+            entry.hint = m.path.display().to_string();
+        }
+        sb.policy.clone_from(&config.policy);
     }
 }
 

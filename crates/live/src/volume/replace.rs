@@ -111,7 +111,7 @@ impl Replaced {
     /// Enters the new device into the description.
     pub fn describe(&self, config: &mut VolumeConfig) {
         if let Some(m) = config.members.get_mut(self.place) {
-            (m.path, m.size) = (self.new.clone(), None);
+            (m.path, m.size, m.removed) = (self.new.clone(), None, false);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The device that takes the place of a member: which member, and what is possible.
 
+use super::memory::{self, Needs};
 use super::{ReplaceHow, config_error};
 use crate::config::VolumeConfig;
 use crate::device::Device;
@@ -49,7 +50,7 @@ impl Replacing<'_> {
             let fix = if self.is_served {
                 let v = self.file.with_extension("");
                 format!(
-                    "let it be written home first (`isotherm set {} write-mode=write-through-all`; `isotherm stats` shows the dirty bytes), or stop the volume and leave out --empty, then it is copied",
+                    "let it be written home first (`isotherm set {} write-mode=write-through-all`, then `isotherm clean`), or stop the volume and leave out --empty, then it is copied",
                     v.display()
                 )
             } else {
@@ -60,7 +61,20 @@ impl Replacing<'_> {
             );
             return Err(Error::new(ErrorKind::Volume, what));
         }
-        Ok((place, successor(sb, place, device, how, holds_data)?))
+        let successor = successor(sb, place, device, how, holds_data)?;
+        self.fits_memory(sb, &successor)?;
+        Ok((place, successor))
+    }
+
+    /// Refuses flash for whose map this machine has no memory.
+    fn fits_memory(&self, sb: &Superblock, successor: &Successor) -> Result<(), Error> {
+        let mut later = sb.clone();
+        successor
+            .room
+            .put(&mut later.members[usize::from(successor.place.0)]);
+        let geo = later.geometry().map_err(|e| config_error(self.file, e))?;
+        let needs = Needs::of(&geo, self.config.io.buffers.0);
+        needs.check_fits(memory::available(), "the machine", self.file)
     }
 
     /// The place of the member that is meant.

@@ -7,6 +7,7 @@ use crate::device::{Device, OpenHow, refuse_twins};
 use crate::error::{Error, ErrorKind};
 use crate::members::Found;
 use crate::stamp;
+use isotherm_core::MemberId;
 use isotherm_core::geometry::Kind;
 use std::path::Path;
 
@@ -27,6 +28,7 @@ impl Without<'_> {
         match self {
             Without::Device(new) if same(new) => Some("is the new device"),
             Without::Flash if m.tier < slowest => Some("is left out, as asked"),
+            _ if m.removed => Some("was removed from the volume"),
             _ => None,
         }
     }
@@ -82,4 +84,17 @@ fn claim_on_flash(config: &VolumeConfig, found: &Found) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The description without what it says of removed members, if the volume has them all the same: a command that gave it flash was killed
+/// before its end.
+pub(super) fn not_removed(config: &VolumeConfig, found: &Found) -> Option<VolumeConfig> {
+    let newest = found.iter().flatten().max_by_key(|s| s.generation)?;
+    let told = |(i, m): (usize, &MemberConfig)| m.removed && !newest.is_absent(MemberId(i as u8));
+    if !config.members.iter().enumerate().any(told) {
+        return None;
+    }
+    let mut config = config.clone();
+    config.members.iter_mut().for_each(|m| m.removed = false);
+    Some(config)
 }

@@ -5,6 +5,7 @@ mod ending;
 mod fronts;
 mod health;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -74,6 +75,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         ends: Mutex::new(ends),
         checks: Arc::new(DataChecks::load(&args.volume, config.uuid.as_deref())),
         device: shown,
+        removes_flash: AtomicBool::new(false),
         closing: OnceLock::new(),
     });
     let keeper = classes(args, &config, &server)?;

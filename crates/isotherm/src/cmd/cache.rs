@@ -1,0 +1,198 @@
+//! `isotherm cache`: gives a cache volume flash, takes its flash out, or uses flash that has another size now.
+
+use std::path::{Path, PathBuf};
+
+use isotherm_live::volume::ReplaceHow;
+use isotherm_live::{MemberConfig, Volume, VolumeConfig};
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::args::{CacheAddArgs, CacheArgs, CacheCommand};
+use crate::control::client::Client;
+use crate::control::{ReplaceAsk, Request};
+use crate::progress::Progress;
+
+/// Changes the flash of a volume. If the volume is served, its server does this.
+///
+/// # Errors
+/// The volume is no cache volume or cannot be opened, the change is not possible, or a device fails.
+pub fn run(args: &CacheArgs) -> Result<(), Failure> {
+    let volume = &args.volume;
+    let (json, mut result) = match &args.command {
+        CacheCommand::Add(a) => (&a.json, add(volume, a)?),
+        CacheCommand::Remove(a) => (&a.json, remove(volume)?),
+        CacheCommand::Resize(a) => (&a.json, resize(volume)?),
+    };
+    result["volume"] = json!(volume.to_string_lossy());
+    super::take_notes(&mut result);
+    json.print(&result, || in_words(&result))
+}
+
+/// The description of a volume, with the places of its flash.
+fn flash(volume: &Path) -> Result<Vec<(usize, MemberConfig)>, Failure> {
+    let file = isotherm_live::volume::description(volume);
+    let config = VolumeConfig::load(&file).map_err(|e| Failure::failed(e.to_string()))?;
+    let slowest = config.members.iter().map(|m| m.tier).max();
+    let all = config.members.into_iter().enumerate();
+    Ok(all.filter(|(_, m)| Some(m.tier) != slowest).collect())
+}
+
+fn names(flash: &[(usize, MemberConfig)]) -> String {
+    let names: Vec<_> = flash
+        .iter()
+        .map(|(_, m)| m.path.display().to_string())
+        .collect();
+    names.join(", ")
+}
+
+/// The answer of `replace` in the form of this command.
+fn added(made: &Value, did: &str) -> Value {
+    json!({
+        "did": did, "flash": [made["new"]], "slots_before": made["slots_before"], "slots": made["slots"],
+        "written_home_bytes": 0, "notes": made["notes"],
+    })
+}
+
+fn add(volume: &Path, args: &CacheAddArgs) -> Result<Value, Failure> {
+    let server = super::server_of(volume)?;
+    let all = flash(volume)?;
+    let v = volume.display();
+    let Some((place, _)) = all.iter().find(|(_, m)| m.removed) else {
+        let what = if all.is_empty() {
+            format!("{v}: has one tier: create a volume with --fast and --slow")
+        } else {
+            format!(
+                "{v}: has flash already ({}): `isotherm cache {v} resize` uses what was added to that device, `isotherm replace` puts another device in its place; several devices are chosen at creation",
+                names(&all)
+            )
+        };
+        return Err(Failure::failed(what));
+    };
+    let size = args.new.size.map(|s| {
+        s.bytes().ok_or_else(|| {
+            Failure::usage("the size of the new device is a number of bytes, as in PATH:1G")
+        })
+    });
+    let how = ReplaceHow {
+        member: Some(place.to_string()),
+        size: size.transpose()?,
+        empty: true,
+        force: args.force,
+        accept_loss: false,
+    };
+    give(volume, server, &args.new.path, how).map(|made| added(&made, "added"))
+}
+
+/// Puts a device into the place of flash that was taken out.
+fn give(
+    volume: &Path,
+    server: Option<Client>,
+    new: &Path,
+    how: ReplaceHow,
+) -> Result<Value, Failure> {
+    let new = std::path::absolute(new).map_err(|e| Failure::file(new, "find its place", &e))?;
+    let Some(mut server) = server else {
+        let made = Volume::replace(volume, &new, &how, &mut |_, _| ());
+        let made = made.map_err(|e| Failure::failed(e.to_string()))?;
+        return Ok(isotherm_control::change::replacement(&made));
+    };
+    server.ask(&Request::Replace(ReplaceAsk {
+        new,
+        member: how.member,
+        size: how.size,
+        empty: how.empty,
+        force: how.force,
+    }))
+}
+
+fn remove(volume: &Path) -> Result<Value, Failure> {
+    let mut removed = if let Some(server) = super::server_of(volume)? {
+        by_server(volume, server)?
+    } else {
+        let (former, notes) =
+            Volume::remove_flash(volume).map_err(|e| Failure::failed(e.to_string()))?;
+        let mut shown = isotherm_control::change::removal(&former);
+        let all: Vec<String> = notes.into_iter().chain(former.erase()).collect();
+        shown["notes"] = json!(all);
+        shown
+    };
+    removed["did"] = json!("removed");
+    removed["slots"] = json!(0);
+    removed["slots_before"] = Value::Null;
+    Ok(removed)
+}
+
+/// Lets the server clean and remove the flash, and shows meanwhile how much is dirty.
+fn by_server(volume: &Path, mut server: Client) -> Result<Value, Failure> {
+    let (told, asked) = std::sync::mpsc::channel();
+    std::thread::spawn(move || told.send(server.ask(&Request::RemoveFlash)));
+    let progress = Progress::files();
+    let mut watch = super::clean::Watch::new(volume);
+    let outcome = loop {
+        match asked.recv_timeout(super::clean::LOOK_AGAIN) {
+            Ok(outcome) => break outcome,
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => watch.show(&progress),
+            Err(e) => break Err(Failure::failed(e.to_string())),
+        }
+    };
+    progress.finish();
+    outcome
+}
+
+fn resize(volume: &Path) -> Result<Value, Failure> {
+    let v = volume.display();
+    let all = flash(volume)?;
+    let [(place, member)] = all.as_slice() else {
+        let what = format!(
+            "{v}: this is for volumes with one flash device, and it has {}",
+            all.len()
+        );
+        return Err(Failure::failed(what));
+    };
+    if member.removed {
+        return Err(Failure::failed(format!(
+            "{v}: has no flash: `isotherm cache {v} add DEVICE`"
+        )));
+    }
+    let file = isotherm_live::volume::description(volume);
+    let base = file.parent().unwrap_or(Path::new(""));
+    let path: PathBuf = base.join(&member.path);
+    let removed = remove(volume)?;
+    let how = ReplaceHow {
+        member: Some(place.to_string()),
+        empty: true,
+        ..ReplaceHow::default()
+    };
+    let made = give(volume, super::server_of(volume)?, &path, how).map_err(|e| {
+        Failure::failed(format!(
+            "{v}: goes on without flash: {} could not be added again: {e}",
+            path.display()
+        ))
+    })?;
+    let mut result = added(&made, "resized");
+    result["written_home_bytes"] = removed["written_home_bytes"].clone();
+    let notes = [&removed["notes"], &made["notes"]];
+    let notes = notes.into_iter().filter_map(Value::as_array).flatten();
+    result["notes"] = notes.cloned().collect::<Vec<_>>().into();
+    Ok(result)
+}
+
+fn in_words(result: &Value) -> String {
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    let (v, did) = (text(&result["volume"]), text(&result["did"]));
+    let flash = result["flash"].as_array().into_iter().flatten();
+    let flash: Vec<String> = flash.map(text).collect();
+    let flash = flash.join(", ");
+    match did.as_str() {
+        "removed" if flash.is_empty() => format!("{v}: goes on with its disks alone\n"),
+        "removed" => format!("{v}: goes on with its disks alone; {flash} is free\n"),
+        "added" => format!(
+            "{v}: {flash} is its flash now, with {} extents; it begins empty\n",
+            result["slots"]
+        ),
+        _ => format!(
+            "{v}: {flash} has {} extents now, formerly {}; it begins empty\n",
+            result["slots"], result["slots_before"]
+        ),
+    }
+}

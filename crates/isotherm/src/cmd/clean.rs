@@ -1,0 +1,93 @@
+//! `isotherm clean`: what only flash has is written to the disks now.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::args::CleanArgs;
+use crate::control::Request;
+use crate::control::client::Client;
+use crate::progress::Progress;
+
+/// Interval at which the server is asked how far it is.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Asks the server of a volume how much is dirty.
+pub(super) struct Watch {
+    server: Option<Client>,
+    most: u64,
+}
+
+impl Watch {
+    pub(super) fn new(volume: &Path) -> Watch {
+        Watch {
+            server: super::server_of(volume).ok().flatten(),
+            most: 0,
+        }
+    }
+
+    /// The figures of the copies, if the server answers.
+    fn copies(&mut self) -> Option<Value> {
+        let stats = self.server.as_mut()?.ask(&Request::Stats).ok()?;
+        Some(stats["copies"].clone())
+    }
+
+    /// Shows how much was cleaned.
+    pub(super) fn show(&mut self, progress: &Progress) {
+        let dirty = self.copies().and_then(|c| c["dirty_bytes"].as_u64());
+        if let Some(dirty) = dirty {
+            self.most = self.most.max(dirty);
+            progress.file("written home", self.most - dirty, self.most);
+        }
+    }
+}
+
+/// Lets a served volume write home what is dirty, and waits for that.
+///
+/// # Errors
+/// The volume is not served, has failed, or is read-only.
+pub fn run(args: &CleanArgs) -> Result<(), Failure> {
+    let volume = &args.of.volume;
+    let v = volume.display();
+    let Some(mut server) = super::server_of(volume)? else {
+        return Err(Failure::failed(format!(
+            "{v}: is not served, and its server cleans it: `isotherm serve {v}`; or take its flash out (`isotherm cache {v} remove`), which cleans it first"
+        )));
+    };
+    let begun = server.ask(&Request::Clean)?;
+    let progress = Progress::files();
+    let mut watch = Watch::new(volume);
+    let copies = loop {
+        let stats = server.ask(&Request::Stats)?;
+        if !stats["failure"].is_null() {
+            progress.finish();
+            return Err(Failure::failed(format!(
+                "{v}: the volume has failed: see `isotherm status {v}`"
+            )));
+        }
+        if stats["copies"]["draining"].is_null() {
+            break stats["copies"].clone();
+        }
+        watch.show(&progress);
+        std::thread::sleep(LOOK_AGAIN);
+    };
+    progress.finish();
+    let result = json!({
+        "volume": volume.to_string_lossy(), "dirty_extents_before": begun["dirty_extents"],
+        "dirty_bytes": copies["dirty_bytes"],
+    });
+    args.of.json.print(&result, || {
+        let left = result["dirty_bytes"].as_u64().unwrap_or_default();
+        let also = if left > 0 {
+            format!("; {left} bytes were written meanwhile and are dirty")
+        } else {
+            String::new()
+        };
+        format!(
+            "{v}: {} extents were dirty and are on the disks now{also}\n",
+            result["dirty_extents_before"]
+        )
+    })
+}

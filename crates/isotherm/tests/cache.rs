@@ -1,0 +1,302 @@
+//! The flash of a cache volume is taken out, given and enlarged, while the volume is served and while it is not.
+
+mod common;
+
+use common::nbd::{MIB, back, copy_in, holds, noise};
+use common::peer::wait_for;
+use common::writer::{BLOCK, Held, Writer, checked};
+use common::{Place, Served};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::process::Stdio;
+
+fn create(place: &Place) -> u64 {
+    let made = place.json("create v --fast f:16M --slow s:64M --policy lru", "create");
+    made["volume_bytes"].as_u64().expect("a size")
+}
+
+fn status(place: &Place) -> Value {
+    place.json("status v", "status")
+}
+
+fn dirty(place: &Place) -> u64 {
+    let bytes = status(place)["copies"]["dirty_bytes"].as_u64();
+    bytes.expect("a number")
+}
+
+fn is_member(place: &Place, name: &str) -> bool {
+    let mut magic = [0; 8];
+    let file = fs::File::open(place.path(name)).expect("opened");
+    file.read_exact_at(&mut magic, 0).expect("read");
+    &magic == b"ISOTHERM"
+}
+
+fn description(place: &Place) -> String {
+    fs::read_to_string(place.path("v.toml")).expect("read")
+}
+
+fn end(place: &Place, served: Served) {
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+}
+
+fn enlarge(place: &Place, name: &str, mib: u64) {
+    let file = fs::OpenOptions::new().write(true).open(place.path(name));
+    file.and_then(|f| f.set_len(mib << 20)).expect("enlarged");
+}
+
+/// A volume without flash is well, says nothing about it when it is served, and needs no flash to begin.
+fn is_well_without(place: &Place) {
+    let now = status(place);
+    assert_eq!(
+        (
+            &now["degraded"],
+            &now["missing_members"],
+            &now["members"][0]["removed"]
+        ),
+        (&json!(false), &json!([]), &json!(true)),
+        "{now}"
+    );
+    assert_eq!(now["health"]["state"], json!("well"), "{now}");
+    assert_eq!(now["policy"], json!("lru"));
+}
+
+#[test]
+fn flash_leaves_and_comes_under_a_writer() {
+    let place = Place::new();
+    let size = create(&place);
+    let served = place.serve("v --nbd unix:n");
+    let writer = Writer::start(&place, vec![Held::default(); size as usize / BLOCK], 1);
+    wait_for("dirty data", || (dirty(&place) > MIB as u64).then_some(()));
+    let removed = place.json("cache v remove", "cache");
+    assert_eq!(removed["did"], json!("removed"), "{removed}");
+    assert!(!is_member(&place, "f"), "the flash is free");
+    is_well_without(&place);
+    let (held, _) = writer.stop();
+    let held = checked(&place, &held);
+    served.kill();
+    let served = place.serve("v --nbd unix:n");
+    is_well_without(&place);
+    checked(&place, &held);
+    let writer = Writer::start(&place, held, 2);
+    let added = place.json("cache v add g:48M", "cache");
+    assert_eq!(added["did"], json!("added"), "{added}");
+    // All of it: the metadata areas are of its size.
+    assert!(added["slots"].as_u64() > Some(44 << 4), "{added}");
+    assert_eq!(status(&place)["members"][0]["removed"], json!(false));
+    wait_for("new copies", || (dirty(&place) > MIB as u64).then_some(()));
+    let (held, _) = writer.stop();
+    served.kill();
+    let served = place.serve("v --nbd unix:n");
+    checked(&place, &held);
+    end(&place, served);
+    let check = place.json("check v", "check");
+    assert_eq!(check["ok"], json!(true), "{check}");
+}
+
+#[test]
+fn flash_leaves_and_comes_while_nobody_serves() {
+    let place = Place::new();
+    create(&place);
+    let data = noise(1, 12 * MIB);
+    let served = place.serve("v --nbd unix:n");
+    copy_in(&place, &data);
+    assert!(dirty(&place) > 0);
+    served.kill();
+    let removed = place.json("cache v remove", "cache");
+    assert!(
+        removed["written_home_bytes"].as_u64() > Some(0),
+        "{removed}"
+    );
+    assert!(!is_member(&place, "f") && description(&place).contains("removed = true"));
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &data);
+    place.ok("stop v");
+    let (code, said) = served.end();
+    assert_eq!(code, Some(0));
+    assert!(
+        !said.contains("cache is gone") && !said.contains("left out"),
+        "{said}"
+    );
+    // What took its place is not touched.
+    fs::write(place.path("f"), noise(3, MIB)).expect("written");
+    let added = place.json("cache v add g:32M", "cache");
+    assert!(added["slots_before"].is_u64(), "{added}");
+    assert!(!description(&place).contains("removed"));
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &data);
+    copy_in(&place, &noise(2, 14 * MIB));
+    end(&place, served);
+    assert!(fs::read(place.path("f")).expect("read") == noise(3, MIB));
+}
+
+#[test]
+fn an_enlarged_device_is_used() {
+    let place = Place::new();
+    create(&place);
+    let data = noise(1, 12 * MIB);
+    let served = place.serve("v --nbd unix:n");
+    copy_in(&place, &data);
+    for (mib, is_served) in [(40, true), (56, false)] {
+        enlarge(&place, "f", mib);
+        let resized = place.json("cache v resize", "cache");
+        let (before, slots) = (&resized["slots_before"], &resized["slots"]);
+        assert_eq!(resized["did"], json!("resized"), "{resized}");
+        assert!(
+            slots.as_u64() > before.as_u64().map(|n| n + 150),
+            "{resized}"
+        );
+        if is_served {
+            holds(&place, &data);
+            copy_in(&place, &data);
+            place.ok("stop v");
+        }
+    }
+    assert_eq!(served.end().0, Some(0));
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &data);
+    end(&place, served);
+}
+
+/// A server is killed while it cleans, at several moments. Nothing was changed then, and the command can be repeated.
+#[test]
+fn a_kill_in_the_middle_of_a_removal_changes_nothing() {
+    let place = Place::new();
+    place.json(
+        "create v --fast f:16M --slow s:64M --policy lru --paced slow=wd5000aaks",
+        "create",
+    );
+    let data = noise(1, 12 * MIB);
+    for wait_ms in [0, 20, 100, 300] {
+        let served = place.serve("v --nbd unix:n");
+        copy_in(&place, &data);
+        let mut command = place.command("cache v remove");
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut client = command.spawn().expect("the program starts");
+        std::thread::sleep(std::time::Duration::from_millis(wait_ms));
+        served.kill();
+        let ended = client.wait().expect("waited");
+        if ended.success() {
+            break;
+        }
+        let served = place.serve("v --nbd unix:n");
+        assert_eq!(status(&place)["policy"], json!("lru"));
+        holds(&place, &data);
+        served.kill();
+    }
+    if !description(&place).contains("removed = true") {
+        place.ok("cache v remove");
+    }
+    let served = place.serve("v --nbd unix:n");
+    is_well_without(&place);
+    holds(&place, &data);
+    end(&place, served);
+}
+
+/// The description is the last to know. A kill between the change and it leaves one that is wrong, and old flash may come back.
+#[test]
+fn an_older_description_and_older_flash_do_no_harm() {
+    let place = Place::new();
+    create(&place);
+    let (data, more) = (noise(1, 12 * MIB), noise(2, 12 * MIB));
+    let served = place.serve("v --nbd unix:n");
+    copy_in(&place, &data);
+    end(&place, served);
+    let (with, flash) = (
+        description(&place),
+        fs::read(place.path("f")).expect("read"),
+    );
+    place.ok("cache v remove");
+    let without = description(&place);
+    // The description says that there is flash, and the flash is there as it was.
+    fs::write(place.path("v.toml"), &with).expect("written");
+    fs::write(place.path("f"), &flash).expect("written");
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &data);
+    assert_eq!(status(&place)["degraded"], json!(true));
+    copy_in(&place, &more);
+    end(&place, served);
+    place.ok("cache v remove");
+    let served = place.serve("v --nbd unix:n");
+    is_well_without(&place);
+    holds(&place, &more);
+    end(&place, served);
+    // The description says that there is none, and the volume has new flash with data of its own.
+    place.ok("cache v add g:24M");
+    let served = place.serve("v --nbd unix:n");
+    copy_in(&place, &data);
+    assert!(dirty(&place) > 0);
+    served.kill();
+    fs::write(place.path("v.toml"), &without).expect("written");
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &data);
+    assert_eq!(status(&place)["degraded"], json!(false));
+    end(&place, served);
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let place = Place::new();
+    create(&place);
+    let fails = |call: &str, why: &str| {
+        let said = place.fails(call);
+        assert!(said.contains(why), "{call}: {said}");
+    };
+    fails("cache v add g:16M", "has flash already");
+    fails("cache nothing remove", "no such volume");
+    assert!(!place.path("g").exists());
+    let served = place.serve("v --nbd unix:n --read-only");
+    fails("cache v remove", "read-only");
+    end(&place, served);
+    place.ok("cache v remove");
+    fails("cache v remove", "no flash");
+    fails("cache v resize", "no flash");
+    place.json("create w --slow x:16M", "create");
+    fails("cache v add x", "belongs to a volume already");
+    fails("cache w remove", "tiering volume");
+    fails("cache w add g:16M", "one tier");
+    let served = place.serve("v --nbd unix:n");
+    fails("cache v remove", "no flash");
+    fails("cache v add x", "belongs to a volume already");
+    place.ok("cache v add f");
+    end(&place, served);
+    // A disk that is missing has to take the dirty data.
+    fs::rename(place.path("s"), place.away("s")).expect("renamed");
+    place.fails("cache v remove");
+    assert!(is_member(&place, "f"));
+}
+
+#[test]
+fn dirty_data_goes_home_when_asked() {
+    let place = Place::new();
+    create(&place);
+    let why = place.fails("clean v");
+    assert!(why.contains("is not served"), "{why}");
+    let data = noise(1, 12 * MIB);
+    let served = place.serve("v --nbd unix:n");
+    copy_in(&place, &data);
+    let before = status(&place);
+    assert!(dirty(&place) > 0);
+    let cleaned = place.json("clean v", "clean");
+    assert_eq!(cleaned["dirty_bytes"], json!(0), "{cleaned}");
+    assert_eq!(dirty(&place), 0);
+    assert_eq!(
+        status(&place)["copies"]["extents"],
+        before["copies"]["extents"]
+    );
+    assert_eq!(
+        place.json("clean v", "clean")["dirty_extents_before"],
+        json!(0)
+    );
+    // The policy goes on as before.
+    copy_in(&place, &noise(2, 12 * MIB));
+    assert!(dirty(&place) > 0);
+    place.json("clean v", "clean");
+    // All of it is on the disk: without flash the volume has lost nothing.
+    served.kill();
+    fs::remove_file(place.path("f")).expect("removed");
+    let served = place.serve("v --nbd unix:n");
+    assert!(back(&place)[..12 * MIB] == noise(2, 12 * MIB)[..]);
+    end(&place, served);
+}

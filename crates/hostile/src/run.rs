@@ -223,6 +223,10 @@ impl Run {
             move_buffers: 1 + self.rng.below(10) as u16,
             commit_interval: Nanos::from_millis(20 + self.rng.below(200)),
             claim_after: claim_after(self.s.seed, life),
+            // In half of the lives, data becomes too old all the time.
+            dirty_age: (self.s.seed + u64::from(life))
+                .is_multiple_of(2)
+                .then(|| Nanos::from_millis(1 + self.s.seed % 50)),
             stage_blocks: 8,
             piece_blocks: 1 + self.rng.below(3) as u32,
             pass_discards: self.rng.one_in(2),

@@ -160,6 +160,9 @@ pub struct IoConfig {
     /// Hours for which unused wear budget can be saved up; 24 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wear_burst_h: Option<f64>,
+    /// Age at which dirty data is written home at the latest, seconds; 0: any. If left out: an hour, or any with `sleep_hold_s`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dirty_age_s: Option<f64>,
     /// Longest time that background work waits for a sleeping disk, seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sleep_hold_s: Option<f64>,
@@ -226,6 +229,7 @@ impl Default for IoConfig {
             wear_years: None,
             wear_tbw: None,
             wear_burst_h: None,
+            dirty_age_s: None,
             sleep_hold_s: None,
             sleep_hold_bytes: None,
             sleep_starts_per_day: None,

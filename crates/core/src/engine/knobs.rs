@@ -50,7 +50,7 @@ fn number(n: Option<u64>) -> f64 {
 }
 
 /// All knobs. Limits, throttles and budgets are off unless set.
-pub const KNOBS: [Knob; 16] = [
+pub const KNOBS: [Knob; 17] = [
     Knob {
         name: "move_bytes_per_s",
         what: "bandwidth for moves",
@@ -122,6 +122,15 @@ pub const KNOBS: [Knob; 16] = [
         zero: false,
         read: |p| p.wear_burst.as_secs_f64() / HOUR,
         write: |p, v| p.wear_burst = nanos(v * HOUR),
+    },
+    Knob {
+        name: "dirty_age_s",
+        what: "age at which dirty data is written home at the latest, unless a disk sleeps; a served volume has 3600 if this is left out and sleep_hold_s is not set",
+        range: "dirty_age_s: seconds, 0 (any age) or 0.01 to 10^7",
+        limits: (0.01, 1e7),
+        zero: true,
+        read: |p| seconds(p.dirty_age),
+        write: |p, v| p.dirty_age = unless_zero(v).map(nanos),
     },
     Knob {
         name: "sleep_hold_s",
@@ -269,6 +278,8 @@ impl Engine {
                 g.devices.wear.set(p.wear_bytes_per_day, p.wear_burst);
                 g.background.set_hold(p.sleep_hold, p.sleep_hold_bytes);
                 g.background.set_budgets(p, g.clock);
+                let fast = g.space.geo.tier_slots(g.space.geo.slowest()).start;
+                g.background.set_age(p.dirty_age, fast as usize, g.clock);
                 g.set_power();
             }
             Err(e @ (ParamError::Range(_) | ParamError::Value(..))) => return Err(e),

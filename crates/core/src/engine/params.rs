@@ -54,6 +54,9 @@ pub struct Params {
     pub sleep_hold: Option<Nanos>,
     /// Amount of dirty data that ends this wait, in bytes, counted in whole extents; `None`: no limit.
     pub sleep_hold_bytes: Option<u64>,
+    /// Dirty data is written home at this age at the latest (`background/age.rs`), as soon as no disk must be woken for it; `None`: when the
+    /// policy wants it.
+    pub dirty_age: Option<Nanos>,
     /// For each member, the time between two starts at which its start-stop limit lasts as long as wanted; `None`, or no entry: no limit is
     /// known (`background/starts.rs`).
     pub start_intervals: Vec<Option<Nanos>>,
@@ -145,6 +148,7 @@ impl Default for Params {
             wear_bytes_per_day: None,
             wear_burst: Nanos::from_secs(86_400),
             sleep_hold: None,
+            dirty_age: None,
             sleep_hold_bytes: None,
             start_intervals: Vec::new(),
             sleep_start_interval: None,

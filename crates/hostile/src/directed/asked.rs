@@ -1,7 +1,7 @@
 //! Scenes about dirty data that the user wants at home.
 
-use super::caches::cache;
-use super::stage::nothing;
+use super::caches::{cache, cache_with};
+use super::stage::{Stage, nothing};
 use isotherm_core::Nanos;
 use isotherm_core::engine::{Drain, Mutant};
 use isotherm_core::policy::WriteTo;
@@ -42,5 +42,46 @@ pub(super) fn may_be_lost_with_flash(mutant: Option<Mutant>) -> Result<(), Strin
     };
     s.try_open(without, None)
         .map_err(|e| format!("without flash, after all was at home: {e}"))?;
+    s.verify()
+}
+
+/// Data that a policy keeps dirty is written home at a certain age, and not long before. What is written again does not become younger by that.
+pub(super) fn has_an_age(mutant: Option<Mutant>) -> Result<(), String> {
+    let age = Nanos::from_secs(10);
+    let mut s = cache_with(mutant, |p| p.dirty_age = Some(age))?;
+    s.write_to(WriteTo::Copy);
+    let dirty = |s: &mut Stage| {
+        let engine = s.both().map(|all| &*all.0);
+        engine.map_or(0, |e| e.space().map.dirty())
+    };
+    s.pass(Nanos::from_secs(6))?;
+    for e in 1..5 {
+        s.allocate(e)?;
+        s.write(e, (0, 8))?;
+    }
+    for second in 1..=11 {
+        s.pass(Nanos::from_secs(1))?;
+        s.write(1, (0, 2))?;
+        let left = dirty(&mut s);
+        if second < 5 && left != 4 {
+            return Err(format!("{left} of 4 extents are dirty after {second} s"));
+        }
+    }
+    for _ in 0..20 {
+        s.pass(Nanos::from_millis(20))?;
+    }
+    let left = dirty(&mut s);
+    if left > 1 {
+        return Err(format!(
+            "{left} extents are dirty for longer than they may be"
+        ));
+    }
+    let (engine, ..) = s.both().ok_or("the volume is not served")?;
+    if engine.draining() != Drain::None {
+        return Err(String::from("everyday work is said to be a removal"));
+    }
+    s.flush()?;
+    s.lose_power(nothing);
+    s.open()?;
     s.verify()
 }

@@ -51,7 +51,8 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 90] = [
+pub const SCENES: [(&str, Scene); 91] = [
+    ("dirty data has an age", asked::has_an_age),
     (
         "what was asked home may be lost with flash",
         asked::may_be_lost_with_flash,

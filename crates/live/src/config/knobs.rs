@@ -5,6 +5,9 @@ use super::{IoConfig, Size};
 use isotherm_core::engine::{KNOBS, knob};
 use isotherm_core::policy::ParamError;
 
+/// The age of dirty data in a volume that says nothing of it, in seconds.
+const DIRTY_AGE_S: f64 = 3600.0;
+
 impl IoConfig {
     /// The value of a knob of the engine in the description, in the knob's unit; `None` if the description does not set it, or if there is
     /// no such knob.
@@ -19,6 +22,10 @@ impl IoConfig {
             "moves_max" => self.moves_max.map(f64::from),
             "wear_bytes_per_day" => bytes(self.wear_bytes_per_day),
             "wear_burst_h" => self.wear_burst_h,
+            "dirty_age_s" => {
+                let hour = self.sleep_hold_s.is_none().then_some(DIRTY_AGE_S);
+                self.dirty_age_s.or(hour)
+            }
             "sleep_hold_s" => self.sleep_hold_s,
             "sleep_hold_bytes" => bytes(self.sleep_hold_bytes),
             "sleep_starts_per_day" => self.sleep_starts_per_day,
@@ -48,6 +55,7 @@ impl IoConfig {
                 self.wear_bytes_per_day = limit.map(bytes);
             }
             "wear_burst_h" => self.wear_burst_h = Some(value),
+            "dirty_age_s" => self.dirty_age_s = Some(value),
             "sleep_hold_s" => self.sleep_hold_s = limit,
             "sleep_hold_bytes" => self.sleep_hold_bytes = limit.map(bytes),
             "sleep_starts_per_day" => {

@@ -331,7 +331,7 @@ impl Origin {
             put_bytes(&mut out, sb.as_deref().unwrap_or_default());
         }
         let sleeping = Sleeping::of(p);
-        let powers = p.power_limit_uw.is_some();
+        let powers = p.power_limit_uw.is_some() || p.dirty_age.is_some();
         let sleeps = sleeping != Sleeping::default() || powers;
         let gather = p.flush_gather != 0 || sleeps;
         let ahead = p.flush_ahead != 0 || gather;
@@ -362,9 +362,13 @@ impl Origin {
         if powers {
             put_option(&mut out, p.power_limit_uw);
         }
+        if p.dirty_age.is_some() {
+            put_option(&mut out, p.dirty_age.map(|t| t.0));
+        }
         out
     }
 
+    #[expect(clippy::too_many_lines, reason = "fields in their order")]
     pub(super) fn decode(payload: &[u8]) -> Result<Origin, Bad> {
         let mut c = Cursor::new(payload);
         let mut text = || c.text(TEXT_MAX);
@@ -424,6 +428,9 @@ impl Origin {
         }
         if !c.is_empty() {
             params.power_limit_uw = option(&mut c)?;
+        }
+        if !c.is_empty() {
+            params.dirty_age = option(&mut c)?.map(Nanos);
         }
         if !c.is_empty() {
             return Err("something stands behind the origin");

@@ -8,6 +8,7 @@
 //!
 //! [`Engine::clean`]: crate::Engine::clean
 
+use super::age::Ages;
 use super::sleep::ASK_AGAIN;
 use super::{Background, SLOTS_PER_STEP};
 use crate::engine::globals::{Globals, Parts};
@@ -16,6 +17,7 @@ use crate::policy::{Action, Policy, Uses};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
 use crate::volume::{Geometry, Space};
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::fmt;
 
 /// Delay before the next step, so that a long list does not stall requests.
@@ -113,6 +115,8 @@ pub(super) struct Draining {
     cleans: bool,
     /// Whether the user has asked to write home what is dirty.
     asked: Asked,
+    /// What is dirty for too long.
+    pub(super) ages: Ages,
     /// Time of the next step. `None`: done, or nothing to do.
     next: Option<Nanos>,
     /// The first slot that was not examined yet since the policy took over.
@@ -141,6 +145,7 @@ impl Draining {
             uses,
             cleans,
             asked: Asked::No,
+            ages: Ages::default(),
             next: due.then_some(Nanos(0)),
             // If there is nothing to remove yet, what comes is reported.
             hand: if due { 0 } else { fast },
@@ -151,8 +156,15 @@ impl Draining {
     fn clean(&mut self) {
         (self.asked, self.hand, self.next) = (Asked::Data, 0, Some(Nanos(0)));
     }
+    /// What another policy had to remove, because it is old, is to be removed by this one.
+    pub(super) fn look_at_old(&mut self) {
+        let old: Vec<Slot> = self.ages.all_old();
+        for slot in old {
+            self.look_at(slot, Nanos(0));
+        }
+    }
     /// There is data to remove in `slot`.
-    fn look_at(&mut self, slot: Slot, now: Nanos) {
+    pub(super) fn look_at(&mut self, slot: Slot, now: Nanos) {
         self.next.get_or_insert(now + AGAIN);
         self.again.push_back(slot);
     }
@@ -207,6 +219,8 @@ impl Background {
             _ if self.drain.cleans || self.drain.asked != Asked::No => {
                 Drain::Dirty(space.map.dirty())
             }
+            // What is only old is everyday work.
+            Uses::Copies | Uses::Both if self.drain.hand >= fast => Drain::None,
             _ => Drain::Homes(0),
         }
     }
@@ -214,9 +228,13 @@ impl Background {
     pub(in crate::engine) fn evicts_all_copies(&self) -> bool {
         self.drain.next.is_some() && self.drain.uses == Uses::Homes
     }
-    /// The time of the next step of the removal; `None` if there is nothing to remove.
+    /// Whether there is data to remove.
+    pub(in crate::engine) fn removes(&self) -> bool {
+        self.drain.next.is_some()
+    }
+    /// The time of the next step of the removal, or of a look for old data; `None` if there is nothing to remove.
     pub(in crate::engine) fn drain_due(&self) -> Option<Nanos> {
-        self.drain.next
+        Nanos::earlier(self.drain.next, self.drain.ages.due())
     }
 }
 
@@ -278,6 +296,10 @@ impl Parts<'_> {
     /// Examines some slots for data that the policy does not use.
     pub(in crate::engine) fn drain_step(&mut self) {
         let now = self.g.clock;
+        self.age_step();
+        if self.drain().next.is_none_or(|t| t > now) {
+            return;
+        }
         let fast = self.g.fast_slots();
         let asked = self.drain().asked != Asked::No;
         if !asked && self.g.may_disturb(&[], self.d.mirror()).is_err() {
@@ -297,7 +319,9 @@ impl Parts<'_> {
             drain.hand += u32::from(i >= known);
             self.g.steps += 1;
             let how = self.drain_slot(s);
-            if how != Step::Nothing {
+            if how == Step::Nothing {
+                self.drain().ages.is_clean(s);
+            } else {
                 self.drain().again.push_back(s);
             }
             if how == Step::NoBuffer {
@@ -353,13 +377,10 @@ impl Parts<'_> {
             return Step::Nothing;
         };
         let is_copy = g.copy_in(s) == Some(extent);
-        let Draining {
-            uses,
-            cleans,
-            asked,
-            ..
-        } = g.background.drain;
-        let dirty = is_copy && (cleans || asked != Asked::No) && g.space.map.is_dirty(extent);
+        let drain = &g.background.drain;
+        let uses = drain.uses;
+        let cleans = drain.cleans || drain.asked != Asked::No || drain.ages.is_old(s);
+        let dirty = is_copy && cleans && g.space.map.is_dirty(extent);
         let must_go = match uses {
             Uses::Homes => is_copy,
             Uses::Copies => !is_copy,

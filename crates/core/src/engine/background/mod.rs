@@ -1,9 +1,11 @@
 //! Background work: work that waits while a disk sleeps (`sleep.rs`), when it may sleep (`when.rs`, `lulls.rs`,
-//! `starts.rs`, `waits.rs`), how much power moves may take (`power.rs`), and data that another policy leaves behind (`drain.rs`).
+//! `starts.rs`, `waits.rs`), how much power moves may take (`power.rs`), data that another policy leaves behind (`drain.rs`), and data that
+//! is dirty for too long (`age.rs`).
 //!
 //! All parts of the engine ask which disks may be woken and which places the policy uses. So this state is part of the shared state. The
 //! steps of the work itself use the other parts and get them as arguments.
 
+mod age;
 mod drain;
 mod lulls;
 mod power;
@@ -48,8 +50,11 @@ pub(super) struct Background {
 
 impl Background {
     pub(super) fn new(p: &Params, policy: &dyn Policy, space: &Space, now: Nanos) -> Background {
+        let mut drain = Draining::new(policy, space);
+        let fast = space.geo.tier_slots(space.geo.slowest()).start;
+        drain.ages.set(p.dirty_age, fast as usize, now);
         Background {
-            drain: Draining::new(policy, space),
+            drain,
             sleep: SleepMode::new(p.sleep_hold, p.sleep_hold_bytes, now),
             lulls: vec![Lulls::default(); space.geo.members.len()],
             starts: (0..space.geo.members.len())
@@ -61,7 +66,10 @@ impl Background {
     }
     /// Another policy took over.
     pub(super) fn serve(&mut self, policy: &dyn Policy, space: &Space) {
+        let ages = core::mem::take(&mut self.drain.ages);
         self.drain = Draining::new(policy, space);
+        self.drain.ages = ages;
+        self.drain.look_at_old();
     }
     /// Whether the policy knows of a copy in `slot`. A tiering policy knows of no copy. The other policies know the copies on the fastest
     /// tier. Any other copy was left by the previous policy.

@@ -323,7 +323,7 @@ impl Parts<'_> {
         b.next = now + NEXT;
         g.background.sleep.batch = Some(b);
         // Data that is moved away after a change of policy belongs to the batch.
-        let draining = g.background.drain_due().is_some();
+        let draining = g.background.removes();
         if b.hand < fast || draining || r.active() > 0 || !self.d.is_idle() {
             return false;
         }

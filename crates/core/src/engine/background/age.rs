@@ -1,0 +1,113 @@
+//! The age of dirty data: what stayed dirty for `dirty_age` is written home, whatever the policy thinks of it.
+//!
+//! Twice in that time all dirty slots are compared with those of half that time before. A slot that is among both is old by now: it became
+//! dirty half of `dirty_age` ago at least, and `dirty_age` ago at most. (Its data may be younger, if it was cleaned and written again between
+//! the two looks.) Old data is removed from flash by `drain.rs`, with all its considerations.
+
+use super::{Background, SLOTS_PER_STEP};
+use crate::bits::Bits;
+use crate::engine::globals::{Globals, Parts};
+use crate::units::{Nanos, Slot};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+/// Delay before the next part of a look.
+const NEXT: Nanos = Nanos::from_millis(1);
+/// Largest number of old slots that wait to be cleaned. With more, a look pauses.
+const MOST: usize = 4096;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ages {
+    /// Time between two looks; `None`: dirty data may have any age.
+    period: Option<Nanos>,
+    /// Time of the next part of a look.
+    next: Option<Nanos>,
+    /// When the next look begins.
+    begins: Nanos,
+    /// The first slot that was not looked at yet.
+    hand: usize,
+    /// The slots that were dirty at the last look.
+    seen: Bits,
+    /// Slots with old data.
+    old: BTreeSet<Slot>,
+}
+
+impl Ages {
+    pub(super) fn set(&mut self, age: Option<Nanos>, fast: usize, now: Nanos) {
+        let period = age.map(|t| Nanos((t.0 / 2).max(1)));
+        if period == self.period {
+            return;
+        }
+        *self = Ages {
+            period,
+            next: period.map(|t| now + t),
+            begins: now,
+            seen: Bits::new(if period.is_some() { fast } else { 0 }),
+            ..Ages::default()
+        };
+    }
+    #[inline]
+    pub(super) fn due(&self) -> Option<Nanos> {
+        self.next
+    }
+    pub(super) fn is_old(&self, slot: Slot) -> bool {
+        self.old.contains(&slot)
+    }
+    pub(super) fn all_old(&self) -> Vec<Slot> {
+        self.old.iter().copied().collect()
+    }
+    /// The slot has nothing dirty any more.
+    pub(super) fn is_clean(&mut self, slot: Slot) {
+        self.old.remove(&slot);
+    }
+}
+
+impl Background {
+    pub(in crate::engine) fn set_age(&mut self, age: Option<Nanos>, fast: usize, now: Nanos) {
+        self.drain.ages.set(age, fast, now);
+    }
+}
+
+impl Parts<'_> {
+    /// Looks at some slots, if that is due.
+    pub(super) fn age_step(&mut self) {
+        let (now, fast) = (self.g.clock, self.g.fast_slots() as usize);
+        let ages = &mut self.g.background.drain.ages;
+        let Some(period) = ages.period.filter(|_| ages.next.is_some_and(|t| t <= now)) else {
+            return;
+        };
+        if ages.hand == 0 {
+            ages.begins = now + period;
+        }
+        if ages.old.len() < MOST {
+            self.g.look_for_old(fast);
+        }
+        let ages = &mut self.g.background.drain.ages;
+        ages.next = Some(if ages.hand >= fast {
+            ages.hand = 0;
+            ages.begins.max(now + NEXT)
+        } else {
+            now + NEXT
+        });
+    }
+}
+
+impl Globals {
+    fn look_for_old(&mut self, fast: usize) {
+        let from = self.background.drain.ages.hand;
+        let end = fast.min(from + SLOTS_PER_STEP as usize);
+        for i in from..end {
+            let slot = Slot(i as u32);
+            let dirty = self.space.map.is_dirty_in(slot);
+            let ages = &mut self.background.drain.ages;
+            let old = dirty && ages.seen.get(i);
+            ages.seen.put(i, dirty);
+            if old && ages.old.insert(slot) {
+                self.background.drain.look_at(slot, self.clock);
+            }
+        }
+        self.background.drain.ages.hand = end;
+        self.steps += u64::from(SLOTS_PER_STEP);
+    }
+}

@@ -148,3 +148,14 @@ pub struct CleanArgs {
     #[command(flatten)]
     pub of: VolumeArgs,
 }
+
+/// `isotherm doctor`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm doctor v\n\nLooks at the volume, its devices, the kernel's view of them, their SMART data (with smartctl) and the files that name devices. Nothing is changed. The exit code is 1 if something is wrong, and 0 if there are only risks."
+)]
+pub struct DoctorArgs {
+    /// The volume, served or not.
+    #[command(flatten)]
+    pub of: VolumeArgs,
+}

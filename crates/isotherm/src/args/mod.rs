@@ -31,7 +31,8 @@ pub use files::{
     MountArgs, PassthroughArg, PathArgs, PinArgs, PolicyArgs,
 };
 pub use life::{
-    AdoptArgs, CacheAddArgs, CacheArgs, CacheCommand, CleanArgs, ReleaseArgs, ReplaceArgs,
+    AdoptArgs, CacheAddArgs, CacheArgs, CacheCommand, CleanArgs, DoctorArgs, ReleaseArgs,
+    ReplaceArgs,
 };
 pub use reproduce::ReproduceArgs;
 pub use volume::{
@@ -113,6 +114,8 @@ pub enum Command {
     Cache(CacheArgs),
     /// Write home now what only the flash of a served volume has
     Clean(CleanArgs),
+    /// List what is wrong with a volume or at risk, and what mends it
+    Doctor(DoctorArgs),
     /// Record the requests of a served volume as a trace
     Record(RecordArgs),
     /// Replay a recorded run and show whether its decisions differ

@@ -1,6 +1,6 @@
 //! `isotherm adopt`: a device that holds a file system becomes the slow member of a cache volume in place.
 
-mod references;
+pub(super) mod references;
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::control::client::served;
 use crate::member::MemberSpec;
 
 /// The write mode of a volume from its adoption on until `adopt --finish`: flash that is lost then costs nothing.
-const TRIAL: &str = "write-mode=write-through-all";
+pub(super) const TRIAL: &str = "write-mode=write-through-all";
 
 /// Adopts a device, or ends the trial that an adoption begins.
 ///

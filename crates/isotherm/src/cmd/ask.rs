@@ -169,8 +169,12 @@ fn offline(volume: &Path) -> Result<Value, Failure> {
     status["volume_bytes"] = json!(opened.volume_bytes());
     status["mapped_extents"] = json!(r.mapped);
     status["was_clean"] = json!(r.was_clean);
-    status["degraded"] = json!(!r.missing.is_empty());
-    status["missing_members"] = json!(r.missing.iter().map(|m| m.0).collect::<Vec<_>>());
+    let members = &opened.config().members;
+    let is_removed = |m: u8| members.get(usize::from(m)).is_some_and(|m| m.removed);
+    let mut missing: Vec<u8> = r.missing.iter().map(|m| m.0).collect();
+    missing.retain(|m| !is_removed(*m));
+    status["degraded"] = json!(!missing.is_empty());
+    status["missing_members"] = json!(missing);
     let uuid = opened.config().uuid.as_deref();
     status["data_check"] = DataChecks::load(volume, uuid).figures();
     Ok(status)

@@ -12,6 +12,7 @@ mod compare;
 pub mod cost;
 pub mod create;
 pub mod devices;
+mod doctor;
 pub mod files;
 mod files_client;
 mod files_record;
@@ -128,6 +129,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Replace(a) => replace::run(a),
         Command::Cache(a) => cache::run(a),
         Command::Clean(a) => clean::run(a),
+        Command::Doctor(a) => doctor::run(a),
         Command::Record(a) if a.events => record_events::run(a),
         Command::Record(a) => record::run(a),
         Command::ReplayEvents(a) => replay_events::run(a),

@@ -1,0 +1,105 @@
+//! `isotherm doctor`: what it finds, and that what it says mends it.
+
+mod common;
+
+use common::Place;
+use common::nbd::{MIB, copy_in, noise};
+use serde_json::Value;
+use std::fs;
+
+/// The findings as `level: what`, and the exit code.
+fn doctor(place: &Place) -> (String, Option<i32>) {
+    let out = place.run("doctor v --json");
+    let answer: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    common::fits(&answer, "doctor");
+    let all = answer["findings"].as_array().expect("findings").iter();
+    let words = all.map(|f| {
+        format!(
+            "{}: {} -> {}\n",
+            text(f, "level"),
+            text(f, "what"),
+            text(f, "todo")
+        )
+    });
+    (words.collect(), out.status.code())
+}
+
+fn text<'a>(f: &'a Value, key: &str) -> &'a str {
+    f[key].as_str().expect("text")
+}
+
+fn finds(place: &Place, code: i32, wanted: &[&str]) {
+    let (said, got) = doctor(place);
+    for w in wanted {
+        assert!(said.contains(w), "{w} in:\n{said}");
+    }
+    assert_eq!(got, Some(code), "{said}");
+}
+
+#[test]
+fn each_finding_goes_away_by_what_it_says() {
+    let place = Place::new();
+    place.json("create v --fast f:16M --slow s:64M --policy lru", "create");
+    finds(&place, 0, &["note: is not served -> isotherm serve"]);
+    let served = place.serve("v --nbd unix:n");
+    copy_in(&place, &noise(1, 8 * MIB));
+    finds(
+        &place,
+        0,
+        &[
+            "bytes are dirty, on one flash device",
+            "nobody has read all of its data",
+        ],
+    );
+    place.ok("set v dirty_age_s=0");
+    finds(
+        &place,
+        0,
+        &["risk: dirty data may stay on flash for ever -> isotherm set v dirty_age_s=3600"],
+    );
+    place.ok("set v dirty_age_s=3600");
+    place.ok("clean v");
+    place.ok("check v --data");
+    let (said, code) = doctor(&place);
+    assert!(
+        code == Some(0) && !said.contains("dirty") && !said.contains("nobody"),
+        "{said}"
+    );
+    for (name, mib) in [("f", 48), ("s", 160)] {
+        let file = fs::OpenOptions::new().write(true).open(place.path(name));
+        file.and_then(|f| f.set_len(mib << 20)).expect("enlarged");
+    }
+    finds(
+        &place,
+        0,
+        &["-> isotherm cache v resize", "-> isotherm grow v"],
+    );
+    place.ok("cache v resize");
+    place.ok("grow v");
+    let (said, _) = doctor(&place);
+    assert!(!said.contains("not used"), "{said}");
+    place.ok("cache v remove");
+    finds(
+        &place,
+        0,
+        &["note: has no flash: it is as fast as its disks -> isotherm cache v add"],
+    );
+    place.ok("cache v add f");
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+    fs::rename(place.path("f"), place.away("f")).expect("renamed");
+    finds(
+        &place,
+        1,
+        &["wrong: cannot be read", "isotherm replace v NEW --member 0"],
+    );
+    fs::write(place.path("f"), noise(2, MIB)).expect("written");
+    finds(&place, 1, &["wrong: is no member any more"]);
+    let served = place.serve("v --nbd unix:n --without-flash");
+    finds(&place, 1, &["wrong: 1 of its members missing"]);
+    assert_eq!(served.terminate(), Some(0));
+    let why = place.fails("doctor w");
+    assert!(why.contains("no such volume"), "{why}");
+    let words = String::from_utf8(place.run("doctor v").stdout).expect("text");
+    assert!(words.ends_with("v: 1 wrong, 0 at risk\n"), "{words}");
+}

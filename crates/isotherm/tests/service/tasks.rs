@@ -193,6 +193,11 @@ fn pages_about_volumes_run_word_for_word() {
         assert!(all.len() >= 3, "{name}");
         run(&machine(), "", &all);
     }
+    // In the end the disk is a plain one again, with its file system.
+    let mut all = blocks(&page("life-of-a-volume"));
+    assert!(all.len() >= 5);
+    all.push(r#"e2fsck -fn "$T/slow.img""#.to_owned());
+    run(&machine(), "truncate -s 64M \"$T/fast2.img\"\n", &all);
     // All commands there concern a volume that is not served.
     let m = machine();
     m.create("v");

@@ -84,6 +84,7 @@ fn flash_leaves_and_comes_under_a_writer() {
     assert_eq!(added["did"], json!("added"), "{added}");
     // All of it: the metadata areas are of its size.
     assert!(added["slots"].as_u64() > Some(44 << 4), "{added}");
+    assert!(!added.to_string().contains("not used"), "{added}");
     assert_eq!(status(&place)["members"][0]["removed"], json!(false));
     wait_for("new copies", || (dirty(&place) > MIB as u64).then_some(()));
     let (held, _) = writer.stop();

@@ -209,7 +209,7 @@ impl Replacement {
         let sb = &opened.superblock;
         let former = e.former.and_then(|d| retire(&d, sb, place));
         notes.extend(e.trouble.into_iter().chain(former));
-        notes.extend(unused(sb, place, given));
+        notes.extend(unused(sb, &successor, given));
         let m = &config.members[place];
         notes.extend(m.paced.as_ref().or(m.sheet.as_ref()).map(|sheet| {
             format!(

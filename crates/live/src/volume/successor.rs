@@ -179,17 +179,16 @@ fn area_for(sb: &Superblock, bytes: u64) -> MetaArea {
     MetaArea::for_volume(copies, blocks, bytes).with_copies(copies, copies, blocks)
 }
 
-/// A message about the part of a new device that no slot covers: the volume has its size, and its metadata has room for a number of copies that
-/// was fixed when it was created.
-pub(super) fn unused(sb: &Superblock, place: usize, given: u64) -> Option<String> {
-    let used = sb.members[place].bytes;
-    let unused = given.saturating_sub(used);
+/// A message about the part of a new device that no slot covers: the volume has its size, and other devices or a copy of the former one fix the
+/// metadata areas, which have room for a number of copies.
+pub(super) fn unused(sb: &Superblock, new: &Successor, given: u64) -> Option<String> {
+    let unused = given.saturating_sub(new.room.bytes);
     let mib = |bytes: u64| bytes >> 20;
     // What is less than an extent, or a hundredth, is no device of the wrong size.
     (unused >= 1 << sb.extent_shift && unused > given / 100).then(|| {
         format!(
-            "{}: {} MiB of {} MiB are not used: the volume has room for no more extents there, which was fixed at its creation; a volume that is created anew uses all",
-            sb.members[place].hint, mib(unused), mib(given)
+            "{}: {} MiB of {} MiB are not used: the volume has room for no more extents there. Flash that takes the place of all flash, and begins empty (`isotherm cache add`), is used in full",
+            new.hint, mib(unused), mib(given)
         )
     })
 }

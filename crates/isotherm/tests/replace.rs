@@ -113,7 +113,7 @@ fn a_blank_device_under_the_old_name_is_taken() {
             assert!(why.contains("an empty one with its size"), "{why}");
             let out = place.run("replace v g:512M");
             assert!(out.status.success(), "{out:?}");
-            // A volume has room for a number of copies that was fixed when it was created.
+            // There cannot be more copies than the volume has extents.
             let said = String::from_utf8_lossy(&out.stderr);
             assert!(said.contains("of 512 MiB are not used"), "{said}");
         } else {

@@ -265,14 +265,14 @@ impl Member<'_> {
             say(Level::Wrong, what, todo);
         }
         let facts = device::Facts::of(self.path, Path::new("/"));
-        let used = own
-            .members
-            .get(usize::from(own.index))
-            .map_or(0, |m| m.bytes);
+        let entry = own.members.get(usize::from(own.index));
+        let (used, slots) = entry.map_or((0, 0), |m| (m.bytes, m.slots));
         let room = facts.bytes.saturating_sub(used);
         if room >= (16 << 20).max(1 << own.extent_shift) {
             let what = format!("{} MiB at its end are not used", room >> 20);
-            if self.is_flash {
+            if self.is_flash && slots >= own.extents {
+                // More copies than extents there cannot be.
+            } else if self.is_flash {
                 say(Level::Note, what, format!("isotherm cache {v} resize"));
             } else if self.is_last {
                 say(Level::Note, what, format!("isotherm grow {v}"));

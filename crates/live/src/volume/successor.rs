@@ -142,10 +142,8 @@ fn successor(
     let bytes = how.size.unwrap_or(device.bytes).min(device.bytes);
     let area = (!holds_data && sb.is_only_flash(m)).then(|| area_for(sb, bytes));
     let room = match area {
-        Some(area) => {
-            let slow: u32 = sb.disks().map(|d| sb.members[usize::from(d.0)].slots).sum();
-            Superblock { area, ..sb.clone() }.room(m, bytes, SLOTS_MAX - slow)
-        }
+        // More copies than extents there cannot be.
+        Some(area) => Superblock { area, ..sb.clone() }.room(m, bytes, sb.extents),
         None => sb.room(m, bytes, most_slots(sb, place)),
     };
     let least = if holds_data { old.slots } else { 1 };
@@ -174,7 +172,7 @@ fn successor(
 
 /// The metadata areas of a cache volume whose flash is one device of `bytes` bytes, as a volume that is created with it has them.
 fn area_for(sb: &Superblock, bytes: u64) -> MetaArea {
-    let copies = u32::try_from(bytes >> sb.extent_shift).unwrap_or(SLOTS_MAX);
+    let copies = u32::try_from(bytes >> sb.extent_shift).map_or(sb.extents, |n| n.min(sb.extents));
     let blocks = 1 << (sb.extent_shift - sb.block_shift);
     MetaArea::for_volume(copies, blocks, bytes).with_copies(copies, copies, blocks)
 }
@@ -183,13 +181,15 @@ fn area_for(sb: &Superblock, bytes: u64) -> MetaArea {
 /// metadata areas, which have room for a number of copies.
 pub(super) fn unused(sb: &Superblock, new: &Successor, given: u64) -> Option<String> {
     let unused = given.saturating_sub(new.room.bytes);
-    let mib = |bytes: u64| bytes >> 20;
     // What is less than an extent, or a hundredth, is no device of the wrong size.
     (unused >= 1 << sb.extent_shift && unused > given / 100).then(|| {
-        format!(
-            "{}: {} MiB of {} MiB are not used: the volume has room for no more extents there. Flash that takes the place of all flash, and begins empty (`isotherm cache add`), is used in full",
-            new.hint, mib(unused), mib(given)
-        )
+        let why = if new.room.slots >= sb.extents {
+            "the volume has no more extents"
+        } else {
+            "the volume has room for no more extents there. Flash that takes the place of all flash, and begins empty (`isotherm cache add`), is used in full"
+        };
+        let (unused, given) = (unused >> 20, given >> 20);
+        format!("{}: {unused} MiB of {given} MiB are not used: {why}", new.hint)
     })
 }
 

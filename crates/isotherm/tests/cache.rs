@@ -60,6 +60,8 @@ fn is_well_without(place: &Place) {
     );
     assert_eq!(now["health"]["state"], json!("well"), "{now}");
     assert_eq!(now["policy"], json!("lru"));
+    let words = place.ok("status v");
+    assert!(words.contains("its flash was removed"), "{words}");
 }
 
 #[test]

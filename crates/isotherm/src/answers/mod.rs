@@ -90,6 +90,10 @@ fn state(s: &Value, served: bool) -> String {
 }
 
 fn member(m: &Value, missing: bool) -> String {
+    if m["removed"].as_bool() == Some(true) {
+        let what = "nothing: its flash was removed (`isotherm cache VOLUME add DEVICE`)";
+        return line(&format!("tier {}", int(&m["tier"])), what);
+    }
     let sleep = &m["sleep"];
     let mut parts = vec![m["path"].as_str().unwrap_or("-").to_owned()];
     parts.extend(m["bytes"].as_u64().map(bytes));

@@ -257,12 +257,30 @@ pub enum Mutant {
     GatherForgetsLimit,
     /// A FLUSH that has waited for writes is answered without a flush, as if it needed no device.
     GatherSkipsFlush,
+    /// Blocks that were lost with flash are read from the disk, which has older bytes.
+    ServeLost,
+    /// A FLUSH does not make durable which lost blocks were written again.
+    ForgetWritten,
+    /// A list says that lost blocks were written again before they are durable.
+    WrittenBeforeFlush,
+    /// A FUA write of lost blocks is answered before the list says that they were written.
+    FuaTrustsLost,
+    /// A FLUSH is answered with a round that began ahead, although a page of a list is due.
+    AheadForgetsWritten,
+    /// An extent with lost blocks gets a copy.
+    CopyOfLost,
+    /// A list that is made from another one is written over it.
+    RelistInPlace,
+    /// A mark names a list before its pages are durable.
+    ListBeforePages,
+    /// After the end of a cache that takes data with it, the marks name nothing.
+    SalvageForgetsLost,
     /// What the user asked home counts as there while the disks are still marked.
     AskedForgetsMarks,
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 125] = [
+pub const MUTANTS: [Mutant; 134] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -387,6 +405,15 @@ pub const MUTANTS: [Mutant; 125] = [
     Mutant::GateForgetsMoves,
     Mutant::GatherForgetsLimit,
     Mutant::GatherSkipsFlush,
+    Mutant::ServeLost,
+    Mutant::ForgetWritten,
+    Mutant::WrittenBeforeFlush,
+    Mutant::FuaTrustsLost,
+    Mutant::AheadForgetsWritten,
+    Mutant::CopyOfLost,
+    Mutant::RelistInPlace,
+    Mutant::ListBeforePages,
+    Mutant::SalvageForgetsLost,
     Mutant::AskedForgetsMarks,
 ];
 

@@ -4,7 +4,7 @@
 use isotherm_core::store::counter::{self, Counter};
 use isotherm_core::store::journal::Staging;
 use isotherm_core::store::layout::STAMP_AT;
-use isotherm_core::store::open::{Mode, write_superblocks};
+use isotherm_core::store::open::{Loss, Mode, write_superblocks};
 use isotherm_core::store::superblock::{MemberEntry, MemberState, Shape, SuperblockError};
 use isotherm_core::store::{
     BLOCK, Media, MediaError, MetaArea, OpenError, Superblock, format, open,
@@ -91,7 +91,7 @@ fn volumes_with_unknown_features() {
         WRITE,
         Mode::Degraded {
             epoch: 2,
-            accept_loss: true,
+            loss: Loss::Accepted,
         },
     ] {
         let e = try_open(&mut ram, 2, mode).unwrap_err();

@@ -1,14 +1,18 @@
 //! The end of a cache while clients make requests: flash turns read-only, what only it has goes to the disk, and another engine goes on there.
 //! No request may fail. The power may fail at each step.
 
+use super::clients::Pending;
 use super::disk::{Disk, Disks};
+use super::loss::forfeit;
 use super::run::{Run, find};
 use super::world::Hostile;
 use isotherm_core::engine::Params;
 use isotherm_core::run::Loop;
-use isotherm_core::store::open::Mode;
-use isotherm_core::store::{Superblock, open, release};
-use isotherm_core::{Engine, Event, MemberId, World};
+use isotherm_core::store::open::{Loss, Mode};
+use isotherm_core::store::salvage::{Salvaged, salvage};
+use isotherm_core::store::{Superblock, open_after_loss};
+use isotherm_core::{Engine, Event, MemberId, Tag, World};
+use std::collections::BTreeMap;
 
 /// When and how the cache of a life ends. Flash is the first member.
 pub(super) struct CacheEnd {
@@ -40,6 +44,7 @@ impl CacheEnd {
         run: &mut Run,
         turns: &mut Loop,
         (engine, world): (&mut Engine, &mut Hostile),
+        flying: &mut BTreeMap<Tag, Pending>,
     ) -> Result<bool, String> {
         if world.steps >= self.at && !self.is_over {
             world.read_only = Some(MemberId(0));
@@ -60,13 +65,20 @@ impl CacheEnd {
             fuse,
             mutant,
         };
-        if release::salvage(&mut all, &self.sb, engine.space(), piece).is_err() {
+        let trusted = !run.s.lose_dirty || run.rng.one_in(2);
+        let Ok(Salvaged { lost, .. }) = salvage(&mut all, &self.sb, engine.space(), trusted, piece)
+        else {
             return self.was_cut();
+        };
+        if trusted && !lost.is_empty() {
+            return Err(format!("flash that can be read has lost {lost:?}"));
         }
+        // Otherwise the regions of the marks are lost.
+        let exact = run.rng.one_in(2).then_some(&lost[..]);
         run.gone = Some(std::mem::replace(&mut world.disks[0], Disk::new(0)));
         run.counts.losses += 1;
         let found = find(&world.disks, mutant);
-        let (epoch, accept_loss) = (run.next_epoch(), false);
+        let (epoch, loss) = (run.next_epoch(), Loss::Listed);
         // (That power fails in an opening without flash is in the scenarios of lost caches.)
         let (disks, fuse) = (&mut world.disks, None);
         let all = &mut Disks {
@@ -74,8 +86,18 @@ impl CacheEnd {
             fuse,
             mutant,
         };
-        let opened = open(all, &found, Mode::Degraded { epoch, accept_loss })
-            .map_err(|e| format!("nothing is lost, yet: {e}"))?;
+        let opened = open_after_loss(all, &found, Mode::Degraded { epoch, loss }, exact)
+            .map_err(|e| format!("what is lost is known, yet: {e}"))?;
+        run.counts.listed += u64::from(!opened.space.lost.is_empty());
+        if opened.space.lost.is_empty() != lost.is_empty() {
+            return Err(format!("what is listed differs from {lost:?}"));
+        }
+        forfeit(&opened.space, &mut run.truth);
+        for p in flying.values_mut() {
+            if let Pending::Read { from, expect, .. } = p {
+                run.truth.lost_meanwhile(*from, expect);
+            }
+        }
         self.sb = opened.superblock.clone();
         world.read_only = None;
         world.kept.clear();

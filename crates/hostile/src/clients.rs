@@ -145,6 +145,23 @@ impl Run {
         ))
     }
 
+    /// Whether a request may fail on healthy devices: it reads what was lost, perhaps the rest of a block that it writes in part. (A read is
+    /// of whole blocks.)
+    fn may_fail(&self, p: &Pending) -> bool {
+        match p {
+            Pending::Read { from, expect, .. } => {
+                let (a, z) = (from / 8 * 8, (from + expect.len()).next_multiple_of(8));
+                let around = self.truth.expect(a, z);
+                self.truth.may_fail(*from, expect) || self.truth.may_fail(a, &around)
+            }
+            Pending::Change { from, to, .. } => {
+                let mut blocks = from / 8 * 8..to.next_multiple_of(8);
+                blocks.any(|c| self.truth.was_lost(c))
+            }
+            Pending::Flush { .. } => false,
+        }
+    }
+
     /// Checks the answers that have arrived.
     pub(super) fn settle(
         &mut self,
@@ -165,7 +182,7 @@ impl Run {
             let faulty = self.s.faults.data_errors > 0
                 || self.s.faults.meta_errors > 0
                 || self.s.faults.short > 0;
-            if let (Err(e), false) = (result, faulty) {
+            if let (Err(e), false) = (result, faulty || self.may_fail(&p)) {
                 return Err(format!("{p:?} failed with {e:?} on healthy devices"));
             }
             match p {

@@ -10,7 +10,7 @@ use super::rollback::{check, check_bytes};
 use super::run::{Run, Scenario, Shape, find};
 use super::world::{Faults, Hostile};
 use isotherm_core::engine::{Mutant, Params};
-use isotherm_core::store::open::Mode;
+use isotherm_core::store::open::{Loss, Mode};
 use isotherm_core::store::{OpenError, Opened, open};
 use isotherm_core::{Engine, policy};
 
@@ -290,7 +290,7 @@ fn opened(
 fn lossy(run: &Run, mut disks: Vec<Disk>, mutant: Option<Mutant>) -> Result<Damage, String> {
     let mode = Mode::Degraded {
         epoch: 0xda,
-        accept_loss: true,
+        loss: Loss::Accepted,
     };
     let o = match attempt(run, &mut disks, mode, mutant) {
         Ok(o) => o,

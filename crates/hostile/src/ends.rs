@@ -68,19 +68,15 @@ impl Run {
         if failed {
             self.verify(&mut engine, &mut world, volume)?;
         } else {
-            let data = read_all(&mut engine, &mut world, volume)?;
-            for c in 0..self.truth.cells() {
-                let b = data[c / 64]
-                    .as_ref()
-                    .map(|d| &d[c % 64 * CELL..][..CELL])
-                    .map_err(|e| format!("{e:?}"))?;
-                if !self.truth.is_live(c, b) {
-                    return Err(format!(
-                        "after a clean close cell {c} holds {:?}",
-                        self.truth.version(c, b)
-                    ));
-                }
-            }
+            let truth = &mut self.truth;
+            for_each_cell(&mut engine, &mut world, volume, |c, b| match b {
+                None => truth.check_unreadable(c),
+                Some(b) if truth.is_live(c, b) => Ok(()),
+                Some(b) => Err(format!(
+                    "after a clean close cell {c} holds {:?}",
+                    truth.version(c, b)
+                )),
+            })?;
         }
         Ok(Vec::new())
     }
@@ -131,20 +127,38 @@ impl Run {
         world: &mut Hostile,
         volume: u64,
     ) -> Result<(), String> {
-        for (i, block) in read_all(engine, world, volume)?.into_iter().enumerate() {
-            let data = block.map_err(|e| format!("read after recovery: {e:?}"))?;
-            for c in 0..data.len() / CELL {
-                let cell = &data[c * CELL..(c + 1) * CELL];
-                if self.adopt {
-                    self.truth.adopt(i * 64 + c, cell)?;
-                } else {
-                    self.truth.check_crashed(i * 64 + c, cell)?;
-                }
-            }
-        }
+        let (truth, adopt) = (&mut self.truth, self.adopt);
+        for_each_cell(engine, world, volume, |c, cell| match cell {
+            Some(cell) if adopt => truth.adopt(c, cell),
+            Some(cell) => truth.check_crashed(c, cell),
+            None => truth.check_unreadable(c),
+        })?;
         self.adopt = false;
         Ok(())
     }
+}
+
+/// Reads the whole volume, and calls `check` with each cell, or with nothing if its block cannot be read.
+pub(super) fn for_each_cell(
+    engine: &mut Engine,
+    world: &mut Hostile,
+    volume: u64,
+    mut check: impl FnMut(usize, Option<&[u8]>) -> Result<(), String>,
+) -> Result<(), String> {
+    for (i, extent) in read_all(engine, world, volume)?.into_iter().enumerate() {
+        for b in i * 8..(i + 1) * 8 {
+            let block = match &extent {
+                Ok(data) => Ok(data[b % 8 * 512..][..512].to_vec()),
+                // Some of its blocks may be readable.
+                Err(_) => read_at(engine, world, (b as u64 * 512, 512))?,
+            };
+            for c in 0..512 / CELL {
+                let cell = block.as_ref().ok().map(|data| &data[c * CELL..][..CELL]);
+                check(b * 8 + c, cell)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Reads the whole volume, one extent at a time.
@@ -153,33 +167,40 @@ pub(super) fn read_all(
     world: &mut Hostile,
     volume: u64,
 ) -> Result<Vec<Result<Vec<u8>, IoError>>, String> {
-    let mut all = Vec::new();
+    let all = (0..volume / 4096).map(|i| read_at(engine, world, (i * 4096, 4096)));
+    all.collect()
+}
+
+/// Reads some bytes.
+fn read_at(
+    engine: &mut Engine,
+    world: &mut Hostile,
+    (offset, len): (u64, u32),
+) -> Result<Result<Vec<u8>, IoError>, String> {
+    let (tag, mut read) = (Tag(1_000_000 + (offset / 512) as u32), None);
+    world.give(tag, len as usize, 0, None);
+    let req = Request {
+        tag,
+        op: RequestOp::Read,
+        offset,
+        len,
+        fua: false,
+        class: 0,
+    };
     let mut run = Loop::new();
-    for i in 0..volume / 4096 {
-        let tag = Tag(1_000_000 + i as u32);
-        world.give(tag, 4096, 0, None);
-        let req = Request {
-            tag,
-            op: RequestOp::Read,
-            offset: i * 4096,
-            len: 4096,
-            fua: false,
-            class: 0,
-        };
-        run.tell(engine, world, Event::Arrived(req));
-        let mut patience = 10_000;
-        run.run(engine, world, |_, engine, world| {
-            let replies = world.take_replies();
-            if let Some(r) = replies.iter().find(|r| r.0 == tag) {
-                all.push(r.1.map(|()| world.take(tag)));
-                return Ok(Next::Stop);
-            }
-            patience -= 1;
-            if patience == 0 {
-                return Err(String::from("a read is never answered"));
-            }
-            Ok(Next::Wait(engine.next_wake()))
-        })?;
-    }
-    Ok(all)
+    run.tell(engine, world, Event::Arrived(req));
+    let mut patience = 10_000;
+    run.run(engine, world, |_, engine, world| {
+        let replies = world.take_replies();
+        if let Some(r) = replies.iter().find(|r| r.0 == tag) {
+            read = Some(r.1.map(|()| world.take(tag)));
+            return Ok(Next::Stop);
+        }
+        patience -= 1;
+        if patience == 0 {
+            return Err(String::from("a read is never answered"));
+        }
+        Ok(Next::Wait(engine.next_wake()))
+    })?;
+    read.ok_or_else(|| String::from("a read has no answer"))
 }

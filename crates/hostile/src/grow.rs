@@ -93,7 +93,8 @@ impl Run {
         let Ok(growth) = store::plan_growth(&opened.superblock, &sizes) else {
             return Ok(None);
         };
-        if growth.needs_step(&opened.superblock, &opened.space) {
+        let listed = !opened.space.lost.is_empty();
+        if !listed && growth.needs_step(&opened.superblock, &opened.space) {
             let Some(step) = growth.first_step(&opened.superblock) else {
                 return Ok(None);
             };
@@ -103,6 +104,14 @@ impl Run {
             self.counts.steps_first += 1;
             self.sb = store::grow(&mut all, &mut opened, &step, self.next_epoch())?;
             return self.try_grow(disks, fuse);
+        }
+        if listed {
+            // Its list would have to move.
+            return match store::grow(&mut all, &mut opened, &growth, self.next_epoch()) {
+                Err(OpenError::BadGrowth(_)) => Ok(None),
+                Err(e) => Err(e),
+                Ok(_) => Err(OpenError::BadTable("a volume with lost data grew")),
+            };
         }
         transfer(&mut all, &opened, &growth)?;
         store::grow(&mut all, &mut opened, &growth, self.next_epoch()).map(Some)

@@ -2,11 +2,20 @@
 
 use super::disk::{Disk, Disks};
 use super::run::{Run, find, open_after};
+use super::truth::{CELL, Truth};
 use isotherm_core::geometry::Kind;
 use isotherm_core::policy::Uses;
 use isotherm_core::store::OpenError;
 use isotherm_core::store::Opened;
-use isotherm_core::store::open::Mode;
+use isotherm_core::store::open::{Loss, Mode};
+use isotherm_core::volume::Space;
+
+/// What the volume says to have lost is lost.
+pub(super) fn forfeit(space: &Space, truth: &mut Truth) {
+    for (from, to) in space.lost.ranges(space.geo.block_shift, usize::MAX) {
+        (from as usize / CELL..to as usize / CELL).for_each(|c| truth.forfeit(c));
+    }
+}
 
 impl Run {
     fn try_open(&mut self, disks: &mut [Disk], mode: Mode) -> Result<Opened, OpenError> {
@@ -32,7 +41,7 @@ impl Run {
             let found = find(disks, self.s.mutant);
             let mode = Mode::Degraded {
                 epoch: self.next_epoch(),
-                accept_loss: false,
+                loss: Loss::Refused,
             };
             // It does not matter whether an opening is refused or interrupted.
             let mutant = self.s.mutant;
@@ -78,9 +87,9 @@ impl Run {
         let (epoch, caching) = (self.next_epoch(), uses == Uses::Copies);
         // While a disk was to sleep, its mark named everything.
         let marked = self.sleepy;
-        let mode = |epoch, accept_loss| Mode::Degraded { epoch, accept_loss };
+        let mode = |epoch, loss| Mode::Degraded { epoch, loss };
         let unexpected = |e: &OpenError| Err(format!("a clean cache is gone: {e}"));
-        match self.try_open(disks, mode(epoch, false)) {
+        match self.try_open(disks, mode(epoch, Loss::Refused)) {
             Ok(_) => {}
             Err(e @ OpenError::LostWrites { .. }) => {
                 if self.s.cache == Some(true) && !marked {
@@ -93,10 +102,13 @@ impl Run {
                     self.found |= found && self.left.is_some();
                     return Ok(());
                 }
-                self.try_open(disks, mode(epoch, true))
-                    .map_err(|e| format!("loss accepted, yet: {e}"))?;
-                (self.accept, self.adopt) = (true, true);
-                self.counts.accepted += 1;
+                let lists = caching && self.sb.kind == Kind::Cache && self.rng.one_in(2);
+                if !lists || !self.list(disks)? {
+                    self.try_open(disks, mode(epoch, Loss::Accepted))
+                        .map_err(|e| format!("loss accepted, yet: {e}"))?;
+                    (self.accept, self.adopt) = (true, true);
+                    self.counts.accepted += 1;
+                }
             }
             Err(
                 e @ (OpenError::LostHomes { .. } | OpenError::Missing(_) | OpenError::Unsure(_)),
@@ -117,6 +129,32 @@ impl Run {
         Ok(())
     }
 
+    /// The volume continues, and what it has lost cannot be read. The power fails in the first openings. Returns false if that is refused,
+    /// because a mark is damaged.
+    fn list(&mut self, disks: &mut [Disk]) -> Result<bool, String> {
+        for cut in (0..3).rev() {
+            let mode = Mode::Degraded {
+                epoch: self.next_epoch(),
+                loss: Loss::Listed,
+            };
+            let fuse = (cut > 0).then(|| self.rng.below(20));
+            let (found, mutant) = (find(disks, self.s.mutant), self.s.mutant);
+            let all = &mut Disks {
+                disks,
+                fuse,
+                mutant,
+            };
+            match open_after(self.left.as_ref(), all, &found, mode) {
+                Ok(opened) if fuse.is_none() => forfeit(&opened.space, &mut self.truth),
+                Err(OpenError::LostWrites { .. }) => return Ok(false),
+                Err(e) if fuse.is_none() => return Err(format!("lost data is listed, yet: {e}")),
+                _ => disks.iter_mut().for_each(|d| d.crash(&mut self.rng, &[])),
+            }
+        }
+        self.counts.listed += 1;
+        Ok(true)
+    }
+
     /// Checks that a cache is not accepted again after the volume has continued without it.
     pub(super) fn old_cache_is_refused(&mut self, disks: &mut [Disk]) -> Result<(), String> {
         let Some(old) = self.gone.as_ref().filter(|_| self.rng.one_in(3)) else {
@@ -133,7 +171,7 @@ impl Run {
         }
         let mode = Mode::Degraded {
             epoch: self.next_epoch(),
-            accept_loss: self.accept,
+            loss: self.loss(),
         };
         let opened = self
             .try_open(disks, mode)

@@ -14,7 +14,7 @@ use isotherm_core::engine::{Mutant, Params};
 use isotherm_core::geometry::Kind;
 use isotherm_core::policy::Refusal;
 use isotherm_core::run::{Loop, Next};
-use isotherm_core::store::open::Mode;
+use isotherm_core::store::open::{Loss, Mode};
 use isotherm_core::store::superblock::{MemberEntry, SuperblockError};
 use isotherm_core::store::{self, OpenError, Opened, Superblock, format, keep, open};
 use isotherm_core::{Engine, Event, Nanos, Tag, World};
@@ -197,8 +197,17 @@ impl Run {
             None => Mode::ReadWrite { epoch },
             Some(_) => Mode::Degraded {
                 epoch,
-                accept_loss: self.accept,
+                loss: self.loss(),
             },
+        }
+    }
+
+    /// What is done if dirty copies are lost with a cache that is missing.
+    pub(super) fn loss(&self) -> Loss {
+        if self.accept {
+            Loss::Accepted
+        } else {
+            Loss::Refused
         }
     }
 
@@ -357,7 +366,7 @@ impl Run {
                 return Ok(Next::Stop);
             }
             if let Some(end) = ends
-                && !end.step(self, run, (engine, world))?
+                && !end.step(self, run, (engine, world), &mut flying)?
             {
                 alive = false;
                 return Ok(Next::Stop);

@@ -75,6 +75,8 @@ pub struct Scenario {
     pub lose_cache: bool,
     /// In each life, flash turns read-only at some moment, and the volume goes on without it.
     pub end_cache: bool,
+    /// Then flash may take dirty data with it.
+    pub lose_dirty: bool,
     /// Between two lives a member may be replaced by another device.
     pub replace: bool,
     /// Between two lives the slow disks may become larger, and the volume grows.
@@ -109,6 +111,7 @@ impl Scenario {
             cache: None,
             lose_cache: false,
             end_cache: false,
+            lose_dirty: false,
             replace: false,
             grow: false,
             rollback: false,
@@ -148,6 +151,8 @@ pub struct Counts {
     pub losses: u64,
     /// Number of times that a volume continued without its cache after a loss was accepted.
     pub accepted: u64,
+    /// Number of times that a volume continued and listed what it had lost.
+    pub listed: u64,
     /// Number of times that a volume without its cache was refused.
     pub refused: u64,
     /// Members that were replaced.
@@ -198,7 +203,7 @@ pub struct Counts {
 
 impl Counts {
     /// Adds the counts of another run. Steps and digest are those of one run.
-    #[expect(clippy::too_many_lines, reason = "a list")]
+    #[expect(clippy::too_many_lines, reason = "fields in their order")]
     pub fn add(&mut self, other: &Counts) {
         let Counts {
             answered,
@@ -214,6 +219,7 @@ impl Counts {
             crashes,
             losses,
             accepted,
+            listed,
             refused,
             replaced,
             grown,
@@ -251,6 +257,7 @@ impl Counts {
         self.crashes += crashes;
         self.losses += losses;
         self.accepted += accepted;
+        self.listed += listed;
         self.refused += refused;
         self.replaced += replaced;
         self.grown += grown;

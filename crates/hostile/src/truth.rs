@@ -12,6 +12,8 @@ pub const CELL: usize = 64;
 
 /// In place of a version: nothing is promised.
 const UNDEFINED: u64 = u64::MAX;
+/// In place of a version: it was lost with flash, and reading it is an error until it is written again.
+const LOST: u64 = u64::MAX - 1;
 /// What the devices of the hostile world contain after a discard.
 pub const DISCARDED: u8 = 0xdd;
 
@@ -31,6 +33,8 @@ pub enum Change {
 struct Cell {
     /// Whether it was ever discarded without a promise.
     forgotten: bool,
+    /// Whether it was ever lost.
+    was_lost: bool,
     /// The versions that a read may return, in addition to those of writes in progress.
     live: Vec<u64>,
     /// The versions of which one was made durable by the last FLUSH (more than one after errors).
@@ -279,6 +283,7 @@ impl Truth {
             live: vec![v],
             floor: vec![v],
             forgotten: self.cells[c].forgotten,
+            was_lost: self.cells[c].was_lost,
             ..Cell::default()
         };
         self.busy.remove(&c);
@@ -289,6 +294,42 @@ impl Truth {
             .version(c, data)
             .map_err(|e| format!("without its cache cell {c} holds {e}"))?;
         self.stays(c, v);
+        Ok(())
+    }
+    /// The newest version of a cell is lost, and the volume says so. Writes in progress may still end.
+    pub fn forfeit(&mut self, c: usize) {
+        let cell = &mut self.cells[c];
+        cell.since.retain(|s| s.1.is_none());
+        (cell.live, cell.before, cell.floor) = (vec![LOST], vec![LOST], vec![LOST]);
+        (cell.floor_race, cell.any_ok, cell.was_lost) = (0, false, true);
+    }
+    /// Whether a read of cells from `from` on, of which this was expected when it was issued, may fail.
+    pub fn may_fail(&self, from: usize, expect: &Expect) -> bool {
+        let was = expect.iter().any(|e| e.0.contains(&LOST));
+        was || (from..from + expect.len()).any(|c| self.cells[c].live.contains(&LOST))
+    }
+    /// Cells were lost while this read of those from `from` on was in progress.
+    pub fn lost_meanwhile(&self, from: usize, expect: &mut Expect) {
+        for (c, e) in (from..).zip(expect) {
+            if self.cells[c].live.contains(&LOST) {
+                e.0.push(LOST);
+            }
+        }
+    }
+    /// Whether a cell was ever lost.
+    pub fn was_lost(&self, c: usize) -> bool {
+        self.cells[c].was_lost
+    }
+    /// Checks a cell that cannot be read after a crash.
+    pub fn check_unreadable(&mut self, c: usize) -> Result<(), String> {
+        let cell = &self.cells[c];
+        if !cell.floor.contains(&LOST) {
+            return Err(format!(
+                "cell {c} cannot be read; certain was {:?}, later {:?}",
+                cell.floor, cell.since
+            ));
+        }
+        self.stays(c, LOST);
         Ok(())
     }
     /// Checks a cell in degraded service: it may have an older version, but never the bytes of another cell.

@@ -317,7 +317,10 @@ fn a_dirty_cache_is_lost_only_with_consent() {
         ..Scenario::new(seed)
     });
     met!(
-        counts.losses > counts.accepted && counts.accepted > 0 && counts.refused > counts.accepted
+        counts.losses > counts.accepted
+            && counts.accepted > 0
+            && counts.listed > 0
+            && counts.refused > counts.accepted
     );
 }
 
@@ -331,6 +334,19 @@ fn a_cache_ends_while_it_is_used() {
         ..Scenario::new(seed)
     });
     met!(counts.losses > 0 && counts.fetches > 0);
+}
+
+#[test]
+fn a_cache_ends_and_takes_data_with_it() {
+    let counts = all("the end of a dirty cache", 1500, |seed| Scenario {
+        cache: Some(false),
+        end_cache: true,
+        lose_dirty: true,
+        lives: 4,
+        shape: Shape::Cache,
+        ..Scenario::new(seed)
+    });
+    met!(counts.listed > 0 && counts.losses > counts.listed);
 }
 
 #[test]

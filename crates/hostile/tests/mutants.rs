@@ -13,7 +13,7 @@ use isotherm_hostile::world::Faults;
 const SEEDS: u64 = 3000;
 
 #[expect(clippy::too_many_lines, reason = "a list")]
-fn scenarios(seed: u64) -> [Scenario; 13] {
+fn scenarios(seed: u64) -> [Scenario; 14] {
     let plain = Scenario::new(seed);
     [
         plain,
@@ -40,6 +40,13 @@ fn scenarios(seed: u64) -> [Scenario; 13] {
             cache: Some(seed.is_multiple_of(2)),
             lose_cache: true,
             shape: [Shape::Cache, Shape::CacheOfFour][seed as usize / 2 % 2],
+            ..plain
+        },
+        Scenario {
+            cache: Some(false),
+            end_cache: true,
+            lose_dirty: true,
+            shape: Shape::Cache,
             ..plain
         },
         Scenario {

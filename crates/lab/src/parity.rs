@@ -8,8 +8,10 @@
 //! next wake-up are compared as well, because effects do not show them.
 
 use crate::policy_spec::PolicySpec;
+use isotherm_core::geometry::Kind;
 use isotherm_core::policy::Policy;
 use isotherm_core::qos::Spec;
+use isotherm_core::store::open::Loss;
 use isotherm_core::store::{self, Opened, Superblock};
 use isotherm_core::{BufRef, Effect, Engine, Nanos, QUIET, RequestOp};
 use isotherm_traces::events::{
@@ -102,11 +104,17 @@ pub(crate) fn opened<R: Read>(reader: &mut Reader<R>) -> Result<Opened, String> 
             ),
         });
     }
+    // As the server opened it: what was lost in a cache volume is on its lists.
+    let is_cache = found.iter().flatten().any(|sb| sb.kind == Kind::Cache);
+    let loss = if is_cache {
+        Loss::Listed
+    } else {
+        Loss::Accepted
+    };
     let mode = match origin.epoch {
-        Some(epoch) if found.iter().any(Option::is_none) => store::open::Mode::Degraded {
-            epoch,
-            accept_loss: true,
-        },
+        Some(epoch) if found.iter().any(Option::is_none) => {
+            store::open::Mode::Degraded { epoch, loss }
+        }
         Some(epoch) => store::open::Mode::ReadWrite { epoch },
         None => store::open::Mode::ReadOnly,
     };

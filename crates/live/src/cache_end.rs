@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a round fails on flash, or flash cannot be stamped ─► nothing reaches the engine any more ─► operations in progress end
-//!    ─► the stamp moves to a disk ─► what only flash has is written to the disks (`store::release::salvage`) ─► flash is left out
+//!    ─► the stamp moves to a disk ─► what only flash has is written to the disks (`store::salvage`) ─► flash is left out
 //!    ─► store::open without it, which raises the generation ─► a new engine ─► every request without an answer once more
 //! ```
 //! A request that was not answered may have been carried out in part. Doing all of it again is right: its range has no other contents yet than
@@ -97,10 +97,17 @@ impl Session {
         let stamping = self.world.stamp_meanwhile()?;
         let devices = Arc::clone(self.world.devices());
         let mut media = FileMedia::watched(&devices, &self.handle.vitals);
-        let done = salvage(&mut media, (&self.superblock, self.engine.space()));
+        let volume = (&self.superblock, self.engine.space());
+        let done = salvage(&mut media, volume, true);
         let done = done.map_err(|e| in_words(&self.config, &media, e));
         self.world.stamped_meanwhile(stamping)?;
-        done
+        match done? {
+            done if done.lost.is_empty() => Ok(done.bytes),
+            _ => Err(Error::new(
+                ErrorKind::Device,
+                "some of what only it has cannot be read",
+            )),
+        }
     }
 
     /// Begins with an engine that has only the disks. From here on there is no way back.

@@ -26,7 +26,9 @@ use crate::server::{Session, start};
 use crate::volume::open::{costs, pacers};
 use crate::volume::replace::Replacement;
 use crate::volume::{FormerFlash, Grown, OpenMode, Replaced, ask_for_huge};
+use isotherm_core::geometry::Kind;
 use isotherm_core::run::Host;
+use isotherm_core::store::open::Loss;
 use isotherm_core::store::{self, Media, MediaError, Opened};
 use isotherm_core::volume::Space;
 use isotherm_core::{Effect, Engine, ExtentId, IoError, MemberId, Nanos, Request, World};
@@ -333,16 +335,20 @@ impl Session {
     /// As [`Session::begin_again`], without flash, which must have had nothing of its own.
     pub(crate) fn begin_without_flash(&mut self) -> Result<(), Error> {
         let now = self.world.now();
-        let opened = self.open_store_with(now, false)?.opened;
+        let opened = self.open_store_with(now, Loss::Refused)?.opened;
         self.begin(now, opened, None)
     }
 
     fn open_store(&mut self, now: Nanos) -> Result<Reopened, Error> {
-        // The losses were accepted when this session began.
-        self.open_store_with(now, true)
+        // The losses were accepted when this session began, or are listed.
+        let loss = match self.superblock.kind {
+            Kind::Cache => Loss::Listed,
+            Kind::Tiering => Loss::Accepted,
+        };
+        self.open_store_with(now, loss)
     }
 
-    fn open_store_with(&mut self, now: Nanos, accept_loss: bool) -> Result<Reopened, Error> {
+    fn open_store_with(&mut self, now: Nanos, loss: Loss) -> Result<Reopened, Error> {
         let devices = Arc::clone(self.world.devices());
         let paths: Vec<_> = self.config.members.iter().map(|m| m.path.clone()).collect();
         let read_only = self.mode == OpenMode::ReadOnly;
@@ -352,7 +358,7 @@ impl Session {
         };
         let degraded = devices.iter().any(Option::is_none);
         let tolerant = read_only || degraded;
-        let (epoch, how) = opening(self.mode, degraded.then_some(accept_loss))?;
+        let (epoch, how) = opening(self.mode, degraded.then_some(loss))?;
         let stamping = self.world.stamp_meanwhile()?;
         let found = find_superblocks(&mut media.media, &paths, tolerant, &mut Vec::new());
         let opened = found.and_then(|found| {
@@ -450,17 +456,17 @@ impl Session {
     }
 }
 
-/// The mode in which the store is opened again (`degraded`: without some members, and whether a loss is accepted), with the new epoch if there is one.
+/// The mode in which the store is opened again (`degraded`: without some members, and what is done about a loss), with the new epoch if there is one.
 fn opening(
     mode: OpenMode,
-    degraded: Option<bool>,
+    degraded: Option<Loss>,
 ) -> Result<(Option<u64>, store::open::Mode), Error> {
     if mode == OpenMode::ReadOnly {
         return Ok((None, store::open::Mode::ReadOnly));
     }
     let epoch = u64::from_le_bytes(random()?);
     let how = match degraded {
-        Some(accept_loss) => store::open::Mode::Degraded { epoch, accept_loss },
+        Some(loss) => store::open::Mode::Degraded { epoch, loss },
         None => store::open::Mode::ReadWrite { epoch },
     };
     Ok((Some(epoch), how))

@@ -287,7 +287,7 @@ impl Engine {
 
     /// Whether flash of a cache volume failed while nothing else did ([`Params::outlives_cache`]). No request is answered from then on, and no
     /// operation begins. The owner waits until those in progress have ended, without passing their ends to this engine, and then begins with
-    /// another engine ([`crate::store::release::salvage`]) or calls [`Engine::go_on_without_guarantee`].
+    /// another engine ([`crate::store::salvage`]) or calls [`Engine::go_on_without_guarantee`].
     pub fn has_lost_cache(&self) -> bool {
         self.globals.cache_lost
     }

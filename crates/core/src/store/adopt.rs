@@ -7,7 +7,7 @@
 //! Each step is durable before the next one begins. Until the second superblock is there, the disk is what it was; from then on, until
 //! the mark says *covered*, the disk is one whose release was interrupted, and [`super::release::uncover`] gives it back.
 
-use super::mark::{self, Cover};
+use super::mark::{self, Cover, List};
 use super::mutants::broken;
 use super::recover::CHUNK;
 use super::superblock::Superblock;
@@ -71,5 +71,6 @@ pub(super) fn cover<M: Media + ?Sized>(
     sb: &Superblock,
     m: MemberId,
 ) -> Result<(), MediaError> {
-    mark::write(media, sb, m, Cover::Covered, Regions::default()).map(drop)
+    let none = Regions::default();
+    mark::write(media, sb, m, Cover::Covered, none, List::default()).map(drop)
 }

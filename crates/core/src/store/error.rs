@@ -71,6 +71,8 @@ pub enum OpenError {
     },
     /// The first block of this disk is not the volume's any more but that of a file system, a partition table or the like.
     Overwritten(MemberId),
+    /// Both blocks of this disk's mark are damaged, and with them the list of what was lost with earlier flash.
+    ListLost(MemberId),
     /// The table of members cannot change as wanted.
     BadTable(&'static str),
     /// The volume cannot grow.
@@ -245,6 +247,11 @@ impl fmt::Display for OpenError {
                 m.0
             ),
             OpenError::BadTable(why) => write!(f, "the members cannot change: {why}"),
+            OpenError::ListLost(m) => write!(
+                f,
+                "member {}: both blocks of its mark are damaged, and with them the list of the data that was lost with earlier flash: check the disk; --accept-loss goes on with what the disk holds, older data included",
+                m.0
+            ),
             OpenError::BadGrowth(why) => write!(f, "the volume cannot grow: {why}"),
             OpenError::BadSuccessor(why) => write!(f, "the device cannot replace a member: {why}"),
             OpenError::Diverged(m) => {
@@ -304,6 +311,7 @@ impl OpenError {
             | OpenError::Releasing(m)
             | OpenError::DamagedStash { member: m, .. }
             | OpenError::Overwritten(m)
+            | OpenError::ListLost(m)
             | OpenError::Foreign(m)
             | OpenError::Twice(m)
             | OpenError::MemberList(m)

@@ -16,6 +16,18 @@ use crate::mutants::Mutant;
 use crate::units::MemberId;
 use alloc::vec::Vec;
 
+/// What is done if dirty copies are lost with members that are absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The volume is not opened.
+    Refused,
+    /// Reads of what is lost fail until it is written again, in a cache volume whose lost data is known ([`crate::volume::lost`]). Otherwise the
+    /// volume is not opened.
+    Listed,
+    /// The contents of the homes are the valid data from then on, also of what was lost and listed earlier.
+    Accepted,
+}
+
 /// The mode of opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -29,8 +41,8 @@ pub enum Mode {
     Degraded {
         /// A random number, different from every one before.
         epoch: u64,
-        /// Continue even if dirty copies are lost. From then on the contents of the homes are the valid data.
-        accept_loss: bool,
+        /// What is done if dirty copies are lost.
+        loss: Loss,
     },
     /// Nothing is written. Members may be absent as long as primary or mirror is present.
     ReadOnly,

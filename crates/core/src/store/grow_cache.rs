@@ -19,7 +19,7 @@ use super::codec::{id_at, put, seal, sealed, u32_at, u64_at};
 use super::error::OpenError;
 use super::grow::Growth;
 use super::layout::HEAD_BLOCKS;
-use super::mark::{self, Cover};
+use super::mark::{self, Cover, List};
 use super::mutants::broken;
 use super::open::Opened;
 use super::recover::CHUNK;
@@ -40,7 +40,8 @@ const VERSION: u32 = 1;
 const CRC_AT: usize = 48;
 
 const SMALL: &str = "the last device of the slowest tier has not become large enough for another extent (the other disks of a cache volume cannot grow, because the data on the disks behind them has fixed addresses)";
-const NO_ROOM_FOR_TAIL: &str = "its last device has become only a little larger: the end of the old size is in use until the new end is, so it must grow by 16 MiB at least";
+const NO_ROOM_FOR_TAIL: &str = "its last device has become only a little larger: the end of the old size is in use until the new end is, so it must grow by 16 MiB and 1/8192 of its size at least";
+const LISTED: &str = "data that was lost with flash is listed at the end of the disk (see `status`): restore it, or accept what the disk holds with `serve --accept-loss`";
 const MANY: &str =
     "the volume would have too many extents: it needs larger ones, which are chosen at creation";
 
@@ -97,6 +98,9 @@ pub(super) fn grow<M: Media + ?Sized>(
     growth: &Growth,
     epoch: u64,
 ) -> Result<Superblock, OpenError> {
+    if !opened.space.lost.is_empty() {
+        return Err(OpenError::BadGrowth(LISTED));
+    }
     let settled = settle(media, opened)?;
     let old = &settled.superblock;
     let last = MemberId(old.members.len() as u8 - 1);
@@ -123,7 +127,7 @@ pub(super) fn grow<M: Media + ?Sized>(
             old.head_bytes(),
         )?;
         let set = opened.space.map.regions().dirty();
-        mark::write(media, &sb, last, Cover::Covered, set)?;
+        mark::write(media, &sb, last, Cover::Covered, set, List::default())?;
     } else {
         clear_old_tail(media, old, last)?;
     }

@@ -2,11 +2,14 @@
 //!
 //! ```text
 //! 0 magic "ISOM" │ 4 version │ 8 volume uuid │ 24 member uuid │ 40 number │ 48 crc │ 52 cover │ 53 shift │ 54 whether: │ 56 sum of stash
-//! 512: one bit for each region
+//! 64 list's number │ 72 its place │ 512: one bit for each region │ 1024: one bit for each region of the list
 //! ```
 //! Mark number *n* is in block *n* mod 2 of the two blocks, so one of them is always complete, even if a write is torn. A region is marked
 //! durably before a request is answered that relies on a dirty copy in it. If all flash is lost, the marked regions are those that may have
-//! lost data. A mark of which a block is damaged may have been the newer one, so it proves nothing.
+//! lost data. A mark of which a block is damaged may have been the newer one, so it proves nothing. Without flash, marks are written only when the
+//! volume is opened, and both blocks state the same then; so one of them is enough after a session without flash.
+//!
+//! The mark also states the disk's list of what was lost with earlier flash ([`super::lost`]).
 
 use super::codec::{id_at, put, seal, sealed, u32_at, u64_at};
 use super::superblock::{COUNT_MAX, Superblock};
@@ -16,11 +19,13 @@ use crate::units::MemberId;
 use crate::volume::regions::Regions;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 const MAGIC: [u8; 4] = *b"ISOM";
 const VERSION: u32 = 3;
 const CRC_AT: usize = 48;
 const SET_AT: usize = 512;
+const LIST_AT: usize = 1024;
 
 /// What the first bytes of a disk are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +45,17 @@ impl Cover {
     }
 }
 
+/// The list of blocks of a disk that were lost with flash, as its mark states it. The default: there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct List {
+    /// Its number; 0: there is none.
+    pub number: u64,
+    /// Which of the two places on the disk has its pages: 0 or 1.
+    pub place: u8,
+    /// The regions that may have lost blocks.
+    pub regions: Regions,
+}
+
 /// A mark of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
@@ -51,6 +67,8 @@ pub struct Mark {
     pub shift: u32,
     /// The regions that may have dirty data on flash.
     pub set: Regions,
+    /// What was lost with flash that the volume has no more.
+    pub list: List,
 }
 
 /// What the two blocks of a disk state together.
@@ -77,8 +95,12 @@ impl Mark {
             put(&mut b, 56, &sum.to_le_bytes());
         }
         b[53] = self.shift as u8;
-        for (i, w) in self.set.0.iter().enumerate() {
-            put(&mut b, SET_AT + i * 8, &w.to_le_bytes());
+        put(&mut b, 64, &self.list.number.to_le_bytes());
+        b[72] = self.list.place;
+        for (at, set) in [(SET_AT, &self.set), (LIST_AT, &self.list.regions)] {
+            for (i, w) in set.0.iter().enumerate() {
+                put(&mut b, at + i * 8, &w.to_le_bytes());
+            }
         }
         seal(&mut b, CRC_AT);
         b
@@ -97,13 +119,19 @@ impl Mark {
             2 => Cover::Releasing((b[54] == 1).then(|| u32_at(b, 56))),
             _ => return None,
         };
+        let set = |at: usize| Regions(core::array::from_fn(|i| u64_at(b, at + i * 8)));
         let m = Mark {
             number: u64_at(b, 40),
             cover,
             shift: b[53].into(),
-            set: Regions(core::array::from_fn(|i| u64_at(b, SET_AT + i * 8))),
+            set: set(SET_AT),
+            list: List {
+                number: u64_at(b, 64),
+                place: b[72],
+                regions: set(LIST_AT),
+            },
         };
-        (m.number <= COUNT_MAX && m.shift <= 32).then_some(m)
+        (m.number <= COUNT_MAX && m.shift <= 32 && m.list.place <= 1).then_some(m)
     }
 }
 
@@ -147,6 +175,7 @@ pub fn write<M: Media + ?Sized>(
     m: MemberId,
     cover: Cover,
     set: Regions,
+    list: List,
 ) -> Result<u64, MediaError> {
     let mut number = read(media, sb, m).newest.map_or(0, |k| k.number);
     let uuid = &sb.members[usize::from(m.0)].uuid;
@@ -157,6 +186,7 @@ pub fn write<M: Media + ?Sized>(
             cover,
             shift: Regions::shift(sb.extents, sb.extent_shift),
             set,
+            list,
         };
         media.write(m, sb.mark_offset(m, number), &mark.encode(&sb.uuid, uuid))?;
         media.flush(m)?;
@@ -164,28 +194,39 @@ pub fn write<M: Media + ?Sized>(
     Ok(number)
 }
 
-/// The extents that may have lost data on flash that is missing, as ranges, according to the marks of these disks. `None`: a mark is
-/// damaged, so all extents may have.
+/// A disk, and the extents that may have lost data according to its mark, as ranges.
+pub(super) type Suspects = (MemberId, Vec<Range<u32>>);
+
+/// The extents that may have lost data on flash that is missing, according to the mark of each disk. `None`: a mark is damaged, so all may
+/// have. `was_alone`: the last session had no flash.
 pub(super) fn suspects<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
-) -> Option<Vec<core::ops::Range<u32>>> {
+    was_alone: bool,
+) -> Option<Vec<Suspects>> {
     let disks: Vec<MemberId> = sb.disks().collect();
-    let mut set = Vec::new();
+    let mut all = Vec::new();
     for m in disks {
         let stated = read(media, sb, m);
-        let mark = stated.newest.filter(|_| stated.damaged == 0)?;
-        set.extend(mark.set.ranges(mark.shift, sb.extents));
+        let trusted = was_alone || stated.damaged == 0;
+        let mark = stated.newest.filter(|_| trusted)?;
+        all.push((m, mark.set.ranges(mark.shift, sb.extents)));
     }
-    set.sort_by_key(|r: &core::ops::Range<u32>| (r.start, r.end));
-    let mut out: Vec<core::ops::Range<u32>> = Vec::new();
+    Some(all)
+}
+
+/// The extents of all disks together, ascending.
+pub(super) fn joined(all: &[Suspects]) -> Vec<Range<u32>> {
+    let mut set: Vec<Range<u32>> = all.iter().flat_map(|s| s.1.clone()).collect();
+    set.sort_by_key(|r| (r.start, r.end));
+    let mut out: Vec<Range<u32>> = Vec::new();
     for r in set {
         match out.last_mut().filter(|last| r.start <= last.end) {
             Some(last) => last.end = last.end.max(r.end),
             None => out.push(r),
         }
     }
-    Some(out)
+    out
 }
 
 #[cfg(test)]
@@ -202,6 +243,11 @@ mod tests {
             cover: Cover::Releasing(Some(0x1234_5678)),
             shift: 9,
             set,
+            list: List {
+                number: 77,
+                place: 1,
+                regions: set,
+            },
         };
         let b = m.encode(&[1; 16], &[2; 16]);
         assert_eq!(Mark::decode(&b, &[1; 16], &[2; 16]), Some(m));

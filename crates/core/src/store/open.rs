@@ -1,6 +1,6 @@
 //! Creation of a volume, opening with recovery, and clean closing.
 
-pub use super::found::Mode;
+pub use super::found::{Loss, Mode};
 
 use super::adopt;
 use super::checkpoint::Header;
@@ -12,7 +12,8 @@ use super::found::{Found, look};
 use super::heal;
 use super::journal::Tip;
 use super::layout::STAMP_AT;
-use super::mark::{self, Cover};
+use super::lost::{self, New};
+use super::mark::{self, Cover, List};
 use super::mutants::broken;
 use super::recover::Loaded;
 use super::report::Report;
@@ -22,6 +23,7 @@ use crate::geometry::Kind;
 use crate::mutants::Mutant;
 use crate::units::{MemberId, Nanos};
 use crate::volume::Space;
+use crate::volume::lost::LostPart;
 use crate::volume::regions::Regions;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -57,7 +59,14 @@ pub struct Opened {
 pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), MediaError> {
     format_members(media, sb)?;
     for m in sb.disks() {
-        mark::write(media, sb, m, Cover::Covered, Regions::default())?;
+        mark::write(
+            media,
+            sb,
+            m,
+            Cover::Covered,
+            Regions::default(),
+            List::default(),
+        )?;
     }
     superblocks_of_new(media, sb)
 }
@@ -172,18 +181,36 @@ pub fn open<M: Media + ?Sized>(
     found: &[Option<Superblock>],
     mode: Mode,
 ) -> Result<Opened, OpenError> {
+    open_after_loss(media, found, mode, None)
+}
+
+/// As [`open`]. `exact`: the blocks whose newest data was lost with the flash that is missing, if the caller knows them better than the marks
+/// of the disks, which name whole regions ([`super::salvage`]).
+pub fn open_after_loss<M: Media + ?Sized>(
+    media: &mut M,
+    found: &[Option<Superblock>],
+    mode: Mode,
+    exact: Option<&[LostPart]>,
+) -> Result<Opened, OpenError> {
     let mut f = look(media, found, mode)?;
-    let accept = matches!(mode, Mode::Degraded { accept_loss, .. } if accept_loss);
+    let loss = match mode {
+        Mode::Degraded { loss, .. } => Some(loss),
+        _ => None,
+    };
+    let accept = loss == Some(Loss::Accepted);
     let mut loaded = f.load(media, accept)?;
+    loaded.space.lost = lost::load(media, &f.sb, &loaded.space, &f.report.missing, accept)?;
     let (created, layout, session) = (f.created, f.layout, f.session);
-    let exact = layout.has_journal
+    let exact_records = layout.has_journal
         && (layout.primary == created.primary
             || f.clean_somewhere
             || session.follow == Follow::Exact);
-    degraded::judge(media, &f.sb, &loaded, layout, exact, &mut f.report);
-    if let Mode::Degraded { accept_loss, .. } = mode {
-        degraded::allow(&f.sb, accept_loss, &mut f.report)?;
-        degraded::drop_lost(&mut loaded.space, &mut f.report);
+    let marked = degraded::judge(media, &f.sb, &loaded, layout, exact_records, &mut f.report);
+    let unsure = f.report.unsure;
+    let mut dropped = Vec::new();
+    if let Some(loss) = loss {
+        degraded::allow(&f.sb, loss, &mut f.report)?;
+        dropped = degraded::drop_lost(&mut loaded.space, &mut f.report);
     }
     degraded::forget_clean(&mut loaded.space, &f.report.missing);
     f.report.mapped = loaded.space.map.mapped();
@@ -191,7 +218,28 @@ pub fn open<M: Media + ?Sized>(
     f.report.notes.extend(words);
     let mut marks = Vec::new();
     if let Some(epoch) = mode.epoch() {
-        begin(media, &mut f, &loaded, found, exact, epoch)?;
+        if f.sb.kind == Kind::Cache {
+            if unsure && !layout.has_journal {
+                // One block of a mark would be enough from now on.
+                mark_all(media, &f)?;
+            }
+            let exact = if layout.has_journal {
+                Some(&dropped[..])
+            } else {
+                exact
+            };
+            let new = New { marked, exact };
+            let in_place = broken(media, Mutant::RelistInPlace);
+            if accept {
+                f.report.accepted = loaded.space.lost.blocks();
+                loaded.space.lost.accept();
+            } else {
+                lost::add(&mut loaded.space.lost, &new, epoch, in_place);
+            }
+            lost::has_copies(&mut loaded.space);
+            f.sb.lists = !loaded.space.lost.is_empty();
+        }
+        begin(media, &mut f, &loaded, found, exact_records, epoch)?;
         // Not before: while the members that are absent may still come back, the marks are the only trace of their data.
         marks = renew_marks(media, &f.sb, &loaded.space)?;
     }
@@ -212,6 +260,16 @@ pub fn open<M: Media + ?Sized>(
         marks,
         report: f.report,
     })
+}
+
+/// The marks of disks whose damaged blocks may have named any region name all of them.
+fn mark_all<M: Media + ?Sized>(media: &mut M, f: &Found) -> Result<(), OpenError> {
+    for m in f.sb.disks().filter(|m| !f.report.missing.contains(m)) {
+        let newest = mark::read(media, &f.sb, m).newest;
+        let list = newest.map_or(List::default(), |k| k.list);
+        mark::write(media, &f.sb, m, Cover::Covered, Regions::all(), list)?;
+    }
+    Ok(())
 }
 
 /// Repairs damaged parts, makes primary and mirror equal, and records on every member that a session of this epoch has begun.
@@ -281,13 +339,7 @@ pub(super) fn renew_marks<M: Media + ?Sized>(
     let mut marks = Vec::new();
     let set = space.map.regions().dirty();
     for m in sb.disks().filter(|m| !sb.is_absent(*m)) {
-        let stated = mark::read(media, sb, m);
-        let shift = space.map.regions().extents_shift();
-        let same = |k: &mark::Mark| k.set == set && k.shift == shift;
-        let number = match stated.newest.filter(same) {
-            Some(k) if stated.damaged == 0 => k.number,
-            _ => mark::write(media, sb, m, Cover::Covered, set)?,
-        };
+        let number = lost::renew(media, sb, m, &set, &space.lost)?;
         marks.push((m, number, set));
     }
     Ok(marks)

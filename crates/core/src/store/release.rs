@@ -11,7 +11,7 @@
 
 use super::grow::dirty_blocks;
 use super::layout::HEAD_BLOCKS;
-use super::mark::{self, Cover};
+use super::mark::{self, Cover, List};
 use super::mutants::broken;
 use super::recover::CHUNK;
 use super::{BLOCK, Media, MediaError, OpenError, Opened, Superblock, Transfer};
@@ -45,21 +45,6 @@ pub fn carry<M: Media + ?Sized>(
     ranges: &[Transfer],
     piece: &mut [u8],
 ) -> Result<u64, MediaError> {
-    let done = copy(media, ranges, piece)?;
-    let mut places: Vec<MemberId> = ranges.iter().map(|t| t.to.0).collect();
-    places.sort_unstable();
-    places.dedup();
-    for m in places {
-        media.flush(m)?;
-    }
-    Ok(done)
-}
-
-fn copy<M: Media + ?Sized>(
-    media: &mut M,
-    ranges: &[Transfer],
-    piece: &mut [u8],
-) -> Result<u64, MediaError> {
     for t in ranges {
         let mut at = 0;
         while at < t.bytes {
@@ -70,51 +55,13 @@ fn copy<M: Media + ?Sized>(
             at += n;
         }
     }
-    Ok(ranges.iter().map(|t| u64::from(t.bytes)).sum())
-}
-
-/// Flash has failed under an engine ([`crate::Engine::has_lost_cache`]): writes what only flash has to the disks, through `piece`, and clears
-/// their marks. `space` is the engine's, and no operation is in progress. Then the volume can be opened without flash
-/// ([`super::open::Mode::Degraded`]), and nothing is lost. Returns the number of bytes.
-///
-/// ```text
-/// flush flash, so that what is read there is what was written ─► dirty data home ─► flush ─► marks empty
-/// ```
-/// A crash at any moment is one of the engine: flash counts as long as it is there, and until the marks are empty its absence is a loss.
-///
-/// # Errors
-/// A disk fails, or flash on which data is dirty cannot be flushed or read. Then the volume is as after any failed round.
-pub fn salvage<M: Media + ?Sized>(
-    media: &mut M,
-    sb: &Superblock,
-    space: &Space,
-    piece: &mut [u8],
-) -> Result<u64, MediaError> {
-    let ranges = dirty_home(space);
-    let mut flash: Vec<MemberId> = ranges.iter().map(|t| t.from.0).collect();
-    flash.sort_unstable();
-    flash.dedup();
-    for m in flash {
+    let mut places: Vec<MemberId> = ranges.iter().map(|t| t.to.0).collect();
+    places.sort_unstable();
+    places.dedup();
+    for m in places {
         media.flush(m)?;
     }
-    let clear = |media: &mut M| {
-        for m in sb.disks() {
-            mark::write(media, sb, m, Cover::Covered, Regions::default())?;
-        }
-        Ok(())
-    };
-    if broken(media, Mutant::SalvageMarksFirst) {
-        clear(media)?;
-    }
-    let bytes = copy(media, &ranges, piece)?;
-    // What was written past flash must be as durable as what was on it.
-    if !broken(media, Mutant::SalvageUnflushed) {
-        for m in sb.disks() {
-            media.flush(m)?;
-        }
-    }
-    clear(media)?;
-    Ok(bytes)
+    Ok(ranges.iter().map(|t| u64::from(t.bytes)).sum())
 }
 
 /// Takes the flash of an opened volume out of it, after the ranges of [`dirty_home`] were written home and flushed. From now on the volume can
@@ -123,10 +70,10 @@ pub fn salvage<M: Media + ?Sized>(
 /// # Errors
 /// A device fails. The volume can be opened, or its release goes on.
 pub fn leave_flash<M: Media + ?Sized>(media: &mut M, opened: &Opened) -> Result<(), MediaError> {
-    let sb = &opened.superblock;
+    let (sb, none) = (&opened.superblock, Regions::default());
     let disks: Vec<MemberId> = sb.disks().collect();
     for &m in &disks {
-        mark::write(media, sb, m, Cover::Covered, Regions::default())?;
+        mark::write(media, sb, m, Cover::Covered, none, List::default())?;
     }
     for m in (0..sb.members.len() as u8).map(MemberId) {
         if sb.is_disk(m) || opened.report.missing.contains(&m) {
@@ -161,7 +108,7 @@ pub fn begin<M: Media + ?Sized>(
     let stated = mark::read(media, sb, m).newest;
     if !stated.is_some_and(|k| k.cover.is_releasing()) {
         let cover = Cover::Releasing(Some(sum_of_stash(media, sb, m)?));
-        mark::write(media, sb, m, cover, Regions::default())?;
+        mark::write(media, sb, m, cover, Regions::default(), List::default())?;
     }
     Ok(())
 }

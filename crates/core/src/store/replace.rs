@@ -3,7 +3,7 @@
 use super::counter::{self, Counter, Known};
 use super::error::OpenError;
 use super::layout::STAMP_AT;
-use super::mark::{self, Cover};
+use super::lost;
 use super::mutants::broken;
 use super::open::{FIRST_COUNTER, Opened};
 use super::recover::CHUNK;
@@ -14,6 +14,7 @@ use crate::mutants::Mutant;
 use crate::units::{ExtentId, MemberId, Slot};
 use crate::volume::Space;
 use crate::volume::geometry::{Kind, MEMBER_IDS_MAX};
+use crate::volume::lost::LostBlocks;
 use crate::volume::regions::Regions;
 use alloc::string::String;
 use alloc::vec;
@@ -105,7 +106,7 @@ pub fn replace<M: Media + ?Sized>(
         sb.members[usize::from(place.0)].id,
         FIRST_COUNTER,
     );
-    clear(media, &sb, place, &counters)?;
+    clear(media, &sb, place, &counters, &opened.space.lost)?;
     // The slots keep their numbers in the map; only the identity by which records name the member changes.
     let named = if broken(media, Mutant::ReplaceOldIdentity) {
         &settled.superblock
@@ -188,13 +189,14 @@ fn drop_copies(space: &mut Space, place: MemberId) {
     }
 }
 
-/// Makes the successor an empty member: no stamp, new counters, and no block of an earlier use of the device in ring and regions. (It may
+/// Makes the successor an empty member: no stamp, new counters, the list of what is lost, and no block of an earlier use of the device in ring and regions. (It may
 /// have been a member of this volume before.)
 fn clear<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
     place: MemberId,
     counters: &Known,
+    lost: &LostBlocks,
 ) -> Result<(), OpenError> {
     let layout = sb.layout();
     // While the successor is not complete, it must not look like a member.
@@ -216,7 +218,7 @@ fn clear<M: Media + ?Sized>(
         }
     }
     if sb.is_disk(place) {
-        mark::write(media, sb, place, Cover::Covered, Regions::all())?;
+        lost::renew(media, sb, place, &Regions::all(), lost)?;
     }
     for value in [FIRST_COUNTER - 1, FIRST_COUNTER] {
         let c = Counter::of(sb, place, value, 0, counters);

@@ -36,6 +36,8 @@ pub struct Report {
     pub knows_homes: bool,
     /// Extents that have lost their newest data, if the loss was accepted. The engine must still record this.
     pub dropped: Vec<ExtentId>,
+    /// Number of blocks on the lists of earlier losses, which the user accepted now: what the disks hold counts there.
+    pub accepted: u64,
     /// Whether extents that were mapped may be missing in the map. Then unmapped extents must not be read as zeros.
     pub incomplete: bool,
     /// Parts that were damaged in one place and complete in another. They have been repaired, unless the volume was opened read-only.

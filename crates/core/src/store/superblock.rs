@@ -25,8 +25,10 @@ pub const MAGIC: [u8; 8] = *b"ISOTHERM";
 pub const FEATURE_COPIES: u64 = 1;
 /// Incompatible feature: the checkpoint regions of some member are where its row in the table states ([`MemberEntry::behind_at`]).
 pub const FEATURE_REGIONS: u64 = 2;
+/// Incompatible feature: the marks of the disks of a cache volume list data that was lost with flash ([`crate::store::lost`]).
+pub const FEATURE_LISTS: u64 = 4;
 /// Incompatible features that this program knows. A volume with others is refused.
-pub const INCOMPAT_KNOWN: u64 = FEATURE_COPIES | FEATURE_REGIONS;
+pub const INCOMPAT_KNOWN: u64 = FEATURE_COPIES | FEATURE_REGIONS | FEATURE_LISTS;
 /// Read-only compatible features that this program knows. A volume with others is opened to read only. Bit 0 is reserved for checksums of
 /// the members' blocks: a program that does not update them must not write.
 pub const RO_COMPAT_KNOWN: u64 = 0;
@@ -110,6 +112,8 @@ pub struct Superblock {
     pub kind: Kind,
     /// Whether records of copies may occur: see [`FEATURE_COPIES`].
     pub copies: bool,
+    /// Whether the disks have lists of lost data: see [`FEATURE_LISTS`].
+    pub lists: bool,
     /// Compatible features, as read from the device.
     pub compat: u64,
     /// Read-only compatible features, as read from the device.
@@ -186,6 +190,7 @@ impl Superblock {
             uuid,
             kind: shape.kind,
             copies: false,
+            lists: false,
             compat: 0,
             ro_compat: 0,
             generation: 1,
@@ -230,7 +235,8 @@ impl Superblock {
         // 12: checksum. 16: incompatible features.
         let copies = if self.copies { FEATURE_COPIES } else { 0 };
         let moved = self.kind == Kind::Tiering && self.members.iter().any(|m| m.behind_at != 0);
-        let features = copies | if moved { FEATURE_REGIONS } else { 0 };
+        let lists = if self.lists { FEATURE_LISTS } else { 0 };
+        let features = copies | lists | if moved { FEATURE_REGIONS } else { 0 };
         put(&mut b, 16, &features.to_le_bytes());
         put(&mut b, 24, &self.uuid);
         put(&mut b, 40, &self.generation.to_le_bytes());
@@ -315,6 +321,7 @@ impl Superblock {
             uuid: id_at(b, 24),
             kind,
             copies: u64_at(b, 16) & FEATURE_COPIES != 0,
+            lists: u64_at(b, 16) & FEATURE_LISTS != 0,
             generation: u64_at(b, 40),
             epoch: u64_at(b, 48),
             prev_generation: u64_at(b, 56),

@@ -14,9 +14,11 @@
 //! | `unit_sizes.rs` | space of units of unequal sizes |
 //! | `quota.rs` | a part of the volume that looks like a small volume |
 //! | `regions.rs` | the parts of a cache volume that have dirty copies |
+//! | `lost.rs` | the blocks of a cache volume that were lost with flash |
 //! | `position.rs` | the place of a unit, as policies see it |
 
 pub mod geometry;
+pub mod lost;
 pub mod map;
 mod past;
 pub mod pins;

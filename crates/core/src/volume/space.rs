@@ -1,6 +1,7 @@
 //! Geometry, map, free slots and counts of operations in progress together, and the allocation of slots.
 
 use super::geometry::TIERS_MAX;
+use super::lost::LostBlocks;
 use super::unit_sizes::{SPAN_SHIFT, UNITS_MAX, UnitSizes};
 use super::{ExtentMap, Geometry, Member, PAST_FLOOR, Pins, Position, Slots, UnitId};
 use crate::bits::Bits;
@@ -41,6 +42,8 @@ pub struct Space {
     pub pins: Pins,
     /// The cost and the load of the tiers.
     pub loads: Loads,
+    /// The blocks that were lost with flash.
+    pub lost: LostBlocks,
     /// By extent: whether its own slot is still reserved for its first touch ([`Space::keep_own`]). `None`: no slots are reserved.
     own: Option<Bits>,
     /// The sizes of units, in a store of units of unequal sizes.
@@ -63,6 +66,7 @@ impl Space {
             pins: Pins::new(32),
             own: None,
             loads: Loads::new(&geo),
+            lost: LostBlocks::default(),
             sizes: None,
             classes: Vec::new(),
             geo,

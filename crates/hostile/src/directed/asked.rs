@@ -5,7 +5,7 @@ use super::stage::{Stage, nothing};
 use isotherm_core::Nanos;
 use isotherm_core::engine::{Drain, Mutant};
 use isotherm_core::policy::WriteTo;
-use isotherm_core::store::open::Mode;
+use isotherm_core::store::open::{Loss, Mode};
 
 /// All dirty data is asked home while the policy keeps it dirty, and a disk has work of its own. When the engine says that nothing is left, the
 /// flash may be lost: the disk has the data, and its mark says so.
@@ -38,7 +38,7 @@ pub(super) fn may_be_lost_with_flash(mutant: Option<Mutant>) -> Result<(), Strin
     s.gone = true;
     let without = |epoch| Mode::Degraded {
         epoch,
-        accept_loss: false,
+        loss: Loss::Refused,
     };
     s.try_open(without, None)
         .map_err(|e| format!("without flash, after all was at home: {e}"))?;

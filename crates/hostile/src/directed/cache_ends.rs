@@ -6,8 +6,9 @@ use crate::disk::Disks;
 use crate::world::Fate;
 use isotherm_core::Engine;
 use isotherm_core::engine::Mutant;
-use isotherm_core::store::open::Mode;
-use isotherm_core::store::{BLOCK, MediaError, release};
+use isotherm_core::store::open::{Loss, Mode};
+use isotherm_core::store::salvage::{Salvaged, salvage as salvaged};
+use isotherm_core::store::{BLOCK, MediaError};
 
 /// A cache volume whose flash turns read-only, with flushed and newer dirty data in copies, and data that went past a copy to the disk. A FLUSH
 /// is in progress.
@@ -35,7 +36,7 @@ fn read_only_flash(mutant: Option<Mutant>) -> Result<Stage, String> {
 }
 
 /// Writes what only flash has to the disk; the power fails after `fuse` changes. The volume is not served then.
-fn salvage(s: &mut Stage, fuse: Option<u64>) -> Result<Result<u64, MediaError>, String> {
+fn salvage(s: &mut Stage, fuse: Option<u64>) -> Result<Result<Salvaged, MediaError>, String> {
     let (engine, world) = (s.engine.as_ref(), s.world.as_mut());
     let (engine, world) = engine.zip(world).ok_or("the volume is not served")?;
     let (disks, mutant) = (&mut world.disks, s.mutant);
@@ -45,14 +46,14 @@ fn salvage(s: &mut Stage, fuse: Option<u64>) -> Result<Result<u64, MediaError>, 
         mutant,
     };
     let piece = &mut [0; EXTENT as usize];
-    Ok(release::salvage(all, &s.sb, engine.space(), piece))
+    Ok(salvaged(all, &s.sb, engine.space(), true, piece))
 }
 
 /// Opens what is left without flash. A loss is not accepted; whether it was refused is returned.
 fn open_without(s: &mut Stage) -> bool {
     s.gone = true;
-    let accept_loss = false;
-    s.try_open(|epoch| Mode::Degraded { epoch, accept_loss }, None)
+    let loss = Loss::Refused;
+    s.try_open(|epoch| Mode::Degraded { epoch, loss }, None)
         .is_err()
 }
 
@@ -111,21 +112,23 @@ pub(super) fn goes_on(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// Flash that does not give back what it has: the marks stay, and the volume without it says that data is lost.
+/// Flash that does not give back what it has: the marks name it, and the volume without it says that data is lost.
 pub(super) fn unreadable(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = read_only_flash(mutant)?;
     let at = s.sb.members[0].data_offset;
     if let Some(w) = &mut s.world {
         w.disks[0].cut(at as usize / BLOCK * BLOCK);
     }
-    if salvage(&mut s, None)?.is_ok() {
+    let done = salvage(&mut s, None)?.map_err(|e| format!("{e:?}"))?;
+    if done.lost.is_empty() {
         return Err(String::from("what cannot be read was salvaged"));
     }
     s.lose_power(everything);
-    if open_without(&mut s) {
-        return Ok(());
+    if !open_without(&mut s) {
+        return Err(String::from("lost data is not noticed"));
     }
-    Err(String::from("lost data is not noticed"))
+    s.list(None)?;
+    s.verify()
 }
 
 /// The owner decides that the volume cannot go on: the FLUSH gets an error, and reads go on.

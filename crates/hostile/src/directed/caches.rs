@@ -7,7 +7,7 @@ use isotherm_core::engine::{Mutant, Params};
 use isotherm_core::geometry::Kind;
 use isotherm_core::policy::{Action, Uses, WriteTo};
 use isotherm_core::store::mark;
-use isotherm_core::store::open::Mode;
+use isotherm_core::store::open::{Loss, Mode};
 use isotherm_core::store::superblock::State;
 use isotherm_core::store::{BLOCK, Media, OpenError, Superblock, release};
 use isotherm_core::{BufRef, DeviceOp, MemberId, Nanos, OpKind, TierId};
@@ -67,7 +67,7 @@ fn without_flash(s: &mut Stage) -> Result<(), String> {
     s.gone = true;
     let without = |epoch| Mode::Degraded {
         epoch,
-        accept_loss: false,
+        loss: Loss::Refused,
     };
     match s.try_open(without, None) {
         // What is not named as lost must be there.
@@ -204,7 +204,7 @@ fn released(s: &mut Stage, fuse: Option<u64>) -> Result<(), OpenError> {
     }
     let mode = Mode::Degraded {
         epoch: s.epochs,
-        accept_loss: false,
+        loss: Loss::Refused,
     };
     let opened = isotherm_core::store::open(&mut all, &found, mode)?;
     for t in release::dirty_home(&opened.space) {
@@ -295,7 +295,7 @@ fn released_at_each_cut(s: &Stage) -> Result<(), String> {
             // Until the disk says otherwise, the volume goes on, at last without its flash.
             let without = |epoch| Mode::Degraded {
                 epoch,
-                accept_loss: false,
+                loss: Loss::Refused,
             };
             match t.try_open(without, None) {
                 Ok(()) => {

@@ -3,14 +3,16 @@
 use super::stage::{CELLS, EXTENT, Stage};
 use crate::Rng;
 use crate::disk::Disks;
-use crate::ends::read_all;
+use crate::ends::{for_each_cell, read_all};
+use crate::loss::forfeit;
 use crate::run::find;
 use crate::truth::CELL;
 use crate::world::{Fate, Faults, Hostile};
 use isotherm_core::run::Loop;
 use isotherm_core::store::keep::{self, Kept};
-use isotherm_core::store::open::Mode;
-use isotherm_core::store::{OpenError, Superblock, mark_clean, open};
+use isotherm_core::store::open::{Loss, Mode};
+use isotherm_core::store::{OpenError, Superblock, mark_clean, open_after_loss};
+use isotherm_core::volume::lost::LostPart;
 use isotherm_core::{Engine, Event, IoError, MemberId, Nanos};
 use std::collections::BTreeMap;
 
@@ -88,6 +90,14 @@ impl Stage {
         mode: impl FnOnce(u64) -> Mode,
         fuse: Option<u64>,
     ) -> Result<(), OpenError> {
+        self.try_open_after(mode, fuse, None)
+    }
+    pub(super) fn try_open_after(
+        &mut self,
+        mode: impl FnOnce(u64) -> Mode,
+        fuse: Option<u64>,
+        exact: Option<&[LostPart]>,
+    ) -> Result<(), OpenError> {
         self.epochs += 1;
         let (found, mutant) = (self.found(), self.mutant);
         let disks = &mut self.disks;
@@ -99,7 +109,7 @@ impl Stage {
         if let Some(kept) = &self.kept {
             keep::restore(all, &found, kept)?;
         }
-        let opened = open(all, &found, mode(self.epochs))?;
+        let opened = open_after_loss(all, &found, mode(self.epochs), exact)?;
         self.kept = None;
         let start = opened.time_base;
         self.session = Some(opened.superblock.clone());
@@ -132,13 +142,30 @@ impl Stage {
     }
     /// Checks after a crash that every cell has one of its permitted values, which must stay from then on.
     pub(super) fn verify(&mut self) -> Result<(), String> {
-        for (e, data) in self.contents()?.into_iter().enumerate() {
-            let data = data.map_err(|e| format!("a read after recovery fails: {e:?}"))?;
-            for (c, cell) in data.chunks_exact(CELL).enumerate() {
-                self.truth.check_crashed(e * CELLS + c, cell)?;
-            }
-        }
+        let volume = self.truth.cells() as u64 * CELL as u64;
+        let mut truth = self.truth.clone();
+        let (engine, world, _) = self.both().ok_or("the volume is not served")?;
+        for_each_cell(engine, world, volume, |c, cell| match cell {
+            Some(cell) => truth.check_crashed(c, cell),
+            None => truth.check_unreadable(c),
+        })?;
+        self.truth = truth;
         Ok(())
+    }
+    /// Opens the volume without its first member, which takes data with it. That is listed, and lost. With `exact`, it is known which.
+    pub(super) fn list(&mut self, exact: Option<&[LostPart]>) -> Result<(), String> {
+        self.gone = true;
+        let loss = Loss::Listed;
+        self.try_open_after(|epoch| Mode::Degraded { epoch, loss }, None, exact)
+            .map_err(|e| format!("lost data is listed, yet: {e}"))?;
+        self.forfeit();
+        Ok(())
+    }
+    /// Notes that what the volume says to have lost is lost.
+    pub(super) fn forfeit(&mut self) {
+        if let Some(engine) = &self.engine {
+            forfeit(engine.space(), &mut self.truth);
+        }
     }
     /// Checks that every extent shows only its own bytes.
     pub(super) fn check_contents(&mut self) -> Result<(), String> {

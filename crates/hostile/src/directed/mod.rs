@@ -16,6 +16,7 @@
 //! | `claims.rs` | records that go on naming a copy after it was cleaned |
 //! | `clean_claims.rs` | records that claim that copies are clean |
 //! | `cache_ends.rs` | a cache that ends while the volume is served |
+//! | `lists.rs` | data that was lost with flash |
 //! | `final_records.rs` | sessions that end without a checkpoint |
 //! | `successors.rs` | devices that take the place of a member |
 //! | `growths.rs` | growths that are abandoned |
@@ -36,6 +37,7 @@ mod final_records;
 mod gather;
 mod growths;
 mod kept;
+mod lists;
 mod recovery;
 mod rounds;
 mod scripted;
@@ -51,7 +53,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 91] = [
+pub const SCENES: [(&str, Scene); 103] = [
     ("dirty data has an age", asked::has_an_age),
     (
         "what was asked home may be lost with flash",
@@ -67,6 +69,18 @@ pub const SCENES: [(&str, Scene); 91] = [
         "a volume that cannot go on without its flash",
         cache_ends::given_up,
     ),
+    ("lost data is written again", lists::written_again),
+    ("a page of a list without its data", lists::page_before_data),
+    ("a FUA write of lost data", lists::forced),
+    ("a round ahead of a page", lists::ahead),
+    ("a close with lost data", lists::closed),
+    ("half of a lost block is written", lists::in_part),
+    ("a write of lost data that fails", lists::failed_write),
+    ("power is lost while a list is made", lists::cut),
+    ("data is lost twice", lists::twice),
+    ("other flash after a loss", lists::no_copies),
+    ("a loss that is accepted later", lists::accepted),
+    ("a damaged list", lists::list_is_damaged),
     (
         "discarded blocks are written at the home",
         caches::written_past_discarded,

@@ -5,7 +5,7 @@ use super::stage::{Shape, Stage, everything, nothing, stage};
 use isotherm_core::MemberId;
 use isotherm_core::engine::Mutant;
 use isotherm_core::geometry::Kind;
-use isotherm_core::store::open::Mode;
+use isotherm_core::store::open::{Loss, Mode};
 use isotherm_core::store::{BLOCK, OpenError};
 
 fn small() -> Shape {
@@ -242,7 +242,7 @@ pub(super) fn left_behind(mutant: Option<Mutant>) -> Result<(), String> {
     s.close(None)?;
     let without = |epoch| Mode::Degraded {
         epoch,
-        accept_loss: false,
+        loss: Loss::Refused,
     };
     s.gone = true;
     s.try_open(without, None)

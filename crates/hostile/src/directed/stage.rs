@@ -321,7 +321,7 @@ impl Stage {
         }
         Ok(())
     }
-    fn submit(&mut self, req: Request, asked: Asked) -> Result<Tag, String> {
+    pub(super) fn submit(&mut self, req: Request, asked: Asked) -> Result<Tag, String> {
         let tag = req.tag;
         self.asked.insert(tag, asked);
         if let Some((engine, world, run)) = self.both() {
@@ -330,11 +330,16 @@ impl Stage {
         self.pump()?;
         Ok(tag)
     }
-    fn tag(&mut self) -> Tag {
+    pub(super) fn tag(&mut self) -> Tag {
         self.tags += 1;
         Tag(self.tags)
     }
-    fn change(&mut self, op: RequestOp, e: u32, blocks: (u32, u32)) -> Result<Tag, String> {
+    pub(super) fn change(
+        &mut self,
+        op: RequestOp,
+        e: u32,
+        blocks: (u32, u32),
+    ) -> Result<Tag, String> {
         self.change_with(op, e, blocks, false)
     }
     fn change_with(

@@ -5,19 +5,19 @@ use super::stage::{Shape, Stage, nothing};
 use crate::disk::{Disk, Disks};
 use isotherm_core::engine::Mutant;
 use isotherm_core::policy::{Action, WriteTo};
-use isotherm_core::store::open::Mode;
+use isotherm_core::store::open::{Loss, Mode};
 use isotherm_core::store::superblock::Room;
 use isotherm_core::store::{self, Carrier, Successor, open};
 use isotherm_core::{ExtentId, MemberId, TierId};
 
 impl Stage {
     /// Puts `spare` into the place of the missing first member, as an empty device.
-    fn succeed(&mut self, spare: Disk) -> Result<(), String> {
+    pub(super) fn succeed(&mut self, spare: Disk) -> Result<(), String> {
         self.epochs += 2;
         let (found, mutant) = (self.found(), self.mutant);
         let mode = Mode::Degraded {
             epoch: self.epochs - 1,
-            accept_loss: false,
+            loss: Loss::Refused,
         };
         let old = &self.sb.members[0];
         let successor = Successor {
@@ -76,7 +76,7 @@ pub(super) fn former_member_again(mutant: Option<Mutant>) -> Result<(), String> 
     s.gone = true;
     let without = |epoch| Mode::Degraded {
         epoch,
-        accept_loss: true,
+        loss: Loss::Accepted,
     };
     s.try_open(without, None)
         .map_err(|e| format!("without its cache: {e}"))?;

@@ -58,7 +58,7 @@ pub(super) fn begin(
     mode: OpenMode,
     uses: Uses,
 ) -> Result<(Opened, Lost), Refused> {
-    use store::open::Mode;
+    use store::open::{Loss, Mode};
     let mut open = |how| store::open(media, found, how).map_err(Refused::Store);
     let epoch = || random().map(u64::from_le_bytes).map_err(Refused::System);
     let missing = found.iter().any(Option::is_none);
@@ -73,7 +73,8 @@ pub(super) fn begin(
         let opened = match whole {
             Err(Refused::Store(store::OpenError::CheckpointLost { .. })) if accept_loss => {
                 let epoch = epoch()?;
-                open(Mode::Degraded { epoch, accept_loss })?
+                let loss = Loss::Accepted;
+                open(Mode::Degraded { epoch, loss })?
             }
             other => other?,
         };
@@ -83,7 +84,10 @@ pub(super) fn begin(
     let lost = Lost::of(&open(Mode::ReadOnly)?, uses);
     let how = Mode::Degraded {
         epoch: epoch()?,
-        accept_loss: mode == OpenMode::AcceptLoss,
+        loss: match mode {
+            OpenMode::AcceptLoss => Loss::Accepted,
+            _ => Loss::Refused,
+        },
     };
     match open(how) {
         Ok(opened) => Ok((opened, lost)),

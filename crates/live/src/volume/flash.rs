@@ -13,11 +13,12 @@ use crate::buffers::{ALIGNMENT, Buffer};
 use crate::config::VolumeConfig;
 use crate::contents;
 use crate::device::Device;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use isotherm_core::MemberId;
 use isotherm_core::geometry::Kind;
-use isotherm_core::store::{OpenError, Superblock, release};
+use isotherm_core::store::salvage::Salvaged;
+use isotherm_core::store::{self, OpenError, Superblock};
 use std::path::{Path, PathBuf};
 
 /// Most bytes that are copied at a time.
@@ -98,13 +99,29 @@ pub(crate) fn may_leave(
     }
 }
 
-/// Writes home what only flash has.
+/// Writes home what only flash has. If not `trusted`, a flush of flash has failed.
 pub(crate) fn salvage(
     media: &mut FileMedia<'_>,
     (sb, space): (&Superblock, &isotherm_core::volume::Space),
-) -> Result<u64, OpenError> {
+    trusted: bool,
+) -> Result<Salvaged, OpenError> {
     let mut piece = Buffer::new(0, PIECE as u32, ALIGNMENT as u32);
-    Ok(release::salvage(media, sb, space, &mut piece[..PIECE])?)
+    let done = store::salvage::salvage(media, sb, space, trusted, &mut piece[..PIECE]);
+    Ok(done?)
+}
+
+/// The number of bytes that were written home, if these are all.
+pub(crate) fn all_home(done: &Salvaged) -> Result<u64, Error> {
+    match done.lost.first() {
+        None => Ok(done.bytes),
+        Some(part) => {
+            let what = format!(
+                "extent {} has dirty data that flash does not give back: the flash stays; `isotherm check --data` names all such places",
+                part.0.0
+            );
+            Err(Error::new(ErrorKind::Device, what))
+        }
+    }
 }
 
 impl Volume {
@@ -121,8 +138,9 @@ impl Volume {
             return Err(e);
         }
         let mut media = FileMedia::new(&v.devices);
-        let written_home = salvage(&mut media, (&sb, &v.opened.space))
+        let done = salvage(&mut media, (&sb, &v.opened.space), true)
             .map_err(|e| in_words(&v.config, &media, e))?;
+        let written_home = all_home(&done)?;
         let places: Vec<usize> = flash(&sb).iter().map(|m| usize::from(m.0)).collect();
         let devices = places.iter().filter_map(|&i| v.devices[i].take());
         let former = FormerFlash {
@@ -143,5 +161,5 @@ pub fn not_described(e: &dyn std::fmt::Display) -> Error {
     let what = format!(
         "the volume goes on without flash, but its description still names it: {e}; repeat the command when the description can be written"
     );
-    Error::new(crate::error::ErrorKind::Config, what)
+    Error::new(ErrorKind::Config, what)
 }

@@ -10,7 +10,7 @@
 //! least `flush_ahead`. So in the long run less than one flush in `flush_ahead` is needless.
 //!
 //! Invariant: a FLUSH is answered with such a round only if everything that was answered before the FLUSH had ended before the round's
-//! flushes were issued, and if no record and no news for the mirror is due.
+//! flushes were issued, and if no record, no news for the mirror and no page of a list is due.
 //!
 //! [`Params::flush_ahead`]: crate::engine::Params::flush_ahead
 
@@ -70,7 +70,8 @@ impl Durability {
     pub(super) fn is_met_ahead(&self, g: &Globals) -> bool {
         let late = is_unflushed(g) && !g.broken(Mutant::AheadForgetsLate);
         let owed = g.space.map.regions().any_bare() && !g.broken(Mutant::AheadForgetsMark);
-        self.round.is_ahead() && !late && !owed
+        let page = g.space.lost.any_changed() && !g.broken(Mutant::AheadForgetsWritten);
+        self.round.is_ahead() && !late && !owed && !page
     }
 }
 

@@ -40,7 +40,7 @@ impl Durability {
     /// Whether the next server would find the blocks of `e` that are recorded now, if this one were killed; with `fua`, also after a loss of
     /// power ([`Durability::is_known`]).
     pub(in crate::engine) fn is_findable(&self, g: &Globals, e: ExtentId, fua: bool) -> bool {
-        if fua || !self.keeps(g) {
+        if fua || !self.keeps(g) || g.space.lost.is_open(e) {
             return self.is_known(g, e);
         }
         let forgets = g.broken(Mutant::KeepForgetsRound);
@@ -50,7 +50,8 @@ impl Durability {
     /// Makes everything that was noted so far findable, for request `r`. Returns false if the request must wait, for a round or for the end of
     /// one; it is in a queue then.
     pub(in crate::engine) fn keep(&mut self, g: &mut Globals, r: u32) -> bool {
-        if !self.keeps(g) {
+        // The keeper has no pages of lists.
+        if !self.keeps(g) || g.space.lost.any_changed() {
             self.join(g, r);
             return false;
         }

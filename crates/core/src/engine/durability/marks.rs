@@ -10,7 +10,8 @@
 
 use crate::engine::globals::{Globals, Phase};
 use crate::mutants::Mutant;
-use crate::store::mark::{Cover, Mark};
+use crate::store::lost::list_of;
+use crate::store::mark::{Cover, List, Mark};
 use crate::store::{BLOCK, Opened};
 use crate::units::{MemberId, Nanos};
 use crate::volume::regions::{REGIONS, Regions};
@@ -33,6 +34,8 @@ struct Disk {
     regions: RangeInclusive<u32>,
     number: u64,
     durable: Regions,
+    /// What was lost with earlier flash, which only opening changes.
+    list: List,
     /// What the round in progress writes.
     next: Option<Regions>,
     block: Vec<u8>,
@@ -75,6 +78,7 @@ impl Marks {
                 regions: from >> shift..=(from + m.slots - 1) >> shift,
                 number,
                 durable,
+                list: list_of(&opened.space.lost, member),
                 next: None,
                 block: vec![0; BLOCK],
             }
@@ -160,6 +164,7 @@ impl Marks {
                 cover: Cover::Covered,
                 shift,
                 set: *want,
+                list: d.list,
             };
             d.block.copy_from_slice(&mark.encode(&self.volume, &d.uuid));
         }

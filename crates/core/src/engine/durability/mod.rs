@@ -14,6 +14,7 @@
 //! | `final_records.rs` | the end of a session without a checkpoint |
 //! | `keep.rs` | writes that must survive a kill of the server, without a round |
 //! | `marks.rs` | the marks of the disks of a cache volume |
+//! | `written.rs` | the lists of data that was lost with flash |
 //! | `free.rs` | slots that are given up and not yet free |
 //! | `rest.rs` | copies that were cleaned and are still named by a record |
 //! | `clean_claims.rs` | claims that copies are clean, which keep a cache over a crash |
@@ -35,6 +36,7 @@ mod reasons;
 mod records;
 mod rest;
 mod round;
+mod written;
 
 pub(super) use records::MetaSource;
 pub(super) use round::RoundEnd;
@@ -58,6 +60,7 @@ use marks::Marks;
 use pending::{Pending, RoundQueue};
 use rest::Resting;
 use round::{MetaWrite, Round};
+use written::Written;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -78,6 +81,8 @@ pub(super) struct Durability {
     pressed: bool,
     /// The marks of the disks.
     marks: Marks,
+    /// The pages of the lists of lost data.
+    lists: Written,
     /// Whether the mirror gets everything in the same round.
     synchronous: bool,
     freeing: Freeing,
@@ -111,6 +116,7 @@ impl Durability {
             checkpoints: Checkpoints::new(opened, p),
             pressed: false,
             marks: Marks::new(opened),
+            lists: Written::new(sb),
             synchronous: opened.layout.is_synchronous(sb.kind),
             freeing: Freeing::default(),
             resting: Resting::default(),
@@ -159,7 +165,9 @@ impl Durability {
         // A round that began ahead carries no records of changes.
         let settled = self.round.is_idle() || self.round.is_ahead();
         let kept_only = self.staging.has_kept() && !g.broken(Mutant::FuaTrustsKept);
-        settled && !kept_only && !self.pending.contains(e) && !g.space.map.regions().is_bare(e)
+        let owed = g.space.lost.is_open(e) && !g.broken(Mutant::FuaTrustsLost);
+        let noted = self.pending.contains(e) || g.space.map.regions().is_bare(e);
+        settled && !kept_only && !noted && !owed
     }
     /// Whether metadata is being written or flushed.
     pub(super) fn writing_metadata(&self) -> bool {
@@ -193,6 +201,7 @@ impl Durability {
             && (self.checkpoints.is_final() || self.final_records == FinalRecords::Written)
             && (!self.has_mirror() || self.staging.lag() == 0)
             && self.marks.is_exact(g)
+            && !g.space.lost.any_changed()
     }
     /// The values for the superblocks, when everything has been written.
     pub(super) fn closing(&self) -> Closing {

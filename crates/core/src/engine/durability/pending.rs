@@ -39,6 +39,10 @@ impl Pending {
         }
         self.due.get_or_insert(by);
     }
+    /// A round is due at `by`, without a record.
+    pub(super) fn round_by(&mut self, by: Nanos) {
+        self.due.get_or_insert(by);
+    }
     /// When this number of records is committed, everything that is noted so far is durable.
     pub(super) fn mark(&self) -> u64 {
         self.pushed

@@ -39,6 +39,11 @@ pub(in crate::engine) enum MetaSource {
         member: MemberId,
         skip: u32,
     },
+    /// A page of a list of lost data, by its number in this round.
+    Written {
+        page: u32,
+        skip: u32,
+    },
 }
 
 impl MetaSource {
@@ -50,7 +55,8 @@ impl MetaSource {
             | MetaSource::Piece { skip }
             | MetaSource::Header { skip }
             | MetaSource::Counter { skip, .. }
-            | MetaSource::Mark { skip, .. } => *skip += n,
+            | MetaSource::Mark { skip, .. }
+            | MetaSource::Written { skip, .. } => *skip += n,
         }
     }
 }
@@ -68,6 +74,7 @@ impl Durability {
             MetaSource::Header { skip } => (skip, self.checkpoints.header_block()),
             MetaSource::Counter { member, skip } => (skip, self.counters.bytes(member)),
             MetaSource::Mark { member, skip } => (skip, self.marks.bytes(member)),
+            MetaSource::Written { page, skip } => (skip, self.lists.bytes(page)),
         };
         &bytes[skip as usize..(skip + len) as usize]
     }

@@ -187,6 +187,7 @@ impl Durability {
             self.encode_withdrawals(g, limit);
         }
         if all {
+            self.lists.round_begins(g);
             self.withdraw_rested(g);
             self.encode_changes(g, limit);
             self.encode_claims(g, r, limit);
@@ -260,6 +261,9 @@ impl Durability {
             };
             g.start(cause, op);
         }
+        if g.broken(Mutant::WrittenBeforeFlush) {
+            self.round.outstanding += self.lists.start(g);
+        }
         if self.round.outstanding == 0 {
             return self.write_metadata(g, r);
         }
@@ -273,8 +277,13 @@ impl Durability {
         self.marks.durable(g);
         let mut writes = core::mem::take(&mut self.writes);
         self.metadata_writes(g.broken(Mutant::RoundForgetsKept), &mut writes);
-        let some = !writes.is_empty();
+        let mut some = !writes.is_empty();
         self.start_metadata(g, &mut writes);
+        if !g.broken(Mutant::WrittenBeforeFlush) {
+            let pages = self.lists.start(g);
+            self.round.outstanding += pages;
+            some |= pages > 0;
+        }
         // The list's memory is kept for the next round, so that a round allocates nothing.
         self.writes = writes;
         if some {
@@ -423,6 +432,7 @@ impl Durability {
         if self.round.flushes {
             self.gather.round_took(g.clock.since(self.round.begun));
         }
+        self.lists.durable(g);
         self.staging.last_flushed = self.round.to - 1;
         self.staging.on_primary = self.round.to;
         let everywhere = self.round.mirror || !self.has_mirror();

@@ -38,6 +38,13 @@ impl Executor for Timed<'_> {
         if copies && !self.r.copies_fit && action.extent().0 < self.g.space.geo.extents {
             return Err(Refusal::NoCopies);
         }
+        // What is lost with earlier flash is at the home alone, until all of the extent was written again, durably.
+        if copies
+            && self.g.space.lost.is_open(action.extent())
+            && !self.g.broken(Mutant::CopyOfLost)
+        {
+            return Err(Refusal::Busy);
+        }
         Ok(())
     }
     fn start(&mut self, action: Action, checked: Checked) -> Result<bool, Refusal> {

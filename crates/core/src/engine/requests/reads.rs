@@ -4,6 +4,7 @@ use super::runs::Runs;
 use super::{Req, Requests, Waiter};
 use crate::engine::globals::Globals;
 use crate::io::{Effect, IoError};
+use crate::mutants::Mutant;
 use crate::units::{ExtentId, Slot};
 
 impl Req {
@@ -82,6 +83,10 @@ impl Requests {
     ) {
         if self.is_suspect(w.extent) {
             return self.fail(w.req, IoError::Gone);
+        }
+        let (a, z) = g.blocks_of(w);
+        if g.space.lost.any(w.extent, a, z) && !g.broken(Mutant::ServeLost) {
+            return self.fail(w.req, IoError::Io);
         }
         if !g.space.map.is_partial(w.extent) {
             return self.join_run(g, w, slot, (w.from, w.to), false, &mut runs.home);

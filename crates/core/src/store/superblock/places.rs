@@ -3,24 +3,26 @@
 //! A disk of a cache volume:
 //!
 //! ```text
-//! byte 0        4096    8192      16384   head_blocks × 4096                       behind_at                                 bytes
-//! ┌────────────┬───────┬─────────┬───────┬───────────┬───────────┬─ ─ ─┬─ ─ ─ ─ ─ ─┬───────┬───────┬─ ─ ─┬──────┬────────────┐
-//! │ superblock │ stamp │ counter │ zeros │ slot h    │ slot h+1  │ …   │ (unused)  │ slot 0│ slot 1│ h−1 │ mark │ superblock │
-//! │ 1 block    │ 1     │ 2       │       │           │           │     │           │       the stash     │ 2    │ 1          │
-//! └────────────┴───────┴─────────┴───────┴───────────┴───────────┴─ ─ ─┴─ ─ ─ ─ ─ ─┴───────┴───────┴─ ─ ─┴──────┴────────────┘
+//! byte 0        4096    8192      16384   head_blocks × 4096       behind_at                                              bytes
+//! ┌────────────┬───────┬─────────┬───────┬──────────┬─ ─ ─┬─ ─ ─ ─ ─ ─┬───────┬─ ─ ─┬──────────────┬──────┬────────────┐
+//! │ superblock │ stamp │ counter │ zeros │ slot h   │ …   │ (unused)  │ slot 0│ h−1 │ two lists    │ mark │ superblock │
+//! │ 1 block    │ 1     │ 2       │       │          │     │           │  the stash  │ 2 × `pages`  │ 2    │ 1          │
+//! └────────────┴───────┴─────────┴───────┴──────────┴─ ─ ─┴─ ─ ─ ─ ─ ─┴───────┴─ ─ ─┴──────────────┴──────┴────────────┘
 //! ```
-//! The first of the zeros is the place of the note of a growth. Every slot but those of the stash is where its number says. Other members: [`crate::store::layout`].
+//! The first of the zeros is the place of the note of a growth. The lists: [`crate::store::lost`]. Every slot but those of the stash is where
+//! its number says. Other members: [`crate::store::layout`].
 
 use super::{HEAD_BLOCKS, MemberEntry, Superblock};
 use crate::geometry::{Kind, SLOTS_MAX, Stash};
 use crate::store::layout::{Carrier, Layout};
+use crate::store::lost::pages_for;
 use crate::store::{BLOCK, MetaArea};
 use crate::units::{MemberId, TierId};
 
 /// The least number of bytes of a disk that are covered: beyond the second header of LUKS2, which lies at 4 MiB at most.
 const HEAD_LEAST: u64 = (4 << 20) + (64 << 10);
-/// Blocks behind the stash: two of the mark, one of the second superblock.
-const TAIL_BLOCKS: u64 = 3;
+/// Blocks behind the lists: two of the mark, one of the second superblock.
+const LAST_BLOCKS: u64 = 3;
 
 /// The size of the head of disks in a volume with extents of 2^`extent_shift` bytes, in blocks.
 pub(super) fn head_blocks(extent_shift: u32) -> u16 {
@@ -92,6 +94,19 @@ impl Superblock {
         };
         end - BLOCK as u64
     }
+    /// Bytes from the stash to the end of a disk of a cache volume that has `slots` slots.
+    fn tail(&self, slots: u32) -> u64 {
+        self.head_bytes() + (LAST_BLOCKS + 2 * u64::from(self.pages(slots))) * BLOCK as u64
+    }
+    fn pages(&self, slots: u32) -> u32 {
+        pages_for(slots, self.extent_shift - self.block_shift)
+    }
+    /// Byte offset of page `page` of list `which` (0 or 1) on member `i`, a disk of a cache volume.
+    pub fn list_offset(&self, i: MemberId, which: u8, page: u32) -> u64 {
+        let pages = u64::from(self.pages(self.members[usize::from(i.0)].slots));
+        let from_end = (2 - u64::from(which & 1)) * pages - u64::from(page);
+        self.mark_offset(i, 0) - from_end * BLOCK as u64
+    }
     /// Byte offset of the block for mark number `n` on member `i`, a disk of a cache volume.
     pub fn mark_offset(&self, i: MemberId, n: u64) -> u64 {
         self.copy_offset(i) - (2 - n % 2) * BLOCK as u64
@@ -113,13 +128,17 @@ impl Superblock {
         }
         // Usually the second superblock is in the last block of the device, where it can be found without a table.
         let end = bytes / BLOCK as u64 * BLOCK as u64;
-        let tail = self.head_bytes() + TAIL_BLOCKS * BLOCK as u64;
-        let last = end.saturating_sub(tail);
-        let slots = if last < self.head_bytes() {
-            0
-        } else {
-            slots_in(last)
-        };
+        let before = |slots: u32| end.saturating_sub(self.tail(slots));
+        // The more slots, the longer the tail.
+        let mut slots = slots_in(before(0));
+        slots = slots_in(before(slots_in(before(slots))));
+        while slots > 0 && u64::from(slots) * extent > before(slots) {
+            slots -= 1;
+        }
+        let mut last = before(slots);
+        if last < self.head_bytes() {
+            (slots, last) = (0, before(0));
+        }
         // Otherwise it follows the slots: growth relies on this.
         let limited = slots == most && u64::from(slots) < last / extent;
         let behind_at = if limited {
@@ -131,7 +150,7 @@ impl Superblock {
             slots,
             data_offset: 0,
             behind_at,
-            bytes: behind_at + tail,
+            bytes: behind_at + self.tail(slots),
         }
     }
     /// The least size of a device in place `i` that has room for `slots` slots.
@@ -139,7 +158,7 @@ impl Superblock {
         let extent = 1u64 << self.extent_shift;
         let all = u64::from(slots) * extent;
         if self.is_disk(i) {
-            all.max(self.head_bytes()) + self.head_bytes() + TAIL_BLOCKS * BLOCK as u64
+            all.max(self.head_bytes()) + self.tail(slots)
         } else {
             self.layout().data_offset(i, extent) + all
         }
@@ -228,8 +247,7 @@ impl Superblock {
         let slots = u64::from(m.slots) << self.extent_shift;
         let end = slots.checked_add(m.data_offset);
         if self.is_disk(place) {
-            let tail = self.head_bytes() + TAIL_BLOCKS * block;
-            let past = m.behind_at.checked_add(tail);
+            let past = m.behind_at.checked_add(self.tail(m.slots));
             let aligned = m.behind_at % block == 0 && m.bytes % block == 0;
             let fits = m.behind_at >= self.head_bytes() && past.is_some_and(|p| p <= m.bytes);
             if m.data_offset != 0 || !aligned || !fits || slots > m.behind_at {

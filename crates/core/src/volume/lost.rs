@@ -1,0 +1,483 @@
+//! The blocks of a cache volume whose newest data was lost with flash. What its disk holds there is older, so reading them is an error until
+//! they are written again.
+//!
+//! Each disk has a list of its own: regions of the volume ([`super::regions`]) that may have lost blocks, and for the blocks of these which
+//! of them are *written*, that is, hold what they should. A block is lost if its region is listed and it is not written. The store keeps the
+//! written blocks in pages of [`PAGE_BITS`] bits ([`crate::store::lost`]); here a page is in memory only if it has a written block.
+
+use super::regions::{REGIONS, Regions};
+use crate::units::{ExtentId, MemberId};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Number of words of a page.
+pub const PAGE_WORDS: usize = 496;
+/// Number of blocks of a page.
+pub const PAGE_BITS: u64 = PAGE_WORDS as u64 * 64;
+
+/// The written blocks of a page.
+pub type Words = [u64; PAGE_WORDS];
+
+#[derive(Clone, Debug)]
+struct Page {
+    words: Box<Words>,
+    /// Whether blocks were written since the last round began, or before it, so that it writes the page.
+    changed: bool,
+    flying: bool,
+}
+
+/// The list of one disk.
+#[derive(Clone, Debug)]
+pub struct ListOf {
+    /// The disk.
+    pub member: MemberId,
+    /// The extents that are on it.
+    pub extents: Range<u32>,
+    /// The number of the list: that of the session that made it. 0: there is none.
+    pub number: u64,
+    /// Which of the two places on the disk has its pages.
+    pub place: u8,
+    /// The regions that may have lost blocks.
+    pub regions: Regions,
+    pages: BTreeMap<u32, Page>,
+    lost: u64,
+}
+
+/// Blocks of an extent: the first one, and the one after the last.
+pub type LostPart = (ExtentId, u32, u32);
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct LostBlocks {
+    /// log2 of the number of extents of a region, and of that of blocks in an extent.
+    region_shift: u32,
+    blocks_shift: u32,
+    disks: Vec<ListOf>,
+    /// Number of lost blocks.
+    lost: u64,
+    /// Number of pages that a round must write.
+    changed: usize,
+}
+
+impl LostBlocks {
+    /// No lost blocks.
+    pub fn new(region_shift: u32, blocks_shift: u32) -> LostBlocks {
+        LostBlocks {
+            region_shift,
+            blocks_shift,
+            ..LostBlocks::default()
+        }
+    }
+    /// Adds an empty list of a disk that has these extents.
+    pub fn add_disk(&mut self, member: MemberId, extents: Range<u32>) {
+        self.disks.push(ListOf {
+            member,
+            extents,
+            number: 0,
+            place: 0,
+            regions: Regions::default(),
+            pages: BTreeMap::new(),
+            lost: 0,
+        });
+    }
+    /// The lists of all disks.
+    pub fn lists(&self) -> &[ListOf] {
+        &self.disks
+    }
+    /// The list of a disk.
+    pub fn of(&self, m: MemberId) -> Option<&ListOf> {
+        self.disks.iter().find(|d| d.member == m)
+    }
+    /// Whether nothing is lost.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.lost == 0
+    }
+    /// Number of lost blocks.
+    pub fn blocks(&self) -> u64 {
+        self.lost
+    }
+    /// Whether a round must write pages.
+    #[inline]
+    pub fn any_changed(&self) -> bool {
+        self.changed > 0
+    }
+    /// Whether any of blocks `from..to` of `e` is lost.
+    #[inline]
+    pub fn any(&self, e: ExtentId, from: u32, to: u32) -> bool {
+        let place = self.place_of(e, from).filter(|_| self.lost > 0);
+        place.is_some_and(|(d, at)| {
+            let mut all = words(at..at + u64::from(to - from));
+            all.any(|(n, word, mask)| mask & !self.disks[d].word(n, word) != 0)
+        })
+    }
+    /// Whether blocks of `e` are lost, or were, and this is not durable yet. Such an extent gets no copy.
+    #[inline]
+    pub fn is_open(&self, e: ExtentId) -> bool {
+        if self.lost == 0 && self.disks.iter().all(|d| d.pages.is_empty()) {
+            return false;
+        }
+        let Some((d, at)) = self.place_of(e, 0) else {
+            return false;
+        };
+        let (blocks, moving) = (1 << self.blocks_shift, |p: &Page| p.changed || p.flying);
+        let pages = page_of(at)..=page_of(at + blocks - 1);
+        let unsettled = self.disks[d].pages.range(pages).any(|(_, p)| moving(p));
+        unsettled || self.any(e, 0, blocks as u32)
+    }
+    fn place_of(&self, e: ExtentId, block: u32) -> Option<(usize, u64)> {
+        let has = |d: &ListOf| d.extents.contains(&e.0) && d.regions.has(e.0 >> self.region_shift);
+        let d = self.disks.iter().position(has)?;
+        let at = u64::from(e.0 - self.disks[d].extents.start) << self.blocks_shift;
+        Some((d, at + u64::from(block)))
+    }
+    /// Blocks `from..to` of `e` were written. Returns whether any of them was lost.
+    pub fn written(&mut self, e: ExtentId, from: u32, to: u32) -> bool {
+        let Some((d, at)) = self.place_of(e, from).filter(|_| self.lost > 0) else {
+            return false;
+        };
+        let (list, mut found) = (&mut self.disks[d], 0);
+        for (n, word, mask) in words(at..at + u64::from(to - from)) {
+            let new = mask & !list.word(n, word);
+            if new == 0 {
+                continue;
+            }
+            let page = list.page_mut(n);
+            page.words[word] |= new;
+            self.changed += usize::from(!page.changed);
+            page.changed = true;
+            found += u64::from(new.count_ones());
+        }
+        list.lost -= found;
+        self.lost -= found;
+        found > 0
+    }
+    /// Takes the pages that changed since the last call, because a round writes them as they are now: calls `each` with the list, the number of
+    /// the page and its words.
+    pub fn take_changed(&mut self, mut each: impl FnMut(&ListOf, u32, &Words)) {
+        if self.changed == 0 {
+            return;
+        }
+        self.changed = 0;
+        for d in &mut self.disks {
+            let mut pages = core::mem::take(&mut d.pages);
+            for (&n, p) in pages.iter_mut().filter(|p| p.1.changed) {
+                (p.changed, p.flying) = (false, true);
+                each(d, n, &p.words);
+            }
+            d.pages = pages;
+        }
+    }
+    /// The pages that were taken are durable.
+    pub fn settled(&mut self) {
+        for p in self.disks.iter_mut().flat_map(|d| d.pages.values_mut()) {
+            p.flying = false;
+        }
+    }
+    /// The lost blocks as byte ranges of the volume, ascending, at most `most`.
+    pub fn ranges(&self, block_shift: u32, most: usize) -> Vec<(u64, u64)> {
+        let mut out: Vec<(u64, u64)> = Vec::new();
+        let mut lists: Vec<&ListOf> = self.disks.iter().filter(|d| d.lost > 0).collect();
+        lists.sort_by_key(|d| d.extents.start);
+        for d in lists {
+            let base = u64::from(d.extents.start) << self.blocks_shift;
+            for span in self.spans(d) {
+                let mut b = span.start;
+                while b < span.end {
+                    let end = d.next_edge(b, span.end);
+                    let (a, z) = ((base + b) << block_shift, (base + end) << block_shift);
+                    let full = out.len() == most;
+                    match out.last_mut().filter(|last| last.1 == a) {
+                        _ if d.is_written(b) => {}
+                        Some(last) => last.1 = z,
+                        None if full => return out,
+                        None => out.push((a, z)),
+                    }
+                    b = end;
+                }
+            }
+        }
+        out
+    }
+    /// The blocks of a region that are on a disk, by their numbers there.
+    fn span(&self, d: &ListOf, region: u32) -> Range<u64> {
+        let first = u64::from(d.extents.start);
+        let on_disk = |e: u64| e.clamp(first, d.extents.end.into()) - first;
+        let region = u64::from(region);
+        let from = on_disk(region << self.region_shift) << self.blocks_shift;
+        from..on_disk((region + 1) << self.region_shift) << self.blocks_shift
+    }
+    /// The same for all listed regions of the disk.
+    fn spans(&self, d: &ListOf) -> impl Iterator<Item = Range<u64>> {
+        let listed = (0..REGIONS as u32).filter(|&r| d.regions.has(r));
+        listed.map(|r| self.span(d, r)).filter(|s| !s.is_empty())
+    }
+    /// The pages of a disk that can have written blocks of its list.
+    pub fn pages_of(&self, m: MemberId) -> Vec<u32> {
+        let spans = self.of(m).into_iter().flat_map(|d| self.spans(d));
+        let mut pages: Vec<u32> = spans
+            .flat_map(|s| page_of(s.start)..=page_of(s.end - 1))
+            .collect();
+        pages.dedup();
+        pages
+    }
+    /// Sets the list of a disk, without written blocks.
+    pub fn set_list(&mut self, m: MemberId, (number, place): (u64, u8), regions: Regions) {
+        if let Some(d) = self.disks.iter_mut().find(|d| d.member == m) {
+            (d.number, d.place, d.regions) = (number, place, regions);
+            d.pages.clear();
+        }
+        self.count();
+    }
+    /// Sets a page of a disk that was read.
+    pub fn set_page(&mut self, m: MemberId, page: u32, words: &Words) {
+        if words.iter().any(|&w| w != 0)
+            && let Some(d) = self.disks.iter_mut().find(|d| d.member == m)
+        {
+            d.page_mut(page).words.copy_from_slice(words);
+        }
+    }
+    /// Adds to the list of a disk all blocks of these extents that are on it.
+    pub fn lose_extents(&mut self, m: MemberId, extents: &Range<u32>) {
+        if let Some(i) = self.disks.iter().position(|d| d.member == m) {
+            let all = self.disks[i].extents.clone();
+            let on_disk = |e: u32| u64::from(e.clamp(all.start, all.end) - all.start);
+            let blocks = on_disk(extents.start)..on_disk(extents.end);
+            self.lose_blocks(
+                i,
+                blocks.start << self.blocks_shift..blocks.end << self.blocks_shift,
+            );
+        }
+    }
+    /// Adds blocks of an extent to the list of its disk.
+    pub fn lose(&mut self, (e, from, to): LostPart) {
+        let has = |d: &ListOf| d.extents.contains(&e.0);
+        if let Some(i) = self.disks.iter().position(has) {
+            let at = u64::from(e.0 - self.disks[i].extents.start) << self.blocks_shift;
+            self.lose_blocks(i, at + u64::from(from)..at + u64::from(to));
+        }
+    }
+    /// Other blocks of their regions stay as they are.
+    fn lose_blocks(&mut self, i: usize, blocks: Range<u64>) {
+        let first = u64::from(self.disks[i].extents.start);
+        let region = |b: u64| (first + (b >> self.blocks_shift)) >> self.region_shift;
+        if blocks.is_empty() {
+            return;
+        }
+        for r in region(blocks.start) as u32..=region(blocks.end - 1) as u32 {
+            let span = self.span(&self.disks[i], r);
+            let d = &mut self.disks[i];
+            if !d.regions.has(r) {
+                d.regions.add(r);
+                d.set(span.start..blocks.start.clamp(span.start, span.end), true);
+                d.set(blocks.end.clamp(span.start, span.end)..span.end, true);
+            }
+        }
+        self.disks[i].set(blocks, false);
+    }
+    /// Counts the lost blocks, and takes regions without any from the lists.
+    pub fn count(&mut self) {
+        for i in 0..self.disks.len() {
+            let regions = core::mem::take(&mut self.disks[i].regions);
+            self.disks[i].lost = 0;
+            for r in (0..REGIONS as u32).filter(|&r| regions.has(r)) {
+                let lost = self.disks[i].lost_in(self.span(&self.disks[i], r));
+                if lost > 0 {
+                    self.disks[i].regions.add(r);
+                    self.disks[i].lost += lost;
+                }
+            }
+        }
+        self.lost = self.disks.iter().map(|d| d.lost).sum();
+    }
+    /// Gives the list of a disk a new number, and the other place unless `in_place`, because it has changed; its pages are to be written.
+    pub fn renumber(&mut self, m: MemberId, number: u64, in_place: bool) {
+        if let Some(d) = self.disks.iter_mut().find(|d| d.member == m) {
+            d.place ^= u8::from(!in_place);
+            d.number = if d.regions.is_empty() {
+                0
+            } else {
+                number.max(1)
+            };
+        }
+    }
+    /// Forgets all lists: what the disks hold counts.
+    pub fn accept(&mut self) {
+        for d in &mut self.disks {
+            d.regions = Regions::default();
+            d.pages.clear();
+        }
+        self.count();
+    }
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        self.disks.iter().map(|d| d.pages.len()).sum::<usize>() * (PAGE_WORDS * 8 + 32)
+    }
+}
+
+fn page_of(block: u64) -> u32 {
+    (block / PAGE_BITS) as u32
+}
+
+fn word_of(block: u64) -> usize {
+    (block % PAGE_BITS / 64) as usize
+}
+
+/// The words that have these blocks: page, index there, and a bit for each block.
+fn words(blocks: Range<u64>) -> impl Iterator<Item = (u32, usize, u64)> {
+    let all = blocks.start / 64..blocks.end.div_ceil(64);
+    all.map(move |w| {
+        let from = blocks.start.max(w * 64) - w * 64;
+        let to = blocks.end.min((w + 1) * 64) - w * 64;
+        let mask = (u64::MAX << from) & (u64::MAX >> (64 - to));
+        (page_of(w * 64), word_of(w * 64), mask)
+    })
+}
+
+impl ListOf {
+    fn word(&self, page: u32, word: usize) -> u64 {
+        self.pages.get(&page).map_or(0, |p| p.words[word])
+    }
+    fn is_written(&self, b: u64) -> bool {
+        self.word(page_of(b), word_of(b)) >> (b % 64) & 1 == 1
+    }
+    fn page_mut(&mut self, n: u32) -> &mut Page {
+        self.pages.entry(n).or_insert_with(|| Page {
+            words: Box::new([0; PAGE_WORDS]),
+            changed: false,
+            flying: false,
+        })
+    }
+    /// The words of a page that has written blocks.
+    pub fn words(&self, n: u32) -> Option<&Words> {
+        self.pages.get(&n).map(|p| &*p.words)
+    }
+    /// Notes whether blocks are written.
+    fn set(&mut self, blocks: Range<u64>, written: bool) {
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let n = page_of(at);
+            let end = blocks.end.min((u64::from(n) + 1) * PAGE_BITS);
+            if written || self.pages.contains_key(&n) {
+                let page = self.page_mut(n);
+                for (_, word, mask) in words(at..end) {
+                    let old = page.words[word];
+                    page.words[word] = if written { old | mask } else { old & !mask };
+                }
+            }
+            at = end;
+        }
+    }
+    /// The block after `b`, or a later one if those between are like `b`; at most `to`.
+    fn next_edge(&self, b: u64, to: u64) -> u64 {
+        let Some(page) = self.pages.get(&page_of(b)) else {
+            return to.min((u64::from(page_of(b)) + 1) * PAGE_BITS);
+        };
+        let alike = b.is_multiple_of(64) && matches!(page.words[word_of(b)], 0 | u64::MAX);
+        to.min(b + if alike { 64 } else { 1 })
+    }
+    fn lost_in(&self, blocks: Range<u64>) -> u64 {
+        let (mut b, mut lost) = (blocks.start, 0);
+        while b < blocks.end {
+            let end = self.next_edge(b, blocks.end);
+            lost += if self.is_written(b) { 0 } else { end - b };
+            b = end;
+        }
+        lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two disks of 300 and 700 extents of 16 blocks, in regions of 16 extents.
+    fn two() -> LostBlocks {
+        let mut l = LostBlocks::new(4, 4);
+        l.add_disk(MemberId(1), 0..300);
+        l.add_disk(MemberId(2), 300..1000);
+        l
+    }
+
+    fn regions(all: &[u32]) -> Regions {
+        let mut set = Regions::default();
+        for &r in all {
+            set.add(r);
+        }
+        set
+    }
+
+    #[test]
+    fn what_is_written_is_not_lost_any_more() {
+        let mut l = two();
+        assert!(l.is_empty() && !l.any(ExtentId(5), 0, 16));
+        l.lose_extents(MemberId(1), &(0..16));
+        l.lose_extents(MemberId(1), &(288..304));
+        l.count();
+        // Of region 18, extents 288 to 304, twelve are on the disk.
+        assert_eq!(l.blocks(), (16 + 12) * 16);
+        assert!(l.any(ExtentId(299), 15, 16) && !l.any(ExtentId(300), 0, 16));
+        assert!(l.written(ExtentId(1), 2, 5) && !l.written(ExtentId(1), 3, 4));
+        assert!(!l.any(ExtentId(1), 2, 5) && l.any(ExtentId(1), 4, 6));
+        assert_eq!(
+            l.ranges(12, 9),
+            [
+                (0, 18 << 12),
+                (21 << 12, 256 << 12),
+                (4608 << 12, 4800 << 12)
+            ]
+        );
+        assert_eq!(l.ranges(12, 1).len(), 1);
+        assert!(l.written(ExtentId(1), 0, 16) && l.is_open(ExtentId(1)));
+        let mut taken = Vec::new();
+        l.take_changed(|d, page, _| taken.push((d.member, page)));
+        assert_eq!(taken, [(MemberId(1), 0)]);
+        assert!(!l.any_changed() && l.is_open(ExtentId(1)));
+        l.settled();
+        assert!(!l.is_open(ExtentId(1)) && l.is_open(ExtentId(2)));
+    }
+
+    #[test]
+    fn exact_losses_leave_the_rest_of_their_regions() {
+        let mut l = two();
+        l.lose((ExtentId(310), 3, 7));
+        l.count();
+        assert_eq!((l.blocks(), l.pages_of(MemberId(2))), (4, alloc::vec![0]));
+        assert_eq!(l.ranges(0, 9), [(310 * 16 + 3, 310 * 16 + 7)]);
+        l.lose_extents(MemberId(2), &(304..320));
+        l.lose((ExtentId(320), 0, 1));
+        l.count();
+        assert_eq!(l.blocks(), 16 * 16 + 1);
+        assert!(l.written(ExtentId(320), 0, 16));
+        l.count();
+        assert_eq!(l.of(MemberId(2)).unwrap().regions, regions(&[19]));
+        l.accept();
+        assert!(l.is_empty() && l.lists().iter().all(|d| d.regions.is_empty()));
+    }
+
+    #[test]
+    fn pages_come_back_as_they_were() {
+        let mut l = LostBlocks::new(12, 8);
+        l.add_disk(MemberId(0), 0..1 << 20);
+        l.lose_extents(MemberId(0), &(0..4096));
+        l.lose_extents(MemberId(0), &(200 << 12..201 << 12));
+        l.count();
+        for e in (0..4096).step_by(3) {
+            assert!(l.written(ExtentId(e), 7, 200));
+        }
+        let mut again = LostBlocks::new(12, 8);
+        again.add_disk(MemberId(0), 0..1 << 20);
+        let list = l.of(MemberId(0)).unwrap();
+        again.set_list(MemberId(0), (5, 1), list.regions);
+        for n in again.pages_of(MemberId(0)) {
+            if let Some(words) = list.words(n) {
+                again.set_page(MemberId(0), n, words);
+            }
+        }
+        again.count();
+        assert_eq!(again.blocks(), l.blocks());
+        assert_eq!(again.ranges(12, 2000), l.ranges(12, 2000));
+    }
+}

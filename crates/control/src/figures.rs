@@ -5,6 +5,7 @@ use isotherm_core::policy::REFUSALS;
 use isotherm_core::stats::{Histogram, MemberCounters, MoveCounters, Waker};
 use isotherm_core::{Engine, ExtentId, MemberId, Nanos, TierId, World};
 use isotherm_live::VolumeConfig;
+use isotherm_live::loss::Listed;
 use isotherm_live::recorder::Driver;
 use isotherm_live::world::UringWorld;
 use serde_json::{Map, Value, json};
@@ -260,6 +261,15 @@ pub fn params(engine: &Engine) -> Value {
         }
     }
     Value::Object(all)
+}
+
+/// What was lost with flash and is listed: its size, and the first ranges.
+pub fn listed(lost: &Listed) -> Value {
+    let ranges = lost.ranges.iter();
+    let ranges: Vec<Value> = ranges
+        .map(|(from, to)| json!({"from": from, "to": to}))
+        .collect();
+    json!({"bytes": lost.bytes, "ranges": ranges})
 }
 
 /// The number of copies, and the copies that are still to be given up after a change of policy.

@@ -14,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use isotherm_live::loss::Listed;
 use isotherm_live::server::VolumeFailure;
 use isotherm_live::vitals::{Errors, Unanswered, Vital, Vitals};
 use isotherm_words::printable::printable;
@@ -84,6 +85,8 @@ pub enum Kind {
     Missing,
     /// The last check of all data found damage.
     Damage,
+    /// Data was lost with flash, and is not written again yet.
+    Lost,
     /// Part of the map could not be recovered.
     Incomplete,
 }
@@ -98,6 +101,7 @@ impl Kind {
             Kind::Errors => "errors",
             Kind::Missing => "missing",
             Kind::Damage => "damage",
+            Kind::Lost => "lost",
             Kind::Incomplete => "incomplete",
         }
     }
@@ -146,6 +150,8 @@ pub struct Facts<'a> {
     pub missing: &'a [u8],
     /// Whether they failed while the volume was served, which goes on without them.
     pub left_out: bool,
+    /// What was lost with flash and is listed.
+    pub lost: &'a Listed,
     /// The members' paths, and whether they are sent to sleep.
     pub members: &'a [(PathBuf, bool)],
     /// What the members have answered.
@@ -315,6 +321,21 @@ impl Facts<'_> {
         })
     }
 
+    fn lost(&self) -> Option<Cause> {
+        (self.lost.bytes > 0).then(|| Cause {
+            level: Level::Failing,
+            kind: Kind::Lost,
+            member: None,
+            what: "data was lost with flash, and reading it is an error".to_owned(),
+            detail: format!("{} bytes: {}", self.lost.bytes, self.lost.words()),
+            todo: Listed::TODO.to_owned(),
+            errno: None,
+            count: Some(self.lost.bytes),
+            since: None,
+            last: None,
+        })
+    }
+
     fn damage(&self) -> Option<Cause> {
         let last = self.checked;
         if last["ok"].as_bool() != Some(false) {
@@ -367,6 +388,7 @@ impl Facts<'_> {
             causes.extend(m.unanswered.and_then(|u| self.silent(i, &u)));
             causes.extend(m.errors.and_then(|e| self.errors(i, &e, m.local_file)));
         }
+        causes.extend(self.lost());
         causes.extend(self.missing());
         causes.extend(self.damage());
         causes.extend(self.incomplete());
@@ -385,10 +407,12 @@ impl Live {
             .map(|m| (m.path.clone(), m.standby_s.is_some()))
             .collect();
         let (vitals, missing) = (self.handle.vitals(), self.missing());
+        let lost = self.handle.listed();
         Facts {
             failure: self.handle.failure(),
             missing: &missing,
             left_out: self.handle.left_out().next().is_some(),
+            lost: &lost,
             members: &members,
             vitals: &vitals,
             checked: &self.checks.figures()["last"],

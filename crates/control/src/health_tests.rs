@@ -1,6 +1,7 @@
 //! Tests of the decision how a volume is.
 
 use super::*;
+use isotherm_live::loss::Listed;
 use isotherm_live::vitals::{Deed, RECENT, Vital};
 
 fn ago(s: u64) -> Instant {
@@ -42,6 +43,7 @@ fn judge(vital: Vital, sleeps: bool, (failure, checked, missing): Wrong<'_>) -> 
         failure,
         missing,
         left_out: false,
+        lost: &Listed::default(),
         members: &members,
         vitals: &vitals,
         checked,
@@ -193,6 +195,7 @@ fn no_space_lasts_as_long_as_there_is_none() {
             failure: None,
             missing: &[],
             left_out: false,
+            lost: &Listed::default(),
             members: &[(path.into(), false)],
             vitals: &vitals,
             checked: &Value::Null,

@@ -197,6 +197,7 @@ impl Live {
             ("block_bytes", json!(geo.block_bytes())),
             ("mapped_extents", json!(mapped)),
             ("copies", copies),
+            ("lost", figures::listed(&self.handle.listed())),
             ("params", params),
             ("fast_bytes_by_class", by_class),
             ("mixed_fast_share", mixed_share),

@@ -5,6 +5,7 @@ mod common;
 
 use common::Place;
 use common::nbd::{MIB, back, begins, copy_in, holds, noise};
+use common::peer::{FLUSH, Peer};
 use serde_json::{Value, json};
 
 fn lose(place: &Place) {
@@ -153,6 +154,105 @@ fn another_volume_has_the_name_of_the_flash() {
     assert!(std::fs::read(place.path("f")).expect("read") == theirs);
 }
 
+/// A volume whose flash is gone, with data that only it had, and which goes on without it.
+fn with_lost_data(place: &Place) -> common::Served {
+    place.json("create v --fast f:16M --slow s:64M --policy lru", "create");
+    let served = place.serve("v --nbd unix:n");
+    copy_in(place, &noise(1, 4 * MIB));
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+    lose(place);
+    let why = place.fails("serve v --nbd unix:n");
+    assert!(
+        why.contains("--without-flash") && why.contains("--accept-loss"),
+        "{why}"
+    );
+    place.serve("v --without-flash --nbd unix:n")
+}
+
+/// What is lost is an error until it is written again; then it is as durable as any data. `status`, `check` and `release` name it.
+#[test]
+fn lost_data_is_an_error_until_it_is_written() {
+    let place = Place::new();
+    let served = with_lost_data(&place);
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    let lost = |peer: &mut Peer, at: usize| peer.read(at as u64, 1 << 16).is_err();
+    assert!(lost(&mut peer, 0) && lost(&mut peer, 3 * MIB));
+    let status = place.json("status v", "status");
+    let before = count(&status, "/lost/bytes");
+    assert!(
+        before >= 4 << 20 && status["lost"]["ranges"][0]["from"] == json!(0),
+        "{status}"
+    );
+    assert!(place.ok("status v").contains("--accept-loss"));
+    peer.write(0, &noise(2, MIB)).expect("written");
+    peer.ask(FLUSH, 0, 0).expect("sent");
+    assert_eq!(peer.answer().expect("answered"), 0);
+    served.kill();
+
+    let out = place.run("check v --json");
+    let checked: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert!(
+        checked["findings"].to_string().contains("lost with flash"),
+        "{checked}"
+    );
+    let why = place.fails("release v --yes");
+    assert!(why.contains("--accept-loss"), "{why}");
+    // Flash that returns is no part of the volume any more.
+    std::fs::rename(place.away("f"), place.path("f")).expect("renamed");
+    let served = place.serve("v --nbd unix:n");
+    begins(&place, &noise(2, MIB));
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    assert!(lost(&mut peer, 2 * MIB));
+    let status = place.json("status v", "status");
+    assert!(
+        count(&status, "/lost/bytes") <= before - (1 << 20),
+        "{status}"
+    );
+    // Other flash may join, and holds copies of what is not lost.
+    place.ok("replace v g:16M --member 0 --empty");
+    assert!(lost(&mut peer, 2 * MIB));
+    begins(&place, &noise(2, MIB));
+    std::fs::File::options()
+        .write(true)
+        .open(place.path("s"))
+        .and_then(|s| s.set_len(128 << 20))
+        .expect("longer");
+    let why = place.fails("grow v");
+    assert!(why.contains("--accept-loss"), "{why}");
+    let size = count(&status, "/volume_bytes");
+    let all = noise(3, usize::try_from(size).expect("fits"));
+    copy_in(&place, &all);
+    holds(&place, &all);
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+    assert_eq!(place.json("status v", "status")["lost"]["bytes"], json!(0));
+    place.ok("grow v");
+    place.ok("release v --yes");
+}
+
+/// The older data of the disks is accepted later, and the list is empty.
+#[test]
+fn lost_data_is_accepted_later() {
+    let place = Place::new();
+    let served = with_lost_data(&place);
+    assert_eq!(served.terminate(), Some(0));
+    let served = place.serve("v --accept-loss --nbd unix:n");
+    let status = place.json("status v", "status");
+    assert_eq!(status["lost"]["bytes"], json!(0));
+    // It was never written to the disk.
+    holds(&place, &[]);
+    let (code, said) = {
+        place.ok("stop v");
+        served.end()
+    };
+    assert!(code == Some(0) && said.contains("older data"), "{said}");
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &[]);
+    assert_eq!(served.terminate(), Some(0));
+    place.ok("release v --yes");
+}
+
 /// The journal on flash is damaged, so that nobody knows what the copies are. The flash is there, and the volume goes on without it.
 #[test]
 fn a_volume_goes_on_without_flash_that_is_there() {
@@ -177,11 +277,10 @@ fn a_volume_goes_on_without_flash_that_is_there() {
         .expect("written");
     let why = place.fails("serve v --nbd unix:n");
     assert!(why.contains("--without-flash"), "{why}");
-    let why = place.fails("serve v --without-flash --nbd unix:n");
-    assert!(why.contains("--accept-loss"), "it held dirty data: {why}");
-    let served = place.serve("v --without-flash --accept-loss --nbd unix:n");
+    let served = place.serve("v --without-flash --nbd unix:n");
     let status = place.json("status v", "status");
     assert_eq!(status["missing_members"], json!([0]));
+    assert!(count(&status, "/lost/bytes") > 0, "{status}");
     copy_in(&place, &data);
     holds(&place, &data);
     place.ok("stop v");

@@ -8,18 +8,24 @@
 //! A request that was not answered may have been carried out in part. Doing all of it again is right: its range has no other contents yet than
 //! those before it, its own, and those of requests that were in progress at the same time.
 //!
-//! Dirty data that flash does not give back, or for which it did not confirm a flush, is lost. Then nothing of this happens: the volume has
-//! failed, as after any failed round, and is read until it is stopped.
+//! Dirty data that flash does not give back, or all of it if a flush of flash failed, is lost. It is listed on the disks before the next answer,
+//! and reading it is an error until it is written again. Some of it may have been answered and never flushed, so each FLUSH without an answer
+//! fails, or if there is none, the next one.
+//!
+//! If a disk fails meanwhile, nothing of this happens: the volume has failed, as after any failed round, and is read until it is stopped.
 
 use crate::error::{Error, ErrorKind};
+use crate::loss::Listed;
 use crate::media::FileMedia;
 use crate::mutants::{LiveMutant, broken};
 use crate::server::Session;
 use crate::volume::flash::{flash, salvage};
 use crate::volume::{OpenMode, in_words};
 use isotherm_core::run::Host;
-use isotherm_core::store::{Superblock, release};
-use isotherm_core::{Event, MemberId, World};
+use isotherm_core::store::Superblock;
+use isotherm_core::store::salvage::Salvaged;
+use isotherm_core::volume::lost::LostPart;
+use isotherm_core::{Event, MemberId, Request, RequestOp, World};
 use isotherm_traces::events::Ending;
 use std::sync::Arc;
 
@@ -61,12 +67,16 @@ impl Session {
         let named: Vec<String> = paths.map(|m| m.path.display().to_string()).collect();
         let named = named.join(", ");
         match self.salvage(&lost) {
-            Ok(bytes) => match self.leave_flash(&lost) {
+            Ok(done) => match self.leave_flash(&lost, &done.lost) {
                 Ok(()) => {
                     tracing::warn!(
-                        "{named}: flash failed: the cache has ended, and the volume goes on with its disks ({bytes} bytes that only flash had are there now); `isotherm replace` gives it another device"
+                        "{named}: flash failed: the cache has ended, and the volume goes on with its disks ({} bytes that only flash had are there now); `isotherm replace` gives it another device",
+                        done.bytes
                     );
-                    self.ask_again();
+                    if let Some(note) = Listed::of(self.engine.space()).note() {
+                        tracing::error!("{note}");
+                    }
+                    self.ask_again(!done.lost.is_empty());
                 }
                 Err(e) => {
                     // As after any failed opening, nothing can be served. What waits is refused with the end of the world, which
@@ -84,13 +94,9 @@ impl Session {
         }
     }
 
-    /// Moves the stamp and what only flash has to the disks. Returns the number of bytes that were written there.
-    pub(crate) fn salvage(&mut self, lost: &[MemberId]) -> Result<u64, Error> {
-        let is_dirty = !release::dirty_home(self.engine.space()).is_empty();
-        if is_dirty && self.engine.has_lost_flush() && !broken(LiveMutant::TrustUnflushedFlash) {
-            let what = "a flush of it failed, so what it holds may be older than what was answered";
-            return Err(Error::new(ErrorKind::Device, what));
-        }
+    /// Moves the stamp and what only flash has to the disks.
+    pub(crate) fn salvage(&mut self, lost: &[MemberId]) -> Result<Salvaged, Error> {
+        let trusted = !self.engine.has_lost_flush() || broken(LiveMutant::TrustUnflushedFlash);
         let disk = self.superblock.primary_without(lost);
         let disk = disk.ok_or_else(|| Error::new(ErrorKind::Volume, "the volume has no disk"))?;
         self.world.move_stamp(usize::from(disk.0))?;
@@ -98,37 +104,38 @@ impl Session {
         let devices = Arc::clone(self.world.devices());
         let mut media = FileMedia::watched(&devices, &self.handle.vitals);
         let volume = (&self.superblock, self.engine.space());
-        let done = salvage(&mut media, volume, true);
+        let done = salvage(&mut media, volume, trusted);
         let done = done.map_err(|e| in_words(&self.config, &media, e));
         self.world.stamped_meanwhile(stamping)?;
-        match done? {
-            done if done.lost.is_empty() => Ok(done.bytes),
-            _ => Err(Error::new(
-                ErrorKind::Device,
-                "some of what only it has cannot be read",
-            )),
-        }
+        done
     }
 
     /// Begins with an engine that has only the disks. From here on there is no way back.
-    fn leave_flash(&mut self, lost: &[MemberId]) -> Result<(), Error> {
+    fn leave_flash(&mut self, lost: &[MemberId], data: &[LostPart]) -> Result<(), Error> {
         let devices = self.world.devices_mut()?;
         for m in lost {
             devices[usize::from(m.0)] = None;
         }
         self.world.forget_fault();
         self.world.forget_held();
-        self.begin_without_flash()?;
+        self.begin_without_flash(data)?;
+        self.tell_listed();
         self.handle.leave_out(lost);
         Ok(())
     }
 
-    /// Passes every request without an answer to the engine.
-    fn ask_again(&mut self) {
+    /// Passes every request without an answer to the engine, unless it is a FLUSH that must fail because data is lost.
+    fn ask_again(&mut self, has_lost: bool) {
+        let owes = has_lost && !broken(LiveMutant::FlushAfterLoss);
         if !broken(LiveMutant::ForgetWaiting) {
-            for request in self.world.unanswered() {
+            let all = self.world.unanswered();
+            let is_flush = |r: &Request| r.op == RequestOp::Flush;
+            let any_flush = all.iter().any(is_flush);
+            for request in all {
+                self.owes_error = owes;
                 self.submit_admitted(request);
             }
+            self.owes_error = owes && !any_flush;
         }
         if self.closing {
             let now = self.world.now();

@@ -4,6 +4,7 @@ use crate::volume::Volume;
 use isotherm_core::Slot;
 use isotherm_core::policy::Uses;
 use isotherm_core::store::Opened;
+use isotherm_core::volume::Space;
 
 /// Byte ranges of the volume, as start and end.
 pub type Ranges = Vec<(u64, u64)>;
@@ -18,6 +19,8 @@ pub struct Lost {
     pub ranges: Ranges,
     /// Whether there may be more ranges, of which the present members have no record.
     pub unsure: bool,
+    /// Whether the volume can go on and answer reads of these ranges with errors.
+    pub can_be_listed: bool,
 }
 
 impl Lost {
@@ -70,6 +73,7 @@ impl Lost {
         Lost {
             ranges,
             unsure: o.report.unsure && (uses != Uses::Homes || map.copied() > 0),
+            can_be_listed: geo.is_cache() && !o.report.unsure,
         }
     }
 
@@ -96,7 +100,57 @@ impl Lost {
     }
 }
 
+/// What was lost with flash and is listed: reading it is an error until it is written again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// Number of bytes.
+    pub bytes: u64,
+    /// The first byte ranges.
+    pub ranges: Ranges,
+}
+
+impl Listed {
+    /// What to do about it.
+    pub const TODO: &str = "restore the files there from a backup: what is written or discarded there can be read again (docs/administration.md names the files); or stop the volume and serve it with --accept-loss, to have the older data that the disks hold";
+
+    /// What a volume lists.
+    pub fn of(space: &Space) -> Listed {
+        let shift = space.geo.block_shift;
+        Listed {
+            bytes: space.lost.blocks() << shift,
+            ranges: space.lost.ranges(shift, SHOWN),
+        }
+    }
+
+    /// The ranges, in one line.
+    pub fn words(&self) -> String {
+        let ranges = self.ranges.iter().map(|(a, z)| format!("{a} to {z}"));
+        let words = format!("bytes {}", ranges.collect::<Vec<_>>().join(", "));
+        let shown: u64 = self.ranges.iter().map(|(a, z)| z - a).sum();
+        if shown < self.bytes {
+            return format!("{words}, and {} bytes more", self.bytes - shown);
+        }
+        words
+    }
+
+    /// A message about it, unless there is nothing.
+    pub(crate) fn note(&self) -> Option<String> {
+        let note = format!(
+            "{} bytes were lost with flash, and reading them is an error until they are written again ({}): {}",
+            self.bytes,
+            self.words(),
+            Listed::TODO
+        );
+        (self.bytes > 0).then_some(note)
+    }
+}
+
 impl Volume {
+    /// What was lost with flash and is listed.
+    pub fn listed(&self) -> Listed {
+        Listed::of(&self.opened.space)
+    }
+
     /// The data that is lost with missing members, or is served in an older version.
     pub fn lost_writes(&self) -> &Lost {
         &self.lost

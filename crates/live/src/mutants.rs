@@ -41,6 +41,8 @@ pub enum LiveMutant {
     ReopenAfterFailure,
     /// What flash holds counts although a flush of it failed.
     TrustUnflushedFlash,
+    /// After the end of a cache that took data with it, a FLUSH succeeds.
+    FlushAfterLoss,
     /// After the end of a cache, requests that waited are not carried out.
     ForgetWaiting,
     /// Metadata that creation and recovery write is not flushed.
@@ -76,7 +78,7 @@ pub enum LiveMutant {
 }
 
 /// All mutants.
-pub const LIVE_MUTANTS: [LiveMutant; 33] = [
+pub const LIVE_MUTANTS: [LiveMutant; 34] = [
     LiveMutant::FlushNothing,
     LiveMutant::DropDsync,
     LiveMutant::ForgetFlushError,
@@ -94,6 +96,7 @@ pub const LIVE_MUTANTS: [LiveMutant; 33] = [
     LiveMutant::CleanAfterFailure,
     LiveMutant::ReopenAfterFailure,
     LiveMutant::TrustUnflushedFlash,
+    LiveMutant::FlushAfterLoss,
     LiveMutant::ForgetWaiting,
     LiveMutant::MediaFlushNothing,
     LiveMutant::PatchHeadOnly,

@@ -31,6 +31,7 @@ use isotherm_core::run::Host;
 use isotherm_core::store::open::Loss;
 use isotherm_core::store::{self, Media, MediaError, Opened};
 use isotherm_core::volume::Space;
+use isotherm_core::volume::lost::LostPart;
 use isotherm_core::{Effect, Engine, ExtentId, IoError, MemberId, Nanos, Request, World};
 use isotherm_traces::events::{Image, Origin};
 use std::collections::VecDeque;
@@ -332,10 +333,10 @@ impl Session {
         Ok(recording)
     }
 
-    /// As [`Session::begin_again`], without flash, which must have had nothing of its own.
-    pub(crate) fn begin_without_flash(&mut self) -> Result<(), Error> {
+    /// As [`Session::begin_again`], without flash, with which these blocks were lost.
+    pub(crate) fn begin_without_flash(&mut self, lost: &[LostPart]) -> Result<(), Error> {
         let now = self.world.now();
-        let opened = self.open_store_with(now, Loss::Refused)?.opened;
+        let opened = self.open_store_with(now, Loss::Listed, Some(lost))?.opened;
         self.begin(now, opened, None)
     }
 
@@ -345,10 +346,15 @@ impl Session {
             Kind::Cache => Loss::Listed,
             Kind::Tiering => Loss::Accepted,
         };
-        self.open_store_with(now, loss)
+        self.open_store_with(now, loss, None)
     }
 
-    fn open_store_with(&mut self, now: Nanos, loss: Loss) -> Result<Reopened, Error> {
+    fn open_store_with(
+        &mut self,
+        now: Nanos,
+        loss: Loss,
+        lost: Option<&[LostPart]>,
+    ) -> Result<Reopened, Error> {
         let devices = Arc::clone(self.world.devices());
         let paths: Vec<_> = self.config.members.iter().map(|m| m.path.clone()).collect();
         let read_only = self.mode == OpenMode::ReadOnly;
@@ -362,7 +368,7 @@ impl Session {
         let stamping = self.world.stamp_meanwhile()?;
         let found = find_superblocks(&mut media.media, &paths, tolerant, &mut Vec::new());
         let opened = found.and_then(|found| {
-            let opened = store::open(&mut media, &found, how)
+            let opened = store::open_after_loss(&mut media, &found, how, lost)
                 .map_err(|e| Error::new(ErrorKind::Volume, format!("opening again: {e}")))?;
             Ok((found, opened))
         });

@@ -41,6 +41,10 @@ pub fn status(s: &Value) -> String {
         out.extend(copies(&s["copies"], int(&s["extent_bytes"])));
     }
     out.extend(contents(&s["fast_bytes_by_class"]));
+    let lost = int(&s["lost"]["bytes"]);
+    if lost > 0 {
+        out.push(line("lost", &lost_words(lost, &s["lost"]["ranges"])));
+    }
     if served {
         out.push(line("served as", &front_ends(s)));
     }
@@ -172,6 +176,16 @@ fn copies(c: &Value, extent: u64) -> Vec<String> {
         out.push(line("draining", &format!("{what}, {left} left")));
     }
     out
+}
+
+/// What was lost with flash.
+fn lost_words(bytes: u64, ranges: &Value) -> String {
+    let range = |r: &Value| format!("{} to {}", int(&r["from"]), int(&r["to"]));
+    let ranges: Vec<String> = items(ranges).map(range).collect();
+    format!(
+        "{bytes} bytes with flash; reading them is an error until they are written again: bytes {}",
+        ranges.join(", ")
+    )
 }
 
 /// The largest classes of the contents of the fastest tier.

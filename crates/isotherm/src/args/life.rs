@@ -57,6 +57,9 @@ pub struct ReleaseArgs {
     /// Do not ask
     #[arg(long)]
     pub yes: bool,
+    /// Also if data was lost with flash, of which the disks have older versions
+    #[arg(long)]
+    pub accept_loss: bool,
 }
 
 /// `isotherm replace`.

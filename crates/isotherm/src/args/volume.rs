@@ -157,11 +157,12 @@ pub struct ServeArgs {
     /// Refuse writes; without a member, serve the data that survives
     #[arg(long)]
     pub read_only: bool,
-    /// Serve although a missing cache held the newest data of some ranges: from now on these ranges have the older data of the slow tier.
-    /// With --read-only nothing is changed, and reads of ranges that are known to be lost fail
+    /// Serve although a missing cache held the newest data of some ranges: from now on these ranges have the older data of the slow tier, also
+    /// those that were lost earlier and are listed by `status`. With --read-only nothing is changed, and reads of ranges that are known to be lost fail
     #[arg(long)]
     pub accept_loss: bool,
-    /// Go on with the disks of a cache volume alone: its flash is left out, even if it is there, and no part of the volume from then on
+    /// Go on with the disks of a cache volume alone: its flash is left out, even if it is there, and no part of the volume from then on. What
+    /// only flash had is lost: reads of it fail until it is written again
     #[arg(long)]
     pub without_flash: bool,
     /// After SIGTERM, SIGINT or SIGHUP, wait N seconds for the users of the volume to leave; a second signal ends at once

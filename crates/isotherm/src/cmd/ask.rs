@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_control::PROGRAM;
 use isotherm_control::data_check::DataChecks;
+use isotherm_control::figures;
 use isotherm_control::settings::describe;
 use isotherm_core::store::superblock::State;
 use isotherm_live::members::{
@@ -175,6 +176,7 @@ fn offline(volume: &Path) -> Result<Value, Failure> {
     missing.retain(|m| !is_removed(*m));
     status["degraded"] = json!(!missing.is_empty());
     status["missing_members"] = json!(missing);
+    status["lost"] = figures::listed(&opened.listed());
     let uuid = opened.config().uuid.as_deref();
     status["data_check"] = DataChecks::load(volume, uuid).figures();
     Ok(status)

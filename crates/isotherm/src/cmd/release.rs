@@ -17,7 +17,8 @@ pub fn run(args: &ReleaseArgs) -> Result<(), Failure> {
         "{v}: its disks become plain disks with what the volume shows, and its flash becomes empty"
     );
     super::confirm(&what, args.yes)?;
-    let released = Volume::release(&args.of.volume).map_err(|e| Failure::failed(e.to_string()))?;
+    let released = Volume::release_with(&args.of.volume, args.accept_loss)
+        .map_err(|e| Failure::failed(e.to_string()))?;
     let disks: Vec<_> = (released.disks.iter())
         .map(|d| json!({"path": d.path.to_string_lossy(), "from": d.bytes.0, "to": d.bytes.1}))
         .collect();

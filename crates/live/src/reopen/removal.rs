@@ -4,7 +4,7 @@ use super::refused;
 use crate::error::Error;
 use crate::server::Session;
 use crate::volume::FormerFlash;
-use crate::volume::flash::{flash, may_leave};
+use crate::volume::flash::{all_home, flash, may_leave};
 use isotherm_core::MemberId;
 use std::path::Path;
 
@@ -26,7 +26,7 @@ impl Session {
         &mut self,
     ) -> (Result<(), Error>, Result<FormerFlash, Error>) {
         match self.take_flash() {
-            Ok(former) => (self.begin_without_flash(), Ok(former)),
+            Ok(former) => (self.begin_without_flash(&[]), Ok(former)),
             Err(e) => (
                 self.stamp_as_before().and_then(|()| self.begin_again()),
                 Err(e),
@@ -36,7 +36,7 @@ impl Session {
 
     fn take_flash(&mut self) -> Result<FormerFlash, Error> {
         let flash: Vec<MemberId> = flash(&self.superblock);
-        let written_home = self.salvage(&flash)?;
+        let written_home = all_home(&self.salvage(&flash)?)?;
         self.world.forget_kept();
         let devices = self.world.devices_mut()?;
         let places: Vec<usize> = flash.iter().map(|m| usize::from(m.0)).collect();

@@ -6,6 +6,7 @@ use crate::classes::Classes;
 use crate::config::VolumeConfig;
 use crate::error::{Error, ErrorKind};
 use crate::inbox::{Done, Inbox, Submission};
+use crate::loss::Listed;
 use crate::port::{Completion, IoRequest, Port, Share};
 use crate::recorder::{Driver, Recording};
 use crate::reopen::Purpose;
@@ -19,7 +20,7 @@ use isotherm_traces::events::Ending;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 
 /// Access to a served volume from any thread.
 #[derive(Clone)]
@@ -33,6 +34,8 @@ pub struct Handle {
     pub(super) failure: Arc<OnceLock<VolumeFailure>>,
     /// Members that the volume went on without, one bit each.
     pub(super) left_out: Arc<AtomicU32>,
+    /// What was lost with flash and is listed, as of a second ago.
+    pub(super) listed: Arc<Mutex<Listed>>,
     pub(crate) vitals: Arc<Board>,
     /// Size of the volume, which changes if it grows.
     pub(super) volume_bytes: Arc<AtomicU64>,
@@ -132,6 +135,18 @@ impl Handle {
     pub fn left_out(&self) -> impl Iterator<Item = u8> + use<> {
         let bits = self.left_out.load(Ordering::Acquire);
         (0..32).filter(move |i| bits >> i & 1 == 1)
+    }
+
+    /// What was lost with flash and is listed, as of a second ago or of the last request. Does not ask the engine's thread.
+    pub fn listed(&self) -> Listed {
+        self.listed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(super) fn set_listed(&self, listed: Listed) {
+        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = listed;
     }
 
     /// Asks the engine's thread to close the engine and open it again, and waits for the outcome.

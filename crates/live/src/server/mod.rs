@@ -13,6 +13,7 @@ pub use start::{is_ignored, prepare_process};
 use crate::config::VolumeConfig;
 use crate::error::{Error, ErrorKind};
 use crate::inbox::{Inbox, Submission};
+use crate::loss::Listed;
 use crate::media::FileMedia;
 use crate::mutants::{LiveMutant, broken};
 use crate::port::Port;
@@ -22,7 +23,8 @@ use crate::volume::{OpenMode, Volume};
 use crate::world::{Command, UringWorld};
 use isotherm_core::run::{Host, Loop};
 use isotherm_core::store::{self, Superblock};
-use isotherm_core::{Effect, Engine, Event, IoError, Nanos, OpId, Params, Request, World};
+use isotherm_core::{Effect, Engine, Event, IoError, Nanos, OpId, Params};
+use isotherm_core::{Request, RequestOp, World};
 use isotherm_traces::events::Ending;
 use start::prepare;
 use std::io;
@@ -47,6 +49,10 @@ pub struct Session {
     pub(crate) reopening: Option<Reopening>,
     /// Events that the engine did not get, because its cache is about to end (`cache_end.rs`).
     pub(crate) withheld: Option<Vec<Event>>,
+    /// Whether a FLUSH must fail, because data that was answered before is lost with flash (`cache_end.rs`).
+    pub(crate) owes_error: bool,
+    /// The number of lost blocks that the handle knows, and when it was told.
+    listed: (u64, Nanos),
     /// The reason why the volume could not be opened again.
     pub(crate) lost: Option<Error>,
     /// Whether the failure was reported in [`Handle::failure`].
@@ -55,6 +61,9 @@ pub struct Session {
 
 /// Interval at which an engine that waits for the end of its cache looks whether that can be carried out.
 const LOOK_AGAIN: Nanos = Nanos(20_000_000);
+
+/// Interval at which the handle is told of lost data that was written again.
+const TELL_LISTED: Nanos = Nanos(1_000_000_000);
 
 /// The reason why a volume can only be read, or not even that, until it is served again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +116,7 @@ struct Gate<'a> {
     engine: &'a mut Driver,
     reopening: &'a mut Option<Reopening>,
     withheld: &'a mut Option<Vec<Event>>,
+    owes_error: &'a mut bool,
 }
 
 impl Gate<'_> {
@@ -130,6 +140,10 @@ impl Host for Gate<'_> {
     fn submit(&mut self, now: Nanos, r: Request, out: &mut Vec<Effect>) {
         if self.withhold(|| Event::Arrived(r)) {
             return;
+        }
+        if r.op == RequestOp::Flush && std::mem::take(self.owes_error) {
+            let (tag, result) = (r.tag, Err(IoError::Io));
+            return out.push(Effect::Reply { tag, result });
         }
         match self.reopening {
             Some(reopening) => reopening.held.push_back(r),
@@ -179,6 +193,7 @@ impl Session {
             engine: &mut self.engine,
             reopening: &mut self.reopening,
             withheld: &mut self.withheld,
+            owes_error: &mut self.owes_error,
         };
         let waits = host.withheld.is_some();
         let wake = host.engine.next_wake().filter(|_| !waits);
@@ -186,6 +201,7 @@ impl Session {
         let until = Nanos::earlier(until, again);
         self.run.turn(&mut host, &mut self.world, wake, until);
         self.end_cache_if_due();
+        self.tell_listed();
         // Commands see why it has failed.
         self.report_if_broken();
         while let Some(command) = self.inbox.pop_command() {
@@ -208,6 +224,17 @@ impl Session {
         }
         self.report_if_broken();
         !self.engine.is_closed() && self.lost.is_none()
+    }
+
+    /// Tells the handle what is listed as lost. Of what is written again it is told once a second, because the first ranges must be searched.
+    pub(crate) fn tell_listed(&mut self) {
+        let lost = &self.engine.space().lost;
+        let (blocks, (known, at)) = (lost.blocks(), self.listed);
+        let at_once = blocks == 0 || blocks > known;
+        if blocks != known && (at_once || self.world.now() >= at + TELL_LISTED) {
+            self.handle.set_listed(Listed::of(self.engine.space()));
+            self.listed = (blocks, self.world.now());
+        }
     }
 
     fn report_if_broken(&mut self) {
@@ -248,6 +275,7 @@ impl Session {
             engine: &mut self.engine,
             reopening: &mut self.reopening,
             withheld: &mut self.withheld,
+            owes_error: &mut self.owes_error,
         };
         self.run.tell(&mut host, &mut self.world, event);
     }

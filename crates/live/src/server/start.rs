@@ -17,8 +17,8 @@ use isotherm_core::store::Superblock;
 use isotherm_core::{Engine, Nanos, Params};
 use rustix::mm::{MlockAllFlags, mlockall};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Largest number of requests that wait for the engine's thread.
 const INBOX: usize = 4096;
@@ -94,6 +94,7 @@ pub(super) fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
         extent_shift: geo.extent_shift,
         failure: Arc::default(),
         left_out: Arc::default(),
+        listed: Arc::new(Mutex::new(volume.listed())),
         vitals: Arc::default(),
         volume_bytes: Arc::new(AtomicU64::new(geo.volume_bytes())),
         block: geo.block_bytes(),
@@ -211,6 +212,8 @@ impl Prepared {
             handle: self.handle,
             reopening: None,
             withheld: None,
+            owes_error: false,
+            listed: (0, now),
             lost: None,
             failure_reported: false,
             run: Loop::new(),

@@ -9,7 +9,7 @@ use crate::media::FileMedia;
 use crate::members::{Found, find_superblocks};
 use crate::random::random;
 use isotherm_core::policy::Uses;
-use isotherm_core::store::{self, Opened};
+use isotherm_core::store::{self, OpenError, Opened};
 use std::path::{Path, PathBuf};
 
 /// Reason why a session cannot begin.
@@ -42,8 +42,13 @@ impl Refused {
             Refused::Lost(lost) => Error::new(
                 ErrorKind::Volume,
                 format!(
-                    "{}\nattach the member; or go on without these writes with --accept-loss: what the slow tier has of these ranges counts from then on, and zeros where it has nothing",
-                    lost.words()
+                    "{}\nattach the member; or go on without it: with --accept-loss, what the slow tier has of these ranges counts from then on, and zeros where it has nothing{}",
+                    lost.words(),
+                    if lost.can_be_listed {
+                        "; with --without-flash, reads of these ranges fail until they are written again"
+                    } else {
+                        ""
+                    }
                 ),
             ),
             Refused::System(e) => e,
@@ -70,13 +75,18 @@ pub(super) fn begin(
     if !missing {
         let whole = open(Mode::ReadWrite { epoch: epoch()? });
         let accept_loss = mode == OpenMode::AcceptLoss;
-        let opened = match whole {
-            Err(Refused::Store(store::OpenError::CheckpointLost { .. })) if accept_loss => {
-                let epoch = epoch()?;
-                let loss = Loss::Accepted;
-                open(Mode::Degraded { epoch, loss })?
+        let wants = match &whole {
+            Err(Refused::Store(e)) => {
+                matches!(e, OpenError::CheckpointLost { .. } | OpenError::ListLost(_))
             }
-            other => other?,
+            Err(_) => false,
+            Ok(opened) => !opened.space.lost.is_empty(),
+        };
+        let opened = if accept_loss && wants {
+            let (epoch, loss) = (epoch()?, Loss::Accepted);
+            open(Mode::Degraded { epoch, loss })?
+        } else {
+            whole?
         };
         return Ok((opened, Lost::default()));
     }
@@ -86,12 +96,13 @@ pub(super) fn begin(
         epoch: epoch()?,
         loss: match mode {
             OpenMode::AcceptLoss => Loss::Accepted,
+            OpenMode::ListLoss => Loss::Listed,
             _ => Loss::Refused,
         },
     };
     match open(how) {
         Ok(opened) => Ok((opened, lost)),
-        Err(Refused::Store(store::OpenError::LostWrites { .. })) => Err(Refused::Lost(lost)),
+        Err(Refused::Store(OpenError::LostWrites { .. })) => Err(Refused::Lost(lost)),
         Err(e) => Err(e),
     }
 }
@@ -119,16 +130,16 @@ pub(super) fn open_degraded(
     let found = find_superblocks(&mut media, &paths, true, &mut Vec::new())?;
     let mode = store::open::Mode::Degraded {
         epoch: u64::from_le_bytes(random()?),
-        accept_loss: false,
+        loss: store::open::Loss::Refused,
     };
     let opened = store::open(&mut media, &found, mode);
     opened.map_err(|e| in_words(config, &media, e))
 }
 
-/// One line for people about the missing members.
+/// One line for people about the missing members. `listed`: what they held cannot be read.
 pub(super) fn missing_members_note(
     report: &store::Report,
-    lost: &Lost,
+    (lost, listed): (&Lost, bool),
     paths: &[PathBuf],
 ) -> String {
     let names: Vec<_> = report
@@ -142,6 +153,8 @@ pub(super) fn missing_members_note(
         format!(
             "{names}: this cache is gone; it held nothing of its own, the volume goes on without it (degraded); `isotherm replace` gives it another device"
         )
+    } else if listed {
+        format!("{names}: this cache is gone, with writes that it alone held (degraded)")
     } else {
         format!(
             "{names}: this cache is gone, with writes that it alone held; the volume goes on without them (degraded)"

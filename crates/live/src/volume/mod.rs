@@ -42,8 +42,11 @@ pub enum OpenMode {
     /// All members must be present, except members that are not needed, such as a cache that held no dirty data.
     ReadWrite,
     /// As [`OpenMode::ReadWrite`], and it continues although writes that only a missing cache held are lost. From then on the data of the
-    /// slow tier counts.
+    /// slow tier counts, also of what was lost and listed earlier.
     AcceptLoss,
+    /// As [`OpenMode::ReadWrite`], and a cache volume continues although writes that only missing flash held are lost. Reading them is an error
+    /// until they are written again.
+    ListLoss,
     /// Nothing is written; the surviving data is served.
     ReadOnly,
 }

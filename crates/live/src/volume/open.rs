@@ -8,6 +8,7 @@ use super::{OpenMode, Volume, config_error, description};
 use crate::config::{MemberConfig, VolumeConfig, format_uuid, parse_uuid};
 use crate::device::{Device, OpenHow, bytes_of, refuse_twins};
 use crate::error::{Error, ErrorKind};
+use crate::loss::Listed;
 use crate::media::FileMedia;
 use crate::members::{self, Found, find_superblocks};
 use crate::paced::Pacer;
@@ -100,9 +101,10 @@ impl Volume {
         let is_removed = |m: &MemberId| config.members[usize::from(m.0)].removed;
         let expected = opened.report.missing.iter().all(is_removed);
         if !read_only && !is_new && !expected {
-            notes.push(missing_members_note(&opened.report, &lost, &paths));
+            let what = (&lost, mode != OpenMode::AcceptLoss);
+            notes.push(missing_members_note(&opened.report, what, &paths));
         }
-        notes.extend(lost_ranges(&opened));
+        notes.extend(loss_notes(&opened));
         let room = opened.superblock.has_room_for_copies();
         if !read_only && let Err(e) = engine::fits(&opened.space.geo, room, &*policy) {
             return Err(config_error(
@@ -232,16 +234,25 @@ fn all_of_this_volume(
     Err(config_error(file, what))
 }
 
-/// The message about ranges whose place is in no copy of the metadata.
-fn lost_ranges(opened: &Opened) -> impl Iterator<Item = String> + '_ {
-    let byte = |e: isotherm_core::ExtentId| u64::from(e.0) << opened.space.geo.extent_shift;
-    opened.report.lost_extents.iter().map(move |(from, to)| {
+/// The messages about data that is lost: listed, accepted as the disks hold it, or without a place in any copy of the metadata.
+fn loss_notes(opened: &Opened) -> Vec<String> {
+    let (geo, report) = (&opened.space.geo, &opened.report);
+    let mut notes: Vec<String> = Listed::of(&opened.space).note().into_iter().collect();
+    let accepted = report.accepted << geo.block_shift;
+    if accepted > 0 {
+        notes.push(format!(
+            "{accepted} bytes that were lost with flash have the older data of the disks from now on, as agreed"
+        ));
+    }
+    let byte = |e: isotherm_core::ExtentId| u64::from(e.0) << geo.extent_shift;
+    notes.extend(report.lost_extents.iter().map(|(from, to)| {
         format!(
             "bytes {} to {}: lost, as agreed: no copy of the metadata tells where they were; they read as zeros",
             byte(*from),
             byte(*to)
         )
-    })
+    }));
+    notes
 }
 
 /// Ignores `standby_s` of members that have no standby state.

@@ -6,6 +6,7 @@ use crate::config::{MemberConfig, VolumeConfig, parse_uuid};
 use crate::contents;
 use crate::device::{Device, OpenHow};
 use crate::error::{Error, ErrorKind};
+use crate::loss::Listed;
 use crate::media::FileMedia;
 use crate::members::probe::{Second, probe};
 use isotherm_core::MemberId;
@@ -43,6 +44,14 @@ impl Volume {
     /// # Errors
     /// The volume is no cache volume, is in use or cannot be opened, or a device fails. The volume can be opened, or the release be repeated.
     pub fn release(volume: &Path) -> Result<Released, Error> {
+        Volume::release_with(volume, false)
+    }
+
+    /// As [`Volume::release`]. With `accept_loss`, what was lost with flash is what the disks hold.
+    ///
+    /// # Errors
+    /// As [`Volume::release`].
+    pub fn release_with(volume: &Path, accept_loss: bool) -> Result<Released, Error> {
         let file = description(volume);
         let config = VolumeConfig::load(&file)?;
         let begun = releasing(&config, &file)?;
@@ -51,13 +60,27 @@ impl Volume {
         let found = if went_on {
             begun
         } else {
-            let v = Volume::open(volume, OpenMode::ReadWrite)
-                .map_err(|e| ended_before(e, &config, &file))?;
+            let mode = if accept_loss {
+                OpenMode::AcceptLoss
+            } else {
+                OpenMode::ReadWrite
+            };
+            let v = Volume::open(volume, mode).map_err(|e| ended_before(e, &config, &file))?;
             let sb = v.opened.superblock.clone();
             if sb.disks().next().is_none() {
                 end_session(&v.devices, &v.opened);
                 let what = "it is a tiering volume, whose data lies on all its devices: only a cache volume can be released; copy the data out instead";
                 return Err(config_error(&file, what));
+            }
+            if !v.opened.space.lost.is_empty() {
+                end_session(&v.devices, &v.opened);
+                let listed = Listed::of(&v.opened.space);
+                let what = format!(
+                    "{} bytes were lost with flash ({}), and a plain disk would show older data there: restore the files there from a backup, or accept the older data with --accept-loss",
+                    listed.bytes,
+                    listed.words()
+                );
+                return Err(Error::new(ErrorKind::Volume, what));
             }
             written_home = begin(&v)?;
             notes.clone_from(&v.notes);

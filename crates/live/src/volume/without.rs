@@ -36,7 +36,7 @@ impl Without<'_> {
 
 impl Volume {
     /// As [`Volume::open`], and goes on with the disks of a cache volume alone: its flash may be there, and gets a stamp at most. What only flash had
-    /// is lost; [`OpenMode::AcceptLoss`] agrees to that. Flash that was left out is no part of the volume any more.
+    /// is lost: [`OpenMode::ListLoss`] makes reads of it fail, [`OpenMode::AcceptLoss`] shows what the disks have. Flash that was left out is no part of the volume any more.
     ///
     /// # Errors
     /// As [`Volume::open`]; a tiering volume, whose data is on all members.

@@ -15,6 +15,7 @@ use isotherm_core::store::{
 };
 use isotherm_live::config::{format_uuid, parse_uuid};
 use isotherm_live::device::{Device, OpenHow};
+use isotherm_live::loss::Listed;
 use isotherm_live::media::FileMedia;
 use isotherm_live::members;
 use isotherm_live::volume::{description, refuse_if_served};
@@ -426,6 +427,15 @@ impl Check<'_> {
         }
         self.copies(sb, &opened);
         let mapped = opened.report.mapped;
+        let lost = Listed::of(&opened.space);
+        if lost.bytes > 0 {
+            self.findings.push(format!(
+                "{} bytes were lost with flash, and reading them is an error until they are written again ({}): {}",
+                lost.bytes,
+                lost.words(),
+                Listed::TODO
+            ));
+        }
         self.opened = Some(opened);
         Some(mapped)
     }

@@ -153,10 +153,11 @@ fn check(args: &ServeArgs) -> Result<(), Failure> {
 
 /// Opens the volume and reports the findings. If data was lost, it refuses to continue unless the user allows it.
 fn open(args: &ServeArgs) -> Result<Volume, Failure> {
-    let mode = match (args.read_only, args.accept_loss) {
-        (true, _) => OpenMode::ReadOnly,
-        (false, true) => OpenMode::AcceptLoss,
-        (false, false) => OpenMode::ReadWrite,
+    let mode = match (args.read_only, args.accept_loss, args.without_flash) {
+        (true, _, _) => OpenMode::ReadOnly,
+        (false, true, _) => OpenMode::AcceptLoss,
+        (false, false, true) => OpenMode::ListLoss,
+        (false, false, false) => OpenMode::ReadWrite,
     };
     let opened = if args.without_flash {
         Volume::open_without_flash(&args.volume, mode)
@@ -165,7 +166,7 @@ fn open(args: &ServeArgs) -> Result<Volume, Failure> {
     };
     let volume = opened.map_err(|e| refused(args, &e))?;
     report(&volume);
-    judge_loss(&volume, args.accept_loss)?;
+    judge_loss(&volume, args.accept_loss || mode == OpenMode::ListLoss)?;
     Ok(volume)
 }
 

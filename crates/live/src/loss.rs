@@ -1,10 +1,10 @@
 //! The data that a volume has lost with a missing cache.
 
 use crate::volume::Volume;
-use isotherm_core::Slot;
 use isotherm_core::policy::Uses;
 use isotherm_core::store::Opened;
 use isotherm_core::volume::Space;
+use isotherm_core::{MemberId, Slot};
 
 /// Byte ranges of the volume, as start and end.
 pub type Ranges = Vec<(u64, u64)>;
@@ -42,6 +42,9 @@ impl Lost {
         if !gone {
             return Lost::default();
         }
+        let is_there = |m: &MemberId| !missing.contains(m);
+        let mut there = (0..geo.members.len() as u8).map(MemberId).filter(is_there);
+        let no_flash = there.all(|m| geo.members[usize::from(m.0)].tier == geo.slowest());
         let bytes = |e: u32| u64::from(e) << geo.extent_shift;
         ranges.extend(
             o.report
@@ -73,7 +76,7 @@ impl Lost {
         Lost {
             ranges,
             unsure: o.report.unsure && (uses != Uses::Homes || map.copied() > 0),
-            can_be_listed: geo.is_cache() && !o.report.unsure,
+            can_be_listed: geo.is_cache() && !o.report.unsure && no_flash,
         }
     }
 

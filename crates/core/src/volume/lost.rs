@@ -107,8 +107,10 @@ impl LostBlocks {
     /// Whether any of blocks `from..to` of `e` is lost.
     #[inline]
     pub fn any(&self, e: ExtentId, from: u32, to: u32) -> bool {
-        let place = self.place_of(e, from).filter(|_| self.lost > 0);
-        place.is_some_and(|(d, at)| {
+        self.lost > 0 && self.any_of(e, from, to)
+    }
+    fn any_of(&self, e: ExtentId, from: u32, to: u32) -> bool {
+        self.place_of(e, from).is_some_and(|(d, at)| {
             let mut all = words(at..at + u64::from(to - from));
             all.any(|(n, word, mask)| mask & !self.disks[d].word(n, word) != 0)
         })
@@ -135,7 +137,10 @@ impl LostBlocks {
     }
     /// Blocks `from..to` of `e` were written. Returns whether any of them was lost.
     pub fn written(&mut self, e: ExtentId, from: u32, to: u32) -> bool {
-        let Some((d, at)) = self.place_of(e, from).filter(|_| self.lost > 0) else {
+        if self.lost == 0 {
+            return false;
+        }
+        let Some((d, at)) = self.place_of(e, from) else {
             return false;
         };
         let (list, mut found) = (&mut self.disks[d], 0);
@@ -310,10 +315,6 @@ impl LostBlocks {
             d.pages.clear();
         }
         self.count();
-    }
-    /// Bytes of memory.
-    pub fn bytes(&self) -> usize {
-        self.disks.iter().map(|d| d.pages.len()).sum::<usize>() * (PAGE_WORDS * 8 + 32)
     }
 }
 

@@ -166,7 +166,7 @@ fn open(args: &ServeArgs) -> Result<Volume, Failure> {
     };
     let volume = opened.map_err(|e| refused(args, &e))?;
     report(&volume);
-    judge_loss(&volume, args.accept_loss || mode == OpenMode::ListLoss)?;
+    judge_loss(&volume, args.accept_loss || !args.read_only)?;
     Ok(volume)
 }
 
@@ -258,7 +258,8 @@ fn report(volume: &Volume) {
     }
 }
 
-/// A volume that lost data with its cache says so, and is served only if the user accepts the loss.
+/// A volume that lost data with its cache says so, and is served to read only if the user accepts the loss. (If it is written to, opening has
+/// decided: what is lost is accepted, or listed.)
 fn judge_loss(volume: &Volume, accept: bool) -> Result<(), Failure> {
     let lost = volume.lost_writes();
     if lost.is_nothing() {
@@ -270,7 +271,7 @@ fn judge_loss(volume: &Volume, accept: bool) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::failed(format!(
-        "{words}\nattach the member; or serve what is left with --read-only --accept-loss, or without --read-only to go on without these writes"
+        "{words}\nattach the member; or serve what is left with --read-only --accept-loss"
     )))
 }
 

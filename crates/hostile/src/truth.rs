@@ -298,8 +298,11 @@ impl Truth {
     }
     /// The newest version of a cell is lost, and the volume says so. Writes in progress may still end.
     pub fn forfeit(&mut self, c: usize) {
+        // A FLUSH may have made one of several racing writes durable, so that those in progress are not noted any more.
+        let writers = self.busy.get(&c).cloned().unwrap_or_default();
         let cell = &mut self.cells[c];
-        cell.since.retain(|s| s.1.is_none());
+        cell.since = writers.iter().map(|&v| (v, None, cell.race)).collect();
+        cell.racers = writers;
         (cell.live, cell.before, cell.floor) = (vec![LOST], vec![LOST], vec![LOST]);
         (cell.floor_race, cell.any_ok, cell.was_lost) = (0, false, true);
     }

@@ -75,8 +75,8 @@ pub(super) fn load<M: Media + ?Sized>(
     accept: bool,
 ) -> Result<LostBlocks, OpenError> {
     let geo = &space.geo;
-    let blocks_shift = geo.extent_shift - geo.block_shift;
-    let mut lost = LostBlocks::new(space.map.regions().extents_shift(), blocks_shift);
+    let region_shift = space.map.regions().extents_shift();
+    let mut lost = LostBlocks::new(region_shift, geo.extent_shift, geo.block_shift);
     let first = geo.tier_slots(geo.slowest()).start;
     for m in sb.disks() {
         let member = &geo.members[usize::from(m.0)];

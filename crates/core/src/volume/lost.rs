@@ -1,6 +1,9 @@
 //! The blocks of a cache volume whose newest data was lost with flash. What its disk holds there is older, so reading them is an error until
 //! they are written again.
 //!
+//! Blocks here are those of the list: 4 KiB, or a logical block if that is larger; but an extent has eight at least, if it has so many logical
+//! blocks ([`unit_shift`]). A write of a part of one is an error, as a read is.
+//!
 //! Each disk has a list of its own: regions of the volume ([`super::regions`]) that may have lost blocks, and for the blocks of these which
 //! of them are *written*, that is, hold what they should. A block is lost if its region is listed and it is not written. The store keeps the
 //! written blocks in pages of [`PAGE_BITS`] bits ([`crate::store::lost`]); here a page is in memory only if it has a written block.
@@ -11,6 +14,11 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
+
+/// log2 of the bytes of a block of the list, in a volume with these extents and logical blocks.
+pub fn unit_shift(extent_shift: u32, block_shift: u32) -> u32 {
+    12.min(extent_shift.saturating_sub(3)).max(block_shift)
+}
 
 /// Number of words of a page.
 pub const PAGE_WORDS: usize = 496;
@@ -54,6 +62,8 @@ pub struct LostBlocks {
     /// log2 of the number of extents of a region, and of that of blocks in an extent.
     region_shift: u32,
     blocks_shift: u32,
+    /// log2 of the number of logical blocks in a block of the list.
+    unit: u32,
     disks: Vec<ListOf>,
     /// Number of lost blocks.
     lost: u64,
@@ -62,11 +72,13 @@ pub struct LostBlocks {
 }
 
 impl LostBlocks {
-    /// No lost blocks.
-    pub fn new(region_shift: u32, blocks_shift: u32) -> LostBlocks {
+    /// No lost blocks, in a volume with extents of 2^`extent_shift` bytes and logical blocks of 2^`block_shift`.
+    pub fn new(region_shift: u32, extent_shift: u32, block_shift: u32) -> LostBlocks {
+        let unit = unit_shift(extent_shift, block_shift);
         LostBlocks {
             region_shift,
-            blocks_shift,
+            blocks_shift: extent_shift - unit,
+            unit: unit - block_shift,
             ..LostBlocks::default()
         }
     }
@@ -95,19 +107,32 @@ impl LostBlocks {
     pub fn is_empty(&self) -> bool {
         self.lost == 0
     }
-    /// Number of lost blocks.
+    /// Number of lost logical blocks.
     pub fn blocks(&self) -> u64 {
-        self.lost
+        self.lost << self.unit
     }
     /// Whether a round must write pages.
     #[inline]
     pub fn any_changed(&self) -> bool {
         self.changed > 0
     }
-    /// Whether any of blocks `from..to` of `e` is lost.
+    /// Whether any of logical blocks `from..to` of `e` is lost.
     #[inline]
     pub fn any(&self, e: ExtentId, from: u32, to: u32) -> bool {
-        self.lost > 0 && self.any_of(e, from, to)
+        self.lost > 0 && self.any_of(e, from >> self.unit, self.up(to))
+    }
+    /// Whether a write of logical blocks `from..to` of `e` covers a part of a lost block, whose rest nobody has.
+    #[inline]
+    pub fn cuts(&self, e: ExtentId, from: u32, to: u32) -> bool {
+        let part = |at: u32| {
+            let b = at >> self.unit;
+            b << self.unit != at && self.any_of(e, b, b + 1)
+        };
+        self.lost > 0 && (part(from) || part(to))
+    }
+    /// The block of the list that begins at logical block `b` or behind it.
+    fn up(&self, b: u32) -> u32 {
+        (b + (1 << self.unit) - 1) >> self.unit
     }
     fn any_of(&self, e: ExtentId, from: u32, to: u32) -> bool {
         self.place_of(e, from).is_some_and(|(d, at)| {
@@ -127,7 +152,7 @@ impl LostBlocks {
         let (blocks, moving) = (1 << self.blocks_shift, |p: &Page| p.changed || p.flying);
         let pages = page_of(at)..=page_of(at + blocks - 1);
         let unsettled = self.disks[d].pages.range(pages).any(|(_, p)| moving(p));
-        unsettled || self.any(e, 0, blocks as u32)
+        unsettled || (self.lost > 0 && self.any_of(e, 0, blocks as u32))
     }
     fn place_of(&self, e: ExtentId, block: u32) -> Option<(usize, u64)> {
         let has = |d: &ListOf| d.extents.contains(&e.0) && d.regions.has(e.0 >> self.region_shift);
@@ -135,9 +160,10 @@ impl LostBlocks {
         let at = u64::from(e.0 - self.disks[d].extents.start) << self.blocks_shift;
         Some((d, at + u64::from(block)))
     }
-    /// Blocks `from..to` of `e` were written. Returns whether any of them was lost.
+    /// Logical blocks `from..to` of `e` were written. Returns whether any of them was lost.
     pub fn written(&mut self, e: ExtentId, from: u32, to: u32) -> bool {
-        if self.lost == 0 {
+        let (from, to) = (self.up(from), to >> self.unit);
+        if self.lost == 0 || from >= to {
             return false;
         }
         let Some((d, at)) = self.place_of(e, from) else {
@@ -181,8 +207,9 @@ impl LostBlocks {
             p.flying = false;
         }
     }
-    /// The lost blocks as byte ranges of the volume, ascending, at most `most`.
+    /// The lost blocks as byte ranges of the volume, ascending, at most `most`. A logical block has 2^`block_shift` bytes.
     pub fn ranges(&self, block_shift: u32, most: usize) -> Vec<(u64, u64)> {
+        let block_shift = block_shift + self.unit;
         let mut out: Vec<(u64, u64)> = Vec::new();
         let mut lists: Vec<&ListOf> = self.disks.iter().filter(|d| d.lost > 0).collect();
         lists.sort_by_key(|d| d.extents.start);
@@ -256,11 +283,12 @@ impl LostBlocks {
             );
         }
     }
-    /// Adds blocks of an extent to the list of its disk.
+    /// Adds logical blocks of an extent to the list of its disk.
     pub fn lose(&mut self, (e, from, to): LostPart) {
         let has = |d: &ListOf| d.extents.contains(&e.0);
         if let Some(i) = self.disks.iter().position(has) {
             let at = u64::from(e.0 - self.disks[i].extents.start) << self.blocks_shift;
+            let (from, to) = (from >> self.unit, self.up(to));
             self.lose_blocks(i, at + u64::from(from)..at + u64::from(to));
         }
     }
@@ -391,94 +419,4 @@ impl ListOf {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Two disks of 300 and 700 extents of 16 blocks, in regions of 16 extents.
-    fn two() -> LostBlocks {
-        let mut l = LostBlocks::new(4, 4);
-        l.add_disk(MemberId(1), 0..300);
-        l.add_disk(MemberId(2), 300..1000);
-        l
-    }
-
-    fn regions(all: &[u32]) -> Regions {
-        let mut set = Regions::default();
-        for &r in all {
-            set.add(r);
-        }
-        set
-    }
-
-    #[test]
-    fn what_is_written_is_not_lost_any_more() {
-        let mut l = two();
-        assert!(l.is_empty() && !l.any(ExtentId(5), 0, 16));
-        l.lose_extents(MemberId(1), &(0..16));
-        l.lose_extents(MemberId(1), &(288..304));
-        l.count();
-        // Of region 18, extents 288 to 304, twelve are on the disk.
-        assert_eq!(l.blocks(), (16 + 12) * 16);
-        assert!(l.any(ExtentId(299), 15, 16) && !l.any(ExtentId(300), 0, 16));
-        assert!(l.written(ExtentId(1), 2, 5) && !l.written(ExtentId(1), 3, 4));
-        assert!(!l.any(ExtentId(1), 2, 5) && l.any(ExtentId(1), 4, 6));
-        assert_eq!(
-            l.ranges(12, 9),
-            [
-                (0, 18 << 12),
-                (21 << 12, 256 << 12),
-                (4608 << 12, 4800 << 12)
-            ]
-        );
-        assert_eq!(l.ranges(12, 1).len(), 1);
-        assert!(l.written(ExtentId(1), 0, 16) && l.is_open(ExtentId(1)));
-        let mut taken = Vec::new();
-        l.take_changed(|d, page, _| taken.push((d.member, page)));
-        assert_eq!(taken, [(MemberId(1), 0)]);
-        assert!(!l.any_changed() && l.is_open(ExtentId(1)));
-        l.settled();
-        assert!(!l.is_open(ExtentId(1)) && l.is_open(ExtentId(2)));
-    }
-
-    #[test]
-    fn exact_losses_leave_the_rest_of_their_regions() {
-        let mut l = two();
-        l.lose((ExtentId(310), 3, 7));
-        l.count();
-        assert_eq!((l.blocks(), l.pages_of(MemberId(2))), (4, alloc::vec![0]));
-        assert_eq!(l.ranges(0, 9), [(310 * 16 + 3, 310 * 16 + 7)]);
-        l.lose_extents(MemberId(2), &(304..320));
-        l.lose((ExtentId(320), 0, 1));
-        l.count();
-        assert_eq!(l.blocks(), 16 * 16 + 1);
-        assert!(l.written(ExtentId(320), 0, 16));
-        l.count();
-        assert_eq!(l.of(MemberId(2)).unwrap().regions, regions(&[19]));
-        l.accept();
-        assert!(l.is_empty() && l.lists().iter().all(|d| d.regions.is_empty()));
-    }
-
-    #[test]
-    fn pages_come_back_as_they_were() {
-        let mut l = LostBlocks::new(12, 8);
-        l.add_disk(MemberId(0), 0..1 << 20);
-        l.lose_extents(MemberId(0), &(0..4096));
-        l.lose_extents(MemberId(0), &(200 << 12..201 << 12));
-        l.count();
-        for e in (0..4096).step_by(3) {
-            assert!(l.written(ExtentId(e), 7, 200));
-        }
-        let mut again = LostBlocks::new(12, 8);
-        again.add_disk(MemberId(0), 0..1 << 20);
-        let list = l.of(MemberId(0)).unwrap();
-        again.set_list(MemberId(0), (5, 1), list.regions);
-        for n in again.pages_of(MemberId(0)) {
-            if let Some(words) = list.words(n) {
-                again.set_page(MemberId(0), n, words);
-            }
-        }
-        again.count();
-        assert_eq!(again.blocks(), l.blocks());
-        assert_eq!(again.ranges(12, 2000), l.ranges(12, 2000));
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@ use crate::config::VolumeConfig;
 use crate::contents::{self, Adoptable, adoptable};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
-use isotherm_core::store::{BLOCK, Superblock};
+use isotherm_core::store::Superblock;
 use std::path::Path;
 
 impl Volume {
@@ -30,9 +30,6 @@ impl Volume {
         Ok((made, adopted))
     }
 }
-
-/// Blocks behind the stash.
-const TAIL_BLOCKS: u64 = 3;
 
 /// Refuses flash that holds anything.
 pub(super) fn refuse_flash(config: &VolumeConfig, devices: &[Option<Device>]) -> Result<(), Error> {
@@ -72,7 +69,7 @@ pub(super) fn examine(
     let refused = |what: String| Err(Error::new(ErrorKind::InUse, what));
     let path = device.path.display();
     let entry = &sb.members[usize::from(m.0)];
-    let tail = sb.head_bytes() + TAIL_BLOCKS * BLOCK as u64;
+    let tail = sb.tail(entry.slots);
     let room = u64::from(entry.slots) << sb.extent_shift;
     let found = adoptable(device, how.unknown, device.bytes.saturating_sub(room))?;
     let block = 1u32 << sb.block_shift;

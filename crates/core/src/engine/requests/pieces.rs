@@ -74,6 +74,10 @@ impl Requests {
         let Some(slot) = home else {
             return self.read_nothing(p.g, &req, &w, (w.from, w.to));
         };
+        let (a, z) = p.g.blocks_of(&w);
+        if write && p.g.space.lost.cuts(e, a, z) {
+            return self.fail(w.req, IoError::Io);
+        }
         if write && !w.past_copy && p.d.must_withdraw(p.g, e) {
             return self.wait_durable(p.g, w);
         }

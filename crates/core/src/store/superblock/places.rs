@@ -18,6 +18,7 @@ use crate::store::layout::{Carrier, Layout};
 use crate::store::lost::pages_for;
 use crate::store::{BLOCK, MetaArea};
 use crate::units::{MemberId, TierId};
+use crate::volume::lost::unit_shift;
 
 /// The least number of bytes of a disk that are covered: beyond the second header of LUKS2, which lies at 4 MiB at most.
 const HEAD_LEAST: u64 = (4 << 20) + (64 << 10);
@@ -95,11 +96,12 @@ impl Superblock {
         end - BLOCK as u64
     }
     /// Bytes from the stash to the end of a disk of a cache volume that has `slots` slots.
-    fn tail(&self, slots: u32) -> u64 {
+    pub fn tail(&self, slots: u32) -> u64 {
         self.head_bytes() + (LAST_BLOCKS + 2 * u64::from(self.pages(slots))) * BLOCK as u64
     }
     fn pages(&self, slots: u32) -> u32 {
-        pages_for(slots, self.extent_shift - self.block_shift)
+        let unit = unit_shift(self.extent_shift, self.block_shift);
+        pages_for(slots, self.extent_shift - unit)
     }
     /// Byte offset of page `page` of list `which` (0 or 1) on member `i`, a disk of a cache volume.
     pub fn list_offset(&self, i: MemberId, which: u8, page: u32) -> u64 {

@@ -9,8 +9,8 @@ use isotherm_core::engine::Mutant;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::{self, BLOCK, OpenError, Superblock};
 
-/// The disk becomes larger by so many blocks before each growth. A tail has eight, so the first two overlap.
-const MORE: [usize; 3] = [9, 5, 9];
+/// The disk becomes larger by so many blocks before each growth. A tail has ten, so the first two overlap.
+const MORE: [usize; 3] = [11, 5, 11];
 
 /// Which unflushed sectors survive a power failure.
 type Keep = fn(&Stage, MemberId, u64) -> bool;

@@ -269,7 +269,7 @@ pub fn listed(lost: &Listed) -> Value {
     let ranges: Vec<Value> = ranges
         .map(|(from, to)| json!({"from": from, "to": to}))
         .collect();
-    json!({"bytes": lost.bytes, "ranges": ranges})
+    json!({"bytes": lost.bytes, "granule_bytes": lost.granule, "ranges": ranges})
 }
 
 /// The number of copies, and the copies that are still to be given up after a change of policy.

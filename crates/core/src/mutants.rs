@@ -275,12 +275,20 @@ pub enum Mutant {
     ListBeforePages,
     /// After the end of a cache that takes data with it, the marks name nothing.
     SalvageForgetsLost,
+    /// Of a list with a page that cannot be read, what has no page counts as written.
+    DamagedPageForgotten,
+    /// Of a page with damaged sectors, what these had counts as written.
+    DamagedSectorForgotten,
+    /// A granule of a list is lost only if all of its blocks are.
+    CoarseInward,
+    /// A write of a part of a lost granule makes all of it readable.
+    PartOfGranule,
     /// What the user asked home counts as there while the disks are still marked.
     AskedForgetsMarks,
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 134] = [
+pub const MUTANTS: [Mutant; 138] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -414,6 +422,10 @@ pub const MUTANTS: [Mutant; 134] = [
     Mutant::RelistInPlace,
     Mutant::ListBeforePages,
     Mutant::SalvageForgetsLost,
+    Mutant::DamagedPageForgotten,
+    Mutant::DamagedSectorForgotten,
+    Mutant::CoarseInward,
+    Mutant::PartOfGranule,
     Mutant::AskedForgetsMarks,
 ];
 

@@ -118,6 +118,68 @@ fn a_hundred_terabytes_are_served_within_bounds() {
     );
 }
 
+/// Flash with dirty data all over 100 TB is gone. The list of what is lost has its bounds, and one request writes a granule, which has several
+/// extents.
+#[test]
+fn a_loss_of_a_hundred_terabytes_is_listed_within_bounds() {
+    let place = Place::in_memory();
+    if kib("/proc/meminfo", "MemAvailable:") < 4_000_000_000 {
+        println!("skipped: less than 4 GB of memory to be had");
+        return;
+    }
+    let disks = (disk(&place, "fast", 2 * TB), disk(&place, "slow", 100 * TB));
+    let (Some(fast), Some(slow)) = disks else {
+        return;
+    };
+    let call = format!(
+        "create v --fast {} --slow {} --extent 1M --policy lru",
+        fast.0, slow.0
+    );
+    let volume = place.json(&call, "create")["volume_bytes"].as_u64();
+    let volume = volume.expect("a number");
+    let served = place.serve("v --nbd unix:n --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    for i in 0..4000 {
+        let at = volume / 4000 * i / 4096 * 4096;
+        peer.write(at, &[7; 4096]).expect("written");
+    }
+    peer.ask(FLUSH, 0, 0).expect("sent");
+    assert_eq!(peer.answer().expect("answered"), 0);
+    drop(peer);
+    served.kill();
+    drop(fast);
+
+    let served = place.serve("v --without-flash --nbd unix:n");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    let status = place.json("status v", "status");
+    let lost = &status["lost"];
+    let granule = lost["granule_bytes"].as_u64().expect("a number");
+    println!("{} bytes are lost by granules of {granule}", lost["bytes"]);
+    assert!(granule > 1 << 20, "a granule has several extents");
+    let size = usize::try_from(granule).expect("it fits");
+    let at = granule * 3;
+    assert!(peer.read(at, 4096).is_err());
+    assert!(peer.write(at, &[8; 4096]).is_err());
+    peer.write(at, &vec![8; size]).expect("written");
+    assert!(peer.read(at + granule, 4096).is_err());
+    peer.ask(FLUSH, 0, 0).expect("sent");
+    assert_eq!(peer.answer().expect("answered"), 0);
+    let peak = kib(&format!("/proc/{}/status", served.child.id()), "VmHWM:");
+    println!("{peak} bytes of memory at most");
+    drop(peer);
+    served.kill();
+
+    let served = place.serve("v --nbd unix:n");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    assert!(peer.read(at, granule as u32).expect("read") == vec![8; size]);
+    assert!(peer.read(at - 4096, 4096).is_err());
+    let left = place.json("status v", "status");
+    let bytes = |v: &serde_json::Value| v["bytes"].as_u64().expect("a number");
+    assert_eq!(bytes(&left["lost"]), bytes(lost) - granule);
+    drop(peer);
+    assert_eq!(served.terminate(), Some(0));
+}
+
 #[test]
 fn what_no_memory_holds_is_refused_with_figures() {
     let place = Place::in_memory();

@@ -103,11 +103,16 @@ impl Lost {
     }
 }
 
+/// Pieces of this size need no mention.
+const SMALLEST: u64 = 4096;
+
 /// What was lost with flash and is listed: reading it is an error until it is written again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
     /// Number of bytes.
     pub bytes: u64,
+    /// Number of bytes that one request must write, or more, before they can be read again.
+    pub granule: u64,
     /// The first byte ranges.
     pub ranges: Ranges,
 }
@@ -121,6 +126,7 @@ impl Listed {
         let shift = space.geo.block_shift;
         Listed {
             bytes: space.lost.blocks() << shift,
+            granule: space.lost.granule() << shift,
             ranges: space.lost.ranges(shift, SHOWN),
         }
     }
@@ -128,7 +134,10 @@ impl Listed {
     /// The ranges, in one line.
     pub fn words(&self) -> String {
         let ranges = self.ranges.iter().map(|(a, z)| format!("{a} to {z}"));
-        let words = format!("bytes {}", ranges.collect::<Vec<_>>().join(", "));
+        let mut words = format!("bytes {}", ranges.collect::<Vec<_>>().join(", "));
+        if self.granule > SMALLEST {
+            words = format!("{words}, in pieces of {} bytes, each to be written by one request", self.granule);
+        }
         let shown: u64 = self.ranges.iter().map(|(a, z)| z - a).sum();
         if shown < self.bytes {
             return format!("{words}, and {} bytes more", self.bytes - shown);

@@ -7,13 +7,14 @@
 //! Each step is durable before the next one begins. Until the second superblock is there, the disk is what it was; from then on, until
 //! the mark says *covered*, the disk is one whose release was interrupted, and [`super::release::uncover`] gives it back.
 
-use super::mark::{self, Cover, List};
+use super::mark::{self, Cover};
 use super::mutants::broken;
 use super::recover::CHUNK;
 use super::superblock::Superblock;
 use super::{BLOCK, Media, MediaError, release};
 use crate::mutants::Mutant;
 use crate::units::MemberId;
+use crate::volume::lost::ListHead;
 use crate::volume::regions::Regions;
 use alloc::vec;
 
@@ -72,5 +73,5 @@ pub(super) fn cover<M: Media + ?Sized>(
     m: MemberId,
 ) -> Result<(), MediaError> {
     let none = Regions::default();
-    mark::write(media, sb, m, Cover::Covered, none, List::default()).map(drop)
+    mark::write(media, sb, m, Cover::Covered, none, ListHead::default()).map(drop)
 }

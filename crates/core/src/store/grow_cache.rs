@@ -19,7 +19,7 @@ use super::codec::{id_at, put, seal, sealed, u32_at, u64_at};
 use super::error::OpenError;
 use super::grow::Growth;
 use super::layout::HEAD_BLOCKS;
-use super::mark::{self, Cover, List};
+use super::mark::{self, Cover};
 use super::mutants::broken;
 use super::open::Opened;
 use super::recover::CHUNK;
@@ -29,6 +29,7 @@ use super::{BLOCK, Media, MediaError};
 use crate::geometry::SLOTS_MAX;
 use crate::mutants::Mutant;
 use crate::units::MemberId;
+use crate::volume::lost::ListHead;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -127,7 +128,7 @@ pub(super) fn grow<M: Media + ?Sized>(
             old.head_bytes(),
         )?;
         let set = opened.space.map.regions().dirty();
-        mark::write(media, &sb, last, Cover::Covered, set, List::default())?;
+        mark::write(media, &sb, last, Cover::Covered, set, ListHead::default())?;
     } else {
         clear_old_tail(media, old, last)?;
     }

@@ -1,8 +1,7 @@
 //! The lists of blocks whose newest data was lost with flash ([`crate::volume::lost`]), on the disks of a cache volume.
 //!
-//! A disk has room for two lists, with a bit for each of its blocks: set if the block was written since the list was made. The mark
-//! ([`super::mark`]) states which of the two places counts, its number, and which regions are listed at all; only their bits have a meaning.
-//! A page has eight sectors, each of which is complete in itself:
+//! A disk has room for two lists. The mark ([`super::mark`]) states which of the two places counts, its number, the size of its granules, and
+//! how many pages it has. A page has the bits of one chunk, in eight sectors, each of which is complete in itself:
 //!
 //! ```text
 //! 0     4       8         16                                                        512
@@ -10,21 +9,24 @@
 //! │crc 4│index 4│number 8 │ 3968 bits                                              │
 //! └─────┴───────┴─────────┴────────────────────────────────────────────────────────┘
 //! ```
-//! A sector of another number, or a damaged one, states that none of its blocks was written. So a new list needs no bytes on the disk, and
-//! what cannot be read is lost rather than old. While a list is in use, bits are only added, so a torn page is as good as the older or the
-//! newer one. A list that is made from another one is in the other place: the older one is whole until the mark names the newer.
+//! `index` is 8 × chunk + sector. A bit is set if the granule was never lost, or was written since. A sector of another number, or a damaged
+//! one, states that all of its granules are lost, as far as the mark lists their regions. If all sectors of a page are damaged, nobody knows
+//! its chunk: then that is true for all chunks without a page. So what cannot be read is lost rather than old. While a list is in use, bits are
+//! only added, so a torn page is as good as the older or the newer one. A list that is made from another one is in the other place: the older
+//! one is whole until the mark names the newer.
 
 use super::codec::{put, seal, sealed, u32_at, u64_at};
-use super::mark::{self, Cover, List, Suspects};
+use super::mark::{self, Cover, Suspects};
 use super::mutants::broken;
 use super::{BLOCK, Media, MediaError, OpenError, Superblock};
 use crate::mutants::Mutant;
 use crate::units::{MemberId, Slot};
 use crate::volume::Space;
-use crate::volume::lost::{LostBlocks, LostPart, PAGE_BITS, PAGE_WORDS, Words};
+use crate::volume::lost::{How, ListHead, LostBlocks, LostPart, PAGE_WORDS, Words};
 use crate::volume::regions::Regions;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 const SECTOR: usize = 512;
 const SECTORS: usize = BLOCK / SECTOR;
@@ -32,14 +34,9 @@ const BITS_AT: usize = 16;
 const SECTOR_WORDS: usize = (SECTOR - BITS_AT) / 8;
 const _: () = assert!(SECTORS * SECTOR_WORDS == PAGE_WORDS, "a page has all words");
 
-/// Number of pages of a list of a disk that has this number of slots, each of 2^`blocks_shift` blocks.
-pub fn pages_for(slots: u32, blocks_shift: u32) -> u32 {
-    (u64::from(slots) << blocks_shift).div_ceil(PAGE_BITS) as u32
-}
-
-/// Encodes page `page` of list `number` to a block.
-pub fn encode(number: u64, page: u32, words: &Words, block: &mut [u8]) {
-    let first = page * SECTORS as u32;
+/// Encodes the page of a chunk in list `number` to a block.
+pub fn encode(number: u64, chunk: u32, words: &Words, block: &mut [u8]) {
+    let first = chunk * SECTORS as u32;
     let parts = words.chunks_exact(SECTOR_WORDS);
     for ((index, b), part) in (first..).zip(block.chunks_exact_mut(SECTOR)).zip(parts) {
         put(b, 4, &index.to_le_bytes());
@@ -51,19 +48,39 @@ pub fn encode(number: u64, page: u32, words: &Words, block: &mut [u8]) {
     }
 }
 
-/// Decodes page `page` of list `number`. Sectors that are damaged, or of another list, have no bits.
-pub fn decode(number: u64, page: u32, block: &[u8]) -> Words {
-    let mut words = [0; PAGE_WORDS];
-    let first = page * SECTORS as u32;
+/// A page as it was read.
+#[derive(Debug, PartialEq, Eq)]
+struct Read {
+    chunk: u32,
+    words: Words,
+    /// The words of sectors that are damaged, or of another list. No bit is set there.
+    damaged: Vec<Range<usize>>,
+}
+
+/// Decodes a page of list `number`. `None`: nothing of it is whole.
+fn decode(number: u64, block: &[u8]) -> Option<Read> {
+    let (mut words, mut damaged, mut chunk) = ([0; PAGE_WORDS], Vec::new(), None);
     let parts = words.chunks_exact_mut(SECTOR_WORDS);
-    for ((index, b), part) in (first..).zip(block.chunks_exact(SECTOR)).zip(parts) {
-        if sealed(b, 0).is_some() && u32_at(b, 4) == index && u64_at(b, 8) == number {
-            for (i, w) in part.iter_mut().enumerate() {
-                *w = u64_at(b, BITS_AT + i * 8);
-            }
+    for ((sector, b), part) in (0u32..).zip(block.chunks_exact(SECTOR)).zip(parts) {
+        let index = u32_at(b, 4);
+        let own = index / SECTORS as u32;
+        if sealed(b, 0).is_none() || u64_at(b, 8) != number || index % SECTORS as u32 != sector {
+            let from = sector as usize * SECTOR_WORDS;
+            damaged.push(from..from + SECTOR_WORDS);
+            continue;
+        }
+        if *chunk.get_or_insert(own) != own {
+            return None;
+        }
+        for (i, w) in part.iter_mut().enumerate() {
+            *w = u64_at(b, BITS_AT + i * 8);
         }
     }
-    words
+    chunk.map(|chunk| Read {
+        chunk,
+        words,
+        damaged,
+    })
 }
 
 /// Reads the lists of the disks that are present.
@@ -81,34 +98,46 @@ pub(super) fn load<M: Media + ?Sized>(
     for m in sb.disks() {
         let member = &geo.members[usize::from(m.0)];
         let from = member.first_slot - first;
-        lost.add_disk(m, from..from + member.slots);
+        lost.add_disk(m, from..from + member.slots, sb.list_pages_of(m));
     }
-    let mut block = vec![0; BLOCK];
     for m in sb.disks().filter(|m| !missing.contains(m)) {
-        let Some(mark) = mark::read(media, sb, m).newest else {
-            if sb.lists && !accept {
-                return Err(OpenError::ListLost(m));
-            }
-            continue;
-        };
-        let List {
-            number,
-            place,
-            regions,
-        } = mark.list;
-        lost.set_list(m, (number, place), regions);
-        for page in lost.pages_of(m) {
-            // A page that cannot be read states that nothing was written.
-            if media
-                .read(m, sb.list_offset(m, place, page), &mut block)
-                .is_ok()
-            {
-                lost.set_page(m, page, &decode(number, page, &block));
-            }
+        match mark::read(media, sb, m).newest {
+            Some(mark) => load_list(media, sb, m, &mark.list, &mut lost),
+            None if sb.lists && !accept => return Err(OpenError::ListLost(m)),
+            None => {}
         }
     }
     lost.count();
     Ok(lost)
+}
+
+/// Reads the list of a disk.
+fn load_list<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    m: MemberId,
+    list: &ListHead,
+    lost: &mut LostBlocks,
+) {
+    lost.set_list(m, list);
+    let mut block = vec![0; BLOCK];
+    let room = sb.list_pages_of(m);
+    for at in 0..list.pages {
+        let is_read = at < room
+            && media
+                .read(m, sb.list_offset(m, list.place, at), &mut block)
+                .is_ok();
+        let mut page = decode(list.number, &block).filter(|_| is_read);
+        if broken(media, Mutant::DamagedSectorForgotten)
+            && let Some(p) = &mut page
+        {
+            p.damaged.drain(..).for_each(|d| p.words[d].fill(u64::MAX));
+        }
+        let set = page.is_some_and(|p| lost.set_page(m, (at, p.chunk), &p.words, &p.damaged));
+        if !set && !broken(media, Mutant::DamagedPageForgotten) {
+            lost.lacks_pages(m);
+        }
+    }
 }
 
 /// What is lost with the flash that is missing.
@@ -119,36 +148,15 @@ pub(super) struct New<'a> {
     pub(super) exact: Option<&'a [LostPart]>,
 }
 
-/// Adds what is lost now to the lists. Those that change get `number` and the other place, which [`renew`] makes durable. (`in_place`: a
-/// mutant.)
-pub(super) fn add(lost: &mut LostBlocks, new: &New<'_>, number: u64, in_place: bool) {
-    let mut changed: Vec<MemberId> = Vec::new();
-    match new.exact {
-        Some(parts) => {
-            for p in parts {
-                lost.lose(*p);
-                let mut lists = lost.lists().iter();
-                changed.extend(lists.find(|d| d.extents.contains(&p.0.0)).map(|d| d.member));
-            }
-            changed.sort_unstable();
-            changed.dedup();
-        }
-        None => {
-            for (m, extents) in new.marked.iter().filter(|s| !s.1.is_empty()) {
-                for r in extents {
-                    lost.lose_extents(*m, r);
-                }
-                changed.push(*m);
-            }
-        }
-    }
-    lost.count();
-    for m in changed {
-        lost.renumber(m, number, in_place);
+impl New<'_> {
+    /// Adds it to the lists, of which those that change get `number`. [`renew`] makes them durable.
+    pub(super) fn add_to(&self, lost: &mut LostBlocks, number: u64, how: How) {
+        lost.lose(self.exact, &self.marked, number, how);
     }
 }
 
-/// An extent gets a copy only when nothing of it is lost, and its pages say so. A page that does not is damaged.
+/// An extent gets a copy only when nothing of it is lost, and its pages say so. A page that does not is damaged. (But a granule may have other
+/// extents, too. Then it stays lost, and only the copy is read.)
 pub(super) fn has_copies(space: &mut Space) {
     if space.lost.is_empty() || space.map.copied() == 0 {
         return;
@@ -156,19 +164,12 @@ pub(super) fn has_copies(space: &mut Space) {
     let blocks = space.geo.blocks_per_extent();
     for s in (0..space.geo.tier_slots(space.geo.slowest()).start).map(Slot) {
         if let Some((e, _)) = space.map.copied_in(s) {
-            space.lost.written(e, 0, blocks);
+            let first = u64::from(e.0) * u64::from(blocks);
+            space
+                .lost
+                .written(&(first..first + u64::from(blocks)), false);
         }
     }
-}
-
-/// The list that the mark of a disk states.
-pub fn list_of(lost: &LostBlocks, m: MemberId) -> List {
-    let list = lost.of(m).filter(|d| !d.regions.is_empty());
-    list.map_or(List::default(), |d| List {
-        number: d.number,
-        place: d.place,
-        regions: d.regions,
-    })
 }
 
 /// Makes the pages of a disk's list durable, before the mark names it. Nothing is written if the mark names it already.
@@ -182,11 +183,9 @@ fn write_pages<M: Media + ?Sized>(
         return Ok(());
     };
     let mut block = vec![0; BLOCK];
-    for page in lost.pages_of(m) {
-        if let Some(words) = list.words(page) {
-            encode(list.number, page, words, &mut block);
-            media.write(m, sb.list_offset(m, list.place, page), &block)?;
-        }
+    for (at, chunk, words) in list.pages() {
+        encode(list.number, chunk, words, &mut block);
+        media.write(m, sb.list_offset(m, list.place, at), &block)?;
     }
     media.flush(m)
 }
@@ -199,7 +198,7 @@ pub(super) fn renew<M: Media + ?Sized>(
     set: &Regions,
     lost: &LostBlocks,
 ) -> Result<u64, MediaError> {
-    let (stated, list) = (mark::read(media, sb, m), list_of(lost, m));
+    let (stated, list) = (mark::read(media, sb, m), lost.head(m));
     let shift = Regions::shift(sb.extents, sb.extent_shift);
     let same = |k: &&mark::Mark| k.set == *set && k.shift == shift && k.list == list;
     if let Some(k) = stated.newest.as_ref().filter(same)
@@ -207,7 +206,7 @@ pub(super) fn renew<M: Media + ?Sized>(
     {
         return Ok(k.number);
     }
-    let is_new = stated.newest.is_none_or(|k| k.list.number != list.number);
+    let is_new = list.number != 0 && stated.newest.is_none_or(|k| k.list.number != list.number);
     let late = broken(media, Mutant::ListBeforePages);
     if is_new && !late {
         write_pages(media, sb, m, lost)?;
@@ -228,17 +227,28 @@ mod tests {
         let words: Words = core::array::from_fn(|i| (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut b = [0; BLOCK];
         encode(7, 3, &words, &mut b);
-        assert_eq!(decode(7, 3, &b), words);
-        for (number, page) in [(8, 3), (7, 2)] {
-            assert_eq!(decode(number, page, &b), [0; PAGE_WORDS]);
-        }
+        let whole = Read {
+            chunk: 3,
+            words,
+            damaged: Vec::new(),
+        };
+        assert_eq!(decode(7, &b), Some(whole));
+        assert_eq!(decode(8, &b), None);
         for i in (0..BLOCK).step_by(31) {
             let mut c = b;
             c[i] ^= 1;
+            let first = i / SECTOR * SECTOR_WORDS;
+            let damaged = first..first + SECTOR_WORDS;
             let mut left = words;
-            left[i / SECTOR * SECTOR_WORDS..][..SECTOR_WORDS].fill(0);
-            assert_eq!(decode(7, 3, &c), left, "byte {i}");
+            left[damaged.clone()].fill(0);
+            let read = decode(7, &c).unwrap();
+            assert_eq!((read.chunk, read.words), (3, left), "byte {i}");
+            assert_eq!(read.damaged, vec![damaged]);
         }
-        assert_eq!([0, 1, 7936, 7937].map(|n| pages_for(n, 2)), [0, 1, 1, 2]);
+        // Half of a page of another chunk.
+        let mut other = [0; BLOCK];
+        encode(7, 4, &words, &mut other);
+        other[..SECTOR].copy_from_slice(&b[..SECTOR]);
+        assert_eq!(decode(7, &other), None);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0 magic "ISOM" │ 4 version │ 8 volume uuid │ 24 member uuid │ 40 number │ 48 crc │ 52 cover │ 53 shift │ 54 whether: │ 56 sum of stash
-//! 64 list's number │ 72 its place │ 512: one bit for each region │ 1024: one bit for each region of the list
+//! 64 list's number │ 72 its place │ 73 shift of its granules │ 74 number of its pages │ 512: one bit for each region │ 1024: one bit for each region of the list
 //! ```
 //! Mark number *n* is in block *n* mod 2 of the two blocks, so one of them is always complete, even if a write is torn. A region is marked
 //! durably before a request is answered that relies on a dirty copy in it. If all flash is lost, the marked regions are those that may have
@@ -11,11 +11,12 @@
 //!
 //! The mark also states the disk's list of what was lost with earlier flash ([`super::lost`]).
 
-use super::codec::{id_at, put, seal, sealed, u32_at, u64_at};
+use super::codec::{id_at, put, seal, sealed, u16_at, u32_at, u64_at};
 use super::superblock::{COUNT_MAX, Superblock};
 use super::{BLOCK, Media, MediaError};
 use crate::geometry::Kind;
 use crate::units::MemberId;
+use crate::volume::lost::{ListHead, SHIFT_MAX};
 use crate::volume::regions::Regions;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -45,17 +46,6 @@ impl Cover {
     }
 }
 
-/// The list of blocks of a disk that were lost with flash, as its mark states it. The default: there is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct List {
-    /// Its number; 0: there is none.
-    pub number: u64,
-    /// Which of the two places on the disk has its pages: 0 or 1.
-    pub place: u8,
-    /// The regions that may have lost blocks.
-    pub regions: Regions,
-}
-
 /// A mark of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
@@ -68,7 +58,7 @@ pub struct Mark {
     /// The regions that may have dirty data on flash.
     pub set: Regions,
     /// What was lost with flash that the volume has no more.
-    pub list: List,
+    pub list: ListHead,
 }
 
 /// What the two blocks of a disk state together.
@@ -97,6 +87,8 @@ impl Mark {
         b[53] = self.shift as u8;
         put(&mut b, 64, &self.list.number.to_le_bytes());
         b[72] = self.list.place;
+        b[73] = self.list.shift as u8;
+        put(&mut b, 74, &(self.list.pages as u16).to_le_bytes());
         for (at, set) in [(SET_AT, &self.set), (LIST_AT, &self.list.regions)] {
             for (i, w) in set.0.iter().enumerate() {
                 put(&mut b, at + i * 8, &w.to_le_bytes());
@@ -125,13 +117,16 @@ impl Mark {
             cover,
             shift: b[53].into(),
             set: set(SET_AT),
-            list: List {
+            list: ListHead {
                 number: u64_at(b, 64),
                 place: b[72],
+                shift: b[73].into(),
+                pages: u16_at(b, 74).into(),
                 regions: set(LIST_AT),
             },
         };
-        (m.number <= COUNT_MAX && m.shift <= 32 && m.list.place <= 1).then_some(m)
+        let list = m.list.place <= 1 && m.list.shift <= SHIFT_MAX;
+        (m.number <= COUNT_MAX && m.shift <= 32 && list).then_some(m)
     }
 }
 
@@ -175,7 +170,7 @@ pub fn write<M: Media + ?Sized>(
     m: MemberId,
     cover: Cover,
     set: Regions,
-    list: List,
+    list: ListHead,
 ) -> Result<u64, MediaError> {
     let mut number = read(media, sb, m).newest.map_or(0, |k| k.number);
     let uuid = &sb.members[usize::from(m.0)].uuid;
@@ -243,9 +238,11 @@ mod tests {
             cover: Cover::Releasing(Some(0x1234_5678)),
             shift: 9,
             set,
-            list: List {
+            list: ListHead {
                 number: 77,
                 place: 1,
+                shift: 3,
+                pages: 1024,
                 regions: set,
             },
         };

@@ -13,7 +13,7 @@ use super::heal;
 use super::journal::Tip;
 use super::layout::STAMP_AT;
 use super::lost::{self, New};
-use super::mark::{self, Cover, List};
+use super::mark::{self, Cover};
 use super::mutants::broken;
 use super::recover::Loaded;
 use super::report::Report;
@@ -23,7 +23,7 @@ use crate::geometry::Kind;
 use crate::mutants::Mutant;
 use crate::units::{MemberId, Nanos};
 use crate::volume::Space;
-use crate::volume::lost::LostPart;
+use crate::volume::lost::{How, ListHead, LostPart};
 use crate::volume::regions::Regions;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -65,7 +65,7 @@ pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), M
             m,
             Cover::Covered,
             Regions::default(),
-            List::default(),
+            ListHead::default(),
         )?;
     }
     superblocks_of_new(media, sb)
@@ -229,12 +229,15 @@ pub fn open_after_loss<M: Media + ?Sized>(
                 exact
             };
             let new = New { marked, exact };
-            let in_place = broken(media, Mutant::RelistInPlace);
+            let how = How {
+                in_place: broken(media, Mutant::RelistInPlace),
+                inward: broken(media, Mutant::CoarseInward),
+            };
             if accept {
                 f.report.accepted = loaded.space.lost.blocks();
                 loaded.space.lost.accept();
             } else {
-                lost::add(&mut loaded.space.lost, &new, epoch, in_place);
+                new.add_to(&mut loaded.space.lost, epoch, how);
             }
             lost::has_copies(&mut loaded.space);
             f.sb.lists = !loaded.space.lost.is_empty();
@@ -266,7 +269,7 @@ pub fn open_after_loss<M: Media + ?Sized>(
 fn mark_all<M: Media + ?Sized>(media: &mut M, f: &Found) -> Result<(), OpenError> {
     for m in f.sb.disks().filter(|m| !f.report.missing.contains(m)) {
         let newest = mark::read(media, &f.sb, m).newest;
-        let list = newest.map_or(List::default(), |k| k.list);
+        let list = newest.map_or(ListHead::default(), |k| k.list);
         mark::write(media, &f.sb, m, Cover::Covered, Regions::all(), list)?;
     }
     Ok(())

@@ -11,7 +11,7 @@
 
 use super::grow::dirty_blocks;
 use super::layout::HEAD_BLOCKS;
-use super::mark::{self, Cover, List};
+use super::mark::{self, Cover};
 use super::mutants::broken;
 use super::recover::CHUNK;
 use super::{BLOCK, Media, MediaError, OpenError, Opened, Superblock, Transfer};
@@ -19,6 +19,7 @@ use crate::crc32c;
 use crate::mutants::Mutant;
 use crate::units::{MemberId, Slot};
 use crate::volume::Space;
+use crate::volume::lost::ListHead;
 use crate::volume::regions::Regions;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -73,7 +74,7 @@ pub fn leave_flash<M: Media + ?Sized>(media: &mut M, opened: &Opened) -> Result<
     let (sb, none) = (&opened.superblock, Regions::default());
     let disks: Vec<MemberId> = sb.disks().collect();
     for &m in &disks {
-        mark::write(media, sb, m, Cover::Covered, none, List::default())?;
+        mark::write(media, sb, m, Cover::Covered, none, ListHead::default())?;
     }
     for m in (0..sb.members.len() as u8).map(MemberId) {
         if sb.is_disk(m) || opened.report.missing.contains(&m) {
@@ -108,7 +109,7 @@ pub fn begin<M: Media + ?Sized>(
     let stated = mark::read(media, sb, m).newest;
     if !stated.is_some_and(|k| k.cover.is_releasing()) {
         let cover = Cover::Releasing(Some(sum_of_stash(media, sb, m)?));
-        mark::write(media, sb, m, cover, Regions::default(), List::default())?;
+        mark::write(media, sb, m, cover, Regions::default(), ListHead::default())?;
     }
     Ok(())
 }

@@ -7,7 +7,6 @@
 //! moment is one of the engine: flash counts as long as it is there, and what the marks name is lost without it.
 
 use super::degraded::dirty_parts;
-use super::lost::list_of;
 use super::mark::{self, Cover};
 use super::mutants::broken;
 use super::{Media, MediaError, Superblock};
@@ -89,7 +88,7 @@ fn name<M: Media + ?Sized>(
         set.add(p.0.0 >> shift);
     }
     for m in sb.disks() {
-        mark::write(media, sb, m, Cover::Covered, set, list_of(&space.lost, m))?;
+        mark::write(media, sb, m, Cover::Covered, set, space.lost.head(m))?;
     }
     Ok(())
 }

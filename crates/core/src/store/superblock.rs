@@ -12,7 +12,7 @@ use crate::units::{MemberId, Nanos};
 use alloc::string::String;
 use alloc::vec::Vec;
 pub use places::Room;
-use places::head_blocks;
+use places::{LIST_PAGES, head_blocks};
 pub use row::{MemberEntry, MemberState};
 use row::{decode_row, encode_row, put_text, text};
 pub use version::{SuperblockError, VERSION, VERSION_CACHE};
@@ -149,6 +149,8 @@ pub struct Superblock {
     /// Number of 4 KiB blocks at the start of each disk of a cache volume that hold its own metadata; what belongs there is in the disk's stash.
     /// 0 in a tiering volume.
     pub head_blocks: u16,
+    /// Largest number of pages of a list of lost data ([`super::lost`]) on each disk of a cache volume. 0 in a tiering volume.
+    pub list_pages: u16,
     /// The index of this device in the member list.
     pub index: u8,
     /// All members in use, in the order of tiers. [`MemberId`] is the index in this list.
@@ -209,6 +211,11 @@ impl Superblock {
             area: shape.area,
             head_blocks: if shape.kind == Kind::Cache {
                 head_blocks(shape.extent_shift)
+            } else {
+                0
+            },
+            list_pages: if shape.kind == Kind::Cache {
+                LIST_PAGES
             } else {
                 0
             },
@@ -277,6 +284,7 @@ impl Superblock {
         put(&mut b, CLOSED_AT + 8, &self.void_at.to_le_bytes());
         put(&mut b, CLOSED_AT + 16, &self.clean_epoch.to_le_bytes());
         put(&mut b, CLOSED_AT + 24, &self.claims_from.to_le_bytes());
+        put(&mut b, CLOSED_AT + 32, &self.list_pages.to_le_bytes());
         seal(&mut b, CRC_AT);
         b
     }
@@ -352,6 +360,7 @@ impl Superblock {
             void_at: u64_at(b, CLOSED_AT + 8),
             clean_epoch: u64_at(b, CLOSED_AT + 16),
             claims_from: u64_at(b, CLOSED_AT + 24),
+            list_pages: u16_at(b, CLOSED_AT + 32),
             time_base: Nanos(u64_at(b, 96)),
             name: text(&b[104..224]),
             policy: text(&b[224..224 + POLICY_BYTES]),
@@ -395,6 +404,9 @@ impl Superblock {
         let head = u64::from(self.head_blocks);
         if (self.kind == Kind::Cache) != (head > HEAD_BLOCKS) || head > most || !aligned {
             return Err("a head of an impossible size");
+        }
+        if (self.kind == Kind::Cache) != (self.list_pages > 0) {
+            return Err("no room for lists of lost data, or room without a use");
         }
         (0..self.members.len()).try_for_each(|i| self.plausible_places(i))
     }

@@ -113,6 +113,7 @@ fn short_journal(mutant: Option<Mutant>, slots: u32, ring: u32) -> Result<Stage,
         extents: 2 * slots,
         slots: vec![slots, 2 * slots],
         ring,
+        ..Shape::default()
     };
     let s = Stage::new(mutant, &shape)?;
     s.uses(Uses::Copies);

@@ -110,6 +110,7 @@ pub(super) fn in_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
         extents: 24,
         slots: vec![12, 24],
         ring: 4,
+        ..Shape::default()
     };
     let mut s = Stage::new(mutant, &shape)?;
     s.uses(Uses::Copies);
@@ -155,6 +156,7 @@ fn void_after(mutant: Option<Mutant>, writes: u32) -> Result<bool, String> {
         extents: 24,
         slots: vec![12, 24],
         ring: 4,
+        ..Shape::default()
     };
     let mut s = Stage::new(mutant, &shape)?;
     s.uses(Uses::Copies);

@@ -16,6 +16,7 @@ pub(super) fn named_by_checkpoint(mutant: Option<Mutant>) -> Result<(), String> 
         extents: 120,
         slots: vec![110, 130],
         ring: 4,
+        ..Shape::default()
     };
     let pieces = |p: &mut Params| p.piece_blocks = 4;
     let mut s = Stage::with(mutant, &shape, pieces)?;

@@ -70,6 +70,7 @@ pub(super) fn too_many_records(mutant: Option<Mutant>) -> Result<(), String> {
         extents: COPIES,
         slots: vec![COPIES, COPIES],
         ring: 16,
+        ..Shape::default()
     };
     let mut s = Stage::with(mutant, &shape, |p| p.end_with_checkpoint = false)?;
     for e in 0..COPIES {

@@ -332,19 +332,36 @@ pub(super) fn accepted(mutant: Option<Mutant>) -> Result<(), String> {
     Err(String::from("the opening does not end"))
 }
 
-/// Both marks of a disk with a list are damaged: nobody knows what is lost.
+/// The page of a list is damaged: all of the listed regions is lost. Both marks of a disk with a list are: nobody knows what is lost.
 pub(super) fn list_is_damaged(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = dirty(mutant, |_| {})?;
-    s.list(None)?;
+    s.list(Some(&LOST))?;
+    s.write(1, (0, 3))?;
+    let page = page_at(&s, 0);
     s.close(None)?;
-    let (mark, page) = (
-        s.sb.mark_offset(MemberId(1), 0),
-        s.sb.list_offset(MemberId(1), 0, 0),
-    );
-    // A page that is damaged says that nothing was written.
     s.disks[1].corrupt(page, 4096);
-    again(&mut s)?;
-    s.close(None)?;
+    let mut whole = false;
+    for fuse in 0..60 {
+        for kept in [nothing, everything] {
+            let mut t = s.fork();
+            whole = t.try_open(refused, Some(fuse)).is_ok();
+            t.lose_power(kept);
+            t.try_open(refused, None).map_err(|e| e.to_string())?;
+            t.forfeit();
+            t.verify().map_err(|e| format!("cut at {fuse}: {e}"))?;
+            t.write(1, (2, 4))?;
+            t.flush()?;
+            t.lose_power(kept);
+            again(&mut t)?;
+        }
+        if whole {
+            break;
+        }
+    }
+    if !whole {
+        return Err(String::from("the opening does not end"));
+    }
+    let mark = s.sb.mark_offset(MemberId(1), 0);
     s.disks[1].corrupt(mark, 8192);
     let (found, mutant) = (s.found(), s.mutant);
     let all = &mut Disks {
@@ -359,4 +376,11 @@ pub(super) fn list_is_damaged(mutant: Option<Mutant>) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The byte offset of a page of the disk's list.
+fn page_at(s: &Stage, page: u32) -> u64 {
+    let space = s.engine.as_ref().map(Engine::space);
+    let place = space.map_or(0, |space| space.lost.head(MemberId(1)).place);
+    s.sb.list_offset(MemberId(1), place, page)
 }

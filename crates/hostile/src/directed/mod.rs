@@ -17,6 +17,7 @@
 //! | `clean_claims.rs` | records that claim that copies are clean |
 //! | `cache_ends.rs` | a cache that ends while the volume is served |
 //! | `lists.rs` | data that was lost with flash |
+//! | `long_lists.rs` | lists of a disk of several chunks |
 //! | `final_records.rs` | sessions that end without a checkpoint |
 //! | `successors.rs` | devices that take the place of a member |
 //! | `growths.rs` | growths that are abandoned |
@@ -38,6 +39,7 @@ mod gather;
 mod growths;
 mod kept;
 mod lists;
+mod long_lists;
 mod recovery;
 mod rounds;
 mod scripted;
@@ -53,7 +55,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 103] = [
+pub const SCENES: [(&str, Scene); 106] = [
     ("dirty data has an age", asked::has_an_age),
     (
         "what was asked home may be lost with flash",
@@ -81,6 +83,12 @@ pub const SCENES: [(&str, Scene); 103] = [
     ("other flash after a loss", lists::no_copies),
     ("a loss that is accepted later", lists::accepted),
     ("a damaged list", lists::list_is_damaged),
+    ("a list that does not fit", long_lists::too_long),
+    (
+        "a list of regions that does not fit",
+        long_lists::too_many_regions,
+    ),
+    ("a list with a damaged page", long_lists::damaged),
     (
         "discarded blocks are written at the home",
         caches::written_past_discarded,

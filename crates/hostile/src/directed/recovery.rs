@@ -103,6 +103,7 @@ pub(super) fn damaged_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
         extents: 300,
         slots: vec![10, 310],
         ring: 64,
+        ..Shape::default()
     };
     let mut s = Stage::new(mutant, &shape)?;
     for e in 0..300 {

@@ -202,6 +202,7 @@ pub(super) fn change_meanwhile(mutant: Option<Mutant>) -> Result<(), String> {
         extents: 300,
         slots: vec![10, 310],
         ring: 8,
+        ..Shape::default()
     };
     let mut s = Stage::new(mutant, &shape)?;
     for e in 0..300 {

@@ -52,6 +52,8 @@ pub(super) struct Shape {
     pub(super) extents: u32,
     pub(super) slots: Vec<u32>,
     pub(super) ring: u32,
+    /// Most pages of a list of lost data.
+    pub(super) list_pages: u16,
 }
 
 impl Default for Shape {
@@ -61,6 +63,7 @@ impl Default for Shape {
             extents: 24,
             slots: vec![10, 20],
             ring: 64,
+            list_pages: 1024,
         }
     }
 }
@@ -127,6 +130,7 @@ impl Stage {
             ..Superblock::new([0x53; 16], 1, form, members)
         };
         sb.head_blocks = sb.head_blocks.min(5);
+        sb.list_pages = sb.list_pages.min(shape.list_pages);
         let sb = sb.placed(4096);
         let mut disks = new_disks(&sb);
         format(&mut Disks::of(&mut disks), &sb).map_err(|e| format!("format: {e:?}"))?;

@@ -43,7 +43,7 @@ pub fn status(s: &Value) -> String {
     out.extend(contents(&s["fast_bytes_by_class"]));
     let lost = int(&s["lost"]["bytes"]);
     if lost > 0 {
-        out.push(line("lost", &lost_words(lost, &s["lost"]["ranges"])));
+        out.push(line("lost", &lost_words(lost, &s["lost"])));
     }
     if served {
         out.push(line("served as", &front_ends(s)));
@@ -179,11 +179,15 @@ fn copies(c: &Value, extent: u64) -> Vec<String> {
 }
 
 /// What was lost with flash.
-fn lost_words(bytes: u64, ranges: &Value) -> String {
+fn lost_words(bytes: u64, lost: &Value) -> String {
     let range = |r: &Value| format!("{} to {}", int(&r["from"]), int(&r["to"]));
-    let ranges: Vec<String> = items(ranges).map(range).collect();
+    let ranges: Vec<String> = items(&lost["ranges"]).map(range).collect();
+    let pieces = match int(&lost["granule_bytes"]) {
+        ..=4096 => String::new(),
+        granule => format!(" (each {granule} by one request)"),
+    };
     format!(
-        "{bytes} bytes with flash; reading them is an error until they are written again: bytes {}",
+        "{bytes} bytes with flash; reading them is an error until they are written again{pieces}: bytes {}",
         ranges.join(", ")
     )
 }

@@ -10,10 +10,10 @@
 
 use crate::engine::globals::{Globals, Phase};
 use crate::mutants::Mutant;
-use crate::store::lost::list_of;
-use crate::store::mark::{Cover, List, Mark};
+use crate::store::mark::{Cover, Mark};
 use crate::store::{BLOCK, Opened};
 use crate::units::{MemberId, Nanos};
+use crate::volume::lost::ListHead;
 use crate::volume::regions::{REGIONS, Regions};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -35,7 +35,7 @@ struct Disk {
     number: u64,
     durable: Regions,
     /// What was lost with earlier flash, which only opening changes.
-    list: List,
+    list: ListHead,
     /// What the round in progress writes.
     next: Option<Regions>,
     block: Vec<u8>,
@@ -78,7 +78,7 @@ impl Marks {
                 regions: from >> shift..=(from + m.slots - 1) >> shift,
                 number,
                 durable,
-                list: list_of(&opened.space.lost, member),
+                list: opened.space.lost.head(member),
                 next: None,
                 block: vec![0; BLOCK],
             }

@@ -1,6 +1,6 @@
 //! The pages of the lists of lost data ([`crate::store::lost`]) while a volume runs: they say which lost blocks were written again.
 //!
-//! A write of lost blocks makes them readable when it has ended. A page with them is encoded at the snapshot of the next full round, and
+//! A request that writes lost blocks makes them readable when all of it has ended. A page with them is encoded at the snapshot of the next full round, and
 //! written with FUA when the data is flushed, as the records are. So a FLUSH makes both durable. A page states no block whose write ended after
 //! the snapshot, because that data need not be durable.
 
@@ -11,7 +11,7 @@ use crate::engine::globals::Globals;
 use crate::io::{BufRef, DeviceOp, OpId, OpKind};
 use crate::mutants::Mutant;
 use crate::store::{BLOCK, Superblock, lost};
-use crate::units::{ExtentId, MemberId};
+use crate::units::MemberId;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -39,11 +39,11 @@ impl Written {
             return;
         }
         let Written { sb, places, blocks } = self;
-        g.space.lost.take_changed(|list, page, words| {
+        g.space.lost.take_changed(|list, page, chunk, words| {
             let at = places.len() * BLOCK;
             places.push((list.member, sb.list_offset(list.member, list.place, page)));
             blocks.resize(blocks.len().max(at + BLOCK), 0);
-            lost::encode(list.number, page, words, &mut blocks[at..at + BLOCK]);
+            lost::encode(list.number, chunk, words, &mut blocks[at..at + BLOCK]);
         });
     }
     /// Starts the writes of these pages. Returns their number.
@@ -81,9 +81,12 @@ impl Written {
 }
 
 impl Durability {
-    /// Blocks of `e` were written at its home, or discarded. If they were lost, a page is due.
-    pub(in crate::engine) fn written(&mut self, g: &mut Globals, e: ExtentId, from: u32, to: u32) {
-        if g.space.lost.written(e, from, to) {
+    /// These bytes of the volume were written, or discarded, by one request. If any of them was lost, a page is due.
+    pub(in crate::engine) fn written(&mut self, g: &mut Globals, bytes: (u64, u64)) {
+        let shift = g.space.geo.block_shift;
+        let in_part = g.broken(Mutant::PartOfGranule);
+        let blocks = bytes.0 >> shift..bytes.1 >> shift;
+        if g.space.lost.written(&blocks, in_part) {
             self.pending.round_by(g.clock + g.params.commit_interval);
         }
     }

@@ -62,8 +62,6 @@ impl Requests {
         let whole = (from, to) == (0, g.space.geo.blocks_per_extent());
         if g.space.geo.is_cache() {
             drop_from_copy(p, e, slot, (from, to));
-            // Nothing is promised about discarded blocks, so they are not lost any more.
-            p.d.written(p.g, e, from, to);
             return self.discard_home(p, &w, slot, runs);
         }
         if !whole && !g.space.map.is_partial(e) && !g.space.map.has_bitmap_room() {

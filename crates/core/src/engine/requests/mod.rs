@@ -214,6 +214,10 @@ impl Requests {
         if req.reading_edges {
             return self.edges_read(p, r);
         }
+        // Nothing is promised about discarded blocks, so they are not lost any more either.
+        if req.error.is_none() && req.changes_devices() {
+            p.d.written(p.g, (req.start, req.end));
+        }
         if let Some(other) = req.on_behalf {
             return self.ended_for(p, r, other);
         }

@@ -74,8 +74,7 @@ impl Requests {
         let Some(slot) = home else {
             return self.read_nothing(p.g, &req, &w, (w.from, w.to));
         };
-        let (a, z) = p.g.blocks_of(&w);
-        if write && p.g.space.lost.cuts(e, a, z) {
+        if write && cuts_lost(p.g, &req, &w) {
             return self.fail(w.req, IoError::Io);
         }
         if write && !w.past_copy && p.d.must_withdraw(p.g, e) {
@@ -293,4 +292,11 @@ pub(super) fn access(
         request_offset: req.start,
         first: g.space.geo.extent_at(req.start) == extent,
     }
+}
+
+/// Whether a request writes a part of a granule that was lost with flash.
+fn cuts_lost(g: &Globals, req: &Req, w: &Waiter) -> bool {
+    let ((a, z), shift) = (g.blocks_of(w), g.space.geo.block_shift);
+    let all = req.start >> shift..req.end >> shift;
+    g.space.lost.cuts((w.extent, a, z), &all) && !g.broken(Mutant::PartOfGranule)
 }

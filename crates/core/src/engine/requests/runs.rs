@@ -240,11 +240,8 @@ impl Requests {
         // The blocks become valid only now, because a round that starts while the write is in progress must not expose them.
         let g = &mut *p.g;
         let ok = ok || g.broken(Mutant::TrustFailedWrite);
-        if ok && g.space.map.home(e) == Some(s) {
-            p.d.written(g, e, blocks.0, blocks.1);
-            if g.space.map.validate(e, blocks.0, blocks.1) {
-                p.d.note(g, e);
-            }
+        if ok && g.space.map.home(e) == Some(s) && g.space.map.validate(e, blocks.0, blocks.1) {
+            p.d.note(g, e);
         }
         Written::Elsewhere
     }

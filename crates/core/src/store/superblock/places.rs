@@ -15,13 +15,14 @@
 use super::{HEAD_BLOCKS, MemberEntry, Superblock};
 use crate::geometry::{Kind, SLOTS_MAX, Stash};
 use crate::store::layout::{Carrier, Layout};
-use crate::store::lost::pages_for;
 use crate::store::{BLOCK, MetaArea};
 use crate::units::{MemberId, TierId};
-use crate::volume::lost::unit_shift;
+use crate::volume::lost::{pages_for, unit_shift};
 
 /// The least number of bytes of a disk that are covered: beyond the second header of LUKS2, which lies at 4 MiB at most.
 const HEAD_LEAST: u64 = (4 << 20) + (64 << 10);
+/// Largest number of pages of a list in a new volume: 4 MiB, twice on each disk, which lists 130 GB by single blocks.
+pub(super) const LIST_PAGES: u16 = 1024;
 /// Blocks behind the lists: two of the mark, one of the second superblock.
 const LAST_BLOCKS: u64 = 3;
 
@@ -99,13 +100,19 @@ impl Superblock {
     pub fn tail(&self, slots: u32) -> u64 {
         self.head_bytes() + (LAST_BLOCKS + 2 * u64::from(self.pages(slots))) * BLOCK as u64
     }
+    /// Largest number of pages of a list on a disk that has `slots` slots.
     fn pages(&self, slots: u32) -> u32 {
-        let unit = unit_shift(self.extent_shift, self.block_shift);
-        pages_for(slots, self.extent_shift - unit)
+        let unit = unit_shift(self.extent_shift, self.block_shift) - self.block_shift;
+        let blocks = u64::from(slots) << (self.extent_shift - self.block_shift);
+        pages_for(blocks, unit).min(self.list_pages.into()) as u32
+    }
+    /// Largest number of pages of a list on member `i`, a disk of a cache volume.
+    pub fn list_pages_of(&self, i: MemberId) -> u32 {
+        self.pages(self.members[usize::from(i.0)].slots)
     }
     /// Byte offset of page `page` of list `which` (0 or 1) on member `i`, a disk of a cache volume.
     pub fn list_offset(&self, i: MemberId, which: u8, page: u32) -> u64 {
-        let pages = u64::from(self.pages(self.members[usize::from(i.0)].slots));
+        let pages = u64::from(self.list_pages_of(i));
         let from_end = (2 - u64::from(which & 1)) * pages - u64::from(page);
         self.mark_offset(i, 0) - from_end * BLOCK as u64
     }

@@ -277,6 +277,8 @@ pub enum Mutant {
     SalvageForgetsLost,
     /// Of a list with a page that cannot be read, what has no page counts as written.
     DamagedPageForgotten,
+    /// A session goes on with a list of which a page could not be read.
+    DamagedListKept,
     /// Of a page with damaged sectors, what these had counts as written.
     DamagedSectorForgotten,
     /// A granule of a list is lost only if all of its blocks are.
@@ -288,7 +290,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 138] = [
+pub const MUTANTS: [Mutant; 139] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -423,6 +425,7 @@ pub const MUTANTS: [Mutant; 138] = [
     Mutant::ListBeforePages,
     Mutant::SalvageForgetsLost,
     Mutant::DamagedPageForgotten,
+    Mutant::DamagedListKept,
     Mutant::DamagedSectorForgotten,
     Mutant::CoarseInward,
     Mutant::PartOfGranule,

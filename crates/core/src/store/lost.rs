@@ -156,7 +156,7 @@ impl New<'_> {
 }
 
 /// An extent gets a copy only when nothing of it is lost, and its pages say so. A page that does not is damaged. (But a granule may have other
-/// extents, too. Then it stays lost, and only the copy is read.)
+/// extents, too. Then it stays lost, and its blocks are read only as long as there is the copy.)
 pub(super) fn has_copies(space: &mut Space) {
     if space.lost.is_empty() || space.map.copied() == 0 {
         return;

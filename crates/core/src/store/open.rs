@@ -232,6 +232,7 @@ pub fn open_after_loss<M: Media + ?Sized>(
             let how = How {
                 in_place: broken(media, Mutant::RelistInPlace),
                 inward: broken(media, Mutant::CoarseInward),
+                keeps_damaged: broken(media, Mutant::DamagedListKept),
             };
             if accept {
                 f.report.accepted = loaded.space.lost.blocks();

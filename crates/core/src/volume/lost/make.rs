@@ -19,6 +19,8 @@ pub struct How {
     pub in_place: bool,
     /// A granule is lost only if all of its blocks are.
     pub inward: bool,
+    /// A list of which a page could not be read stays as it is.
+    pub keeps_damaged: bool,
 }
 
 impl LostBlocks {
@@ -49,7 +51,8 @@ impl LostBlocks {
             new[d].extend(here.filter(|b| !b.is_empty()));
         }
         for (d, new) in self.disks.iter_mut().zip(&new) {
-            if !new.is_empty() || d.lacks_pages || d.is_too_coarse() {
+            let damaged = d.lacks_pages && !how.keeps_damaged;
+            if !new.is_empty() || damaged || d.is_too_coarse() {
                 d.renew(new, number, how);
             }
         }

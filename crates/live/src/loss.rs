@@ -136,7 +136,10 @@ impl Listed {
         let ranges = self.ranges.iter().map(|(a, z)| format!("{a} to {z}"));
         let mut words = format!("bytes {}", ranges.collect::<Vec<_>>().join(", "));
         if self.granule > SMALLEST {
-            words = format!("{words}, in pieces of {} bytes, each to be written by one request", self.granule);
+            words = format!(
+                "{words}, in pieces of {} bytes, each to be written by one request",
+                self.granule
+            );
         }
         let shown: u64 = self.ranges.iter().map(|(a, z)| z - a).sum();
         if shown < self.bytes {
@@ -166,5 +169,26 @@ impl Volume {
     /// The data that is lost with missing members, or is served in an older version.
     pub fn lost_writes(&self) -> &Lost {
         &self.lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_name_pieces_that_one_request_must_write() {
+        let mut listed = Listed {
+            bytes: 8192,
+            granule: 4096,
+            ranges: vec![(0, 4096)],
+        };
+        assert_eq!(listed.words(), "bytes 0 to 4096, and 4096 bytes more");
+        listed.granule = 8192;
+        listed.ranges = vec![(0, 8192)];
+        assert_eq!(
+            listed.words(),
+            "bytes 0 to 8192, in pieces of 8192 bytes, each to be written by one request"
+        );
     }
 }

@@ -41,7 +41,7 @@ pub fn with_words(policy: &str, words: &[(String, String)]) -> String {
 pub fn describe(volume: &Path, config: &VolumeConfig) -> Value {
     let member = |m: &isotherm_live::MemberConfig| {
         json!({
-            "path": m.path.to_string_lossy(), "tier": m.tier, "bytes": m.size.map(|s| s.0), "paced": m.paced,
+            "path": m.path.to_string_lossy(), "tail": m.tail.as_ref().map(|t| t.to_string_lossy()), "tier": m.tier, "bytes": m.size.map(|s| s.0), "paced": m.paced,
             "sheet": m.sheet, "standby_s": m.standby_s, "removed": m.removed,
         })
     };

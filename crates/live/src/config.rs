@@ -24,6 +24,9 @@ use std::path::{Path, PathBuf};
 pub struct MemberConfig {
     /// File or block device; relative to the description's directory.
     pub path: PathBuf,
+    /// A small device that continues this one, if it was adopted whole; relative to the description's directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tail: Option<PathBuf>,
     /// Tier, 0 = fastest.
     pub tier: u8,
     /// Bytes to use; a file that does not exist is created with this size. Default: the whole device.
@@ -370,6 +373,13 @@ impl VolumeConfig {
             )),
             None => Ok(()),
         }
+    }
+
+    /// The paths of all devices: those of the members in their order, then those of tails.
+    pub fn all_paths(&self) -> Vec<PathBuf> {
+        let data = self.members.iter().map(|m| m.path.clone());
+        data.chain(self.members.iter().filter_map(|m| m.tail.clone()))
+            .collect()
     }
 
     /// The policy, built.

@@ -3,13 +3,14 @@
 
 mod busy;
 mod clear;
+mod joined;
 mod kind;
 mod lock;
 mod past_cache;
 mod power;
 
-pub use kind::bytes_of;
-pub use kind::{allow_inline, rotates};
+pub(crate) use joined::{Joined, Part, first_part};
+pub use kind::{allow_inline, bytes_of, rotates};
 pub use lock::serving;
 pub(crate) use lock::{holds_any, is_ending, lock_bytes, wait_for_end};
 pub(crate) use past_cache::{PastCache, reopen};
@@ -64,6 +65,8 @@ pub struct Device {
     pub note: Option<String>,
     /// For metadata, which passes the page cache even if the data does not.
     pub(crate) past_cache: PastCache,
+    /// The device behind it, if the member consists of two.
+    pub(crate) joined: Option<Box<Joined>>,
     /// Holds the lock on the file at the bottom of the stack: see `stack.rs`.
     bottom: Option<File>,
 }
@@ -231,6 +234,7 @@ impl Device {
             rotational,
             created,
             note,
+            joined: None,
             bottom: None,
         })
     }
@@ -241,20 +245,21 @@ impl Device {
     /// # Errors
     /// There is not enough space.
     pub fn allocate(&self, range: Range<u64>) -> io::Result<bool> {
-        if self.is_block {
-            return Ok(true);
+        let mut all = true;
+        for (device, part) in self.parts(range.start..range.end.min(self.bytes)) {
+            if device.is_block {
+                continue;
+            }
+            let (file, len) = (&device.file, part.end - part.start);
+            // Without a flag the call keeps the contents and never shortens the file.
+            let call = || rustix::fs::fallocate(file, FallocateFlags::empty(), part.start, len);
+            match rustix::io::retry_on_intr(call) {
+                Ok(()) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => all = false,
+                Err(e) => return Err(e.into()),
+            }
         }
-        let len = range.end.min(self.bytes).saturating_sub(range.start);
-        if len == 0 {
-            return Ok(true);
-        }
-        // Without a flag the call keeps the contents and never shortens the file.
-        let call = || rustix::fs::fallocate(&self.file, FallocateFlags::empty(), range.start, len);
-        match rustix::io::retry_on_intr(call) {
-            Ok(()) => Ok(true),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
-            Err(e) => Err(e.into()),
-        }
+        Ok(all)
     }
 
     /// Its size in bytes now, which may differ from the one when it was opened.
@@ -262,7 +267,10 @@ impl Device {
     /// # Errors
     /// The system does not tell it.
     pub fn present_bytes(&self) -> io::Result<u64> {
-        bytes_of(&self.file)
+        match &self.joined {
+            Some(j) => Ok(j.label.member_bytes()),
+            None => bytes_of(&self.file),
+        }
     }
 
     /// From now on I/O of data uses the page cache, so that it may have any size and offset.
@@ -277,6 +285,9 @@ impl Device {
         let _ = rustix::fs::fcntl_setfl(&self.file, flags - OFlags::DIRECT);
         (self.direct, self.align) = (false, 512);
         forget_all(&self.file);
+        if let Some(joined) = &mut self.joined {
+            joined.tail.use_page_cache()?;
+        }
         self.past_cache = PastCache::of(&self.file, false, writes)
             .map_err(|e| fail(&self.path, ErrorKind::Device, e))?;
         Ok(())

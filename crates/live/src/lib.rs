@@ -43,6 +43,7 @@ pub mod shares;
 mod sockets;
 pub mod stack;
 mod stamp;
+pub mod tail;
 pub mod ublk;
 pub mod vitals;
 pub mod volume;

@@ -11,7 +11,6 @@ use isotherm_core::store::superblock::SuperblockError;
 use isotherm_core::store::{BLOCK, Media, MediaError};
 use rustix::io::Errno;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 /// Bytes of the aligned bounce buffer, which is the size of one read of recovery.
 const BOUNCE: usize = 1 << 20;
@@ -113,9 +112,9 @@ impl Media for FileMedia<'_> {
             for part in buf.chunks_mut(BOUNCE) {
                 let bounce = &mut bounce[..part.len()];
                 if whole_blocks(at, bounce.len()) {
-                    device.past_cache.read_exact_at(bounce, at)?;
+                    device.read_past_cache(bounce, at)?;
                 } else {
-                    device.file.read_exact_at(bounce, at)?;
+                    device.read_exact_at(bounce, at)?;
                 }
                 part.copy_from_slice(bounce);
                 at += part.len() as u64;
@@ -131,9 +130,9 @@ impl Media for FileMedia<'_> {
                 let bounce = &mut bounce[..part.len()];
                 bounce.copy_from_slice(part);
                 if whole_blocks(at, bounce.len()) {
-                    device.past_cache.write_all_at(bounce, at)?;
+                    device.write_past_cache(bounce, at)?;
                 } else {
-                    device.file.write_all_at(bounce, at)?;
+                    device.write_all_at(bounce, at)?;
                 }
                 at += part.len() as u64;
             }
@@ -149,9 +148,7 @@ impl Media for FileMedia<'_> {
         if broken(LiveMutant::MediaFlushNothing) {
             return Ok(());
         }
-        self.run((member, 0, Deed::Flush), |device, _| {
-            device.file.sync_data()
-        })
+        self.run((member, 0, Deed::Flush), |device, _| device.sync_data())
     }
 }
 

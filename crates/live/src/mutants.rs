@@ -45,6 +45,10 @@ pub enum LiveMutant {
     FlushAfterLoss,
     /// After the end of a cache, requests that waited are not carried out.
     ForgetWaiting,
+    /// The flush of a member of two devices reaches only the first one.
+    FlushDataAlone,
+    /// The tail device of a member is used whatever session it is of.
+    TrustOldTail,
     /// Metadata that creation and recovery write is not flushed.
     MediaFlushNothing,
     /// An unaligned write keeps the old bytes of its first block, but not those of its last block.
@@ -78,7 +82,7 @@ pub enum LiveMutant {
 }
 
 /// All mutants.
-pub const LIVE_MUTANTS: [LiveMutant; 34] = [
+pub const LIVE_MUTANTS: [LiveMutant; 36] = [
     LiveMutant::FlushNothing,
     LiveMutant::DropDsync,
     LiveMutant::ForgetFlushError,
@@ -98,6 +102,8 @@ pub const LIVE_MUTANTS: [LiveMutant; 34] = [
     LiveMutant::TrustUnflushedFlash,
     LiveMutant::FlushAfterLoss,
     LiveMutant::ForgetWaiting,
+    LiveMutant::FlushDataAlone,
+    LiveMutant::TrustOldTail,
     LiveMutant::MediaFlushNothing,
     LiveMutant::PatchHeadOnly,
     LiveMutant::ReadOverPayload,

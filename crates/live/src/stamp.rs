@@ -284,7 +284,7 @@ fn refuse_strangers(device: &Device, volume: [u8; 16]) -> Result<(), Error> {
     if found(device, volume)?.is_some() || broken(LiveMutant::StampStrangers) {
         return Ok(());
     }
-    let read = |to: &mut [u8], at| device.past_cache.read_exact_at(to, at);
+    let read = |to: &mut [u8], at| device.read_past_cache(to, at);
     match probe_by(read, Some(device.bytes), Second::At(&[])) {
         // A damaged superblock does not say whose it is.
         Err(e) if e != SuperblockError::Foreign => Ok(()),

@@ -13,6 +13,7 @@
 mod faults;
 mod flight;
 mod heartbeat;
+mod joined;
 mod keeping;
 mod members;
 mod pages;
@@ -67,6 +68,8 @@ const MODEL: u8 = 2;
 struct MemberState {
     fd: Option<RawFd>,
     is_block: bool,
+    /// The byte at which it continues on its tail device, if it has one.
+    boundary: Option<u64>,
     /// Whether it is a file whose file system has a server.
     has_server: bool,
     /// If so: the number of its operations in the kernel, and those that wait for their turn ([`UringWorld::issue`]).

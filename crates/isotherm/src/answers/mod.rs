@@ -100,6 +100,8 @@ fn member(m: &Value, missing: bool) -> String {
     }
     let sleep = &m["sleep"];
     let mut parts = vec![m["path"].as_str().unwrap_or("-").to_owned()];
+    let tail = m["tail"].as_str();
+    parts.extend(tail.map(|t| format!("with its tail {t}")));
     parts.extend(m["bytes"].as_u64().map(bytes));
     let model = m["paced"].as_str();
     parts.extend(model.map(|name| format!("as slow as the model {name}")));

@@ -13,7 +13,7 @@ use crate::size;
 /// `isotherm adopt`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  umount /data && isotherm adopt v /dev/sda2 --fast /dev/nvme0n1p3\n  isotherm adopt --finish v        # from now on writes may stay on flash for a while\n\nThe device keeps its data in place; only its first 4 MiB move to its end, which must be free: the command says how to shrink a file system. `isotherm release v` gives the device back at any time, also if an adoption was interrupted."
+    after_help = "Examples:\n  umount /data && isotherm adopt v /dev/sda2 --fast /dev/nvme0n1p3\n  isotherm adopt v /dev/sda --tail /dev/sdb1 --fast /dev/nvme0n1p3    # the file system ends where its disk does\n  isotherm adopt --finish v        # from now on writes may stay on flash for a while\n\nThe device keeps its data in place; only its first 4 MiB move to its end, which must be free: the command says how to shrink a file system. With --tail they move to a second device instead, which is needed from then on. `isotherm release v` gives the device back at any time, also if an adoption was interrupted."
 )]
 pub struct AdoptArgs {
     /// Name or path of the volume: the description goes to VOLUME.toml
@@ -25,20 +25,23 @@ pub struct AdoptArgs {
     /// Device or file of the fast tier, PATH or PATH:SIZE; SIZE may be a share of the device (10%)
     #[arg(long, value_name = "PATH[:SIZE]", required_unless_present = "finish")]
     pub fast: Vec<MemberSpec>,
+    /// A second, small device or file (5 MiB are enough with the usual extents) that takes what otherwise goes to the end of the device
+    #[arg(long, value_name = "PATH")]
+    pub tail: Option<PathBuf>,
     /// Extent size, a power of two from 4K to 4M [default: 64K]
     #[arg(long, value_name = "SIZE", value_parser = size::extent)]
     pub extent: Option<u32>,
     /// Policy that keeps copies, with parameters, NAME,KEY=VALUE,... [default: benefit]
     #[arg(long)]
     pub policy: Option<PolicySpec>,
-    /// Adopt data of an unknown kind; the end of the device must be free
+    /// Adopt data of an unknown kind; the end of the device must be free. Overwrite what is on the tail
     #[arg(long)]
     pub force: bool,
     /// Do not ask
     #[arg(long)]
     pub yes: bool,
     /// End the trial: a served volume, which has written everything through to its disk since its adoption, may keep writes on flash
-    #[arg(long, conflicts_with_all = ["device", "fast", "extent", "policy", "force", "yes"])]
+    #[arg(long, conflicts_with_all = ["device", "fast", "tail", "extent", "policy", "force", "yes"])]
     pub finish: bool,
     /// Where the result goes.
     #[command(flatten)]

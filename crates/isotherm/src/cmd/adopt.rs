@@ -2,7 +2,7 @@
 
 pub(super) mod references;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use isotherm_core::policy::Uses;
 use isotherm_live::Volume;
@@ -41,6 +41,10 @@ pub fn run(args: &AdoptArgs) -> Result<(), Failure> {
         )));
     }
     let mut config = super::create::config_of(&as_created(args, &device))?;
+    let tail = args.tail.as_deref().map(tail).transpose()?;
+    if let Some(slow) = config.members.last_mut() {
+        slow.tail.clone_from(&tail);
+    }
     let policy = config.build_policy();
     if policy.is_ok_and(|p| p.uses() != Uses::Copies) {
         return Err(Failure::usage(format!(
@@ -67,14 +71,14 @@ pub fn run(args: &AdoptArgs) -> Result<(), Failure> {
             first.file.display(),
         )));
     }
-    super::confirm(&said(args, &device, &plan), args.yes)?;
+    super::confirm(&said(args, (&device, tail.as_deref()), &plan), args.yes)?;
     let (made, adopted) = make(false)?;
     for note in &made.notes {
         crate::log::note(format_args!("isotherm: {note}"));
     }
     let result = json!({
         "volume": args.volume.to_string_lossy(), "description": description(&args.volume).to_string_lossy(),
-        "device": device.to_string_lossy(), "adopted": adopted.what, "data_bytes": adopted.bytes,
+        "device": device.to_string_lossy(), "tail": tail.as_ref().map(|t| t.to_string_lossy()), "adopted": adopted.what, "data_bytes": adopted.bytes,
         "volume_bytes": made.volume_bytes, "policy": config.policy,
     });
     args.json.print(&result, || {
@@ -87,10 +91,26 @@ pub fn run(args: &AdoptArgs) -> Result<(), Failure> {
     })
 }
 
+/// The tail device, which must be there.
+fn tail(path: &Path) -> Result<PathBuf, Failure> {
+    let path = std::path::absolute(path).map_err(|e| Failure::file(path, "find", &e))?;
+    if path.exists() {
+        return Ok(path);
+    }
+    Err(Failure::failed(format!(
+        "{}: does not exist: give a small device or file for the tail",
+        path.display()
+    )))
+}
+
 /// What will be done, in words.
-fn said(args: &AdoptArgs, device: &Path, plan: &Adoptable) -> String {
+fn said(args: &AdoptArgs, (device, tail): (&Path, Option<&Path>), plan: &Adoptable) -> String {
+    let to = tail.map_or_else(
+        || String::from("the end of the device"),
+        |t| format!("{}, which is needed from then on", t.display()),
+    );
     format!(
-        "{}: {} of {} bytes stays in place and becomes volume {}; its first bytes are copied to the end of the device, and the flash ({}) is overwritten",
+        "{}: {} of {} bytes stays in place and becomes volume {}; its first bytes are copied to {to}, and the flash ({}) is overwritten",
         device.display(),
         plan.what,
         plan.bytes,

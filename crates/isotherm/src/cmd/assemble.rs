@@ -11,6 +11,7 @@ use isotherm_core::store::superblock::SuperblockError;
 use isotherm_live::VolumeConfig;
 use isotherm_live::config::{format_uuid, parse_uuid};
 use isotherm_live::members::{self, probe::Second, probe::probe};
+use isotherm_live::tail::Label;
 use isotherm_live::volume::description;
 use serde_json::{Value, json};
 
@@ -29,10 +30,13 @@ pub fn run(args: &AssembleArgs) -> Result<(), Failure> {
         let seen = probe(device, Second::Anywhere);
         match seen.map_err(|e| Failure::file(device, "open it", &e))? {
             Ok(sb) => drop(wanted.insert(format_uuid(&sb.uuid))),
-            Err(_) => crate::log::note(format_args!(
-                "isotherm: {}: carries no volume",
-                device.display()
-            )),
+            Err(_) => match Label::read(device) {
+                Ok(Some(label)) => drop(wanted.insert(format_uuid(&label.volume))),
+                _ => crate::log::note(format_args!(
+                    "isotherm: {}: carries no volume",
+                    device.display()
+                )),
+            },
         }
     }
     let mut list = Vec::new();
@@ -115,8 +119,17 @@ fn absent(mut config: VolumeConfig, volume: &Path) -> Result<Vec<PathBuf>, isoth
         Ok(Err(SuperblockError::Foreign)) | Err(_) => false,
         Ok(Err(_)) => true,
     };
-    let paths = config.members.into_iter().map(|m| m.path);
-    Ok(paths.filter(|p| !is_there(p)).collect())
+    let is_tail = |path: &Path| {
+        let label = Label::read(path).ok().flatten();
+        label.is_some_and(|l| uuid.is_none_or(|u| u == l.volume))
+    };
+    let mut missing = Vec::new();
+    for m in config.members {
+        let tail = m.tail.filter(|t| !is_tail(t));
+        let data = Some(m.path).filter(|p| !is_there(p));
+        missing.extend(data.into_iter().chain(tail));
+    }
+    Ok(missing)
 }
 
 /// The name of a volume's systemd unit, if the volume's name can be part of one.

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use isotherm_core::store::superblock::{Superblock, SuperblockError};
 use isotherm_live::config::{IoConfig, MemberConfig, Size, VolumeConfig, format_uuid};
 use isotherm_live::members::probe::{Second, probe};
-use isotherm_live::members::scan;
+use isotherm_live::members::{labelled, scan};
 use isotherm_live::stack;
+use isotherm_live::tail::Label;
 use serde_json::json;
 
 use crate::Failure;
@@ -23,10 +24,12 @@ type Volumes = BTreeMap<[u8; 16], (Superblock, BTreeMap<u8, PathBuf>)>;
 pub fn run(args: &FindArgs) -> Result<(), Failure> {
     let mut volumes = Volumes::new();
     let (mut found, mut nothing) = (Vec::new(), Vec::new());
+    let mut tails = labelled(args.devices.clone());
     if args.devices.is_empty() {
         let mut places = scan::block_devices();
         let (files, mut passed_over) = scan::files_in(Path::new("."));
         places.extend(files);
+        tails = labelled(places.clone());
         let mut scan = scan::probe_all(places, &[], true);
         nothing.append(&mut scan.notes);
         nothing.append(&mut passed_over);
@@ -52,6 +55,7 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
                     path.display()
                 )));
             }
+            Err(_) if tails.iter().any(|t| t.0 == *path) => {}
             Err(e) => nothing.push(format!("{}: {}", path.display(), words(e))),
         }
     }
@@ -82,7 +86,7 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
     }
     let found: Vec<(VolumeConfig, Vec<u8>)> = volumes
         .values()
-        .map(|(sb, paths)| describe(sb, paths))
+        .map(|(sb, paths)| describe(sb, paths, &tails))
         .collect();
     print(args, &found)
 }
@@ -172,7 +176,11 @@ fn words(e: SuperblockError) -> String {
     }
 }
 
-fn describe(sb: &Superblock, paths: &BTreeMap<u8, PathBuf>) -> (VolumeConfig, Vec<u8>) {
+fn describe(
+    sb: &Superblock,
+    paths: &BTreeMap<u8, PathBuf>,
+    tails: &[(PathBuf, Label)],
+) -> (VolumeConfig, Vec<u8>) {
     let mut missing = Vec::new();
     let members = (0u8..)
         .zip(&sb.members)
@@ -185,6 +193,10 @@ fn describe(sb: &Superblock, paths: &BTreeMap<u8, PathBuf>) -> (VolumeConfig, Ve
                     .get(&i)
                     .cloned()
                     .unwrap_or_else(|| PathBuf::from(&m.hint)),
+                tail: tails
+                    .iter()
+                    .find(|(_, l)| (l.volume, l.member) == (sb.uuid, m.uuid))
+                    .map(|(path, _)| std::path::absolute(path).unwrap_or_else(|_| path.clone())),
                 tier: m.tier.0,
                 ..MemberConfig::default()
             }

@@ -51,6 +51,7 @@ impl SetUp {
         let member = |name: &str, tier, preset: &str, size| MemberConfig {
             path: dir.join(name),
             tier,
+            tail: None,
             size: Some(Size(size)),
             paced: paced.then(|| preset.to_owned()),
             sheet: None,

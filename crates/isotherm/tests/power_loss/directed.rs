@@ -9,7 +9,7 @@ use isotherm_live::port::{Buffer, Completion, IoRequest, Port};
 use std::sync::{Arc, mpsc};
 
 /// Sends one request and waits for its end; returns the payload.
-fn ask(port: &Arc<dyn Port>, request: IoRequest) -> Result<Option<Buffer>, String> {
+pub(super) fn ask(port: &Arc<dyn Port>, request: IoRequest) -> Result<Option<Buffer>, String> {
     let (send, receive) = mpsc::channel();
     let op = request.op;
     let done = Completion::new(move |result: Result<(), IoError>, buf| {

@@ -6,6 +6,7 @@
 
 mod directed;
 mod rack;
+mod tailed;
 
 use isotherm_core::engine::Mutant;
 use isotherm_core::{IoError, RequestOp};

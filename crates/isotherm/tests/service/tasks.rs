@@ -34,18 +34,21 @@ fn blocks(page: &str) -> Vec<String> {
 }
 
 /// A name on the pages, and its stand-in in this test; longer names first.
-const STAND_INS: [(&str, &str); 17] = [
+const STAND_INS: [(&str, &str); 20] = [
     ("/dev/isotherm/", "$T/dev/"),
     ("/dev/nvme0n1p3", "$T/fast.img"),
     ("/dev/nvme1n1p3", "$T/fast2.img"),
     ("/dev/nvme2n1p3", "$T/fast3.img"),
     ("/dev/sdc", "$T/slow2.img"),
+    ("/dev/sdd", "$T/full.img"),
+    ("/dev/sde1", "$T/tail.img"),
     ("/dev/sda", "$T/slow.img"),
     ("/dev/sdb", "$T/slow.img"),
     ("/dev/old", "$T/old.img"),
     ("/etc/isotherm/", "$T/etc/"),
     ("/etc/fstab", "$T/fstab"),
     ("/mnt/new", "$T/mnt/new"),
+    ("/srv2", "$T/mnt/srv2"),
     ("/srv", "$T/mnt/srv"),
     ("/ssd", "$T/ssd"),
     ("/disk", "$T/disk"),
@@ -111,7 +114,7 @@ truncate -s 256M "$T/slow.img"
 /// The last commands, after success and failure: nothing stays mounted or served.
 const END: &str = r#"
 end() {
-    for m in srv new pool; do ! mountpoint -q "$T/mnt/$m" || command umount -l "$T/mnt/$m" || :; done
+    for m in srv srv2 new pool; do ! mountpoint -q "$T/mnt/$m" || command umount -l "$T/mnt/$m" || :; done
     for s in "$T"/run/*.sock; do [ ! -e "$s" ] || isotherm stop "$(basename "$s" .sock)" >/dev/null 2>&1 || :; done
     wait
 }
@@ -251,16 +254,38 @@ fn adopting_a_disk_runs_word_for_word() {
 mkdir "$T/mnt/srv"
 command mount -o loop "$T/slow.img" "$T/mnt/srv"
 cp -r /usr/share/doc/bash "$T/mnt/srv/"
+truncate -s 64M "$T/fast2.img"
+truncate -s 8M "$T/tail.img"
+mkdir "$T/mnt/srv2"
+fill "$T/full.img"
+command mount -o loop "$T/full.img" "$T/mnt/srv2"
+cp -r /usr/share/doc/bash "$T/mnt/srv2/"
 "#;
-    let after = r#"diff -r /usr/share/doc/bash "$T/mnt/srv/bash"
+    // XFS fills its device, if there is a mkfs.xfs.
+    let xfs = has("mkfs.xfs");
+    let (fill, check) = if xfs {
+        (
+            "truncate -s 320M \"$1\"; mkfs.xfs -q -s size=4096 \"$1\"",
+            "xfs_repair -n",
+        )
+    } else {
+        println!("no mkfs.xfs: ext4 takes its place");
+        ("truncate -s 250M \"$1\"; mkfs.ext4 -q \"$1\"", "e2fsck -fn")
+    };
+    let before = format!("fill() {{ {fill}; }}\n{before}");
+    let after = format!(
+        r#"for m in srv srv2; do diff -r /usr/share/doc/bash "$T/mnt/$m/bash"; done
 test ! -e "$T/etc/v.toml"
-umount "$T/mnt/srv"
+test ! -e "$T/etc/w.toml"
+umount "$T/mnt/srv" "$T/mnt/srv2"
 e2fsck -fn "$T/slow.img"
-"#;
+{check} "$T/full.img"
+"#
+    );
     let mut all = blocks(&page("adopt-a-disk"));
     assert!(all.len() >= 3);
-    all.push(after.to_owned());
-    run(&machine(), before, &all);
+    all.push(after);
+    run(&machine(), &before, &all);
 }
 
 #[test]
@@ -351,7 +376,7 @@ fn commands_that_need_root_begin_with_sudo() {
         // The name of a volume of the machine: the part of the path after /etc/isotherm/ on these pages.
         for line in all.lines().filter(|l| l.contains("isotherm ")) {
             let words: Vec<&str> = line.split_whitespace().collect();
-            let of_volume = ["v", "nas", "db"].iter().any(|v| words.contains(v));
+            let of_volume = ["v", "w", "nas", "db"].iter().any(|v| words.contains(v));
             if !of_volume || open_to_all.iter().any(|c| line.starts_with(c)) {
                 continue;
             }

@@ -93,6 +93,12 @@ pub const MEMBER: &[Field] = &[
         "a hint: a member is identified by its superblock, not by its path",
     ),
     field(
+        "tail",
+        "a file or block device, relative to the directory of the description",
+        "none",
+        "device that continues a disk which was adopted whole (`adopt --tail`); a hint, it is identified by its label",
+    ),
+    field(
         "tier",
         "0 (fastest) to 7, without gaps",
         "required",

@@ -41,18 +41,23 @@ pub fn adoptable(device: &Device, unknown: bool, tail: u64) -> Result<Adoptable,
         Error::new(ErrorKind::Device, what)
     };
     let file = plain(device, false).map_err(read)?;
-    let w = Window::read(&file, device.bytes).map_err(read)?;
+    let w = Window::read(&file, device.own_bytes()).map_err(read)?;
     let found = recognise(&w);
     let refused = |what: String| Err(Error::new(ErrorKind::InUse, what));
     let Some(first) = found.first() else {
         if !unknown {
+            let free = if tail == 0 {
+                String::new()
+            } else {
+                format!(", and its last {tail} bytes are zeros")
+            };
             return refused(format!(
-                "{place}: nothing is recognised there: if it holds data that should be adopted as it is, and its last {tail} bytes are zeros, give --force; for a device without data use `isotherm create`"
+                "{place}: nothing is recognised there: if it holds data that should be adopted as it is{free}, give --force; for a device without data use `isotherm create`"
             ));
         }
         return Ok(Adoptable {
             what: String::from("data of an unknown kind"),
-            bytes: end_of_data(&file, device.bytes, tail).map_err(read)?,
+            bytes: end_of_data(&file, device.own_bytes(), tail).map_err(read)?,
             shrink: None,
             sector: 512,
             in_use: false,
@@ -72,10 +77,12 @@ pub fn adoptable(device: &Device, unknown: bool, tail: u64) -> Result<Adoptable,
         ));
     }
     let own = own.map_err(|why| Error::new(ErrorKind::InUse, format!("{place}: {why}")))?;
-    if own.bytes > device.bytes {
+    if own.bytes > device.own_bytes() {
         return refused(format!(
             "{place}: {} of {} bytes is larger than the device ({} bytes): check it",
-            own.what, own.bytes, device.bytes
+            own.what,
+            own.bytes,
+            device.own_bytes()
         ));
     }
     Ok(own)

@@ -61,6 +61,9 @@ fn recognise(w: &Window) -> Vec<Content> {
             0,
         );
     }
+    if w.get(0, MAGIC.len()).is_some_and(crate::tail::is_label) {
+        add(String::from("a member of a volume (its tail)"), 0);
+    }
     for (what, at, magic) in table::entries() {
         let at = match *at {
             At::Start(n) => Some(n),
@@ -82,7 +85,7 @@ fn recognise(w: &Window) -> Vec<Content> {
 /// The device cannot be read.
 pub fn find_formats(device: &Device) -> io::Result<Vec<Content>> {
     let file = plain(device, false)?;
-    Ok(recognise(&Window::read(&file, device.bytes)?))
+    Ok(recognise(&Window::read(&file, device.own_bytes())?))
 }
 
 /// Refuses a device with recognised contents.
@@ -132,7 +135,7 @@ pub fn erase(device: &Device) -> Result<(), Error> {
         Error::new(ErrorKind::Device, what)
     };
     let file = plain(device, true).map_err(failed)?;
-    Window::read(&file, device.bytes)
+    Window::read(&file, device.own_bytes())
         .and_then(|w| w.erase(&file))
         .map_err(failed)?;
     if device.is_block {

@@ -17,8 +17,10 @@ pub mod probe;
 pub mod scan;
 pub mod stable;
 mod superblocks;
+mod tails;
 
 pub(crate) use superblocks::{Found, find_superblocks};
+pub use tails::{check as check_tails, labelled};
 
 use crate::config::{VolumeConfig, parse_uuid};
 use crate::error::{Error, ErrorKind};
@@ -105,8 +107,12 @@ pub(crate) fn find_near(config: &mut VolumeConfig, base: &Path) -> Result<Vec<St
     config.members.sort_by_key(|m| m.tier);
     for m in &mut config.members {
         m.path = absolute(&m.path)?;
+        m.tail = m.tail.as_deref().map(absolute).transpose()?;
     }
-    locate(config, &absolute(Path::new("."))?)
+    let dir = absolute(Path::new("."))?;
+    let mut notes = locate(config, &dir)?;
+    tails::find(config, &dir, &mut notes)?;
+    Ok(notes)
 }
 
 /// Puts the members of `config` in the order of the volume's member list, each with its present path. `dir` is the directory of the

@@ -19,7 +19,7 @@ pub(super) fn of_volume(dir: &Path) -> BTreeSet<u32> {
 }
 
 /// Whether all that is below a name belongs to these users, as far as files are concerned. A disk belongs to whoever has the machine.
-fn belongs_to(users: &BTreeSet<u32>, path: &Path, stack: &[Layer]) -> bool {
+pub(super) fn belongs_to(users: &BTreeSet<u32>, path: &Path, stack: &[Layer]) -> bool {
     // A link, or the node of a device, that belongs to another user leads where that user wants.
     let named = fs::symlink_metadata(path).is_ok_and(|m| users.contains(&m.uid()));
     named

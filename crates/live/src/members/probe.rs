@@ -5,7 +5,7 @@
 
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::device::bytes_of;
-use crate::stack;
+use crate::{stack, tail};
 use isotherm_core::store::superblock::SuperblockError;
 use isotherm_core::store::{self, BLOCK, Superblock};
 use rustix::fs::OFlags;
@@ -25,7 +25,7 @@ pub enum Second<'a> {
     Anywhere,
 }
 
-fn open_quietly(path: &Path) -> io::Result<File> {
+pub(crate) fn open_quietly(path: &Path) -> io::Result<File> {
     let open = |flags| {
         let mut options = OpenOptions::new();
         options
@@ -62,6 +62,11 @@ pub(crate) fn probe_by(
             Err(e) => Err(crate::media::because(&e)),
         }
     };
+    // The second superblock that lies at the end of a tail device is that of the member that it continues.
+    let mut block = [0; BLOCK];
+    if read(0, &mut block).is_ok() && tail::is_label(&block) {
+        return Err(SuperblockError::Foreign);
+    }
     let first = store::superblock_at(&mut read, 0);
     let (places, anywhere) = match second {
         Second::At(places) => (places, false),

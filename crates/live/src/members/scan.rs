@@ -63,32 +63,39 @@ pub fn block_devices() -> Vec<PathBuf> {
 /// The places among `paths` that hold a superblock. A place that does not answer delays the scan by at most `TIMEOUT`.
 pub fn probe_all(paths: Vec<PathBuf>, second: &[u64], wake: bool) -> Scan {
     let mut scan = Scan::default();
+    let second = second.to_vec();
+    let ask = move |path: &Path| probe(path, Second::At(&second)).ok()?.ok();
+    scan.found = ask_all(paths, wake, ask, &mut scan.notes);
+    scan
+}
+
+/// The places among `paths` about which `ask` tells something, and what it tells. As for [`probe_all`].
+pub(super) fn ask_all<T: Send + 'static>(
+    paths: Vec<PathBuf>,
+    wake: bool,
+    ask: impl Fn(&Path) -> Option<T> + Clone + Send + 'static,
+    notes: &mut Vec<String>,
+) -> Vec<(PathBuf, T)> {
+    let mut found = Vec::new();
     let mut waiting: BTreeSet<PathBuf> = BTreeSet::new();
     let (tell, told) = mpsc::channel();
     for path in paths {
         if let Err(e) = stack::reachable(&path) {
-            scan.notes.push(format!("{} {e}", path.display()));
+            notes.push(format!("{} {e}", path.display()));
             continue;
         }
-        let (tell, second, asked) = (tell.clone(), second.to_vec(), path.clone());
+        let (tell, ask, asked) = (tell.clone(), ask.clone(), path.clone());
         let started = std::thread::Builder::new()
             .name("probe".into())
             .spawn(move || {
                 let asleep = || File::open(&asked).is_ok_and(|f| Device::is_asleep(&f));
-                let seen = if !wake && asleep() {
-                    None
-                } else {
-                    let answer = probe(&asked, Second::At(&second));
-                    answer.ok().and_then(Result::ok)
-                };
+                let seen = if !wake && asleep() { None } else { ask(&asked) };
                 // After the deadline there is no receiver.
                 let _ = tell.send((asked, seen));
             });
         match started {
             Ok(_) => drop(waiting.insert(path)),
-            Err(e) => scan
-                .notes
-                .push(format!("{}: not looked at: {e}", path.display())),
+            Err(e) => notes.push(format!("{}: not looked at: {e}", path.display())),
         }
     }
     drop(tell);
@@ -99,17 +106,17 @@ pub fn probe_all(paths: Vec<PathBuf>, second: &[u64], wake: bool) -> Scan {
             break;
         };
         waiting.remove(&path);
-        scan.found.extend(seen.map(|sb| (path, sb)));
+        found.extend(seen.map(|told| (path, told)));
     }
-    scan.notes.extend(waiting.iter().map(|path| {
+    notes.extend(waiting.iter().map(|path| {
         let s = TIMEOUT.as_secs();
         format!(
             "{}: does not answer within {s} s and was left out of the search",
             path.display()
         )
     }));
-    scan.found.sort_by(|a, b| a.0.cmp(&b.0));
-    scan
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found
 }
 
 /// Regular files of `dir` that are large enough, and messages for people about parts that could not be examined because their file system

@@ -6,11 +6,9 @@ use super::look::{Look, Spot};
 use super::tests::Phase;
 use super::verdict::Halves;
 use crate::buffers::{ALIGNMENT, Buffer};
-use crate::device::Device;
 use isotherm_core::MemberId;
 use rustix::io::Errno;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
 /// Size of a read after a larger one has failed, in bytes.
@@ -243,13 +241,13 @@ fn part(look: &Look, spot: Spot, skip: u64, buf: &mut [u8], state: &State) -> Ou
 /// Reads from a member. The error of an absent one is `ENODEV`.
 fn read(look: &Look, spot: Spot, from: u64, buf: &mut [u8], state: &State) -> io::Result<()> {
     let member = usize::from(spot.member.0);
-    let Some(Some(Device { file, .. })) = look.devices.get(member) else {
+    let Some(Some(device)) = look.devices.get(member) else {
         return Err(Errno::NODEV.into());
     };
     let mut at = from;
     for chunk in buf.chunks_mut(READ_MAX) {
         state.locked().reading = Some((member, at, Instant::now()));
-        let done = file.read_exact_at(chunk, at);
+        let done = device.read_exact_at(chunk, at);
         let mut progress = state.locked();
         progress.reading = None;
         done?;

@@ -2,6 +2,7 @@
 
 use super::claim::refuse_live_member;
 use super::memory::{self, Needs};
+use super::space::reserve_space;
 use super::{
     AdoptHow, Adoptable, CreateHow, Created, Volume, config_error, description, device_error,
 };
@@ -14,9 +15,8 @@ use crate::members::{self, probe};
 use crate::random::random;
 use isotherm_core::geometry::{Geometry, Kind, SLOTS_MAX};
 use isotherm_core::policy::{Policy, Uses};
-use isotherm_core::store::layout::HEAD_BLOCKS;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
-use isotherm_core::store::{self, BLOCK, MetaArea, Superblock};
+use isotherm_core::store::{self, MetaArea, Superblock};
 use isotherm_core::{MemberId, TierId, engine};
 use std::path::{Path, PathBuf};
 
@@ -248,6 +248,24 @@ fn refuse_other_description(file: &Path, paths: &[PathBuf]) -> Result<(), Error>
     ))
 }
 
+/// The plan of a volume on these devices, and their sizes. A tail device counts with the bytes that are needed of it.
+fn plan_on(
+    config: &VolumeConfig,
+    devices: &mut [Option<Device>],
+    file: &Path,
+) -> Result<(Plan, Vec<u64>), Error> {
+    let align = devices.iter().flatten().map(|d| d.align).max();
+    let align = align.unwrap_or(4096);
+    let sizes_of = |devices: &[Option<Device>]| devices.iter().flatten().map(|d| d.bytes).collect();
+    let mut sizes: Vec<u64> = sizes_of(devices);
+    let mut plan = Plan::new(config, &sizes, align, file)?;
+    if super::adopt::fit_tail(&plan.sb, devices)? {
+        sizes = sizes_of(devices);
+        plan = Plan::new(config, &sizes, align, file)?;
+    }
+    Ok((plan, sizes))
+}
+
 impl Volume {
     /// Creates volume `p/v`: formats the members and writes the description. With `force`, existing data on them is overwritten.
     ///
@@ -295,29 +313,28 @@ impl Volume {
         }
         config.check().map_err(|e| config_error(&file, e))?;
         let paths = in_order(&mut config)?;
-        refuse_twins(&paths)?;
+        refuse_twins(&config.all_paths())?;
         refuse_other_description(&file, &paths)?;
         let mut undo = Undo::default();
-        let devices = open_or_make(&config, &mut undo)?;
+        let mut devices = open_or_make(&config, &mut undo)?;
+        if let Some(adopt) = adopt {
+            super::adopt::refuse_flash(&config, &devices)?;
+            super::adopt::open_tails(&config, &mut devices, adopt)?;
+        } else if !force {
+            let mut there = devices.iter().flatten().filter(|d| !d.created);
+            there.try_for_each(contents::refuse)?;
+        }
+        if adopt.is_none() && config.members.iter().any(|m| m.tail.is_some()) {
+            return Err(config_error(&file, "only `isotherm adopt` makes tails"));
+        }
+        let plan = plan_on(&config, &mut devices, &file)?;
+        let (Plan { sb, caching, needs }, sizes) = plan;
         let mut notes: Vec<String> = devices
             .iter()
             .flatten()
             .filter_map(|d| d.note.clone())
             .collect();
         let found_there = || devices.iter().flatten().filter(|d| !d.created);
-        if adopt.is_some() {
-            super::adopt::refuse_flash(&config, &devices)?;
-        } else if !force {
-            found_there().try_for_each(contents::refuse)?;
-        }
-        let align = devices
-            .iter()
-            .flatten()
-            .map(|d| d.align)
-            .max()
-            .unwrap_or(4096);
-        let sizes: Vec<u64> = devices.iter().flatten().map(|d| d.bytes).collect();
-        let Plan { sb, caching, needs } = Plan::new(&config, &sizes, align, &file)?;
         refuse_keep_without_homes(&sb, how.keep, &file)?;
         let adopted = adopt.map(|a| super::adopt::examine(&sb, &devices, a, &file));
         let adopted = adopted.transpose()?;
@@ -362,6 +379,7 @@ fn write(
     let done = if how.keep {
         // If this is interrupted, `isotherm release` gives the disks back, and it finds them by the description.
         config.save(file)?;
+        super::adopt::label_tails(sb, devices)?;
         store::format_kept(&mut media, sb)
     } else {
         clear_homes(devices, sb, progress)?;
@@ -395,9 +413,11 @@ fn refuse_bad_models(config: &VolumeConfig, sizes: &[u64], file: &Path) -> Resul
 fn in_order(config: &mut VolumeConfig) -> Result<Vec<PathBuf>, Error> {
     config.members.sort_by_key(|m| m.tier);
     for m in &mut config.members {
-        m.path = std::path::absolute(&m.path).map_err(|e| config_error(&m.path, e))?;
-        if let Some(name) = members::stable::stable_name(&m.path) {
-            m.path = name;
+        for path in [Some(&mut m.path), m.tail.as_mut()].into_iter().flatten() {
+            *path = std::path::absolute(&path).map_err(|e| config_error(path, e))?;
+            if let Some(name) = members::stable::stable_name(path) {
+                *path = name;
+            }
         }
     }
     Ok(config.members.iter().map(|m| m.path.clone()).collect())
@@ -444,46 +464,4 @@ fn clear_homes(
         })?;
     }
     Ok(())
-}
-
-/// Reserves space for the metadata of every member, and with `all` for its data: metadata must never meet a full file system. Returns
-/// messages for people if this cannot be guaranteed.
-pub(super) fn reserve_space(
-    devices: &[Option<Device>],
-    sb: &Superblock,
-    all: bool,
-) -> Result<Option<String>, Error> {
-    let mut unable = None;
-    for (i, d) in devices.iter().enumerate() {
-        let Some(d) = d else { continue };
-        let what = if all { "the member" } else { "its metadata" };
-        let mut allocated = true;
-        for (from, to) in ranges(sb, i, all) {
-            let bytes = to - from;
-            allocated &= d.allocate(from..to).map_err(|e| {
-                let place = d.path.display();
-                let what = format!("{place}: no room for {what} ({bytes} bytes): {e}");
-                Error::new(ErrorKind::Device, what)
-            })?;
-        }
-        if !allocated {
-            unable = Some(format!(
-                "{}: its file system cannot set room aside: keep some free, a full one fails the volume",
-                d.path.display()
-            ));
-        }
-    }
-    Ok(unable)
-}
-
-/// The ranges of metadata on a member, as start and end, or with `all` its whole length.
-fn ranges(sb: &Superblock, member: usize, all: bool) -> Vec<(u64, u64)> {
-    let m = &sb.members[member];
-    if all {
-        Vec::from([(0, m.bytes)])
-    } else if sb.is_disk(MemberId(member as u8)) {
-        vec![(0, HEAD_BLOCKS * BLOCK as u64), (m.behind_at, m.bytes)]
-    } else {
-        vec![(0, m.data_offset)]
-    }
 }

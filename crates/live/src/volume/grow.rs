@@ -160,6 +160,13 @@ impl Growing<'_> {
                 format!("{path} is missing: attach it, or replace it first"),
             ));
         }
+        if let Some(d) = self.devices.iter().flatten().find(|d| d.tail().is_some()) {
+            let what = format!(
+                "{}: a disk with a tail cannot grow: release the volume, let the device grow, and adopt it again",
+                d.names()
+            );
+            return Err(config_error(self.file, what));
+        }
         let growth = store::plan_growth(sb, sizes).map_err(|e| config_error(self.file, e))?;
         let larger = Superblock {
             extents: growth.extents,

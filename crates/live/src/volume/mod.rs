@@ -12,6 +12,7 @@ pub(crate) mod open;
 mod pages;
 mod release;
 pub(crate) mod replace;
+mod space;
 mod successor;
 mod without;
 
@@ -65,7 +66,7 @@ pub struct CreateHow {
 /// How to adopt a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdoptHow {
-    /// Adopt data of an unknown kind.
+    /// Adopt data of an unknown kind, and overwrite what a tail device holds.
     pub unknown: bool,
     /// Write nothing; only say what would be done.
     pub only_plan: bool,

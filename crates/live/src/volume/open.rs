@@ -13,6 +13,7 @@ use crate::media::FileMedia;
 use crate::members::{self, Found, find_superblocks};
 use crate::paced::Pacer;
 use crate::stamp;
+use crate::tail::open_member;
 use isotherm_core::geometry::Kind;
 use isotherm_core::load::Cost;
 use isotherm_core::policy::Uses;
@@ -60,7 +61,7 @@ impl Volume {
         let policy = config.build_policy().map_err(|e| config_error(file, e))?;
         let mut notes = members::find_near(&mut config, base)?;
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
-        refuse_twins(&paths)?;
+        refuse_twins(&config.all_paths())?;
         let read_only = mode == OpenMode::ReadOnly;
         let (devices, absent) = open_members(&config, read_only, without, &mut notes)?;
         // A replacement may be of a device that is there and has lost its contents.
@@ -75,6 +76,7 @@ impl Volume {
         follow_description(&mut found, &config);
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
         all_of_this_volume(&config, &paths, &found, file)?;
+        members::check_tails(&devices, &found)?;
         no_old_cache(&found, policy.uses(), file)?;
         may_leave_out(without, &config, &found, file)?;
         check_shape(&config, &devices, &found, file)?;
@@ -151,6 +153,7 @@ fn open_members(
     let mut devices = Vec::new();
     let mut absent = None;
     let slowest = config.members.iter().map(|m| m.tier).max().unwrap_or(0);
+    let uuid = config.uuid.as_deref().and_then(parse_uuid);
     for m in &config.members {
         if let Some(why) = without.why(m, slowest) {
             let what = format!("{}: {why}", m.path.display());
@@ -164,7 +167,7 @@ fn open_members(
             read_only,
             fresh: false,
         };
-        match Device::open(&m.path, how) {
+        match open_member(m, uuid, how) {
             Ok(d) => {
                 notes.extend(d.note.clone());
                 devices.push(Some(d));

@@ -2,6 +2,7 @@
 
 use super::grow::{carry, end_session};
 use super::{OpenMode, Volume, config_error, description, in_words};
+use crate::buffers::{ALIGNMENT, Buffer};
 use crate::config::{MemberConfig, VolumeConfig, parse_uuid};
 use crate::contents;
 use crate::device::{Device, OpenHow};
@@ -9,10 +10,13 @@ use crate::error::{Error, ErrorKind};
 use crate::loss::Listed;
 use crate::media::FileMedia;
 use crate::members::probe::{Second, probe};
+use crate::tail::open_member;
 use isotherm_core::MemberId;
 use isotherm_core::geometry::MEMBERS_MAX;
 use isotherm_core::store::mark;
-use isotherm_core::store::{self, BLOCK, Media, Superblock, release};
+use isotherm_core::store::superblock::SuperblockError;
+use isotherm_core::store::{self, BLOCK, Media, MediaError, Superblock, release};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A disk that was given back.
@@ -65,7 +69,9 @@ impl Volume {
             } else {
                 OpenMode::ReadWrite
             };
-            let v = Volume::open(volume, mode).map_err(|e| ended_before(e, &config, &file))?;
+            let v = Volume::open(volume, mode)
+                .or_else(|e| without_blank_flash(volume, &config, &file).map_err(|_| e))
+                .map_err(|e| ended_before(e, &config, &file))?;
             let sb = v.opened.superblock.clone();
             if sb.disks().next().is_none() {
                 end_session(&v.devices, &v.opened);
@@ -92,9 +98,7 @@ impl Volume {
             .into_iter()
             .map(|(sb, device)| give_back(&sb, device))
             .collect::<Result<Vec<_>, _>>()?;
-        if went_on {
-            notes.extend(leave_no_flash(&config, &file));
-        }
+        notes.extend(leave_no_flash(&config, &file));
         if let Err(e) = std::fs::remove_file(&file) {
             notes.push(format!(
                 "the description {} cannot be removed: {e}: remove it",
@@ -108,6 +112,26 @@ impl Volume {
             notes,
         })
     }
+}
+
+/// The volume without its flash, if a release was interrupted when some flash was erased already, and the disks did not know of it yet.
+fn without_blank_flash(volume: &Path, config: &VolumeConfig, file: &Path) -> Result<Volume, Error> {
+    if !has_blank_flash(config, file) {
+        return Err(config_error(file, "its flash is there"));
+    }
+    // If flash has what the disks have not, this is refused.
+    Volume::open_without_flash(volume, OpenMode::ReadWrite)
+}
+
+/// Whether some flash can be read and carries no superblock.
+fn has_blank_flash(config: &VolumeConfig, file: &Path) -> bool {
+    let base = file.parent().unwrap_or(Path::new(""));
+    let slowest = config.members.iter().map(|m| m.tier).max();
+    let mut flash = config.members.iter().filter(|m| Some(m.tier) != slowest);
+    flash.any(|m| {
+        let own = probe(&base.join(&m.path), Second::At(&[]));
+        matches!(own, Ok(Err(SuperblockError::Foreign)))
+    })
 }
 
 /// Erases flash that still carries the volume's superblock: the release of an adoption that was interrupted has not opened it.
@@ -140,17 +164,54 @@ fn ended_before(e: Error, config: &VolumeConfig, file: &Path) -> Error {
     let base = file.parent().unwrap_or(Path::new(""));
     let uuid = config.uuid.as_deref().and_then(parse_uuid);
     let is_member = |m: &MemberConfig| {
-        let own = probe(&base.join(&m.path), Second::At(&[]));
-        own.is_ok_and(|sb| sb.is_ok_and(|sb| Some(sb.uuid) == uuid))
+        match probe(&base.join(&m.path), Second::At(&[])) {
+            Ok(Ok(sb)) => Some(sb.uuid) == uuid,
+            // What cannot be read may be a member.
+            Ok(Err(e)) => e != SuperblockError::Foreign,
+            Err(e) => e.kind() != io::ErrorKind::NotFound,
+        }
     };
     if config.members.iter().any(is_member) {
         return e;
     }
+    let with_tails = config.members.iter().filter(|m| m.tail.is_some());
+    let tails: Vec<Device> = with_tails
+        .filter_map(|m| open_member(&based(m, base), uuid, OpenHow::default()).ok())
+        .collect();
+    if !tails.iter().all(is_plain) {
+        return e;
+    }
+    let erased = tails.iter().filter(|d| d.erase_label().is_ok());
+    let erased: String = erased
+        .filter_map(|d| {
+            Some(format!(
+                "; {} is no tail any more",
+                d.tail()?.path.display()
+            ))
+        })
+        .collect();
     let what = format!(
-        "none of its devices carries its superblock: if a release was interrupted at its end, or an adoption at its beginning, the disks are plain disks; then remove {}",
+        "none of its devices carries its superblock: if a release was interrupted at its end, or an adoption at its beginning, the disks are plain disks; then remove {}{erased}",
         file.display()
     );
     Error::new(e.kind, format!("{e}; {what}"))
+}
+
+/// Whether a device has no superblock, neither a damaged nor an unreadable one.
+fn is_plain(device: &Device) -> bool {
+    let mut read = |at, to: &mut [u8]| {
+        let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
+        let done = device.read_past_cache(&mut block, at);
+        to.copy_from_slice(&block);
+        match done {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(SuperblockError::Foreign),
+            Err(e) => Err(crate::media::because(&e)),
+            Ok(()) => Ok(()),
+        }
+    };
+    let first = store::superblock_at(&mut read, 0);
+    let second = store::second_superblock(&mut read, &first, (&[], Some(device.bytes)), true);
+    first == Err(SuperblockError::Foreign) && second == Err(SuperblockError::Foreign)
 }
 
 /// The superblock of the disk in place `i`; `None`: that is no disk.
@@ -177,8 +238,9 @@ fn releasing(config: &VolumeConfig, file: &Path) -> Result<Vec<(Superblock, Devi
             read_only: false,
             fresh: false,
         };
-        let path = base.join(&m.path);
-        let device = match Device::open(&path, how) {
+        let m = based(m, base);
+        let path = m.path.clone();
+        let device = match open_member(&m, uuid, how) {
             Ok(device) => device,
             // If no release has begun, the opening of the volume reports this.
             Err(e) => {
@@ -260,11 +322,51 @@ fn alone(place: u8, device: Device) -> Vec<Option<Device>> {
 fn begin(v: &Volume) -> Result<u64, Error> {
     let mut media = FileMedia::new(&v.devices);
     let ranges = release::dirty_home(&v.opened.space);
-    let done = carry(&mut media, &ranges).and_then(|bytes| {
+    let done =
+        carry(&mut media, &ranges).and_then(|bytes| Ok((bytes, behind_data(&mut media, v)?)));
+    let (bytes, behind) =
+        done.map_err(|e| in_words(&v.config, &media, store::OpenError::Media(e)))?;
+    if let Some(what) = behind {
+        end_session(&v.devices, &v.opened);
+        return Err(Error::new(ErrorKind::Volume, what));
+    }
+    let done = Ok(bytes).and_then(|bytes| {
         release::leave_flash(&mut media, &v.opened)?;
         Ok(bytes)
     });
     done.map_err(|e| in_words(&v.config, &media, store::OpenError::Media(e)))
+}
+
+/// Why a disk with a tail cannot be given back, if so: the last extent of the volume reaches past the end of the data device, and something was
+/// written there, as by a file system that has grown.
+fn behind_data(media: &mut FileMedia<'_>, v: &Volume) -> Result<Option<String>, MediaError> {
+    let sb = &v.opened.superblock;
+    for m in sb.disks() {
+        let i = usize::from(m.0);
+        let Some((device, from)) = v.devices[i].as_ref().and_then(|d| Some((d, d.boundary()?)))
+        else {
+            continue;
+        };
+        let to = u64::from(sb.members[i].slots) << sb.extent_shift;
+        let mut bytes = vec![0; (to - from) as usize];
+        media.read(m, from, &mut bytes)?;
+        if bytes.iter().any(|&b| b != 0) {
+            return Ok(Some(format!(
+                "{}: the volume holds data from byte {from} on, behind the end of the data device: nothing was released; shrink the file system to {from} bytes and discard the rest (`blkdiscard --zeroout --offset {from}`)",
+                device.names()
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// A member with absolute paths.
+fn based(m: &MemberConfig, base: &Path) -> MemberConfig {
+    MemberConfig {
+        path: base.join(&m.path),
+        tail: m.tail.as_ref().map(|t| base.join(t)),
+        ..m.clone()
+    }
 }
 
 /// Gives one disk back.
@@ -274,6 +376,15 @@ fn give_back(sb: &Superblock, device: Device) -> Result<ReleasedDisk, Error> {
     let one = alone(sb.index, device);
     let done = release::uncover(&mut FileMedia::new(&one), sb, m);
     done.map_err(|e| not_complete(&path, e))?;
+    // The disk is whole again, so the label is the last thing that is needed no more.
+    let erased = one.iter().flatten().try_for_each(Device::erase_label);
+    erased.map_err(|e| {
+        let what = format!(
+            "{}: the label of its tail cannot be erased: {e}: repeat the command",
+            path.display()
+        );
+        Error::new(ErrorKind::Device, what)
+    })?;
     let shift = sb.extent_shift;
     let before = sb.disks().filter(|d| d.0 < m.0);
     let from: u64 = before

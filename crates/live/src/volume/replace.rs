@@ -4,8 +4,9 @@
 //! is present is copied first, so it can be a disk that begins to fail. The order of writes is in `core/src/store/replace.rs`.
 
 use super::claim::refuse_live_member;
-use super::create::{Undo, reserve_space};
+use super::create::Undo;
 use super::grow::end_session;
+use super::space::reserve_space;
 use super::successor::{Replacing, unused};
 use super::without::Without;
 use super::{OpenMode, Volume, config_error, description, in_words};

@@ -38,6 +38,13 @@ impl Replacing<'_> {
     ) -> Result<(usize, Successor), Error> {
         let place = self.place(how.member.as_deref())?;
         let path = self.config.members[place].path.display();
+        if let Some(tail) = &self.config.members[place].tail {
+            let what = format!(
+                "{path} with its tail {}: a disk with a tail cannot be replaced: release the volume, copy the device to the new one, and adopt that",
+                tail.display()
+            );
+            return Err(Error::new(ErrorKind::Volume, what));
+        }
         let holds_data = self.devices[place].is_some() && !how.empty;
         if holds_data && self.is_served {
             let what = format!(

@@ -40,6 +40,7 @@ pub struct Fault {
 fn has_server(device: &Device) -> bool {
     let about = rustix::fs::fstatfs(&device.file);
     !device.is_block && about.is_ok_and(|a| REMOTE.contains(&a.f_type))
+        || device.tail().is_some_and(has_server)
 }
 
 /// An error number of a completion. `None`: it is no error.
@@ -51,7 +52,7 @@ pub(super) fn errno(raw: i32) -> Option<Errno> {
 
 /// Queries only the size. A query of the time stamps would make the kernel mark them as seen (multigrain timestamps); the next
 /// write would then change the inode, for which the following fdatasync would have to wait.
-fn bytes_of(file: &File) -> Option<u64> {
+pub(super) fn bytes_of(file: &File) -> Option<u64> {
     rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::SIZE)
         .ok()
         .map(|s| s.stx_size)
@@ -64,14 +65,15 @@ impl MemberState {
         self.is_block = device.is_some_and(|d| d.is_block);
         self.has_server = device.is_some_and(has_server);
         let local_file = device.filter(|d| !d.is_block && !self.has_server);
-        self.keep = local_file.map(|d| d.bytes);
+        self.keep = local_file.map(Device::own_bytes);
+        self.boundary = device.and_then(Device::boundary);
     }
 
     /// Whether the file was truncated since it was opened. Does not wait, because only files of local file systems are looked at.
     fn is_shorter(&self, device: Option<&Device>) -> Option<(u64, u64)> {
         let (keep, file) = (self.keep?, &device?.file);
         let now = bytes_of(file)?;
-        (now < keep).then_some((now, keep))
+        (now < keep || self.has_short_tail(device?)).then_some((now, keep))
     }
 }
 

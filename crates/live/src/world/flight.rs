@@ -26,7 +26,9 @@ pub(super) struct Flight {
     pub since: Nanos,
     result: Result<u32, IoError>,
     /// Number of zero bytes written so far, if zeros must be written.
-    zeroed: Option<u32>,
+    pub zeroed: Option<u32>,
+    /// Whether a flush has reached the first device of its member, and goes on with the tail device.
+    pub on_tail: bool,
     /// Memory of its own: of a metadata write, or because its member does not accept the request's pages.
     pub bounce: Option<Memory>,
 }
@@ -87,6 +89,7 @@ impl UringWorld {
             since: self.seen,
             result: Ok(0),
             zeroed: None,
+            on_tail: false,
             bounce,
         };
         let id = if let Some(id) = self.free.pop() {
@@ -162,9 +165,10 @@ impl UringWorld {
     pub(super) fn pass(&mut self, id: u32) {
         let f = self.flight(id);
         let (op, at, zeroed) = (f.op, f.at, f.zeroed);
+        let (part, fd) = self.next_part(id);
+        let len = part.len as u32;
         let member = &mut self.members[usize::from(op.member.0)];
         let how = member.how_to_issue();
-        let fd = types::Fixed(u32::from(op.member.0));
         let dsync = if op.fua && !broken(LiveMutant::DropDsync) {
             ReadWriteFlags::DSYNC
         } else {
@@ -182,16 +186,16 @@ impl UringWorld {
             }
         };
         let entry = match (op.kind, buffer) {
-            (OpKind::Read, Some(buffer)) => opcode::ReadFixed::new(fd, at, op.len, buffer)
-                .offset(op.offset)
+            (OpKind::Read, Some(buffer)) => opcode::ReadFixed::new(fd, at, len, buffer)
+                .offset(part.at)
                 .build(),
-            (OpKind::Read, None) => opcode::Read::new(fd, at, op.len).offset(op.offset).build(),
-            (OpKind::Write, Some(buffer)) => opcode::WriteFixed::new(fd, at, op.len, buffer)
-                .offset(op.offset)
+            (OpKind::Read, None) => opcode::Read::new(fd, at, len).offset(part.at).build(),
+            (OpKind::Write, Some(buffer)) => opcode::WriteFixed::new(fd, at, len, buffer)
+                .offset(part.at)
                 .rw_flags(dsync)
                 .build(),
-            (OpKind::Write, None) => opcode::Write::new(fd, at, op.len)
-                .offset(op.offset)
+            (OpKind::Write, None) => opcode::Write::new(fd, at, len)
+                .offset(part.at)
                 .rw_flags(dsync)
                 .build(),
             (OpKind::Flush, _) if broken(LiveMutant::FlushNothing) => {
@@ -202,29 +206,29 @@ impl UringWorld {
                 .build(),
             (OpKind::Discard, _) if member.no_punch => return self.settle(id, REAL, Ok(op.len)),
             (OpKind::Discard, _) => {
+                // It is only a hint, so what is on the tail device may stay.
                 let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                opcode::Fallocate::new(fd, op.len.into())
-                    .offset(op.offset)
+                opcode::Fallocate::new(fd, part.len)
+                    .offset(part.at)
                     .mode(mode.bits() as i32)
                     .build()
             }
             (OpKind::WriteZeroes, _)
                 if zeroed.is_none()
                     && !member.no_zero_range
+                    && len == op.len
                     && (!op.fua || broken(LiveMutant::ZeroRangeForFua)) =>
             {
                 let mode = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
-                opcode::Fallocate::new(fd, op.len.into())
-                    .offset(op.offset)
+                opcode::Fallocate::new(fd, part.len)
+                    .offset(part.at)
                     .mode(mode.bits() as i32)
                     .build()
             }
             (OpKind::WriteZeroes, _) => {
-                let done = *self.flight(id).zeroed.insert(zeroed.unwrap_or(0));
-                let len = (op.len - done).min(Arena::ZEROS as u32);
-                let offset = op.offset + u64::from(done);
-                opcode::Write::new(fd, self.arena.zeros(), len)
-                    .offset(offset)
+                self.flight(id).zeroed = Some(zeroed.unwrap_or(0));
+                opcode::Write::new(fd, self.arena.zeros(), len.min(Arena::ZEROS as u32))
+                    .offset(part.at)
                     .rw_flags(dsync)
                     .build()
             }
@@ -270,6 +274,9 @@ impl UringWorld {
         let error = errno(-res);
         if matches!(error, Some(Errno::INTR | Errno::AGAIN)) {
             return self.pass(id);
+        }
+        if self.flushes_tail(id, res) {
+            return;
         }
         if self.refuses_pages(id, error) {
             return self.repeat_in_memory(id);

@@ -1,6 +1,6 @@
 //! Changes of the members while no operation is in progress (`reopen.rs`).
 
-use super::{MemberState, UringWorld};
+use super::{MemberState, UringWorld, joined};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::paced::Pacer;
@@ -63,15 +63,21 @@ impl UringWorld {
         pacers: impl Iterator<Item = Option<Option<Pacer>>>,
     ) -> Result<(), Error> {
         let devices = Arc::clone(&self.devices);
+        let files = joined::files(&devices);
         for (i, (device, pacer)) in devices.iter().zip(pacers).enumerate() {
             let fd = device.as_ref().map(|d| d.file.as_raw_fd());
             if self.members[i].fd != fd {
-                let files = [fd.unwrap_or(-1)];
-                let registered = (self.ring.submitter()).register_files_update(i as u32, &files);
-                registered.map_err(|e| {
-                    let what = format!("io_uring does not accept the new device: {e}");
-                    Error::new(ErrorKind::System, what)
-                })?;
+                for place in [i, devices.len() + i] {
+                    let file = &files[place..=place];
+                    let registered = self
+                        .ring
+                        .submitter()
+                        .register_files_update(place as u32, file);
+                    registered.map_err(|e| {
+                        let what = format!("io_uring does not accept the new device: {e}");
+                        Error::new(ErrorKind::System, what)
+                    })?;
+                }
                 self.members[i] = MemberState {
                     pacer: self.members[i].pacer.take(),
                     ..MemberState::default()

@@ -5,7 +5,7 @@ use super::heartbeat::Heartbeat;
 use super::keeping::Keeping;
 use super::polling::Polling;
 use super::ring::Ring;
-use super::{Command, MemberState, UringWorld, pages};
+use super::{Command, MemberState, UringWorld, joined, pages};
 use crate::buffers::Arena;
 use crate::config::IoConfig;
 use crate::device::Device;
@@ -20,7 +20,7 @@ use io_uring::{opcode, squeue, types};
 use isotherm_core::Nanos;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -120,11 +120,7 @@ impl UringWorld {
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(refused(io::ErrorKind::Unsupported.into()));
         }
-        let fds: Vec<RawFd> = parts
-            .devices
-            .iter()
-            .map(|d| d.as_ref().map_or(-1, |d| d.file.as_raw_fd()))
-            .collect();
+        let fds = joined::files(&parts.devices);
         ring.submitter().register_files(&fds).map_err(refused)?;
         if NOT_A_FLUSHER.load(Ordering::Relaxed) {
             bind_workers(&mut ring, &fds).map_err(refused)?;

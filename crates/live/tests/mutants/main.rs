@@ -23,13 +23,14 @@ use nbd::{
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use volume::{
-    cut_member, failed_is_not_clean, failed_is_not_reopened, long_zeroes, twins, unaligned_writes,
+    cut_member, failed_is_not_clean, failed_is_not_reopened, long_zeroes, old_tail, twins,
+    unaligned_writes,
 };
 
 type Scene = fn() -> Result<(), String>;
 
 /// Each mutant with the scene that notices it.
-const SCENES: [(LiveMutant, Scene); 18] = [
+const SCENES: [(LiveMutant, Scene); 19] = [
     (LiveMutant::DropNbdFua, nbd_fua),
     (LiveMutant::AnswerNbdFlush, nbd_flush),
     (LiveMutant::LostNbdSucceeds, nbd_lost),
@@ -48,6 +49,7 @@ const SCENES: [(LiveMutant, Scene); 18] = [
     (LiveMutant::CleanAfterFailure, failed_is_not_clean),
     (LiveMutant::ReopenAfterFailure, failed_is_not_reopened),
     (LiveMutant::TakeEitherTwin, twins),
+    (LiveMutant::TrustOldTail, old_tail),
 ];
 
 /// Runs a scene in a process of its own; returns the fault that it found, if any.

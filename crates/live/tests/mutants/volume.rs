@@ -4,6 +4,7 @@ use super::check;
 use super::common::two_files;
 use isotherm_core::RequestOp;
 use isotherm_live::port::{Buffer, Completion, IoRequest};
+use isotherm_live::volume::AdoptHow;
 use isotherm_live::{OpenMode, Server, Volume};
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -185,5 +186,41 @@ pub fn twins() -> Result<(), String> {
         Err(why) if why.contains("both member") => Ok(()),
         Err(why) => Err(format!("refused for another reason: {why}")),
         Ok(_) => Err("one of two copies is taken".to_owned()),
+    }
+}
+
+/// A tail device from before the last session: the first bytes of its disk are out of date.
+pub fn old_tail() -> Result<(), String> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name);
+    let text = |e: std::io::Error| e.to_string();
+    // As much of an ext4 file system as adoption looks at.
+    let mut data = vec![0u8; 6 << 20];
+    let fields = [
+        (0, 9),
+        (4, 6 << 8),
+        (0x18, 2),
+        (0x38, 0xef53),
+        (0x60, 0x40u32),
+    ];
+    for (offset, value) in fields {
+        data[1024 + offset..][..4].copy_from_slice(&value.to_le_bytes());
+    }
+    std::fs::write(at("slow"), &data).map_err(text)?;
+    std::fs::write(at("tail"), vec![0; 6 << 20]).map_err(text)?;
+    let mut config = two_files(dir.path(), "lru", 8 << 20, 6 << 20);
+    (config.members[1].size, config.members[1].tail) = (None, Some(at("tail")));
+    let how = AdoptHow::default();
+    Volume::adopt(&at("v"), config, how).map_err(|e| e.to_string())?;
+    std::fs::copy(at("tail"), at("old")).map_err(text)?;
+    let open = || Volume::open(&at("v"), OpenMode::ReadWrite).map_err(|e| e.to_string());
+    let server = open()?.serve().map_err(|e| e.to_string())?;
+    ask(&server, RequestOp::Write, 0, 65536, false, 3)?;
+    server.stop().map_err(|e| e.to_string())?;
+    std::fs::rename(at("old"), at("tail")).map_err(text)?;
+    match open() {
+        Err(why) if why.contains("the tail is an older copy") => Ok(()),
+        Err(why) => Err(format!("refused for another reason: {why}")),
+        Ok(_) => Err("an old tail is taken".to_owned()),
     }
 }

@@ -18,6 +18,7 @@ use isotherm_live::device::{Device, OpenHow};
 use isotherm_live::loss::Listed;
 use isotherm_live::media::FileMedia;
 use isotherm_live::members;
+use isotherm_live::tail::open_member;
 use isotherm_live::volume::{description, refuse_if_served};
 use isotherm_live::{ErrorKind, VolumeConfig};
 use serde_json::{Value, json};
@@ -74,7 +75,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         crate::log::note(format_args!("isotherm: {note}"));
     }
     let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
-    let (devices, findings) = open_members(&paths, repair)?;
+    let (devices, findings) = open_members(&config, repair)?;
     let sizes = devices.iter().map(|d| d.as_ref().map(|d| d.bytes));
     let mut check = Check {
         media: FileMedia::new(&devices),
@@ -88,6 +89,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         mended: Vec::new(),
     };
     check.refuse_others(config.members.len(), &file)?;
+    check.tails(&devices)?;
     // From here on, repairs write to the members; a stamp says so to others.
     for note in refuse_if_served(&devices, &check.paths, repair).map_err(failed)? {
         eprintln!("isotherm: {note}");
@@ -128,18 +130,19 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
 
 /// Opens every member that can be opened, for writing if repairs are requested. Errors of the others are findings.
 fn open_members(
-    paths: &[PathBuf],
+    config: &VolumeConfig,
     repair: bool,
 ) -> Result<(Vec<Option<Device>>, Vec<String>), Failure> {
     let (mut devices, mut findings) = (Vec::new(), Vec::new());
-    for path in paths {
+    let uuid = config.uuid.as_deref().and_then(parse_uuid);
+    for m in &config.members {
         let how = OpenHow {
             create: None,
             read_only: !repair,
             buffered: false,
             fresh: false,
         };
-        match Device::open(path, how) {
+        match open_member(m, uuid, how) {
             Ok(device) => devices.push(Some(device)),
             // Nothing is known about a member that cannot be looked at: this is no damage.
             Err(e) if matches!(e.kind, ErrorKind::InUse | ErrorKind::Denied) => {

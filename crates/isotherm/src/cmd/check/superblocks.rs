@@ -6,6 +6,8 @@ use isotherm_core::MemberId;
 use isotherm_core::store::superblock::SuperblockError;
 use isotherm_core::store::{self, Superblock};
 use isotherm_live::config::format_uuid;
+use isotherm_live::device::Device;
+use isotherm_live::members::check_tails;
 
 use super::Check;
 use super::words::words;
@@ -33,6 +35,18 @@ impl Check<'_> {
             self.paths[member].display(),
             format_uuid(&uuid)
         )))
+    }
+
+    /// Says which disks have tails. A tail that is not of the same session as its disk is neither checked nor repaired.
+    pub(super) fn tails(&mut self, devices: &[Option<Device>]) -> Result<(), Failure> {
+        let tailed = devices.iter().flatten().filter(|d| d.tail().is_some());
+        for device in tailed {
+            crate::log::note(format_args!("isotherm: one disk: {}", device.names()));
+        }
+        let known = self.findings.len();
+        let found = self.superblocks(devices.len());
+        self.findings.truncate(known);
+        check_tails(devices, &found).map_err(|e| Failure::failed(e.to_string()))
     }
 
     /// Both superblocks of each member, in the order of the volume's member list.

@@ -3,6 +3,7 @@
 mod common;
 
 use common::Place;
+use common::loop_device::LoopDevice;
 use common::nbd::{MIB, NBD, back, noise};
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -162,6 +163,11 @@ fn what_cannot_be_adopted_is_refused_in_words() {
     refused("larger than the device");
     put(1024 + 0x150, &[0]);
     put(1024 + 0x60, &features.to_le_bytes());
+    // Errors that the kernel has found.
+    let state = u32_at(1024 + 0x38);
+    put(1024 + 0x38, &(state | 2 << 16).to_le_bytes());
+    refused("e2fsck -f");
+    put(1024 + 0x38, &state.to_le_bytes());
     // One block more than there is room for.
     let (blocks, size) = (u32_at(1028), 1024 << u32_at(1024 + 0x18));
     put(1028, &((DEVICE / size) as u32).to_le_bytes());
@@ -227,6 +233,29 @@ fn a_part_of_a_file_system_is_refused() {
         &[blocks, [log[0], log[1], (0x66, &[2])]].concat(),
         "log or its realtime part",
     );
+    // What states that it has errors.
+    let broken: [(u64, &[u8]); 3] = [(0x65, &[5]), (0xdb, &[1 << 4]), (0x37, &[1])];
+    refused(&[&blocks[..], &broken].concat(), "xfs_repair");
+    refused(
+        &[(0x1_0040, b"_BHRfS_M"), (0x1_0038, &[4]), (0x1_0088, &[1])],
+        "btrfs check",
+    );
     // btrfs on two devices.
     refused(&[(0x1_0040, b"_BHRfS_M"), (0x1_0088, &[2])], "2 devices");
+}
+
+#[test]
+fn a_read_only_device_is_refused_before_anything_is_written() {
+    let place = Place::new();
+    let data = with_file_system(&place);
+    let Some(device) = LoopDevice::over(&place, &["--read-only"], "d") else {
+        return;
+    };
+    let why = place.fails(&format!("adopt v {} --fast f:16M --yes", device.0));
+    assert!(
+        why.contains("read-only") && why.contains(&device.0),
+        "{why}"
+    );
+    assert!(!place.path("v.toml").exists() && !place.path("f").exists());
+    holds(&place, &data);
 }

@@ -129,8 +129,7 @@ impl Device {
     /// # Errors
     /// It is missing, in use, neither a regular file nor a block device, or has an unsupported sector size. Each message states the fix.
     pub fn open(path: &Path, how: OpenHow) -> Result<Device, Error> {
-        let bad = |e: io::Error| fail(path, ErrorKind::Device, e);
-        crate::mounts::check(path).map_err(bad)?;
+        crate::mounts::check(path).map_err(|e| fail(path, ErrorKind::Device, e))?;
         let meta = match fs::metadata(path) {
             Ok(meta) => Some(meta),
             Err(e) if e.kind() == io::ErrorKind::NotFound && how.create.is_some() => {
@@ -161,6 +160,7 @@ impl Device {
             stack::refuse_used(path, how.fresh)?;
         }
         let (file, direct) = open_file(path, how, is_block, created)?;
+        kind::refuse_read_only(&file, path, how)?;
         lock(&file, path, how.read_only)?;
         let device = stack::lock_bottom(&file, path, how.read_only).and_then(|bottom| {
             let mut device = Self::describe(file, path, how, is_block, created, direct)?;

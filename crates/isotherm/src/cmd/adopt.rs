@@ -65,10 +65,11 @@ pub fn run(args: &AdoptArgs) -> Result<(), Failure> {
     if let Some(first) = names.first() {
         let all: Vec<String> = names.iter().map(ToString::to_string).collect();
         return Err(Failure::failed(format!(
-            "{}: is referred to by its own name, and what follows it there would find the volume's first block, or a copy of the file system's: {}. Change this to the file system's UUID (for {}, `isotherm fstab` prints the line), and repeat the command",
+            "{}: is referred to by its own name, and what follows it there would find the volume's first block, or a copy of the file system's: {}. Change this to the file system's UUID (for {}, `isotherm fstab` prints the line){}, and repeat the command",
             device.display(),
             all.join("; "),
             first.file.display(),
+            references::rebuild(&names, Path::new("/")),
         )));
     }
     super::confirm(&said(args, (&device, tail.as_deref()), &plan), args.yes)?;

@@ -12,6 +12,12 @@ use crate::error::{Error, ErrorKind};
 const EXT_64BIT: u32 = 0x80;
 /// Incompatible feature of ext: the journal must be replayed. Incompatible feature *journal device*.
 const EXT_RECOVER: u32 = 4;
+/// State of ext: errors were found.
+const EXT_ERRORS: u16 = 2;
+/// Incompatible feature of XFS, version 5: it must be repaired before it is mounted.
+const XFS_NEEDS_REPAIR: u32 = 1 << 4;
+/// Flag of btrfs: errors were found.
+const BTRFS_ERRORS: u64 = 1 << 2;
 const BTRFS_AT: u64 = 0x1_0000;
 
 /// What can be adopted.
@@ -120,6 +126,10 @@ fn ext(w: &Window) -> Result<Adoptable, String> {
     } else {
         0
     };
+    // The kernel, or e2fsck, has found errors and none has repaired them.
+    if u16::from_le_bytes([b[0x3a], b[0x3b]]) & EXT_ERRORS != 0 {
+        return Err(has_errors("e2fsck -f"));
+    }
     let blocks = u64::from(high) << 32 | u64::from(le32(b, 4));
     let bytes = blocks.checked_mul(1024 << shift.min(6));
     Ok(Adoptable {
@@ -138,6 +148,9 @@ fn xfs(w: &Window) -> Result<Adoptable, String> {
         return Err(String::from(
             "its log or its realtime part is on another device: such a file system cannot be adopted",
         ));
+    }
+    if b[0x65] & 0xf == 5 && be32(b, 0xd8) & XFS_NEEDS_REPAIR != 0 {
+        return Err(has_errors("xfs_repair"));
     }
     let bytes = blocks.checked_mul(block.into());
     Ok(Adoptable {
@@ -159,6 +172,9 @@ fn btrfs(w: &Window) -> Result<Adoptable, String> {
             le64(b, 0x88)
         ));
     }
+    if le64(b, 0x38) & BTRFS_ERRORS != 0 {
+        return Err(has_errors("btrfs check"));
+    }
     Ok(Adoptable {
         what: String::new(),
         bytes: le64(b, 0xc9 + 8),
@@ -166,6 +182,13 @@ fn btrfs(w: &Window) -> Result<Adoptable, String> {
         shrink: Some("mount DEVICE /mnt && btrfs filesystem resize {bytes} /mnt && umount /mnt"),
         in_use: false,
     })
+}
+
+/// The words about a file system that states that it is damaged.
+fn has_errors(check: &str) -> String {
+    format!(
+        "its file system states that it has errors: check it first (`{check}`), and adopt it when it has none"
+    )
 }
 
 fn le32(b: &[u8], at: usize) -> u32 {

@@ -1,5 +1,7 @@
 //! Properties of a device according to the system: alignment of direct I/O, whether it rotates, whether its I/O ever waits.
 
+use super::OpenHow;
+use crate::error::{Error, ErrorKind};
 use rustix::fs::{AtFlags, FsWord, OFlags, StatxFlags};
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
@@ -42,6 +44,23 @@ pub(super) fn direct_alignment(file: &File) -> Option<u32> {
 pub fn rotates(path: &Path) -> Option<bool> {
     let is_block = fs::metadata(path).ok()?.file_type().is_block_device();
     is_block.then(|| rotational(&File::open(path).ok()?))?
+}
+
+/// Refuses a block device that is to be written and that the kernel has made read-only. Such a device can be opened for writing, and each write
+/// fails.
+pub(super) fn refuse_read_only(file: &File, path: &Path, how: OpenHow) -> Result<(), Error> {
+    let about = file.metadata().ok();
+    let number = about.filter(|m| m.file_type().is_block_device() && !how.read_only);
+    let is_ro = |number: u64| {
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let file = format!("/sys/dev/block/{major}:{minor}/ro");
+        fs::read_to_string(file).is_ok_and(|s| s.trim() == "1")
+    };
+    if !number.is_some_and(|m| is_ro(m.rdev())) {
+        return Ok(());
+    }
+    let what = "the device is read-only: make it writable (its write-protect switch, `blockdev --setrw`, `lvchange --permission rw`, `losetup` without -r)";
+    Err(super::fail(path, ErrorKind::Device, what))
 }
 
 pub(super) fn rotational(file: &File) -> Option<bool> {

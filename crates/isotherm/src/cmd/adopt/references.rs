@@ -62,6 +62,32 @@ pub fn find(device: &Path, root: &Path) -> Vec<Reference> {
     found
 }
 
+/// What else must be done when these lines were changed: the early root file system (initramfs) may have copies of their files.
+pub fn rebuild(names: &[Reference], root: &Path) -> String {
+    let copied = [
+        "fstab",
+        "crypttab",
+        "mdadm.conf",
+        "system.devices",
+        "resume",
+    ];
+    let is_copied = |r: &Reference| copied.iter().any(|name| r.file.ends_with(name));
+    let tools = [
+        ("update-initramfs", "update-initramfs -u"),
+        ("dracut", "dracut -f"),
+        ("mkinitcpio", "mkinitcpio -P"),
+    ];
+    let dirs = ["usr/sbin", "usr/bin", "sbin", "bin"].map(|d| root.join(d));
+    let has = |tool: &str| dirs.iter().any(|d| d.join(tool).exists());
+    let tool = tools.iter().find(|t| has(t.0));
+    match tool.filter(|_| names.iter().any(is_copied)) {
+        Some((_, call)) => {
+            format!(", let `{call}` renew the initramfs, which may have a copy of it")
+        }
+        None => String::new(),
+    }
+}
+
 /// Whether a word is a name of the device itself, by any link below `/dev`, or of its partition. UUID and label name what it holds. Other paths
 /// are not followed: they may be mounts that hang.
 fn names(word: &str, (device, own): (&Path, &Path), root: &Path) -> bool {
@@ -119,6 +145,11 @@ mod tests {
                 )
             })
             .collect();
+        assert_eq!(rebuild(&found, root.path()), "");
+        fs::create_dir_all(at("usr/bin")).unwrap();
+        fs::write(at("usr/bin/dracut"), "").unwrap();
+        assert!(rebuild(&found, root.path()).contains("`dracut -f`"));
+        assert_eq!(rebuild(&found[2..], root.path()), "");
         assert_eq!(
             lines,
             [("fstab".into(), 3), ("fstab".into(), 4), ("grub".into(), 1)]

@@ -163,11 +163,6 @@ fn what_cannot_be_adopted_is_refused_in_words() {
     refused("larger than the device");
     put(1024 + 0x150, &[0]);
     put(1024 + 0x60, &features.to_le_bytes());
-    // Errors that the kernel has found.
-    let state = u32_at(1024 + 0x38);
-    put(1024 + 0x38, &(state | 2 << 16).to_le_bytes());
-    refused("e2fsck -f");
-    put(1024 + 0x38, &state.to_le_bytes());
     // One block more than there is room for.
     let (blocks, size) = (u32_at(1028), 1024 << u32_at(1024 + 0x18));
     put(1028, &((DEVICE / size) as u32).to_le_bytes());
@@ -234,6 +229,12 @@ fn a_part_of_a_file_system_is_refused() {
         "log or its realtime part",
     );
     // What states that it has errors.
+    let ext: [(u64, &[u8]); 3] = [
+        (1024, &[9]),
+        (1024 + 0x38, &[0x53, 0xef, 3]),
+        (1024 + 0x60, &[0x40]),
+    ];
+    refused(&ext, "e2fsck -f");
     let broken: [(u64, &[u8]); 3] = [(0x65, &[5]), (0xdb, &[1 << 4]), (0x37, &[1])];
     refused(&[&blocks[..], &broken].concat(), "xfs_repair");
     refused(

@@ -3,10 +3,11 @@
 mod common;
 
 use common::Place;
+use common::loop_device::LoopDevice;
 use common::nbd::{MIB, NBD, back, noise};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Size of the device, which the file system fills: its last extent is not whole.
@@ -361,4 +362,76 @@ fn an_adoption_with_a_tail_that_is_killed_is_undone_or_complete() {
         let _ = fs::remove_file(place.path("f"));
     }
     println!("{undone} adoptions were undone");
+}
+
+/// The nodes of the two partitions of a device. Where nobody makes them, they are made in the test's directory.
+fn partitions(place: &Place, device: &LoopDevice) -> Option<[String; 2]> {
+    let _ = Command::new("partx").args(["-a", &device.0]).output();
+    let node = |n: u32| {
+        let part = format!("{}p{n}", device.0);
+        if std::path::Path::new(&part).exists() {
+            return Some(part);
+        }
+        let name = part.trim_start_matches("/dev/");
+        let number = fs::read_to_string(format!("/sys/class/block/{name}/dev")).ok()?;
+        let (major, minor) = number.trim().split_once(':')?;
+        let own = place.path(&format!("p{n}")).display().to_string();
+        let made = Command::new("mknod")
+            .args([&own, "b", major, minor])
+            .status();
+        made.is_ok_and(|s| s.success()).then_some(own)
+    };
+    Some([node(1)?, node(2)?])
+}
+
+/// Two partitions of one disk are two devices; the disk and its partition are not.
+#[test]
+fn disk_and_tail_may_be_partitions_of_one_disk() {
+    let place = Place::new();
+    let data = full(&place);
+    let (first, sectors) = (2048u32, DATA as u32 / 512);
+    let second = first + sectors;
+    let mut table = [0u8; 512];
+    for (i, (start, len)) in [(first, sectors), (second, TAIL as u32 / 512)]
+        .into_iter()
+        .enumerate()
+    {
+        let entry = &mut table[446 + 16 * i..][..16];
+        entry[4] = 0x83;
+        entry[8..12].copy_from_slice(&start.to_le_bytes());
+        entry[12..].copy_from_slice(&len.to_le_bytes());
+    }
+    table[510..].copy_from_slice(&[0x55, 0xaa]);
+    let disk = open(&place, "away-disk");
+    disk.set_len(u64::from(second) * 512 + TAIL).expect("sized");
+    disk.write_all_at(&table, 0).expect("written");
+    disk.write_all_at(&data, u64::from(first) * 512)
+        .expect("written");
+    disk.sync_all().expect("written");
+    let Some(device) = LoopDevice::over(&place, &["--partscan"], "away-disk") else {
+        return;
+    };
+    let Some(parts) = partitions(&place, &device) else {
+        println!("skipped: no partitions of loop devices");
+        return;
+    };
+    let call = |tail: &str| format!("adopt v {} --tail {tail} --fast f:16M --yes", parts[0]);
+    let why = place.fails(&call(&device.0));
+    assert!(why.contains("give each device once"), "{why}");
+    place.json(&call(&parts[1]), "adopt");
+    let served = place.serve("v --nbd unix:n");
+    assert!(
+        back(&place)[..DATA] == data[..],
+        "the volume shows other data"
+    );
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+    place.json("release v --yes", "release");
+    let now = fs::read(place.path("away-disk")).expect("read");
+    assert!(now[first as usize * 512..][..DATA] == data[..]);
+    assert!(
+        now[second as usize * 512..][..TAIL as usize]
+            .iter()
+            .all(|&b| b == 0)
+    );
 }

@@ -86,11 +86,21 @@ fn a_full_device_is_adopted_with_a_tail_and_given_back() {
     assert!(raw[8 * MIB..] == data[8 * MIB..] && has_label(&place));
     let found = place.ok("find d t f");
     assert!(found.contains("tail = "), "{found}");
+    let told = place.run("find d f");
+    let why = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(
+        told.status.success() && why.contains("continues on a tail device"),
+        "{why}"
+    );
 
     let served = place.serve("v --nbd unix:n");
     let all = back(&place);
     assert!(all[..DATA] == data[..], "the volume shows other data");
     assert!(all[DATA..].iter().all(|&b| b == 0), "behind the data");
+    // Both devices are locked.
+    sized(&place, "e", 80 << 20);
+    let why = place.fails("adopt w e --tail t --force --fast g:16M --yes");
+    assert!(why.contains("in use") && why.contains("/t"), "{why}");
     // The head, which is on the tail, and the extent that lies on both.
     let new = noise(6, data.len());
     for range in [0..5 * MIB, DATA - (3 << 19)..DATA] {

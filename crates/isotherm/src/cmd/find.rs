@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use isotherm_core::store::superblock::{Superblock, SuperblockError};
 use isotherm_live::config::{IoConfig, MemberConfig, Size, VolumeConfig, format_uuid};
+use isotherm_live::device::bytes_of;
 use isotherm_live::members::probe::{Second, probe};
 use isotherm_live::members::{labelled, scan};
 use isotherm_live::stack;
@@ -84,6 +85,7 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
     for line in &nothing {
         crate::log::note(format_args!("isotherm: {line}"));
     }
+    look_for_tails(&volumes, &mut tails);
     let found: Vec<(VolumeConfig, Vec<u8>)> = volumes
         .values()
         .map(|(sb, paths)| describe(sb, paths, &tails))
@@ -174,6 +176,34 @@ fn words(e: SuperblockError) -> String {
         ),
         SuperblockError::Impossible(what) => format!("carries an impossible superblock: {what}"),
     }
+}
+
+/// If a disk lacks its tail, looks for it among all devices, and says so if it is not there.
+fn look_for_tails(volumes: &Volumes, tails: &mut Vec<(PathBuf, Label)>) {
+    if volumes.values().any(|v| lacks_tail(v, tails)) {
+        tails.extend(labelled(scan::block_devices()));
+    }
+    for (sb, paths) in volumes.values().filter(|v| lacks_tail(v, tails)) {
+        let disks: Vec<_> = paths.values().map(|p| p.display().to_string()).collect();
+        crate::log::note(format_args!(
+            "isotherm: volume `{}`: a disk of it ({}) continues on a tail device, which was not found, or was cut short: name the tail, too",
+            sb.name,
+            disks.join(", ")
+        ));
+    }
+}
+
+/// Whether a disk that was found is shorter than its member, which continues on a tail device, and that is not among `tails`.
+fn lacks_tail(
+    (sb, paths): &(Superblock, BTreeMap<u8, PathBuf>),
+    tails: &[(PathBuf, Label)],
+) -> bool {
+    paths.iter().any(|(&i, path)| {
+        let entry = &sb.members[usize::from(i)];
+        let bytes = std::fs::File::open(path).and_then(|f| bytes_of(&f));
+        let is_labelled = |t: &(PathBuf, Label)| (t.1.volume, t.1.member) == (sb.uuid, entry.uuid);
+        bytes.is_ok_and(|bytes| bytes < entry.bytes) && !tails.iter().any(is_labelled)
+    })
 }
 
 fn describe(

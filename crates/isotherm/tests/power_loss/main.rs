@@ -411,10 +411,12 @@ fn a_world_that_leaves_out_a_flush_is_caught() {
     let random = "what_was_flushed_survives_the_loss_of_power";
     let first = "directed::a_new_volume_and_its_first_life_survive_the_loss_of_power";
     let zeros = "directed::zeros_and_discards_with_fua_survive_the_loss_of_power";
+    let tail = "tailed::what_was_flushed_to_a_disk_with_a_tail_survives_the_loss_of_power";
     for (mutant, test) in [
         ("FlushNothing", random),
         ("DropDsync", zeros),
         ("MediaFlushNothing", first),
+        ("FlushDataAlone", tail),
         ("ZeroRangeForFua", zeros),
         ("KeepZeroEnds", zeros),
     ] {

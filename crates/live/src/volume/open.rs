@@ -442,10 +442,15 @@ fn check_shape(
         let Some(d) = &devices[i] else { continue };
         if d.bytes < entry.bytes {
             let what = format!(
-                "{}: has {} bytes, the volume uses {}: it was cut short",
+                "{}: has {} bytes, the volume uses {}: it was cut short{}",
                 d.path.display(),
                 d.bytes,
-                entry.bytes
+                entry.bytes,
+                if m.tail.is_none() && sb.is_disk(MemberId(i as u8)) {
+                    ", or the description lacks its `tail` (`isotherm find` prints one)"
+                } else {
+                    ""
+                }
             );
             return Err(Error::new(ErrorKind::Device, what));
         }

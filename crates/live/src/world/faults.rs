@@ -94,7 +94,7 @@ impl UringWorld {
     }
 
     /// `op` failed. After a failed flush or metadata write the volume cannot continue.
-    pub(super) fn note_fault(&mut self, op: &DeviceOp, errno: i32) {
+    pub(super) fn note_fault(&mut self, op: &DeviceOp, errno: i32, on_tail: bool) {
         let what = match (op.kind, op.buf) {
             (OpKind::Flush, _) => "a flush failed",
             (_, BufRef::Meta) => "a metadata write failed",
@@ -107,9 +107,14 @@ impl UringWorld {
             Some(Errno::NODEV | Errno::NXIO) => " (the device is gone)",
             _ => "",
         };
+        let device = self.devices.get(usize::from(op.member.0));
+        let tail = device.and_then(|d| d.as_ref()?.tail()).filter(|_| on_tail);
+        let place = tail.map_or_else(String::new, |t| {
+            format!(" on its tail {}", t.path.display())
+        });
         self.fault.get_or_insert_with(|| Fault {
             member: usize::from(op.member.0),
-            what: format!("{what}{why}"),
+            what: format!("{what}{place}{why}"),
             errno: Some(errno).filter(|&e| e > 0),
             at: SystemTime::now(),
         });

@@ -315,7 +315,8 @@ impl UringWorld {
                 member.stats.errors += 1;
                 member.stats.last_errno = Some(-res);
                 self.note_error(&op, -res);
-                self.note_fault(&op, -res);
+                let on_tail = self.next_part(id).0.on_tail;
+                self.note_fault(&op, -res, on_tail);
                 Err(io_error(-res))
             }
         };

@@ -3,6 +3,7 @@
 mod common;
 
 use common::Place;
+use common::faulty::Faulty;
 use common::loop_device::LoopDevice;
 use common::nbd::{MIB, NBD, back, noise};
 use std::fs::{self, File};
@@ -444,4 +445,31 @@ fn disk_and_tail_may_be_partitions_of_one_disk() {
             .iter()
             .all(|&b| b == 0)
     );
+}
+
+/// A flush goes to both devices, and one that fails on the tail is final, as on any disk.
+#[test]
+fn a_flush_that_fails_on_the_tail_is_final() {
+    let place = Place::new();
+    let data = full(&place);
+    let Some(tail) = Faulty::attach(&place.path("t"), &place.path("bad"), "t") else {
+        return;
+    };
+    place.json("adopt v d --tail bad/t --fast f:16M --yes", "adopt");
+    let served = place.serve("v --nbd unix:n");
+    assert!(
+        back(&place)[..DATA] == data[..],
+        "the volume shows other data"
+    );
+    tail.fail_flushes(5);
+    fs::write(place.path("data"), noise(7, MIB)).expect("written");
+    let copied = place.tool("nbdcopy", &["--flush", "data", NBD]);
+    assert!(!copied.status.success(), "the flush was answered");
+    let status = place.ok("status v");
+    assert!(
+        status.contains("on its tail") && status.contains("bad/t"),
+        "{status}"
+    );
+    place.run("stop v");
+    assert_ne!(served.end().0, Some(0));
 }

@@ -168,8 +168,5 @@ pub fn check(devices: &[Option<Device>], found: &[Option<Superblock>]) -> Result
 /// Whether the last session that wrote to `newer` did not write to `one`. A session first prepares both, and begins only then.
 fn is_older(one: &Superblock, newer: &Superblock) -> bool {
     let same = (one.generation, one.epoch) == (newer.generation, newer.epoch);
-    !same
-        && newer.state != State::Preparing
-        && one.state != State::Preparing
-        && newer.generation >= one.generation
+    !same && newer.state != State::Preparing && newer.generation >= one.generation
 }

@@ -1,4 +1,4 @@
-//! Changes of the members of a served volume.
+//! Changes of the policy and of the members of a served volume.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -27,6 +27,24 @@ impl Live {
         all.sort_unstable();
         all.dedup();
         all
+    }
+
+    /// Replaces the policy, and keeps the choice for the next start.
+    pub(crate) fn set_policy(&self, text: &str) -> Result<Value, String> {
+        let _one = self.setting();
+        let policy = build_policy(text)?;
+        let told = text.to_owned();
+        let (outcome, params, copies) = self.on_engine(move |engine, world| {
+            let outcome = engine.set_policy(world.now(), &told, policy);
+            (
+                outcome,
+                crate::figures::params(engine),
+                crate::figures::copies(engine),
+            )
+        })?;
+        outcome.map_err(|e| format!("policy: {text}: {e}"))?;
+        self.keep_config(|config| text.clone_into(&mut config.policy))?;
+        Ok(json!({"policy": text, "params": params, "copies": copies}))
     }
 
     /// Lets the volume grow, and shows its new size to the users of the front ends. The answer has the keys of `isotherm grow --json` but the

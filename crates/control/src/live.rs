@@ -348,20 +348,6 @@ impl Live {
         Ok(answer)
     }
 
-    /// Replaces the policy, and keeps the choice for the next start.
-    fn set_policy(&self, text: &str) -> Result<Value, String> {
-        let _one = self.setting();
-        let policy = isotherm_live::config::build_policy(text)?;
-        let told = text.to_owned();
-        let (outcome, params, copies) = self.on_engine(move |engine, world| {
-            let outcome = engine.set_policy(world.now(), &told, policy);
-            (outcome, figures::params(engine), figures::copies(engine))
-        })?;
-        outcome.map_err(|e| format!("policy: {text}: {e}"))?;
-        self.keep_config(|config| text.clone_into(&mut config.policy))?;
-        Ok(json!({"policy": text, "params": params, "copies": copies}))
-    }
-
     /// The promises to classes and whether they are kept.
     fn promised(&self) -> Result<Value, String> {
         let rows = self.on_engine(|e, w| classes::promised(e, w.now()))?;

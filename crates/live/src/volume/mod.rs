@@ -12,6 +12,7 @@ pub(crate) mod open;
 mod pages;
 mod release;
 pub(crate) mod replace;
+pub(crate) mod sheets;
 mod space;
 mod successor;
 mod without;

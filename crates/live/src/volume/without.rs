@@ -98,3 +98,9 @@ pub(super) fn not_removed(config: &VolumeConfig, found: &Found) -> Option<Volume
     config.members.iter_mut().for_each(|m| m.removed = false);
     Some(config)
 }
+
+/// Whether each of these members was taken out of the volume, so that nobody need be told.
+pub(super) fn all_removed(config: &VolumeConfig, missing: &[MemberId]) -> bool {
+    let is_removed = |m: &MemberId| config.members[usize::from(m.0)].removed;
+    missing.iter().all(is_removed)
+}

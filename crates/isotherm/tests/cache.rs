@@ -118,6 +118,10 @@ fn flash_leaves_and_comes_while_nobody_serves() {
     place.ok("stop v");
     let (code, said) = served.end();
     assert_eq!(code, Some(0));
+    let check = place.json("check v", "check");
+    assert_eq!(check["ok"], json!(true), "{check}");
+    let read = place.json("check v --data", "check");
+    assert_eq!(read["ok"], json!(true), "{read}");
     assert!(
         !said.contains("cache is gone") && !said.contains("left out"),
         "{said}"
@@ -132,6 +136,28 @@ fn flash_leaves_and_comes_while_nobody_serves() {
     copy_in(&place, &noise(2, 14 * MIB));
     end(&place, served);
     assert!(fs::read(place.path("f")).expect("read") == noise(3, MIB));
+}
+
+/// Flash that failed is nothing to take out: new flash is added at once.
+#[test]
+fn flash_that_is_lost_is_replaced_by_other_flash() {
+    let place = Place::new();
+    create(&place);
+    let data = noise(1, 8 * MIB);
+    let served = place.serve("v --nbd unix:n");
+    copy_in(&place, &data);
+    place.ok("clean v");
+    end(&place, served);
+    for (lost, new, is_served) in [("f", "g", false), ("g", "h", true)] {
+        fs::remove_file(place.path(lost)).expect("removed");
+        let served = is_served.then(|| place.serve("v --nbd unix:n"));
+        let added = place.json(&format!("cache v add {new}:24M"), "cache");
+        assert_eq!(added["did"], json!("added"), "{added}");
+        let served = served.unwrap_or_else(|| place.serve("v --nbd unix:n"));
+        holds(&place, &data);
+        assert_eq!(status(&place)["degraded"], json!(false));
+        end(&place, served);
+    }
 }
 
 #[test]

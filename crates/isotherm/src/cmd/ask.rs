@@ -156,7 +156,7 @@ pub fn status(args: &StatusArgs) -> Result<(), Failure> {
     })
 }
 
-fn offline(volume: &Path) -> Result<Value, Failure> {
+pub(super) fn offline(volume: &Path) -> Result<Value, Failure> {
     if !description(volume).exists() {
         // This error has the same text in all commands.
         served(volume)?;

@@ -124,7 +124,7 @@ fn absent(mut config: VolumeConfig, volume: &Path) -> Result<Vec<PathBuf>, isoth
         label.is_some_and(|l| uuid.is_none_or(|u| u == l.volume))
     };
     let mut missing = Vec::new();
-    for m in config.members {
+    for m in config.members.into_iter().filter(|m| !m.removed) {
         let tail = m.tail.filter(|t| !is_tail(t));
         let data = Some(m.path).filter(|p| !is_there(p));
         missing.extend(data.into_iter().chain(tail));

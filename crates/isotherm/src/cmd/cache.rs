@@ -37,6 +37,19 @@ fn flash(volume: &Path) -> Result<Vec<(usize, MemberConfig)>, Failure> {
     Ok(all.filter(|(_, m)| Some(m.tier) != slowest).collect())
 }
 
+/// The places of members that a volume goes on without.
+fn missing(volume: &Path, server: Option<&mut Client>) -> Result<Vec<usize>, Failure> {
+    let places = |v: &Value| -> Vec<usize> {
+        let all = v["missing_members"].as_array().into_iter().flatten();
+        all.filter_map(|n| Some(n.as_u64()? as usize)).collect()
+    };
+    match server {
+        Some(server) => Ok(places(&server.ask(&Request::Status)?)),
+        // A volume that cannot be opened is refused by what comes next.
+        None => Ok(super::ask::offline(volume).map_or_else(|_| Vec::new(), |v| places(&v))),
+    }
+}
+
 fn names(flash: &[(usize, MemberConfig)]) -> String {
     let names: Vec<_> = flash
         .iter()
@@ -54,10 +67,11 @@ fn added(made: &Value, did: &str) -> Value {
 }
 
 fn add(volume: &Path, args: &CacheAddArgs) -> Result<Value, Failure> {
-    let server = super::server_of(volume)?;
+    let mut server = super::server_of(volume)?;
     let all = flash(volume)?;
     let v = volume.display();
-    let Some((place, _)) = all.iter().find(|(_, m)| m.removed) else {
+    let missing = missing(volume, server.as_mut())?;
+    let Some((place, _)) = all.iter().find(|(i, m)| m.removed || missing.contains(i)) else {
         let what = if all.is_empty() {
             format!("{v}: has one tier: create a volume with --fast and --slow")
         } else {

@@ -175,6 +175,22 @@ fn members_are_assembled_by_identity() {
     );
 }
 
+/// Nothing waits at boot for flash that was taken out.
+#[test]
+fn a_volume_without_flash_is_complete() {
+    let m = Machine::new();
+    m.create("v");
+    m.ok("cache v remove");
+    let seen = m.json("assemble", "assemble");
+    assert_eq!(
+        (&seen[0]["state"], &seen[0]["missing"]),
+        (&json!("complete"), &json!([]))
+    );
+    let served = m.serve("v --nbd unix:n --wait 300");
+    assert_eq!(m.status("v")["degraded"], json!(false));
+    assert_eq!(served.terminate(), Some(0));
+}
+
 #[test]
 fn the_service_manager_is_told() {
     let m = Machine::new();

@@ -41,6 +41,8 @@ struct Check<'a> {
     other: Option<(usize, [u8; 16])>,
     /// Sizes of the members that are present.
     sizes: Vec<Option<u64>>,
+    /// Which members were taken out of the volume.
+    removed: Vec<bool>,
     /// Number of extents with a copy, and of those with a dirty copy.
     copied: Option<(u32, u32)>,
     /// The volume, opened to read only, if its map can be read.
@@ -76,12 +78,12 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     }
     let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
     let (devices, findings) = open_members(&config, repair)?;
-    let sizes = devices.iter().map(|d| d.as_ref().map(|d| d.bytes));
     let mut check = Check {
         media: FileMedia::new(&devices),
         uuid: config.uuid.as_deref().and_then(parse_uuid),
         other: None,
-        sizes: sizes.collect(),
+        sizes: (devices.iter().map(|d| Some(d.as_ref()?.bytes))).collect(),
+        removed: config.members.iter().map(|m| m.removed).collect(),
         paths,
         findings,
         copied: None,
@@ -136,6 +138,10 @@ fn open_members(
     let (mut devices, mut findings) = (Vec::new(), Vec::new());
     let uuid = config.uuid.as_deref().and_then(parse_uuid);
     for m in &config.members {
+        if m.removed {
+            devices.push(None);
+            continue;
+        }
         let how = OpenHow {
             create: None,
             read_only: !repair,

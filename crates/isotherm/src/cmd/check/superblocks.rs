@@ -57,6 +57,9 @@ impl Check<'_> {
         let places = store::second_places(first.iter().flatten());
         let mut found: Vec<Option<Superblock>> = vec![None; count];
         for (i, one) in first.into_iter().enumerate() {
+            if self.removed[i] {
+                continue;
+            }
             if let Err(e) = &one {
                 self.find(i, format!("first superblock: {}", words(*e)));
             }

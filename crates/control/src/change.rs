@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use isotherm_core::World;
 use isotherm_live::config::build_policy;
@@ -13,6 +13,8 @@ use crate::ReplaceAsk;
 use crate::live::Live;
 use crate::settings::with_words;
 
+/// If nothing more gets clean for this time, nothing will.
+const STUCK: Duration = Duration::from_secs(120);
 /// Interval at which it is looked how much is still dirty.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -89,11 +91,13 @@ impl Live {
         }
         let removed = self.clean_and_remove();
         // What the user has chosen, which counts from now on or when there is flash again.
+        let one = self.setting();
         let text = self.config().policy;
         let restored = build_policy(&text).and_then(|policy| {
             let set = self.on_engine(move |e, w| e.set_policy(w.now(), &text, policy))?;
             set.map_err(|e| e.to_string())
         });
+        drop(one);
         self.removes_flash.store(false, Ordering::SeqCst);
         if let (Ok(_), Err(e)) = (&removed, restored) {
             return Err(format!(
@@ -106,20 +110,21 @@ impl Live {
     fn clean_and_remove(&self) -> Result<Value, String> {
         let pass = [("write-mode".to_owned(), "pass-through".to_owned())];
         let former = loop {
-            // Somebody else may have chosen a policy meanwhile, so that data is dirty again.
-            let text = with_words(&self.config().policy, &pass);
+            let chosen = self.config().policy;
+            let text = with_words(&chosen, &pass);
             let policy = build_policy(&text)?;
             let begun = self.on_engine(move |engine, world| {
                 let now = world.now();
-                engine.set_policy(now, &text, policy)?;
-                engine.clean(now)
-            })?;
-            begun.map_err(|e| format!("the flash cannot be cleaned: {e}"))?;
-            while self.dirty_extents()? > 0 {
-                if let Some(failure) = self.handle.failure() {
-                    return Err(format!("the volume has failed: {failure}"));
+                if engine.is_recorded() {
+                    return Err("the volume is being recorded: stop the recording first".to_owned());
                 }
-                std::thread::sleep(LOOK_AGAIN);
+                let begun = engine.set_policy(now, &text, policy);
+                let begun = begun.and_then(|()| engine.clean(now));
+                begun.map_err(|e| format!("the flash cannot be cleaned: {e}"))
+            })?;
+            begun?;
+            if !self.wait_clean(&chosen)? {
+                continue;
             }
             let _one = self.setting();
             match self.handle.remove_flash(&self.file) {
@@ -129,14 +134,37 @@ impl Live {
             }
         };
         let mut shown = removal(&former);
-        let mut notes = Vec::new();
         // While the description names them, they stay what they are.
-        match self.keep_config(|config| former.describe(config)) {
-            Ok(()) => notes.extend(former.erase()),
-            Err(e) => notes.push(not_described(&e).to_string()),
-        }
-        shown["notes"] = json!(notes);
+        let kept = self.keep_config(|config| former.describe(config));
+        kept.map_err(|e| not_described(&e).to_string())?;
+        shown["notes"] = json!(former.erase(&self.config(), &self.file));
         Ok(shown)
+    }
+
+    /// Waits until nothing is dirty. Returns false if somebody has chosen another policy meanwhile.
+    fn wait_clean(&self, policy: &str) -> Result<bool, String> {
+        let (mut least, mut since) = (u32::MAX, Instant::now());
+        loop {
+            let left = self.dirty_extents()?;
+            if left == 0 {
+                return Ok(true);
+            }
+            if let Some(failure) = self.handle.failure() {
+                return Err(format!("the volume has failed: {failure}"));
+            }
+            if self.config().policy != policy {
+                return Ok(false);
+            }
+            if left < least {
+                (least, since) = (left, Instant::now());
+            }
+            if since.elapsed() > STUCK {
+                return Err(format!(
+                    "{left} extents stay dirty: a disk does not take them, or flash does not give them back; the flash stays (`isotherm check --data` names places that cannot be read)"
+                ));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
     }
 
     fn dirty_extents(&self) -> Result<u32, String> {
@@ -147,6 +175,17 @@ impl Live {
     pub(crate) fn replace(&self, wanted: &ReplaceAsk) -> Result<Value, String> {
         let _one = self.setting();
         let (config, file) = (self.config(), &self.file);
+        let place = wanted
+            .member
+            .as_deref()
+            .and_then(|m| m.parse::<usize>().ok());
+        let is_free = |i: usize| {
+            let removed = config.members.get(i).is_some_and(|m| m.removed);
+            removed || self.missing().iter().any(|m| usize::from(*m) == i)
+        };
+        if wanted.only_free && !place.is_some_and(is_free) {
+            return Err("the volume has flash by now: see `isotherm status`".to_owned());
+        }
         let how = ReplaceHow {
             member: wanted.member.clone(),
             size: wanted.size,

@@ -138,6 +138,9 @@ pub struct ReplaceAsk {
     /// Whether to overwrite data on the new device.
     #[serde(default)]
     pub force: bool,
+    /// Only if the member is missing or was removed.
+    #[serde(default)]
+    pub only_free: bool,
 }
 
 /// An operation on a volume's classes.

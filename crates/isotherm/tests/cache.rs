@@ -329,3 +329,122 @@ fn dirty_data_goes_home_when_asked() {
     assert!(back(&place)[..12 * MIB] == noise(2, 12 * MIB)[..]);
     end(&place, served);
 }
+
+/// Flash that the volume went on without may be anything when it comes back, also too short.
+#[test]
+fn flash_that_was_left_out_may_be_short() {
+    let place = Place::new();
+    create(&place);
+    let data = noise(1, 8 * MIB);
+    let served = place.serve("v --nbd unix:n");
+    copy_in(&place, &data);
+    place.ok("clean v");
+    end(&place, served);
+    fs::rename(place.path("f"), place.away("f")).expect("renamed");
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &data);
+    end(&place, served);
+    fs::rename(place.away("f"), place.path("f")).expect("renamed");
+    enlarge(&place, "f", 9);
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &data);
+    end(&place, served);
+}
+
+/// With two flash devices, each is taken and given back, in any order; a kill between the table and the description changes nothing. The names
+/// of devices that were taken out may be used again, also by the disk.
+#[test]
+fn names_of_removed_flash_may_be_used_again() {
+    let place = Place::new();
+    place.json(
+        "create v --fast f1:16M --fast f2:16M --slow s:64M --policy lru",
+        "create",
+    );
+    let data = noise(1, 12 * MIB);
+    let served = place.serve("v --nbd unix:n");
+    copy_in(&place, &data);
+    place.ok("cache v remove");
+    place.ok("cache v add f2");
+    end(&place, served);
+    let with_one = description(&place);
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &data);
+    end(&place, served);
+    place.ok("cache v add f1");
+    // The description is the one of before.
+    fs::write(place.path("v.toml"), with_one).expect("written");
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &data);
+    copy_in(&place, &data);
+    assert!(!description(&place).contains("removed"), "it is corrected");
+    end(&place, served);
+    place.ok("cache v remove");
+    for name in ["f1", "f2"] {
+        fs::remove_file(place.path(name)).expect("removed");
+    }
+    fs::rename(place.path("s"), place.path("f1")).expect("renamed");
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &data);
+    end(&place, served);
+    assert_eq!(place.json("check v", "check")["ok"], json!(true));
+}
+
+/// A description that cannot be written is an error, and the next attempt ends what the first one has begun.
+#[test]
+fn a_removal_that_cannot_be_described_is_repeated() {
+    let place = Place::new();
+    create(&place);
+    let data = noise(1, 8 * MIB);
+    let served = place.serve("v --nbd unix:n");
+    copy_in(&place, &data);
+    let file = place.path("v.toml");
+    let kept = description(&place);
+    // Nothing can be renamed over a directory that has something in it.
+    fs::remove_file(&file).expect("removed");
+    fs::create_dir_all(file.join("x")).expect("made");
+    let why = place.fails("cache v remove");
+    assert!(why.contains("its description still names it"), "{why}");
+    fs::remove_dir_all(&file).expect("removed");
+    fs::write(&file, kept).expect("written");
+    assert_eq!(status(&place)["degraded"], json!(true));
+    assert!(is_member(&place, "f"));
+    place.ok("cache v remove");
+    assert!(!is_member(&place, "f"));
+    is_well_without(&place);
+    holds(&place, &data);
+    place.ok("cache v add f");
+    end(&place, served);
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &data);
+    end(&place, served);
+}
+
+/// A policy that is chosen while flash is being taken out does not keep it, and counts afterwards.
+#[test]
+fn a_policy_chosen_meanwhile_does_not_hold_up_a_removal() {
+    let place = Place::new();
+    let made = place.json(
+        "create v --fast f:16M --slow s:64M --policy lru --paced slow=wd5000aaks",
+        "create",
+    );
+    let size = made["volume_bytes"].as_u64().expect("a size");
+    let served = place.serve("v --nbd unix:n");
+    let writer = Writer::start(&place, vec![Held::default(); size as usize / BLOCK], 1);
+    wait_for("dirty data", || (dirty(&place) > MIB as u64).then_some(()));
+    let mut command = place.command("cache v remove");
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut client = command.spawn().expect("the program starts");
+    wait_for("the removal", || {
+        let said = place.run("cache v remove");
+        let said = String::from_utf8_lossy(&said.stderr).into_owned();
+        (said.contains("already") || said.contains("no flash")).then_some(())
+    });
+    place.ok("set v write-mode=write-back");
+    assert!(client.wait().expect("waited").success());
+    let now = status(&place);
+    assert_eq!(now["policy"], json!("lru,write-mode=write-back"), "{now}");
+    assert_eq!(now["members"][0]["removed"], json!(true));
+    let (held, _) = writer.stop();
+    checked(&place, &held);
+    end(&place, served);
+}

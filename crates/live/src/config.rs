@@ -375,11 +375,11 @@ impl VolumeConfig {
         }
     }
 
-    /// The paths of all devices: those of the members in their order, then those of tails.
+    /// The paths of all devices: those of the members in their order, then those of tails. What was removed may be anything by now.
     pub fn all_paths(&self) -> Vec<PathBuf> {
-        let data = self.members.iter().map(|m| m.path.clone());
-        data.chain(self.members.iter().filter_map(|m| m.tail.clone()))
-            .collect()
+        let all = || self.members.iter().filter(|m| !m.removed);
+        let data = all().map(|m| m.path.clone());
+        data.chain(all().filter_map(|m| m.tail.clone())).collect()
     }
 
     /// The policy, built.

@@ -31,7 +31,9 @@ pub fn run(args: &CacheArgs) -> Result<(), Failure> {
 /// The description of a volume, with the places of its flash.
 fn flash(volume: &Path) -> Result<Vec<(usize, MemberConfig)>, Failure> {
     let file = isotherm_live::volume::description(volume);
-    let config = VolumeConfig::load(&file).map_err(|e| Failure::failed(e.to_string()))?;
+    let failed = |e: isotherm_live::Error| Failure::failed(e.to_string());
+    let mut config = VolumeConfig::load(&file).map_err(failed)?;
+    isotherm_live::members::find(&mut config, &file).map_err(failed)?;
     let slowest = config.members.iter().map(|m| m.tier).max();
     let all = config.members.into_iter().enumerate();
     Ok(all.filter(|(_, m)| Some(m.tier) != slowest).collect())
@@ -60,6 +62,12 @@ fn names(flash: &[(usize, MemberConfig)]) -> String {
 
 /// The answer of `replace` in the form of this command.
 fn added(made: &Value, did: &str) -> Value {
+    // An earlier command was interrupted at its end.
+    let did = if made["already"] == json!(true) {
+        "is-flash-already"
+    } else {
+        did
+    };
     json!({
         "did": did, "flash": [made["new"]], "slots_before": made["slots_before"], "slots": made["slots"],
         "written_home_bytes": 0, "notes": made["notes"],
@@ -71,7 +79,13 @@ fn add(volume: &Path, args: &CacheAddArgs) -> Result<Value, Failure> {
     let all = flash(volume)?;
     let v = volume.display();
     let missing = missing(volume, server.as_mut())?;
-    let Some((place, _)) = all.iter().find(|(i, m)| m.removed || missing.contains(i)) else {
+    let new = std::path::absolute(&args.new.path).unwrap_or_else(|_| args.new.path.clone());
+    let mut free: Vec<_> = (all.iter())
+        .filter(|(i, m)| m.removed || missing.contains(i))
+        .collect();
+    // A device that was taken out has its own place again.
+    free.sort_by_key(|(_, m)| m.path != new);
+    let Some((place, _)) = free.first() else {
         let what = if all.is_empty() {
             format!("{v}: has one tier: create a volume with --fast and --slow")
         } else {
@@ -116,6 +130,7 @@ fn give(
         size: how.size,
         empty: how.empty,
         force: how.force,
+        only_free: true,
     }))
 }
 
@@ -126,7 +141,10 @@ fn remove(volume: &Path) -> Result<Value, Failure> {
         let (former, notes) =
             Volume::remove_flash(volume).map_err(|e| Failure::failed(e.to_string()))?;
         let mut shown = isotherm_control::change::removal(&former);
-        let all: Vec<String> = notes.into_iter().chain(former.erase()).collect();
+        let file = isotherm_live::volume::description(volume);
+        let config = VolumeConfig::load(&file).map_err(|e| Failure::failed(e.to_string()))?;
+        let erased = former.erase(&config, &file);
+        let all: Vec<String> = notes.into_iter().chain(erased).collect();
         shown["notes"] = json!(all);
         shown
     };
@@ -175,12 +193,15 @@ fn resize(volume: &Path) -> Result<Value, Failure> {
     let how = ReplaceHow {
         member: Some(place.to_string()),
         empty: true,
+        // What is still recognised there is what was its flash a moment ago.
+        force: true,
         ..ReplaceHow::default()
     };
     let made = give(volume, super::server_of(volume)?, &path, how).map_err(|e| {
+        super::take_notes(&mut removed.clone());
+        let p = path.display();
         Failure::failed(format!(
-            "{v}: goes on without flash: {} could not be added again: {e}",
-            path.display()
+            "{v}: goes on without flash: {p} could not be added again (`isotherm cache {v} add {p}`): {e}"
         ))
     })?;
     let mut result = added(&made, "resized");
@@ -199,7 +220,10 @@ fn in_words(result: &Value) -> String {
     let flash = flash.join(", ");
     match did.as_str() {
         "removed" if flash.is_empty() => format!("{v}: goes on with its disks alone\n"),
-        "removed" => format!("{v}: goes on with its disks alone; {flash} is free\n"),
+        "removed" => format!("{v}: goes on with its disks alone; free: {flash}\n"),
+        "is-flash-already" => {
+            format!("{v}: {flash} is its flash already; its description says so now\n")
+        }
         "added" => format!(
             "{v}: {flash} is its flash now, with {} extents; it begins empty\n",
             result["slots"]

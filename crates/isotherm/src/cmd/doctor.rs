@@ -4,8 +4,8 @@ mod device;
 
 use std::path::Path;
 
-use isotherm_live::members::probe::{Second, probe};
-use isotherm_live::{VolumeConfig, volume};
+use isotherm_live::members::{self, probe::Second, probe::probe};
+use isotherm_live::{MemberConfig, VolumeConfig, volume};
 use serde_json::{Value, json};
 
 use crate::Failure;
@@ -67,9 +67,14 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
         None => None,
     };
     let file = volume::description(volume);
-    let config = VolumeConfig::load(&file).map_err(|e| Failure::failed(e.to_string()))?;
+    let failed = |e: isotherm_live::Error| Failure::failed(e.to_string());
+    let mut config = VolumeConfig::load(&file).map_err(failed)?;
+    // Members that cannot be told apart are found by `serve` and `check`, too.
+    let confused = members::find(&mut config, &file).err();
     let base = file.parent().unwrap_or(Path::new("")).to_owned();
     let mut found = of_volume(volume, &config, status.as_ref());
+    let subject = volume.display().to_string();
+    found.extend(confused.map(|e| Finding::new(Level::Wrong, &subject, e.to_string(), "")));
     let mut unknown = Vec::new();
     of_members(volume, &config, &base, &mut found, &mut unknown);
     found.sort_by_key(|f| f.level);
@@ -111,13 +116,16 @@ fn of_volume(volume: &Path, config: &VolumeConfig, status: Option<&Value>) -> Ve
     let mut found = Vec::new();
     let mut say =
         |level, what: String, todo: String| found.push(Finding::new(level, &v, what, todo));
-    if config.members.iter().any(|m| m.removed) {
+    let slowest = config.members.iter().map(|m| m.tier).max();
+    let mut flash = config.members.iter().filter(|m| Some(m.tier) != slowest);
+    if flash.clone().any(|m| m.removed) {
         let todo = format!("isotherm cache {v} add DEVICE");
-        say(
-            Level::Note,
-            "has no flash: it is as fast as its disks".into(),
-            todo,
-        );
+        let what = if flash.all(|m| m.removed) {
+            "has no flash: it is as fast as its disks"
+        } else {
+            "one of its flash devices was removed, and its place is empty"
+        };
+        say(Level::Note, what.into(), todo);
     }
     let Some(status) = status else {
         let todo = format!("isotherm serve {v}; then this command knows more");
@@ -137,12 +145,8 @@ fn of_volume(volume: &Path, config: &VolumeConfig, status: Option<&Value>) -> Ve
     let dirty = status["copies"]["dirty_bytes"].as_u64().unwrap_or(0);
     let age = status["params"]["dirty_age_s"].as_f64().unwrap_or(0.0);
     let hold = status["params"]["sleep_hold_s"].as_f64().unwrap_or(0.0);
-    let slowest = config.members.iter().map(|m| m.tier).max();
-    let flash = config
-        .members
-        .iter()
-        .filter(|m| Some(m.tier) != slowest && !m.removed);
-    let is_alone = flash.count() == 1;
+    let there = |m: &&MemberConfig| Some(m.tier) != slowest && !m.removed;
+    let is_alone = config.members.iter().filter(there).count() == 1;
     if dirty > 0 && is_alone {
         let what = format!(
             "{dirty} bytes are dirty, on one flash device alone, and lost if it fails (`isotherm clean {v}` writes them home now)"

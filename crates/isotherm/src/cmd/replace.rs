@@ -57,6 +57,7 @@ fn by_server(mut server: Client, args: &ReplaceArgs, how: ReplaceHow) -> Result<
         size: how.size,
         empty: how.empty,
         force: how.force,
+        only_free: false,
     }))?;
     made["served"] = json!(true);
     Ok(made)

@@ -26,9 +26,9 @@ use crate::config::{VolumeConfig, parse_uuid};
 use crate::error::{Error, ErrorKind};
 use crate::mutants::{LiveMutant, broken};
 use crate::stack::{self, Layer, Relation};
-use isotherm_core::TierId;
 use isotherm_core::store::superblock::{State, SuperblockError};
 use isotherm_core::store::{self, Superblock};
+use isotherm_core::{MemberId, TierId};
 use probe::{Second, probe};
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileTypeExt;
@@ -117,7 +117,7 @@ pub(crate) fn find_near(config: &mut VolumeConfig, base: &Path) -> Result<Vec<St
 
 /// Puts the members of `config` in the order of the volume's member list, each with its present path. `dir` is the directory of the
 /// description. Paths must be absolute, and members sorted by tier. A member that is not found keeps its path; opening it reports the
-/// problem. Returns messages for people.
+/// problem. What the description says of flash that was removed is corrected, if the newest superblock knows better. Returns messages for people.
 ///
 /// # Errors
 /// A member was found at two places.
@@ -180,6 +180,10 @@ pub fn locate(config: &mut VolumeConfig, dir: &Path) -> Result<Vec<String>, Erro
         chosen.push(choose(&places, index, &newest, &mut notes)?);
     }
     arrange(config, &held, &places, &chosen, &newest, &mut notes);
+    for (i, m) in (0u8..).zip(&mut config.members) {
+        // A command that gave the volume flash was killed before its end.
+        m.removed &= newest.is_absent(MemberId(i));
+    }
     Ok(notes)
 }
 

@@ -40,9 +40,10 @@ impl Session {
         self.world.forget_kept();
         let devices = self.world.devices_mut()?;
         let places: Vec<usize> = flash.iter().map(|m| usize::from(m.0)).collect();
-        let taken = places.iter().filter_map(|&i| devices[i].take());
+        let taken = places.iter().filter_map(|&i| devices[i].take()).collect();
+        self.handle.leave_out(&flash);
         Ok(FormerFlash {
-            devices: taken.collect(),
+            devices: taken,
             places,
             written_home,
         })

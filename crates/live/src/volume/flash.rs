@@ -8,6 +8,7 @@
 
 use super::begin::open_degraded;
 use super::grow::end_session;
+use super::release::leave_no_flash;
 use super::{OpenMode, Volume, config_error, description, in_words};
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::config::VolumeConfig;
@@ -50,11 +51,15 @@ impl FormerFlash {
         self.devices.iter().map(|d| d.path.clone()).collect()
     }
 
-    /// Erases what tells that the devices belonged to a volume, and lets them go. Returns a message for each with which that failed: it is no
-    /// part of the volume all the same.
-    pub fn erase(self) -> Vec<String> {
+    /// Erases what tells that the devices belonged to a volume, and lets them go: those that were open, and those that the description `file`
+    /// names and an earlier attempt has left. Returns a message for each with which that failed: it is no part of the volume all the same.
+    pub fn erase(self, config: &VolumeConfig, file: &Path) -> Vec<String> {
         let one = |d: &Device| contents::erase(d).err().map(|e| e.to_string());
-        self.devices.iter().filter_map(one).collect()
+        let mut notes: Vec<String> = self.devices.iter().filter_map(one).collect();
+        if self.devices.is_empty() {
+            notes.extend(leave_no_flash(config, file));
+        }
+        notes
     }
 }
 

@@ -4,7 +4,7 @@ use super::begin::{begin, missing_members_note};
 use super::claim::take_over;
 use super::memory::{self, Needs};
 use super::sheets::{costs, pacers};
-use super::without::{Without, all_removed, may_leave_out, not_removed};
+use super::without::{Without, all_removed, keep_corrected, may_leave_out, removed};
 use super::{OpenMode, Volume, config_error, description};
 use crate::config::{VolumeConfig, format_uuid, parse_uuid};
 use crate::device::{Device, OpenHow, bytes_of, refuse_twins};
@@ -58,7 +58,11 @@ impl Volume {
     ) -> Result<Volume, Error> {
         config.check().map_err(|e| config_error(file, e))?;
         let policy = config.build_policy().map_err(|e| config_error(file, e))?;
+        let told = removed(&config);
         let mut notes = members::find_near(&mut config, base)?;
+        if mode != OpenMode::ReadOnly {
+            keep_corrected(&config, told, file, &mut notes);
+        }
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
         refuse_twins(&config.all_paths())?;
         let read_only = mode == OpenMode::ReadOnly;
@@ -68,10 +72,6 @@ impl Volume {
         let media = &mut FileMedia::new(&devices);
         let found = find_superblocks(media, &paths, tolerant, &mut notes)?;
         let (mut devices, mut found) = in_member_order(&mut config, devices, found)?;
-        if let Some(said) = not_removed(&config, &found) {
-            drop(devices);
-            return Volume::open_without(said, file, base, mode, without);
-        }
         follow_description(&mut found, &config);
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
         all_of_this_volume(&config, &paths, &found, file)?;
@@ -421,7 +421,11 @@ fn check_shape(
             );
             return Err(config_error(file, what));
         }
-        let Some(d) = &devices[i] else { continue };
+        // What the volume went on without may be anything.
+        let is_absent = sb.is_absent(MemberId(i as u8));
+        let Some(d) = devices[i].as_ref().filter(|_| !is_absent) else {
+            continue;
+        };
         if d.bytes < entry.bytes {
             let what = format!(
                 "{}: has {} bytes, the volume uses {}: it was cut short{}",

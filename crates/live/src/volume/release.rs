@@ -135,7 +135,7 @@ fn has_blank_flash(config: &VolumeConfig, file: &Path) -> bool {
 }
 
 /// Erases flash that still carries the volume's superblock: the release of an adoption that was interrupted has not opened it.
-fn leave_no_flash(config: &VolumeConfig, file: &Path) -> Vec<String> {
+pub(super) fn leave_no_flash(config: &VolumeConfig, file: &Path) -> Vec<String> {
     let uuid = config.uuid.as_deref().and_then(parse_uuid);
     let base = file.parent().unwrap_or(Path::new(""));
     let slowest = config.members.iter().map(|m| m.tier).max();

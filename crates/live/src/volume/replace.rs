@@ -393,6 +393,7 @@ fn already(
         already: true,
         notes,
     };
+    located.members[place].removed = false;
     located.save(file)?;
     Ok(Some(done))
 }

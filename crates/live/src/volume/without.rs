@@ -86,17 +86,30 @@ fn claim_on_flash(config: &VolumeConfig, found: &Found) -> Result<(), Error> {
     Ok(())
 }
 
-/// The description without what it says of removed members, if the volume has them all the same: a command that gave it flash was killed
-/// before its end.
-pub(super) fn not_removed(config: &VolumeConfig, found: &Found) -> Option<VolumeConfig> {
-    let newest = found.iter().flatten().max_by_key(|s| s.generation)?;
-    let told = |(i, m): (usize, &MemberConfig)| m.removed && !newest.is_absent(MemberId(i as u8));
-    if !config.members.iter().enumerate().any(told) {
-        return None;
+/// Keeps the description if it was wrong about flash that was removed (`told`: what it said). A description that cannot be kept is corrected
+/// again next time.
+pub(super) fn keep_corrected(
+    config: &VolumeConfig,
+    told: usize,
+    file: &Path,
+    notes: &mut Vec<String>,
+) {
+    if removed(config) == told || !file.exists() {
+        return;
     }
-    let mut config = config.clone();
-    config.members.iter_mut().for_each(|m| m.removed = false);
-    Some(config)
+    let what = match config.save(file) {
+        Ok(()) => "is corrected".to_owned(),
+        Err(e) => format!("cannot be corrected: {e}"),
+    };
+    notes.push(format!(
+        "{}: said that flash was removed which is part of the volume, and {what}",
+        file.display()
+    ));
+}
+
+/// The number of members that the description calls removed.
+pub(super) fn removed(config: &VolumeConfig) -> usize {
+    config.members.iter().filter(|m| m.removed).count()
 }
 
 /// Whether each of these members was taken out of the volume, so that nobody need be told.

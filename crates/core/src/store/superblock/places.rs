@@ -63,10 +63,14 @@ impl Superblock {
         let m = self.members.get(usize::from(i.0));
         self.kind == Kind::Cache && m.is_some_and(|m| m.tier == self.slowest())
     }
+    /// Whether member `i` is flash of a cache volume.
+    pub fn is_flash(&self, i: MemberId) -> bool {
+        self.kind == Kind::Cache && !self.is_disk(i)
+    }
     /// Whether member `i` is all the flash of a cache volume.
     pub fn is_only_flash(&self, i: MemberId) -> bool {
         let members = (0..self.members.len() as u8).map(MemberId);
-        self.kind == Kind::Cache && members.filter(|m| !self.is_disk(*m)).eq([i])
+        members.filter(|m| self.is_flash(*m)).eq([i])
     }
     /// Bytes at the start of a disk of a cache volume that hold its own metadata.
     pub fn head_bytes(&self) -> u64 {

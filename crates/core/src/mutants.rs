@@ -181,6 +181,8 @@ pub enum Mutant {
     FuaPassesClaimBy,
     /// The last checkpoint of a session names no clean copy, and the journal goes on doing so.
     EndForgetsClaims,
+    /// The same for the clean blocks of copies that have dirty blocks, too.
+    EndForgetsPartly,
     /// Dirty blocks that flash cannot read are read from the home.
     RescueDirty,
     /// A write that flash failed and the home took makes no record due.
@@ -290,7 +292,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 139] = [
+pub const MUTANTS: [Mutant; 140] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -381,6 +383,7 @@ pub const MUTANTS: [Mutant; 139] = [
     Mutant::RescueUnrecorded,
     Mutant::RescueUnderClean,
     Mutant::EndForgetsClaims,
+    Mutant::EndForgetsPartly,
     Mutant::PieceNamesAll,
     Mutant::ServeLateFlush,
     Mutant::ForgetLateWrite,

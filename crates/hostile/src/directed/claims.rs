@@ -180,14 +180,32 @@ pub(super) fn in_pieces(mutant: Option<Mutant>) -> Result<(), String> {
 /// A session with a cleaned copy ends, and the next one writes past it. Then the checkpoint of that end is damaged, so that the one before it
 /// and the journal count, which has the record of the copy. (In a cache volume, the next session withdraws a clean copy before it writes past it.)
 pub(super) fn ended(mutant: Option<Mutant>) -> Result<(), String> {
+    ended_with(mutant, false)
+}
+
+/// The same if the copy has dirty blocks, too. A crash comes before the write: while the clean blocks count, a write past them makes a record
+/// due. The copy is not cleaned any more, which also makes one due.
+pub(super) fn ended_in_part(mutant: Option<Mutant>) -> Result<(), String> {
+    ended_with(mutant, true)
+}
+
+fn ended_with(mutant: Option<Mutant>, partly_dirty: bool) -> Result<(), String> {
     let mut s = stage(mutant)?;
     s.uses(Uses::Copies);
     s.write(1, (0, 8))?;
     claim(&mut s)?;
+    if partly_dirty {
+        s.write(1, (0, 1))?;
+    }
     s.close(None)?;
     s.open()?;
+    if partly_dirty {
+        s.lose_power(nothing);
+        s.open()?;
+        s.hold(is_move);
+    }
     s.write_to(WriteTo::Home);
-    s.write(1, (0, 4))?;
+    s.write(1, (1, 4))?;
     s.flush()?;
     s.lose_power(nothing);
     // Checkpoint 2 is in the first region.

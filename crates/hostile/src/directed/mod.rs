@@ -55,7 +55,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 106] = [
+pub const SCENES: [(&str, Scene); 107] = [
     ("dirty data has an age", asked::has_an_age),
     (
         "what was asked home may be lost with flash",
@@ -225,6 +225,7 @@ pub const SCENES: [(&str, Scene); 106] = [
     ("a checkpoint with a cleaned copy", claims::checkpointed),
     ("a checkpoint that is not complete", claims::in_pieces),
     ("an end with a cleaned copy", claims::ended),
+    ("an end with a partly dirty copy", claims::ended_in_part),
     ("a copy that is named again", claims::named_again),
     ("a discard of part of a copy", copies::discarded_in_part),
     (

@@ -94,6 +94,8 @@ pub(super) struct Durability {
     writes: Vec<MetaWrite>,
     /// Set if every record names the clean blocks of copies, not only the records at the end (a mutant).
     always_clean_epoch: Option<u64>,
+    /// Whether records state which blocks of copies are clean, because the session is at its end ([`Durability::withdraw_all`]).
+    exact: bool,
     /// Whether the session ends without a checkpoint.
     final_records: FinalRecords,
 }
@@ -124,6 +126,7 @@ impl Durability {
             counters: CounterUpdates::new(opened, p.counter_every),
             writes: Vec::with_capacity(16),
             always_clean_epoch: None,
+            exact: false,
             final_records: FinalRecords::default(),
         };
         new.pressed = new.is_pressed();

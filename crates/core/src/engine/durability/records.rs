@@ -100,11 +100,17 @@ impl Durability {
         self.staging.tip().next_seq + ring.min(self.staging.room()).min(ROUND_BLOCKS)
     }
 
+    /// The number with which the clean blocks of copies are recorded, if they are. At the end of the session nothing changes any more.
+    fn clean_epoch(&self) -> Option<u64> {
+        let ended = self.exact.then_some(self.epoch);
+        ended.or(self.always_clean_epoch)
+    }
+
     /// Encodes the records of changes, as many as there is space for.
     pub(super) fn encode_pending(&mut self, g: &mut Globals, limit: u64) {
         while let Some(e) = self.pending.first() {
             let home = g.space.map.home(e);
-            if !self.encode(g, e, home, self.always_clean_epoch, limit) {
+            if !self.encode(g, e, home, self.clean_epoch(), limit) {
                 break;
             }
             self.pending.take_first();
@@ -117,10 +123,8 @@ impl Durability {
         self.encode_pending(g, limit);
         self.queue.start_round();
         self.encode_final_records(g, limit);
-        // Nothing changes any more while the last checkpoint is written, so the clean blocks of copies may be recorded.
-        let closing = self.checkpoints.final_begun().then_some(self.epoch);
-        self.checkpoints
-            .add_piece(&mut g.space, closing.or(self.always_clean_epoch));
+        let clean_epoch = self.clean_epoch();
+        self.checkpoints.add_piece(&mut g.space, clean_epoch);
         self.checkpoints.forgetful = g.broken(Mutant::PieceForgetsRecorded);
         if g.broken(Mutant::CheckpointWithoutBarrier) {
             // The mutant: header and blocks together, without a flush in between.

@@ -63,17 +63,21 @@ impl Durability {
         }
     }
 
-    /// Withdraws the claims of all copies that are clean. Returns whether there were any.
-    pub(super) fn withdraw_all(&mut self, g: &mut Globals) -> bool {
-        if g.broken(Mutant::EndForgetsClaims) {
+    /// At the end of the session: withdraws all claims. From now on records state exactly which blocks of a copy are dirty. Returns whether
+    /// any are due.
+    pub(super) fn withdraw_all(&mut self, g: &Globals) -> bool {
+        if core::mem::replace(&mut self.exact, true) || g.broken(Mutant::EndForgetsClaims) {
             return false;
         }
-        let map = &mut g.space.map;
+        let map = &g.space.map;
         let (mut at, mut any) = (0, false);
         while let Some((s, e)) = map.next_named_clean(Slot(at)) {
-            map.set_recorded(s, Recorded::Leaving);
+            at = s.0 + 1;
+            if map.is_dirty(e) && g.broken(Mutant::EndForgetsPartly) {
+                continue;
+            }
             self.pending.note(e, g.clock);
-            (at, any) = (s.0 + 1, true);
+            any = true;
         }
         any
     }

@@ -152,9 +152,9 @@ impl Durability {
         self.flush_data(g, r, targets)
     }
 
-    /// Begins a checkpoint, if `last` the last one of the session. That one does not name what is clean, and the journal must say so as well,
-    /// because an older checkpoint may have to be used. So the claims are withdrawn before.
-    fn begin_checkpoint(&mut self, g: &mut Globals, last: bool) {
+    /// Begins a checkpoint, if `last` the last one of the session. That one does not name what is clean as dirty, and the journal must say so
+    /// as well, because an older checkpoint may have to be used. So the claims are withdrawn before.
+    fn begin_checkpoint(&mut self, g: &Globals, last: bool) {
         let last = last && !self.withdraw_all(g);
         if !self.layout.has_journal {
             self.checkpoints.end_without();

@@ -370,7 +370,7 @@ impl ExtentMap {
         }
         dirty.min(first(&self.bits.named))
     }
-    /// The first slot from `from` on with a copy that is named and clean, and its extent.
+    /// The first slot from `from` on with a copy that is named and has clean blocks, which its record may name as dirty; and its extent.
     pub fn next_named_clean(&self, from: Slot) -> Option<(Slot, ExtentId)> {
         if self.bits.blocks == 0 {
             return None;
@@ -382,7 +382,8 @@ impl ExtentMap {
                 return None;
             }
             let slot = Slot(s as u32);
-            if let Some(e) = self.owner(slot).filter(|_| !self.is_dirty_in(slot)) {
+            let has = |e: &ExtentId| self.dirty_blocks(*e) < self.copied_blocks(*e);
+            if let Some(e) = self.owner(slot).filter(has) {
                 return Some((slot, e));
             }
             s += 1;

@@ -139,7 +139,7 @@ pub struct ReplaceAsk {
     #[serde(default)]
     pub force: bool,
     /// Only if the member is missing or was removed.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_free: bool,
 }
 

@@ -79,15 +79,13 @@ pub fn run(args: &CleanArgs) -> Result<(), Failure> {
         "dirty_bytes": copies["dirty_bytes"],
     });
     args.of.json.print(&result, || {
-        let left = result["dirty_bytes"].as_u64().unwrap_or_default();
-        let also = if left > 0 {
-            format!("; {left} bytes were written meanwhile and are dirty")
-        } else {
-            String::new()
-        };
-        format!(
-            "{v}: {} extents were dirty and are on the disks now{also}\n",
-            result["dirty_extents_before"]
-        )
+        let before = &result["dirty_extents_before"];
+        match result["dirty_bytes"].as_u64().unwrap_or_default() {
+            0 => format!("{v}: {before} extents were dirty and are on the disks now\n"),
+            // A policy that takes over, and an engine that is opened anew, end what was asked.
+            left => format!(
+                "{v}: {before} extents were dirty, and {left} bytes are dirty now: they were written meanwhile, or the policy or the members were changed, then repeat this\n"
+            ),
+        }
     })
 }

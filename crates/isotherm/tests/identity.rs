@@ -249,6 +249,17 @@ fn a_copy_beside_is_told_from_the_member_or_refused() {
     }
     let why = place.fails("find f s s.bak");
     assert!(why.contains("one is a copy"), "{why}");
+    // Where nobody names devices, another volume is found all the same.
+    place.ok("create w --fast a:16M --slow b:64M");
+    let out = place.run("find");
+    let (found, said) = [out.stdout, out.stderr]
+        .map(|o| String::from_utf8_lossy(&o).into_owned())
+        .into();
+    assert!(
+        found.contains("# volume w") && !found.contains("/s.bak"),
+        "{found}"
+    );
+    assert!(said.contains("one is a copy"), "{said}");
     // A second name for the same bytes is no copy.
     fs::create_dir(place.path("kept")).expect("made");
     fs::rename(place.path("s.bak"), place.path("kept/s.bak")).expect("renamed");

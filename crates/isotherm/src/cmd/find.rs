@@ -1,6 +1,6 @@
 //! `isotherm find`: prints descriptions of volumes from the superblocks of their members.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use isotherm_core::store::superblock::{Superblock, SuperblockError};
@@ -24,7 +24,7 @@ type Volumes = BTreeMap<[u8; 16], (Superblock, BTreeMap<u8, PathBuf>)>;
 /// No device belongs to a volume, or a device cannot be opened.
 pub fn run(args: &FindArgs) -> Result<(), Failure> {
     let mut volumes = Volumes::new();
-    let (mut found, mut nothing) = (Vec::new(), Vec::new());
+    let (mut found, mut nothing, mut copied) = (Vec::new(), Vec::new(), BTreeSet::new());
     let mut tails = labelled(args.devices.clone());
     if args.devices.is_empty() {
         let mut places = scan::block_devices();
@@ -72,10 +72,16 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
                 sb.index,
                 sb.name
             ));
-        } else {
-            add(&mut volumes, path, sb.clone())?;
+        } else if let Err(twins) = add(&mut volumes, path, sb.clone()) {
+            // A copy somewhere on the machine hides its own volume, not all others.
+            if !args.devices.is_empty() {
+                return Err(twins);
+            }
+            nothing.push(twins.to_string());
+            copied.insert(sb.uuid);
         }
     }
+    volumes.retain(|uuid, _| !copied.contains(uuid));
     if volumes.is_empty() {
         return Err(Failure::failed(format!(
             "none of these devices carries a volume: {}",

@@ -23,8 +23,7 @@ type Volumes = BTreeMap<[u8; 16], (Superblock, BTreeMap<u8, PathBuf>)>;
 /// # Errors
 /// No device belongs to a volume, or a device cannot be opened.
 pub fn run(args: &FindArgs) -> Result<(), Failure> {
-    let mut volumes = Volumes::new();
-    let (mut found, mut nothing, mut copied) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let (mut found, mut nothing) = (Vec::new(), Vec::new());
     let mut tails = labelled(args.devices.clone());
     if args.devices.is_empty() {
         let mut places = scan::block_devices();
@@ -60,28 +59,7 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
             Err(e) => nothing.push(format!("{}: {}", path.display(), words(e))),
         }
     }
-    let newest = |uuid| {
-        let of_volume = found.iter().map(|f| &f.1).filter(|sb| sb.uuid == uuid);
-        of_volume.max_by_key(|sb| sb.generation)
-    };
-    for (path, sb) in &found {
-        if newest(sb.uuid).is_some_and(|n| sb.is_replaced(n)) {
-            nothing.push(format!(
-                "{}: another device is member {} of volume `{}` now",
-                path.display(),
-                sb.index,
-                sb.name
-            ));
-        } else if let Err(twins) = add(&mut volumes, path, sb.clone()) {
-            // A copy somewhere on the machine hides its own volume, not all others.
-            if !args.devices.is_empty() {
-                return Err(twins);
-            }
-            nothing.push(twins.to_string());
-            copied.insert(sb.uuid);
-        }
-    }
-    volumes.retain(|uuid, _| !copied.contains(uuid));
+    let volumes = gathered(&found, !args.devices.is_empty(), &mut nothing)?;
     if volumes.is_empty() {
         return Err(Failure::failed(format!(
             "none of these devices carries a volume: {}",
@@ -129,6 +107,38 @@ fn print(args: &FindArgs, found: &[(VolumeConfig, Vec<u8>)]) -> Result<(), Failu
     });
     let text = texts.collect::<Result<Vec<_>, Failure>>()?.join("\n");
     args.json.print(&list, || text)
+}
+
+/// The volumes of these members. Members that others have replaced go to `notes`, and of devices that were not `named` so do copies.
+fn gathered(
+    found: &[(PathBuf, Superblock)],
+    named: bool,
+    notes: &mut Vec<String>,
+) -> Result<Volumes, Failure> {
+    let (mut volumes, mut copied) = (Volumes::new(), BTreeSet::new());
+    let newest = |uuid| {
+        let of_volume = found.iter().map(|f| &f.1).filter(|sb| sb.uuid == uuid);
+        of_volume.max_by_key(|sb| sb.generation)
+    };
+    for (path, sb) in found {
+        if newest(sb.uuid).is_some_and(|n| sb.is_replaced(n)) {
+            notes.push(format!(
+                "{}: another device is member {} of volume `{}` now",
+                path.display(),
+                sb.index,
+                sb.name
+            ));
+        } else if let Err(twins) = add(&mut volumes, path, sb.clone()) {
+            // A copy somewhere on the machine hides its own volume, not all others.
+            if named {
+                return Err(twins);
+            }
+            notes.push(twins.to_string());
+            copied.insert(sb.uuid);
+        }
+    }
+    volumes.retain(|uuid, _| !copied.contains(uuid));
+    Ok(volumes)
 }
 
 /// Adds the member on `path`. If two paths show the same bytes, only the first one is kept.

@@ -135,6 +135,8 @@ pub enum Mutant {
     RefuseMirrorAhead,
     /// A hole in the journal is treated as its end.
     PassHole,
+    /// The journal since an older checkpoint ends where it has filled the ring.
+    EndAtFullRing,
     /// A journal block need not state the checksum of the previous one.
     IgnoreChain,
     /// Blocks of a session that lost them count after a later session began.
@@ -292,7 +294,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 140] = [
+pub const MUTANTS: [Mutant; 141] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -356,6 +358,7 @@ pub const MUTANTS: [Mutant; 140] = [
     Mutant::HealRollback,
     Mutant::RefuseMirrorAhead,
     Mutant::PassHole,
+    Mutant::EndAtFullRing,
     Mutant::LeavePrimaryTorn,
     Mutant::SuperblocksTogether,
     Mutant::NameBeforeRaise,

@@ -55,7 +55,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 107] = [
+pub const SCENES: [(&str, Scene); 108] = [
     ("dirty data has an age", asked::has_an_age),
     (
         "what was asked home may be lost with flash",
@@ -106,6 +106,10 @@ pub const SCENES: [(&str, Scene); 107] = [
     (
         "a damaged checkpoint's number",
         recovery::damaged_checkpoint,
+    ),
+    (
+        "a journal that is longer than the ring",
+        recovery::longer_than_the_ring,
     ),
     (
         "an older first superblock",

@@ -6,7 +6,7 @@ use isotherm_core::MemberId;
 use isotherm_core::engine::Mutant;
 use isotherm_core::geometry::Kind;
 use isotherm_core::store::open::{Loss, Mode};
-use isotherm_core::store::{BLOCK, OpenError};
+use isotherm_core::store::{BLOCK, OpenError, checkpoint, journal};
 
 fn small() -> Shape {
     Shape {
@@ -134,6 +134,62 @@ pub(super) fn damaged_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
     s.lose_power(nothing);
     s.open()?;
     s.verify()
+}
+
+/// The newest checkpoint is damaged on primary and mirror. The journal since the one before it is a block longer than the ring: the primary
+/// has its newest block where the mirror, which lags, still has the oldest. That checkpoint must not be used without the newest block.
+pub(super) fn longer_than_the_ring(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut met = 0;
+    for rounds in 56..72 {
+        let mut s = stage(mutant)?;
+        for e in 0..rounds {
+            s.write(e % 20, (0, 8))?;
+            s.discard(e % 20, (0, 1))?;
+            s.flush()?;
+        }
+        let ring = s.is_ring();
+        s.hold(move |op| op.member == MemberId(1) && ring(op));
+        s.discard(20, (0, 8))?;
+        s.write(21, (0, 8))?;
+        s.flush()?;
+        s.lose_power(nothing);
+        let layout = s.sb.layout();
+        let carriers: Vec<_> = layout.carriers().collect();
+        let header = |region| {
+            let at = layout.region_offset(layout.primary, region);
+            checkpoint::Header::decode(s.disks[0].read(at, BLOCK), &s.sb.uuid)
+        };
+        let mut headers: Vec<_> = [0, 1].into_iter().filter_map(header).collect();
+        headers.sort_by_key(|h| h.number);
+        let [old, new] = headers[..] else {
+            continue;
+        };
+        let seqs: Vec<_> = (carriers.iter())
+            .map(|c| {
+                let at = layout.ring_offset(*c, old.start.next_seq);
+                let block = s.disks[usize::from(c.member.0)].read(at, BLOCK);
+                journal::decode(block, &s.sb.uuid).map_or(0, |h| h.seq)
+            })
+            .collect();
+        if seqs != [old.start.next_seq + 64, old.start.next_seq] {
+            continue;
+        }
+        met += 1;
+        for c in carriers {
+            let block =
+                layout.region_offset(c, checkpoint::Header::region(new.number)) + BLOCK as u64;
+            s.disks[usize::from(c.member.0)].corrupt(block, 64);
+        }
+        match s.try_open(|epoch| Mode::ReadWrite { epoch }, None) {
+            Err(OpenError::CheckpointLost { .. }) => {}
+            Err(e) => return Err(format!("a damaged checkpoint, and: {e}")),
+            Ok(()) => s.verify()?,
+        }
+    }
+    if met == 0 {
+        return Err(String::from("the scene has no ring that was filled"));
+    }
+    Ok(())
 }
 
 /// The write of a member's first superblock was lost, so that the second superblock belongs to a newer session.

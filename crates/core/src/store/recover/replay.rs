@@ -112,6 +112,7 @@ pub(super) fn replay<M: Media + ?Sized>(
         break;
     }
     report.proven = proven;
+    not_longer(media, from, &mut readers, loaded)?;
     no_hole(media, from, &mut readers, loaded.tip.next_seq, proven)?;
     no_doubt(media, from, &mut readers[0], loaded, &lacked, proven)?;
     // Later blocks that only the mirror has are not damaged on the primary: the power was lost in the middle of a round.
@@ -125,6 +126,30 @@ pub(super) fn replay<M: Media + ?Sized>(
     }
     if lacked.iter().any(|&s| s > proven) && broken(media, Mutant::RefuseMirrorAhead) {
         return Err(OpenError::JournalHole { seq: lacked[0] });
+    }
+    Ok(())
+}
+
+/// Checks that the journal since this checkpoint fits into the ring. Where a mirror that lags still has the block of this checkpoint's start,
+/// the primary may already have the next round of the ring in its place: that block belongs to the journal, and this checkpoint is too old.
+fn not_longer<M: Media + ?Sized>(
+    media: &mut M,
+    from: &From<'_>,
+    readers: &mut [RingReader],
+    loaded: &Loaded,
+) -> Result<(), OpenError> {
+    let (start, tip) = (loaded.checkpoint.start.next_seq, &loaded.tip);
+    let full = tip.next_seq >= start + u64::from(from.layout.area.ring_blocks);
+    let goes_on = |r: &mut RingReader, media: &mut M| {
+        let b = r.block(media, &from.layout, tip.next_seq);
+        let h = b.and_then(|b| journal::decode(b, &from.sb.uuid));
+        h.is_some_and(|h| continues(media, from, tip, &h))
+    };
+    if full
+        && !broken(media, Mutant::EndAtFullRing)
+        && readers.iter_mut().any(|r| goes_on(r, media))
+    {
+        return Err(OpenError::JournalHole { seq: start });
     }
     Ok(())
 }

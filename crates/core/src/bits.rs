@@ -196,6 +196,29 @@ impl BitTree {
         }
         Some(i)
     }
+    /// The highest member ≤ `to`.
+    pub fn last_to(&self, to: usize) -> Option<usize> {
+        let mut i = to.min(self.len.checked_sub(1)?);
+        let mut level = 0;
+        // As in `first_from`, in the other direction.
+        loop {
+            let w = self.levels[level][i / 64] & (!0u64 >> (63 - i % 64));
+            if w != 0 {
+                i = i / 64 * 64 + 63 - w.leading_zeros() as usize;
+                break;
+            }
+            level += 1;
+            if level == self.levels.len() {
+                return None;
+            }
+            i = (i / 64).checked_sub(1)?;
+        }
+        while level > 0 {
+            level -= 1;
+            i = i * 64 + 63 - self.levels[level][i].leading_zeros() as usize;
+        }
+        Some(i)
+    }
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         self.levels.iter().map(|l| l.len() * 8).sum()

@@ -47,6 +47,10 @@ impl Policy for RecordingPolicy {
         self.note("unit_bytes");
         7
     }
+    fn fixes_places(&self) -> bool {
+        self.note("fixes_places");
+        true
+    }
     fn minds_gaps(&self) -> bool {
         self.note("minds_gaps");
         false
@@ -168,11 +172,12 @@ impl Policy for Thin {
 }
 
 /// Every method of the trait but `name`, `inner` and `inner_mut`, in the order of [`ask_all`].
-const METHODS: [&str; 28] = [
+const METHODS: [&str; 29] = [
     "uses",
     "keeps_dirty",
     "writes_through",
     "unit_bytes",
+    "fixes_places",
     "minds_gaps",
     "attach",
     "make_room",
@@ -232,6 +237,7 @@ fn ask_all(p: &mut dyn Policy) {
     assert!(!p.keeps_dirty());
     assert!(p.writes_through());
     assert_eq!(p.unit_bytes(), 7);
+    assert!(p.fixes_places());
     assert!(!p.minds_gaps());
     p.attach(&mut view);
     p.make_room(&mut view, &access, &mut wanted);

@@ -79,6 +79,7 @@ impl Engine {
         let clock = opened.time_base;
         prepare(&mut opened, &params);
         let no_limit = u32::MAX;
+        opened.space.keep_order(!policy.fixes_places());
         policy.attach(&mut View::new(&mut opened.space, clock, 0, false, no_limit));
         let mut durability = Durability::new(&opened, &params);
         let mut space = opened.space;

@@ -42,6 +42,7 @@ impl Engine {
             g.space.map.forget_stats();
         }
         let moves = self.relocation.active();
+        g.space.keep_order(!policy.fixes_places());
         policy.attach(&mut View::new(&mut g.space, now, moves, false, u32::MAX));
         g.background.serve(&*policy, &g.space);
         g.policy = policy;

@@ -198,6 +198,9 @@ impl Policy for GreenDm {
             }
         }
     }
+    fn fixes_places(&self) -> bool {
+        true
+    }
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(match self.hold {
             Hold::Home => FAST,

@@ -307,6 +307,10 @@ pub trait Policy: Send {
     fn writes_through(&self) -> bool {
         self.inner().is_some_and(Policy::writes_through)
     }
+    /// Whether its authors fix the slot of a home (GreenDM: the lowest free one; OODT: after its predecessor). Else: [`crate::volume::Space::keep_order`].
+    fn fixes_places(&self) -> bool {
+        self.inner().is_some_and(Policy::fixes_places)
+    }
     /// Bytes of memory that it keeps for each unit of the volume, however small the flash is, because its authors have a counter for every
     /// unit. A large cache volume refuses it ([`crate::engine::fits`]). 0: its memory follows from the flash.
     fn unit_bytes(&self) -> u32 {

@@ -4,8 +4,8 @@ use crate::bits::BitTree;
 use crate::units::{Slot, TierId};
 use crate::volume::geometry::{Geometry, TIERS_MAX};
 
-/// Free slots by tier. The lowest-numbered one is allocated first (LNL, GreenDM 6.1.3). This packs hot data at the fast start of a disk. It
-/// also keeps logical neighbours together, because they are mostly first touched together.
+/// Free slots by tier. The lowest-numbered one is allocated first (LNL, GreenDM 6.1.3), which packs hot data at the fast start of a disk,
+/// or the one nearest to a wanted place.
 #[derive(Clone, Debug)]
 pub struct Slots {
     free: BitTree,
@@ -130,6 +130,19 @@ impl Slots {
             None => self.take_lowest(TierId(t as u8)),
         }
     }
+    /// Allocates the free slot of its tier that is nearest to `near`; of two the higher one.
+    pub fn take_nearest(&mut self, near: Slot) -> Option<Slot> {
+        let t = self.tier(near);
+        self.store_last_freed(t);
+        let (a, b) = self.tiers[t];
+        let up = self.free.first_from(near.0 as usize).map(|i| i as u32);
+        let down = self.free.last_to(near.0 as usize).map(|i| i as u32);
+        let i = match (up.filter(|&u| u < b), down.filter(|&d| d >= a)) {
+            (Some(u), Some(d)) if near.0 - d < u - near.0 => d,
+            (up, down) => up.or(down)?,
+        };
+        self.take(Slot(i)).then_some(Slot(i))
+    }
     /// Allocates exactly `s`; returns false if it is not free.
     pub fn take(&mut self, s: Slot) -> bool {
         if !self.is_free(s) {
@@ -227,6 +240,14 @@ mod tests {
                     let after = model.range(one.0..tier.end).next();
                     let near = after.or(model.range(tier.clone()).next()).copied();
                     assert_eq!(s.take_near(one), near.map(Slot));
+                    near.map(|n| model.remove(&n));
+                }
+                5 => {
+                    let after = model.range(one.0..tier.end).next().copied();
+                    let before = model.range(tier.start..=one.0).next_back().copied();
+                    let distance = |s: &u32| (s.abs_diff(one.0), u32::MAX - s);
+                    let near = after.into_iter().chain(before).min_by_key(distance);
+                    assert_eq!(s.take_nearest(one), near.map(Slot));
                     near.map(|n| model.remove(&n));
                 }
                 4 => {

@@ -46,6 +46,8 @@ pub struct Space {
     pub lost: LostBlocks,
     /// By extent: whether its own slot is still reserved for its first touch ([`Space::keep_own`]). `None`: no slots are reserved.
     own: Option<Bits>,
+    /// Whether homes on the slowest tier lie in the order of addresses, as far as there is room ([`Space::keep_order`]).
+    ordered: bool,
     /// The sizes of units, in a store of units of unequal sizes.
     sizes: Option<UnitSizes>,
     /// The class of each unit. The list is empty until a class is set.
@@ -65,6 +67,7 @@ impl Space {
             // The table is small, so that it fits into the first-level cache. It grows once to the number of operations in progress.
             pins: Pins::new(32),
             own: None,
+            ordered: false,
             loads: Loads::new(&geo),
             lost: LostBlocks::default(),
             sizes: None,
@@ -252,6 +255,20 @@ impl Space {
         }
         self.own = Some(own);
     }
+    /// From now on a home on the slowest tier gets the free slot nearest to that at which its address points, or (`false`) the lowest one.
+    /// This keeps neighbours together and in order also if they are written in another order or demoted one by one, so that a disk that is
+    /// read in order is read at its speed. OODT (III-C) has a weaker rule of its own ([`crate::policy::Policy::beside`]).
+    pub fn keep_order(&mut self, on: bool) {
+        self.ordered = on && !self.geo.is_cache() && self.sizes.is_none();
+    }
+    /// The slot of the slowest tier at which the address of an extent points: the extents are spread evenly over the tier if it has fewer
+    /// slots than the volume has extents.
+    fn preferred(&self, e: UnitId) -> Slot {
+        let slow = self.geo.tier_slots(self.geo.slowest());
+        let (slots, extents) = (slow.len() as u64, u64::from(self.geo.extents));
+        let i = u64::from(e.0) * slots.min(extents) / extents.max(1);
+        Slot(slow.start + i as u32)
+    }
     /// Allocates a slot for an extent without a home, like [`Space::take_place`], except that the extent's own reserved slot precedes all
     /// others of its tier. If the extent gets another slot, its own slot becomes free.
     pub fn take_home(&mut self, e: ExtentId, place: Place) -> Option<Slot> {
@@ -312,7 +329,7 @@ impl Space {
         Ok(())
     }
     /// Allocates a slot of `tier` for `e`: the first free slot after the home of `beside`, if this is on the same tier, else the lowest
-    /// one.
+    /// one, or as [`Space::keep_order`] has it.
     #[inline]
     pub fn take_on(&mut self, e: UnitId, tier: TierId, beside: Option<UnitId>) -> Option<Slot> {
         let near = beside.filter(|b| b.0 < self.geo.extents);
@@ -326,6 +343,9 @@ impl Space {
         }
         match near.filter(|&s| s.0 < self.geo.slots() && self.geo.tier_of(s) == tier) {
             Some(s) => self.slots.take_near(s),
+            None if self.ordered && tier == self.geo.slowest() => {
+                self.slots.take_nearest(self.preferred(e))
+            }
             None => self.slots.take_lowest(tier),
         }
     }

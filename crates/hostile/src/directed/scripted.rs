@@ -41,6 +41,10 @@ impl Policy for ScriptedPolicy {
     fn uses(&self) -> Uses {
         self.with(|w| w.uses)
     }
+    /// Scenes count on the lowest free slot.
+    fn fixes_places(&self) -> bool {
+        true
+    }
     fn attach(&mut self, _view: &mut View<'_>) {}
     fn first_touch(&mut self, view: &mut View<'_>, e: ExtentId) -> Place {
         let high = self.with(|w| w.high.contains(&e.0));

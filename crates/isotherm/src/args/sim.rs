@@ -114,7 +114,7 @@ pub struct WorldArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub warm_up: u64,
     /// A tiering volume is empty at the start, as `create` makes it: extents get their places on the slowest tier when they are first touched,
-    /// side by side, on a member of the size in --tier, or of the trace's span. Without this option, and always in a cache volume, data is at
+    /// as near to their addresses as there is room, on a member of the size in --tier, or of the trace's span. Without this option, and always in a cache volume, data is at
     /// the trace's addresses
     #[arg(long, conflicts_with = "hit_only")]
     pub new_volume: bool,

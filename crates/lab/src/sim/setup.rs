@@ -150,8 +150,8 @@ pub struct Observe {
 /// The state of the volume at the first request, and at the first measured request; and the clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Begin {
-    /// Whether a tiering volume is new, as `create` makes it: an extent gets its place on the slowest tier at its first touch, next to the
-    /// extent that was touched before. Otherwise the data is there before the run, at the addresses of the trace, as always in a cache volume.
+    /// Whether a tiering volume is new, as `create` makes it: an extent gets its place on the slowest tier at its first touch, as near to its
+    /// address as there is room. Otherwise the data is there before the run, at the addresses of the trace, as always in a cache volume.
     pub new_volume: bool,
     /// Microseconds that a client of the closed loop needs between a reply and its next request.
     pub client_us: f64,

@@ -19,7 +19,7 @@ use crate::units::{ExtentId, Slot, TierId};
 impl Relocation {
     /// Moves a home for the engine itself. The extent is not in use and has no write in progress. Returns false if no slot is free there.
     pub(in crate::engine) fn own_move(&mut self, g: &mut Globals, e: ExtentId, to: TierId) -> bool {
-        let (Some(src), Some(dst)) = (g.space.map.home(e), g.space.slots.take_lowest(to)) else {
+        let (Some(src), Some(dst)) = (g.space.map.home(e), g.space.take_on(e, to, None)) else {
             return false;
         };
         let action = Action::Move { extent: e, to };

@@ -33,6 +33,9 @@ impl Policy for Interval {
             self.passed = Raised::new(view.units());
         }
     }
+    fn fixes_places(&self) -> bool {
+        self.rules.neighbours
+    }
     fn first_touch(&mut self, view: &mut View<'_>, extent: UnitId) -> Place {
         let slowest = view.slowest();
         match self.beside(view, extent, slowest) {

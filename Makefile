@@ -5,7 +5,7 @@ SEEDS ?= 1000
 # make test PROPTEST_RNG_SEED=$(date +%s)
 PROPTEST_RNG_SEED ?= 20261122
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-nfs vm-two-ways vm-move-over dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-changes soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-nfs vm-two-ways vm-move-over dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -49,6 +49,10 @@ soak-kills:
 	seed=$$(date +%s); \
 	ISOTHERM_SEED=$$seed ISOTHERM_KILLS=50 $(CARGO) test --locked -p isotherm --test kill9 -- --nocapture --test-threads=1 a_database && \
 	ISOTHERM_SEED=$$seed ISOTHERM_KILLS=10 $(CARGO) test --locked -p isotherm --test postgres -- --nocapture
+
+# The flash of a volume is taken out, given, enlarged and replaced a hundred times under a writer, with kills in the middle
+soak-changes:
+	ISOTHERM_SEED=$$(date +%s) ISOTHERM_CHANGES=100 $(CARGO) test --locked -p isotherm --test flash_changes -- --nocapture
 
 # kill -9 twenty times under each front end of this machine; ublk: scripts/vm-ublk in a guest (root, for the loop device)
 soak-fronts:

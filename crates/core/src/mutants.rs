@@ -291,10 +291,12 @@ pub enum Mutant {
     PartOfGranule,
     /// What the user asked home counts as there while the disks are still marked.
     AskedForgetsMarks,
+    /// Another policy takes over, and what the user asked home is forgotten.
+    SwitchForgetsAsked,
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 141] = [
+pub const MUTANTS: [Mutant; 142] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -436,6 +438,7 @@ pub const MUTANTS: [Mutant; 141] = [
     Mutant::CoarseInward,
     Mutant::PartOfGranule,
     Mutant::AskedForgetsMarks,
+    Mutant::SwitchForgetsAsked,
 ];
 
 /// Rules that others imply: no test can notice their removal. The argument is in `docs/on-disk-format.md`, section 8.

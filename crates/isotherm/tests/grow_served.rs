@@ -296,6 +296,48 @@ fn a_growth_that_fails_half_way_is_survived() {
     sound(&place);
 }
 
+/// What was asked home goes there, although another policy takes over and the engine is opened anew for a recording and for a growth.
+#[test]
+fn changes_of_the_volume_do_not_end_a_clean() {
+    let place = Place::new();
+    let platter = place.away("platter");
+    let made = fs::File::create(&platter).and_then(|f| f.set_len(64 << 20));
+    made.expect("made");
+    let Some(disk) = Faulty::attach(&platter, &place.path("d"), "s") else {
+        return;
+    };
+    place.ok("create v --fast f:16M --slow d/s --policy lru");
+    let served = place.serve("v --nbd unix:n");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    let data = noise(1, 8 * MIB);
+    for (at, part) in (16 << 20..).step_by(MIB).zip(data.chunks(MIB)) {
+        peer.write(at, part).expect("written");
+    }
+    let copies = || place.json("status v", "status")["copies"].clone();
+    assert_eq!(bytes(&copies()["dirty_bytes"]), data.len() as u64);
+    // Nothing can be written home for now.
+    disk.spoil_writes_in(8 << 20, 40 << 20);
+    let mut cleans = place.command("clean v --json");
+    let cleans = cleans.stdout(Stdio::piped()).spawn().expect("begun");
+    let goes_on = || copies()["draining"] == json!("dirty");
+    wait_for("the clean", || goes_on().then_some(()));
+    place.ok("set v policy=fifo");
+    assert!(goes_on(), "another policy goes on with it");
+    place.ok("record v --events --out run.events --seconds 1");
+    assert!(goes_on(), "an engine that is recorded goes on with it");
+    let larger = fs::OpenOptions::new().write(true).open(&platter);
+    larger.and_then(|f| f.set_len(96 << 20)).expect("enlarged");
+    place.ok("grow v");
+    assert!(goes_on(), "the engine of a larger volume goes on with it");
+    assert!(bytes(&copies()["dirty_bytes"]) > 0);
+    disk.come_back("s");
+    let out = cleans.wait_with_output().expect("ended");
+    let cleaned: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!(cleaned["dirty_bytes"], json!(0), "{cleaned}");
+    end(&place, served);
+    sound(&place);
+}
+
 /// kill -9 at several moments: the next server finds the old size or the new one, and everything that was flushed.
 #[test]
 fn kill_9_during_a_growth_loses_nothing() {

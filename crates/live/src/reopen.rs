@@ -403,6 +403,7 @@ impl Session {
         let policy = self.config.build_policy().map_err(wrong)?;
         let knobs = self.engine.knobs();
         let promised = self.engine.promised().cloned();
+        let asked_clean = self.engine.is_asked_clean();
         // The classes of extents are only in memory: they are set again before anything else happens.
         let classes = classes(self.engine.space());
         self.members_may_have_changed(&opened)?;
@@ -422,6 +423,10 @@ impl Session {
             self.engine.promise(now, spec);
         }
         self.set_again(now, &knobs);
+        if asked_clean {
+            // An engine that cannot clean moves nothing else either.
+            let _ = self.engine.clean(now);
+        }
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 
 use super::Engine;
 use super::background::{Drain, SwitchError, fits};
+use crate::mutants::Mutant;
 use crate::policy::{Policy, View};
 use crate::units::Nanos;
 use alloc::boxed::Box;
@@ -44,14 +45,18 @@ impl Engine {
         let moves = self.relocation.active();
         g.space.keep_order(!policy.fixes_places());
         policy.attach(&mut View::new(&mut g.space, now, moves, false, u32::MAX));
+        let asked = g.background.is_asked() && !g.broken(Mutant::SwitchForgetsAsked);
         g.background.serve(&*policy, &g.space);
+        if asked {
+            g.clean();
+        }
         g.policy = policy;
         g.policy_due = true;
         Ok(())
     }
 
     /// Writes home what is dirty now, in the background: [`Engine::draining`] tells how much is left. Copies stay. What becomes dirty
-    /// meanwhile is up to the policy.
+    /// meanwhile is up to the policy. Another policy that takes over goes on with it.
     ///
     /// # Errors
     /// [`SwitchError::Closed`].
@@ -63,6 +68,11 @@ impl Engine {
             self.globals.clean();
         }
         Ok(())
+    }
+
+    /// Whether what [`Engine::clean`] was asked for is not done yet. An engine that takes the place of this one is to be asked again.
+    pub fn is_asked_clean(&self) -> bool {
+        self.globals.background.is_asked()
     }
 
     /// The kind of data that is being moved away, and the amount that is left.

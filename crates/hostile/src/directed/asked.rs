@@ -10,6 +10,22 @@ use isotherm_core::store::open::{Loss, Mode};
 /// All dirty data is asked home while the policy keeps it dirty, and a disk has work of its own. When the engine says that nothing is left, the
 /// flash may be lost: the disk has the data, and its mark says so.
 pub(super) fn may_be_lost_with_flash(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = asked_home(mutant)?;
+    lose_when_home(&mut s)
+}
+
+/// The same, and another policy takes over before anything is at home. It keeps data dirty, too.
+pub(super) fn survives_a_switch(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = asked_home(mutant)?;
+    let next = Box::new(s.policy.clone());
+    let (engine, world, _) = s.both().ok_or("the volume is not served")?;
+    let now = isotherm_core::World::now(world);
+    engine.set_policy(now, next).map_err(|e| e.to_string())?;
+    lose_when_home(&mut s)
+}
+
+/// Eight extents are dirty, and the user has asked for them at home.
+fn asked_home(mutant: Option<Mutant>) -> Result<Stage, String> {
     let mut s = cache(mutant)?;
     s.write_to(WriteTo::Copy);
     for e in 1..9 {
@@ -22,6 +38,11 @@ pub(super) fn may_be_lost_with_flash(mutant: Option<Mutant>) -> Result<(), Strin
     if engine.draining() != Drain::Dirty(8) {
         return Err(String::from("the scene has other dirty data"));
     }
+    Ok(s)
+}
+
+/// Waits until the engine says that nothing is left, and loses the flash.
+fn lose_when_home(s: &mut Stage) -> Result<(), String> {
     let mut steps = 0;
     loop {
         s.pass(Nanos::from_millis(5))?;

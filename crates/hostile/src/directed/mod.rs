@@ -55,11 +55,15 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 108] = [
+pub const SCENES: [(&str, Scene); 109] = [
     ("dirty data has an age", asked::has_an_age),
     (
         "what was asked home may be lost with flash",
         asked::may_be_lost_with_flash,
+    ),
+    (
+        "what was asked home goes there under another policy",
+        asked::survives_a_switch,
     ),
     ("power is lost while a cache ends", cache_ends::cut),
     (

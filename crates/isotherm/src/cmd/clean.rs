@@ -82,9 +82,8 @@ pub fn run(args: &CleanArgs) -> Result<(), Failure> {
         let before = &result["dirty_extents_before"];
         match result["dirty_bytes"].as_u64().unwrap_or_default() {
             0 => format!("{v}: {before} extents were dirty and are on the disks now\n"),
-            // A policy that takes over, and an engine that is opened anew, end what was asked.
             left => format!(
-                "{v}: {before} extents were dirty, and {left} bytes are dirty now: they were written meanwhile, or the policy or the members were changed, then repeat this\n"
+                "{v}: {before} extents were dirty, and are on the disks now; {left} bytes were written meanwhile and are dirty\n"
             ),
         }
     })

@@ -40,8 +40,8 @@ struct State {
     next_flush: Option<i32>,
     /// A range that cannot be read.
     unreadable: Option<(u64, u64)>,
-    /// Writes that end beyond this byte fail.
-    unwritable_from: Option<u64>,
+    /// Writes that touch these bytes fail.
+    unwritable: Option<(u64, u64)>,
     /// While set, no request is answered.
     hangs: bool,
     /// While set, writes are carried out and not answered.
@@ -106,7 +106,12 @@ impl Faulty {
 
     /// From now on no byte from `from` on can be written.
     pub fn spoil_writes(&self, from: u64) {
-        locked(&self.state).unwritable_from = Some(from);
+        self.spoil_writes_in(from, u64::MAX);
+    }
+
+    /// From now on bytes `from` to `to` cannot be written.
+    pub fn spoil_writes_in(&self, from: u64, to: u64) {
+        locked(&self.state).unwritable = Some((from, to));
     }
 
     /// From now on flushes fail with `errno`.
@@ -311,8 +316,8 @@ impl Filesystem for Drive {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let good = locked(&self.state).unwritable_from;
-        if good.is_some_and(|from| offset + data.len() as u64 > from) {
+        let bad = locked(&self.state).unwritable;
+        if bad.is_some_and(|(from, to)| offset < to && offset + data.len() as u64 > from) {
             return reply.error(Errno::EIO);
         }
         match self.run(|f| f.write_all_at(data, offset)) {

@@ -228,6 +228,10 @@ impl Background {
     pub(in crate::engine) fn evicts_all_copies(&self) -> bool {
         self.drain.next.is_some() && self.drain.uses == Uses::Homes
     }
+    /// Whether the user waits for what is dirty to be at home.
+    pub(in crate::engine) fn is_asked(&self) -> bool {
+        self.drain.asked != Asked::No
+    }
     /// Whether there is data to remove.
     pub(in crate::engine) fn removes(&self) -> bool {
         self.drain.next.is_some()

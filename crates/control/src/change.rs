@@ -41,7 +41,7 @@ impl Live {
             (
                 outcome,
                 crate::figures::params(engine),
-                crate::figures::copies(engine),
+                crate::figures::copies(engine, world.now()),
             )
         })?;
         outcome.map_err(|e| format!("policy: {text}: {e}"))?;

@@ -162,7 +162,7 @@ fn work(engine: &Engine, world: &UringWorld, seconds: f64, energy: Option<f64>) 
         "promotions": c.promotions.done, "demotions": c.demotions.done,
         "fetches": c.fetches.done, "evictions": c.evictions.done, "writebacks": c.writebacks.done,
         "migrated_bytes": c.migrated_bytes, "fetched_bytes": c.fetched_bytes, "written_back_bytes": c.written_back_bytes,
-        "copies": copies(engine),
+        "copies": copies(engine, world.now()),
         "moves": {
             "promotions": moves(&c.promotions), "demotions": moves(&c.demotions), "fetches": moves(&c.fetches),
             "evictions": moves(&c.evictions), "writebacks": moves(&c.writebacks), "active": moves_active,
@@ -272,8 +272,8 @@ pub fn listed(lost: &Listed) -> Value {
     json!({"bytes": lost.bytes, "granule_bytes": lost.granule, "ranges": ranges})
 }
 
-/// The number of copies, and the copies that are still to be given up after a change of policy.
-pub fn copies(engine: &Engine) -> Value {
+/// The number of copies, what is dirty of them, and the copies that are still to be given up after a change of policy.
+pub fn copies(engine: &Engine, now: Nanos) -> Value {
     let (extents, dirty, dirty_bytes) = engine.copies();
     let homes = engine.fast_home_bytes();
     let (draining, left) = match engine.draining() {
@@ -282,8 +282,12 @@ pub fn copies(engine: &Engine) -> Value {
         Drain::Homes(n) => (json!("homes"), n),
         Drain::Dirty(n) => (json!("dirty"), n),
     };
+    let time = engine.cleaning_time();
     json!({
         "extents": extents, "dirty_extents": dirty, "dirty_bytes": dirty_bytes,
+        "dirty_for_at_most_s": engine.dirty_age(now).map(Nanos::as_secs_f64),
+        "cleaning_takes_s": time.map(|t| t.time.as_secs_f64()),
+        "cleaning_takes_by": time.map(|t| if t.measured { "measured" } else { "model" }),
         "lost_with_fast_bytes": dirty_bytes + homes,
         "draining": draining, "draining_left": left,
     })

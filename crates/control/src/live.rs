@@ -170,10 +170,10 @@ impl Live {
         self.refuse_if_closing()?;
         let config = self.config();
         let mut status = describe(&self.volume, &config);
-        let (geo, mapped, params, copies) = self.on_engine(|e, _| {
+        let (geo, mapped, params, copies) = self.on_engine(|e, w| {
             let mapped = e.space().map.mapped();
             let geo = e.space().geo.clone();
-            (geo, mapped, figures::params(e), figures::copies(e))
+            (geo, mapped, figures::params(e), figures::copies(e, w.now()))
         })?;
         let missing = self.missing();
         let state = if self.handle.failure().is_some() {
@@ -336,7 +336,7 @@ impl Live {
                 }
             }
             outcome.map(|()| {
-                json!({"policy": told, "params": figures::params(engine), "copies": figures::copies(engine)})
+                json!({"policy": told, "params": figures::params(engine), "copies": figures::copies(engine, now)})
             })
         })??;
         self.keep_config(|config| {

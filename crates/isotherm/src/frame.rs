@@ -78,7 +78,8 @@ pub fn frame(now: &Sample, before: Option<&Sample>) -> Value {
         "reads_per_s": o.per_s[0], "writes_per_s": o.per_s[1], "flushes_per_s": o.per_s[2],
         "read_bytes_per_s": o.bytes_per_s[0], "written_bytes_per_s": o.bytes_per_s[1],
         "read_mean_s": o.mean_s[0], "write_mean_s": o.mean_s[1], "read_p99_s": o.p99_s[0], "write_p99_s": o.p99_s[1],
-        "dirty_bytes": o.dirty, "draining": stats["copies"]["draining"], "draining_left": stats["copies"]["draining_left"],
+        "dirty_bytes": o.dirty, "dirty_for_at_most_s": stats["copies"]["dirty_for_at_most_s"],
+        "cleaning_takes_s": stats["copies"]["cleaning_takes_s"], "draining": stats["copies"]["draining"], "draining_left": stats["copies"]["draining_left"],
         "queue": o.queue, "errors": o.errors, "power_w": o.power_w, "energy": energy(stats, elapsed), "wear": wear(stats, elapsed),
         "classes": classes(stats), "members": members(stats, status),
         // The first poll has means since serving began, which do not belong into a curve.

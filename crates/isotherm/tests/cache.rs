@@ -307,9 +307,13 @@ fn dirty_data_goes_home_when_asked() {
     copy_in(&place, &data);
     let before = status(&place);
     assert!(dirty(&place) > 0);
+    assert!(before["copies"]["dirty_for_at_most_s"].is_number());
+    let words = place.ok("status v");
+    assert!(words.contains("dirty      for at most "), "{words}");
     let cleaned = place.json("clean v", "clean");
     assert_eq!(cleaned["dirty_bytes"], json!(0), "{cleaned}");
     assert_eq!(dirty(&place), 0);
+    assert_eq!(status(&place)["copies"]["dirty_for_at_most_s"], Value::Null);
     assert_eq!(
         status(&place)["copies"]["extents"],
         before["copies"]["extents"]

@@ -19,7 +19,7 @@ export function tiles(f) {
     tile('Served from the fast tier', percent(f.served_fast), `${count(f.reads_per_s + f.writes_per_s)} requests/s`),
     tile('Reads', `${count(f.reads_per_s)}/s`, rate(f.read_bytes_per_s), `mean ${time(f.read_mean_s)}`, `p99 ${time(f.read_p99_s)}`),
     tile('Writes', `${count(f.writes_per_s)}/s`, rate(f.written_bytes_per_s), `mean ${time(f.write_mean_s)}`, `p99 ${time(f.write_p99_s)}`),
-    tile('Dirty data', bytes(f.dirty_bytes), 'in the cache alone', f.draining ? `${count(f.draining_left)} ${f.draining} being given up` : null, `${count(f.queue)} requests wait`),
+    tile('Dirty data', bytes(f.dirty_bytes), 'in the cache alone', f.dirty_bytes ? `for at most ${time(f.dirty_for_at_most_s)}; cleaning takes about ${time(f.cleaning_takes_s)}` : null, f.draining ? `${count(f.draining_left)} ${f.draining} being given up` : null, `${count(f.queue)} requests wait`),
     energy
       ? tile('Power', `${(f.power_w ?? energy.mean_w).toFixed(1)} W`, `${energy.kwh_per_day.toFixed(2)} kWh a day`, 'by the models of the devices')
       : tile('Power', '–', 'known for paced members only'),

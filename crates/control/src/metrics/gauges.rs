@@ -33,6 +33,16 @@ pub(super) const STATE: &[Figure] = &[
         "/copies/dirty_bytes",
     ),
     (
+        "dirty_seconds",
+        "Greatest age that data can have which only the cache holds",
+        "/copies/dirty_for_at_most_s",
+    ),
+    (
+        "cleaning_seconds",
+        "Estimate of the time that it takes to write all of it to the slowest tier",
+        "/copies/cleaning_takes_s",
+    ),
+    (
         "copied_extents",
         "Extents with a copy on a faster tier",
         "/copies/extents",

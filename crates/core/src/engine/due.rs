@@ -100,6 +100,7 @@ impl Engine {
         while self.carry_out_first(&mut turns) {}
         let (_, p) = self.parts();
         p.r.issue_parts(p.g);
+        p.g.note_dirty();
         if self.globals.phase == Phase::Closing && self.nothing_left() {
             self.globals.phase = Phase::Closed;
         }

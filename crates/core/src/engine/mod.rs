@@ -37,7 +37,8 @@ mod switch;
 
 pub use crate::mutants::{IMPLIED, MUTANTS, Mutant};
 pub use background::{
-    Drain, KeptAwake, PER_UNIT_MOST, PowerBudget, SleepPays, StartBudget, SwitchError, fits,
+    CleaningTime, Drain, KeptAwake, PER_UNIT_MOST, PowerBudget, SleepPays, StartBudget,
+    SwitchError, fits,
 };
 pub use inspect::{Explained, Memory};
 pub use knobs::{KNOBS, Knob, is_knob, knob};

@@ -66,6 +66,12 @@ fn lose_when_home(s: &mut Stage) -> Result<(), String> {
     s.verify()
 }
 
+/// The greatest age of dirty data, as the engine says.
+fn known_age(s: &mut Stage) -> Result<Option<Nanos>, String> {
+    let (engine, world, _) = s.both().ok_or("the volume is not served")?;
+    Ok(engine.dirty_age(isotherm_core::World::now(world)))
+}
+
 /// Data that a policy keeps dirty is written home at a certain age, and not long before. What is written again does not become younger by that.
 pub(super) fn has_an_age(mutant: Option<Mutant>) -> Result<(), String> {
     let age = Nanos::from_secs(10);
@@ -83,7 +89,12 @@ pub(super) fn has_an_age(mutant: Option<Mutant>) -> Result<(), String> {
     for second in 1..=11 {
         s.pass(Nanos::from_secs(1))?;
         s.write(1, (0, 2))?;
-        let left = dirty(&mut s);
+        let (left, known) = (dirty(&mut s), known_age(&mut s)?);
+        // What was written first is that old while all is dirty, and nothing is older. (A write takes less than a millisecond.)
+        let age = Nanos::from_secs(second)..Nanos::from_millis(second * 1000 + 10);
+        if left == 4 && !known.is_some_and(|t| age.contains(&t)) {
+            return Err(format!("{known:?} instead of {second} s is said"));
+        }
         if second < 5 && left != 4 {
             return Err(format!("{left} of 4 extents are dirty after {second} s"));
         }
@@ -96,6 +107,11 @@ pub(super) fn has_an_age(mutant: Option<Mutant>) -> Result<(), String> {
         return Err(format!(
             "{left} extents are dirty for longer than they may be"
         ));
+    }
+    // What is written again and again may be as old as the last look but one.
+    let (left, known) = (dirty(&mut s), known_age(&mut s)?);
+    if (left > 0) != known.is_some() || known.is_some_and(|t| t > Nanos::from_secs(12)) {
+        return Err(format!("{left} extents are dirty, at most for {known:?}"));
     }
     let (engine, ..) = s.both().ok_or("the volume is not served")?;
     if engine.draining() != Drain::None {

@@ -164,6 +164,7 @@ fn copies(c: &Value, extent: u64) -> Vec<String> {
         "copies",
         &format!("{} extents; {waiting}", int(&c["extents"])),
     )];
+    out.extend(cleaning(c).map(|how| line("dirty", &how)));
     let lost = if lost == 0 {
         "no data".to_owned()
     } else {
@@ -178,6 +179,24 @@ fn copies(c: &Value, extent: u64) -> Vec<String> {
         out.push(line("draining", &format!("{what}, {left} left")));
     }
     out
+}
+
+/// The age of dirty data, and the time that cleaning takes, if something is dirty.
+fn cleaning(c: &Value) -> Option<String> {
+    if int(&c["dirty_bytes"]) == 0 {
+        return None;
+    }
+    let age = c["dirty_for_at_most_s"].as_f64();
+    let age = age.map_or("of unknown age".to_owned(), |s| {
+        format!("for at most {}", time(s))
+    });
+    let by = match c["cleaning_takes_by"].as_str() {
+        Some("measured") => ", as measured in this session",
+        _ => ", by what is known of the disks",
+    };
+    let takes = c["cleaning_takes_s"].as_f64();
+    let takes = takes.map_or("-".to_owned(), |s| format!("about {}{by}", time(s)));
+    Some(format!("{age}; cleaning takes {takes}"))
 }
 
 /// What was lost with flash.
@@ -342,7 +361,7 @@ mod tests {
                 }},
             ],
             "failure": null, "read_only": false, "missing_members": [], "mapped_extents": 1024, "params": {"goal": "fast"},
-            "copies": {"extents": 7, "dirty_bytes": 8192, "lost_with_fast_bytes": 8192, "draining": null, "draining_left": 0},
+            "copies": {"extents": 7, "dirty_bytes": 8192, "dirty_for_at_most_s": 2400.0, "cleaning_takes_s": 12.0, "cleaning_takes_by": "measured", "lost_with_fast_bytes": 8192, "draining": null, "draining_left": 0},
             "fast_bytes_by_class": {"journal": 4096, "inode": 4096, "directory": 4096, "bitmap": 4096, "file-4K": 1024, "file-16K": 1024},
             "qos": [{"row": "noisy:ceiling=10M", "floor_held": null, "latency_held": false}], "front_ends": ["nbd:unix:n"],
             "device": {"path": "/dev/ublkb0", "link": "/dev/isotherm/v", "zero_copy": true}, "pid": 17, "program": "isotherm 0.1.0", "elapsed_s": 12.0,
@@ -362,6 +381,7 @@ mod tests {
             "tier 1     /dev/b, 4.00 GiB, as slow as the model exos-18tb, asleep for 5 min, woken 3 times, last 7 min ago by a read of \
              4.00 KiB, 12.0 wake-ups per day, its rated starts last 11.4 years at that rate",
             "copies     7 extents; 8.00 KiB of their data is not on the slowest tier yet",
+            "dirty      for at most 40 min; cleaning takes about 12.0 s, as measured in this session",
             "loss       of the faster tiers would cost 8.00 KiB",
             "served as  /dev/isotherm/v (/dev/ublkb0, zero copy), nbd:unix:n",
             "process    17, isotherm 0.1.0",

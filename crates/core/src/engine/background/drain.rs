@@ -156,6 +156,10 @@ impl Draining {
     fn clean(&mut self) {
         (self.asked, self.hand, self.next) = (Asked::Data, 0, Some(Nanos(0)));
     }
+    /// Whether all dirty data is being written home.
+    pub(super) fn cleans_all(&self) -> bool {
+        self.next.is_some() && (self.cleans || self.asked != Asked::No)
+    }
     /// What another policy had to remove, because it is old, is to be removed by this one.
     pub(super) fn look_at_old(&mut self) {
         let old: Vec<Slot> = self.ages.all_old();
@@ -301,6 +305,8 @@ impl Parts<'_> {
     pub(in crate::engine) fn drain_step(&mut self) {
         let now = self.g.clock;
         self.age_step();
+        let written = self.g.counters.written_back_bytes;
+        self.g.background.note_pace(now, written);
         if self.drain().next.is_none_or(|t| t > now) {
             return;
         }

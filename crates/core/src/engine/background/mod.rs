@@ -1,6 +1,6 @@
 //! Background work: work that waits while a disk sleeps (`sleep.rs`), when it may sleep (`when.rs`, `lulls.rs`,
-//! `starts.rs`, `waits.rs`), how much power moves may take (`power.rs`), data that another policy leaves behind (`drain.rs`), and data that
-//! is dirty for too long (`age.rs`).
+//! `starts.rs`, `waits.rs`), how much power moves may take (`power.rs`), data that another policy leaves behind (`drain.rs`), data that is
+//! dirty for too long (`age.rs`), and how long it takes to clean it (`pace.rs`).
 //!
 //! All parts of the engine ask which disks may be woken and which places the policy uses. So this state is part of the shared state. The
 //! steps of the work itself use the other parts and get them as arguments.
@@ -8,6 +8,7 @@
 mod age;
 mod drain;
 mod lulls;
+mod pace;
 mod power;
 mod sleep;
 mod starts;
@@ -15,6 +16,7 @@ mod waits;
 mod when;
 
 pub use drain::{Drain, PER_UNIT_MOST, SwitchError, fits};
+pub use pace::CleaningTime;
 pub use power::PowerBudget;
 pub use starts::StartBudget;
 pub use when::{KeptAwake, SleepPays};
@@ -27,6 +29,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use drain::Draining;
 use lulls::Lulls;
+use pace::Pace;
 use power::Power;
 use sleep::SleepMode;
 use starts::Starts;
@@ -39,6 +42,7 @@ const SLOTS_PER_STEP: u32 = 2048;
 #[derive(Clone, Debug)]
 pub(super) struct Background {
     drain: Draining,
+    pace: Pace,
     sleep: SleepMode,
     /// By member.
     lulls: Vec<Lulls>,
@@ -52,9 +56,13 @@ impl Background {
     pub(super) fn new(p: &Params, policy: &dyn Policy, space: &Space, now: Nanos) -> Background {
         let mut drain = Draining::new(policy, space);
         let fast = space.geo.tier_slots(space.geo.slowest()).start;
+        if space.map.dirty() > 0 {
+            drain.ages.opened_dirty();
+        }
         drain.ages.set(p.dirty_age, fast as usize, now);
         Background {
             drain,
+            pace: Pace::default(),
             sleep: SleepMode::new(p.sleep_hold, p.sleep_hold_bytes, now),
             lulls: vec![Lulls::default(); space.geo.members.len()],
             starts: (0..space.geo.members.len())

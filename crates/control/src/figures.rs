@@ -283,11 +283,13 @@ pub fn copies(engine: &Engine, now: Nanos) -> Value {
         Drain::Dirty(n) => (json!("dirty"), n),
     };
     let time = engine.cleaning_time();
+    let (max, fails) = engine.dirty_limit();
     json!({
         "extents": extents, "dirty_extents": dirty, "dirty_bytes": dirty_bytes,
         "dirty_for_at_most_s": engine.dirty_age(now).map(Nanos::as_secs_f64),
         "cleaning_takes_s": time.map(|t| t.time.as_secs_f64()),
         "cleaning_takes_by": time.map(|t| if t.measured { "measured" } else { "model" }),
+        "cleaning_fails": fails, "dirty_max_bytes": max,
         "lost_with_fast_bytes": dirty_bytes + homes,
         "draining": draining, "draining_left": left,
     })

@@ -293,10 +293,12 @@ pub enum Mutant {
     AskedForgetsMarks,
     /// Another policy takes over, and what the user asked home is forgotten.
     SwitchForgetsAsked,
+    /// Writes make more dirty than `dirty_max` allows.
+    PassDirtyMax,
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 142] = [
+pub const MUTANTS: [Mutant; 143] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -439,6 +441,7 @@ pub const MUTANTS: [Mutant; 142] = [
     Mutant::PartOfGranule,
     Mutant::AskedForgetsMarks,
     Mutant::SwitchForgetsAsked,
+    Mutant::PassDirtyMax,
 ];
 
 /// Rules that others imply: no test can notice their removal. The argument is in `docs/on-disk-format.md`, section 8.

@@ -236,6 +236,9 @@ impl Run {
             dirty_age: (self.s.seed + u64::from(life))
                 .is_multiple_of(2)
                 .then(|| Nanos::from_millis(1 + self.s.seed % 50)),
+            dirty_max: (self.s.seed / 2 + u64::from(life))
+                .is_multiple_of(2)
+                .then(|| 100_000 * (1 + self.s.seed % 9) as u32),
             stage_blocks: 8,
             piece_blocks: 1 + self.rng.below(3) as u32,
             pass_discards: self.rng.one_in(2),

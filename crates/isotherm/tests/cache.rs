@@ -334,6 +334,38 @@ fn dirty_data_goes_home_when_asked() {
     end(&place, served);
 }
 
+/// No more than `dirty_max_percent` is dirty, also while a client writes as fast as it can; and the limit outlives the server.
+#[test]
+fn dirty_data_has_a_limit() {
+    let place = Place::new();
+    let size = create(&place);
+    let served = place.serve("v --nbd unix:n");
+    let writer = Writer::start(&place, vec![Held::default(); size as usize / BLOCK], 1);
+    wait_for("dirty data", || {
+        (dirty(&place) > 2 * MIB as u64).then_some(())
+    });
+    place.ok("set v dirty_max_percent=10");
+    let max = || status(&place)["copies"]["dirty_max_bytes"].as_u64();
+    let most = max().expect("a limit");
+    assert!(most < 2 * MIB as u64);
+    wait_for("room", || (dirty(&place) <= most).then_some(()));
+    for _ in 0..20 {
+        let now = status(&place);
+        let dirty = now["copies"]["dirty_bytes"].as_u64().expect("a number");
+        assert!(dirty <= most, "{now}");
+    }
+    let (held, _) = writer.stop();
+    checked(&place, &held);
+    end(&place, served);
+    let served = place.serve("v --nbd unix:n");
+    assert_eq!(max(), Some(most));
+    place.ok("set v dirty_max_percent=0");
+    assert_eq!(max(), None);
+    let why = place.fails("set v dirty_max_percent=101");
+    assert!(why.contains("percent of the flash"), "{why}");
+    end(&place, served);
+}
+
 /// Flash that the volume went on without may be anything when it comes back, also too short.
 #[test]
 fn flash_that_was_left_out_may_be_short() {

@@ -166,6 +166,9 @@ pub struct IoConfig {
     /// Age at which dirty data is written home at the latest, seconds; 0: any. If left out: an hour, or any with `sleep_hold_s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dirty_age_s: Option<f64>,
+    /// Share of the flash that may be dirty, percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dirty_max_percent: Option<f64>,
     /// Longest time that background work waits for a sleeping disk, seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sleep_hold_s: Option<f64>,
@@ -233,6 +236,7 @@ impl Default for IoConfig {
             wear_tbw: None,
             wear_burst_h: None,
             dirty_age_s: None,
+            dirty_max_percent: None,
             sleep_hold_s: None,
             sleep_hold_bytes: None,
             sleep_starts_per_day: None,

@@ -121,6 +121,11 @@ impl Engine {
         let bytes = map.all_dirty_blocks() << g.space.geo.block_shift;
         (map.copied(), map.dirty(), bytes)
     }
+    /// Number of bytes that may be dirty, if there is a limit, and whether the last attempts to write dirty data home have failed.
+    pub fn dirty_limit(&self) -> (Option<u64>, bool) {
+        let (b, space) = (&self.globals.background, &self.globals.space);
+        (b.dirty_max(space), b.cleaning_fails(space))
+    }
     /// Bytes of extents whose home is on a tier faster than the slowest. If those tiers are lost, these bytes and the dirty data are lost.
     /// 0 with one tier.
     pub fn fast_home_bytes(&self) -> u64 {

@@ -28,6 +28,8 @@ const HOUR: f64 = 3600.0;
 const DAY: f64 = 86_400.0;
 /// Shares are kept in millionths, and watts in microwatts.
 const PARTS: f64 = 1e6;
+/// Millionths in a percent.
+const PERCENT: f64 = PARTS / 100.0;
 /// The knob that needs data sheets.
 const POWER: &str = "power_limit_w";
 const NO_SHEETS: &str = "power_limit_w: 0, unless the data sheet of every member is known and states its power (`sheet` of a member)";
@@ -50,7 +52,7 @@ fn number(n: Option<u64>) -> f64 {
 }
 
 /// All knobs. Limits, throttles and budgets are off unless set.
-pub const KNOBS: [Knob; 17] = [
+pub const KNOBS: [Knob; 18] = [
     Knob {
         name: "move_bytes_per_s",
         what: "bandwidth for moves",
@@ -131,6 +133,15 @@ pub const KNOBS: [Knob; 17] = [
         zero: true,
         read: |p| seconds(p.dirty_age),
         write: |p, v| p.dirty_age = unless_zero(v).map(nanos),
+    },
+    Knob {
+        name: "dirty_max_percent",
+        what: "share of the flash that may be dirty; near it dirty data is written home, also under load, and writes beyond it go through",
+        range: "dirty_max_percent: percent of the flash, 0 (no limit) or 0.01 to 100",
+        limits: (0.01, 100.0),
+        zero: true,
+        read: |p| p.dirty_max.map_or(0.0, |n| f64::from(n) / PERCENT),
+        write: |p, v| p.dirty_max = unless_zero(v).map(|v| (v * PERCENT + 0.5) as u32),
     },
     Knob {
         name: "sleep_hold_s",
@@ -280,6 +291,8 @@ impl Engine {
                 g.background.set_budgets(p, g.clock);
                 let fast = g.space.geo.tier_slots(g.space.geo.slowest()).start;
                 g.background.set_age(p.dirty_age, fast as usize, g.clock);
+                g.background.set_dirty_max(p.dirty_max, &g.space);
+                g.heed_limit(0);
                 g.set_power();
             }
             Err(e @ (ParamError::Range(_) | ParamError::Value(..))) => return Err(e),

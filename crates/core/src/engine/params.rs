@@ -57,6 +57,8 @@ pub struct Params {
     /// Dirty data is written home at this age at the latest (`background/age.rs`), as soon as no disk must be woken for it; `None`: when the
     /// policy wants it.
     pub dirty_age: Option<Nanos>,
+    /// Largest share of the faster tiers that may be dirty, in millionths (`background/limit.rs`); `None`: no limit.
+    pub dirty_max: Option<u32>,
     /// For each member, the time between two starts at which its start-stop limit lasts as long as wanted; `None`, or no entry: no limit is
     /// known (`background/starts.rs`).
     pub start_intervals: Vec<Option<Nanos>>,
@@ -149,6 +151,7 @@ impl Default for Params {
             wear_burst: Nanos::from_secs(86_400),
             sleep_hold: None,
             dirty_age: None,
+            dirty_max: None,
             sleep_hold_bytes: None,
             start_intervals: Vec::new(),
             sleep_start_interval: None,

@@ -55,8 +55,13 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 109] = [
+pub const SCENES: [(&str, Scene); 111] = [
     ("dirty data has an age", asked::has_an_age),
+    ("dirty data has a limit", asked::has_a_limit),
+    (
+        "a sleeping disk is woken at the limit of dirty data",
+        asked::wakes_at_the_limit,
+    ),
     (
         "what was asked home may be lost with flash",
         asked::may_be_lost_with_flash,

@@ -196,7 +196,15 @@ fn cleaning(c: &Value) -> Option<String> {
     };
     let takes = c["cleaning_takes_s"].as_f64();
     let takes = takes.map_or("-".to_owned(), |s| format!("about {}{by}", time(s)));
-    Some(format!("{age}; cleaning takes {takes}"))
+    let fails = match c["cleaning_fails"].as_bool() {
+        Some(true) => "; the slowest tier DOES NOT TAKE IT",
+        _ => "",
+    };
+    let max = c["dirty_max_bytes"].as_u64();
+    let max = max.map_or(String::new(), |n| {
+        format!("; beyond {} writes go through", bytes(n))
+    });
+    Some(format!("{age}; cleaning takes {takes}{fails}{max}"))
 }
 
 /// What was lost with flash.

@@ -26,6 +26,7 @@ impl IoConfig {
                 let hour = self.sleep_hold_s.is_none().then_some(DIRTY_AGE_S);
                 self.dirty_age_s.or(hour)
             }
+            "dirty_max_percent" => self.dirty_max_percent,
             "sleep_hold_s" => self.sleep_hold_s,
             "sleep_hold_bytes" => bytes(self.sleep_hold_bytes),
             "sleep_starts_per_day" => self.sleep_starts_per_day,
@@ -56,6 +57,7 @@ impl IoConfig {
             }
             "wear_burst_h" => self.wear_burst_h = Some(value),
             "dirty_age_s" => self.dirty_age_s = Some(value),
+            "dirty_max_percent" => self.dirty_max_percent = limit,
             "sleep_hold_s" => self.sleep_hold_s = limit,
             "sleep_hold_bytes" => self.sleep_hold_bytes = limit.map(bytes),
             "sleep_starts_per_day" => {

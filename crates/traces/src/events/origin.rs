@@ -331,7 +331,8 @@ impl Origin {
             put_bytes(&mut out, sb.as_deref().unwrap_or_default());
         }
         let sleeping = Sleeping::of(p);
-        let powers = p.power_limit_uw.is_some() || p.dirty_age.is_some();
+        let dirty = p.dirty_age.is_some() || p.dirty_max.is_some();
+        let powers = p.power_limit_uw.is_some() || dirty;
         let sleeps = sleeping != Sleeping::default() || powers;
         let gather = p.flush_gather != 0 || sleeps;
         let ahead = p.flush_ahead != 0 || gather;
@@ -362,8 +363,11 @@ impl Origin {
         if powers {
             put_option(&mut out, p.power_limit_uw);
         }
-        if p.dirty_age.is_some() {
+        if dirty {
             put_option(&mut out, p.dirty_age.map(|t| t.0));
+        }
+        if p.dirty_max.is_some() {
+            put_option(&mut out, p.dirty_max.map(u64::from));
         }
         out
     }
@@ -431,6 +435,11 @@ impl Origin {
         }
         if !c.is_empty() {
             params.dirty_age = option(&mut c)?.map(Nanos);
+        }
+        if !c.is_empty() {
+            params.dirty_max = option(&mut c)?
+                .map(|n| u32::try_from(n).map_err(|_| "more dirty data than flash"))
+                .transpose()?;
         }
         if !c.is_empty() {
             return Err("something stands behind the origin");

@@ -9,6 +9,7 @@
 //! [`Engine::clean`]: crate::Engine::clean
 
 use super::age::Ages;
+use super::limit::{Attempts, Limit};
 use super::sleep::ASK_AGAIN;
 use super::{Background, SLOTS_PER_STEP};
 use crate::engine::globals::{Globals, Parts};
@@ -117,6 +118,10 @@ pub(super) struct Draining {
     asked: Asked,
     /// What is dirty for too long.
     pub(super) ages: Ages,
+    /// What is dirty beyond the limit.
+    pub(super) limit: Limit,
+    /// Whether dirty data can be written home.
+    pub(super) attempts: Attempts,
     /// Time of the next step. `None`: done, or nothing to do.
     next: Option<Nanos>,
     /// The first slot that was not examined yet since the policy took over.
@@ -146,6 +151,8 @@ impl Draining {
             cleans,
             asked: Asked::No,
             ages: Ages::default(),
+            limit: Limit::default(),
+            attempts: Attempts::default(),
             next: due.then_some(Nanos(0)),
             // If there is nothing to remove yet, what comes is reported.
             hand: if due { 0 } else { fast },
@@ -158,14 +165,22 @@ impl Draining {
     }
     /// Whether all dirty data is being written home.
     pub(super) fn cleans_all(&self) -> bool {
-        self.next.is_some() && (self.cleans || self.asked != Asked::No)
+        self.next.is_some() && (self.cleans || self.asked != Asked::No || self.limit.cleans())
     }
-    /// What another policy had to remove, because it is old, is to be removed by this one.
-    pub(super) fn look_at_old(&mut self) {
+    /// What was dirty for too long or too much under another policy (`before`) is removed under this one, too.
+    pub(super) fn go_on_with(&mut self, before: Draining) {
+        (self.ages, self.limit, self.attempts) = (before.ages, before.limit, before.attempts);
+        if self.limit.cleans() {
+            self.begin(Nanos(0));
+        }
         let old: Vec<Slot> = self.ages.all_old();
         for slot in old {
             self.look_at(slot, Nanos(0));
         }
+    }
+    /// There is data to remove somewhere.
+    pub(super) fn begin(&mut self, now: Nanos) {
+        self.next = Some(self.next.map_or(now, |t| t.min(now)));
     }
     /// There is data to remove in `slot`.
     pub(super) fn look_at(&mut self, slot: Slot, now: Nanos) {
@@ -276,9 +291,10 @@ impl Globals {
         }
     }
 
-    /// A write that was in progress when the policy changed made a copy dirty: if the policy leaves no copy dirty, it is written home.
+    /// A write made a copy dirty. If the policy leaves no copy dirty (the write was in progress when it took over), it is written home.
     #[inline]
     pub(in crate::engine) fn copy_became_dirty(&mut self, e: ExtentId) {
+        self.heed_limit(0);
         if self.background.drain.cleans
             && let Some(slot) = self.space.map.copy(e)
         {
@@ -289,7 +305,7 @@ impl Globals {
 
 /// The result of a look at a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     /// There is nothing to remove.
     Nothing,
     /// The removal has begun. It may still fail.
@@ -312,7 +328,10 @@ impl Parts<'_> {
         }
         let fast = self.g.fast_slots();
         let asked = self.drain().asked != Asked::No;
-        if !asked && self.g.may_disturb(&[], self.d.mirror()).is_err() {
+        let dirty = self.g.space.map.all_dirty_blocks();
+        self.drain().limit.look(dirty, 0);
+        let limited = self.drain().limit.cleans();
+        if !asked && !limited && self.g.may_disturb(&[], self.d.mirror()).is_err() {
             self.drain().next = Some(now + ASK_AGAIN);
             return;
         }
@@ -339,18 +358,28 @@ impl Parts<'_> {
             }
             moved |= how == Step::Begun;
         }
+        moved |= self.limit_step();
+        let rest = self.rest();
         let drain = self.drain();
         let left = drain.hand < fast || !drain.again.is_empty();
         // What is in use is looked at later. The rest of the slots is examined at once.
-        let next = if moved || drain.again.is_empty() {
+        let next = if moved || (drain.again.is_empty() && !limited) {
             NEXT
         } else {
             AGAIN
         };
-        drain.next = left.then_some(now + next);
+        drain.next = (left || limited).then_some(now + next.max(rest));
         if asked && !left {
             self.finish_asked();
         }
+    }
+
+    /// The delay before the next step that failed attempts require.
+    fn rest(&mut self) -> Nanos {
+        let c = &self.g.counters;
+        // A dirty copy that is evicted counts as written home when it is there.
+        let (done, failed) = (c.writebacks.done, c.writebacks.failed + c.evictions.failed);
+        self.drain().attempts.note(done, failed)
     }
 
     /// All that was asked home is there. The marks of the disks are to say so, too: then the flash may be lost.
@@ -381,7 +410,7 @@ impl Parts<'_> {
     }
 
     /// Begins to remove the data in `s` if the policy does not use it.
-    fn drain_slot(&mut self, s: Slot) -> Step {
+    pub(super) fn drain_slot(&mut self, s: Slot) -> Step {
         let (g, r) = (&mut *self.g, &mut *self.r);
         let Some(extent) = g.space.map.owner(s) else {
             return Step::Nothing;
@@ -389,7 +418,9 @@ impl Parts<'_> {
         let is_copy = g.copy_in(s) == Some(extent);
         let drain = &g.background.drain;
         let uses = drain.uses;
-        let cleans = drain.cleans || drain.asked != Asked::No || drain.ages.is_old(s);
+        let limited = drain.limit.cleans();
+        let wanted = drain.cleans || drain.asked != Asked::No || drain.ages.is_old(s);
+        let cleans = wanted || limited;
         let dirty = is_copy && cleans && g.space.map.is_dirty(extent);
         let must_go = match uses {
             Uses::Homes => is_copy,
@@ -399,8 +430,8 @@ impl Parts<'_> {
         if !must_go && !dirty {
             return Step::Nothing;
         }
-        // Uses at most half of the buffers, because the policy needs some, too.
-        let busy = r.active() * 2 > r.buffers() as u32;
+        // Uses at most half of the buffers, because the policy needs some, too, unless too much is dirty.
+        let busy = !limited && r.active() * 2 > r.buffers() as u32;
         if busy || !r.has_buffer() {
             return Step::NoBuffer;
         }

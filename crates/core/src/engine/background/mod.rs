@@ -1,12 +1,13 @@
 //! Background work: work that waits while a disk sleeps (`sleep.rs`), when it may sleep (`when.rs`, `lulls.rs`,
 //! `starts.rs`, `waits.rs`), how much power moves may take (`power.rs`), data that another policy leaves behind (`drain.rs`), data that is
-//! dirty for too long (`age.rs`), and how long it takes to clean it (`pace.rs`).
+//! dirty for too long (`age.rs`) or too much (`limit.rs`), and how long it takes to clean it (`pace.rs`).
 //!
 //! All parts of the engine ask which disks may be woken and which places the policy uses. So this state is part of the shared state. The
 //! steps of the work itself use the other parts and get them as arguments.
 
 mod age;
 mod drain;
+mod limit;
 mod lulls;
 mod pace;
 mod power;
@@ -60,6 +61,10 @@ impl Background {
             drain.ages.opened_dirty();
         }
         drain.ages.set(p.dirty_age, fast as usize, now);
+        drain.limit.set(p.dirty_max, space);
+        if drain.limit.look(space.map.all_dirty_blocks(), 0) {
+            drain.begin(now);
+        }
         Background {
             drain,
             pace: Pace::default(),
@@ -74,10 +79,9 @@ impl Background {
     }
     /// Another policy took over.
     pub(super) fn serve(&mut self, policy: &dyn Policy, space: &Space) {
-        let ages = core::mem::take(&mut self.drain.ages);
-        self.drain = Draining::new(policy, space);
-        self.drain.ages = ages;
-        self.drain.look_at_old();
+        let next = Draining::new(policy, space);
+        let before = core::mem::replace(&mut self.drain, next);
+        self.drain.go_on_with(before);
     }
     /// Whether the policy knows of a copy in `slot`. A tiering policy knows of no copy. The other policies know the copies on the fastest
     /// tier. Any other copy was left by the previous policy.

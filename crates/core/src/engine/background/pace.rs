@@ -1,6 +1,7 @@
 //! How long it takes to write home what is dirty: measured, or by the costs of the slowest tier.
 //!
-//! Measured is the work that goes on without a pause: what the user asked for, and what a policy that leaves nothing dirty finds. What a
+//! Measured is the work that goes on without a pause: what the user asked for, what a policy that leaves
+//! nothing dirty finds, and what is more than the limit. What a
 //! policy cleans now and then says nothing about the time of all of it.
 
 use super::Background;

@@ -32,6 +32,16 @@ struct Writing {
     evict: bool,
 }
 
+impl Writing {
+    /// Number of blocks that a write from block `from` on makes dirty, at most.
+    fn makes_dirty(&self, from: u32) -> u64 {
+        match self.mode {
+            WriteTo::Copy => u64::from(self.to - from),
+            WriteTo::Both | WriteTo::Home => 0,
+        }
+    }
+}
+
 /// What a device write was that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
@@ -49,9 +59,22 @@ pub(super) enum Written {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replicas {
     writing: BTreeMap<(u32, u32), Writing>,
+    /// Number of blocks that those of them which go to the copy alone will make dirty, at most.
+    coming: u64,
 }
 
 impl Replicas {
+    /// Such a write begins, or goes on in another mode.
+    fn put(&mut self, key: (u32, u32), w: Writing) {
+        self.end(key);
+        self.coming += w.makes_dirty(key.1);
+        self.writing.insert(key, w);
+    }
+    /// Such a write has ended.
+    fn end(&mut self, key: (u32, u32)) {
+        let ended = self.writing.remove(&key);
+        self.coming -= ended.map_or(0, |w| w.makes_dirty(key.1));
+    }
     /// Whether no such write is in progress. (For a volume without copies, only this function is called.)
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
@@ -119,7 +142,10 @@ impl Requests {
             return self.wait(p.g, *w);
         }
         let req = *self.list.at(w.req);
-        let wanted = write_target(p, &req, e, (home, copy));
+        let mut wanted = write_target(p, &req, e, (home, copy));
+        if wanted == WriteTo::Copy && p.g.is_at_limit(e, (from, to), self.replicas.coming) {
+            wanted = WriteTo::Both;
+        }
         let dirty = p.g.space.map.any_dirty(e, from, to);
         let mode = match wanted {
             WriteTo::Home if dirty && !p.g.broken(Mutant::PassDirtyBy) => WriteTo::Both,
@@ -143,7 +169,7 @@ impl Requests {
             p.r.mark_overwritten(i, from, to);
         }
         let fua = self.is_forced(p, w.req, e, (from, to), mode);
-        self.replicas.writing.insert(
+        self.replicas.put(
             (e.0, from),
             Writing {
                 to,
@@ -240,7 +266,7 @@ impl Requests {
                 past_copy: true,
                 ..w
             };
-            self.replicas.writing.insert((e.0, from), past);
+            self.replicas.put((e.0, from), past);
             // It is unknown what the copy contains now. Its clean blocks are read from the home; dirty ones stay until the home has newer ones.
             if g.space.map.copy(e).is_some() && g.space.map.copy_invalidate_clean(e, from, to) {
                 p.d.note(g, e);
@@ -251,7 +277,7 @@ impl Requests {
             }
             return Written::Again;
         }
-        self.replicas.writing.remove(&(e.0, from));
+        self.replicas.end((e.0, from));
         settle_replicas(p, e, (from, to), w);
         if w.evict {
             p.r.evict_if_possible(p.g, e);

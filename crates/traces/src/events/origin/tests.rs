@@ -125,9 +125,16 @@ fn what_came_last_is_the_end() {
         for short in bytes.len() + 1..whole.len() {
             assert!(Origin::decode(&whole[..short]).is_err(), "{short} bytes");
         }
-        for before in [params.clone(), slept.clone()] {
+        let powers = [None, Some(12_000_000)];
+        let maxima = [None, Some(70_000)];
+        let limits = powers.iter().flat_map(|p| maxima.map(|m| (*p, m)));
+        let limits = limits.filter(|l| *l != (None, None));
+        for (before, (power_limit_uw, dirty_max)) in
+            limits.flat_map(|l| [&params, &slept].map(|p| (p.clone(), l)))
+        {
             let limited = Params {
-                power_limit_uw: Some(12_000_000),
+                power_limit_uw,
+                dirty_max,
                 ..before
             };
             let whole = origin(limited.clone()).encode();

@@ -295,10 +295,12 @@ pub enum Mutant {
     SwitchForgetsAsked,
     /// Writes make more dirty than `dirty_max` allows.
     PassDirtyMax,
+    /// What was lost with flash is copied to new flash because the user wants all data there.
+    WarmOfLost,
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 143] = [
+pub const MUTANTS: [Mutant; 144] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -442,6 +444,7 @@ pub const MUTANTS: [Mutant; 143] = [
     Mutant::AskedForgetsMarks,
     Mutant::SwitchForgetsAsked,
     Mutant::PassDirtyMax,
+    Mutant::WarmOfLost,
 ];
 
 /// Rules that others imply: no test can notice their removal. The argument is in `docs/on-disk-format.md`, section 8.

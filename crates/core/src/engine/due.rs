@@ -24,6 +24,8 @@ enum Due {
     Policy,
     /// Some data is at a place that the policy does not use.
     Drain,
+    /// The user wants data on flash.
+    Warm,
     /// To be checked: whether work that is held for a sleeping disk has reached a limit, and whether a batch has a next step.
     Hold,
     /// A look at copies that may have rested.
@@ -54,6 +56,7 @@ impl Engine {
         // would keep a whole CPU busy.
         // This is called after every event, so it is written without an iterator over a list.
         let next = Nanos::earlier(self.when(Due::Held), self.when(Due::Drain));
+        let next = Nanos::earlier(next, self.when(Due::Warm));
         let next = Nanos::earlier(next, self.when(Due::Look));
         let next = Nanos::earlier(next, self.when(Due::Round));
         let next = Nanos::earlier(next, self.when(Due::Alarm));
@@ -75,6 +78,7 @@ impl Engine {
             Due::Starving => now_if(g.waiting.starving_due()),
             Due::Policy => now_if(g.policy_due),
             Due::Drain => g.background.drain_due().filter(|_| g.may_move()),
+            Due::Warm => g.background.warm_due().filter(|_| g.may_move()),
             Due::Hold => now_if(g.background.has_sleep_mode()),
             Due::Look => self.durability.look_due(g),
             Due::Round => self
@@ -115,6 +119,7 @@ impl Engine {
             || self.try_due(Due::Starving, turns)
             || self.try_due(Due::Policy, turns)
             || self.try_due(Due::Drain, turns)
+            || self.try_due(Due::Warm, turns)
             || self.try_due(Due::Hold, turns)
             || self.try_due(Due::Look, turns)
             || self.try_due(Due::Round, turns)
@@ -146,6 +151,7 @@ impl Engine {
             Due::Starving => requests.retry_starving(&mut p),
             Due::Policy => look(&mut p),
             Due::Drain => p.drain_step(),
+            Due::Warm => p.warm_step(),
             Due::Hold => return p.sleep_step(),
             Due::Look => p.d.look_at_copies(p.g),
             Due::Round => self.begin_round(),

@@ -10,7 +10,7 @@
 //! | `requests/` | requests from arrival to reply |
 //! | `relocation/` | moves and copies, and their limits |
 //! | `durability/` | rounds, checkpoints, records; slots that are given up and not yet free |
-//! | `background/` | work that waits while a disk sleeps; data that another policy leaves behind |
+//! | `background/` | work that waits while a disk sleeps; data that another policy leaves behind, or that the user wants on flash |
 //! | `globals.rs`, `devices.rs` | the state that all of these use; operations in progress |
 //! | `slab.rs`, `../by_number.rs` | tables of work in progress: by a number of its own, by the number of an extent or slot |
 //! | `accounts.rs`, `meter.rs` | the devices' work by class; their energy |
@@ -38,7 +38,7 @@ mod switch;
 pub use crate::mutants::{IMPLIED, MUTANTS, Mutant};
 pub use background::{
     CleaningTime, Drain, KeptAwake, PER_UNIT_MOST, PowerBudget, SleepPays, StartBudget,
-    SwitchError, fits,
+    SwitchError, WARM_RANGES_MAX, WarmEnd, WarmError, Warmed, fits,
 };
 pub use inspect::{Explained, Memory};
 pub use knobs::{KNOBS, Knob, is_knob, knob};

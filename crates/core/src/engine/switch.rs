@@ -1,12 +1,14 @@
 //! Change of the policy of a running volume: the check whether a policy may take over, and the change itself. `background/drain.rs` handles
-//! the data that the old policy leaves behind.
+//! the data that the old policy leaves behind. Also what a user may ask for: that dirty data goes home, and that data is copied to flash.
 
 use super::Engine;
-use super::background::{Drain, SwitchError, fits};
+use super::background::{Drain, SwitchError, WARM_RANGES_MAX, WarmEnd, WarmError, Warmed, fits};
 use crate::mutants::Mutant;
 use crate::policy::{Policy, View};
 use crate::units::Nanos;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 impl Engine {
     /// Whether a policy may take over.
@@ -78,5 +80,51 @@ impl Engine {
     /// The kind of data that is being moved away, and the amount that is left.
     pub fn draining(&self) -> Drain {
         self.globals.background.draining(&self.globals.space)
+    }
+
+    /// Copies ranges of extents to flash, in the order of addresses, in idle time, as long as there are free slots: [`Engine::warmed`] tells
+    /// how far it is. The ranges are in order and do not overlap. Without ranges, what was asked for before ends.
+    ///
+    /// # Errors
+    /// See [`WarmError`].
+    pub fn warm(&mut self, now: Nanos, ranges: Vec<Range<u32>>) -> Result<(), WarmError> {
+        let g = &mut self.globals;
+        if ranges.is_empty() {
+            g.background.end_warming(WarmEnd::Stopped);
+            return Ok(());
+        }
+        if !g.may_move() {
+            return Err(WarmError::Closed);
+        }
+        if !g.space.geo.is_cache() || !self.relocation.copies_fit() {
+            return Err(WarmError::NoCopies);
+        }
+        let passes = |n: &(&str, _)| n.0 == "write-mode" && n.1 == "pass-through";
+        if g.policy.names().iter().any(passes) {
+            return Err(WarmError::PassThrough);
+        }
+        if g.devices.members.iter().any(|m| m.missing) {
+            return Err(WarmError::Missing);
+        }
+        let extents = g.space.geo.extents;
+        let in_order = ranges.windows(2).all(|w| w[0].end <= w[1].start);
+        let sound = ranges.iter().all(|r| r.start < r.end && r.end <= extents);
+        if !in_order || !sound || ranges.len() > WARM_RANGES_MAX {
+            return Err(WarmError::Ranges);
+        }
+        if g.background.is_warming() {
+            return Err(WarmError::AtWork);
+        }
+        g.background.begin_warming(now, ranges);
+        Ok(())
+    }
+
+    /// How far the copying is that was asked for last; `None`: nobody has asked this engine.
+    pub fn warmed(&self) -> Option<Warmed> {
+        let g = &self.globals;
+        let report = g.background.warmed()?;
+        let over = (!g.may_move()).then_some(WarmEnd::Closed);
+        let end = report.end.or(over);
+        Some(Warmed { end, ..report })
     }
 }

@@ -5,11 +5,13 @@ use super::stage::{Asked, CELLS, Stage, everything, nothing};
 use crate::disk::{Disk, Disks};
 use crate::truth::{CELL, Change, content};
 use crate::world::Fate;
-use isotherm_core::engine::{Mutant, Params};
+use isotherm_core::engine::{Mutant, Params, WarmEnd};
 use isotherm_core::store::open::{Loss, Mode};
 use isotherm_core::store::{OpenError, open};
 use isotherm_core::volume::lost::LostPart;
-use isotherm_core::{Engine, ExtentId, IoError, MemberId, OpKind, Request, RequestOp};
+use isotherm_core::{
+    Engine, ExtentId, IoError, MemberId, Nanos, OpKind, Request, RequestOp, World,
+};
 
 /// What [`dirty`] loses.
 const LOST: [LostPart; 2] = [(ExtentId(1), 0, 8), (ExtentId(2), 2, 6)];
@@ -281,6 +283,33 @@ pub(super) fn no_copies(mutant: Option<Mutant>) -> Result<(), String> {
     s.flush()?;
     s.allocate(2)?;
     s.write(2, (4, 6))?;
+    s.flush()?;
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()
+}
+
+/// The user wants everything on new flash: what is lost does not get there, so a write of a part of it makes nothing else readable.
+pub(super) fn not_warmed(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = dirty(mutant, |_| {})?;
+    s.list(Some(&LOST))?;
+    s.close(None)?;
+    let bytes = s.sb.members[0].bytes as usize;
+    s.succeed(Disk::new(bytes))?;
+    s.open()?;
+    let (engine, world, _) = s.both().ok_or("the volume is not served")?;
+    let now = World::now(world);
+    engine.warm(now, vec![0..8]).map_err(|e| e.to_string())?;
+    for _ in 0..20 {
+        s.pass(Nanos::from_millis(50))?;
+    }
+    let (engine, ..) = s.both().ok_or("the volume is not served")?;
+    let report = engine.warmed().ok_or("nothing was asked")?;
+    if report.end != Some(WarmEnd::Complete) || report.copied == 0 {
+        return Err(format!("the scene has no other copies: {report:?}"));
+    }
+    s.verify()?;
+    s.write(2, (2, 3))?;
     s.flush()?;
     s.lose_power(nothing);
     s.open()?;

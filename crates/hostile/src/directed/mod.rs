@@ -55,7 +55,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 111] = [
+pub const SCENES: [(&str, Scene); 112] = [
     ("dirty data has an age", asked::has_an_age),
     ("dirty data has a limit", asked::has_a_limit),
     (
@@ -90,6 +90,10 @@ pub const SCENES: [(&str, Scene); 111] = [
     ("power is lost while a list is made", lists::cut),
     ("data is lost twice", lists::twice),
     ("other flash after a loss", lists::no_copies),
+    (
+        "all data is wanted on flash after a loss",
+        lists::not_warmed,
+    ),
     ("a loss that is accepted later", lists::accepted),
     ("a damaged list", lists::list_is_damaged),
     ("a list that does not fit", long_lists::too_long),

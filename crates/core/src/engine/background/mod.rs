@@ -1,6 +1,7 @@
 //! Background work: work that waits while a disk sleeps (`sleep.rs`), when it may sleep (`when.rs`, `lulls.rs`,
 //! `starts.rs`, `waits.rs`), how much power moves may take (`power.rs`), data that another policy leaves behind (`drain.rs`), data that is
-//! dirty for too long (`age.rs`) or too much (`limit.rs`), and how long it takes to clean it (`pace.rs`).
+//! dirty for too long (`age.rs`) or too much (`limit.rs`), how long it takes to clean it (`pace.rs`), and data that the user wants on flash
+//! (`warm.rs`).
 //!
 //! All parts of the engine ask which disks may be woken and which places the policy uses. So this state is part of the shared state. The
 //! steps of the work itself use the other parts and get them as arguments.
@@ -14,12 +15,14 @@ mod power;
 mod sleep;
 mod starts;
 mod waits;
+mod warm;
 mod when;
 
 pub use drain::{Drain, PER_UNIT_MOST, SwitchError, fits};
 pub use pace::CleaningTime;
 pub use power::PowerBudget;
 pub use starts::StartBudget;
+pub use warm::{WARM_RANGES_MAX, WarmEnd, WarmError, Warmed};
 pub use when::{KeptAwake, SleepPays};
 
 use super::Params;
@@ -35,6 +38,7 @@ use power::Power;
 use sleep::SleepMode;
 use starts::Starts;
 use waits::Waits;
+use warm::Warming;
 
 /// Number of slots examined at once in the background: about 20 µs.
 const SLOTS_PER_STEP: u32 = 2048;
@@ -51,6 +55,7 @@ pub(super) struct Background {
     starts: Vec<Option<Starts>>,
     waits: Waits,
     power: Power,
+    warming: Warming,
 }
 
 impl Background {
@@ -75,6 +80,7 @@ impl Background {
                 .collect(),
             waits: Waits::new(p.sleep_wait_share, now),
             power: Power::default(),
+            warming: Warming::default(),
         }
     }
     /// Another policy took over.
@@ -82,6 +88,7 @@ impl Background {
         let next = Draining::new(policy, space);
         let before = core::mem::replace(&mut self.drain, next);
         self.drain.go_on_with(before);
+        self.end_warming(WarmEnd::Policy);
     }
     /// Whether the policy knows of a copy in `slot`. A tiering policy knows of no copy. The other policies know the copies on the fastest
     /// tier. Any other copy was left by the previous policy.

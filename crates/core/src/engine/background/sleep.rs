@@ -221,6 +221,7 @@ impl Globals {
         sleep.ask_again = None;
         self.policy_due = true;
         self.background.drain.make_due(now);
+        self.background.make_warming_due(now);
     }
 }
 
@@ -257,7 +258,11 @@ impl Parts<'_> {
         }
         if g.background.sleep.batch.is_none() {
             let idle = g.background.sleep.since.is_none() && !g.devices.members[member].unflushed;
-            if idle && !self.d.lags_on(member) && self.d.covers_all(member) {
+            if idle
+                && !g.background.warms_in_batch()
+                && !self.d.lags_on(member)
+                && self.d.covers_all(member)
+            {
                 return false;
             }
             g.counters.sleep_batches += 1;
@@ -322,9 +327,9 @@ impl Parts<'_> {
         }
         b.next = now + NEXT;
         g.background.sleep.batch = Some(b);
-        // Data that is moved away after a change of policy belongs to the batch.
-        let draining = g.background.removes();
-        if b.hand < fast || draining || r.active() > 0 || !self.d.is_idle() {
+        // Data that is moved away after a change of policy belongs to the batch, and so does what the user wants on flash.
+        let more = g.background.removes() || g.background.warms_in_batch();
+        if b.hand < fast || more || r.active() > 0 || !self.d.is_idle() {
             return false;
         }
         self.end_batch(b)

@@ -109,6 +109,9 @@ impl Relocation {
     /// Records the outcome of a move.
     pub(super) fn settle_move(&mut self, g: &mut Globals, d: &Durability, m: &Move, how: Outcome) {
         self.settle(g, d, (m.action, m.up, m.own), how);
+        if m.own && m.up {
+            g.warm_ended(m.extent, how, m.step == Step::Writing);
+        }
     }
 
     /// Cancels all moves that can still be cancelled (at closing).

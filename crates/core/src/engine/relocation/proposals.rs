@@ -56,7 +56,9 @@ impl Executor for Timed<'_> {
                 to,
                 up,
             } => r.try_move(g, d, action, (extent, from, to), up),
-            Checked::Fetch { extent, home, to } => r.try_fetch(g, d, action, (extent, home, to)),
+            Checked::Fetch { extent, home, to } => {
+                r.try_fetch(g, d, action, (extent, home, to), false)
+            }
             Checked::FetchPart {
                 extent,
                 home,
@@ -204,6 +206,7 @@ impl Relocation {
         d: &Durability,
         action: Action,
         (e, home, to): (ExtentId, Slot, TierId),
+        own: bool,
     ) -> Result<bool, Refusal> {
         let copy = g.space.map.copy(e);
         let (kind, src, parts) = match copy {
@@ -232,14 +235,25 @@ impl Relocation {
             _ => g.space.slots.take_lowest(to).ok_or(Refusal::Full)?,
         };
         self.set_parts(g, parts, e, all);
-        self.start_move(
-            g,
-            action,
-            (e, src, dst),
-            kind,
-            (true, false, joins_previous),
-        );
+        self.start_move(g, action, (e, src, dst), kind, (true, own, joins_previous));
         Ok(false)
+    }
+
+    /// Copies what flash lacks of an extent to the fastest tier, for the engine itself, if the rules for fetches allow it.
+    pub(in crate::engine) fn warm(
+        &mut self,
+        g: &mut Globals,
+        d: &Durability,
+        extent: ExtentId,
+    ) -> Result<(), Refusal> {
+        let home = g.space.map.home(extent).ok_or(Refusal::Pointless)?;
+        let copy = g.space.map.copy(extent);
+        // A copy on a middle tier is completed there.
+        let to = copy.map_or(TierId(0), |c| g.space.geo.tier_of(c));
+        let action = Action::Fetch { extent, to };
+        self.try_fetch(g, d, action, (extent, home, to), true)?;
+        Relocation::proposed(g, action);
+        Ok(())
     }
 
     /// Fetches a part of the extent into its copy. A new copy is empty and clean until the fetch has ended, so the state is correct even if

@@ -286,6 +286,11 @@ impl Policy for Benefit {
     }
     fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, slot: Position) {
         self.scores.copied(extent, slot);
+        if self.scores.worth(extent, Some(slot)) == 0 && !self.pending_copies.contains(&extent) {
+            // The user wants it here. As after a restart, the copy is worth one access, so the first that is worth more may replace it.
+            let saves = self.value_saved(view);
+            self.scores.touch(extent, Some(slot), saves);
+        }
         self.note_copied_class(view, extent, slot);
     }
     fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, slot: Position) {

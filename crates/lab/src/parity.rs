@@ -8,6 +8,7 @@
 //! next wake-up are compared as well, because effects do not show them.
 
 use crate::policy_spec::PolicySpec;
+use isotherm_core::engine::WARM_RANGES_MAX;
 use isotherm_core::geometry::Kind;
 use isotherm_core::policy::Policy;
 use isotherm_core::qos::Spec;
@@ -15,11 +16,12 @@ use isotherm_core::store::open::Loss;
 use isotherm_core::store::{self, Opened, Superblock};
 use isotherm_core::{BufRef, Effect, Engine, Nanos, QUIET, RequestOp};
 use isotherm_traces::events::{
-    CLEAN, Call, Decision, End, EventsError, Reader, Standing, meta_hash,
+    CLEAN, Call, Decision, End, EventsError, Reader, Standing, WARM, meta_hash, warm_ranges,
 };
 use std::collections::HashSet;
 use std::fmt;
 use std::io::Read;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The result of a replay.
@@ -200,6 +202,7 @@ pub fn replay<R: Read>(mut reader: Reader<R>) -> Result<Parity, ParityError> {
     let mut replayed = Vec::new();
     let mut flights = Flights::default();
     let (mut first, mut last) = (None, Nanos(0));
+    let mut wanted = Vec::new();
     let mut parity = Parity {
         events: 0,
         requests: 0,
@@ -228,7 +231,12 @@ pub fn replay<R: Read>(mut reader: Reader<R>) -> Result<Parity, ParityError> {
             return Ok(parity);
         }
         out.clear();
-        let told = catch_unwind(AssertUnwindSafe(|| tell(&mut engine, now, &call, &mut out)));
+        let told = catch_unwind(AssertUnwindSafe(|| match call {
+            Call::Set { ref key, value } if key.starts_with(WARM) => {
+                warm(&mut engine, now, (key, value), &mut wanted);
+            }
+            _ => tell(&mut engine, now, &call, &mut out),
+        }));
         if told.is_err() {
             differ("the engine panicked", reader.decisions(), &[]);
             return Ok(parity);
@@ -262,6 +270,17 @@ pub fn replay<R: Read>(mut reader: Reader<R>) -> Result<Parity, ParityError> {
         }
     }
     Ok(parity)
+}
+
+/// The next part of what the user wants on flash, which is asked for with the last part.
+fn warm(engine: &mut Engine, now: Nanos, (key, value): (&str, f64), wanted: &mut Vec<Range<u32>>) {
+    let more = warm_ranges(key).unwrap_or_default();
+    // With one more than that, the engine refuses them.
+    let room = (WARM_RANGES_MAX + 1).saturating_sub(wanted.len());
+    wanted.extend(more.into_iter().take(room));
+    if value > 0.0 {
+        let _ = engine.warm(now, std::mem::take(wanted));
+    }
 }
 
 fn tell(engine: &mut Engine, now: Nanos, call: &Call, out: &mut Vec<Effect>) {
@@ -326,6 +345,7 @@ pub fn describe(call: &Call) -> String {
         Call::Tick => "tick".into(),
         Call::Close => "close".into(),
         Call::Set { key, .. } if key == CLEAN => "dirty data is asked home".into(),
+        Call::Set { key, .. } if key.starts_with(WARM) => "data is wanted on flash".into(),
         Call::Set { key, value } => format!("set {key}={value}"),
         Call::Policy { text } => format!("policy {text}"),
         Call::Promise { text } => format!("promise {text}"),

@@ -12,17 +12,17 @@
 use crate::reopen::{BEING_CHANGED, Purpose};
 use crate::server::Handle;
 use isotherm_core::engine::Explained;
-use isotherm_core::engine::SwitchError;
+use isotherm_core::engine::{SwitchError, WarmError};
 use isotherm_core::policy::ParamError;
 use isotherm_core::policy::Policy;
 use isotherm_core::qos::Spec;
 use isotherm_core::run::Host;
 use isotherm_core::{Effect, Engine, ExtentId, IoError, Nanos, OpId, Request, World};
 use isotherm_traces::events::{
-    CLEAN, Call, Encoder, End, Ending, Image, Origin, Standing, Writer, meta_hash,
+    CLEAN, Call, Encoder, End, Ending, Image, Origin, Standing, Writer, meta_hash, warm_calls,
 };
 use std::io::{self, Write};
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -132,6 +132,19 @@ impl Driver {
         if self.recorder.is_some() {
             let key = CLEAN.to_owned();
             self.record(now, &Call::Set { key, value: 1.0 }, &[]);
+        }
+        result
+    }
+
+    /// Copies ranges of extents to flash: see [`Engine::warm`].
+    ///
+    /// # Errors
+    /// As for that function.
+    pub fn warm(&mut self, now: Nanos, ranges: Vec<Range<u32>>) -> Result<(), WarmError> {
+        let calls = self.recorder.as_ref().map(|_| warm_calls(&ranges));
+        let result = self.engine.warm(now, ranges);
+        for call in calls.into_iter().flatten() {
+            self.record(now, &call, &[]);
         }
         result
     }

@@ -25,7 +25,7 @@ pub enum Call {
     /// No more requests will come.
     Close,
     /// A parameter or knob was set. The engine may have refused it; a replay refuses it in the same way. With the name [`CLEAN`], the user
-    /// asked to write home what is dirty.
+    /// asked to write home what is dirty; with one that begins with [`super::WARM`], that data is copied to flash.
     Set {
         /// Its name.
         key: String,

@@ -16,12 +16,14 @@ mod numbers;
 mod origin;
 mod read;
 mod tables;
+mod warm;
 mod write;
 
 pub use block::{pack, unpack};
 pub use code::{CLEAN, Call, Decision, Encoder, meta_hash};
 pub use origin::{Image, Origin};
 pub use read::{Event, Reader, Summary, is_events, summary};
+pub use warm::{WARM, warm_calls, warm_ranges};
 pub use write::Writer;
 
 use isotherm_core::Nanos;

@@ -45,6 +45,13 @@ impl Layout {
         &self.xfs
     }
 
+    /// The byte ranges of the volume, in order, that are set aside for inodes and were never used.
+    pub fn unused_inodes(&self) -> Vec<Range<u64>> {
+        let mut all: Vec<_> = self.found.iter().flat_map(Ext::unused_inodes).collect();
+        all.sort_unstable_by_key(|r| r.start);
+        all
+    }
+
     /// Memory in bytes, without the map.
     pub fn memory(&self) -> usize {
         self.found.iter().map(Ext::memory).sum()

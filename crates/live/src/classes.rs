@@ -11,11 +11,13 @@
 use crate::inbox::Done;
 use crate::port::{Buffer, Completion, IoRequest, Port};
 use crate::server::Handle;
+use isotherm_classify::classes::JOURNAL;
 use isotherm_classify::ext::Bytes;
 use isotherm_classify::layout::Looks;
 use isotherm_classify::{ClassMap, Classifier, Layers, Layout, Source, Watch};
 use isotherm_core::ExtentId;
 use isotherm_core::io::QUIET;
+use isotherm_core::policy::is_metadata;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -167,6 +169,44 @@ impl Classes {
             class: self.map.of(extent << shift, 1 << shift).mark.class(),
             runs,
         }
+    }
+
+    /// Calls `each` with the byte ranges of the volume, in order, that have a class for which `is_one` is true.
+    pub fn ranges_of(&self, is_one: impl Fn(u8) -> bool, mut each: impl FnMut(Range<u64>)) {
+        let (mut at, end) = (0, self.map.blocks());
+        while at < end {
+            let (mark, n) = self.map.run(at, end - at);
+            if is_one(mark.class()) {
+                each(at << 12..(at + n) << 12);
+            }
+            at += n;
+        }
+    }
+
+    /// Calls `each` with the byte ranges, in order, of the metadata of the volume's file systems, as it is now on the volume: without journals,
+    /// which nobody reads, and without inodes that were never used.
+    ///
+    /// # Errors
+    /// The volume is closed.
+    pub fn metadata(&self, handle: &Handle, mut each: impl FnMut(Range<u64>)) -> io::Result<()> {
+        self.examine(handle, false)?;
+        let unused = locked(&self.layout).unused_inodes();
+        let mut unused = unused.iter().peekable();
+        let is_read = |class| is_metadata(class) && class != JOURNAL;
+        self.ranges_of(is_read, |bytes| {
+            let mut from = bytes.start;
+            while let Some(gap) = unused.next_if(|u| u.end <= bytes.end) {
+                if from < gap.start {
+                    each(from..gap.start.min(bytes.end));
+                }
+                from = from.max(gap.end);
+            }
+            let end = unused.peek().map_or(bytes.end, |u| u.start.min(bytes.end));
+            if from < end {
+                each(from..end);
+            }
+        });
+        Ok(())
     }
 
     /// Examines the volume's file systems: the written metadata, or with `all` everything.

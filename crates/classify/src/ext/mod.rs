@@ -35,6 +35,7 @@ use group::Groups;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 
 /// Bytes of an inode table that are read at a time.
 const CHUNK: u64 = 1 << 20;
@@ -201,6 +202,21 @@ impl Ext {
     /// The number of bytes that it occupies on the volume.
     pub fn bytes(&self) -> u64 {
         self.sb.blocks << self.sb.block_shift
+    }
+
+    /// The byte ranges of the volume that are set aside for inodes and were never used: the ends of inode tables, in whole blocks.
+    pub fn unused_inodes(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let (sb, shift) = (&self.sb, self.sb.block_shift);
+        (0..self.groups.len()).filter_map(move |g| {
+            let group = self.groups.get(g);
+            let used = (group.used_inodes(sb) * u64::from(sb.inode_size)).div_ceil(1 << shift);
+            let (from, to) = (
+                group.inode_table + used,
+                group.inode_table + sb.table_blocks(),
+            );
+            let byte = |block: u64| self.start + (block << shift);
+            (group.inode_table != 0 && from < to).then(|| byte(from)..byte(to))
+        })
     }
 
     /// Memory in bytes.

@@ -291,7 +291,7 @@ pub fn copies(engine: &Engine, now: Nanos) -> Value {
         "cleaning_takes_by": time.map(|t| if t.measured { "measured" } else { "model" }),
         "cleaning_fails": fails, "dirty_max_bytes": max,
         "lost_with_fast_bytes": dirty_bytes + homes,
-        "draining": draining, "draining_left": left,
+        "draining": draining, "draining_left": left, "warm": crate::warm::warmed(engine),
     })
 }
 

@@ -32,6 +32,7 @@ pub mod place;
 pub mod server;
 pub mod settings;
 pub mod tap;
+pub mod warm;
 
 /// Name and version of the serving program.
 pub const PROGRAM: &str = concat!("isotherm ", env!("CARGO_PKG_VERSION"));
@@ -45,6 +46,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use warm::WarmAsk;
 
 /// Longest line in bytes that either side accepts.
 pub const LINE_MAX: u64 = 1 << 20;
@@ -99,6 +102,11 @@ pub enum Request {
     Replace(ReplaceAsk),
     /// Begins to write home what is dirty; `stats` tells how much is left.
     Clean,
+    /// Begins to copy data to flash, or ends that; `stats` tells how far it is.
+    Warm {
+        /// Which data.
+        what: WarmAsk,
+    },
     /// Writes home what is dirty, and goes on without flash. The answer comes when this is done.
     RemoveFlash,
     /// Drains, writes a checkpoint and ends. The answer comes when this is done.

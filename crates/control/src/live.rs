@@ -447,6 +447,7 @@ impl Service for Live {
             Request::Grow => self.grow(),
             Request::Replace(wanted) => self.replace(wanted),
             Request::Clean => self.clean(),
+            Request::Warm { what } => self.warm(what),
             Request::RemoveFlash => self.remove_flash(),
             Request::Stop => {
                 let (outcome, wait) = mpsc::channel();

@@ -231,12 +231,8 @@ pub fn replay<R: Read>(mut reader: Reader<R>) -> Result<Parity, ParityError> {
             return Ok(parity);
         }
         out.clear();
-        let told = catch_unwind(AssertUnwindSafe(|| match call {
-            Call::Set { ref key, value } if key.starts_with(WARM) => {
-                warm(&mut engine, now, (key, value), &mut wanted);
-            }
-            _ => tell(&mut engine, now, &call, &mut out),
-        }));
+        let all = (&mut out, &mut wanted);
+        let told = catch_unwind(AssertUnwindSafe(|| tell(&mut engine, now, &call, all)));
         if told.is_err() {
             differ("the engine panicked", reader.decisions(), &[]);
             return Ok(parity);
@@ -283,7 +279,13 @@ fn warm(engine: &mut Engine, now: Nanos, (key, value): (&str, f64), wanted: &mut
     }
 }
 
-fn tell(engine: &mut Engine, now: Nanos, call: &Call, out: &mut Vec<Effect>) {
+/// Makes a call. `wanted`: the parts so far of what the user wants on flash.
+fn tell(
+    engine: &mut Engine,
+    now: Nanos,
+    call: &Call,
+    (out, wanted): (&mut Vec<Effect>, &mut Vec<Range<u32>>),
+) {
     match call {
         Call::Submit(r) => engine.submit(now, *r, out),
         Call::Complete { id, result } => engine.complete(now, *id, *result, out),
@@ -291,6 +293,9 @@ fn tell(engine: &mut Engine, now: Nanos, call: &Call, out: &mut Vec<Effect>) {
         Call::Close => engine.close(now, out),
         // If the call was refused in the recording, it is refused now.
         Call::Set { key, .. } if key == CLEAN => drop(engine.clean()),
+        Call::Set { key, value } if key.starts_with(WARM) => {
+            warm(engine, now, (key, *value), wanted);
+        }
         Call::Set { key, value } => drop(engine.set(key, *value)),
         // The name was checked when the call was read.
         Call::Reclassify {

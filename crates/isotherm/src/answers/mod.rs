@@ -178,6 +178,17 @@ fn copies(c: &Value, extent: u64) -> Vec<String> {
         let left = bytes(int(&c["draining_left"]) * extent);
         out.push(line("draining", &format!("{what}, {left} left")));
     }
+    let warm = &c["warm"];
+    if warm.is_object() && warm["end"].is_null() {
+        let (done, all) = (
+            bytes(int(&warm["copied_bytes"])),
+            bytes(int(&warm["wanted_bytes"])),
+        );
+        out.push(line(
+            "warming",
+            &format!("{done} of {all} copied to flash so far, in idle time"),
+        ));
+    }
     out
 }
 

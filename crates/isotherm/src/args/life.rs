@@ -1,8 +1,10 @@
 //! Options of commands that change what a volume consists of.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand};
+use isotherm_classify::classes;
 
 use super::VolumeArgs;
 use crate::json::JsonArg;
@@ -155,6 +157,60 @@ pub struct CleanArgs {
     pub of: VolumeArgs,
 }
 
+/// `isotherm warm`.
+#[derive(Debug, Args)]
+#[command(
+    group = clap::ArgGroup::new("what").multiple(false),
+    after_help = "Examples:\n  isotherm warm v --metadata       # after an adoption: the next walk over the file system reads nothing from the disk\n  isotherm warm v --file /srv/db/*.ibd\n  isotherm warm v                  # everything, in the order of addresses, while there is room\n\nData is copied while no request needs the disk, into free places on flash only, and evicted like data that was read once. Interrupting the command leaves the server copying; --stop ends it. One thing is copied at a time."
+)]
+pub struct WarmArgs {
+    /// The volume, which is served and keeps copies
+    #[arg(value_parser = super::volume_name())]
+    pub volume: PathBuf,
+    /// Files of a mounted file system on the volume
+    #[arg(long, value_name = "PATH", num_args = 1.., group = "what")]
+    pub file: Vec<PathBuf>,
+    /// Data of these classes: numbers, ranges and names, as in 8-11,directory (`isotherm classes show` lists them)
+    #[arg(long, value_name = "LIST", group = "what")]
+    pub class: Option<ClassList>,
+    /// What the file systems on the volume need to find their files: inodes in use, directories, trees, bitmaps (ext2, ext3, ext4, XFS)
+    #[arg(long, group = "what")]
+    pub metadata: bool,
+    /// End the copying that is going on
+    #[arg(long, group = "what")]
+    pub stop: bool,
+    /// Where the result goes.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// Classes of data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassList(pub Vec<u8>);
+
+impl FromStr for ClassList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ClassList, String> {
+        let mut all = Vec::new();
+        for part in text.split(',') {
+            let (from, to) = match classes::parse(part) {
+                Some(one) => (Some(one), Some(one)),
+                None => {
+                    let (from, to) = part.split_once('-').unwrap_or((part, ""));
+                    (classes::parse(from), classes::parse(to))
+                }
+            };
+            let range = from.zip(to).filter(|(a, z)| a <= z);
+            let (from, to) = range.ok_or_else(|| {
+                format!("class `{part}`: give its number, 0 to 63, a range such as 8-11, or a name such as directory")
+            })?;
+            all.extend(from..=to);
+        }
+        Ok(ClassList(all))
+    }
+}
+
 /// `isotherm doctor`.
 #[derive(Debug, Args)]
 #[command(
@@ -164,4 +220,19 @@ pub struct DoctorArgs {
     /// The volume, served or not.
     #[command(flatten)]
     pub of: VolumeArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ClassList;
+
+    #[test]
+    fn classes_are_numbers_ranges_and_names() {
+        let list = |text: &str| text.parse::<ClassList>().map(|l| l.0);
+        assert_eq!(list("8-10,directory,3"), Ok(vec![8, 9, 10, 6, 3]));
+        assert_eq!(list("group-descriptor"), Ok(vec![2]));
+        for wrong in ["", "9-8", "64", "x", "1,", "1-"] {
+            assert!(list(wrong).is_err(), "{wrong}");
+        }
+    }
 }

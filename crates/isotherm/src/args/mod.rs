@@ -32,7 +32,7 @@ pub use files::{
 };
 pub use life::{
     AdoptArgs, CacheAddArgs, CacheArgs, CacheCommand, CleanArgs, DoctorArgs, ReleaseArgs,
-    ReplaceArgs,
+    ReplaceArgs, WarmArgs,
 };
 pub use reproduce::ReproduceArgs;
 pub use volume::{
@@ -114,6 +114,8 @@ pub enum Command {
     Cache(CacheArgs),
     /// Write home now what only the flash of a served volume has
     Clean(CleanArgs),
+    /// Copy data of a served volume to flash in idle time, before it is read
+    Warm(WarmArgs),
     /// List what is wrong with a volume or at risk, and what mends it
     Doctor(DoctorArgs),
     /// Record the requests of a served volume as a trace

@@ -85,7 +85,7 @@ pub fn run(args: &AdoptArgs) -> Result<(), Failure> {
     args.json.print(&result, || {
         let v = args.volume.display();
         format!(
-            "{v}: adopted {}\n  next: `isotherm serve {v} --device`, then mount /dev/isotherm/{} where the device was mounted\n  writes go through to the device until `isotherm adopt --finish {v}`\n  `isotherm release {v}` gives the device back\n",
+            "{v}: adopted {}\n  next: `isotherm serve {v} --device`, then mount /dev/isotherm/{} where the device was mounted\n  then `isotherm warm {v} --metadata` copies inodes and directories to flash, which is empty (ext2, ext3, ext4, XFS)\n  writes go through to the device until `isotherm adopt --finish {v}`\n  `isotherm release {v}` gives the device back\n",
             device.display(),
             args.volume.file_name().unwrap_or_default().to_string_lossy(),
         )

@@ -38,6 +38,7 @@ pub mod sweep;
 pub mod tables;
 pub mod top;
 pub mod trace;
+pub mod warm;
 pub mod web;
 
 use std::path::Path;
@@ -129,6 +130,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Replace(a) => replace::run(a),
         Command::Cache(a) => cache::run(a),
         Command::Clean(a) => clean::run(a),
+        Command::Warm(a) => warm::run(a),
         Command::Doctor(a) => doctor::run(a),
         Command::Record(a) if a.events => record_events::run(a),
         Command::Record(a) => record::run(a),

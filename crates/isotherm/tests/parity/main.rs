@@ -216,6 +216,38 @@ fn recordings_begin_and_end_while_the_volume_works() {
 }
 
 #[test]
+fn what_a_user_wants_on_flash_is_decided_again() {
+    let rig = Rig::new("benefit", false);
+    let server = rig.serve(OpenMode::ReadWrite);
+    let writing = rig.write(server.handle().record_events().expect("records"));
+    let work = clients(&server, 5, 200);
+    // So many ranges that they are in several calls.
+    let ranges = (0..300).map(|i| i * 2..i * 2 + 1).collect();
+    let asked = server.handle().call(|driver, world| {
+        use isotherm_core::World;
+        driver.warm(world.now(), ranges)
+    });
+    asked.expect("served").expect("begins");
+    for client in work {
+        client.join().expect("no panic");
+    }
+    let is_over = |server: &Server| {
+        let report = server.handle().call(|driver, _| driver.warmed());
+        report.expect("served").is_some_and(|r| r.end.is_some())
+    };
+    for _ in 0..6000 {
+        if is_over(&server) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(is_over(&server));
+    server.stop().expect("closes");
+    writing.join().expect("no panic");
+    equal(&rig.events());
+}
+
+#[test]
 fn a_read_only_volume_is_recorded_too() {
     let rig = Rig::new(POLICY, false);
     let server = rig.serve(OpenMode::ReadWrite);

@@ -341,13 +341,11 @@ fn dirty_data_has_a_limit() {
     let size = create(&place);
     let served = place.serve("v --nbd unix:n");
     let writer = Writer::start(&place, vec![Held::default(); size as usize / BLOCK], 1);
-    wait_for("dirty data", || {
-        (dirty(&place) > 2 * MIB as u64).then_some(())
-    });
-    place.ok("set v dirty_max_percent=10");
+    wait_for("dirty data", || (dirty(&place) > MIB as u64).then_some(()));
+    place.ok("set v dirty_max_percent=5");
     let max = || status(&place)["copies"]["dirty_max_bytes"].as_u64();
     let most = max().expect("a limit");
-    assert!(most < 2 * MIB as u64);
+    assert!(most < MIB as u64);
     wait_for("room", || (dirty(&place) <= most).then_some(()));
     for _ in 0..20 {
         let now = status(&place);

@@ -299,7 +299,9 @@ pub(super) fn not_warmed(mutant: Option<Mutant>) -> Result<(), String> {
     s.open()?;
     let (engine, world, _) = s.both().ok_or("the volume is not served")?;
     let now = World::now(world);
-    engine.warm(now, vec![0..8]).map_err(|e| e.to_string())?;
+    engine
+        .warm(now, vec![0..4, 4..8])
+        .map_err(|e| e.to_string())?;
     for _ in 0..20 {
         s.pass(Nanos::from_millis(50))?;
     }

@@ -194,12 +194,12 @@ impl FromStr for ClassList {
     fn from_str(text: &str) -> Result<ClassList, String> {
         let mut all = Vec::new();
         for part in text.split(',') {
-            let (from, to) = match classes::parse(part) {
-                Some(one) => (Some(one), Some(one)),
-                None => {
-                    let (from, to) = part.split_once('-').unwrap_or((part, ""));
-                    (classes::parse(from), classes::parse(to))
-                }
+            // A name may have a dash, too.
+            let (from, to) = if let Some(one) = classes::parse(part) {
+                (Some(one), Some(one))
+            } else {
+                let (from, to) = part.split_once('-').unwrap_or((part, ""));
+                (classes::parse(from), classes::parse(to))
             };
             let range = from.zip(to).filter(|(a, z)| a <= z);
             let (from, to) = range.ok_or_else(|| {

@@ -164,7 +164,7 @@ fn words(volume: &Path, warm: &Value) -> String {
     );
     let mut more = |key: &str, why: &str| {
         if n(key) > 0 {
-            out.push_str(&format!("  {} {why}\n", bytes(n(key))));
+            out.extend(["  ", &bytes(n(key)), " ", why, "\n"]);
         }
     };
     more(

@@ -64,6 +64,6 @@ mod tests {
             assert_eq!(back, ranges);
         }
         assert_eq!(warm_ranges("clean"), None);
-        assert_eq!(warm_ranges("warm:x,1-,-,3-4"), Some(vec![3..4]));
+        assert_eq!(warm_ranges("warm:x,1-,-,3-4,6-7"), Some(vec![3..4, 6..7]));
     }
 }

@@ -163,6 +163,7 @@ fn files_classes_and_everything() {
             why.contains("lies on") || why.contains("block device"),
             "{why}"
         );
+        assert!(!why.contains("--force"), "{why}");
         let why = place.fails("warm v --file mnt/directory-1");
         assert!(why.contains("is no regular file"), "{why}");
         let warmed = place.json(&format!("warm v --file {large}"), "warm");

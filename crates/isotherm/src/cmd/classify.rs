@@ -154,7 +154,7 @@ fn files(
         None => opencas::Import::default(),
         Some(file) => super::classes::open_cas(file)?,
     };
-    let place = placed(client, mountpoint, &args.volume, args.force)?;
+    let place = placed(client, mountpoint, &args.volume, Some(args.force))?;
     if let Some(first) = first.filter(|f| args.force && **f != place) {
         return Err(Failure::failed(format!(
             "{}: its files lie on {} now and lay on {} before: --force holds for the file system that was there first",
@@ -194,7 +194,7 @@ fn files(
 fn database(args: &ClassifyArgs, client: &mut Client, dsn: &str) -> Result<Classified, Failure> {
     let failed = |e: std::io::Error| Failure::failed(e.to_string());
     let catalogue = postgres::catalogue(dsn).map_err(failed)?;
-    let place = placed(client, &catalogue.data, &args.volume, args.force)?;
+    let place = placed(client, &catalogue.data, &args.volume, Some(args.force))?;
     let files = postgres::files(&catalogue);
     // Table spaces and logs may be on other devices.
     let is_here = |path: &Path| place_of(path).is_ok_and(|p| p == place);
@@ -208,7 +208,8 @@ fn database(args: &ClassifyArgs, client: &mut Client, dsn: &str) -> Result<Class
     Ok(("database", ranges, answer, place))
 }
 
-/// The location of the file system of `path`, if it is on the volume as far as can be determined.
+/// The location of the file system of `path`, if it is on the volume as far as can be determined. `force`: whether the user says so; `None`: the
+/// command has no option for that.
 ///
 /// # Errors
 /// It has no device of its own, or a device that is not this volume's.
@@ -216,7 +217,7 @@ pub fn placed(
     client: &mut Client,
     path: &Path,
     volume: &Path,
-    force: bool,
+    force: Option<bool>,
 ) -> Result<Place, Failure> {
     let place = place_of(path).map_err(|e| Failure::failed(e.to_string()))?;
     let status = client.ask(&Request::Status)?;
@@ -236,17 +237,18 @@ pub fn placed(
     let is_nbd = disk.starts_with("/dev/nbd");
     // The block file of a service is in a mount namespace of its own; its device is not.
     let is_device = status["device"]["path"].as_str().map(Path::new) == Some(&*place.disk);
-    if is_it || is_ublk || is_nbd || is_device || force {
+    if is_it || is_ublk || is_nbd || is_device || force == Some(true) {
         return Ok(place);
     }
     Err(Failure::failed(format!(
-        "{}: its file system lies on {}{}, which is neither the block file nor the ublk device of {}: name the volume below it, or give --force if it is that",
+        "{}: its file system lies on {}{}, which is neither the block file nor the ublk device of {}: name the volume below it{}",
         path.display(),
         place.disk.display(),
         place
             .backing
             .as_ref()
             .map_or_else(String::new, |b| format!(" ({})", b.display())),
-        volume.display()
+        volume.display(),
+        force.map_or("", |_| ", or give --force if it is that")
     )))
 }

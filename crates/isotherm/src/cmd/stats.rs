@@ -96,7 +96,7 @@ fn of_file(client: &mut Client, volume: &Path, path: &Path) -> Result<Value, Fai
     // Data that was written a moment ago has no place on the device until it is written back.
     file.sync_data()
         .map_err(|e| Failure::file(path, "write it out", &e))?;
-    let place = super::classify::placed(client, path, volume, false)?;
+    let place = super::classify::placed(client, path, volume, None)?;
     let pieces = extents(&file)
         .map_err(|e| Failure::file(path, "ask its file system where it is (FIEMAP)", &e))?;
     let status = client.ask(&Request::Status)?;

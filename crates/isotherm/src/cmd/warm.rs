@@ -65,7 +65,7 @@ fn pieces(
 ) -> Result<Vec<(u64, u64)>, Failure> {
     let mut all = Vec::new();
     for path in files {
-        let place = placed(server, path, volume, false)?;
+        let place = placed(server, path, volume, None)?;
         let file = File::open(path).map_err(|e| Failure::file(path, "open", &e))?;
         let meta = file
             .metadata()

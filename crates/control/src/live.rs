@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use isotherm_core::engine::is_knob;
 use isotherm_core::{MemberId, Nanos, World};
+use isotherm_live::port::Port;
 use isotherm_live::recorder::Recording;
 use isotherm_live::scrub::How;
 use isotherm_live::{Handle, VolumeConfig};
@@ -194,7 +195,7 @@ impl Live {
             ("degraded", json!(!missing.is_empty())),
             ("missing_members", json!(missing)),
             ("volume_bytes", json!(geo.volume_bytes())),
-            ("block_bytes", json!(geo.block_bytes())),
+            ("block_bytes", json!(self.handle.block_bytes())),
             ("mapped_extents", json!(mapped)),
             ("copies", copies),
             ("lost", figures::listed(&self.handle.listed())),

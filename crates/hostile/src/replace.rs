@@ -90,7 +90,7 @@ impl Run {
         };
         let area = anew.then(|| {
             let copies = self.sb.recorded(slots);
-            let area = MetaArea::for_volume(copies, 8, 0).with_copies(copies, slots, 8);
+            let area = MetaArea::of(self.sb.kind, copies, slots, 8, 0);
             MetaArea {
                 ring_blocks: self.sb.area.ring_blocks + self.rng.below(5) as u32,
                 ..area

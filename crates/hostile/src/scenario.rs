@@ -295,7 +295,7 @@ pub(super) fn superblock(seed: u64, ring: u32, shape: Shape) -> Superblock {
     let recorded = kind.recorded(extents, fast);
     let area = MetaArea {
         ring_blocks: ring,
-        ..MetaArea::for_volume(recorded, 8, 0).with_copies(recorded, fast, 8)
+        ..MetaArea::of(kind, recorded, fast, 8, 0)
     };
     let entry = |i: u8, tier: u8, slots: u32| MemberEntry {
         uuid: [i + 1; 16],

@@ -242,7 +242,7 @@ impl Bytes for Volume<'_> {
         };
         let len = buf.len() as u32;
         // Memory of its own, because the pools are for clients.
-        let buffer = Buffer::new(offset, len, self.0.block_bytes());
+        let buffer = Buffer::new(offset, len, self.0.engine_block());
         self.0.hand_over(
             IoRequest::read(offset, len, buffer).in_class(QUIET),
             Done::Call(Completion::new(done)),

@@ -112,13 +112,18 @@ pub trait Port: Send + Sync {
     fn volume_bytes(&self) -> u64;
     /// The logical block in bytes, a power of two from 512 to 4096.
     fn block_bytes(&self) -> u32;
+    /// The block of the engine in bytes, a logical block or a larger power of two: the memory of a [`Buffer`] covers whole ones, and writes of
+    /// a part of one are read-modify-write.
+    fn engine_block(&self) -> u32 {
+        self.block_bytes()
+    }
     /// Whether writes are refused.
     fn read_only(&self) -> bool;
     /// Whether discarded blocks read as zeros, as in a tiering volume. In a cache volume nothing is promised about them until they are written.
     fn discards_to_zeros(&self) -> bool {
         true
     }
-    /// A buffer for `len` bytes at `offset`; blocks while memory is short. Its memory covers the range rounded out to logical blocks, but
+    /// A buffer for `len` bytes at `offset`; blocks while memory is short. Its memory covers the range rounded out to blocks of the engine, but
     /// it derefs to exactly the payload.
     fn buffer(&self, offset: u64, len: u32) -> Buffer;
     /// A share of the memory for one peer, whose buffers come from it instead of [`Port::buffer`]. `None`: the port has nothing
@@ -146,6 +151,9 @@ impl<T: Layer> Port for T {
     }
     fn block_bytes(&self) -> u32 {
         self.below().block_bytes()
+    }
+    fn engine_block(&self) -> u32 {
+        self.below().engine_block()
     }
     fn read_only(&self) -> bool {
         self.below().read_only()

@@ -1,12 +1,12 @@
-//! Discards and zeroing of ranges that are not whole logical blocks. Every front end passes such requests on as they are, and this is the
+//! Discards and zeroing of ranges that are not whole blocks of the engine ([`Port::engine_block`]). Every front end passes such requests on as they are, and this is the
 //! only place that decides what is done with which part:
 //!
 //! | request | whole blocks in the range | bytes before and after them |
 //! |---|---|---|
-//! | [`RequestOp::Discard`], a hint (NBD TRIM, SCSI UNMAP, DISCARD of block devices) | are given up, and read as zeros | keep their data |
+//! | [`RequestOp::Discard`], a hint (NBD TRIM, SCSI UNMAP, DISCARD of block devices) | are given up, and read as zeros | zeros are written to whole logical blocks, the rest keeps its data |
 //! | [`RequestOp::WriteZeroes`], a promise (holes and zero ranges of the block file, NBD WRITE_ZEROES, SCSI WRITE SAME, write zeroes of block devices) | read as zeros; without `keep` they are given up | zeros are written, as an ordinary write of these bytes |
 //!
-//! Cost: a promise with unaligned ends is up to three requests, and each end is a read-modify-write of a block.
+//! Cost: a request with unaligned ends is up to three requests, and each end is a read-modify-write of a block.
 
 use crate::mutants::{LiveMutant, broken};
 use crate::port::{Completion, IoRequest, Port};
@@ -18,14 +18,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A range of any length is requested in pieces of at most this many bytes, a multiple of every logical block.
 pub(crate) const PIECE: u64 = 1 << 30;
 
-/// The requests that take the place of `op` on `range`, in blocks of `block` bytes. There are none for other operations, for whole blocks
-/// and for a hint, which the engine handles as they are.
+/// The requests that take the place of `op` on `range`, in blocks of `block` bytes and logical blocks of `logical` bytes. There are none for
+/// other operations, for whole blocks and for a hint about no whole logical block, which the engine handles as they are.
 pub(crate) fn parts(
     op: RequestOp,
     range: Range<u64>,
-    block: u32,
+    (block, logical): (u32, u32),
 ) -> impl Iterator<Item = (RequestOp, Range<u64>)> {
-    let (start, end, block) = (range.start, range.end, u64::from(block));
+    let (block, unit) = match op {
+        RequestOp::Discard => (u64::from(block), u64::from(logical)),
+        _ => (u64::from(block), 1),
+    };
+    let start = range.start.next_multiple_of(unit);
+    let end = (range.end / unit * unit).max(start);
     let odd = !start.is_multiple_of(block) || !end.is_multiple_of(block);
     let first = start.next_multiple_of(block).min(end);
     let last = (end / block * block).max(first);
@@ -34,10 +39,10 @@ pub(crate) fn parts(
         (op, first..last),
         (RequestOp::Write, last..end),
     ];
-    let promise = matches!(op, RequestOp::WriteZeroes { .. });
+    let is_zeroing = matches!(op, RequestOp::WriteZeroes { .. } | RequestOp::Discard);
     parts.into_iter().filter(move |(part, range)| {
         let is_end = *part == RequestOp::Write;
-        promise && odd && !range.is_empty() && !(is_end && broken(LiveMutant::KeepZeroEnds))
+        is_zeroing && odd && !range.is_empty() && !(is_end && broken(LiveMutant::KeepZeroEnds))
     })
 }
 
@@ -107,7 +112,7 @@ mod tests {
     const ZERO: RequestOp = RequestOp::WriteZeroes { keep: false };
 
     fn of(op: RequestOp, range: Range<u64>) -> Vec<(RequestOp, Range<u64>)> {
-        parts(op, range, 4096).collect()
+        parts(op, range, (4096, 4096)).collect()
     }
 
     #[test]
@@ -125,6 +130,15 @@ mod tests {
         for op in [w, RequestOp::Discard, RequestOp::Read] {
             assert_eq!(of(op, 4095..12289), []);
         }
+        let hint = RequestOp::Discard;
+        let of_hint = |range| parts(hint, range, (4096, 512)).collect::<Vec<_>>();
+        assert_eq!(of_hint(511..1025), [(w, 512..1024)]);
+        assert_eq!(
+            of_hint(500..9300),
+            [(w, 512..4096), (hint, 4096..8192), (w, 8192..9216)]
+        );
+        assert_eq!(of_hint(4096..12288), [], "whole blocks go as they are");
+        assert_eq!(of_hint(600..1000), []);
         assert_eq!(of(ZERO, 4096..12288), [], "whole blocks go as they are");
         assert_eq!(of(ZERO, 100..100), []);
     }

@@ -153,7 +153,7 @@ fn may_follow(sb: &Superblock, newest: &Superblock) -> bool {
     let first = sb.members.first().map_or(0, |m| m.id);
     let new_flash = sb.is_only_flash(MemberId(0)) && gone(first);
     sb.table_version + 1 == newest.table_version
-        && (sb.extent_shift, sb.block_shift) == (newest.extent_shift, newest.block_shift)
+        && fixed(sb).0[..3] == fixed(newest).0[..3]
         && (sb.area.ring_blocks == newest.area.ring_blocks || new_flash)
         && sb.extents <= newest.extents
         && sb.members.len() == newest.members.len()
@@ -177,8 +177,11 @@ fn same_shape(a: &Superblock, b: &Superblock) -> bool {
 }
 
 /// The properties of the whole volume that only a change of the member table can change.
-fn fixed(s: &Superblock) -> (u32, u32, u32, MetaArea) {
-    (s.extent_shift, s.block_shift, s.extents, s.area)
+fn fixed(s: &Superblock) -> ([u32; 4], MetaArea) {
+    (
+        [s.extent_shift, s.block_shift, s.logical_shift, s.extents],
+        s.area,
+    )
 }
 
 /// The properties that only a change of the member table can change.

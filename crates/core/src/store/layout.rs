@@ -11,7 +11,7 @@
 //! checkpoints: on two members, or one behind the other on the only one.
 
 use super::checkpoint::Header;
-use super::record::{max_copy_units, max_units};
+use super::record::{max_copy_units, max_units, most_units};
 use super::{BLOCK, UNITS};
 use crate::units::MemberId;
 use crate::volume::geometry::Kind;
@@ -66,6 +66,33 @@ impl MetaArea {
         MetaArea {
             region_blocks: self.region_blocks.max(region),
             ..self
+        }
+    }
+    /// The areas of a volume of this kind, whose checkpoints have records of at most `recorded` extents, and that has `copies` slots on its
+    /// faster tiers, which have `fast_bytes` bytes.
+    pub fn of(
+        kind: Kind,
+        recorded: u32,
+        copies: u32,
+        blocks_per_extent: u32,
+        fast_bytes: u64,
+    ) -> MetaArea {
+        let ring = MetaArea::for_volume(recorded, blocks_per_extent, fast_bytes);
+        match kind {
+            Kind::Tiering => ring.with_copies(recorded, copies, blocks_per_extent),
+            Kind::Cache => MetaArea {
+                region_blocks: MetaArea::region_of(kind, recorded, copies, blocks_per_extent),
+                ..ring
+            },
+        }
+    }
+    /// Number of blocks of the checkpoint regions of [`MetaArea::of`].
+    pub fn region_of(kind: Kind, recorded: u32, copies: u32, blocks_per_extent: u32) -> u32 {
+        let most = most_units(kind, blocks_per_extent);
+        match kind {
+            Kind::Tiering => MetaArea::region_for(recorded, copies, blocks_per_extent),
+            // The unused end of a block is smaller than a record of the largest kind.
+            Kind::Cache => (copies as usize * most).div_ceil(UNITS - (most - 1)) as u32 + 1,
         }
     }
     /// The `n`-th place for ring and regions in a member's head, from 0 on: the first byte of the ring. The regions follow it.

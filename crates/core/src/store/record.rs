@@ -13,19 +13,20 @@
 //! │ copy index │ member │ sets │ 0    │ epoch    │ bitmaps of those sets that say 2│
 //! └────────────┴────────┴──────┴──────┴──────────┴─────────────────────────────────┘
 //! ```
-//! where `sets` has two bits each for home, dirty and clean, lowest first: 0 (no block), 1 (all blocks) or 2 (a bitmap follows). A slot is
+//! (These are the records of a tiering volume; those of a cache volume are in `cached.rs`.) `sets` has two bits each for home, dirty and clean, lowest first: 0 (no block), 1 (all blocks) or 2 (a bitmap follows). A slot is
 //! recorded as (member, index), so a record stays correct when other members are added or removed. A record contains the complete state of
 //! an extent (home, copy, valid blocks) and not a change. So it does no harm to apply a record twice, or to apply only the first records of
 //! a batch. `stat` and `last` (in 2^20 µs) are access statistics, which may be out of date. The length of a record follows from kind, sets
 //! and the size of an extent.
 
+mod cached;
 mod form;
 
 use super::codec::{put, u16_at, u32_at, u64_at};
 use crate::map::ExtentMap;
 use crate::units::{ExtentId, Nanos, Slot};
-use crate::volume::geometry::{Geometry, MEMBER_IDS_MAX, MemberSlot};
-use form::Form;
+use crate::volume::geometry::{Geometry, Kind, MEMBER_IDS_MAX, MemberSlot};
+use form::{Form, export_clean};
 
 /// No more records follow in this block.
 pub const END: u8 = 0;
@@ -36,10 +37,14 @@ pub const MAP_PARTIAL: u8 = 2;
 /// The extent has no home.
 pub const UNMAP: u8 = 3;
 /// The extent's home is this slot, and it has a copy with dirty blocks (or, in the records of a clean close, with clean blocks). Volumes in
-/// which this record may occur have [`super::superblock::FEATURE_COPIES`] set. Kinds 6…15 are reserved.
+/// which this record may occur have [`super::superblock::FEATURE_COPIES`] set.
 pub const COPY: u8 = 4;
 /// The value of a member's counter: see `counter.rs`.
 pub const COUNTER: u8 = 5;
+/// In a cache volume: the extent has a copy with dirty blocks, or with blocks that are clean under a condition ([`CleanIf`]).
+pub const CACHED: u8 = 6;
+/// In a cache volume: no copy of the extent counts. Kinds 8…15 are reserved.
+pub const HOME: u8 = 7;
 
 /// A value in place of a session's epoch: the clean blocks of the copy are trusted in every case. Only a mutant writes this value, and only
 /// a build with mutants accepts it.
@@ -54,9 +59,17 @@ pub fn max_units(blocks_per_extent: u32) -> usize {
     1 + bitmap_units(blocks_per_extent)
 }
 
-/// Number of units of the largest record of an extent with a copy.
+/// Number of units of the largest record of an extent with a copy, in a tiering volume.
 pub fn max_copy_units(blocks_per_extent: u32) -> usize {
     2 + 3 * bitmap_units(blocks_per_extent)
+}
+
+/// Number of units of the largest record of a volume of this kind.
+pub fn most_units(kind: Kind, blocks_per_extent: u32) -> usize {
+    match kind {
+        Kind::Tiering => max_copy_units(blocks_per_extent),
+        Kind::Cache => cached::most_units(blocks_per_extent),
+    }
 }
 
 fn bitmap_units(blocks: u32) -> usize {
@@ -118,18 +131,65 @@ impl<'a> Set<'a> {
     }
 }
 
+/// The condition under which the clean blocks of a record are equal in copy and home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CleanIf {
+    /// There are none.
+    Never,
+    /// The session with this epoch (its lower half) ended cleanly, and it was the last one or its clean blocks are claims
+    /// ([`super::superblock::Superblock::clean_epoch`]).
+    Session(u32),
+    /// In force: see [`CLAIMED`].
+    Claimed,
+    /// See [`ANY_EPOCH`].
+    Any,
+}
+
+impl CleanIf {
+    /// Whether session `epoch` is the one whose clean end is the condition.
+    pub fn is_session(self, epoch: u64) -> bool {
+        epoch != 0 && self == CleanIf::Session(epoch as u32)
+    }
+    fn code(self) -> u8 {
+        match self {
+            CleanIf::Never => 0,
+            CleanIf::Session(_) => 1,
+            CleanIf::Claimed => 2,
+            CleanIf::Any => 3,
+        }
+    }
+    fn decode(code: u8, epoch: u32) -> CleanIf {
+        match code {
+            0 => CleanIf::Never,
+            1 => CleanIf::Session(epoch),
+            2 => CleanIf::Claimed,
+            _ => CleanIf::Any,
+        }
+    }
+}
+
+/// Where a copy is on its member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// In the slot with this index.
+    Slot(u32),
+    /// From this block of 4 KiB on, counted from the first slot.
+    Block(u64),
+}
+
 /// The part of a record about an extent's copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied<'a> {
-    /// The slot of the copy.
-    pub slot: MemberSlot,
+    /// Identity of the member with the copy.
+    pub member: u16,
+    /// Its place there.
+    pub at: At,
     /// Blocks that must be read from the copy. Some may be equal at the home.
     pub dirty: Set<'a>,
-    /// Blocks that are equal in copy and home. This is true only if session `epoch` ended cleanly, and was the last one or its clean blocks
-    /// are claims ([`super::superblock::Superblock::clean_epoch`]); or if `epoch` is [`CLAIMED`].
+    /// Blocks that are equal in copy and home under the condition `clean_if`.
     pub clean: Set<'a>,
-    /// The session for `clean`, or [`CLAIMED`]; 0 if there are no clean blocks.
-    pub epoch: u64,
+    /// See `clean`.
+    pub clean_if: CleanIf,
 }
 
 /// A decoded record.
@@ -137,8 +197,10 @@ pub struct Copied<'a> {
 pub struct Record<'a> {
     /// The extent.
     pub extent: ExtentId,
-    /// Its home, if it has one.
+    /// Its home, if it has one and the record states it.
     pub home: Option<MemberSlot>,
+    /// Whether its home follows from its address (a record of a cache volume).
+    pub is_fixed: bool,
     /// Blocks that are valid at the home. If there is no home, this is [`Set::All`].
     pub valid: Set<'a>,
     /// Its copy.
@@ -163,8 +225,12 @@ pub fn units(
 }
 
 /// [`units`], without clean blocks, of an extent whose home holds all of its blocks and whose copy is named: with `all` blocks, or with some.
-pub fn named_units(all: bool, blocks: u32) -> usize {
-    2 + if all { 0 } else { bitmap_units(blocks) }
+pub fn named_units(kind: Kind, all: bool, blocks: u32) -> usize {
+    let dirty = if all { Set::All } else { Set::Some(&[]) };
+    match kind {
+        Kind::Tiering => 2 + dirty.units(bitmap_units(blocks)),
+        Kind::Cache => cached::units([dirty, Set::None], blocks),
+    }
 }
 
 /// Encodes the state of `e` in the map, but with its home in `slot`, to `out`. Returns the number of units, or `None` if the record does
@@ -198,6 +264,8 @@ pub fn encode(
             head(map, e, place, COPY, out);
             encode_copied(map, e, geo, sets, closing, out);
         }
+        Form::Home => cached::encode_head(map, e, HOME, 0, out),
+        Form::Cached { sets } => cached::encode(map, e, geo, sets, closing, out),
     }
     Some(units)
 }
@@ -213,11 +281,12 @@ fn head(map: &ExtentMap, e: ExtentId, place: Option<MemberSlot>, kind: u8, out: 
     put(out, 2, &map.stat(e).to_le_bytes());
     put(out, 4, &e.0.to_le_bytes());
     put(out, 8, &place.index.to_le_bytes());
-    put(
-        out,
-        12,
-        &(((map.last(e).0 / 1000) >> 20) as u32).to_le_bytes(),
-    );
+    put(out, 12, &coarse(map.last(e)).to_le_bytes());
+}
+
+/// A time in 2^20 µs.
+fn coarse(t: Nanos) -> u32 {
+    ((t.0 / 1000) >> 20) as u32
 }
 
 /// Encodes the part of a record about a copy, which follows the first unit.
@@ -244,12 +313,7 @@ fn encode_copied(
                 0 => map.export_valid(e, bits),
                 1 if closing.is_none() => map.export_copied(e, bits),
                 1 => map.export_dirty(e, bits),
-                _ => {
-                    map.export_copied(e, bits);
-                    for b in (0..blocks).filter(|&b| map.dirty_run(e, b, b + 1).1) {
-                        bits[b as usize / 8] &= !(1 << (b % 8));
-                    }
-                }
+                _ => export_clean(map, e, blocks, bits),
             }
             at += each * 16;
         }
@@ -305,6 +369,10 @@ pub fn decode(units: &[u8], blocks: u32) -> Result<Option<(Entry<'_>, usize)>, &
             copy = Some(c);
             (valid, 1 + sets.iter().map(|s| s.units(each)).sum::<usize>())
         }
+        CACHED | HOME => {
+            let (record, used) = cached::decode(units, blocks)?;
+            return Ok(Some((Entry::Extent(record), used)));
+        }
         COUNTER if units[2..8] == [0; 6] => {
             let value = u64_at(units, 8);
             return Ok(Some((Entry::Counter { member, value }, 1)));
@@ -319,6 +387,7 @@ pub fn decode(units: &[u8], blocks: u32) -> Result<Option<(Entry<'_>, usize)>, &
     let r = Record {
         extent: ExtentId(u32_at(units, 4)),
         home: (kind != UNMAP).then_some(slot),
+        is_fixed: false,
         valid,
         copy,
         stat: u16_at(units, 2),
@@ -342,13 +411,16 @@ fn decode_copied(body: &[u8], each: usize) -> Result<(Set<'_>, Copied<'_>), &'st
         return Err("record of a copy that holds nothing");
     }
     let copy = Copied {
-        slot: MemberSlot {
-            index: u32_at(body, 0),
-            member: u16_at(body, 4),
-        },
+        member: u16_at(body, 4),
+        at: At::Slot(u32_at(body, 0)),
         dirty,
         clean,
-        epoch: u64_at(body, 8),
+        clean_if: match u64_at(body, 8) {
+            0 => CleanIf::Never,
+            CLAIMED => CleanIf::Claimed,
+            ANY_EPOCH => CleanIf::Any,
+            epoch => CleanIf::Session(epoch as u32),
+        },
     };
     Ok((valid, copy))
 }
@@ -362,16 +434,25 @@ pub fn resolve(
     if r.extent.0 >= geo.extents {
         return Err("record names an extent outside the volume");
     }
+    if r.is_fixed != geo.is_cache() {
+        return Err("record of the other kind of volume");
+    }
     let home = r
         .home
         .map(|s| geo.slot(s).ok_or("record names a slot outside the members"));
     let fast = geo.tier_slots(geo.slowest()).start;
     let copy = r.copy.map(|c| {
-        geo.slot(c.slot)
+        let index = match c.at {
+            At::Slot(index) => index,
+            At::Block(place) => cached::slot_at(place, geo.extent_shift)?,
+        };
+        let member = c.member;
+        geo.slot(MemberSlot { member, index })
             .filter(|s| s.0 < fast)
             .ok_or("record names a copy outside the faster tiers")
     });
-    Ok((home.transpose()?, copy.transpose()?))
+    let home = home.transpose()?.or_else(|| geo.home(r.extent));
+    Ok((home, copy.transpose()?))
 }
 
 #[cfg(test)]

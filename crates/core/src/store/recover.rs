@@ -1,6 +1,7 @@
 //! Recovery: loads the newest complete checkpoint, then replays the journal. Blocks that are damaged on the primary are read from the
 //! mirror.
 
+mod copies;
 mod loaded;
 mod replay;
 
@@ -14,7 +15,6 @@ use super::report::{Part, Repair, Report};
 use super::{BLOCK, Carrier, HEADER, Media};
 use crate::mutants::Mutant;
 use crate::units::ExtentId;
-use crate::volume::map::Recorded;
 use alloc::vec;
 use alloc::vec::Vec;
 use loaded::{Trust, apply};
@@ -86,54 +86,9 @@ fn attempt<M: Media + ?Sized>(
     read_checkpoint(media, from, accept, loaded, report)?;
     replay(media, from, loaded, report)?;
     report.lost_extents = loaded.lost_extents();
-    let twice = |_| OpenError::BadRecord(TWICE);
+    let twice = |_| OpenError::BadRecord(copies::TWICE);
     loaded.space.rebuild().map_err(twice)?;
-    place_copies(loaded)
-}
-
-const TWICE: &str = "two extents claim one slot";
-
-/// Adds the copies to the map. (After a crash, of a copy's blocks only the dirty ones and those that are claimed to be clean are used. For the
-/// others it is unknown whether they still equal the home: see `apply`.)
-fn place_copies(loaded: &mut Loaded) -> Result<(), OpenError> {
-    let space = &mut loaded.space;
-    for (e, c) in core::mem::take(&mut loaded.copies) {
-        let e = ExtentId(e);
-        if !space.slots.take(c.slot) {
-            return Err(OpenError::BadRecord(TWICE));
-        }
-        space.map.add_empty_copy(e, c.slot);
-        space.map.set_stat(e, c.stat);
-        space.map.set_last(e, c.last);
-        let blocks = space.geo.blocks_per_extent();
-        let mut b = 0;
-        while b < blocks {
-            let (dirty, clean) = (c.dirty.has(b), c.clean.has(b));
-            let alike = |x: &u32| (c.dirty.has(*x), c.clean.has(*x)) == (dirty, clean);
-            let mut to = b + (b..blocks).take_while(alike).count() as u32;
-            if dirty {
-                space.map.copy_dirty(e, b, to);
-            } else if clean {
-                let (n, valid) = space.map.run(e, b, to);
-                to = b + n;
-                if valid {
-                    space.map.copy_validate(e, b, to);
-                }
-            }
-            b = to;
-        }
-        // Before the slot can be allocated again, a later record that does not name it must be durable.
-        let recorded = match (c.dirty.is_none(), c.clean.is_none()) {
-            (true, _) => Recorded::No,
-            (false, true) => Recorded::Whole,
-            (false, false) => Recorded::Part,
-        };
-        space.map.set_recorded(c.slot, recorded);
-        if space.geo.is_cache() && !c.clean.is_none() {
-            space.map.set_claimed_clean(c.slot, true);
-        }
-    }
-    Ok(())
+    loaded.copies.finish(&mut loaded.space)
 }
 
 /// Reads and applies the data blocks of a checkpoint, each from the first source that has it complete.

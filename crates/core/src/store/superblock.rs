@@ -95,7 +95,7 @@ pub struct Shape {
     pub kind: Kind,
     /// log2 of the extent size.
     pub extent_shift: u32,
-    /// log2 of the logical block.
+    /// See [`Superblock::block_shift`]. It is also the logical block, unless [`Superblock::logical_shift`] is set to a smaller one.
     pub block_shift: u32,
     /// Number of extents of the volume.
     pub extents: u32,
@@ -140,8 +140,10 @@ pub struct Superblock {
     pub state: State,
     /// log2 of the extent size.
     pub extent_shift: u32,
-    /// log2 of the logical block.
+    /// log2 of the block: what is valid, and what is dirty, is known for each block.
     pub block_shift: u32,
+    /// log2 of the logical block that users see. In a cache volume it is that of its disks, for ever, and may be smaller than a block.
+    pub logical_shift: u32,
     /// Number of extents of the volume.
     pub extents: u32,
     /// Metadata areas on primary and mirror.
@@ -207,6 +209,7 @@ impl Superblock {
             state: State::Clean,
             extent_shift: shape.extent_shift,
             block_shift: shape.block_shift,
+            logical_shift: shape.block_shift,
             extents: shape.extents,
             area: shape.area,
             head_blocks: if shape.kind == Kind::Cache {
@@ -285,6 +288,7 @@ impl Superblock {
         put(&mut b, CLOSED_AT + 16, &self.clean_epoch.to_le_bytes());
         put(&mut b, CLOSED_AT + 24, &self.claims_from.to_le_bytes());
         put(&mut b, CLOSED_AT + 32, &self.list_pages.to_le_bytes());
+        b[CLOSED_AT + 34] = self.logical_shift as u8;
         seal(&mut b, CRC_AT);
         b
     }
@@ -342,6 +346,11 @@ impl Superblock {
             state,
             extent_shift: u32::from(b[75]),
             block_shift: u32::from(b[76]),
+            // Volumes that earlier programs made have 0 here.
+            logical_shift: match b[CLOSED_AT + 34] {
+                0 => u32::from(b[76]),
+                shift => u32::from(shift),
+            },
             extents: u32_at(b, 80),
             area: MetaArea {
                 ring_blocks: u32_at(b, 84),
@@ -395,8 +404,12 @@ impl Superblock {
             return Err("two members of one identity");
         }
         let fast = geo.tier_slots(geo.slowest()).start;
-        let least = MetaArea::for_volume(self.recorded(fast), geo.blocks_per_extent(), 0);
-        if self.area.ring_blocks < RING_LEAST || self.area.region_blocks < least.region_blocks {
+        let blocks = geo.blocks_per_extent();
+        let least = match self.kind {
+            Kind::Tiering => MetaArea::for_volume(self.extents, blocks, 0).region_blocks,
+            Kind::Cache => MetaArea::region_of(self.kind, fast, fast, blocks),
+        };
+        if self.area.ring_blocks < RING_LEAST || self.area.region_blocks < least {
             return Err("metadata areas too small for the volume");
         }
         let most = (1u64 << self.extent_shift).max(1 << 24) / BLOCK as u64;
@@ -404,6 +417,12 @@ impl Superblock {
         let head = u64::from(self.head_blocks);
         if (self.kind == Kind::Cache) != (head > HEAD_BLOCKS) || head > most || !aligned {
             return Err("a head of an impossible size");
+        }
+        let alike = self.logical_shift == self.block_shift;
+        if !(9..=self.block_shift).contains(&self.logical_shift)
+            || (self.kind == Kind::Tiering && !alike)
+        {
+            return Err("a logical block of an impossible size");
         }
         if (self.kind == Kind::Cache) != (self.list_pages > 0) {
             return Err("no room for lists of lost data, or room without a use");
@@ -458,7 +477,8 @@ impl Superblock {
             return false;
         };
         let fast = geo.tier_slots(geo.slowest()).start;
-        let need = MetaArea::region_for(self.recorded(fast), fast, geo.blocks_per_extent());
+        let blocks = geo.blocks_per_extent();
+        let need = MetaArea::region_of(self.kind, self.recorded(fast), fast, blocks);
         fast > 0 && self.area.region_blocks >= need
     }
 }

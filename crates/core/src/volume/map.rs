@@ -121,6 +121,10 @@ impl ExtentMap {
     pub fn extents(&self) -> u32 {
         self.rows.extents()
     }
+    /// Number of blocks of an extent.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.blocks as u32
+    }
     /// Whether homes follow from addresses (a cache volume).
     #[inline]
     pub fn has_fixed_homes(&self) -> bool {

@@ -143,10 +143,10 @@ pub(super) fn checkpointed(mutant: Option<Mutant>) -> Result<(), String> {
 
 /// Blocks of a copy are named by a checkpoint of which only a part is written. Writes to them need a record all the same.
 pub(super) fn in_pieces(mutant: Option<Mutant>) -> Result<(), String> {
-    let mut s = short_journal(mutant, 120, 16)?;
+    let mut s = short_journal(mutant, 180, 16)?;
     claim(&mut s)?;
     fetch_two_more(&mut s)?;
-    for e in 2..100 {
+    for e in 2..150 {
         s.allocate(e)?;
         s.write(e, (0, 1))?;
     }
@@ -154,7 +154,7 @@ pub(super) fn in_pieces(mutant: Option<Mutant>) -> Result<(), String> {
     let held = header.clone();
     s.hold(move |op| first(op) || held(op));
     let first = s.is_region(1);
-    for e in 100..115 {
+    for e in 150..170 {
         s.allocate(e)?;
         s.write(e, (0, 1))?;
         s.send_flush()?;

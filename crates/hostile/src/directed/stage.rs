@@ -108,7 +108,7 @@ impl Stage {
         let recorded = shape.kind.recorded(shape.extents, fast);
         let area = MetaArea {
             ring_blocks: shape.ring,
-            ..MetaArea::for_volume(recorded, 8, 0).with_copies(recorded, fast, 8)
+            ..MetaArea::of(shape.kind, recorded, fast, 8, 0)
         };
         let entry = |(i, &slots): (usize, &u32)| MemberEntry {
             uuid: [i as u8 + 1; 16],

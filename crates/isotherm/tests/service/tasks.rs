@@ -270,7 +270,10 @@ cp -r /usr/share/doc/bash "$T/mnt/srv2/"
         )
     } else {
         println!("no mkfs.xfs: ext4 takes its place");
-        ("truncate -s 250M \"$1\"; mkfs.ext4 -q \"$1\"", "e2fsck -fn")
+        (
+            "truncate -s 250M \"$1\"; mkfs.ext4 -q -b 4096 \"$1\"",
+            "e2fsck -fn",
+        )
     };
     let before = format!("fill() {{ {fill}; }}\n{before}");
     let after = format!(

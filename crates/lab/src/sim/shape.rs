@@ -188,8 +188,7 @@ impl Shape {
             .fold(0, |n, m| n + m.slots);
         let extents = self.extents as u32;
         let recorded = self.kind.recorded(extents, copies);
-        let area = MetaArea::for_volume(recorded, blocks, self.fast_bytes)
-            .with_copies(recorded, copies, blocks);
+        let area = MetaArea::of(self.kind, recorded, copies, blocks, self.fast_bytes);
         let extent = 1u64 << self.shift;
         let entry = |i: usize, p: &Place| MemberEntry {
             uuid: [i as u8 + 1; 16],

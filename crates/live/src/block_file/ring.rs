@@ -126,7 +126,7 @@ impl Entries {
         }
         let put = (0..number).map(|i| (i as u16, REGISTER)).collect();
         Some(Entries(Arc::new(Shared {
-            block: port.block_bytes(),
+            block: port.engine_block(),
             port,
             fuser_link,
             device,

@@ -101,7 +101,7 @@ impl Session {
 
     /// Memory that is charged to this connection. Waits for memory only while the connection has no transfer in progress.
     pub(super) fn buffer(&self, offset: u64, len: u32) -> Buffer {
-        let block = self.port().block_bytes();
+        let block = self.port().engine_block();
         match &self.share {
             Some(s) if !self.transfers.is_empty() => s.buffer_now(offset, len, block),
             Some(s) => s.buffer(offset, len, block),

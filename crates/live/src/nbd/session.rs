@@ -262,7 +262,7 @@ impl Session {
             request.command,
             Command::Read | Command::Write | Command::Flush
         );
-        let bytes = request.len as usize + 2 * self.port.block_bytes() as usize;
+        let bytes = request.len as usize + 2 * self.port.engine_block() as usize;
         let has = |share: &Arc<Share>| share.has(bytes);
         simple && request.len <= LENT_BYTES && self.share.as_ref().is_some_and(has)
     }
@@ -270,8 +270,8 @@ impl Session {
     /// Memory from this connection's share. Waits, except on the engine's thread.
     fn buffer(&self, offset: u64, len: u32) -> Buffer {
         match &self.share {
-            Some(share) if self.lent => share.buffer_now(offset, len, self.port.block_bytes()),
-            Some(share) => share.buffer(offset, len, self.port.block_bytes()),
+            Some(share) if self.lent => share.buffer_now(offset, len, self.port.engine_block()),
+            Some(share) => share.buffer(offset, len, self.port.engine_block()),
             None => self.port.buffer(offset, len),
         }
     }

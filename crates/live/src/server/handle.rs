@@ -39,7 +39,10 @@ pub struct Handle {
     pub(crate) vitals: Arc<Board>,
     /// Size of the volume, which changes if it grows.
     pub(super) volume_bytes: Arc<AtomicU64>,
+    /// See [`Port::engine_block`].
     pub(super) block: u32,
+    /// See [`Port::block_bytes`].
+    pub(super) logical_block: u32,
     pub(super) read_only: bool,
     /// See [`Port::discards_to_zeros`].
     pub(super) zeros: bool,
@@ -212,6 +215,10 @@ impl Port for Handle {
     }
 
     fn block_bytes(&self) -> u32 {
+        self.logical_block
+    }
+
+    fn engine_block(&self) -> u32 {
         self.block
     }
 
@@ -243,7 +250,8 @@ impl Port for Handle {
         let end = request.offset.checked_add(request.len.into());
         let inside = end.filter(|end| *end <= self.volume_bytes());
         let range = request.offset..inside.unwrap_or(request.offset);
-        let parts: Vec<_> = zeroing::parts(request.op, range, self.block).collect();
+        let parts: Vec<_> =
+            zeroing::parts(request.op, range, (self.block, self.logical_block)).collect();
         if parts.is_empty() {
             return self.hand_over(request, Done::Call(done));
         }

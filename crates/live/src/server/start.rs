@@ -98,6 +98,7 @@ pub(super) fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
         vitals: Arc::default(),
         volume_bytes: Arc::new(AtomicU64::new(geo.volume_bytes())),
         block: geo.block_bytes(),
+        logical_block: 1 << volume.opened.superblock.logical_shift,
         read_only: volume.mode == OpenMode::ReadOnly,
         zeros: !volume.opened.space.geo.is_cache(),
     };

@@ -37,7 +37,7 @@ pub(super) fn params(port: &dyn Port, extent: u32, zero_copy: bool) -> Params {
         minimal_shift: shift.max(12),
         max_sectors: LARGEST >> 9,
         sectors: port.volume_bytes() >> 9,
-        discard_granularity: port.block_bytes(),
+        discard_granularity: port.engine_block(),
         max_discard_sectors: DISCARD >> 9,
         max_zeroes_sectors: DISCARD >> 9,
         max_discard_segments: 1,

@@ -384,7 +384,7 @@ impl Shared {
     /// Whether the pages of this request are registered with the ring. Those of parts of blocks are not used, because the engine would
     /// have to read around them.
     fn is_registered(&self, d: &Descriptor) -> bool {
-        let block = u64::from(self.plan.port.block_bytes() >> 9);
+        let block = u64::from(self.plan.port.engine_block() >> 9);
         matches!(self.plan.buffers, PageBuffers::From(_))
             && moves(d)
             && d.op_flags & abi::IO_UNREGISTERED == 0
@@ -403,7 +403,7 @@ impl Shared {
     /// This thread returns memory itself, so it must not wait for any.
     fn buffer(&self, offset: u64, len: u32) -> Buffer {
         match &self.share {
-            Some(share) => share.buffer_now(offset, len, self.plan.port.block_bytes()),
+            Some(share) => share.buffer_now(offset, len, self.plan.port.engine_block()),
             None => self.plan.port.buffer(offset, len),
         }
     }

@@ -169,10 +169,10 @@ pub(super) fn examine(
     let behind = device.bytes.saturating_sub(room);
     let behind = if device.tail().is_some() { 0 } else { behind };
     let found = adoptable(device, how.unknown, behind)?;
-    let block = 1u32 << sb.block_shift;
+    let block = 1u32 << sb.logical_shift;
     if block > found.sector {
         return refused(format!(
-            "{path}: {} uses pieces of {} bytes, and the volume would have blocks of {block}, because its devices have: use devices with smaller sectors",
+            "{path}: {} uses pieces of {} bytes, and the volume would have blocks of {block}, because the sectors of the disk have",
             found.what, found.sector
         ));
     }

@@ -44,12 +44,12 @@ impl Drop for Undo {
     }
 }
 
-/// The logical block of a volume with that number of extents on devices with sectors of `align` bytes. Bitmaps with a bit for each
-/// 512 bytes would be most of a large volume's metadata: from 1 GiB of them on, a block is 4 KiB and smaller writes are
-/// read-modify-write.
-fn block_for(align: u32, extents: u64, extent: u64) -> u32 {
-    let bits = extents.saturating_mul(extent / u64::from(align));
-    if bits > 1 << 33 {
+/// The block of a volume with `homes` recorded extents on devices with sectors of `align` bytes. In a cache volume it has 4 KiB, whatever
+/// the sectors have: writes of a part of it are read-modify-write. In a tiering volume it is a sector; but bitmaps with a bit for each 512
+/// bytes would be most of a large volume's metadata: from 1 GiB of them on, a block has 4 KiB, too.
+fn block_for(align: u32, caching: bool, homes: u64, extent: u64) -> u32 {
+    let bits = homes.saturating_mul(extent / u64::from(align));
+    if caching || bits > 1 << 33 {
         align.max((4096).min(extent as u32))
     } else {
         align
@@ -64,7 +64,13 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(config: &VolumeConfig, sizes: &[u64], align: u32, file: &Path) -> Result<Plan, Error> {
+    /// `sectors`: bytes of the sectors of all devices, and of those of the slowest tier.
+    fn new(
+        config: &VolumeConfig,
+        sizes: &[u64],
+        sectors: (u32, u32),
+        file: &Path,
+    ) -> Result<Plan, Error> {
         let extent = config.extent.0;
         let bytes: Vec<u64> = sizes
             .iter()
@@ -92,25 +98,23 @@ impl Plan {
         let copies = extents_on(&|t| t < slowest);
         let homes = extents_on(&|t| !caching || t == slowest);
         let bound = if caching { copies } else { homes };
-        let align = block_for(align, homes, extent);
+        let block = block_for(sectors.0, caching, homes, extent);
         if all > u64::from(SLOTS_MAX) {
             return Err(config_error(
                 file,
                 "extent: too small for members of this size: choose a larger one",
             ));
         }
-        let blocks_per_extent = (extent / u64::from(align)) as u32;
+        let blocks_per_extent = (extent / u64::from(block)) as u32;
         // There is room for copies in any case, because the policy may change later.
-        let area = MetaArea::for_volume(bound as u32, blocks_per_extent, fast).with_copies(
-            bound as u32,
-            copies as u32,
-            blocks_per_extent,
-        );
+        let kind = policy.uses().volume();
+        let (bound, copies) = (bound as u32, copies as u32);
+        let area = MetaArea::of(kind, bound, copies, blocks_per_extent, fast);
         let members = entries(config)?;
         let shape = Shape {
-            kind: policy.uses().volume(),
+            kind,
             extent_shift: extent.trailing_zeros(),
-            block_shift: align.trailing_zeros(),
+            block_shift: block.trailing_zeros(),
             extents: 0,
             area,
         };
@@ -120,6 +124,9 @@ impl Plan {
             name: config.name.clone(),
             ..Superblock::new(random()?, epoch, shape, members)
         };
+        if caching {
+            sb.logical_shift = sectors.1.min(block).trailing_zeros();
+        }
         plan_layout(&mut sb, &bytes, file)?;
         if caching && slowest == 0 {
             return Err(config_error(
@@ -254,14 +261,22 @@ fn plan_on(
     devices: &mut [Option<Device>],
     file: &Path,
 ) -> Result<(Plan, Vec<u64>), Error> {
-    let align = devices.iter().flatten().map(|d| d.align).max();
-    let align = align.unwrap_or(4096);
+    let slowest = config.members.iter().map(|m| m.tier).max();
+    let sectors_of = |devices: &[Option<Device>], slow: bool| {
+        let of = devices.iter().zip(&config.members);
+        let of = of.filter(|(_, m)| !slow || Some(m.tier) == slowest);
+        of.filter_map(|(d, _)| Some(d.as_ref()?.align))
+            .max()
+            .unwrap_or(4096)
+    };
+    let sectors =
+        |devices: &[Option<Device>]| (sectors_of(devices, false), sectors_of(devices, true));
     let sizes_of = |devices: &[Option<Device>]| devices.iter().flatten().map(|d| d.bytes).collect();
     let mut sizes: Vec<u64> = sizes_of(devices);
-    let mut plan = Plan::new(config, &sizes, align, file)?;
+    let mut plan = Plan::new(config, &sizes, sectors(devices), file)?;
     if super::adopt::fit_tail(&plan.sb, devices)? {
         sizes = sizes_of(devices);
-        plan = Plan::new(config, &sizes, align, file)?;
+        plan = Plan::new(config, &sizes, sectors(devices), file)?;
     }
     Ok((plan, sizes))
 }
@@ -344,7 +359,7 @@ impl Volume {
         let made = |notes| Created {
             caching,
             volume_bytes: u64::from(sb.extents) << sb.extent_shift,
-            block_bytes: 1 << sb.block_shift,
+            block_bytes: 1 << sb.logical_shift,
             uuid: sb.uuid,
             slots: sb.members.iter().map(|m| m.slots).collect(),
             notes,

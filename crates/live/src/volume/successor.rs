@@ -181,7 +181,7 @@ fn successor(
 fn area_for(sb: &Superblock, bytes: u64) -> MetaArea {
     let copies = u32::try_from(bytes >> sb.extent_shift).map_or(sb.extents, |n| n.min(sb.extents));
     let blocks = 1 << (sb.extent_shift - sb.block_shift);
-    MetaArea::for_volume(copies, blocks, bytes).with_copies(copies, copies, blocks)
+    MetaArea::of(sb.kind, copies, copies, blocks, bytes)
 }
 
 /// A message about the part of a new device that no slot covers: the volume has its size, and other devices or a copy of the former one fix the
@@ -220,7 +220,7 @@ fn most_slots(sb: &Superblock, place: usize) -> u32 {
     let blocks = 1 << (sb.extent_shift - sb.block_shift);
     let fits = |slots: u32| {
         let copies = fast.saturating_add(slots);
-        MetaArea::region_for(sb.recorded(copies), copies, blocks) <= sb.area.region_blocks
+        MetaArea::region_of(sb.kind, sb.recorded(copies), copies, blocks) <= sb.area.region_blocks
     };
     let limit = SLOTS_MAX - slow - fast;
     if !fits(old) {

@@ -275,7 +275,7 @@ impl Checkpoints {
         clean_epoch: Option<u64>,
     ) -> Option<usize> {
         let (_, all) = map.named_copy(e).filter(|_| clean_epoch.is_none())?;
-        let units = record::named_units(all, geo.blocks_per_extent());
+        let units = record::named_units(geo.kind(), all, geo.blocks_per_extent());
         if units > free {
             return None;
         }

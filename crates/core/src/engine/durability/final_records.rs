@@ -48,7 +48,7 @@ impl Durability {
         // One block is subtracted for a round that ends within a block.
         let room = self.ring_room().saturating_sub(ring.div_ceil(2) + 1);
         let each = ((BLOCK - HEADER) / 16) as u64;
-        let longest = record::max_copy_units(geo.blocks_per_extent()) as u64;
+        let longest = record::most_units(geo.kind(), geo.blocks_per_extent()) as u64;
         // Records do not cross blocks, and each round ends with a block of its own.
         let most = room.saturating_sub(room / 64 + 1) * each.saturating_sub(longest - 1);
         let mut scratch = [0; BLOCK];

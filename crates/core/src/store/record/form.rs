@@ -10,6 +10,10 @@ pub(super) enum Form {
     Plain { kind: u8 },
     /// A record with a copy. The sets are the blocks that are valid at the home, dirty, and clean.
     Copied { sets: [Set<'static>; 3] },
+    /// In a cache volume: no copy counts.
+    Home,
+    /// In a cache volume: a record with a copy. The sets are the blocks that are dirty, and clean.
+    Cached { sets: [Set<'static>; 2] },
 }
 
 impl Form {
@@ -23,7 +27,17 @@ impl Form {
         let states = |e| closing.is_some() || map.is_named(e);
         if slot.is_some() && states(e) && map.copied_blocks(e) > 0 {
             let sets = sets_of(map, e, blocks, closing);
-            return Form::Copied { sets };
+            return if map.has_fixed_homes() {
+                let [_, dirty, clean] = sets;
+                Form::Cached {
+                    sets: [dirty, clean],
+                }
+            } else {
+                Form::Copied { sets }
+            };
+        }
+        if map.has_fixed_homes() {
+            return Form::Home;
         }
         let kind = match slot {
             None => UNMAP,
@@ -38,6 +52,8 @@ impl Form {
         match self {
             Form::Plain { kind } => 1 + if *kind == MAP_PARTIAL { each } else { 0 },
             Form::Copied { sets } => 2 + sets.iter().map(|s| s.units(each)).sum::<usize>(),
+            Form::Home => 1,
+            Form::Cached { sets } => super::cached::units(*sets, blocks),
         }
     }
 }
@@ -62,4 +78,12 @@ fn sets_of(map: &ExtentMap, e: ExtentId, blocks: u32, closing: Option<u64>) -> [
     };
     let clean = of(all - dirty);
     [valid, of(dirty), clean]
+}
+
+/// The blocks that are valid in the copy and not dirty as a bitmap, lowest block in the lowest bit.
+pub(super) fn export_clean(map: &ExtentMap, e: ExtentId, blocks: u32, bits: &mut [u8]) {
+    map.export_copied(e, bits);
+    for b in (0..blocks).filter(|&b| map.dirty_run(e, b, b + 1).1) {
+        bits[b as usize / 8] &= !(1 << (b % 8));
+    }
 }

@@ -37,7 +37,7 @@ fn encode(
     if let Some((copy, all)) = m.named_copy(e).filter(|_| slot.is_some()) {
         assert_eq!(m.copy(e), Some(copy));
         let plain = units(m, e, slot, geo, None);
-        assert_eq!(named_units(all, geo.blocks_per_extent()), plain);
+        assert_eq!(named_units(geo.kind(), all, geo.blocks_per_extent()), plain);
     }
     let made = super::encode(m, e, slot, geo, closing, out);
     assert_eq!(made, (n * 16 <= out.len()).then_some(n));
@@ -64,7 +64,10 @@ fn a_record_of_a_copy_round_trips() {
     let n = encode(&m, e, m.home(e), &geo, Some(7), &mut out).unwrap();
     let (r, used) = read(&out, 8);
     let c = r.copy.unwrap();
-    assert_eq!((n, used, c.dirty, c.epoch), (4, 4, Set::None, 7));
+    assert_eq!(
+        (n, used, c.dirty, c.clean_if),
+        (4, 4, Set::None, CleanIf::Session(7))
+    );
     assert!(c.clean.has(0) && c.clean.has(1) && !c.clean.has(2));
     // With dirty blocks: the home is partly valid. The record names the clean blocks of the copy, too.
     m.copy_dirty(e, 1, 5);
@@ -143,4 +146,98 @@ fn counters_and_extents_share_a_block() {
     assert_eq!(decode(&unit, 8), Ok(Some((told, 1))));
     unit[5] = 1;
     assert!(decode(&unit, 8).is_err());
+}
+
+/// A cache volume with extents of `extent` bytes in blocks of 4 KiB: 8 fast slots and 24 homes.
+fn cache(extent_shift: u32) -> (ExtentMap, Geometry) {
+    let m = |t, slots| Member {
+        tier: TierId(t),
+        first_slot: 0,
+        slots,
+        data_offset: 0,
+        stash: crate::geometry::Stash::default(),
+    };
+    let geo = Geometry::new(extent_shift, 12, 24, vec![m(0, 8), m(1, 24)]);
+    let geo = geo.unwrap().of_kind(Kind::Cache).unwrap();
+    (ExtentMap::new(&geo), geo)
+}
+
+#[test]
+fn a_record_of_a_cache_volume_round_trips() {
+    let e = ExtentId(3);
+    // Up to 16 blocks, the bitmaps are within the record; of 64 blocks they follow it.
+    for (shift, named, closing) in [(12, 2, 2), (16, 2, 2), (18, 3, 4)] {
+        let ((mut m, geo), mut out) = (cache(shift), [0xaau8; 256]);
+        let blocks = geo.blocks_per_extent();
+        assert_eq!(encode(&m, e, m.home(e), &geo, None, &mut out), Some(1));
+        let (r, used) = read(&out, blocks);
+        assert_eq!((used, r.copy, r.is_fixed), (1, None, true));
+        assert_eq!(resolve(&r, &geo), Ok((geo.home(e), None)));
+        m.add_empty_copy(e, Slot(5));
+        m.copy_validate(e, 0, blocks.min(9));
+        m.copy_dirty(e, 0, blocks.min(3));
+        m.set_stat(e, 77);
+        m.set_last(e, Nanos::from_micros(9 << 20));
+        for (kind, units) in [(None, named), (Some(CLAIMED), closing), (Some(7), closing)] {
+            let n = encode(&m, e, m.home(e), &geo, kind, &mut out);
+            let units = if blocks == 1 { 2 } else { units };
+            assert_eq!(n, Some(units), "{blocks} blocks, {kind:?}");
+            let (r, used) = read(&out[..units * 16], blocks);
+            let c = r.copy.unwrap();
+            assert_eq!((used, r.stat, r.extent), (units, 77, e));
+            assert_eq!(r.last, Nanos::from_micros(9 << 20));
+            assert_eq!(resolve(&r, &geo), Ok((geo.home(e), Some(Slot(5)))));
+            let exact = kind.is_some();
+            let dirty = if exact { 3 } else { 9 };
+            assert!((0..blocks).all(|b| c.dirty.has(b) == (b < dirty)));
+            assert!((0..blocks).all(|b| c.clean.has(b) == (exact && (3..9).contains(&b))));
+            let condition = match kind {
+                _ if blocks == 1 => CleanIf::Never,
+                None => CleanIf::Never,
+                Some(CLAIMED) => CleanIf::Claimed,
+                Some(_) => CleanIf::Session(7),
+            };
+            assert_eq!(c.clean_if, condition);
+            assert!(!c.clean_if.is_session(8));
+        }
+    }
+}
+
+#[test]
+fn a_record_of_a_cache_volume_that_is_impossible_is_refused() {
+    let ((mut m, geo), e, mut out) = (cache(16), ExtentId(3), [0u8; 32]);
+    m.add_empty_copy(e, Slot(5));
+    m.copy_dirty(e, 1, 3);
+    assert_eq!(encode(&m, e, m.home(e), &geo, None, &mut out), Some(2));
+    // An extent that cannot be; another disk; neither dirty nor clean blocks; reserved bits; another level.
+    for bad in [
+        (12, 1),
+        (13, 1),
+        (14, 1),
+        (22, 0),
+        (22, 0x42),
+        (22, 3),
+        (23, 1),
+    ] {
+        let mut b = out;
+        b[bad.0] = bad.1;
+        assert!(decode(&b, 16).is_err(), "byte {} = {}", bad.0, bad.1);
+    }
+    // A place within a slot, behind the last slot, and of another member.
+    for bad in [(16, 0x51), (16, 0x80), (21, 1), (1, 1)] {
+        let mut b = out;
+        b[bad.0] = bad.1;
+        let (r, _) = read(&b, 16);
+        assert!(resolve(&r, &geo).is_err(), "byte {} = {}", bad.0, bad.1);
+    }
+    assert!(decode(&out[..16], 16).is_err(), "cut short");
+    let (other, _) = map(12);
+    assert!(!other.has_fixed_homes());
+    let (r, _) = read(&out, 16);
+    assert!(resolve(&r, &shape(12, 8)).is_err(), "of a tiering volume");
+    // And the other way round.
+    let (mut t, tiers) = map(12);
+    t.map(e, Slot(20), false);
+    encode(&t, e, t.home(e), &tiers, None, &mut out);
+    assert!(resolve(&read(&out, 1).0, &cache(12).1).is_err());
 }

@@ -5,65 +5,27 @@ use super::super::counter::{self, Known};
 use super::super::error::OpenError;
 use super::super::journal::Tip;
 use super::super::mutants::broken;
-use super::super::record::{self, CLAIMED, Entry};
+use super::super::record::{self, CleanIf, Entry};
 use super::super::report::Report;
 use super::super::session::Session;
 use super::super::superblock::Superblock;
 use super::super::{Carrier, Layout, Media};
+use super::copies::{Blocks, Copies, Copy};
 use crate::mutants::Mutant;
-use crate::units::{ExtentId, Nanos, Slot};
+use crate::units::{ExtentId, Nanos};
 use crate::volume::Space;
-use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// Number of blocks that are read at a time.
 pub(in crate::store) const CHUNK: usize = 256;
 
-/// The copy of an extent according to its last record: the slot, the statistics, and the state of the blocks.
-pub(super) struct Copy {
-    pub(super) slot: Slot,
-    pub(super) stat: u16,
-    pub(super) last: Nanos,
-    pub(super) dirty: Blocks,
-    pub(super) clean: Blocks,
-}
-
-/// A set of blocks of an extent, stored in little memory, because there may be millions of these while a volume is opened.
-pub(super) enum Blocks {
-    None,
-    All,
-    Some(Box<[u8]>),
-}
-
-impl Blocks {
-    fn of(set: record::Set<'_>, blocks: u32) -> Blocks {
-        match set {
-            record::Set::None => Blocks::None,
-            record::Set::All => Blocks::All,
-            record::Set::Some(_) if !(0..blocks).any(|b| set.has(b)) => Blocks::None,
-            record::Set::Some(bits) => Blocks::Some(bits.into()),
-        }
-    }
-    pub(super) fn is_none(&self) -> bool {
-        matches!(self, Blocks::None)
-    }
-    pub(super) fn has(&self, b: u32) -> bool {
-        match self {
-            Blocks::None => false,
-            Blocks::All => true,
-            Blocks::Some(bits) => record::Set::Some(bits).has(b),
-        }
-    }
-}
-
 /// The state of the volume according to the devices.
 pub(in crate::store) struct Loaded {
     pub(in crate::store) highest: u64,
     pub(in crate::store) space: Space,
-    /// Copies according to the records so far. They are added to the map only at the end, because while records are applied, two extents
-    /// may temporarily have a copy in the same slot.
-    pub(super) copies: BTreeMap<u32, Copy>,
+    /// Copies according to the records so far that are not in the map yet.
+    pub(super) copies: Copies,
     pub(in crate::store) tip: Tip,
     pub(in crate::store) checkpoint: Header,
     pub(in crate::store) time: Nanos,
@@ -111,7 +73,7 @@ impl Loaded {
         Ok(Loaded {
             highest,
             space: Space::new(from.sb.geometry().map_err(OpenError::BadRecord)?),
-            copies: BTreeMap::new(),
+            copies: Copies::default(),
             tip: h.start,
             checkpoint: h,
             time: h.time,
@@ -203,13 +165,13 @@ impl Trust {
             at,
         }
     }
-    fn counts(self, sb: &Superblock, epoch: u64) -> bool {
+    fn counts(self, sb: &Superblock, clean_if: CleanIf) -> bool {
         // Without a claim, clean blocks are valid only if exactly that session was the last one and was closed, because later writes to the
         // homes would not have been recorded here.
-        let closed = self.was_clean && (epoch == sb.epoch || self.any_epoch);
-        let of_session = epoch != 0 && epoch == sb.clean_epoch;
-        let claimed = of_session || (epoch == CLAIMED && self.at >= sb.claims_from);
-        let mutant = cfg!(feature = "mutants") && epoch == record::ANY_EPOCH;
+        let closed = self.was_clean && (clean_if.is_session(sb.epoch) || self.any_epoch);
+        let claimed = clean_if.is_session(sb.clean_epoch)
+            || (clean_if == CleanIf::Claimed && self.at >= sb.claims_from);
+        let mutant = cfg!(feature = "mutants") && clean_if == CleanIf::Any;
         closed || (self.claims && claimed) || mutant
     }
 }
@@ -236,12 +198,6 @@ pub(super) fn apply(
             }
         };
         let (home, copy) = record::resolve(&r, &loaded.space.geo).map_err(OpenError::BadRecord)?;
-        let fixed = loaded.space.geo.home(r.extent);
-        if fixed.is_some() && (home != fixed || r.valid != record::Set::All) {
-            return Err(OpenError::BadRecord(
-                "the home of an extent is not at its address",
-            ));
-        }
         let map = &mut loaded.space.map;
         map.load(r.extent, home);
         match r.valid {
@@ -251,31 +207,25 @@ pub(super) fn apply(
                 map.invalidate(r.extent, 0, blocks);
             }
         }
-        if let Some((c, slot)) = r.copy.zip(copy) {
-            let counts = trust.counts(sb, c.epoch);
+        let copy = r.copy.zip(copy).map(|(c, slot)| {
+            let counts = trust.counts(sb, c.clean_if);
             let clean = if counts { c.clean } else { record::Set::None };
-            let copy = Copy {
+            Copy {
                 slot,
                 stat: r.stat,
                 last: r.last,
                 dirty: Blocks::of(c.dirty, blocks),
                 clean: Blocks::of(clean, blocks),
-            };
-            if !copy.dirty.is_none() || !copy.clean.is_none() {
-                loaded.copies.insert(r.extent.0, copy);
-            } else {
-                loaded.copies.remove(&r.extent.0);
             }
-        } else if !loaded.copies.is_empty() {
-            loaded.copies.remove(&r.extent.0);
-        }
+        });
+        loaded.copies.state(&mut loaded.space, r.extent, copy);
         let e = r.extent.0;
         loaded.stated = Some(loaded.stated.map_or((e, e), |s| (s.0, e)));
         if !loaded.lost.is_empty() {
             loaded.restated.insert(e);
         }
         // In a cache volume only copies have statistics on the devices, and they get them when the map has the copies.
-        if fixed.is_none() {
+        if !r.is_fixed {
             loaded.space.map.set_stat(r.extent, r.stat);
             loaded.space.map.set_last(r.extent, r.last);
         }

@@ -233,7 +233,7 @@ fn a_planted_difference_is_found_once_and_only_there() {
         change(&rig.path("slow"), &[fill; 4096]);
     }
     let found = plain(&handle);
-    let block = |e: u64| (e * EXTENT, e * EXTENT + u64::from(handle.block_bytes()));
+    let block = |e: u64| (e * EXTENT, e * EXTENT + u64::from(handle.engine_block()));
     assert_eq!(found.differing, [block(4), block(8)], "{found:?}");
     assert!(found.lost.is_empty() && found.bad_places.is_empty());
     assert_eq!(plain(&handle), found, "a second time");

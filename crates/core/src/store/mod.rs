@@ -32,6 +32,7 @@ mod second;
 mod session;
 pub mod superblock;
 mod table;
+mod unfinished;
 
 pub use agree::choose;
 #[cfg(feature = "mutants")]
@@ -41,11 +42,12 @@ pub use grow::{Growth, Transfer, extents_of, grow, plan_growth};
 pub use layout::{Carrier, Layout, MetaArea};
 pub use mend::mend;
 pub use open::{Closing, Opened, format, format_kept, mark_clean, open, open_after_loss};
-pub use replace::{Successor, held_by, replace, slots_in_use};
+pub use replace::{Successor, held_by, replace, slots_in_use, slots_of};
 pub use report::{Part, Repair, Report};
 pub use second::{ReadBlock, second_places, second_superblock, superblock_at};
 pub use superblock::Superblock;
 pub use table::{Settled, settle};
+pub use unfinished::Unfinished;
 
 use crate::units::MemberId;
 

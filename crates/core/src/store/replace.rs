@@ -9,6 +9,7 @@ use super::open::{FIRST_COUNTER, Opened};
 use super::recover::CHUNK;
 use super::superblock::{MemberEntry, MemberState, ROWS_MAX, Room, State, Superblock};
 use super::table::Settled;
+use super::unfinished::Unfinished;
 use super::{BLOCK, Media, MetaArea};
 use crate::mutants::Mutant;
 use crate::units::{ExtentId, MemberId, Slot};
@@ -19,6 +20,7 @@ use crate::volume::regions::Regions;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// The device that takes the place of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,17 +55,25 @@ pub fn held_by(space: &Space, place: MemberId) -> (u32, u32) {
 
 /// The slots of this member that hold data of the volume, as indices from its first slot on, ascending.
 pub fn slots_in_use(space: &Space, place: MemberId) -> Vec<u32> {
-    let geo = &space.geo;
-    let mut used = Vec::new();
-    for e in (0..geo.extents).map(ExtentId) {
-        for s in space.map.home(e).into_iter().chain(space.map.copy(e)) {
-            if geo.locate(s).0 == place {
-                used.push(geo.member_slot(s).index);
-            }
-        }
-    }
+    let all = slots_of(space, place, 0..space.geo.extents);
+    let mut used: Vec<u32> = all.map(|(_, index)| index).collect();
     used.sort_unstable();
     used
+}
+
+/// The slots of this member that hold data of these extents, each with its extent, as indices from the member's first slot on.
+pub fn slots_of(
+    space: &Space,
+    place: MemberId,
+    extents: Range<u32>,
+) -> impl Iterator<Item = (ExtentId, u32)> {
+    let member = space.geo.members.get(usize::from(place.0));
+    let (first, end) = member.map_or((0, 0), |m| (m.first_slot, m.first_slot + m.slots));
+    extents.map(ExtentId).flat_map(move |e| {
+        let both = space.map.home(e).into_iter().chain(space.map.copy(e));
+        both.filter(move |s| (first..end).contains(&s.0))
+            .map(move |s| (e, s.0 - first))
+    })
 }
 
 /// Puts `successor` into the place of a member. `media` has the new device in that place. `epoch` is a new random number. Returns the
@@ -200,8 +210,14 @@ fn clear<M: Media + ?Sized>(
 ) -> Result<(), OpenError> {
     let layout = sb.layout();
     // While the successor is not complete, it must not look like a member.
+    let mut head = [0; BLOCK];
+    let kept = media.read(place, 0, &mut head).is_ok()
+        && Unfinished::decode(&head).is_some_and(|u| u.volume == sb.uuid);
     for at in [0, sb.copy_offset(place), STAMP_AT] {
-        media.write(place, at, &[0; BLOCK])?;
+        // What says that it is an unfinished copy says so until it is a member.
+        if at > 0 || !kept {
+            media.write(place, at, &[0; BLOCK])?;
+        }
     }
     let keeps_ring = broken(media, Mutant::KeepOldRing);
     let carriers = layout.carriers().filter(|c| c.member == place);

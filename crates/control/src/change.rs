@@ -1,15 +1,15 @@
-//! Changes of the policy and of the members of a served volume.
+//! Changes of the policy and of the members of a served volume. `replace.rs` has the replacement of a member.
 
+pub use crate::replace::replacement;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use isotherm_core::World;
 use isotherm_live::config::build_policy;
-use isotherm_live::volume::{FormerFlash, Grown, ReplaceHow, Replaced, not_described};
+use isotherm_live::volume::{FormerFlash, Grown, not_described};
 use serde_json::{Value, json};
 
-use crate::ReplaceAsk;
 use crate::live::Live;
 use crate::settings::with_words;
 
@@ -86,6 +86,7 @@ impl Live {
                 "the volume is served read-only: serve it without --read-only first".into(),
             );
         }
+        self.refuse_if_replacing()?;
         if self.removes_flash.swap(true, Ordering::SeqCst) {
             return Err("the flash is being removed already".to_owned());
         }
@@ -170,42 +171,6 @@ impl Live {
     fn dirty_extents(&self) -> Result<u32, String> {
         self.on_engine(|e, _| e.space().map.dirty())
     }
-
-    /// Replaces a member. The answer has the keys of `isotherm replace --json` but the volume's name, and `notes` with messages for people.
-    pub(crate) fn replace(&self, wanted: &ReplaceAsk) -> Result<Value, String> {
-        let _one = self.setting();
-        let (config, file) = (self.config(), &self.file);
-        let place = wanted
-            .member
-            .as_deref()
-            .and_then(|m| m.parse::<usize>().ok());
-        let is_free = |i: usize| {
-            let removed = config.members.get(i).is_some_and(|m| m.removed);
-            removed || self.missing().iter().any(|m| usize::from(*m) == i)
-        };
-        if wanted.only_free && !place.is_some_and(is_free) {
-            return Err("the volume has flash by now: see `isotherm status`".to_owned());
-        }
-        let how = ReplaceHow {
-            member: wanted.member.clone(),
-            size: wanted.size,
-            empty: wanted.empty,
-            force: wanted.force,
-            accept_loss: false,
-        };
-        let made = self.handle.replace((&config, file), &wanted.new, &how);
-        let made = made.map_err(|e| e.to_string())?;
-        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
-        missing.retain(|m| usize::from(*m) != made.place);
-        drop(missing);
-        let mut notes = made.notes.clone();
-        if let Err(e) = self.keep_config(|config| made.describe(config)) {
-            notes.push(made.not_described(&e).to_string());
-        }
-        let mut shown = replacement(&made);
-        shown["notes"] = json!(notes);
-        Ok(shown)
-    }
 }
 
 /// What `isotherm grow --json` shows of a growth.
@@ -227,14 +192,4 @@ pub fn removal(former: &FormerFlash) -> Value {
         .map(|p| p.to_string_lossy().into_owned())
         .collect();
     json!({"flash": paths, "written_home_bytes": former.written_home, "notes": []})
-}
-
-/// What `isotherm replace --json` shows of a replacement.
-pub fn replacement(made: &Replaced) -> Value {
-    json!({
-        "member": made.place, "tier": made.tier,
-        "old": made.old.to_string_lossy(), "new": made.new.to_string_lossy(),
-        "slots_before": made.slots.0, "slots": made.slots.1,
-        "copied_bytes": made.copied_bytes, "already": made.already, "notes": made.notes,
-    })
 }

@@ -29,6 +29,7 @@ pub mod health;
 pub mod live;
 pub mod metrics;
 pub mod place;
+pub mod replace;
 pub mod server;
 pub mod settings;
 pub mod tap;
@@ -98,8 +99,10 @@ pub enum Request {
     },
     /// Lets the volume grow to the present size of its devices. Requests wait meanwhile.
     Grow,
-    /// Replaces a member by another device. Requests wait meanwhile.
+    /// Replaces a member by another device. A member that holds data is copied first; the answer comes when all of this is done.
     Replace(ReplaceAsk),
+    /// Gives up the copy of a member that is being replaced.
+    CancelReplace,
     /// Begins to write home what is dirty; `stats` tells how much is left.
     Clean,
     /// Begins to copy data to flash, or ends that; `stats` tells how far it is.
@@ -149,6 +152,10 @@ pub struct ReplaceAsk {
     /// Only if the member is missing or was removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_free: bool,
+    /// Bytes of a member to copy per second, whether the volume is in use or not. `None`: as fast as the devices allow while they have no
+    /// other work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u64>,
 }
 
 /// An operation on a volume's classes.

@@ -63,6 +63,10 @@ impl Progress {
         }
         Progress(Some(bar))
     }
+    /// Whether there is a terminal.
+    pub fn is_shown(&self) -> bool {
+        self.0.is_some()
+    }
     /// Shows that this many bytes of a file are copied.
     pub fn file(&self, path: &str, done: u64, all: u64) {
         if let Some(bar) = &self.0 {

@@ -6,6 +6,7 @@ mod clear;
 mod joined;
 mod kind;
 mod lock;
+mod noted;
 mod past_cache;
 mod power;
 
@@ -19,6 +20,7 @@ use crate::error::{Error, ErrorKind};
 use crate::stack;
 use kind::{direct_alignment, rotational};
 use lock::{lock, unlock_bytes};
+use noted::Noted;
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
@@ -69,6 +71,7 @@ pub struct Device {
     pub(crate) joined: Option<Box<Joined>>,
     /// Holds the lock on the file at the bottom of the stack: see `stack.rs`.
     bottom: Option<File>,
+    noted: Noted,
 }
 
 impl Drop for Device {
@@ -236,6 +239,7 @@ impl Device {
             note,
             joined: None,
             bottom: None,
+            noted: Noted::default(),
         })
     }
 
@@ -260,17 +264,6 @@ impl Device {
             }
         }
         Ok(all)
-    }
-
-    /// Its size in bytes now, which may differ from the one when it was opened.
-    ///
-    /// # Errors
-    /// The system does not tell it.
-    pub fn present_bytes(&self) -> io::Result<u64> {
-        match &self.joined {
-            Some(j) => Ok(j.label.member_bytes()),
-            None => bytes_of(&self.file),
-        }
     }
 
     /// From now on I/O of data uses the page cache, so that it may have any size and offset.

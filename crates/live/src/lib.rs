@@ -15,6 +15,7 @@ mod cache_end;
 pub mod classes;
 pub mod config;
 pub mod contents;
+pub mod copying;
 pub mod device;
 pub mod error;
 pub mod front_end;

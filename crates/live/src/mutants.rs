@@ -45,6 +45,10 @@ pub enum LiveMutant {
     FlushAfterLoss,
     /// After the end of a cache, requests that waited are not carried out.
     ForgetWaiting,
+    /// Writes to a member that is being copied are not noted.
+    NoteNoWrites,
+    /// Writes to a member that is being copied are noted when they are issued, and not at their end.
+    NoteWritesEarly,
     /// The flush of a member of two devices reaches only the first one.
     FlushDataAlone,
     /// The tail device of a member is used whatever session it is of.
@@ -82,7 +86,7 @@ pub enum LiveMutant {
 }
 
 /// All mutants.
-pub const LIVE_MUTANTS: [LiveMutant; 36] = [
+pub const LIVE_MUTANTS: [LiveMutant; 38] = [
     LiveMutant::FlushNothing,
     LiveMutant::DropDsync,
     LiveMutant::ForgetFlushError,
@@ -102,6 +106,8 @@ pub const LIVE_MUTANTS: [LiveMutant; 36] = [
     LiveMutant::TrustUnflushedFlash,
     LiveMutant::FlushAfterLoss,
     LiveMutant::ForgetWaiting,
+    LiveMutant::NoteNoWrites,
+    LiveMutant::NoteWritesEarly,
     LiveMutant::FlushDataAlone,
     LiveMutant::TrustOldTail,
     LiveMutant::MediaFlushNothing,

@@ -13,9 +13,12 @@
 //! A change that is refused or fails does not end the service: the store is opened again as the change has left it.
 
 mod growth;
+mod purpose;
 mod removal;
+mod replacement;
 
 use crate::cache_end::can_lose;
+use crate::copying::Wait;
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::members::{Found, find_superblocks};
@@ -23,9 +26,8 @@ use crate::mutants::{LiveMutant, broken};
 use crate::random::random;
 use crate::recorder::{Driver, Recorder, Recording};
 use crate::server::{Session, start};
-use crate::volume::replace::Replacement;
 use crate::volume::sheets::{costs, pacers};
-use crate::volume::{FormerFlash, Grown, OpenMode, Replaced, ask_for_huge};
+use crate::volume::{OpenMode, ask_for_huge};
 use isotherm_core::geometry::Kind;
 use isotherm_core::run::Host;
 use isotherm_core::store::open::Loss;
@@ -34,74 +36,11 @@ use isotherm_core::volume::Space;
 use isotherm_core::volume::lost::LostPart;
 use isotherm_core::{Effect, Engine, ExtentId, IoError, MemberId, Nanos, Request, World};
 use isotherm_traces::events::{Image, Origin};
+use purpose::refused;
+pub(crate) use purpose::{BEING_CHANGED, NotReplaced, Planned, Purpose, Reason};
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
-
-/// The refusal of a second request while one is being carried out.
-pub(crate) const BEING_CHANGED: &str =
-    "a recording or a change of the volume is about to begin: try again afterwards";
-
-/// The purpose for which the engine is closed and opened again, and the receiver of the outcome.
-pub(crate) enum Purpose {
-    /// A recording begins with the new engine.
-    Record(SyncSender<Result<Recording, Error>>),
-    /// The volume grows while its store is closed.
-    Grow {
-        /// The description, for errors.
-        file: PathBuf,
-        tell: SyncSender<Result<Grown, Error>>,
-    },
-    /// The volume goes on without its flash, all of which is clean.
-    RemoveFlash {
-        /// The description, for errors.
-        file: PathBuf,
-        tell: SyncSender<Result<FormerFlash, Error>>,
-    },
-    /// A member is replaced while the store is closed.
-    Replace {
-        replacement: Box<Replacement>,
-        tell: SyncSender<Result<Replaced, Error>>,
-    },
-}
-
-impl Purpose {
-    /// Tells the receiver that nothing was done.
-    pub(crate) fn refuse(self, why: impl Into<Reason>) {
-        let Reason(e) = why.into();
-        // The receiver may have gone.
-        match self {
-            Purpose::Record(tell) => drop(tell.send(Err(e))),
-            Purpose::Grow { tell, .. } => drop(tell.send(Err(e))),
-            Purpose::RemoveFlash { tell, .. } => drop(tell.send(Err(e))),
-            Purpose::Replace { replacement, tell } => {
-                // The device is free, and a file that was made for it is gone, before the receiver goes on.
-                drop(replacement);
-                drop(tell.send(Err(e)));
-            }
-        }
-    }
-
-    fn is_change(&self) -> bool {
-        !matches!(self, Purpose::Record(_))
-    }
-}
-
-/// The reason of a refusal.
-pub(crate) struct Reason(Error);
-
-impl From<&str> for Reason {
-    fn from(what: &str) -> Reason {
-        Reason(refused(what))
-    }
-}
-
-impl From<Error> for Reason {
-    fn from(e: Error) -> Reason {
-        Reason(e)
-    }
-}
 
 /// A recording or change that waits until no request is in progress in the engine.
 pub(crate) struct Reopening {
@@ -144,17 +83,17 @@ impl Media for CapturingMedia<'_> {
     }
 }
 
-fn refused(what: &str) -> Error {
-    Error::new(ErrorKind::Volume, what)
-}
-
 impl Session {
     /// Begins a requested recording or change, or continues to begin one. Call it after every step.
     pub(crate) fn reopen_if_due(&mut self) {
         if let Some(purpose) = self.engine.requested.take() {
-            match self.may_reopen(&purpose) {
-                Err(e) => purpose.refuse(e),
-                Ok(()) => {
+            match (self.may_reopen(&purpose), purpose) {
+                (Err(reason), purpose) => purpose.refuse(reason),
+                (Ok(()), Purpose::Plan { replacement, tell }) => {
+                    // If the receiver has gone, the new device is free again.
+                    let _ = tell.send(self.plan_replacement(replacement));
+                }
+                (Ok(()), purpose) => {
                     self.reopening = Some(Reopening {
                         purpose,
                         held: VecDeque::new(),
@@ -175,11 +114,12 @@ impl Session {
     }
 
     /// Checks a request while the volume is served, so that one that is refused delays no client.
-    fn may_reopen(&self, purpose: &Purpose) -> Result<(), Error> {
+    fn may_reopen(&self, purpose: &Purpose) -> Result<(), Reason> {
         let why = if self.reopening.is_some() {
-            BEING_CHANGED
+            return Err(Reason(refused(BEING_CHANGED), Some(Wait::Change)));
         } else if self.engine.is_recorded() && purpose.is_change() {
-            "the volume is being recorded: stop the recording first"
+            let why = refused("the volume is being recorded: stop the recording first");
+            return Err(Reason(why, Some(Wait::Change)));
         } else if self.engine.is_recorded() {
             "the volume is being recorded already: stop the other recording first"
         } else if self.closing || self.engine.is_closed() {
@@ -189,18 +129,31 @@ impl Session {
         } else if self.mode == OpenMode::ReadOnly && purpose.is_change() {
             "the volume is served read-only: serve it without --read-only first"
         } else {
-            return match purpose {
-                Purpose::Record(_) => Ok(()),
-                Purpose::Grow { file, .. } => self.may_grow(file),
-                Purpose::RemoveFlash { file, .. } => self.may_remove_flash(file),
-                Purpose::Replace { replacement, .. } => {
-                    let volume = (&self.superblock, self.engine.space());
-                    let plan = replacement.plan(&self.config, self.world.devices(), volume);
-                    plan.map(drop)
-                }
-            };
+            return self.may_change(purpose);
         };
-        Err(refused(why))
+        Err(Reason(refused(why), None))
+    }
+
+    fn may_change(&self, purpose: &Purpose) -> Result<(), Reason> {
+        if let Some(other) = self.handle.copying()
+            && purpose.is_change()
+            && !purpose.ends_copy()
+        {
+            return Err(refused(&other.busy()).into());
+        }
+        let may = match purpose {
+            Purpose::Record(_) => Ok(()),
+            Purpose::Grow { file, .. } => self.may_grow(file),
+            Purpose::RemoveFlash { file, .. } => self.may_remove_flash(file),
+            Purpose::Plan { replacement, .. } | Purpose::Replace { replacement, .. } => {
+                if replacement.has_too_much_left() {
+                    let why = "more was written to the member meanwhile than can be copied now";
+                    return Err(Reason(refused(why), Some(Wait::Writes)));
+                }
+                self.plan_of(replacement).map(drop)
+            }
+        };
+        Ok(may?)
     }
 
     /// Called when the engine is closed, so that all its state is on the members.
@@ -244,31 +197,11 @@ impl Session {
                 let begun = closed.and_then(|()| self.begin_again());
                 self.go_on(held, begun.as_ref().err());
                 drop(replacement);
-                let _ = tell.send(begun.and(replaced));
+                let _ = tell.send(begun.and(replaced).map_err(NotReplaced::from));
             }
+            // It was answered at once.
+            Purpose::Plan { .. } => self.go_on(held, None),
         }
-    }
-
-    /// Replaces a member of the volume whose engine is closed.
-    fn replace_closed(&mut self, replacement: &mut Replacement) -> Result<Replaced, Error> {
-        let opened = self.open_store(self.world.now())?.opened;
-        // The sessions of the replacement keep nothing, and a kill during them loses no answer.
-        self.world.forget_kept();
-        let devices = self.world.devices_mut()?;
-        let replaced = replacement.carry_out(&self.config, devices, opened, &mut |_, _| ())?;
-        replaced.describe(&mut self.config);
-        let places = 0..devices.len();
-        let missing: Vec<MemberId> = places
-            .filter(|&i| devices[i].is_none())
-            .map(|i| MemberId(i as u8))
-            .collect();
-        // The new device has no stamp yet.
-        let primary = self.superblock.primary_without(&missing);
-        if primary.is_some_and(|m| usize::from(m.0) == replaced.place) {
-            self.world.stamp_on(replaced.place)?;
-        }
-        self.handle.is_back(replaced.place);
-        Ok(replaced)
     }
 
     /// Refuses to go on if the state of the engine is not on the members: what was answered since the last good flush may be lost, and a new

@@ -27,6 +27,7 @@ mod unanswered;
 
 use crate::buffers::{Arena, Buffer};
 use crate::classes::Reclassified;
+use crate::copying::stale::Stale;
 use crate::device::Device;
 use crate::inbox::{Inbox, Submission};
 use crate::paced::Pacer;
@@ -80,6 +81,8 @@ struct MemberState {
     no_zero_range: bool,
     /// Bytes that the file must keep, if that can be checked.
     keep: Option<u64>,
+    /// Where the ends of writes are noted while the member is being copied.
+    stale: Option<Arc<Stale>>,
     /// Whether the file has become shorter. Then nothing is read from it or written to it any more.
     cut: bool,
     stats: MemberStats,

@@ -2,6 +2,7 @@
 
 mod checked;
 pub mod files;
+pub(crate) mod replacing;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -53,6 +54,9 @@ pub fn status(s: &Value) -> String {
     }
     if s["recovery"].is_object() {
         out.push(line("start", &recovery(&s["recovery"])));
+    }
+    if s["replacing"].is_object() {
+        out.push(line("replace", &replacing::copied(&s["replacing"])));
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |t| t.as_secs());

@@ -70,15 +70,15 @@ pub struct ReleaseArgs {
 /// `isotherm replace`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  isotherm replace v /dev/nvme1n1                       # a cache that was lost\n  isotherm replace v /dev/sdc --member /dev/sda         # a disk that begins to fail: its data is copied\n  isotherm replace v /dev/nvme1n1 --member 0 --empty    # a larger cache, which begins empty"
+    after_help = "Examples:\n  isotherm replace v /dev/nvme1n1                       # a cache that was lost\n  isotherm replace v /dev/sdc --member /dev/sda         # a disk that begins to fail: its data is copied\n  isotherm replace v /dev/nvme1n1 --member 0 --empty    # a larger cache, which begins empty\n\nA served volume goes on while a member is copied; requests wait only for the last step. Interrupting the command leaves the server copying; `isotherm status` tells how far it is, and --cancel gives it up."
 )]
 pub struct ReplaceArgs {
-    /// The volume; it may be served if nothing must be copied (a lost cache, or --empty)
+    /// The volume, served or not
     #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// The new device or file, PATH or PATH:SIZE; a file that does not exist is created
-    #[arg(value_name = "PATH[:SIZE]")]
-    pub new: MemberSpec,
+    #[arg(value_name = "PATH[:SIZE]", required_unless_present = "cancel")]
+    pub new: Option<MemberSpec>,
     /// The member to replace: its path, or its place in the list of members [default: the one that is missing]
     #[arg(long, value_name = "MEMBER")]
     pub member: Option<String>,
@@ -91,6 +91,13 @@ pub struct ReplaceArgs {
     /// Overwrite data on the new device
     #[arg(long)]
     pub force: bool,
+    /// While the volume is served: bytes to copy per second, whether the member is in use or not [default: as many as it allows while it has
+    /// no other work, 4 MiB while it has]
+    #[arg(long, value_name = "BYTES", value_parser = size::absolute)]
+    pub rate: Option<u64>,
+    /// Give up the copy of a member of a served volume that is in progress
+    #[arg(long, conflicts_with_all = ["new", "member", "empty", "accept_loss", "force", "rate"])]
+    pub cancel: bool,
     /// Where the result goes.
     #[command(flatten)]
     pub json: JsonArg,

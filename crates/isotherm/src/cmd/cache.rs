@@ -131,6 +131,7 @@ fn give(
         empty: how.empty,
         force: how.force,
         only_free: true,
+        rate: None,
     }))
 }
 

@@ -1,21 +1,33 @@
 //! `isotherm replace`: puts another device in the place of a member.
 
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+
 use isotherm_live::Volume;
 use isotherm_live::volume::ReplaceHow;
 use serde_json::{Value, json};
 
 use crate::Failure;
+use crate::answers::replacing;
 use crate::args::ReplaceArgs;
-use crate::control::client::Client;
+use crate::control::client::{Client, connect, served};
 use crate::control::{ReplaceAsk, Request};
+use crate::human::bytes;
 use crate::progress::Progress;
+
+/// Interval at which the progress of a copy is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Replaces a member of a volume. If it is served, its server does this.
 ///
 /// # Errors
 /// The volume cannot be opened, no member is meant, or the new device cannot be used.
 pub fn run(args: &ReplaceArgs) -> Result<(), Failure> {
-    let size = args.new.size.map(|s| {
+    let Some(new) = &args.new else {
+        return cancel(args);
+    };
+    let size = new.size.map(|s| {
         s.bytes().ok_or_else(|| {
             Failure::usage("the size of the new device is a number of bytes, as in PATH:1G")
         })
@@ -28,21 +40,42 @@ pub fn run(args: &ReplaceArgs) -> Result<(), Failure> {
         accept_loss: args.accept_loss,
     };
     let mut result = match super::server_of(&args.volume)? {
-        Some(server) => by_server(server, args, how)?,
-        None => offline(args, &how)?,
+        Some(server) => by_server(server, (args, &new.path), how)?,
+        None => offline((args, &new.path), &how)?,
     };
     result["volume"] = json!(args.volume.to_string_lossy());
     super::take_notes(&mut result);
     args.json.print(&result, || in_words(args, &result))
 }
 
-fn by_server(mut server: Client, args: &ReplaceArgs, how: ReplaceHow) -> Result<Value, Failure> {
+/// Gives up the copy that is in progress.
+fn cancel(args: &ReplaceArgs) -> Result<(), Failure> {
+    let mut result = served(&args.volume)?.ask(&Request::CancelReplace)?;
+    result["volume"] = json!(args.volume.to_string_lossy());
+    args.json.print(&result, || {
+        let text = |key: &str| result[key].as_str().unwrap_or_default();
+        let copied = result["copied_bytes"].as_u64().unwrap_or_default();
+        format!(
+            "{}: {} stays a member; {} of it were copied to {}, which is free\n",
+            args.volume.display(),
+            text("old"),
+            bytes(copied),
+            text("new")
+        )
+    })
+}
+
+fn by_server(
+    mut server: Client,
+    (args, new): (&ReplaceArgs, &Path),
+    how: ReplaceHow,
+) -> Result<Value, Failure> {
     if how.accept_loss {
         let what = "--accept-loss: the volume is being served, so a loss was accepted already: leave it out";
         return Err(Failure::failed(what));
     }
     // The server has another working directory.
-    let absolute = |path: &std::path::Path| {
+    let absolute = |path: &Path| {
         std::path::absolute(path).map_err(|e| Failure::file(path, "find its place", &e))
     };
     let member = match how.member {
@@ -51,22 +84,58 @@ fn by_server(mut server: Client, args: &ReplaceArgs, how: ReplaceHow) -> Result<
         }
         other => other,
     };
-    let mut made = server.ask(&Request::Replace(ReplaceAsk {
-        new: absolute(&args.new.path)?,
+    let wanted = Request::Replace(ReplaceAsk {
+        new: absolute(new)?,
         member,
         size: how.size,
         empty: how.empty,
         force: how.force,
         only_free: false,
-    }))?;
+        rate: args.rate,
+    });
+    let (ended, is_ended) = mpsc::channel::<()>();
+    let mut made = std::thread::scope(|scope| {
+        scope.spawn(move || follow(&args.volume, &is_ended));
+        let made = server.ask(&wanted);
+        drop(ended);
+        made
+    })?;
     made["served"] = json!(true);
     Ok(made)
 }
 
-fn offline(args: &ReplaceArgs, how: &ReplaceHow) -> Result<Value, Failure> {
+/// Shows how far the copy of a served volume is, until `is_ended`.
+fn follow(volume: &Path, is_ended: &mpsc::Receiver<()>) {
     let progress = Progress::files();
-    let name = args.new.path.display().to_string();
-    let made = Volume::replace(&args.volume, &args.new.path, how, &mut |done, all| {
+    if !progress.is_shown() {
+        return;
+    }
+    let Ok(Some(mut server)) = connect(volume) else {
+        return;
+    };
+    while is_ended.recv_timeout(LOOK_AGAIN) == Err(mpsc::RecvTimeoutError::Timeout) {
+        let Ok(status) = server.ask(&Request::Status) else {
+            break;
+        };
+        let copy = &status["replacing"];
+        if copy.is_object() {
+            let all = copy["total_bytes"].as_u64().unwrap_or_default();
+            let left = copy["left_bytes"].as_u64().unwrap_or_default();
+            progress.file(&replacing::copied(copy), all.saturating_sub(left), all);
+        }
+    }
+    progress.finish();
+}
+
+fn offline((args, new): (&ReplaceArgs, &Path), how: &ReplaceHow) -> Result<Value, Failure> {
+    if args.rate.is_some() {
+        let what =
+            "--rate: the volume is not served, so nothing else uses its devices: leave it out";
+        return Err(Failure::failed(what));
+    }
+    let progress = Progress::files();
+    let name = new.display().to_string();
+    let made = Volume::replace(&args.volume, new, how, &mut |done, all| {
         progress.file(&name, done, all);
     });
     progress.finish();

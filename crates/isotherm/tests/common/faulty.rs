@@ -46,7 +46,10 @@ struct State {
     hangs: bool,
     /// While set, writes are carried out and not answered.
     holds_writes: bool,
+    /// While set, writes that touch these bytes are neither carried out nor answered.
+    delays_writes: Option<(u64, u64)>,
     held: Vec<(ReplyWrite, u32)>,
+    delayed: Vec<(ReplyWrite, u64, Vec<u8>)>,
 }
 
 /// The disk, attached. Dropping it unmounts it.
@@ -54,6 +57,7 @@ pub struct Faulty {
     state: Arc<Mutex<State>>,
     session: Option<BackgroundSession>,
     dir: PathBuf,
+    backing: File,
 }
 
 fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -69,14 +73,15 @@ impl Faulty {
     /// As [`Faulty::attach`], with a page cache, as most network file systems have one.
     pub fn attach_with(pages: Pages, backing: &Path, dir: &Path, name: &str) -> Option<Faulty> {
         std::fs::create_dir_all(dir).expect("made");
-        let file = File::options().read(true).write(true).open(backing);
+        let open = || File::options().read(true).write(true).open(backing);
+        let (file, backing) = (open().expect("opened"), open().expect("opened"));
         let state = Arc::new(Mutex::new(State {
             name: name.into(),
             pages,
             ..State::default()
         }));
         let drive = Drive {
-            file: file.expect("opened"),
+            file,
             state: Arc::clone(&state),
         };
         let mut config = Config::default();
@@ -86,6 +91,7 @@ impl Faulty {
                 state,
                 session: Some(session),
                 dir: dir.to_owned(),
+                backing,
             }),
             Err(e) => {
                 println!("skipped: no FUSE here: {e}");
@@ -134,15 +140,28 @@ impl Faulty {
         locked(&self.state).holds_writes = true;
     }
 
+    /// From now on writes that touch bytes `from` to `to` wait before they are carried out; all other requests are answered.
+    pub fn delay_writes_in(&self, from: u64, to: u64) {
+        locked(&self.state).delays_writes = Some((from, to));
+    }
+
     /// Number of writes that wait for their answer.
     pub fn held(&self) -> usize {
-        locked(&self.state).held.len()
+        let state = locked(&self.state);
+        state.held.len() + state.delayed.len()
     }
 
     /// Answers the waiting requests and all later ones.
     pub fn go_on(&self) {
         let mut state = locked(&self.state);
         (state.hangs, state.holds_writes) = (false, false);
+        state.delays_writes = None;
+        for (reply, at, data) in std::mem::take(&mut state.delayed) {
+            match self.backing.write_all_at(&data, at) {
+                Ok(()) => reply.written(data.len() as u32),
+                Err(_) => reply.error(Errno::EIO),
+            }
+        }
         for (reply, bytes) in state.held.drain(..) {
             reply.written(bytes);
         }
@@ -320,6 +339,12 @@ impl Filesystem for Drive {
         if bad.is_some_and(|(from, to)| offset < to && offset + data.len() as u64 > from) {
             return reply.error(Errno::EIO);
         }
+        let mut state = locked(&self.state);
+        let delayed = state.delays_writes;
+        if delayed.is_some_and(|(from, to)| offset < to && offset + data.len() as u64 > from) {
+            return state.delayed.push((reply, offset, data.to_vec()));
+        }
+        drop(state);
         match self.run(|f| f.write_all_at(data, offset)) {
             Ok(()) => {
                 let mut state = locked(&self.state);

@@ -17,11 +17,13 @@ pub use adopt::{Adoptable, adoptable};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use isotherm_core::store::superblock::{MAGIC, Superblock};
+use isotherm_core::store::{BLOCK, Unfinished};
 use isotherm_words::printable::printable;
 use rustix::fs::OFlags;
 use rustix::ioctl::{NoArg, Opcode, ioctl};
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use table::At;
 use window::Window;
 
@@ -52,7 +54,7 @@ fn recognise(w: &Window) -> Vec<Content> {
             found.push(Content { what, at });
         }
     };
-    if let Some(b) = w.get(0, isotherm_core::store::BLOCK)
+    if let Some(b) = w.get(0, BLOCK)
         && b[..MAGIC.len()] == MAGIC
     {
         let name = Superblock::decode(b).map(|s| format!(" (`{}`)", printable(&s.name)));
@@ -60,6 +62,11 @@ fn recognise(w: &Window) -> Vec<Content> {
             format!("a member of a volume{}", name.unwrap_or_default()),
             0,
         );
+    }
+    if let Some(copy) = w.get(0, BLOCK).and_then(Unfinished::decode) {
+        let name = printable(&copy.name);
+        let what = format!("an unfinished copy of a member of a volume (`{name}`)");
+        add(what, 0);
     }
     if w.get(0, MAGIC.len()).is_some_and(crate::tail::is_label) {
         add(String::from("a member of a volume (its tail)"), 0);
@@ -88,7 +95,15 @@ pub fn find_formats(device: &Device) -> io::Result<Vec<Content>> {
     Ok(recognise(&Window::read(&file, device.own_bytes())?))
 }
 
-/// Refuses a device with recognised contents.
+/// The unfinished copy that `device` holds, if its first block says so: then nothing on it is needed.
+pub fn unfinished(device: &Device) -> Option<Unfinished> {
+    let file = plain(device, false).ok()?;
+    let mut block = [0; BLOCK];
+    file.read_exact_at(&mut block, 0).ok()?;
+    Unfinished::decode(&block)
+}
+
+/// Refuses a device with recognised contents, unless they are an unfinished copy.
 ///
 /// # Errors
 /// Names the contents and their place, or states that the device cannot be read.
@@ -101,6 +116,10 @@ pub fn refuse(device: &Device) -> Result<(), Error> {
     let Some(first) = found.first() else {
         return Ok(());
     };
+    // Whatever else is there belongs to that copy.
+    if unfinished(device).is_some() {
+        return Ok(());
+    }
     if first.at == 0
         && let Some(rest) = first.what.strip_prefix("a member of a volume")
     {

@@ -1,6 +1,6 @@
 //! A member of two devices: a data device, and behind its bytes those of its tail device (`tail.rs`).
 
-use super::Device;
+use super::{Device, bytes_of};
 use crate::mutants::{LiveMutant, broken};
 use crate::tail::{LABEL_BYTES, Label};
 use std::io;
@@ -71,6 +71,17 @@ impl Device {
         self.joined.as_ref().map_or(self.bytes, |j| j.own_bytes)
     }
 
+    /// Its size in bytes now, which may differ from the one when it was opened.
+    ///
+    /// # Errors
+    /// The system does not tell it.
+    pub fn present_bytes(&self) -> io::Result<u64> {
+        match &self.joined {
+            Some(j) => Ok(j.label.member_bytes()),
+            None => bytes_of(&self.file),
+        }
+    }
+
     /// The tail device, if there is one.
     #[must_use]
     pub fn tail(&self) -> Option<&Device> {
@@ -134,9 +145,11 @@ impl Device {
     /// # Errors
     /// A device fails.
     pub fn write_all_at(&self, buf: &[u8], at: u64) -> io::Result<()> {
-        self.each_part(at, buf.len() as u64, |device, at, range| {
+        let done = self.each_part(at, buf.len() as u64, |device, at, range| {
             device.file.write_all_at(&buf[range], at)
-        })
+        });
+        self.note_write(at, buf.len());
+        done
     }
 
     /// As [`Device::read_exact_at`], past the page cache.
@@ -148,9 +161,11 @@ impl Device {
 
     /// As [`Device::write_all_at`], past the page cache.
     pub(crate) fn write_past_cache(&self, buf: &[u8], at: u64) -> io::Result<()> {
-        self.each_part(at, buf.len() as u64, |device, at, range| {
+        let done = self.each_part(at, buf.len() as u64, |device, at, range| {
             device.past_cache.write_all_at(&buf[range], at)
-        })
+        });
+        self.note_write(at, buf.len());
+        done
     }
 
     /// Makes what was written durable, on both devices.

@@ -7,7 +7,7 @@ use crate::buffers::{ALIGNMENT, Buffer};
 use crate::device::bytes_of;
 use crate::{stack, tail};
 use isotherm_core::store::superblock::SuperblockError;
-use isotherm_core::store::{self, BLOCK, Superblock};
+use isotherm_core::store::{self, BLOCK, Superblock, Unfinished};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -62,9 +62,11 @@ pub(crate) fn probe_by(
             Err(e) => Err(crate::media::because(&e)),
         }
     };
-    // The second superblock that lies at the end of a tail device is that of the member that it continues.
+    // The second superblock that lies at the end of a tail device is that of the member that it continues. What lies on a device that gets a
+    // copy of a member is no superblock of its own.
     let mut block = [0; BLOCK];
-    if read(0, &mut block).is_ok() && tail::is_label(&block) {
+    let other = |b: &[u8]| tail::is_label(b) || Unfinished::decode(b).is_some();
+    if read(0, &mut block).is_ok() && other(&block) {
         return Err(SuperblockError::Foreign);
     }
     let first = store::superblock_at(&mut read, 0);

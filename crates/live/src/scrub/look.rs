@@ -47,7 +47,7 @@ impl Placed {
 
 /// The work of a member so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct MemberWork {
+pub(crate) struct MemberWork {
     /// Operations of requests and moves.
     pub operations: u64,
     /// Whether it is in standby.
@@ -94,7 +94,8 @@ pub(super) fn look(handle: &Handle, extents: &[ExtentId], since: u64) -> Result<
     }
 }
 
-fn members(engine: &Engine) -> Vec<MemberWork> {
+/// The work of all members so far.
+pub(crate) fn members(engine: &Engine) -> Vec<MemberWork> {
     let work = |(m, c): (u8, &isotherm_core::stats::MemberCounters)| MemberWork {
         operations: c.reads + c.writes + c.flushes + c.bytes_discarded,
         asleep: engine.is_asleep(MemberId(m)),

@@ -57,8 +57,9 @@ use std::time::{Duration, Instant};
 
 use doubts::Doubts;
 use look::{Look, look};
+pub(crate) use look::{MemberWork, members};
 use order::Order;
-use pace::{Next, Pace};
+pub(crate) use pace::{Next, Pace};
 use read::Reader;
 
 /// Most bytes of homes that are read between two queries of the engine. An extent may be larger.

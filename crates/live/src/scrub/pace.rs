@@ -5,7 +5,7 @@
 //! Only the devices of homes count: copies are read beside their homes, and the flash that holds them is in use all the time where it serves
 //! its purpose.
 
-use super::look::{Look, Spot};
+use super::look::{Look, MemberWork, Spot};
 use super::{How, Wait};
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ const STILL_ASLEEP: Duration = Duration::from_millis(500);
 
 /// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// Read now.
     Go,
     /// Look again after this time.
@@ -45,7 +45,7 @@ fn members(spots: impl Iterator<Item = Option<Spot>>) -> Vec<usize> {
 }
 
 /// See the module.
-pub(super) struct Pace {
+pub(crate) struct Pace {
     how: How,
     /// For each member, its operations and the time at which their number last changed.
     seen: Vec<(u64, Instant)>,
@@ -63,10 +63,19 @@ impl Pace {
     }
 
     /// Whether the extents of a look may be read at `now`.
-    pub fn next(&mut self, look: &Look, now: Instant) -> Next {
-        let used = used(look);
-        self.notice(look, now);
-        let asleep = |m: &usize| look.members.get(*m).is_some_and(|m| m.asleep);
+    pub(super) fn next(&mut self, look: &Look, now: Instant) -> Next {
+        self.next_of(&look.members, (&used(look), &homes(look)), now)
+    }
+
+    /// Whether the members in `used` may be read at `now`. Those in `homes` must be idle for it, or it must be time.
+    pub fn next_of(
+        &mut self,
+        members: &[MemberWork],
+        (used, homes): (&[usize], &[usize]),
+        now: Instant,
+    ) -> Next {
+        self.notice(members, now);
+        let asleep = |m: &usize| members.get(*m).is_some_and(|m| m.asleep);
         if !self.how.wake && used.iter().any(asleep) {
             return Next::Later(Wait::Sleep, STILL_ASLEEP);
         }
@@ -75,7 +84,7 @@ impl Pace {
             since.is_none_or(|t| now.saturating_duration_since(t) >= REST)
         };
         let is_due = self.due.is_none_or(|t| t <= now);
-        if is_due || (self.how.rate.is_none() && homes(look).iter().all(idle)) {
+        if is_due || (self.how.rate.is_none() && homes.iter().all(idle)) {
             return Next::Go;
         }
         let left = self.due.map_or(LOOK_AGAIN, |t| t - now);
@@ -83,9 +92,9 @@ impl Pace {
     }
 
     /// Notes which members had other work since the last look.
-    fn notice(&mut self, look: &Look, now: Instant) {
-        self.seen.resize(look.members.len(), (0, now));
-        for (seen, member) in self.seen.iter_mut().zip(&look.members) {
+    fn notice(&mut self, members: &[MemberWork], now: Instant) {
+        self.seen.resize(members.len(), (0, now));
+        for (seen, member) in self.seen.iter_mut().zip(members) {
             if seen.0 != member.operations {
                 *seen = (member.operations, now);
             }
@@ -105,7 +114,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scrub::look::{MemberWork, Placed};
+    use crate::scrub::look::Placed;
     use isotherm_core::{MemberId, Slot};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,6 +4,7 @@ use super::VolumeFailure;
 use crate::buffers::{Buffer, Pool};
 use crate::classes::Classes;
 use crate::config::VolumeConfig;
+use crate::copying::{State as Copying, Step};
 use crate::error::{Error, ErrorKind};
 use crate::inbox::{Done, Inbox, Submission};
 use crate::loss::Listed;
@@ -11,7 +12,6 @@ use crate::port::{Completion, IoRequest, Port, Share};
 use crate::recorder::{Driver, Recording};
 use crate::reopen::Purpose;
 use crate::vitals::{Board, Vitals};
-use crate::volume::replace::Replacement;
 use crate::volume::{FormerFlash, Grown, ReplaceHow, Replaced};
 use crate::world::{Command, UringWorld};
 use crate::zeroing::{self, Join};
@@ -36,6 +36,8 @@ pub struct Handle {
     pub(super) left_out: Arc<AtomicU32>,
     /// What was lost with flash and is listed, as of a second ago.
     pub(super) listed: Arc<Mutex<Listed>>,
+    /// The copy of a member that is being replaced.
+    pub(super) copying: Arc<Mutex<Option<Arc<Copying>>>>,
     pub(crate) vitals: Arc<Board>,
     /// Size of the volume, which changes if it grows.
     pub(super) volume_bytes: Arc<AtomicU64>,
@@ -92,20 +94,43 @@ impl Handle {
         grown
     }
 
-    /// Replaces a member of the volume by `new`: one that is missing, or with [`ReplaceHow::empty`] a cache that holds nothing of its own.
-    /// The engine is closed meanwhile (see `reopen.rs`): requests wait as long as this and recovery take. `config` and `file` are the
-    /// description, which the caller must change ([`Replaced::describe`]).
+    /// Replaces a member of the volume by `new`: see [`Handle::begin_replace`]. Returns when this is done, which may take as long as a copy of
+    /// the member.
     ///
     /// # Errors
-    /// As for [`crate::Volume::replace`] and [`Handle::grow`]; also, the data of a member that is present would have to be copied.
+    /// As for [`Handle::begin_replace`], [`Begun::copy`] and [`Begun::switch`].
     pub fn replace(
         &self,
-        (config, file): (&VolumeConfig, &Path),
+        description: (&VolumeConfig, &Path),
         new: &Path,
         how: &ReplaceHow,
     ) -> Result<Replaced, Error> {
-        let replacement = Box::new(Replacement::prepared(config, file, new, how)?);
-        self.reopen(move |tell| Purpose::Replace { replacement, tell })
+        let mut begun = self.begin_replace(description, new, how, None)?;
+        loop {
+            begun.copy()?;
+            match begun.switch()? {
+                Step::Done(made) => return Ok(*made),
+                Step::Later(same) => begun = *same,
+            }
+        }
+    }
+
+    /// The copy of a member that is in progress.
+    pub(crate) fn copying(&self) -> Option<Arc<Copying>> {
+        let copying = self.copying.lock();
+        copying.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A copy of a member begins.
+    pub(crate) fn set_copying(&self, state: &Arc<Copying>) {
+        let mut copying = self.copying.lock().unwrap_or_else(PoisonError::into_inner);
+        *copying = Some(Arc::clone(state));
+    }
+
+    /// This copy has ended.
+    pub(crate) fn forget_copying(&self, state: &Arc<Copying>) {
+        let mut copying = self.copying.lock().unwrap_or_else(PoisonError::into_inner);
+        copying.take_if(|s| Arc::ptr_eq(s, state));
     }
 
     /// Takes the flash out of the volume, whose dirty data must be at home. The engine is closed meanwhile (see `reopen.rs`). The caller must
@@ -153,10 +178,10 @@ impl Handle {
     }
 
     /// Asks the engine's thread to close the engine and open it again, and waits for the outcome.
-    fn reopen<T: Send + 'static>(
+    pub(crate) fn reopen<T: Send + 'static, E: From<Error> + Send + 'static>(
         &self,
-        purpose: impl FnOnce(SyncSender<Result<T, Error>>) -> Purpose,
-    ) -> Result<T, Error> {
+        purpose: impl FnOnce(SyncSender<Result<T, E>>) -> Purpose,
+    ) -> Result<T, E> {
         let closing = || Error::new(ErrorKind::Volume, "the volume is closing");
         let (tell, told) = mpsc::sync_channel(1);
         let purpose = purpose(tell);

@@ -95,6 +95,7 @@ pub(super) fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
         failure: Arc::default(),
         left_out: Arc::default(),
         listed: Arc::new(Mutex::new(volume.listed())),
+        copying: Arc::default(),
         vitals: Arc::default(),
         volume_bytes: Arc::new(AtomicU64::new(geo.volume_bytes())),
         block: geo.block_bytes(),

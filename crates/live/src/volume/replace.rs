@@ -1,32 +1,33 @@
 //! Replacement of a member by another device. The volume is not being served, or its engine is closed meanwhile (`reopen.rs`).
 //!
 //! A member that is missing is replaced by an empty device; this is possible if it was a cache whose loss the volume survives. A member that
-//! is present is copied first, so it can be a disk that begins to fail. The order of writes is in `core/src/store/replace.rs`.
+//! is present is copied first, so it can be a disk that begins to fail; while the volume is served, beside the requests (`copying/`). The
+//! order of writes is in `core/src/store/replace.rs`.
 
-use super::claim::refuse_live_member;
+mod ready;
+
 use super::create::Undo;
 use super::grow::end_session;
-use super::space::reserve_space;
 use super::successor::{Replacing, unused};
 use super::without::Without;
 use super::{OpenMode, Volume, config_error, description, in_words};
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::config::{VolumeConfig, parse_uuid};
 use crate::contents;
+use crate::copying::Copied;
+use crate::copying::transfer::AS_BEFORE;
 use crate::device::{Device, OpenHow, refuse_twins};
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::members::{self, find_superblocks, probe};
 use crate::random::random;
-use isotherm_core::geometry::Geometry;
+use isotherm_core::MemberId;
 use isotherm_core::store::{self, BLOCK, Opened, Successor, Superblock};
 use isotherm_core::volume::Space;
-use isotherm_core::{MemberId, Slot};
+use isotherm_words::printable::printable;
+use ready::copy;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-
-/// Largest number of bytes that are copied at once.
-const PIECE: usize = 4 << 20;
 
 /// What to replace, and how.
 #[derive(Clone, Debug, Default)]
@@ -83,8 +84,7 @@ impl Volume {
         if let Some(done) = already(&config, &file, &new, how.member.as_deref())? {
             return Ok(done);
         }
-        let mut undo = Undo::default();
-        let device = open_new(&config, &new, how, &mut undo)?;
+        let mut replacement = Replacement::over(&config, &file, new.clone(), how, false)?;
         let mode = if how.accept_loss {
             OpenMode::AcceptLoss
         } else {
@@ -92,14 +92,6 @@ impl Volume {
         };
         let base = file.parent().unwrap_or(Path::new("")).to_owned();
         let mut v = Volume::open_without(config, &file, &base, mode, Without::Device(&new))?;
-        let mut replacement = Replacement {
-            file: file.clone(),
-            new,
-            how: how.clone(),
-            device: Some(device),
-            undo,
-            is_served: false,
-        };
         let mut made = replacement.carry_out(&v.config, &mut v.devices, v.opened, progress)?;
         made.notes.splice(0..0, v.notes);
         made.describe(&mut v.config);
@@ -139,6 +131,10 @@ pub(crate) struct Replacement {
     undo: Undo,
     /// Whether this process serves the volume.
     pub is_served: bool,
+    /// The copy of the member, if it was begun while the volume is served.
+    pub copied: Option<Copied>,
+    /// What was on the new device, for people.
+    found: Option<String>,
 }
 
 impl Replacement {
@@ -151,16 +147,51 @@ impl Replacement {
     ) -> Result<Replacement, Error> {
         let new = std::path::absolute(new).map_err(|e| config_error(new, e))?;
         let new = members::stable::stable_name(&new).unwrap_or(new);
+        Replacement::over(config, file, new, how, true)
+    }
+
+    fn over(
+        config: &VolumeConfig,
+        file: &Path,
+        new: PathBuf,
+        how: &ReplaceHow,
+        is_served: bool,
+    ) -> Result<Replacement, Error> {
         let mut undo = Undo::default();
         let device = open_new(config, &new, how, &mut undo)?;
+        let found = contents::unfinished(&device).map(|copy| {
+            format!(
+                "{}: an unfinished copy of member {} of `{}` was there: the copy begins anew",
+                new.display(),
+                copy.place.0,
+                printable(&copy.name)
+            )
+        });
         Ok(Replacement {
             file: file.to_owned(),
             new,
             how: how.clone(),
             device: Some(device),
             undo,
-            is_served: true,
+            is_served,
+            copied: None,
+            found,
         })
+    }
+
+    /// Whether the member has been copied, so that only the end is left.
+    pub(crate) fn is_copied(&self) -> bool {
+        self.copied.is_some()
+    }
+
+    /// Whether the copy has more left than requests should wait for.
+    pub(crate) fn has_too_much_left(&self) -> bool {
+        self.copied.as_ref().is_some_and(Copied::has_too_much_left)
+    }
+
+    /// The copy that is in progress, and the new device.
+    pub(crate) fn copying(&mut self) -> Option<(&mut Copied, &Device)> {
+        self.copied.as_mut().zip(self.device.as_ref())
     }
 
     fn no_device(&self) -> Error {
@@ -205,7 +236,8 @@ impl Replacement {
             }
         };
         let given = self.how.size.map_or(device.bytes, |s| s.min(device.bytes));
-        let e = exchange(config, devices, &mut opened, (device, &successor), progress)?;
+        let new = (device, &successor, self.copied.take());
+        let e = exchange(config, devices, &mut opened, new, progress)?;
         self.undo.keep();
         let sb = &opened.superblock;
         let former = e.former.and_then(|d| retire(&d, sb, place));
@@ -238,22 +270,19 @@ impl Replacement {
     ) -> Result<(usize, Successor, Vec<String>, Device), Error> {
         let volume = (&opened.superblock, &opened.space);
         let (place, successor) = self.plan(config, devices, volume)?;
-        let mut shape = opened.superblock.clone();
-        successor.room.put(&mut shape.members[place]);
-        shape.area = successor.area.unwrap_or(shape.area);
-        let mut new: Vec<Option<Device>> = shape.members.iter().map(|_| None).collect();
-        new[place] = self.device.take();
-        let room = reserve_space(&new, &shape, false)?;
-        let mut device = new[place].take().ok_or_else(|| self.no_device())?;
-        let mut notes = Vec::from_iter(device.note.clone());
-        notes.extend(room);
-        if device.align > 1 << opened.superblock.block_shift {
-            device.use_page_cache()?;
+        let mut notes = Vec::from_iter(self.found.take());
+        match &mut self.copied {
+            Some(copied) => {
+                let (before, now) = (&copied.successor, &successor);
+                if (before.place, &before.room) != (now.place, &now.room) {
+                    let what = "the shape of the volume or the size of the new device has changed since the copy began";
+                    return Err(config_error(&self.new, format!("{what}; {AS_BEFORE}")));
+                }
+                notes.append(&mut copied.notes);
+            }
+            None => notes.extend(self.make_ready(&opened.superblock, devices, &successor)?),
         }
-        if self.how.force && !device.created {
-            refuse_live_member(&device, Some((&opened.superblock, devices)))?;
-            contents::erase(&device)?;
-        }
+        let device = self.device.take().ok_or_else(|| self.no_device())?;
         Ok((place, successor, notes, device))
     }
 }
@@ -272,7 +301,7 @@ fn exchange(
     config: &VolumeConfig,
     devices: &mut [Option<Device>],
     opened: &mut Opened,
-    (new, successor): (Device, &Successor),
+    (new, successor, begun): (Device, &Successor, Option<Copied>),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome, Error> {
     let place = usize::from(successor.place.0);
@@ -280,18 +309,8 @@ fn exchange(
     let settled = store::settle(&mut media, opened).map_err(|e| in_words(config, &media, e))?;
     let mut copied = 0;
     if let (true, Some(from)) = (successor.holds_data, &devices[place]) {
-        let used = store::slots_in_use(&opened.space, successor.place);
-        let mut later = opened.superblock.clone();
-        successor.room.put(&mut later.members[place]);
-        let geos = [&opened.superblock, &later].map(Superblock::geometry);
-        let [Ok(old), Ok(next)] = geos else {
-            return Err(Error::new(
-                ErrorKind::Volume,
-                "the shape of the volume is impossible",
-            ));
-        };
-        let places = (place, &old, &next);
-        copied = copy(from, &new, &used, places, progress)?;
+        let member = (from, &new, successor);
+        copied = copy(devices, opened, member, begun, progress)?;
     }
     let epoch = u64::from_le_bytes(random()?);
     // Errors name the new device.
@@ -425,55 +444,6 @@ fn open_new(
         return Err(config_error(new, what));
     }
     Ok(device)
-}
-
-/// Copies the slots `used` (ascending indices) durably. `starts` are the first bytes of the slots on both devices.
-fn copy(
-    from: &Device,
-    to: &Device,
-    used: &[u32],
-    (place, old, next): (usize, &Geometry, &Geometry),
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<u64, Error> {
-    let shift = old.extent_shift;
-    let extent = 1usize << shift;
-    let most = (PIECE / extent).max(1);
-    let at = |geo: &Geometry, index: u32| geo.locate(Slot(geo.members[place].first_slot + index)).1;
-    let mut piece = Buffer::new(0, (most * extent) as u32, ALIGNMENT as u32);
-    let total = (used.len() as u64) << shift;
-    let failed = |d: &Device, at: u64, what: &str, e: &std::io::Error| {
-        let path = d.path.display();
-        let what = format!(
-            "{path}: cannot be {what} at byte {at}: {e}; nothing was replaced, and the volume is as it was before"
-        );
-        Error::new(ErrorKind::Device, what)
-    };
-    let mut done = 0;
-    let mut rest = used;
-    while let Some(&first) = rest.first() {
-        let run = (0..most.min(rest.len()))
-            .take_while(|&i| {
-                let far = (i as u64) << shift;
-                let joins = |geo: &Geometry| at(geo, rest[i]) == at(geo, first) + far;
-                joins(old) && joins(next)
-            })
-            .count();
-        let buf = &mut piece[..run * extent];
-        let (source, target) = (at(old, first), at(next, first));
-        from.file
-            .read_exact_at(buf, source)
-            .map_err(|e| failed(from, source, "read", &e))?;
-        to.file
-            .write_all_at(buf, target)
-            .map_err(|e| failed(to, target, "written", &e))?;
-        rest = &rest[run..];
-        done += buf.len() as u64;
-        progress(done, total);
-    }
-    to.file
-        .sync_data()
-        .map_err(|e| failed(to, 0, "flushed", &e))?;
-    Ok(done)
 }
 
 /// Erases the superblocks of a device that was replaced, so that it is no longer found as a part of the volume. Returns a message if this

@@ -28,8 +28,7 @@ impl Replacing<'_> {
     /// The member that is meant, and `device` in its place.
     ///
     /// # Errors
-    /// No member or an unclear one is meant, it holds data that an empty device would lose, or the device is too small. If the volume is
-    /// served, also a member whose data must be copied.
+    /// No member or an unclear one is meant, it holds data that an empty device would lose, or the device is too small.
     pub(crate) fn plan(
         &self,
         (sb, space): (&Superblock, &Space),
@@ -46,18 +45,12 @@ impl Replacing<'_> {
             return Err(Error::new(ErrorKind::Volume, what));
         }
         let holds_data = self.devices[place].is_some() && !how.empty;
-        if holds_data && self.is_served {
-            let what = format!(
-                "{path}: is present, and its data would have to be copied, which takes as long as reading it: stop the volume first; or, for a cache, begin with an empty device (--empty)"
-            );
-            return Err(Error::new(ErrorKind::Volume, what));
-        }
         let (homes, writes) = store::held_by(space, MemberId(place as u8));
         if !holds_data && homes + writes > 0 {
             let fix = if self.is_served {
                 let v = self.file.with_extension("");
                 format!(
-                    "let it be written home first (`isotherm set {} write-mode=write-through-all`, then `isotherm clean`), or stop the volume and leave out --empty, then it is copied",
+                    "let it be written home first (`isotherm set {} write-mode=write-through-all`, then `isotherm clean`), or leave out --empty, then it is copied",
                     v.display()
                 )
             } else {

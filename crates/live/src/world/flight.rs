@@ -120,6 +120,9 @@ impl UringWorld {
 
     /// Passes the operation on the device (not its model) to the kernel, unless its member has a server and many operations there already.
     pub(super) fn issue(&mut self, id: u32) {
+        if broken(LiveMutant::NoteWritesEarly) {
+            self.note_write(id, LiveMutant::NoteNoWrites);
+        }
         if let Some(member) = self.limited(id) {
             if member.open >= SERVED_OPEN_MAX {
                 return member.queued.push_back(id);
@@ -328,6 +331,20 @@ impl UringWorld {
         self.settle(id, REAL, result);
     }
 
+    /// Notes what an operation writes, if its member is being copied (`copying/stale.rs`), unless this rule was removed.
+    fn note_write(&mut self, id: u32, unless: LiveMutant) {
+        let op = self.flight(id).op;
+        let member = &self.members[usize::from(op.member.0)];
+        let Some(stale) = &member.stale else { return };
+        let writes = matches!(
+            op.kind,
+            OpKind::Write | OpKind::WriteZeroes | OpKind::Discard
+        );
+        if writes && !broken(unless) && !broken(LiveMutant::NoteNoWrites) {
+            stale.mark(op.offset, op.len.into());
+        }
+    }
+
     /// One of the two parts ended.
     pub(super) fn settle(&mut self, id: u32, part: u8, result: Result<u32, IoError>) {
         if part == REAL
@@ -339,10 +356,13 @@ impl UringWorld {
         debug_assert!(f.waiting & part != 0, "each part ends once");
         f.waiting &= !part;
         if part == REAL {
+            self.note_write(id, LiveMutant::NoteWritesEarly);
+            let f = self.flight(id);
             f.result = result;
             // The kernel no longer uses the memory even if the model has not ended.
             f.bounce = None;
         }
+        let f = self.flight(id);
         let (left, result, op) = (f.waiting, f.result, f.op);
         if left == 0 {
             self.flights[id as usize] = None;

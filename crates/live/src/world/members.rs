@@ -1,6 +1,7 @@
 //! Changes of the members while no operation is in progress (`reopen.rs`).
 
 use super::{MemberState, UringWorld, joined};
+use crate::copying::stale::Stale;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::paced::Pacer;
@@ -37,6 +38,16 @@ impl UringWorld {
                 "a disk is being sent to sleep, or a check reads all data just now: try again";
             Error::new(ErrorKind::InUse, what)
         })
+    }
+
+    /// From now on the ends of writes to a member are noted there, or nowhere. Those in progress are noted, too.
+    pub(crate) fn watch_writes(&mut self, member: usize, stale: Option<Arc<Stale>>) {
+        if let Some(device) = self.devices.get(member).and_then(Option::as_ref) {
+            device.watch_writes(stale.clone());
+        }
+        if let Some(member) = self.members.get_mut(member) {
+            member.stale = stale;
+        }
     }
 
     /// The volume can lose these members, one bit each (`cache_end.rs`).

@@ -24,13 +24,13 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use volume::{
     cut_member, failed_is_not_clean, failed_is_not_reopened, long_zeroes, old_tail, twins,
-    unaligned_writes,
+    unaligned_writes, written_while_copied,
 };
 
 type Scene = fn() -> Result<(), String>;
 
 /// Each mutant with the scene that notices it.
-const SCENES: [(LiveMutant, Scene); 19] = [
+const SCENES: [(LiveMutant, Scene); 20] = [
     (LiveMutant::DropNbdFua, nbd_fua),
     (LiveMutant::AnswerNbdFlush, nbd_flush),
     (LiveMutant::LostNbdSucceeds, nbd_lost),
@@ -50,6 +50,7 @@ const SCENES: [(LiveMutant, Scene); 19] = [
     (LiveMutant::ReopenAfterFailure, failed_is_not_reopened),
     (LiveMutant::TakeEitherTwin, twins),
     (LiveMutant::TrustOldTail, old_tail),
+    (LiveMutant::NoteNoWrites, written_while_copied),
 ];
 
 /// Runs a scene in a process of its own; returns the fault that it found, if any.

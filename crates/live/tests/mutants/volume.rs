@@ -3,9 +3,10 @@
 use super::check;
 use super::common::two_files;
 use isotherm_core::RequestOp;
+use isotherm_live::copying::Step;
 use isotherm_live::port::{Buffer, Completion, IoRequest};
-use isotherm_live::volume::AdoptHow;
-use isotherm_live::{OpenMode, Server, Volume};
+use isotherm_live::volume::{AdoptHow, ReplaceHow};
+use isotherm_live::{OpenMode, Server, Volume, VolumeConfig};
 use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -223,4 +224,45 @@ pub fn old_tail() -> Result<(), String> {
         Err(why) => Err(format!("refused for another reason: {why}")),
         Ok(_) => Err("an old tail is taken".to_owned()),
     }
+}
+
+/// Writes to a disk while it is copied: after its first passes, and before the change to the new one.
+pub fn written_while_copied() -> Result<(), String> {
+    let rig = Rig::new();
+    let server = rig.serve()?;
+    // The slow disk has the end of the volume.
+    let (from, bytes) = (20 << 20, 4u32 << 20);
+    ask(&server, RequestOp::Write, from, bytes, false, 1)?;
+    let file = rig.path("v.toml");
+    let config = VolumeConfig::load(&file).map_err(|e| e.to_string())?;
+    let how = ReplaceHow {
+        member: Some("1".into()),
+        size: Some(40 << 20),
+        ..ReplaceHow::default()
+    };
+    let begun = (server.handle()).begin_replace((&config, &file), &rig.path("new"), &how, None);
+    let mut begun = begun.map_err(|e| e.to_string())?;
+    begun.copy().map_err(|e| e.to_string())?;
+    ask(&server, RequestOp::Write, from, 1 << 20, true, 2)?;
+    ask(
+        &server,
+        RequestOp::WriteZeroes { keep: true },
+        from + (1 << 20),
+        1 << 20,
+        true,
+        0,
+    )?;
+    loop {
+        match begun.switch().map_err(|e| e.to_string())? {
+            Step::Done(made) => break check(made.copied_bytes > 0, "nothing was copied")?,
+            Step::Later(same) => begun = *same,
+        }
+        begun.copy().map_err(|e| e.to_string())?;
+    }
+    let got = ask(&server, RequestOp::Read, from, bytes, false, 9)?;
+    let is = |mib: usize, byte| got[mib << 20..(mib + 1) << 20].iter().all(|&b| b == byte);
+    check(
+        is(0, 2) && is(1, 0) && is(2, 1) && is(3, 1),
+        "what was written meanwhile is not on the new disk",
+    )
 }

@@ -1,0 +1,134 @@
+//! The replacement of a member of a served volume. Its copy, if there must be one, goes on if the client that asked for it leaves.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use isotherm_live::copying::{Begun, Progress, Step, Wait};
+use isotherm_live::volume::{ReplaceHow, Replaced};
+use serde_json::{Value, json};
+
+use crate::ReplaceAsk;
+use crate::live::Live;
+
+/// Longest wait for the end of a copy that is given up. A device that does not answer can delay it.
+const GIVES_UP: Duration = Duration::from_secs(10);
+
+impl Live {
+    /// Replaces a member. The answer has the keys of `isotherm replace --json` but the volume's name, and `notes` with messages for people.
+    pub(crate) fn replace(&self, wanted: &ReplaceAsk) -> Result<Value, String> {
+        self.refuse_if_closing()?;
+        let mut begun = self.begin_replace(wanted)?;
+        loop {
+            begun.copy().map_err(|e| e.to_string())?;
+            let _one = self.setting();
+            match begun.switch().map_err(|e| e.to_string())? {
+                Step::Done(made) => return Ok(self.replaced(&made)),
+                Step::Later(same) => begun = *same,
+            }
+        }
+    }
+
+    fn begin_replace(&self, wanted: &ReplaceAsk) -> Result<Begun, String> {
+        let _one = self.setting();
+        if self.removes_flash.load(Ordering::SeqCst) {
+            return Err("the flash is being removed: wait for the end of this".to_owned());
+        }
+        let config = self.config();
+        let place = wanted
+            .member
+            .as_deref()
+            .and_then(|m| m.parse::<usize>().ok());
+        let is_free = |i: usize| {
+            let removed = config.members.get(i).is_some_and(|m| m.removed);
+            removed || self.missing().iter().any(|m| usize::from(*m) == i)
+        };
+        if wanted.only_free && !place.is_some_and(is_free) {
+            return Err("the volume has flash by now: see `isotherm status`".to_owned());
+        }
+        let how = ReplaceHow {
+            member: wanted.member.clone(),
+            size: wanted.size,
+            empty: wanted.empty,
+            force: wanted.force,
+            accept_loss: false,
+        };
+        let described = (&config, self.file.as_path());
+        let begun = (self.handle).begin_replace(described, &wanted.new, &how, wanted.rate);
+        begun.map_err(|e| self.named(&e.to_string()))
+    }
+
+    /// A message with the name of the volume.
+    fn named(&self, text: &str) -> String {
+        text.replace("VOLUME", &self.volume.display().to_string())
+    }
+
+    /// Enters a replacement into the description, and shows it.
+    fn replaced(&self, made: &Replaced) -> Value {
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        missing.retain(|m| usize::from(*m) != made.place);
+        drop(missing);
+        let mut notes = made.notes.clone();
+        if let Err(e) = self.keep_config(|config| made.describe(config)) {
+            notes.push(made.not_described(&e).to_string());
+        }
+        let mut shown = replacement(made);
+        shown["notes"] = json!(notes);
+        shown
+    }
+
+    /// Gives up the copy of a member. The answer has the keys of `isotherm replace --cancel --json` but the volume's name.
+    pub(crate) fn cancel_replace(&self) -> Result<Value, String> {
+        let ended = self.handle.cancel_replace(GIVES_UP);
+        let (progress, given_up) = ended.ok_or("no member is being replaced")?;
+        let new = progress.new.display();
+        if !given_up {
+            return Err(match self.handle.replacing() {
+                Some(_) => {
+                    format!("{new}: a device does not answer: the copy ends as soon as it does")
+                }
+                None => format!("{new}: it was too late: the copy has ended (`isotherm status`)"),
+            });
+        }
+        Ok(json!({
+            "cancelled": true, "member": progress.member,
+            "old": progress.old.to_string_lossy(), "new": progress.new.to_string_lossy(),
+            "copied_bytes": progress.copied_bytes,
+        }))
+    }
+
+    /// How far the copy of a member is, for `status`; null if there is none.
+    pub(crate) fn replacing(&self) -> Value {
+        self.handle.replacing().map_or(Value::Null, |p| shown(&p))
+    }
+
+    /// Refuses a second change.
+    pub(crate) fn refuse_if_replacing(&self) -> Result<(), String> {
+        let busy = self.handle.busy_replacing();
+        busy.map_or(Ok(()), |why| Err(self.named(&why)))
+    }
+}
+
+fn shown(p: &Progress) -> Value {
+    let waits_for = match p.wait {
+        Wait::None => Value::Null,
+        Wait::Turn => json!("turn"),
+        Wait::Writes => json!("writes"),
+        Wait::Change => json!("other change"),
+    };
+    json!({
+        "member": p.member, "old": p.old.to_string_lossy(), "new": p.new.to_string_lossy(),
+        "total_bytes": p.total_bytes, "copied_bytes": p.copied_bytes, "left_bytes": p.left_bytes,
+        "pass": p.pass, "left_s": p.left.map(|t| t.as_secs_f64()), "waits_for": waits_for,
+    })
+}
+
+/// What `isotherm replace --json` shows of a replacement.
+pub fn replacement(made: &Replaced) -> Value {
+    json!({
+        "member": made.place, "tier": made.tier,
+        "old": made.old.to_string_lossy(), "new": made.new.to_string_lossy(),
+        "slots_before": made.slots.0, "slots": made.slots.1,
+        "copied_bytes": made.copied_bytes, "already": made.already, "notes": made.notes,
+    })
+}

@@ -237,3 +237,25 @@ fn a_killed_replacement_can_be_repeated() {
     }
     served(&place, || holds(&place, &data));
 }
+
+/// A disk is replaced while the flash is lost, of which the disks know that it had nothing of its own: nothing counts as lost afterwards.
+#[test]
+fn a_disk_is_replaced_in_a_volume_without_its_flash() {
+    let place = Place::new();
+    place.json(
+        "create v --fast f:16M --slow s:64M --policy lru,write-mode=write-through-all",
+        "create",
+    );
+    let data = noise(1, 30 * MIB);
+    served(&place, || copy_in(&place, &data));
+    std::fs::rename(place.path("f"), place.away("f")).expect("renamed");
+    // A session without flash.
+    served(&place, || holds(&place, &data));
+    let done = replaced(&place, "t:64M --member s");
+    assert_eq!(done["member"], json!(1));
+    served(&place, || {
+        let status = place.json("status v", "status");
+        assert_eq!(status["lost"]["bytes"], json!(0), "{}", status["lost"]);
+        holds(&place, &data);
+    });
+}

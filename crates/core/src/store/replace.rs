@@ -15,8 +15,6 @@ use crate::mutants::Mutant;
 use crate::units::{ExtentId, MemberId, Slot};
 use crate::volume::Space;
 use crate::volume::geometry::{Kind, MEMBER_IDS_MAX};
-use crate::volume::lost::LostBlocks;
-use crate::volume::regions::Regions;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -116,7 +114,7 @@ pub fn replace<M: Media + ?Sized>(
         sb.members[usize::from(place.0)].id,
         FIRST_COUNTER,
     );
-    clear(media, &sb, place, &counters, &opened.space.lost)?;
+    clear(media, &sb, place, &counters, &opened.space)?;
     // The slots keep their numbers in the map; only the identity by which records name the member changes.
     let named = if broken(media, Mutant::ReplaceOldIdentity) {
         &settled.superblock
@@ -206,7 +204,7 @@ fn clear<M: Media + ?Sized>(
     sb: &Superblock,
     place: MemberId,
     counters: &Known,
-    lost: &LostBlocks,
+    space: &Space,
 ) -> Result<(), OpenError> {
     let layout = sb.layout();
     // While the successor is not complete, it must not look like a member.
@@ -234,7 +232,9 @@ fn clear<M: Media + ?Sized>(
         }
     }
     if sb.is_disk(place) {
-        lost::renew(media, sb, place, &Regions::all(), lost)?;
+        // Without flash, every region that is named would count as lost at the next opening.
+        let dirty = space.map.regions().dirty();
+        lost::renew(media, sb, place, &dirty, &space.lost)?;
     }
     for value in [FIRST_COUNTER - 1, FIRST_COUNTER] {
         let c = Counter::of(sb, place, value, 0, counters);

@@ -201,3 +201,72 @@ fn is_well(place: &Place) -> bool {
     let now = status(place);
     now["state"] == json!("serving") && now["replacing"].is_null()
 }
+
+/// Flash fails while a disk is copied: the volume goes on with its disks, what only flash had goes to the old disk, and from there to the new
+/// one.
+#[test]
+fn flash_that_fails_during_a_copy_ends_nothing() {
+    let place = Place::new();
+    let (fast, slow) = (disk(&place, "f", 32 << 20), disk(&place, "t", 64 << 20));
+    let Some(flash) = Faulty::attach(&fast, &place.path("d"), "f") else {
+        return;
+    };
+    let Some(new) = Faulty::attach(&slow, &place.path("e"), "t") else {
+        return;
+    };
+    let _released = (Released(&flash), Released(&new));
+    let made = place.json("create v --fast d/f --slow s:64M --policy lru", "create");
+    let size = made["volume_bytes"].as_u64().expect("a number") as usize;
+    let served = serve(&place);
+    copy_in(&place, &vec![0; size / 2]);
+    new.delay_writes_in(20 << 20, 30 << 20);
+    let replace = start(&place, "replace v e/t --member s --json");
+    wait_for("a write that waits", || (new.held() > 0).then_some(()));
+    let writer = Writer::start(&place, vec![Held::default(); size / BLOCK], 1);
+    std::thread::sleep(Duration::from_millis(100));
+    flash.spoil_writes(0);
+    wait_for("the end of the cache", || {
+        (status(&place)["degraded"] == json!(true)).then_some(())
+    });
+    new.go_on();
+    result(replace).expect("replaced");
+    let held = checked(&place, &writer.stop().0);
+    end(&place, served);
+    fs::remove_file(place.path("s")).expect("removed");
+    let served = serve(&place);
+    checked(&place, &held);
+    end(&place, served);
+    // The same in a volume that is not served.
+    place.json("replace v u:64M --member e/t", "replace");
+    let served = serve(&place);
+    assert_eq!(status(&place)["lost"]["bytes"], json!(0));
+    checked(&place, &held);
+    end(&place, served);
+}
+
+/// A disk that was adopted with its data is copied: its first bytes lie at its end.
+#[test]
+fn an_adopted_disk_is_copied() {
+    let place = Place::new();
+    let mut data = noise(8, 40 * MIB);
+    let file = fs::File::create(place.path("s")).expect("made");
+    std::os::unix::fs::FileExt::write_all_at(&file, &data, 0).expect("written");
+    file.set_len(64 << 20).expect("resized");
+    drop(file);
+    place.ok("adopt v s --fast f:16M --force --yes");
+    let served = serve(&place);
+    begins(&place, &data);
+    data[..2 * MIB].fill(3);
+    copy_in(&place, &data);
+    let made = place.json("replace v t:64M --member s", "replace");
+    assert_eq!(made["served"], json!(true), "{made}");
+    begins(&place, &data);
+    end(&place, served);
+    fs::remove_file(place.path("s")).expect("removed");
+    let served = serve(&place);
+    begins(&place, &data);
+    end(&place, served);
+    place.ok("release v --yes");
+    let plain = fs::read(place.path("t")).expect("read");
+    assert!(plain[..data.len()] == data, "the released disk differs");
+}

@@ -172,25 +172,7 @@ impl Sequence {
 
 /// The largest number of hits of any demand-fill policy with `slots` on tier 0. See the module.
 pub fn belady(s: &Sequence, slots: u64) -> u64 {
-    kept(s, slots, &s.next_uses())
-}
-
-/// The largest number of reads that find their unit on tier 0, of any demand-fill policy with `slots` there, if a write needs nothing of
-/// what was there before (it is allocated). What counts are the intervals from an access to the next access of the unit if that is a
-/// read; at most `slots` may overlap. To drop the interval that ends last whenever there are too many keeps the most (U. Faigle and
-/// W. M. Nawijn, Discrete Applied Mathematics 58, 1995).
-pub fn read_hits(s: &Sequence, slots: u64) -> u64 {
-    let mut next = s.next_uses();
-    for at in &mut next {
-        if *at != NEVER && s.is_write(*at as usize) {
-            *at = NEVER;
-        }
-    }
-    kept(s, slots, &next)
-}
-
-/// The hits if a unit is kept until its `next` use, unless there are too many: then the one that is kept longest goes.
-fn kept(s: &Sequence, slots: u64, next: &[u32]) -> u64 {
+    let next = s.next_uses();
     // Next use of each resident unit; NEVER = not resident.
     let mut resident = vec![NEVER; s.extents];
     let mut heap: BinaryHeap<(u32, u32)> = BinaryHeap::new();

@@ -1,7 +1,8 @@
 //! Compares policies on one trace, together with one device alone and with bounds that no policy can beat.
 
-use isotherm_models::ModelOp;
+use isotherm_core::Nanos;
 use isotherm_models::measure::{Work, run};
+use isotherm_models::{DeviceModel, Least, ModelOp};
 use serde::Serialize;
 
 use isotherm_core::policy::Uses;
@@ -55,8 +56,8 @@ pub struct Bounds {
     pub caching_interval: usize,
     /// A lower bound for the service cost of demand-filled write-back caches.
     pub write_back_cost_s: f64,
-    /// A lower bound for the mean latency of demand-filled caches ([`crate::latency`]), if the disk's operations take as long as those
-    /// of the disk alone did; `None` in runs without time, without the disk alone, or with a warm-up.
+    /// A lower bound for the mean latency of policies that use nothing but copies ([`crate::latency`]); `None` in runs without time or
+    /// with a warm-up, and if a device below the fastest tier is a disk, for which no useful bound is known.
     pub latency_mean_s: Option<f64>,
 }
 
@@ -73,7 +74,7 @@ pub struct Row {
     pub cost_s: f64,
     /// Service cost divided by the bound of its kind, minus 1; `None` for one device alone.
     pub cost_regret: Option<f64>,
-    /// Mean latency divided by the bound, minus 1; `None` without that bound and for one device alone.
+    /// Mean latency divided by the bound, minus 1; `None` without that bound and for policies that place homes on faster tiers.
     pub latency_regret: Option<f64>,
     /// Hit ratio of the bound minus its own; `None` for one device alone. It is negative only for planners that fetch extents without an
     /// access.
@@ -99,6 +100,8 @@ impl Row {
 struct Job {
     name: String,
     kind: String,
+    /// How it uses the faster tiers; `None` for one device alone.
+    uses: Option<Uses>,
     setup: Setup,
     baseline: bool,
 }
@@ -128,12 +131,11 @@ pub fn compare(
         ..base.clone()
     };
     let shape = Shape::new(&packed, &first, (Uses::Homes, false), &source.name())?;
-    let timed = !hit_only && base.warm_up == 0;
-    let sequence = Sequence::load(source, &first, &shape, base.limit, timed)?;
+    let sequence = Sequence::load(source, &first, &shape, base.limit, false)?;
     let prices = prices(base, &shape, &first, sequence.read_share())?;
     let mut bounds = bounds(&sequence, &shape, &prices);
-    if let Some(service) = service(base, &jobs, &results, &prices) {
-        bounds.latency_mean_s = latency_bound(&sequence, fast_slots(&shape), &service);
+    if !hit_only && base.warm_up == 0 {
+        bounds.latency_mean_s = latency(base, source, &first)?;
     }
     let mut rows = Vec::new();
     let mut left_out = Vec::new();
@@ -172,7 +174,8 @@ fn row(job: Job, report: Report, prices: &Prices, bounds: &Bounds) -> Row {
     } else {
         bounds.tiering_cost_s
     };
-    let latency = bounds.latency_mean_s.filter(|&b| !alone && b > 0.0);
+    let copies = job.uses == Some(Uses::Copies);
+    let latency = bounds.latency_mean_s.filter(|&b| copies && b > 0.0);
     Row {
         name: job.name,
         kind: job.kind,
@@ -186,11 +189,10 @@ fn row(job: Job, report: Report, prices: &Prices, bounds: &Bounds) -> Row {
     }
 }
 
-fn kind_of(policy: &str) -> &'static str {
-    isotherm_core::policy::PRESETS
-        .iter()
-        .find(|p| p.name == policy)
-        .map_or("tiering", |p| p.kind())
+/// How the policy uses the faster tiers, with its parameters.
+fn uses_of(policy: &PolicySpec) -> Uses {
+    // A policy that cannot be built is reported by its run.
+    policy.build().map_or(Uses::Homes, |p| p.uses())
 }
 
 /// The runs to make, and a policy whose rows are numbered without gaps.
@@ -201,7 +203,8 @@ fn jobs(base: &Setup, policies: &[PolicySpec]) -> (Vec<Job>, PolicySpec) {
     };
     let job = |p: &PolicySpec, baseline| Job {
         name: p.to_string(),
-        kind: kind_of(&p.name).to_owned(),
+        kind: uses_of(p).kind().to_owned(),
+        uses: Some(uses_of(p)),
         setup: Setup {
             policy: p.clone(),
             ..base.clone()
@@ -225,6 +228,7 @@ fn jobs(base: &Setup, policies: &[PolicySpec]) -> (Vec<Job>, PolicySpec) {
         jobs.push(Job {
             name: name.to_owned(),
             kind: ALONE.to_owned(),
+            uses: None,
             setup: Setup {
                 tiers: vec![Tier::new(device, Size::Share(1_000_000))],
                 policy: spec("linear"),
@@ -308,30 +312,42 @@ fn fast_slots(shape: &Shape) -> u64 {
     fast.map(|m| u64::from(m.slots)).sum()
 }
 
-/// How long operations take at least: of the slow tier, what an operation of the disk alone took on average, which had the longest queue
-/// to choose from; of the fast tier, the same of the flash alone, or its price if that is less or flash alone could not hold the data.
-fn service(
-    base: &Setup,
-    jobs: &[Job],
-    results: &[Result<Report, LabError>],
-    p: &Prices,
-) -> Option<Service> {
-    let each = |name: &str| {
-        let i = jobs.iter().position(|j| j.baseline && j.name == name)?;
-        let usage = results[i].as_ref().ok()?.usage.as_ref()?;
-        let m = usage.members.values().next()?;
-        let n = m.reads + m.writes;
-        (n > 0).then(|| m.busy_s / n as f64)
+/// The bound on the mean latency, if every device below the fastest tier knows its least times.
+fn latency(base: &Setup, source: &dyn Source, first: &Touched) -> Result<Option<f64>, LabError> {
+    let models = |tiers: &[Tier]| -> Result<Vec<_>, LabError> {
+        let devices = tiers.iter().flat_map(|t| &t.devices);
+        let sheets = devices.flat_map(|d| d.sheets().iter().map(move |s| (d, s)));
+        sheets
+            .map(|(d, s)| Drive::new(d, s, s.capacity()).model())
+            .collect()
     };
-    Some(Service {
-        slow_s: each(HDD_ONLY)?,
-        fast_s: each("ssd-only").map_or(p.fast_s, |s| s.min(p.fast_s)),
-        devices: base.tiers.last()?.devices.len() as u32,
+    let (fast, below) = base.tiers.split_at(1);
+    let (fast, slower) = (models(fast)?, models(below)?);
+    let least = |models: &[Box<dyn DeviceModel>], op, len| {
+        let each: Option<Vec<Least>> = models.iter().map(|m| m.least(op, len)).collect();
+        let least = |f: fn(&Least) -> Nanos| each.as_ref()?.iter().map(f).min();
+        Some(Least {
+            whole: least(|l| l.whole)?,
+            alone: least(|l| l.alone)?,
+        })
+    };
+    if least(&slower, ModelOp::Read, 1).is_none() {
+        return Ok(None);
+    }
+    let write = |len| {
+        let of = |models| least(models, ModelOp::Write, len).map_or(Nanos(0), |l| l.whole);
+        of(&fast).min(of(&slower))
+    };
+    let service = Service {
+        slow_read: &|len| least(&slower, ModelOp::Read, len).unwrap_or_default(),
+        write: &write,
+        devices: below.iter().map(|t| t.devices.len() as u32).sum(),
         acceleration: match base.time {
             TimeMode::Closed { .. } => None,
             TimeMode::Trace { acceleration } => Some(acceleration),
         },
-    })
+    };
+    latency_bound(source, first, base.limit, service)
 }
 
 /// The first pass and the bounds of a trace, without any run.

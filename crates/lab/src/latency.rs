@@ -1,112 +1,216 @@
-//! A lower bound for the mean latency of every demand-filled cache, computed from the whole trace.
+//! A lower bound for the mean latency of every cache over slow devices, with its proof.
 //!
-//! The model is that of the other bounds ([`crate::bound`]) with a queue: an operation of the slow tier takes `slow_s`, one of the fast
-//! tier `fast_s`, and a device of the slow tier does one after the other. Writes always go to the fast tier, cleaning costs nothing, the
-//! fast tier has no queue, and what a request needs of an extent is fetched with the rest of it for nothing. Under these conditions:
+//! **The runs.** The cache keeps copies of extents on the fastest tier and all homes on slower tiers, and copies an extent only after a
+//! request for it. That holds for every policy that uses nothing but copies ([`isotherm_core::policy::Uses::Copies`]), whatever it does
+//! with writes, when it cleans, and in which order devices work. There is no warm-up. A slow device states two times for each
+//! operation ([`isotherm_models::DeviceModel::least`]): `whole`, the least time from start to end, and `alone`, during which it does this one operation
+//! only. Both grow with the length, and `alone` of a joined operation is at least the sum of its parts' times.
 //!
-//! 1. The first access of an extent, if it is a read, finds nothing on the fast tier whatever a policy does. The requests with such an
-//!    access go to the slow tier. Together they wait there at least as long as if nobody else came: no schedule of more work of equal
-//!    length ends the same requests sooner in sum, because leaving out the others makes a schedule for these. The least sum is that of
-//!    serving in the order of arrival, as all take equally long.
-//! 2. At most [`read_hits`] reads find their extent, so some others miss as well. Which requests these are is not known. Each takes at
-//!    least `slow_s`, and no more of them are counted than there must be if requests of several extents miss with all at once.
+//! **Forced reads.** A read of an extent that no earlier request of the trace has read, written or discarded finds no copy and no move of
+//! the extent, so its bytes come from a slow device after the request has arrived. (A later write cannot serve it: requests for the
+//! same bytes keep their order.) A request with such reads is a *job*: it ends after operations that cover these bytes, each extent's
+//! part of them by one operation. So
 //!
-//! The sum of both, and `fast_s` for every other request, is below what any policy reaches that fills its cache on demand. One that
-//! prefetches may be better. It is tight where first reads rule, and promises too much where dirty data must go home under load.
+//! 1. its latency is at least the `whole` of its longest part;
+//! 2. the slow devices together spend at least the sum `p` of its parts' `alone` times for it, after its arrival and before its end.
 //!
-//! In a closed loop no request waits for one that has not been sent, so no waiting is counted.
+//! **The sum.** For any set of jobs, the sum of their latencies is at least the sum of the first times. It is also at least the least sum
+//! on *one* machine that is as fast as all slow devices together, may interrupt its work and has nothing else to do: a run is such a
+//! schedule, made worse by other work. On one such machine, shortest remaining time first gives the least sum (L. Schrage, Operations
+//! Research 16, 1968). Both hold for any set of jobs, so the larger of the two counts for each period in which that machine is busy.
+//!
+//! **The others.** A write ends after an operation that covers its longest part on some tier, and any other read takes no less than
+//! nothing: it may be served from the memory of a move. Flushes and records of the volume only add time.
+//!
+//! In a closed loop, arrivals depend on the run, so only the first times count. The bound is equal to the best latency if first reads rule
+//! and the stated times are reached. Where the slow device states none, nothing is known that is near what a run can reach, and there
+//! is no bound: the arm of a disk may be at the right place by chance, and its buffer may have the data.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::bound::{Sequence, read_hits};
+use isotherm_core::Nanos;
+use isotherm_core::engine::REQUEST_BYTES_MAX;
+use isotherm_models::Least;
+use isotherm_traces::{Op, Record};
+use roaring::RoaringTreemap;
 
-/// How long operations take.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Service {
-    /// Seconds that a device of the slow tier takes for one.
-    pub slow_s: f64,
-    /// Seconds that the fast tier takes.
-    pub fast_s: f64,
-    /// Devices of the slow tier.
+use crate::LabError;
+use crate::sim::{Source, Touched};
+
+/// How fast the tiers are at best.
+pub struct Service<'a> {
+    /// The least times of a read of that many bytes from a slow device, of the fastest one if there are several.
+    pub slow_read: &'a dyn Fn(u32) -> Least,
+    /// The least time of a write of that many bytes to any tier.
+    pub write: &'a dyn Fn(u32) -> Nanos,
+    /// Devices of the slower tiers.
     pub devices: u32,
     /// Requests come at their times, divided by this; `None`: a closed loop.
     pub acceleration: Option<f64>,
 }
 
-/// The least mean latency in seconds, for a sequence that was loaded with times; `None`: it has no requests. See the module.
-pub fn latency_bound(s: &Sequence, slots: u64, service: &Service) -> Option<f64> {
-    let n = s.requests().len();
-    if n == 0 {
-        return None;
-    }
-    let mut seen = vec![false; s.extents];
-    let (mut first, mut reads, mut forgiven) = (Vec::new(), 0u64, 0u64);
-    let mut i = 0;
-    for &(at, accesses) in s.requests() {
-        let all = i..i + accesses as usize;
-        i = all.end;
-        let is_read = !s.is_write(all.start);
-        let fresh = all
-            .filter(|&a| !std::mem::replace(&mut seen[s.unit(a)], true))
-            .count() as u64;
-        if !is_read {
-            continue;
-        }
-        reads += u64::from(accesses);
-        if fresh > 0 {
-            first.push(at);
-            // All its accesses may miss together.
-            forgiven += u64::from(accesses);
-        } else {
-            forgiven += u64::from(accesses - 1);
-        }
-    }
-    let missing = reads - read_hits(s, slots);
-    let others = missing.saturating_sub(forgiven);
-    let (slow, fast) = (service.slow_s, service.fast_s.min(service.slow_s));
-    let queued = match service.acceleration {
-        None => first.len() as f64 * slow,
-        Some(a) => {
-            let times = first.iter().map(|at| at.as_secs_f64() / a);
-            flow(times.collect(), slow, service.devices)
-        }
-    };
-    let rest = n as u64 - first.len() as u64 - others;
-    Some((queued + others as f64 * slow + rest as f64 * fast) / n as f64)
+/// A request that must read from a slow device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its arrival.
+    pub at: Nanos,
+    /// Its least latency.
+    pub whole: Nanos,
+    /// The time for which it occupies a slow device.
+    pub alone: Nanos,
 }
 
-/// How long requests that come at `times` are there in sum, if each takes one of `devices` for `slow_s`.
-fn flow(mut times: Vec<f64>, slow_s: f64, devices: u32) -> f64 {
-    times.sort_by(f64::total_cmp);
-    let mut free: BinaryHeap<Reverse<Time>> =
-        (0..devices.max(1)).map(|_| Reverse(Time(0.0))).collect();
-    let mut sum = 0.0;
-    for at in times {
-        let Some(Reverse(Time(begin))) = free.pop() else {
-            break;
+/// Collects the requests of a trace in their order. See the module.
+pub struct Bound<'a> {
+    service: Service<'a>,
+    shift: u32,
+    seen: RoaringTreemap,
+    jobs: Vec<Job>,
+    requests: u64,
+    others_ns: u128,
+}
+
+impl<'a> Bound<'a> {
+    /// No requests yet, with extents of 2^`shift` bytes.
+    pub fn new(service: Service<'a>, shift: u32) -> Bound<'a> {
+        Bound {
+            service,
+            shift,
+            seen: RoaringTreemap::new(),
+            jobs: Vec::new(),
+            requests: 0,
+            others_ns: 0,
+        }
+    }
+
+    /// The next request of the trace. Long ones are several requests, as in a run.
+    pub fn note(&mut self, r: &Record) {
+        match r.op {
+            Op::Flush => {}
+            Op::Discard if r.len == 0 => {}
+            Op::Discard => {
+                let range = r.offset >> self.shift..=(r.end() - 1) >> self.shift;
+                self.seen.insert_range(range);
+            }
+            Op::Read | Op::Write => {
+                let (mut offset, end) = (r.offset, r.end());
+                while offset < end {
+                    let len = (end - offset).min(u64::from(REQUEST_BYTES_MAX));
+                    self.request(r.time, r.op == Op::Write, offset, len);
+                    offset += len;
+                }
+            }
+        }
+    }
+
+    fn request(&mut self, at: Nanos, write: bool, offset: u64, len: u64) {
+        self.requests += 1;
+        let (mut whole, mut alone, mut longest) = (0, 0, 0);
+        let (mut from, end) = (offset, offset + len);
+        while from < end {
+            let extent = from >> self.shift;
+            let next = ((extent + 1) << self.shift).min(end);
+            let part = (next - from) as u32;
+            longest = longest.max(part);
+            if self.seen.insert(extent) && !write {
+                let least = (self.service.slow_read)(part);
+                whole = whole.max(least.whole.0);
+                alone += least.alone.0;
+            }
+            from = next;
+        }
+        if write {
+            self.others_ns += u128::from((self.service.write)(longest).0);
+        } else if whole > 0 {
+            let at = match self.service.acceleration {
+                None | Some(1.0) => at,
+                Some(a) => Nanos((at.0 as f64 / a) as u64),
+            };
+            self.jobs.push(Job {
+                at,
+                whole: Nanos(whole),
+                alone: Nanos(alone),
+            });
+        }
+    }
+
+    /// The least mean latency, rounded down; `None` if there was no read or write.
+    pub fn mean(mut self) -> Option<Nanos> {
+        if self.requests == 0 {
+            return None;
+        }
+        let jobs = match self.service.acceleration {
+            None => self.jobs.iter().map(|j| u128::from(j.whole.0)).sum(),
+            Some(_) => least_sum(&mut self.jobs, self.service.devices.max(1)),
         };
-        let end = begin.max(at) + slow_s;
-        sum += end - at;
-        free.push(Reverse(Time(end)));
-    }
-    sum
-}
-
-/// Seconds, in order.
-#[derive(Clone, Copy, PartialEq)]
-struct Time(f64);
-
-impl Eq for Time {}
-
-impl PartialOrd for Time {
-    fn partial_cmp(&self, other: &Time) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
+        Some(Nanos(
+            ((jobs + self.others_ns) / u128::from(self.requests)) as u64,
+        ))
     }
 }
 
-impl Ord for Time {
-    fn cmp(&self, other: &Time) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0)
+/// The least mean latency of a trace, in seconds; `None`: it has no requests. See the module.
+///
+/// # Errors
+/// The trace cannot be read.
+pub fn latency_bound(
+    source: &dyn Source,
+    touched: &Touched,
+    limit: Option<u64>,
+    service: Service<'_>,
+) -> Result<Option<f64>, LabError> {
+    let mut bound = Bound::new(service, touched.shift);
+    let mut reader = source.open()?;
+    let mut reading = std::time::Duration::ZERO;
+    crate::sim::each_batch(reader.as_mut(), limit, &mut reading, |batch| {
+        for r in batch {
+            let mut r = *r;
+            touched.devices.map(&mut r);
+            bound.note(&r);
+        }
+        Ok(())
+    })?;
+    Ok(bound.mean().map(Nanos::as_secs_f64))
+}
+
+/// Nanoseconds that the jobs are there in sum, at least, with that many slow devices. Sorts the jobs by arrival.
+pub fn least_sum(jobs: &mut [Job], devices: u32) -> u128 {
+    jobs.sort_by_key(|j| j.at);
+    // Times are in nanoseconds divided by the number of devices, so that all are whole numbers.
+    let devices = u128::from(devices);
+    let (mut now, mut next, mut sum) = (0u128, 0, 0u128);
+    let mut waiting: BinaryHeap<Reverse<(u128, u128)>> = BinaryHeap::new();
+    while next < jobs.len() {
+        now = now.max(u128::from(jobs[next].at.0) * devices);
+        // One busy period: until nothing waits.
+        let (mut queued, mut each) = (0u128, 0u128);
+        loop {
+            while let Some(j) = jobs.get(next) {
+                let at = u128::from(j.at.0) * devices;
+                if at > now {
+                    break;
+                }
+                waiting.push(Reverse((u128::from(j.alone.0), at)));
+                each += u128::from(j.whole.0) * devices;
+                next += 1;
+            }
+            let Some(Reverse((left, at))) = waiting.pop() else {
+                break;
+            };
+            let coming = jobs.get(next).map(|j| u128::from(j.at.0) * devices);
+            match coming {
+                Some(c) if c < now + left => {
+                    waiting.push(Reverse((left - (c - now), at)));
+                    now = c;
+                }
+                _ => {
+                    now += left;
+                    queued += now - at;
+                }
+            }
+        }
+        sum += queued.max(each);
     }
+    sum / devices
 }

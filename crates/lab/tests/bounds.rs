@@ -2,8 +2,7 @@
 
 use isotherm_core::Nanos;
 use isotherm_core::policy::PRESETS;
-use isotherm_lab::bound::{Prices, Sequence, belady, interval_bound, read_hits, write_back_bound};
-use isotherm_lab::latency::{Service, latency_bound};
+use isotherm_lab::bound::{Prices, Sequence, belady, interval_bound, write_back_bound};
 use isotherm_lab::sim::{Memory, Setup, hit_only};
 use isotherm_lab::size::Size;
 use isotherm_traces::{Op, Record};
@@ -94,95 +93,8 @@ fn least_cost(of: &[(u32, bool)], slots: u32, units: u32) -> f64 {
     best.into_iter().fold(f64::INFINITY, f64::min)
 }
 
-const SLOW: u64 = 10;
-const FAST: u64 = 1;
-
-/// Accesses at whole seconds.
-fn timed(units: u32, n: usize) -> impl Strategy<Value = Vec<(u64, u32, bool)>> {
-    let gaps = prop::collection::vec(0u64..15, n);
-    (accesses(units, n), gaps).prop_map(|(all, gaps)| {
-        let mut now = 0;
-        let at = |((u, w), gap)| {
-            now += gap;
-            (now, u, w)
-        };
-        all.into_iter().zip(gaps).map(at).collect()
-    })
-}
-
-/// Least sum of latencies of any cache that fetches on access only, with one disk that serves in order and cleaning for nothing: every
-/// choice tried. By the units that are there and the time at which the disk is free.
-fn least_latency(of: &[(u64, u32, bool)], slots: u32) -> u64 {
-    let mut best = std::collections::HashMap::from([((0u32, 0u64), 0u64)]);
-    for &(at, u, write) in of {
-        let mut next = std::collections::HashMap::new();
-        let mut keep = |set: u32, free: u64, sum: u64| {
-            let s = next.entry((set, free)).or_insert(u64::MAX);
-            *s = sum.min(*s);
-        };
-        for (&(set, free), &sum) in &best {
-            let bit = 1 << u;
-            if set & bit != 0 {
-                keep(set, free, sum + FAST);
-                continue;
-            }
-            let end = free.max(at) + SLOW;
-            let slow = (end, sum + end - at);
-            // With a copy a write needs nothing of the disk.
-            let copied = if write { (free, sum + FAST) } else { slow };
-            keep(set, slow.0, slow.1);
-            if set.count_ones() < slots {
-                keep(set | bit, copied.0, copied.1);
-            }
-            for v in (0..32).filter(|v| set >> v & 1 == 1) {
-                keep(set & !(1 << v) | bit, copied.0, copied.1);
-            }
-        }
-        best = next;
-    }
-    best.into_values().min().unwrap_or(0)
-}
-
-/// The bound on the sum of latencies.
-fn sum_bound(of: &[(u64, u32, bool)], units: u32, slots: u64) -> f64 {
-    let accesses = of.iter().map(|&(at, u, w)| (Nanos::from_secs(at), u, w));
-    let service = Service {
-        slow_s: SLOW as f64,
-        fast_s: FAST as f64,
-        devices: 1,
-        acceleration: Some(1.0),
-    };
-    let s = Sequence::timed(units, accesses);
-    latency_bound(&s, slots, &service).unwrap_or(0.0) * of.len() as f64
-}
-
-/// Two slots. Reads of a, b, c at once: 10 + 20 + 30 s. Then a, b, c again, much later: at most one can be a hit beside the one that
-/// comes first after c, so one more read of 10 s; and a write, for which nothing is read.
-#[test]
-fn the_latency_bound_by_hand() {
-    let reads = [(0, 0), (0, 1), (0, 2), (100, 0), (100, 1), (100, 2)];
-    let mut work: Vec<_> = reads.iter().map(|&(at, u)| (at, u, false)).collect();
-    work.push((200, 3, true));
-    let s = Sequence::timed(
-        4,
-        work.iter().map(|&(at, u, w)| (Nanos::from_secs(at), u, w)),
-    );
-    assert_eq!((read_hits(&s, 2), read_hits(&s, 3)), (2, 3));
-    let bound = sum_bound(&work, 4, 2);
-    assert!((bound - (60.0 + 10.0 + 3.0)).abs() < 1e-9, "{bound}");
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
-
-    #[test]
-    fn the_latency_bound_is_below_the_best_of_all_schedules(of in timed(5, 12), slots in 1u32..5) {
-        let (bound, least) = (sum_bound(&of, 5, u64::from(slots)), least_latency(&of, slots));
-        prop_assert!(bound <= least as f64 + 1e-6, "{} > {}", bound, least);
-        // With room for everything they are equal.
-        let (bound, least) = (sum_bound(&of, 5, 5), least_latency(&of, 5));
-        prop_assert!((bound - least as f64).abs() < 1e-6, "{} and {}", bound, least);
-    }
 
     #[test]
     fn belady_is_the_best_of_all_schedules(of in accesses(6, 24), slots in 1u32..5) {

@@ -32,7 +32,7 @@ pub use array::{Array, ArraySheet};
 pub use check::SheetError;
 pub use endurance::{START_STOP_YEARS, bytes_per_day};
 pub use hdd::DestageBy;
-pub use model::{Counters, DeviceModel, ModelOp, POWER_STATES, PowerState, Wear};
+pub use model::{Counters, DeviceModel, Least, ModelOp, POWER_STATES, PowerState, Wear};
 pub use options::{FlashState, Options};
 pub use preset::{preset, presets, sheet, sheet_text};
 pub use sheet::{Metric, Published, Sheet};

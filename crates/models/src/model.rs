@@ -135,6 +135,16 @@ pub struct Wear {
     pub flash_eu: Option<f64>,
 }
 
+/// What an operation takes at least, whatever came before it and whatever else the device does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Least {
+    /// From start to end.
+    pub whole: Nanos,
+    /// The part of this time in which the device does nothing else of the kind, such as the transfer. For an operation in the place of
+    /// several it is at least their sum.
+    pub alone: Nanos,
+}
+
 /// A device as a value: operations go in, completions come out, and time is an argument.
 ///
 /// Invariants: equal calls give equal answers; `now` never goes back between calls (an earlier `now` counts as the latest one seen); every
@@ -156,6 +166,12 @@ pub trait DeviceModel: Send {
 
     /// Appends the ids of operations that finished by `now`.
     fn poll(&mut self, now: Nanos, done: &mut Vec<u64>);
+
+    /// The least times of a read or write of `len` bytes. Both grow with the length. `None`: the device knows none that is near the usual time
+    /// (a disk, whose arm and platter may be at the right place by chance, and whose buffer may have the data).
+    fn least(&self, _op: ModelOp, _len: u32) -> Option<Least> {
+        None
+    }
 
     /// The counters at `now`, including the energy of the time since the last operation.
     fn counters(&self, now: Nanos) -> Counters;

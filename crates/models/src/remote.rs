@@ -7,7 +7,7 @@ use isotherm_core::Nanos;
 use serde::Deserialize;
 
 use crate::check::{Check, SheetError};
-use crate::model::{Counters, DeviceModel, ModelOp, PowerState, Wear};
+use crate::model::{Counters, DeviceModel, Least, ModelOp, PowerState, Wear};
 use crate::options::Options;
 
 /// A remote store. MB = 10⁶ bytes, GB = 10⁹.
@@ -102,10 +102,15 @@ impl Remote {
         }
     }
 
+    /// Time on the link.
+    fn move_ns(&self, way: usize, len: u32) -> u64 {
+        (f64::from(len) * self.ns_per_byte[way]) as u64
+    }
+
     fn transfer(&mut self, way: usize, len: u32) -> u64 {
         let free = self.connections.pop().map_or(0, |c| c.0);
         let begin = self.now.max(free);
-        let move_ns = (f64::from(len) * self.ns_per_byte[way]) as u64;
+        let move_ns = self.move_ns(way, len);
         self.link[way] = self.link[way].max(self.now) + move_ns;
         let finish = (begin + self.latency[way] + move_ns).max(self.link[way]);
         self.connections.push(Reverse(finish));
@@ -154,6 +159,16 @@ impl DeviceModel for Remote {
             done.push(*id);
             self.pending.pop();
         }
+    }
+
+    /// The latency and the transfer, of which the link does one at a time.
+    fn least(&self, op: ModelOp, len: u32) -> Option<Least> {
+        let way = usize::from(op != ModelOp::Read);
+        let alone = self.move_ns(way, len);
+        Some(Least {
+            whole: Nanos(self.latency[way] + alone),
+            alone: Nanos(alone),
+        })
     }
 
     fn counters(&self, now: Nanos) -> Counters {

@@ -78,6 +78,13 @@ impl Device {
         let sheets = names.iter().map(|n| sheet(n)).collect::<Result<_, _>>()?;
         Ok(Device::of(Model::FirstThatFits(sheets)))
     }
+    /// The sheets among which the size of the member chooses.
+    pub fn sheets(&self) -> &[Sheet] {
+        match &self.model {
+            Model::Sheet(s) => std::slice::from_ref(s),
+            Model::FirstThatFits(list) => list,
+        }
+    }
     /// The sheet for a member of `bytes`.
     ///
     /// # Errors

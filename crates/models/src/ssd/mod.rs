@@ -22,7 +22,7 @@ use flash::Flash;
 pub use ftl::{Ftl, greedy_write_amplification};
 pub use sheet::{FtlSheet, Rated, SsdPower, SsdSheet};
 
-use crate::model::{Counters, DeviceModel, ModelOp, PowerState, Wear};
+use crate::model::{Counters, DeviceModel, Least, ModelOp, PowerState, Wear};
 use crate::options::Options;
 use crate::span::SpanMap;
 
@@ -75,6 +75,11 @@ impl Cost {
             ns_per_byte: 1e3 / mb_s,
             page: 4096,
         }
+    }
+
+    /// Time of the transfer.
+    fn move_ns(&self, len: u32) -> u64 {
+        (f64::from(len) * self.ns_per_byte) as u64
     }
 
     /// Unit-nanoseconds of a random operation on `len` bytes from `offset` on that uses `units` units.
@@ -207,7 +212,7 @@ impl Ssd {
         extra: u64,
     ) -> (u64, u64) {
         let units = self.units.len() as u64;
-        let move_ns = (f64::from(len) * cost.ns_per_byte) as u64;
+        let move_ns = cost.move_ns(len);
         let (begin, latency, occupied) = if sequential {
             let begin = self.take(at, 1, cost.sequential + extra);
             (begin, cost.sequential, cost.sequential)
@@ -353,6 +358,20 @@ impl DeviceModel for Ssd {
             done.push(*id);
             self.pending.pop();
         }
+    }
+
+    /// The lower of both latencies and the transfer, of which the interface does one at a time.
+    fn least(&self, op: ModelOp, len: u32) -> Option<Least> {
+        let cost = if op == ModelOp::Read {
+            &self.read
+        } else {
+            &self.write
+        };
+        let alone = cost.move_ns(len);
+        Some(Least {
+            whole: Nanos(cost.latency.min(cost.sequential) + alone),
+            alone: Nanos(alone),
+        })
     }
 
     /// Energy: idle power all the time, plus, for work (see `transfer`), its share of the additional power of reading or writing. Work

@@ -9,6 +9,7 @@
 //! When not to use it: where capacity matters. Copies add no capacity; under the tiering presets the fast tier does.
 
 mod arc;
+mod coming;
 mod fifo;
 mod ghosts;
 mod lfu;
@@ -33,14 +34,18 @@ pub use sieve::Sieve;
 pub use smq::Smq;
 pub use w_tinylfu::WTinyLfu;
 
-use super::hold::{FAST, Passed, leaves, make_room};
+use super::hold::{FAST, Passed, leaves};
 use super::registry::METADATA_SHARE;
-use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo, param};
+use super::{
+    Access, Action, Outcome, ParamError, Place, Policy, Refusal, Uses, View, WriteTo, param,
+};
+use crate::units::Nanos;
 use crate::volume::{Position, UnitId};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use coming::Coming;
 use metadata::Metadata;
 
 /// Chooses the cached unit to evict, and the newcomers to admit.
@@ -87,8 +92,8 @@ pub trait Replacement: Send {
 pub struct Cache<R> {
     name: &'static str,
     replacement: R,
-    /// Proposed copies that are not settled: extent, and whether a write caused it. At most as many as the engine has moves.
-    coming: Vec<(UnitId, bool)>,
+    /// Copies that are not there yet.
+    coming: Coming,
     /// Number of fast slots.
     fast: u32,
     /// Keeps copies that hold metadata; `None` if their share is 0.
@@ -101,7 +106,7 @@ impl<R: Replacement> Cache<R> {
         Cache {
             name,
             replacement,
-            coming: Vec::new(),
+            coming: Coming::default(),
             fast: 0,
             metadata: None,
         }
@@ -112,41 +117,49 @@ impl<R: Replacement> Cache<R> {
     }
     #[inline]
     fn miss(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
-        let (extent, write) = (access.extent, access.write);
+        let extent = access.extent;
         let on_fast = |s: Position| s.index() < self.fast;
-        if access.home.is_some_and(on_fast) || self.coming.iter().any(|c| c.0 == extent) {
+        if access.home.is_some_and(on_fast) {
             return;
         }
-        let full = view.missing_grains(FAST, extent) > 0;
+        if self.coming.contains(extent) {
+            return wanted.extend(self.coming.hurry(view, access));
+        }
+        let full = self.coming.is_full(view, extent);
         if !self.replacement.admit(access, full) {
             return;
         }
+        let first = wanted.len();
         let (replacement, metadata) = (&mut self.replacement, &mut self.metadata);
-        let made = !full
-            || make_room(view, extent, wanted, |leaving| {
-                let mut passed = Passed::default();
-                let busy = |s| {
-                    let owner = view.owner(view.position(s));
-                    owner.is_none_or(|e| passed.over(view, e) || leaves(leaving, e))
-                        || metadata.as_mut().is_some_and(|m| m.keeps(s))
-                };
-                let victim = replacement.victim(extent, busy);
-                let victim = victim.filter(|_| !passed.is_limit());
-                victim.and_then(|s| view.owner(view.position(s)))
-            });
+        let victim = |leaving: &[Action]| {
+            let mut passed = Passed::default();
+            let busy = |s| {
+                let owner = view.owner(view.position(s));
+                owner.is_none_or(|e| passed.over(view, e) || leaves(leaving, e))
+                    || metadata.as_mut().is_some_and(|m| m.keeps(s))
+            };
+            let victim = replacement.victim(extent, busy);
+            let victim = victim.filter(|_| !passed.is_limit());
+            victim.and_then(|s| view.owner(view.position(s)))
+        };
+        let made = !full || self.coming.make_room(view, extent, wanted, victim);
         self.use_skipped(view, access);
         if !made {
             return self.replacement.refused(extent);
         }
-        self.coming.push((extent, write));
         if let Some(m) = &mut self.metadata {
             m.expect(view, access);
         }
-        wanted.push(if write {
-            Action::Allocate { extent, to: FAST }
-        } else {
-            Action::Fetch { extent, to: FAST }
-        });
+        let copy = self.coming.expect(view, access, &wanted[first..]);
+        wanted.push(copy);
+    }
+    /// The copy of `extent` will not come.
+    fn lose(&mut self, extent: UnitId) {
+        self.coming.forget(extent);
+        if let Some(m) = &mut self.metadata {
+            m.failed(extent);
+        }
+        self.replacement.refused(extent);
     }
     /// Kept copies that the last search for a victim has met count as used.
     #[inline]
@@ -217,7 +230,7 @@ impl<R: Replacement> Policy for Cache<R> {
     }
     #[inline]
     fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, position: Position) {
-        let write = self.coming.contains(&(extent, true));
+        let write = self.coming.is_written(extent);
         self.replacement.inserted(position.index(), extent, write);
         if let Some(m) = &mut self.metadata {
             m.arrived(view, extent, position.index());
@@ -251,7 +264,12 @@ impl<R: Replacement> Policy for Cache<R> {
             }
         }
         match access.copy {
-            Some(s) => self.replacement.hit(s.index(), access),
+            Some(s) => {
+                self.replacement.hit(s.index(), access);
+                if let Some(newcomer) = self.coming.used_again(access.extent) {
+                    self.lose(newcomer);
+                }
+            }
             None => self.miss(view, access, wanted),
         }
         self.clean(view, access, wanted);
@@ -262,17 +280,27 @@ impl<R: Replacement> Policy for Cache<R> {
         view: &mut View<'_>,
         action: Action,
         how: Outcome,
-        _wanted: &mut Vec<Action>,
+        wanted: &mut Vec<Action>,
     ) {
         match action {
-            Action::Fetch { extent, .. } | Action::Allocate { extent, .. } => {
-                self.coming.retain(|c| c.0 != extent);
-                if let Some(m) = &mut self.metadata {
-                    m.failed(extent);
+            Action::Fetch { extent, .. }
+            | Action::FetchPart { extent, .. }
+            | Action::Allocate { extent, .. } => {
+                let full = how == Outcome::Refused(Refusal::Full);
+                if how == Outcome::Done {
+                    self.coming.forget(extent);
+                    if let Some(m) = &mut self.metadata {
+                        m.failed(extent);
+                    }
+                } else if !(full && self.coming.waits(view, extent)) {
+                    self.lose(extent);
                 }
-                if how != Outcome::Done {
-                    self.replacement.refused(extent);
+            }
+            Action::Evict { extent } => {
+                if let Some(newcomer) = self.coming.left(view, extent, how == Outcome::Done) {
+                    self.lose(newcomer);
                 }
+                self.coming.look(view, wanted);
             }
             // Whatever the outcome was, only the present state of the copy matters.
             Action::Clean { extent } => {
@@ -280,11 +308,19 @@ impl<R: Replacement> Policy for Cache<R> {
                     self.replacement.cleaned(s.index());
                 }
             }
-            _ => {}
+            Action::Move { .. } => {}
         }
     }
     fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
         WriteTo::Copy
+    }
+    #[inline]
+    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        self.coming.look(view, wanted);
+    }
+    #[inline]
+    fn next_wake(&self) -> Option<Nanos> {
+        self.coming.next_look()
     }
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
         if key != METADATA_SHARE {
@@ -319,6 +355,6 @@ impl<R: Replacement> Policy for Cache<R> {
     }
     fn bytes(&self) -> usize {
         let metadata = self.metadata.as_ref().map_or(0, |m| m.bytes());
-        metadata + self.replacement.bytes() + self.coming.capacity() * size_of::<(UnitId, bool)>()
+        metadata + self.replacement.bytes() + self.coming.bytes()
     }
 }

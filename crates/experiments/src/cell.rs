@@ -96,7 +96,7 @@ impl Cell {
                 options: Options {
                     span: s.span,
                     // The papers use a few GB of drives that are otherwise empty, so there is hardly any garbage collection.
-                    flash: FlashState::Ideal,
+                    flash: FlashState::Rated,
                     ..Options::default()
                 },
                 standby_after_s: None,

@@ -107,7 +107,7 @@ fn bench(
 /// Without the flash layer.
 fn ideal() -> Options {
     Options {
-        flash: FlashState::Ideal,
+        flash: FlashState::Rated,
         ..Options::default()
     }
 }

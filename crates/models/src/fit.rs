@@ -202,7 +202,7 @@ mod tests {
     fn of_preset(name: &str) -> Measured {
         let sheet = sheet(name).unwrap();
         let options = Options {
-            flash: FlashState::Ideal,
+            flash: FlashState::Rated,
             ..Options::default()
         };
         let figure = |what, depth| {

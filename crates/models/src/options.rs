@@ -13,12 +13,14 @@ pub enum FlashState {
     Preconditioned,
     /// Erased: garbage collection begins once the spare flash is used up.
     Fresh,
-    /// No translation layer: no garbage collection, no write amplification, no wear by erases.
+    /// No translation layer: no garbage collection, no write amplification, no wear by erases. Writes are as fast as those of a fresh drive.
     Ideal,
+    /// No translation layer, at the rates of the sheet, whatever they include: for a drive that is used as its sheet was measured.
+    Rated,
 }
 
 impl FlashState {
-    /// Parses the name of a state: `preconditioned` (or `ftl`), `fresh` or `ideal`.
+    /// Parses the name of a state: `preconditioned` (or `ftl`), `fresh`, `ideal` or `rated`.
     ///
     /// # Errors
     /// The message lists the names.
@@ -27,8 +29,9 @@ impl FlashState {
             "preconditioned" | "ftl" => Ok(FlashState::Preconditioned),
             "fresh" => Ok(FlashState::Fresh),
             "ideal" => Ok(FlashState::Ideal),
+            "rated" => Ok(FlashState::Rated),
             _ => Err(format!(
-                "`{text}` is no state of flash: preconditioned (or ftl), fresh or ideal"
+                "`{text}` is no state of flash: preconditioned (or ftl), fresh, ideal or rated"
             )),
         }
     }
@@ -39,6 +42,7 @@ impl FlashState {
             FlashState::Preconditioned => "preconditioned",
             FlashState::Fresh => "fresh",
             FlashState::Ideal => "ideal",
+            FlashState::Rated => "rated",
         }
     }
 }

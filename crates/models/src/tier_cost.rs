@@ -48,7 +48,7 @@ impl Sheet {
     /// As [`Sheet::model`].
     pub fn cost(&self, options: &Options) -> Result<Cost, SheetError> {
         let options = Options {
-            flash: crate::FlashState::Ideal,
+            flash: crate::FlashState::Rated,
             ..*options
         };
         let size = if options.size == 0 {

@@ -66,7 +66,7 @@ fn answers_are_those_of_last_time() {
         ..Options::default()
     };
     let plain = Options {
-        flash: FlashState::Ideal,
+        flash: FlashState::Rated,
         ..Options::default()
     };
     let small = Options {

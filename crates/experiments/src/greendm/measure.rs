@@ -190,7 +190,7 @@ fn device(name: &str, span: Span, standby_after_s: Option<f64>) -> Result<Device
         options: Options {
             span,
             // At most 8 of 300 GB are used, so there is hardly any garbage collection.
-            flash: FlashState::Ideal,
+            flash: FlashState::Rated,
             ..Options::default()
         },
         standby_after_s,

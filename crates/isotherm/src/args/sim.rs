@@ -63,7 +63,7 @@ pub struct SimArgs {
 /// Settings of a run in the lab in addition to trace and policy.
 #[derive(Clone, Debug, Args)]
 pub struct WorldArgs {
-    /// Size of the fast tier: bytes (8G) or a share of the touched addresses (10%); `sim` takes a list (1%,2%,5%) with a run for each
+    /// Size of the fast tier: bytes (8G) or a share of the touched addresses (10%); `sim` and `compare` take a list (1%,2%,5%) with a run for each
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     pub fast_size: Vec<Size>,
     /// Extent size, a power of two from 4K to 4M [default: 4K]
@@ -82,7 +82,8 @@ pub struct WorldArgs {
     #[arg(long, value_name = "PRESET[:SIZE]", conflicts_with_all = ["fast", "slow", "fast_size"])]
     pub tier: Vec<TierArg>,
     /// Initial state of flash: overwritten at random for a long time (preconditioned, or ftl for short), erased (fresh), or without a
-    /// translation layer, so without garbage collection and write amplification (ideal) [default: preconditioned]
+    /// translation layer, so without garbage collection and write amplification (ideal), or the same at the sheet's rates (rated)
+    /// [default: preconditioned]
     #[arg(long, value_name = "STATE", conflicts_with = "hit_only", value_parser = FlashState::parse)]
     pub flash: Option<FlashState>,
     /// Spare flash as a share of the visible capacity, 0.01 to 10, instead of the data sheet's

@@ -299,7 +299,7 @@ pub struct MemberUsage {
     pub flash_wear_eu: Option<f64>,
     /// Bytes that the flash programmed per byte written to the device; `None` without a flash layer or writes.
     pub write_amplification: Option<f64>,
-    /// Initial state of the flash: `preconditioned`, `fresh` or `ideal`; `None` for other devices.
+    /// Initial state of the flash: `preconditioned`, `fresh`, `ideal` or `rated`; `None` for other devices.
     pub flash: Option<String>,
     /// Seconds in which the member had work.
     pub busy_s: f64,

@@ -55,7 +55,7 @@ impl Flash {
     /// layer or the options ask for ideal flash.
     pub fn new(sheet: &SsdSheet, options: &Options, occupied: u64) -> Option<Flash> {
         let f = sheet.ftl.as_ref()?;
-        if options.flash == FlashState::Ideal {
+        if matches!(options.flash, FlashState::Ideal | FlashState::Rated) {
             return None;
         }
         let bytes = if options.size == 0 {
@@ -202,7 +202,7 @@ fn followed(group: u64, shift: u32) -> u64 {
 
 /// The part of `occupied` that is left for programming a host page, and the factor by which collection must be cheaper than with the
 /// sheet's typical times. With both, uniform random writes with collection reach the rate that is stated for the steady state.
-fn programming(f: &FtlSheet, occupied: f64) -> (f64, f64) {
+pub(super) fn programming(f: &FtlSheet, occupied: f64) -> (f64, f64) {
     if f.rated == Rated::Fresh {
         return (occupied, 1.0);
     }

@@ -23,7 +23,7 @@ pub use ftl::{Ftl, greedy_write_amplification};
 pub use sheet::{FtlSheet, Rated, SsdPower, SsdSheet};
 
 use crate::model::{Counters, DeviceModel, Least, ModelOp, PowerState, Wear};
-use crate::options::Options;
+use crate::options::{FlashState, Options};
 use crate::span::SpanMap;
 
 /// Number of sequential runs that are remembered, for reads and for writes each.
@@ -140,6 +140,13 @@ impl Ssd {
         let ftl = Flash::new(s, options, write.occupied);
         if let Some(f) = &ftl {
             write.occupied = f.left_for_programming();
+        }
+        if let Some(f) = s
+            .ftl
+            .as_ref()
+            .filter(|_| options.flash == FlashState::Ideal)
+        {
+            write.occupied = flash::programming(f, write.occupied as f64).0 as u64;
         }
         if let Some(f) = &s.ftl {
             write.page = write.page.max(u64::from(f.page_kib) << 10);

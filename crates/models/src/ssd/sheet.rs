@@ -39,7 +39,7 @@ pub struct SsdSheet {
     /// Wear: how many page reads count as one page write (GreenDM 6.1.5 uses 10 and 100); 0 = reads do not count.
     #[serde(default = "ten")]
     pub reads_per_write: f64,
-    /// The flash layer. It is simulated unless [`crate::Options::flash`] is `Ideal`.
+    /// The flash layer. It is simulated unless [`crate::Options::flash`] is `Ideal` or `Rated`.
     pub ftl: Option<FtlSheet>,
 }
 

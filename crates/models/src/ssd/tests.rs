@@ -420,3 +420,42 @@ fn sixteen_kilobytes_at_random_cost_more_than_four() {
     );
     assert!((large.iops / small.iops - 1.0).abs() < 0.02);
 }
+
+/// Flash that never collects is not slower than an erased drive, whatever state the sheet's rate is of; the sheet's rate is that of `rated`.
+#[test]
+fn ideal_flash_is_not_slower_than_fresh() {
+    for s in crate::presets().unwrap() {
+        let Some(ssd) = s.ssd.as_ref().filter(|s| s.ftl.is_some()) else {
+            continue;
+        };
+        let rate = |flash| {
+            let options = Options {
+                flash,
+                ..Options::default()
+            };
+            let mut d = Ssd::new(ssd, &options);
+            let work = crate::measure::Work {
+                op: ModelOp::Write,
+                len: 4096,
+                random: true,
+                span: d.capacity(),
+                depth: 32,
+                count: 20_000,
+                seed: 3,
+            };
+            crate::measure::run(&mut d, Nanos(0), &work).0.iops
+        };
+        let [ideal, fresh, rated, worn] = [
+            FlashState::Ideal,
+            FlashState::Fresh,
+            FlashState::Rated,
+            FlashState::Preconditioned,
+        ]
+        .map(rate);
+        assert!(ideal >= 0.999 * fresh, "{}: {ideal} {fresh}", s.name);
+        assert!(ideal >= 0.999 * rated, "{}: {ideal} {rated}", s.name);
+        assert!(worn <= 1.001 * rated, "{}: {worn} {rated}", s.name);
+        let steady = ssd.ftl.as_ref().is_some_and(|f| f.rated == Rated::Steady);
+        assert_eq!(ideal > 1.01 * rated, steady, "{}: {ideal} {rated}", s.name);
+    }
+}

@@ -43,6 +43,10 @@ impl Policy for RecordingPolicy {
         self.note("writes_through");
         true
     }
+    fn writes_back_on_demand(&self) -> bool {
+        self.note("writes_back_on_demand");
+        true
+    }
     fn unit_bytes(&self) -> u32 {
         self.note("unit_bytes");
         7
@@ -172,10 +176,11 @@ impl Policy for Thin {
 }
 
 /// Every method of the trait but `name`, `inner` and `inner_mut`, in the order of [`ask_all`].
-const METHODS: [&str; 29] = [
+const METHODS: [&str; 30] = [
     "uses",
     "keeps_dirty",
     "writes_through",
+    "writes_back_on_demand",
     "unit_bytes",
     "fixes_places",
     "minds_gaps",
@@ -236,6 +241,7 @@ fn ask_all(p: &mut dyn Policy) {
     assert_eq!(p.uses(), Uses::Both);
     assert!(!p.keeps_dirty());
     assert!(p.writes_through());
+    assert!(p.writes_back_on_demand());
     assert_eq!(p.unit_bytes(), 7);
     assert!(p.fixes_places());
     assert!(!p.minds_gaps());

@@ -55,6 +55,62 @@ fn compare_adds_the_baselines_and_no_policy_beats_the_bounds() {
     );
 }
 
+/// A timed comparison does not call the volume full because single devices are, and a table has no two columns of one name.
+#[test]
+fn the_table_says_what_was_run() {
+    let place = Place::new();
+    let call = format!("compare {TRACE} --policies lru,greendm --fast-size 10% --limit 300");
+    let text = place.ok(&call);
+    assert!(!text.contains("volume full"), "{text}");
+    let head = text.lines().nth(1).expect("a table");
+    let columns: Vec<&str> = head.split("  ").filter(|c| !c.is_empty()).collect();
+    for (i, c) in columns.iter().enumerate() {
+        assert!(!columns[..i].contains(c), "{c} twice: {head}");
+    }
+    let last = |name: &str| {
+        let line = text.lines().find(|l| l.starts_with(name)).expect(name);
+        line.split_whitespace().last().map(str::to_owned)
+    };
+    assert_eq!(last("greendm").as_deref(), Some("tiering"));
+    assert!(["caching", "write-back"].contains(&last("lru").expect("named").as_str()));
+    let full = place.ok(&format!("{call} --full"));
+    assert!(full.contains("volume full from the start"), "{full}");
+}
+
+#[test]
+fn several_sizes_make_one_page_with_curves() {
+    let place = Place::new();
+    let sizes = "--fast-size 5%,20%,50% --hit-only --html page.html";
+    let page = || {
+        let page = std::fs::read_to_string(place.path("page.html")).expect("written");
+        assert!(page.contains("Miss ratio"), "{page}");
+        page
+    };
+    let runs = place.ok(&format!(
+        "sim {MYSQL} --limit 3000 --policy lru {sizes} --json"
+    ));
+    let runs: Value = serde_json::from_str(&runs).expect("JSON");
+    assert_eq!(runs.as_array().map(Vec::len), Some(3));
+    let one = page();
+    for r in runs.as_array().expect("runs") {
+        let miss = 1.0 - r["fast_hit_ratio"].as_f64().expect("a ratio");
+        let shown = format!("{:.1}", miss * 100.0);
+        assert!(one.contains(&shown), "{shown} is not on the page");
+    }
+    let call = format!("compare {MYSQL} --limit 3000 --policies lru,fifo {sizes} --json");
+    let all: Value = serde_json::from_str(&place.ok(&call)).expect("JSON");
+    let bytes = |i: usize| all[i]["fast_bytes"].as_u64().expect("a size");
+    assert!(bytes(0) < bytes(1) && bytes(1) < bytes(2));
+    let page = page();
+    assert!(page.contains("MIN") && page.contains("fifo"));
+    // Several traces at one size are still no page.
+    let two = format!("sim {TRACE} {TRACE} --policy lru --fast-size 5% --hit-only --html no.html");
+    let refused = place.run(&two);
+    assert_eq!(refused.status.code(), Some(2));
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert!(why.contains("--fast-size 1%,2%,5%"), "{why}");
+}
+
 const GRID: &str = r#"
 policies = ["linear", "greendm"]
 fast_size = ["5%", "20%"]

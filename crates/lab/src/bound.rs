@@ -205,11 +205,27 @@ pub fn belady(s: &Sequence, slots: u64) -> u64 {
 
 /// A lower bound for the service cost of every policy of a kind, and the interval that gave it. See the module.
 pub fn interval_bound(s: &Sequence, slots: u64, p: &Prices, caching: bool) -> (f64, usize) {
+    let price = if caching {
+        p.fetch_s
+    } else {
+        p.promotion_s.min(p.demotion_s)
+    };
+    tightest(s, slots, p, (price, caching))
+}
+
+/// The same for policies that have both homes and copies on tier 0: a first touch may be placed there, and a unit may also come as a copy.
+pub fn mixed_bound(s: &Sequence, slots: u64, p: &Prices) -> f64 {
+    let price = p.promotion_s.min(p.demotion_s).min(p.fetch_s);
+    tightest(s, slots, p, (price, false)).0
+}
+
+/// The tightest bound over several lengths of the interval. `price` is that of a move; `caching`: a first touch is never on tier 0.
+fn tightest(s: &Sequence, slots: u64, p: &Prices, kind: (f64, bool)) -> (f64, usize) {
     let all = s.len() as f64 * p.slow_s;
     let mut best = (0.0f64, 0);
     let mut k = (slots as usize / 2).clamp(1, s.len().max(1));
     loop {
-        let cost = all - savings(s, slots, p, caching, k);
+        let cost = all - savings(s, slots, p.saved(), kind, k);
         if cost > best.0 {
             best = (cost, k);
         }
@@ -220,13 +236,7 @@ pub fn interval_bound(s: &Sequence, slots: u64, p: &Prices, caching: bool) -> (f
     }
 }
 
-fn savings(s: &Sequence, slots: u64, p: &Prices, caching: bool, k: usize) -> f64 {
-    let d = p.saved();
-    let price = if caching {
-        p.fetch_s
-    } else {
-        p.promotion_s.min(p.demotion_s)
-    };
+fn savings(s: &Sequence, slots: u64, d: f64, (price, caching): (f64, bool), k: usize) -> f64 {
     let mut seen = vec![false; s.extents];
     let mut counts = vec![0u32; s.extents];
     let (mut units, mut free) = (Vec::new(), Vec::new());

@@ -8,7 +8,7 @@ use serde::Serialize;
 use isotherm_core::policy::Uses;
 
 use crate::LabError;
-use crate::bound::{Prices, Sequence, belady, interval_bound, write_back_bound};
+use crate::bound::{Prices, Sequence, belady, interval_bound, mixed_bound, write_back_bound};
 use crate::latency::{Service, latency_bound};
 use crate::policy_spec::PolicySpec;
 use crate::pool::parallel;
@@ -56,6 +56,9 @@ pub struct Bounds {
     pub caching_interval: usize,
     /// A lower bound for the service cost of demand-filled write-back caches.
     pub write_back_cost_s: f64,
+    /// A lower bound for the service cost of policies that have both homes and copies on the fastest tier; `None` if there is none here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mixed_cost_s: Option<f64>,
     /// A lower bound for the mean latency of policies that use nothing but copies ([`crate::latency`]); `None` in runs without time or
     /// with a warm-up, and if a device below the fastest tier is a disk, for which no useful bound is known.
     pub latency_mean_s: Option<f64>,
@@ -72,13 +75,39 @@ pub struct Row {
     pub report: Report,
     /// Hits, misses and moves at [`Prices`]; for one device alone, all accesses at its price.
     pub cost_s: f64,
-    /// Service cost divided by the bound of its kind, minus 1; `None` for one device alone.
+    /// The name of the bound on its service cost: `tiering`, `caching`, `write-back` or `mixed`; `None` for one device alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<&'static str>,
+    /// Service cost divided by that bound, minus 1; `None` for one device alone.
     pub cost_regret: Option<f64>,
     /// Mean latency divided by the bound, minus 1; `None` without that bound and for policies that place homes on faster tiers.
     pub latency_regret: Option<f64>,
     /// Hit ratio of the bound minus its own; `None` for one device alone. It is negative only for planners that fetch extents without an
     /// access.
     pub hit_regret: Option<f64>,
+}
+
+impl Bounds {
+    /// The tightest bound on the service cost of policies of a kind, with its name.
+    fn cost(&self, kind: Kind) -> (&'static str, f64) {
+        match kind.uses {
+            Uses::Homes => ("tiering", self.tiering_cost_s),
+            Uses::Both => ("mixed", self.mixed_cost_s.unwrap_or(0.0)),
+            Uses::Copies if kind.on_demand && self.write_back_cost_s > self.caching_cost_s => {
+                ("write-back", self.write_back_cost_s)
+            }
+            Uses::Copies => ("caching", self.caching_cost_s),
+        }
+    }
+}
+
+/// The bounds that hold for a policy.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    /// How it uses the faster tiers.
+    uses: Uses,
+    /// Whether it is a write-back cache that is filled on demand.
+    on_demand: bool,
 }
 
 /// The name of the row of the slowest tier's device alone, and the kind of the rows of both devices alone.
@@ -99,9 +128,8 @@ impl Row {
 
 struct Job {
     name: String,
-    kind: String,
-    /// How it uses the faster tiers; `None` for one device alone.
-    uses: Option<Uses>,
+    /// `None` for one device alone.
+    kind: Option<Kind>,
     setup: Setup,
     baseline: bool,
 }
@@ -134,6 +162,12 @@ pub fn compare(
     let sequence = Sequence::load(source, &first, &shape, base.limit, false)?;
     let prices = prices(base, &shape, &first, sequence.read_share())?;
     let mut bounds = bounds(&sequence, &shape, &prices);
+    if jobs
+        .iter()
+        .any(|j| j.kind.is_some_and(|k| k.uses == Uses::Both))
+    {
+        bounds.mixed_cost_s = Some(mixed_bound(&sequence, fast_slots(&shape), &prices));
+    }
     if !hit_only && base.warm_up == 0 {
         bounds.latency_mean_s = latency(base, source, &first)?;
     }
@@ -163,36 +197,36 @@ pub fn compare(
 }
 
 fn row(job: Job, report: Report, prices: &Prices, bounds: &Bounds) -> Row {
-    let alone = job.kind == ALONE;
     let cost_s = match job.name.as_str() {
         HDD_ONLY => report.accesses as f64 * prices.slow_s,
         "ssd-only" => report.accesses as f64 * prices.fast_s,
         _ => prices.of(&report),
     };
-    let bound = if job.kind == "caching" {
-        bounds.caching_cost_s
-    } else {
-        bounds.tiering_cost_s
-    };
-    let copies = job.uses == Some(Uses::Copies);
+    let bound = job.kind.map(|k| bounds.cost(k));
+    let copies = job.kind.is_some_and(|k| k.uses == Uses::Copies);
     let latency = bounds.latency_mean_s.filter(|&b| copies && b > 0.0);
     Row {
         name: job.name,
-        kind: job.kind,
+        kind: job.kind.map_or(ALONE, |k| k.uses.kind()).to_owned(),
         cost_s,
-        cost_regret: (!alone && bound > 0.0).then(|| cost_s / bound - 1.0),
+        bound: bound.map(|b| b.0),
+        cost_regret: bound.filter(|b| b.1 > 0.0).map(|b| cost_s / b.1 - 1.0),
         latency_regret: latency
             .zip(report.latency_mean_s)
             .map(|(b, mine)| mine / b - 1.0),
-        hit_regret: (!alone).then_some(bounds.hit_ratio - report.fast_hit_ratio),
+        hit_regret: job.kind.map(|_| bounds.hit_ratio - report.fast_hit_ratio),
         report,
     }
 }
 
-/// How the policy uses the faster tiers, with its parameters.
-fn uses_of(policy: &PolicySpec) -> Uses {
+/// The bounds that hold for the policy with its parameters.
+fn kind_of(policy: &PolicySpec) -> Kind {
     // A policy that cannot be built is reported by its run.
-    policy.build().map_or(Uses::Homes, |p| p.uses())
+    let built = policy.build().ok();
+    Kind {
+        uses: built.as_ref().map_or(Uses::Homes, |p| p.uses()),
+        on_demand: built.is_some_and(|p| p.writes_back_on_demand()),
+    }
 }
 
 /// The runs to make, and a policy whose rows are numbered without gaps.
@@ -203,8 +237,7 @@ fn jobs(base: &Setup, policies: &[PolicySpec]) -> (Vec<Job>, PolicySpec) {
     };
     let job = |p: &PolicySpec, baseline| Job {
         name: p.to_string(),
-        kind: uses_of(p).kind().to_owned(),
-        uses: Some(uses_of(p)),
+        kind: Some(kind_of(p)),
         setup: Setup {
             policy: p.clone(),
             ..base.clone()
@@ -227,8 +260,7 @@ fn jobs(base: &Setup, policies: &[PolicySpec]) -> (Vec<Job>, PolicySpec) {
         };
         jobs.push(Job {
             name: name.to_owned(),
-            kind: ALONE.to_owned(),
-            uses: None,
+            kind: None,
             setup: Setup {
                 tiers: vec![Tier::new(device, Size::Share(1_000_000))],
                 policy: spec("linear"),
@@ -302,6 +334,7 @@ fn bounds(s: &Sequence, shape: &Shape, p: &Prices) -> Bounds {
         caching_cost_s,
         caching_interval,
         write_back_cost_s: write_back_bound(s, slots, p, hits),
+        mixed_cost_s: None,
         latency_mean_s: None,
     }
 }

@@ -1,8 +1,10 @@
 //! No policy is better than the bounds, and for traces whose schedules can all be tried, the bounds agree with the best schedule.
 
 use isotherm_core::Nanos;
-use isotherm_core::policy::PRESETS;
-use isotherm_lab::bound::{Prices, Sequence, belady, interval_bound, write_back_bound};
+use isotherm_core::policy::{PRESETS, Uses, build};
+use isotherm_lab::bound::{
+    Prices, Sequence, belady, interval_bound, mixed_bound, write_back_bound,
+};
 use isotherm_lab::sim::{Memory, Setup, hit_only};
 use isotherm_lab::size::Size;
 use isotherm_traces::{Op, Record};
@@ -128,10 +130,15 @@ proptest! {
             let own = (r.fast_hit_ratio * r.accesses as f64).round() as u64;
             prop_assert!(own <= hits, "{}: {} hits, bound {}", p.name, own, hits);
             let cost = PRICES.of(&r);
-            let bound = if p.kind() == "caching" { caching } else { tiering };
+            let bound = match p.uses() {
+                Uses::Homes => tiering,
+                Uses::Copies => caching,
+                Uses::Both => mixed_bound(&s, slots, &PRICES),
+            };
             prop_assert!(cost >= bound - 1e-9, "{}: {} < {}", p.name, cost, bound);
-            if p.name == "lru" {
-                prop_assert!(cost >= write_back - 1e-9, "lru: {} < {}", cost, write_back);
+            let built = build(p.name, std::iter::empty()).expect("a preset");
+            if built.writes_back_on_demand() {
+                prop_assert!(cost >= write_back - 1e-9, "{}: {} < {}", p.name, cost, write_back);
             }
         }
     }

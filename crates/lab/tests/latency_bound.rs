@@ -292,6 +292,7 @@ fn setup(fast: &str, slow: &str, size: Size, extent: u32) -> Setup {
 /// Checks all rows against all bounds that belong to them; returns whether there is one on latency.
 fn check(c: &Comparison) -> bool {
     for r in &c.rows {
+        assert_eq!(r.bound.is_some(), !r.is_alone(), "{}", r.name);
         let (name, own) = (&r.name, r.report.latency_mean_s);
         if r.latency_regret.is_some() {
             assert!(
@@ -312,7 +313,7 @@ fn check(c: &Comparison) -> bool {
 #[test]
 fn no_preset_is_better_on_random_traces() {
     let mut rng = SplitMix64::new(11);
-    let policies = caches();
+    let policies: Vec<PolicySpec> = PRESETS.iter().map(|p| spec(p.name)).collect();
     let mut near = f64::INFINITY;
     for case in 0..36 {
         let slow = ["remote", "sata-enterprise", "nvme-qlc"][case % 3];
@@ -347,6 +348,47 @@ fn no_preset_is_better_on_random_traces() {
     }
     // It says something: one run comes near.
     assert!(near < 0.5, "{near}");
+}
+
+/// Each kind of policy is measured by its own bound.
+#[test]
+fn a_row_names_the_bound_that_belongs_to_it() {
+    let mut rng = SplitMix64::new(2);
+    // Many writes, so that the bound of write-back caches is above that of all caches.
+    let record = |i| {
+        let op = if rng.below(4) == 0 {
+            Op::Read
+        } else {
+            Op::Write
+        };
+        Record::new(Nanos(i), op, rng.below(200) << 14, 4096)
+    };
+    let source = Memory::new("writes", (0..3000).map(record).collect());
+    let base = setup("nvme-tlc", "exos-18tb", Size::Bytes(8 << 14), 1 << 14);
+    let names = [
+        "greendm",
+        "lru",
+        "lru,write-mode=write-around",
+        "bcache-like",
+        "type-aware",
+    ];
+    let policies: Vec<PolicySpec> = names.map(spec).to_vec();
+    let c = compare(&base, &policies, &source, true).expect("runs");
+    let b = &c.bounds;
+    assert!(b.write_back_cost_s > b.caching_cost_s, "{b:?}");
+    let tiering = Some(("tiering", b.tiering_cost_s));
+    let caching = Some(("caching", b.caching_cost_s));
+    let write_back = Some(("write-back", b.write_back_cost_s));
+    let mixed = b.mixed_cost_s.map(|s| ("mixed", s));
+    let expected = [
+        tiering, write_back, caching, caching, mixed, tiering, None, None,
+    ];
+    assert_eq!(c.rows.len(), expected.len());
+    for (r, want) in c.rows.iter().zip(expected) {
+        assert_eq!(r.bound, want.map(|w| w.0), "{}", r.name);
+        let regret = want.map(|w| r.cost_s / w.1 - 1.0);
+        assert_eq!(r.cost_regret, regret, "{}", r.name);
+    }
 }
 
 /// Extracts of the traces of the published pages, on flash over flash, a remote store and disks.

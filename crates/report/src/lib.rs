@@ -12,7 +12,7 @@
 //! | `page.rs` | the HTML file, which includes `page.css`, `page.js` and `vendor/` |
 //! | `data.rs` | charts as JSON for `page.js` |
 //! | `picture.rs`, `marks.rs` | charts as SVG and PNG |
-//! | `run.rs`, `over_time.rs`, `compare.rs`, `reproduce.rs`, `cost.rs` | the charts of each kind of page |
+//! | `run.rs`, `over_time.rs`, `compare.rs`, `sizes.rs`, `reproduce.rs`, `cost.rs` | the charts of each kind of page |
 //!
 //! Callers turn figures into [`Chart`]s and [`Table`]s. This crate computes nothing but shares, sums and fronts.
 //!
@@ -31,6 +31,7 @@ mod page;
 mod picture;
 mod reproduce;
 mod run;
+mod sizes;
 mod table;
 mod unit;
 
@@ -44,5 +45,6 @@ pub use cost::{CostCurve, cost_chart};
 pub use page::{Page, Tile};
 pub use reproduce::{Claim, Experiment, reproduce_page};
 pub use run::run_page;
+pub use sizes::{comparison_sizes_page, sizes_page};
 pub use table::{Cell, Table, Verdict};
 pub use unit::{Kind, Unit, group};

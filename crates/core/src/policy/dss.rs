@@ -269,6 +269,9 @@ impl Policy for Dss {
     fn uses(&self) -> Uses {
         Uses::Copies
     }
+    fn writes_back_on_demand(&self) -> bool {
+        true
+    }
     fn attach(&mut self, view: &mut View<'_>) {
         let f = view.positions(FAST).end;
         if self.selective {

@@ -51,6 +51,7 @@ pub use hystor::Hystor;
 pub use interval::{Every, Interval, Rules};
 pub use linear::Linear;
 pub use opencas::OpenCas;
+pub use param::ParamError;
 pub use per_unit::PerUnit;
 pub use raf::Raf;
 pub use registry::{DEFAULT, DEFAULT_TIERS, PRESETS, Preset};
@@ -270,17 +271,6 @@ pub enum Outcome {
     Failed,
 }
 
-/// Reason why a parameter could not be set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ParamError {
-    /// There is no parameter of that name; holds the nearest name.
-    Unknown(String),
-    /// The value is out of range; holds the valid range.
-    Range(&'static str),
-    /// There is no value of that name; holds the valid names and the nearest one.
-    Value(&'static str, String),
-}
-
 /// A placement policy. It is deterministic: the same calls give the same proposals.
 pub trait Policy: Send {
     /// The inner policy, if this one is a wrapper. A wrapper returns it here and in [`Policy::inner_mut`]; then the default implementation
@@ -301,6 +291,11 @@ pub trait Policy: Send {
     /// Whether copies may stay dirty. If not, the engine cleans in the background the copies that a previous policy left dirty.
     fn keeps_dirty(&self) -> bool {
         self.inner().is_none_or(Policy::keeps_dirty)
+    }
+    /// Whether it is a write-back cache that is filled on demand: it gives a copy only to a unit whose access found none, at that access or
+    /// when the dirty victim of that access is at home, and a write to a copy stays there until it is cleaned.
+    fn writes_back_on_demand(&self) -> bool {
+        self.inner().is_some_and(Policy::writes_back_on_demand)
     }
     /// Whether the published policy always writes through to the home and makes no choice per write. Under a write mode that writes
     /// back ([`WriteMode`]), such a policy is not asked [`Policy::write_to`].

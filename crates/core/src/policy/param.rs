@@ -1,6 +1,17 @@
-//! Range checks of parameters, shared by all policies.
+//! Range checks of parameters, shared by all policies, and how they fail.
 
-use super::ParamError;
+use alloc::string::String;
+
+/// Reason why a parameter could not be set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ParamError {
+    /// There is no parameter of that name; holds the nearest name.
+    Unknown(String),
+    /// The value is out of range; holds the valid range.
+    Range(&'static str),
+    /// There is no value of that name; holds the valid names and the nearest one.
+    Value(&'static str, String),
+}
 
 /// Returns `value` if it is in `lo..=hi`.
 ///

@@ -119,6 +119,9 @@ impl Policy for Moded {
     fn keeps_dirty(&self) -> bool {
         matches!(self.mode, WriteBack | WriteOnly)
     }
+    fn writes_back_on_demand(&self) -> bool {
+        self.keeps_dirty() && self.inner.writes_back_on_demand()
+    }
     fn attach(&mut self, view: &mut View<'_>) {
         self.inner.attach(view);
     }

@@ -1,7 +1,7 @@
 //! `isotherm compare`: compares policies on a trace.
 
 use isotherm_lab::compare::{Bounds, Comparison, compare};
-use isotherm_report::comparison_page;
+use isotherm_report::{comparison_page, comparison_sizes_page};
 
 use crate::Failure;
 use crate::args::CompareArgs;
@@ -16,21 +16,25 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let Some(first) = args.policies.first() else {
         return Err(Failure::usage("--policies: name at least one"));
     };
-    if args.world.fast_size.len() > 1 {
-        return Err(Failure::usage(
-            "--fast-size: compare takes one size; `isotherm sim` takes a list, `isotherm sweep` both",
-        ));
-    }
-    let base = setup(&args.world, first)?;
+    let mut base = setup(&args.world, first)?;
+    let sizes = &args.world.fast_size;
     let mut all = Vec::new();
     for trace in &args.traces {
         let source = file(&args.read, trace)?;
-        let c =
-            compare(&base, &args.policies, &source, args.world.hit_only).map_err(|e| failed(&e))?;
-        all.push(c);
+        for i in 0..sizes.len().max(1) {
+            if let (Some(size), Some(tier)) = (sizes.get(i), base.tiers.first_mut()) {
+                tier.size = *size;
+            }
+            let c = compare(&base, &args.policies, &source, args.world.hit_only);
+            all.push(c.map_err(|e| failed(&e))?);
+        }
     }
     if args.page.wanted() {
-        args.page.write(&comparison_page(&all))?;
+        args.page.write(&if sizes.len() > 1 {
+            comparison_sizes_page(&all)
+        } else {
+            comparison_page(&all)
+        })?;
     }
     let text = || all.iter().map(text).collect::<Vec<_>>().join("\n");
     if let [one] = &all[..] {
@@ -64,14 +68,15 @@ fn text(c: &Comparison) -> String {
                     .to_string(),
                 format!("{:.3}", r.cost_s),
                 or(r.cost_regret, |v| format!("{:.1}%", v * 100.0)),
+                r.bound.unwrap_or("-").to_owned(),
             ]
         })
         .collect();
     rows.extend(bounds(&c.bounds));
-    let head = [
+    let head: [&str; COLUMNS] = [
         "policy",
         "hits",
-        "regret",
+        "hit regret",
         "served",
         "elapsed s",
         "mean ms",
@@ -79,9 +84,11 @@ fn text(c: &Comparison) -> String {
         "J",
         "moves",
         "cost s",
-        "regret",
+        "cost regret",
+        "over the best",
     ];
-    let full = c.rows.iter().any(|r| r.report.full);
+    // One device alone keeps no map, so it is always full.
+    let full = c.rows.iter().any(|r| r.report.full && !r.is_alone());
     let mut text = format!(
         "{}, extent {}, fast {} bytes{}\n",
         c.trace,
@@ -102,22 +109,28 @@ fn text(c: &Comparison) -> String {
     text
 }
 
+/// Columns of the table.
+const COLUMNS: usize = 12;
+
 /// The rows of the bounds, below those of the policies.
 fn bounds(b: &Bounds) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
-    for (name, cost) in [
-        ("best tiering", b.tiering_cost_s),
-        ("best caching", b.caching_cost_s),
-        ("best write-back cache", b.write_back_cost_s),
-    ] {
-        let mut row = vec!["-".to_owned(); 11];
+    let costs = [
+        ("best tiering", Some(b.tiering_cost_s)),
+        ("best caching", Some(b.caching_cost_s)),
+        ("best write-back cache", Some(b.write_back_cost_s)),
+        ("best mixed", b.mixed_cost_s),
+    ];
+    for (name, cost) in costs {
+        let Some(cost) = cost else { continue };
+        let mut row = vec!["-".to_owned(); COLUMNS];
         name.clone_into(&mut row[0]);
         row[1] = format!("{:.4}", b.hit_ratio);
         row[9] = format!("{cost:.3}");
         rows.push(row);
     }
     if let Some(latency) = b.latency_mean_s {
-        let mut row = vec!["-".to_owned(); 11];
+        let mut row = vec!["-".to_owned(); COLUMNS];
         "best latency of a cache".clone_into(&mut row[0]);
         row[5] = format!("{:.3}", latency * 1e3);
         rows.push(row);

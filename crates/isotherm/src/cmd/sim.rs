@@ -8,7 +8,7 @@ use isotherm_lab::sim::{
     Volumes, Watch, hit_only_file,
 };
 use isotherm_lab::size::Size;
-use isotherm_report::{cost_curve, run_page};
+use isotherm_report::{Page, cost_curve, run_page, sizes_page};
 use serde_json::Value;
 
 use crate::Failure;
@@ -52,15 +52,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
         runs.collect::<Result<Vec<_>, _>>()?
     };
     if args.page.wanted() {
-        let [report] = &reports[..] else {
-            return Err(Failure::usage(
-                "a page is of one run: give one trace, or --side-by-side to play them as one",
-            ));
-        };
-        args.page.write(&run_page(
-            report,
-            &Vec::from_iter(cost_curve(&report.policy, report)),
-        ))?;
+        args.page.write(&page(&reports, sizes)?)?;
     }
     let values = reports
         .iter()
@@ -85,6 +77,17 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
         say_size(&args.world);
     }
     Ok(())
+}
+
+/// The page of one run, or the curves over several sizes.
+fn page(reports: &[Report], sizes: &[Size]) -> Result<Page, Failure> {
+    match reports {
+        [one] => Ok(run_page(one, &Vec::from_iter(cost_curve(&one.policy, one)))),
+        all if sizes.len() > 1 => Ok(sizes_page(all)),
+        _ => Err(Failure::usage(
+            "a page is of one run, or of several sizes: give one trace, --side-by-side to play them as one, or --fast-size 1%,2%,5%",
+        )),
+    }
 }
 
 /// The policy of a run for which none is named.

@@ -222,6 +222,9 @@ impl<R: Replacement> Policy for Cache<R> {
     fn uses(&self) -> Uses {
         Uses::Copies
     }
+    fn writes_back_on_demand(&self) -> bool {
+        true
+    }
     fn minds_gaps(&self) -> bool {
         false
     }

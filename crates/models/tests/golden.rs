@@ -102,7 +102,7 @@ const GOLDEN: &[(&str, &str, u64, u64)] = &[
     ("exos-18tb", "plain", 16, 0x551a_7922_7795_0fe6),
     ("smr-8tb", "plain", 4, 0x4ddd_b4c1_9c40_8559),
     ("intel-320-300", "plain", 32, 0x0611_2d55_5a82_64bb),
-    ("intel-320-300", "ftl", 4, 0xa7a0_43fb_d88e_2a76),
+    ("intel-320-300", "ftl", 4, 0x3c94_16ad_75fd_fc8b),
     ("nvme-tlc", "plain", 64, 0x78e6_e86b_4edf_262f),
     ("remote", "plain", 16, 0x84d6_2067_ec97_1cc9),
 ];

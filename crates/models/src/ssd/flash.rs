@@ -6,17 +6,19 @@
 //! begins with the closed-form value. Uniform writes, and runs longer than a group, amplify as on the whole drive. If a workload touches
 //! fewer pages than some thousand groups, its amplification has the noise of a small sample.
 
-use super::ftl::{Ftl, greedy_write_amplification};
+use super::ftl::{Ftl, Work, greedy_write_amplification};
 use super::sheet::{FtlSheet, Rated, SsdSheet};
 use crate::options::{FlashState, Options};
 
 /// Most logical pages that are simulated: 2 to 3 MiB of memory for a drive of any size.
 const PAGES_MAX: u64 = 1 << 18;
-/// Fewest blocks of a layer. For a small member, blocks are smaller than the sheet's: greedy collection over a handful of blocks does not
-/// represent a drive.
-const BLOCKS_MIN: u64 = 64;
-/// Fewest pages of a block.
-const BLOCK_PAGES_MIN: u64 = 8;
+/// Fewest blocks of a layer. For a small member or a sample, blocks are smaller than the sheet's: greedy collection over a handful of blocks
+/// does not represent a drive, and neither do blocks of a few pages, whose counts of valid pages differ more.
+const BLOCKS_MIN: u64 = 128;
+/// Most pages of a block. Collection of larger ones differs by less than a few hundredths, and a sample of such blocks would be few blocks.
+const BLOCK_PAGES_MAX: u64 = 256;
+/// Fewest pages of a block, unless that leaves less than eight blocks.
+const BLOCK_PAGES_MIN: u64 = 64;
 /// Garbage collection takes at most this share of the time at a steady-state rate.
 const COLLECTION_MAX: f64 = 0.9;
 
@@ -41,6 +43,9 @@ pub(super) struct Flash {
     copies: f64,
     erases: f64,
     memory: f64,
+    /// Simulated writes since the last collection, and the number of these after which none seems to be needed.
+    since: f64,
+    pause: f64,
     /// The number of copies and erases so far.
     copied: f64,
     erased: f64,
@@ -70,7 +75,10 @@ impl Flash {
         let logical = pages.div_ceil(1 << shift);
         let physical = (logical as f64 * (1.0 + spare)) as u64;
         let sheets = u64::from(f.pages_per_block);
-        let block = sheets.min((physical / BLOCKS_MIN).max(BLOCK_PAGES_MIN));
+        let small = BLOCK_PAGES_MIN.min(physical / 8).max(8);
+        let block = sheets
+            .min(BLOCK_PAGES_MAX)
+            .min((physical / BLOCKS_MIN).max(small));
         let (programming, scale) = programming(f, occupied as f64);
         let mut layer = Ftl::new(logical as u32, block as u32, spare);
         let (mut copies, mut erases) = (0.0, 0.0);
@@ -95,6 +103,8 @@ impl Flash {
             copies,
             erases,
             memory: 4.0 * block as f64,
+            since: 0.0,
+            pause: 2.0 * block as f64,
             copied: 0.0,
             erased: 0.0,
             blocks: (pages as f64 * (1.0 + spare) / block as f64).max(1.0),
@@ -137,8 +147,7 @@ impl Flash {
         for group in first >> self.shift..=last >> self.shift {
             if (first..=last).contains(&followed(group, self.shift)) {
                 let work = self.layer.write(group, group);
-                self.copies += (f64::from(work.copies) - self.copies) / self.memory;
-                self.erases += (f64::from(work.erases) - self.erases) / self.memory;
+                self.note(work);
             }
         }
         let pages = (last - first + 1) as f64;
@@ -146,6 +155,20 @@ impl Flash {
         self.copied += copies;
         self.erased += erases;
         (copies * self.copy as f64 + erases * self.erase as f64) as u64
+    }
+
+    /// Adds a simulated write to the moving means. A collection is for all writes since the last one.
+    fn note(&mut self, work: Work) {
+        self.since += 1.0;
+        if work.erases > 0 {
+            let part = (self.since / self.memory).min(1.0);
+            self.copies += (f64::from(work.copies) / self.since - self.copies) * part;
+            self.erases += (f64::from(work.erases) / self.since - self.erases) * part;
+            self.since = 0.0;
+        } else if self.since > self.pause {
+            self.copies -= self.copies / self.memory;
+            self.erases -= self.erases / self.memory;
+        }
     }
 
     /// The host discards a range. Only whole pages in it are discarded.

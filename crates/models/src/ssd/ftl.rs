@@ -11,6 +11,11 @@ const NONE: u32 = u32::MAX;
 
 /// Blocks that stay erased, so that garbage collection always has a block to copy to.
 const RESERVE: usize = 2;
+/// Blocks that are open for writing: of the host and of the collection.
+const OPEN: usize = 2;
+/// Blocks beyond those of the share. The open blocks are half full of valid pages in the mean and the erased ones of none, so two of the four
+/// are spare flash like any other.
+const BEYOND: usize = 2;
 
 /// The work of the flash for one write, besides programming the host's pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,13 +59,15 @@ pub struct Ftl {
 }
 
 impl Ftl {
-    /// `logical_pages` visible pages on `logical_pages × (1 + over_provisioning)` physical ones. The open and the reserved blocks are added
-    /// to these, so that the share has the meaning of the closed form.
+    /// `logical_pages` visible pages on `logical_pages × (1 + over_provisioning)` physical ones, and two blocks for collection to work with. A
+    /// share that would leave collection no room is raised.
     pub fn new(logical_pages: u32, pages_per_block: u32, over_provisioning: f64) -> Ftl {
         let logical_pages = logical_pages.max(1);
         let pages_per_block = pages_per_block.max(2);
         let physical = (f64::from(logical_pages) * (1.0 + over_provisioning.max(0.0))) as u64;
-        let blocks = physical.div_ceil(u64::from(pages_per_block)) as usize + RESERVE + 2;
+        let in_blocks = |pages: u64| pages.div_ceil(u64::from(pages_per_block)) as usize;
+        let least = in_blocks(u64::from(logical_pages)) + RESERVE + OPEN + 1;
+        let blocks = (in_blocks(physical) + BEYOND).max(least);
         let mut free: Vec<u32> = (0..blocks as u32).rev().collect();
         let host = (free.pop().unwrap_or(0), 0);
         let collector = (free.pop().unwrap_or(1), 0);
@@ -91,7 +98,7 @@ impl Ftl {
 
     /// Puts a fresh layer into the state to which long uniform random writes lead: every logical page is written, and the closed blocks
     /// have the counts of valid pages that greedy collection leaves: the newest block all of its pages, the next victim 1 - 1/A of them (A:
-    /// [`greedy_write_amplification`]). It takes one pass, in place of several overwrites of the drive, and does not count as wear.
+    /// [`greedy_write_amplification`]). The open blocks are half full. It takes one pass, in place of several overwrites of the drive, and does not count as wear.
     pub fn age(&mut self) {
         let logical = self.map.len();
         let per_block = self.pages_per_block as usize;
@@ -100,7 +107,16 @@ impl Ftl {
         for i in (1..logical).rev() {
             pages.swap(i, random.below(i as u64 + 1) as usize);
         }
-        let closed = self.blocks.len() - RESERVE - 2;
+        let half = (per_block / 2).min(logical / 4);
+        for page in pages.split_off(logical - OPEN * half) {
+            if self.host.1 < half as u32 {
+                self.host = self.append(self.host, page);
+            } else {
+                self.collector = self.append(self.collector, page);
+            }
+        }
+        let logical = pages.len();
+        let closed = self.blocks.len() - RESERVE - OPEN;
         let spare = (closed * per_block) as f64 / logical as f64 - 1.0;
         let least = (1.0 - 1.0 / greedy_write_amplification(spare)).max(1e-9);
         let full = |i: usize| least.powf((i as f64 + 0.5) / closed as f64) * per_block as f64;

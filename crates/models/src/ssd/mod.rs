@@ -435,4 +435,6 @@ impl DeviceModel for Ssd {
 }
 
 #[cfg(test)]
+mod amplification;
+#[cfg(test)]
 mod tests;

@@ -400,6 +400,8 @@ fn a_member_that_hangs_stops_nothing_that_does_not_need_it() {
         let stats = place.json("stats v", "stats");
         (stats["moves"]["active"] == json!(0)).then_some(())
     });
+    // The disk knows that flash has data of this region: the first such data is noted there.
+    peer.write(hot + 65536, &[9; 4096]).expect("a hit");
     assert_eq!(flush(&mut peer), 0);
     disk.hang();
     let _released = Released(&disk);

@@ -93,7 +93,7 @@ fn limits(disk: &Disk) -> Vec<u8> {
     put(12, blocks(disk.preferred.into()));
     put(20, blocks(MAX_UNMAP));
     put(24, MAX_RANGES as u32);
-    put(28, (4096 / disk.block).max(1));
+    put(28, 1);
     b[2..4].copy_from_slice(&1u16.to_be_bytes());
     b[32..40].copy_from_slice(&u64::from(blocks(MAX_TRANSFER.into())).to_be_bytes());
     b
@@ -166,8 +166,6 @@ pub(super) fn capacity_16(disk: &Disk) -> Vec<u8> {
     let mut b = (disk.blocks() - 1).to_be_bytes().to_vec();
     b.extend_from_slice(&disk.block.to_be_bytes());
     b.resize(32, 0);
-    // The device prefers writes of 4 KiB: log2 of the number of logical blocks in them.
-    b[13] = 12u32.saturating_sub(disk.block.trailing_zeros()) as u8;
     // LBPME, LBPRZ.
     b[14] = if disk.zeros { 0xc0 } else { 0x80 };
     b

@@ -98,7 +98,7 @@ impl Handle {
     /// the member.
     ///
     /// # Errors
-    /// As for [`Handle::begin_replace`], [`Begun::copy`] and [`Begun::switch`].
+    /// As for [`Handle::begin_replace`], [`crate::copying::Begun::copy`] and [`crate::copying::Begun::switch`].
     pub fn replace(
         &self,
         description: (&VolumeConfig, &Path),

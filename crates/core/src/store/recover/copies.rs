@@ -41,6 +41,10 @@ impl Blocks {
     fn is_none(&self) -> bool {
         matches!(self, Blocks::None)
     }
+    /// Whether it is a bitmap.
+    fn is_mixed(&self) -> bool {
+        matches!(self, Blocks::Some(_))
+    }
     fn has(&self, b: u32) -> bool {
         match self {
             Blocks::None => false,
@@ -112,11 +116,16 @@ fn place(map: &mut ExtentMap, is_cache: bool, e: ExtentId, c: &Copy) {
     map.set_stat(e, c.stat);
     map.set_last(e, c.last);
     let blocks = map.blocks();
+    let is_mixed = c.dirty.is_mixed() || c.clean.is_mixed();
     let mut b = 0;
     while b < blocks {
         let (dirty, clean) = (c.dirty.has(b), c.clean.has(b));
         let alike = |x: &u32| (c.dirty.has(*x), c.clean.has(*x)) == (dirty, clean);
-        let mut to = b + (b..blocks).take_while(alike).count() as u32;
+        let mut to = if is_mixed {
+            b + (b..blocks).take_while(alike).count() as u32
+        } else {
+            blocks
+        };
         if dirty {
             map.copy_dirty(e, b, to);
         } else if clean {

@@ -13,11 +13,11 @@
 //! │ copy index │ member │ sets │ 0    │ epoch    │ bitmaps of those sets that say 2│
 //! └────────────┴────────┴──────┴──────┴──────────┴─────────────────────────────────┘
 //! ```
-//! (These are the records of a tiering volume; those of a cache volume are in `cached.rs`.) `sets` has two bits each for home, dirty and clean, lowest first: 0 (no block), 1 (all blocks) or 2 (a bitmap follows). A slot is
-//! recorded as (member, index), so a record stays correct when other members are added or removed. A record contains the complete state of
-//! an extent (home, copy, valid blocks) and not a change. So it does no harm to apply a record twice, or to apply only the first records of
-//! a batch. `stat` and `last` (in 2^20 µs) are access statistics, which may be out of date. The length of a record follows from kind, sets
-//! and the size of an extent.
+//! where `sets` has two bits each for home, dirty and clean, lowest first: 0 (no block), 1 (all blocks) or 2 (a bitmap follows). These are the
+//! records of a tiering volume; those of a cache volume are in `cached.rs`. A slot is recorded as (member, index), so a record stays correct
+//! when other members are added or removed. A record contains the complete state of an extent (home, copy, valid blocks) and not a change.
+//! So it does no harm to apply a record twice, or to apply only the first records of a batch. `stat` and `last` (in 2^20 µs) are access
+//! statistics, which may be out of date. The length of a record follows from kind, sets and the size of an extent.
 
 mod cached;
 mod form;
@@ -136,9 +136,11 @@ impl<'a> Set<'a> {
 pub enum CleanIf {
     /// There are none.
     Never,
-    /// The session with this epoch (its lower half) ended cleanly, and it was the last one or its clean blocks are claims
+    /// The session with this epoch ended cleanly, and it was the last one or its clean blocks are claims
     /// ([`super::superblock::Superblock::clean_epoch`]).
-    Session(u32),
+    Session(u64),
+    /// The same for the session whose epoch ends in these 32 bits.
+    SessionEnding(u32),
     /// In force: see [`CLAIMED`].
     Claimed,
     /// See [`ANY_EPOCH`].
@@ -148,23 +150,12 @@ pub enum CleanIf {
 impl CleanIf {
     /// Whether session `epoch` is the one whose clean end is the condition.
     pub fn is_session(self, epoch: u64) -> bool {
-        epoch != 0 && self == CleanIf::Session(epoch as u32)
-    }
-    fn code(self) -> u8 {
-        match self {
-            CleanIf::Never => 0,
-            CleanIf::Session(_) => 1,
-            CleanIf::Claimed => 2,
-            CleanIf::Any => 3,
-        }
-    }
-    fn decode(code: u8, epoch: u32) -> CleanIf {
-        match code {
-            0 => CleanIf::Never,
-            1 => CleanIf::Session(epoch),
-            2 => CleanIf::Claimed,
-            _ => CleanIf::Any,
-        }
+        epoch != 0
+            && match self {
+                CleanIf::Session(e) => e == epoch,
+                CleanIf::SessionEnding(e) => e == epoch as u32,
+                _ => false,
+            }
     }
 }
 
@@ -419,7 +410,7 @@ fn decode_copied(body: &[u8], each: usize) -> Result<(Set<'_>, Copied<'_>), &'st
             0 => CleanIf::Never,
             CLAIMED => CleanIf::Claimed,
             ANY_EPOCH => CleanIf::Any,
-            epoch => CleanIf::Session(epoch as u32),
+            epoch => CleanIf::Session(epoch),
         },
     };
     Ok((valid, copy))

@@ -10,7 +10,7 @@
 //! `place` counts blocks of 4 KiB from the first slot of the copy's member. `disk` and `level` are 0 now, and a place is the first block of a
 //! slot; so volumes of several disks, several copies of an extent, and copies that are smaller than an extent need no other record.
 
-use super::{At, CLAIMED, form::export_clean};
+use super::{ANY_EPOCH, At, CLAIMED, form::export_clean};
 use super::{CACHED, CleanIf, Copied, HOME, Record, Set, bitmap_units};
 use crate::map::ExtentMap;
 use crate::store::codec::{put, u16_at, u32_at, u64_at};
@@ -23,6 +23,11 @@ const INLINE: u32 = 16;
 const PLACE_SHIFT: u32 = 12;
 const DIRTY: usize = 24;
 const CLEAN: usize = 26;
+/// The two bits behind those of the sets: the condition of the clean blocks.
+const NEVER: u8 = 0;
+const IF_SESSION: u8 = 1;
+const IF_CLAIMED: u8 = 2;
+const ALWAYS: u8 = 3;
 
 /// Number of units of a record with these sets, dirty and clean.
 pub(super) fn units(sets: [Set<'_>; 2], blocks: u32) -> usize {
@@ -63,17 +68,14 @@ pub(super) fn encode(
     out[16..].fill(0);
     let place = u64::from(copy.index) << (geo.extent_shift - PLACE_SHIFT);
     put(out, 16, &place.to_le_bytes()[..6]);
-    let clean_if = match closing {
-        _ if sets[1] == Set::None => CleanIf::Never,
-        Some(CLAIMED) => CleanIf::Claimed,
-        Some(super::ANY_EPOCH) => CleanIf::Any,
-        Some(epoch) => CleanIf::Session(epoch as u32),
-        None => CleanIf::Never,
+    let (condition, epoch) = match closing.filter(|_| sets[1] != Set::None) {
+        None => (NEVER, 0),
+        Some(CLAIMED) => (IF_CLAIMED, 0),
+        Some(ANY_EPOCH) => (ALWAYS, 0),
+        Some(epoch) => (IF_SESSION, epoch as u32),
     };
-    out[22] = sets[0].code() | sets[1].code() << 2 | clean_if.code() << 4;
-    if let CleanIf::Session(epoch) = clean_if {
-        put(out, 28, &epoch.to_le_bytes());
-    }
+    out[22] = sets[0].code() | sets[1].code() << 2 | condition << 4;
+    put(out, 28, &epoch.to_le_bytes());
     let bytes = (blocks as usize).div_ceil(8);
     let (mut within, mut behind) = ([DIRTY, CLEAN].into_iter(), 32);
     for (is_clean, set) in [(false, sets[0]), (true, sets[1])] {
@@ -147,7 +149,12 @@ fn decode_copy(units: &[u8], blocks: u32) -> Result<(Copied<'_>, usize), &'stati
         at: At::Block(u64::from_le_bytes(place)),
         dirty,
         clean,
-        clean_if: CleanIf::decode(sets >> 4 & 3, u32_at(units, 28)),
+        clean_if: match sets >> 4 & 3 {
+            NEVER => CleanIf::Never,
+            IF_SESSION => CleanIf::SessionEnding(u32_at(units, 28)),
+            IF_CLAIMED => CleanIf::Claimed,
+            _ => CleanIf::Any,
+        },
     };
     Ok((copy, 2 + (units.len() - 32 - behind.len()) / 16))
 }

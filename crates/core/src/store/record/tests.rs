@@ -195,7 +195,7 @@ fn a_record_of_a_cache_volume_round_trips() {
                 _ if blocks == 1 => CleanIf::Never,
                 None => CleanIf::Never,
                 Some(CLAIMED) => CleanIf::Claimed,
-                Some(_) => CleanIf::Session(7),
+                Some(_) => CleanIf::SessionEnding(7),
             };
             assert_eq!(c.clean_if, condition);
             assert!(!c.clean_if.is_session(8));

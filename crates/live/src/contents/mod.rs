@@ -103,7 +103,8 @@ pub fn unfinished(device: &Device) -> Option<Unfinished> {
     Unfinished::decode(&block)
 }
 
-/// Refuses a device with recognised contents, unless they are an unfinished copy.
+/// Refuses a device with recognised contents, unless all of it is an unfinished copy: what is elsewhere on the device was put there since, for
+/// example by programs that leave its first block alone.
 ///
 /// # Errors
 /// Names the contents and their place, or states that the device cannot be read.
@@ -113,13 +114,10 @@ pub fn refuse(device: &Device) -> Result<(), Error> {
         let what = format!("{place}: cannot be searched for what lies on it: {e}");
         Error::new(ErrorKind::Device, what)
     })?;
+    let found = but_the_copy(found, unfinished(device).is_some());
     let Some(first) = found.first() else {
         return Ok(());
     };
-    // Whatever else is there belongs to that copy.
-    if unfinished(device).is_some() {
-        return Ok(());
-    }
     if first.at == 0
         && let Some(rest) = first.what.strip_prefix("a member of a volume")
     {
@@ -141,6 +139,12 @@ pub fn refuse(device: &Device) -> Result<(), Error> {
         words.join(", ")
     );
     Err(Error::new(ErrorKind::InUse, what))
+}
+
+/// What is not the unfinished copy that the first block states, if it does: its checksum excludes anything else there.
+fn but_the_copy(mut found: Vec<Content>, is_copy: bool) -> Vec<Content> {
+    found.retain(|c| !is_copy || c.at != 0);
+    found
 }
 
 /// Erases everything that [`find_formats`] recognises, at any place, and looks again.

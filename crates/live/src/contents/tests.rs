@@ -162,3 +162,27 @@ fn files_of_databases_are_recognised_by_their_headers() {
     space[41] = 6;
     assert_eq!(seen(1 << 20, |f| put(f, 0, &space)), []);
 }
+
+/// A disk on which a copy was begun, and that another program took afterwards: a RAID member of version 1.2 leaves the first block alone.
+#[test]
+fn an_unfinished_copy_hides_nothing_that_came_later() {
+    let copy = Unfinished {
+        volume: [7; 16],
+        member: [9; 16],
+        place: isotherm_core::MemberId(1),
+        name: "v".into(),
+    };
+    let begun = seen(64 << 20, |f| put(f, 0, &copy.encode()));
+    assert_eq!(begun.len(), 1, "{begun:?}");
+    assert_eq!(but_the_copy(begun.clone(), false), begun);
+    assert_eq!(but_the_copy(begun, true), []);
+    let taken = seen(64 << 20, |f| {
+        put(f, 0, &copy.encode());
+        put(f, 4096, b"\xfc\x4e\x2b\xa9\x01\0\0\0");
+    });
+    let left = but_the_copy(taken, true);
+    assert!(
+        left.len() == 1 && left[0].what.contains("version 1.2"),
+        "{left:?}"
+    );
+}

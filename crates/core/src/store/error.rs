@@ -148,7 +148,7 @@ impl fmt::Display for OpenError {
             OpenError::Superblock(m, SuperblockError::Older(v)) => {
                 write!(
                     f,
-                    "member {} is of format version {v}, which this program no longer reads: copy the data out with the isotherm that made it (before format version 2), then create the volume anew",
+                    "member {} is of format version {v}, which this program no longer reads: copy the data out with the isotherm that made it, or release the volume with that, then create it anew",
                     m.0
                 )
             }

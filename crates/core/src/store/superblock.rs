@@ -27,8 +27,11 @@ pub const FEATURE_COPIES: u64 = 1;
 pub const FEATURE_REGIONS: u64 = 2;
 /// Incompatible feature: the marks of the disks of a cache volume list data that was lost with flash ([`crate::store::lost`]).
 pub const FEATURE_LISTS: u64 = 4;
+/// Incompatible feature, of every cache volume: its records are [`super::record::CACHED`] and [`super::record::HOME`]. One without it has the
+/// records of a tiering volume, which no program after the first ones of version 3 reads.
+pub const FEATURE_CACHED: u64 = 8;
 /// Incompatible features that this program knows. A volume with others is refused.
-pub const INCOMPAT_KNOWN: u64 = FEATURE_COPIES | FEATURE_REGIONS | FEATURE_LISTS;
+pub const INCOMPAT_KNOWN: u64 = FEATURE_COPIES | FEATURE_REGIONS | FEATURE_LISTS | FEATURE_CACHED;
 /// Read-only compatible features that this program knows. A volume with others is opened to read only. Bit 0 is reserved for checksums of
 /// the members' blocks: a program that does not update them must not write.
 pub const RO_COMPAT_KNOWN: u64 = 0;
@@ -246,7 +249,11 @@ impl Superblock {
         let copies = if self.copies { FEATURE_COPIES } else { 0 };
         let moved = self.kind == Kind::Tiering && self.members.iter().any(|m| m.behind_at != 0);
         let lists = if self.lists { FEATURE_LISTS } else { 0 };
-        let features = copies | lists | if moved { FEATURE_REGIONS } else { 0 };
+        let cached = match self.kind {
+            Kind::Tiering => 0,
+            Kind::Cache => FEATURE_CACHED,
+        };
+        let features = copies | lists | cached | if moved { FEATURE_REGIONS } else { 0 };
         put(&mut b, 16, &features.to_le_bytes());
         put(&mut b, 24, &self.uuid);
         put(&mut b, 40, &self.generation.to_le_bytes());
@@ -306,6 +313,11 @@ impl Superblock {
         }
         if u64_at(b, 16) & !INCOMPAT_KNOWN != 0 {
             return Err(SuperblockError::Newer(version));
+        }
+        match (kind, u64_at(b, 16) & FEATURE_CACHED != 0) {
+            (Kind::Cache, false) => return Err(SuperblockError::Older(version)),
+            (Kind::Tiering, true) => return Err(SuperblockError::Impossible("records of a cache")),
+            _ => {}
         }
         let state = match b[72] {
             0 => State::Preparing,

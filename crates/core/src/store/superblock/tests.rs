@@ -179,6 +179,38 @@ fn cache(fast: &[u32], disks: &[u32]) -> Superblock {
     Superblock::new([7; 16], 0xabcd, shape, members).placed(4096)
 }
 
+/// A cache volume from before its records had their form is refused, and a tiering volume never has them.
+#[test]
+fn a_cache_volume_says_what_its_records_are() {
+    let toggled = |sb: &Superblock| {
+        let mut b = sb.encode();
+        b[16] ^= FEATURE_CACHED as u8;
+        seal(&mut b, CRC_AT);
+        Superblock::decode(&b)
+    };
+    let older = SuperblockError::Older(VERSION_CACHE);
+    assert_eq!(toggled(&cache(&[30], &[80])), Err(older));
+    let refused = toggled(&sample());
+    assert!(matches!(refused, Err(SuperblockError::Impossible(_))));
+}
+
+#[test]
+fn a_logical_block_is_a_sector_at_least_and_a_block_at_most() {
+    let with = |mut sb: Superblock, shift: u32| {
+        sb.logical_shift = shift;
+        Superblock::decode(&sb.encode()).map(|sb| sb.logical_shift)
+    };
+    for shift in 9..=12 {
+        assert_eq!(with(cache(&[30], &[80]), shift), Ok(shift));
+        // In a tiering volume it is the block.
+        assert_eq!(with(sample(), shift).is_ok(), shift == 12);
+    }
+    assert_eq!(with(sample(), 0), Ok(12), "from an earlier program");
+    for shift in [8, 13, 255] {
+        assert!(with(cache(&[30], &[80]), shift).is_err(), "{shift}");
+    }
+}
+
 #[test]
 fn a_disk_of_a_cache_volume_is_the_volume_from_its_first_byte_on() {
     let sb = cache(&[30], &[80, 200]);

@@ -217,6 +217,8 @@ pub enum Mutant {
     KeepOldRing,
     /// The checkpoint of a volume with a new member names the old one.
     ReplaceOldIdentity,
+    /// The mark of a disk that replaces a member names no region, although flash has dirty data.
+    ReplaceNamesNothing,
     /// A member is removed from the table of members before its successor is durably a member.
     SuccessorLast,
     /// A closed volume's checkpoint gets its header before its blocks are durable.
@@ -300,7 +302,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 144] = [
+pub const MUTANTS: [Mutant; 145] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -405,6 +407,7 @@ pub const MUTANTS: [Mutant; 144] = [
     Mutant::TrustStash,
     Mutant::KeepOldRing,
     Mutant::ReplaceOldIdentity,
+    Mutant::ReplaceNamesNothing,
     Mutant::SuccessorLast,
     Mutant::SettleWithoutBarrier,
     Mutant::SettleBeforeVacate,

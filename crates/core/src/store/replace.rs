@@ -15,6 +15,7 @@ use crate::mutants::Mutant;
 use crate::units::{ExtentId, MemberId, Slot};
 use crate::volume::Space;
 use crate::volume::geometry::{Kind, MEMBER_IDS_MAX};
+use crate::volume::regions::Regions;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -233,7 +234,11 @@ fn clear<M: Media + ?Sized>(
     }
     if sb.is_disk(place) {
         // Without flash, every region that is named would count as lost at the next opening.
-        let dirty = space.map.regions().dirty();
+        let dirty = if broken(media, Mutant::ReplaceNamesNothing) {
+            Regions::default()
+        } else {
+            space.map.regions().dirty()
+        };
         lost::renew(media, sb, place, &dirty, &space.lost)?;
     }
     for value in [FIRST_COUNTER - 1, FIRST_COUNTER] {

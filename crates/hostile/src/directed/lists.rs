@@ -17,7 +17,10 @@ use isotherm_core::{
 const LOST: [LostPart; 2] = [(ExtentId(1), 0, 8), (ExtentId(2), 2, 6)];
 
 /// A cache volume whose flash has dirty data when the power fails. The disk has older data at the same places.
-fn dirty(mutant: Option<Mutant>, set: impl FnOnce(&mut Params)) -> Result<Stage, String> {
+pub(super) fn dirty(
+    mutant: Option<Mutant>,
+    set: impl FnOnce(&mut Params),
+) -> Result<Stage, String> {
     let mut s = cache_with(mutant, set)?;
     for e in 0..6 {
         s.write(e, (0, 8))?;

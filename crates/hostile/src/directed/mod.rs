@@ -55,7 +55,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 112] = [
+pub const SCENES: [(&str, Scene); 113] = [
     ("dirty data has an age", asked::has_an_age),
     ("dirty data has a limit", asked::has_a_limit),
     (
@@ -279,6 +279,10 @@ pub const SCENES: [(&str, Scene); 112] = [
     (
         "a member that is its own successor",
         successors::former_member_again,
+    ),
+    (
+        "a disk that is replaced before its flash is lost",
+        successors::disk_before_its_flash_is_lost,
     ),
     ("growths that are abandoned", growths::abandoned),
     ("a round while zeros are written", fills::round_during_fill),

@@ -13,15 +13,22 @@ use isotherm_core::{ExtentId, MemberId, TierId};
 impl Stage {
     /// Puts `spare` into the place of the missing first member, as an empty device.
     pub(super) fn succeed(&mut self, spare: Disk) -> Result<(), String> {
+        let loss = Loss::Refused;
+        self.succeed_at(0, spare, |epoch| Mode::Degraded { epoch, loss })
+    }
+    /// Puts `spare` into the place of a member; it is empty if that is the first one, and else it has the data of the former one.
+    fn succeed_at(
+        &mut self,
+        place: u8,
+        spare: Disk,
+        mode: impl FnOnce(u64) -> Mode,
+    ) -> Result<(), String> {
         self.epochs += 2;
         let (found, mutant) = (self.found(), self.mutant);
-        let mode = Mode::Degraded {
-            epoch: self.epochs - 1,
-            loss: Loss::Refused,
-        };
-        let old = &self.sb.members[0];
+        let mode = mode(self.epochs - 1);
+        let old = &self.sb.members[usize::from(place)];
         let successor = Successor {
-            place: MemberId(0),
+            place: MemberId(place),
             uuid: [0x77; 16],
             room: Room {
                 slots: old.slots,
@@ -30,7 +37,7 @@ impl Stage {
                 bytes: old.bytes,
             },
             hint: String::from("successor"),
-            holds_data: false,
+            holds_data: place > 0,
             area: None,
         };
         let all = &mut Disks {
@@ -38,10 +45,10 @@ impl Stage {
             fuse: None,
             mutant,
         };
-        let failed = |e| format!("a lost cache cannot be replaced: {e}");
+        let failed = |e| format!("a member cannot be replaced: {e}");
         let mut opened = open(all, &found, mode).map_err(failed)?;
         let settled = store::settle(all, &opened).map_err(failed)?;
-        all.disks[0] = spare;
+        all.disks[usize::from(place)] = spare;
         self.sb =
             store::replace(all, &mut opened, &settled, &successor, self.epochs).map_err(failed)?;
         self.gone = false;
@@ -88,6 +95,24 @@ pub(super) fn former_member_again(mutant: Option<Mutant>) -> Result<(), String> 
     s.lose_power(nothing);
     s.open()?;
     s.check_contents()
+}
+
+/// A disk is replaced while flash has data of its own, and then flash is gone before the volume was opened again. The new disk must say which
+/// data it lacks.
+pub(super) fn disk_before_its_flash_is_lost(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = super::lists::dirty(mutant, |_| {})?;
+    let spare = s.disks[1].clone();
+    s.succeed_at(1, spare, |epoch| Mode::ReadWrite { epoch })?;
+    s.gone = true;
+    let refused = |epoch| Mode::Degraded {
+        epoch,
+        loss: Loss::Refused,
+    };
+    if s.try_open(refused, None).is_ok() {
+        return Err(String::from("older data is shown without a word"));
+    }
+    s.list(None)?;
+    s.verify()
 }
 
 /// A session writes the blocks of a checkpoint, and loses power before its header. Then the closed volume gets a checkpoint, which has the same

@@ -11,7 +11,7 @@ use common::writer::{BLOCK, Held, Writer, checked};
 use common::{Place, Served};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::Path;
+use std::ops::Range;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -166,21 +166,27 @@ fn one_of_two_disks_of_a_tiering_volume_is_copied() {
     copied_under_a_writer(create, "s2", "t:48M");
 }
 
+/// A served volume with `mib` MiB of data, and the new disk `d/t`, whose writes at the MiB `late` wait.
+fn waiting(seed: u64, mib: usize, late: Range<u64>) -> Option<(Place, Vec<u8>, Served, Faulty)> {
+    let place = Place::new();
+    place.json(CREATE, "create");
+    let data = noise(seed, mib * MIB);
+    let served = serve(&place);
+    copy_in(&place, &data);
+    let backing = disk(&place, "t", 64 << 20);
+    let new = Faulty::attach(&backing, &place.path("d"), "t")?;
+    new.delay_writes_in(late.start << 20, late.end << 20);
+    Some((place, data, served, new))
+}
+
 /// The new device holds its writes: requests are answered while the copy waits for it. A second change is refused, `--cancel` gives the copy up,
 /// and what it has left on the device is no obstacle.
 #[test]
 fn requests_go_on_and_a_copy_can_be_given_up() {
-    let place = Place::new();
-    place.json(CREATE, "create");
-    let data = noise(1, 40 * MIB);
-    let served = serve(&place);
-    copy_in(&place, &data);
-    let backing = disk(&place, "t", 64 << 20);
-    let Some(new) = Faulty::attach(&backing, &place.path("d"), "t") else {
+    let Some((place, data, served, new)) = waiting(1, 40, 20..40) else {
         return;
     };
     let _released = Released(&new);
-    new.delay_writes_in(20 << 20, 40 << 20);
     let replace = start(&place, "replace v d/t --member s --json");
     wait_for("a write that waits", || (new.held() > 0).then_some(()));
     let copy = begun(&place);
@@ -246,17 +252,10 @@ fn requests_go_on_and_a_copy_can_be_given_up() {
 /// The client leaves: the copy goes on, and the volume has its new member.
 #[test]
 fn the_copy_goes_on_without_its_client() {
-    let place = Place::new();
-    place.json(CREATE, "create");
-    let data = noise(2, 40 * MIB);
-    let served = serve(&place);
-    copy_in(&place, &data);
-    let backing = disk(&place, "t", 64 << 20);
-    let Some(new) = Faulty::attach(&backing, &place.path("d"), "t") else {
+    let Some((place, data, served, new)) = waiting(2, 40, 20..40) else {
         return;
     };
     let _released = Released(&new);
-    new.delay_writes_in(20 << 20, 40 << 20);
     let mut replace = start(&place, "replace v d/t --member 1");
     wait_for("a write that waits", || (new.held() > 0).then_some(()));
     replace.kill().expect("killed");
@@ -342,17 +341,10 @@ fn kill_9_during_copy_and_change_loses_nothing() {
 /// A recording keeps the change back, and not the copy.
 #[test]
 fn a_recording_is_waited_for() {
-    let place = Place::new();
-    place.json(CREATE, "create");
-    let data = noise(6, 30 * MIB);
-    let served = serve(&place);
-    copy_in(&place, &data);
-    let backing = disk(&place, "t", 64 << 20);
-    let Some(new) = Faulty::attach(&backing, &place.path("d"), "t") else {
+    let Some((place, data, served, new)) = waiting(6, 30, 20..30) else {
         return;
     };
     let _released = Released(&new);
-    new.delay_writes_in(20 << 20, 30 << 20);
     let replace = start(&place, "replace v d/t --member s --json");
     wait_for("a write that waits", || (new.held() > 0).then_some(()));
     let mut recording = start(&place, "record v --events --out ev");
@@ -390,8 +382,9 @@ fn a_stop_gives_the_copy_up() {
         "{why}"
     );
     sound(&place);
-    let path = fs::read_to_string(place.path("v.toml")).expect("read");
-    assert!(path.contains("/s\"") && !Path::new(&path).exists());
+    let description = fs::read_to_string(place.path("v.toml")).expect("read");
+    assert!(description.contains("/s\""), "{description}");
+    assert!(!place.path("t").exists());
     let served = serve(&place);
     holds(&place, &data);
     end(&place, served);

@@ -5,7 +5,8 @@ use crate::geometry::{Geometry, Member};
 use crate::units::TierId;
 use alloc::vec;
 
-fn shape(block_shift: u32, fast: u32) -> Geometry {
+/// `fast` fast slots and 24 extents.
+fn geometry(extent_shift: u32, block_shift: u32, fast: u32) -> Geometry {
     let m = |t, slots| Member {
         tier: TierId(t),
         first_slot: 0,
@@ -13,7 +14,10 @@ fn shape(block_shift: u32, fast: u32) -> Geometry {
         data_offset: 0,
         stash: crate::geometry::Stash::default(),
     };
-    Geometry::new(12, block_shift, 24, vec![m(0, fast), m(1, 24)]).unwrap()
+    Geometry::new(extent_shift, block_shift, 24, vec![m(0, fast), m(1, 24)]).unwrap()
+}
+fn shape(block_shift: u32, fast: u32) -> Geometry {
+    geometry(12, block_shift, fast)
 }
 fn map(block_shift: u32) -> (ExtentMap, Geometry) {
     let geo = shape(block_shift, 8);
@@ -148,17 +152,9 @@ fn counters_and_extents_share_a_block() {
     assert!(decode(&unit, 8).is_err());
 }
 
-/// A cache volume with extents of `extent` bytes in blocks of 4 KiB: 8 fast slots and 24 homes.
+/// A cache volume with extents of 2^`extent_shift` bytes in blocks of 4 KiB.
 fn cache(extent_shift: u32) -> (ExtentMap, Geometry) {
-    let m = |t, slots| Member {
-        tier: TierId(t),
-        first_slot: 0,
-        slots,
-        data_offset: 0,
-        stash: crate::geometry::Stash::default(),
-    };
-    let geo = Geometry::new(extent_shift, 12, 24, vec![m(0, 8), m(1, 24)]);
-    let geo = geo.unwrap().of_kind(Kind::Cache).unwrap();
+    let geo = geometry(extent_shift, 12, 8).of_kind(Kind::Cache).unwrap();
     (ExtentMap::new(&geo), geo)
 }
 

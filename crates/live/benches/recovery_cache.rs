@@ -7,7 +7,7 @@
 //! A checkpoint that states a clean copy of 64 KiB in every one of `slots` slots is written into a sparse file in DIR with the store's own
 //! code, as a clean close leaves it. The disk has four times as many extents, and each fourth one has a copy. Then the volume is opened once,
 //! with dropped caches. So the peak of the process is that of this opening; it includes neither buffers nor the policy's memory, which serving
-//! takes ([`isotherm_live::volume`] computes it). The checkpoint takes 33 bytes a slot of the disk of DIR, and `create` reserves four times that.
+//! takes ([`isotherm_live::volume`] computes it). The checkpoint takes twice 33 bytes a slot of the disk of DIR, and `create` reserves four times that.
 
 use isotherm_core::store::checkpoint::{self, Header};
 use isotherm_core::store::record::{self, CACHED};
@@ -77,8 +77,9 @@ fn write_checkpoint(file: &File) -> Outcome<u32> {
     )
     .filter(|&units| units == 2 && one[0] & 15 == CACHED)
     .ok_or("a record of another size")?;
-    let base = layout.region_offset(layout.primary, Header::region(number));
-    let (mut blocks, mut slot, mut at) = (0, 0u64, base + BLOCK as u64);
+    // As after a clean close, both places have it.
+    let base = |c| layout.region_offset(c, Header::region(number));
+    let (mut blocks, mut slot, mut at) = (0, 0u64, BLOCK as u64);
     let mut piece = Vec::with_capacity(1 << 20);
     while slot < u64::from(slots) {
         block.fill(0);
@@ -95,7 +96,9 @@ fn write_checkpoint(file: &File) -> Outcome<u32> {
         blocks += 1;
         piece.extend_from_slice(&block);
         if piece.len() == 1 << 20 || slot == u64::from(slots) {
-            file.write_all_at(&piece, at)?;
+            for c in layout.carriers() {
+                file.write_all_at(&piece, base(c) + at)?;
+            }
             at += piece.len() as u64;
             piece.clear();
         }
@@ -105,7 +108,9 @@ fn write_checkpoint(file: &File) -> Outcome<u32> {
         blocks,
         ..first
     };
-    file.write_all_at(&header.encode(&sb.uuid, &Vec::new()), base)?;
+    for c in layout.carriers() {
+        file.write_all_at(&header.encode(&sb.uuid, &Vec::new()), base(c))?;
+    }
     file.sync_all()?;
     Ok(slots)
 }

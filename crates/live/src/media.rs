@@ -4,11 +4,13 @@ use crate::buffers::{ALIGNMENT, Buffer};
 use crate::device::Device;
 use crate::mutants::{LiveMutant, broken};
 use crate::vitals::{Board, Deed};
+use crate::volume::ask_for_huge;
 use isotherm_core::MemberId;
 #[cfg(doc)]
 use isotherm_core::store;
 use isotherm_core::store::superblock::SuperblockError;
 use isotherm_core::store::{BLOCK, Media, MediaError};
+use isotherm_core::volume::ExtentMap;
 use rustix::io::Errno;
 use std::io;
 
@@ -142,6 +144,10 @@ impl Media for FileMedia<'_> {
 
     fn bytes(&self, member: MemberId) -> Option<u64> {
         self.size(member)
+    }
+
+    fn map_made(&mut self, map: &ExtentMap) {
+        ask_for_huge(map);
     }
 
     fn flush(&mut self, member: MemberId) -> Result<(), MediaError> {

@@ -27,12 +27,12 @@ use crate::random::random;
 use crate::recorder::{Driver, Recorder, Recording};
 use crate::server::{Session, start};
 use crate::volume::sheets::{costs, pacers};
-use crate::volume::{OpenMode, ask_for_huge};
+use crate::volume::OpenMode;
 use isotherm_core::geometry::Kind;
 use isotherm_core::run::Host;
 use isotherm_core::store::open::Loss;
 use isotherm_core::store::{self, Media, MediaError, Opened};
-use isotherm_core::volume::Space;
+use isotherm_core::volume::{ExtentMap, Space};
 use isotherm_core::volume::lost::LostPart;
 use isotherm_core::{Effect, Engine, ExtentId, IoError, MemberId, Nanos, Request, World};
 use isotherm_traces::events::{Image, Origin};
@@ -80,6 +80,9 @@ impl Media for CapturingMedia<'_> {
     }
     fn flush(&mut self, member: MemberId) -> Result<(), MediaError> {
         self.media.flush(member)
+    }
+    fn map_made(&mut self, map: &ExtentMap) {
+        self.media.map_made(map);
     }
 }
 
@@ -340,7 +343,6 @@ impl Session {
         // The classes of extents are only in memory: they are set again before anything else happens.
         let classes = classes(self.engine.space());
         self.members_may_have_changed(&opened)?;
-        ask_for_huge(&opened.space.map);
         self.superblock = opened.superblock.clone();
         let can_lose = can_lose(&opened.superblock, self.mode);
         self.params.outlives_cache = can_lose != 0;

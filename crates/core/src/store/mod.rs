@@ -50,6 +50,7 @@ pub use table::{Settled, settle};
 pub use unfinished::Unfinished;
 
 use crate::units::MemberId;
+use crate::volume::ExtentMap;
 
 /// Bytes of a metadata block.
 pub const BLOCK: usize = 4096;
@@ -80,6 +81,8 @@ pub trait Media {
     fn bytes(&self, _member: MemberId) -> Option<u64> {
         None
     }
+    /// The map of a volume was allocated, and recovery begins to fill it. A medium may ask the system for large pages for it.
+    fn map_made(&mut self, _map: &ExtentMap) {}
     /// A safety rule of recovery that is removed, which the test suites must notice.
     #[cfg(feature = "mutants")]
     fn mutant(&self) -> Option<crate::mutants::Mutant> {

@@ -336,6 +336,20 @@ pub enum Entry<'a> {
     },
 }
 
+/// The extents of the records in `units` of one block, up to the first one that cannot be decoded.
+pub fn extents(units: &[u8], blocks: u32) -> impl Iterator<Item = ExtentId> {
+    let mut at = 0;
+    core::iter::from_fn(move || {
+        let (entry, used) = decode(units.get(at..)?, blocks).ok()??;
+        at += used * 16;
+        Some(entry)
+    })
+    .filter_map(|entry| match entry {
+        Entry::Extent(r) => Some(r.extent),
+        Entry::Counter { .. } => None,
+    })
+}
+
 /// Decodes the record at the start of `units`, and returns it with its number of units; `Ok(None)` at the end of a block. Kind and lengths
 /// are checked; whether extent, member and slot exist is checked by [`resolve`].
 pub fn decode(units: &[u8], blocks: u32) -> Result<Option<(Entry<'_>, usize)>, &'static str> {

@@ -37,6 +37,7 @@ pub(super) fn load<M: Media + ?Sized>(
         }
         for (h, m, counters) in &candidates {
             let mut loaded = Loaded::new(from, *h, highest, counters.clone())?;
+            media.map_made(&loaded.space.map);
             let mut r = Report {
                 from_mirror: u64::from(*m != from.layout.primary),
                 ..report.clone()

@@ -196,7 +196,6 @@ impl Prepared {
         let shift = opened.space.geo.extent_shift;
         world.can_lose(can_lose);
         world.classify(self.handle.classes().classifier(shift));
-        crate::volume::ask_for_huge(&opened.space.map);
         let superblock = opened.superblock.clone();
         let promises = config
             .promises()

@@ -4,6 +4,7 @@ use super::*;
 use crate::geometry::{Geometry, Member};
 use crate::units::TierId;
 use alloc::vec;
+use alloc::vec::Vec;
 
 /// `fast` fast slots and 24 extents.
 fn geometry(extent_shift: u32, block_shift: u32, fast: u32) -> Geometry {
@@ -236,4 +237,23 @@ fn a_record_of_a_cache_volume_that_is_impossible_is_refused() {
     t.map(e, Slot(20), false);
     encode(&t, e, t.home(e), &tiers, None, &mut out);
     assert!(resolve(&read(&out, 1).0, &cache(12).1).is_err());
+}
+
+#[test]
+fn the_extents_of_a_block_are_those_of_its_records() {
+    let (mut m, geo) = cache(16);
+    let (mut block, mut at) = ([0u8; 16 * 8], 0);
+    for (e, slot) in [(ExtentId(3), Slot(5)), (ExtentId(7), Slot(2))] {
+        m.add_empty_copy(e, slot);
+        m.copy_dirty(e, 1, 3);
+        let units = encode(&m, e, m.home(e), &geo, None, &mut block[at..]).unwrap();
+        at += units * 16;
+        block[at..at + 16].copy_from_slice(&encode_counter(0, 9));
+        at += 16;
+    }
+    let all: Vec<_> = extents(&block, 16).collect();
+    assert_eq!(all, [ExtentId(3), ExtentId(7)]);
+    // What is no record ends the list.
+    block[48] = 15;
+    assert_eq!(extents(&block, 16).collect::<Vec<_>>(), [ExtentId(3)]);
 }

@@ -184,6 +184,7 @@ pub(super) fn apply(
     trust: Trust,
 ) -> Result<u64, OpenError> {
     let blocks = 1u32 << (sb.extent_shift - sb.block_shift);
+    loaded.space.map.fetch(record::extents(units, blocks));
     let (mut at, mut n) = (0, 0);
     while let Some((entry, used)) =
         record::decode(&units[at..], blocks).map_err(OpenError::BadRecord)?

@@ -63,9 +63,18 @@ impl ByCopy {
         (slot != UNMAPPED).then_some(slot)
     }
     #[inline]
+    pub(super) fn touch(&self, e: u32) -> u32 {
+        self.index.touch(e)
+    }
+    #[inline]
     pub(super) fn owner(&self, slot: u32) -> Option<u32> {
         let e = self.rows.get(slot as usize)?.place;
-        (e != NO_OWNER).then_some(e)
+        if e == NO_OWNER {
+            return None;
+        }
+        // A walk over the slots asks about each extent next.
+        self.answers[e as usize % ANSWERS].set((e, slot));
+        Some(e)
     }
     pub(super) fn add_copy(&mut self, e: u32, slot: u32) {
         assert!(e < self.extents, "a copy of nothing");

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use isotherm_core::World;
+use isotherm_live::VolumeConfig;
 use isotherm_live::config::build_policy;
 use isotherm_live::volume::{FormerFlash, Grown, not_described};
 use serde_json::{Value, json};
@@ -62,6 +63,21 @@ impl Live {
         }
         let mut shown = growth(&grown);
         shown["front_ends"] = json!(self.fronts.lock().resized());
+        shown["notes"] = json!(notes);
+        Ok(shown)
+    }
+
+    /// Uses the flash in its present size. The answer has the keys of `isotherm cache resize --json` but `volume` and `did`.
+    pub(crate) fn resize_flash(&self) -> Result<Value, String> {
+        let _one = self.setting();
+        let grown = (self.handle.grow_flash(&self.file)).map_err(|e| e.to_string())?;
+        let mut notes = grown.notes.clone();
+        if let Err(e) = self.keep_config(|config| grown.describe(config)) {
+            notes.push(format!(
+                "the larger flash is in use, but the description still has the old size: {e}"
+            ));
+        }
+        let mut shown = resized(&grown, &self.config());
         shown["notes"] = json!(notes);
         Ok(shown)
     }
@@ -183,6 +199,22 @@ pub fn growth(grown: &Grown) -> Value {
     json!({
         "volume_bytes_before": grown.before, "volume_bytes": grown.volume_bytes, "members": members,
         "moved_bytes": grown.moved_bytes, "front_ends": [], "notes": grown.notes,
+    })
+}
+
+/// What `isotherm cache resize --json` shows of flash that has grown.
+pub fn resized(grown: &Grown, config: &VolumeConfig) -> Value {
+    let all = || grown.slots.iter().zip(&config.members);
+    let changed = all().filter(|((before, now), _)| before != now);
+    let flash: Vec<String> = changed
+        .clone()
+        .map(|(_, m)| m.path.to_string_lossy().into_owned())
+        .collect();
+    let sum = |of: fn(&(u32, u32)) -> u32| -> u64 {
+        changed.clone().map(|(s, _)| u64::from(of(s))).sum()
+    };
+    json!({
+        "flash": flash, "slots_before": sum(|s| s.0), "slots": sum(|s| s.1), "written_home_bytes": 0, "notes": grown.notes,
     })
 }
 

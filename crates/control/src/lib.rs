@@ -112,6 +112,8 @@ pub enum Request {
     },
     /// Writes home what is dirty, and goes on without flash. The answer comes when this is done.
     RemoveFlash,
+    /// Uses flash in the size that it has now. Requests wait meanwhile.
+    ResizeFlash,
     /// Drains, writes a checkpoint and ends. The answer comes when this is done.
     Stop,
     /// Reads all data of the volume. Sends the progress, then the result; it ends if the client leaves.

@@ -452,6 +452,7 @@ impl Service for Live {
             Request::Clean => self.clean(),
             Request::Warm { what } => self.warm(what),
             Request::RemoveFlash => self.remove_flash(),
+            Request::ResizeFlash => self.resize_flash(),
             Request::Stop => {
                 let (outcome, wait) = mpsc::channel();
                 let ends = self

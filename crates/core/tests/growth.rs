@@ -4,7 +4,9 @@ use isotherm_core::MemberId;
 use isotherm_core::TierId;
 use isotherm_core::geometry::Kind;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
-use isotherm_core::store::{BLOCK, MetaArea, Superblock, extents_of, plan_growth};
+use isotherm_core::store::{
+    BLOCK, MetaArea, Superblock, extents_of, plan_flash_growth, plan_growth,
+};
 
 const EXTENT: u64 = 64 << 10;
 const GIB: u64 = 1 << 30;
@@ -101,4 +103,72 @@ fn a_reserve_is_kept_for_exchanges() {
     assert_eq!(extents_of((1000, 0), false), Some(1000));
     assert_eq!(extents_of((1, 100), false), None);
     assert_eq!(extents_of((0, 100), true), None);
+}
+
+/// A cache volume with so much flash, on one device or on two equal ones, and its disk.
+fn cache(devices: u8, flash: u64) -> Superblock {
+    let one = volume(Kind::Cache, flash, 100 * GIB);
+    let disk = one.members[1].clone();
+    let again = MemberEntry {
+        uuid: [9; 16],
+        id: 2,
+        ..one.members[0].clone()
+    };
+    let more = (1..devices).map(|_| again.clone());
+    let members = one.members[..1].iter().cloned().chain(more).chain([disk]);
+    let mut sb = Superblock {
+        members: members.collect(),
+        next_id: 3,
+        ..one
+    };
+    for i in 0..devices {
+        let room = sb.room(MemberId(i), flash, u32::MAX);
+        room.put(&mut sb.members[usize::from(i)]);
+    }
+    sb
+}
+
+/// What the plan makes is a superblock that can be read, no slot is gone, and the metadata have room for a copy in every slot.
+#[test]
+fn larger_flash_gets_larger_metadata_behind_its_slots() {
+    for devices in [1u8, 2] {
+        let mut sb = cache(devices, GIB);
+        for gib in [2, 3, 16] {
+            let sizes: Vec<u64> = (0..devices).map(|_| gib * GIB).chain([100 * GIB]).collect();
+            let growth = plan_flash_growth(&sb, &sizes).expect("it can grow");
+            assert_eq!(growth.extents, sb.extents);
+            let slots = &growth.slots[..usize::from(devices)];
+            let all = |n: &u32| u64::from(*n) * EXTENT > (gib * GIB) / 100 * 94;
+            assert!(slots.iter().all(all), "{slots:?}");
+            let before = sb.clone();
+            growth.put(&mut sb);
+            let (layout, copies) = (sb.layout(), slots.iter().sum());
+            let least = MetaArea::region_of(Kind::Cache, copies, copies, 16);
+            assert!(layout.area.region_blocks >= least);
+            assert!(layout.area.ring_blocks > before.area.ring_blocks.min(16_383));
+            assert_eq!(Superblock::decode(&sb.encode()), Ok(sb.clone()));
+            for c in layout.carriers() {
+                let (old, new) = (
+                    &before.members[usize::from(c.member.0)],
+                    &sb.members[usize::from(c.member.0)],
+                );
+                assert!(old.behind_at == 0 || new.behind_at >= old.bytes);
+                assert!(c.ring_at >= new.data_offset + u64::from(new.slots) * EXTENT);
+                assert_eq!(old.data_offset, new.data_offset);
+            }
+        }
+        let same: Vec<u64> = sb.members.iter().map(|m| m.bytes).collect();
+        assert!(plan_flash_growth(&sb, &same).is_err());
+        let mut one = same.clone();
+        one[0] *= 2;
+        let alone = plan_flash_growth(&sb, &one);
+        assert_eq!(alone.is_ok(), devices == 1, "{alone:?}");
+        // By less than the metadata, which must not overlap those of before.
+        let little: Vec<u64> = same.iter().map(|b| b + 20 * EXTENT).collect();
+        let why = plan_flash_growth(&sb, &little).expect_err("too little");
+        assert!(why.contains("must become larger"), "{why}");
+    }
+    let tiering = volume(Kind::Tiering, GIB, 10 * GIB);
+    let why = plan_flash_growth(&tiering, &[2 * GIB, 10 * GIB]).expect_err("not a cache");
+    assert!(why.contains("replace"), "{why}");
 }

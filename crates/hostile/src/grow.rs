@@ -1,4 +1,5 @@
-//! Growth of the volume between two lives, after its slow disks have become larger. The power fails at any moment of it.
+//! Growth of the volume between two lives, after its slow disks have become larger, or of a cache, after its flash has. The power fails at any
+//! moment of it.
 
 use super::disk::{Disk, Disks};
 use super::run::{Run, find, open_after};
@@ -15,10 +16,11 @@ impl Run {
         if !self.s.grow || self.gone.is_some() || !self.rng.one_in(3) {
             return Ok(());
         }
-        self.enlarge(disks);
+        let flash = self.sb.kind == Kind::Cache && self.rng.one_in(2);
+        self.enlarge(disks, flash);
         for attempt in 0..4 {
             let fuse = (attempt < 3 && self.rng.one_in(2)).then(|| self.rng.below(STEPS));
-            match self.try_grow(disks, fuse) {
+            match self.try_grow(disks, fuse, flash) {
                 Ok(None) => return Ok(()),
                 Ok(Some(sb)) => {
                     self.counts.grown += 1;
@@ -43,17 +45,17 @@ impl Run {
             }
             // The next growth may be one to another size.
             if self.sb.kind == Kind::Cache && self.rng.one_in(2) {
-                self.enlarge(disks);
+                self.enlarge(disks, flash);
             }
         }
         Ok(())
     }
 
-    /// Makes the disks of the slowest tier larger.
-    fn enlarge(&mut self, disks: &mut [Disk]) {
+    /// Makes the disks of the slowest tier larger, or the flash.
+    fn enlarge(&mut self, disks: &mut [Disk], flash: bool) {
         let slowest = self.sb.members[disks.len() - 1].tier;
         for (d, m) in disks.iter_mut().zip(&self.sb.members) {
-            if m.tier == slowest {
+            if (m.tier == slowest) != flash {
                 // Sometimes by so little that it has no effect, or so much that the metadata needs more room.
                 let more = [0, 4096, 7 * 4096, 60 * 4096, 200 * 4096];
                 // What a cache volume shows of its new part is what the disk holds there.
@@ -69,6 +71,7 @@ impl Run {
         &mut self,
         disks: &mut [Disk],
         fuse: Option<u64>,
+        flash: bool,
     ) -> Result<Option<Superblock>, OpenError> {
         let mutant = self.s.mutant;
         let epoch = self.next_epoch();
@@ -85,15 +88,22 @@ impl Run {
             &found,
             Mode::ReadWrite { epoch },
         )?;
-        if opened.superblock.extents > self.sb.extents {
+        let slots = |sb: &Superblock| sb.members.iter().map(|m| m.slots).collect::<Vec<_>>();
+        let more = flash && slots(&opened.superblock) != slots(&self.sb);
+        if more || opened.superblock.extents > self.sb.extents {
             return Ok(Some(opened.superblock));
         }
         // An attempt before may have got as far as the first step.
         self.sb = opened.superblock.clone();
-        let Ok(growth) = store::plan_growth(&opened.superblock, &sizes) else {
+        let plan = if flash {
+            store::plan_flash_growth
+        } else {
+            store::plan_growth
+        };
+        let Ok(growth) = plan(&opened.superblock, &sizes) else {
             return Ok(None);
         };
-        let listed = !opened.space.lost.is_empty();
+        let listed = !flash && !opened.space.lost.is_empty();
         if !listed && growth.needs_step(&opened.superblock, &opened.space) {
             let Some(step) = growth.first_step(&opened.superblock) else {
                 return Ok(None);
@@ -103,7 +113,7 @@ impl Run {
             }
             self.counts.steps_first += 1;
             self.sb = store::grow(&mut all, &mut opened, &step, self.next_epoch())?;
-            return self.try_grow(disks, fuse);
+            return self.try_grow(disks, fuse, flash);
         }
         if listed {
             // Its list would have to move.

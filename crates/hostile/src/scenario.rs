@@ -79,7 +79,7 @@ pub struct Scenario {
     pub lose_dirty: bool,
     /// Between two lives a member may be replaced by another device.
     pub replace: bool,
-    /// Between two lives the slow disks may become larger, and the volume grows.
+    /// Between two lives the slow disks may become larger, and the volume grows; or flash of a cache volume does, and the cache grows.
     pub grow: bool,
     /// At the end of each life, an older copy of a member, made during that life, is restored and tried.
     pub rollback: bool,
@@ -157,11 +157,11 @@ pub struct Counts {
     pub refused: u64,
     /// Members that were replaced.
     pub replaced: u64,
-    /// Number of times that the volume grew.
+    /// Number of times that the volume or its cache grew.
     pub grown: u64,
     /// Number of times that it only got new slots first.
     pub steps_first: u64,
-    /// Number of times that it grew and its checkpoint regions moved.
+    /// Number of times that it grew and its checkpoint regions moved (in a cache volume: with its flash).
     pub moved: u64,
     /// Older copies of members that were refused.
     pub rolled_back: u64,

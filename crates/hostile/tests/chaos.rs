@@ -210,7 +210,7 @@ fn a_cache_volume_is_as_safe() {
     assert!(counts.losses > 0 && counts.accepted > 0);
 }
 
-/// The members of a cache volume change between its lives: a lost cache gets a successor, a member is copied, the disk grows.
+/// The members of a cache volume change between its lives: a lost cache gets a successor, a member is copied, disk and flash grow.
 #[test]
 fn members_of_a_cache_volume_change() {
     let counts = all("cache volume changes", 1500, |seed| Scenario {
@@ -226,7 +226,7 @@ fn members_of_a_cache_volume_change() {
     });
     println!("{counts:?}");
     assert!(counts.replaced > 0 && counts.grown > 0 && counts.losses > 0);
-    assert!(counts.moved == 0 && counts.steps_first > 0);
+    assert!(counts.moved > 0 && counts.steps_first > 0);
 }
 
 #[test]

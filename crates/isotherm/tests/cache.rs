@@ -160,34 +160,6 @@ fn flash_that_is_lost_is_replaced_by_other_flash() {
     }
 }
 
-#[test]
-fn an_enlarged_device_is_used() {
-    let place = Place::new();
-    create(&place);
-    let data = noise(1, 12 * MIB);
-    let served = place.serve("v --nbd unix:n");
-    copy_in(&place, &data);
-    for (mib, is_served) in [(40, true), (56, false)] {
-        enlarge(&place, "f", mib);
-        let resized = place.json("cache v resize", "cache");
-        let (before, slots) = (&resized["slots_before"], &resized["slots"]);
-        assert_eq!(resized["did"], json!("resized"), "{resized}");
-        assert!(
-            slots.as_u64() > before.as_u64().map(|n| n + 150),
-            "{resized}"
-        );
-        if is_served {
-            holds(&place, &data);
-            copy_in(&place, &data);
-            place.ok("stop v");
-        }
-    }
-    assert_eq!(served.end().0, Some(0));
-    let served = place.serve("v --nbd unix:n");
-    holds(&place, &data);
-    end(&place, served);
-}
-
 /// A server is killed while it cleans, at several moments. Nothing was changed then, and the command can be repeated.
 #[test]
 fn a_kill_in_the_middle_of_a_removal_changes_nothing() {

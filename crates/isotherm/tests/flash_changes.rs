@@ -83,8 +83,7 @@ fn start(place: &Place, call: &str) -> Child {
 fn serve(place: &Place, log: &str) -> Served {
     let served = place.serve("v --nbd unix:n");
     let mut now: Value = place.json("status v", "status");
-    let takes_out = log.contains("cache v remove") || log.contains("cache v resize");
-    if takes_out && now["degraded"] == json!(true) {
+    if log.contains("cache v remove") && now["degraded"] == json!(true) {
         println!("the removal is repeated");
         place.ok("cache v remove");
         now = place.json("status v", "status");

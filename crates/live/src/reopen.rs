@@ -26,14 +26,14 @@ use crate::mutants::{LiveMutant, broken};
 use crate::random::random;
 use crate::recorder::{Driver, Recorder, Recording};
 use crate::server::{Session, start};
-use crate::volume::sheets::{costs, pacers};
 use crate::volume::OpenMode;
+use crate::volume::sheets::{costs, pacers};
 use isotherm_core::geometry::Kind;
 use isotherm_core::run::Host;
 use isotherm_core::store::open::Loss;
 use isotherm_core::store::{self, Media, MediaError, Opened};
-use isotherm_core::volume::{ExtentMap, Space};
 use isotherm_core::volume::lost::LostPart;
+use isotherm_core::volume::{ExtentMap, Space};
 use isotherm_core::{Effect, Engine, ExtentId, IoError, MemberId, Nanos, Request, World};
 use isotherm_traces::events::{Image, Origin};
 use purpose::refused;
@@ -146,7 +146,7 @@ impl Session {
         }
         let may = match purpose {
             Purpose::Record(_) => Ok(()),
-            Purpose::Grow { file, .. } => self.may_grow(file),
+            Purpose::Grow { what, file, .. } => self.may_grow(*what, file),
             Purpose::RemoveFlash { file, .. } => self.may_remove_flash(file),
             Purpose::Plan { replacement, .. } | Purpose::Replace { replacement, .. } => {
                 if replacement.has_too_much_left() {
@@ -175,8 +175,8 @@ impl Session {
                 // The receiver may have gone; then the recording ends by itself.
                 let _ = tell.send(recording);
             }
-            Purpose::Grow { file, tell } => {
-                let grown = closed.clone().and_then(|()| self.grow_closed(&file));
+            Purpose::Grow { what, file, tell } => {
+                let grown = closed.clone().and_then(|()| self.grow_closed(what, &file));
                 let begun = closed.and_then(|()| self.begin_again());
                 self.go_on(held, begun.as_ref().err());
                 let grown = grown.map_err(|e| self.with_size(&e));

@@ -6,6 +6,7 @@ use super::error::OpenError;
 use super::session::Session;
 use super::superblock::{Follow, MemberEntry, State, Superblock, SuperblockError};
 use crate::units::{MemberId, TierId};
+use crate::volume::geometry::Kind;
 use alloc::vec::Vec;
 
 /// Chooses one of a device's two superblocks: the newer one, or the valid one if the other is not.
@@ -152,16 +153,21 @@ fn may_follow(sb: &Superblock, newest: &Superblock) -> bool {
     // New flash in the place of all flash has areas of its own size.
     let first = sb.members.first().map_or(0, |m| m.id);
     let new_flash = sb.is_only_flash(MemberId(0)) && gone(first);
+    // Flash that has grown has a larger ring, in another place.
+    let all = || sb.members.iter().zip(&newest.members);
+    let moved = |m: MemberId| {
+        let pair = all().nth(usize::from(m.0));
+        pair.is_some_and(|(a, b)| a.behind_at < b.behind_at)
+    };
+    let grown_flash = sb.kind == Kind::Cache
+        && sb.area.ring_blocks < newest.area.ring_blocks
+        && sb.layout().carriers().all(|c| moved(c.member));
     sb.table_version + 1 == newest.table_version
         && fixed(sb).0[..3] == fixed(newest).0[..3]
-        && (sb.area.ring_blocks == newest.area.ring_blocks || new_flash)
+        && (sb.area.ring_blocks == newest.area.ring_blocks || new_flash || grown_flash)
         && sb.extents <= newest.extents
         && sb.members.len() == newest.members.len()
-        && sb
-            .members
-            .iter()
-            .zip(&newest.members)
-            .all(|(a, b)| same(a, b) || gone(a.id))
+        && all().all(|(a, b)| same(a, b) || gone(a.id))
 }
 
 /// Whether two superblocks describe the same volume. Everything that is fixed at creation must be equal; hints, names and policy may

@@ -1,4 +1,5 @@
-//! Growth of a volume that is closed, after devices of its slowest tier have become larger. For cache volumes: `grow_cache.rs`.
+//! Growth of a volume that is closed, after devices of its slowest tier have become larger. For cache volumes: `grow_cache.rs`, and for their
+//! flash `grow_flash.rs`.
 //!
 //! The metadata areas were made for the volume's size at creation. If the checkpoint regions have no room for the new number of extents,
 //! larger ones are made behind the slots of primary and mirror. On a faster tier this takes the last slots of the member; dirty copies there
@@ -7,6 +8,7 @@
 
 use super::error::OpenError;
 use super::grow_cache;
+use super::grow_flash;
 use super::mutants::broken;
 use super::open::Opened;
 use super::superblock::{State, Superblock};
@@ -30,7 +32,8 @@ pub struct Growth {
     pub(super) bytes: Vec<u64>,
     /// New places of what lies behind the slots, by member; 0: unchanged.
     pub(super) behind_at: Vec<u64>,
-    pub(super) region_blocks: u32,
+    /// The sizes of the metadata areas.
+    pub(super) area: MetaArea,
 }
 
 /// A range that must be copied, and flushed at its new place, before the volume can grow.
@@ -142,7 +145,10 @@ pub fn plan_growth(sb: &Superblock, sizes: &[u64]) -> Result<Growth, &'static st
         bytes: bytes.collect(),
         slots,
         behind_at,
-        region_blocks,
+        area: MetaArea {
+            region_blocks,
+            ..sb.area
+        },
     })
 }
 
@@ -186,6 +192,16 @@ fn room(sb: &Superblock, i: usize, end: u64, behind: u64) -> u32 {
 }
 
 impl Growth {
+    /// Puts the new shape into the member table of the superblock for which it was planned.
+    pub fn put(&self, sb: &mut Superblock) {
+        (sb.extents, sb.area) = (self.extents, self.area);
+        for (i, m) in sb.members.iter_mut().enumerate() {
+            (m.slots, m.bytes) = (self.slots[i], self.bytes[i]);
+            if self.behind_at[i] != 0 {
+                m.behind_at = self.behind_at[i];
+            }
+        }
+    }
     /// The growth in which members of the slowest tier only get their new slots: it makes room for homes that must move before this growth.
     /// `None`: it would change nothing, or the checkpoint regions are in the way. In a cache volume it is the growth after which the tail of
     /// the last disk is at its new end, so that nothing is left where slots come; `None`: it is there already.
@@ -212,9 +228,16 @@ impl Growth {
                 .map(|i| end(i).max(sb.members[i].bytes))
                 .collect(),
             behind_at: vec![0; slots.len()],
-            region_blocks: sb.area.region_blocks,
+            area: sb.area,
             slots: slots.clone(),
         })
+    }
+
+    /// Whether flash of a cache volume gets more slots.
+    fn slots_of_flash(&self, sb: &Superblock) -> bool {
+        let all = (0..sb.members.len() as u8).map(MemberId);
+        let mut flash = all.filter(|m| sb.is_flash(*m)).map(|m| usize::from(m.0));
+        flash.any(|i| self.slots[i] != sb.members[i].slots)
     }
 
     fn keeps(&self, space: &Space, s: Slot) -> bool {
@@ -353,7 +376,11 @@ pub fn grow<M: Media + ?Sized>(
         ));
     }
     if opened.superblock.kind == Kind::Cache {
-        return grow_cache::grow(media, opened, growth, epoch);
+        return if growth.slots_of_flash(&opened.superblock) {
+            grow_flash::grow(media, opened, growth, epoch)
+        } else {
+            grow_cache::grow(media, opened, growth, epoch)
+        };
     }
     if growth.lacking(&opened.space) > 0 {
         return Err(OpenError::BadGrowth(
@@ -374,12 +401,10 @@ pub fn grow<M: Media + ?Sized>(
         return Err(OpenError::BadGrowth("a slot that is given up is in use"));
     }
     let mut sb = settled.superblock.clone();
-    sb.extents = growth.extents;
-    sb.area.region_blocks = growth.region_blocks;
-    for (i, m) in sb.members.iter_mut().enumerate() {
-        (m.slots, m.bytes) = (growth.slots[i], growth.bytes[i]);
-        if growth.behind_at[i] != 0 && !broken(media, Mutant::GrowInPlace) {
-            m.behind_at = growth.behind_at[i];
+    growth.put(&mut sb);
+    if broken(media, Mutant::GrowInPlace) {
+        for (m, old) in sb.members.iter_mut().zip(&settled.superblock.members) {
+            m.behind_at = old.behind_at;
         }
     }
     let mut sb = settled.next_session(sb, epoch)?;

@@ -75,7 +75,7 @@ pub(super) fn plan(sb: &Superblock, sizes: &[u64]) -> Result<Growth, &'static st
         slots,
         bytes,
         behind_at,
-        region_blocks: sb.area.region_blocks,
+        area: sb.area,
     })
 }
 

@@ -198,26 +198,13 @@ fn drop_copies(space: &mut Space, place: MemberId) {
     }
 }
 
-/// Makes the successor an empty member: no stamp, new counters, the list of what is lost, and no block of an earlier use of the device in ring and regions. (It may
-/// have been a member of this volume before.)
-fn clear<M: Media + ?Sized>(
+/// Makes that nothing in the rings and regions on a member is taken for a block of this volume. It may have been one before, or hold data.
+pub(super) fn clear_areas<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
     place: MemberId,
-    counters: &Known,
-    space: &Space,
 ) -> Result<(), OpenError> {
     let layout = sb.layout();
-    // While the successor is not complete, it must not look like a member.
-    let mut head = [0; BLOCK];
-    let kept = media.read(place, 0, &mut head).is_ok()
-        && Unfinished::decode(&head).is_some_and(|u| u.volume == sb.uuid);
-    for at in [0, sb.copy_offset(place), STAMP_AT] {
-        // What says that it is an unfinished copy says so until it is a member.
-        if at > 0 || !kept {
-            media.write(place, at, &[0; BLOCK])?;
-        }
-    }
     let keeps_ring = broken(media, Mutant::KeepOldRing);
     let carriers = layout.carriers().filter(|c| c.member == place);
     for c in carriers.filter(|_| !keeps_ring) {
@@ -232,6 +219,29 @@ fn clear<M: Media + ?Sized>(
             media.write(place, layout.region_offset(c, region), &zeros[..BLOCK])?;
         }
     }
+    Ok(())
+}
+
+/// Makes the successor an empty member: no stamp, new counters, the list of what is lost, and no block of an earlier use of the device in ring and regions. (It may
+/// have been a member of this volume before.)
+fn clear<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    place: MemberId,
+    counters: &Known,
+    space: &Space,
+) -> Result<(), OpenError> {
+    // While the successor is not complete, it must not look like a member.
+    let mut head = [0; BLOCK];
+    let kept = media.read(place, 0, &mut head).is_ok()
+        && Unfinished::decode(&head).is_some_and(|u| u.volume == sb.uuid);
+    for at in [0, sb.copy_offset(place), STAMP_AT] {
+        // What says that it is an unfinished copy says so until it is a member.
+        if at > 0 || !kept {
+            media.write(place, at, &[0; BLOCK])?;
+        }
+    }
+    clear_areas(media, sb, place)?;
     if sb.is_disk(place) {
         // Without flash, every region that is named would count as lost at the next opening.
         let dirty = if broken(media, Mutant::ReplaceNamesNothing) {

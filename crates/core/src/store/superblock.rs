@@ -23,7 +23,7 @@ pub const MAGIC: [u8; 8] = *b"ISOTHERM";
 /// Incompatible feature: journal and checkpoints may contain records of copies. Every session that writes sets it, if the checkpoint
 /// regions are large enough for such records, because the policy may be changed while the volume is served.
 pub const FEATURE_COPIES: u64 = 1;
-/// Incompatible feature: the checkpoint regions of some member are where its row in the table states ([`MemberEntry::behind_at`]).
+/// Incompatible feature: regions of some member (in a cache volume rings, too) are where its row states ([`MemberEntry::behind_at`]).
 pub const FEATURE_REGIONS: u64 = 2;
 /// Incompatible feature: the marks of the disks of a cache volume list data that was lost with flash ([`crate::store::lost`]).
 pub const FEATURE_LISTS: u64 = 4;
@@ -247,7 +247,8 @@ impl Superblock {
         put(&mut b, 8, &version_of(self.kind).to_le_bytes());
         // 12: checksum. 16: incompatible features.
         let copies = if self.copies { FEATURE_COPIES } else { 0 };
-        let moved = self.kind == Kind::Tiering && self.members.iter().any(|m| m.behind_at != 0);
+        let mut all = (0u8..).zip(&self.members);
+        let moved = all.any(|(i, m)| m.behind_at != 0 && !self.is_disk(MemberId(i)));
         let lists = if self.lists { FEATURE_LISTS } else { 0 };
         let cached = match self.kind {
             Kind::Tiering => 0,

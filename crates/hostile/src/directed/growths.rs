@@ -7,7 +7,7 @@ use crate::truth::CELL;
 use isotherm_core::MemberId;
 use isotherm_core::engine::Mutant;
 use isotherm_core::store::open::Mode;
-use isotherm_core::store::{self, BLOCK, OpenError, Superblock};
+use isotherm_core::store::{self, BLOCK, Growth, OpenError, Superblock, plan_growth};
 
 /// The disk becomes larger by so many blocks before each growth. A tail has ten, so the first two overlap.
 const MORE: [usize; 3] = [11, 5, 11];
@@ -23,9 +23,12 @@ const KEEPS: [Keep; 4] = [
     |s, _, at| at >= s.sb.members[1].bytes,
 ];
 
+/// What is planned from the superblock and the sizes of the devices.
+pub(super) type Plan = fn(&Superblock, &[u64]) -> Result<Growth, &'static str>;
+
 impl Stage {
-    /// Lets the volume, which is not served, grow to the size of its disk. The power fails after `fuse` changes.
-    fn grow(&mut self, fuse: Option<u64>) -> Result<(), OpenError> {
+    /// Lets the volume, which is not served, grow to the size of its devices. The power fails after `fuse` changes.
+    pub(super) fn grow(&mut self, plan: Plan, fuse: Option<u64>) -> Result<(), OpenError> {
         let mutant = self.mutant;
         let sizes: Vec<u64> = self.disks.iter().map(|d| d.len() as u64).collect();
         for _ in 0..4 {
@@ -37,7 +40,7 @@ impl Stage {
                 mutant,
             };
             let mut opened = store::open(&mut all, &found, Mode::ReadWrite { epoch })?;
-            let Ok(growth) = store::plan_growth(&opened.superblock, &sizes) else {
+            let Ok(growth) = plan(&opened.superblock, &sizes) else {
                 break;
             };
             all.fuse = fuse;
@@ -84,7 +87,7 @@ fn abandoned_after_each_step(
     };
     (0..).map_while(move |cut| {
         let mut t = before.fork();
-        let ended = t.grow(Some(cut)).is_ok();
+        let ended = t.grow(plan_growth, Some(cut)).is_ok();
         t.lose_power(|m, at| keep(&before, m, at));
         let is_old = versions(&t) == versions(&before);
         (!ended && is_old).then_some((cut, t))
@@ -94,7 +97,8 @@ fn abandoned_after_each_step(
 /// The volume grows, and shows what it held, and zeros.
 fn grown(mut s: Stage) -> Result<(), String> {
     s.disks[1].grow(MORE[2] * BLOCK, 0);
-    s.grow(None).map_err(|e| format!("growing: {e}"))?;
+    s.grow(plan_growth, None)
+        .map_err(|e| format!("growing: {e}"))?;
     let sb = s.found()[1].clone().ok_or("the disk is no member")?;
     let volume = sb.geometry().map_err(String::from)?.volume_bytes();
     if volume == s.truth.cells() as u64 * CELL as u64 {

@@ -35,6 +35,7 @@ mod counters;
 mod ends;
 mod fills;
 mod final_records;
+mod flash_growths;
 mod gather;
 mod growths;
 mod kept;
@@ -55,7 +56,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 113] = [
+pub const SCENES: [(&str, Scene); 115] = [
     ("dirty data has an age", asked::has_an_age),
     ("dirty data has a limit", asked::has_a_limit),
     (
@@ -285,6 +286,11 @@ pub const SCENES: [(&str, Scene); 113] = [
         successors::disk_before_its_flash_is_lost,
     ),
     ("growths that are abandoned", growths::abandoned),
+    ("flash that grows", flash_growths::cut),
+    (
+        "flash that grows over old blocks of its journal",
+        flash_growths::over_old_blocks,
+    ),
     ("a round while zeros are written", fills::round_during_fill),
     ("a FLUSH behind zeros", fills::flush_behind_fill),
     ("changes while zeros are written", fills::change_during_fill),

@@ -126,7 +126,7 @@ pub enum CacheCommand {
     /// Write home what only the flash has, and go on without it
     #[command(after_help = "Examples:\n  isotherm cache v remove")]
     Remove(CacheJsonArgs),
-    /// Use all of a flash device that has another size now; it begins empty
+    /// Use all of flash devices that are larger now; what they hold stays
     #[command(after_help = "Examples:\n  lvextend -L 200G vg/fast && isotherm cache v resize")]
     Resize(CacheJsonArgs),
 }

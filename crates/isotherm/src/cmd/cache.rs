@@ -1,6 +1,6 @@
 //! `isotherm cache`: gives a cache volume flash, takes its flash out, or uses flash that has another size now.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use isotherm_live::volume::ReplaceHow;
 use isotherm_live::{MemberConfig, Volume, VolumeConfig};
@@ -175,41 +175,20 @@ fn by_server(volume: &Path, mut server: Client) -> Result<Value, Failure> {
 fn resize(volume: &Path) -> Result<Value, Failure> {
     let v = volume.display();
     let all = flash(volume)?;
-    let [(place, member)] = all.as_slice() else {
-        let what = format!(
-            "{v}: this is for volumes with one flash device, and it has {}",
-            all.len()
-        );
-        return Err(Failure::failed(what));
-    };
-    if member.removed {
+    if !all.is_empty() && all.iter().all(|(_, m)| m.removed) {
         return Err(Failure::failed(format!(
             "{v}: has no flash: `isotherm cache {v} add DEVICE`"
         )));
     }
-    let file = isotherm_live::volume::description(volume);
-    let base = file.parent().unwrap_or(Path::new(""));
-    let path: PathBuf = base.join(&member.path);
-    let removed = remove(volume)?;
-    let how = ReplaceHow {
-        member: Some(place.to_string()),
-        empty: true,
-        // What is still recognised there is what was its flash a moment ago.
-        force: true,
-        ..ReplaceHow::default()
+    let mut result = if let Some(mut server) = super::server_of(volume)? {
+        server.ask(&Request::ResizeFlash)?
+    } else {
+        let grown = Volume::grow_flash(volume).map_err(|e| Failure::failed(e.to_string()))?;
+        let file = isotherm_live::volume::description(volume);
+        let config = VolumeConfig::load(&file).map_err(|e| Failure::failed(e.to_string()))?;
+        isotherm_control::change::resized(&grown, &config)
     };
-    let made = give(volume, super::server_of(volume)?, &path, how).map_err(|e| {
-        super::take_notes(&mut removed.clone());
-        let p = path.display();
-        Failure::failed(format!(
-            "{v}: goes on without flash: {p} could not be added again (`isotherm cache {v} add {p}`): {e}"
-        ))
-    })?;
-    let mut result = added(&made, "resized");
-    result["written_home_bytes"] = removed["written_home_bytes"].clone();
-    let notes = [&removed["notes"], &made["notes"]];
-    let notes = notes.into_iter().filter_map(Value::as_array).flatten();
-    result["notes"] = notes.cloned().collect::<Vec<_>>().into();
+    result["did"] = json!("resized");
     Ok(result)
 }
 
@@ -230,7 +209,7 @@ fn in_words(result: &Value) -> String {
             result["slots"]
         ),
         _ => format!(
-            "{v}: {flash} has {} extents now, formerly {}; it begins empty\n",
+            "{v}: {flash} has {} extents now, formerly {}; what it held is still there\n",
             result["slots"], result["slots_before"]
         ),
     }

@@ -4,13 +4,13 @@ use crate::error::{Error, ErrorKind};
 use crate::server::Session;
 use crate::volume::Grown;
 use crate::volume::begin::open_again;
-use crate::volume::grow::Growing;
+use crate::volume::grow::{Growing, Grows};
 use std::path::Path;
 use std::sync::Arc;
 
 impl Session {
     /// Whether the devices have become large enough.
-    pub(super) fn may_grow(&self, file: &Path) -> Result<(), Error> {
+    pub(super) fn may_grow(&self, what: Grows, file: &Path) -> Result<(), Error> {
         let devices = self.world.devices();
         let sizes: Result<Vec<u64>, Error> = devices
             .iter()
@@ -18,6 +18,7 @@ impl Session {
             .map(|d| d.present_bytes().map_err(|e| unknown_size(&d.path, &e)))
             .collect();
         let growing = Growing {
+            what,
             config: &self.config,
             devices,
             file,
@@ -27,12 +28,13 @@ impl Session {
     }
 
     /// Lets the volume grow whose engine is closed.
-    pub(super) fn grow_closed(&mut self, file: &Path) -> Result<Grown, Error> {
+    pub(super) fn grow_closed(&mut self, what: Grows, file: &Path) -> Result<Grown, Error> {
         for d in self.world.devices_mut()?.iter_mut().flatten() {
             d.bytes = (d.present_bytes()).map_err(|e| unknown_size(&d.path, &e))?;
         }
         let devices = Arc::clone(self.world.devices());
         let growing = Growing {
+            what,
             config: &self.config,
             devices: &devices,
             file,

@@ -4,6 +4,7 @@ use crate::copying::{State, Wait};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::recorder::Recording;
+use crate::volume::grow::Grows;
 use crate::volume::replace::Replacement;
 use crate::volume::{FormerFlash, Grown, Replaced};
 use std::path::PathBuf;
@@ -18,8 +19,9 @@ pub(crate) const BEING_CHANGED: &str =
 pub(crate) enum Purpose {
     /// A recording begins with the new engine.
     Record(SyncSender<Result<Recording, Error>>),
-    /// The volume grows while its store is closed.
+    /// The volume or its flash grows while its store is closed.
     Grow {
+        what: Grows,
         /// The description, for errors.
         file: PathBuf,
         tell: SyncSender<Result<Grown, Error>>,

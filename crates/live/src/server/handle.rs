@@ -12,6 +12,7 @@ use crate::port::{Completion, IoRequest, Port, Share};
 use crate::recorder::{Driver, Recording};
 use crate::reopen::Purpose;
 use crate::vitals::{Board, Vitals};
+use crate::volume::grow::Grows;
 use crate::volume::{FormerFlash, Grown, ReplaceHow, Replaced};
 use crate::world::{Command, UringWorld};
 use crate::zeroing::{self, Join};
@@ -87,11 +88,21 @@ impl Handle {
     /// As for [`crate::Volume::grow`]; also, the volume is read-only, being recorded, closing, or has failed. Its clients go on in all
     /// cases but one: if it could not be opened again, they have lost it until it is served again.
     pub fn grow(&self, file: &Path) -> Result<Grown, Error> {
-        let file = file.to_owned();
-        let grown = self.reopen(move |tell| Purpose::Grow { file, tell });
+        let (what, file) = (Grows::Volume, file.to_owned());
+        let grown = self.reopen(move |tell| Purpose::Grow { what, file, tell });
         // A failed growth may have gone so far that the volume has its new size.
         self.classes.grow(self.volume_bytes());
         grown
+    }
+
+    /// Lets the flash of a cache volume be used in its present size; what it holds stays. The engine is closed meanwhile, as for
+    /// [`Handle::grow`].
+    ///
+    /// # Errors
+    /// As for [`crate::Volume::grow_flash`] and [`Handle::grow`].
+    pub fn grow_flash(&self, file: &Path) -> Result<Grown, Error> {
+        let (what, file) = (Grows::Flash, file.to_owned());
+        self.reopen(move |tell| Purpose::Grow { what, file, tell })
     }
 
     /// Replaces a member of the volume by `new`: see [`Handle::begin_replace`]. Returns when this is done, which may take as long as a copy of

@@ -1,5 +1,5 @@
-//! Growth of a volume after devices of its slowest tier have become larger. The volume is not being served, or its engine is closed meanwhile
-//! (`reopen.rs`).
+//! Growth of a volume after devices of its slowest tier have become larger, and of a cache after its flash has. The volume is not being served,
+//! or its engine is closed meanwhile (`reopen.rs`).
 
 use super::{OpenMode, Volume, begin, config_error, description, in_words};
 use crate::buffers::{ALIGNMENT, Buffer};
@@ -16,6 +16,15 @@ use std::path::Path;
 
 /// Largest number of bytes that are written home at once.
 const PIECE: usize = 1 << 20;
+
+/// What grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grows {
+    /// The volume, with the devices of its slowest tier.
+    Volume,
+    /// The flash of a cache volume.
+    Flash,
+}
 
 /// The growth of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,9 +59,22 @@ impl Volume {
     /// A member is missing, no device has become large enough, the volume is in use or cannot be opened, or a device fails. The volume can
     /// then be opened with its old size or with the new one.
     pub fn grow(volume: &Path) -> Result<Grown, Error> {
+        Volume::grow_what(volume, Grows::Volume)
+    }
+
+    /// Lets cache volume `p/v` use the present size of its flash devices. What they hold stays.
+    ///
+    /// # Errors
+    /// As for [`Volume::grow`]; also, this is no cache volume.
+    pub fn grow_flash(volume: &Path) -> Result<Grown, Error> {
+        Volume::grow_what(volume, Grows::Flash)
+    }
+
+    fn grow_what(volume: &Path, what: Grows) -> Result<Grown, Error> {
         let file = description(volume);
         let v = Volume::open(volume, OpenMode::ReadWrite)?;
         let growing = Growing {
+            what,
             config: &v.config,
             devices: &v.devices,
             file: &file,
@@ -80,6 +102,7 @@ pub(super) fn end_session(devices: &[Option<Device>], opened: &Opened) {
 /// A volume that is to grow.
 #[derive(Clone, Copy)]
 pub(crate) struct Growing<'a> {
+    pub what: Grows,
     pub config: &'a VolumeConfig,
     /// All members, with their present sizes.
     pub devices: &'a [Option<Device>],
@@ -160,14 +183,19 @@ impl Growing<'_> {
                 format!("{path} is missing: attach it, or replace it first"),
             ));
         }
-        if let Some(d) = self.devices.iter().flatten().find(|d| d.tail().is_some()) {
+        let tail = self.devices.iter().flatten().find(|d| d.tail().is_some());
+        if let Some(d) = tail.filter(|_| self.what == Grows::Volume) {
             let what = format!(
                 "{}: a disk with a tail cannot grow: release the volume, let the device grow, and adopt it again",
                 d.names()
             );
             return Err(config_error(self.file, what));
         }
-        let growth = store::plan_growth(sb, sizes).map_err(|e| config_error(self.file, e))?;
+        let planned = match self.what {
+            Grows::Volume => store::plan_growth(sb, sizes),
+            Grows::Flash => store::plan_flash_growth(sb, sizes),
+        };
+        let growth = planned.map_err(|e| config_error(self.file, e))?;
         let larger = Superblock {
             extents: growth.extents,
             members: sb

@@ -44,6 +44,7 @@ fn ranges(sb: &Superblock, member: usize, all: bool) -> Vec<(u64, u64)> {
     } else if sb.is_disk(MemberId(member as u8)) {
         vec![(0, HEAD_BLOCKS * BLOCK as u64), (m.behind_at, m.bytes)]
     } else {
-        vec![(0, m.data_offset)]
+        let behind = (m.behind_at > 0).then_some((m.behind_at, m.bytes));
+        std::iter::once((0, m.data_offset)).chain(behind).collect()
     }
 }

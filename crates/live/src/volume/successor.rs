@@ -186,7 +186,7 @@ pub(super) fn unused(sb: &Superblock, new: &Successor, given: u64) -> Option<Str
         let why = if new.room.slots >= sb.extents {
             "the volume has no more extents"
         } else {
-            "the volume has room for no more extents there. Flash that takes the place of all flash, and begins empty (`isotherm cache add`), is used in full"
+            "the metadata areas have room for no more extents; flash of a cache volume is used in full after `isotherm cache VOLUME resize`"
         };
         let (unused, given) = (unused >> 20, given >> 20);
         format!("{}: {unused} MiB of {given} MiB are not used: {why}", new.hint)

@@ -9,6 +9,8 @@
 //! │ 1 block    │ 1     │ 2       │       │          │     │           │  the stash  │ 2 × `pages`  │ 2    │ 1          │
 //! └────────────┴───────┴─────────┴───────┴──────────┴─ ─ ─┴─ ─ ─ ─ ─ ─┴───────┴─ ─ ─┴──────────────┴──────┴────────────┘
 //! ```
+//! Flash that has grown has its rings and regions behind its slots, from `behind_at` on ([`crate::store::plan_flash_growth`]).
+//!
 //! The first of the zeros is the place of the note of a growth. The lists: [`crate::store::lost`]. Every slot but those of the stash is where
 //! its number says. Other members: [`crate::store::layout`].
 
@@ -242,9 +244,12 @@ impl Superblock {
     }
     /// The `n`-th carrier on a member.
     fn carrier(&self, member: MemberId, n: u64) -> Carrier {
-        let ring_at = self.area.ring_at(n);
         let moved = self.members.get(usize::from(member.0));
         let moved = moved.map_or(0, |m| m.behind_at);
+        let ring_at = match self.kind {
+            Kind::Cache if moved != 0 => moved + n * self.area.bytes(),
+            _ => self.area.ring_at(n),
+        };
         Carrier {
             member,
             ring_at,
@@ -270,10 +275,12 @@ impl Superblock {
         }
         let area: &MetaArea = &self.area;
         let copies = self.layout().copies_on(place);
-        let metadata = match m.behind_at {
-            0 => HEAD_BLOCKS * block + copies * area.bytes(),
-            _ => HEAD_BLOCKS * block + copies * area.ring_bytes(),
+        let (in_head, behind) = match (m.behind_at, self.kind) {
+            (0, _) => (copies * area.bytes(), 0),
+            (_, Kind::Tiering) => (copies * area.ring_bytes(), area.regions_bytes()),
+            (_, Kind::Cache) => (0, copies * area.bytes()),
         };
+        let metadata = HEAD_BLOCKS * block + in_head;
         if m.data_offset % block != 0 || m.data_offset < metadata + block {
             return Err("slots overlap the metadata");
         }
@@ -281,8 +288,8 @@ impl Superblock {
             return Err("slots beyond the end of a member");
         }
         if m.behind_at != 0 {
-            let past = m.behind_at.checked_add(area.regions_bytes());
-            if self.kind == Kind::Cache
+            let past = m.behind_at.checked_add(behind);
+            if behind == 0
                 || m.behind_at % block != 0
                 || end.is_none_or(|end| end > m.behind_at)
                 || past.is_none_or(|past| past > m.bytes)

@@ -53,7 +53,8 @@ pub struct MemberEntry {
     /// A value that its counter had reached when the superblock was written.
     pub counter: u64,
     /// First byte of what lies behind the slots; 0: nothing. In a tiering volume these are the checkpoint regions, which move there when the
-    /// volume grows. On a disk of a cache volume it is the tail: stash, mark and second superblock.
+    /// volume grows. On flash of a cache volume these are rings and regions, which move there when the flash grows. On its disks it is the tail:
+    /// stash, mark and second superblock.
     pub behind_at: u64,
     /// The path at which it was last found. It is only a hint and is never trusted.
     pub hint: String,

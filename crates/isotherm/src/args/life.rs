@@ -25,8 +25,11 @@ pub struct AdoptArgs {
     #[arg(required_unless_present = "finish")]
     pub device: Option<PathBuf>,
     /// Device or file of the fast tier, PATH or PATH:SIZE; SIZE may be a share of the device (10%)
-    #[arg(long, value_name = "PATH[:SIZE]", required_unless_present = "finish")]
+    #[arg(long, value_name = "PATH[:SIZE]", required_unless_present_any = ["finish", "without_flash"])]
     pub fast: Vec<MemberSpec>,
+    /// The volume has no flash yet (`isotherm cache VOLUME add` gives it some)
+    #[arg(long, conflicts_with = "fast")]
+    pub without_flash: bool,
     /// A second, small device or file (5 MiB are enough with the usual extents) that takes what otherwise goes to the end of the device
     #[arg(long, value_name = "PATH")]
     pub tail: Option<PathBuf>,
@@ -43,7 +46,7 @@ pub struct AdoptArgs {
     #[arg(long)]
     pub yes: bool,
     /// End the trial: a served volume, which has written everything through to its disk since its adoption, may keep writes on flash
-    #[arg(long, conflicts_with_all = ["device", "fast", "tail", "extent", "policy", "force", "yes"])]
+    #[arg(long, conflicts_with_all = ["device", "fast", "without_flash", "tail", "extent", "policy", "force", "yes"])]
     pub finish: bool,
     /// Where the result goes.
     #[command(flatten)]

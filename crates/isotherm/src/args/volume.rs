@@ -18,6 +18,7 @@ use crate::size;
     isotherm create v --fast /dev/nvme0n1p3 --slow /dev/sda\n  \
     isotherm create v --fast ssd.img:10% --slow hdd.img:10G --extent 64K --policy greendm,PT=2 --paced slow=wd5000aaks\n  \
     isotherm create v --fast /dev/nvme0n1p3 --slow /dev/sda --slow /dev/sdb --sleep 10m --sheet slow=exos-18tb\n  \
+    isotherm create v --slow /dev/sda --without-flash     # flash is added later\n  \
     isotherm create v --config v-new.toml"
 )]
 pub struct CreateArgs {
@@ -32,6 +33,9 @@ pub struct CreateArgs {
     /// Device or file of the slow tier, PATH or PATH:SIZE; a file that does not exist is created sparse; repeatable
     #[arg(long, value_name = "PATH[:SIZE]")]
     pub slow: Vec<MemberSpec>,
+    /// Make a cache volume that has no flash yet (`isotherm cache VOLUME add` gives it some)
+    #[arg(long, requires = "slow", conflicts_with_all = ["fast", "tier", "config", "capacity"])]
+    pub without_flash: bool,
     /// Device or file of tier N (0 = fastest), for more than two tiers; repeatable
     #[arg(long, value_name = "N=PATH[:SIZE]", value_parser = crate::member::tier)]
     pub tier: Vec<(u8, MemberSpec)>,

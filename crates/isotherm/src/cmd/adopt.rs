@@ -9,6 +9,7 @@ use isotherm_live::Volume;
 use isotherm_live::volume::{AdoptHow, Adoptable, description};
 use serde_json::json;
 
+use super::create::stand_in;
 use crate::Failure;
 use crate::args::{AdoptArgs, CreateArgs};
 use crate::control::Request;
@@ -73,7 +74,10 @@ pub fn run(args: &AdoptArgs) -> Result<(), Failure> {
         )));
     }
     super::confirm(&said(args, (&device, tail.as_deref()), &plan), args.yes)?;
-    let (made, adopted) = make(false)?;
+    let (mut made, adopted) = make(false)?;
+    if args.without_flash {
+        made.notes.extend(stand_in::take_out(&args.volume)?);
+    }
     for note in &made.notes {
         crate::log::note(format_args!("isotherm: {note}"));
     }
@@ -82,14 +86,25 @@ pub fn run(args: &AdoptArgs) -> Result<(), Failure> {
         "device": device.to_string_lossy(), "tail": tail.as_ref().map(|t| t.to_string_lossy()), "adopted": adopted.what, "data_bytes": adopted.bytes,
         "volume_bytes": made.volume_bytes, "policy": config.policy,
     });
-    args.json.print(&result, || {
-        let v = args.volume.display();
-        format!(
-            "{v}: adopted {}\n  next: `isotherm serve {v} --device`, then mount /dev/isotherm/{} where the device was mounted\n  then `isotherm warm {v} --metadata` copies inodes and directories to flash, which is empty (ext2, ext3, ext4, XFS)\n  writes go through to the device until `isotherm adopt --finish {v}`\n  `isotherm release {v}` gives the device back\n",
-            device.display(),
-            args.volume.file_name().unwrap_or_default().to_string_lossy(),
-        )
-    })
+    args.json.print(&result, || next_steps(args, &device))
+}
+
+/// What the user does next.
+fn next_steps(args: &AdoptArgs, device: &Path) -> String {
+    let v = args.volume.display();
+    let flash = if args.without_flash {
+        format!("later `isotherm cache {v} add DEVICE` gives it flash; then ")
+    } else {
+        String::from("then ")
+    };
+    format!(
+        "{v}: adopted {}\n  next: `isotherm serve {v} --device`, then mount /dev/isotherm/{} where the device was mounted\n  {flash}`isotherm warm {v} --metadata` copies inodes and directories to flash, which is empty (ext2, ext3, ext4, XFS)\n  writes go through to the device until `isotherm adopt --finish {v}`\n  `isotherm release {v}` gives the device back\n",
+        device.display(),
+        args.volume
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy(),
+    )
 }
 
 /// The tail device, which must be there.
@@ -110,17 +125,19 @@ fn said(args: &AdoptArgs, (device, tail): (&Path, Option<&Path>), plan: &Adoptab
         || String::from("the end of the device"),
         |t| format!("{}, which is needed from then on", t.display()),
     );
+    let flash: Vec<String> = (args.fast.iter())
+        .map(|m| m.path.display().to_string())
+        .collect();
+    let flash = match flash.join(", ") {
+        none if none.is_empty() => String::new(),
+        all => format!(", and the flash ({all}) is overwritten"),
+    };
     format!(
-        "{}: {} of {} bytes stays in place and becomes volume {}; its first bytes are copied to {to}, and the flash ({}) is overwritten",
+        "{}: {} of {} bytes stays in place and becomes volume {}; its first bytes are copied to {to}{flash}",
         device.display(),
         plan.what,
         plan.bytes,
         args.volume.display(),
-        args.fast
-            .iter()
-            .map(|m| m.path.display().to_string())
-            .collect::<Vec<_>>()
-            .join(", "),
     )
 }
 
@@ -133,6 +150,7 @@ fn as_created(args: &AdoptArgs, device: &Path) -> CreateArgs {
     CreateArgs {
         volume: args.volume.clone(),
         fast: args.fast.clone(),
+        without_flash: args.without_flash,
         slow: vec![slow],
         extent: args.extent,
         policy: args.policy.clone(),

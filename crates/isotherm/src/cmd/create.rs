@@ -1,6 +1,7 @@
 //! `isotherm create`.
 
 mod notes;
+pub(super) mod stand_in;
 
 use std::path::Path;
 
@@ -39,7 +40,10 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
         );
     });
     bar.finish();
-    let made = made.map_err(|e| create_failed(&e, args))?;
+    let mut made = made.map_err(|e| create_failed(&e, args))?;
+    if args.without_flash {
+        made.notes.extend(stand_in::take_out(&args.volume)?);
+    }
     let config = VolumeConfig::load(&description(&args.volume))
         .map_err(|e| Failure::failed(e.to_string()))?;
     for note in &made.notes {
@@ -52,6 +56,7 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
         .members
         .iter()
         .zip(&made.slots)
+        .filter(|(m, _)| !m.removed)
         .map(|(m, slots)| {
             json!({
                 "path": m.path.to_string_lossy(), "tier": m.tier, "slots": slots,
@@ -113,7 +118,8 @@ fn summary(args: &CreateArgs, made: &Created, config: &VolumeConfig) -> String {
         config.extent,
         config.policy
     )];
-    for (m, slots) in config.members.iter().zip(&made.slots) {
+    let members = config.members.iter().zip(&made.slots);
+    for (m, slots) in members.filter(|(m, _)| !m.removed) {
         let paced = match (&m.paced, &m.sheet) {
             (Some(p), _) => format!(", paced as {p}"),
             (None, Some(s)) => format!(", data sheet {s}"),
@@ -128,7 +134,14 @@ fn summary(args: &CreateArgs, made: &Created, config: &VolumeConfig) -> String {
     if made.caching {
         text.push("  the policy keeps copies: caching adds no capacity, the volume is as large as its slowest tier".into());
     }
-    text.extend(loss(made, config));
+    if args.without_flash {
+        let v = args.volume.display();
+        text.push(format!(
+            "  it has no flash yet: `isotherm cache {v} add DEVICE`"
+        ));
+    } else {
+        text.extend(loss(made, config));
+    }
     text.extend(notes::start_stops(config));
     text.join("\n") + "\n"
 }
@@ -178,7 +191,10 @@ fn name_it(config: &mut VolumeConfig, volume: &Path) -> Result<(), Failure> {
 
 fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
     let extent = args.extent.unwrap_or(EXTENT);
-    let mut tiers: Vec<(u8, &MemberSpec)> = args.fast.iter().map(|m| (0, m)).collect();
+    let stand_in = args.without_flash.then(|| stand_in::of(&args.volume));
+    let stand_in = stand_in.transpose()?;
+    let fast = args.fast.iter().chain(&stand_in);
+    let mut tiers: Vec<(u8, &MemberSpec)> = fast.map(|m| (0, m)).collect();
     tiers.extend(args.tier.iter().map(|(t, m)| (*t, m)));
     let slow_tier = tiers.iter().map(|(t, _)| t + 1).max().unwrap_or(0);
     tiers.extend(args.slow.iter().map(|m| (slow_tier, m)));

@@ -33,7 +33,7 @@ use isotherm_core::run::Host;
 use isotherm_core::store::open::Loss;
 use isotherm_core::store::{self, Media, MediaError, Opened};
 use isotherm_core::volume::lost::LostPart;
-use isotherm_core::volume::{ExtentMap, Space};
+use isotherm_core::volume::ExtentMap;
 use isotherm_core::{Effect, Engine, ExtentId, IoError, MemberId, Nanos, Request, World};
 use isotherm_traces::events::{Image, Origin};
 use purpose::refused;
@@ -341,7 +341,7 @@ impl Session {
         let promised = self.engine.promised().cloned();
         let asked_clean = self.engine.is_asked_clean();
         // The classes of extents are only in memory: they are set again before anything else happens.
-        let classes = classes(self.engine.space());
+        let classes: Vec<(ExtentId, u8)> = self.engine.space().classified().collect();
         self.members_may_have_changed(&opened)?;
         self.superblock = opened.superblock.clone();
         let can_lose = can_lose(&opened.superblock, self.mode);
@@ -416,12 +416,4 @@ fn opening(
         None => store::open::Mode::ReadWrite { epoch },
     };
     Ok((Some(epoch), how))
-}
-
-/// The extents with a class.
-fn classes(space: &Space) -> Vec<(ExtentId, u8)> {
-    (0..space.geo.extents)
-        .map(|e| (ExtentId(e), space.class(ExtentId(e))))
-        .filter(|known| known.1 != 0)
-        .collect()
 }

@@ -43,11 +43,12 @@ pub struct Successor {
 /// What the volume would lose if the member in this place were replaced by an empty device: the number of extents with their home there,
 /// and of those with a dirty copy there.
 pub fn held_by(space: &Space, place: MemberId) -> (u32, u32) {
-    let on = |s: Option<Slot>| s.is_some_and(|s| space.geo.locate(s).0 == place);
     let (mut homes, mut writes) = (0, 0);
-    for e in (0..space.geo.extents).map(ExtentId) {
-        homes += u32::from(on(space.map.home(e)));
-        writes += u32::from(space.map.is_dirty(e) && on(space.map.copy(e)));
+    let first = (space.geo.members.get(usize::from(place.0))).map_or(0, |m| m.first_slot);
+    for (e, index) in slots_of(space, place, 0..space.geo.extents) {
+        let is_copy = space.map.copy(e) == Some(Slot(first + index));
+        homes += u32::from(!is_copy);
+        writes += u32::from(is_copy && space.map.is_dirty(e));
     }
     (homes, writes)
 }
@@ -60,19 +61,35 @@ pub fn slots_in_use(space: &Space, place: MemberId) -> Vec<u32> {
     used
 }
 
-/// The slots of this member that hold data of these extents, each with its extent, as indices from the member's first slot on.
+/// The slots of this member that hold data of these extents, each with its extent, as indices from the member's first slot on. In a cache volume
+/// a disk is not searched, and of flash, if these are all extents, only its slots are.
 pub fn slots_of(
     space: &Space,
     place: MemberId,
     extents: Range<u32>,
 ) -> impl Iterator<Item = (ExtentId, u32)> {
-    let member = space.geo.members.get(usize::from(place.0));
+    let (geo, map) = (&space.geo, &space.map);
+    let member = geo.members.get(usize::from(place.0));
     let (first, end) = member.map_or((0, 0), |m| (m.first_slot, m.first_slot + m.slots));
-    extents.map(ExtentId).flat_map(move |e| {
-        let both = space.map.home(e).into_iter().chain(space.map.copy(e));
+    // Homes of a disk, slots of flash, and extents that are asked one by one.
+    let (mut homes, mut copies, mut each) = (0..0, 0..0, 0..0);
+    let fast = geo.tier_slots(geo.slowest()).start;
+    if geo.is_cache() && first >= fast {
+        let (from, to) = (first - fast, end - fast);
+        homes = extents.start.max(from)..extents.end.min(to);
+    } else if geo.is_cache() && extents == (0..geo.extents) {
+        copies = first..end;
+    } else {
+        each = extents;
+    }
+    let homes = homes.map(move |e| (ExtentId(e), fast + e - first));
+    let copies = copies.filter_map(move |s| Some((map.owner(Slot(s))?, s - first)));
+    let each = each.map(ExtentId).flat_map(move |e| {
+        let both = map.home(e).into_iter().chain(map.copy(e));
         both.filter(move |s| (first..end).contains(&s.0))
             .map(move |s| (e, s.0 - first))
-    })
+    });
+    homes.chain(copies).chain(each)
 }
 
 /// Puts `successor` into the place of a member. `media` has the new device in that place. `epoch` is a new random number. Returns the
@@ -256,4 +273,64 @@ fn clear<M: Media + ?Sized>(
         media.write(place, counter::offset(value), &c.encode(&sb.uuid))?;
     }
     Ok(media.flush(place)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::{Geometry, Member, Stash};
+    use crate::random::SplitMix64;
+    use crate::units::TierId;
+
+    /// What is found is what a look at every extent finds, for each member and for any extents.
+    #[test]
+    fn slots_are_found_without_a_look_at_every_extent() {
+        let m = |tier, slots| Member {
+            tier: TierId(tier),
+            first_slot: 0,
+            slots,
+            data_offset: 0,
+            stash: Stash::default(),
+        };
+        let members = vec![m(0, 7), m(0, 9), m(1, 30), m(1, 34)];
+        let geo = Geometry::new(16, 12, 64, members).expect("possible");
+        let geo = geo.of_kind(Kind::Cache).expect("possible");
+        let mut random = SplitMix64::new(5);
+        for _ in 0..50 {
+            let mut space = Space::new(geo.clone());
+            for s in (0..16).map(Slot) {
+                let e = ExtentId(random.below(64) as u32);
+                if random.below(3) > 0 && space.map.copy(e).is_none() {
+                    space.map.add_empty_copy(e, s);
+                    space.map.copy_dirty(e, 0, 1 + random.below(3) as u32);
+                    if random.below(2) == 0 {
+                        space.map.copy_cleaned(e, 0, 16);
+                    }
+                }
+            }
+            for (i, place) in (0..4).map(|i| (i, MemberId(i as u8))) {
+                let m = &geo.members[i];
+                let on = |s: &Slot| (m.first_slot..m.first_slot + m.slots).contains(&s.0);
+                let a = random.below(64) as u32;
+                for range in [0..64, a..a + random.below(u64::from(65 - a)) as u32] {
+                    let mut naive = Vec::new();
+                    for e in range.clone().map(ExtentId) {
+                        let both = [space.map.home(e), space.map.copy(e)];
+                        let here = both.into_iter().flatten().filter(on);
+                        naive.extend(here.map(|s| (e, s.0 - m.first_slot)));
+                    }
+                    let mut found: Vec<_> = slots_of(&space, place, range).collect();
+                    found.sort_unstable();
+                    naive.sort_unstable();
+                    assert_eq!(found, naive, "member {i}");
+                }
+                let dirty = |e: &ExtentId| {
+                    space.map.is_dirty(*e) && space.map.copy(*e).is_some_and(|s| on(&s))
+                };
+                let writes = (0..64).map(ExtentId).filter(dirty).count() as u32;
+                let homes = if i < 2 { 0 } else { m.slots };
+                assert_eq!(held_by(&space, place), (homes, writes));
+            }
+        }
+    }
 }

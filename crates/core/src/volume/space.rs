@@ -214,6 +214,11 @@ impl Space {
     pub fn class(&self, e: UnitId) -> u8 {
         self.classes.get(e.0 as usize).copied().unwrap_or(0)
     }
+    /// The units that have a class, and their classes.
+    pub fn classified(&self) -> impl Iterator<Item = (UnitId, u8)> {
+        let all = (0..).map(UnitId).zip(self.classes.iter().copied());
+        all.filter(|known| known.1 != 0)
+    }
     /// The class of an access: the class `told` of its request, or that of the unit if the request has none.
     #[inline]
     pub fn class_of(&self, told: u8, e: UnitId) -> u8 {

@@ -109,8 +109,10 @@ pub fn to_file(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Failure> {
 pub fn join_two_words(args: &[String], parses: impl Fn(&[String]) -> bool) -> Option<Vec<String>> {
     let command = args.get(1)?;
     let at = args.iter().position(|a| a == "--json")?;
-    let out = args.get(at + 1).filter(|o| !o.starts_with('-'))?;
-    if !TWO_WORDS.contains(&command.as_str())
+    let out = args
+        .get(at + 1)
+        .filter(|o| *o == "-" || !o.starts_with('-'))?;
+    if !TWO_WORDS.contains(&command.as_str()) && out != "-"
         || args[..at].iter().any(|a| a == "--")
         || !may_replace(Path::new(out))
     {

@@ -5,6 +5,11 @@
 //! sampled blocks since the last access to the same block, divided by the sampling rate. The rate begins at 1, so small traces are exact.
 //! When the sample exceeds its bound, the threshold is lowered and blocks leave the sample. Memory is bounded: about 100 bytes per sampled
 //! block. Time is O(log) per sampled access.
+//!
+//! Hits are all accesses, which are counted, without the misses, which are estimated: a miss is the first access to a block or one of many to
+//! different blocks, so few hot blocks, which the sample may hold or not, do not matter (the correction SHARDS-adj has the same aim). The error
+//! has two parts. That of the sample is estimated from groups of its blocks, and that of the distances from the number of sampled blocks
+//! that each distance counts.
 
 use isotherm_core::random::mix;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,6 +22,12 @@ const SAMPLE_MAX: usize = 1 << 15;
 const HASH_BITS: u32 = 24;
 /// The number of histogram classes per octave of distance.
 const PER_OCTAVE: f64 = 8.0;
+/// Groups of sampled blocks, whose differences show the error of the sample.
+const GROUPS: usize = 32;
+/// Distances of fewer sampled blocks are too vague for a point of the curve.
+const LEAST: f64 = 32.0;
+/// Standard errors within which the whole curve lies.
+const WIDE: f64 = 3.0;
 
 /// The distribution of the reuse distances of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -25,7 +36,7 @@ pub struct Reuse {
     pub block_bytes: u32,
     /// Share of blocks in the sample at the end; 1 if the figures are exact.
     pub sampling_rate: f64,
-    /// Accesses of 4 KiB, estimated from the sample.
+    /// Accesses of 4 KiB.
     pub accesses: f64,
     /// Share of accesses to a block for the first time: no cache of any size hits them.
     pub first_ratio: f64,
@@ -37,6 +48,8 @@ pub struct Reuse {
     pub p99_bytes: Option<f64>,
     /// Pairs of cache size in bytes and hit ratio of an LRU cache of that size, both rising.
     pub lru_hit_ratio: Vec<(f64, f64)>,
+    /// The most by which a hit ratio of the list may be wrong, in 95 of 100 traces; 0 if the figures are exact.
+    pub lru_error: f64,
 }
 
 /// A sampled block.
@@ -55,21 +68,34 @@ pub(crate) struct Distances {
     time: u64,
     /// Blocks with a hash below this are in the sample.
     threshold: u32,
-    /// Accesses by class of distance, each scaled by the sampling rate at its time.
-    counts: BTreeMap<u32, f64>,
-    first: f64,
+    /// Accesses by class of distance and group of blocks, each scaled by the sampling rate at its time.
+    counts: BTreeMap<u32, [f64; GROUPS]>,
+    first: [f64; GROUPS],
+    /// All accesses, sampled or not.
+    accesses: u64,
+    /// Most blocks in the sample.
+    most: usize,
 }
 
 impl Default for Distances {
     fn default() -> Distances {
+        Distances::with_sample(SAMPLE_MAX)
+    }
+}
+
+impl Distances {
+    /// At most `most` blocks are in the sample.
+    fn with_sample(most: usize) -> Distances {
         Distances {
             blocks: HashMap::new(),
             by_hash: BTreeSet::new(),
-            marks: Fenwick::new(4 * SAMPLE_MAX),
+            marks: Fenwick::new(4 * most),
             time: 0,
             threshold: 1 << HASH_BITS,
             counts: BTreeMap::new(),
-            first: 0.0,
+            first: [0.0; GROUPS],
+            accesses: 0,
+            most,
         }
     }
 }
@@ -82,6 +108,7 @@ fn hash(device: u32, block: u64) -> u32 {
 impl Distances {
     /// An access to a block of 4 KiB.
     pub fn access(&mut self, device: u32, block: u64) {
+        self.accesses += 1;
         let hash = hash(device, block);
         if hash >= self.threshold {
             return;
@@ -96,16 +123,17 @@ impl Distances {
             let between = self.marks.sum(time as usize) - self.marks.sum(seen.time as usize + 1);
             self.marks.add(seen.time as usize, -1);
             seen.time = time;
-            // The block itself counts: a block that is accessed twice in a row needs a cache of one block.
-            let class = class_of((between + 1) as f64 / rate);
-            *self.counts.entry(class).or_default() += 1.0 / rate;
+            // The block itself counts: a block that is accessed twice in a row needs a cache of one block. It is surely sampled, the
+            // others are sampled at this rate.
+            let class = class_of(between as f64 / rate + 1.0);
+            self.counts.entry(class).or_default()[hash as usize % GROUPS] += 1.0 / rate;
         } else {
-            self.first += 1.0 / rate;
+            self.first[hash as usize % GROUPS] += 1.0 / rate;
             self.blocks.insert((device, block), Seen { time, hash });
             self.by_hash.insert((hash, device, block));
         }
         self.marks.add(time as usize, 1);
-        while self.blocks.len() > SAMPLE_MAX {
+        while self.blocks.len() > self.most {
             self.shrink();
         }
     }
@@ -140,38 +168,83 @@ impl Distances {
     }
 
     pub fn summary(&self) -> Reuse {
-        let again: f64 = self.counts.values().sum();
-        let accesses = again + self.first;
-        let mut sum = 0.0;
-        let mut curve = Vec::with_capacity(self.counts.len());
-        for (&class, &count) in &self.counts {
-            sum += count;
-            curve.push((bytes_of(class), sum / accesses));
+        let all = self.accesses.max(1) as f64;
+        let mut misses = self.first;
+        // From the largest distance down: what is farther than a class misses in a cache of its size.
+        let mut points: Vec<Point> = Vec::with_capacity(self.counts.len());
+        for (&class, counts) in self.counts.iter().rev() {
+            let ratio = 1.0 - misses.iter().sum::<f64>() / all;
+            points.push(Point {
+                class,
+                ratio: ratio.clamp(0.0, 1.0),
+                error: self.spread(&misses) / all,
+            });
+            misses = std::array::from_fn(|g| misses[g] + counts[g]);
         }
+        points.reverse();
+        let most = points.last().map_or(0.0, |p| p.ratio);
         let percentile = |share: f64| {
-            let at = share * again / accesses;
-            curve
-                .iter()
-                .find(|(_, ratio)| *ratio >= at)
-                .map(|(bytes, _)| *bytes)
+            let found = points.iter().find(|p| p.ratio >= share * most);
+            found.map(|p| bytes_of(p.class))
         };
         let (p50_bytes, p90_bytes, p99_bytes) =
             (percentile(0.5), percentile(0.9), percentile(0.99));
+        let rate = self.rate();
+        let fit = |p: &&Point| self.is_exact() || distance_of(p.class) * rate >= LEAST;
+        let first = self.first.iter().sum::<f64>() / all;
+        let error = points.iter().filter(fit).map(|p| self.error(p, &points));
         Reuse {
             block_bytes: 4096,
-            sampling_rate: self.rate(),
-            accesses,
-            first_ratio: if accesses > 0.0 {
-                self.first / accesses
-            } else {
-                0.0
-            },
+            sampling_rate: rate,
+            accesses: self.accesses as f64,
+            first_ratio: first.min(1.0),
             p50_bytes,
             p90_bytes,
             p99_bytes,
-            lru_hit_ratio: curve,
+            lru_error: error.fold(0.0, f64::max),
+            lru_hit_ratio: points
+                .iter()
+                .filter(fit)
+                .map(|p| (bytes_of(p.class), p.ratio))
+                .collect(),
         }
     }
+
+    fn is_exact(&self) -> bool {
+        self.threshold == 1 << HASH_BITS
+    }
+
+    /// The standard error of a sum, from the sums of the groups of sampled blocks.
+    fn spread(&self, sums: &[f64; GROUPS]) -> f64 {
+        let n = GROUPS as f64;
+        let mean = sums.iter().sum::<f64>() / n;
+        let squares: f64 = sums.iter().map(|s| (s - mean).powi(2)).sum();
+        (squares * n / (n - 1.0) * (1.0 - self.rate())).sqrt()
+    }
+
+    /// The error of a point of the curve: that of its misses, and what a wrong distance moves past it.
+    fn error(&self, at: &Point, points: &[Point]) -> f64 {
+        if self.is_exact() {
+            return 0.0;
+        }
+        let distance = distance_of(at.class);
+        let vague = ((1.0 - self.rate()) / (self.rate() * distance)).sqrt();
+        let ratio_at = |distance: f64| {
+            let class = class_of(distance.max(1.0));
+            let up_to = points.partition_point(|p| p.class <= class);
+            up_to.checked_sub(1).map_or(0.0, |i| points[i].ratio)
+        };
+        let less = at.ratio - ratio_at(distance * (1.0 - vague));
+        let more = ratio_at(distance * (1.0 + vague)) - at.ratio;
+        WIDE * at.error + less.max(more)
+    }
+}
+
+/// A point of the curve of hit ratios, with the standard error of its misses.
+struct Point {
+    class: u32,
+    ratio: f64,
+    error: f64,
 }
 
 /// The class of a distance of 1 or more blocks. Small distances have a class each.
@@ -179,9 +252,14 @@ fn class_of(distance: f64) -> u32 {
     (distance.log2() * PER_OCTAVE).ceil().max(0.0) as u32
 }
 
+/// The largest distance of a class, in blocks.
+fn distance_of(class: u32) -> f64 {
+    (f64::from(class) / PER_OCTAVE).exp2().floor()
+}
+
 /// The largest distance of a class, in bytes.
 fn bytes_of(class: u32) -> f64 {
-    (f64::from(class) / PER_OCTAVE).exp2().floor() * 4096.0
+    distance_of(class) * 4096.0
 }
 
 /// A Fenwick tree: prefix sums in logarithmic time.
@@ -286,5 +364,43 @@ mod tests {
             .rfind(|(b, _)| *b <= 60_000.0 * 4096.0)
             .map_or(0.0, |p| p.1);
         assert!((0.38..0.52).contains(&near), "{near}");
+    }
+
+    /// The sampled curve of skewed traces is within the error that it states of the exact one, in 95 of 100 at least.
+    #[test]
+    fn the_stated_error_holds() {
+        let (mut within, mut stated, mut wrong) = (0, 0.0, 0.0_f64);
+        for seed in 0..100 {
+            let mut r = isotherm_core::random::SplitMix64::new(seed);
+            let (span, skew) = (4_000_u64 << (seed % 3), 1.0 + (seed % 7) as f64);
+            let mut sampled = Distances::with_sample(512);
+            let mut exact = Distances::default();
+            for _ in 0..20_000 {
+                // A power of a uniform number: few blocks are hot, and the more the larger the power.
+                let u = r.below(1 << 30) as f64 / f64::from(1 << 30);
+                let block = (u.powf(skew) * span as f64) as u64 + (seed << 32);
+                sampled.access(0, block);
+                exact.access(0, block);
+            }
+            let (sampled, exact) = (sampled.summary(), exact.summary());
+            assert!(exact.lru_error.total_cmp(&0.0).is_eq() && sampled.sampling_rate <= 1.0);
+            let truth = |bytes: f64| {
+                let below = exact.lru_hit_ratio.iter().rfind(|p| p.0 <= bytes);
+                below.map_or(0.0, |p| p.1)
+            };
+            let off = sampled
+                .lru_hit_ratio
+                .iter()
+                .map(|&(b, h)| (h - truth(b)).abs());
+            let off = off.fold(0.0, f64::max);
+            within += u32::from(off <= sampled.lru_error);
+            (stated, wrong) = (stated + sampled.lru_error, wrong + off);
+        }
+        assert!(
+            within >= 95,
+            "{within} of 100; stated {stated}, wrong {wrong}"
+        );
+        // An error that is ten times the difference would say nothing.
+        assert!(stated < 10.0 * wrong, "stated {stated}, wrong {wrong}");
     }
 }

@@ -47,12 +47,13 @@ fn info(a: &TraceInfoArgs) -> Result<(), Failure> {
             )
         });
         let reuse = format!(
-            "first {:.4}, p50 {}, p90 {}, p99 {} (sampled {:.4})",
+            "first {:.4}, p50 {}, p90 {}, p99 {} (sampled {:.4}; hit ratios within {:.4})",
             info.reuse.first_ratio,
             whole(info.reuse.p50_bytes),
             whole(info.reuse.p90_bytes),
             whole(info.reuse.p99_bytes),
-            info.reuse.sampling_rate
+            info.reuse.sampling_rate,
+            info.reuse.lru_error
         );
         let rows: Vec<Vec<String>> = [
             ("format", info.format.clone()),

@@ -62,6 +62,7 @@ impl Reading {
             skip_bad: self.skip_bad,
             limit: self.limit,
             block_bytes: self.block_bytes,
+            ..Options::default()
         })
     }
 }

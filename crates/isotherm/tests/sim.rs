@@ -216,7 +216,7 @@ fn a_trace_that_no_device_could_follow_is_doubted_before_the_run() {
     let own = "a;17;read;4096;512\nb;18;write;8192;512\n";
     std::fs::write(place.path("own"), own).expect("written");
     let said = place.fails("trace info own");
-    let columns = "-,time_us,op,offset_bytes,length_bytes";
+    let columns = "-,time,op,offset_bytes,length_bytes";
     assert!(said.contains(&format!("--columns {columns}")), "{said}");
     place.ok(&format!("trace info own --columns {columns}"));
 }

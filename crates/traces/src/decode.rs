@@ -38,9 +38,17 @@ pub(crate) struct Run {
     pub(crate) skip_bad: u64,
     pub(crate) sure: Sure,
     pub(crate) assumed: Vec<String>,
+    /// What the content leaves open, so that another reading of it would be as good.
+    pub(crate) doubts: Vec<String>,
 }
 
 impl Run {
+    /// Notes a doubt about how the content is to be read.
+    pub(crate) fn doubt(&mut self, what: String) {
+        self.sure = Sure::Guess;
+        self.doubts.push(what);
+    }
+
     /// Counts a bad record, or returns the error if no more bad records may be skipped.
     pub(crate) fn bad(
         &mut self,
@@ -167,6 +175,8 @@ impl<P: LineParser> Decode for Lines<P> {
 pub(crate) trait FixedParser: Send {
     /// Bytes of a record.
     const SIZE: usize;
+    /// See [`Decode::timed`].
+    const TIMED: bool = true;
 
     /// Reads one record of `SIZE` bytes.
     fn record(&mut self, bytes: &[u8], devices: &mut Devices) -> Result<Item, Bad>;
@@ -181,6 +191,15 @@ pub(crate) trait FixedParser: Send {
 pub(crate) struct Fixed<P> {
     pub(crate) input: Input,
     pub(crate) parser: P,
+}
+
+impl<P: FixedParser> Fixed<P> {
+    pub(crate) fn boxed(input: Input, parser: P) -> Box<dyn Decode>
+    where
+        P: 'static,
+    {
+        Box::new(Fixed { input, parser })
+    }
 }
 
 impl<P: FixedParser> Decode for Fixed<P> {
@@ -229,6 +248,10 @@ impl<P: FixedParser> Decode for Fixed<P> {
             }
         }
         Ok(true)
+    }
+
+    fn timed(&self) -> bool {
+        P::TIMED
     }
 }
 

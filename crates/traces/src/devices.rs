@@ -24,6 +24,9 @@ pub(crate) struct Devices {
     // Neighbouring records mostly have the same device. These two fields then save the hash lookup.
     last_number: Option<(u64, u32)>,
     last_name: Option<(Box<[u8]>, u32)>,
+    /// Where records are sorted: the numbers in the order of delivery (number + 1; 0: none yet), and the reverse.
+    delivered: Vec<u32>,
+    order: Vec<u32>,
 }
 
 impl Devices {
@@ -94,8 +97,26 @@ impl Devices {
         Ok(self.keys.len() as u32 - 1)
     }
 
+    /// The number of device `id` in the order in which records are delivered. A reader that calls this calls it for every record.
+    pub(crate) fn in_order(&mut self, id: u32) -> u32 {
+        let at = id as usize;
+        if self.delivered.len() <= at {
+            self.delivered.resize(at + 1, 0);
+        }
+        if self.delivered[at] == 0 {
+            self.order.push(id);
+            self.delivered[at] = self.order.len() as u32;
+        }
+        self.delivered[at] - 1
+    }
+
     /// The format's name of device `id`.
     pub(crate) fn label(&self, id: u32) -> Option<String> {
+        let id = if self.order.is_empty() {
+            id
+        } else {
+            *self.order.get(id as usize)?
+        };
         Some(match self.keys.get(id as usize)? {
             Key::Number(n) => n.to_string(),
             Key::MajorMinor(major, minor) => format!("{major},{minor}"),

@@ -35,13 +35,24 @@ pub(crate) fn parse_u64(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// A decimal fraction of `unit_ns` (a power of ten) in whole nanoseconds, exact; further digits are cut off.
+/// A hexadecimal number that begins with `0x` and takes up all of `text`.
+pub(crate) fn hex(text: &[u8]) -> Option<u64> {
+    let digits = text.strip_prefix(b"0x").or(text.strip_prefix(b"0X"))?;
+    let digits = std::str::from_utf8(digits).ok()?;
+    let plain = digits.bytes().all(|c| c.is_ascii_hexdigit());
+    plain
+        .then(|| u64::from_str_radix(digits, 16).ok())
+        .flatten()
+}
+
+/// A decimal fraction of `unit_ns` (a power of ten) in whole nanoseconds, exact; further digits are cut off. The fraction begins with a point, or a
+/// comma as in some languages.
 pub(crate) fn parse_ns(text: &[u8], unit_ns: u64) -> Option<u64> {
     let dot = text.iter().position(|&c| !c.is_ascii_digit());
     let Some(dot) = dot else {
         return parse_u64(text)?.checked_mul(unit_ns);
     };
-    if text[dot] != b'.' {
+    if !matches!(text[dot], b'.' | b',') {
         return parse_float_ns(text, unit_ns);
     }
     let whole = if dot == 0 {
@@ -296,6 +307,7 @@ mod tests {
             Some(1_456_095_145_133_076_000)
         );
         assert_eq!(parse_ns(b"0.0114139999", s), Some(11_413_999));
+        assert_eq!(parse_ns(b"0,25", s), Some(250_000_000));
         assert_eq!(parse_ns(b".5", s), Some(500_000_000));
         assert_eq!(parse_ns(b"5.", s), Some(5_000_000_000));
         assert_eq!(parse_ns(b"2e-05", s), Some(20_000));
@@ -307,6 +319,7 @@ mod tests {
             b"nan",
             b"1e30",
             b"1.2.3",
+            b"1,2,3",
             b"99999999999999999999.0",
         ] {
             assert_eq!(

@@ -49,8 +49,20 @@ pub enum Format {
     Hplajw,
     /// Open CAS iotrace CSV.
     Octf,
+    /// Windows Performance Analyzer's table of disk usage as CSV.
+    Wpa,
+    /// biosnoop of BCC.
+    Biosnoop,
+    /// iosnoop of perf-tools.
+    Iosnoop,
+    /// CSV of libCacheSim.
+    LibCacheSim,
     /// Plain list of block numbers.
     BlockList,
+    /// Binary list of block numbers of 32 bits. Nothing in the content shows it, so it must be named.
+    Blocks32,
+    /// Binary list of block numbers of 64 bits. Nothing in the content shows it, so it must be named.
+    Blocks64,
     /// The CSV of this project.
     Csv,
     /// Columns that the user names ([`crate::ColumnMap`]). Not among [`Format::all`].
@@ -198,6 +210,36 @@ const TABLE: &[Row] = &[
         Format::BlockList,
         "blocks",
         "one block number per line (reads, no time)",
+    ),
+    row(
+        Format::Blocks32,
+        "blocks-u32",
+        "binary list of block numbers, 4 bytes each, little-endian (reads, no time); is not recognised",
+    ),
+    row(
+        Format::Blocks64,
+        "blocks-u64",
+        "binary list of block numbers, 8 bytes each, little-endian (reads, no time); is not recognised",
+    ),
+    row(
+        Format::Wpa,
+        "wpa",
+        "columns by name: Init Time (s), Complete Time (s), Disk, IO Type, Min Offset, Size (B), … (Windows Performance Analyzer)",
+    ),
+    row(
+        Format::Biosnoop,
+        "biosnoop",
+        "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms) (BCC; seconds, sectors, bytes)",
+    ),
+    row(
+        Format::Iosnoop,
+        "iosnoop",
+        "[STARTs ENDs] COMM PID TYPE DEV BLOCK BYTES LATms (perf-tools; seconds, sectors, bytes)",
+    ),
+    row(
+        Format::LibCacheSim,
+        "libcachesim",
+        "columns by name: time, op, size, lbn (seconds, bytes, sectors); or time, obj_id, obj_size (unit of ids by evidence)",
     ),
     row(
         Format::Csv,

@@ -13,6 +13,7 @@ use crate::map::Spans;
 use crate::open::open;
 use crate::reader::{Options, Reader};
 use crate::record::{Op, Record};
+use crate::repeats::Repeats;
 use crate::reuse::{Distances, Reuse};
 use crate::stats::Stats;
 use crate::stats::Sure;
@@ -66,7 +67,7 @@ pub struct Info {
     pub sure: Sure,
     /// Assumptions that were made because the trace does not state the fact.
     pub assumed: Vec<String>,
-    /// Figures that no real device has: signs of a wrong format or unit.
+    /// What the content leaves open, and figures that no real device has: signs of a wrong format or unit.
     pub doubts: Vec<String>,
 }
 
@@ -76,6 +77,9 @@ const RATE_DOUBTED: f64 = 20_000.0;
 const MEAN_DOUBTED: f64 = (1 << 20) as f64;
 /// Address in bytes above which the figure is doubted: 4 PiB, more than any device has.
 const ADDRESS_DOUBTED: u64 = 1 << 52;
+/// Accesses of 4 KiB for which reuse is computed: so many, and so many more with each request. It bounds the time for requests of gigabytes.
+const PATIENCE: u64 = 1 << 26;
+const PATIENCE_EACH: u64 = 1 << 12;
 /// Duration in seconds above which the figure is doubted: five years.
 const DURATION_DOUBTED: f64 = 5.0 * 365.0 * 86_400.0;
 
@@ -215,17 +219,25 @@ pub fn info_and_heat(mut reader: Reader, mut heat: Option<&mut Heats>) -> Result
         batch.clear();
     }
     let duration = reader.timed().then(|| reader.span().as_secs_f64());
+    let (impatient, repeated) = (sums.impatient, sums.repeats.doubted(reader.timed()));
     let mut info = sums.info(reader.format().name(), duration, reader.stats());
     info.sure = reader.sure();
     info.assumed = reader.assumed().to_vec();
+    info.doubts = reader.doubts().to_vec();
+    if impatient {
+        info.doubts.push(format!(
+            "Reuse and hit ratios are those of the first {:.0} accesses of 4 KiB: the requests are too large to count all of theirs.",
+            info.reuse.accesses
+        ));
+    }
     if reader.format() != Format::Generated {
-        info.doubts = info.doubted();
+        info.doubts.extend(repeated);
+        info.doubts.extend(info.doubted());
     }
     Ok(info)
 }
 
 /// Running sums.
-#[derive(Default)]
 struct Sums {
     /// Read, write, flush, discard.
     ops: [u64; 4],
@@ -234,7 +246,11 @@ struct Sums {
     touched: Vec<Touched>,
     sizes: BTreeMap<u32, u64>,
     distances: Distances,
+    /// Blocks whose distances may still be computed, and whether there were more.
+    patience: u64,
+    impatient: bool,
     by_class: BTreeMap<u8, u64>,
+    repeats: Repeats,
     sequential: u64,
     latency_ns: u128,
     latencies: u64,
@@ -245,6 +261,26 @@ struct Sums {
 struct Touched {
     blocks: RoaringTreemap,
     end: Option<u64>,
+}
+
+impl Default for Sums {
+    fn default() -> Sums {
+        Sums {
+            ops: [0; 4],
+            bytes: [0; 4],
+            spans: Spans::default(),
+            touched: Vec::new(),
+            sizes: BTreeMap::new(),
+            distances: Distances::default(),
+            patience: PATIENCE,
+            impatient: false,
+            by_class: BTreeMap::new(),
+            repeats: Repeats::default(),
+            sequential: 0,
+            latency_ns: 0,
+            latencies: 0,
+        }
+    }
 }
 
 impl Sums {
@@ -261,6 +297,7 @@ impl Sums {
             return;
         }
         *self.sizes.entry(r.len).or_default() += 1;
+        self.repeats.add(r);
         let device = r.device as usize;
         if self.touched.len() <= device {
             self.touched.resize_with(device + 1, Touched::default);
@@ -271,7 +308,15 @@ impl Sums {
             .insert_range(r.offset >> 12..=(r.end() - 1) >> 12);
         self.sequential += u64::from(touched.end == Some(r.offset));
         touched.end = Some(r.end());
-        for block in r.offset >> 12..=(r.end() - 1) >> 12 {
+        let blocks = r.offset >> 12..=(r.end() - 1) >> 12;
+        self.patience += PATIENCE_EACH;
+        let count = blocks.end() - blocks.start() + 1;
+        self.impatient |= count > self.patience;
+        if self.impatient {
+            return;
+        }
+        self.patience = self.patience.saturating_sub(count);
+        for block in blocks {
             self.distances.access(r.device, block);
         }
     }

@@ -11,6 +11,7 @@
 //! A trace of any length is read in bounded memory, and no input makes a reader panic.
 #![forbid(unsafe_code)]
 
+mod copy;
 mod decode;
 mod devices;
 mod error;
@@ -26,23 +27,29 @@ mod input;
 pub mod layout;
 mod map;
 mod merge;
+mod notes;
 mod open;
 mod reader;
 mod record;
+mod repeats;
 mod reuse;
 mod sniff;
+mod sort;
 mod source;
 mod stats;
 mod time_unit;
+mod units;
 mod write;
 
+pub use copy::{Pick, convert, copy};
 pub use error::{Bad, Place, TraceError};
 pub use format::{Format, UnknownFormat};
-pub use formats::custom::{BadColumns, ColumnMap};
+pub use formats::column_map::{BadColumns, ColumnMap};
 pub use heat::{HEAT_CELLS, Heat, Heats};
 pub use info::{Info, RequestBytes, info, info_and_heat, info_reader};
 pub use map::{DeviceSpan, SideBySide, scan, scan_reader};
-pub use open::{open, open_merged};
+pub use notes::Notes;
+pub use open::{open, open_from_zero, open_merged};
 pub use reader::{Options, Reader};
 pub use record::{Flags, Op, Record};
 pub use reuse::Reuse;
@@ -50,4 +57,4 @@ pub use sniff::{SNIFF_BYTES, sniff};
 pub use source::{Source, TRACES_VAR, find};
 pub use stats::{Stats, Sure};
 pub use time_unit::TimeUnit;
-pub use write::{WriteOptions, Writer, Written, convert, is_stream};
+pub use write::{WriteOptions, Writer, Written, is_stream};

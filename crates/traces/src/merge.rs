@@ -1,7 +1,8 @@
-//! Merges several files of one trace by time: blktrace writes one file per processor.
+//! Merges several traces by time: files of one trace, as blktrace writes one per processor, or traces that all begin at time zero.
 
 use crate::decode::{Decode, Run};
 use crate::error::TraceError;
+use crate::reader::Reader;
 use crate::record::Record;
 
 /// Records decoded ahead of each file.
@@ -79,5 +80,55 @@ impl Decode for Merge {
 
     fn timed(&self) -> bool {
         self.sources.iter().all(|s| s.decoder.timed())
+    }
+}
+
+/// A trace as a source of [`Merge`]: it begins at time zero, and its devices are its own.
+pub(crate) struct FromZero {
+    reader: Reader,
+    name: String,
+    /// Device of the trace → device of the merged trace.
+    devices: Vec<u32>,
+}
+
+impl FromZero {
+    /// Devices are called `name:DEVICE`.
+    pub(crate) fn boxed(reader: Reader, name: String) -> Box<dyn Decode> {
+        Box::new(FromZero {
+            reader,
+            name,
+            devices: Vec::new(),
+        })
+    }
+}
+
+impl Decode for FromZero {
+    fn decode(
+        &mut self,
+        out: &mut Vec<Record>,
+        max: usize,
+        run: &mut Run,
+    ) -> Result<bool, TraceError> {
+        let start = out.len();
+        if self.reader.read_batch(out, max - start)? == 0 {
+            return Ok(false);
+        }
+        for r in &mut out[start..] {
+            while self.devices.len() <= r.device as usize {
+                let own = self.devices.len() as u32;
+                let label = self.reader.device_name(own);
+                let label = format!("{}:{}", self.name, label.unwrap_or_else(|| own.to_string()));
+                let device = run.devices.name(label.as_bytes());
+                let device = device.map_err(|bad| {
+                    TraceError::unsupported(
+                        self.reader.path(),
+                        format!("more than {}", bad.expected),
+                    )
+                })?;
+                self.devices.push(device);
+            }
+            r.device = self.devices[r.device as usize];
+        }
+        Ok(true)
     }
 }

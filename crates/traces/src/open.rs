@@ -4,18 +4,20 @@ use std::path::{Path, PathBuf};
 
 use crate::decode::{Decode, Fixed, Lines, Run};
 use crate::error::TraceError;
-use crate::foreign::foreign;
+use crate::foreign::{OCTF_BINARY, foreign, is_octf, is_octf_name};
 use crate::format::Format;
 use crate::formats::blktrace::Event;
-use crate::formats::custom::ColumnMap;
+use crate::formats::column_map::ColumnMap;
 use crate::formats::{
     blkparse, blkreplay, blktrace, blocklist, cloud, custom, disksim, etw, events, fio, fiu, hint,
-    msr, oracle, parquet, spc, tables, vscsi,
+    msr, oracle, parquet, presets, spc, tables, vscsi,
 };
 use crate::input::Input;
-use crate::merge::Merge;
+use crate::merge::{FromZero, Merge};
+use crate::notes::Notes;
 use crate::reader::{Options, Reader};
 use crate::sniff::{Guess, SNIFF_BYTES, guess};
+use crate::sort::{Sorted, WINDOW, is_unsorted};
 use crate::source::Source;
 use crate::stats::Sure;
 use crate::time_unit::TimeUnit;
@@ -58,6 +60,22 @@ fn note_one_processor(path: &Path, run: &mut Run) {
         .push(format!("Read as the whole trace, though {beside}"));
 }
 
+/// Says that files of some processors are missing.
+fn note_missing(files: &[PathBuf], run: &mut Run) {
+    let missing = blktrace::missing_processors(files);
+    let [first, rest @ ..] = &missing[..] else {
+        return;
+    };
+    let more = if rest.is_empty() {
+        String::new()
+    } else {
+        format!(" and {} more", rest.len())
+    };
+    run.doubt(format!(
+        "There is no file of processor {first}{more}: its requests are missing, unless it had none."
+    ));
+}
+
 /// Opens several files of one trace, such as blktrace's one per processor, and merges their requests by time.
 ///
 /// Devices that have the same name in several files are the same device. [`Reader::path`] is the first file.
@@ -92,8 +110,18 @@ pub fn open_merged<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Rea
         assumed: found.assumed.into_iter().collect(),
         ..Run::default()
     };
+    if let Some(doubt) = found.doubt {
+        run.doubt(doubt);
+    }
+    // Parquet holds them elsewhere.
+    let notes = Notes::read(first.unread()).filter(|_| format != Format::Parquet);
+    if let Some(notes) = notes {
+        notes.note(&mut run);
+    }
     if let (Format::Blktrace, []) = (format, others) {
         note_one_processor(path, &mut run);
+    } else if format == Format::Blktrace {
+        note_missing(&named, &mut run);
     }
     let first_settings = settings(format, options, &paths, &mut run)?;
     let mut decoders = vec![first_settings.clone().decoder(first, &mut run)?];
@@ -120,7 +148,68 @@ pub fn open_merged<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Rea
     } else {
         decoders.remove(0)
     };
+    let decoder = sorted(decoder, options, &first_settings);
     Ok(Reader::new(path, format, decoder, run, options.limit))
+}
+
+/// Opens several traces as the devices of one, each from its own time zero, and merges their requests by time. Their formats may differ.
+/// [`Reader::path`] is the first trace, and its header is that of the merged trace; the format is that of the first.
+///
+/// # Errors
+/// As [`open`]; also if `paths` is empty, or one of the traces has no times.
+pub fn open_from_zero<P: AsRef<Path>>(
+    paths: &[P],
+    options: &Options,
+) -> Result<Reader, TraceError> {
+    let (mut run, mut sources) = (Run::default(), Vec::new());
+    let whole = Options {
+        limit: None,
+        ..options.clone()
+    };
+    for (i, path) in paths.iter().enumerate() {
+        let path = path.as_ref();
+        let reader = open(path, &whole)?;
+        if !reader.timed() {
+            let what = format!("{} without time cannot be merged", reader.format());
+            return Err(TraceError::unsupported(path, what));
+        }
+        run.sure = run.sure.min(reader.sure());
+        let of = |what: &String| format!("{}: {what}", path.display());
+        run.assumed.extend(reader.assumed().iter().map(of));
+        run.doubts.extend(reader.doubts().iter().map(of));
+        let name = path
+            .file_name()
+            .unwrap_or(path.as_os_str())
+            .to_string_lossy();
+        sources.push((
+            reader.format(),
+            FromZero::boxed(reader, format!("{i}:{name}")),
+        ));
+    }
+    let (Some(path), Some(&(format, _))) = (paths.first(), sources.first()) else {
+        return Err(TraceError::unsupported(Path::new(""), "no file was named"));
+    };
+    let merge = Merge::new(sources.into_iter().map(|(_, source)| source).collect());
+    Ok(Reader::new(
+        path.as_ref(),
+        format,
+        Box::new(merge),
+        run,
+        options.limit,
+    ))
+}
+
+/// The decoder, with its records sorted by time if the user or the format demands that.
+fn sorted(decoder: Box<dyn Decode>, options: &Options, settings: &Settings) -> Box<dyn Decode> {
+    let by_completion = settings
+        .columns
+        .as_ref()
+        .is_some_and(ColumnMap::by_completion);
+    let always = (is_unsorted(settings.format) || by_completion).then_some(WINDOW);
+    match options.sort_window.or(always).filter(|_| decoder.timed()) {
+        Some(window) => Sorted::boxed(decoder, window),
+        None => decoder,
+    }
 }
 
 /// The list of files, with each folder replaced by its blktrace files.
@@ -153,12 +242,7 @@ fn open_input(path: &Path, options: &Options) -> Result<(Guess, Input), TraceErr
         (None, format) => format,
     };
     if let Some(format) = named {
-        let certain = Guess {
-            format,
-            sure: Sure::Certain,
-            assumed: None,
-        };
-        return Ok((certain, input));
+        return Ok((Guess::certain(format), input));
     }
     if head.is_empty() {
         return Err(TraceError::unsupported(path, "the file is empty"));
@@ -168,6 +252,9 @@ fn open_input(path: &Path, options: &Options) -> Result<(Guess, Input), TraceErr
             path,
             format!("is no trace: {what}"),
         ));
+    }
+    if is_octf_name(path) && memchr::memchr(0, head).is_some() || is_octf(head) {
+        return Err(TraceError::unsupported(path, OCTF_BINARY));
     }
     let why = match guess(head) {
         Ok(guess) => return Ok((guess, input)),
@@ -179,6 +266,9 @@ fn open_input(path: &Path, options: &Options) -> Result<(Guess, Input), TraceErr
             Some(columns) => format!(
                 "the content is of no known format, but it has columns: if they are these, use `--columns {columns}`"
             ),
+            None if memchr::memchr(0, head).is_some() => {
+                "the content is binary and of no known format; a list of block numbers is read by `--format blocks-u32` or blocks-u64".to_owned()
+            }
             None => "the content is of no known format".to_owned(),
         },
     };
@@ -199,7 +289,7 @@ struct Settings {
     columns: Option<ColumnMap>,
 }
 
-/// Resolves three things that formats leave open by reading through all files until one decides. The assumptions are recorded in `run`.
+/// Resolves what formats leave open by reading through all files until one decides. The assumptions are recorded in `run`.
 fn settings(
     format: Format,
     options: &Options,
@@ -221,9 +311,9 @@ fn settings(
             Format::DiskSim | Format::Replay | Format::DiskSimPages
                 if options.trace_unit.is_none() =>
             {
-                let (found, why) = disksim::find_unit(again()?)?;
-                settings.unit = found;
-                unit = Some(why);
+                let found = disksim::find_unit(again()?)?;
+                settings.unit = found.unit;
+                unit = Some(found);
                 settings.unit != TimeUnit::Nanoseconds
             }
             Format::Blktrace => {
@@ -238,20 +328,83 @@ fn settings(
                 settings.timed = fio::has_waits(again()?)?;
                 settings.timed
             }
-            _ => true,
+            Format::Oracle if options.block_bytes.is_none() => {
+                settings.find_block(again()?, run)?;
+                true
+            }
+            _ => {
+                settings.find_columns(again, options.trace_unit, run)?;
+                true
+            }
         };
         if decided {
             break;
         }
     }
-    if let Some(why) = unit {
+    if let Some(found) = unit {
+        let what = format!(
+            "Times are read as {}: {}; --time-unit says otherwise.",
+            found.unit.name(),
+            found.why
+        );
         run.sure = run.sure.min(Sure::Likely);
-        run.assumed.push(format!(
-            "Times are read as {}: {why}; --time-unit says otherwise.",
-            settings.unit.name()
-        ));
+        if found.open {
+            run.doubt(format!(
+                "Nothing shows the unit of time for certain. {what}"
+            ));
+        }
+        run.assumed.push(what);
+    }
+    if settings.lacks_op() {
+        run.assumed
+            .push("Nothing says which requests write: all are taken as reads.".to_owned());
     }
     Ok(settings)
+}
+
+impl Settings {
+    /// The unit of object numbers.
+    fn find_block(&mut self, input: Input, run: &mut Run) -> Result<(), TraceError> {
+        match oracle::find_block(input)? {
+            Some((Some(bytes), what)) => {
+                self.block_bytes = bytes;
+                run.assumed.push(what);
+            }
+            Some((None, doubt)) => run.doubt(doubt),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The columns of a text whose columns have names, and the units that columns leave open.
+    fn find_columns(
+        &mut self,
+        again: impl Fn() -> Result<Input, TraceError>,
+        unit: Option<TimeUnit>,
+        run: &mut Run,
+    ) -> Result<(), TraceError> {
+        if presets::has(self.format) {
+            self.columns = Some(presets::columns(self.format, again()?)?);
+        }
+        if let Some(map) = self.columns.take() {
+            let (map, said) = map.settle(again()?, unit)?;
+            self.columns = Some(map);
+            if !said.assumed.is_empty() {
+                run.sure = run.sure.min(Sure::Likely);
+            }
+            run.assumed.extend(said.assumed);
+            said.doubts.into_iter().for_each(|doubt| run.doubt(doubt));
+        }
+        Ok(())
+    }
+
+    /// Whether nothing in the content states the direction of requests, although requests of this kind write, too.
+    fn lacks_op(&self) -> bool {
+        match &self.columns {
+            Some(map) => map.lacks_op(),
+            None => matches!(self.format, Format::Oracle),
+        }
+    }
 }
 
 impl Settings {
@@ -271,26 +424,17 @@ impl Settings {
             Format::Spc => Lines::boxed(input, spc::Spc),
             Format::Fiu => Lines::boxed(input, fiu::Fiu),
             Format::Msr => Lines::boxed(input, msr::Msr::default()),
-            Format::Vscsi1 => Box::new(Fixed {
-                input,
-                parser: vscsi::Vscsi1,
-            }),
-            Format::Vscsi2 => Box::new(Fixed {
-                input,
-                parser: vscsi::Vscsi2,
-            }),
+            Format::Vscsi1 => Fixed::boxed(input, vscsi::Vscsi1),
+            Format::Vscsi2 => Fixed::boxed(input, vscsi::Vscsi2),
             Format::DiskSim | Format::Replay | Format::DiskSimPages => Lines::boxed(
                 input,
                 disksim::DiskSim {
                     unit,
-                    counts: disksim::Counts::of(format),
+                    units: disksim::units(format),
                 },
             ),
             Format::Arc => Lines::boxed(input, blocklist::Arc),
-            Format::Oracle => Box::new(Fixed {
-                input,
-                parser: oracle::Oracle { block_bytes },
-            }),
+            Format::Oracle => Fixed::boxed(input, oracle::Oracle { block_bytes }),
             Format::Blktrace => Box::new(blktrace::Blktrace { input, event }),
             Format::Blkparse => Lines::boxed(input, blkparse::Blkparse { event }),
             Format::FioV2 => Lines::boxed(input, fio::Fio::v2(timed)),
@@ -304,7 +448,13 @@ impl Settings {
             Format::BlockList => Lines::boxed(input, blocklist::BlockList { block_bytes }),
             Format::Csv => Lines::boxed(input, tables::Csv::default()),
             Format::Parquet => Box::new(parquet::Columnar::open(&input.path, run)?),
-            Format::Columns => {
+            Format::Blocks32 => Fixed::boxed(input, blocklist::Numbers::<4> { block_bytes }),
+            Format::Blocks64 => Fixed::boxed(input, blocklist::Numbers::<8> { block_bytes }),
+            Format::Columns
+            | Format::Wpa
+            | Format::Biosnoop
+            | Format::Iosnoop
+            | Format::LibCacheSim => {
                 let Some(map) = columns else {
                     let what = "is to be read by columns, but none are named";
                     return Err(TraceError::unsupported(&input.path, what));

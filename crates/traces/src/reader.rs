@@ -7,7 +7,7 @@ use isotherm_core::Nanos;
 use crate::decode::{Decode, Run};
 use crate::error::TraceError;
 use crate::format::Format;
-use crate::formats::custom::ColumnMap;
+use crate::formats::column_map::ColumnMap;
 use crate::record::{Op, Record};
 use crate::stats::{Stats, Sure};
 use crate::time_unit::TimeUnit;
@@ -24,12 +24,15 @@ pub struct Options {
     pub format: Option<Format>,
     /// Bad records to skip and count before giving up.
     pub skip_bad: u64,
-    /// Unit of time where the format leaves it open (DiskSim's columns). If absent, it is inferred from the numbers.
+    /// Unit of time where the format leaves it open (DiskSim's columns, a column `time`). If absent, it is inferred from the numbers.
     pub trace_unit: Option<TimeUnit>,
     /// Stop after this many requests.
     pub limit: Option<u64>,
-    /// Bytes of a block in lists of block numbers and of an object in oracleGeneral; 4096 when absent.
+    /// Bytes of a block in lists of block numbers, 4096 when absent; and of an object number in oracleGeneral, by evidence when absent.
     pub block_bytes: Option<u32>,
+    /// Sort the requests by time, each past at most this many others. Formats that are in the order of completion or of processors are
+    /// sorted within 65 536 when absent, and others are not.
+    pub sort_window: Option<usize>,
     /// The meaning of the columns of a text that is in no known format; used instead of `format`.
     pub columns: Option<ColumnMap>,
 }
@@ -47,9 +50,6 @@ pub struct Reader {
     /// The absolute time that becomes time zero.
     origin: Option<u64>,
     last: u64,
-    /// Smallest and largest absolute time in the trace.
-    earliest: u64,
-    latest: u64,
     /// The iterator's batch, and how many of its records are delivered.
     batch: Vec<Record>,
     delivered: usize,
@@ -74,8 +74,6 @@ impl Reader {
             left: limit.unwrap_or(u64::MAX),
             origin: None,
             last: 0,
-            earliest: u64::MAX,
-            latest: 0,
             batch: Vec::new(),
             delivered: 0,
             failed: None,
@@ -98,9 +96,9 @@ impl Reader {
         self.decoder.timed()
     }
 
-    /// From the earliest to the latest request so far, by the trace's own clock, whatever the order of the records.
+    /// From the first to the last request so far, as they are delivered: the span that a replay takes.
     pub fn span(&self) -> Nanos {
-        Nanos(self.latest.saturating_sub(self.earliest))
+        Nanos(self.last)
     }
 
     /// How certain it is that the format was recognised correctly.
@@ -111,6 +109,11 @@ impl Reader {
     /// The assumptions that were made because the trace does not state the fact, in sentences.
     pub fn assumed(&self) -> &[String] {
         &self.run.assumed
+    }
+
+    /// What the content leaves open, so that another reading would be as good, in sentences.
+    pub fn doubts(&self) -> &[String] {
+        &self.run.doubts
     }
 
     /// Counters so far.
@@ -177,8 +180,6 @@ impl Reader {
                 continue;
             }
             if timed {
-                self.earliest = self.earliest.min(r.time.0);
-                self.latest = self.latest.max(r.time.0);
                 let origin = *self.origin.get_or_insert(r.time.0);
                 let time = r.time.0.saturating_sub(origin);
                 if r.time.0 < origin || time < self.last {

@@ -9,9 +9,10 @@ use crate::devices::Devices;
 use crate::error::{Bad, Place};
 use crate::format::Format;
 use crate::formats::blktrace::Event;
+use crate::formats::disksim::Weighed;
 use crate::formats::{
-    blkparse, blkreplay, blktrace, blocklist, cloud, disksim, etw, fio, fiu, msr, oracle, spc,
-    tables, vscsi,
+    blkparse, blkreplay, blktrace, blocklist, cloud, disksim, etw, fio, fiu, msr, oracle, presets,
+    spc, tables, vscsi,
 };
 use crate::stats::Sure;
 use crate::time_unit::TimeUnit;
@@ -29,14 +30,17 @@ pub(crate) struct Guess {
     pub(crate) sure: Sure,
     /// The assumptions, in whole sentences.
     pub(crate) assumed: Option<String>,
+    /// What the numbers leave open, in a sentence.
+    pub(crate) doubt: Option<String>,
 }
 
 impl Guess {
-    fn certain(format: Format) -> Guess {
+    pub(crate) fn certain(format: Format) -> Guess {
         Guess {
             format,
             sure: Sure::Certain,
             assumed: None,
+            doubt: None,
         }
     }
 }
@@ -69,9 +73,8 @@ pub(crate) fn guess(head: &[u8]) -> Result<Guess, Option<Nearest>> {
     if memchr::memchr(0, head).is_some() {
         let format = binary(head).ok_or(None)?;
         Ok(Guess {
-            format,
             sure: Sure::Likely,
-            assumed: None,
+            ..Guess::certain(format)
         })
     } else {
         text(head)
@@ -89,6 +92,9 @@ fn text(head: &[u8]) -> Result<Guess, Option<Nearest>> {
     }
     if first == fio::HEADER_V3.as_bytes() {
         return Ok(Guess::certain(Format::FioV3));
+    }
+    if let Some(format) = presets::recognise(head) {
+        return Ok(Guess::certain(format));
     }
     let mut scores = scores(head);
     // On ties the first one wins, so the order of the table is the order of preference.
@@ -116,11 +122,15 @@ fn text(head: &[u8]) -> Result<Guess, Option<Nearest>> {
     } else if let Some((other, _)) = rival.filter(|_| !named_columns(*format)) {
         guess.assumed = Some(format!("Read as {format}; {other} reads it as well."));
     }
-    if *format == Format::DiskSim
-        && let Some((relative, why)) = disksim::weigh(head)
-    {
-        guess.format = relative;
-        guess.assumed = Some(format!("Read as {relative}, not {format}: {why}."));
+    if *format == Format::DiskSim {
+        match disksim::examine(head) {
+            Some(Weighed::Shown(relative, why)) if relative != *format => {
+                guess.format = relative;
+                guess.assumed = Some(format!("Read as {relative}, not {format}: {why}."));
+            }
+            Some(Weighed::Open(doubt)) => guess.doubt = Some(doubt),
+            _ => {}
+        }
     }
     Ok(guess)
 }
@@ -136,7 +146,7 @@ fn named_columns(format: Format) -> bool {
 /// Each text format with the result of its parser on `head`, in the order of preference.
 fn scores(head: &[u8]) -> Vec<(Format, Score)> {
     let unit = TimeUnit::Microseconds;
-    let counts = disksim::Counts::of(Format::DiskSim);
+    let units = disksim::units(Format::DiskSim);
     let blkparse = |event| score(head, blkparse::Blkparse { event });
     vec![
         (Format::Octf, score(head, tables::Octf::default())),
@@ -157,7 +167,7 @@ fn scores(head: &[u8]) -> Vec<(Format, Score)> {
         (Format::Fiu, score(head, fiu::Fiu)),
         (
             Format::DiskSim,
-            score(head, disksim::DiskSim { unit, counts }),
+            score(head, disksim::DiskSim { unit, units }),
         ),
         (Format::Arc, score(head, blocklist::Arc)),
         (

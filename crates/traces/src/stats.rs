@@ -11,10 +11,19 @@ pub struct Stats {
     pub bad_skipped: u64,
     /// Reads, writes and discards of length 0, dropped.
     pub zero_length_dropped: u64,
+    /// Requests that came after one with a later time, and were sorted to their places.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub sorted: u64,
     /// Times that were smaller than the time before, and were raised to it.
     pub time_went_back: u64,
     /// Well-formed events that are not requests.
     pub other_events: u64,
+}
+
+/// Whether a counter is left out of JSON.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+pub(crate) fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// How certain the recognition of a format is.
@@ -28,4 +37,26 @@ pub enum Sure {
     /// There is a magic number or a line of column names, or the user named the format.
     #[default]
     Certain,
+}
+
+impl Sure {
+    /// Every degree with its name.
+    const NAMES: [(Sure, &str); 3] = [
+        (Sure::Guess, "guess"),
+        (Sure::Likely, "likely"),
+        (Sure::Certain, "certain"),
+    ];
+
+    /// The name of the degree, as in JSON.
+    pub fn name(self) -> &'static str {
+        // The table holds every degree.
+        let row = Sure::NAMES.iter().find(|(sure, _)| *sure == self);
+        row.map_or("", |(_, name)| name)
+    }
+
+    /// The degree with this name; a guess if there is none.
+    pub(crate) fn of_name(name: &str) -> Sure {
+        let row = Sure::NAMES.iter().find(|(_, n)| *n == name);
+        row.map_or(Sure::Guess, |(sure, _)| *sure)
+    }
 }

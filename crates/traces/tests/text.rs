@@ -155,7 +155,7 @@ fn the_suggested_columns_are_those_of_the_numbers() {
         // A log of latencies by fio.
         (
             "1, 5234, 0, 4096, 0\n1, 6211, 1, 4096, 8192\n2, 5230, 0, 4096, 40960\n".to_owned(),
-            "time_us,-,-,length_bytes,offset_bytes",
+            "time,-,-,length_bytes,offset_bytes",
         ),
         // No time, and lengths that are all alike.
         (

@@ -314,11 +314,11 @@ fn what_no_format_reads_gets_an_example_of_columns() {
     for (text, columns) in [
         (
             "0.1,R,4096,4096\n0.2,W,8192,4096\n",
-            "time_s,op,offset_bytes,length_bytes",
+            "time,op,offset_bytes,length_bytes",
         ),
         (
             "at;host;pos;len;kind\n17;db1;4096;512;read\n",
-            "time_us,-,offset_bytes,length_bytes,op",
+            "time,-,offset_bytes,length_bytes,op",
         ),
         ("W 4096 512\nR 8192 512\n", "op,offset_bytes,length_bytes"),
     ] {

@@ -9,6 +9,7 @@ mod life;
 mod reproduce;
 mod sim;
 mod system;
+mod trace;
 mod volume;
 
 use std::ffi::OsString;
@@ -44,8 +45,11 @@ pub use system::{AssembleArgs, FstabArgs, GenerateArgs, MountHelperArgs, Volumes
 
 pub use sim::{
     CompareArgs, DemoArgs, ListArgs, PoliciesArgs, PolicyList, SimArgs, SweepArgs, TierArg,
-    TimeMode, TraceArgs, TraceCommand, TraceConvertArgs, TraceInfoArgs, TraceOptions, Unit,
-    WorldArgs,
+    TimeMode, WorldArgs,
+};
+pub use trace::{
+    TraceArgs, TraceCommand, TraceConvertArgs, TraceCopyArgs, TraceCutArgs, TraceInfoArgs,
+    TraceMergeArgs, TraceOptions, TraceSortArgs, Unit,
 };
 
 /// A volume on the command line: a path, or a bare name that is resolved to one.

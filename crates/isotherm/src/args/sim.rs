@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use isotherm_core::engine::KNOBS;
 use isotherm_models::FlashState;
 
+use super::trace::TraceOptions;
 use crate::json::JsonArg;
 use crate::pages::PageArgs;
 use crate::policy_spec::PolicySpec;
@@ -240,46 +241,6 @@ pub enum TimeMode {
     Trace,
 }
 
-/// Unit of a trace's time stamps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Unit {
-    /// Nanoseconds.
-    Ns,
-    /// Microseconds.
-    Us,
-    /// Milliseconds.
-    Ms,
-    /// Seconds.
-    S,
-}
-
-/// How to read a trace.
-#[derive(Clone, Debug, Default, Args)]
-pub struct TraceOptions {
-    /// Format of the trace instead of the detected one (see `isotherm formats`)
-    #[arg(long)]
-    pub format: Option<String>,
-    /// Number of bad records that are skipped and counted before the command fails
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub skip_bad: u64,
-    /// Unit of time, if the format does not define it (disksim, replay, disksim-pages)
-    #[arg(long = "time-unit", alias = "trace-unit", value_enum)]
-    pub trace_unit: Option<Unit>,
-    /// Meaning of the columns of a text without a known format, by position (- for a column to ignore) or as ROLE=NAME of its first line:
-    /// time_s, _ms, _us, _100ns, _ns; device; op (letters), op_read1, op_read0; offset_bytes, _sectors, _4k; length_bytes, _sectors, _4k;
-    /// latency_s … _ns; class
-    #[arg(
-        long,
-        value_name = "COLUMN,...",
-        conflicts_with = "format",
-        allow_hyphen_values = true
-    )]
-    pub columns: Option<isotherm_traces::ColumnMap>,
-    /// Bytes of a block in lists of block numbers
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub block_bytes: Option<u32>,
-}
-
 /// `isotherm compare`.
 #[derive(Debug, Args)]
 #[command(
@@ -327,77 +288,6 @@ pub struct SweepArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
     /// Where the summary goes.
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
-/// `isotherm trace`.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:\n  isotherm trace info web.spc.zst --json")]
-pub struct TraceArgs {
-    /// The command.
-    #[command(subcommand)]
-    pub command: TraceCommand,
-}
-
-/// Commands about traces.
-#[derive(Debug, Subcommand)]
-pub enum TraceCommand {
-    /// Show the figures of a trace
-    Info(TraceInfoArgs),
-    /// Write a trace in another format
-    Convert(TraceConvertArgs),
-    /// List workload generators with parameters and source
-    #[command(after_help = "Example:\n  isotherm trace generators --json")]
-    Generators(ListArgs),
-}
-
-/// `isotherm trace convert`.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  isotherm trace convert web.spc.zst --out web.parquet --to parquet\n  \
-    isotherm trace convert gen:postmark,files=4000,transactions=8000 --out postmark.parquet\n  \
-    isotherm trace convert web.spc.zst --to csv --out - | head"
-)]
-pub struct TraceConvertArgs {
-    /// The trace to read, or gen:NAME,KEY=VALUE,... (see `isotherm trace generators`)
-    pub file: PathBuf,
-    /// The trace to write, which must not exist; or a pipe, or `-` for standard output, in formats that are written in order (not
-    /// oracle-general)
-    #[arg(long, value_name = "FILE")]
-    pub out: PathBuf,
-    /// Format to write
-    #[arg(long, value_name = "FORMAT", default_value = "parquet")]
-    pub to: String,
-    /// Stop after N requests
-    #[arg(long, value_name = "N")]
-    pub limit: Option<u64>,
-    /// How to read it.
-    #[command(flatten)]
-    pub read: TraceOptions,
-    /// Where the figures go.
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
-/// `isotherm trace info`.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  isotherm trace info web.spc.zst --json\n  isotherm trace info gen:web-search,scale=0.1"
-)]
-pub struct TraceInfoArgs {
-    /// The trace, or gen:NAME,KEY=VALUE,... (see `isotherm trace generators`)
-    pub file: PathBuf,
-    /// Draw an SVG: heat of addresses over time, request sizes, reuse distances
-    #[arg(long, value_name = "FILE")]
-    pub plot: Option<PathBuf>,
-    /// Stop after N requests
-    #[arg(long, value_name = "N")]
-    pub limit: Option<u64>,
-    /// How to read it.
-    #[command(flatten)]
-    pub read: TraceOptions,
-    /// Where the figures go.
     #[command(flatten)]
     pub json: JsonArg,
 }

@@ -38,6 +38,7 @@ pub mod sweep;
 pub mod tables;
 pub mod top;
 pub mod trace;
+mod trace_copy;
 pub mod warm;
 pub mod web;
 

@@ -1,17 +1,14 @@
-//! `trace info`, and functions for all commands that read traces.
+//! `trace info` and `trace generators`, and functions for all commands that read traces.
 
-use std::io::ErrorKind::BrokenPipe;
 use std::path::{Path, PathBuf};
 
 use isotherm_traces::generate::generators;
 use isotherm_traces::{Format, Heats, Options, Source, TimeUnit, TraceError};
 use serde_json::{Value, json};
 
-use super::pipe;
+use super::{pipe, trace_copy};
 use crate::Failure;
-use crate::args::{
-    ListArgs, TraceArgs, TraceCommand, TraceConvertArgs, TraceInfoArgs, TraceOptions,
-};
+use crate::args::{ListArgs, TraceArgs, TraceCommand, TraceInfoArgs, TraceOptions};
 use crate::table::table;
 use crate::trace_plot;
 
@@ -22,7 +19,10 @@ use crate::trace_plot;
 pub fn run(args: &TraceArgs) -> Result<(), Failure> {
     match &args.command {
         TraceCommand::Info(a) => info(a),
-        TraceCommand::Convert(a) => convert(a),
+        TraceCommand::Convert(a) => trace_copy::convert(a),
+        TraceCommand::Cut(a) => trace_copy::cut(a),
+        TraceCommand::Merge(a) => trace_copy::merge(a),
+        TraceCommand::Sort(a) => trace_copy::sort(a),
         TraceCommand::Generators(a) => list(a),
     }
 }
@@ -84,6 +84,7 @@ fn info(a: &TraceInfoArgs) -> Result<(), Failure> {
                 "zero_length_dropped",
                 info.reader.zero_length_dropped.to_string(),
             ),
+            ("sorted", info.reader.sorted.to_string()),
             ("time_went_back", info.reader.time_went_back.to_string()),
             ("other_events", info.reader.other_events.to_string()),
             ("sure", format!("{:?}", info.sure).to_lowercase()),
@@ -179,72 +180,6 @@ fn list(a: &ListArgs) -> Result<(), Failure> {
     })
 }
 
-fn convert(a: &TraceConvertArgs) -> Result<(), Failure> {
-    let to = format(&a.to)?;
-    if !Format::writable().any(|f| f == to) {
-        let names: Vec<_> = Format::writable().map(Format::name).collect();
-        return Err(Failure::usage(format!(
-            "format `{to}` can only be read; to write there are: {}",
-            names.join(", ")
-        )));
-    }
-    let out = if a.out == Path::new("-") {
-        Path::new("/dev/stdout")
-    } else {
-        &a.out
-    };
-    let stream = isotherm_traces::is_stream(out);
-    let to_stdout = stream && is_stdout(out);
-    if to_stdout && a.json.is_stdout() {
-        return Err(Failure::usage(
-            "--json: the trace goes to standard output, so the figures need a file: --json=FILE",
-        ));
-    }
-    if !stream && out.exists() {
-        return Err(Failure::failed(format!(
-            "{}: exists already: choose another name",
-            out.display()
-        )));
-    }
-    let converted = isotherm_traces::convert(find(&a.file)?, &limited(&a.read, a.limit)?, out, to);
-    let written = match converted {
-        // A reader that has closed the pipe has what it wants.
-        Err(TraceError::Write { source, .. }) if stream && source.kind() == BrokenPipe => {
-            return Ok(());
-        }
-        converted => converted.map_err(|e| failed(&e))?,
-    };
-    let words = || {
-        let lost: Vec<_> = written.lost.iter().copied().collect();
-        let lost = if lost.is_empty() {
-            String::new()
-        } else {
-            format!("; {to} does not hold: {}", lost.join(", "))
-        };
-        format!(
-            "{}: {} requests as {to}, {} dropped{lost}\n",
-            out.display(),
-            written.requests,
-            written.dropped
-        )
-    };
-    if to_stdout && a.json.json.is_none() {
-        crate::log::note(format_args!("isotherm: {}", words().trim_end()));
-        return Ok(());
-    }
-    a.json.print(&written, words)
-}
-
-/// Whether this path is the standard output of this process.
-fn is_stdout(path: &Path) -> bool {
-    [path, Path::new("/proc/self/fd/1")]
-        .map(std::fs::canonicalize)
-        .into_iter()
-        .collect::<Result<Vec<_>, _>>()
-        .is_ok_and(|p| p[0] == p[1])
-        || path == Path::new("/dev/stdout")
-}
-
 /// The path or generator as given, or the path below `$ISOTHERM_TRACES`; `-` is standard input. Of a pipe, the path of a copy.
 ///
 /// # Errors
@@ -284,11 +219,19 @@ pub fn options(args: &TraceOptions) -> Result<Options, Failure> {
         }),
         limit: None,
         block_bytes: args.block_bytes,
-        columns: args.columns.clone(),
+        columns: args.columns.clone().map(|columns| match args.separator {
+            Some(separator) => columns.separated_by(separator),
+            None => columns,
+        }),
+        sort_window: None,
     })
 }
 
-fn limited(args: &TraceOptions, limit: Option<u64>) -> Result<Options, Failure> {
+/// As [`options`], for the first `limit` requests.
+///
+/// # Errors
+/// As [`options`].
+pub fn limited(args: &TraceOptions, limit: Option<u64>) -> Result<Options, Failure> {
     Ok(Options {
         limit,
         ..options(args)?

@@ -226,6 +226,7 @@ impl Records for Merged {
             sum.requests += s.requests;
             sum.bad_skipped += s.bad_skipped;
             sum.zero_length_dropped += s.zero_length_dropped;
+            sum.sorted += s.sorted;
             sum.time_went_back += s.time_went_back;
             sum.other_events += s.other_events;
         }

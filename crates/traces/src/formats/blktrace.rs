@@ -12,12 +12,15 @@ use crate::decode::{Decode, Run};
 use crate::devices::Devices;
 use crate::error::{Bad, Place, TraceError};
 use crate::field::{SECTOR, offset, request};
+use crate::foreign::{OCTF_BINARY, is_octf_name};
 use crate::input::Input;
 use crate::record::{Flags, Op, Record};
 
 const SIZE: usize = 48;
 const MAGIC: u32 = 0x6561_7400;
 const VERSION: u32 = 7;
+/// More processors than Linux has. It bounds the search for missing ones.
+const PROCESSORS_MAX: u32 = 8192;
 
 /// Lower half of `action`.
 const QUEUED: u32 = 1;
@@ -286,6 +289,17 @@ pub(crate) fn of_other_processors(path: &Path) -> Option<usize> {
     Some(of_this.count())
 }
 
+/// The processors below the last one of which no file is among `files`, which are those of one trace.
+pub(crate) fn missing_processors(files: &[PathBuf]) -> Vec<u32> {
+    let there: Vec<u32> = files
+        .iter()
+        .filter_map(|f| part_of(f))
+        .map(|p| p.1)
+        .collect();
+    let last = there.iter().copied().max().unwrap_or(0).min(PROCESSORS_MAX);
+    (0..last).filter(|p| !there.contains(p)).collect()
+}
+
 /// The files of the single trace in `folder`.
 ///
 /// # Errors
@@ -296,7 +310,14 @@ pub(crate) fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, TraceError> {
         source,
     })?;
     let Some((first, _, _)) = found.first() else {
-        let what = "is a folder without files NAME.blktrace.N: name the trace's files";
+        let octf = std::fs::read_dir(folder).is_ok_and(|mut all| {
+            all.any(|entry| entry.is_ok_and(|entry| is_octf_name(&entry.path())))
+        });
+        let what = if octf {
+            OCTF_BINARY
+        } else {
+            "is a folder without files NAME.blktrace.N: name the trace's files"
+        };
         return Err(TraceError::unsupported(folder, what));
     };
     if let Some((other, _, _)) = found.iter().find(|(base, _, _)| base != first) {

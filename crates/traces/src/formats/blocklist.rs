@@ -1,6 +1,6 @@
-//! Reference streams without times: ARC `.lis` (`start count ignored number`) and plain lists of block numbers.
+//! Reference streams without times: ARC `.lis` (`start count ignored number`), and lists of block numbers as text or binary.
 
-use crate::decode::{Item, LineParser};
+use crate::decode::{FixedParser, Item, LineParser, le32, le64};
 use crate::devices::Devices;
 use crate::error::Bad;
 use crate::field::{SECTOR, Words, length, no_record, number, offset, request};
@@ -59,5 +59,25 @@ impl LineParser for BlockList {
 
     fn timed(&self) -> bool {
         false
+    }
+}
+
+/// Block numbers of `BYTES` bytes each, 4 or 8, little-endian.
+pub(crate) struct Numbers<const BYTES: usize> {
+    pub(crate) block_bytes: u32,
+}
+
+impl<const BYTES: usize> FixedParser for Numbers<BYTES> {
+    const SIZE: usize = BYTES;
+    const TIMED: bool = false;
+
+    fn record(&mut self, b: &[u8], _: &mut Devices) -> Result<Item, Bad> {
+        let block = if BYTES == 8 {
+            le64(b, 0)
+        } else {
+            u64::from(le32(b, 0))
+        };
+        let at = offset(block, u64::from(self.block_bytes))?;
+        Ok(Item::Request(request(0, Op::Read, at, self.block_bytes)?))
     }
 }

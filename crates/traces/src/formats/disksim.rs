@@ -8,60 +8,36 @@
 //! | `replay` | bytes | bytes |
 //! | `disksim-pages` | 512 B sectors | 4 KiB pages |
 //!
-//! If every lba and every size is a multiple of 512, they count bytes: as sectors, all requests would be multiples of 256 KiB at multiples
-//! of 256 KiB. If every lba is a multiple of 8 and most sizes are not, or if requests are consecutive only when sizes count pages, then
-//! sizes count pages.
-//!
-//! Times with a decimal point are milliseconds, as in DiskSim's manual, or seconds if milliseconds would mean more than 20 000 requests per
-//! second. Whole numbers are nanoseconds if each of them is a multiple of 1 000 (a microsecond clock), or if hardly any two requests are
-//! less than 1 000 apart, unless either would mean more than 20 000 requests per second. Otherwise they are microseconds. The second rule
-//! holds because real requests come in bursts: in the traces that were examined, 9 to 97 % of the gaps are below a millisecond and fewer
-//! than 0.1 % are below a microsecond.
+//! The units of lba and size show in which request follows which, and in their divisors (`units.rs`); the unit of time in the gaps between
+//! requests (`time_unit.rs`).
 
 use crate::decode::{Item, LineParser};
 use crate::devices::Devices;
 use crate::error::{Bad, TraceError};
-use crate::field::{SECTOR, Words, length, no_record, offset, parse_ns, parse_u64, request, word};
+use crate::field::{Words, length, no_record, offset, parse_ns, parse_u64, request, word};
 use crate::format::Format;
 use crate::input::Input;
 use crate::record::{Op, Record};
-use crate::time_unit::TimeUnit;
+use crate::time_unit::{FEW, Found, LOOK, TimeUnit, Times};
+use crate::units::{Row, Units, name, weigh};
 
-/// Bytes of a page where sizes count pages.
-const PAGE: u64 = 4096;
-/// With fewer requests than this, the numbers are not conclusive.
-const FEW: usize = 16;
-/// The number of requests whose times are examined.
-const LOOK: usize = 20_000;
+/// The units of each of the formats.
+const UNITS: [(Format, Units); 3] = [
+    (Format::DiskSim, Units::SECTORS),
+    (Format::Replay, Units::BYTES),
+    (Format::DiskSimPages, Units::PAGES),
+];
 
-/// The unit of a number, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Counts {
-    lba: u64,
-    size: u64,
-}
-
-impl Counts {
-    /// The units of `format`.
-    pub(crate) fn of(format: Format) -> Counts {
-        match format {
-            Format::Replay => Counts { lba: 1, size: 1 },
-            Format::DiskSimPages => Counts {
-                lba: SECTOR,
-                size: PAGE,
-            },
-            _ => Counts {
-                lba: SECTOR,
-                size: SECTOR,
-            },
-        }
-    }
+/// The units of `format`.
+pub(crate) fn units(format: Format) -> Units {
+    let row = UNITS.iter().find(|(f, _)| *f == format);
+    row.map_or(Units::SECTORS, |(_, units)| *units)
 }
 
 /// The parser.
 pub(crate) struct DiskSim {
     pub(crate) unit: TimeUnit,
-    pub(crate) counts: Counts,
+    pub(crate) units: Units,
 }
 
 impl LineParser for DiskSim {
@@ -87,8 +63,8 @@ impl LineParser for DiskSim {
         let r = request(
             time,
             op,
-            offset(lba, self.counts.lba)?,
-            length(size, self.counts.size)?,
+            offset(lba, self.units.at)?,
+            length(size, self.units.size)?,
         )?;
         Ok(Item::Request(Record {
             device: devices.number(device)?,
@@ -97,132 +73,56 @@ impl LineParser for DiskSim {
     }
 }
 
-/// Infers from the first lines which of the three formats a file has, and says why. `None` if there is too little to decide.
-pub(crate) fn weigh(head: &[u8]) -> Option<(Format, &'static str)> {
-    let columns = |line: &[u8]| {
+/// What the first lines show of the units.
+pub(crate) enum Weighed {
+    /// The lines fit this format, for this reason.
+    Shown(Format, String),
+    /// They show nothing, or units that none of the formats has: a doubt, in a sentence.
+    Open(String),
+}
+
+/// Infers from the first lines which of the three formats a file has. `None` if there are too few.
+pub(crate) fn examine(head: &[u8]) -> Option<Weighed> {
+    let row = |line: &[u8]| {
         let mut words = Words(line);
         words.next()?;
         let device = parse_u64(words.next()?)?;
-        Some((device, parse_u64(words.next()?)?, parse_u64(words.next()?)?))
+        Some(Row {
+            device,
+            at: parse_u64(words.next()?)?,
+            size: parse_u64(words.next()?)?,
+        })
     };
-    let rows: Vec<(u64, u64, u64)> = head.split(|&c| c == b'\n').filter_map(columns).collect();
+    let rows: Vec<Row> = head.split(|&c| c == b'\n').filter_map(row).collect();
     if rows.len() < FEW {
         return None;
     }
-    let multiples = |of: u64, n: fn(&(u64, u64, u64)) -> u64| {
-        rows.iter().filter(|row| n(row).is_multiple_of(of)).count()
-    };
-    if multiples(SECTOR, |r| r.1) == rows.len() && multiples(SECTOR, |r| r.2) == rows.len() {
-        return Some((
-            Format::Replay,
-            "every lba and size is a multiple of 512: they count bytes",
+    let Some((units, why)) = weigh(&rows, None) else {
+        return Some(Weighed::Open(
+            "Nothing shows whether lba and size count sectors, as is assumed, or bytes or pages: name the format (--format disksim, replay or disksim-pages)."
+                .to_owned(),
         ));
-    }
-    // The number of requests that begin where the previous request on the same device ended.
-    let follows = |per_size: u64| {
-        let pairs = rows.iter().zip(&rows[1..]);
-        pairs
-            .filter(|(a, b)| {
-                a.0 == b.0 && a.2 > 0 && a.1.saturating_add(a.2.saturating_mul(per_size)) == b.1
-            })
-            .count()
     };
-    let aligned = multiples(8, |r| r.1) == rows.len();
-    let odd_sizes = rows.len() - multiples(8, |r| r.2);
-    // A few small writes in sectors at the beginning of a page are no proof of page units. Proof is that most sizes are not a multiple of
-    // 8, or that more requests are consecutive if sizes count pages.
-    let (as_pages, as_sectors) = (follows(8), follows(1));
-    let most = odd_sizes * 2 > rows.len() && as_pages >= as_sectors;
-    if aligned && (most || odd_sizes * 4 > rows.len() && as_pages > as_sectors) {
-        return Some((
-            Format::DiskSimPages,
-            "every lba is a multiple of 8 and sizes are not: sizes count pages of 4 KiB",
-        ));
-    }
-    None
-}
-
-/// A unit that implies more requests per second than this is rejected if the next larger unit fits as well. It is some hundred times what a
-/// disk serves.
-const RATE_DOUBTED: f64 = 20_000.0;
-
-/// Statistics of the first times of a trace.
-#[derive(Default)]
-struct Times {
-    read: usize,
-    points: bool,
-    /// At least one time is not a multiple of 1 000.
-    odd: bool,
-    gaps: usize,
-    /// The number of gaps below 1 000 units, and of gaps of zero.
-    short: usize,
-    none: usize,
-    least: f64,
-    most: f64,
-}
-
-impl Times {
-    fn look(mut input: Input) -> Result<Times, TraceError> {
-        let (mut t, mut last) = (Times::default(), None);
-        while t.read < LOOK
-            && let Some(line) = input.line()?
-        {
-            let (time, _) = word(line);
-            let text = std::str::from_utf8(time).unwrap_or_default();
-            let (Some(_), Ok(value)) = (parse_ns(time, 1), text.parse::<f64>()) else {
-                continue;
-            };
-            t.points |= time.contains(&b'.');
-            t.least = if t.read == 0 {
-                value
-            } else {
-                t.least.min(value)
-            };
-            t.most = t.most.max(value);
-            t.read += 1;
-            let Some(whole) = parse_u64(time) else {
-                continue;
-            };
-            t.odd |= whole % 1_000 != 0;
-            if let Some(last) = last.replace(whole) {
-                match whole.saturating_sub(last) {
-                    0 => t.none += 1,
-                    1..1_000 => (t.gaps, t.short) = (t.gaps + 1, t.short + 1),
-                    _ => t.gaps += 1,
-                }
-            }
-        }
-        Ok(t)
-    }
-
-    /// Whether times in this unit mean an implausible number of requests per second.
-    fn too_many(&self, unit: TimeUnit) -> bool {
-        let seconds = (self.most - self.least) * unit.ns() as f64 / 1e9;
-        self.read >= FEW && self.read as f64 > RATE_DOUBTED * seconds
-    }
+    let counts = format!(
+        "{why}: addresses count {}, sizes {}",
+        name(units.at),
+        name(units.size)
+    );
+    Some(match UNITS.iter().find(|(_, of)| *of == units) {
+        Some(&(format, _)) => Weighed::Shown(format, counts),
+        None => Weighed::Open(format!(
+            "{counts}, which no format with these columns has: name them (--columns)."
+        )),
+    })
 }
 
 /// Infers the unit of the times in `input`, and says why.
-pub(crate) fn find_unit(input: Input) -> Result<(TimeUnit, &'static str), TraceError> {
-    let t = Times::look(input)?;
-    Ok(if t.points {
-        if t.too_many(TimeUnit::Milliseconds) && !t.too_many(TimeUnit::Seconds) {
-            let why = "times have a decimal point, and as milliseconds there would be more than 20 000 requests a second";
-            (TimeUnit::Seconds, why)
-        } else {
-            let why = "times have a decimal point, as in DiskSim's manual";
-            (TimeUnit::Milliseconds, why)
-        }
-    } else if !t.odd {
-        (TimeUnit::Nanoseconds, "every time is a multiple of 1 000")
-    } else if t.gaps >= FEW
-        && t.short * 100 < t.gaps
-        && t.none * 20 < t.gaps
-        && !t.too_many(TimeUnit::Nanoseconds)
+pub(crate) fn find_unit(mut input: Input) -> Result<Found, TraceError> {
+    let mut times = Times::default();
+    while times.read < LOOK
+        && let Some(line) = input.line()?
     {
-        let why = "hardly any two requests are less than 1 000 units apart";
-        (TimeUnit::Nanoseconds, why)
-    } else {
-        (TimeUnit::Microseconds, "as in most such traces")
-    })
+        times.add(word(line).0);
+    }
+    Ok(times.infer(TimeUnit::Milliseconds))
 }

@@ -7,7 +7,7 @@
 use crate::decode::{Item, LineParser};
 use crate::devices::Devices;
 use crate::error::Bad;
-use crate::field::{Fields, length, no_record, number, request, scaled};
+use crate::field::{Fields, hex, length, no_record, number, request, scaled};
 use crate::record::{Op, Record};
 
 /// A microsecond in nanoseconds.
@@ -47,8 +47,11 @@ impl LineParser for Etw {
         let (offset, len) = if op == Op::Flush {
             (0, 0)
         } else {
-            let offset = hex(fields.field("ByteOffset")?, "ByteOffset")?;
-            (offset, length(hex(fields.field("IOSize")?, "IOSize")?, 1)?)
+            let offset = either(fields.field("ByteOffset")?, "ByteOffset")?;
+            (
+                offset,
+                length(either(fields.field("IOSize")?, "IOSize")?, 1)?,
+            )
         };
         let elapsed = fields.number("ElapsedTime in microseconds")?;
         let device = devices.number(fields.number("DiskNum")?)?;
@@ -62,13 +65,13 @@ impl LineParser for Etw {
 }
 
 /// A hexadecimal number with `0x`, or a decimal one.
-fn hex(text: &[u8], expected: &str) -> Result<u64, Bad> {
-    let Some(digits) = text.strip_prefix(b"0x") else {
-        return number(text, expected);
-    };
-    std::str::from_utf8(digits)
-        .ok()
-        .filter(|d| d.bytes().all(|c| c.is_ascii_hexdigit()))
-        .and_then(|d| u64::from_str_radix(d, 16).ok())
-        .ok_or_else(|| Bad::text(format!("{expected} (hexadecimal, with 0x)"), text))
+fn either(text: &[u8], expected: &str) -> Result<u64, Bad> {
+    match hex(text) {
+        Some(n) => Ok(n),
+        None if text.starts_with(b"0x") => Err(Bad::text(
+            format!("{expected} (hexadecimal, with 0x)"),
+            text,
+        )),
+        None => number(text, expected),
+    }
 }

@@ -1,62 +1,105 @@
 //! A suggestion for `--columns`, for a text that is in no known format. It is a guess from the first lines, which the user must confirm.
 //!
 //! With three lines or more, the numbers tell the columns apart: times do not fall, addresses are the largest numbers, lengths stand beside
-//! them. With fewer lines, only their order is left: time, offset, length.
+//! them. With fewer lines, only their order is left: time, offset, length. A unit that neither names nor numbers show is left out of the
+//! suggestion, so that the reader infers it and says so.
 
-use super::custom::{Custom, direction, separator};
-use crate::field::no_record;
+use super::custom::{chatter, direction, fields, separators, whole};
+use crate::units::{PAGE, Row, weigh};
 
 /// Lines that are examined.
 const LINES: usize = 64;
 /// Fewer lines than this say nothing about the order of times.
 const ENOUGH: usize = 3;
 /// Columns of a text for which a suggestion makes sense.
-const WIDTHS: std::ops::RangeInclusive<usize> = 3..=12;
+const WIDTHS: std::ops::RangeInclusive<usize> = 3..=16;
 
-/// Words in the names of columns that count sectors, and of columns of addresses.
+/// Words in the names of columns that count sectors, of columns of addresses, of times and of devices.
 const SECTORS: [&str; 2] = ["lba", "sector"];
 const ADDRESS: [&str; 4] = ["lba", "sector", "offset", "addr"];
+const TIME: [&str; 3] = ["time", "stamp", "start"];
+const DEVICE: [&str; 4] = ["dev", "device", "disk", "volume"];
 
 /// A suggestion for a text that begins with `head`; none unless its lines (the first may hold names) have 3 to 12 fields, of which two are
 /// numbers. A word that means a direction becomes `op`.
 pub(crate) fn columns(head: &[u8]) -> Option<String> {
     let lines: Vec<&[u8]> = head
         .split(|&c| c == b'\n')
-        .filter(|line| !no_record(line))
+        .filter(|line| !chatter(line))
         .map(<[u8]>::trim_ascii_end)
         .take(LINES)
         .collect();
-    let separator = separator(lines.get(1).or(lines.first())?);
-    let mut rows: Vec<Vec<&[u8]>> = lines
-        .iter()
-        .map(|line| Custom::fields(separator, line))
-        .collect();
-    let numbers = |row: &[&[u8]]| row.iter().filter(|f| number(f).is_some()).count();
-    let named = rows.len() > 1 && numbers(&rows[0]) < numbers(&rows[1]);
-    let titles = if named { rows.remove(0) } else { Vec::new() };
-    let width = rows[0].len();
-    // A line that is cut off at the end of the head has another width.
-    let rows: Vec<Vec<&[u8]>> = rows.into_iter().filter(|r| r.len() == width).collect();
-    let title = |at| titles.get(at).copied().unwrap_or_default();
-    let all = (0..width).filter_map(|at| Column::of(&rows, at, title(at)));
-    let all: Vec<Column> = all.collect();
+    let all = separators(lines.get(1).or(lines.first())?);
+    // A comma inside words, as in `259,0`, leaves few columns of numbers.
+    let split = all.iter().filter_map(|&s| Text::split(&lines, s));
+    let text = split.rev().max_by_key(|text| text.numbers.len())?;
+    let (width, all) = (text.width, &text.numbers);
     if !WIDTHS.contains(&width) || all.len() < 2 {
         return None;
     }
     let mut names = vec!["-"; width];
-    let op = (0..width).find(|&at| rows.iter().all(|r| direction(r[at]).is_ok()));
+    let letters = |f: &[u8]| f.iter().any(u8::is_ascii_alphabetic) && direction(f).is_ok();
+    let op = (0..width).find(|&at| text.rows.iter().all(|r| letters(r[at])));
     if let Some(op) = op {
         names[op] = "op";
     }
-    let found = if rows.len() < ENOUGH {
-        by_order(&all)
+    if let Some(device) = (0..width).find(|&at| text.is_device(at)) {
+        names[device] = "device";
+    }
+    let found = if text.rows.len() < ENOUGH {
+        by_order(all)
     } else {
-        by_value(&all)
+        by_value(all)
     };
     for (column, name) in found {
         names[column.at] = name;
     }
     Some(names.join(","))
+}
+
+/// The first lines, divided into columns.
+struct Text<'a> {
+    /// The names of the columns; empty if there are none.
+    titles: Vec<&'a [u8]>,
+    rows: Vec<Vec<&'a [u8]>>,
+    width: usize,
+    /// The columns that hold only numbers.
+    numbers: Vec<Column>,
+}
+
+impl<'a> Text<'a> {
+    fn split(lines: &[&'a [u8]], separator: u8) -> Option<Text<'a>> {
+        let mut rows: Vec<Vec<&[u8]>> = lines.iter().map(|l| fields(separator, l)).collect();
+        let numbers = |row: &[&[u8]]| row.iter().filter(|f| number(f).is_some()).count();
+        let named = rows.len() > 1 && numbers(&rows[0]) < numbers(&rows[1]);
+        let titles = if named { rows.remove(0) } else { Vec::new() };
+        let width = rows.first()?.len();
+        // A line that is cut off at the end of the head has another width.
+        rows.retain(|r| r.len() == width);
+        let title = |at| titles.get(at).copied().unwrap_or_default();
+        let numbers = (0..width).filter_map(|at| Column::of(&rows, at, title(at)));
+        let numbers = numbers.collect();
+        Some(Text {
+            titles,
+            rows,
+            width,
+            numbers,
+        })
+    }
+
+    /// Whether a column names devices: by its title, or as `major,minor`.
+    fn is_device(&self, at: usize) -> bool {
+        let pair = |f: &[u8]| {
+            let mut parts = f.split(|&c| c == b',');
+            let digits = |p: &[u8]| !p.is_empty() && p.iter().all(u8::is_ascii_digit);
+            f.contains(&b',') && parts.clone().count() == 2 && parts.all(digits)
+        };
+        let title = self.titles.get(at).copied().unwrap_or_default();
+        DEVICE
+            .iter()
+            .any(|name| title.eq_ignore_ascii_case(name.as_bytes()))
+            || self.titles.is_empty() && self.rows.iter().all(|r| pair(r[at]))
+    }
 }
 
 /// The values of a column that holds only numbers.
@@ -78,7 +121,7 @@ impl Column {
             at,
             title: String::from_utf8_lossy(title).to_lowercase(),
             values: values.collect::<Option<_>>()?,
-            fraction: rows.iter().any(|r| r[at].contains(&b'.')),
+            fraction: rows.iter().any(|r| whole(r[at], "").is_err()),
         })
     }
 
@@ -114,69 +157,102 @@ impl Column {
         self.values.iter().copied().fold(0.0, f64::max)
     }
 
-    /// The name of this column as one of times, with the unit that its name states or its size suggests: clocks that count from 1601 or 1970
-    /// have a known number of digits, other times are mostly in microseconds.
+    /// The name of this column as one of times, with its unit if its title or its numbers state one.
     fn time(&self) -> &'static str {
-        const UNITS: [(&str, &str); 4] = [
-            ("ns", "time_ns"),
-            ("us", "time_us"),
-            ("ms", "time_ms"),
-            ("s", "time_s"),
-        ];
-        let mut words = self.title.split(|c: char| !c.is_ascii_alphanumeric());
-        let stated = words.find_map(|word| UNITS.iter().find(|(unit, _)| *unit == word));
-        if let Some((_, name)) = stated {
-            return name;
-        }
-        let first = self.values.first().copied().unwrap_or_default();
-        let digits = if first < 1.0 {
-            0
-        } else {
-            first.log10() as u32 + 1
-        };
-        match digits {
-            _ if self.fraction => "time_s",
-            18 => "time_100ns",
-            19.. => "time_ns",
-            13 => "time_ms",
-            10 if self.most() - first < 1e6 => "time_s",
-            _ => "time_us",
-        }
+        stated_time(&self.title, &self.values).unwrap_or("time")
     }
 
-    fn offset(&self) -> &'static str {
-        if self.bytes() {
-            "offset_bytes"
-        } else {
-            "offset_sectors"
-        }
-    }
-
-    fn length(&self) -> &'static str {
-        if self.bytes() {
-            "length_bytes"
-        } else {
-            "length_sectors"
-        }
-    }
-
-    /// Whether the values can be bytes on a block device: then most of them are multiples of a sector.
-    fn bytes(&self) -> bool {
-        if self.is_titled(&SECTORS) {
-            return false;
-        }
-        let whole = self.values.iter().filter(|&&v| v % 512.0 == 0.0).count();
-        2 * whole > self.values.len() || self.values.len() < ENOUGH
+    /// Whether the values are a clock that counts from 1601 or 1970: no addresses, and times even if they are not in order.
+    fn is_clock(&self) -> bool {
+        let rising = self.values.windows(2).filter(|w| w[0] <= w[1]).count();
+        let titled = self.is_titled(&TIME) && !self.is_titled(&ADDRESS);
+        clock(&self.values).is_some()
+            && (titled || 5 * rising >= 4 * (self.values.len() - 1) && !self.are_sectors())
     }
 }
 
-/// The value of a field that is a number of at least zero, with digits and a decimal point only.
-fn number(field: &[u8]) -> Option<f64> {
-    let plain = |c: &u8| c.is_ascii_digit() || *c == b'.';
-    if !field.iter().all(plain) {
+/// The role of a column of times with its unit, if its title or its numbers state that.
+pub(super) fn stated_time(title: &str, values: &[f64]) -> Option<&'static str> {
+    const UNITS: [(&str, &str); 4] = [
+        ("ns", "time_ns"),
+        ("us", "time_us"),
+        ("ms", "time_ms"),
+        ("s", "time_s"),
+    ];
+    let title = title.to_lowercase();
+    let mut words = title.split(|c: char| !c.is_ascii_alphanumeric());
+    let stated = words.find_map(|word| UNITS.iter().find(|(unit, _)| *unit == word));
+    stated.map(|(_, name)| *name).or_else(|| clock(values))
+}
+
+/// The role of times that count from 1970, or from 1601 as Windows', by their number of digits: those of the years 2001 to 2036.
+fn clock(values: &[f64]) -> Option<&'static str> {
+    const CLOCKS: [(f64, f64, &str); 5] = [
+        (1e9, 2.1e9, "time_s"),
+        (1e12, 2.1e12, "time_ms"),
+        (1e15, 2.1e15, "time_us"),
+        (1e18, 2.1e18, "time_ns"),
+        (1.26e17, 1.375e17, "time_100ns"),
+    ];
+    let all = |&(from, to, _): &(f64, f64, &str)| {
+        !values.is_empty() && values.iter().all(|v| (from..to).contains(v))
+    };
+    CLOCKS.iter().find(|clock| all(clock)).map(|clock| clock.2)
+}
+
+/// The roles of the columns of addresses and sizes, with their units if titles or numbers show them.
+fn place(offset: &Column, length: &Column) -> [&'static str; 2] {
+    let rows: Vec<Row> = std::iter::zip(&offset.values, &length.values)
+        .map(|(&at, &size)| Row {
+            device: 0,
+            at: at as u64,
+            size: size as u64,
+        })
+        .collect();
+    let bytes = length.is_titled(&["byte"]).then_some(1);
+    let shown = weigh(&rows, bytes).map(|(units, _)| units);
+    let at = if offset.is_titled(&SECTORS) {
+        Some(512)
+    } else if offset.is_titled(&["byte"]) {
+        Some(1)
+    } else {
+        shown.map(|u| u.at)
+    };
+    let size = bytes
+        .or(length.is_titled(&SECTORS).then_some(512))
+        .or(shown.map(|u| u.size));
+    let role = |unit, names: [&'static str; 4]| match unit {
+        Some(1) => names[0],
+        Some(512) => names[1],
+        Some(PAGE) => names[2],
+        _ => names[3],
+    };
+    [
+        role(
+            at,
+            ["offset_bytes", "offset_sectors", "offset_4k", "offset"],
+        ),
+        role(
+            size,
+            ["length_bytes", "length_sectors", "length_4k", "length"],
+        ),
+    ]
+}
+
+/// The value of a field that is a number of at least zero.
+pub(super) fn number(field: &[u8]) -> Option<f64> {
+    if let Ok(n) = whole(field, "") {
+        return Some(n as f64);
+    }
+    let plain = |c: &u8| c.is_ascii_digit() || matches!(c, b'.' | b',');
+    if field.is_empty() || !field.iter().all(plain) {
         return None;
     }
-    std::str::from_utf8(field).ok()?.parse().ok()
+    std::str::from_utf8(field)
+        .ok()?
+        .replace(',', ".")
+        .parse()
+        .ok()
 }
 
 /// The meaning of the first numbers of a line by their order: time, offset and length, or offset and length.
@@ -187,8 +263,9 @@ fn by_order(all: &[Column]) -> Vec<(&Column, &'static str)> {
         found.push((&all[0], all[0].time()));
     }
     let rest = &all[usize::from(timed)..];
-    found.push((&rest[0], rest[0].offset()));
-    found.push((&rest[1], rest[1].length()));
+    let [offset, length] = place(&rest[0], &rest[1]);
+    found.push((&rest[0], offset));
+    found.push((&rest[1], length));
     found
 }
 
@@ -196,12 +273,16 @@ fn by_order(all: &[Column]) -> Vec<(&Column, &'static str)> {
 fn by_value(all: &[Column]) -> Vec<(&Column, &'static str)> {
     let mut left: Vec<&Column> = all.iter().collect();
     let mut found = Vec::new();
-    let rising: Vec<&Column> = left.iter().copied().filter(|c| c.rises()).collect();
-    // A column that numbers the lines is a time only if there is no other.
-    let time = rising.iter().find(|c| !c.counts()).or(rising.first());
-    if let Some(time) = time.filter(|_| left.len() > 2) {
+    let times = |c: &&Column| c.is_clock() || c.rises() && !c.are_sectors();
+    let rising: Vec<&Column> = left.iter().copied().filter(times).collect();
+    // A clock is surely a time, and a column that numbers the lines is one only if there is no other.
+    let time = rising
+        .iter()
+        .find(|c| c.is_clock())
+        .or(rising.iter().find(|c| !c.counts()));
+    if let Some(time) = time.or(rising.first()).filter(|_| left.len() > 2) {
         found.push((*time, time.time()));
-        left.retain(|c| c.at != time.at && !(c.rises() && c.counts()));
+        left.retain(|c| c.at != time.at && !c.is_clock() && !(c.rises() && c.counts()));
     }
     let whole = |c: &&&Column| !c.fraction;
     let largest = |a: &&&Column, b: &&&Column| a.most().total_cmp(&b.most());
@@ -210,7 +291,6 @@ fn by_value(all: &[Column]) -> Vec<(&Column, &'static str)> {
     let Some(&offset) = offset else {
         return found;
     };
-    found.push((offset, offset.offset()));
     left.retain(|c| c.at != offset.at);
     // Lengths stand beside addresses, or they are whole sectors, even if all are alike (a benchmark's).
     let beside = left.iter().filter(whole).find(|c| c.at == offset.at + 1);
@@ -220,7 +300,8 @@ fn by_value(all: &[Column]) -> Vec<(&Column, &'static str)> {
         varying.max_by(largest).or(left.iter().find(whole))
     });
     if let Some(&length) = length {
-        found.push((length, length.length()));
+        let [at, size] = place(offset, length);
+        found.extend([(offset, at), (length, size)]);
     }
     found
 }

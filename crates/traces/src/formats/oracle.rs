@@ -3,16 +3,19 @@
 //! ```text
 //! 0 u32 time s   4 u64 object   12 u32 size   16 i64 next access (a record's number; -1 or its maximum: never)
 //! ```
-//! An object cache has names, not addresses. Object n is therefore taken to begin at n × block size. The format has no direction, so every
-//! request is taken as a read. Object numbers that are hashes exceed the address space and are refused.
+//! An object cache has names, not addresses. Object n is therefore taken to begin at n × block size; which size that is (a block of 4 KiB, a
+//! sector, a byte) shows in which request follows which. The format has no direction, so every request is taken as a read. Object numbers that are hashes exceed the address space and are refused.
 
 use isotherm_core::Nanos;
 
 use crate::decode::{FixedParser, Item, le32, le64};
 use crate::devices::Devices;
-use crate::error::Bad;
+use crate::error::{Bad, TraceError};
 use crate::field::{request, scaled};
+use crate::input::Input;
 use crate::record::{Op, Record};
+use crate::time_unit::{FEW, LOOK};
+use crate::units::{Row, name, weigh};
 
 /// The parser.
 pub(crate) struct Oracle {
@@ -69,4 +72,37 @@ pub(crate) fn looks_like(head: &[u8]) -> bool {
             && ((-2..0).contains(&next) || next > i as i64 || next == i64::MAX)
     });
     head.len() >= SIZE && plausible
+}
+
+/// The size in bytes to which object numbers count, and what shows it; the size is `None` if nothing does. The answer is `None` if there
+/// are too few records.
+pub(crate) fn find_block(mut input: Input) -> Result<Option<(Option<u32>, String)>, TraceError> {
+    let mut rows = Vec::new();
+    while rows.len() < LOOK {
+        input.fill(SIZE)?;
+        let Some(b) = input.unread().get(..SIZE) else {
+            break;
+        };
+        let (at, size) = (le64(b, 4), u64::from(le32(b, 12)));
+        rows.push(Row {
+            device: 0,
+            at,
+            size,
+        });
+        input.consume(SIZE);
+    }
+    if rows.len() < FEW {
+        return Ok(None);
+    }
+    Ok(Some(match weigh(&rows, Some(1)) {
+        Some((units, why)) => {
+            let what = format!("Object numbers count {}: {why}; --block-bytes says otherwise.", name(units.at));
+            (Some(units.at as u32), what)
+        }
+        None => (
+            None,
+            "Object numbers are read as blocks of 4 KiB, but nothing shows their unit: --block-bytes states it (512 for sectors, 1 for bytes)."
+                .to_owned(),
+        ),
+    }))
 }

@@ -10,8 +10,8 @@
 //! | `flags` | u8 | bits of `Flags`: 1 FUA, 2 metadata, 4 flush first, 8 read-ahead, 16 sync |
 //! | `file_size`, `latency_ns` | u64, nullable | where known |
 //!
-//! File metadata: `isotherm.devices` (names, one per line), `isotherm.timed` (`false` where `time_ns` was made up) and
-//! `isotherm.header` (text that must stay with the data).
+//! File metadata: `isotherm.devices` (names, one per line), `isotherm.timed` (`false` where `time_ns` was made up), `isotherm.header`
+//! (text that must stay with the data) and `isotherm.notes` (what was assumed of the original).
 //! The Parquet library panics on some damaged files; [`guarded`] turns such a panic into an error. Columns are found by name; `op`,
 //! `offset` and `length` are required. Memory is bounded by one page of each column. Pages are plain or compressed by zstd, snappy or gzip.
 
@@ -30,6 +30,7 @@ use crate::devices::DEVICES_MAX;
 use crate::error::{Bad, Place, TraceError};
 use crate::field::{class, request};
 use crate::formats::custom::direction;
+use crate::notes::Notes;
 use crate::record::{Flags, Op, Record};
 
 /// Columns by name, in the order of the file.
@@ -51,6 +52,8 @@ const REQUIRED: [usize; 3] = [2, 3, 4];
 pub(crate) const KEY_DEVICES: &str = "isotherm.devices";
 /// Text that must stay with the data (a licence).
 pub(crate) const KEY_HEADER: &str = "isotherm.header";
+/// What was assumed when the trace was converted.
+pub(crate) const KEY_NOTES: &str = "isotherm.notes";
 pub(crate) const KEY_TIMED: &str = "isotherm.timed";
 
 /// Rows decoded at a time.
@@ -121,6 +124,9 @@ impl Columnar {
         };
         if let Some(names) = value(KEY_DEVICES) {
             run.devices.preset(names.lines().map(str::to_owned));
+        }
+        if let Some(notes) = value(KEY_NOTES).and_then(|text| Notes::read(text.as_bytes())) {
+            notes.note(run);
         }
         let timed = places[0].is_some() && value(KEY_TIMED) != Some("false");
         let header = value(KEY_HEADER).unwrap_or_default().as_bytes().to_vec();

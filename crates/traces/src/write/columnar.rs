@@ -15,7 +15,8 @@ use parquet::schema::types::{ColumnPath, Type};
 use super::sink::Target;
 use super::{Encode, Refusal, WriteOptions, Written, device_name};
 use crate::devices::DEVICES_MAX;
-use crate::formats::parquet::{COLUMNS, KEY_DEVICES, KEY_HEADER, KEY_TIMED};
+use crate::formats::parquet::{COLUMNS, KEY_DEVICES, KEY_HEADER, KEY_NOTES, KEY_TIMED};
+use crate::notes::Notes;
 use crate::record::Record;
 
 /// Rows of a row group. This bounds the memory of writer and reader to some MiB.
@@ -39,6 +40,7 @@ pub(super) struct Parquet {
     rows: Vec<Record>,
     timed: bool,
     header: Vec<u8>,
+    notes: Notes,
     devices: u32,
 }
 
@@ -54,6 +56,7 @@ impl Parquet {
             rows: Vec::with_capacity(GROUP),
             timed: options.timed,
             header: options.header.clone(),
+            notes: options.notes.clone(),
             devices: 0,
         })
     }
@@ -148,6 +151,10 @@ impl Encode for Parquet {
             let header = String::from_utf8_lossy(&self.header).into_owned();
             self.file
                 .append_key_value_metadata(KeyValue::new(KEY_HEADER.to_owned(), header));
+        }
+        if self.notes != Notes::default() {
+            self.file
+                .append_key_value_metadata(KeyValue::new(KEY_NOTES.to_owned(), self.notes.lines()));
         }
         self.file.finish().map_err(io::Error::other)?;
         Ok(())

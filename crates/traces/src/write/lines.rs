@@ -32,6 +32,9 @@ pub(super) struct Lines {
 impl Lines {
     pub(super) fn create(target: &Target, options: &WriteOptions) -> io::Result<Lines> {
         let mut text = Vec::with_capacity(CHUNK + 4096);
+        if !options.notes.is_empty() && matches!(options.format, Format::Blkreplay | Format::Csv) {
+            text.extend_from_slice(options.notes.lines().as_bytes());
+        }
         match options.format {
             Format::Blkreplay => {
                 text.extend_from_slice(&options.header);

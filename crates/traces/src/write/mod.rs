@@ -11,9 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::TraceError;
 use crate::format::Format;
-use crate::map::{SideBySide, scan};
-use crate::open::open;
-use crate::reader::Options;
+use crate::notes::Notes;
 use crate::record::{Flags, Op, Record};
 use sink::Target;
 pub use sink::is_stream;
@@ -29,6 +27,8 @@ pub struct WriteOptions {
     pub header: Vec<u8>,
     /// Bytes of an object in oracleGeneral. Requests are split into objects.
     pub block_bytes: u32,
+    /// What was assumed of the original. CSV, blkreplay and Parquet keep it.
+    pub notes: Notes,
 }
 
 impl WriteOptions {
@@ -39,6 +39,7 @@ impl WriteOptions {
             timed: true,
             header: Vec::new(),
             block_bytes: 4096,
+            notes: Notes::default(),
         }
     }
 }
@@ -52,6 +53,15 @@ pub struct Written {
     pub dropped: u64,
     /// Fields that some request had and that the format does not have.
     pub lost: BTreeSet<&'static str>,
+    /// Times of the original that were raised because they were smaller than the time before.
+    #[serde(skip_serializing_if = "crate::stats::is_zero")]
+    pub time_went_back: u64,
+    /// What was assumed of the original, in sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub assumed: Vec<String>,
+    /// What its content leaves open, in sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
 }
 
 /// The encoder of one format.
@@ -101,7 +111,7 @@ impl Format {
     }
 
     /// Whether the format distinguishes devices. If not, a writer accepts one device only, so lay several side by side first.
-    fn holds_devices(self) -> bool {
+    pub(crate) fn holds_devices(self) -> bool {
         !matches!(self, Format::Blkreplay | Format::Oracle)
     }
 }
@@ -153,6 +163,13 @@ impl Writer {
         if !options.header.is_empty() && !matches!(format, Format::Blkreplay | Format::Parquet) {
             written.lost.insert("header");
         }
+        if !options.notes.is_empty()
+            && matches!(format, Format::FioV2 | Format::FioV3 | Format::Oracle)
+        {
+            written.lost.insert("assumptions");
+        }
+        written.assumed.clone_from(&options.notes.assumed);
+        written.doubts.clone_from(&options.notes.doubts);
         Ok(Writer {
             target,
             encoder: Some(encoder),
@@ -166,6 +183,11 @@ impl Writer {
     /// one.
     pub fn name_device(&mut self, name: String) {
         self.devices.push(name);
+    }
+
+    /// Notes that devices of the original lie side by side in the copy.
+    pub(crate) fn note_joined(&mut self) {
+        self.written.lost.insert("device");
     }
 
     /// How many devices have names.
@@ -215,57 +237,6 @@ impl Writer {
             .map_err(|source| TraceError::write(&self.target.path, source))?;
         Ok(std::mem::take(&mut self.written))
     }
-}
-
-/// Reads `from` and writes it to `to` in `format`.
-///
-/// Several devices are laid side by side (see [`SideBySide`]) if the format does not distinguish them.
-///
-/// # Errors
-/// As those of reading and writing; `to` is then not created.
-pub fn convert(
-    from: impl AsRef<Path>,
-    read: &Options,
-    to: impl AsRef<Path>,
-    format: Format,
-) -> Result<Written, TraceError> {
-    let from = from.as_ref();
-    let mut map = SideBySide::default();
-    let mut joined = false;
-    if !format.holds_devices() {
-        let spans = scan(from, read)?;
-        map = SideBySide::new(&spans).map_err(|why| TraceError::unsupported(from, why))?;
-        joined = spans.len() > 1;
-    }
-    let mut reader = open(from, read)?;
-    let mut batch = Vec::with_capacity(4096);
-    // The first batch determines whether there are times, and completes the header.
-    let mut got = reader.read_batch(&mut batch, 4096)?;
-    let options = WriteOptions {
-        timed: reader.timed(),
-        header: reader.header().to_vec(),
-        block_bytes: read.block_bytes.unwrap_or(4096),
-        ..WriteOptions::new(format)
-    };
-    let mut writer = Writer::create(to, &options)?;
-    if joined {
-        writer.written.lost.insert("device");
-    }
-    while got > 0 {
-        while let Some(name) = reader.device_name(writer.named_devices()) {
-            writer.name_device(name);
-        }
-        for r in &mut batch {
-            if !format.holds_devices() {
-                map.map(r);
-                r.device = 0;
-            }
-            writer.write(r)?;
-        }
-        batch.clear();
-        got = reader.read_batch(&mut batch, 4096)?;
-    }
-    writer.finish()
 }
 
 /// Records which fields of `r` a format without extra fields loses.

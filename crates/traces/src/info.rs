@@ -338,7 +338,9 @@ impl Sums {
             unique_4k,
             working_set_bytes: unique_4k * 4096,
             request_bytes: RequestBytes::of(&self.sizes),
-            reuse: self.distances.summary(),
+            reuse: self
+                .distances
+                .summary((!self.impatient).then_some(unique_4k)),
             first_byte: used().map(|s| s.first).min(),
             last_byte: used().map(|s| s.end - 1).max(),
             duration_s: duration.filter(|_| requests > 0),

@@ -6,10 +6,10 @@
 //! When the sample exceeds its bound, the threshold is lowered and blocks leave the sample. Memory is bounded: about 100 bytes per sampled
 //! block. Time is O(log) per sampled access.
 //!
-//! Hits are all accesses, which are counted, without the misses, which are estimated: a miss is the first access to a block or one of many to
-//! different blocks, so few hot blocks, which the sample may hold or not, do not matter (the correction SHARDS-adj has the same aim). The error
-//! has two parts. That of the sample is estimated from groups of its blocks, and that of the distances from the number of sampled blocks
-//! that each distance counts.
+//! Hits are all accesses, which are counted, without the misses, which are estimated: few hot blocks, which the sample may hold or not, hardly
+//! miss (the correction SHARDS-adj has the same aim). First accesses are counted as well, and the misses are scaled by what the sample made of
+//! their number. The error has two parts: that of the sample is estimated from groups of its blocks, and that of the distances from the number
+//! of sampled blocks that each distance counts.
 
 use isotherm_core::random::mix;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -167,17 +167,24 @@ impl Distances {
         self.time = order.len() as u64;
     }
 
-    pub fn summary(&self) -> Reuse {
+    /// The figures; `distinct` is the number of different blocks, if it is known.
+    pub fn summary(&self, distinct: Option<u64>) -> Reuse {
         let all = self.accesses.max(1) as f64;
+        let sampled: f64 = self.first.iter().sum();
+        let known = distinct.filter(|_| sampled > 0.0);
+        let scale = known.map_or(1.0, |n| n as f64 / sampled);
         let mut misses = self.first;
         // From the largest distance down: what is farther than a class misses in a cache of its size.
         let mut points: Vec<Point> = Vec::with_capacity(self.counts.len());
         for (&class, counts) in self.counts.iter().rev() {
-            let ratio = 1.0 - misses.iter().sum::<f64>() / all;
+            let missed: f64 = misses.iter().sum();
+            // Where the first accesses are known, only what the misses differ from their proportion to these can be wrong.
+            let share = known.map_or(0.0, |_| missed / sampled);
+            let rest = std::array::from_fn(|g| misses[g] - share * self.first[g]);
             points.push(Point {
                 class,
-                ratio: ratio.clamp(0.0, 1.0),
-                error: self.spread(&misses) / all,
+                ratio: (1.0 - missed * scale / all).clamp(0.0, 1.0),
+                error: self.spread(&rest) * scale / all,
             });
             misses = std::array::from_fn(|g| misses[g] + counts[g]);
         }
@@ -191,7 +198,7 @@ impl Distances {
             (percentile(0.5), percentile(0.9), percentile(0.99));
         let rate = self.rate();
         let fit = |p: &&Point| self.is_exact() || distance_of(p.class) * rate >= LEAST;
-        let first = self.first.iter().sum::<f64>() / all;
+        let first = sampled * scale / all;
         let error = points.iter().filter(fit).map(|p| self.error(p, &points));
         Reuse {
             block_bytes: 4096,
@@ -229,10 +236,17 @@ impl Distances {
         }
         let distance = distance_of(at.class);
         let vague = ((1.0 - self.rate()) / (self.rate() * distance)).sqrt();
+        // Within a class, distances are taken to be spread evenly.
         let ratio_at = |distance: f64| {
-            let class = class_of(distance.max(1.0));
-            let up_to = points.partition_point(|p| p.class <= class);
-            up_to.checked_sub(1).map_or(0.0, |i| points[i].ratio)
+            let class = distance.max(1.0).log2() * PER_OCTAVE;
+            let above = points.partition_point(|p| f64::from(p.class) < class);
+            let ratio = |i: usize| points.get(i).map_or(0.0, |p| p.ratio);
+            let below = above.checked_sub(1).map_or(0.0, ratio);
+            let Some(point) = points.get(above) else {
+                return below;
+            };
+            let part = (class - f64::from(point.class) + 1.0).max(0.0);
+            below + (point.ratio - below) * part
         };
         let less = at.ratio - ratio_at(distance * (1.0 - vague));
         let more = ratio_at(distance * (1.0 + vague)) - at.ratio;
@@ -328,7 +342,7 @@ mod tests {
         for &b in &accesses {
             d.access(0, b);
         }
-        let reuse = d.summary();
+        let reuse = d.summary(None);
         assert!((reuse.sampling_rate - 1.0).abs() < 1e-12);
         for (bytes, ratio) in &reuse.lru_hit_ratio {
             let hits = lru(&accesses, (bytes / 4096.0) as usize);
@@ -347,7 +361,7 @@ mod tests {
         for &b in &accesses {
             d.access(0, b);
         }
-        let reuse = d.summary();
+        let reuse = d.summary(None);
         assert!(reuse.sampling_rate < 0.2 && d.blocks.len() <= SAMPLE_MAX);
         let distinct: std::collections::HashSet<u64> = accesses.iter().copied().collect();
         let first = distinct.len() as f64 / accesses.len() as f64;
@@ -382,7 +396,10 @@ mod tests {
                 sampled.access(0, block);
                 exact.access(0, block);
             }
-            let (sampled, exact) = (sampled.summary(), exact.summary());
+            let exact = exact.summary(None);
+            let distinct = (exact.first_ratio * exact.accesses).round() as u64;
+            // Every other one knows the number of different blocks.
+            let sampled = sampled.summary((seed % 2 == 0).then_some(distinct));
             assert!(exact.lru_error.total_cmp(&0.0).is_eq() && sampled.sampling_rate <= 1.0);
             let truth = |bytes: f64| {
                 let below = exact.lru_hit_ratio.iter().rfind(|p| p.0 <= bytes);

@@ -83,13 +83,16 @@ pub(crate) fn weigh(rows: &[Row], size: Option<u64>) -> Option<(Units, String)> 
         _ if size == Some(1) => Units::BYTES,
         _ => Units::SECTORS,
     };
+    // Equal units are sectors if most sizes are blocks of a file system, and may be any else.
+    let blocks = rows.iter().filter(|r| r.size.is_multiple_of(8)).count();
+    let open = units == Units::SECTORS && 2 * blocks < rows.len();
     if shown && known(&units) {
         let why = format!(
             "{} of {} requests begin where an earlier one ended only so",
             counts[best],
             rows.len()
         );
-        return Some((units, why));
+        return (!open).then_some((units, why));
     }
     let some = rows.len() >= FOLLOW;
     let found = some.then(|| by_divisor(&rows, size, size_512)).flatten();

@@ -215,7 +215,16 @@ fn numbers_are_read_as_programs_write_them() {
             "\"1,500\",\"8,192\",\"4,096\",R\n\"2,000\",\"4,096\",512,W\n",
             "time_us,offset_bytes,length_bytes,op",
         ),
-        // Two columns of one time, and the time of completion.
+        // Dates and times of day, in one column or two.
+        (
+            "2001-09-09T01:46:40.0015Z,8192,4096,R\n2001-09-09 01:46:40.002,4096,512,W\n",
+            "time_s,offset_bytes,length_bytes,op",
+        ),
+        (
+            "2001-09-09 01:46:40,0015 8192 4096 R\n2001-09-09 01:46:40,002 4096 512 W\n",
+            "time_s,plus_s,offset_bytes,length_bytes,op",
+        ),
+        // Two columns of one time.
         (
             "0 1500 8192 4096 R\n0 2000 4096 512 W\n",
             "time_s,plus_us,offset_bytes,length_bytes,op",
@@ -227,6 +236,10 @@ fn numbers_are_read_as_programs_write_them() {
     ] {
         assert_eq!(read(text.as_bytes(), &columns(map)).1, plain, "{text}");
     }
+}
+
+#[test]
+fn completion_direction_and_separator_are_named() {
     let done = read(
         b"10 40 8192 4096\n20 25 0 512\n",
         &columns("time_us,done_us,offset_bytes,length_bytes,op=W"),

@@ -85,6 +85,23 @@ fn numbers_that_show_no_unit_are_doubted() {
         "{:?}",
         found.doubts
     );
+    // So are numbers of which one follows another in equal units that no sector shows: they may be bytes.
+    let (mut at, mut odd) = (12_345, String::new());
+    for i in 0..400 {
+        let size = 1 + r.below(9_000);
+        writeln!(odd, "{i}.5 0 {at} {size} 1").expect("writing text");
+        at = if i % 2 == 0 {
+            at + size
+        } else {
+            r.below(1 << 30)
+        };
+    }
+    let (found, _) = figures(odd.as_bytes(), &Options::default());
+    assert!(
+        found.sure == Sure::Guess && found.doubts[0].contains("lba and size"),
+        "{:?}",
+        found.doubts
+    );
     // A user who names the format has no doubt.
     let named = Options {
         format: Some(Format::DiskSim),

@@ -34,7 +34,7 @@ pub struct TraceOptions {
     #[arg(long = "time-unit", alias = "trace-unit", value_enum)]
     pub trace_unit: Option<Unit>,
     /// Meaning of the columns of a text without a known format, by position (- for a column to ignore) or as ROLE=NAME of its first line:
-    /// time_s, _ms, _us, _100ns, _ns; plus_ms, _us, _ns (added to the time); done_s … _ns (completion); device; op (letters), op_read1,
+    /// time_s, _ms, _us, _100ns, _ns; plus_s … _ns (added to the time); done_s … _ns (completion); device; op (letters), op_read1,
     /// op_read0, or op=W for all; offset_bytes, _sectors, _4k; length_bytes, _sectors, _4k; latency_s … _ns; class. time, offset and length
     /// without a unit: by evidence
     #[arg(

@@ -43,7 +43,7 @@ pub(super) enum Role {
 }
 
 /// Every role by name.
-const ROLES: [(&str, Role); 32] = [
+const ROLES: [(&str, Role); 33] = [
     ("time", Role::Time(OPEN)),
     ("time_ns", Role::Time(1)),
     ("time_100ns", Role::Time(100)),
@@ -53,6 +53,7 @@ const ROLES: [(&str, Role); 32] = [
     ("plus_ns", Role::Plus(1)),
     ("plus_us", Role::Plus(1_000)),
     ("plus_ms", Role::Plus(1_000_000)),
+    ("plus_s", Role::Plus(1_000_000_000)),
     ("done_ns", Role::Done(1)),
     ("done_100ns", Role::Done(100)),
     ("done_us", Role::Done(1_000)),

@@ -1,5 +1,6 @@
 //! Reads text by the columns of a [`ColumnMap`].
 
+use super::calendar::nanoseconds;
 use super::column_map::{ColumnMap, Role};
 use crate::decode::{Item, LineParser};
 use crate::devices::Devices;
@@ -166,7 +167,7 @@ impl Custom {
     }
 
     /// A time in units of `unit` nanoseconds. A point or comma is allowed if the unit is a power of ten. In text that commas divide, a comma
-    /// inside quotes groups digits.
+    /// inside quotes groups digits. A date and a time of day have units of their own.
     fn time(&self, text: &[u8], unit: u64, expected: &str) -> Result<u64, Bad> {
         let plain: Vec<u8>;
         let mut digits = text;
@@ -175,6 +176,7 @@ impl Custom {
             digits = &plain;
         }
         let value = parse_ns(digits, unit).or_else(|| hex(text)?.checked_mul(unit));
+        let value = value.or_else(|| nanoseconds(text));
         value.ok_or_else(|| Bad::text(format!("{expected} (a number)"), text))
     }
 

@@ -4,6 +4,7 @@
 //! them. With fewer lines, only their order is left: time, offset, length. A unit that neither names nor numbers show is left out of the
 //! suggestion, so that the reader infers it and says so.
 
+use super::calendar::nanoseconds;
 use super::custom::{chatter, direction, fields, separators, whole};
 use crate::units::{PAGE, Row, weigh};
 
@@ -239,9 +240,9 @@ fn place(offset: &Column, length: &Column) -> [&'static str; 2] {
     ]
 }
 
-/// The value of a field that is a number of at least zero.
+/// The value of a field that is a number of at least zero, or a date or time of day.
 pub(super) fn number(field: &[u8]) -> Option<f64> {
-    if let Ok(n) = whole(field, "") {
+    if let Some(n) = whole(field, "").ok().or_else(|| nanoseconds(field)) {
         return Some(n as f64);
     }
     let plain = |c: &u8| c.is_ascii_digit() || matches!(c, b'.' | b',');

@@ -4,6 +4,7 @@ pub(crate) mod blkparse;
 pub(crate) mod blkreplay;
 pub(crate) mod blktrace;
 pub(crate) mod blocklist;
+mod calendar;
 pub(crate) mod cloud;
 pub(crate) mod column_map;
 mod columns;

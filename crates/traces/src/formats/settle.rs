@@ -1,5 +1,6 @@
 //! The units that the columns of a text leave open, inferred from its numbers.
 
+use super::calendar::nanoseconds;
 use super::column_map::{ColumnMap, OPEN, Role};
 use super::custom::{Custom, whole};
 use super::hint::{number, stated_time};
@@ -19,6 +20,8 @@ pub(crate) struct Said {
 #[derive(Default)]
 struct Numbers {
     times: Times,
+    /// Whether times are dates or times of day, which have a unit.
+    calendar: bool,
     values: Vec<f64>,
     rows: Vec<Row>,
 }
@@ -90,6 +93,7 @@ impl ColumnMap {
                 continue;
             };
             numbers.times.add(time);
+            numbers.calendar = nanoseconds(time).is_some();
             numbers.values.extend(number(time));
             numbers.rows.push(Row {
                 device: 0,
@@ -127,6 +131,9 @@ fn place(rows: &[Row], size: Option<u64>, said: &mut Said) -> Units {
 fn time_unit(title: &str, numbers: &Numbers, stated: Option<TimeUnit>, said: &mut Said) -> u64 {
     if let Some(unit) = stated {
         return unit.ns();
+    }
+    if numbers.calendar {
+        return 1;
     }
     let of_role = |role: &'static str| match role.parse::<Role>() {
         Ok(Role::Time(unit)) => Some((unit, role)),

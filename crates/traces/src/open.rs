@@ -130,7 +130,7 @@ pub fn open_merged<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Rea
         let its = found.format;
         if its != format || matches!(format, Format::Parquet | Format::Events) {
             let what = format!(
-                "is {its}, {} is {format}: only files of one stream format merge",
+                "is {its}, {} is {format}: only files of one stream format merge by their clock; `trace merge --from-zero` merges others",
                 path.display()
             );
             return Err(TraceError::unsupported(other, what));
@@ -263,9 +263,17 @@ fn open_input(path: &Path, options: &Options) -> Result<(Guess, Input), TraceErr
             near.format, near.place, near.bad.expected, near.bad.found
         ),
         Err(None) => match hint::columns(head) {
-            Some(columns) => format!(
-                "the content is of no known format, but it has columns: if they are these, use `--columns {columns}`"
-            ),
+            Some(columns) => {
+                let open = columns.split(',').any(|c| matches!(c, "time" | "offset" | "length"));
+                let units = if open {
+                    "; units that it leaves out are inferred from the numbers, unless you add them, as in time_us"
+                } else {
+                    ""
+                };
+                format!(
+                    "the content is of no known format, but it has columns: if they are these, use `--columns {columns}`{units}"
+                )
+            }
             None if memchr::memchr(0, head).is_some() => {
                 "the content is binary and of no known format; a list of block numbers is read by `--format blocks-u32` or blocks-u64".to_owned()
             }

@@ -76,6 +76,27 @@ fn records_in_order_of_completion_are_sorted() {
     }
 }
 
+/// blkparse may print the events of one processor after those of another.
+#[test]
+fn records_of_one_processor_after_another_are_sorted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let line = |i: u64| {
+        let (s, ns) = (i / 100, i % 100 * 10_000_000);
+        format!("8,0 {} {i} {s}.{ns:09} 7 Q R {} + 8 [x]\n", i % 4, i * 8)
+    };
+    let by_processor = (0..4).flat_map(|cpu| (cpu..2_000).step_by(4).map(line));
+    let text = by_processor.collect::<Vec<_>>().concat();
+    let path = written(&dir, "t", &text);
+    let found = info(&path, &Options::default()).expect("figures");
+    let (sorted, back) = (found.reader.sorted, found.reader.time_went_back);
+    assert!(sorted >= 1_400 && back == 0, "{sorted} {back}");
+    let all = records(&path, &Options::default());
+    let in_order = |(i, r): (usize, &Record)| {
+        r.offset == i as u64 * 4096 && r.time == Nanos::from_millis(i as u64 * 10)
+    };
+    assert!(all.len() == 2_000 && all.iter().enumerate().all(in_order));
+}
+
 #[test]
 fn what_is_later_than_the_window_is_raised_and_counted() {
     let dir = tempfile::tempdir().expect("a directory");

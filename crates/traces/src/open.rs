@@ -406,11 +406,14 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether nothing in the content states the direction of requests, although requests of this kind write, too.
+    /// Whether nothing in the content states the direction of requests.
     fn lacks_op(&self) -> bool {
         match &self.columns {
             Some(map) => map.lacks_op(),
-            None => matches!(self.format, Format::Oracle),
+            None => matches!(
+                self.format,
+                Format::Oracle | Format::BlockList | Format::Blocks32 | Format::Blocks64
+            ),
         }
     }
 }

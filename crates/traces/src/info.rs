@@ -225,7 +225,7 @@ pub fn info_and_heat(mut reader: Reader, mut heat: Option<&mut Heats>) -> Result
     info.assumed = reader.assumed().to_vec();
     info.doubts = reader.doubts().to_vec();
     if impatient {
-        info.doubts.push(format!(
+        info.assumed.push(format!(
             "Reuse and hit ratios are those of the first {:.0} accesses of 4 KiB: the requests are too large to count all of theirs.",
             info.reuse.accesses
         ));

@@ -441,8 +441,8 @@ fn requests_of_gigabytes_end() {
     );
     assert!(found.reuse.accesses < 2e8, "{}", found.reuse.accesses);
     assert!(
-        found.doubts[0].starts_with("Reuse and hit ratios are those of the first"),
+        found.assumed[0].starts_with("Reuse and hit ratios are those of the first"),
         "{:?}",
-        found.doubts
+        found.assumed
     );
 }

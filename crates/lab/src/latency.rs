@@ -20,7 +20,8 @@
 //! Research 16, 1968). Both hold for any set of jobs, so the larger of the two counts for each period in which that machine is busy.
 //!
 //! **The others.** A write ends after an operation that covers its longest part on some tier, and any other read takes no less than
-//! nothing: it may be served from the memory of a move. Flushes and records of the volume only add time.
+//! nothing: it may be served from the memory of a move. The least time of a write to flash is that of its buffer, so what the flash does
+//! behind it, now or when the drive is idle, is not in the bound. Flushes and records of the volume only add time.
 //!
 //! In a closed loop, arrivals depend on the run, so only the first times count. The bound is equal to the best latency if first reads rule
 //! and the stated times are reached. Where the slow device states none, nothing is known that is near what a run can reach, and there

@@ -114,13 +114,13 @@ fn lasting_writes_less_to_flash() {
     assert!(lasting < ONCE / 10 && cheap <= fast, "{lasting}, {cheap}");
 }
 
-/// Bursts of 40 writes of 8 KiB at random places, two seconds apart. The disk's write cache has room for a burst, the buffer of the X25-E
+/// Bursts of 40 writes of 16 KiB at random places, two seconds apart. The disk's write cache has room for a burst, the buffer of the X25-E
 /// has not. With the policy `linear` the disk is alone.
 fn small_bursts(policy: &str) -> Report {
     let place = |i: u64| i * 2741 % ONCE * EXTENT;
     let record = |i: u64| {
         let at = Nanos(i / 40 * 2000 * MS + i % 40 * 50_000);
-        Record::new(at, Op::Write, place(i), 8192)
+        Record::new(at, Op::Write, place(i), 16384)
     };
     let work = Memory::new("bursts", (0..ONCE).map(record).collect());
     let tier = |name, size| Tier::new(Device::preset(name).expect("a sheet"), size);

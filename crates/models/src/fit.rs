@@ -128,7 +128,8 @@ fn of_flash(m: &Measured) -> String {
         "[ssd]\ncapacity = {}\nunits = {units:.0} # measured: operations in progress at depth {}\n\
          read_us = {read:.3} # measured\nread_iops = {:.1} # measured\nsequential_read_us = {:.3} # measured\n\
          write_us = {write:.3}\nwrite_iops = {:.1}\nsequential_write_us = {:.3}\n\
-         read_mb_s = {outer:.3} # measured\nwrite_mb_s = {bandwidth:.3}\nflush_us = {:.3}\ndiscard_us = 50.0 # typical\n\
+         read_mb_s = {outer:.3} # measured\nwrite_mb_s = {bandwidth:.3}\nflush_us = {:.3}\n\
+         power_loss_protection = true # what a FLUSH waits for is in flush_us\ndiscard_us = 50.0 # typical\n\
          write_limit_gb = 0.0 # not stated\n\n\
          [ssd.power]\nidle_w = 1.0 # typical\nread_w = 4.0 # typical\nwrite_w = 5.0 # typical\nstandby_w = 0.1 # typical\nwake_us = 1000.0 # typical\n\n",
         m.capacity,

@@ -101,8 +101,8 @@ const GOLDEN: &[(&str, &str, u64, u64)] = &[
     ("wd5000aaks", "through", 64, 0xb213_9910_b5a5_7a99),
     ("exos-18tb", "plain", 16, 0x551a_7922_7795_0fe6),
     ("smr-8tb", "plain", 4, 0x4ddd_b4c1_9c40_8559),
-    ("intel-320-300", "plain", 32, 0x0611_2d55_5a82_64bb),
-    ("intel-320-300", "ftl", 4, 0x3c94_16ad_75fd_fc8b),
-    ("nvme-tlc", "plain", 64, 0x78e6_e86b_4edf_262f),
+    ("intel-320-300", "plain", 32, 0x8327_2f9b_c02f_1016),
+    ("intel-320-300", "ftl", 4, 0x036f_8205_a8f5_5504),
+    ("nvme-tlc", "plain", 64, 0x6ff7_e141_4f55_bbe8),
     ("remote", "plain", 16, 0x84d6_2067_ec97_1cc9),
 ];

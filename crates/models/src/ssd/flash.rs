@@ -53,6 +53,9 @@ pub(super) struct Flash {
     blocks: f64,
     /// Unit-nanoseconds of a host page without garbage collection.
     programming: u64,
+    /// Unit-nanoseconds of collection that replace the flash which an idle drive keeps erased, and those that are due when the run begins.
+    put_off: u64,
+    owed: u64,
 }
 
 impl Flash {
@@ -81,20 +84,28 @@ impl Flash {
             .min((physical / BLOCKS_MIN).max(small));
         let (programming, scale) = programming(f, occupied as f64);
         let mut layer = Ftl::new(logical as u32, block as u32, spare);
-        let (mut copies, mut erases) = (0.0, 0.0);
+        let ns = |us: f64| (us * 1e3 * scale) as u64;
+        // Smaller blocks are erased more often, and each page costs the same.
+        let (copy, erase) = (ns(f.copy_us), ns(f.erase_us) * block / sheets);
+        let amplification = greedy_write_amplification(spare);
+        let usual = (amplification - 1.0, amplification / block as f64);
+        // The whole drive's: what it keeps erased takes the writes of any member.
+        let drive = sheet.capacity.div_ceil(page_bytes) as f64;
+        let put_off =
+            f.erased_ahead * spare * drive * (usual.0 * copy as f64 + usual.1 * erase as f64);
+        let (mut copies, mut erases, mut owed) = (0.0, 0.0, 0.0);
         if options.flash == FlashState::Preconditioned {
             layer.age();
-            let amplification = greedy_write_amplification(spare);
-            (copies, erases) = (amplification - 1.0, amplification / block as f64);
+            (copies, erases) = usual;
+            // The random overwrites have used up what was erased.
+            owed = put_off;
         }
-        let ns = |us: f64| (us * 1e3 * scale) as u64;
         Some(Flash {
             layer,
             page_bytes,
             shift,
-            copy: ns(f.copy_us),
-            // Smaller blocks are erased more often, and each page costs the same.
-            erase: ns(f.erase_us) * block / sheets,
+            copy,
+            erase,
             pe_cycles: f.pe_cycles,
             share: bytes as f64 / sheet.capacity as f64,
             host_pages: 0,
@@ -109,6 +120,8 @@ impl Flash {
             erased: 0.0,
             blocks: (pages as f64 * (1.0 + spare) / block as f64).max(1.0),
             programming: programming as u64,
+            put_off: put_off as u64,
+            owed: owed as u64,
         })
     }
 
@@ -117,7 +130,17 @@ impl Flash {
         self.programming
     }
 
-    /// The host writes `len` bytes at `offset`. Returns the nanoseconds of garbage collection that a unit has to do now.
+    /// Unit-nanoseconds of collection that can wait for idle time.
+    pub fn put_off(&self) -> u64 {
+        self.put_off
+    }
+
+    /// Unit-nanoseconds of collection that are due when the run begins.
+    pub fn owed(&self) -> u64 {
+        self.owed
+    }
+
+    /// The host writes `len` bytes at `offset`. Returns the unit-nanoseconds of garbage collection that this causes.
     #[inline]
     pub fn write(&mut self, offset: u64, len: u32) -> u64 {
         if len == 0 {

@@ -1,23 +1,26 @@
 //! A flash drive: units that work in parallel, one interface, and a buffer before the programming.
 //!
 //! ```text
-//!   start ─► the unit that is free first ─► interface ─► done at a time known at once
+//!   read  ─► the unit that is free first ─► interface ─► done at a time known at once
+//!   write ─► room in the buffer          ─► interface ─► done at a time known at once; units take it later
 //! ```
 //! A unit answers after the latency but stays occupied for `units / IOPS`. So the drive has both its published latency when idle and its
 //! published rate when busy, and reads wait behind programming. The finish time is known at the start, so no event is simulated; a heap
-//! keeps completions in order.
+//! keeps completions in order. `back.rs` has what is done behind the replies.
 //!
 //! Invariants: a computed result never changes; an operation never ends before its latency and its transfer are over.
 
+mod back;
 mod flash;
 mod ftl;
 mod sheet;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
 use isotherm_core::Nanos;
 
+use back::Back;
 use flash::Flash;
 pub use ftl::{Ftl, greedy_write_amplification};
 pub use sheet::{FtlSheet, Rated, SsdPower, SsdSheet};
@@ -31,8 +34,6 @@ const STREAMS: usize = 4;
 /// Up to this many bytes, the cost of a random operation is counted by pages; it is the physical page of flash chips (some planes of 4 or 8
 /// KiB). Bytes beyond it are transferred at the drive's bandwidth, as in a sequential run.
 const BY_PAGES: u64 = 16 << 10;
-/// Most units over which one operation is spread.
-const UNITS_AT_ONCE: usize = 16;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Streams {
@@ -91,6 +92,20 @@ impl Cost {
     }
 }
 
+/// What an operation needs of the drive.
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    /// Units that it occupies, and the time for which it occupies each of them.
+    units: u64,
+    each: u64,
+    latency: u64,
+    move_ns: u64,
+    /// Bytes that it occupies in the buffer if it is a write.
+    held: u64,
+    /// See `Ssd::task`.
+    work: u64,
+}
+
 /// The flash drive model. See the module's head.
 #[derive(Debug)]
 pub struct Ssd {
@@ -106,8 +121,9 @@ pub struct Ssd {
     reads_per_write: f64,
 
     now: u64,
-    /// The times at which the units are free, earliest first. The units are interchangeable.
-    units: VecDeque<u64>,
+    back: Back,
+    /// Whether written data survives a loss of power before it is in the flash, so that FLUSH does not wait for that.
+    protected: bool,
     /// The interface is booked up to this time. It is a virtual clock: it limits the rate and does not order operations.
     interface: u64,
     last_write: u64,
@@ -115,7 +131,6 @@ pub struct Ssd {
     writes: Streams,
     pending: BinaryHeap<Reverse<(u64, u64, u64)>>,
     sequence: u64,
-    busy_until: u64,
     asleep_since: Option<u64>,
     /// Unit-nanoseconds of work, for the energy.
     read_work: u64,
@@ -174,14 +189,19 @@ impl Ssd {
             write_limit_pages: s.write_limit_gb * 1e9 / 4096.0,
             reads_per_write: options.reads_per_write.unwrap_or(s.reads_per_write),
             now: 0,
-            units: VecDeque::from(vec![0; s.units as usize]),
+            back: Back::new(
+                s.units,
+                u64::from(s.write_buffer_kib) << 10,
+                ftl.as_ref().map_or(0, Flash::put_off),
+                ftl.as_ref().map_or(0, Flash::owed),
+            ),
+            protected: s.power_loss_protection,
             interface: 0,
             last_write: 0,
             reads: Streams::default(),
             writes: Streams::default(),
             pending: BinaryHeap::with_capacity(256),
             sequence: 0,
-            busy_until: 0,
             asleep_since: None,
             read_work: 0,
             write_work: 0,
@@ -203,74 +223,85 @@ impl Ssd {
         self.ftl.as_ref().map_or(0, Flash::memory_bytes)
     }
 
-    /// The units that are free first take the work, and after it `extra` nanoseconds of their own. Returns (finish, work).
+    /// The work of an operation on `len` bytes from `offset` on, with `extra` unit-nanoseconds of collection.
     ///
     /// Work is measured in unit-nanoseconds. It is the share of the drive's capability that the operation uses: of its rate of operations
     /// or of its bandwidth, whichever share is larger. A drive at either limit works with all units and draws the sheet's active power;
     /// waiting for the latency is not work. A random operation over several pages counts as that number of operations and is spread over
     /// the units.
     #[inline]
-    fn transfer(
-        &mut self,
-        cost: Cost,
-        sequential: bool,
-        at: u64,
-        (offset, len): (u64, u32),
-        extra: u64,
-    ) -> (u64, u64) {
-        let units = self.units.len() as u64;
+    fn task(&self, cost: Cost, sequential: bool, (offset, len): (u64, u32), extra: u64) -> Task {
+        let all = self.back.units();
         let move_ns = cost.move_ns(len);
-        let (begin, latency, occupied) = if sequential {
-            let begin = self.take(at, 1, cost.sequential + extra);
-            (begin, cost.sequential, cost.sequential)
+        let (units, latency, occupied) = if sequential {
+            (1, cost.sequential, cost.sequential)
         } else if u64::from(len) <= cost.page && offset.is_multiple_of(cost.page) {
-            let begin = self.take(at, 1, cost.occupied + extra);
-            (begin, cost.latency, cost.occupied)
+            (1, cost.latency, cost.occupied)
         } else {
-            let occupied = cost.random(offset, u64::from(len), units);
-            let pages = u64::from(len).div_ceil(cost.page).clamp(1, units);
-            let begin = self.take(at, pages, (occupied + extra) / pages);
-            (begin, cost.latency, occupied)
+            let pages = u64::from(len).div_ceil(cost.page).clamp(1, all);
+            let occupied = cost.random(offset, u64::from(len), all);
+            (pages, cost.latency, occupied)
         };
-        self.interface = self.interface.max(at) + move_ns;
-        (
-            (begin + latency + move_ns).max(self.interface),
-            (occupied + extra).max(move_ns * units),
-        )
-    }
-
-    /// Occupies the `n` units that are free first for `each`. Returns the time at which the last of them begins.
-    #[inline]
-    fn take(&mut self, at: u64, n: u64, each: u64) -> u64 {
-        let mut begin = at;
-        // A unit that is occupied here may be free again before another one, so all are taken before any is put back.
-        let mut free = [0u64; UNITS_AT_ONCE];
-        let n = (n as usize).min(UNITS_AT_ONCE);
-        for slot in &mut free[..n] {
-            begin = at.max(self.units.pop_front().unwrap_or(0));
-            *slot = begin + each;
-        }
-        for &until in &free[..n] {
-            self.occupy(until);
-        }
-        begin
-    }
-
-    /// A unit is busy until `free`. This is mostly later than for all others, so a search from the back beats a heap.
-    #[inline]
-    fn occupy(&mut self, free: u64) {
-        let mut i = self.units.len();
-        while i > 0 && self.units[i - 1] > free {
-            i -= 1;
-        }
-        if i == self.units.len() {
-            self.units.push_back(free);
+        // A part of a mapping unit waits together with the rest of it.
+        let held = if sequential {
+            u64::from(len)
         } else {
-            self.units.insert(i, free);
+            (offset + u64::from(len)).div_ceil(cost.page) * cost.page
+                - offset / cost.page * cost.page
+        };
+        Task {
+            held,
+            units,
+            each: (occupied + extra) / units,
+            latency,
+            move_ns,
+            work: (occupied + extra).max(move_ns * all),
         }
     }
 
-    /// The flash layer's part of a write. Returns the nanoseconds of garbage collection, which occupy the unit that takes the write.
+    /// The end of an operation that units or the buffer take at `begin` and that arrived at `at`.
+    #[inline]
+    fn transfer(&mut self, task: Task, at: u64, begin: u64) -> u64 {
+        self.interface = self.interface.max(at) + task.move_ns;
+        (begin + task.latency + task.move_ns).max(self.interface)
+    }
+
+    fn read(&mut self, now: u64, offset: u64, len: u32) -> u64 {
+        let at = self.awake(now);
+        let place = self.span.map(offset);
+        let run = self.reads.note(place, place + u64::from(len));
+        let task = self.task(self.read, run, (place, len), 0);
+        self.read_work += task.work;
+        let begin = self.back.read(at, task.units, task.each);
+        self.transfer(task, at, begin)
+    }
+
+    fn write(&mut self, now: u64, offset: u64, len: u32) -> u64 {
+        let at = self.awake(now);
+        let place = self.span.map(offset);
+        let run = self.writes.note(place, place + u64::from(len));
+        let extra = if self.ftl.is_some() {
+            let due = self.programme(offset, len);
+            self.back.owe(due)
+        } else {
+            0
+        };
+        let task = self.task(self.write, run, (place, len), extra);
+        self.write_work += task.work;
+        let begin = self.back.write(now, at, task.held, (task.units, task.each));
+        let finish = self.transfer(task, at, begin);
+        self.last_write = self.last_write.max(finish);
+        finish
+    }
+
+    /// The time at which all that was written is durable, if the drive begins at `at`.
+    fn durable(&mut self, at: u64) -> u64 {
+        let written = at.max(self.last_write);
+        let programmed = if self.protected { 0 } else { self.back.drain() };
+        written.max(programmed) + self.flush
+    }
+
+    /// The flash layer's part of a write. Returns the unit-nanoseconds of garbage collection that it causes.
     fn programme(&mut self, offset: u64, len: u32) -> u64 {
         let Some(f) = &mut self.ftl else { return 0 };
         f.write(offset, len)
@@ -301,34 +332,18 @@ impl DeviceModel for Ssd {
         self.now = self.now.max(now.0);
         self.totals.note(op, offset, len);
         let now = self.now;
+        self.back.settle(now, self.asleep_since.is_none());
         let finish = match op {
-            ModelOp::Read => {
-                let at = self.awake(now);
-                let place = self.span.map(offset);
-                let run = self.reads.note(place, place + u64::from(len));
-                let (finish, work) = self.transfer(self.read, run, at, (place, len), 0);
-                self.read_work += work;
-                finish
+            ModelOp::Read => self.read(now, offset, len),
+            ModelOp::Write => self.write(now, offset, len),
+            ModelOp::WriteThrough => {
+                let written = self.write(now, offset, len);
+                self.durable(written)
             }
-            ModelOp::Write | ModelOp::WriteThrough => {
+            ModelOp::Flush => {
                 let at = self.awake(now);
-                let place = self.span.map(offset);
-                let run = self.writes.note(place, place + u64::from(len));
-                let extra = if self.ftl.is_some() {
-                    self.programme(offset, len)
-                } else {
-                    0
-                };
-                let (finish, work) = self.transfer(self.write, run, at, (place, len), extra);
-                self.write_work += work;
-                self.last_write = self.last_write.max(finish);
-                if op == ModelOp::WriteThrough {
-                    finish + self.flush
-                } else {
-                    finish
-                }
+                self.durable(at)
             }
-            ModelOp::Flush => self.awake(now).max(self.last_write) + self.flush,
             ModelOp::Discard => {
                 let at = self.awake(now);
                 if let Some(f) = &mut self.ftl {
@@ -337,15 +352,15 @@ impl DeviceModel for Ssd {
                 at + self.discard
             }
             ModelOp::Standby => {
-                let at = now.max(self.busy_until);
+                // The buffer is empty before the drive sleeps.
+                let at = now.max(self.back.drain()).max(self.back.busy_until);
                 self.totals.start_stops += u64::from(self.asleep_since.is_none());
                 self.asleep_since.get_or_insert(at);
                 at
             }
         };
         if op != ModelOp::Standby {
-            self.totals.busy_ns += finish - now.max(self.busy_until).min(finish);
-            self.busy_until = self.busy_until.max(finish);
+            self.back.busy(now, finish);
         }
         Some(Nanos(finish))
     }
@@ -367,7 +382,8 @@ impl DeviceModel for Ssd {
         }
     }
 
-    /// The lower of both latencies and the transfer, of which the interface does one at a time.
+    /// The lower of both latencies and the transfer, of which the interface does one at a time. A write into the buffer takes no less, since
+    /// its latency is that of the buffer.
     fn least(&self, op: ModelOp, len: u32) -> Option<Least> {
         let cost = if op == ModelOp::Read {
             &self.read
@@ -381,20 +397,23 @@ impl DeviceModel for Ssd {
         })
     }
 
-    /// Energy: idle power all the time, plus, for work (see `transfer`), its share of the additional power of reading or writing. Work
-    /// counts when it begins, so a report during a burst is ahead by at most the queued work.
+    /// Energy: idle power all the time, plus, for work (see `task`), its share of the additional power of reading or writing. The work of an
+    /// operation counts when it arrives, so a report during a burst is ahead by at most the queued work; collection in idle time counts
+    /// when it is done.
     fn counters(&self, now: Nanos) -> Counters {
         let now = now.0.max(self.now);
         let [idle_w, read_w, write_w, standby_w] = self.watts;
         let mut out = self.totals;
+        let mut back = self.back.clone();
+        back.settle(now, self.asleep_since.is_none());
         // Operations do not overlap anything before their arrival, so the future part is at the end of the busy time.
-        out.busy_ns -= self.busy_until.saturating_sub(now);
+        out.busy_ns = back.busy_ns - back.busy_until.saturating_sub(now);
         let standby = self.standby_ns + self.asleep_since.map_or(0, |s| now.saturating_sub(s));
-        let units = self.units.len() as f64;
+        let units = back.units() as f64;
         let active = out.busy_ns.min(now - standby.min(now));
         let idle = now - active - standby.min(now);
         let work_j = (self.read_work as f64 * (read_w - idle_w)
-            + self.write_work as f64 * (write_w - idle_w))
+            + (self.write_work + back.collected()) as f64 * (write_w - idle_w))
             / units;
         out.state_ns[PowerState::Idle as usize] = idle;
         out.state_ns[PowerState::Active as usize] = active;
@@ -436,5 +455,7 @@ impl DeviceModel for Ssd {
 
 #[cfg(test)]
 mod amplification;
+#[cfg(test)]
+mod behind;
 #[cfg(test)]
 mod tests;

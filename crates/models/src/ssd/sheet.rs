@@ -18,7 +18,7 @@ pub struct SsdSheet {
     pub read_iops: f64,
     /// Read latency within a sequential run (the drive has read ahead).
     pub sequential_read_us: f64,
-    /// Latency of a random write to the drive's protected buffer.
+    /// Latency of a random write to the drive's buffer.
     pub write_us: f64,
     /// Random write rate that the flash behind the buffer sustains.
     pub write_iops: f64,
@@ -28,8 +28,15 @@ pub struct SsdSheet {
     pub read_mb_s: f64,
     /// The same for writes.
     pub write_mb_s: f64,
-    /// Additional time of a FLUSH after the last write.
+    /// Additional time of a FLUSH after the last write, and after the programming of what is in the buffer if that is not protected.
     pub flush_us: f64,
+    /// Written data that waits for the flash, at most, in KiB. A write that fits is answered at once. 0: a write is answered when units
+    /// take it.
+    #[serde(default = "usual_buffer_kib")]
+    pub write_buffer_kib: u32,
+    /// Whether the buffer survives a loss of power (capacitors), so that FLUSH does not wait for the flash.
+    #[serde(default)]
+    pub power_loss_protection: bool,
     /// Time of a discard of any length.
     pub discard_us: f64,
     /// Power of each state.
@@ -75,6 +82,9 @@ pub struct FtlSheet {
     pub erase_us: f64,
     /// Programme-erase cycles that a block survives; 0 = not stated.
     pub pe_cycles: f64,
+    /// Share of the spare flash that the drive erases ahead while it is idle; 0: it collects only when a write needs room.
+    #[serde(default = "usual_erased_ahead")]
+    pub erased_ahead: f64,
     /// The choice of victims.
     #[serde(default)]
     pub collection: Collection,
@@ -107,6 +117,17 @@ fn ten() -> f64 {
     10.0
 }
 
+/// The buffer of a drive whose sheet states none: about a physical page of each chip. Makers do not publish it.
+fn usual_buffer_kib() -> u32 {
+    1024
+}
+
+/// The share of a drive whose sheet states none: small enough that the victims are nearly those of collection at need. Makers do not
+/// publish it.
+fn usual_erased_ahead() -> f64 {
+    0.05
+}
+
 impl SsdSheet {
     pub(crate) fn check(&self, file: &str) -> Result<(), SheetError> {
         let c = Check { file, table: "ssd" };
@@ -131,6 +152,13 @@ impl SsdSheet {
         c.at_least("read_mb_s", self.read_mb_s, 1.0)?;
         c.at_least("write_mb_s", self.write_mb_s, 1.0)?;
         c.at_least("flush_us", self.flush_us, 0.0)?;
+        let most = f64::from(16 << 20);
+        c.within(
+            "write_buffer_kib",
+            f64::from(self.write_buffer_kib),
+            0.0,
+            most,
+        )?;
         c.at_least("discard_us", self.discard_us, 0.0)?;
         c.at_least("write_limit_gb", self.write_limit_gb, 0.0)?;
         c.within("reads_per_write", self.reads_per_write, 0.0, 1e9)?;
@@ -157,6 +185,7 @@ impl SsdSheet {
                 65_535.0,
             )?;
             c.within("over_provisioning", f.over_provisioning, 0.01, 10.0)?;
+            c.within("erased_ahead", f.erased_ahead, 0.0, 0.5)?;
             c.at_least("copy_us", f.copy_us, 0.0)?;
             c.at_least("erase_us", f.erase_us, 0.0)?;
             c.at_least("pe_cycles", f.pe_cycles, 0.0)?;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::Failure;
 
 /// Commands for which `--json OUT`, as two words, may name a file.
-const TWO_WORDS: [&str; 9] = [
+const TWO_WORDS: [&str; 10] = [
     "demo",
     "sim",
     "compare",
@@ -18,6 +18,7 @@ const TWO_WORDS: [&str; 9] = [
     "record",
     "reproduce",
     "cost",
+    "plan",
     "replay-events",
 ];
 

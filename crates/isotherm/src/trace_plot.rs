@@ -207,6 +207,14 @@ fn reuse(area: &Area<'_>, info: &Info, (left, right): (i32, i32)) -> Drawn {
         12,
         HPos::Left,
     )?;
+    let middle = i32::midpoint(left, right);
+    write(
+        area,
+        "cache size (log)",
+        (middle, PANEL_BOTTOM + 6),
+        12,
+        HPos::Center,
+    )?;
     write(
         area,
         &bytes(most),

@@ -10,6 +10,11 @@ const POSTMARK: &str = "gen:postmark,files=400,transactions=800";
 fn a_generator_stands_for_a_trace() {
     let place = Place::new();
     let info = place.json(&format!("trace info {POSTMARK} --plot p.svg"), "trace-info");
+    let plot = std::fs::read_to_string(place.path("p.svg")).expect("drawn");
+    assert!(
+        plot.contains("cache size (log)"),
+        "the axis says what it is"
+    );
     assert_eq!(info["format"], "generated");
     assert_eq!(info["reuse"]["sampling_rate"], 1.0);
     let svg = std::fs::read_to_string(place.path("p.svg")).expect("drawn");

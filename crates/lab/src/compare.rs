@@ -251,26 +251,33 @@ fn jobs(base: &Setup, policies: &[PolicySpec]) -> (Vec<Job>, PolicySpec) {
     }
     let last = base.tiers.len() - 1;
     for (name, tier) in [(HDD_ONLY, last), ("ssd-only", 0)] {
-        let mut device: Device = base.tiers[tier].devices[0].clone();
-        device.standby_after_s = None;
-        // A device alone keeps no map, so it records no first touches.
-        let begin = Begin {
-            full: true,
-            ..base.begin
-        };
         jobs.push(Job {
             name: name.to_owned(),
             kind: None,
-            setup: Setup {
-                tiers: vec![Tier::new(device, Size::Share(1_000_000))],
-                policy: spec("linear"),
-                begin,
-                ..base.clone()
-            },
+            setup: alone(base, tier),
             baseline: true,
         });
     }
     (jobs, spec("greendm"))
+}
+
+/// The setup of the first device of a tier alone: it holds everything, and never sleeps.
+pub(crate) fn alone(base: &Setup, tier: usize) -> Setup {
+    let mut device: Device = base.tiers[tier].devices[0].clone();
+    device.standby_after_s = None;
+    Setup {
+        tiers: vec![Tier::new(device, Size::Share(1_000_000))],
+        policy: PolicySpec {
+            name: "linear".to_owned(),
+            params: Vec::new(),
+        },
+        // A device alone keeps no map, so it records no first touches.
+        begin: Begin {
+            full: true,
+            ..base.begin
+        },
+        ..base.clone()
+    }
 }
 
 /// Measures the price of an extent on the fastest and on the slowest tier, with one operation at a time at random places.

@@ -1,7 +1,7 @@
 //! The lab: policies over modelled devices, in virtual time.
 //!
 //! ```text
-//!  trace ─► sim: virtual time over device models ─► Report ─► compare, sweep
+//!  trace ─► sim: virtual time over device models ─► Report ─► compare, sweep, plan
 //! ```
 
 pub mod bound;
@@ -15,6 +15,7 @@ pub mod latency;
 mod touched;
 
 pub mod parity;
+pub mod plan;
 pub mod pool;
 pub mod sample;
 pub mod sim;

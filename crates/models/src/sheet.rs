@@ -21,6 +21,10 @@ pub struct Sheet {
     pub description: String,
     /// Purchase price of the whole device.
     pub price_usd: Option<f64>,
+    /// The date of the price, `2024` or `2024-05`. A plan counts no price without date and source.
+    pub price_date: Option<String>,
+    /// The source of the price.
+    pub price_source: Option<String>,
     /// A disk.
     pub hdd: Option<HddSheet>,
     /// The device is an array of several such disks, with two copies of all data (RAID-1E).

@@ -406,3 +406,26 @@ fn impossible_options_are_refused() {
         .contains("queue_depth")
     );
 }
+
+/// A price without a date is soon wrong, and one without a source cannot be checked.
+#[test]
+fn prices_have_a_date_and_a_source() {
+    let mut priced = 0;
+    for s in presets().unwrap() {
+        let of_price = [s.price_date.as_deref(), s.price_source.as_deref()];
+        let known = of_price.map(|t| t.is_some_and(|t| !t.is_empty()));
+        assert_eq!(known, [s.price_usd.is_some(); 2], "{}", s.name);
+        let year = s.price_date.as_deref().map(|d| d[..4].parse::<u32>());
+        assert!(
+            year.is_none_or(|y| matches!(y, Ok(2000..2100))),
+            "{}",
+            s.name
+        );
+        priced += usize::from(s.price_usd.is_some());
+    }
+    assert!(priced >= 8, "{priced}");
+    // The pair with which a plan begins.
+    for name in ["sata-enterprise", "exos-18tb"] {
+        assert!(sheet(name).unwrap().price_usd.is_some(), "{name}");
+    }
+}

@@ -1,9 +1,12 @@
 //! Makes pages from the results of the lab's commands: comparisons, sweeps, reproduced experiments.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::compare::{Comparison, Entry, compare_page, metrics};
 use super::cost::CostCurve;
+use super::names::labels;
 use super::page::Page;
 use super::reproduce::{Claim, Experiment, reproduce_page};
 use super::table::{Cell, Table, Verdict};
@@ -13,19 +16,20 @@ use isotherm_lab::sim::Report;
 
 /// Most cost curves in a chart.
 const CURVES_MAX: usize = 8;
-/// Indexes in [`metrics`] of the two axes of the trade-off: one pair if the devices set the pace, another if the trace's clock does.
-const ACROSS: usize = 11;
+/// Indexes in [`metrics`] of the axes of the trade-off: what is moved, or the size of the fast tier if that varies, against throughput, or
+/// against latency if the trace's clock sets the pace.
 const UP: usize = 0;
 const LATENCY: usize = 1;
 const MOVED: usize = 8;
+const FAST_TIER: usize = 10;
 /// Index in [`metrics`] of the hits, which a device alone does not have.
 const HITS: usize = 3;
 /// Indexes in [`metrics`] of figures of the fast tier, which the slow device alone does not have.
 const OF_FAST: [usize; 2] = [4, 10];
 
-/// The cost of a run as a function of the time factor, if it was priced.
+/// The cost of a run as a function of the time factor; `None` if a member has no price, which would count as free of charge.
 pub fn cost_curve(name: &str, report: &Report) -> Option<CostCurve> {
-    let c = report.cost.as_ref()?;
+    let c = report.cost.as_ref().filter(|c| c.unpriced.is_empty())?;
     Some(CostCurve {
         name: name.to_owned(),
         once_usd: c.purchase_usd + c.service_usd,
@@ -35,25 +39,22 @@ pub fn cost_curve(name: &str, report: &Report) -> Option<CostCurve> {
 
 /// The page of `compare`, for one trace or several.
 pub fn comparison_page(all: &[compare::Comparison]) -> Page {
+    let names = labels(all.iter().map(|c| c.trace.as_str()));
     let mut page = Comparison {
         title: "Policies side by side".to_owned(),
-        subtitle: all
-            .iter()
-            .map(|c| c.trace.as_str())
-            .collect::<Vec<_>>()
-            .join(", "),
+        subtitle: names.join(", "),
         notes: Vec::new(),
         metrics: metrics(),
-        x: ACROSS,
+        x: MOVED,
         y: UP,
         entries: Vec::new(),
         cost: Vec::new(),
     };
-    for c in all {
+    for (c, name) in all.iter().zip(&names) {
         let b = &c.bounds;
         page.notes.push(format!(
             "{}: no policy hits more than {:.4} (Belady's MIN with bypass) or serves at less than {:.3} s (tiering), {:.3} s (caching) and {:.3} s (write-back caches filled on demand) of device time; regret is the distance to the one of its kind.",
-            c.trace,
+            name,
             b.hit_ratio,
             b.tiering_cost_s,
             b.caching_cost_s,
@@ -63,7 +64,7 @@ pub fn comparison_page(all: &[compare::Comparison]) -> Page {
             .extend(c.left_out.iter().map(|w| format!("Left out: {w}")));
         for r in &c.rows {
             let setting = if all.len() > 1 {
-                c.trace.clone()
+                name.clone()
             } else {
                 String::new()
             };
@@ -87,7 +88,7 @@ pub fn comparison_page(all: &[compare::Comparison]) -> Page {
         rates().fold(0.0, f64::max),
     );
     if most < 1.1 * least {
-        (page.x, page.y) = (MOVED, LATENCY);
+        page.y = LATENCY;
     }
     compare_page(&page)
 }
@@ -109,6 +110,15 @@ fn row_values(row: &compare::Row, cost: Option<&CostCurve>) -> Vec<Option<f64>> 
 
 /// The page of a sweep, from the cells that the sweep wrote (`cells.json`).
 pub fn sweep_page(cells: &[Value]) -> Page {
+    let traces: Vec<&str> = cells
+        .iter()
+        .filter_map(|c| c["cell"]["trace"].as_str())
+        .collect();
+    let short: HashMap<&str, String> = traces
+        .iter()
+        .copied()
+        .zip(labels(traces.iter().copied()))
+        .collect();
     let several = |key: &str| {
         let first = cells.first().map(|c| &c["cell"][key]);
         cells.iter().any(|c| Some(&c["cell"][key]) != first)
@@ -131,16 +141,26 @@ pub fn sweep_page(cells: &[Value]) -> Page {
         subtitle: format!("{} cells", cells.len()),
         notes: Vec::new(),
         metrics: metrics(),
-        x: ACROSS,
+        x: if varied.contains(&"fast_size") {
+            FAST_TIER
+        } else {
+            MOVED
+        },
         y: UP,
-        entries: cells.iter().map(|c| sweep_entry(c, &varied)).collect(),
+        entries: cells
+            .iter()
+            .map(|c| sweep_entry(c, &varied, &short))
+            .collect(),
         cost: Vec::new(),
     })
 }
 
-/// The entry of a cell. Its name holds the settings that vary.
-fn sweep_entry(c: &Value, varied: &[&str]) -> Entry {
-    let words = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
+/// The entry of a cell. Its name holds the settings that vary; `short` has the labels of traces.
+fn sweep_entry(c: &Value, varied: &[&str], short: &HashMap<&str, String>) -> Entry {
+    let words = |v: &Value| match v.as_str() {
+        Some(s) => short.get(s).cloned().unwrap_or_else(|| s.to_owned()),
+        None => v.to_string(),
+    };
     let setting: Vec<String> = varied
         .iter()
         .filter(|k| !c["cell"][**k].is_null())
@@ -182,7 +202,10 @@ fn sweep_values(r: &Value) -> Vec<Option<f64>> {
         v => v.as_f64(),
     };
     let mut values: Vec<Option<f64>> = KEYS.iter().map(|k| figure(k)).collect();
-    let cost = |k: &str| r["cost"][k].as_f64();
+    let free = r["cost"]["unpriced"]
+        .as_array()
+        .is_some_and(|u| !u.is_empty());
+    let cost = |k: &str| r["cost"][k].as_f64().filter(|_| !free);
     let once = cost("purchase_usd")
         .zip(cost("service_usd"))
         .map(|(a, b)| a + b);

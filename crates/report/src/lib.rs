@@ -11,8 +11,9 @@
 //! | `table.rs` | tables, including those under the charts |
 //! | `page.rs` | the HTML file, which includes `page.css`, `page.js` and `vendor/` |
 //! | `data.rs` | charts as JSON for `page.js` |
+//! | `names.rs` | names of traces for labels |
 //! | `picture.rs`, `marks.rs` | charts as SVG and PNG |
-//! | `run.rs`, `over_time.rs`, `compare.rs`, `sizes.rs`, `reproduce.rs`, `cost.rs` | the charts of each kind of page |
+//! | `run.rs`, `over_time.rs`, `compare.rs`, `sizes.rs`, `plan.rs`, `reproduce.rs`, `cost.rs` | the charts of each kind of page |
 //!
 //! Callers turn figures into [`Chart`]s and [`Table`]s. This crate computes nothing but shares, sums and fronts.
 //!
@@ -26,9 +27,11 @@ mod cost;
 mod data;
 mod html;
 mod marks;
+mod names;
 mod over_time;
 mod page;
 mod picture;
+mod plan;
 mod reproduce;
 mod run;
 mod sizes;
@@ -43,6 +46,7 @@ pub use chart::{
 pub use compare::{Comparison, Entry, compare_page, metrics, values};
 pub use cost::{CostCurve, cost_chart};
 pub use page::{Page, Tile};
+pub use plan::plan_page;
 pub use reproduce::{Claim, Experiment, reproduce_page};
 pub use run::run_page;
 pub use sizes::{comparison_sizes_page, sizes_page};

@@ -80,7 +80,10 @@
     if (axis.kind === "count") return counted(v, 1e3);
     return axis.log ? text(axis, v) : digits(v);
   }
-  const heading = (axis) => (axis.unit && axis.kind !== "dollar" ? axis.label + " (" + axis.unit + ")" : axis.label);
+  function heading(axis) {
+    const notes = [axis.kind === "dollar" ? "" : axis.unit, axis.log ? "log" : ""].filter((s) => s);
+    return notes.length ? axis.label + " (" + notes.join(", ") + ")" : axis.label;
+  }
 
   // ---- Small things ----
   const data = JSON.parse(document.getElementById("data").textContent);

@@ -165,10 +165,15 @@ impl<'a> Ruler<'a> {
         } else {
             axis.unit.step(greatest(values.clone()))
         };
-        let name = if unit.is_empty() || unit == "$" {
+        let notes = [unit.as_str(), if log { "log" } else { "" }];
+        let notes: Vec<&str> = notes
+            .into_iter()
+            .filter(|n| !["", "$"].contains(n))
+            .collect();
+        let name = if notes.is_empty() {
             axis.label.clone()
         } else {
-            format!("{} ({unit})", axis.label)
+            format!("{} ({})", axis.label, notes.join(", "))
         };
         let mut r = Ruler {
             axis,

@@ -8,13 +8,19 @@ use super::table::{Cell, Table};
 use super::unit::Unit;
 use isotherm_lab::sim::{Report, Series};
 
+/// The axis of addresses: mostly a rank, since a run numbers the extents that the trace touches.
+const ORDER: &str = "Touched data in the order of addresses";
 /// Most columns of a heat map. More than a screen can show would only make the page larger.
 const HEAT_COLUMNS_MAX: usize = 200;
 
 /// The page of a run. `cost` has one curve for each set of prices to show, usually one.
 pub fn run_page(report: &Report, cost: &[CostCurve]) -> Page {
     let mut page = Page::new(
-        format!("{} under {}", report.trace, report.policy),
+        format!(
+            "{} under {}",
+            super::names::short(&report.trace),
+            report.policy
+        ),
         format!(
             "{} requests, extents of {}, fast tier of {}",
             super::unit::group(&report.requests.to_string()),
@@ -242,7 +248,7 @@ fn addresses(s: &Series) -> Vec<Chart> {
     let heat = Heat {
         x: Axis::new("Time", Unit::SECONDS),
         x_bin: s.bin_s * step as f64,
-        y: Axis::new("Address", Unit::BYTES),
+        y: Axis::new(ORDER, Unit::BYTES),
         y_bin: h.bin_bytes as f64,
         label: "Operations".to_owned(),
         layers: h.share.iter().enumerate().map(layer).collect(),
@@ -252,7 +258,7 @@ fn addresses(s: &Series) -> Vec<Chart> {
         Line::regular(format!("tier {i}"), 0.0, h.bin_bytes as f64, values)
     });
     let frequency = Lines {
-        x: Axis::new("Address", Unit::BYTES),
+        x: Axis::new(ORDER, Unit::BYTES),
         y: Axis::new("Operations", Unit::COUNT),
         series: by_tier.collect(),
         style: LineStyle::Straight,
@@ -260,12 +266,13 @@ fn addresses(s: &Series) -> Vec<Chart> {
     vec![
         Chart::new(
             "Heat over time",
-            "Device operations for requests by address of the volume; the stronger, the more (logarithmic).",
+            "Device operations for requests; the stronger, the more (logarithmic). Extents are in the order of their addresses; a policy \
+             that does not mind gaps leaves out those that the trace never touches.",
             Plot::Heat(heat),
         ),
         Chart::new(
             "Access frequency over addresses",
-            "Operations of the whole run by address and by the tier that served them (as GreenDM 6.4).",
+            "Operations of the whole run by the place in the order of addresses and by the tier that served them (as GreenDM 6.4).",
             Plot::Lines(frequency),
         ),
     ]

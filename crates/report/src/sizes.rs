@@ -4,6 +4,7 @@ use isotherm_lab::compare;
 use isotherm_lab::sim::Report;
 
 use super::chart::{Axis, Chart, Line, LineStyle, Lines, Plot};
+use super::names::labels;
 use super::page::Page;
 use super::table::{Cell, Table};
 use super::unit::Unit;
@@ -82,11 +83,13 @@ fn share(bytes: u64, r: &Report) -> f64 {
 /// The page of `sim` over several sizes, for one trace or several.
 pub fn sizes_page(reports: &[Report]) -> Page {
     let traces = several(reports.iter().map(|r| r.trace.as_str()));
+    let names = labels(reports.iter().map(|r| r.trace.as_str()));
     let runs: Vec<At<'_>> = reports
         .iter()
-        .map(|r| At {
+        .zip(&names)
+        .map(|(r, name)| At {
             line: if traces {
-                format!("{}, {}", r.policy, r.trace)
+                format!("{}, {}", r.policy, name)
             } else {
                 r.policy.clone()
             },
@@ -96,7 +99,7 @@ pub fn sizes_page(reports: &[Report]) -> Page {
         })
         .collect();
     let title = reports.first().map_or("", |r| r.policy.as_str());
-    let mut names: Vec<&str> = reports.iter().map(|r| r.trace.as_str()).collect();
+    let mut names = names.clone();
     names.dedup();
     let page = Page::new(
         format!("{title} over sizes of the fast tier"),
@@ -108,28 +111,28 @@ pub fn sizes_page(reports: &[Report]) -> Page {
 /// The page of `compare` over several sizes. One device alone is a level line, and Belady's MIN a line of its own.
 pub fn comparison_sizes_page(all: &[compare::Comparison]) -> Page {
     let traces = several(all.iter().map(|c| c.trace.as_str()));
-    let name = |of: &str, c: &compare::Comparison| {
+    let mut names = labels(all.iter().map(|c| c.trace.as_str()));
+    let name = |of: &str, trace: &str| {
         if traces {
-            format!("{of}, {}", c.trace)
+            format!("{of}, {trace}")
         } else {
             of.to_owned()
         }
     };
     let (mut runs, mut best) = (Vec::new(), Vec::new());
-    for c in all {
+    for (c, trace) in all.iter().zip(&names) {
         let Some(first) = c.rows.first() else {
             continue;
         };
         let at = share(c.fast_bytes, &first.report);
         runs.extend(c.rows.iter().map(|r| At {
-            line: name(&r.name, c),
+            line: name(&r.name, trace),
             share: at,
             report: &r.report,
             alone: r.is_alone(),
         }));
-        best.push((name("MIN", c), at, 1.0 - c.bounds.hit_ratio));
+        best.push((name("MIN", trace), at, 1.0 - c.bounds.hit_ratio));
     }
-    let mut names: Vec<&str> = all.iter().map(|c| c.trace.as_str()).collect();
     names.dedup();
     let mut page = Page::new("Policies over sizes of the fast tier", names.join(", "));
     page.text("MIN is Belady's bound: no policy that admits a unit only at an access misses less.");

@@ -7,6 +7,8 @@ use maud::{Markup, html};
 
 /// Most rows of a chart's table. The button below it copies all rows.
 const ROWS_MAX: usize = 60;
+/// Tables with more columns are set closer, so that a screen of 1280 pixels has them whole.
+const WIDE: usize = 9;
 /// Rows and columns of a heat map's table.
 const HEAT_ROWS: usize = 32;
 const HEAT_COLUMNS: usize = 12;
@@ -116,7 +118,7 @@ impl Table {
         };
         html! {
             div.scroll tabindex="0" {
-                table {
+                table.wide[self.columns.len() > WIDE] {
                     @if !self.caption.is_empty() { caption { (clean(&self.caption)) } }
                     thead { tr {
                         @for (i, c) in self.columns.iter().enumerate() {

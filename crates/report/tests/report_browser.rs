@@ -8,7 +8,7 @@ mod sample;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use isotherm_report::{CostCurve, Page, Plot, run_page};
+use isotherm_report::{CostCurve, Page, Plot, plan_page, run_page};
 use scraper::{Html, Selector};
 use serde_json::Value;
 
@@ -118,16 +118,80 @@ fn look(program: &Path, name: &str, page: &Page) -> Value {
     seen
 }
 
-#[test]
-fn pages_work_in_a_browser() {
-    let Some(program) = browser() else {
+/// What is wider than its place: the page, tables that must fit, and text in a table that lies over other text. The page is in a frame,
+/// since a window has a least width.
+const MEASURE: &str = "<script>addEventListener('load', () => setTimeout(() => {
+const frame = document.querySelector('iframe'), inner = frame.contentDocument, root = inner.documentElement;
+const over = (e) => e.scrollWidth - e.clientWidth;
+const cells = [...inner.querySelectorAll('main > .scroll td, main > .scroll th')];
+const out = document.createElement('pre');
+out.id = 'seen';
+out.textContent = JSON.stringify({
+  page: root.scrollWidth - frame.clientWidth, tables: [...inner.querySelectorAll('main > .scroll')].map(over),
+  cells: cells.filter((c) => over(c) > 1).map((c) => c.textContent), wide: inner.querySelectorAll('main table.wide').length,
+});
+document.body.append(out);
+}, 600));</script>";
+
+/// The measures of a page in a frame of that width.
+fn measured(program: &Path, name: &str, page: &Page, width: u32) -> Value {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let text = page.html().replace('&', "&amp;").replace('"', "&quot;");
+    let file = dir.join(format!("{name}-{width}.html"));
+    let html = format!(
+        "<!DOCTYPE html><meta charset=utf-8><body><iframe style=\"width:{width}px;height:2000px;border:0\" srcdoc=\"{text}\"></iframe>{MEASURE}"
+    );
+    std::fs::write(&file, html).expect("written");
+    let dom = chromium(program, &file, &["--dump-dom".to_owned()]);
+    let dom = Html::parse_document(&dom);
+    let seen = Selector::parse("#seen").expect("a selector");
+    let seen: String = dom.select(&seen).flat_map(|s| s.text()).collect();
+    serde_json::from_str(&seen).unwrap_or_else(|e| panic!("{name} at {width}: {e}: {seen}"))
+}
+
+fn needed() -> Option<PathBuf> {
+    let found = browser();
+    if found.is_none() {
         assert!(
             std::env::var_os("ISOTHERM_NEED_CHROMIUM").is_none(),
             "there is no chromium"
         );
         eprintln!("skipped: there is no chromium here (make report-check installs it)");
-        return;
-    };
+    }
+    found
+}
+
+/// On a screen of 1280 pixels tables are whole; on a phone a table may scroll in its place, and the page is as wide as the screen.
+#[test]
+fn pages_fit_the_screen() {
+    let Some(program) = needed() else { return };
+    let pages = [
+        ("fit-run", run_page(&sample::run("greendm"), &[])),
+        ("fit-compare", sample::comparison_page()),
+        ("fit-plan", plan_page(&sample::plan())),
+    ];
+    for (name, page) in &pages {
+        for width in [1280, 390] {
+            let seen = measured(&program, name, page, width);
+            assert!(
+                seen["page"].as_i64() <= Some(0),
+                "{name} at {width}: {seen}"
+            );
+            assert_eq!(seen["cells"], serde_json::json!([]), "{name} at {width}");
+            let tables = seen["tables"].as_array().expect("tables");
+            let cut = tables.iter().any(|t| t.as_i64() > Some(0));
+            assert!(!cut || width < 1280, "{name} at {width}: {seen}");
+            assert!(
+                !tables.is_empty() && seen["wide"].as_u64() > Some(0),
+                "{name}: {seen}"
+            );
+        }
+    }
+}
+
+#[test]
+fn pages_work_in_a_browser() {
+    let Some(program) = needed() else { return };
     let cost = CostCurve {
         name: "greendm".to_owned(),
         once_usd: 116.0,

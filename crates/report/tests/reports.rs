@@ -4,7 +4,7 @@
 #[allow(dead_code)] // each test uses a part of it
 mod sample;
 
-use isotherm_report::{Chart, CostCurve, Page, Plot, run_page};
+use isotherm_report::{Chart, CostCurve, Page, Plot, comparison_page, plan_page, run_page};
 use scraper::{Html, Selector};
 
 /// A name that would end a script, an attribute and an element if it was not escaped.
@@ -151,6 +151,50 @@ fn comparisons_and_reproductions() {
         all(&html, "td.v.holds") + all(&html, "td.v.fails") + all(&html, "td.v.open"),
         3
     );
+}
+
+/// A drive without a price does not count as free of charge, and the axes at first are no costs in any case.
+#[test]
+fn no_costs_are_drawn_without_prices() {
+    let first = |page: &Page| {
+        let plot = page.charts().find_map(|c| match &c.plot {
+            Plot::Scatter(s) => Some(s.metrics[s.x].axis.label.clone()),
+            _ => None,
+        });
+        plot.expect("a trade-off")
+    };
+    let free = comparison_page(&[sample::compared("web.csv", false)]);
+    check(&free);
+    assert!(!free.html().contains("Cost of"), "no cost axis");
+    let priced = comparison_page(&[sample::compared("web.csv", true)]);
+    assert!(priced.html().contains("Cost of one run"));
+    assert_eq!(
+        [first(&free), first(&priced)],
+        ["Bytes moved", "Bytes moved"]
+    );
+}
+
+#[test]
+fn labels_are_names_of_traces_and_tell_them_apart() {
+    let two = [
+        "/a/long/way/to/mon/web_0.csv.zst",
+        "/a/long/way/to/mon/usr_1.csv.zst",
+    ];
+    let page = comparison_page(&two.map(|name| sample::compared(name, false))).html();
+    assert!(page.contains("web_0") && page.contains("usr_1") && !page.contains("/a/long"));
+}
+
+#[test]
+fn an_axis_says_that_it_is_logarithmic() {
+    let page = plan_page(&sample::plan());
+    check(&page);
+    let svg = page
+        .charts()
+        .next()
+        .expect("a chart")
+        .svg(900, 420)
+        .expect("drawn");
+    assert!(svg.contains("share of touched data (log)"), "{svg}");
 }
 
 #[test]

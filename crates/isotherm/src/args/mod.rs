@@ -6,6 +6,7 @@ mod cost;
 mod devices;
 mod files;
 mod life;
+mod plan;
 mod reproduce;
 mod sim;
 mod system;
@@ -35,6 +36,7 @@ pub use life::{
     AdoptArgs, CacheAddArgs, CacheArgs, CacheCommand, CleanArgs, DoctorArgs, ReleaseArgs,
     ReplaceArgs, WarmArgs,
 };
+pub use plan::PlanArgs;
 pub use reproduce::ReproduceArgs;
 pub use volume::{
     CheckArgs, CreateArgs, FindArgs, GrowArgs, MachineWebArgs, RecordArgs, ReplayEventsArgs,
@@ -142,6 +144,8 @@ pub enum Command {
     Sim(SimArgs),
     /// Compare policies with each other, with one device alone and with the best possible
     Compare(CompareArgs),
+    /// Say how much flash in front of a disk is worth its money
+    Plan(PlanArgs),
     /// Run a grid of simulations on all cores
     Sweep(SweepArgs),
     /// Reproduce figures and tables of the papers, with verdicts

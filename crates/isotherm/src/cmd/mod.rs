@@ -23,6 +23,7 @@ pub mod grow;
 pub mod list;
 pub mod measure;
 mod pipe;
+mod plan;
 pub mod record;
 mod record_events;
 mod recording;
@@ -145,6 +146,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Cost(a) => cost::run(a),
         Command::Sim(a) => sim::run(a),
         Command::Compare(a) => compare::run(a),
+        Command::Plan(a) => plan::run(a),
         Command::Sweep(a) => sweep::run(a),
         Command::Reproduce(a) => reproduce::run(a),
         Command::Trace(a) => trace::run(a),

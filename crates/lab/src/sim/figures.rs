@@ -187,6 +187,7 @@ fn work(sums: &Sums, between: Between<'_>) -> Report {
         latency_p50_s: latency(0.5),
         latency_p95_s: latency(0.95),
         latency_p99_s: latency(0.99),
+        latency_p999_s: latency(0.999),
         ram_read_bytes: Some(sums.from_moves),
         zero_read_bytes: Some(sums.zeros),
         by_class: between.by_class(&sums.classes),

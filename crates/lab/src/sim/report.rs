@@ -54,6 +54,8 @@ pub struct Report {
     pub latency_p95_s: Option<f64>,
     /// 99th percentile.
     pub latency_p99_s: Option<f64>,
+    /// 99.9th percentile.
+    pub latency_p999_s: Option<f64>,
     /// Joules of devices and host.
     pub energy_j: Option<f64>,
     /// Mean watts of devices and host.

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use isotherm_lab::sim::{self, Observe, Report, Setup, TraceFile};
+use isotherm_lab::compare;
+use isotherm_lab::plan::{Plan, Question};
+use isotherm_lab::sim::{self, Device, Observe, Report, Setup, Tier, TraceFile};
 use isotherm_report::{
     Axis, BarSeries, Bars, Better, Chart, Claim, Comparison, CostCurve, Entry, Experiment, Heat,
     Layer, Line, LineStyle, Lines, Metric, Page, Plot, Point, Scatter, Unit, Verdict, compare_page,
@@ -37,6 +39,30 @@ pub fn run(policy: &str) -> Report {
 /// The same without devices.
 pub fn hit_only(policy: &str) -> Report {
     sim::hit_only(&setup(policy, "10%"), &trace()).expect("a run")
+}
+
+/// A plan for a part of a real trace.
+pub fn plan() -> Plan {
+    let mut question = Question::usual("benefit".parse().expect("a policy")).expect("presets");
+    question.limit = Some(3000);
+    isotherm_lab::plan::plan(&question, &trace(), &|_, _| ()).expect("a plan")
+}
+
+/// The comparison of two policies on a part of a real trace, under another name of the trace.
+pub fn compared(label: &str, priced: bool) -> compare::Comparison {
+    let mut base = setup("lru", "10%");
+    base.limit = Some(3000);
+    if priced {
+        base.tiers = ["sata-enterprise", "exos-18tb"]
+            .map(|name| Tier::new(Device::preset(name).expect("a preset"), base.tiers[0].size))
+            .to_vec();
+    }
+    let policies = ["lru", "greendm"].map(|p| p.parse().expect("a policy"));
+    let source = TraceFile {
+        label: label.to_owned(),
+        ..trace()
+    };
+    compare::compare(&base, &policies, &source, false).expect("a comparison")
 }
 
 /// Policies × sizes on a part of a real trace. The prices are made up.

@@ -20,7 +20,7 @@ fn a_generator_stands_for_a_trace() {
     let svg = std::fs::read_to_string(place.path("p.svg")).expect("drawn");
     // The cells of the heat map, the bars of the sizes, and the curve of hit ratios.
     assert!(svg.matches("<rect").count() > 30 && svg.contains("<polyline"));
-    assert!(svg.contains("gen:postmark"));
+    assert!(svg.contains("gen:postmark") && svg.contains("cache size (log)"));
 
     let written = place.json(
         &format!("trace convert {POSTMARK} --to parquet --out p.parquet"),

@@ -119,7 +119,7 @@ impl Table {
         html! {
             div.scroll tabindex="0" {
                 table.wide[self.columns.len() > WIDE] {
-                    @if !self.caption.is_empty() { caption { (clean(&self.caption)) } }
+                    @if !self.caption.is_empty() { caption { span { (clean(&self.caption)) } } }
                     thead { tr {
                         @for (i, c) in self.columns.iter().enumerate() {
                             th.n[has_numbers(i)] scope="col" { (clean(c)) }

@@ -128,7 +128,12 @@ const out = document.createElement('pre');
 out.id = 'seen';
 out.textContent = JSON.stringify({
   page: root.scrollWidth - frame.clientWidth, tables: [...inner.querySelectorAll('main > .scroll')].map(over),
-  cells: cells.filter((c) => over(c) > 1).map((c) => c.textContent), wide: inner.querySelectorAll('main table.wide').length,
+  cells: cells.filter((c) => over(c) > 1).map((c) => c.textContent),
+  captions: [...inner.querySelectorAll('main > .scroll caption')].filter((c) => {
+    const range = inner.createRange();
+    range.selectNodeContents(c);
+    return range.getBoundingClientRect().right > frame.clientWidth;
+  }).length, wide: inner.querySelectorAll('main table.wide').length,
 });
 document.body.append(out);
 }, 600));</script>";
@@ -178,6 +183,7 @@ fn pages_fit_the_screen() {
                 "{name} at {width}: {seen}"
             );
             assert_eq!(seen["cells"], serde_json::json!([]), "{name} at {width}");
+            assert_eq!(seen["captions"], 0, "{name} at {width}");
             let tables = seen["tables"].as_array().expect("tables");
             let cut = tables.iter().any(|t| t.as_i64() > Some(0));
             assert!(!cut || width < 1280, "{name} at {width}: {seen}");

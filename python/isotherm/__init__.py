@@ -16,6 +16,7 @@ from ._show import Comparison, Curve, Run
 from ._sim import compare, sim
 from ._sweep import Summary, sweep
 from ._trace import open_trace, read_trace, trace_info
+from ._words import UnknownOption
 
 __all__ = [
     "Access",
@@ -26,6 +27,7 @@ __all__ = [
     "Run",
     "Summary",
     "Trace",
+    "UnknownOption",
     "View",
     "__version__",
     "compare",

@@ -2,6 +2,7 @@ from concurrent.futures import Executor
 from os import PathLike
 from typing import Any, Callable, Iterable, Literal, Mapping, Optional, Protocol, Sequence, Union, overload
 
+import pandas
 import pyarrow
 
 __version__: str
@@ -18,6 +19,9 @@ class Error(ValueError):
     """What was asked cannot be done. The text names the field, file or place, and the fix."""
 
     summary: Summary
+
+class UnknownOption(Error, TypeError):
+    """An option of that name does not exist; the text has the nearest one."""
 
 class Access:
     """One extent-sized touch of a request."""
@@ -122,16 +126,21 @@ class Trace:
 class Run(dict[str, Any]):
     """The figures of one run."""
 
+    def page(self, file: Optional[_Path] = None) -> str: ...
+    def to_pandas(self) -> pandas.DataFrame: ...
+
 class Curve(list[Run]):
     """A run for each size of the fast tier."""
 
     def points(self) -> list[tuple[int, float]]: ...
     def table(self) -> pyarrow.Table: ...
+    def to_pandas(self) -> pandas.DataFrame: ...
 
 class Comparison(dict[str, Any]):
     """Policies side by side, with one device alone and with what no policy can beat."""
 
     def table(self) -> pyarrow.Table: ...
+    def to_pandas(self) -> pandas.DataFrame: ...
     def page(self, file: Optional[_Path] = None) -> str: ...
 
 class Summary(list[dict[str, Any]]):
@@ -142,6 +151,7 @@ class Summary(list[dict[str, Any]]):
     run: int
     failed: list[str]
     def table(self) -> pyarrow.Table: ...
+    def to_pandas(self) -> pandas.DataFrame: ...
 
 @overload
 def sim(

@@ -3,6 +3,8 @@
 import html
 import json
 
+from ._native import Error
+
 # Figures of a run that a notebook shows, with what they are called and how they are written.
 FIGURES = (
     ("fast_hit_ratio", "fast hits", "{:.4f}"),
@@ -54,8 +56,43 @@ def arrow(rows):
     return pyarrow.table({n: [row.get(n) for row in rows] for n in names})
 
 
+def frame(rows):
+    """Rows of single figures as a ``pandas.DataFrame``."""
+    try:
+        import pandas
+    except ImportError as e:
+        raise Error("to_pandas: needs pandas: pip install 'isotherm[arrow]'") from e
+    return pandas.DataFrame(rows)
+
+
+def written(page, file):
+    """The page, written to ``file`` where one is named."""
+    if file is not None:
+        with open(file, "w", encoding="utf-8") as f:
+            f.write(page)
+    return page
+
+
 class Run(dict):
     """The figures of one run: a dict with the keys of ``isotherm sim --json``. Notebooks show the main ones."""
+
+    def __init__(self, figures, page=None):
+        super().__init__(figures)
+        self._page = page
+
+    def __reduce__(self):
+        # The page is made of the run itself, which stays in its process.
+        return (Run, (dict(self),))
+
+    def page(self, file=None):
+        """The page that ``isotherm sim --html`` writes, as a text; written to ``file`` where one is named."""
+        if self._page is None:
+            raise Error("page: only the process that made a run has its page: call page() there")
+        return written(self._page(), file)
+
+    def to_pandas(self):
+        """The single figures as a ``pandas.DataFrame`` of one row."""
+        return frame([flat(self)])
 
     def _repr_html_(self):
         rows = [(name, figure(self, key, form)) for key, name, form in FIGURES]
@@ -72,8 +109,12 @@ class Curve(list):
         return [(run["fast_bytes"], 1 - run["fast_hit_ratio"]) for run in self]
 
     def table(self):
-        """The single figures: a row a size."""
+        """The single figures as a ``pyarrow.Table``: a row a size."""
         return arrow([flat(run) for run in self])
+
+    def to_pandas(self):
+        """The same as a ``pandas.DataFrame``."""
+        return frame([flat(run) for run in self])
 
     def _repr_html_(self):
         if not self:
@@ -97,16 +138,19 @@ class Comparison(dict):
 
     def table(self):
         """The single figures of the rows as a ``pyarrow.Table``, with ``name``, ``kind``, ``cost_s`` and both regrets."""
+        return arrow(self._rows())
+
+    def to_pandas(self):
+        """The same as a ``pandas.DataFrame``."""
+        return frame(self._rows())
+
+    def _rows(self):
         own = ("name", "kind", "cost_s", "cost_regret", "hit_regret")
-        return arrow([{**{k: row[k] for k in own}, **flat(row["report"])} for row in self["rows"]])
+        return [{**{k: row[k] for k in own}, **flat(row["report"])} for row in self["rows"]]
 
     def page(self, file=None):
         """The page that ``isotherm compare --html`` writes, with charts, as a text; written to ``file`` where one is named."""
-        page = self._compared.page()
-        if file is not None:
-            with open(file, "w", encoding="utf-8") as f:
-                f.write(page)
-        return page
+        return written(self._compared.page(), file)
 
     def _repr_html_(self):
         head = ["policy", *(name for _, name, _ in FIGURES), "hit regret", "cost regret"]

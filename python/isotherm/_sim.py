@@ -6,9 +6,10 @@ from . import _native
 from ._native import Error
 from ._show import Comparison, Curve, Run
 from ._trace import source
-from ._words import number, reading, size, text, whole
+from ._words import number, options_named, reading, size, text, whole
 
 
+@options_named
 def sim(
     trace,
     policy,
@@ -109,10 +110,12 @@ def sim(
         skip_bad=skip_bad,
         block_bytes=block_bytes,
     )
-    runs = [Run(r) for r in json.loads(_native.sim(traces, policy, asked, sizes, progress))]
+    played = _native.sim(traces, policy, asked, sizes, progress)
+    runs = [Run(r, lambda i=i: played.page(i)) for i, r in enumerate(json.loads(played.json()))]
     return Curve(runs) if sizes else runs[0]
 
 
+@options_named
 def compare(
     trace,
     policies,

@@ -7,7 +7,7 @@ import tempfile
 
 from . import _native
 from ._native import Error
-from ._show import FIGURES, arrow, figure, flat, table
+from ._show import FIGURES, arrow, figure, flat, frame, table
 from ._sim import sim
 from ._words import path, size, whole
 
@@ -29,12 +29,19 @@ class Summary(list):
 
     def table(self):
         """The single figures as a ``pyarrow.Table``: a row a result, a column a figure of cell and report."""
+        return arrow(self._rows())
+
+    def to_pandas(self):
+        """The same as a ``pandas.DataFrame``."""
+        return frame(self._rows())
+
+    def _rows(self):
         rows = []
         for r in self:
             # A cell's word stands where the report has one of the same name.
             own = {k: v for k, v in r["cell"].items() if not isinstance(v, (dict, list))}
             rows.append({**own, **{k: v for k, v in flat(r["report"]).items() if k not in own}})
-        return arrow(rows)
+        return rows
 
     def _repr_html_(self):
         keys = ("trace", "fast_size", "extent")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 
 from ._native import Error, Trace
-from ._words import path, reading
+from ._words import options_named, path, reading
 
 _OPS = {"read": 0, "r": 0, "write": 1, "w": 1, "flush": 2, "f": 2, "discard": 3, "d": 3, "trim": 3}
 # Columns of a trace in memory, their Arrow types, and what stands where a table has none (None: it must have it).
@@ -105,6 +105,7 @@ def _ops(pyarrow, column, kind, field):
 _NAMED = {"device": _devices, "op": _ops}
 
 
+@options_named
 def open_trace(file, *, format=None, columns=None, time_unit=None, limit=None, skip_bad=0, block_bytes=None):
     """The trace in ``file``, not read yet: anything that takes Arrow's C stream reads it in bounded memory.
 
@@ -113,6 +114,7 @@ def open_trace(file, *, format=None, columns=None, time_unit=None, limit=None, s
     return Trace(path(file, "file"), **reading(format, limit, skip_bad, block_bytes, columns, time_unit))
 
 
+@options_named
 def read_trace(file, *, format=None, columns=None, time_unit=None, limit=None, skip_bad=0, block_bytes=None):
     """The trace in ``file`` as a ``pyarrow.Table``.
 
@@ -140,6 +142,7 @@ def read_trace(file, *, format=None, columns=None, time_unit=None, limit=None, s
     )
 
 
+@options_named
 def trace_info(file, *, format=None, columns=None, time_unit=None, limit=None, skip_bad=0, block_bytes=None):
     """The figures of ``isotherm trace info --json``: requests, bytes, working set, reuse distances, …"""
     how = {"format": format, "columns": columns, "time_unit": time_unit, "limit": limit, "skip_bad": skip_bad}

@@ -1,10 +1,33 @@
 """Values as Python people write them, in the words of the command line."""
 
+import difflib
+import functools
+import inspect
 import math
 import operator
 import os
 
 from ._native import Error
+
+
+class UnknownOption(Error, TypeError):
+    """An option of that name does not exist. It is an Error like all others, and a TypeError as of any function."""
+
+
+def options_named(call):
+    """``call``, which names an option that it does not know, and the nearest one that it does."""
+    known = [p.name for p in inspect.signature(call).parameters.values() if p.kind is not p.VAR_KEYWORD]
+
+    @functools.wraps(call)
+    def checked(*args, **options):
+        for name in options:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"did you mean `{near[0]}`?" if near else "it has " + ", ".join(known)
+                raise UnknownOption(f"{name}: no option of {call.__name__}(): {hint}")
+        return call(*args, **options)
+
+    return checked
 
 
 def size(value, field):

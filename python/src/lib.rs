@@ -44,7 +44,7 @@ mod _native {
     #[pymodule_export]
     use super::lists::{devices, formats, generators, policies};
     #[pymodule_export]
-    use super::run::{Compared, sim};
+    use super::run::{Compared, Played, sim};
     #[pymodule_export]
     use super::sweep::{Runner, Sweep, command, grid};
     #[pymodule_export]

@@ -135,7 +135,7 @@ impl World {
 }
 
 /// Play a trace under a policy with each of these sizes of the fast tier (none: as `world` has it); `isotherm.sim` says what the
-/// arguments mean. Gives a list in JSON, each as `isotherm sim` prints it.
+/// arguments mean.
 #[pyfunction]
 pub fn sim(
     py: Python<'_>,
@@ -144,7 +144,7 @@ pub fn sim(
     world: &str,
     sizes: Vec<String>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<String> {
+) -> PyResult<Played> {
     let world = World::parse(world)?;
     let watch = Arc::new(Watch::default());
     let (spec, decides) = decides(policy, &watch)?;
@@ -177,8 +177,28 @@ pub fn sim(
     if let Some(e) = raised.and_then(|r| r.lock().ok()?.take()) {
         return Err(in_policy(py, e));
     }
-    let reports = ended.map_err(failed)?;
-    serde_json::to_string(&reports).map_err(failed)
+    ended.map(Played).map_err(failed)
+}
+
+/// Runs that have ended.
+#[pyclass(frozen, module = "isotherm._native")]
+pub struct Played(Vec<Report>);
+
+#[pymethods]
+impl Played {
+    /// A list in JSON, each as `isotherm sim --json` prints it.
+    fn json(&self) -> PyResult<String> {
+        serde_json::to_string(&self.0).map_err(failed)
+    }
+    /// The page of run number `i`, as `isotherm sim --html` writes it.
+    fn page(&self, py: Python<'_>, i: usize) -> PyResult<String> {
+        let run = self.0.get(i);
+        let run = run.ok_or_else(|| failed(format!("run {i} does not exist")))?;
+        Ok(py.detach(|| {
+            let cost = Vec::from_iter(isotherm_report::cost_curve(&run.policy, run));
+            isotherm_report::run_page(run, &cost).html()
+        }))
+    }
 }
 
 fn play(

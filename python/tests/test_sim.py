@@ -153,3 +153,44 @@ def test_lists_have_what_the_command_line_lists():
     assert "PT" in [p["name"] for q in isotherm.policies() if q["name"] == "greendm" for p in q["params"]]
     assert {"hdd", "ssd"} <= {d["kind"] for d in isotherm.devices()}
     assert "postmark" in {g["name"] for g in isotherm.generators()}
+
+
+def test_a_run_has_the_page_of_the_command(mysql, tmp_path):
+    run = isotherm.sim(mysql, "lru", time_bins=10, **SMALL)
+    page = run.page(tmp_path / "run.html")
+    assert page.startswith("<!DOCTYPE html>") and "under lru" in page
+    assert (tmp_path / "run.html").read_text(encoding="utf-8") == page
+    curve = isotherm.sim(mysql, "lru", fast_size=["5%", "20%"], limit=2000)
+    assert curve[0].page() != curve[1].page()
+
+
+def test_a_run_can_be_sent_elsewhere_without_its_page(mysql):
+    import pickle
+
+    run = isotherm.sim(mysql, "lru", **SMALL)
+    there = pickle.loads(pickle.dumps(run))
+    assert there == run and isinstance(there, isotherm.Run)
+    with pytest.raises(isotherm.Error, match="page"):
+        there.page()
+
+
+def test_results_as_pandas(mysql):
+    pytest.importorskip("pandas")
+    run = isotherm.sim(mysql, "lru", **SMALL)
+    assert run.to_pandas()["digest"][0] == run["digest"]
+    curve = isotherm.sim(mysql, "lru", fast_size=["5%", "20%"], limit=2000)
+    assert list(curve.to_pandas()["fast_bytes"]) == [r["fast_bytes"] for r in curve]
+    compared = isotherm.compare(mysql, ["lru"], **SMALL)
+    assert list(compared.to_pandas()["name"]) == [r["name"] for r in compared["rows"]]
+    swept = isotherm.sweep(traces=str(mysql), policies=["lru"], fast_size=["5%", "10%"], limit=1000)
+    assert len(swept.to_pandas()) == 2
+    assert list(swept.table().to_pandas()["fast_size"]) == list(swept.to_pandas()["fast_size"])
+
+
+@pytest.mark.parametrize("call", [isotherm.sim, isotherm.compare])
+def test_an_option_that_does_not_exist_is_named(mysql, call):
+    with pytest.raises(isotherm.UnknownOption, match=r"fast_sise: no option of \w+\(\): did you mean `fast_size`") as e:
+        call(mysql, "lru", fast_sise="10%")
+    assert isinstance(e.value, isotherm.Error) and isinstance(e.value, TypeError)
+    with pytest.raises(isotherm.UnknownOption, match="limt"):
+        isotherm.read_trace(mysql, limt=5)

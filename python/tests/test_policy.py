@@ -34,9 +34,6 @@ class Cache:
         self.capacity = len(view.slots(0))
         assert view.tiers == 2 and view.extent_bytes in (4096, 65536)
 
-    def first_touch(self, view, extent):
-        return 1
-
     def on_access(self, view, access):
         assert access.now_ns == view.now_ns
         assert access.copy == view.copy(access.extent)
@@ -153,7 +150,9 @@ def answers(method, answer):
     def on_access(self, view, access):
         return None
 
-    members = {"uses": "copies", "on_access": on_access, method: lambda self, *args: answer}
+    # The homes of a cache volume are where their addresses say.
+    uses = "homes" if method == "first_touch" else "copies"
+    members = {"uses": uses, "on_access": on_access, method: lambda self, *args: answer}
     return type("Odd", (), members)()
 
 

@@ -204,14 +204,15 @@ pub fn growth(grown: &Grown) -> Value {
 
 /// What `isotherm cache resize --json` shows of flash that has grown.
 pub fn resized(grown: &Grown, config: &VolumeConfig) -> Value {
-    let all = || grown.slots.iter().zip(&config.members);
-    let changed = all().filter(|((before, now), _)| before != now);
-    let flash: Vec<String> = changed
+    let slowest = config.members.iter().map(|m| m.tier).max();
+    let all = grown.slots.iter().zip(&config.members);
+    let flash_members = all.filter(|(_, m)| Some(m.tier) != slowest);
+    let flash: Vec<String> = flash_members
         .clone()
         .map(|(_, m)| m.path.to_string_lossy().into_owned())
         .collect();
     let sum = |of: fn(&(u32, u32)) -> u32| -> u64 {
-        changed.clone().map(|(s, _)| u64::from(of(s))).sum()
+        flash_members.clone().map(|(s, _)| u64::from(of(s))).sum()
     };
     json!({
         "flash": flash, "slots_before": sum(|s| s.0), "slots": sum(|s| s.1), "written_home_bytes": 0, "notes": grown.notes,

@@ -103,6 +103,9 @@ impl Run {
         let Ok(growth) = plan(&opened.superblock, &sizes) else {
             return Ok(None);
         };
+        if flash && !growth.changes(&opened.superblock) {
+            return Ok(None);
+        }
         let listed = !flash && !opened.space.lost.is_empty();
         if !listed && growth.needs_step(&opened.superblock, &opened.space) {
             let Some(step) = growth.first_step(&opened.superblock) else {

@@ -26,8 +26,8 @@ use crate::mutants::{LiveMutant, broken};
 use crate::random::random;
 use crate::recorder::{Driver, Recorder, Recording};
 use crate::server::{Session, start};
-use crate::volume::OpenMode;
 use crate::volume::sheets::{costs, pacers};
+use crate::volume::{Grown, OpenMode};
 use isotherm_core::geometry::Kind;
 use isotherm_core::run::Host;
 use isotherm_core::store::open::Loss;
@@ -92,6 +92,12 @@ impl Session {
         if let Some(purpose) = self.engine.requested.take() {
             match (self.may_reopen(&purpose), purpose) {
                 (Err(reason), purpose) => purpose.refuse(reason),
+                (Ok(()), Purpose::Grow { what, file, tell })
+                    if self.may_grow(what, &file).is_ok_and(|changes| !changes) =>
+                {
+                    // The receiver may have gone.
+                    let _ = tell.send(Ok(Grown::unchanged(&self.superblock)));
+                }
                 (Ok(()), Purpose::Plan { replacement, tell }) => {
                     // If the receiver has gone, the new device is free again.
                     let _ = tell.send(self.plan_replacement(replacement));
@@ -146,7 +152,7 @@ impl Session {
         }
         let may = match purpose {
             Purpose::Record(_) => Ok(()),
-            Purpose::Grow { what, file, .. } => self.may_grow(*what, file),
+            Purpose::Grow { what, file, .. } => self.may_grow(*what, file).map(drop),
             Purpose::RemoveFlash { file, .. } => self.may_remove_flash(file),
             Purpose::Plan { replacement, .. } | Purpose::Replace { replacement, .. } => {
                 if replacement.has_too_much_left() {

@@ -233,6 +233,12 @@ impl Growth {
         })
     }
 
+    /// Whether the volume or its cache becomes larger.
+    pub fn changes(&self, sb: &Superblock) -> bool {
+        let slots = sb.members.iter().map(|m| m.slots);
+        self.extents != sb.extents || !slots.eq(self.slots.iter().copied())
+    }
+
     /// Whether flash of a cache volume gets more slots.
     fn slots_of_flash(&self, sb: &Superblock) -> bool {
         let all = (0..sb.members.len() as u8).map(MemberId);

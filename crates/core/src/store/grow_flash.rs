@@ -19,16 +19,16 @@ use crate::geometry::{Kind, SLOTS_MAX};
 use crate::units::MemberId;
 use alloc::vec::Vec;
 
-const SMALL: &str = "no flash device has become large enough for another extent";
 const TIERED: &str = "the faster tiers of this volume hold data of their own: `isotherm replace` puts a larger device into the place of one";
 const CARRIER: &str = "each flash device with the metadata of the volume, which are the first one and, if there are several, the second one, must become larger by at least the size of the metadata of all flash (about 1/200 of it)";
 const MANY: &str =
     "the volume would have too many extents: it needs larger ones, which are chosen at creation";
 
-/// Plans the growth of a cache volume's flash to devices of these sizes in bytes, one for each member.
+/// Plans the growth of a cache volume's flash to devices of these sizes in bytes, one for each member. If no flash device has become large
+/// enough for another extent, the plan changes nothing ([`Growth::changes`]).
 ///
 /// # Errors
-/// There would not be more room for copies, or it is impossible; the text says why.
+/// It is impossible; the text says why.
 pub fn plan_flash_growth(sb: &Superblock, sizes: &[u64]) -> Result<Growth, &'static str> {
     if sb.kind != Kind::Cache {
         return Err(TIERED);
@@ -37,6 +37,18 @@ pub fn plan_flash_growth(sb: &Superblock, sizes: &[u64]) -> Result<Growth, &'sta
     let flash: Vec<usize> = (0..old.len())
         .filter(|&i| sb.is_flash(MemberId(i as u8)))
         .collect();
+    let mut members: Vec<Room> = (old.iter())
+        .map(|m| Room {
+            slots: m.slots,
+            data_offset: m.data_offset,
+            behind_at: m.behind_at,
+            bytes: m.bytes,
+        })
+        .collect();
+    let grown = |&i: &usize| sizes[i] >= old[i].bytes + (1 << sb.extent_shift);
+    if !flash.iter().any(grown) {
+        return Ok(shape(sb, sb.area, &members));
+    }
     let slots_before = |i: usize, end: u64| {
         let bytes = end.saturating_sub(old[i].data_offset);
         u32::try_from(bytes >> sb.extent_shift).unwrap_or(SLOTS_MAX)
@@ -51,14 +63,6 @@ pub fn plan_flash_growth(sb: &Superblock, sizes: &[u64]) -> Result<Growth, &'sta
         ring_blocks: need.ring_blocks.max(sb.area.ring_blocks),
         region_blocks: need.region_blocks.max(sb.area.region_blocks),
     };
-    let mut members: Vec<Room> = (old.iter())
-        .map(|m| Room {
-            slots: m.slots,
-            data_offset: m.data_offset,
-            behind_at: m.behind_at,
-            bytes: m.bytes,
-        })
-        .collect();
     for &i in &flash {
         let room = &mut members[i];
         let behind = sb.layout().copies_on(MemberId(i as u8)) * area.bytes();
@@ -74,32 +78,27 @@ pub fn plan_flash_growth(sb: &Superblock, sizes: &[u64]) -> Result<Growth, &'sta
         let slots = slots_before(i, end);
         let at = room.data_offset + (u64::from(slots) << sb.extent_shift);
         if moves && (slots < room.slots || (room.behind_at > 0 && at < room.bytes)) {
-            return Err(
-                if sizes[i] < room.bytes + (1 << sb.extent_shift) && flash.len() == 1 {
-                    SMALL
-                } else {
-                    CARRIER
-                },
-            );
+            return Err(CARRIER);
         }
         room.slots = slots.max(room.slots);
         room.behind_at = if moves { at } else { room.behind_at };
         room.bytes = room.bytes.max(at + if moves { behind } else { 0 });
     }
-    if sum(&|i| members[i].slots) <= sum(&|i| old[i].slots) {
-        return Err(SMALL);
-    }
-    let slots: Vec<u32> = members.iter().map(|m| m.slots).collect();
-    if slots.iter().map(|n| u64::from(*n)).sum::<u64>() > u64::from(SLOTS_MAX) {
+    let slots = members.iter().map(|m| u64::from(m.slots)).sum::<u64>();
+    if slots > u64::from(SLOTS_MAX) {
         return Err(MANY);
     }
-    Ok(Growth {
+    Ok(shape(sb, area, &members))
+}
+
+fn shape(sb: &Superblock, area: MetaArea, members: &[Room]) -> Growth {
+    Growth {
         extents: sb.extents,
+        slots: members.iter().map(|m| m.slots).collect(),
         bytes: members.iter().map(|m| m.bytes).collect(),
         behind_at: members.iter().map(|m| m.behind_at).collect(),
-        slots,
         area,
-    })
+    }
 }
 
 /// See [`super::grow`].

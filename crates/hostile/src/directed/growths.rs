@@ -43,8 +43,11 @@ impl Stage {
             let Ok(growth) = plan(&opened.superblock, &sizes) else {
                 break;
             };
-            all.fuse = fuse;
             let step = growth.first_step(&opened.superblock);
+            if step.is_none() && !growth.changes(&opened.superblock) {
+                break;
+            }
+            all.fuse = fuse;
             let next = step.as_ref().unwrap_or(&growth);
             store::grow(&mut all, &mut opened, next, epoch + 1)?;
         }

@@ -208,6 +208,10 @@ fn in_words(result: &Value) -> String {
             "{v}: {flash} is its flash now, with {} extents; it begins empty\n",
             result["slots"]
         ),
+        _ if result["slots"] == result["slots_before"] => format!(
+            "{v}: {flash} is used in full already, with {} extents\n",
+            result["slots"]
+        ),
         _ => format!(
             "{v}: {flash} has {} extents now, formerly {}; what it held is still there\n",
             result["slots"], result["slots_before"]

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl Session {
-    /// Whether the devices have become large enough.
-    pub(super) fn may_grow(&self, what: Grows, file: &Path) -> Result<(), Error> {
+    /// Whether the devices have become large enough; false: they are used in full, which is no error of flash.
+    pub(super) fn may_grow(&self, what: Grows, file: &Path) -> Result<bool, Error> {
         let devices = self.world.devices();
         let sizes: Result<Vec<u64>, Error> = devices
             .iter()
@@ -24,7 +24,8 @@ impl Session {
             file,
             is_served: true,
         };
-        growing.plan(&self.superblock, &sizes?).map(drop)
+        let growth = growing.plan(&self.superblock, &sizes?)?;
+        Ok(growth.changes(&self.superblock))
     }
 
     /// Lets the volume grow whose engine is closed.

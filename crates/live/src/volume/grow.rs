@@ -44,6 +44,18 @@ pub struct Grown {
 }
 
 impl Grown {
+    /// A volume whose devices have no other size.
+    pub(crate) fn unchanged(sb: &Superblock) -> Grown {
+        let volume_bytes = u64::from(sb.extents) << sb.extent_shift;
+        Grown {
+            before: volume_bytes,
+            volume_bytes,
+            slots: sb.members.iter().map(|m| (m.slots, m.slots)).collect(),
+            used_bytes: sb.members.iter().map(|m| m.bytes).collect(),
+            moved_bytes: 0,
+            notes: Vec::new(),
+        }
+    }
     /// Drops the sizes of members that are no longer true from the description, which states those that `create` was given.
     pub fn describe(&self, config: &mut VolumeConfig) {
         for (m, used) in config.members.iter_mut().zip(&self.used_bytes) {
@@ -119,6 +131,10 @@ impl Growing<'_> {
     /// As [`Volume::grow`].
     pub(crate) fn grow(&self, mut opened: Opened) -> Result<Grown, Error> {
         let old = opened.superblock.clone();
+        if !self.planned(&opened)?.changes(&old) {
+            end_session(self.devices, &opened);
+            return Ok(Grown::unchanged(&old));
+        }
         let mut moved_bytes = 0;
         let sb = loop {
             let growth = self.planned(&opened)?;
@@ -131,7 +147,8 @@ impl Growing<'_> {
             moved_bytes += self.transfer(&opened, next)?;
             let sb = self.apply(&mut opened, next)?;
             // After a crash between two steps, the rest of an earlier growth came first.
-            let more = sb.kind == Kind::Cache && self.plan(&sb, &self.sizes()).is_ok();
+            let next = self.plan(&sb, &self.sizes());
+            let more = sb.kind == Kind::Cache && next.is_ok_and(|g| g.changes(&sb));
             if step.is_none() && !more {
                 break sb;
             }

@@ -2,10 +2,10 @@
 
 mod common;
 
+use common::Place;
 use common::nbd::{MIB, back, copy_in, holds, noise};
 use common::peer::wait_for;
 use common::writer::{BLOCK, Held, Writer, checked};
-use common::{Place, Served};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -14,15 +14,6 @@ use std::process::Stdio;
 fn create(place: &Place) -> u64 {
     let made = place.json("create v --fast f:16M --slow s:64M --policy lru", "create");
     made["volume_bytes"].as_u64().expect("a size")
-}
-
-fn status(place: &Place) -> Value {
-    place.json("status v", "status")
-}
-
-fn dirty(place: &Place) -> u64 {
-    let bytes = status(place)["copies"]["dirty_bytes"].as_u64();
-    bytes.expect("a number")
 }
 
 fn is_member(place: &Place, name: &str) -> bool {
@@ -36,19 +27,9 @@ fn description(place: &Place) -> String {
     fs::read_to_string(place.path("v.toml")).expect("read")
 }
 
-fn end(place: &Place, served: Served) {
-    place.ok("stop v");
-    assert_eq!(served.end().0, Some(0));
-}
-
-fn enlarge(place: &Place, name: &str, mib: u64) {
-    let file = fs::OpenOptions::new().write(true).open(place.path(name));
-    file.and_then(|f| f.set_len(mib << 20)).expect("enlarged");
-}
-
 /// A volume without flash is well, says nothing about it when it is served, and needs no flash to begin.
 fn is_well_without(place: &Place) {
-    let now = status(place);
+    let now = place.status();
     assert_eq!(
         (
             &now["degraded"],
@@ -70,7 +51,7 @@ fn flash_leaves_and_comes_under_a_writer() {
     let size = create(&place);
     let served = place.serve("v --nbd unix:n");
     let writer = Writer::start(&place, vec![Held::default(); size as usize / BLOCK], 1);
-    wait_for("dirty data", || (dirty(&place) > MIB as u64).then_some(()));
+    wait_for("dirty data", || (place.dirty() > MIB as u64).then_some(()));
     let removed = place.json("cache v remove", "cache");
     assert_eq!(removed["did"], json!("removed"), "{removed}");
     assert!(!is_member(&place, "f"), "the flash is free");
@@ -87,13 +68,13 @@ fn flash_leaves_and_comes_under_a_writer() {
     // All of it: the metadata areas are of its size.
     assert!(added["slots"].as_u64() > Some(44 << 4), "{added}");
     assert!(!added.to_string().contains("not used"), "{added}");
-    assert_eq!(status(&place)["members"][0]["removed"], json!(false));
-    wait_for("new copies", || (dirty(&place) > MIB as u64).then_some(()));
+    assert_eq!(place.status()["members"][0]["removed"], json!(false));
+    wait_for("new copies", || (place.dirty() > MIB as u64).then_some(()));
     let (held, _) = writer.stop();
     served.kill();
     let served = place.serve("v --nbd unix:n");
     checked(&place, &held);
-    end(&place, served);
+    place.end(served);
     let check = place.json("check v", "check");
     assert_eq!(check["ok"], json!(true), "{check}");
 }
@@ -105,7 +86,7 @@ fn flash_leaves_and_comes_while_nobody_serves() {
     let data = noise(1, 12 * MIB);
     let served = place.serve("v --nbd unix:n");
     copy_in(&place, &data);
-    assert!(dirty(&place) > 0);
+    assert!(place.dirty() > 0);
     served.kill();
     let removed = place.json("cache v remove", "cache");
     assert!(
@@ -134,7 +115,7 @@ fn flash_leaves_and_comes_while_nobody_serves() {
     let served = place.serve("v --nbd unix:n");
     holds(&place, &data);
     copy_in(&place, &noise(2, 14 * MIB));
-    end(&place, served);
+    place.end(served);
     assert!(fs::read(place.path("f")).expect("read") == noise(3, MIB));
 }
 
@@ -147,7 +128,7 @@ fn flash_that_is_lost_is_replaced_by_other_flash() {
     let served = place.serve("v --nbd unix:n");
     copy_in(&place, &data);
     place.ok("clean v");
-    end(&place, served);
+    place.end(served);
     for (lost, new, is_served) in [("f", "g", false), ("g", "h", true)] {
         fs::remove_file(place.path(lost)).expect("removed");
         let served = is_served.then(|| place.serve("v --nbd unix:n"));
@@ -155,8 +136,8 @@ fn flash_that_is_lost_is_replaced_by_other_flash() {
         assert_eq!(added["did"], json!("added"), "{added}");
         let served = served.unwrap_or_else(|| place.serve("v --nbd unix:n"));
         holds(&place, &data);
-        assert_eq!(status(&place)["degraded"], json!(false));
-        end(&place, served);
+        assert_eq!(place.status()["degraded"], json!(false));
+        place.end(served);
     }
 }
 
@@ -182,7 +163,7 @@ fn a_kill_in_the_middle_of_a_removal_changes_nothing() {
             break;
         }
         let served = place.serve("v --nbd unix:n");
-        assert_eq!(status(&place)["policy"], json!("lru"));
+        assert_eq!(place.status()["policy"], json!("lru"));
         holds(&place, &data);
         served.kill();
     }
@@ -192,7 +173,7 @@ fn a_kill_in_the_middle_of_a_removal_changes_nothing() {
     let served = place.serve("v --nbd unix:n");
     is_well_without(&place);
     holds(&place, &data);
-    end(&place, served);
+    place.end(served);
 }
 
 /// The description is the last to know. A kill between the change and it leaves one that is wrong, and old flash may come back.
@@ -203,7 +184,7 @@ fn an_older_description_and_older_flash_do_no_harm() {
     let (data, more) = (noise(1, 12 * MIB), noise(2, 12 * MIB));
     let served = place.serve("v --nbd unix:n");
     copy_in(&place, &data);
-    end(&place, served);
+    place.end(served);
     let (with, flash) = (
         description(&place),
         fs::read(place.path("f")).expect("read"),
@@ -215,25 +196,25 @@ fn an_older_description_and_older_flash_do_no_harm() {
     fs::write(place.path("f"), &flash).expect("written");
     let served = place.serve("v --nbd unix:n");
     holds(&place, &data);
-    assert_eq!(status(&place)["degraded"], json!(true));
+    assert_eq!(place.status()["degraded"], json!(true));
     copy_in(&place, &more);
-    end(&place, served);
+    place.end(served);
     place.ok("cache v remove");
     let served = place.serve("v --nbd unix:n");
     is_well_without(&place);
     holds(&place, &more);
-    end(&place, served);
+    place.end(served);
     // The description says that there is none, and the volume has new flash with data of its own.
     place.ok("cache v add g:24M");
     let served = place.serve("v --nbd unix:n");
     copy_in(&place, &data);
-    assert!(dirty(&place) > 0);
+    assert!(place.dirty() > 0);
     served.kill();
     fs::write(place.path("v.toml"), &without).expect("written");
     let served = place.serve("v --nbd unix:n");
     holds(&place, &data);
-    assert_eq!(status(&place)["degraded"], json!(false));
-    end(&place, served);
+    assert_eq!(place.status()["degraded"], json!(false));
+    place.end(served);
 }
 
 #[test]
@@ -249,7 +230,7 @@ fn what_cannot_be_done_is_said() {
     assert!(!place.path("g").exists());
     let served = place.serve("v --nbd unix:n --read-only");
     fails("cache v remove", "read-only");
-    end(&place, served);
+    place.end(served);
     place.ok("cache v remove");
     fails("cache v remove", "no flash");
     fails("cache v resize", "no flash");
@@ -261,7 +242,7 @@ fn what_cannot_be_done_is_said() {
     fails("cache v remove", "no flash");
     fails("cache v add x", "belongs to a volume already");
     place.ok("cache v add f");
-    end(&place, served);
+    place.end(served);
     // A disk that is missing has to take the dirty data.
     fs::rename(place.path("s"), place.away("s")).expect("renamed");
     place.fails("cache v remove");
@@ -277,17 +258,17 @@ fn dirty_data_goes_home_when_asked() {
     let data = noise(1, 12 * MIB);
     let served = place.serve("v --nbd unix:n");
     copy_in(&place, &data);
-    let before = status(&place);
-    assert!(dirty(&place) > 0);
+    let before = place.status();
+    assert!(place.dirty() > 0);
     assert!(before["copies"]["dirty_for_at_most_s"].is_number());
     let words = place.ok("status v");
     assert!(words.contains("dirty      for at most "), "{words}");
     let cleaned = place.json("clean v", "clean");
     assert_eq!(cleaned["dirty_bytes"], json!(0), "{cleaned}");
-    assert_eq!(dirty(&place), 0);
-    assert_eq!(status(&place)["copies"]["dirty_for_at_most_s"], Value::Null);
+    assert_eq!(place.dirty(), 0);
+    assert_eq!(place.status()["copies"]["dirty_for_at_most_s"], Value::Null);
     assert_eq!(
-        status(&place)["copies"]["extents"],
+        place.status()["copies"]["extents"],
         before["copies"]["extents"]
     );
     assert_eq!(
@@ -296,14 +277,14 @@ fn dirty_data_goes_home_when_asked() {
     );
     // The policy goes on as before.
     copy_in(&place, &noise(2, 12 * MIB));
-    assert!(dirty(&place) > 0);
+    assert!(place.dirty() > 0);
     place.json("clean v", "clean");
     // All of it is on the disk: without flash the volume has lost nothing.
     served.kill();
     fs::remove_file(place.path("f")).expect("removed");
     let served = place.serve("v --nbd unix:n");
     assert!(back(&place)[..12 * MIB] == noise(2, 12 * MIB)[..]);
-    end(&place, served);
+    place.end(served);
 }
 
 /// No more than `dirty_max_percent` is dirty, also while a client writes as fast as it can; and the limit outlives the server.
@@ -313,27 +294,27 @@ fn dirty_data_has_a_limit() {
     let size = create(&place);
     let served = place.serve("v --nbd unix:n");
     let writer = Writer::start(&place, vec![Held::default(); size as usize / BLOCK], 1);
-    wait_for("dirty data", || (dirty(&place) > MIB as u64).then_some(()));
+    wait_for("dirty data", || (place.dirty() > MIB as u64).then_some(()));
     place.ok("set v dirty_max_percent=5");
-    let max = || status(&place)["copies"]["dirty_max_bytes"].as_u64();
+    let max = || place.status()["copies"]["dirty_max_bytes"].as_u64();
     let most = max().expect("a limit");
     assert!(most < MIB as u64);
-    wait_for("room", || (dirty(&place) <= most).then_some(()));
+    wait_for("room", || (place.dirty() <= most).then_some(()));
     for _ in 0..20 {
-        let now = status(&place);
+        let now = place.status();
         let dirty = now["copies"]["dirty_bytes"].as_u64().expect("a number");
         assert!(dirty <= most, "{now}");
     }
     let (held, _) = writer.stop();
     checked(&place, &held);
-    end(&place, served);
+    place.end(served);
     let served = place.serve("v --nbd unix:n");
     assert_eq!(max(), Some(most));
     place.ok("set v dirty_max_percent=0");
     assert_eq!(max(), None);
     let why = place.fails("set v dirty_max_percent=101");
     assert!(why.contains("percent of the flash"), "{why}");
-    end(&place, served);
+    place.end(served);
 }
 
 /// Flash that the volume went on without may be anything when it comes back, also too short.
@@ -345,16 +326,16 @@ fn flash_that_was_left_out_may_be_short() {
     let served = place.serve("v --nbd unix:n");
     copy_in(&place, &data);
     place.ok("clean v");
-    end(&place, served);
+    place.end(served);
     fs::rename(place.path("f"), place.away("f")).expect("renamed");
     let served = place.serve("v --nbd unix:n");
     holds(&place, &data);
-    end(&place, served);
+    place.end(served);
     fs::rename(place.away("f"), place.path("f")).expect("renamed");
-    enlarge(&place, "f", 9);
+    place.enlarge("f", 9);
     let served = place.serve("v --nbd unix:n");
     holds(&place, &data);
-    end(&place, served);
+    place.end(served);
 }
 
 /// With two flash devices, each is taken and given back, in any order; a kill between the table and the description changes nothing. The names
@@ -371,11 +352,11 @@ fn names_of_removed_flash_may_be_used_again() {
     copy_in(&place, &data);
     place.ok("cache v remove");
     place.ok("cache v add f2");
-    end(&place, served);
+    place.end(served);
     let with_one = description(&place);
     let served = place.serve("v --nbd unix:n");
     holds(&place, &data);
-    end(&place, served);
+    place.end(served);
     place.ok("cache v add f1");
     // The description is the one of before.
     fs::write(place.path("v.toml"), with_one).expect("written");
@@ -383,7 +364,7 @@ fn names_of_removed_flash_may_be_used_again() {
     holds(&place, &data);
     copy_in(&place, &data);
     assert!(!description(&place).contains("removed"), "it is corrected");
-    end(&place, served);
+    place.end(served);
     place.ok("cache v remove");
     for name in ["f1", "f2"] {
         fs::remove_file(place.path(name)).expect("removed");
@@ -391,7 +372,7 @@ fn names_of_removed_flash_may_be_used_again() {
     fs::rename(place.path("s"), place.path("f1")).expect("renamed");
     let served = place.serve("v --nbd unix:n");
     holds(&place, &data);
-    end(&place, served);
+    place.end(served);
     assert_eq!(place.json("check v", "check")["ok"], json!(true));
 }
 
@@ -412,17 +393,17 @@ fn a_removal_that_cannot_be_described_is_repeated() {
     assert!(why.contains("its description still names it"), "{why}");
     fs::remove_dir_all(&file).expect("removed");
     fs::write(&file, kept).expect("written");
-    assert_eq!(status(&place)["degraded"], json!(true));
+    assert_eq!(place.status()["degraded"], json!(true));
     assert!(is_member(&place, "f"));
     place.ok("cache v remove");
     assert!(!is_member(&place, "f"));
     is_well_without(&place);
     holds(&place, &data);
     place.ok("cache v add f");
-    end(&place, served);
+    place.end(served);
     let served = place.serve("v --nbd unix:n");
     holds(&place, &data);
-    end(&place, served);
+    place.end(served);
 }
 
 /// A policy that is chosen while flash is being taken out does not keep it, and counts afterwards.
@@ -436,7 +417,7 @@ fn a_policy_chosen_meanwhile_does_not_hold_up_a_removal() {
     let size = made["volume_bytes"].as_u64().expect("a size");
     let served = place.serve("v --nbd unix:n");
     let writer = Writer::start(&place, vec![Held::default(); size as usize / BLOCK], 1);
-    wait_for("dirty data", || (dirty(&place) > MIB as u64).then_some(()));
+    wait_for("dirty data", || (place.dirty() > MIB as u64).then_some(()));
     // Of two that ask at once, one is refused: from then on the removal goes on.
     let mut clients = [(), ()].map(|()| {
         let mut command = place.command("cache v remove");
@@ -449,10 +430,10 @@ fn a_policy_chosen_meanwhile_does_not_hold_up_a_removal() {
     place.ok("set v write-mode=write-back");
     let done = clients.map(|mut c| c.wait().expect("waited").success());
     assert!(done.contains(&true), "{done:?}");
-    let now = status(&place);
+    let now = place.status();
     assert_eq!(now["policy"], json!("lru,write-mode=write-back"), "{now}");
     assert_eq!(now["members"][0]["removed"], json!(true));
     let (held, _) = writer.stop();
     checked(&place, &held);
-    end(&place, served);
+    place.end(served);
 }

@@ -40,15 +40,11 @@ fn flush(peer: &mut Peer) -> u32 {
     peer.answer().expect("answered")
 }
 
-fn status(place: &Place) -> Value {
-    place.json("status v", "status")
-}
-
 fn goes_on_without(place: &Place) {
     wait_for("the end of the cache", || {
-        (status(place)["missing_members"] == json!([0])).then_some(())
+        (place.status()["missing_members"] == json!([0])).then_some(())
     });
-    let status = status(place);
+    let status = place.status();
     assert_eq!(
         (&status["failure"], &status["read_only"]),
         (&Value::Null, &json!(false))
@@ -75,13 +71,13 @@ fn flash_that_turns_read_only_gives_its_data_to_the_disk() {
     assert_eq!(flush(&mut peer), 0);
     fill(&mut peer, 0, &noise(2, MIB));
     data[..MIB].copy_from_slice(&noise(2, MIB));
-    assert!(status(&place)["copies"]["dirty_bytes"].as_u64() > Some(0));
+    assert!(place.status()["copies"]["dirty_bytes"].as_u64() > Some(0));
     disk.spoil_writes(0);
     fill(&mut peer, 2 * MIB, &noise(3, MIB));
     data[2 * MIB..3 * MIB].copy_from_slice(&noise(3, MIB));
     assert_eq!(flush(&mut peer), 0);
     goes_on_without(&place);
-    let todo = status(&place)["health"]["causes"][0]["todo"].clone();
+    let todo = place.status()["health"]["causes"][0]["todo"].clone();
     assert!(
         todo.to_string().contains("no part of the volume any more"),
         "{todo}"
@@ -124,7 +120,7 @@ fn dead_flash_without_dirty_data_is_left_out() {
         begins(&place, &data);
         let out = place.ok("replace v g:16M --member 0 --empty");
         assert!(out.contains('g'), "{out}");
-        assert_eq!(status(&place)["missing_members"], json!([]));
+        assert_eq!(place.status()["missing_members"], json!([]));
         fill(&mut peer, 0, &data);
         begins(&place, &data);
         place.ok("stop v");
@@ -160,9 +156,9 @@ fn flash_that_takes_data_with_it_leaves_a_list() {
         fill(&mut peer, 4 * MIB, &noise(2, 1 << 16));
         assert_ne!(flush(&mut peer), 0);
         wait_for("the end of the cache", || {
-            (status(&place)["missing_members"] == json!([0])).then_some(())
+            (place.status()["missing_members"] == json!([0])).then_some(())
         });
-        let now = status(&place);
+        let now = place.status();
         assert_eq!(
             (&now["failure"], &now["health"]["state"]),
             (&Value::Null, &json!("failing"))
@@ -191,7 +187,7 @@ fn flash_that_takes_data_with_it_leaves_a_list() {
         std::fs::create_dir(place.path("mnt")).expect("made");
         let served = place.serve("v --nbd unix:n --block-file mnt");
         let mut peer = Peer::connect(&place.path("n")).expect("connected");
-        assert_eq!(status(&place)["missing_members"], json!([0]));
+        assert_eq!(place.status()["missing_members"], json!([0]));
         begins(&place, &noise(3, MIB));
         let file = std::fs::File::open(place.path("mnt/v")).expect("opened");
         let read = file.read_at(&mut [0; 4096], MIB as u64);
@@ -201,11 +197,11 @@ fn flash_that_takes_data_with_it_leaves_a_list() {
         fill(&mut peer, MIB, &noise(5, 4 * MIB));
         assert_eq!(flush(&mut peer), 0);
         wait_for("an empty list", || {
-            (status(&place)["lost"]["bytes"] == json!(0)).then_some(())
+            (place.status()["lost"]["bytes"] == json!(0)).then_some(())
         });
         place.ok("stop v");
         assert_eq!(served.end().0, Some(0));
-        assert_eq!(status(&place)["lost"]["bytes"], json!(0));
+        assert_eq!(place.status()["lost"]["bytes"], json!(0));
     }
 }
 
@@ -258,7 +254,7 @@ fn a_kill_while_the_cache_ends_loses_nothing() {
         let (held, _) = writer.stop();
         disk.come_back("f");
         let served = place.serve("v --nbd unix:n");
-        without += u8::from(status(&place)["missing_members"] == json!([0]));
+        without += u8::from(place.status()["missing_members"] == json!([0]));
         checked(&place, &held);
         assert_eq!(served.terminate(), Some(0));
     }
@@ -288,7 +284,7 @@ fn a_kill_while_data_is_lost_shows_nothing_old() {
         disk.come_back("f");
         let served = place.serve("v --nbd unix:n");
         let mut peer = Peer::connect(&place.path("n")).expect("connected");
-        let is_without = status(&place)["missing_members"] == json!([0]);
+        let is_without = place.status()["missing_members"] == json!([0]);
         listed += u8::from(is_without);
         for at in (1 << 16..4 * MIB).step_by(1 << 16) {
             match peer.read(at as u64, 1 << 16) {

@@ -16,14 +16,6 @@ fn served(place: &Place, work: impl FnOnce()) {
     assert_eq!(served.end().0, Some(0));
 }
 
-fn resize(place: &Place, name: &str, mib: u64) {
-    fs::OpenOptions::new()
-        .write(true)
-        .open(place.path(name))
-        .and_then(|f| f.set_len(mib << 20))
-        .expect("resized");
-}
-
 fn sound(place: &Place) {
     let check = place.json("check v", "check");
     assert_eq!(
@@ -53,7 +45,7 @@ fn a_cache_volume_grows_many_times() {
     assert!(why.contains("large enough for another extent"), "{why}");
     sound(&place);
     for (round, mib) in [33, 64, 200, 201, 500].into_iter().enumerate() {
-        resize(&place, "s", mib);
+        place.enlarge("s", mib);
         let out = place.run("grow v --json");
         if !out.status.success() {
             // So little that the new tail has no room beside the present one.
@@ -113,7 +105,7 @@ fn a_cache_keeps_its_copies_when_the_disk_grows() {
     // The whole cache is dirty.
     let data = noise(1, 20 * MIB);
     served(&place, || copy_in(&place, &data));
-    resize(&place, "s", 200);
+    place.enlarge("s", 200);
     let grown = place.json("grow v", "grow");
     let fast = &grown["members"][0];
     assert_eq!(fast["slots"], fast["slots_before"], "{grown}");
@@ -132,10 +124,10 @@ fn a_cache_volume_grows_by_the_last_of_its_disks() {
     );
     let data = noise(1, 60 * MIB);
     served(&place, || copy_in(&place, &data));
-    resize(&place, "s", 300);
+    place.enlarge("s", 300);
     let why = place.fails("grow v");
     assert!(why.contains("the last device of the slowest tier"), "{why}");
-    resize(&place, "t", 600);
+    place.enlarge("t", 600);
     let grown = place.json("grow v", "grow");
     assert!(bytes(&grown["volume_bytes"]) > bytes(&grown["volume_bytes_before"]));
     sound(&place);
@@ -154,7 +146,7 @@ fn a_full_tiering_volume_grows() {
     served(&place, || copy_in(&place, &data));
     // First the slow tier has no room for what must leave the fast one.
     for mib in [128, 400] {
-        resize(&place, "s", mib);
+        place.enlarge("s", mib);
         let grown = place.json("grow v", "grow");
         assert!(
             bytes(&grown["volume_bytes"]) > size + 70 * MIB as u64,
@@ -185,7 +177,7 @@ fn a_killed_growth_loses_nothing() {
     let mut mib = 64;
     for ms in [5, 30, 60, 90, 130, 180, 250, 400] {
         mib += 64;
-        resize(&place, "s", mib);
+        place.enlarge("s", mib);
         let mut child = place.command("grow v").spawn().expect("started");
         std::thread::sleep(std::time::Duration::from_millis(ms));
         let _ = child.kill();
@@ -193,7 +185,7 @@ fn a_killed_growth_loses_nothing() {
         served(&place, || holds(&place, &data));
     }
     mib += 256;
-    resize(&place, "s", mib);
+    place.enlarge("s", mib);
     let grown = place.json("grow v", "grow");
     assert!(bytes(&grown["volume_bytes"]) > (mib - 32) << 20, "{grown}");
     sound(&place);
@@ -205,7 +197,7 @@ fn a_killed_growth_loses_nothing() {
 fn a_checkpoint_that_is_not_in_use_may_be_in_one_place_only() {
     let place = Place::new();
     place.ok("create v --fast f:16M --slow s:32M --policy lru");
-    resize(&place, "s", 64);
+    place.enlarge("s", 64);
     place.ok("grow v");
     let sound_without = |region: u8| {
         let mut flash = fs::read(place.path("f")).expect("read");

@@ -2,11 +2,11 @@
 
 mod common;
 
+use common::Place;
 use common::faulty::Faulty;
 use common::nbd::{MIB, NBD, back, copy_in, holds, noise};
 use common::peer::{Peer, wait_for};
 use common::writer::{BLOCK, Held, Writer, checked};
-use common::{Place, Served};
 use isotherm_live::iscsi::testing::Initiator;
 use serde_json::{Value, json};
 use std::fs;
@@ -14,14 +14,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::Stdio;
 
 const EINVAL: i32 = 22;
-
-fn resize(place: &Place, name: &str, mib: u64) {
-    fs::OpenOptions::new()
-        .write(true)
-        .open(place.path(name))
-        .and_then(|f| f.set_len(mib << 20))
-        .expect("resized");
-}
 
 fn sound(place: &Place) {
     let check = place.json("check v", "check");
@@ -34,11 +26,6 @@ fn sound(place: &Place) {
 
 fn bytes(v: &Value) -> u64 {
     v.as_u64().expect("a number")
-}
-
-fn end(place: &Place, served: Served) {
-    place.ok("stop v");
-    assert_eq!(served.end().0, Some(0));
 }
 
 fn small(place: &Place, policy: &str) -> u64 {
@@ -68,7 +55,7 @@ fn writers_do_not_notice_more_than_a_pause() {
             let stats = place.json("stats v", "stats");
             (bytes(&stats["writes"]) > 20).then_some(())
         });
-        resize(&place, "s", mib);
+        place.enlarge("s", mib);
         let grown = place.json("grow v", "grow");
         assert_eq!(grown["served"], json!(true), "{grown}");
         assert_eq!(bytes(&grown["volume_bytes_before"]), size, "{grown}");
@@ -92,11 +79,11 @@ fn writers_do_not_notice_more_than_a_pause() {
         held.resize(size as usize / BLOCK, Held::default());
     }
     assert!(writes > 100, "{writes}");
-    end(&place, served);
+    place.end(served);
     sound(&place);
     let served = place.serve("v --nbd unix:n");
     checked(&place, &held);
-    end(&place, served);
+    place.end(served);
     let description = fs::read_to_string(place.path("v.toml")).expect("read");
     assert!(!description.contains("size = \"32"), "{description}");
 }
@@ -137,7 +124,7 @@ fn every_front_end_shows_the_new_size() {
     let mut initiator = login();
     let ready = [0; 16];
     assert_eq!(capacity(&mut initiator), old);
-    resize(&place, "s", 64);
+    place.enlarge("s", 64);
     // iSCSI has turned this on, and it must stay so.
     let kept = |place: &Place| place.json("status v", "status")["params"]["kept_writes"].clone();
     assert_eq!(kept(&place), json!(1.0));
@@ -182,7 +169,7 @@ fn every_front_end_shows_the_new_size() {
     };
     assert!(can("block-file") && can("iscsi") && !can("nbd"));
     drop((file, peer, next, initiator, another));
-    end(&place, served);
+    place.end(served);
     sound(&place);
 }
 
@@ -197,7 +184,7 @@ fn a_growth_that_cannot_be_is_refused_and_the_volume_is_served_on() {
     let why = place.fails("grow v");
     assert!(why.contains("large enough for another extent"), "{why}");
     // A recording of events: it could not hold the change.
-    resize(&place, "s", 64);
+    place.enlarge("s", 64);
     let mut recording = place
         .command("record v --events --out ev")
         .stdout(Stdio::null())
@@ -215,13 +202,13 @@ fn a_growth_that_cannot_be_is_refused_and_the_volume_is_served_on() {
     let _ = recording.kill();
     let _ = recording.wait();
     holds(&place, &data);
-    end(&place, served);
+    place.end(served);
     let served = place.serve("v --nbd unix:n --read-only");
-    resize(&place, "s", 128);
+    place.enlarge("s", 128);
     let why = place.fails("grow v");
     assert!(why.contains("read-only"), "{why}");
     assert!(back(&place)[..data.len()] == data);
-    end(&place, served);
+    place.end(served);
     assert!(size > 0);
     sound(&place);
 }
@@ -278,7 +265,7 @@ fn a_growth_that_fails_half_way_is_survived() {
         "{grown}"
     );
     held = checked(&place, &writer.stop().0);
-    end(&place, served);
+    place.end(served);
     sound(&place);
     // A flush that fails while the engine is being closed: nothing may be answered from then on.
     let served = place.serve("v --nbd unix:n");
@@ -292,7 +279,7 @@ fn a_growth_that_fails_half_way_is_survived() {
     disk.come_back("s");
     let served = place.serve("v --nbd unix:n");
     checked(&place, &held);
-    end(&place, served);
+    place.end(served);
     sound(&place);
 }
 
@@ -334,7 +321,7 @@ fn changes_of_the_volume_do_not_end_a_clean() {
     let out = cleans.wait_with_output().expect("ended");
     let cleaned: Value = serde_json::from_slice(&out.stdout).expect("JSON");
     assert_eq!(cleaned["dirty_bytes"], json!(0), "{cleaned}");
-    end(&place, served);
+    place.end(served);
     sound(&place);
 }
 
@@ -354,7 +341,7 @@ fn kill_9_during_a_growth_loses_nothing() {
         let writer = Writer::start(&place, held, round as u64 + 1);
         std::thread::sleep(std::time::Duration::from_millis(50));
         mib += 40;
-        resize(&place, "s", mib);
+        place.enlarge("s", mib);
         let mut grow = place.command("grow v").spawn().expect("started");
         std::thread::sleep(std::time::Duration::from_millis(ms));
         served.kill();
@@ -367,7 +354,7 @@ fn kill_9_during_a_growth_loses_nothing() {
         grew += u32::from(now > size);
         size = now;
         held.resize(size as usize / BLOCK, Held::default());
-        end(&place, served);
+        place.end(served);
         sound(&place);
     }
     println!("grew in {grew} of 8 rounds");
@@ -382,7 +369,7 @@ fn a_stop_during_a_growth_waits_for_it() {
         let served = place.serve("v --nbd unix:n");
         let held = vec![Held::default(); 64];
         let writer = Writer::start(&place, held, round as u64 + 1);
-        resize(&place, "s", 64 << round);
+        place.enlarge("s", 64 << round);
         let mut grow = place.command("grow v").spawn().expect("started");
         std::thread::sleep(std::time::Duration::from_millis(5 * round as u64));
         if how == "stop" {
@@ -402,12 +389,12 @@ fn a_stop_during_a_growth_waits_for_it() {
         assert!(now >= size);
         size = now;
         // The other half of the loop: nothing but zeros where the writer did not write.
-        end(&place, served);
+        place.end(served);
         place.run("grow v");
         let served = place.serve("v --nbd unix:n");
         assert!(back(&place)[64 * BLOCK..].iter().all(|b| *b == 0));
         size = size.max(bytes(&place.json("status v", "status")["volume_bytes"]));
-        end(&place, served);
+        place.end(served);
     }
 }
 
@@ -424,7 +411,7 @@ fn a_full_tiering_volume_grows_while_it_is_served() {
     let served = place.serve("v --nbd unix:n");
     copy_in(&place, &data);
     for mib in [128, 400] {
-        resize(&place, "s", mib);
+        place.enlarge("s", mib);
         let grown = place.json("grow v", "grow");
         assert!(
             bytes(&grown["volume_bytes"]) > size + 70 * MIB as u64,
@@ -433,6 +420,6 @@ fn a_full_tiering_volume_grows_while_it_is_served() {
         size = bytes(&grown["volume_bytes"]);
         holds(&place, &data);
     }
-    end(&place, served);
+    place.end(served);
     sound(&place);
 }

@@ -24,11 +24,6 @@ fn bytes(v: &Value) -> u64 {
     v.as_u64().expect("a number")
 }
 
-fn end(place: &Place, served: Served) {
-    place.ok("stop v");
-    assert_eq!(served.end().0, Some(0));
-}
-
 /// A volume whose cache holds nothing of its own. Returns its size.
 fn clean(place: &Place) -> u64 {
     let made = place.json(
@@ -44,10 +39,6 @@ fn degraded(place: &Place) -> Served {
     let served = place.serve("v --nbd unix:n");
     assert_eq!(place.json("status v", "status")["degraded"], json!(true));
     served
-}
-
-fn status(place: &Place) -> Value {
-    place.json("status v", "status")
 }
 
 fn path_of(status: &Value, member: usize) -> String {
@@ -72,7 +63,7 @@ fn a_lost_cache_is_replaced_under_a_writer() {
         bytes(&made["slots"]) > bytes(&made["slots_before"]),
         "{made}"
     );
-    let now = status(&place);
+    let now = place.status();
     assert_eq!(
         (&now["degraded"], &now["missing_members"], &now["state"]),
         (&json!(false), &json!([]), &json!("serving"))
@@ -86,16 +77,16 @@ fn a_lost_cache_is_replaced_under_a_writer() {
     });
     let (after, _) = writer.stop();
     let held = checked(&place, &after);
-    end(&place, served);
+    place.end(served);
     sound(&place);
     let description = fs::read_to_string(place.path("v.toml")).expect("read");
     assert!(description.contains("/g\""), "{description}");
     // The former device is no part of the volume when it comes back.
     fs::rename(place.away("f"), place.path("f")).expect("renamed");
     let served = place.serve("v --nbd unix:n");
-    assert_eq!(status(&place)["degraded"], json!(false));
+    assert_eq!(place.status()["degraded"], json!(false));
     checked(&place, &held);
-    end(&place, served);
+    place.end(served);
     sound(&place);
 }
 
@@ -135,11 +126,11 @@ fn a_present_cache_is_replaced_when_it_is_clean() {
     let made = place.json("replace v h:16M --member 0 --empty", "replace");
     assert!(grown["served"] == json!(true) && made["served"] == json!(true));
     holds(&place, &more);
-    end(&place, served);
+    place.end(served);
     sound(&place);
     let served = place.serve("v --nbd unix:n");
     holds(&place, &more);
-    end(&place, served);
+    place.end(served);
 }
 
 /// What cannot be: the answer says why, the volume is served on as before, and a file that was made for it is gone.
@@ -150,7 +141,7 @@ fn a_replacement_that_cannot_be_leaves_the_volume_as_it_was() {
     let data = noise(1, 8 * MIB);
     let served = place.serve("v --nbd unix:n");
     copy_in(&place, &data);
-    end(&place, served);
+    place.end(served);
     let served = degraded(&place);
     fs::write(place.path("full"), noise(3, 24 * MIB)).expect("written");
     place.ok("create w --slow foreign:32M");
@@ -181,18 +172,18 @@ fn a_replacement_that_cannot_be_leaves_the_volume_as_it_was() {
     let _ = recording.kill();
     let _ = recording.wait();
     assert!(!place.path("g").exists());
-    let now = status(&place);
+    let now = place.status();
     assert_eq!(
         (&now["degraded"], &now["volume_bytes"]),
         (&json!(true), &json!(size))
     );
     holds(&place, &data);
-    end(&place, served);
+    place.end(served);
     sound_without_cache(&place);
     let served = degraded_again(&place);
     let why = place.fails("replace v g:24M");
     assert!(why.contains("read-only"), "{why}");
-    end(&place, served);
+    place.end(served);
 }
 
 /// A volume without its cache is checked with what is there.
@@ -225,7 +216,7 @@ fn a_new_device_that_fails_is_left_out() {
         disk.spoil_writes(from);
         let why = place.fails("replace v d/g");
         assert!(why.contains("d/g"), "{why}");
-        let now = status(&place);
+        let now = place.status();
         assert_eq!(
             (&now["degraded"], &now["state"]),
             (&json!(true), &json!("serving")),
@@ -238,12 +229,12 @@ fn a_new_device_that_fails_is_left_out() {
     // An attempt may have left a superblock.
     place.json("replace v d/g --force", "replace");
     held = checked(&place, &writer.stop().0);
-    end(&place, served);
+    place.end(served);
     sound(&place);
     let served = place.serve("v --nbd unix:n");
-    assert_eq!(status(&place)["degraded"], json!(false));
+    assert_eq!(place.status()["degraded"], json!(false));
     checked(&place, &held);
-    end(&place, served);
+    place.end(served);
 }
 
 /// kill -9 at several moments: the next server finds the volume with its new cache or without one, and everything that was flushed.
@@ -268,13 +259,13 @@ fn kill_9_during_a_replacement_loses_nothing() {
         let (after, _) = writer.stop();
         let served = place.serve("v --nbd unix:n");
         held = checked(&place, &after);
-        if status(&place)["degraded"] == json!(false) {
+        if place.status()["degraded"] == json!(false) {
             replaced += 1;
         } else {
             // What the attempt has left is no obstacle.
             place.json(&format!("replace v {cache}:16M --force"), "replace");
         }
-        end(&place, served);
+        place.end(served);
         sound(&place);
     }
     println!("replaced in {replaced} of 8 rounds");

@@ -108,11 +108,6 @@ fn adopted(place: &Place, make: &[&str]) -> Option<(Served, String)> {
     Some(serve(place))
 }
 
-fn end(place: &Place, served: Served) {
-    place.ok("stop v");
-    assert_eq!(served.end().0, Some(0));
-}
-
 fn find_reads_nothing_from_the_disk(make: &[&str]) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new();
@@ -135,7 +130,7 @@ fn find_reads_nothing_from_the_disk(make: &[&str]) {
     // All of it is there now.
     let again = place.json("warm v --metadata", "warm");
     assert_eq!(number(&again, "copied_bytes"), 0, "{again}");
-    end(&place, served);
+    place.end(served);
 }
 
 #[test]
@@ -192,7 +187,7 @@ fn files_classes_and_everything() {
     let words = place.ok("warm v");
     assert!(words.contains("did not fit: flash is full"), "{words}");
     assert_eq!(number(&stats(&place), "evictions"), 0);
-    end(&place, served);
+    place.end(served);
 }
 
 /// A served cache volume whose disk copies 64 KiB per second.
@@ -242,7 +237,7 @@ fn an_interrupted_command_leaves_the_server_copying_until_it_is_told_to_stop() {
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(said.contains("--stop"), "{said}");
     assert_eq!(out.status.code(), Some(1));
-    end(&place, served);
+    place.end(served);
     let why = place.fails("warm v");
     assert!(why.contains("not served"), "{why}");
 }
@@ -273,11 +268,11 @@ fn it_ends_in_words_when_the_volume_changes() {
     place.ok("set v write-mode=pass-through");
     let why = place.fails("warm v");
     assert!(why.contains("pass-through"), "{why}");
-    end(&place, served);
+    place.end(served);
     let served = place.serve("v --nbd unix:n --read-only");
     let why = place.fails("warm v");
     assert!(why.contains("read-only"), "{why}");
-    end(&place, served);
+    place.end(served);
 }
 
 #[test]
@@ -287,5 +282,5 @@ fn a_tiering_volume_keeps_no_copies() {
     let served = place.serve("v --nbd unix:n");
     let why = place.fails("warm v");
     assert!(why.contains("tiering volume"), "{why}");
-    end(&place, served);
+    place.end(served);
 }

@@ -5,30 +5,9 @@ mod common;
 
 use std::fmt::Write as _;
 
-use common::{BLKTRACE_QUEUE_WRITE_FUA, blktrace_event};
+use common::{BLKTRACE_QUEUE_WRITE_FUA, blktrace_event, columns, read, written};
 use isotherm_core::random::SplitMix64;
-use isotherm_traces::{ColumnMap, Format, Info, Op, Options, Record, Sure, info, open};
-
-fn written(content: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("trace");
-    std::fs::write(&path, content).expect("writing the trace");
-    (dir, path)
-}
-
-fn read(content: &[u8], options: &Options) -> (Info, Vec<Record>) {
-    let (_dir, path) = written(content);
-    let found = info(&path, options).expect("figures");
-    let records = open(&path, options).expect("a trace");
-    (found, records.map(|r| r.expect("a record")).collect())
-}
-
-fn columns(text: &str) -> Options {
-    Options {
-        columns: Some(text.parse().expect(text)),
-        ..Options::default()
-    }
-}
+use isotherm_traces::{ColumnMap, Format, Op, Options, Record, Sure, info, open};
 
 /// `(arrival us, latency us, write, sector, bytes)`, made up.
 fn made(n: u64, seed: u64) -> Vec<(u64, u64, bool, u64, u32)> {

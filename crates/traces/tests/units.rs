@@ -4,30 +4,9 @@ mod common;
 
 use std::fmt::Write as _;
 
-use common::oracle;
+use common::{columns, oracle, read, written};
 use isotherm_core::random::SplitMix64;
-use isotherm_traces::{Format, Info, Options, Record, Sure, info, open};
-
-fn written(content: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("trace");
-    std::fs::write(&path, content).expect("writing the trace");
-    (dir, path)
-}
-
-fn figures(content: &[u8], options: &Options) -> (Info, Vec<Record>) {
-    let (_dir, path) = written(content);
-    let found = info(&path, options).expect("figures");
-    let records = open(&path, options).expect("a trace");
-    (found, records.map(|r| r.expect("a record")).collect())
-}
-
-fn columns(text: &str) -> Options {
-    Options {
-        columns: Some(text.parse().expect(text)),
-        ..Options::default()
-    }
-}
+use isotherm_traces::{Format, Options, Sure, open};
 
 /// Lines `time 0 lba size op` of requests of which some follow the one before, with lba and size in these units.
 fn five_columns(at_unit: u64, size_unit: u64, first: u64, seed: u64) -> String {
@@ -51,7 +30,7 @@ fn what_follows_what_tells_pages_from_sectors_at_any_alignment() {
         for first in [0, 1, 63] {
             for (size_unit, format) in [(4096, "disksim-pages"), (512, "disksim")] {
                 let text = five_columns(512, size_unit, first, seed);
-                let (found, records) = figures(text.as_bytes(), &Options::default());
+                let (found, records) = read(text.as_bytes(), &Options::default());
                 assert_eq!(found.format, format, "{first} {seed} {:?}", found.assumed);
                 assert!(found.doubts.is_empty(), "{:?}", found.doubts);
                 assert!(records.iter().all(|r| r.len <= 9 * 4096));
@@ -59,7 +38,7 @@ fn what_follows_what_tells_pages_from_sectors_at_any_alignment() {
         }
         // Units that none of these formats has are named, not taken for another.
         let text = five_columns(512, 1, 63, seed);
-        let (found, _) = figures(text.as_bytes(), &Options::default());
+        let (found, _) = read(text.as_bytes(), &Options::default());
         assert!(
             found.sure == Sure::Guess && found.doubts[0].contains("sizes bytes"),
             "{:?}",
@@ -75,7 +54,7 @@ fn numbers_that_show_no_unit_are_doubted() {
     for i in 0..400 {
         writeln!(text, "{i}.5 0 {} {} 1", r.below(1 << 30), 1 + r.below(7)).expect("writing text");
     }
-    let (found, _) = figures(text.as_bytes(), &Options::default());
+    let (found, _) = read(text.as_bytes(), &Options::default());
     assert_eq!(
         (found.format.as_str(), found.sure),
         ("disksim", Sure::Guess)
@@ -96,7 +75,7 @@ fn numbers_that_show_no_unit_are_doubted() {
             r.below(1 << 30)
         };
     }
-    let (found, _) = figures(odd.as_bytes(), &Options::default());
+    let (found, _) = read(odd.as_bytes(), &Options::default());
     assert!(
         found.sure == Sure::Guess && found.doubts[0].contains("lba and size"),
         "{:?}",
@@ -107,7 +86,7 @@ fn numbers_that_show_no_unit_are_doubted() {
         format: Some(Format::DiskSim),
         ..Options::default()
     };
-    assert!(figures(text.as_bytes(), &named).0.doubts.is_empty());
+    assert!(read(text.as_bytes(), &named).0.doubts.is_empty());
 }
 
 /// At random, the gaps of a trace are alike in every unit: an SSD in nanoseconds is a disk in microseconds.
@@ -119,7 +98,7 @@ fn times_that_fit_two_units_are_doubted_and_others_are_not() {
             t += gap(i);
             writeln!(text, "{t} 0 {} 8 1", i * 24).expect("writing text");
         }
-        figures(text.as_bytes(), &Options::default()).0
+        read(text.as_bytes(), &Options::default()).0
     };
     let mut r = SplitMix64::new(3);
     let random = lines(&mut |_| {
@@ -178,7 +157,7 @@ fn object_numbers_count_what_follows_what_shows() {
                     1 + r.below(1 << 28)
                 };
             }
-            let (found, records) = figures(&trace, &Options::default());
+            let (found, records) = read(&trace, &Options::default());
             assert_eq!(found.format, "oracle-general");
             assert_eq!(records[0].offset, 777 * unit, "{:?}", found.assumed);
             assert!(found.doubts.is_empty(), "{:?}", found.doubts);
@@ -194,7 +173,7 @@ fn object_numbers_count_what_follows_what_shows() {
     for i in 0..500_u32 {
         trace.extend(oracle(i, r.below(1 << 28), 1_000, -1));
     }
-    let (found, records) = figures(&trace, &Options::default());
+    let (found, records) = read(&trace, &Options::default());
     assert!(
         found.sure == Sure::Guess && found.doubts[0].contains("--block-bytes"),
         "{:?}",
@@ -204,7 +183,7 @@ fn object_numbers_count_what_follows_what_shows() {
         block_bytes: Some(1),
         ..Options::default()
     };
-    let (known, in_bytes) = figures(&trace, &bytes);
+    let (known, in_bytes) = read(&trace, &bytes);
     assert!(known.doubts.iter().all(|d| !d.contains("--block-bytes")));
     assert_eq!(records[1].offset, 4096 * in_bytes[1].offset);
 }
@@ -223,7 +202,7 @@ fn columns_without_a_unit_leave_a_doubt_where_one_remains() {
             r.below(1 << 24)
         };
     }
-    let (open, records) = figures(text.as_bytes(), &columns("time,offset,length"));
+    let (open, records) = read(text.as_bytes(), &columns("time,offset,length"));
     assert_eq!(open.sure, Sure::Guess);
     assert!(open.doubts[0].contains("unit of time"), "{:?}", open.doubts);
     assert!(
@@ -236,7 +215,7 @@ fn columns_without_a_unit_leave_a_doubt_where_one_remains() {
             .iter()
             .any(|s| s.contains("all are taken as reads"))
     );
-    let (stated, same) = figures(
+    let (stated, same) = read(
         text.as_bytes(),
         &columns("time_us,offset_sectors,length_sectors,op=R"),
     );
@@ -251,7 +230,7 @@ fn columns_without_a_unit_leave_a_doubt_where_one_remains() {
         let epoch: Vec<String> = (0..99)
             .map(|i| format!("{} {} 4096", (1_538_323_200 + i) * factor, i * i * 4096))
             .collect();
-        let (found, records) = figures(epoch.join("\n").as_bytes(), &columns("time,offset,length"));
+        let (found, records) = read(epoch.join("\n").as_bytes(), &columns("time,offset,length"));
         assert!(found.doubts.is_empty(), "{:?}", found.doubts);
         assert!(
             found.assumed.iter().any(|s| s.contains(digits)),
@@ -295,6 +274,6 @@ fn a_suggestion_takes_no_clock_for_an_address_and_states_no_guess() {
     let line = suggested(&small);
     assert_eq!(line, "time,-,offset_bytes,length_bytes");
     // What is suggested can be used, and is not certain.
-    let (found, _) = figures(small.as_bytes(), &columns(&line));
+    let (found, _) = read(small.as_bytes(), &columns(&line));
     assert!(found.sure == Sure::Guess && !found.doubts.is_empty());
 }

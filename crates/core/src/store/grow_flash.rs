@@ -20,7 +20,7 @@ use crate::units::MemberId;
 use alloc::vec::Vec;
 
 const TIERED: &str = "the faster tiers of this volume hold data of their own: `isotherm replace` puts a larger device into the place of one";
-const CARRIER: &str = "each flash device with the metadata of the volume, which are the first one and, if there are several, the second one, must become larger by at least the size of the metadata of all flash (about 1/200 of it)";
+const CARRIER: &str = "each flash device with the metadata of the volume, which are the first one and, if there are several, the second one, must become larger by at least the size of the metadata of all flash: with extents of 64 KiB these are 128 MiB and 1/500 of it at most";
 const MANY: &str =
     "the volume would have too many extents: it needs larger ones, which are chosen at creation";
 
@@ -91,6 +91,7 @@ pub fn plan_flash_growth(sb: &Superblock, sizes: &[u64]) -> Result<Growth, &'sta
     Ok(shape(sb, area, &members))
 }
 
+/// A volume with these places on its members and these metadata areas.
 fn shape(sb: &Superblock, area: MetaArea, members: &[Room]) -> Growth {
     Growth {
         extents: sb.extents,

@@ -112,6 +112,31 @@ impl Place {
         value
     }
 
+    /// What `status v` shows.
+    pub fn status(&self) -> Value {
+        self.json("status v", "status")
+    }
+
+    /// The dirty bytes of `v`.
+    pub fn dirty(&self) -> u64 {
+        let bytes = self.status()["copies"]["dirty_bytes"].as_u64();
+        bytes.expect("a number")
+    }
+
+    /// Makes a file larger.
+    pub fn enlarge(&self, name: &str, mib: u64) {
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(self.path(name));
+        file.and_then(|f| f.set_len(mib << 20)).expect("enlarged");
+    }
+
+    /// Stops `v`, whose server ends well.
+    pub fn end(&self, served: Served) {
+        self.ok("stop v");
+        assert_eq!(served.end().0, Some(0));
+    }
+
     /// Runs a command that must fail; returns standard error.
     pub fn fails(&self, call: &str) -> String {
         // Where a refusal is missing, `serve` would have no end.

@@ -124,8 +124,8 @@ fn uncertainty(plan: &Plan, error: f64) -> String {
         "; prices and electricity are as stated"
     };
     format!(
-        "Uncertainty: {parts} of {}, which is assumed to be typical; the models meet the figures of their data sheets within 10 %, \
-         and figures from elsewhere within about a third (docs/models.md){prices}.",
+        "Uncertainty: {parts} of {}, which is assumed to be typical; the models meet the figures from which their sheets \
+         were made within 10 %, and docs/models.md says how far off they are elsewhere{prices}.",
         span(plan.trace_s)
     )
 }

@@ -1,7 +1,7 @@
 //! Small traces written by hand, one per format.
 #![allow(dead_code)] // every test binary uses a part of this
 
-use isotherm_traces::Format;
+use isotherm_traces::{Format, Info, Options, Record, info, open};
 
 /// A blktrace event, in either byte order.
 pub fn blktrace_event(
@@ -245,4 +245,28 @@ pub fn events() -> Vec<u8> {
         standing: None,
     };
     writer.finish(&end).expect("in memory")
+}
+
+/// A file with this content, in a directory of its own.
+pub fn written(content: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("trace");
+    std::fs::write(&path, content).expect("writing the trace");
+    (dir, path)
+}
+
+/// What `trace info` finds in a file with this content, and its records.
+pub fn read(content: &[u8], options: &Options) -> (Info, Vec<Record>) {
+    let (_dir, path) = written(content);
+    let found = info(&path, options).expect("figures");
+    let records = open(&path, options).expect("a trace");
+    (found, records.map(|r| r.expect("a record")).collect())
+}
+
+/// The option `--columns`.
+pub fn columns(text: &str) -> Options {
+    Options {
+        columns: Some(text.parse().expect(text)),
+        ..Options::default()
+    }
 }

@@ -143,6 +143,7 @@ MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 msrv:
 	rustup toolchain install $(MSRV).0 --profile minimal
 	$(CARGO) +$(MSRV).0 check --workspace --locked --target-dir target/msrv
+	$(CARGO) +$(MSRV).0 check -p isotherm --no-default-features --locked --target-dir target/msrv
 
 # The core without an operating system: 64 and 32 bits
 bare-metal:

@@ -4,9 +4,9 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
+use isotherm_events::Ending;
 use isotherm_live::Handle;
 use isotherm_live::recorder::Recorded;
-use isotherm_traces::events::Ending;
 
 use crate::Failure;
 

@@ -3,26 +3,10 @@
 
 use std::process::ExitCode;
 
-use isotherm_cli::{Failure, args, cmd};
+use isotherm_cli::{args, cmd, program};
 
 fn main() -> ExitCode {
-    let command = match args::parse(std::env::args_os()) {
-        Ok(Some(cli)) => cli.command,
-        Ok(None) => return ExitCode::SUCCESS,
-        Err(failure) => return fail(&failure),
-    };
-    if let Err(e) = isotherm_cli::log::start() {
-        return fail(&Failure::usage(e));
-    }
-    match cmd::run(&command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => fail(&failure),
-    }
-}
-
-fn fail(failure: &Failure) -> ExitCode {
-    if *failure != Failure::Bad {
-        isotherm_cli::log::note(format_args!("isotherm: {failure}"));
-    }
-    ExitCode::from(failure.code())
+    program(args::parse(std::env::args_os()), |cli| {
+        cmd::run(&cli.command)
+    })
 }

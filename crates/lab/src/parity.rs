@@ -15,7 +15,7 @@ use isotherm_core::qos::Spec;
 use isotherm_core::store::open::Loss;
 use isotherm_core::store::{self, Opened, Superblock};
 use isotherm_core::{BufRef, Effect, Engine, Nanos, QUIET, RequestOp};
-use isotherm_traces::events::{
+use isotherm_events::{
     CLEAN, Call, Decision, End, EventsError, Reader, Standing, WARM, meta_hash, warm_ranges,
 };
 use std::collections::HashSet;

@@ -26,7 +26,7 @@ use isotherm_core::store::Superblock;
 use isotherm_core::store::salvage::Salvaged;
 use isotherm_core::volume::lost::LostPart;
 use isotherm_core::{Event, MemberId, Request, RequestOp, World};
-use isotherm_traces::events::Ending;
+use isotherm_events::Ending;
 use std::sync::Arc;
 
 /// The flash that a volume with this superblock, served in this mode, can lose: one bit for each member.

@@ -18,7 +18,7 @@ use isotherm_core::policy::Policy;
 use isotherm_core::qos::Spec;
 use isotherm_core::run::Host;
 use isotherm_core::{Effect, Engine, ExtentId, IoError, Nanos, OpId, Request, World};
-use isotherm_traces::events::{
+use isotherm_events::{
     CLEAN, Call, Encoder, End, Ending, Image, Origin, Standing, Writer, meta_hash, warm_calls,
 };
 use std::io::{self, Write};

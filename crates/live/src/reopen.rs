@@ -35,7 +35,7 @@ use isotherm_core::store::{self, Media, MediaError, Opened};
 use isotherm_core::volume::ExtentMap;
 use isotherm_core::volume::lost::LostPart;
 use isotherm_core::{Effect, Engine, ExtentId, IoError, MemberId, Nanos, Request, World};
-use isotherm_traces::events::{Image, Origin};
+use isotherm_events::{Image, Origin};
 use purpose::refused;
 pub(crate) use purpose::{BEING_CHANGED, NotReplaced, Planned, Purpose, Reason};
 use std::collections::VecDeque;

@@ -15,7 +15,6 @@ mod copy;
 mod decode;
 mod devices;
 mod error;
-pub mod events;
 mod field;
 mod foreign;
 mod format;
@@ -40,6 +39,9 @@ mod stats;
 mod time_unit;
 mod units;
 mod write;
+
+/// Events files, which are traces as well: see [`Format::Events`].
+pub use isotherm_events as events;
 
 pub use copy::{Pick, convert, copy};
 pub use error::{Bad, Place, TraceError};

@@ -118,8 +118,8 @@ impl FromStr for ClassesWhat {
         if text == "qos=none" {
             return Ok(ClassesWhat::NoPromises);
         }
-        if isotherm_lab::qos::is_row(text) || text.starts_with("depth=") {
-            isotherm_lab::qos::spec([text])?;
+        if isotherm_words::qos::is_row(text) || text.starts_with("depth=") {
+            isotherm_words::qos::spec([text])?;
             return Ok(ClassesWhat::Promise(text.to_owned()));
         }
         if text.starts_with(|c: char| c.is_ascii_digit())

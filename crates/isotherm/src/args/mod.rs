@@ -2,32 +2,25 @@
 
 mod classes;
 mod classify;
-mod cost;
-mod devices;
 mod files;
 mod life;
-mod plan;
-mod reproduce;
-mod sim;
 mod system;
-mod trace;
 mod volume;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use crate::Failure;
 use crate::json::join_two_words;
+use crate::lab_program;
 
 pub use classes::{
     ClassesArgs, ClassesCommand, ClassesExportArgs, ClassesImportArgs, ClassesSetArgs, ClassesWhat,
 };
 pub use classify::ClassifyArgs;
-pub use cost::{Amount, CapacityArgs, CostArgs, CostCommand, Device, Example, ShelvesArgs};
-pub use devices::{DevicesArgs, DevicesCommand, MeasureArgs, ValidateArgs};
 pub use files::{
     FilesArgs, FilesCheckArgs, FilesCommand, FilesRecordArgs, FilesStatusArgs, MigrateArgs,
     MountArgs, PassthroughArg, PathArgs, PinArgs, PolicyArgs,
@@ -36,23 +29,12 @@ pub use life::{
     AdoptArgs, CacheAddArgs, CacheArgs, CacheCommand, CleanArgs, DoctorArgs, ReleaseArgs,
     ReplaceArgs, WarmArgs,
 };
-pub use plan::PlanArgs;
-pub use reproduce::ReproduceArgs;
 pub use volume::{
-    CheckArgs, CreateArgs, FindArgs, GrowArgs, MachineWebArgs, RecordArgs, ReplayEventsArgs,
-    ServeArgs, SetArgs, StatsArgs, StatusArgs, StopArgs, TopArgs, VolumeArgs, WebArgs, WhyArgs,
+    CheckArgs, CreateArgs, FindArgs, GrowArgs, MachineWebArgs, RecordArgs, ServeArgs, SetArgs,
+    StatsArgs, StatusArgs, StopArgs, TopArgs, VolumeArgs, WebArgs, WhyArgs,
 };
 
-pub use system::{AssembleArgs, FstabArgs, GenerateArgs, MountHelperArgs, VolumesArgs};
-
-pub use sim::{
-    CompareArgs, DemoArgs, ListArgs, PoliciesArgs, PolicyList, SimArgs, SweepArgs, TierArg,
-    TimeMode, WorldArgs,
-};
-pub use trace::{
-    TraceArgs, TraceCommand, TraceConvertArgs, TraceCopyArgs, TraceCutArgs, TraceInfoArgs,
-    TraceMergeArgs, TraceOptions, TraceSortArgs, Unit,
-};
+pub use system::{AssembleArgs, FstabArgs, MountHelperArgs, PoliciesArgs, VolumesArgs};
 
 /// A volume on the command line: a path, or a bare name that is resolved to one.
 fn volume_name() -> impl TypedValueParser<Value = PathBuf> {
@@ -127,7 +109,7 @@ pub enum Command {
     /// Record the requests of a served volume as a trace
     Record(RecordArgs),
     /// Replay a recorded run and show whether its decisions differ
-    ReplayEvents(ReplayEventsArgs),
+    ReplayEvents(LabWords),
     /// Find volumes on devices and print their descriptions
     Find(FindArgs),
     /// Show which volumes of this machine are complete, and start their services
@@ -139,61 +121,80 @@ pub enum Command {
     MountHelper(MountHelperArgs),
     /// Write man pages and completions for shells
     #[command(hide = true)]
-    Generate(GenerateArgs),
+    Generate(LabWords),
     /// Replay a trace under a policy
-    Sim(SimArgs),
+    Sim(LabWords),
     /// Compare policies with each other, with one device alone and with the best possible
-    Compare(CompareArgs),
+    Compare(LabWords),
     /// Say how much flash in front of a disk is worth its money
-    Plan(PlanArgs),
+    Plan(LabWords),
     /// Run a grid of simulations on all cores
-    Sweep(SweepArgs),
+    Sweep(LabWords),
     /// Reproduce figures and tables of the papers, with verdicts
-    Reproduce(ReproduceArgs),
+    Reproduce(LabWords),
     /// Inspect and convert trace files
-    Trace(TraceArgs),
+    Trace(LabWords),
     /// List policies, or show one with its parameters and source
     Policies(PoliciesArgs),
     /// List device models, or compare them with published figures
-    Devices(DevicesArgs),
+    Devices(LabWords),
     /// Compute the cost of a system: purchase, energy, power, wear, service
-    Cost(CostArgs),
+    Cost(LabWords),
     /// List trace formats
-    #[command(after_help = "Example:\n  isotherm formats --json")]
-    Formats(ListArgs),
+    Formats(LabWords),
     /// Mount a fast and a slow directory as one tree; files move between them
     Mount(MountArgs),
     /// Show and change the state of a mounted file system
     Files(FilesArgs),
     /// Show a volume, a workload and its figures in one command
-    Demo(DemoArgs),
+    Demo(LabWords),
 }
 
-/// Parses a command line; `None` if it asked for help or version, which is then printed.
+/// The words after a command of the lab. They are for the lab's program ([`crate::lab_program`]) and are not read here.
+#[derive(Debug, clap::Args)]
+pub struct LabWords {
+    /// All words
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<OsString>,
+}
+
+/// Parses a command line of `isotherm`; `None` if it asked for help or version, which is then printed.
 ///
 /// # Errors
-/// [`Failure::Usage`] in one line.
+/// [`Failure::Usage`] in one line. A command of the lab is none of this parser's: its program is started here, in the place of this one, and
+/// the error is then that it cannot be.
 pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Cli>, Failure> {
     let mut words: Vec<OsString> = words.collect();
     if called_as(&words, "mount.isotherm") {
         words.insert(1, "mount-helper".into());
     }
+    if lab_program::is_for_it(&words) {
+        return Err(lab_program::start());
+    }
     if words.len() < 2 && std::io::IsTerminal::is_terminal(&std::io::stdout()) {
         // A program gets one line, as for every wrong call; a user at a terminal gets some help without `--help`.
         crate::json::to_stdout(SHORT_HELP)?;
     }
+    parse_as(&words)
+}
+
+/// Parses the command line of one of the two programs; see [`parse`].
+///
+/// # Errors
+/// [`Failure::Usage`] in one line.
+pub fn parse_as<C: Parser>(words: &[OsString]) -> Result<Option<C>, Failure> {
     let text: Option<Vec<String>> = words
         .iter()
         .map(|w| w.to_str().map(str::to_owned))
         .collect();
-    let parses = |w: &[String]| Cli::try_parse_from(w).is_ok();
+    let parses = |w: &[String]| C::try_parse_from(w).is_ok();
     let parsed = match text.and_then(|t| join_two_words(&t, parses)) {
-        Some(joined) => Cli::try_parse_from(joined),
-        None => Cli::try_parse_from(&words),
+        Some(joined) => C::try_parse_from(joined),
+        None => C::try_parse_from(words),
     };
     match parsed {
         Ok(cli) => Ok(Some(cli)),
-        Err(e) if e.use_stderr() => Err(Failure::Usage(one_line(&e, &words))),
+        Err(e) if e.use_stderr() => Err(Failure::Usage(one_line(&e, words, &C::command()))),
         Err(e) => match e.print() {
             Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::file(
                 std::path::Path::new("standard output"),
@@ -227,7 +228,7 @@ fn called_as(words: &[OsString], name: &str) -> bool {
 }
 
 /// clap's message without its paragraphs: the error, the hint, and the command for help.
-fn one_line(error: &clap::Error, words: &[OsString]) -> String {
+fn one_line(error: &clap::Error, words: &[OsString], commands: &clap::Command) -> String {
     let rendered = error.render().to_string();
     let kept = rendered
         .lines()
@@ -254,7 +255,6 @@ fn one_line(error: &clap::Error, words: &[OsString]) -> String {
     {
         text += "; no value is negative, and a name that begins with `-` is written `./-NAME`";
     }
-    let commands = Cli::command();
     // clap also lists the commands that are called by other programs only.
     for hidden in commands.get_subcommands().filter(|c| c.is_hide_set()) {
         text = text.replace(&format!("{}, ", hidden.get_name()), "");
@@ -319,8 +319,9 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "lab")]
     fn the_definition_is_sound_and_every_command_shows_its_own_example() {
-        let mut root = Cli::command();
+        let mut root = crate::lab::args::whole();
         root.build();
         root.clone().debug_assert();
         walk(&mut root, "isotherm");

@@ -86,10 +86,16 @@ pub struct MountHelperArgs {
     pub of_type: Option<String>,
 }
 
-/// `isotherm generate`.
+/// `isotherm policies`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  isotherm generate target/generated")]
-pub struct GenerateArgs {
-    /// Directory: man pages go to DIR/man, completions of bash, zsh and fish to DIR/completions, the reference to DIR/reference.md
-    pub dir: PathBuf,
+#[command(
+    after_help = "Examples:\n  isotherm policies\n  isotherm policies greendm\n  isotherm policies --json"
+)]
+pub struct PoliciesArgs {
+    /// Show one policy in full: its effect, its parameters and its source
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Where the list goes.
+    #[command(flatten)]
+    pub json: JsonArg,
 }

@@ -394,17 +394,6 @@ pub struct RecordArgs {
     pub json: JsonArg,
 }
 
-/// `isotherm replay-events`.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:\n  isotherm replay-events run.events --json")]
-pub struct ReplayEventsArgs {
-    /// The file, recorded by `record --events` or `serve --events`
-    pub file: PathBuf,
-    /// Where the figures go.
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
 /// `isotherm find`.
 #[derive(Debug, Args)]
 #[command(

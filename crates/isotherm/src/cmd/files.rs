@@ -105,7 +105,7 @@ pub fn run(command: &FilesCommand) -> Result<(), Failure> {
         FilesCommand::Migrate(a) => migrate(a),
         FilesCommand::Check(a) => check(a),
         FilesCommand::Policy(a) => policy(a),
-        FilesCommand::Record(a) => super::files_record::run(a),
+        FilesCommand::Record(_) => Err(crate::lab_program::start()),
     }
 }
 

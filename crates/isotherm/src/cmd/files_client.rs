@@ -17,7 +17,7 @@ fn name(what: &str) -> String {
 ///
 /// # Errors
 /// As for `getxattr`.
-pub(super) fn fetch(path: &Path, what: &str) -> Result<Vec<u8>, rustix::io::Errno> {
+pub(crate) fn fetch(path: &Path, what: &str) -> Result<Vec<u8>, rustix::io::Errno> {
     let mut buffer = vec![0; isotherm_files::control::ANSWER_MAX];
     let n = rustix::fs::getxattr(path, name(what), &mut buffer[..])?;
     buffer.truncate(n);
@@ -52,7 +52,7 @@ pub(super) fn ask(path: &Path, what: &str) -> Result<Value, Failure> {
 ///
 /// # Errors
 /// The same as for [`ask`], and the reason if the server refuses.
-pub(super) fn order(path: &Path, what: &str, value: &str) -> Result<(), Failure> {
+pub(crate) fn order(path: &Path, what: &str, value: &str) -> Result<(), Failure> {
     // Only a mount of this program answers this query. Without the check, the attribute would be set on a plain file.
     ask(path, "where")?;
     rustix::fs::setxattr(path, name(what), value.as_bytes(), XattrFlags::empty()).map_err(|e| {

@@ -8,38 +8,22 @@ pub mod check;
 pub mod classes;
 pub mod classify;
 pub mod clean;
-mod compare;
-pub mod cost;
 pub mod create;
-pub mod devices;
 mod doctor;
 pub mod files;
-mod files_client;
-mod files_record;
+pub(crate) mod files_client;
 pub mod find;
 pub mod fstab;
-pub mod generate;
 pub mod grow;
 pub mod list;
-pub mod measure;
-mod pipe;
-mod plan;
-pub mod record;
+pub mod policies;
 mod record_events;
-mod recording;
+pub(crate) mod recording;
 pub mod release;
 pub mod replace;
-pub mod replay_events;
-pub mod reproduce;
 pub mod serve;
-pub mod sim;
-mod sim_text;
 pub mod stats;
-pub mod sweep;
-pub mod tables;
 pub mod top;
-pub mod trace;
-mod trace_copy;
 pub mod warm;
 pub mod web;
 
@@ -51,6 +35,7 @@ use serde_json::Value;
 use crate::Failure;
 use crate::args::Command;
 use crate::control::client::{Client, connect, served};
+use crate::lab_program;
 
 /// The server of a volume; `None` if it is not served. Refuses a volume that does not exist.
 fn server_of(volume: &Path) -> Result<Option<Client>, Failure> {
@@ -135,25 +120,26 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Warm(a) => warm::run(a),
         Command::Doctor(a) => doctor::run(a),
         Command::Record(a) if a.events => record_events::run(a),
-        Command::Record(a) => record::run(a),
-        Command::ReplayEvents(a) => replay_events::run(a),
         Command::Find(a) => find::run(a),
         Command::Assemble(a) => assemble::run(a),
         Command::Fstab(a) => fstab::run(a),
         Command::MountHelper(a) => fstab::mount(a),
-        Command::Generate(a) => generate::run(a),
-        Command::Devices(a) => devices::run(a),
-        Command::Cost(a) => cost::run(a),
-        Command::Sim(a) => sim::run(a),
-        Command::Compare(a) => compare::run(a),
-        Command::Plan(a) => plan::run(a),
-        Command::Sweep(a) => sweep::run(a),
-        Command::Reproduce(a) => reproduce::run(a),
-        Command::Trace(a) => trace::run(a),
-        Command::Policies(a) => tables::policies(a),
-        Command::Formats(a) => tables::formats(a),
+        Command::Policies(a) => policies::run(a),
         Command::Mount(a) => files::run_mount(a),
         Command::Files(a) => files::run(&a.command),
-        Command::Demo(a) => crate::demo::run(a),
+        // The rest is for the other program, which reads all words itself.
+        Command::Record(_)
+        | Command::ReplayEvents(_)
+        | Command::Generate(_)
+        | Command::Devices(_)
+        | Command::Cost(_)
+        | Command::Sim(_)
+        | Command::Compare(_)
+        | Command::Plan(_)
+        | Command::Sweep(_)
+        | Command::Reproduce(_)
+        | Command::Trace(_)
+        | Command::Formats(_)
+        | Command::Demo(_) => Err(lab_program::start()),
     }
 }

@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use isotherm_traces::events::{Ending, summary};
+use isotherm_events::{Ending, summary};
 use serde_json::json;
 
 use super::recording::{self, End};

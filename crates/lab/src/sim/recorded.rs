@@ -8,8 +8,8 @@ use isotherm_core::engine::Params;
 use isotherm_core::policy::Policy;
 use isotherm_core::store::{Opened, Superblock};
 use isotherm_core::{Engine, Nanos};
+use isotherm_events::Reader;
 use isotherm_models::{Counters, DeviceModel, ModelOp, Wear};
-use isotherm_traces::events::Reader;
 
 use super::setup::{Setup, check_setting};
 use super::shape::{Drive, Place, Shape, member_name};

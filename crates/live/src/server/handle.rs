@@ -17,7 +17,7 @@ use crate::volume::{FormerFlash, Grown, ReplaceHow, Replaced};
 use crate::world::{Command, UringWorld};
 use crate::zeroing::{self, Join};
 use isotherm_core::{Engine, ExtentId, IoError, MemberId, RequestOp};
-use isotherm_traces::events::Ending;
+use isotherm_events::Ending;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;

@@ -25,7 +25,7 @@ use isotherm_core::run::{Host, Loop};
 use isotherm_core::store::{self, Superblock};
 use isotherm_core::{Effect, Engine, Event, IoError, Nanos, OpId, Params};
 use isotherm_core::{Request, RequestOp, World};
-use isotherm_traces::events::Ending;
+use isotherm_events::Ending;
 use start::prepare;
 use std::io;
 use std::sync::atomic::Ordering;

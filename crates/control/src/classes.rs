@@ -1,5 +1,8 @@
 //! The contents of a served volume by class, for `classes show`, `stats` and `status`.
 
+use isotherm_answers::{
+    ClassFigures, ClassSources, Promise, SourceFigures, SourceOfClass, Work, json as answer_of,
+};
 use isotherm_classify::{ClassMap, Classifier, Counts, Source, classes};
 use isotherm_core::policy::priority;
 use isotherm_core::qos::Standing;
@@ -8,7 +11,8 @@ use isotherm_core::{Engine, Nanos, Slot, TierId, World};
 use isotherm_live::Handle;
 use isotherm_models::cost::Used;
 use isotherm_words::qos;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Slots of the fastest tier that are examined per call on the engine's thread.
@@ -137,68 +141,82 @@ fn registered(map: &ClassMap) -> Bytes {
 }
 
 /// Counters by class, under the names of `sim --json`; classes without any are omitted.
-pub fn by_class(counters: &[ClassCounters], fast: Option<&Bytes>) -> Map<String, Value> {
-    let mut all = Map::new();
+pub fn by_class(counters: &[ClassCounters], fast: Option<&Bytes>) -> BTreeMap<u8, ClassFigures> {
+    let mut all = BTreeMap::new();
     for (i, c) in counters.iter().enumerate() {
         let fast_bytes = fast.map(|f| f[i]);
         let moves = c.promotions + c.demotions + c.fetches + c.evictions + c.writebacks;
         if c.requests + c.accesses + moves + fast_bytes.unwrap_or(0) == 0 {
             continue;
         }
-        let ratio = (c.accesses > 0).then(|| c.fast_hits as f64 / c.accesses as f64);
         let latency = |f: fn(&isotherm_core::stats::Histogram) -> f64| c.latency.as_deref().map(f);
-        all.insert(
-            i.to_string(),
-            with(
-                &used(c.work.as_deref()),
-                json!({
-                    "name": classes::name(i as u8), "priority": priority(i as u8),
-                    "accesses": c.accesses, "fast_hits": c.fast_hits, "fast_hit_ratio": ratio,
-                    "requests": c.requests, "bytes": c.bytes_read + c.bytes_written,
-                    "bytes_read": c.bytes_read, "bytes_written": c.bytes_written,
-                    "latency_mean_s": latency(|h| h.mean().as_secs_f64()),
-                    "latency_p95_s": latency(|h| h.quantile(0.95).as_secs_f64()),
-                    "promotions": c.promotions, "demotions": c.demotions, "fetches": c.fetches,
-                    "evictions": c.evictions, "writebacks": c.writebacks, "fast_bytes": fast_bytes,
-                }),
-            ),
-        );
+        let figures = ClassFigures {
+            name: classes::name(i as u8),
+            priority: priority(i as u8),
+            accesses: c.accesses,
+            fast_hits: c.fast_hits,
+            fast_hit_ratio: (c.accesses > 0).then(|| c.fast_hits as f64 / c.accesses as f64),
+            requests: c.requests,
+            bytes: c.bytes_read + c.bytes_written,
+            bytes_read: c.bytes_read,
+            bytes_written: c.bytes_written,
+            latency_mean_s: latency(|h| h.mean().as_secs_f64()),
+            latency_p95_s: latency(|h| h.quantile(0.95).as_secs_f64()),
+            promotions: c.promotions,
+            demotions: c.demotions,
+            fetches: c.fetches,
+            evictions: c.evictions,
+            writebacks: c.writebacks,
+            fast_bytes,
+            work: used(c.work.as_deref()),
+        };
+        all.insert(i as u8, figures);
     }
     all
 }
 
-fn with(more: &Value, mut row: Value) -> Value {
-    for (k, v) in more.as_object().into_iter().flatten() {
-        row[k.as_str()] = v.clone();
-    }
-    row
-}
-
 /// The work of devices for a class, including moves, under the names of `sim --json`; null if the data sheets do not state it.
-pub fn used(work: Option<&TierWork>) -> Value {
+pub fn used(work: Option<&TierWork>) -> Work {
     let none = TierWork::default();
     let u = Used::of(work.unwrap_or(&none));
-    json!({
-        "device_time_s": u.device_time_s, "fast_read_bytes": u.fast_read_bytes,
-        "fast_write_bytes": u.fast_write_bytes, "slow_read_bytes": u.slow_read_bytes,
-        "slow_write_bytes": u.slow_write_bytes, "energy_j": u.energy_j, "wear_usd": u.wear_usd, "cost_usd": u.cost_usd,
-    })
+    Work {
+        device_time_s: u.device_time_s,
+        fast_read_bytes: u.fast_read_bytes,
+        fast_write_bytes: u.fast_write_bytes,
+        slow_read_bytes: u.slow_read_bytes,
+        slow_write_bytes: u.slow_write_bytes,
+        energy_j: u.energy_j,
+        wear_usd: u.wear_usd,
+        cost_usd: u.cost_usd,
+    }
 }
 
 /// The promises to classes and whether they are kept; empty if there are none.
-pub fn promised(engine: &Engine, now: Nanos) -> Vec<Value> {
+pub fn promised(engine: &Engine, now: Nanos) -> Vec<Promise> {
     let row = |s: Standing| {
         let rest = s.row.classes == 0;
-        json!({
-            "row": (!rest).then(|| qos::text(&s.row)),
-            "classes": if rest { "rest".to_owned() } else { qos::class_text(s.row.classes) },
-            "floor_bytes_per_s": s.row.floor, "ceiling_bytes_per_s": s.row.ceiling,
-            "latency_s": s.row.latency.map(Nanos::as_secs_f64), "share": s.row.share,
-            "bytes": s.bytes, "bytes_per_s": s.bytes_per_s, "held": s.held, "in_flight": s.in_flight,
-            "waited_requests": s.waited, "waited_s": s.waited_time.as_secs_f64(),
-            "floor_held": s.floor_held, "latency_held": s.latency_held,
-            "windows": s.judged, "windows_missed": s.missed,
-        })
+        Promise {
+            row: (!rest).then(|| qos::text(&s.row)),
+            classes: if rest {
+                "rest".to_owned()
+            } else {
+                qos::class_text(s.row.classes)
+            },
+            floor_bytes_per_s: s.row.floor,
+            ceiling_bytes_per_s: s.row.ceiling,
+            latency_s: s.row.latency.map(Nanos::as_secs_f64),
+            share: s.row.share,
+            bytes: s.bytes,
+            bytes_per_s: s.bytes_per_s,
+            held: s.held,
+            in_flight: s.in_flight,
+            waited_requests: s.waited,
+            waited_s: s.waited_time.as_secs_f64(),
+            floor_held: s.floor_held,
+            latency_held: s.latency_held,
+            windows: s.judged,
+            windows_missed: s.missed,
+        }
     };
     engine.standing(now).into_iter().map(row).collect()
 }
@@ -223,15 +241,34 @@ impl UsedSources {
 }
 
 /// The sources of classes, and the number of requests that each has classified.
-pub fn sources(handle: &Handle, counts: &Counts, asked: UsedSources) -> Value {
+pub fn sources(handle: &Handle, counts: &Counts, asked: UsedSources) -> ClassSources {
     let layers = handle.classes().layers();
-    let mut all =
-        vec![json!({"source": "front-end", "on": asked.front_end, "requests": counts.front_end})];
-    all.extend(Source::ALL.map(|s| {
-        json!({"source": s.name(), "on": layers.is_on(s), "requests": counts.sources[s.index()]})
-    }));
-    all.push(json!({"source": "guess", "on": asked.guess, "requests": counts.guessed}));
-    json!({"sources": all, "unclassified_requests": counts.unknown, "mixed_requests": counts.mixed})
+    let one = |source, on, requests| SourceFigures {
+        source,
+        on,
+        requests,
+    };
+    let own = Source::ALL.map(|s| {
+        let name = match s {
+            Source::Ranges => SourceOfClass::Ranges,
+            Source::Database => SourceOfClass::Database,
+            Source::Files => SourceOfClass::Files,
+            Source::Layout => SourceOfClass::Layout,
+        };
+        one(name, layers.is_on(s), counts.sources[s.index()])
+    });
+    let mut sources = vec![one(
+        SourceOfClass::FrontEnd,
+        asked.front_end,
+        counts.front_end,
+    )];
+    sources.extend(own);
+    sources.push(one(SourceOfClass::Guess, asked.guess, counts.guessed));
+    ClassSources {
+        sources,
+        unclassified_requests: counts.unknown,
+        mixed_requests: counts.mixed,
+    }
 }
 
 /// Everything about classes.
@@ -256,19 +293,20 @@ pub fn show(handle: &Handle) -> Result<Value, String> {
         .ok_or_else(gone)?;
     let map = handle.classes().map();
     let volume = registered(map);
-    let mut by_class = by_class(&counters, Some(&fast));
+    let figures = by_class(&counters, Some(&fast)).into_iter();
+    let mut by_class: BTreeMap<u8, Value> = figures.map(|(i, f)| (i, answer_of(&f))).collect();
     for (i, n) in volume.iter().enumerate().filter(|(_, n)| **n > 0) {
-        let row = by_class.entry(i.to_string()).or_insert_with(|| {
+        let row = by_class.entry(i as u8).or_insert_with(|| {
             json!({"name": classes::name(i as u8), "priority": priority(i as u8), "fast_bytes": fast[i]})
         });
         row["volume_bytes"] = json!(n);
     }
-    let mut answer = sources(handle, &counts, asked);
+    let mut answer = answer_of(&sources(handle, &counts, asked));
     let (looks, trouble, found) = handle.classes().file_systems();
     let memory = handle.classes().memory();
     let gib = (map.blocks() << 12) as f64 / f64::from(1 << 30);
     answer["rows"] = json!(rows);
-    answer["qos"] = qos.into();
+    answer["qos"] = json!(qos);
     answer["fast_extents"] = json!(held.extents);
     answer["mixed_fast_extents"] = json!(held.mixed);
     answer["mixed_fast_share"] = json!(held.mixed_share());
@@ -281,10 +319,8 @@ pub fn show(handle: &Handle) -> Result<Value, String> {
             json!({"kind": kind, "offset": start, "bytes": bytes, "block_bytes": block})
         }).collect::<Vec<_>>(),
     });
-    // Classes are sorted by number.
-    let mut rows: Vec<_> = by_class.into_iter().collect();
-    rows.sort_by_key(|r| r.0.parse::<u8>().unwrap_or(u8::MAX));
-    answer["by_class"] = Value::Object(rows.into_iter().collect());
+    let rows = by_class.into_iter().map(|(i, row)| (i.to_string(), row));
+    answer["by_class"] = Value::Object(rows.collect());
     Ok(answer)
 }
 

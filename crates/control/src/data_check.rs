@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use isotherm_answers::{Checking, DataCheck, LastCheck, Stalled, WaitsFor};
 use isotherm_live::Handle;
 use isotherm_live::loss::Ranges;
 use isotherm_live::scrub::{Found, How, Progress, State, Wait, scrub};
@@ -48,7 +49,7 @@ pub struct DataChecks {
 #[derive(Debug, Default)]
 struct Inner {
     running: Option<Arc<State>>,
-    last: Option<Value>,
+    last: Option<LastCheck>,
 }
 
 /// A check in progress. Dropping it stops the check.
@@ -70,13 +71,13 @@ impl DataChecks {
         let file = beside(volume, ".checked");
         let last = read(&file)
             .filter(|kept| uuid.is_some() && kept["uuid"].as_str() == uuid)
-            .map(|kept| kept["last"].clone());
+            .and_then(|kept| isotherm_answers::read(&kept["last"]).ok());
         DataChecks {
             file,
             uuid: uuid.map(str::to_owned),
             inner: Mutex::new(Inner {
                 running: None,
-                last: last.filter(is_outcome),
+                last,
             }),
         }
     }
@@ -130,39 +131,28 @@ impl DataChecks {
     }
 
     /// The check in progress and the outcome of the last one.
-    pub fn figures(&self) -> Value {
+    pub fn figures(&self) -> DataCheck {
         let inner = self.locked();
-        let running = inner.running.as_ref().map(|s| progress(&s.progress()));
-        json!({"running": running, "last": inner.last})
+        DataCheck {
+            running: inner.running.as_ref().map(|s| progress(&s.progress())),
+            last: inner.last.clone(),
+        }
     }
 }
 
 /// The outcome as it is kept.
-fn outcome(found: &Found) -> Value {
+fn outcome(found: &Found) -> LastCheck {
     let bytes = |r: &Ranges| r.iter().map(|(from, to)| to - from).sum::<u64>();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    json!({
-        "ok": found.is_well(),
-        "time_unix_s": now.unwrap_or_default().as_secs(),
-        "read_bytes": found.read,
-        "lost_bytes": bytes(&found.lost),
-        "differing_bytes": bytes(&found.differing),
-        "not_compared_bytes": bytes(&found.not_compared),
-        "bad_places": found.bad_places.len(),
-    })
-}
-
-/// Whether a kept value has the form of [`outcome`].
-fn is_outcome(v: &Value) -> bool {
-    let like = outcome(&Found::default());
-    let (Some(like), Some(v)) = (like.as_object(), v.as_object()) else {
-        return false;
-    };
-    like.len() == v.len()
-        && like.iter().all(|(key, a)| match v.get(key) {
-            Some(b) => (a.is_boolean() && b.is_boolean()) || (a.is_u64() && b.is_u64()),
-            None => false,
-        })
+    LastCheck {
+        ok: found.is_well(),
+        time_unix_s: now.unwrap_or_default().as_secs(),
+        read_bytes: found.read,
+        lost_bytes: bytes(&found.lost),
+        differing_bytes: bytes(&found.differing),
+        not_compared_bytes: bytes(&found.not_compared),
+        bad_places: found.bad_places.len() as u64,
+    }
 }
 
 fn read(file: &Path) -> Option<Value> {
@@ -192,22 +182,23 @@ fn answer(found: &Found) -> Value {
     })
 }
 
-fn progress(p: &Progress) -> Value {
-    let waits_for = match p.wait {
-        Wait::None => Value::Null,
-        Wait::Turn => json!("turn"),
-        Wait::Sleep => json!("sleeping disk"),
-    };
+fn progress(p: &Progress) -> Checking {
     let now = Instant::now();
     let stalled = p.reading.filter(|r| now - r.2 >= STALLED);
-    json!({
-        "read_bytes": p.read,
-        "total_bytes": p.total,
-        "waits_for": waits_for,
-        "stalled": stalled.map(|(member, byte, since)| {
-            json!({"member": member, "byte": byte, "seconds": (now - since).as_secs()})
+    Checking {
+        read_bytes: p.read,
+        total_bytes: p.total,
+        waits_for: match p.wait {
+            Wait::None => None,
+            Wait::Turn => Some(WaitsFor::Turn),
+            Wait::Sleep => Some(WaitsFor::SleepingDisk),
+        },
+        stalled: stalled.map(|(member, byte, since)| Stalled {
+            member: member as u64,
+            byte,
+            seconds: (now - since).as_secs(),
         }),
-    })
+    }
 }
 
 impl Running {
@@ -324,7 +315,7 @@ mod tests {
     }
 
     fn last(checks: &DataChecks) -> Value {
-        checks.figures()["last"].clone()
+        isotherm_answers::json(&checks.figures().last)
     }
 
     #[test]
@@ -332,7 +323,10 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let volume = dir.path().join("v.1");
         let checks = DataChecks::load(&volume, Some("a"));
-        assert_eq!(checks.figures(), json!({"running": null, "last": null}));
+        assert_eq!(
+            isotherm_answers::json(&checks.figures()),
+            json!({"running": null, "last": null})
+        );
         let found = Found {
             read: 9,
             differing: vec![(0, 4096), (8192, 16384)],

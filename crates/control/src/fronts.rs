@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use isotherm_live::front_end::FrontEnd;
-use serde_json::{Value, json};
 
 /// The front ends of a volume.
 pub struct ActiveFronts {
@@ -97,19 +96,22 @@ impl ActiveFronts {
     }
 
     /// The capabilities of each front end, and its counters.
-    pub fn figures(&self) -> Value {
+    pub fn figures(&self) -> Vec<isotherm_answers::FrontEnd> {
         let one = |f: &dyn FrontEnd| {
             let can = f.capabilities();
-            let counts: serde_json::Map<String, Value> = (f.figures().into_iter())
-                .map(|(name, n)| (name.to_owned(), json!(n)))
-                .collect();
-            json!({
-                "names": f.names(), "counts": counts,
-                "can": {
-                    "fua": can.fua, "discard": can.discard, "write_zeroes": can.write_zeroes,
-                    "classes": can.classes, "resize": can.resize,
-                },
-            })
+            let counts = f.figures().into_iter();
+            let abilities = [
+                ("fua", can.fua),
+                ("discard", can.discard),
+                ("write_zeroes", can.write_zeroes),
+                ("classes", can.classes),
+                ("resize", can.resize),
+            ];
+            isotherm_answers::FrontEnd {
+                names: f.names(),
+                counts: counts.map(|(name, n)| (name.to_owned(), n)).collect(),
+                can: abilities.map(|(name, can)| (name.to_owned(), can)).into(),
+            }
         };
         self.all.iter().map(|f| one(f.as_ref())).collect()
     }

@@ -14,11 +14,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use isotherm_answers::LastCheck;
 use isotherm_live::loss::Listed;
 use isotherm_live::server::VolumeFailure;
 use isotherm_live::vitals::{Errors, Unanswered, Vital, Vitals};
 use isotherm_words::printable::printable;
-use serde_json::{Value, json};
 
 use crate::closing::unanswered;
 use crate::failure::reason;
@@ -33,77 +33,14 @@ const NO_SPACE_HOLDS: Duration = Duration::from_secs(60);
 /// A file system with less free space than this has none, bytes.
 const ROOM: u64 = 1 << 20;
 
-/// See the module. A later one is worse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Nothing is wrong.
-    Well,
-    /// Something needs a person.
-    Degraded,
-    /// Some requests fail or wait.
-    Failing,
-    /// Writes are refused.
-    Failed,
-}
+pub use isotherm_answers::{CauseKind as Kind, Level};
 
-impl Level {
-    /// All, the best one first.
-    pub const ALL: [Level; 4] = [Level::Well, Level::Degraded, Level::Failing, Level::Failed];
-
-    /// As in answers and labels.
-    pub fn word(self) -> &'static str {
-        match self {
-            Level::Well => "well",
-            Level::Degraded => "degraded",
-            Level::Failing => "failing",
-            Level::Failed => "failed",
-        }
-    }
-
-    fn head(self) -> &'static str {
-        match self {
-            Level::Well => "Serving well",
-            Level::Degraded => "Degraded",
-            Level::Failing => "FAILING",
-            Level::Failed => "FAILED",
-        }
-    }
-}
-
-/// The kind of a cause. There is at most one of a kind and a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A flush or a metadata write failed, or the volume was taken over.
-    Failure,
-    /// A member does not answer.
-    Silent,
-    /// The file system of a member has no space.
-    NoSpace,
-    /// Operations on a member fail.
-    Errors,
-    /// Members are missing.
-    Missing,
-    /// The last check of all data found damage.
-    Damage,
-    /// Data was lost with flash, and is not written again yet.
-    Lost,
-    /// Part of the map could not be recovered.
-    Incomplete,
-}
-
-impl Kind {
-    /// As in answers.
-    pub fn word(self) -> &'static str {
-        match self {
-            Kind::Failure => "failure",
-            Kind::Silent => "silent",
-            Kind::NoSpace => "no-space",
-            Kind::Errors => "errors",
-            Kind::Missing => "missing",
-            Kind::Damage => "damage",
-            Kind::Lost => "lost",
-            Kind::Incomplete => "incomplete",
-        }
+fn head(level: Level) -> &'static str {
+    match level {
+        Level::Well => "Serving well",
+        Level::Degraded => "Degraded",
+        Level::Failing => "FAILING",
+        Level::Failed => "FAILED",
     }
 }
 
@@ -156,8 +93,8 @@ pub struct Facts<'a> {
     pub members: &'a [(PathBuf, bool)],
     /// What the members have answered.
     pub vitals: &'a Vitals,
-    /// The outcome of the last complete check of all data, or null.
-    pub checked: &'a Value,
+    /// The outcome of the last complete check of all data.
+    pub checked: Option<&'a LastCheck>,
     /// Whether part of the map could not be recovered.
     pub incomplete: bool,
     /// Whether only reads are served.
@@ -337,13 +274,8 @@ impl Facts<'_> {
     }
 
     fn damage(&self) -> Option<Cause> {
-        let last = self.checked;
-        if last["ok"].as_bool() != Some(false) {
-            return None;
-        }
-        let n = |key: &str| last[key].as_u64().unwrap_or(0);
-        let at = last["time_unix_s"].as_u64();
-        let at = at.and_then(|t| UNIX_EPOCH.checked_add(Duration::from_secs(t)));
+        let last = self.checked.filter(|last| !last.ok)?;
+        let at = UNIX_EPOCH.checked_add(Duration::from_secs(last.time_unix_s));
         let when = at.map_or_else(String::new, |t| format!(" of {}", date(t)));
         Some(Cause {
             level: Level::Degraded,
@@ -352,9 +284,9 @@ impl Facts<'_> {
             what: format!("the check of all data{when} found damage"),
             detail: format!(
                 "{} bytes cannot be read, {} bytes differ between copy and home, {} cannot be read",
-                n("lost_bytes"),
-                n("differing_bytes"),
-                count(n("bad_places"), "place of a member", "places of members"),
+                last.lost_bytes,
+                last.differing_bytes,
+                count(last.bad_places, "place of a member", "places of members"),
             ),
             todo: "`isotherm check VOLUME --data` names the places: restore what lies there from a backup, then check again; a check that finds no damage ends this".to_owned(),
             errno: None,
@@ -415,8 +347,8 @@ impl Live {
             lost: &lost,
             members: &members,
             vitals: &vitals,
-            checked: &self.checks.figures()["last"],
-            incomplete: self.recovery["incomplete"] == json!(true),
+            checked: self.checks.figures().last.as_ref(),
+            incomplete: self.recovery.incomplete,
             read_only: self.read_only,
         }
         .judge()
@@ -439,13 +371,22 @@ impl Cause {
         (self.kind, self.member.as_ref().map(|m| m.0))
     }
 
-    fn json(&self) -> Value {
-        json!({
-            "state": self.level.word(), "kind": self.kind.word(), "member": self.member.as_ref().map(|m| m.0),
-            "path": self.member.as_ref().map(|m| m.1.to_string_lossy()), "what": self.what, "detail": self.detail, "todo": self.todo,
-            "errno": self.errno, "error": self.errno.map(|n| words(Some(n))), "count": self.count,
-            "since_unix_s": self.since.map(unix), "last_unix_s": self.last.map(unix),
-        })
+    fn answer(&self) -> isotherm_answers::Cause {
+        let member = self.member.as_ref();
+        isotherm_answers::Cause {
+            state: self.level,
+            kind: self.kind,
+            member: member.map(|m| m.0 as u64),
+            path: member.map(|m| m.1.to_string_lossy().into_owned()),
+            what: self.what.clone(),
+            detail: self.detail.clone(),
+            todo: self.todo.clone(),
+            errno: self.errno,
+            error: self.errno.map(|n| words(Some(n))),
+            count: self.count,
+            since_unix_s: self.since.map(unix),
+            last_unix_s: self.last.map(unix),
+        }
     }
 }
 
@@ -456,7 +397,7 @@ impl Health {
             let how = if self.read_only { "read-only" } else { "well" };
             return format!("Serving {how}.");
         };
-        let head = self.level.head();
+        let head = head(self.level);
         let after = match worst.kind {
             Kind::Failure => format!(" {}.", worst.detail),
             _ => String::new(),
@@ -470,9 +411,12 @@ impl Health {
     }
 
     /// As in answers.
-    pub fn json(&self) -> Value {
-        let causes: Vec<Value> = self.causes.iter().map(Cause::json).collect();
-        json!({"state": self.level.word(), "sentence": self.sentence(), "causes": causes})
+    pub fn answer(&self) -> isotherm_answers::Health {
+        isotherm_answers::Health {
+            state: self.level,
+            sentence: self.sentence(),
+            causes: self.causes.iter().map(Cause::answer).collect(),
+        }
     }
 }
 

@@ -28,8 +28,8 @@ fn unanswered(s: u64) -> Unanswered {
     }
 }
 
-type Wrong<'a> = (Option<&'a VolumeFailure>, &'a Value, &'a [u8]);
-const NOTHING: Wrong<'_> = (None, &Value::Null, &[]);
+type Wrong<'a> = (Option<&'a VolumeFailure>, Option<&'a LastCheck>, &'a [u8]);
+const NOTHING: Wrong<'_> = (None, None, &[]);
 
 /// Judges a volume of two members; the second one, which may be a disk that sleeps, answered this. If it has failed, its map is
 /// incomplete, too.
@@ -81,7 +81,7 @@ fn a_volume_is_failing_while_a_member_answers_errors_and_minutes_after() {
         "{}",
         cause.detail
     );
-    assert_eq!(health.json()["causes"][0]["count"], json!(17));
+    assert_eq!(health.answer().causes[0].count, Some(17));
     let old = of(Vital {
         errors: Some(errors(RECENT.as_secs() + 1, 5)),
         ..Vital::default()
@@ -139,14 +139,22 @@ fn the_worst_comes_first_and_everything_is_told() {
         at: UNIX_EPOCH + Duration::from_secs(1_795_828_453),
         overtaken: false,
     };
-    let damaged = json!({"ok": false, "time_unix_s": 1_795_828_453, "lost_bytes": 4096, "differing_bytes": 0, "bad_places": 1});
+    let damaged = LastCheck {
+        ok: false,
+        time_unix_s: 1_795_828_453,
+        read_bytes: 1 << 20,
+        lost_bytes: 4096,
+        differing_bytes: 0,
+        not_compared_bytes: 0,
+        bad_places: 1,
+    };
     let health = judge(
         Vital {
             errors: Some(errors(4, 5)),
             ..Vital::default()
         },
         false,
-        (Some(&failure), &damaged, &[0]),
+        (Some(&failure), Some(&damaged), &[0]),
     );
     let kinds: Vec<Kind> = health.causes.iter().map(|c| c.kind).collect();
     let want = [
@@ -160,18 +168,18 @@ fn the_worst_comes_first_and_everything_is_told() {
     assert!(health.causes.is_sorted_by(|a, b| a.level >= b.level));
     let text = "FAILED: /dev/s (member 1): a flush failed: input/output error, Sat, 28 Nov 2026 01:14:13 GMT. Writes are refused until it is served anew. (4 more below)";
     assert_eq!(health.sentence(), text);
-    let damage = judge(Vital::default(), false, (None, &damaged, &[]));
+    let damage = judge(Vital::default(), false, (None, Some(&damaged), &[]));
     assert_eq!(damage.level, Level::Degraded);
     let found = "4096 bytes cannot be read, 0 bytes differ between copy and home, 1 place of a member cannot be read";
     assert_eq!(damage.causes[0].detail, found);
-    let missing = judge(Vital::default(), false, (None, &Value::Null, &[0]));
+    let missing = judge(Vital::default(), false, (None, None, &[0]));
     assert_eq!(missing.sentence(), "Degraded: 1 of its members missing.");
     // A line of a log or of a service's status is one line, whatever a device is called.
     let odd = VolumeFailure {
         member: Some((1, "/dev/s\n\u{1b}[2J".into())),
         ..failure
     };
-    let odd = judge(Vital::default(), false, (Some(&odd), &Value::Null, &[])).sentence();
+    let odd = judge(Vital::default(), false, (Some(&odd), None, &[])).sentence();
     assert!(
         odd.starts_with("FAILED: /dev/s\\n\\u{1b}[2J (member 1)"),
         "{odd}"
@@ -198,7 +206,7 @@ fn no_space_lasts_as_long_as_there_is_none() {
             lost: &Listed::default(),
             members: &[(path.into(), false)],
             vitals: &vitals,
-            checked: &Value::Null,
+            checked: None,
             incomplete: false,
             read_only: false,
         };

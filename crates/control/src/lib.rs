@@ -34,6 +34,7 @@ pub mod server;
 pub mod settings;
 pub mod tap;
 pub mod warm;
+mod why;
 
 /// Name and version of the serving program.
 pub const PROGRAM: &str = concat!("isotherm ", env!("CARGO_PKG_VERSION"));

@@ -1,11 +1,15 @@
 //! The state of a served volume that the control socket can reach.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use isotherm_answers::{
+    Device, Member, Recovery, Served, Sleep, State, Stats, Status, json as answer,
+};
 use isotherm_core::engine::is_knob;
 use isotherm_core::{MemberId, Nanos, World};
 use isotherm_live::port::Port;
@@ -21,7 +25,7 @@ use crate::entry::Entry;
 use crate::fronts::Fronts;
 use crate::metrics::{Latency, Snapshot};
 use crate::server::Service;
-use crate::settings::{READ_ONLY, describe, keep_value, with_param, with_words};
+use crate::settings::{self, READ_ONLY, keep_value, with_param, with_words};
 use crate::tap::Tap;
 use crate::{ClassesAsk, Request, atlas, classes, figures};
 
@@ -59,7 +63,7 @@ pub struct Live {
     /// Members that are absent.
     pub missing: Mutex<Vec<u8>>,
     /// The findings of opening and recovery.
-    pub recovery: Value,
+    pub recovery: Recovery,
     /// The limits of the members' lives.
     pub limits: figures::Limits,
     /// Notifies the thread that ends serving.
@@ -67,7 +71,7 @@ pub struct Live {
     /// Checks of the data while it is served.
     pub checks: Arc<DataChecks>,
     /// The block device, once it exists.
-    pub device: Arc<Mutex<Value>>,
+    pub device: Arc<Mutex<Option<Device>>>,
     /// Whether the flash is being taken out.
     pub removes_flash: AtomicBool,
     /// When the end of serving began.
@@ -104,7 +108,7 @@ impl Live {
             .to_vec()
         })?;
         Ok(Snapshot {
-            stats: self.answer(&Request::Stats)?,
+            stats: self.stats(true)?,
             health: self.health(),
             silent_s: self.silent_s(),
             degraded: !self.missing().is_empty(),
@@ -132,133 +136,100 @@ impl Live {
     }
 
     /// All figures. The content of the fastest tier by class is included only with `contents`, because it needs a walk over the tier.
-    fn stats(&self, contents: bool) -> Result<Value, String> {
-        let (config, elapsed) = (self.config(), self.elapsed());
-        let failure = figures::failure(&self.handle);
-        let mut stats = self.on_engine(move |e, w| figures::stats(e, w, &config, elapsed))?;
-        stats["failure"] = failure;
-        stats["health"] = self.health().json();
-        stats["wear_limit_bytes"] = json!(self.limits.written);
-        stats["front_ends"] = self.fronts.lock().figures();
-        stats["data_check"] = self.checks.figures();
-        let fast = if contents {
-            classes::quick_contents(&self.handle)?
-        } else {
-            None
+    fn stats(&self, contents: bool) -> Result<Stats, String> {
+        let beside = figures::Beside {
+            config: self.config(),
+            elapsed: self.elapsed(),
+            failure: figures::failure(&self.handle),
+            health: self.health().answer(),
+            wear_limit_bytes: self.limits.written,
+            front_ends: self.fronts.lock().figures(),
+            data_check: self.checks.figures(),
+            fast: self.fast(contents)?,
         };
-        let (counters, counts, asked, own, qos) = self.on_engine(|e, w| {
-            let c = w.classifier();
-            let of = c
-                .as_ref()
-                .map(|c| (c.counts, classes::UsedSources::of(c)))
-                .unwrap_or_default();
-            let c = e.counters();
-            let qos = classes::promised(e, w.now());
-            (c.classes.clone(), of.0, of.1, c.own_work, qos)
-        })?;
-        stats["by_class"] = Value::Object(classes::by_class(
-            &counters,
-            fast.as_ref().map(|f| &f.bytes),
-        ));
-        stats["mixed_fast_share"] = json!(fast.and_then(|f| f.mixed_share()));
-        stats["own_work"] = classes::used(Some(&own));
-        stats["qos"] = qos.into();
-        stats["classes"] = classes::sources(&self.handle, &counts, asked);
+        let made = self.on_engine(move |e, w| figures::stats(e, w, beside))?;
+        let (mut stats, counts, asked) = made;
+        stats.classes = classes::sources(&self.handle, &counts, asked);
         Ok(stats)
     }
 
-    fn status(&self, contents: bool) -> Result<Value, String> {
+    fn fast(&self, contents: bool) -> Result<Option<classes::Contents>, String> {
+        if contents {
+            classes::quick_contents(&self.handle)
+        } else {
+            Ok(None)
+        }
+    }
+
+    fn status(&self, contents: bool) -> Result<Status, String> {
         self.refuse_if_closing()?;
         let config = self.config();
-        let mut status = describe(&self.volume, &config);
-        let (geo, mapped, params, copies) = self.on_engine(|e, w| {
-            let mapped = e.space().map.mapped();
-            let geo = e.space().geo.clone();
-            (geo, mapped, figures::params(e), figures::copies(e, w.now()))
+        let (geo, mapped, params, copies, qos) = self.on_engine(|e, w| {
+            let (mapped, geo) = (e.space().map.mapped(), e.space().geo.clone());
+            let (params, copies) = (figures::params(e), figures::copies(e, w.now()));
+            (geo, mapped, params, copies, classes::promised(e, w.now()))
         })?;
-        let missing = self.missing();
-        let state = if self.handle.failure().is_some() {
-            "failed"
-        } else {
-            "serving"
-        };
-        let (by_class, mixed_share) = if contents {
-            self.fast_by_class()?
-        } else {
-            (Value::Null, Value::Null)
-        };
-        for (k, v) in [
-            ("state", json!(state)),
-            ("failure", figures::failure(&self.handle)),
-            ("health", self.health().json()),
-            ("read_only", json!(self.read_only)),
-            ("degraded", json!(!missing.is_empty())),
-            ("missing_members", json!(missing)),
-            ("volume_bytes", json!(geo.volume_bytes())),
-            ("block_bytes", json!(self.handle.block_bytes())),
-            ("mapped_extents", json!(mapped)),
-            ("copies", copies),
-            ("lost", figures::listed(&self.handle.listed())),
-            ("params", params),
-            ("fast_bytes_by_class", by_class),
-            ("mixed_fast_share", mixed_share),
-            ("qos", self.promised()?),
-            ("data_check", self.checks.figures()),
-            ("replacing", self.replacing()),
-            ("front_ends", json!(self.fronts.lock().names())),
-            ("pid", json!(std::process::id())),
-            ("program", json!(crate::PROGRAM)),
-            ("elapsed_s", json!(self.elapsed().as_secs_f64())),
-            ("recovery", self.recovery.clone()),
-        ] {
-            status[k] = v;
-        }
+        let (missing, failure) = (self.missing(), figures::failure(&self.handle));
+        let fast = self.fast(contents)?;
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
-        status["device"] = device.clone();
-        drop(device);
-        self.add_sleep(&mut status)?;
-        Ok(status)
+        let device = device.clone();
+        Ok(Status {
+            volume: self.volume.to_string_lossy().into_owned(),
+            name: config.name.clone(),
+            uuid: config.uuid.clone(),
+            state: match &failure {
+                Some(_) => State::Failed,
+                None => State::Serving,
+            },
+            volume_bytes: geo.volume_bytes(),
+            extent_bytes: config.extent.0,
+            policy: config.policy.clone(),
+            paced: config.members.iter().any(|m| m.paced.is_some()),
+            members: self.members(&config)?,
+            failure,
+            mapped_extents: mapped,
+            degraded: !missing.is_empty(),
+            missing_members: missing,
+            lost: figures::listed(&self.handle.listed()),
+            data_check: self.checks.figures(),
+            was_clean: None,
+            served: Some(Served {
+                health: self.health().answer(),
+                read_only: self.read_only,
+                block_bytes: self.handle.block_bytes(),
+                copies,
+                params,
+                fast_bytes_by_class: fast.as_ref().map(by_name),
+                mixed_fast_share: fast.and_then(|f| f.mixed_share()),
+                qos,
+                replacing: self.replacing(),
+                front_ends: self.fronts.lock().names(),
+                pid: std::process::id(),
+                program: crate::PROGRAM.to_owned(),
+                elapsed_s: self.elapsed().as_secs_f64(),
+                recovery: self.recovery.clone(),
+                device,
+            }),
+        })
     }
 
-    /// Adds the standby state of each member.
-    fn add_sleep(&self, status: &mut Value) -> Result<(), String> {
+    /// The members with the standby state of each.
+    fn members(&self, config: &VolumeConfig) -> Result<Vec<Member>, String> {
         let elapsed = self.elapsed();
         let stops = self.limits.start_stops.clone();
-        let sleep: Vec<(bool, Value)> = self.on_engine(move |e, w| {
-            let members = e.space().geo.members.len() as u8;
+        let sleep: Vec<(bool, Sleep)> = self.on_engine(move |e, w| {
+            let stops = |m| stops.get(usize::from(m)).copied().flatten();
             let one = |m| {
-                (
-                    e.is_asleep(MemberId(m)),
-                    figures::sleep(
-                        e,
-                        w.now(),
-                        elapsed,
-                        m,
-                        stops.get(usize::from(m)).copied().flatten(),
-                    ),
-                )
+                let sleep = figures::sleep(e, w.now(), elapsed, m, stops(m));
+                (e.is_asleep(MemberId(m)), sleep)
             };
-            (0..members).map(one).collect()
+            (0..e.space().geo.members.len() as u8).map(one).collect()
         })?;
-        for (i, (asleep, how)) in sleep.into_iter().enumerate() {
-            if let Some(member) = status["members"].get_mut(i) {
-                member["asleep"] = json!(asleep);
-                member["sleep"] = how;
-            }
+        let mut members = settings::members(config);
+        for (member, (asleep, sleep)) in members.iter_mut().zip(sleep) {
+            (member.asleep, member.sleep) = (Some(asleep), Some(sleep));
         }
-        Ok(())
-    }
-
-    /// The content of the fastest tier, by the names of classes, and the share of its extents that are of several classes.
-    fn fast_by_class(&self) -> Result<(Value, Value), String> {
-        let Some(fast) = classes::quick_contents(&self.handle)? else {
-            return Ok((Value::Null, Value::Null));
-        };
-        let held = (0u8..).zip(fast.bytes).filter(|(_, n)| *n > 0);
-        let by_class: serde_json::Map<_, _> = held
-            .map(|(c, n)| (isotherm_classify::classes::name(c), json!(n)))
-            .collect();
-        Ok((by_class.into(), json!(fast.mixed_share())))
+        Ok(members)
     }
 
     /// Sets numbers, all or none.
@@ -350,12 +321,6 @@ impl Live {
         Ok(answer)
     }
 
-    /// The promises to classes and whether they are kept.
-    fn promised(&self) -> Result<Value, String> {
-        let rows = self.on_engine(|e, w| classes::promised(e, w.now()))?;
-        Ok(rows.into())
-    }
-
     /// Makes promises to classes, and keeps them for the next start.
     fn promise(&self, rows: &[String], anew: bool) -> Result<Value, String> {
         let _one = self.setting();
@@ -426,17 +391,27 @@ impl Live {
     }
 }
 
+/// The content of the fastest tier, by the names of classes.
+fn by_name(fast: &classes::Contents) -> BTreeMap<String, u64> {
+    let held = (0u8..).zip(fast.bytes).filter(|(_, n)| *n > 0);
+    held.map(|(c, n)| (isotherm_classify::classes::name(c), n))
+        .collect()
+}
+
 impl Service for Live {
     fn answer(&self, request: &Request) -> Result<Value, String> {
         match request {
-            Request::Status => self.status(true),
-            Request::Stats => self.stats(true),
+            Request::Status => self.status(true).map(|s| answer(&s)),
+            Request::Stats => self.stats(true).map(|s| answer(&s)),
             Request::Look => {
-                Ok(json!({"stats": self.stats(false)?, "status": self.status(false)?}))
+                let (stats, status) = (self.stats(false)?, self.status(false)?);
+                Ok(json!({"stats": stats, "status": status}))
             }
             Request::Why { offset } => {
                 let (config, offset) = (self.config(), *offset);
-                self.on_engine(move |e, w| figures::why(e, w.now(), &config, offset))?
+                let why =
+                    self.on_engine(move |e, w| crate::why::why(e, w.now(), &config, offset))?;
+                why.map(|w| answer(&w))
             }
             Request::Map { from, to, cells } => atlas::map(&self.handle, *from, *to, *cells),
             Request::Moves => self.on_engine(|e, w| atlas::moves(e, w.now())),

@@ -7,13 +7,13 @@ mod gauges;
 
 use std::fmt;
 
+use isotherm_answers::{ClassFigures, MemberFigures, MoveCounts, Promise, Stats, Tier};
 use isotherm_core::Nanos;
 use isotherm_core::stats::Histogram;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use serde_json::{Map, Value};
 
 use crate::health::{Health, Level};
 use gauges::{DATA_CHECK, Figure, POWER_BUDGET, SIZES, STATE, WEAR_BUDGET};
@@ -62,7 +62,7 @@ impl Latency {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The answer of `stats`.
-    pub stats: Value,
+    pub stats: Stats,
     /// How the volume is.
     pub health: Health,
     /// For each member, seconds since it began not to answer an operation; 0: it answers.
@@ -90,6 +90,8 @@ pub fn text(snapshot: Snapshot) -> Result<String, fmt::Error> {
 }
 
 type Labels = Vec<(&'static str, String)>;
+/// Figures of a member, with the value of their label.
+type Figures = [(&'static str, fn(&MemberFigures) -> u64)];
 
 /// Writes metric families with all samples of a family together, as the format requires.
 struct Writer<'a>(DescriptorEncoder<'a>);
@@ -156,13 +158,9 @@ fn label(key: &'static str, value: &(impl ToString + ?Sized)) -> (&'static str, 
     (key, value.to_string())
 }
 
-/// A number of `stats`. A figure that is null has no sample.
-fn number(v: &Value) -> f64 {
-    v.as_f64().unwrap_or(f64::NAN)
-}
-
-fn list(v: &Value) -> impl Iterator<Item = &Value> {
-    v.as_array().into_iter().flatten()
+/// One sample without labels.
+fn plain(n: u64) -> [(Labels, f64); 1] {
+    [(vec![], n as f64)]
 }
 
 fn flag(b: bool) -> f64 {
@@ -183,28 +181,20 @@ impl Collector for Snapshot {
 }
 
 impl Snapshot {
-    /// One sample without labels.
-    fn one(&self, key: &str) -> [(Labels, f64); 1] {
-        [(
-            vec![],
-            number(self.stats.pointer(key).unwrap_or(&Value::Null)),
-        )]
-    }
-
-    /// Gauges without labels: name, help text, and the key of the figure in `stats`.
+    /// Gauges without labels.
     fn gauges(&self, w: &mut Writer<'_>, all: &[Figure]) -> fmt::Result {
-        all.iter()
-            .try_for_each(|(name, help, key)| w.gauge(name, help, self.one(key)))
+        let mut all = all.iter();
+        all.try_for_each(|(name, help, of)| {
+            w.gauge(name, help, of(&self.stats).map(|n| (vec![], n)))
+        })
     }
 
     fn volume(&self, w: &mut Writer<'_>) -> fmt::Result {
         let s = &self.stats;
-        let word = |k: &str| s[k].as_str().unwrap_or_default().to_owned();
-        let policy = word("policy");
-        let name = policy.split(',').next().unwrap_or_default().to_owned();
+        let name = s.policy.split(',').next().unwrap_or_default();
         let about = vec![
-            label("volume", &word("volume")),
-            label("policy", &name),
+            label("volume", &s.volume),
+            label("policy", name),
             label("version", &env!("CARGO_PKG_VERSION")),
         ];
         w.gauge("volume_info", "What is served, always 1", [(about, 1.0)])?;
@@ -214,7 +204,7 @@ impl Snapshot {
             (vec![label("state", l.word())], is)
         });
         w.gauge("health", "1: this is how the volume is", levels)?;
-        let failed = !s["failure"].is_null();
+        let failed = s.failure.is_some();
         w.gauge(
             "failed",
             "1: writes are refused until it is served anew",
@@ -235,20 +225,21 @@ impl Snapshot {
         w.counter(
             "commit_rounds",
             "Rounds in which records were made durable",
-            self.one("/commit/rounds"),
+            plain(self.stats.commit.rounds),
         )?;
         w.counter(
             "checkpoints",
             "Checkpoints",
-            self.one("/commit/checkpoints"),
+            plain(self.stats.commit.checkpoints),
         )?;
-        let memory = s["memory"].as_object().into_iter().flatten();
-        let memory = memory.map(|(k, v)| {
-            (
-                vec![label("part", &k.trim_end_matches("_bytes"))],
-                number(v),
-            )
-        });
+        let m = &s.memory;
+        let memory = [
+            ("map", m.map_bytes),
+            ("policy", m.policy_bytes),
+            ("bitmap", m.bitmap_bytes),
+            ("other", m.other_bytes),
+        ];
+        let memory = memory.map(|(part, n)| (vec![label("part", part)], n as f64));
         w.gauge("memory_bytes", "Memory of the engine", memory)?;
         self.gauges(w, POWER_BUDGET)?;
         self.gauges(w, WEAR_BUDGET)
@@ -256,50 +247,59 @@ impl Snapshot {
 
     fn requests(&self, w: &mut Writer<'_>) -> fmt::Result {
         let s = &self.stats;
-        let by_op = |ops: &[(&'static str, &'static str)]| -> Vec<(Labels, f64)> {
-            let one = |(op, key): &(&'static str, &'static str)| {
-                (vec![label("op", &op)], number(&s[*key]))
-            };
-            ops.iter().map(one).collect()
-        };
+        let by_op = |(op, n): (&str, u64)| (vec![label("op", op)], n as f64);
         let ops = [
-            ("read", "reads"),
-            ("write", "writes"),
-            ("flush", "flushes"),
-            ("discard", "discards"),
+            ("read", s.reads),
+            ("write", s.writes),
+            ("flush", s.flushes),
+            ("discard", s.discards),
         ];
-        w.counter("requests", "Requests", by_op(&ops))?;
-        let bytes = [("read", "bytes_read"), ("write", "bytes_written")];
-        w.counter("request_bytes", "Bytes of requests", by_op(&bytes))?;
+        w.counter("requests", "Requests", ops.map(by_op))?;
+        let bytes = [("read", s.bytes_read), ("write", s.bytes_written)];
+        w.counter("request_bytes", "Bytes of requests", bytes.map(by_op))?;
         w.counter(
             "request_errors",
             "Requests that were answered with an error",
-            self.one("/errors"),
+            plain(self.stats.errors),
         )?;
-        w.counter("accesses", "Accesses to extents", self.one("/accesses"))?;
+        w.counter(
+            "accesses",
+            "Accesses to extents",
+            plain(self.stats.accesses),
+        )?;
         w.counter(
             "unmapped_reads",
             "Reads of what was never written",
-            self.one("/unmapped_reads"),
+            plain(self.stats.unmapped_reads),
         )?;
         w.counter(
             "requests_waited",
             "Requests that waited for a move or for another request",
-            self.one("/waited"),
+            plain(self.stats.waited),
         )
     }
 
     fn moves(&self, w: &mut Writer<'_>) -> fmt::Result {
-        let moves = &self.stats["moves"];
-        let mut ended = Vec::new();
-        let mut refused = Vec::new();
-        for kind in crate::figures::KINDS {
-            for how in ["proposed", "done", "stale", "failed"] {
-                let labels = vec![label("kind", &kind), label("outcome", &how)];
-                ended.push((labels, number(&moves[kind][how])));
+        let (s, moves) = (&self.stats, &self.stats.moves);
+        let kinds: [(&str, &MoveCounts); 5] = [
+            ("promotions", &moves.promotions),
+            ("demotions", &moves.demotions),
+            ("fetches", &moves.fetches),
+            ("evictions", &moves.evictions),
+            ("writebacks", &moves.writebacks),
+        ];
+        let (mut ended, mut refused) = (Vec::new(), Vec::new());
+        for (kind, m) in kinds {
+            for (how, n) in [
+                ("proposed", m.proposed),
+                ("done", m.done),
+                ("stale", m.stale),
+                ("failed", m.failed),
+            ] {
+                ended.push((vec![label("kind", kind), label("outcome", how)], n as f64));
             }
-            for (why, n) in moves[kind]["refused"].as_object().into_iter().flatten() {
-                refused.push((vec![label("kind", &kind), label("reason", &why)], number(n)));
+            for (why, n) in &m.refused {
+                refused.push((vec![label("kind", kind), label("reason", why)], *n as f64));
             }
         }
         w.counter("moves", "Moves of extents, by what became of them", ended)?;
@@ -308,94 +308,97 @@ impl Snapshot {
             "Moves that were not begun, by reason",
             refused,
         )?;
-        w.gauge("moves_active", "Moves under way", self.one("/moves/active"))?;
+        w.gauge(
+            "moves_active",
+            "Moves under way",
+            plain(self.stats.moves.active.into()),
+        )?;
         let bytes = [
-            ("migrated", "migrated_bytes"),
-            ("fetched", "fetched_bytes"),
-            ("written_back", "written_back_bytes"),
+            ("migrated", s.migrated_bytes),
+            ("fetched", s.fetched_bytes),
+            ("written_back", s.written_back_bytes),
         ];
-        let bytes = bytes.map(|(how, key)| (vec![label("how", &how)], number(&self.stats[key])));
+        let bytes = bytes.map(|(how, n)| (vec![label("how", how)], n as f64));
         w.counter("moved_bytes", "Bytes that moves carried", bytes)
     }
 
     fn tiers(&self, w: &mut Writer<'_>) -> fmt::Result {
-        let extent = number(&self.stats["extent_bytes"]);
-        let of = |f: &dyn Fn(&Value) -> f64| -> Vec<(Labels, f64)> {
-            let one = |t: &Value| (vec![label("tier", &t["tier"])], f(t));
-            list(&self.stats["tiers"]).map(one).collect()
+        let extent = self.stats.extent_bytes;
+        let of = |f: fn(&Tier) -> u64, unit: u64| -> Vec<(Labels, f64)> {
+            let one = |t: &Tier| (vec![label("tier", &t.tier)], (f(t) * unit) as f64);
+            self.stats.tiers.iter().map(one).collect()
         };
         w.gauge(
             "tier_bytes",
             "Room for data on a tier",
-            of(&|t| number(&t["slots"]) * extent),
+            of(|t| t.slots, extent),
         )?;
         w.gauge(
             "tier_free_bytes",
             "Of it, free",
-            of(&|t| number(&t["free_slots"]) * extent),
+            of(|t| t.free_slots, extent),
         )?;
         w.counter(
             "tier_accesses",
             "Accesses that a tier served",
-            of(&|t| number(&t["hits"])),
+            of(|t| t.hits, 1),
         )
     }
 
     fn members(&self, w: &mut Writer<'_>) -> fmt::Result {
-        let all: Vec<(usize, &Value)> = list(&self.stats["members"]).enumerate().collect();
-        let of = |i: usize, m: &Value| vec![label("member", &i), label("tier", &m["tier"])];
+        let all: Vec<(usize, &MemberFigures)> = self.stats.members.iter().enumerate().collect();
+        let of = |i: usize, m: &MemberFigures| vec![label("member", &i), label("tier", &m.tier)];
         let info = all.iter().map(|(i, m)| {
             let mut labels = of(*i, m);
-            labels.push(label("path", &m["path"].as_str().unwrap_or_default()));
+            labels.push(label("path", &m.path));
             (labels, 1.0)
         });
         w.gauge("member_info", "Where a member is, always 1", info)?;
-        let by = |keys: &[(&'static str, &'static str, &'static str)]| -> Vec<(Labels, f64)> {
+        let by = |name: &'static str, figures: &Figures| -> Vec<(Labels, f64)> {
             let mut samples = Vec::new();
             for (i, m) in &all {
-                for (name, value, key) in keys {
+                for (value, f) in figures {
                     let mut labels = of(*i, m);
-                    labels.push(label(name, value));
-                    samples.push((labels, number(&m[*key])));
+                    labels.push(label(name, *value));
+                    samples.push((labels, f(m) as f64));
                 }
             }
             samples
         };
-        let ops = [
-            ("op", "read", "reads"),
-            ("op", "write", "writes"),
-            ("op", "flush", "flushes"),
+        let ops: &Figures = &[
+            ("read", |m| m.reads),
+            ("write", |m| m.writes),
+            ("flush", |m| m.flushes),
         ];
-        w.counter("member_operations", "Operations on a member", by(&ops))?;
-        let bytes = [
-            ("what", "read", "bytes_read"),
-            ("what", "write", "bytes_written"),
-            ("what", "move_read", "move_bytes_read"),
-            ("what", "move_write", "move_bytes_written"),
-            ("what", "metadata", "meta_bytes_written"),
-            ("what", "discard", "bytes_discarded"),
+        w.counter("member_operations", "Operations on a member", by("op", ops))?;
+        let bytes: &Figures = &[
+            ("read", |m| m.bytes_read),
+            ("write", |m| m.bytes_written),
+            ("move_read", |m| m.move_bytes_read),
+            ("move_write", |m| m.move_bytes_written),
+            ("metadata", |m| m.meta_bytes_written),
+            ("discard", |m| m.bytes_discarded),
         ];
         let help = "Bytes on a member; those of moves are in read and write as well";
-        w.counter("member_bytes", help, by(&bytes))?;
-        let plain = |key: &'static str| -> Vec<(Labels, f64)> {
-            all.iter()
-                .map(|(i, m)| (of(*i, m), number(&m[key])))
-                .collect()
+        w.counter("member_bytes", help, by("what", bytes))?;
+        let plain = |f: fn(&MemberFigures) -> Option<f64>| -> Vec<(Labels, f64)> {
+            let known = all.iter().filter_map(|(i, m)| Some((of(*i, m), f(m)?)));
+            known.collect()
         };
         w.counter(
             "member_errors",
             "Operations on a member that failed",
-            plain("errors"),
+            plain(|m| Some(m.errors as f64)),
         )?;
         w.counter(
             "member_spin_downs",
             "Times that a member was sent to sleep",
-            plain("spin_downs"),
+            plain(|m| Some(m.spin_downs as f64)),
         )?;
         w.counter(
             "member_energy_joules",
             "Energy by the member's model",
-            plain("energy_j"),
+            plain(|m| m.energy_j),
         )?;
         let silent = all.iter().zip(&self.silent_s);
         w.gauge(
@@ -409,64 +412,64 @@ impl Snapshot {
     }
 
     fn classes(&self, w: &mut Writer<'_>) -> fmt::Result {
-        let empty = Map::new();
-        let all = self.stats["by_class"].as_object().unwrap_or(&empty);
-        let of = |key: &str| -> Vec<(Labels, f64)> {
-            let one = |(i, c): (&String, &Value)| (vec![label("class", &i)], number(&c[key]));
-            all.iter().map(one).collect()
+        let of = |f: fn(&ClassFigures) -> Option<f64>| -> Vec<(Labels, f64)> {
+            let all = self.stats.by_class.iter();
+            let known = all.filter_map(|(i, c)| Some((vec![label("class", i)], f(c)?)));
+            known.collect()
         };
-        w.counter("class_accesses", "Accesses by kind of data", of("accesses"))?;
+        w.counter(
+            "class_accesses",
+            "Accesses by kind of data",
+            of(|c| Some(c.accesses as f64)),
+        )?;
         w.counter(
             "class_fast_accesses",
             "Of these, served by the fastest tier",
-            of("fast_hits"),
+            of(|c| Some(c.fast_hits as f64)),
         )?;
-        w.counter("class_requests", "Requests by kind of data", of("requests"))?;
+        w.counter(
+            "class_requests",
+            "Requests by kind of data",
+            of(|c| Some(c.requests as f64)),
+        )?;
         w.counter(
             "class_device_seconds",
             "Time that devices worked for a kind of data, moves included",
-            of("device_time_s"),
+            of(|c| Some(c.work.device_time_s)),
         )?;
         w.counter(
             "class_fast_written_bytes",
             "Bytes written to the fastest tier for a kind of data, moves included",
-            of("fast_write_bytes"),
+            of(|c| Some(c.work.fast_write_bytes as f64)),
         )?;
         w.counter(
             "class_energy_joules",
             "Energy beyond idling for a kind of data, by data sheets",
-            of("energy_j"),
+            of(|c| c.work.energy_j),
         )?;
         self.promises(w)
     }
 
     /// The promises to classes and whether they are kept.
     fn promises(&self, w: &mut Writer<'_>) -> fmt::Result {
-        let rows = self.stats["qos"].as_array().into_iter().flatten();
-        let rows: Vec<&Value> = rows.collect();
-        let of = |key: &str| -> Vec<(Labels, f64)> {
-            let one = |r: &&Value| {
-                (
-                    vec![label("classes", r["classes"].as_str().unwrap_or(""))],
-                    number(&r[key]),
-                )
-            };
-            rows.iter().map(one).collect()
+        let of = |f: fn(&Promise) -> u64| -> Vec<(Labels, f64)> {
+            let one = |r: &Promise| (vec![label("classes", &r.classes)], f(r) as f64);
+            self.stats.qos.iter().map(one).collect()
         };
         w.gauge(
             "qos_held_requests",
             "Requests that wait to begin, by the classes of a promise",
-            of("held"),
+            of(|r| r.held.into()),
         )?;
         w.counter(
             "qos_windows",
             "Half seconds in which a promise was at stake",
-            of("windows"),
+            of(|r| r.windows),
         )?;
         w.counter(
             "qos_windows_missed",
             "Of these, in which a floor or a latency was missed",
-            of("windows_missed"),
+            of(|r| r.windows_missed),
         )
     }
 

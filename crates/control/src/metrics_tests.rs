@@ -1,7 +1,6 @@
 //! Tests of the text of a scrape.
 
 use super::*;
-use serde_json::json;
 
 fn health() -> Health {
     let mut health = crate::health::tests::of(isotherm_live::vitals::Vital::default());
@@ -15,10 +14,12 @@ fn a_snapshot_is_openmetrics() {
     for us in [5, 80, 4_000, 90_000_000] {
         h.add(Nanos(us * 1000));
     }
-    let stats = json!({
-        "volume": "a\"b\\c\nd", "policy": "lru,write-mode=x", "volume_bytes": 10, "reads": 3, "failure": null, "energy_j": null,
-        "members": [{"tier": 0, "path": "/dev/sda", "errors": 2, "energy_j": null}],
-    });
+    let sample = include_str!("../../answers/samples/stats.json");
+    let mut stats: Stats = serde_json::from_str(sample).expect("figures");
+    (stats.volume, stats.policy) = ("a\"b\\c\nd".into(), "lru,write-mode=x".into());
+    (stats.reads, stats.energy_j) = (3, None);
+    stats.members.truncate(1);
+    stats.members[0].errors = 2;
     let text = text(Snapshot {
         stats,
         health: health(),

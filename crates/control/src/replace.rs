@@ -4,6 +4,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use isotherm_answers::{Replacing, ReplacingWaits};
 use isotherm_live::copying::{Begun, Progress, Step, Wait};
 use isotherm_live::volume::{ReplaceHow, Replaced};
 use serde_json::{Value, json};
@@ -98,8 +99,8 @@ impl Live {
     }
 
     /// How far the copy of a member is, for `status`; null if there is none.
-    pub(crate) fn replacing(&self) -> Value {
-        self.handle.replacing().map_or(Value::Null, |p| shown(&p))
+    pub(crate) fn replacing(&self) -> Option<Replacing> {
+        self.handle.replacing().map(|p| shown(&p))
     }
 
     /// Refuses a second change.
@@ -109,18 +110,23 @@ impl Live {
     }
 }
 
-fn shown(p: &Progress) -> Value {
-    let waits_for = match p.wait {
-        Wait::None => Value::Null,
-        Wait::Turn => json!("turn"),
-        Wait::Writes => json!("writes"),
-        Wait::Change => json!("other change"),
-    };
-    json!({
-        "member": p.member, "old": p.old.to_string_lossy(), "new": p.new.to_string_lossy(),
-        "total_bytes": p.total_bytes, "copied_bytes": p.copied_bytes, "left_bytes": p.left_bytes,
-        "pass": p.pass, "left_s": p.left.map(|t| t.as_secs_f64()), "waits_for": waits_for,
-    })
+fn shown(p: &Progress) -> Replacing {
+    Replacing {
+        member: p.member as u64,
+        old: p.old.to_string_lossy().into_owned(),
+        new: p.new.to_string_lossy().into_owned(),
+        total_bytes: p.total_bytes,
+        copied_bytes: p.copied_bytes,
+        left_bytes: p.left_bytes,
+        pass: p.pass,
+        left_s: p.left.map(|t| t.as_secs_f64()),
+        waits_for: match p.wait {
+            Wait::None => None,
+            Wait::Turn => Some(ReplacingWaits::Turn),
+            Wait::Writes => Some(ReplacingWaits::Writes),
+            Wait::Change => Some(ReplacingWaits::OtherChange),
+        },
+    }
 }
 
 /// What `isotherm replace --json` shows of a replacement.

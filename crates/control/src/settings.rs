@@ -1,10 +1,8 @@
 //! A volume's description: its content for display, and the changes that `isotherm set` writes to it, so that they hold after the next
 //! start.
 
-use std::path::Path;
-
+use isotherm_answers::Member;
 use isotherm_live::VolumeConfig;
-use serde_json::{Value, json};
 
 /// Why nothing is set on a volume that is only read: parameters and the policy decide about writes and moves, of which it has none.
 pub const READ_ONLY: &str = "the volume is served read-only, so nothing is moved and nothing is set, neither now nor for the next start: serve it without --read-only first";
@@ -37,20 +35,21 @@ pub fn with_words(policy: &str, words: &[(String, String)]) -> String {
     parts.join(",")
 }
 
-/// The content of the description. The caller adds `state` and the fields that depend on it.
-pub fn describe(volume: &Path, config: &VolumeConfig) -> Value {
-    let member = |m: &isotherm_live::MemberConfig| {
-        json!({
-            "path": m.path.to_string_lossy(), "tail": m.tail.as_ref().map(|t| t.to_string_lossy()), "tier": m.tier, "bytes": m.size.map(|s| s.0), "paced": m.paced,
-            "sheet": m.sheet, "standby_s": m.standby_s, "removed": m.removed,
-        })
+/// The members as the description has them.
+pub fn members(config: &VolumeConfig) -> Vec<Member> {
+    let one = |m: &isotherm_live::MemberConfig| Member {
+        path: m.path.to_string_lossy().into_owned(),
+        tail: m.tail.as_ref().map(|t| t.to_string_lossy().into_owned()),
+        tier: m.tier,
+        bytes: m.size.map(|s| s.0),
+        paced: m.paced.clone(),
+        sheet: m.sheet.clone(),
+        standby_s: m.standby_s,
+        removed: m.removed,
+        asleep: None,
+        sleep: None,
     };
-    json!({
-        "volume": volume.to_string_lossy(), "name": config.name, "uuid": config.uuid, "state": null, "volume_bytes": null,
-        "extent_bytes": config.extent.0, "policy": config.policy,
-        "paced": config.members.iter().any(|m| m.paced.is_some()),
-        "members": config.members.iter().map(member).collect::<Vec<_>>(),
-    })
+    config.members.iter().map(one).collect()
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
+use isotherm_answers::{Warm, WarmEnd as Ended};
 use isotherm_core::engine::{WARM_RANGES_MAX, WarmEnd, Warmed};
 use isotherm_core::{Engine, World};
 use isotherm_live::Handle;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::live::Live;
 
@@ -26,29 +27,30 @@ pub enum WarmAsk {
     Stop,
 }
 
-/// The names of the ends, for `stats`.
-pub const ENDS: [&str; 5] = ["complete", "stopped", "policy", "flash", "closed"];
-
-/// How far the copying is, for `stats`; null if nobody has asked since the volume was opened.
-pub fn warmed(engine: &Engine) -> Value {
+/// How far the copying is, for `stats`; `None` if nobody has asked since the volume was opened.
+pub fn warmed(engine: &Engine) -> Option<Warm> {
     let each = u64::from(engine.space().geo.extent_bytes());
-    engine.warmed().map_or(Value::Null, |w| shown(&w, each))
+    engine.warmed().map(|w| shown(&w, each))
 }
 
-fn shown(w: &Warmed, each: u64) -> Value {
+fn shown(w: &Warmed, each: u64) -> Warm {
     let bytes = |extents: u32| u64::from(extents) * each;
-    let end = w.end.map(|end| match end {
-        WarmEnd::Complete => ENDS[0],
-        WarmEnd::Stopped => ENDS[1],
-        WarmEnd::Policy => ENDS[2],
-        WarmEnd::Flash => ENDS[3],
-        WarmEnd::Closed => ENDS[4],
-    });
-    json!({
-        "asked_ns": w.asked.0, "wanted_bytes": bytes(w.wanted), "copied_bytes": bytes(w.copied),
-        "there_bytes": bytes(w.there), "unreadable_bytes": bytes(w.unreadable), "did_not_fit_bytes": bytes(w.full),
-        "in_use_bytes": bytes(w.in_use), "end": end,
-    })
+    Warm {
+        asked_ns: w.asked.0,
+        wanted_bytes: bytes(w.wanted),
+        copied_bytes: bytes(w.copied),
+        there_bytes: bytes(w.there),
+        unreadable_bytes: bytes(w.unreadable),
+        did_not_fit_bytes: bytes(w.full),
+        in_use_bytes: bytes(w.in_use),
+        end: w.end.map(|end| match end {
+            WarmEnd::Complete => Ended::Complete,
+            WarmEnd::Stopped => Ended::Stopped,
+            WarmEnd::Policy => Ended::Policy,
+            WarmEnd::Flash => Ended::Flash,
+            WarmEnd::Closed => Ended::Closed,
+        }),
+    }
 }
 
 /// Collects ranges of bytes as ranges of extents, in order. If there are too many, what lies between near ones is wanted, too.
@@ -162,7 +164,8 @@ impl Live {
         let ranges = extents(&self.handle, what, volume)?;
         let begun = self.on_engine(move |engine, world| {
             let asked = engine.warm(world.now(), ranges);
-            asked.map(|()| warmed(engine)).map_err(|e| e.to_string())
+            let done = asked.map(|()| isotherm_answers::json(&warmed(engine)));
+            done.map_err(|e| e.to_string())
         })?;
         begun.map_err(|e| e.replace("VOLUME", &self.volume.display().to_string()))
     }

@@ -1,8 +1,9 @@
 //! The figures of a volume at one moment for the web view, made from the answers of `stats` and `status`.
 
+use isotherm_answers::{CauseKind, Stats, Status};
 use serde_json::{Value, json};
 
-use crate::overview::{Overview, Sample};
+use crate::overview::{Overview, Sample, kinds};
 
 /// A rate per day is shown only after ten minutes.
 const DAY_FROM_S: f64 = 600.0;
@@ -34,30 +35,28 @@ pub const REFUSED: [(&str, &str); 11] = [
     ("power_budget", "the devices take more power than they may"),
 ];
 
-fn num(v: &Value) -> f64 {
-    v.as_f64().unwrap_or(0.0)
-}
-
 /// The figures of `now`, with rates since `before`.
 pub fn frame(now: &Sample, before: Option<&Sample>) -> Value {
     let o = Overview::new(now, before);
     let (stats, status) = (&now.stats, &now.status);
-    let elapsed = num(&stats["elapsed_s"]);
+    let served = status.served.as_ref();
+    let elapsed = stats.elapsed_s;
     let unix = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs_f64();
     let served_fast = o.tiers.first().and_then(|t| t.served);
-    let extent = stats["extent_bytes"].as_u64().unwrap_or(1).max(1);
+    let extent = stats.extent_bytes.max(1);
     let tiers = o.tiers.iter().map(|t| {
         json!({
             "tier": t.tier, "used_bytes": t.used, "bytes": t.size, "served": t.served,
             "asleep": t.asleep.0, "members": t.asleep.1,
         })
     });
-    let moves = o.moves.iter().map(|(kind, per_s, refused, proposed)| {
+    let moves = o.moves.iter().zip(kinds(stats));
+    let moves = moves.map(|((kind, per_s, refused, proposed), (_, m))| {
         json!({
-            "kind": kind, "per_s": per_s, "refused": refused, "proposed": proposed, "done": stats["moves"][kind]["done"],
+            "kind": kind, "per_s": per_s, "refused": refused, "proposed": proposed, "done": m.done,
         })
     });
     let refusals = o.refusals.iter().map(|(why, n)| {
@@ -65,21 +64,21 @@ pub fn frame(now: &Sample, before: Option<&Sample>) -> Value {
         json!({"why": why, "count": n, "what": what})
     });
     let mut all = json!({
-        "time_unix_s": unix, "name": o.name, "sentence": o.sentence, "well": o.well, "health": status["health"]["state"], "causes": status["health"]["causes"],
-        "failed": !status["failure"].is_null(), "failure": status["failure"], "degraded": status["degraded"],
-        "read_only": status["read_only"], "policy": o.policy, "paced": o.paced, "seconds": o.seconds, "elapsed_s": elapsed,
-        "volume_bytes": stats["volume_bytes"], "extent_bytes": extent,
-        "extents": stats["volume_bytes"].as_u64().unwrap_or(0).div_ceil(extent),
+        "time_unix_s": unix, "name": o.name, "sentence": o.sentence, "well": o.well, "health": stats.health.state, "causes": stats.health.causes,
+        "failed": stats.failure.is_some(), "failure": stats.failure, "degraded": status.degraded,
+        "read_only": served.map(|v| v.read_only), "policy": o.policy, "paced": o.paced, "seconds": o.seconds, "elapsed_s": elapsed,
+        "volume_bytes": stats.volume_bytes, "extent_bytes": extent,
+        "extents": stats.volume_bytes.div_ceil(extent),
         "tiers": tiers.collect::<Vec<_>>(), "served_fast": served_fast,
         "moves": moves.collect::<Vec<_>>(), "moving": o.moving, "refusals": refusals.collect::<Vec<_>>(),
-        "device": status["device"], "front_ends": status["front_ends"],
+        "device": served.map(|v| &v.device), "front_ends": served.map(|v| &v.front_ends),
     });
     let rest = json!({
         "reads_per_s": o.per_s[0], "writes_per_s": o.per_s[1], "flushes_per_s": o.per_s[2],
         "read_bytes_per_s": o.bytes_per_s[0], "written_bytes_per_s": o.bytes_per_s[1],
         "read_mean_s": o.mean_s[0], "write_mean_s": o.mean_s[1], "read_p99_s": o.p99_s[0], "write_p99_s": o.p99_s[1],
-        "dirty_bytes": o.dirty, "dirty_for_at_most_s": stats["copies"]["dirty_for_at_most_s"],
-        "cleaning_takes_s": stats["copies"]["cleaning_takes_s"], "draining": stats["copies"]["draining"], "draining_left": stats["copies"]["draining_left"],
+        "dirty_bytes": o.dirty, "dirty_for_at_most_s": stats.copies.dirty_for_at_most_s,
+        "cleaning_takes_s": stats.copies.cleaning_takes_s, "draining": stats.copies.draining, "draining_left": stats.copies.draining_left,
         "queue": o.queue, "errors": o.errors, "power_w": o.power_w, "energy": energy(stats, elapsed), "wear": wear(stats, elapsed),
         "classes": classes(stats), "members": members(stats, status),
         // The first poll has means since serving began, which do not belong into a curve.
@@ -101,75 +100,68 @@ fn rounded(n: f64) -> f64 {
 }
 
 /// Energy since serving began, and energy per day; null if a member is not modelled.
-fn energy(stats: &Value, elapsed: f64) -> Value {
-    let Some(joules) = stats["energy_j"].as_f64().filter(|_| elapsed > 0.0) else {
+fn energy(stats: &Stats, elapsed: f64) -> Value {
+    let Some(joules) = stats.energy_j.filter(|_| elapsed > 0.0) else {
         return Value::Null;
     };
     json!({"joules": joules, "mean_w": joules / elapsed, "kwh_per_day": joules / elapsed * 86_400.0 / 3.6e6})
 }
 
 /// Bytes written to the fastest tier, and the resulting lifetime.
-fn wear(stats: &Value, elapsed: f64) -> Value {
-    let written = num(&stats["fast_write_bytes"]);
+fn wear(stats: &Stats, elapsed: f64) -> Value {
+    let written = stats.fast_write_bytes as f64;
     let per_day = (elapsed >= DAY_FROM_S).then(|| written / elapsed * 86_400.0);
-    let limit = stats["wear_limit_bytes"].as_f64();
-    let years = match (limit, per_day) {
+    let years = match (stats.wear_limit_bytes, per_day) {
         (Some(limit), Some(d)) if d > 0.0 => Some(limit / d / 365.25),
         _ => None,
     };
     json!({
-        "written_bytes": written, "bytes_per_day": per_day, "limit_bytes": limit, "years": years,
-        "budget_bytes_per_day": stats["wear_budget"]["bytes_per_day"],
+        "written_bytes": written, "bytes_per_day": per_day, "limit_bytes": stats.wear_limit_bytes, "years": years,
+        "budget_bytes_per_day": stats.wear_budget.as_ref().map(|b| b.bytes_per_day),
     })
 }
 
-fn classes(stats: &Value) -> Value {
-    let all = stats["by_class"].as_object().into_iter().flatten();
-    let mut rows: Vec<Value> = all
-        .filter(|(_, c)| c["accesses"].as_u64() > Some(0))
-        .map(|(i, c)| {
-            json!({
-                "class": i, "name": c["name"], "accesses": c["accesses"], "fast": c["fast_hits"], "fast_bytes": c["fast_bytes"],
-            })
-        })
+fn classes(stats: &Stats) -> Value {
+    let mut used: Vec<_> = (stats.by_class.iter())
+        .filter(|(_, c)| c.accesses > 0)
         .collect();
-    rows.sort_by_key(|r| std::cmp::Reverse(r["accesses"].as_u64()));
-    Value::Array(rows)
+    used.sort_by_key(|(_, c)| std::cmp::Reverse(c.accesses));
+    let row = |(i, c): (&u8, &isotherm_answers::ClassFigures)| {
+        json!({
+            "class": i.to_string(), "name": c.name, "accesses": c.accesses, "fast": c.fast_hits, "fast_bytes": c.fast_bytes,
+        })
+    };
+    used.into_iter().map(row).collect()
 }
 
 /// What is wrong with a member, by the health of the volume.
-fn of_member(status: &Value, member: u64) -> &str {
-    let missing = status["missing_members"].as_array().into_iter().flatten();
-    if missing.filter_map(Value::as_u64).any(|m| m == member) {
-        return "missing";
+fn of_member(stats: &Stats, status: &Status, member: usize) -> Value {
+    if (status.missing_members.iter()).any(|m| usize::from(*m) == member) {
+        return json!("missing");
     }
-    let causes = status["health"]["causes"].as_array().into_iter().flatten();
-    let mut own = causes.filter(|c| c["member"].as_u64() == Some(member));
-    match own.find_map(|c| c["kind"].as_str()) {
-        Some("failure") => "failed",
-        Some(kind) => kind,
-        None => "well",
+    let mut causes = stats.health.causes.iter();
+    match causes
+        .find(|c| c.member == Some(member as u64))
+        .map(|c| c.kind)
+    {
+        Some(CauseKind::Failure) => json!("failed"),
+        Some(kind) => json!(kind),
+        None => json!("well"),
     }
 }
 
-fn members(stats: &Value, status: &Value) -> Value {
-    let all = stats["members"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .enumerate();
-    all.map(|(i, m)| {
-        let (errors, of) = (m["errors"].as_u64().unwrap_or(0), &status["members"][i]);
-        let health = of_member(status, i as u64);
+fn members(stats: &Stats, status: &Status) -> Value {
+    let of = |(i, m): (usize, &isotherm_answers::MemberFigures)| {
+        let described = status.members.get(i);
         json!({
-            "path": m["path"], "tier": m["tier"], "paced": m["paced"], "health": health, "errors": errors,
-            "reads": m["reads"], "writes": m["writes"], "bytes_read": m["bytes_read"], "bytes_written": m["bytes_written"],
-            "move_bytes_read": m["move_bytes_read"], "move_bytes_written": m["move_bytes_written"],
-            "energy_j": m["energy_j"], "asleep": of["asleep"], "sleep": of["sleep"], "standby_s": of["standby_s"],
+            "path": m.path, "tier": m.tier, "paced": m.paced, "health": of_member(stats, status, i), "errors": m.errors,
+            "reads": m.reads, "writes": m.writes, "bytes_read": m.bytes_read, "bytes_written": m.bytes_written,
+            "move_bytes_read": m.move_bytes_read, "move_bytes_written": m.move_bytes_written,
+            "energy_j": m.energy_j, "asleep": described.and_then(|d| d.asleep), "sleep": described.map(|d| &d.sleep),
+            "standby_s": described.and_then(|d| d.standby_s),
         })
-    })
-    .collect::<Vec<_>>()
-    .into()
+    };
+    stats.members.iter().enumerate().map(of).collect()
 }
 
 #[cfg(test)]
@@ -182,8 +174,8 @@ mod tests {
     fn a_frame_has_rates_forecasts_and_a_point() {
         let (mut a, mut b) = (sample(1000.0, 100), sample(1002.0, 300));
         for s in [&mut a, &mut b] {
-            s.stats["fast_write_bytes"] = json!(1002e9 / 86_400.0);
-            s.stats["wear_limit_bytes"] = json!(365.25e9);
+            s.stats.fast_write_bytes = (1002e9 / 86_400.0) as u64;
+            s.stats.wear_limit_bytes = Some(365.25e9);
         }
         let first = frame(&a, None);
         assert_eq!(first["point"], Value::Null);
@@ -202,12 +194,33 @@ mod tests {
             frame(&sample(30.0, 1), None)["wear"]["bytes_per_day"],
             Value::Null
         );
-        b.status["failure"] = json!({"reason": "flush of member 0 failed", "member": 0});
-        b.status["health"] = json!({"state": "failed", "sentence": "FAILED.", "causes": [
-            {"kind": "failure", "member": 0}, {"kind": "errors", "member": 0}, {"kind": "silent", "member": 1},
-        ]});
-        b.stats["members"] =
-            json!([{"path": "f", "tier": 0, "errors": 1}, {"path": "s", "tier": 1, "errors": 0}]);
+        let cause = |kind, member| isotherm_answers::Cause {
+            state: isotherm_answers::Level::Failed,
+            kind,
+            member: Some(member),
+            path: None,
+            what: String::new(),
+            detail: String::new(),
+            todo: String::new(),
+            errno: None,
+            error: None,
+            count: None,
+            since_unix_s: None,
+            last_unix_s: None,
+        };
+        b.stats.failure = Some(isotherm_answers::Failure {
+            reason: "flush of member 0 failed".into(),
+            member: Some(0),
+            path: None,
+            errno: None,
+            time_unix_s: 0.0,
+        });
+        b.stats.health.state = isotherm_answers::Level::Failed;
+        b.stats.health.causes = vec![
+            cause(CauseKind::Failure, 0),
+            cause(CauseKind::Errors, 0),
+            cause(CauseKind::Silent, 1),
+        ];
         let f = frame(&b, Some(&a));
         assert_eq!((&f["failed"], &f["well"]), (&json!(true), &json!(false)));
         assert_eq!(

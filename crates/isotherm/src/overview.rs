@@ -2,9 +2,8 @@
 
 use std::time::Instant;
 
-use serde_json::Value;
+use isotherm_answers::{Health, Latency, Level, MoveCounts, Stats, Status};
 
-use crate::figures;
 use crate::human::{bytes, count, percent, rate, time};
 
 /// The answers at one moment.
@@ -13,9 +12,9 @@ pub struct Sample {
     /// The time at which they came.
     pub at: Instant,
     /// The answer of `stats`.
-    pub stats: Value,
+    pub stats: Stats,
     /// The answer of `status`.
-    pub status: Value,
+    pub status: Status,
 }
 
 /// One tier for display.
@@ -80,127 +79,132 @@ pub struct Overview {
     pub refusals: Vec<(String, u64)>,
 }
 
-/// A count in an answer; 0 if it is absent.
-pub(crate) fn int(v: &Value) -> u64 {
-    v.as_u64().unwrap_or(0)
-}
-
-fn num(v: &Value) -> f64 {
-    v.as_f64().unwrap_or(0.0)
-}
-
-/// The items of a list in an answer; none if it is absent.
-pub(crate) fn items(v: &Value) -> impl Iterator<Item = &Value> {
-    v.as_array().into_iter().flatten()
-}
-
 /// The state in one sentence, and whether all is well: what the server says of its health (`health.rs` of the control plane).
-pub fn sentence(status: &Value, stats: &Value) -> (String, bool) {
-    let health = &status["health"];
-    if health["state"].as_str().is_some_and(|s| s != "well") {
-        let text = health["sentence"].as_str().unwrap_or_default();
-        return (text.to_owned(), false);
+pub fn sentence(health: &Health, read_only: bool, elapsed_s: f64) -> (String, bool) {
+    if health.state != Level::Well {
+        return (health.sentence.clone(), false);
     }
-    // A server of another version may not say how it is, but whether it has failed.
-    let failed = status["failure"]["reason"].as_str();
-    if let Some(reason) = failed.filter(|_| health.is_null()) {
-        return (format!("FAILED: {reason}."), false);
-    }
-    let how = if status["read_only"].as_bool() == Some(true) {
-        "read-only"
-    } else {
-        "well"
-    };
-    // It may not say for how long, either.
-    let since = stats["elapsed_s"].as_f64();
-    let since = since.map_or_else(String::new, |s| format!(" for {}", time(s)));
-    (format!("Serving {how}{since}."), true)
+    let how = if read_only { "read-only" } else { "well" };
+    (format!("Serving {how} for {}.", time(elapsed_s)), true)
 }
 
 /// What is wrong and what to do about it, one line each: a word and its text.
-pub fn causes(status: &Value) -> Vec<(&'static str, String)> {
-    let mut lines = Vec::new();
-    for cause in items(&status["health"]["causes"]) {
-        let text = |key: &str| cause[key].as_str().unwrap_or_default();
-        lines.push(("wrong", format!("{}: {}", text("what"), text("detail"))));
-        lines.push(("to do", text("todo").to_owned()));
+pub fn causes(health: &Health) -> Vec<(&'static str, String)> {
+    let of = |c: &isotherm_answers::Cause| {
+        let wrong = format!("{}: {}", c.what, c.detail);
+        [("wrong", wrong), ("to do", c.todo.clone())]
+    };
+    health.causes.iter().flat_map(of).collect()
+}
+
+/// The moves of each kind, and its name.
+pub fn kinds(stats: &Stats) -> [(&'static str, &MoveCounts); 5] {
+    let m = &stats.moves;
+    [
+        ("promotions", &m.promotions),
+        ("demotions", &m.demotions),
+        ("fetches", &m.fetches),
+        ("evictions", &m.evictions),
+        ("writebacks", &m.writebacks),
+    ]
+}
+
+/// How often moves were refused, by reason, the most frequent one first.
+fn refusals(stats: &Stats) -> Vec<(String, u64)> {
+    let mut all: Vec<(String, u64)> = Vec::new();
+    for (why, n) in kinds(stats).iter().flat_map(|(_, m)| &m.refused) {
+        match all.iter_mut().find(|r| r.0 == *why) {
+            Some(r) => r.1 += n,
+            None => all.push((why.clone(), *n)),
+        }
     }
-    lines
+    all.retain(|r| r.1 > 0);
+    all.sort_by_key(|r| std::cmp::Reverse(r.1));
+    all
+}
+
+/// The time between two samples, or since serving began, and what happened in it.
+struct Since<'a> {
+    now: &'a Stats,
+    before: Option<&'a Stats>,
+    seconds: f64,
+}
+
+impl<'a> Since<'a> {
+    fn new(now: &'a Stats, before: Option<&'a Stats>) -> Since<'a> {
+        // If the volume was restarted in between, its counters begin at zero.
+        let before = before.filter(|b| b.elapsed_s < now.elapsed_s);
+        Since {
+            now,
+            before,
+            seconds: now.elapsed_s - before.map_or(0.0, |b| b.elapsed_s),
+        }
+    }
+
+    fn grown(&self, of: impl Fn(&Stats) -> f64) -> f64 {
+        (of(self.now) - self.before.map_or(0.0, of)).max(0.0)
+    }
+
+    fn per_s(&self, of: impl Fn(&Stats) -> f64) -> f64 {
+        if self.seconds > 0.0 {
+            self.grown(of) / self.seconds
+        } else {
+            0.0
+        }
+    }
+
+    fn mean(&self, of: fn(&Stats) -> &Latency) -> Option<f64> {
+        let n = self.grown(|s| of(s).count as f64);
+        let total = self.grown(|s| of(s).mean_s * of(s).count as f64);
+        (n > 0.0).then(|| total / n)
+    }
 }
 
 impl Overview {
     /// The figures of `now`, with rates since `before`, or since serving began.
     pub fn new(now: &Sample, before: Option<&Sample>) -> Overview {
         let s = &now.stats;
-        // If the volume was restarted in between, its counters begin at zero.
-        let before = before.filter(|b| num(&b.stats["elapsed_s"]) < num(&s["elapsed_s"]));
-        let nothing = Value::Null;
-        let old = before.map_or(&nothing, |b| &b.stats);
-        let seconds = num(&s["elapsed_s"]) - num(&old["elapsed_s"]);
-        let since = |p: &str| {
-            let of = |v: &Value| v.pointer(p).map_or(0.0, num);
-            (of(s) - of(old)).max(0.0)
-        };
-        let per_s = |p: &str| {
-            if seconds > 0.0 {
-                since(p) / seconds
-            } else {
-                0.0
-            }
-        };
-        let mean = |op: &str| {
-            let n = since(&format!("/latency/{op}/count"));
-            let total =
-                |v: &Value| num(&v["latency"][op]["mean_s"]) * num(&v["latency"][op]["count"]);
-            (n > 0.0).then(|| ((total(s) - total(old)) / n).max(0.0))
-        };
-        let (sentence, well) = sentence(&now.status, s);
-        let mut refusals: Vec<(String, u64)> = Vec::new();
-        for kind in figures::KINDS {
-            for (why, n) in s["moves"][kind]["refused"]
-                .as_object()
-                .into_iter()
-                .flatten()
-            {
-                match refusals.iter_mut().find(|r| r.0 == *why) {
-                    Some(r) => r.1 += int(n),
-                    None => refusals.push((why.clone(), int(n))),
-                }
-            }
-        }
-        refusals.retain(|r| r.1 > 0);
-        refusals.sort_by_key(|r| std::cmp::Reverse(r.1));
+        let since = Since::new(s, before.map(|b| &b.stats));
+        let read_only = (now.status.served.as_ref()).is_some_and(|v| v.read_only);
+        let (sentence, well) = sentence(&s.health, read_only, s.elapsed_s);
+        let moves = kinds(s).into_iter().enumerate().map(|(i, (kind, m))| {
+            let per_s = since.per_s(|s| kinds(s)[i].1.done as f64);
+            (kind, per_s, m.refused.values().sum(), m.proposed)
+        });
         Overview {
-            name: s["volume"].as_str().unwrap_or_default().to_owned(),
+            name: s.volume.clone(),
             sentence,
             well,
-            causes: causes(&now.status),
-            policy: s["policy"].as_str().unwrap_or_default().to_owned(),
-            paced: s["paced"].as_bool() == Some(true),
-            seconds,
-            whole: before.is_none(),
-            tiers: tiers(s, old, &now.status, since("/accesses")),
-            per_s: [per_s("/reads"), per_s("/writes"), per_s("/flushes")],
-            bytes_per_s: [per_s("/bytes_read"), per_s("/bytes_written")],
-            mean_s: [mean("read"), mean("write")],
-            p99_s: ["read", "write"].map(|op| num(&s["latency"][op]["p99_s"])),
-            moves: figures::KINDS
-                .into_iter()
-                .map(|k| {
-                    let refused = s["moves"][k]["refused"].as_object().into_iter().flatten();
-                    let refused = refused.map(|(_, n)| int(n)).sum();
-                    let proposed = int(&s["moves"][k]["proposed"]);
-                    (k, per_s(&format!("/moves/{k}/done")), refused, proposed)
-                })
-                .collect(),
-            moving: int(&s["moves"]["active"]),
-            dirty: int(&s["copies"]["dirty_bytes"]),
-            fast_homes: int(&s["copies"]["lost_with_fast_bytes"])
-                .saturating_sub(int(&s["copies"]["dirty_bytes"])),
-            queue: int(&s["in_flight"]),
-            power_w: s["energy_j"].as_f64().map(|_| per_s("/energy_j")),
-            errors: int(&s["errors"]),
-            refusals,
+            causes: causes(&s.health),
+            policy: s.policy.clone(),
+            paced: s.paced,
+            seconds: since.seconds,
+            whole: since.before.is_none(),
+            tiers: tiers(&since, &now.status),
+            per_s: [
+                since.per_s(|s| s.reads as f64),
+                since.per_s(|s| s.writes as f64),
+                since.per_s(|s| s.flushes as f64),
+            ],
+            bytes_per_s: [
+                since.per_s(|s| s.bytes_read as f64),
+                since.per_s(|s| s.bytes_written as f64),
+            ],
+            mean_s: [
+                since.mean(|s| &s.latency.read),
+                since.mean(|s| &s.latency.write),
+            ],
+            p99_s: [s.latency.read.p99_s, s.latency.write.p99_s],
+            moves: moves.collect(),
+            moving: s.moves.active.into(),
+            dirty: s.copies.dirty_bytes,
+            fast_homes: (s.copies.lost_with_fast_bytes).saturating_sub(s.copies.dirty_bytes),
+            queue: s.in_flight,
+            power_w: s
+                .energy_j
+                .map(|_| since.per_s(|s| s.energy_j.unwrap_or(0.0))),
+            errors: s.errors,
+            refusals: refusals(s),
         }
     }
 
@@ -304,57 +308,101 @@ impl TierLine {
     }
 }
 
-fn tiers(s: &Value, old: &Value, status: &Value, accesses: f64) -> Vec<TierLine> {
-    let extent = int(&s["extent_bytes"]);
-    let before = |t: usize| int(&old["tiers"][t]["hits"]);
-    let one = |(i, t): (usize, &Value)| {
-        let members = || items(&status["members"]).filter(|m| m["tier"] == t["tier"]);
-        let asleep = members()
-            .filter(|m| m["asleep"].as_bool() == Some(true))
-            .count();
+fn tiers(since: &Since<'_>, status: &Status) -> Vec<TierLine> {
+    let accesses = since.grown(|s| s.accesses as f64);
+    let extent = since.now.extent_bytes;
+    let one = |(i, t): (usize, &isotherm_answers::Tier)| {
+        let members = || status.members.iter().filter(|m| m.tier == t.tier);
+        let hits = since.grown(|s| s.tiers.get(i).map_or(0.0, |t| t.hits as f64));
         TierLine {
-            tier: int(&t["tier"]),
-            used: int(&t["slots"]).saturating_sub(int(&t["free_slots"])) * extent,
-            size: int(&t["slots"]) * extent,
-            served: (accesses > 0.0)
-                .then(|| int(&t["hits"]).saturating_sub(before(i)) as f64 / accesses),
-            asleep: (asleep, members().count()),
+            tier: t.tier.into(),
+            used: t.slots.saturating_sub(t.free_slots) * extent,
+            size: t.slots * extent,
+            served: (accesses > 0.0).then(|| hits / accesses),
+            asleep: (
+                members().filter(|m| m.asleep == Some(true)).count(),
+                members().count(),
+            ),
         }
     };
-    items(&s["tiers"]).enumerate().map(one).collect()
+    since.now.tiers.iter().enumerate().map(one).collect()
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
+
+    /// Puts what `change` has into `whole`, object by object and item by item.
+    fn merge(whole: &mut Value, change: Value) {
+        match (whole, change) {
+            (Value::Object(whole), Value::Object(change)) => {
+                for (key, value) in change {
+                    merge(whole.entry(key).or_insert(Value::Null), value);
+                }
+            }
+            (Value::Array(whole), Value::Array(change)) if change.len() <= whole.len() => {
+                for (old, new) in whole.iter_mut().zip(change) {
+                    merge(old, new);
+                }
+            }
+            (whole, change) => *whole = change,
+        }
+    }
+
+    /// The figures of a real server, with these changes.
+    pub(crate) fn stats(change: Value) -> Stats {
+        let text = include_str!("../../answers/samples/stats.json");
+        let mut stats = serde_json::from_str(text).expect("JSON");
+        merge(&mut stats, change);
+        isotherm_answers::read(&stats).expect("figures")
+    }
+
+    /// The same for `status`.
+    pub(crate) fn status(change: Value) -> Status {
+        let text = include_str!("../../answers/samples/status.json");
+        let mut status = serde_json::from_str(text).expect("JSON");
+        merge(&mut status, change);
+        isotherm_answers::read_status(&status).expect("a status")
+    }
+
+    /// Something is wrong with the volume of a sample.
+    pub(crate) fn ill(sample: &mut Sample, state: Level, sentence: &str, what: &str) {
+        let cause = json!({
+            "state": state, "kind": "missing", "member": 1, "path": "/dev/b", "what": what, "detail": "/dev/b", "todo": "attach it",
+            "errno": null, "error": null, "count": null, "since_unix_s": null, "last_unix_s": null,
+        });
+        sample.stats.health = Health {
+            state,
+            sentence: sentence.to_owned(),
+            causes: vec![isotherm_answers::read(&cause).expect("a cause")],
+        };
+    }
 
     /// A sample at `elapsed_s` whose counters are `n` times those of the first.
     pub(crate) fn sample(elapsed_s: f64, n: u64) -> Sample {
-        let kind = |done: u64| json!({"proposed": done + n, "done": done, "refused": {"room": n, "asleep": 0}});
+        let kind = |done: u64| json!({"proposed": done + n, "done": done, "refused": {"room": n}});
         let latency =
             |count: u64, mean: f64| json!({"count": count, "mean_s": mean, "p99_s": 0.009});
+        let changed = json!({
+            "volume": "v", "policy": "benefit", "paced": true, "elapsed_s": elapsed_s, "extent_bytes": 65536,
+            "accesses": 100 * n, "reads": 80 * n, "writes": 20 * n, "flushes": n,
+            "bytes_read": (80 * n) << 12, "bytes_written": (20 * n) << 12, "energy_j": 6.5 * elapsed_s, "errors": 0,
+            "in_flight": 3, "copies": {"dirty_bytes": 5 << 20, "lost_with_fast_bytes": 9 << 20},
+            "latency": {"read": latency(80 * n, 0.001), "write": latency(20 * n, 0.0002)},
+            "tiers": [
+                {"tier": 0, "slots": 1024, "free_slots": 24, "hits": 90 * n},
+                {"tier": 1, "slots": 16384, "free_slots": 1024, "hits": 10 * n},
+            ],
+            "moves": {
+                "promotions": kind(0), "demotions": kind(0), "fetches": kind(2 * n), "evictions": kind(n),
+                "writebacks": kind(0), "active": 2,
+            },
+        });
         Sample {
             at: Instant::now(),
-            stats: json!({
-                "volume": "v", "policy": "benefit", "paced": true, "elapsed_s": elapsed_s, "extent_bytes": 65536,
-                "accesses": 100 * n, "reads": 80 * n, "writes": 20 * n, "flushes": n,
-                "bytes_read": (80 * n) << 12, "bytes_written": (20 * n) << 12, "energy_j": 6.5 * elapsed_s, "errors": 0,
-                "in_flight": 3, "copies": {"dirty_bytes": 5 << 20, "lost_with_fast_bytes": 9 << 20},
-                "latency": {"read": latency(80 * n, 0.001), "write": latency(20 * n, 0.0002)},
-                "tiers": [
-                    {"tier": 0, "slots": 1024, "free_slots": 24, "hits": 90 * n},
-                    {"tier": 1, "slots": 16384, "free_slots": 1024, "hits": 10 * n},
-                ],
-                "moves": {
-                    "promotions": kind(0), "demotions": kind(0), "fetches": kind(2 * n), "evictions": kind(n),
-                    "writebacks": kind(0), "active": 2,
-                },
-            }),
-            status: json!({
-                "health": {"state": "well", "sentence": "Serving well.", "causes": []}, "failure": null, "missing_members": [], "read_only": false,
-                "members": [{"tier": 0, "asleep": false}, {"tier": 1, "asleep": true}],
-            }),
+            stats: stats(changed),
+            status: status(json!({"members": [{"asleep": false}, {"asleep": true}]})),
         }
     }
 
@@ -386,18 +434,16 @@ pub(crate) mod tests {
     #[test]
     fn what_is_wrong_is_said_first() {
         let mut bad = sample(1.0, 1);
-        bad.status["health"] = json!({
-            "state": "degraded", "sentence": "Degraded: 1 of its members missing.",
-            "causes": [{"what": "1 of its members missing", "detail": "/dev/b", "todo": "attach it"}],
-        });
+        let sentence = "Degraded: 1 of its members missing.";
+        ill(
+            &mut bad,
+            Level::Degraded,
+            sentence,
+            "1 of its members missing",
+        );
         let o = Overview::new(&bad, None);
         assert!(!o.well);
         let text = "v: Degraded: 1 of its members missing.\nwrong      1 of its members missing: /dev/b\nto do      attach it\npolicy ";
         assert!(o.lines().starts_with(text), "{}", o.lines());
-        // A server of another version says no more than this.
-        bad.status["health"] = Value::Null;
-        bad.status["failure"] = json!({"reason": "flush of member 0 failed"});
-        let o = Overview::new(&bad, None);
-        assert!(!o.well && o.sentence == "FAILED: flush of member 0 failed.");
     }
 }

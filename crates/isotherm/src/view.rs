@@ -164,15 +164,15 @@ impl<A: VolumeSource> Source for View<A> {
     }
 
     fn look(&self, volume: &str) -> Result<Value, String> {
-        let mut seen = self.asked.ask(volume, &Request::Look).map_err(|e| {
+        let seen = self.asked.ask(volume, &Request::Look).map_err(|e| {
             if e.starts_with("not a request") {
                 return "it is served by an older program: stop it and serve it again".to_owned();
             }
             e
         })?;
         let now = Sample {
-            stats: seen["stats"].take(),
-            status: seen["status"].take(),
+            stats: isotherm_answers::read(&seen["stats"])?,
+            status: isotherm_answers::read_status(&seen["status"])?,
             at: Instant::now(),
         };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

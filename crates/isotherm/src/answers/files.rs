@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::line;
+use super::{int, items};
 use crate::human::{ago, bytes, percent, time};
-use crate::overview::{int, items};
 
 /// The page of a mounted tree, from the answer of its server.
 pub fn status(at: &Path, s: &Value) -> String {

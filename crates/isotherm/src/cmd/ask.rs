@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
+use isotherm_answers::Status;
 use isotherm_control::PROGRAM;
 use isotherm_control::data_check::DataChecks;
 use isotherm_control::figures;
-use isotherm_control::settings::describe;
+use isotherm_control::settings::members as members_of;
 use isotherm_core::store::superblock::State;
 use isotherm_live::members::{
     self,
@@ -145,41 +146,47 @@ pub fn status(args: &StatusArgs) -> Result<(), Failure> {
             }
             answer
         }
-        None => offline(volume)?,
+        None => isotherm_answers::json(&offline(volume)?),
     };
     args.of.json.print(&answer, || {
-        if args.all {
-            lines(&answer, "")
-        } else {
-            answers::status(&answer)
+        // A server of another version may not have all keys: then there is what it has.
+        match isotherm_answers::read_status(&answer) {
+            Ok(status) if !args.all => answers::status(&status),
+            _ => lines(&answer, ""),
         }
     })
 }
 
-pub(super) fn offline(volume: &Path) -> Result<Value, Failure> {
+pub(super) fn offline(volume: &Path) -> Result<Status, Failure> {
     if !description(volume).exists() {
         // This error has the same text in all commands.
         served(volume)?;
     }
     let opened =
         Volume::open(volume, OpenMode::ReadOnly).map_err(|e| Failure::failed(e.to_string()))?;
-    let mut status = describe(volume, opened.config());
-    let r = opened.report();
-    status["state"] = json!("stopped");
-    status["failure"] = Value::Null;
-    status["volume_bytes"] = json!(opened.volume_bytes());
-    status["mapped_extents"] = json!(r.mapped);
-    status["was_clean"] = json!(r.was_clean);
-    let members = &opened.config().members;
-    let is_removed = |m: u8| members.get(usize::from(m)).is_some_and(|m| m.removed);
+    let (config, r) = (opened.config(), opened.report());
+    let is_removed = |m: u8| (config.members.get(usize::from(m))).is_some_and(|m| m.removed);
     let mut missing: Vec<u8> = r.missing.iter().map(|m| m.0).collect();
     missing.retain(|m| !is_removed(*m));
-    status["degraded"] = json!(!missing.is_empty());
-    status["missing_members"] = json!(missing);
-    status["lost"] = figures::listed(&opened.listed());
-    let uuid = opened.config().uuid.as_deref();
-    status["data_check"] = DataChecks::load(volume, uuid).figures();
-    Ok(status)
+    Ok(Status {
+        volume: volume.to_string_lossy().into_owned(),
+        name: config.name.clone(),
+        uuid: config.uuid.clone(),
+        state: isotherm_answers::State::Stopped,
+        volume_bytes: opened.volume_bytes(),
+        extent_bytes: config.extent.0,
+        policy: config.policy.clone(),
+        paced: config.members.iter().any(|m| m.paced.is_some()),
+        members: members_of(config),
+        failure: None,
+        mapped_extents: r.mapped,
+        degraded: !missing.is_empty(),
+        missing_members: missing,
+        lost: figures::listed(&opened.listed()),
+        data_check: DataChecks::load(volume, config.uuid.as_deref()).figures(),
+        was_clean: Some(r.was_clean),
+        served: None,
+    })
 }
 
 /// `isotherm set`.

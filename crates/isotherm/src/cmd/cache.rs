@@ -48,7 +48,8 @@ fn missing(volume: &Path, server: Option<&mut Client>) -> Result<Vec<usize>, Fai
     match server {
         Some(server) => Ok(places(&server.ask(&Request::Status)?)),
         // A volume that cannot be opened is refused by what comes next.
-        None => Ok(super::ask::offline(volume).map_or_else(|_| Vec::new(), |v| places(&v))),
+        None => Ok(super::ask::offline(volume)
+            .map_or_else(|_| Vec::new(), |v| places(&isotherm_answers::json(&v)))),
     }
 }
 

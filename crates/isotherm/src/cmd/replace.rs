@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use isotherm_answers::Replacing;
 use isotherm_live::Volume;
 use isotherm_live::volume::ReplaceHow;
 use serde_json::{Value, json};
@@ -117,11 +118,9 @@ fn follow(volume: &Path, is_ended: &mpsc::Receiver<()>) {
         let Ok(status) = server.ask(&Request::Status) else {
             break;
         };
-        let copy = &status["replacing"];
-        if copy.is_object() {
-            let all = copy["total_bytes"].as_u64().unwrap_or_default();
-            let left = copy["left_bytes"].as_u64().unwrap_or_default();
-            progress.file(&replacing::copied(copy), all.saturating_sub(left), all);
+        if let Ok(copy) = isotherm_answers::read::<Replacing>(&status["replacing"]) {
+            let (all, left) = (copy.total_bytes, copy.left_bytes);
+            progress.file(&replacing::copied(&copy), all.saturating_sub(left), all);
         }
     }
     progress.finish();

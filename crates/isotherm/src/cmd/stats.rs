@@ -73,13 +73,11 @@ pub fn why(args: &WhyArgs) -> Result<(), Failure> {
         (None, offset) => {
             let offset = offset.unwrap_or_default();
             let answer = client.ask(&Request::Why { offset })?;
-            args.json.print(&answer, || {
-                if args.all {
-                    lines(&answer, "")
-                } else {
-                    answers::why(&answer)
-                }
-            })
+            args.json
+                .print(&answer, || match isotherm_answers::read(&answer) {
+                    Ok(why) if !args.all => answers::why(&why),
+                    _ => lines(&answer, ""),
+                })
         }
     }
 }

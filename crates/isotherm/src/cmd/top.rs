@@ -77,9 +77,11 @@ pub fn sample(volume: &std::path::Path) -> Result<Sample, Failure> {
         Failure::failed(format!("{}: is not served (any more)", volume.display()))
     })?;
     let mut client = client.with_limit(TIMEOUT);
+    let mut ask = |request| -> Result<serde_json::Value, Failure> { client.ask(&request) };
+    let (stats, status) = (ask(Request::Stats)?, ask(Request::Status)?);
     Ok(Sample {
-        stats: client.ask(&Request::Stats)?,
-        status: client.ask(&Request::Status)?,
+        stats: isotherm_answers::read(&stats).map_err(Failure::failed)?,
+        status: isotherm_answers::read_status(&status).map_err(Failure::failed)?,
         at: Instant::now(),
     })
 }
@@ -329,10 +331,10 @@ fn figure_lines(o: &Overview) -> Vec<Line<'static>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::overview::tests::sample;
+    use crate::overview::tests::{ill, sample};
+    use isotherm_answers::Level;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use serde_json::json;
 
     fn screen(all: &[Followed]) -> String {
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("a terminal");
@@ -364,16 +366,14 @@ mod tests {
     #[test]
     fn what_failed_and_what_is_gone_is_said() {
         let mut bad = sample(1.0, 1);
-        bad.status["health"] = json!({
-            "state": "failed", "sentence": "FAILED: flush of member 0 failed.",
-            "causes": [{"what": "a flush failed", "detail": "-", "todo": "look at the device"}],
-        });
+        let sentence = "FAILED: flush of member 0 failed.";
+        ill(&mut bad, Level::Failed, sentence, "a flush failed");
         let text = screen(&[followed(Ok(Overview::new(&bad, None)))]);
         assert!(
             text.starts_with("v: FAILED: flush of member 0 failed."),
             "{text}"
         );
-        assert!(text.contains("to do: look at the device"), "{text}");
+        assert!(text.contains("to do: attach it"), "{text}");
         let text = screen(&[followed(Err("v: is not served (any more)".into()))]);
         assert!(text.contains("is not served"), "{text}");
     }

@@ -219,20 +219,30 @@ fn meaning(arg: &Arg) -> String {
 mod tests {
     use std::path::Path;
 
-    /// `ISOTHERM_BLESS=1` writes the page.
-    #[test]
-    fn the_page_says_what_the_program_takes() {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference.md");
-        let now = super::page();
+    /// Compares a file of `docs/` with what the program makes; `ISOTHERM_BLESS=1` writes it.
+    fn is_made(name: &str, now: &str) {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../docs")
+            .join(name);
         if std::env::var_os("ISOTHERM_BLESS").is_some() {
-            std::fs::write(&file, &now).unwrap();
+            std::fs::write(&file, now).unwrap();
         }
         let written = std::fs::read_to_string(&file).unwrap();
         let differs = written.lines().zip(now.lines()).find(|(a, b)| a != b);
-        assert_eq!(
-            differs, None,
-            "write it again: ISOTHERM_BLESS=1 cargo test -p isotherm reference"
-        );
-        assert_eq!(written.len(), now.len());
+        let how = "write it again: ISOTHERM_BLESS=1 cargo test -p isotherm reference";
+        assert_eq!(differs, None, "{name}: {how}");
+        assert_eq!(written.len(), now.len(), "{name}: {how}");
+    }
+
+    #[test]
+    fn the_page_says_what_the_program_takes() {
+        is_made("reference.md", &super::page());
+    }
+
+    #[test]
+    fn schemas_say_what_the_types_are() {
+        for (name, text) in isotherm_answers::schema::all() {
+            is_made(&format!("json/{name}.schema.json"), &text);
+        }
     }
 }

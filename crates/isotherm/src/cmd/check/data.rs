@@ -58,7 +58,7 @@ pub(super) fn ranges(list: &Value) -> Ranges {
 /// it was served stays if this one says the same.
 pub(super) fn tell_status(volume: &Path, config: &VolumeConfig, found: &Found) {
     let checks = DataChecks::load(volume, config.uuid.as_deref());
-    if checks.figures()["last"]["ok"] != json!(found.is_well()) {
+    if checks.figures().last.map(|last| last.ok) != Some(found.is_well()) {
         checks.keep(found);
     }
 }

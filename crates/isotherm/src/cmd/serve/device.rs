@@ -13,13 +13,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use isotherm_answers::Device;
 use isotherm_control::live::End;
 use isotherm_live::block_file::{self, Mount};
 use isotherm_live::config::format_uuid;
 use isotherm_live::front_end::{Capabilities, FrontEnd, FrontEndSettings, VolumeAccess};
 use isotherm_live::loop_device::{self, LoopDevice};
 use isotherm_live::ublk;
-use serde_json::{Value, json};
 
 use crate::args::ServeArgs;
 use crate::cmd::assemble::missing_members;
@@ -29,7 +29,7 @@ use crate::{Failure, notify, place};
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The device for `status`; null until it exists.
-pub(super) type DeviceStatus = Arc<Mutex<Value>>;
+pub(super) type DeviceStatus = Arc<Mutex<Option<Device>>>;
 
 /// `--loop`: a block file and a loop device over it.
 pub(super) struct Settings {
@@ -63,7 +63,7 @@ impl FrontEndSettings for Settings {
         )
         .map_err(|e| words(&e))?;
         let shown = AttachedLoop::start(mount.file(), volume, &left).map_err(|e| words(&e))?;
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = shown.describe();
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown.describe());
         Ok(Box::new(Looped {
             names,
             shown: Some(shown),
@@ -95,8 +95,11 @@ impl FrontEndSettings for Ublk {
             .names()
             .into_iter()
             .find_map(|n| Some(n.strip_prefix("ublk:")?.to_owned()));
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) =
-            json!({ "path": disk, "link": link, "zero_copy": front.zero_copy() });
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(Device {
+            path: disk.unwrap_or_default(),
+            link: link.to_string_lossy().into_owned(),
+            zero_copy: front.zero_copy(),
+        });
         Ok(front)
     }
 }
@@ -286,8 +289,12 @@ impl AttachedLoop {
     }
 
     /// The description for `status`.
-    pub(super) fn describe(&self) -> Value {
-        json!({"path": self.device.path(), "link": self.link})
+    pub(super) fn describe(&self) -> Device {
+        Device {
+            path: self.device.path().to_string_lossy().into_owned(),
+            link: self.link.to_string_lossy().into_owned(),
+            zero_copy: None,
+        }
     }
 
     /// The stable name.

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
+use isotherm_answers::Recovery;
 use isotherm_control::data_check::DataChecks;
 use isotherm_control::fronts::Fronts;
 use isotherm_control::live::{Live, StopReply};
@@ -17,7 +18,6 @@ use isotherm_live::config::parse_uuid;
 use isotherm_live::front_end::{FrontEndSettings, VolumeAccess};
 use isotherm_live::{OpenMode, Server, Volume, VolumeConfig};
 use isotherm_web::WebServer;
-use serde_json::{Value, json};
 
 use crate::args::ServeArgs;
 use crate::control::server::Control;
@@ -275,13 +275,18 @@ fn judge_loss(volume: &Volume, accept: bool) -> Result<(), Failure> {
     )))
 }
 
-fn recovery(volume: &Volume) -> Value {
+fn recovery(volume: &Volume) -> Recovery {
     let r = volume.report();
-    json!({
-        "was_clean": r.was_clean, "checkpoint": r.checkpoint, "checkpoint_records": r.checkpoint_records,
-        "journal_blocks": r.journal_blocks, "journal_records": r.journal_records, "from_mirror": r.from_mirror,
-        "mapped": r.mapped, "incomplete": r.incomplete,
-    })
+    Recovery {
+        was_clean: r.was_clean,
+        checkpoint: r.checkpoint,
+        checkpoint_records: r.checkpoint_records,
+        journal_blocks: r.journal_blocks,
+        journal_records: r.journal_records,
+        from_mirror: r.from_mirror,
+        mapped: r.mapped,
+        incomplete: r.incomplete,
+    }
 }
 
 /// The parameters that all front ends get.

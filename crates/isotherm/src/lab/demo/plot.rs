@@ -172,7 +172,9 @@ mod tests {
                 setup,
                 Workload::Trace,
                 s,
-                &json!({"latency_p50_s": s / 1000.0, "volume_bytes": 4}),
+                &crate::overview::tests::stats(
+                    json!({"latency_p50_s": s / 1000.0, "volume_bytes": 4}),
+                ),
             )
         };
         let rows = vec![

@@ -214,18 +214,17 @@ pub fn measure(
         plan.records.len()
     ));
     let server = place.open(&sized, true)?;
-    let events = plan.events.as_deref().map(|dir| {
+    let start = |dir: &Path| {
         let file = dir.join(format!("{kind:?}.events").to_lowercase());
         EventsFile::start(&file, &server.handle(), u64::MAX)
-    });
-    let events = events.transpose()?;
+    };
+    let events = plan.events.as_deref().map(start).transpose()?;
     let begun = Instant::now();
     run.replay(&server.port())?;
     let elapsed = begun.elapsed();
-    let config = sized.config(&dir, true);
-    let stats = server.handle().call(move |engine, world| {
-        figures::stats(engine, world, &config, Nanos(elapsed.as_nanos() as u64))
-    });
+    let spent = Nanos(elapsed.as_nanos() as u64);
+    let alone = figures::Beside::alone(sized.config(&dir, true), spent);
+    let stats = (server.handle()).call(move |engine, world| figures::stats(engine, world, alone).0);
     let stats = stats.ok_or_else(|| Failure::failed("the volume closed by itself"))?;
     server.stop().map_err(|e| Failure::failed(e.to_string()))?;
     if let Some(events) = events {

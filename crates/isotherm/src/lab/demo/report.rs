@@ -1,7 +1,7 @@
 //! The table, the JSON, and the conclusions from them.
 
+use isotherm_answers::Stats;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::setup::{HDD, SSD, STANDBY_S, SetUp};
 use crate::lab::args::DemoArgs;
@@ -89,52 +89,38 @@ pub struct Row {
 
 impl Row {
     /// From the figures of a served volume.
-    pub fn new(setup: SetUp, workload: Workload, elapsed_s: f64, stats: &Value) -> Row {
-        let count = |key: &str| stats[key].as_u64().unwrap_or(0);
-        let float = |key: &str| stats[key].as_f64().unwrap_or(0.0);
-        let members: Vec<&Value> = stats["members"].as_array().into_iter().flatten().collect();
+    pub fn new(setup: SetUp, workload: Workload, elapsed_s: f64, stats: &Stats) -> Row {
         // Tier 0 of the disk alone is the disk.
         let has_flash = setup != SetUp::Hdd;
-        let flash = members.iter().filter(|m| has_flash && m["tier"] == 0);
-        let (reads, writes) = (count("reads"), count("writes"));
+        let flash = stats.members.iter().filter(|m| has_flash && m.tier == 0);
+        let paced = stats.members.iter().filter_map(|m| m.paced.clone());
         Row {
             setup,
             workload,
-            paced: members
-                .iter()
-                .filter_map(|m| m["paced"].as_str().map(str::to_owned))
-                .collect(),
-            policy: stats["policy"].as_str().unwrap_or_default().to_owned(),
+            paced: paced.collect(),
+            policy: stats.policy.clone(),
             elapsed_s,
-            requests: count("requests"),
-            reads,
-            writes,
-            throughput_iops: (reads + writes) as f64 / elapsed_s.max(1e-9),
-            latency_p50_s: float("latency_p50_s"),
-            latency_p99_s: float("latency_p99_s"),
-            fast_hit_ratio: stats["fast_hit_ratio"]
-                .as_f64()
-                .filter(|_| setup == SetUp::Hybrid)
-                .or(match setup {
-                    // Unmapped extents have no tier and count as no hit; on flash alone there are no misses.
-                    SetUp::Ssd => Some(1.0),
-                    _ => None,
-                }),
-            fast_write_bytes: if has_flash {
-                count("fast_write_bytes")
-            } else {
-                0
+            requests: stats.requests,
+            reads: stats.reads,
+            writes: stats.writes,
+            throughput_iops: (stats.reads + stats.writes) as f64 / elapsed_s.max(1e-9),
+            latency_p50_s: stats.latency_p50_s,
+            latency_p99_s: stats.latency_p99_s,
+            fast_hit_ratio: match setup {
+                SetUp::Hybrid => stats.fast_hit_ratio,
+                // Unmapped extents have no tier and count as no hit; on flash alone there are no misses.
+                SetUp::Ssd => Some(1.0),
+                SetUp::Hdd => None,
             },
-            fast_meta_bytes: flash
-                .map(|m| m["meta_bytes_written"].as_u64().unwrap_or(0))
-                .sum(),
-            promotions: count("promotions"),
-            demotions: count("demotions"),
-            migrated_bytes: count("migrated_bytes"),
-            spin_downs: count("spin_downs"),
-            energy_j: stats["energy_j"].as_f64(),
-            flash_bytes: if has_flash { count("fast_bytes") } else { 0 },
-            volume_bytes: count("volume_bytes"),
+            fast_write_bytes: if has_flash { stats.fast_write_bytes } else { 0 },
+            fast_meta_bytes: flash.map(|m| m.meta_bytes_written).sum(),
+            promotions: stats.promotions,
+            demotions: stats.demotions,
+            migrated_bytes: stats.migrated_bytes,
+            spin_downs: stats.spin_downs,
+            energy_j: stats.energy_j,
+            flash_bytes: if has_flash { stats.fast_bytes } else { 0 },
+            volume_bytes: stats.volume_bytes,
             working_set_bytes: 0,
             memory_bytes: None,
             transactions_per_s: None,
@@ -287,12 +273,12 @@ mod tests {
     use serde_json::json;
 
     fn row(setup: SetUp, elapsed_s: f64) -> Row {
-        let stats = json!({
+        let stats = crate::overview::tests::stats(json!({
             "requests": 130_000, "reads": 60_000, "writes": 60_000, "latency_p50_s": 0.0101, "latency_p99_s": 1.2345,
             "fast_hit_ratio": 0.5, "fast_write_bytes": 1u64 << 30, "promotions": 99_999, "demotions": 99_999,
             "spin_downs": 12, "fast_bytes": if setup == SetUp::Hybrid { 1u64 << 28 } else { 1 << 30 },
             "members": [{"tier": 0, "paced": "x", "meta_bytes_written": 1 << 20}, {"tier": 1, "paced": null}],
-        });
+        }));
         let row = Row::new(setup, Workload::Postmark, elapsed_s, &stats);
         Row {
             working_set_bytes: 1 << 30,

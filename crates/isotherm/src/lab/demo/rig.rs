@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use isotherm_answers::Stats;
 
 use super::process::{Guard, Stop, command, insist, run};
 use super::workdir::mounts_below;
@@ -88,7 +88,7 @@ impl Served {
     }
 
     /// `isotherm stats --json`.
-    pub fn stats(&self) -> Result<Value, Failure> {
+    pub fn stats(&self) -> Result<Stats, Failure> {
         let asked = command(&self.isotherm)
             .arg("stats")
             .arg(&self.volume)

@@ -34,7 +34,10 @@ impl Disk {
         Disk::filled(bytes, 0)
     }
     fn filled(bytes: usize, with: u8) -> Disk {
-        let image = vec![with; bytes];
+        Disk::holding(vec![with; bytes])
+    }
+    /// A disk that holds these bytes.
+    pub fn holding(image: Vec<u8>) -> Disk {
         Disk {
             now: image.clone(),
             durable: image,
@@ -153,12 +156,7 @@ impl Disk {
     /// A copy of the present contents, as an administrator might make one.
     #[must_use]
     pub fn image(&self) -> Disk {
-        Disk {
-            now: self.now.clone(),
-            durable: self.now.clone(),
-            unflushed: Vec::new(),
-            stamp: 0,
-        }
+        Disk::holding(self.now.clone())
     }
     /// Damages bytes permanently.
     pub fn corrupt(&mut self, offset: u64, len: usize) {

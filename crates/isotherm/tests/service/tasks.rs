@@ -201,10 +201,15 @@ fn pages_about_volumes_run_word_for_word() {
     assert!(all.len() >= 5);
     all.push(r#"e2fsck -fn "$T/slow.img""#.to_owned());
     run(&machine(), "truncate -s 64M \"$T/fast2.img\"\n", &all);
-    // All commands there concern a volume that is not served.
-    let m = machine();
-    m.create("v");
-    run(&m, "", &blocks(&page("when-something-broke")));
+    // All commands there concern a volume that is not served, and its devices.
+    let scripts = docs().join("../scripts").display().to_string();
+    let before = format!(
+        "mkdir \"$T/mnt/new\"\nln -s {scripts} scripts\n{}",
+        r#"isotherm create "$T/etc/v" --fast "$T/fast.img" --slow "$T/slow.img" --policy lru >/dev/null"#
+    );
+    let mut all = blocks(&page("when-something-broke"));
+    all.push(r#"test "$(stat -c %s "$T/mnt/new/v.img")" -gt 200000000; test "$(head -c 8 "$T/slow.img")" != ISOTHERM"#.to_owned());
+    run(&machine(), &format!("{before}\n"), &all);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! value, too. `ISOTHERM_SEEDS=N` runs N seeds of each scenario, `ISOTHERM_SEED=X` repeats one.
 
 use isotherm_core::store::open::{Loss, Mode};
+use isotherm_hostile::Rng;
 use isotherm_hostile::disk::Disk;
 use isotherm_hostile::image::{contents, each_crash, interrupted};
 use isotherm_hostile::run::{Scenario, Shape};
@@ -42,8 +43,8 @@ impl Drop for Place {
 /// The image, and the ranges that are lost.
 type Given = (Vec<u8>, Vec<(usize, usize)>);
 
-/// What rescue gives of these members with `--accept-loss`: the image, and the ranges that it says to be lost; or its refusal.
-fn rescued(place: &Place, disks: &[Disk]) -> Result<Given, String> {
+/// What rescue gives of these members, with `--accept-loss` or without: the image, and the ranges that it says to be lost; or its refusal.
+fn rescued(place: &Place, disks: &[Disk], accept: bool) -> Result<Given, String> {
     let mut command = Command::new("python3");
     command.arg(SCRIPT);
     for (i, disk) in disks.iter().enumerate().filter(|(_, d)| !d.is_empty()) {
@@ -52,7 +53,8 @@ fn rescued(place: &Place, disks: &[Disk]) -> Result<Given, String> {
         command.arg(file);
     }
     let image = place.0.join("image");
-    let out = command.arg("--accept-loss").arg("--out").arg(&image);
+    command.args(accept.then_some("--accept-loss"));
+    let out = command.arg("--out").arg(&image);
     let out = out.output().expect("run python3");
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     if !out.status.success() {
@@ -89,7 +91,7 @@ fn compare_in(place: &Place, disks: &[Disk]) -> Result<(), String> {
         Mode::ReadOnly
     };
     let served = contents(copies(), mode, u64::MAX)?;
-    let (image, lost) = match (rescued(place, disks), &served) {
+    let (image, lost) = match (rescued(place, disks, true), &served) {
         (Ok(r), _) => r,
         (Err(_), Err(_)) => return Ok(()),
         (Err(e), Ok(_)) => return Err(format!("refused: {e}")),
@@ -224,6 +226,63 @@ fn changed_volumes_are_read_without_us() {
         lives: 5,
         ..Scenario::new(seed)
     });
+}
+
+/// Some blocks of metadata are damaged. What rescue then gives without consent is what the engine serves, or if that refuses, what was there
+/// before.
+fn damaged(seed: u64, disks: &[Disk]) -> Result<bool, String> {
+    let copies = || disks.iter().map(Disk::image).collect::<Vec<_>>();
+    let mode = Mode::ReadWrite { epoch: 79 };
+    let (mut rng, mut left) = (Rng::new(seed), copies());
+    for _ in 0..=rng.below(4) {
+        let disk = rng.below(left.len() as u64) as usize;
+        let (blocks, flash) = (left[disk].len() as u64 / 4096, disk < left.len() / 2);
+        let block = match rng.below(4) {
+            0 => blocks - 1 - rng.below(3),
+            1 => [0, 2, 3][rng.below(3) as usize],
+            _ if flash => 4 + rng.below(16),
+            _ => 0,
+        };
+        left[disk].corrupt(block % blocks * 4096 + 8 * rng.below(24), 8);
+    }
+    let place = Place::new();
+    let Ok((image, lost)) = rescued(&place, &left, false) else {
+        return Ok(false);
+    };
+    let served = contents(left, mode, u64::MAX)?.or_else(|_| contents(copies(), mode, u64::MAX)?);
+    let served: Vec<u8> = served?.into_iter().flatten().flatten().collect();
+    let differs = (0..image.len()).find(|&i| image[i] != served[i]);
+    match differs {
+        None if lost.is_empty() => Ok(true),
+        at => Err(format!(
+            "byte {at:?} is wrong, and nothing is said ({lost:?})"
+        )),
+    }
+}
+
+#[test]
+fn damage_is_never_shown() {
+    let seeds = var("ISOTHERM_SEEDS").unwrap_or(20);
+    let mut counts = [0, 0];
+    for seed in var("ISOTHERM_SEED").map_or(0..seeds, |s| s..s + 1) {
+        let shape = [Shape::Cache, Shape::Roomy, Shape::CacheOfFour][seed as usize % 3];
+        let cache = (seed % 3 != 1).then_some(false);
+        let ring = Some(64).filter(|_| seed % 2 == 0);
+        let s = Scenario {
+            shape,
+            cache,
+            ring,
+            copies: true,
+            ..Scenario::new(seed)
+        };
+        each_crash(s, |disks| {
+            counts[usize::from(damaged(seed, disks)?)] += 1;
+            Ok(())
+        })
+        .unwrap_or_else(|e| panic!("ISOTHERM_SEED={seed}: {e}"));
+    }
+    println!("{counts:?} refused, given");
+    assert!(counts.iter().all(|n| *n > 0) || var("ISOTHERM_SEED").is_some());
 }
 
 /// Runs the script with a power failure at its write or flush number `cut`: each sector that was not flushed is kept or lost on its own.

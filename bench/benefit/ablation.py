@@ -19,12 +19,8 @@ CLOCKS = [("16K", ["--time", "trace"]), ("64K", ["--time", "trace"]), ("64K", ["
 # The parameter, and what happens with it.
 OFF = [
     ("without=account", "data that is not used again is fetched as well"),
-    ("without=sooner", "no write bypasses flash because the disk would answer sooner"),
-    ("without=late", "no write goes to a busy disk because flash has a queue"),
     ("without=alone", "flash gets writes even if the disk alone would answer sooner"),
-    ("guard=0", "all four of the above"),
-    ("without=gaps", "the length of a batch of cleans does not depend on the usual length of idle times"),
-    ("without=harm", "the time for which requests wait for cleaning is not counted"),
+    ("guard=0", "both of the above"),
     ("without=emptying", "a disk that still empties its write cache counts as idle"),
     ("without=value", "cleaning always waits until the disk is idle, even if no copy is clean"),
     ("without=yielding", "the round of a batch begins as soon as any request waits, and as soon as a slot waits for it"),

@@ -163,41 +163,6 @@ fn no_request_waits_for_the_copy_that_a_fetch_writes() {
     assert_eq!(seen.load(Ordering::Relaxed), unknown);
 }
 
-/// Number of writes of requests in progress on the slow member, after a burst of 16 writes at the same time.
-fn burst_on_the_slow_member(without: &str) -> usize {
-    // A write to flash takes 50 µs; the slow device's write cache accepts one in 70 µs.
-    let fast = Cost {
-        write: Nanos(50_000),
-        ..Cost::FAST
-    };
-    let slow = Cost {
-        read: Nanos(9_000_000),
-        write: Nanos(70_000),
-        ..Cost::SLOW
-    };
-    let params = Params {
-        costs: vec![fast, slow],
-        ..Params::default()
-    };
-    let mut run = Run::new("lru", params);
-    let mut policy = Box::new(Benefit::default());
-    policy.set_name("without", without).unwrap();
-    run.engine.set_policy(run.now, policy).unwrap();
-    run.run(Nanos::from_secs(1000));
-    for e in 0..16 {
-        run.submit(RequestOp::Write, e);
-    }
-    let writes = run.due.values().filter(|o| o.kind == OpKind::Write);
-    writes.filter(|o| o.member == MemberId(1)).count()
-}
-
-#[test]
-fn a_burst_of_writes_is_spread_over_both_devices() {
-    // One write more would wait for the first one, and for the work that it leaves behind.
-    assert_eq!(burst_on_the_slow_member("none"), 1);
-    assert_eq!(burst_on_the_slow_member("late"), 0);
-}
-
 /// Cleans four copies while pairs of reads of cold extents keep the slow member busy for 20 ms: the second read of a pair waits for the
 /// fetch of the first. Returns whether the slow member got a flush in this time, and the number of copies that are clean a second later.
 fn flush_ahead_of_reads(without: &str) -> (bool, u64) {

@@ -77,7 +77,7 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "guard",
-        what: "1: while copies cost more than they save, only recently used extents are copied, and writes that the slow device answers sooner bypass flash; 0: off",
+        what: "1: while copies cost more than they save, only recently used extents are copied, and writes bypass flash while the slow device alone would answer them sooner; 0: off",
         default: "1",
     },
     ParamInfo {
@@ -147,7 +147,7 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "without",
-        what: "for measurements: mechanisms to switch off, joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value, alone, classes, yielding",
+        what: "for measurements: mechanisms to switch off, joined by +: account, emptying, lacks, worth, riding, value, alone, classes, yielding",
         default: "none",
     },
 ];

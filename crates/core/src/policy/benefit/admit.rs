@@ -158,10 +158,6 @@ impl Benefit {
             self.shadow.write_bypassed(extent, answer, read);
             return;
         }
-        if passes && self.slow_answers_sooner(view, is_recent) {
-            self.harm.decay();
-            return;
-        }
         let to = FAST;
         let what = if access.write {
             Action::Allocate { extent, to }

@@ -2,7 +2,7 @@
 
 use super::shadow::ShadowAccess;
 use super::without::Part;
-use super::{Benefit, FAST, LULL, millis};
+use super::{Benefit, LULL, millis};
 use crate::policy::{Access, Action, View};
 use crate::units::Nanos;
 use crate::volume::UnitId;
@@ -20,13 +20,6 @@ const ROUND_WRITES: usize = 2;
 const DIRTY_SHARE: u32 = 4;
 /// Number of cleans in a batch under load. In long batches fewer requests wait for a commit round.
 const LOAD_BATCH: usize = 64;
-/// Of 256 idle times that have lasted as long as the present one, the number that must continue for the duration of a batch, while less
-/// than half of flash is dirty.
-const SURVIVING: u32 = 230;
-/// The same if at least half of flash is dirty.
-const SURVIVING_HALF_DIRTY: u32 = 200;
-/// One in `PROBE_INTERVAL` writes that find the slow device idle goes there, to measure how soon it answers.
-const PROBE_INTERVAL: u32 = 16;
 
 impl Benefit {
     /// Whether more than 80 % of flash is dirty.
@@ -133,15 +126,11 @@ impl Benefit {
         self.clean_cursor = from;
         if found > 0 {
             let debt = Benefit::deferred_write_time(view).0;
-            let takes =
-                debt * found as u64 + ROUND_WRITES as u64 * Benefit::random_write_time(view).0;
             self.add_slow_work(view.now(), Nanos(debt * (found + ROUND_WRITES) as u64));
-            self.harm.begin_batch(view.now(), found as u64, takes);
         }
     }
     /// Number of writes at random places that the slow device may get now. Together they take at most half of the time for which the device
-    /// has been `quiet`, and so little time that most idle times which had lasted as long continued for it. If flash has more dirty data,
-    /// more idle times may be too short.
+    /// has been `quiet`.
     ///
     /// While little is dirty, enough copies are clean, so cleaning gains nothing yet; but requests that arrive during a batch would still
     /// wait. So, while less than 1 / [`DIRTY_SHARE`] of flash is dirty, less than half of the time is used, in proportion to the dirty data.
@@ -151,81 +140,7 @@ impl Benefit {
         let part = u128::from(self.dirty.len().min(needed));
         let half = u128::from(quiet.0 / 2) * part / u128::from(needed);
         let room = half as u64 / each;
-        let enough = if self.is_half_dirty() {
-            SURVIVING_HALF_DIRTY
-        } else {
-            SURVIVING
-        };
-        let so_far = view.load(view.slowest()).quiet;
-        let mut n = room.min((MAX_CLEANS + ROUND_WRITES) as u64);
-        while n > 0 && self.has(Part::Gaps) {
-            let more = Nanos(n * each);
-            match self.gaps.survival(so_far, more) {
-                Some(c) if c < enough => n = n * 2 / 3,
-                _ => break,
-            }
-        }
-        n as usize
-    }
-    /// Whether at least half of flash is dirty.
-    fn is_half_dirty(&self) -> bool {
-        u64::from(self.dirty.len()) * 2 >= u64::from(self.fast_slots)
-    }
-    /// The time until flash answers a write, nanoseconds: as measured recently, or the time of its queue if that is longer. A burst begins
-    /// with an empty queue, so the recent answers say too little while it grows.
-    fn flash_answer(&self, view: &View<'_>) -> u64 {
-        let queue = if self.has(Part::Late) {
-            u64::from(view.load(FAST).waiting) * view.cost(FAST).write.0
-        } else {
-            0
-        };
-        view.latencies(FAST).write.0.max(queue)
-    }
-    /// The cost of a write to the slow device, nanoseconds: the time until it is answered, and the time for which other requests wait for it.
-    fn slow_write_cost(&self, view: &View<'_>) -> u64 {
-        let (t, debt) = (view.slowest(), Benefit::deferred_write_time(view).0);
-        let gap = self.read_interval.max(view.now().since(self.last_read)).0;
-        let work = debt / 2 + self.slow_busy_until.since(view.now()).0;
-        let later = u128::from(debt) * u128::from(work) / u128::from(gap.max(1));
-        let later = u64::try_from(later).unwrap_or(u64::MAX);
-        let waiting = debt.saturating_mul(u64::from(view.load(t).waiting));
-        let answer = view.latencies(t).write.0;
-        answer.saturating_add(later).saturating_add(waiting)
-    }
-    /// Whether a write should go to the slow device because all costs together are lower there. This is only possible if that device has a
-    /// write cache. `is_recent`: the extent was used recently.
-    ///
-    /// A write at the slow device leaves work behind. A read that arrives meanwhile waits for half of that work on average, or for all of it
-    /// if there is older work; each request that already waits, waits for all of it. A write to flash must be cleaned later, and requests
-    /// that arrive during the cleaning wait; this time is measured ([`super::harm`]). If a request waits for the slow device, or the
-    /// device has work to do, flash gets the write, unless flash itself has a queue: then the costs on both sides decide. So a burst of
-    /// writes is spread over both devices.
-    ///
-    /// The response time of the slow device is known from writes that went there. While the device is idle, one in [`PROBE_INTERVAL`]
-    /// writes is sent there as a measurement. In a burst of writes the last response times do not predict the next one, so flash gets the
-    /// writes.
-    pub(super) fn slow_answers_sooner(&mut self, view: &View<'_>, is_recent: bool) -> bool {
-        let t = view.slowest();
-        let (cost, waiting) = (view.cost(t), view.load(t).waiting);
-        if !self.has(Part::Sooner) {
-            return false;
-        }
-        if cost.write.0 * 2 >= cost.read.0 {
-            return false;
-        }
-        let flash_has_queue = self.has(Part::Late) && view.load(FAST).waiting > 0;
-        if (waiting > 0 || self.slow_busy_until > view.now()) && !flash_has_queue {
-            return false;
-        }
-        let slow = self.slow_write_cost(view);
-        // A recently used extent is often written again, and one clean then serves several writes.
-        let harm = if self.has(Part::Harm) {
-            self.harm.wait_per_copy().min(cost.read.0) / if is_recent { 2 } else { 1 }
-        } else {
-            0
-        };
-        slow < self.flash_answer(view).saturating_add(harm)
-            || (self.slow_idle_time(view) >= self.settings.idle && self.draw(PROBE_INTERVAL) == 0)
+        room.min((MAX_CLEANS + ROUND_WRITES) as u64) as usize
     }
     /// Tells the model of the slow device alone about an access.
     pub(super) fn update_shadow(&mut self, view: &View<'_>, access: &Access, goes_on: bool) {
@@ -264,11 +179,5 @@ impl Benefit {
     pub(super) fn write_bypasses_copy(&self, view: &View<'_>, e: UnitId) -> bool {
         let is_clean = !self.dirty.contains(e) && !view.is_dirty(e);
         is_clean && self.writes_bypass_flash(view) && !view.is_held(e) && !self.is_pinned(view, e)
-    }
-    /// A read goes to the slow device: updates the mean time between such reads.
-    pub(super) fn note_slow_read(&mut self, now: Nanos) {
-        let gap = now.since(self.last_read).0;
-        self.read_interval = Nanos((self.read_interval.0 * 15 + gap) / 16);
-        self.last_read = now;
     }
 }

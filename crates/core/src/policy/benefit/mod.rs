@@ -13,9 +13,6 @@
 //!   the time to empty its own write cache. A batch takes up to half of the time for which the device has been idle, and is large enough
 //!   to be worth a commit round. It contains only data that was not written for `settled_s`, unless more than 80 % of flash is dirty.
 //! - If the rest of an extent is rarely requested, only the part that is read is copied (`regions.rs`).
-//! - A batch of cleans is so short that most idle times which had lasted as long would have covered it (`gaps.rs`). The time for which
-//!   requests wait for a batch is measured, and counts as a cost of writes to flash (`harm.rs`): a slow device that has a write cache and
-//!   is idle may get a write itself.
 //! - If the slow device is never idle, as in a closed loop, all copies would become dirty. The policy adds up the time that misses lose
 //!   because no dirty copy can be evicted. When this equals the measured time of a batch of cleans, a batch is written (`regret.rs`,
 //!   `batches.rs`).
@@ -34,7 +31,7 @@
 //! | request_bypass | 0…2⁴⁰ | 65536 | bytes; a request of this size or more bypasses the cache; 0: none does |
 //! | idle_s | 0.001…3600 | 0.05 | seconds for which the slow device must be idle before cleaning begins |
 //! | settled_s | 0…3600 | 5 | seconds since the last write of data before it is cleaned |
-//! | guard | 0, 1 | 1 | 1: while copies cost more than they save, only recently used extents are copied; a write goes where it is answered sooner, its later cleaning included |
+//! | guard | 0, 1 | 1 | 1: while copies cost more than they save, only recently used extents are copied; writes bypass flash while the slow device alone would answer them sooner |
 //! | parts | 0, 1 | 1 | 1: only a part of an extent is copied if the rest is rarely requested |
 //! | homes | 0, 1 | 0 | 1: flash has homes as well, so that the volume is as large as both tiers (`homes.rs`) |
 //! | goal | fast, quiet, lasting, cheap | fast | a named set of the weights below (`weights.rs`) |
@@ -66,8 +63,6 @@ mod batches;
 mod classes;
 mod clean;
 mod explain;
-mod gaps;
-mod harm;
 mod homes;
 mod order;
 mod regions;
@@ -95,8 +90,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 use batches::Batches;
 use classes::Classes;
-use gaps::Gaps;
-use harm::Harm;
 use order::Order;
 use regions::Regions;
 use regret::Regret;
@@ -133,19 +126,12 @@ pub struct Benefit {
     next_tick: Option<Nanos>,
     /// The estimated time at which the slow device has done its work, including the writes in its write cache.
     slow_busy_until: Nanos,
-    /// The lengths of the idle times of the slow device.
-    gaps: Gaps,
-    /// The time for which requests wait for cleaning.
-    harm: Harm,
     /// The time that is lost because flash is full of dirty data.
     regret: Regret,
     /// A model of the slow device alone, and the comparison of flash with it.
     shadow: Shadow,
     /// The measured time of cleaning under load.
     batches: Batches,
-    /// The time of the last read that went to the slow device, and the mean time between such reads.
-    last_read: Nanos,
-    read_interval: Nanos,
     seed: u64,
     /// The account of what copies saved and cost.
     account: Account,
@@ -169,13 +155,9 @@ impl Default for Benefit {
             clean_cursor: 0,
             next_tick: None,
             slow_busy_until: Nanos(0),
-            gaps: Gaps::default(),
-            harm: Harm::default(),
             regret: Regret::default(),
             shadow: Shadow::default(),
             batches: Batches::default(),
-            last_read: Nanos(0),
-            read_interval: Nanos(0),
             seed: 0x9e37_79b9_7f4a_7c15,
             account: Account::default(),
             classes: Classes::default(),
@@ -342,13 +324,8 @@ impl Policy for Benefit {
                 self.regions.note_missing_blocks(extent);
             }
             let load = view.load(view.slowest());
-            if load.waiting == 0 {
-                self.gaps.record(load.quiet);
-            }
             self.batches.note_queue(access.now, load.waiting);
             if self.cleaning > 0 {
-                self.harm
-                    .request_waits(access.now, Benefit::slow_read(view) / 2);
                 let takes = if access.write {
                     Benefit::deferred_write_time(view).0
                 } else {
@@ -356,9 +333,7 @@ impl Policy for Benefit {
                 };
                 self.batches.add_request_time(takes);
             }
-            if !access.write {
-                self.note_slow_read(access.now);
-            } else if !goes_on {
+            if access.write && !goes_on {
                 self.add_slow_work(access.now, Benefit::deferred_write_time(view));
             }
             self.scores.advance_clock();

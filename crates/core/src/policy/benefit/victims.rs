@@ -99,11 +99,6 @@ fn draw_result(seed: u64, below: u32) -> u32 {
 }
 
 impl Benefit {
-    /// Draws a number below `below`.
-    pub(super) fn draw(&mut self, below: u32) -> u32 {
-        self.seed = next_seed(self.seed);
-        draw_result(self.seed, below)
-    }
     /// Searches for a victim: the least valuable one of up to [`SAMPLE`] clean copies (or homes on flash, if they may be demoted). Also
     /// returns the draws of the search. `newcomer`: the class of the new copy, if the slot is for one.
     pub(super) fn victim(

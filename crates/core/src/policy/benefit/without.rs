@@ -6,27 +6,11 @@ use crate::policy::{ParamError, nearest};
 use alloc::string::String;
 
 /// The name of each mechanism, and what happens without it.
-const NAMES: [(&str, &str); 14] = [
+const NAMES: [(&str, &str); 10] = [
     ("none", "all mechanisms are on"),
     (
         "account",
         "data that is not used again is copied, even if copies cost more than they save",
-    ),
-    (
-        "sooner",
-        "no write bypasses flash because the slow device's write cache would answer sooner",
-    ),
-    (
-        "late",
-        "no write bypasses flash because flash has a queue, if the slow device has work to do",
-    ),
-    (
-        "gaps",
-        "the length of a batch of cleans does not depend on the usual length of idle times",
-    ),
-    (
-        "harm",
-        "the time for which requests wait for cleaning is not counted",
     ),
     (
         "emptying",
@@ -62,16 +46,12 @@ const NAMES: [(&str, &str); 14] = [
     ),
 ];
 /// The names, for error messages.
-const RANGE: &str = "none, or names of mechanisms joined by +: account, sooner, late, gaps, harm, emptying, lacks, worth, riding, value, alone, classes, yielding";
+const RANGE: &str = "none, or names of mechanisms joined by +: account, emptying, lacks, worth, riding, value, alone, classes, yielding";
 
 /// A mechanism, as an index of [`NAMES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Account = 1,
-    Sooner,
-    Late,
-    Gaps,
-    Harm,
     Emptying,
     Lacks,
     Worth,
@@ -127,11 +107,11 @@ mod tests {
     fn names_are_kept() {
         let all = Without::default();
         assert!(all.has(Part::Account) && all.text().is_none());
-        let two = Without::named("harm+account").unwrap_or_default();
-        assert!(!two.has(Part::Account) && !two.has(Part::Harm) && two.has(Part::Value));
-        assert_eq!(two.text().as_deref(), Some("account+harm"));
+        let two = Without::named("lacks+account").unwrap_or_default();
+        assert!(!two.has(Part::Account) && !two.has(Part::Lacks) && two.has(Part::Value));
+        assert_eq!(two.text().as_deref(), Some("account+lacks"));
         assert_eq!(Without::named("none"), Ok(all));
-        assert!(matches!(Without::named("gap"), Err(ParamError::Value(_, n)) if n == "gaps"));
+        assert!(matches!(Without::named("lack"), Err(ParamError::Value(_, n)) if n == "lacks"));
         for (i, name) in NAMES.iter().enumerate().skip(1) {
             assert_eq!(Without::named(name.0), Ok(Without(1 << i)));
             assert!(RANGE.contains(name.0) && !name.1.is_empty());

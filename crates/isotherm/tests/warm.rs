@@ -58,34 +58,17 @@ fn stats(place: &Place) -> Value {
     place.json("stats v", "stats")
 }
 
-/// Bytes that the disk read for requests, and reads of the volume. The watcher of the layout looks at the disk when it likes, which is work
-/// of the volume's own.
-fn reads(place: &Place) -> (i64, u64) {
+/// Reads of the disk, and of the volume.
+fn reads(place: &Place) -> (u64, u64) {
     let stats = stats(place);
     let members = stats["members"].as_array().expect("members").clone();
     let slow = members.iter().filter(|m| m["tier"] == json!(1));
-    let slow: u64 = slow.filter_map(|m| m["bytes_read"].as_u64()).sum();
-    let own = number(&stats["own_work"], "slow_read_bytes");
-    let reads = number(&stats, "reads");
-    (slow as i64 - own as i64, reads)
+    let slow = slow.filter_map(|m| m["reads"].as_u64()).sum();
+    (slow, stats["reads"].as_u64().expect("a number"))
 }
 
 fn number(of: &Value, key: &str) -> u64 {
     of[key].as_u64().unwrap_or_else(|| panic!("{key}: {of}"))
-}
-
-/// The same once nothing has been read for a while: after a mount the kernel still looks at bitmaps and headers.
-fn quiet(place: &Place) -> (i64, u64) {
-    let mut last = reads(place);
-    for _ in 0..60 {
-        std::thread::sleep(std::time::Duration::from_millis(500));
-        let now = reads(place);
-        if now == last {
-            break;
-        }
-        last = now;
-    }
-    last
 }
 
 /// Many small files in some directories, and one that is not small.
@@ -131,25 +114,20 @@ fn find_reads_nothing_from_the_disk(make: &[&str]) {
     let Some((served, device)) = adopted(&place, make) else {
         return;
     };
+    // While flash answers late, as on a busy machine, the policy lets a write bypass it and drops the copy. That is not the question here.
+    place.ok("set v guard=0");
     let warmed = place.json("warm v --metadata", "warm");
     assert!(number(&warmed, "copied_bytes") > 0, "{warmed}");
     assert_eq!(number(&warmed, "did_not_fit_bytes"), 0, "{warmed}");
     let used = number(&warmed, "wanted_bytes");
     assert!(used < 80 * MIB, "only what is in use: {warmed}");
     let mounted = Mount::of(&device, place.path("mnt"));
-    let before = quiet(&place);
+    let before = reads(&place);
     let found = run(&["find", &mounted.1.display().to_string(), "-size", "+1"]);
     let after = reads(&place);
     assert!(found.lines().count() >= 2000, "{make:?}");
     assert!(after.1 > before.1 + 10, "{make:?}: it was not cold");
-    let told = format!("{warmed} {}", stats(&place));
-    // Nothing on a quiet machine. On a busy one a small write of the mount may go past its copy, and what lies around it is then read from
-    // the disk: a few blocks, where a cold `find` reads all of it.
-    let read = after.0 - before.0;
-    assert!(
-        read <= used as i64 / 50,
-        "{make:?}: {read} bytes of the disk: {told}"
-    );
+    assert_eq!(after.0 - before.0, 0, "{make:?}: reads of the disk");
     drop(mounted);
     // All of it is there now.
     let again = place.json("warm v --metadata", "warm");
@@ -159,7 +137,9 @@ fn find_reads_nothing_from_the_disk(make: &[&str]) {
 
 #[test]
 fn find_on_a_warm_ext4_reads_nothing_from_the_disk() {
-    find_reads_nothing_from_the_disk(&["mkfs.ext4", "-q"]);
+    // Else the kernel zeroes inode tables for some seconds after the mount, and what is then looked at again counts as reads.
+    let now = "lazy_itable_init=0,lazy_journal_init=0";
+    find_reads_nothing_from_the_disk(&["mkfs.ext4", "-q", "-E", now]);
 }
 
 #[test]

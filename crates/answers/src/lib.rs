@@ -41,9 +41,9 @@ pub fn read<T: serde::de::DeserializeOwned>(answer: &Value) -> Result<T, String>
 /// # Errors
 /// As for [`read`].
 pub fn read_status(answer: &Value) -> Result<Status, String> {
-    let status: Status = read(answer)?;
-    if status.state != State::Stopped && status.served.is_none() {
-        read::<Served>(answer)?;
+    let mut status: Status = read(answer)?;
+    if status.state != State::Stopped {
+        status.served = Some(read(answer)?);
     }
     Ok(status)
 }

@@ -218,6 +218,19 @@ pub struct Moves {
     pub active: u32,
 }
 
+impl Moves {
+    /// Each kind by its name.
+    pub fn kinds(&self) -> [(&'static str, &MoveCounts); 5] {
+        [
+            ("promotions", &self.promotions),
+            ("demotions", &self.demotions),
+            ("fetches", &self.fetches),
+            ("evictions", &self.evictions),
+            ("writebacks", &self.writebacks),
+        ]
+    }
+}
+
 /// Moves of a kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -240,32 +240,34 @@ impl UsedSources {
     }
 }
 
+/// Whether each source is on, in the order of [`Source::ALL`].
+pub type SourcesOn = [bool; Source::ALL.len()];
+
+/// The sources of classes that are on.
+pub fn sources_on(handle: &Handle) -> SourcesOn {
+    Source::ALL.map(|s| handle.classes().layers().is_on(s))
+}
+
 /// The sources of classes, and the number of requests that each has classified.
-pub fn sources(handle: &Handle, counts: &Counts, asked: UsedSources) -> ClassSources {
-    let layers = handle.classes().layers();
+pub fn sources(on: SourcesOn, counts: &Counts, asked: UsedSources) -> ClassSources {
     let one = |source, on, requests| SourceFigures {
         source,
         on,
         requests,
     };
-    let own = Source::ALL.map(|s| {
+    let front_end = one(SourceOfClass::FrontEnd, asked.front_end, counts.front_end);
+    let own = Source::ALL.into_iter().zip(on).map(|(s, on)| {
         let name = match s {
             Source::Ranges => SourceOfClass::Ranges,
             Source::Database => SourceOfClass::Database,
             Source::Files => SourceOfClass::Files,
             Source::Layout => SourceOfClass::Layout,
         };
-        one(name, layers.is_on(s), counts.sources[s.index()])
+        one(name, on, counts.sources[s.index()])
     });
-    let mut sources = vec![one(
-        SourceOfClass::FrontEnd,
-        asked.front_end,
-        counts.front_end,
-    )];
-    sources.extend(own);
-    sources.push(one(SourceOfClass::Guess, asked.guess, counts.guessed));
+    let guess = one(SourceOfClass::Guess, asked.guess, counts.guessed);
     ClassSources {
-        sources,
+        sources: [front_end].into_iter().chain(own).chain([guess]).collect(),
         unclassified_requests: counts.unknown,
         mixed_requests: counts.mixed,
     }
@@ -301,7 +303,7 @@ pub fn show(handle: &Handle) -> Result<Value, String> {
         });
         row["volume_bytes"] = json!(n);
     }
-    let mut answer = answer_of(&sources(handle, &counts, asked));
+    let mut answer = answer_of(&sources(sources_on(handle), &counts, asked));
     let (looks, trouble, found) = handle.classes().file_systems();
     let memory = handle.classes().memory();
     let gib = (map.blocks() << 12) as f64 / f64::from(1 << 30);

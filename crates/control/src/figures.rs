@@ -1,11 +1,10 @@
 //! The figures of a served volume: `stats`, and parts of `status`. Names are those of `sim --json` where the meaning is the same.
 
 use isotherm_answers::{
-    ClassSources, CleaningTimeBy, Commit, Copies, DataCheck, Draining, Failure, FrontEnd, Health,
-    KeptAwakeBy, LastWake, Latencies, Latency, Level, Lost, MemberFigures, Memory, MoveCounts,
-    Moves, PowerBudget, Range, Sleep, Starts, Stats, Tier, WearBudget, WokenBy,
+    CleaningTimeBy, Commit, Copies, DataCheck, Draining, Failure, FrontEnd, Health, KeptAwakeBy,
+    LastWake, Latencies, Latency, Level, Lost, MemberFigures, Memory, MoveCounts, Moves,
+    PowerBudget, Range, Sleep, Starts, Stats, Tier, WearBudget, WokenBy,
 };
-use isotherm_classify::Counts;
 use isotherm_core::engine::{Drain, KeptAwake};
 use isotherm_core::policy::REFUSALS;
 use isotherm_core::stats::{Histogram, MemberCounters, MoveCounters, Waker};
@@ -13,19 +12,10 @@ use isotherm_core::{Engine, MemberId, Nanos, TierId, World};
 use isotherm_live::VolumeConfig;
 use isotherm_live::loss::Listed;
 use isotherm_live::world::UringWorld;
-
-use crate::classes::{self, UsedSources};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The names of moves in `stats`.
-pub const KINDS: [&str; 5] = [
-    "promotions",
-    "demotions",
-    "fetches",
-    "evictions",
-    "writebacks",
-];
+use crate::classes::{self, UsedSources};
 
 /// The reason why the volume has failed.
 pub fn failure(handle: &isotherm_live::Handle) -> Option<Failure> {
@@ -59,6 +49,8 @@ pub struct Beside {
     pub data_check: DataCheck,
     /// The content of the fastest tier by class, if it was asked for.
     pub fast: Option<classes::Contents>,
+    /// Which sources of classes are on.
+    pub sources: classes::SourcesOn,
 }
 
 impl Beside {
@@ -80,20 +72,17 @@ impl Beside {
                 last: None,
             },
             fast: None,
+            sources: classes::SourcesOn::default(),
         }
     }
 }
 
-/// All figures but who said what requests carry, for which counts are returned.
+/// All figures.
 #[expect(
     clippy::too_many_lines,
     reason = "one table: a line for each figure of the answer"
 )]
-pub fn stats(
-    engine: &Engine,
-    world: &mut UringWorld,
-    beside: Beside,
-) -> (Stats, Counts, UsedSources) {
+pub fn stats(engine: &Engine, world: &mut UringWorld, beside: Beside) -> Stats {
     let classifier = world.classifier();
     let of = classifier.map(|c| (c.counts, UsedSources::of(c)));
     let (counts, asked) = of.unwrap_or_default();
@@ -120,7 +109,7 @@ pub fn stats(
     let (members, wear_eu) = members(engine, world, config);
     let memory = engine.memory();
     let fast = |f: fn(&MemberCounters) -> u64| fast(engine, f);
-    let all = Stats {
+    Stats {
         volume: config.name.clone(),
         policy: config.policy.clone(),
         paced: config.members.iter().any(|m| m.paced.is_some()),
@@ -206,13 +195,8 @@ pub fn stats(
         mixed_fast_share: beside.fast.and_then(|f| f.mixed_share()),
         own_work: classes::used(Some(&c.own_work)),
         qos: classes::promised(engine, world.now()),
-        classes: ClassSources {
-            sources: Vec::new(),
-            unclassified_requests: 0,
-            mixed_requests: 0,
-        },
-    };
-    (all, counts, asked)
+        classes: classes::sources(beside.sources, &counts, asked),
+    }
 }
 
 fn tier(engine: &Engine, t: u8) -> Tier {

@@ -146,11 +146,9 @@ impl Live {
             front_ends: self.fronts.lock().figures(),
             data_check: self.checks.figures(),
             fast: self.fast(contents)?,
+            sources: classes::sources_on(&self.handle),
         };
-        let made = self.on_engine(move |e, w| figures::stats(e, w, beside))?;
-        let (mut stats, counts, asked) = made;
-        stats.classes = classes::sources(&self.handle, &counts, asked);
-        Ok(stats)
+        self.on_engine(move |e, w| figures::stats(e, w, beside))
     }
 
     fn fast(&self, contents: bool) -> Result<Option<classes::Contents>, String> {
@@ -171,8 +169,8 @@ impl Live {
         })?;
         let (missing, failure) = (self.missing(), figures::failure(&self.handle));
         let fast = self.fast(contents)?;
-        let device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
-        let device = device.clone();
+        let device = self.device.lock();
+        let device = device.unwrap_or_else(PoisonError::into_inner).clone();
         Ok(Status {
             volume: self.volume.to_string_lossy().into_owned(),
             name: config.name.clone(),

@@ -7,7 +7,7 @@ mod gauges;
 
 use std::fmt;
 
-use isotherm_answers::{ClassFigures, MemberFigures, MoveCounts, Promise, Stats, Tier};
+use isotherm_answers::{ClassFigures, MemberFigures, Promise, Stats, Tier};
 use isotherm_core::Nanos;
 use isotherm_core::stats::Histogram;
 use prometheus_client::collector::Collector;
@@ -281,15 +281,8 @@ impl Snapshot {
 
     fn moves(&self, w: &mut Writer<'_>) -> fmt::Result {
         let (s, moves) = (&self.stats, &self.stats.moves);
-        let kinds: [(&str, &MoveCounts); 5] = [
-            ("promotions", &moves.promotions),
-            ("demotions", &moves.demotions),
-            ("fetches", &moves.fetches),
-            ("evictions", &moves.evictions),
-            ("writebacks", &moves.writebacks),
-        ];
         let (mut ended, mut refused) = (Vec::new(), Vec::new());
-        for (kind, m) in kinds {
+        for (kind, m) in moves.kinds() {
             for (how, n) in [
                 ("proposed", m.proposed),
                 ("done", m.done),

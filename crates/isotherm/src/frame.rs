@@ -3,7 +3,7 @@
 use isotherm_answers::{CauseKind, Stats, Status};
 use serde_json::{Value, json};
 
-use crate::overview::{Overview, Sample, kinds};
+use crate::overview::{Overview, Sample};
 
 /// A rate per day is shown only after ten minutes.
 const DAY_FROM_S: f64 = 600.0;
@@ -53,7 +53,7 @@ pub fn frame(now: &Sample, before: Option<&Sample>) -> Value {
             "asleep": t.asleep.0, "members": t.asleep.1,
         })
     });
-    let moves = o.moves.iter().zip(kinds(stats));
+    let moves = o.moves.iter().zip(stats.moves.kinds());
     let moves = moves.map(|((kind, per_s, refused, proposed), (_, m))| {
         json!({
             "kind": kind, "per_s": per_s, "refused": refused, "proposed": proposed, "done": m.done,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use isotherm_answers::{Health, Latency, Level, MoveCounts, Stats, Status};
+use isotherm_answers::{Health, Latency, Level, Stats, Status};
 
 use crate::human::{bytes, count, percent, rate, time};
 
@@ -97,22 +97,10 @@ pub fn causes(health: &Health) -> Vec<(&'static str, String)> {
     health.causes.iter().flat_map(of).collect()
 }
 
-/// The moves of each kind, and its name.
-pub fn kinds(stats: &Stats) -> [(&'static str, &MoveCounts); 5] {
-    let m = &stats.moves;
-    [
-        ("promotions", &m.promotions),
-        ("demotions", &m.demotions),
-        ("fetches", &m.fetches),
-        ("evictions", &m.evictions),
-        ("writebacks", &m.writebacks),
-    ]
-}
-
 /// How often moves were refused, by reason, the most frequent one first.
 fn refusals(stats: &Stats) -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> = Vec::new();
-    for (why, n) in kinds(stats).iter().flat_map(|(_, m)| &m.refused) {
+    for (why, n) in stats.moves.kinds().iter().flat_map(|(_, m)| &m.refused) {
         match all.iter_mut().find(|r| r.0 == *why) {
             Some(r) => r.1 += n,
             None => all.push((why.clone(), *n)),
@@ -167,10 +155,15 @@ impl Overview {
         let since = Since::new(s, before.map(|b| &b.stats));
         let read_only = (now.status.served.as_ref()).is_some_and(|v| v.read_only);
         let (sentence, well) = sentence(&s.health, read_only, s.elapsed_s);
-        let moves = kinds(s).into_iter().enumerate().map(|(i, (kind, m))| {
-            let per_s = since.per_s(|s| kinds(s)[i].1.done as f64);
-            (kind, per_s, m.refused.values().sum(), m.proposed)
-        });
+        let moves = s
+            .moves
+            .kinds()
+            .into_iter()
+            .enumerate()
+            .map(|(i, (kind, m))| {
+                let per_s = since.per_s(|s| s.moves.kinds()[i].1.done as f64);
+                (kind, per_s, m.refused.values().sum(), m.proposed)
+            });
         Overview {
             name: s.volume.clone(),
             sentence,

@@ -224,7 +224,7 @@ pub fn measure(
     let elapsed = begun.elapsed();
     let spent = Nanos(elapsed.as_nanos() as u64);
     let alone = figures::Beside::alone(sized.config(&dir, true), spent);
-    let stats = (server.handle()).call(move |engine, world| figures::stats(engine, world, alone).0);
+    let stats = (server.handle()).call(move |engine, world| figures::stats(engine, world, alone));
     let stats = stats.ok_or_else(|| Failure::failed("the volume closed by itself"))?;
     server.stop().map_err(|e| Failure::failed(e.to_string()))?;
     if let Some(events) = events {

@@ -2,12 +2,18 @@
 //!
 //! A mutant counts as caught when one of that suite's scenarios fails (or a release assertion of the engine fires). A rule whose removal is
 //! not noticed is either not needed or not tested. Both are defects. `ISOTHERM_MUTANT=Name` tries only one.
+//!
+//! `mutants.known` says where each was caught, which is tried first. A mutant that is not caught there any more is searched for in the scenes
+//! and then seed by seed; that takes minutes for all of them, so write the file anew after a change of the engine or of the world:
+//! `ISOTHERM_BLESS=1 cargo test -p isotherm-hostile --test mutants`.
 
 use isotherm_core::engine::{IMPLIED, MUTANTS, Mutant};
-use isotherm_hostile::damage::{damage, lost_tail, older_checkpoint};
+use isotherm_hostile::damage::{Damage, damage, lost_tail, older_checkpoint};
 use isotherm_hostile::directed::{SCENES, first_failure};
 use isotherm_hostile::run::{Scenario, Shape, run};
 use isotherm_hostile::world::Faults;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 /// Largest number of seeds for one mutant. The unchanged engine passes all of them (`chaos.rs`).
 const SEEDS: u64 = 3000;
@@ -112,92 +118,131 @@ fn asked(list: &[Mutant]) -> Vec<Mutant> {
     list.iter().copied().filter(wanted).collect()
 }
 
-/// The scenario that caught a mutant, and the fault that it found.
-fn caught(mutant: Mutant) -> Option<(String, String)> {
-    if std::env::var_os("ISOTHERM_NO_SCENES").is_none()
-        && let Some((scene, why)) = first_failure(Some(mutant))
-    {
-        return Some((format!("in {scene:?}"), why));
+/// One attempt to notice a mutant.
+#[derive(Clone, Copy)]
+enum Attempt {
+    /// A scene, by its place in [`SCENES`].
+    Scene(usize),
+    /// A seed, and what is done with its volume: the harms to its metadata come first, then the scenarios.
+    Seed { seed: u64, what: usize },
+}
+
+type Harm = fn(u64, Option<Mutant>) -> Result<Damage, String>;
+const HARMS: [Harm; 3] = [damage, lost_tail, older_checkpoint];
+
+impl Attempt {
+    fn all() -> impl Iterator<Item = Attempt> {
+        let scenes = match std::env::var_os("ISOTHERM_NO_SCENES") {
+            Some(_) => 0,
+            None => SCENES.len(),
+        };
+        let seeds = (0..SEEDS).flat_map(Attempt::of_seed);
+        (0..scenes).map(Attempt::Scene).chain(seeds)
     }
-    for seed in 0..SEEDS {
-        // Some faults are found only on damaged volumes. (Each of these runs takes ten times as long as one with a crash.)
-        let harms = [damage, lost_tail, older_checkpoint];
-        for harm in harms
-            .into_iter()
-            .filter(|_| seed < 8 || seed.is_multiple_of(8))
-        {
-            match std::panic::catch_unwind(|| harm(seed, Some(mutant))) {
-                Ok(Ok(_)) => {}
-                Ok(Err(why)) => {
-                    return Some((format!("at seed {seed}"), format!("damaged: {why}")));
-                }
-                Err(_) => {
-                    return Some((
-                        format!("at seed {seed}"),
-                        String::from("an assertion of the engine"),
-                    ));
-                }
+
+    /// Some faults are found only on damaged volumes, each of which takes ten times as long as one with a crash. The first scenarios use all
+    /// seeds, the slower ones a third of them.
+    fn of_seed(seed: u64) -> impl Iterator<Item = Attempt> {
+        let harms = seed < 8 || seed.is_multiple_of(8);
+        let slower = seed < SEEDS / 3;
+        let is_wanted = move |what: &usize| match what.checked_sub(HARMS.len()) {
+            None => harms,
+            Some(scenario) => slower || scenario <= 2,
+        };
+        let what = 0..HARMS.len() + scenarios(seed).len();
+        (what.filter(is_wanted)).map(move |what| Attempt::Seed { seed, what })
+    }
+
+    /// The fault that it finds.
+    fn finds(self, mutant: Mutant) -> Option<String> {
+        let outcome = std::panic::catch_unwind(|| match self {
+            Attempt::Scene(at) => SCENES[at].1(Some(mutant)),
+            Attempt::Seed { seed, what } if what < HARMS.len() => {
+                HARMS[what](seed, Some(mutant)).map(|_| ())
             }
+            Attempt::Seed { seed, what } => {
+                let plain = scenarios(seed)[what - HARMS.len()];
+                let s = Scenario {
+                    mutant: Some(mutant),
+                    ..plain
+                };
+                run(s).map(|_| ())
+            }
+        });
+        outcome.map_or_else(|_| Some("an assertion of the engine".into()), Result::err)
+    }
+
+    /// As in the file of [`KNOWN`].
+    fn parse(text: &str) -> Option<Attempt> {
+        if let Some(name) = text.strip_prefix("scene ") {
+            let at = SCENES.iter().position(|(n, _)| *n == name);
+            return at.map(Attempt::Scene);
         }
-        for (i, s) in scenarios(seed).into_iter().enumerate() {
-            // The first scenarios use all seeds, the slower ones a third of them.
-            if i > 2 && seed >= SEEDS / 3 {
-                continue;
-            }
-            let s = Scenario {
-                mutant: Some(mutant),
-                ..s
-            };
-            match std::panic::catch_unwind(|| run(s)) {
-                Ok(Ok(_)) => {}
-                Ok(Err(why)) => return Some((format!("at seed {seed}"), why)),
-                Err(_) => {
-                    return Some((
-                        format!("at seed {seed}"),
-                        String::from("an assertion of the engine"),
-                    ));
-                }
-            }
+        let (seed, what) = text.strip_prefix("seed ")?.split_once(", ")?;
+        let (seed, what) = (seed.parse().ok()?, what.parse().ok()?);
+        Some(Attempt::Seed { seed, what }).filter(|_| what < HARMS.len() + scenarios(seed).len())
+    }
+}
+
+impl std::fmt::Display for Attempt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Attempt::Scene(at) => write!(f, "scene {}", SCENES[at].0),
+            Attempt::Seed { seed, what } => write!(f, "seed {seed}, {what}"),
         }
     }
-    None
+}
+
+/// Lines `MUTANT: ATTEMPT`: where each was caught when the file was written. Only the time of the search depends on it.
+const KNOWN: &str = include_str!("mutants.known");
+
+/// The attempt that catches a mutant, and the fault that it finds.
+fn caught(mutant: Mutant) -> Option<(Attempt, String)> {
+    let of_mutant = format!("{mutant:?}: ");
+    let known = KNOWN.lines().find_map(|l| l.strip_prefix(&of_mutant));
+    let known = known.and_then(Attempt::parse);
+    let by = |attempt: Attempt| Some((attempt, attempt.finds(mutant)?));
+    known.into_iter().chain(Attempt::all()).find_map(by)
 }
 
 #[test]
 fn every_mutant_is_caught() {
     std::panic::set_hook(Box::new(|_| {}));
-    let (even, odd): (Vec<_>, Vec<_>) = asked(&MUTANTS)
-        .into_iter()
-        .enumerate()
-        .partition(|(i, _)| i % 2 == 0);
-    let found: Vec<(Mutant, Option<(String, String)>)> = std::thread::scope(|s| {
-        let threads = [even, odd].map(|list| {
-            s.spawn(move || {
-                list.into_iter()
-                    .map(|(_, m)| (m, caught(m)))
-                    .collect::<Vec<_>>()
-            })
-        });
-        threads
-            .into_iter()
-            .flat_map(|t| t.join().expect("the mutant runner itself panicked"))
-            .collect()
-    });
-    let _ = std::panic::take_hook();
-    let mut survivors = Vec::new();
-    for (m, how) in found {
-        match how {
-            Some((place, why)) => println!(
-                "{m:?}: caught {place}: {}",
-                why.chars().take(140).collect::<String>()
-            ),
-            None => survivors.push(m),
+    let all = asked(&MUTANTS);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut found = Vec::new();
+        while let Some(&m) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let begun = Instant::now();
+            found.push((m, caught(m), begun.elapsed()));
         }
+        found
+    };
+    let mut found: Vec<_> = std::thread::scope(|s| {
+        let threads = [s.spawn(work), s.spawn(work)];
+        let ended = threads.map(|t| t.join().expect("the mutant runner itself panicked"));
+        ended.into_iter().flatten().collect()
+    });
+    found.sort_by_key(|(m, ..)| all.iter().position(|a| a == m));
+    let _ = std::panic::take_hook();
+    let (mut survivors, mut lines) = (Vec::new(), Vec::new());
+    for (m, how, took) in found {
+        let Some((attempt, why)) = how else {
+            survivors.push(m);
+            continue;
+        };
+        let (why, took): (String, _) = (why.chars().take(140).collect(), took.as_secs_f64());
+        println!("{m:?}: caught by {attempt} in {took:.1} s: {why}");
+        lines.push(format!("{m:?}: {attempt}\n"));
     }
     assert!(
         survivors.is_empty(),
         "nobody noticed the absence of {survivors:?}"
     );
+    if std::env::var_os("ISOTHERM_BLESS").is_some() && all.len() == MUTANTS.len() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mutants.known");
+        std::fs::write(file, lines.concat()).expect("written");
+    }
 }
 
 #[test]

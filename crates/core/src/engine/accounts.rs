@@ -15,7 +15,7 @@ impl Globals {
     /// The class of work on an extent, if no request states it.
     pub(super) fn account_class(&self, e: ExtentId) -> u8 {
         match self.space.class(e) {
-            0 => self.learned.get(e.0 as usize).copied().unwrap_or(0),
+            0 => self.learned.get(e),
             known => known,
         }
     }

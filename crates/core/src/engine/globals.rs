@@ -20,7 +20,7 @@ use crate::mutants::Mutant;
 use crate::policy::{Action, Policy};
 use crate::stats::Counters;
 use crate::units::{ExtentId, MemberId, Nanos, Slot};
-use crate::volume::Space;
+use crate::volume::{Space, UnitClasses};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -46,7 +46,7 @@ pub(super) struct Globals {
     pub(super) waiting: Waiting,
     pub(super) background: Background,
     /// By extent: the class that the last request stated ([`Params::learn_classes`]).
-    pub(super) learned: Vec<u8>,
+    pub(super) learned: UnitClasses,
     pub(super) phase: Phase,
     /// Whether a flush or metadata write has failed. Then nothing more can be guaranteed.
     pub(super) failed: bool,

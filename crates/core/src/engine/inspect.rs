@@ -176,7 +176,10 @@ impl Engine {
             map,
             policy: self.globals.policy.bytes(),
             bitmaps,
-            other: self.globals.space.slots.bytes() + self.durability.memory(),
+            other: self.globals.space.slots.bytes()
+                + self.globals.space.unit_table_bytes()
+                + self.globals.learned.bytes()
+                + self.durability.memory(),
         }
     }
     /// Number of moves in progress, of journal blocks that the mirror lacks, and of the checkpoint.

@@ -52,6 +52,7 @@ use crate::qos::{Spec, Standing};
 use crate::stats::{CLASSES, ClassCounters, Counters, MemberCounters};
 use crate::store::Opened;
 use crate::units::{ExtentId, Nanos, Slot};
+use crate::volume::UnitClasses;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -110,7 +111,7 @@ impl Engine {
             failed: false,
             cache_lost: false,
             yield_until: Nanos(0),
-            learned: Vec::new(),
+            learned: UnitClasses::default(),
             steps: 0,
             clock,
             out: Vec::new(),

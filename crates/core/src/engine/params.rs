@@ -93,7 +93,7 @@ pub struct Params {
     /// The bytes of metadata writes ([`crate::Engine::meta`]) are never read, so checkpoints need only have the right sizes. For worlds
     /// that keep no bytes: such a volume cannot be recovered.
     pub unread_metadata: bool,
-    /// Whether the class that a request states for an extent is remembered, in one byte per extent, so that later moves of the extent,
+    /// Whether the class that a request states for an extent is remembered, so that later moves of the extent,
     /// their wear and their energy count for this class. For worlds that state classes only in requests; in live service,
     /// [`crate::Engine::reclassify`] sets the classes of extents.
     pub learn_classes: bool,

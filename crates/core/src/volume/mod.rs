@@ -11,6 +11,7 @@
 //! | `slots.rs` | free slots |
 //! | `pins.rs` | slots that operations use |
 //! | `space.rs` | all of these together, and the allocator |
+//! | `unit_classes.rs` | the class of each unit |
 //! | `unit_sizes.rs` | space of units of unequal sizes |
 //! | `quota.rs` | a part of the volume that looks like a small volume |
 //! | `regions.rs` | the parts of a cache volume that have dirty copies |
@@ -27,6 +28,7 @@ mod quota;
 pub mod regions;
 pub mod slots;
 mod space;
+mod unit_classes;
 mod unit_set;
 mod unit_sizes;
 
@@ -38,5 +40,6 @@ pub use position::{Position, UnitId};
 pub use quota::Quota;
 pub use slots::Slots;
 pub use space::{Place, Space};
+pub use unit_classes::UnitClasses;
 pub use unit_set::UnitSet;
 pub use unit_sizes::{SPAN_SHIFT, UNITS_MAX};

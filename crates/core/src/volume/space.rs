@@ -3,7 +3,7 @@
 use super::geometry::TIERS_MAX;
 use super::lost::LostBlocks;
 use super::unit_sizes::{SPAN_SHIFT, UNITS_MAX, UnitSizes};
-use super::{ExtentMap, Geometry, Member, PAST_FLOOR, Pins, Position, Slots, UnitId};
+use super::{ExtentMap, Geometry, Member, PAST_FLOOR, Pins, Position, Slots, UnitClasses, UnitId};
 use crate::bits::Bits;
 use crate::load::Loads;
 use crate::units::{ExtentId, Slot, TierId};
@@ -50,8 +50,8 @@ pub struct Space {
     ordered: bool,
     /// The sizes of units, in a store of units of unequal sizes.
     sizes: Option<UnitSizes>,
-    /// The class of each unit. The list is empty until a class is set.
-    classes: Vec<u8>,
+    /// The class of each unit, as set by a classifier.
+    classes: UnitClasses,
 }
 
 impl Space {
@@ -71,7 +71,7 @@ impl Space {
             loads: Loads::new(&geo),
             lost: LostBlocks::default(),
             sizes: None,
-            classes: Vec::new(),
+            classes: UnitClasses::default(),
             geo,
         }
     }
@@ -212,12 +212,11 @@ impl Space {
     /// The class of a unit's data, 0…63, as set by a classifier; 0 if none was set.
     #[inline]
     pub fn class(&self, e: UnitId) -> u8 {
-        self.classes.get(e.0 as usize).copied().unwrap_or(0)
+        self.classes.get(e)
     }
     /// The units that have a class, and their classes.
     pub fn classified(&self) -> impl Iterator<Item = (UnitId, u8)> {
-        let all = (0..).map(UnitId).zip(self.classes.iter().copied());
-        all.filter(|known| known.1 != 0)
+        self.classes.iter()
     }
     /// The class of an access: the class `told` of its request, or that of the unit if the request has none.
     #[inline]
@@ -234,15 +233,12 @@ impl Space {
         if e.0 >= self.geo.extents || self.class(e) == class {
             return false;
         }
-        if self.classes.is_empty() {
-            self.classes = alloc::vec![0; self.geo.extents as usize];
-        }
-        self.classes[e.0 as usize] = class;
+        self.classes.set(e, class);
         true
     }
     /// Memory of sizes and classes in bytes.
     pub fn unit_table_bytes(&self) -> usize {
-        self.sizes.as_ref().map_or(0, UnitSizes::memory) + self.classes.len()
+        self.sizes.as_ref().map_or(0, UnitSizes::memory) + self.classes.bytes()
     }
     /// Reserves slot *e* of the slowest tier (counted from that tier's first slot) for extent *e* until its first touch, so that existing
     /// data is in the order of addresses. For an empty volume whose slowest tier has a slot for each extent.

@@ -249,8 +249,7 @@ fn touch(p: &mut Parts<'_>, req: &Req, extent: ExtentId, home: Option<Slot>) {
         c.tier_hits[usize::from(t.0)] += 1;
     }
     if g.params.learn_classes && req.class != 0 {
-        g.learned.resize(g.space.geo.extents as usize, 0);
-        g.learned[extent.0 as usize] = req.class;
+        g.learned.set(extent, req.class);
     }
     let class = &mut c.classes[usize::from(access.class) % CLASSES];
     class.accesses += 1;

@@ -137,13 +137,15 @@ impl Live {
 
     /// All figures. The content of the fastest tier by class is included only with `contents`, because it needs a walk over the tier.
     fn stats(&self, contents: bool) -> Result<Stats, String> {
+        // The lock ends here: the question for the contents, below, waits for the engine.
+        let front_ends = self.fronts.lock().figures();
         let beside = figures::Beside {
             config: self.config(),
             elapsed: self.elapsed(),
             failure: figures::failure(&self.handle),
             health: self.health().answer(),
             wear_limit_bytes: self.limits.written,
-            front_ends: self.fronts.lock().figures(),
+            front_ends,
             data_check: self.checks.figures(),
             fast: self.fast(contents)?,
             sources: classes::sources_on(&self.handle),

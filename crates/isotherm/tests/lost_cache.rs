@@ -5,7 +5,7 @@ mod common;
 
 use common::Place;
 use common::nbd::{MIB, back, begins, copy_in, holds, noise};
-use common::peer::{FLUSH, Peer};
+use common::peer::{FLUSH, Peer, wait_for};
 use serde_json::{Value, json};
 
 fn lose(place: &Place) {
@@ -297,4 +297,72 @@ fn a_volume_goes_on_without_flash_that_is_there() {
     place.ok("create w --fast wf:16M --slow ws:64M --policy linear");
     let why = place.fails("serve w --without-flash --nbd unix:n");
     assert!(why.contains("no cache volume"), "{why}");
+}
+
+/// `serve --on-event`: each state is told once; a program that never ends holds up neither the volume nor its end, and one that others could
+/// change is refused.
+#[test]
+fn a_program_hears_of_each_state_and_holds_up_nothing() {
+    let place = Place::new();
+    place.ok("create v --fast f:16M --slow s:64M --policy lru,write-mode=write-through-all");
+    let (hook, at) = (place.path("hook"), place.path("").display().to_string());
+    let program = format!(
+        "#!/bin/sh\ncat >{at}/health.$2\necho $$ >{at}/pid.$2\necho \"$*\" >>{at}/told\n[ $2 != well ] || exec sleep 1000\n"
+    );
+    std::fs::write(&hook, program).expect("written");
+    let permit = |mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(&hook, mode).expect("set");
+    };
+    let call = format!("v --nbd unix:n --on-event {}", hook.display());
+    for (mode, word) in [(0o600, "is no program"), (0o722, "chmod go-w")] {
+        permit(mode);
+        let out = place.run(&format!("serve {call}"));
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(
+            out.status.code() == Some(2) && said.contains(word),
+            "{said}"
+        );
+    }
+    permit(0o700);
+    lose(&place);
+    let served = place.serve(&call);
+    let told = || std::fs::read_to_string(place.path("told")).unwrap_or_default();
+    wait_for("the loss to be told", || {
+        told().ends_with("v degraded\n").then_some(())
+    });
+    place.ok("cache v remove");
+    wait_for("the end of it to be told", || {
+        told().ends_with("v well\n").then_some(())
+    });
+    assert_eq!(told().lines().count(), 2, "{}", told());
+    let text = std::fs::read_to_string(place.path("health.degraded")).expect("read");
+    let health: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(health["causes"][0]["kind"], json!("missing"), "{health}");
+    // It has not ended yet.
+    let pid = std::fs::read_to_string(place.path("pid.well")).expect("read");
+    assert_eq!(served.terminate(), Some(0));
+    let killed = place.tool("kill", &[pid.trim()]);
+    assert!(killed.status.success(), "it was waited for");
+}
+
+/// A hot spare: the program that hears of the loss gives the volume other flash, without anybody.
+#[test]
+fn a_spare_takes_the_place_of_lost_flash() {
+    let place = Place::new();
+    place.ok("create v --fast f:16M --slow s:64M --policy lru,write-mode=write-through-all");
+    let hook = place.path("hook");
+    let program = env!("CARGO_BIN_EXE_isotherm");
+    let text = format!("#!/bin/sh\n[ $2 != degraded ] || exec {program} replace \"$1\" g:24M\n");
+    std::fs::write(&hook, text).expect("written");
+    let made = place.tool("chmod", &["700", "hook"]);
+    assert!(made.status.success());
+    lose(&place);
+    let served = place.serve(&format!("v --nbd unix:n --on-event {}", hook.display()));
+    wait_for("the spare to be used", || {
+        let status = place.status();
+        let flash = status["members"][0]["path"].as_str()?.ends_with("/g");
+        (flash && status["health"]["state"] == json!("well")).then_some(())
+    });
+    assert_eq!(served.terminate(), Some(0));
 }

@@ -155,6 +155,10 @@ pub struct ServeArgs {
     /// Access to the web view.
     #[command(flatten)]
     pub web_view: WebArgs,
+    /// Run PROGRAM when the volume's health changes, with two words: the volume and well, degraded, failing or failed. It can read the object
+    /// `health` of `status --json` from its standard input
+    #[arg(long, value_name = "PROGRAM")]
+    pub on_event: Option<PathBuf>,
     /// Wait N seconds for missing members
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub wait: u64,

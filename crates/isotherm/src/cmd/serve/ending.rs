@@ -67,9 +67,10 @@ pub(super) fn wait(
     server: &Server,
     service: &Live,
     patience_s: u64,
+    mut told: Told,
 ) -> Result<Vec<StopReply>, Failure> {
     let patience = Duration::from_secs(patience_s);
-    let (front, mut told) = (&service.fronts, Told::default());
+    let front = &service.fronts;
     loop {
         told.look(service);
         if server.handle().failure().is_some_and(|f| f.overtaken) {

@@ -5,12 +5,15 @@ use isotherm_control::health::{Cause, Kind, Level};
 use isotherm_control::live::Live;
 use isotherm_live::port::Port;
 
+use super::hook::Hook;
 use crate::human;
 use crate::notify;
 
-/// What was told.
-#[derive(Default)]
-pub(super) struct Told(Vec<Cause>);
+/// What was told, and the user's program that is told as well.
+pub(super) struct Told {
+    causes: Vec<Cause>,
+    hook: Option<Hook>,
+}
 
 /// The service's status line of a volume that is well.
 pub(super) fn well(volume_bytes: u64) -> String {
@@ -18,11 +21,26 @@ pub(super) fn well(volume_bytes: u64) -> String {
 }
 
 impl Told {
+    /// Nothing yet.
+    pub(super) fn new(hook: Option<Hook>) -> Told {
+        Told {
+            causes: Vec::new(),
+            hook,
+        }
+    }
+
     /// Compares the volume's health with what was told, and tells the difference.
     pub(super) fn look(&mut self, live: &Live) {
+        self.tell(live);
+        if let Some(hook) = &mut self.hook {
+            hook.look();
+        }
+    }
+
+    fn tell(&mut self, live: &Live) {
         let health = live.health();
         let ids = |causes: &[Cause]| causes.iter().map(|c| (c.id(), c.since)).collect::<Vec<_>>();
-        let (before, now) = (ids(&self.0), ids(&health.causes));
+        let (before, now) = (ids(&self.causes), ids(&health.causes));
         if before == now {
             return;
         }
@@ -30,7 +48,7 @@ impl Told {
             began(cause);
         }
         let is_now = |c: &Cause| health.causes.iter().any(|n| n.id() == c.id());
-        for cause in self.0.iter().filter(|c| !is_now(c)) {
+        for cause in self.causes.iter().filter(|c| !is_now(c)) {
             tracing::info!(kind = cause.id().0.word(), "over: {}", cause.what);
         }
         let status = match health.level {
@@ -38,7 +56,10 @@ impl Told {
             _ => health.sentence(),
         };
         notify::tell(&format!("STATUS={status}"));
-        self.0 = health.causes;
+        if let Some(hook) = &mut self.hook {
+            hook.changed(&health);
+        }
+        self.causes = health.causes;
     }
 
     /// Whether this was told. Another check that finds damage is news, although there is nothing else to do.
@@ -46,7 +67,7 @@ impl Told {
         let same = |t: &Cause| {
             t.id() == cause.id() && (cause.id().0 != Kind::Damage || t.since == cause.since)
         };
-        self.0.iter().any(same)
+        self.causes.iter().any(same)
     }
 }
 
@@ -90,7 +111,10 @@ mod tests {
             last: None,
         };
         for (kind, again) in [(Kind::Damage, false), (Kind::Errors, true)] {
-            let told = Told(vec![cause(kind, then)]);
+            let told = Told {
+                causes: vec![cause(kind, then)],
+                hook: None,
+            };
             assert!(told.has(&cause(kind, then)), "{kind:?}");
             assert_eq!(told.has(&cause(kind, later)), again, "{kind:?}");
             assert!(!told.has(&cause(Kind::Missing, then)), "{kind:?}");

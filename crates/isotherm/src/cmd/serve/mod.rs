@@ -4,6 +4,7 @@ mod device;
 mod ending;
 mod fronts;
 mod health;
+mod hook;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -19,6 +20,8 @@ use isotherm_live::front_end::{FrontEndSettings, VolumeAccess};
 use isotherm_live::{OpenMode, Server, Volume, VolumeConfig};
 use isotherm_web::WebServer;
 
+use self::health::Told;
+use self::hook::Hook;
 use crate::args::ServeArgs;
 use crate::control::server::Control;
 use crate::events_file::EventsFile;
@@ -34,6 +37,7 @@ use isotherm_control::classes_kept;
 /// The volume cannot be opened, or a front end cannot be started; then nothing stays mounted or listening.
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let args = &checked(args)?;
+    let told = told(args)?;
     let notes = lock_memory();
     // From here on a signal means drain and checkpoint, even while recovery is still running.
     let (ends, ended) = std::sync::mpsc::channel();
@@ -92,7 +96,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let registered = Registered::new(&args.volume);
     let watch = notify::Watch::start(server.handle());
     ready(&server, &notes);
-    let waiting = ending::wait(&ended, &server, &service, args.stop_timeout)?;
+    let waiting = ending::wait(&ended, &server, &service, args.stop_timeout, told)?;
     let _closing = ending::begin(&service);
     drop((keeper, metrics, web, registered));
     // The front ends end first, so that no new requests come. Then pending requests are served, and a checkpoint is written.
@@ -109,6 +113,12 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
 }
 
 /// Stops the engine, and tells the outcome to the clients that asked for it.
+fn told(args: &ServeArgs) -> Result<Told, Failure> {
+    let volume = args.volume.to_string_lossy();
+    let hook = args.on_event.as_ref().map(|p| Hook::new(p, &volume));
+    Ok(Told::new(hook.transpose()?))
+}
+
 fn stop(server: Server, events: Option<EventsFile>, waiting: Vec<StopReply>) -> Result<(), String> {
     let stopped = server.stop().map_err(|e| e.to_string());
     if let Some(events) = events {

@@ -74,7 +74,7 @@ impl Place {
 
     /// Runs a command that must succeed; returns standard output.
     pub fn ok(&self, call: &str) -> String {
-        let out = self.run(call);
+        let out = patiently(call, || self.run(call));
         let (stderr, stdout) = (String::from_utf8_lossy(&out.stderr), &out.stdout);
         let stdout = String::from_utf8_lossy(stdout);
         assert!(out.status.success(), "`{call}`: {stderr}{stdout}");
@@ -214,6 +214,20 @@ pub fn own_mounts() -> Command {
         "sh",
     ]);
     c
+}
+
+/// Runs a command. What a test has just unmounted is in use for a moment more if another test makes a mount namespace, which begins with a copy
+/// of all mounts. So a `stop` that finds the volume in use is repeated, for some seconds.
+pub fn patiently(call: &str, run: impl Fn() -> Output) -> Output {
+    for _ in 0..50 {
+        let out = run();
+        let in_use = || String::from_utf8_lossy(&out.stderr).contains("in use");
+        if !call.starts_with("stop ") || out.status.success() || !in_use() {
+            return out;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    run()
 }
 
 /// Whether nobody has a block device claimed. A moment after a file system was unmounted, it can still be mounted in a mount namespace that

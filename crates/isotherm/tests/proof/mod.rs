@@ -355,7 +355,16 @@ impl Mounted {
     }
     /// Unmounts in order.
     pub fn unmount(self) {
-        run("umount", &[self.0.to_str().expect("text")]);
+        let at = self.0.to_str().expect("text");
+        // A process that another test starts has, until it runs its program, the open files of this one.
+        let busy = || !output(Command::new("umount").arg(at)).status.success();
+        for _ in 0..100 {
+            if !busy() {
+                return std::mem::forget(self);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        run("umount", &[at]);
         std::mem::forget(self);
     }
 }

@@ -1,6 +1,6 @@
 //! A file system on the volume's device grows while it is mounted.
 
-use super::machine::{Machine, has_loops, wait_for};
+use super::machine::{self, Machine, has_loops, wait_for};
 use crate::common::is_unclaimed;
 use serde_json::json;
 use std::fs::{self, File, OpenOptions};
@@ -30,8 +30,8 @@ impl Drop for Mounted {
 }
 
 /// Unmounts, and waits until the device is free.
-fn unmount(m: &Machine, at: &str, device: &str) {
-    tool(m, "umount", &[at]);
+fn unmount(at: &str, device: &str) {
+    machine::unmount(at.as_ref());
     wait_for("the device to be free", || is_unclaimed(device.as_ref()));
 }
 
@@ -100,7 +100,7 @@ fn a_mounted_file_system_grows_with_its_volume() {
     fs::write(file("c"), noise(2, 500)).expect("written");
     over.store(true, Ordering::Relaxed);
     let last = writer.join().expect("no panic");
-    unmount(&m, &at, &link);
+    unmount(&at, &link);
     m.ok("stop v");
     assert_eq!(served.end().0, Some(0));
     let served = m.serve("v --loop");
@@ -108,7 +108,7 @@ fn a_mounted_file_system_grows_with_its_volume() {
     assert!(fs::read(file("a")).expect("read") == noise(1, 100));
     assert!(fs::read(file("c")).expect("read") == noise(2, 500));
     assert!(fs::read(file("b")).expect("read") == vec![last; 1 << 20]);
-    unmount(&m, &at, &link);
+    unmount(&at, &link);
     tool(&m, "xfs_repair", &["-n", &link]);
     m.ok("stop v");
     assert_eq!(served.end().0, Some(0));

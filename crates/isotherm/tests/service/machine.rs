@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::{Place, Served, fits};
+use crate::common::{Place, Served, fits, patiently};
 
 /// A limit that any machine meets; only a failure reaches it.
 pub const LIMIT: Duration = Duration::from_secs(90);
@@ -44,7 +44,7 @@ impl Machine {
     }
 
     pub fn ok(&self, call: &str) -> String {
-        let out = self.run(call);
+        let out = patiently(call, || self.run(call));
         let stderr = String::from_utf8_lossy(&out.stderr);
         assert!(out.status.success(), "`{call}`: {stderr}");
         String::from_utf8(out.stdout).expect("text")
@@ -107,6 +107,14 @@ pub fn loops(dir: &str) -> Vec<PathBuf> {
     all.filter(|d| shows(&d.path()))
         .map(|d| Path::new("/dev").join(d.file_name()))
         .collect()
+}
+
+/// Unmounts. A process that another test starts has, until it runs its program, the open files of this one.
+pub fn unmount(at: &Path) {
+    wait_for("the file system to be unmounted", || {
+        let tried = Command::new("umount").arg(at).output();
+        tried.expect("umount is installed").status.success()
+    });
 }
 
 pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {

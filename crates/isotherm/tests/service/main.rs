@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::{Place, Served, fits};
-use machine::{LIMIT, Machine, has_loops, loops, wait_for};
+use machine::{LIMIT, Machine, has_loops, loops, unmount, wait_for};
 use serde_json::{Value, json};
 
 #[test]
@@ -344,8 +344,7 @@ fn mount_serves_and_mounts_and_a_file_is_explained() {
     assert_eq!(out.status.code(), Some(1));
     let out = m.run("stop v");
     assert!(String::from_utf8_lossy(&out.stderr).contains("unmount what is on it first"));
-    let unmounted = Command::new("umount").arg(&mnt).status().expect("runs");
-    assert!(unmounted.success());
+    unmount(&mnt);
     m.ok("stop v");
     wait_for("it ends", || {
         !Path::new("/proc").join(&pid).join("exe").exists()

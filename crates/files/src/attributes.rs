@@ -5,7 +5,7 @@
 //! has open) has its attributes in memory only, until the kernel forgets it.
 
 use crate::catalogue::NodeId;
-use crate::disk::{Xattrs, facts_of, path_of, xattrs_of};
+use crate::disk::{Xattrs, facts_of, is_mark, path_of, xattrs_of};
 use crate::live::{Held, Live};
 use crate::store::Store;
 use crate::tree::{DIR, Facts, REG, TYPE, Tier, Time};
@@ -338,7 +338,7 @@ impl Store {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// A device error.
+    /// `EPERM`: it is the one with the inode number. A device error.
     pub fn set_xattr(
         &self,
         node: NodeId,
@@ -346,6 +346,9 @@ impl Store {
         value: &[u8],
         flags: u32,
     ) -> Result<(), Errno> {
+        if is_mark(name) {
+            return Err(Errno::PERM);
+        }
         let _claim = self.claim(|cat, all| all.node(cat, node))?;
         let flags = XattrFlags::from_bits_retain(flags);
         self.on_each(node, |at| at.set_xattr(name, value, flags))?;
@@ -356,6 +359,9 @@ impl Store {
     /// # Errors
     /// There is no such attribute, or a device error.
     pub fn remove_xattr(&self, node: NodeId, name: &[u8]) -> Result<(), Errno> {
+        if is_mark(name) {
+            return Err(Errno::NODATA);
+        }
         let _claim = self.claim(|cat, all| all.node(cat, node))?;
         self.on_each(node, |at| at.remove_xattr(name))?;
         self.reread_xattrs(node)

@@ -12,6 +12,7 @@ use crate::tree::{DIR, Facts, SILLY, TYPE, Tier, join};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -97,7 +98,8 @@ fn report(store: &Store, mut findings: Vec<String>, repaired: bool) -> Value {
     let ok = findings.is_empty();
     let more = findings.len().saturating_sub(LIST_MAX);
     findings.truncate(LIST_MAX);
-    json!({"ok": ok, "files": store.cat().files(), "findings": findings, "more": more, "repaired": repaired && !ok})
+    json!({"ok": ok, "files": store.cat().files(), "findings": findings, "more": more, "repaired": repaired && !ok,
+        "renumbered": store.lasting.renumbered.load(Ordering::Relaxed)})
 }
 
 /// What is on the tiers, where it differs from the catalogue, and that in words. `stopped`: the caller has claimed everything.
@@ -105,7 +107,7 @@ fn compare(
     store: &Store,
     stopped: bool,
 ) -> Result<(Catalogue, Vec<Difference>, Vec<String>), Refused> {
-    let fresh = read(&store.roots)?.0;
+    let fresh = read(&store.roots)?;
     let mut todo = differences(store, &fresh);
     let mut findings = Vec::new();
     todo.retain(|(path, ..)| {
@@ -265,7 +267,27 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     at.map_or((&b"."[..], path), |at| (&path[..at], &path[at + 1..]))
 }
 
+/// The numbers of what is on the tiers and not in the catalogue; 0 for the other differences.
+fn numbers(store: &Store, fresh: &Catalogue, todo: &[Difference]) -> Vec<u64> {
+    let (mut all, mut found, mut at) = (vec![0; todo.len()], Vec::new(), Vec::new());
+    for (i, (path, id, other)) in todo.iter().enumerate() {
+        let Some(n) = other.and_then(|o| fresh.get(o)) else {
+            continue;
+        };
+        let known = id.and_then(|id| store.cat().get(id).map(|k| (k.tier, k.facts.id)));
+        if known != Some((n.tier, n.facts.id)) {
+            found.push((n.tier, &path[..], n.facts));
+            at.push(i);
+        }
+    }
+    for (i, number) in at.into_iter().zip(store.found(&found)) {
+        all[i] = number;
+    }
+    all
+}
+
 fn mend(store: &Store, fresh: &Catalogue, todo: &[Difference]) {
+    let numbers = numbers(store, fresh, todo);
     let mut cat = store.cat_mut();
     // Missing nodes are removed from the leaves upwards.
     for (path, id, _) in todo.iter().rev().filter(|t| t.2.is_none()) {
@@ -278,17 +300,21 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[Difference]) {
         }
     }
     let mut changed = Vec::new();
-    for (path, id, other) in todo {
+    for ((path, id, other), number) in todo.iter().zip(numbers) {
         let Some(n) = other.and_then(|o| fresh.get(o)) else {
             continue;
         };
-        let known = id.and_then(|id| cat.get(id)).map(|k| k.kind);
-        if let Some(id) = id
-            && known == Some(n.kind)
-        {
-            cat.replace(*id, n.tier, n.facts.id);
-            cat.set_facts(*id, &n.facts);
-            changed.push(*id);
+        let known = id.and_then(|id| cat.get(id));
+        let same = known.is_some_and(|k| (k.tier, k.facts.id) == (n.tier, n.facts.id));
+        // The other names of a file are not those of what is at this one now.
+        let alone = known.is_some_and(|k| k.kind == n.kind && (same || k.links() == 1));
+        if let Some(id) = id.filter(|_| alone) {
+            cat.replace(id, n.tier, n.facts.id);
+            cat.set_facts(id, &n.facts);
+            if !same && n.kind != Kind::Dir {
+                cat.set_lasting(id, number);
+            }
+            changed.push(id);
             continue;
         }
         let (dir, name) = split(path);
@@ -306,6 +332,7 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[Difference]) {
         if let Some(new) = cat.add(dir, name, n.tier, n.facts, body) {
             let xattrs = other.map_or_else(Vec::new, |o| fresh.xattrs(o).to_vec());
             cat.set_xattrs(new, xattrs);
+            cat.set_lasting(new, number);
             store.tell_kernel_of_name(dir, name);
         }
     }

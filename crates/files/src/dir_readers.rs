@@ -3,9 +3,10 @@
 //! Three system calls per file (its name, its attributes, whether it has extended attributes) take most of the time of a mount. There may
 //! be more threads than processors, because a disk or a network serves several calls at the same time faster than one after the other.
 
-use crate::disk::{DirEntries, Root, Xattrs, is_hidden, own_working_directory, xattrs};
+use crate::disk::{DirEntries, Mark, Root, Xattrs, is_hidden, own_working_directory, xattrs};
+use crate::lasting::Table;
 use crate::store::Refused;
-use crate::tree::{DIR, Facts, LNK, TYPE, join};
+use crate::tree::{DIR, Facts, LNK, TYPE, Tier, join};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::ffi::CString;
@@ -27,7 +28,14 @@ pub(crate) struct DirEntry {
     pub(crate) xattrs: Xattrs,
     /// The target, if it is a symbolic link.
     pub(crate) target: Box<[u8]>,
+    /// Its number in the table.
+    pub(crate) number: Option<u64>,
+    /// The attribute with its number, if that is not in the table.
+    pub(crate) mark: Option<Mark>,
 }
+
+/// The numbers of files that are known, and the tier that is read; `None` if numbers are not needed.
+pub(crate) type Numbers<'a> = Option<(&'a Table, Tier)>;
 
 /// A job of the threads.
 pub(crate) enum Job {
@@ -68,6 +76,7 @@ impl DirReaders {
     pub(crate) fn start<'scope, 'env>(
         scope: &'scope Scope<'scope, 'env>,
         root: &'env Root,
+        numbers: Numbers<'env>,
         requests: &'env Mutex<Option<Receiver<Request>>>,
     ) -> Result<DirReaders, Refused> {
         let (ask, asked) = channel();
@@ -82,7 +91,7 @@ impl DirReaders {
                 let own = own_working_directory();
                 while let Some((job, answer)) = next() {
                     // The receiver may no longer wait.
-                    let _ = answer.send(read_job(root, job, own));
+                    let _ = answer.send(read_job(root, numbers, job, own));
                 }
             };
             let started = Builder::new()
@@ -108,7 +117,7 @@ impl DirReaders {
     }
 }
 
-fn read_job(root: &Root, job: Job, own: bool) -> Result<Batch, Failed> {
+fn read_job(root: &Root, numbers: Numbers<'_>, job: Job, own: bool) -> Result<Batch, Failed> {
     let (dir, path, mut names) = match job {
         Job::Rest(dir, path, names) => (dir, path, names),
         Job::Dir(path) => {
@@ -133,23 +142,29 @@ fn read_job(root: &Root, job: Job, own: bool) -> Result<Batch, Failed> {
             let Some(facts) = here.stat(&name)? else {
                 return Ok(None);
             };
-            let xattrs = if here.has_xattrs(&name)? {
+            let (others, marked) = here.xattr_kinds(&name)?;
+            let xattrs = if others {
                 xattrs(root, &below())?
             } else {
                 Vec::new()
             };
+            let number = numbers.and_then(|(table, tier)| table.find(tier, facts.id));
+            // Without a time of birth the entry can be of an earlier file with this inode, so the attribute goes before it.
+            let ask = marked && numbers.is_some() && (number.is_none() || facts.id.born == 0);
+            let mark = if ask { here.mark(&name) } else { None };
+            let number = number.filter(|_| mark.is_none());
             let target = if facts.mode & TYPE == LNK {
                 let to = rustix::fs::readlinkat(&dir, &name, Vec::new())?;
                 to.into_bytes().into()
             } else {
                 Box::default()
             };
-            Ok(Some((facts, xattrs, target)))
+            Ok(Some((facts, xattrs, target, number, mark)))
         };
         match one() {
             // It was removed meanwhile.
             Ok(None) | Err(Errno::NOENT | Errno::INVAL) => {}
-            Ok(Some((facts, xattrs, target))) => entries.push(DirEntry {
+            Ok(Some((facts, xattrs, target, number, mark))) => entries.push(DirEntry {
                 path: if facts.mode & TYPE == DIR {
                     below()
                 } else {
@@ -159,6 +174,8 @@ fn read_job(root: &Root, job: Job, own: bool) -> Result<Batch, Failed> {
                 facts,
                 xattrs,
                 target,
+                number,
+                mark,
             }),
             Err(e) => return Err(Failed(below(), e)),
         }

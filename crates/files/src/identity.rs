@@ -54,11 +54,15 @@ fn number() -> Result<String, Refused> {
 }
 
 /// Checks that these are the tiers that tier 0 lists. With `accept` they become those tiers. An absent tier is assumed to be the listed
-/// one. Returns a message for people if a full tier has no room for its id: as long as no tier has one, the next mount tries again.
+/// one. Returns the ids, and a message for people if a full tier has no room for its id: as long as no tier has one, the next mount tries
+/// again.
 ///
 /// # Errors
 /// A message in words: a directory is not the tier that it was.
-pub(crate) fn check(roots: &Arc<Vec<Root>>, accept: bool) -> Result<Option<String>, Refused> {
+pub(crate) fn check(
+    roots: &Arc<Vec<Root>>,
+    accept: bool,
+) -> Result<(Vec<Option<String>>, Option<String>), Refused> {
     let present = |t: &usize| !roots[*t].absent;
     let mut ids: Vec<Option<String>> = vec![None; roots.len()];
     for t in (0..roots.len()).filter(present) {
@@ -77,7 +81,15 @@ pub(crate) fn check(roots: &Arc<Vec<Root>>, accept: bool) -> Result<Option<Strin
             id.is_some_and(|id| known.contains(id))
         });
     if same {
-        return Ok(None);
+        let mut others: Vec<_> = known
+            .iter()
+            .filter(|k| !ids.contains(&Some((*k).clone())))
+            .collect();
+        others.reverse();
+        for id in ids.iter_mut().filter(|id| id.is_none()) {
+            *id = others.pop().cloned();
+        }
+        return Ok((ids, None));
     }
     if !present(&0) || (0..roots.len()).any(|t| !present(&t)) {
         return refuse(
@@ -92,10 +104,10 @@ pub(crate) fn check(roots: &Arc<Vec<Root>>, accept: bool) -> Result<Option<Strin
             roots[t].path.display()
         ));
     }
-    let mut all = Vec::new();
-    for id in ids {
+    let mut all: Vec<String> = Vec::new();
+    for id in &ids {
         all.push(match id {
-            Some(id) if !all.contains(&id) => id,
+            Some(id) if !all.contains(id) => id.clone(),
             _ => number()?,
         });
     }
@@ -108,9 +120,12 @@ pub(crate) fn check(roots: &Arc<Vec<Root>>, accept: bool) -> Result<Option<Strin
             Err(Errno::NOENT | Errno::NOSPC | Errno::DQUOT)
                 if t > 0 && known.is_empty() && roots[t].local =>
             {
-                return Ok(Some(format!(
-                    "{shown}: is full: it has no room to store that it is this tier, so the next mount would not notice if its disk were not mounted; the first mount that finds room stores it"
-                )));
+                return Ok((
+                    ids,
+                    Some(format!(
+                        "{shown}: is full: it has no room to store that it is this tier, so the next mount would not notice if its disk were not mounted; the first mount that finds room stores it"
+                    )),
+                ));
             }
             done => done.map_err(|e| {
                 Refused(format!(
@@ -119,7 +134,7 @@ pub(crate) fn check(roots: &Arc<Vec<Root>>, accept: bool) -> Result<Option<Strin
             })?,
         }
     }
-    Ok(None)
+    Ok((all.into_iter().map(Some).collect(), None))
 }
 
 /// Whether the directory may be the tier that the fast tier lists. This is asked only for a directory that exists but may be an empty mount

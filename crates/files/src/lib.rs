@@ -35,6 +35,7 @@ pub mod intent;
 mod kept;
 mod kernel_writes;
 mod known;
+mod lasting;
 pub mod live;
 pub mod mount;
 pub mod mover;

@@ -208,7 +208,8 @@ impl Live {
     }
     /// Called after the move changed the change time on the tier once more, by removing a name: the change time from before the move is
     /// still shown.
-    pub(crate) fn update_shown_ctime(&self) {
+    /// Returns both.
+    pub(crate) fn update_shown_ctime(&self) -> Option<(Time, Time)> {
         let now = self.hold().fd().and_then(facts_of);
         let mut shown = self
             .shown_ctime
@@ -217,6 +218,7 @@ impl Live {
         if let (Some(shown), Ok(now)) = (&mut *shown, now) {
             shown.0 = now.ctime;
         }
+        *shown
     }
     /// Shows the change time `before` as long as the change time on the tier is `now`.
     pub(crate) fn show_ctime(&self, now: Time, before: Time) {
@@ -455,8 +457,7 @@ impl Store {
                     String::from_utf8_lossy(&path),
                     self.tier_name(tier)
                 ));
-                self.cat_mut().replace(node, tier, f.id);
-                self.seen(node, f);
+                self.now_another(node, tier, &path, f);
                 self.copies.forget(node);
                 let backing = Backing { tier, fd, writable };
                 return Ok(Some((backing, None, f)));

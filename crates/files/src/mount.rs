@@ -347,6 +347,11 @@ impl Mounted {
                     "the names of slower tiers could not be kept on the fast one: {e}"
                 ));
             }
+            if let Err(e) = self.store.save_numbers() {
+                self.store.say(&format!(
+                    "the inode numbers could not be kept in one table: {e}: the next mount asks each file for its own"
+                ));
+            }
             // Copies are kept only if the tiers of their files are durable, so this would wait, too.
             if self.store.is_waiting() {
                 self.store

@@ -113,7 +113,13 @@ impl Store {
         self.used_by(node, 0);
         let number = self.number();
         let driver = Driver::new(self, live, (from, to), &paths[0], number);
-        driver.run(Move::new(number, id, paths, from, to))
+        let step = Move::new(number, id, paths, from, to);
+        let shown = self.cat().lasting(node);
+        driver.run(if shown > 0 {
+            step.numbered(shown)
+        } else {
+            step
+        })
     }
     /// The identity, tier and names of a file that can move to `to`; else the outcome of the attempt. There is at least one name.
     fn movable(&self, node: NodeId, to: Tier) -> Result<(Id, Tier, Vec<Vec<u8>>), Outcome> {

@@ -69,6 +69,22 @@ pub enum Mutant {
     OneClash,
     /// A copy replaces what has its name.
     ReplaceForeign,
+    /// The number in the attribute of a file is taken for its own without a comparison.
+    TrustCopiedNumber,
+    /// A copy does not get the number of its file.
+    ForgetNumber,
+    /// Numbers are given out before the fastest tier says so.
+    SkipReserve,
+    /// The numbers of files that others have made are not stored.
+    ForgetFound,
+    /// A table of numbers is used although its check sum is wrong.
+    TrustTornTable,
+    /// Two files keep the same number.
+    KeepDuplicate,
+    /// A new file is shown without a number of its own in the file or the table.
+    ForgetNew,
+    /// The change time from before a move is shown although the file was changed since.
+    TrustOldTime,
     /// Links in the place of directories are followed.
     FollowLinks,
     /// Pipes and devices are opened like files.

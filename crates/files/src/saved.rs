@@ -14,7 +14,9 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::collections::HashMap;
 
-const HEAD: &[u8] = b"isotherm names 1\n";
+const HEAD: &[u8] = b"isotherm names 2\n";
+/// The former format, in which no entry has a lasting number.
+const HEAD_1: &[u8] = b"isotherm names 1\n";
 /// Bytes that are encoded at a time, so that the memory does not grow with the number of files.
 const PIECE: usize = 1 << 20;
 
@@ -125,16 +127,16 @@ impl Encoder {
                 if n.kind == Kind::Dir {
                     self.todo.push(id);
                 }
-                one(out, &n, &path);
+                one(out, &n, cat.lasting(id), &path);
             }
         }
         self.sum = update(self.sum, out);
     }
 }
 
-fn one(out: &mut Vec<u8>, n: &Node<'_>, path: &[u8]) {
+fn one(out: &mut Vec<u8>, n: &Node<'_>, number: u64, path: &[u8]) {
     out.push(n.kind as u8);
-    for word in words(&n.facts) {
+    for word in words(&n.facts).into_iter().chain([number]) {
         out.extend_from_slice(&word.to_le_bytes());
     }
     put(out, path);
@@ -153,10 +155,13 @@ impl<'a> Bytes<'a> {
         let n = u32::from_le_bytes(self.take(4)?.try_into().ok()?);
         self.take(n as usize)
     }
+    fn word(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
     fn words(&mut self) -> Option<[u64; 13]> {
         let mut words = [0; 13];
         for w in &mut words {
-            *w = u64::from_le_bytes(self.take(8)?.try_into().ok()?);
+            *w = self.word()?;
         }
         Some(words)
     }
@@ -169,11 +174,13 @@ fn decode(bytes: &[u8], tier: Tier, cat: &mut Catalogue) -> Option<u64> {
     if crc32c(body) != u32::from_le_bytes(sum.try_into().ok()?) {
         return None;
     }
-    let mut from = Bytes(body.strip_prefix(HEAD)?);
+    let numbered = body.starts_with(HEAD);
+    let mut from = Bytes(body.strip_prefix(if numbered { HEAD } else { HEAD_1 })?);
     let (mut links, mut taken) = (HashMap::<u64, NodeId>::new(), 0);
     while !from.0.is_empty() {
         let kind = from.take(1)?[0];
         let facts = facts(&from.words()?);
+        let number = if numbered { from.word()? } else { 0 };
         let (path, target) = (from.blob()?, from.blob()?);
         let at = path.iter().rposition(|b| *b == b'/');
         let (dir, name) = at.map_or((&b"."[..], path), |at| (&path[..at], &path[at + 1..]));
@@ -192,6 +199,9 @@ fn decode(bytes: &[u8], tier: Tier, cat: &mut Catalogue) -> Option<u64> {
         if let Some(there) = cat.child(dir, name) {
             if is_dir && cat.get(there).is_some_and(|n| n.dir().is_some()) {
                 cat.now_on(there, tier);
+                if cat.lasting(there) == 0 {
+                    cat.set_lasting(there, number);
+                }
             } else {
                 taken += 1;
             }
@@ -201,10 +211,11 @@ fn decode(bytes: &[u8], tier: Tier, cat: &mut Catalogue) -> Option<u64> {
         if let Some(same) = links.get(&facts.id.ino).filter(|_| many) {
             cat.link(*same, dir, name);
             cat.name_found(*same);
-        } else if let Some(node) = cat.add(dir, name, tier, facts, body)
-            && many
-        {
-            links.insert(facts.id.ino, node);
+        } else if let Some(node) = cat.add(dir, name, tier, facts, body) {
+            cat.set_lasting(node, number);
+            if many {
+                links.insert(facts.id.ino, node);
+            }
         }
     }
     Some(taken)
@@ -314,6 +325,7 @@ mod tests {
         let f = cat.add(d, b"f", 1, fact(2, 2), Body::File).unwrap();
         cat.link(f, ROOT, b"g");
         cat.name_found(f);
+        cat.set_lasting(f, 77);
         let to = Body::Link(b"d/f"[..].into());
         cat.add(ROOT, b"l", 1, fact(3, 1), to).unwrap();
         cat.add(ROOT, b"fast", 0, fact(4, 1), Body::File).unwrap();
@@ -324,6 +336,7 @@ mod tests {
         let g = back.get(back.find(b"g").unwrap()).unwrap();
         assert_eq!(back.find(b"d/f"), back.find(b"g"));
         assert_eq!((g.facts, g.tier, g.links()), (fact(2, 2), 1, 2));
+        assert_eq!(back.lasting(back.find(b"g").unwrap()), 77);
         assert_eq!((back.find(b"l"), back.find(b"fast")), (Some(other), None));
         for at in (0..bytes.len()).step_by(7) {
             let mut bad = bytes.clone();

@@ -2,7 +2,8 @@
 
 use crate::catalogue::{Body, Catalogue, NodeId, ROOT, SlotId};
 use crate::dir_readers::{DirEntry, DirReaders, Job};
-use crate::disk::{Root, xattrs};
+use crate::disk::{Root, decode, xattrs};
+use crate::lasting::{Further, Table};
 use crate::store::{Refused, refuse};
 use crate::tree::{DIR, Facts, LNK, REG, TYPE, Tier};
 use rustix::io::Errno;
@@ -37,16 +38,22 @@ struct Scan<'a> {
     /// New names of directories that are being read.
     new: HashMap<NodeId, Vec<SlotId>>,
     clashes: Vec<String>,
+    /// The known numbers of files; `None` if the caller does not need numbers.
+    numbers: Option<&'a Table>,
+    /// Directories on further tiers whose number there is not known yet.
+    further: Vec<Further>,
 }
 
-/// Reads all tiers, which nobody changes meanwhile.
+/// Reads all tiers, which nobody changes meanwhile. The numbers of files are those of the table, or else of their attributes. Returns also
+/// the directories of further tiers that have neither.
 ///
 /// # Errors
 /// A message in words: names clash, another file system is mounted below a tier, or a device fails.
-pub fn scan(roots: &[Root]) -> Result<Catalogue, Refused> {
-    let (cat, mut clashes) = read(roots)?;
+pub(crate) fn scan(roots: &[Root], numbers: &Table) -> Result<(Catalogue, Vec<Further>), Refused> {
+    let scan = read_all(roots, Some(numbers))?;
+    let mut clashes = scan.clashes;
     if clashes.is_empty() {
-        return Ok(cat);
+        return Ok((scan.cat, scan.further));
     }
     let more = clashes.len().saturating_sub(SHOWN);
     clashes.truncate(SHOWN);
@@ -61,11 +68,15 @@ pub fn scan(roots: &[Root]) -> Result<Catalogue, Refused> {
     ))
 }
 
-/// Reads all tiers. Returns also the names that are on two tiers, in words; only the first of each is in the catalogue.
+/// Reads all tiers, without numbers. Of names that are on two tiers, only the first is in the catalogue.
 ///
 /// # Errors
 /// A message in words: another file system is mounted below a tier, or a device fails.
-pub(crate) fn read(roots: &[Root]) -> Result<(Catalogue, Vec<String>), Refused> {
+pub(crate) fn read(roots: &[Root]) -> Result<Catalogue, Refused> {
+    read_all(roots, None).map(|scan| scan.cat)
+}
+
+fn read_all<'a>(roots: &'a [Root], numbers: Option<&'a Table>) -> Result<Scan<'a>, Refused> {
     let first = roots[0].stat(b".").ok().flatten().unwrap_or_default();
     let mut scan = Scan {
         roots,
@@ -73,12 +84,14 @@ pub(crate) fn read(roots: &[Root]) -> Result<(Catalogue, Vec<String>), Refused> 
         links: HashMap::new(),
         new: HashMap::new(),
         clashes: Vec::new(),
+        numbers,
+        further: Vec::new(),
     };
     let present = |t: &Tier| !roots[usize::from(*t)].absent;
     for tier in (0..roots.len() as Tier).filter(present) {
         scan.tier(tier)?;
     }
-    Ok((scan.cat, scan.clashes))
+    Ok(scan)
 }
 
 impl Scan<'_> {
@@ -94,8 +107,9 @@ impl Scan<'_> {
             self.cat.set_xattrs(ROOT, x);
         }
         let requests = Mutex::new(None);
+        let numbers = self.numbers.map(|table| (table, tier));
         std::thread::scope(|scope| {
-            let readers = DirReaders::start(scope, root, &requests)?;
+            let readers = DirReaders::start(scope, root, numbers, &requests)?;
             let mut todo = vec![(ROOT, Job::Dir(b".".to_vec()))];
             let mut asked = VecDeque::new();
             loop {
@@ -139,7 +153,13 @@ impl Scan<'_> {
         entry: DirEntry,
         new: &mut Vec<SlotId>,
     ) -> Option<(NodeId, Job)> {
-        let facts = entry.facts;
+        let mut facts = entry.facts;
+        let moved = self
+            .numbers
+            .and_then(|t| t.shown_ctime(tier, facts.id, facts.ctime));
+        facts.ctime = moved.unwrap_or(facts.ctime);
+        let own = || entry.mark.and_then(|mark| decode(mark, facts.id));
+        let number = entry.number.or_else(own).unwrap_or(0);
         let root = &self.roots[usize::from(tier)];
         let is_dir = facts.mode & TYPE == DIR;
         // Only another tier can have the name.
@@ -149,6 +169,12 @@ impl Scan<'_> {
             let other = self.cat.get(there);
             if is_dir && other.is_some_and(|n| n.dir().is_some()) {
                 self.cat.now_on(there, tier);
+                if self.cat.lasting(there) == 0 {
+                    self.cat.set_lasting(there, number);
+                }
+                if number == 0 && self.numbers.is_some() {
+                    self.further.push((tier, facts.id, there));
+                }
                 return Some((there, Job::Dir(entry.path)));
             }
             let first = other.map_or(0, |n| usize::from(n.tier));
@@ -176,6 +202,7 @@ impl Scan<'_> {
         };
         let node = self.cat.add_unlisted(dir, &entry.name, tier, facts, body)?;
         new.push(node as SlotId);
+        self.cat.set_lasting(node, number);
         if !is_dir && facts.nlink > 1 {
             self.links.insert((tier, facts.id.ino), node);
         }
@@ -205,7 +232,7 @@ mod tests {
         }
         std::os::unix::fs::symlink("b/7", dir.path().join("a/link")).unwrap();
         fs::hard_link(dir.path().join("a/b/9"), dir.path().join("a/b/c/9")).unwrap();
-        let read = || scan(&[Root::open(dir.path()).unwrap()]).unwrap();
+        let read = || super::read(&[Root::open(dir.path()).unwrap()]).unwrap();
         let (cat, again) = (read(), read());
         assert_eq!(cat.files(), 1200);
         for n in 0..1100 {

@@ -12,6 +12,7 @@ use crate::heads::HeadSettings;
 use crate::health::Health;
 use crate::intent::{Op, Recovered, Redo, dirs_of, encode, recover_but};
 use crate::kernel_writes::KernelWrites;
+use crate::lasting::Lasting;
 use crate::live::{Backing, Live, Lives, Look};
 use crate::placement::Placement;
 use crate::recording::Recording;
@@ -39,6 +40,8 @@ pub struct Store {
     /// The number in the last hidden name. Each number is used once.
     numbers: AtomicU64,
     pub(crate) lives: Lives,
+    /// Gives out the inode numbers that users see.
+    pub(crate) lasting: Arc<Lasting>,
     /// Decides the tier of each file.
     pub placement: Placement,
     /// Held while pins or policies change.
@@ -146,7 +149,7 @@ impl Store {
     pub fn open(settings: &Settings) -> Result<Store, Refused> {
         let (roots, locks) = crate::tiers::open(settings)?;
         let roots = Arc::new(roots);
-        let no_room = crate::identity::check(&roots, settings.accept)?;
+        let (ids, no_room) = crate::identity::check(&roots, settings.accept)?;
         let mut kept = crate::kept::take(&roots[0]);
         kept.retain(|k| match k.head {
             // Shorter ones are made anew when they are read.
@@ -164,11 +167,14 @@ impl Store {
             };
             Refused(format!("cannot finish what a crash left half done: {why}"))
         })?;
-        let mut cat = crate::scan::scan(&roots)?;
+        let (lasting, table) = Lasting::open(&roots[0], &ids);
+        let (mut cat, further) = crate::scan::scan(&roots, &table)?;
         let absent = (1..roots.len()).filter(|t| roots[*t].absent);
         let missing: Vec<String> = absent
             .map(|t| crate::saved::load(&roots, t as Tier, &mut cat))
             .collect();
+        let numbered = lasting.settle(&roots, &table, &mut cat, &further);
+        drop((table, further));
         let bytes_on: Vec<AtomicU64> = roots.iter().map(|_| AtomicU64::new(0)).collect();
         for (_, n) in cat.all().filter(|n| n.1.is_file()) {
             bytes_on[usize::from(n.tier)].fetch_add(n.facts.blocks * 512, Ordering::Relaxed);
@@ -182,6 +188,7 @@ impl Store {
             claims: Claims::default(),
             numbers: AtomicU64::new(0),
             lives: Lives::default(),
+            lasting: Arc::new(lasting),
             changing_settings: Mutex::default(),
             rooms,
             stuck: AtomicBool::new(false),
@@ -201,7 +208,7 @@ impl Store {
             roots,
             _locks: locks,
         };
-        for line in missing.into_iter().chain(no_room) {
+        for line in missing.into_iter().chain(no_room).chain(numbered) {
             store.say(&line);
         }
         store.adopt_copies(&kept);

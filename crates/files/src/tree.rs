@@ -191,6 +191,13 @@ pub trait Tree {
     /// # Errors
     /// The target does not support one of them.
     fn copy_attributes(&mut self, from: &At, to: &At) -> Result<(), Errno>;
+    /// Gives a copy, which has a hidden name, the inode number that users see of its file.
+    ///
+    /// # Errors
+    /// A device error, which includes lack of space.
+    fn set_number(&mut self, _at: &At, _number: u64) -> Result<(), Errno> {
+        Ok(())
+    }
     /// Creates a small file with these bytes.
     ///
     /// # Errors

@@ -1,11 +1,11 @@
 //! Names and attributes of everything, in memory, so that lookups, `stat` and listings access no device.
 //!
-//! A node is a file (or directory, link, …) with a number that no other node of the same mount ever has; its inode number for the kernel is
-//! that number + 1. So whatever waits (moves, copies, accesses, statistics, handles) names a node by its number, and finds nothing, rather
+//! A node is a file (or directory, link, …) with a number that no other node of the same mount ever has; its number for the kernel is that
+//! number + 1. Users see its lasting number instead (`lasting/`). So whatever waits (moves, copies, accesses, statistics, handles) names a node by its number, and finds nothing, rather
 //! than another file, when the node is gone. The first name of a node is in the node's own slot; each further name (hard link) has a slot
 //! of its own. Slots are used again; the upper half of a node's number says how often its slot was.
 //!
-//! Memory of a file that is not in use: 56 bytes, its name (plus one byte, rounded up to 4), and 4 to 8 bytes in its directory.
+//! Memory of a file that is not in use: 60 bytes, its name (plus one byte, rounded up to 4), and 4 to 8 bytes in its directory.
 
 mod bulk;
 mod children;
@@ -20,13 +20,16 @@ use children::Children;
 use node_map::NodeMap;
 use refs::Refs;
 pub use slots::Kind;
-pub(crate) use slots::SlotId;
 use slots::{NO_NODE, Slots};
+pub(crate) use slots::{SlotId, pack, unpack};
 
 /// Number of a node: never used again in this mount. 0 is the root.
 pub type NodeId = u64;
 /// The root directory.
 pub const ROOT: NodeId = 0;
+
+/// The lowest of the inode numbers that are shown until the unmount only, for nodes without a lasting number.
+pub(crate) const TEMPORARY: u64 = 1 << 63;
 
 /// The kind of a node to create.
 #[derive(Clone, Debug)]
@@ -218,6 +221,26 @@ impl Catalogue {
     pub fn set_facts(&mut self, id: NodeId, facts: &Facts) {
         if let Some(slot) = self.slots.slot_of(id) {
             self.slots.set_facts(slot, facts);
+        }
+    }
+    /// The inode number of a node that users see. It lasts, unless it is [`TEMPORARY`] or higher.
+    pub fn shown_number(&self, id: NodeId) -> u64 {
+        match self.lasting(id) {
+            0 if id == ROOT => crate::lasting::ROOT_NUMBER,
+            0 => TEMPORARY | id,
+            number => number,
+        }
+    }
+    /// The lasting number of a node; 0 if it has none (yet).
+    pub(crate) fn lasting(&self, id: NodeId) -> u64 {
+        self.slots
+            .slot_of(id)
+            .map_or(0, |slot| self.slots.lasting(slot))
+    }
+    /// Sets the lasting number of a node.
+    pub(crate) fn set_lasting(&mut self, id: NodeId, number: u64) {
+        if let Some(slot) = self.slots.slot_of(id) {
+            self.slots.set_lasting(slot, number);
         }
     }
     fn dir(&self, id: NodeId) -> Option<&Dir> {

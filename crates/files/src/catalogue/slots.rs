@@ -1,8 +1,9 @@
-//! Nodes of 56 bytes each, and their names.
+//! Nodes of 60 bytes each, and their names.
 //!
 //! Values that most files share (device, mode, owner, the upper bits of the inode number) are stored once for all of them (a [`Class`]);
 //! inode number, size, blocks and times are packed. Values that do not fit (an inode number of 2^56 or more, a size of 2^40 bytes or more,
-//! space that differs from the size by 16 MiB or more, a time after the year 2242, …) are stored unpacked in a separate table.
+//! space that differs from the size by 16 MiB or more, a time after the year 2242, …) are stored unpacked in a separate table. So are lasting
+//! numbers of 2^32 or more.
 
 use super::NodeId;
 use crate::mutants::{Mutant, broken};
@@ -58,6 +59,7 @@ struct Class {
 
 /// A node, or a further name of one (then `born` is the number of the node).
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C, packed(4))]
 pub(super) struct Slot {
     born: u64,
     atime: u64,
@@ -65,6 +67,8 @@ pub(super) struct Slot {
     ctime: u64,
     pub(super) parent: u32,
     name: u32,
+    /// The lasting number of the node; 0 if it has none, [`LARGE`] if it is in the separate table.
+    lasting: u32,
     ino: [u8; 5],
     size: [u8; 5],
     /// Allocated blocks, minus those that a file of that size without holes usually has.
@@ -74,6 +78,8 @@ pub(super) struct Slot {
     flags: u8,
 }
 
+/// Marks a lasting number that does not fit into a slot.
+const LARGE: u32 = u32::MAX;
 const KIND: u8 = 0x07;
 const TIER: u8 = 0x78;
 const TIER_AT: u32 = 3;
@@ -123,12 +129,14 @@ fn usual(size: u64) -> i64 {
     (size.div_ceil(4096) * 8) as i64
 }
 
-fn pack(t: Time) -> Option<u64> {
+/// A time in 64 bits; `None` if it does not fit.
+pub(crate) fn pack(t: Time) -> Option<u64> {
     let sec = u64::try_from(t.sec.checked_add(1 << 33)?).ok()?;
     (sec < 1 << 34 && t.nsec < 1 << 30).then_some(sec << 30 | u64::from(t.nsec))
 }
 
-fn unpack(t: u64) -> Time {
+/// The time that [`pack`] has packed.
+pub(crate) fn unpack(t: u64) -> Time {
     Time {
         sec: (t >> 30) as i64 - (1 << 33),
         nsec: (t & ((1 << 30) - 1)) as u32,
@@ -148,6 +156,8 @@ pub(super) struct Slots {
     /// The class of the previous file: the next one often has the same.
     last_class: Option<(Class, u32)>,
     unpacked: HashMap<SlotId, Facts>,
+    /// Lasting numbers that do not fit into slots.
+    large: HashMap<SlotId, u64>,
     names: Vec<Vec<u8>>,
     /// Places of removed names, by length in steps.
     free_names: Vec<Vec<u32>>,
@@ -191,9 +201,10 @@ impl Slots {
         id
     }
     /// Frees a slot, which may then become another node. A slot that was used 65535 times stays free for ever, because the number of its
-    /// next node would be that of an earlier one. So 56 bytes are lost for each 65535 files that are made and deleted.
+    /// next node would be that of an earlier one. So 60 bytes are lost for each 65535 files that are made and deleted.
     pub(super) fn give_back(&mut self, id: SlotId) {
         self.unpacked.remove(&id);
+        self.large.remove(&id);
         if let Some(slot) = self.get_mut(id) {
             slot.set_kind(Kind::Free);
             let at = id as usize;
@@ -262,6 +273,7 @@ impl Slots {
             *s = Slot {
                 parent: s.parent,
                 name: s.name,
+                lasting: s.lasting,
                 flags: s.flags & !UNPACKED,
                 ..packed
             };
@@ -271,6 +283,23 @@ impl Slots {
         } else {
             s.flags |= UNPACKED;
             self.unpacked.insert(id, *f);
+        }
+    }
+    /// The lasting number of a node; 0 if it has none.
+    pub(super) fn lasting(&self, id: SlotId) -> u64 {
+        match self.get(id).map(|s| s.lasting) {
+            Some(LARGE) => self.large.get(&id).copied().unwrap_or(0),
+            small => u64::from(small.unwrap_or(0)),
+        }
+    }
+    /// Sets the lasting number of a node.
+    pub(super) fn set_lasting(&mut self, id: SlotId, number: u64) {
+        let Some(s) = self.get_mut(id) else { return };
+        s.lasting = u32::try_from(number).unwrap_or(LARGE);
+        if s.lasting == LARGE {
+            self.large.insert(id, number);
+        } else {
+            self.large.remove(&id);
         }
     }
     /// The attributes as a slot has them; `None` if they do not fit.
@@ -384,97 +413,4 @@ impl Slots {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stored_attributes_and_names_are_returned_unchanged() {
-        assert_eq!(size_of::<Slot>(), 56);
-        let mut s = Slots::default();
-        let id = s.take(Kind::File);
-        let t = |sec, nsec| Time { sec, nsec };
-        let plain = Facts {
-            id: Id {
-                ino: (1 << INO_MOST) - 1,
-                born: u64::MAX,
-            },
-            dev: 7,
-            mode: 0o100_644,
-            size: (1 << 40) - 1,
-            blocks: (1 << 31) + 0x7fff,
-            atime: t(-1, 999_999_999),
-            mtime: t((1 << 33) - 1, 0),
-            ctime: t(-(1 << 33), 5),
-            ..Facts::default()
-        };
-        let less = |blocks| Facts { blocks, ..plain };
-        let ino = |ino| Facts {
-            id: Id { ino, born: 0 },
-            ..plain
-        };
-        let odd = [
-            Facts {
-                size: 1 << 40,
-                ..plain
-            },
-            Facts {
-                mtime: t(1 << 33, 1),
-                ..plain
-            },
-            less((1 << 31) + 0x8000),
-            less((1 << 31) - 0x8001),
-            less(u64::MAX),
-            ino(1 << INO_MOST),
-            ino(u64::MAX),
-        ];
-        let more = [less((1 << 31) - 0x8000), ino(0), ino(1 << INO_BITS)];
-        s.get_mut(id).unwrap().set_tier(7);
-        for f in odd {
-            s.set_facts(id, &f);
-            assert!(s.facts(id) == f && s.unpacked.contains_key(&id));
-        }
-        for f in [plain].into_iter().chain(more).chain(odd).chain([plain]) {
-            s.set_facts(id, &f);
-            assert_eq!(s.facts(id), f);
-        }
-        let slot = s.get(id).unwrap();
-        assert_eq!((slot.tier(), slot.kind()), (7, Kind::File));
-        assert!(s.unpacked.is_empty());
-        for name in [&b"a"[..], &[b'x'; 255], b"", b"four"] {
-            s.set_name(id, 3, name);
-            assert_eq!((s.name(id), s.get(id).unwrap().parent), (name, 3));
-        }
-        let bytes = s.names[0].len();
-        for _ in 0..1000 {
-            s.set_name(id, 3, b"five5");
-            s.set_name(id, 3, &[b'y'; 200]);
-        }
-        assert!(
-            s.names.len() == 1 && s.names[0].len() <= bytes + 300,
-            "holes are used again"
-        );
-        s.give_back(id);
-        assert!(s.get(id).is_none());
-        assert_eq!(s.take(Kind::Dir), id);
-        assert_eq!((s.generation(id), s.generation(id + 1)), (1, 0));
-    }
-
-    /// However many files are made and deleted, each has a number of its own.
-    #[test]
-    fn no_number_is_used_twice() {
-        let mut s = Slots::default();
-        let (first, mut before) = (s.take(Kind::File), Vec::new());
-        assert_eq!(s.node(first), u64::from(first));
-        s.give_back(first);
-        for _ in 0..200_000 {
-            let id = s.take(Kind::File);
-            before.push(s.node(id));
-            assert_eq!(s.slot_of(s.node(id)), Some(id));
-            s.give_back(id);
-            assert!(before.last().is_some_and(|n| s.slot_of(*n).is_none()));
-        }
-        before.sort_unstable();
-        assert!(before.windows(2).all(|w| w[0] < w[1]));
-        assert_eq!(s.numbers(), 4, "few slots are lost");
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! Extended attributes, owners, modes and times of files on a tier.
 
-use super::{Root, facts_of, path_of};
+use super::{Root, facts_of, is_mark, path_of, set_number};
 use crate::tree::{Facts, TEMPS, Time, join};
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, XattrFlags};
@@ -46,9 +46,9 @@ fn is_mode_only(acl: &[u8]) -> bool {
     look().unwrap_or(false)
 }
 
-/// Whether an extended attribute belongs to the file, and not to the way in which its file system shows the mode.
+/// Whether an extended attribute belongs to the file, and neither to the way in which its file system shows the mode nor to this program.
 fn is_own(name: &[u8], value: &[u8]) -> bool {
-    name != NFS4_ACL || !is_mode_only(value)
+    (name != NFS4_ACL || !is_mode_only(value)) && !is_mark(name)
 }
 
 /// All extended attributes of a path below a root, without following a link.
@@ -132,14 +132,18 @@ pub(crate) struct DirAttributes {
     pub(crate) path: Vec<u8>,
     pub(crate) facts: Facts,
     pub(crate) xattrs: Xattrs,
+    /// Its lasting number; 0 if that is not known here. Then the next mount takes it from the other tier.
+    pub(crate) number: u64,
 }
 
 impl DirAttributes {
     /// The attributes of an open directory.
     pub(crate) fn of(path: &[u8], like: impl AsFd) -> Result<DirAttributes, Errno> {
+        let facts = facts_of(&like)?;
         Ok(DirAttributes {
             path: path.to_vec(),
-            facts: facts_of(&like)?,
+            facts,
+            number: super::number_of(&like, facts.id).unwrap_or(0),
             xattrs: xattrs_of(like)?,
         })
     }
@@ -161,7 +165,13 @@ pub(crate) fn make_dir_like(root: &Root, known: &DirAttributes) -> Result<(), Er
     let temp = join(TEMPS, format!("d{number}").as_bytes());
     let made = root
         .mkdir(&temp, 0o700)
-        .and_then(|()| set(root.directory(&temp)?, &known.facts, &known.xattrs))
+        .and_then(|()| {
+            let dir = root.directory(&temp)?;
+            if known.number > 0 {
+                set_number(&dir, facts_of(&dir)?.id, known.number)?;
+            }
+            set(dir, &known.facts, &known.xattrs)
+        })
         .and_then(|()| root.rename_new(&temp, &known.path));
     if made.is_err() {
         // If this fails, the next mount removes it.

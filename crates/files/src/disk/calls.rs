@@ -5,6 +5,7 @@ use super::{
     DirAttributes, Root, copy_range, facts_of, is_regular, make_dir_like, reopen, same_attributes,
     write_all,
 };
+use crate::lasting::Lasting;
 use crate::live::Live;
 use crate::tree::{At, DIR, Facts, Id, TEMPS, TYPE, Tier, Tree, above, parent};
 use rustix::fd::OwnedFd;
@@ -20,6 +21,8 @@ pub struct Disk {
     /// The source of copies, if it is open already, and the file that it must be.
     source: Option<OwnedFd>,
     expected: Option<Id>,
+    /// Stores the numbers of copies that cannot have them as an attribute.
+    lasting: Option<Arc<Lasting>>,
 }
 
 impl Disk {
@@ -30,7 +33,12 @@ impl Disk {
             pair: None,
             source: None,
             expected: None,
+            lasting: None,
         }
+    }
+    /// Numbers of copies that cannot have them as an attribute are stored there.
+    pub(crate) fn number_from(&mut self, lasting: &Arc<Lasting>) {
+        self.lasting = Some(Arc::clone(lasting));
     }
     /// Copies are read from that file in use, so that a rename cannot put another file in its place. If it cannot be used, the file is
     /// opened by its name. What is read must be the regular file `id`. Reading leaves its access time as it is, if the system allows that.
@@ -168,6 +176,12 @@ impl Tree for Disk {
     fn copy_attributes(&mut self, from: &At, to: &At) -> Result<(), Errno> {
         let (source, target) = self.pair(from, to)?;
         same_attributes(source, target)
+    }
+    fn set_number(&mut self, at: &At, number: u64) -> Result<(), Errno> {
+        let copy = self.target(at)?;
+        let id = facts_of(&copy)?.id;
+        let lasting = self.lasting.as_ref().ok_or(Errno::INVAL)?;
+        lasting.give(self.root(0)?, at.tier, copy, id, number)
     }
     fn write(&mut self, at: &At, bytes: &[u8]) -> Result<(), Errno> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;

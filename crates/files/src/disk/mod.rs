@@ -5,6 +5,7 @@ mod calls;
 mod copy;
 mod names;
 mod new_file;
+mod number;
 mod probe;
 mod room;
 mod writable;
@@ -17,13 +18,14 @@ pub(crate) use copy::read_all;
 pub use copy::{copy_range, write_all};
 pub(crate) use names::{is_regular, path_of, reopen};
 pub(crate) use new_file::NewFile;
+pub(crate) use number::{Mark, decode, is_mark, number_of, set_number};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
     Access, AtFlags, CWD, FallocateFlags, Mode, OFlags, ResolveFlags, Statx, StatxAttributes,
     StatxFlags,
 };
 use rustix::io::Errno;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -308,7 +310,7 @@ pub(crate) fn own_working_directory() -> bool {
 /// Accesses entries of one directory by name, so no path is walked.
 pub(crate) struct DirEntries<'a> {
     dir: &'a OwnedFd,
-    /// The path prefix of the directory; `None` if it is this thread's working directory.
+    /// The path of the directory with a slash; `None` if it is this thread's working directory.
     prefix: Option<String>,
 }
 
@@ -329,20 +331,37 @@ impl<'a> DirEntries<'a> {
             Err(e) => Err(e),
         }
     }
-    /// Whether an entry has extended attributes.
-    pub(crate) fn has_xattrs(&self, name: &CStr) -> Result<bool, Errno> {
-        let asked = match &self.prefix {
-            None => rustix::fs::llistxattr_query(name),
-            Some(prefix) => {
-                let path = [prefix.as_bytes(), name.to_bytes()].concat();
-                rustix::fs::llistxattr_query(&path[..])
-            }
+    /// Calls `call` with a path of an entry.
+    fn at<T>(&self, name: &CStr, call: impl FnOnce(&CStr) -> Result<T, Errno>) -> Result<T, Errno> {
+        let Some(prefix) = &self.prefix else {
+            return call(name);
         };
-        match asked {
-            Ok(n) => Ok(n > 0),
-            Err(Errno::OPNOTSUPP | Errno::NOENT) => Ok(false),
-            Err(e) => Err(e),
-        }
+        let path = [prefix.as_bytes(), name.to_bytes()].concat();
+        call(&CString::new(path).map_err(|_| Errno::INVAL)?)
+    }
+    /// Whether an entry has extended attributes besides the one with its number, and whether it may have that one.
+    pub(crate) fn xattr_kinds(&self, name: &CStr) -> Result<(bool, bool), Errno> {
+        let mut list = [0; 256];
+        let listed = match self.at(name, |path| rustix::fs::llistxattr(path, &mut list)) {
+            Ok(n) => &list[..n],
+            // A longer list.
+            Err(Errno::RANGE) => return Ok((true, true)),
+            Err(Errno::OPNOTSUPP | Errno::NOENT) => return Ok((false, false)),
+            Err(e) => return Err(e),
+        };
+        let mut names = listed.split(|b| *b == 0).filter(|n| !n.is_empty());
+        let marked = names.clone().any(is_mark);
+        Ok((names.any(|n| !is_mark(n)), marked))
+    }
+    /// The value of the attribute with the number.
+    pub(crate) fn mark(&self, name: &CStr) -> Option<Mark> {
+        number::NAMES.iter().find_map(|attribute| {
+            let mut mark = Mark::default();
+            let n = self.at(name, |path| {
+                rustix::fs::lgetxattr(path, *attribute, &mut mark)
+            });
+            (n == Ok(mark.len())).then_some(mark)
+        })
     }
 }
 

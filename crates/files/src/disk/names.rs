@@ -137,7 +137,7 @@ impl Root {
     pub fn stat(&self, path: &[u8]) -> Result<Option<Facts>, Errno> {
         Ok(self.look(path)?.map(|(_, there)| facts(&there)))
     }
-    fn dir_and_name<'a>(&self, path: &'a [u8]) -> Result<(Dir<'_>, &'a [u8]), Errno> {
+    pub(super) fn dir_and_name<'a>(&self, path: &'a [u8]) -> Result<(Dir<'_>, &'a [u8]), Errno> {
         let Some(at) = path.iter().rposition(|b| *b == b'/') else {
             return Ok((Dir::Root(&self.fd), path));
         };

@@ -1,7 +1,7 @@
 //! Opening, reading and writing.
 
 use super::gate::Claim;
-use super::{Handle, ONE, Served, TTL, attr, errno, libc_accmode, number};
+use super::{Handle, ONE, Served, TTL, errno, libc_accmode, number};
 use crate::catalogue::NodeId;
 use crate::live::{Live, Need};
 use crate::placement::Access;
@@ -81,7 +81,7 @@ impl Served {
             self.store.release(&live);
             return reply.error(errno(Errno::NOENT));
         }
-        let attr = attr(id, facts);
+        let (node, attr) = (number(id), self.attr(id, facts));
         let fh = self.keep(Handle {
             live,
             passes: passes.clone(),
@@ -89,9 +89,9 @@ impl Served {
         });
         match passes {
             Some(p) => {
-                reply.created_passthrough(&TTL, &attr, ONE, fh, p.flags(), &p.id);
+                reply.created_passthrough_of(node, &TTL, &attr, ONE, fh, p.flags(), &p.id);
             }
-            None => reply.created(&TTL, &attr, ONE, fh, FopenFlags::FOPEN_KEEP_CACHE),
+            None => reply.created_of(node, &TTL, &attr, ONE, fh, FopenFlags::FOPEN_KEEP_CACHE),
         }
     }
     pub(super) fn close_file(&self, id: NodeId, fh: FileHandle) {

@@ -38,7 +38,7 @@ const TTL: Duration = Duration::from_secs(3600);
 /// places for long.
 const READS_AHEAD_MAX: u16 = 1024;
 
-/// The generation of every inode number: no number is used twice.
+/// The generation of every node: no number of a node is used twice.
 const ONE: Generation = Generation(0);
 
 /// The path of reads and writes.
@@ -197,9 +197,10 @@ fn kind(mode: u32) -> FileType {
     }
 }
 
-fn attr(id: NodeId, f: &Facts) -> FileAttr {
+/// Attributes with the inode number that users see. The kernel names the node by another one ([`number`]).
+fn attr(shown: u64, f: &Facts) -> FileAttr {
     FileAttr {
-        ino: number(id),
+        ino: INodeNo(shown),
         size: f.size,
         blocks: f.blocks,
         atime: system(f.atime),
@@ -221,10 +222,7 @@ fn attr(id: NodeId, f: &Facts) -> FileAttr {
 
 /// The attributes that stand for a name that does not exist.
 fn negative_entry() -> FileAttr {
-    FileAttr {
-        ino: INodeNo(0),
-        ..attr(0, &Facts::default())
-    }
+    attr(0, &Facts::default())
 }
 
 /// Asks the kernel for what this file system can do.
@@ -332,12 +330,18 @@ impl Served {
     /// Adds a reference of the kernel.
     fn refer(&self, id: NodeId) -> Result<FileAttr, Errno> {
         let facts = self.store.facts(id)?;
-        let there = self.store.cat_mut().refer(id);
-        there.then(|| attr(id, &facts)).ok_or(Errno::NOENT)
+        let mut cat = self.store.cat_mut();
+        let there = cat.refer(id);
+        there
+            .then(|| attr(cat.shown_number(id), &facts))
+            .ok_or(Errno::NOENT)
+    }
+    fn attr(&self, id: NodeId, facts: &Facts) -> FileAttr {
+        attr(self.store.cat().shown_number(id), facts)
     }
     fn entry(&self, id: Result<NodeId, Errno>, reply: ReplyEntry) {
-        match id.and_then(|id| self.refer(id)) {
-            Ok(attr) => reply.entry(&TTL, &attr, ONE),
+        match id.and_then(|id| Ok((id, self.refer(id)?))) {
+            Ok((id, attr)) => reply.entry_of(number(id), &TTL, &attr, ONE),
             Err(e) => reply.error(errno(e)),
         }
     }

@@ -1,8 +1,7 @@
 //! Each request of the kernel, and its answer from the store.
 
 use super::{
-    Front, Served, TTL, attr, errno, kind, negative_entry, node, number, request_capabilities,
-    set_time,
+    Front, Served, TTL, errno, kind, negative_entry, node, request_capabilities, set_time,
 };
 use crate::attributes::SetAttr;
 use crate::names::IfPresent;
@@ -45,7 +44,7 @@ impl Filesystem for Front {
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         let id = node(ino);
         self.run(self.facts_wait(id), move |s| match s.store.facts(id) {
-            Ok(f) => reply.attr(&TTL, &attr(id, &f)),
+            Ok(f) => reply.attr(&TTL, &s.attr(id, &f)),
             Err(e) => reply.error(errno(e)),
         });
     }
@@ -79,7 +78,7 @@ impl Filesystem for Front {
         let id = node(ino);
         self.run(self.change_waits(id), move |s| {
             match s.store.set_attr(id, &set) {
-                Ok(f) => reply.attr(&TTL, &attr(id, &f)),
+                Ok(f) => reply.attr(&TTL, &s.attr(id, &f)),
                 Err(e) => reply.error(errno(e)),
             }
         });
@@ -300,8 +299,11 @@ impl Filesystem for Front {
         mut reply: ReplyDirectory,
     ) {
         self.listed(node(ino), fh, offset, |id, next, name| {
-            let mode = self.store.cat().get(id).map(|n| n.facts.mode);
-            mode.is_some_and(|m| reply.add(number(id), next, kind(m), OsStr::from_bytes(name)))
+            let cat = self.store.cat();
+            let (mode, shown) = (cat.get(id).map(|n| n.facts.mode), cat.shown_number(id));
+            drop(cat);
+            let name = OsStr::from_bytes(name);
+            mode.is_some_and(|m| reply.add(INodeNo(shown), next, kind(m), name))
         });
         reply.ok();
     }

@@ -29,6 +29,7 @@ enum State {
     Create,
     Copy,
     Attributes,
+    Number,
     SyncCopy,
     SyncTemps,
     IdOfCopy,
@@ -62,6 +63,8 @@ pub struct Move {
     to: Tier,
     id: Id,
     names: Vec<Vec<u8>>,
+    /// The inode number that users see of the file, if it is to last.
+    shown: Option<u64>,
     facts: Facts,
     copy: Id,
     copy_size: u64,
@@ -85,6 +88,7 @@ impl Move {
             to,
             id,
             names,
+            shown: None,
             facts: Facts::default(),
             copy: Id::default(),
             copy_size: 0,
@@ -96,6 +100,14 @@ impl Move {
             intent: false,
             undo_error: None,
             outcome: Outcome::Done,
+        }
+    }
+    /// Gives the copy the inode number that users see of the file.
+    #[must_use]
+    pub fn numbered(self, shown: u64) -> Move {
+        Move {
+            shown: Some(shown),
+            ..self
         }
     }
     fn temp(&self) -> At {
@@ -241,10 +253,14 @@ impl Move {
                 let call = Call::CopyAttributes(self.source(), self.temp());
                 self.call(State::Attributes, call)
             }
-            (State::Attributes, _) if broken(Mutant::SkipCopySync) => {
-                self.call(State::SyncTemps, Call::SyncDir(self.temp().parent()))
+            (State::Attributes, _) => {
+                let shown = self.shown.filter(|_| !broken(Mutant::ForgetNumber));
+                match shown {
+                    Some(shown) => self.call(State::Number, Call::SetNumber(self.temp(), shown)),
+                    None => self.attributes_done(),
+                }
             }
-            (State::Attributes, _) => self.call(State::SyncCopy, Call::SyncFile(self.temp())),
+            (State::Number, _) => self.attributes_done(),
             (State::SyncCopy, _) if broken(Mutant::SkipTempDirSync) => {
                 self.call(State::IdOfCopy, Call::Stat(self.temp()))
             }
@@ -271,6 +287,13 @@ impl Move {
             (State::Undo, _) => self.undo(),
             _ => self.after_intent(),
         }
+    }
+    /// The copy has all attributes.
+    fn attributes_done(&mut self) -> Step {
+        if broken(Mutant::SkipCopySync) {
+            return self.call(State::SyncTemps, Call::SyncDir(self.temp().parent()));
+        }
+        self.call(State::SyncCopy, Call::SyncFile(self.temp()))
     }
     fn looked(&mut self, f: Facts) -> Step {
         if f.id != self.id || f.mode & TYPE != REG {

@@ -32,6 +32,7 @@ pub enum Call {
     Create(At, u64),
     Copy(At, At, u64, u64),
     CopyAttributes(At, At),
+    SetNumber(At, u64),
     Write(At, Vec<u8>),
     SyncFile(At),
     SyncDir(At),
@@ -135,6 +136,7 @@ impl Call {
             Call::Stat(at)
             | Call::MayRemove(at)
             | Call::Create(at, _)
+            | Call::SetNumber(at, _)
             | Call::Write(at, _)
             | Call::SyncFile(at)
             | Call::SyncDir(at)
@@ -170,6 +172,7 @@ pub fn carry_out(tree: &mut dyn crate::tree::Tree, call: &Call) -> Result<Answer
         Call::ProveWritable(tier) => tree.prove_writable(*tier),
         Call::Create(at, bytes) => tree.create(at, *bytes),
         Call::CopyAttributes(from, to) => tree.copy_attributes(from, to),
+        Call::SetNumber(at, number) => tree.set_number(at, *number),
         Call::Write(at, bytes) => tree.write(at, bytes),
         Call::SyncFile(at) => tree.sync_file(at),
         Call::SyncDir(at) => tree.sync_dir(at),

@@ -64,6 +64,7 @@ impl<'a> Driver<'a> {
     pub fn run(mut self, mut m: Move) -> Outcome {
         let mut disk = Disk::new(Arc::clone(&self.store.roots));
         disk.copy_from(self.live, m.id());
+        disk.number_from(&self.store.lasting);
         let mut step = m.start();
         loop {
             let slower = self.from.max(self.to);
@@ -186,7 +187,11 @@ impl<'a> Driver<'a> {
     /// Releases the locks. After a move that was done, nobody sees that it changed directories, and the kernel is told.
     fn end(&mut self, outcome: Outcome) {
         if outcome == Outcome::Done {
-            self.live.update_shown_ctime();
+            let id = self.store.cat().get(self.live.node).map(|n| n.facts.id);
+            if let Some((id, (now, before))) = id.zip(self.live.update_shown_ctime()) {
+                let fast = &self.store.roots[0];
+                self.store.lasting.moved(fast, self.to, id, now, before);
+            }
             self.dir_times();
         }
         (self.names, self.state) = (None, None);

@@ -49,6 +49,7 @@ impl Store {
                     path: cat.path(dir)?,
                     facts: cat.get(dir)?.facts,
                     xattrs: cat.xattrs(dir).to_vec(),
+                    number: cat.lasting(dir),
                 })
             };
             let missing = Self::missing_on(&cat, dir, tier)?.into_iter();

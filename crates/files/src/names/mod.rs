@@ -13,7 +13,7 @@ use crate::store::Store;
 use crate::tree::{Facts, TYPE, Tier};
 pub use rename::IfPresent;
 use rustix::fd::AsFd;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, Uid};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -109,9 +109,11 @@ impl Store {
             String::from_utf8_lossy(&place.path),
             self.tier_name(tier)
         ));
+        let number = self.found(&[(tier, &place.path, facts)])[0];
         let mut cat = self.cat_mut();
         if let Some(id) = cat.add(place.dir, name, tier, facts, body) {
             cat.set_xattrs(id, xattrs);
+            cat.set_lasting(id, number);
         }
         drop(cat);
         self.tell_kernel_of_name(place.dir, name);
@@ -150,7 +152,7 @@ impl Store {
         name: &[u8],
         tier: Tier,
         facts: Facts,
-        body: Body,
+        (body, number): (Body, u64),
     ) -> Result<NodeId, Errno> {
         let xattrs = if place.default_acl {
             crate::disk::xattrs(&self.roots[usize::from(tier)], &place.path).unwrap_or_default()
@@ -163,6 +165,7 @@ impl Store {
                 .add(place.dir, name, tier, facts, body)
                 .ok_or(Errno::NOENT)?;
             cat.set_xattrs(id, xattrs);
+            cat.set_lasting(id, number);
             id
         };
         self.dir_changed(place.dir, tier);
@@ -175,7 +178,7 @@ impl Store {
         place: &Place,
         name: &[u8],
         first: Tier,
-        make: impl Fn(&Root) -> Result<T, Errno>,
+        make: impl Fn(&Root, Tier) -> Result<T, Errno>,
     ) -> Result<(T, Tier), Errno> {
         let slower = first + 1..self.roots.len() as Tier;
         let mut others = slower.chain((0..first).rev());
@@ -184,7 +187,7 @@ impl Store {
             let root = &self.roots[usize::from(tier)];
             let made = self
                 .ensure_dir(place.dir, tier)
-                .and_then(|()| self.evicting(tier, || make(root)));
+                .and_then(|()| self.evicting(tier, || make(root, tier)));
             match made {
                 Ok(made) => return Ok((made, tier)),
                 // Another tier may work: this one is full, or its device is gone.
@@ -246,14 +249,22 @@ impl Store {
         let place = self.place(dir, name)?;
         let mode = creator.mode(mode, &place) & 0o7777;
         let first = self.tier_for_new(0);
-        let ((fd, facts), tier) = self.on_a_tier(&place, name, first, |root| {
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-            let fd = root.open_at(&place.path, flags, mode)?;
-            let facts = Self::own(&fd, creator, &place, mode);
+        let number = self.new_number()?;
+        let ((fd, facts), tier) = self.on_a_tier(&place, name, first, |root, tier| {
+            let (fd, named) = root.new_file(&place.path, mode)?;
+            let complete = || {
+                let facts = Self::own(&fd, creator, &place, mode)?;
+                self.give_number(tier, &fd, facts.id, number)?;
+                if !named {
+                    root.give_name(&fd, &place.path)?;
+                }
+                crate::disk::facts_of(&fd)
+            };
+            let facts = complete();
             let facts = facts.inspect_err(|_| take_back(root, &place, &fd))?;
             Ok((fd, facts))
         })?;
-        let id = self.add_new(&place, name, tier, facts, Body::File)?;
+        let id = self.add_new(&place, name, tier, facts, (Body::File, number))?;
         let backing = Backing {
             tier,
             fd,
@@ -276,11 +287,13 @@ impl Store {
         let place = self.place(dir, name)?;
         let mut mode = creator.mode(mode, &place) & 0o7777;
         mode |= place.parent.mode & 0o2000;
-        let (facts, tier) = self.on_a_tier(&place, name, 0, |root| {
+        let number = self.new_number()?;
+        let (facts, tier) = self.on_a_tier(&place, name, 0, |root, tier| {
             root.mkdir(&place.path, mode & 0o1777)?;
             let complete = || {
                 let fd = root.directory(&place.path)?;
-                Self::own(&fd, creator, &place, mode)?;
+                let facts = Self::own(&fd, creator, &place, mode)?;
+                self.give_number(tier, &fd, facts.id, number)?;
                 if mode & 0o2000 != 0 {
                     rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
                 }
@@ -291,7 +304,8 @@ impl Store {
                 let _ = root.unlink(&place.path, AtFlags::REMOVEDIR);
             })
         })?;
-        self.add_new(&place, name, tier, facts, Body::Dir(1 << tier))
+        let body = Body::Dir(1 << tier);
+        self.add_new(&place, name, tier, facts, (body, number))
     }
     /// Creates a symbolic link.
     ///
@@ -344,18 +358,21 @@ impl Store {
         let place = self.place(dir, name)?;
         let owner = Some(Uid::from_raw(creator.uid));
         let group = Some(Gid::from_raw(creator.group(&place)));
-        let (facts, tier) = self.on_a_tier(&place, name, 0, |root| {
+        let number = self.new_number()?;
+        let (facts, tier) = self.on_a_tier(&place, name, 0, |root, tier| {
             make(root, &place.path)?;
             let fd = root.entry(&place.path)?;
             // Somebody who can write to the directory on the tier must not get a file of others by a link in this place.
-            if crate::disk::facts_of(&fd)?.nlink != 1 {
+            let made = crate::disk::facts_of(&fd)?;
+            if made.nlink != 1 {
                 return Err(Errno::STALE);
             }
             rustix::fs::chown(path_of(fd.as_fd()), owner, group)
+                .and_then(|()| self.give_number(tier, &fd, made.id, number))
                 .and_then(|()| crate::disk::facts_of(&fd))
                 .inspect_err(|_| take_back(root, &place, &fd))
         })?;
-        self.add_new(&place, name, tier, facts, body)
+        self.add_new(&place, name, tier, facts, (body, number))
     }
     /// Adds a name to a file.
     ///

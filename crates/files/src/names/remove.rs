@@ -30,8 +30,7 @@ impl Store {
                 // If it is something else than a file, or another kind, `check --repair` shows it.
                 let known = self.cat().get(node).map(|n| n.facts.mode & TYPE);
                 if known == Some(f.mode & TYPE) && f.mode & TYPE != DIR {
-                    self.cat_mut().replace(node, tier, f.id);
-                    self.seen(node, f);
+                    self.now_another(node, tier, path, f);
                 }
                 Err(Errno::STALE)
             }

@@ -67,6 +67,8 @@ const STORIES: [Story; 6] = [
 struct Played {
     world: World,
     expected: Vec<u8>,
+    /// The inode number that users see of the file.
+    number: u64,
     outcome: Option<Outcome>,
 }
 
@@ -86,7 +88,7 @@ fn play_on(
     read_only: Option<u8>,
 ) -> Played {
     let first = story.names[0].as_bytes();
-    w.user_file(story.from, first, b"what it was at first");
+    let mut number = w.user_file(story.from, first, b"what it was at first");
     for name in &story.names[1..] {
         let name = name.as_bytes();
         w.make_dirs(story.from, name);
@@ -104,7 +106,7 @@ fn play_on(
         born: 0,
     };
     (w.left, w.error, w.read_only) = (left, error, read_only);
-    let mut m = Move::new(1, id, names.clone(), story.from, to);
+    let mut m = Move::new(1, id, names.clone(), story.from, to).numbered(number);
     let (mut changes, mut seen, mut frozen, mut home) = (0, 0, false, story.from);
     let mut step = m.start();
     let outcome = loop {
@@ -112,6 +114,7 @@ fn play_on(
             return Played {
                 world: w,
                 expected,
+                number,
                 outcome: None,
             };
         }
@@ -159,13 +162,14 @@ fn play_on(
             assert!(matches!(n, Entry::File(_)));
             w.disk(home).change(Change(vec![(first.to_vec(), None)]));
             w.user_syncs_dirs(home, first);
-            w.user_file(story.from, first, b"another");
+            number = w.user_file(story.from, first, b"another");
             expected = b"another".to_vec();
         }
     }
     Played {
         world: w,
         expected,
+        number,
         outcome: Some(outcome),
     }
 }
@@ -174,7 +178,7 @@ fn play(story: Story, left: Option<u32>, error: bool) -> Played {
     play_in(story, left, error, None)
 }
 
-fn verify(w: &World, story: Story, expected: &[u8]) -> Result<(), String> {
+fn verify(w: &World, story: Story, expected: &[u8], number: u64) -> Result<(), String> {
     let mut inodes = BTreeSet::new();
     for name in story.names {
         let path = name.as_bytes();
@@ -196,6 +200,9 @@ fn verify(w: &World, story: Story, expected: &[u8]) -> Result<(), String> {
         }
         if inode.now.attributes != 7 {
             return Err(format!("{name} lost its attributes"));
+        }
+        if inode.now.number != (number, n) {
+            return Err(format!("{name} lost its number"));
         }
     }
     if inodes.len() != 1 {
@@ -227,7 +234,7 @@ fn recover_anyhow(played: &Played, story: Story, mode: u64) -> Result<(), String
             recover(&mut again).map_err(|e| format!("recovery fails: {e}"))?;
         }
         again.power_comes_back(1);
-        verify(&again, story, &played.expected)
+        verify(&again, story, &played.expected, played.number)
             .map_err(|e| format!("recovery cut at {cut}: {e}"))?;
         if whole {
             return Ok(());
@@ -246,6 +253,7 @@ fn all_crashes() -> Result<u32, String> {
                 let mut played = Played {
                     world: played.world.clone(),
                     expected: played.expected.clone(),
+                    number: played.number,
                     outcome: played.outcome,
                 };
                 played.world.random = SplitMix64::new(mode * 7919 + u64::from(left));
@@ -383,6 +391,7 @@ fn every_rule_is_needed() {
         ForgetTargetSync,
         SkipAncestors,
         ForgetAttributes,
+        ForgetNumber,
         UnlinkFirst,
     ] {
         choose(Some(mutant));

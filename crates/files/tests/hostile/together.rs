@@ -19,12 +19,13 @@ fn stories() -> [Story; 2] {
 }
 
 /// Moves both, one call of either in turn, at random, until power is lost after `left` calls. Returns whether both moves ended.
-fn play(left: u32, seed: u64) -> (World, bool) {
+fn play(left: u32, seed: u64) -> (World, [u64; 2], bool) {
     let mut w = World::new();
     let mut random = SplitMix64::new(seed);
     let mut moves = Vec::new();
-    for (story, bytes) in stories().into_iter().zip(BYTES) {
-        w.user_file(story.from, story.names[0].as_bytes(), bytes);
+    let mut numbers = [0; 2];
+    for (n, (story, bytes)) in stories().into_iter().zip(BYTES).enumerate() {
+        numbers[n] = w.user_file(story.from, story.names[0].as_bytes(), bytes);
     }
     w.clock += 10;
     for (n, story) in stories().into_iter().enumerate() {
@@ -32,7 +33,8 @@ fn play(left: u32, seed: u64) -> (World, bool) {
         let ino = w.disk(story.from).file(&name).unwrap();
         let id = Id { ino, born: 0 };
         let to = 1 - story.from;
-        let mut m = Move::new(n as u64 + 1, id, vec![name.clone()], story.from, to);
+        let mut m =
+            Move::new(n as u64 + 1, id, vec![name.clone()], story.from, to).numbered(numbers[n]);
         let step = m.start();
         moves.push((m, Some(step), name));
     }
@@ -41,7 +43,7 @@ fn play(left: u32, seed: u64) -> (World, bool) {
         let open = moves.iter_mut().filter(|m| m.1.is_some());
         let mut open: Vec<_> = open.collect();
         if open.is_empty() {
-            return (w, true);
+            return (w, numbers, true);
         }
         let at = random.below(open.len() as u64) as usize;
         let (m, step, name) = &mut *open[at];
@@ -56,7 +58,7 @@ fn play(left: u32, seed: u64) -> (World, bool) {
         };
         *step = Some(m.next(answer));
     }
-    (w, false)
+    (w, numbers, false)
 }
 
 #[test]
@@ -66,7 +68,7 @@ fn two_moves_at_once_survive_a_loss_of_power() {
     let mut both = 0;
     for way in 0..8 {
         for left in 0..400 {
-            let (mut w, ended) = play(left, seed + way);
+            let (mut w, numbers, ended) = play(left, seed + way);
             let intents = w.disks[0].now.keys();
             both += u32::from(
                 intents
@@ -84,8 +86,8 @@ fn two_moves_at_once_survive_a_loss_of_power() {
             w.left = None;
             recover(&mut w).unwrap_or_else(|e| panic!("seed {seed}, {way}, {left}: {e}"));
             w.power_comes_back(1);
-            for (story, bytes) in stories().into_iter().zip(BYTES) {
-                verify(&w, story, bytes)
+            for (n, (story, bytes)) in stories().into_iter().zip(BYTES).enumerate() {
+                verify(&w, story, bytes, numbers[n])
                     .unwrap_or_else(|e| panic!("seed {seed}, {way}, {left}: {e}"));
             }
             if ended {

@@ -11,6 +11,8 @@ pub(crate) const POWER: Errno = Errno::from_raw_os_error(121);
 pub(crate) struct Bytes {
     pub(crate) data: Vec<u8>,
     pub(crate) attributes: u8,
+    /// The inode number that users see, and the inode that has it: a copy with all attributes does not have it.
+    pub(crate) number: (u64, u64),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -111,7 +113,7 @@ impl Disk {
             }
             let torn = Bytes {
                 data: inode.now.data[..inode.now.data.len() / 2].to_vec(),
-                attributes: 0,
+                ..Bytes::default()
             };
             inode.now = match (mode, &inode.synced) {
                 (1, _) => inode.now.clone(),
@@ -236,16 +238,18 @@ impl World {
         self.clock += 1;
         if self.births { self.clock as u64 } else { 0 }
     }
-    /// A user's file, durable.
-    pub(crate) fn user_file(&mut self, t: Tier, path: &[u8], data: &[u8]) {
+    /// A user's file, durable. Returns its number.
+    pub(crate) fn user_file(&mut self, t: Tier, path: &[u8], data: &[u8]) -> u64 {
         self.make_dirs(t, path);
+        self.clock += 1;
         let born = self.birth();
         let n = self.disk(t).number();
         let bytes = Bytes {
             data: data.to_vec(),
             attributes: 7,
+            number: (100 + self.clock as u64, n),
         };
-        let ctime = self.clock;
+        let (ctime, number) = (self.clock, bytes.number.0);
         let inode = Inode {
             now: bytes.clone(),
             synced: Some(bytes),
@@ -256,6 +260,7 @@ impl World {
         self.disk(t)
             .change(Change(vec![(path.to_vec(), Some(Entry::File(n)))]));
         self.user_syncs_dirs(t, path);
+        number
     }
     pub(crate) fn user_syncs_dirs(&mut self, t: Tier, path: &[u8]) {
         let dirs: Vec<Vec<u8>> = above(path).map(<[u8]>::to_vec).collect();
@@ -377,6 +382,13 @@ impl Tree for World {
         let d = self.disk(to.tier);
         let m = d.file(&to.path).ok_or(Errno::NOENT)?;
         d.inodes.get_mut(&m).ok_or(Errno::IO)?.now.attributes = attributes;
+        Ok(())
+    }
+    fn set_number(&mut self, at: &At, number: u64) -> Result<(), Errno> {
+        self.changes(at.tier)?;
+        let d = self.disk(at.tier);
+        let n = d.file(&at.path).ok_or(Errno::NOENT)?;
+        d.inodes.get_mut(&n).ok_or(Errno::IO)?.now.number = (number, n);
         Ok(())
     }
     fn write(&mut self, at: &At, bytes: &[u8]) -> Result<(), Errno> {

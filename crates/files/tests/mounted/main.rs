@@ -5,6 +5,7 @@ mod fsx;
 mod handles;
 mod heads;
 mod hung_reads;
+mod inodes;
 mod kernel_writes;
 mod kinds;
 mod locks;

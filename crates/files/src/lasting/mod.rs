@@ -1,0 +1,433 @@
+//! Inode numbers that last: what users see of a file is the same number after a remount, a crash, a move, a rename.
+//!
+//! Numbers are given out one after the other and never again. A number is durable before anybody sees it:
+//!
+//! - The fastest tier says below which number all are that may have been given out. It says so in advance, for [`BATCH`] numbers at a time,
+//!   so a crash loses numbers and never repeats one.
+//! - A new file gets its number as an extended attribute (`disk/number.rs`) before its name.
+//! - What others have made, and what cannot have the attribute, is in a table on the fastest tier ([`table`]). After a clean unmount the
+//!   table has all files, so that a mount need not ask each file for its attribute.
+//!
+//! If the table is lost, damaged or older than the files, the attributes still say the numbers of most files, and no new number is lower
+//! than any of them. Of two files that have the same number all the same, the second one gets a new one.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use crate::catalogue::{Catalogue, Kind, Node, NodeId, ROOT, pack};
+use crate::disk::Root;
+use crate::mutants::{Mutant, broken};
+use crate::store::Store;
+use crate::tree::{DIR, Facts, Id, TYPE, Tier, Time};
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+pub(crate) use table::Table;
+use table::{IS_DIR, Key, Log, Record, key};
+
+/// The number of the root directory.
+pub(crate) const ROOT_NUMBER: u64 = 1;
+/// How many numbers are reserved at a time. A crash loses at most so many of the 2^32 numbers that 32-bit programs can use.
+const BATCH: u64 = 1 << 16;
+/// How many numbers are left out if the table is damaged or older than the files: it is not known which ones removed files had.
+const MARGIN: u64 = 1 << 20;
+/// If more files than this are new to the table at a mount, or the log is longer, the table is written anew.
+const MANY: usize = 4096;
+
+/// A directory on a further tier, which the table does not have yet.
+pub(crate) type Further = (Tier, Id, NodeId);
+
+/// Gives out the numbers: see the module.
+#[derive(Debug)]
+pub(crate) struct Lasting {
+    /// The ids of the tiers, the fastest first; 0 for one without an id.
+    tiers: Vec<u64>,
+    state: Mutex<State>,
+    /// Number of files that got another number at this mount, because another file had theirs.
+    pub(crate) renumbered: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The next number.
+    next: u64,
+    /// Numbers below this one may be given out.
+    reserved: u64,
+    log: Option<Log>,
+}
+
+impl State {
+    /// Adds records to the log. If the tier is full, the space that was set aside for that is used.
+    fn append(&mut self, root: &Root, records: &[Record], durable: bool) -> Result<(), Errno> {
+        let mut attempt = || {
+            if self.log.is_none() {
+                self.log = Some(Log::open(root)?);
+            }
+            let log = self.log.as_mut().ok_or(Errno::IO)?;
+            log.append(records, durable)
+        };
+        match attempt() {
+            Err(Errno::NOSPC | Errno::DQUOT) if durable && root.release_spare() => {
+                let done = attempt();
+                root.reserve_spare();
+                done
+            }
+            other => other,
+        }
+    }
+    /// Makes sure that `count` numbers can be given out.
+    fn reserve(&mut self, root: &Root, count: u64) -> Result<(), Errno> {
+        if self.next + count <= self.reserved {
+            return Ok(());
+        }
+        let below = self.next + count + BATCH;
+        if !broken(Mutant::SkipReserve) {
+            self.append(root, &[Record::Reserved(below)], true)?;
+        }
+        self.reserved = below;
+        Ok(())
+    }
+}
+
+/// The tiers whose inode of a node the catalogue knows: for a directory, those of the file system on which its attributes were read.
+fn tiers_of<'a>(roots: &'a [Root], n: &Node<'_>) -> impl Iterator<Item = Tier> + 'a {
+    let (tier, on, dev) = (n.tier, n.on(), n.facts.dev);
+    let is_dir = n.kind == Kind::Dir;
+    let on = move |t: &Tier| on & (1 << t) != 0;
+    (0..roots.len() as Tier)
+        .filter(on)
+        .filter(move |t| !roots[usize::from(*t)].absent)
+        .filter(move |t| {
+            if is_dir {
+                roots[usize::from(*t)].dev == dev
+            } else {
+                *t == tier
+            }
+        })
+}
+
+/// A number as table and log have it.
+fn stored(number: u64, is_dir: bool) -> u64 {
+    if is_dir { number | IS_DIR } else { number }
+}
+
+impl Lasting {
+    /// Reads what the fastest tier has. `tiers` are the ids of the tiers, if they have some.
+    pub(crate) fn open(fast: &Root, tiers: &[Option<String>]) -> (Lasting, Table) {
+        let number = |id: &Option<String>| {
+            let id = id.as_deref().unwrap_or_default();
+            u64::from_str_radix(id, 16).unwrap_or(0)
+        };
+        let tiers: Vec<u64> = tiers.iter().map(number).collect();
+        let table = Table::read(fast, &tiers);
+        let lasting = Lasting {
+            tiers,
+            state: Mutex::default(),
+            renumbered: AtomicU64::new(0),
+        };
+        (lasting, table)
+    }
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn key(&self, tier: Tier, id: Id) -> Key {
+        key(self.tiers.get(usize::from(tier)).copied().unwrap_or(0), id)
+    }
+    /// After the names were read: gives numbers to all that have none, durably, and other ones to those that have the number of another.
+    /// Returns messages for the administrator.
+    pub(crate) fn settle(
+        &self,
+        roots: &[Root],
+        table: &Table,
+        cat: &mut Catalogue,
+        further: &[Further],
+    ) -> Vec<String> {
+        let mut said = Vec::new();
+        if table.damaged {
+            said.push("the table of inode numbers on the fast tier is damaged: files that others have made there have new numbers".into());
+        }
+        let highest = self.part(cat, &mut said);
+        let mut state = self.lock();
+        state.next = table.next.max(highest + 1).max(ROOT_NUMBER + 1);
+        if table.damaged || highest >= table.next.max(ROOT_NUMBER + 1) {
+            state.next += MARGIN;
+        }
+        state.reserved = state.next;
+        let here = |n: &Node<'_>| tiers_of(roots, n).next().is_some();
+        let new: Vec<NodeId> = cat
+            .all()
+            .filter(|(id, n)| *id != ROOT && cat.lasting(*id) == 0 && here(n))
+            .map(|(id, _)| id)
+            .collect();
+        let many = new.len().max(table.records) > MANY;
+        if new.is_empty() && further.is_empty() && !many {
+            return said;
+        }
+        let done = state.reserve(&roots[0], new.len() as u64);
+        if done.is_ok() {
+            for id in &new {
+                cat.set_lasting(*id, state.next);
+                state.next += 1;
+            }
+        }
+        let done = done.and_then(|()| {
+            if many {
+                return self.save_locked(roots, &mut state, cat, further);
+            }
+            let records = self.records(roots, cat, &new, further);
+            if broken(Mutant::ForgetFound) {
+                return Ok(());
+            }
+            state.append(&roots[0], &records, true)
+        });
+        if let Err(e) = done {
+            for id in &new {
+                cat.set_lasting(*id, 0);
+            }
+            said.push(format!(
+                "{}: the inode numbers of {} files that others have made cannot be stored: {e}: they have others after the next mount",
+                roots[0].path.display(),
+                new.len()
+            ));
+        }
+        said
+    }
+    fn records(
+        &self,
+        roots: &[Root],
+        cat: &Catalogue,
+        new: &[NodeId],
+        further: &[Further],
+    ) -> Vec<Record> {
+        let mut records = Vec::new();
+        for id in new {
+            let Some(n) = cat.get(*id) else { continue };
+            let number = stored(cat.lasting(*id), n.kind == Kind::Dir);
+            for tier in tiers_of(roots, &n) {
+                records.push(Record::Number(self.key(tier, n.facts.id), number));
+            }
+        }
+        for (tier, id, node) in further {
+            let number = stored(cat.lasting(*node), true);
+            records.push(Record::Number(self.key(*tier, *id), number));
+        }
+        records
+    }
+    /// Takes the number from all files but the first that have it. Returns the highest number.
+    fn part(&self, cat: &mut Catalogue, said: &mut Vec<String>) -> u64 {
+        let mut all: Vec<(u64, Tier, NodeId)> = cat
+            .all()
+            .map(|(id, n)| (cat.lasting(id), n.tier, id))
+            .filter(|n| n.0 > 0)
+            .collect();
+        all.sort_unstable();
+        let twice: Vec<NodeId> = all
+            .windows(2)
+            .filter(|w| w[0].0 == w[1].0 && !broken(Mutant::KeepDuplicate))
+            .map(|w| w[1].2)
+            .collect();
+        for id in &twice {
+            cat.set_lasting(*id, 0);
+        }
+        if let Some(first) = twice.first().and_then(|id| cat.path(*id)) {
+            self.renumbered.store(twice.len() as u64, Ordering::Relaxed);
+            said.push(format!(
+                "{} files had the inode number of another file and have a new one (was an older copy of a tier put back?), such as {}",
+                twice.len(),
+                String::from_utf8_lossy(&first)
+            ));
+        }
+        all.last().map_or(0, |n| n.0)
+    }
+    /// A number that no file ever had.
+    ///
+    /// # Errors
+    /// An error of the fastest tier.
+    pub(crate) fn take(&self, fast: &Root) -> Result<u64, Errno> {
+        let mut state = self.lock();
+        state.reserve(fast, 1)?;
+        state.next += 1;
+        Ok(state.next - 1)
+    }
+    /// Stores the number of an open file `id` that nobody has seen yet: in the file, or else in the table.
+    ///
+    /// # Errors
+    /// A device error, or lack of space.
+    pub(crate) fn give(
+        &self,
+        fast: &Root,
+        tier: Tier,
+        fd: impl AsFd,
+        id: Id,
+        number: u64,
+    ) -> Result<(), Errno> {
+        if broken(Mutant::ForgetNew) || crate::disk::set_number(fd, id, number)? {
+            return Ok(());
+        }
+        self.record(fast, &[Record::Number(self.key(tier, id), number)])
+    }
+    fn record(&self, fast: &Root, records: &[Record]) -> Result<(), Errno> {
+        self.lock().append(fast, records, true)
+    }
+    /// A move has changed the change time of a file to `now`, and the one from before the move is shown. If this is lost, the new one is.
+    pub(crate) fn moved(&self, fast: &Root, tier: Tier, id: Id, now: Time, shown: Time) {
+        if let (Some(now), Some(shown)) = (pack(now), pack(shown)) {
+            let record = Record::Moved(self.key(tier, id), now, shown);
+            let _ = self.lock().append(fast, &[record], false);
+        }
+    }
+    /// Writes the table: all files of the catalogue, and what is known of tiers that are not here. Then the log is empty.
+    ///
+    /// # Errors
+    /// An error of the fastest tier: then table and log are as before.
+    pub(crate) fn save(&self, roots: &[Root], cat: &Catalogue) -> Result<(), Errno> {
+        self.save_locked(roots, &mut self.lock(), cat, &[])
+    }
+    fn save_locked(
+        &self,
+        roots: &[Root],
+        state: &mut State,
+        cat: &Catalogue,
+        further: &[Further],
+    ) -> Result<(), Errno> {
+        let old = Table::read(&roots[0], &self.tiers);
+        let (mut all, mut dirs, mut moved) = (Vec::new(), Vec::new(), Vec::new());
+        for (id, n) in cat.all() {
+            let number = cat.lasting(id);
+            if number == 0 {
+                continue;
+            }
+            let is_dir = n.kind == Kind::Dir;
+            if is_dir {
+                dirs.push(number);
+            }
+            for tier in tiers_of(roots, &n) {
+                let key = self.key(tier, n.facts.id);
+                all.push((key, stored(number, is_dir)));
+                let times = old.moved.get(&key);
+                moved.extend(
+                    times
+                        .filter(|t| pack(n.facts.ctime) == Some(t.1))
+                        .map(|t| (key, *t)),
+                );
+            }
+        }
+        for (tier, id, node) in further {
+            all.push((self.key(*tier, *id), stored(cat.lasting(*node), true)));
+        }
+        all.sort_unstable();
+        dirs.sort_unstable();
+        let here = |tier: u64| {
+            let mut tiers = self.tiers.iter().zip(roots);
+            tier == 0 || tiers.any(|(t, r)| *t == tier && !r.absent)
+        };
+        // Of tiers that are here, only directories that the catalogue knows by their inode on another tier.
+        let stays = |(key, number): &(Key, u64)| {
+            let number = *number;
+            let dir = number & IS_DIR != 0 && dirs.binary_search(&(number & !IS_DIR)).is_ok();
+            (!here(key.0) || dir) && all.binary_search_by_key(key, |a| a.0).is_err()
+        };
+        // What the log says comes last, and counts.
+        let kept: HashMap<Key, u64> = old.entries().filter(|e| stays(e)).collect();
+        moved.extend(
+            old.moved
+                .iter()
+                .filter(|m| !here(m.0.0))
+                .map(|m| (*m.0, *m.1)),
+        );
+        all.extend(kept);
+        all.sort_unstable();
+        all.dedup_by_key(|a| a.0);
+        table::write(&roots[0], state.next, &moved, &all)?;
+        state.reserved = state.next;
+        let log = state.log.take().map_or_else(|| Log::open(&roots[0]), Ok);
+        log.and_then(Log::clear)
+    }
+}
+
+impl Store {
+    /// A number that no file ever had.
+    ///
+    /// # Errors
+    /// An error of the fastest tier.
+    pub(crate) fn new_number(&self) -> Result<u64, Errno> {
+        self.lasting.take(&self.roots[0])
+    }
+    /// Stores the number of an open file `id`: see [`Lasting::give`].
+    ///
+    /// # Errors
+    /// A device error, or lack of space.
+    pub(crate) fn give_number(
+        &self,
+        tier: Tier,
+        fd: impl AsFd,
+        id: Id,
+        number: u64,
+    ) -> Result<(), Errno> {
+        self.lasting.give(&self.roots[0], tier, fd, id, number)
+    }
+    /// Lasting numbers of what was found on the tiers and was not known: tier, path, attributes. Each has the number that its inode has
+    /// already, under another name or in its attribute, else a new one, which is durable when this returns; 0 if it cannot be.
+    pub(crate) fn found(&self, found: &[(Tier, &[u8], Facts)]) -> Vec<u64> {
+        let (mut used, mut numbers) = (HashSet::new(), vec![0; found.len()]);
+        let inodes: HashSet<(Tier, Id)> = found.iter().map(|f| (f.0, f.2.id)).collect();
+        let mut known = HashMap::new();
+        {
+            let cat = self.cat();
+            for (node, n) in cat.all() {
+                used.insert(cat.lasting(node));
+                if inodes.contains(&(n.tier, n.facts.id)) {
+                    known.insert((n.tier, n.facts.id), cat.lasting(node));
+                }
+            }
+        }
+        for (number, (tier, path, f)) in numbers.iter_mut().zip(found) {
+            let own = || {
+                let root = &self.roots[usize::from(*tier)];
+                let own = root.number_at(path, f.id).ok().flatten();
+                own.filter(|n| !used.contains(n))
+            };
+            let same = known.get(&(*tier, f.id)).copied();
+            *number = same.or_else(own).unwrap_or(0);
+        }
+        let mut give = || {
+            let mut records = Vec::new();
+            for (number, (tier, _, f)) in numbers.iter_mut().zip(found).filter(|n| *n.0 == 0) {
+                *number = self.new_number()?;
+                let marked = stored(*number, f.mode & TYPE == DIR);
+                records.push(Record::Number(self.lasting.key(*tier, f.id), marked));
+            }
+            if records.is_empty() {
+                return Ok(());
+            }
+            self.lasting.record(&self.roots[0], &records)
+        };
+        if let Err(e) = give() {
+            self.say(&format!(
+                "{}: the inode number of a file that others have made cannot be stored: {e}: it has another one after the next mount",
+                self.tier_name(0)
+            ));
+            numbers.fill(0);
+        }
+        numbers
+    }
+    /// What the catalogue has as this node is another file now, with these attributes, which others have put there.
+    pub(crate) fn now_another(&self, node: NodeId, tier: Tier, path: &[u8], facts: Facts) {
+        let number = self.found(&[(tier, path, facts)])[0];
+        let mut cat = self.cat_mut();
+        cat.replace(node, tier, facts.id);
+        cat.set_lasting(node, number);
+        drop(cat);
+        self.seen(node, facts);
+    }
+    /// Stores the numbers of all files for the next mount.
+    ///
+    /// # Errors
+    /// An error of the fastest tier: then the next mount asks the files themselves.
+    pub(crate) fn save_numbers(&self) -> Result<(), Errno> {
+        self.lasting.save(&self.roots, &self.cat())
+    }
+}

@@ -132,13 +132,13 @@ fn read_job(root: &Root, numbers: Numbers<'_>, job: Job, own: bool) -> Result<Ba
     };
     let rest = names.split_off(names.len().min(PART));
     let here = DirEntries::new(&dir, own);
-    let mut entries = Vec::with_capacity(names.len());
+    let (mut entries, mut next) = (Vec::with_capacity(names.len()), 0);
     for name in names {
         let below = || join(&path, name.to_bytes());
         if path == b"." && is_hidden(name.to_bytes()) {
             continue;
         }
-        let one = || {
+        let mut one = || {
             let Some(facts) = here.stat(&name)? else {
                 return Ok(None);
             };
@@ -148,7 +148,7 @@ fn read_job(root: &Root, numbers: Numbers<'_>, job: Job, own: bool) -> Result<Ba
             } else {
                 Vec::new()
             };
-            let number = numbers.and_then(|(table, tier)| table.find(tier, facts.id));
+            let number = numbers.and_then(|(table, tier)| table.find(tier, facts.id, &mut next));
             // Without a time of birth the entry can be of an earlier file with this inode, so the attribute goes before it.
             let ask = marked && numbers.is_some() && (number.is_none() || facts.id.born == 0);
             let mark = if ask { here.mark(&name) } else { None };

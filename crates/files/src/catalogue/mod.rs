@@ -9,6 +9,7 @@
 
 mod bulk;
 mod children;
+mod lasting;
 mod node_map;
 mod refs;
 mod slots;
@@ -17,6 +18,7 @@ mod tests;
 
 use crate::tree::{Facts, Id, Tier, join};
 use children::Children;
+pub(crate) use lasting::TEMPORARY;
 use node_map::NodeMap;
 use refs::Refs;
 pub use slots::Kind;
@@ -27,9 +29,6 @@ pub(crate) use slots::{SlotId, pack, unpack};
 pub type NodeId = u64;
 /// The root directory.
 pub const ROOT: NodeId = 0;
-
-/// The lowest of the inode numbers that are shown until the unmount only, for nodes without a lasting number.
-pub(crate) const TEMPORARY: u64 = 1 << 63;
 
 /// The kind of a node to create.
 #[derive(Clone, Debug)]
@@ -221,26 +220,6 @@ impl Catalogue {
     pub fn set_facts(&mut self, id: NodeId, facts: &Facts) {
         if let Some(slot) = self.slots.slot_of(id) {
             self.slots.set_facts(slot, facts);
-        }
-    }
-    /// The inode number of a node that users see. It lasts, unless it is [`TEMPORARY`] or higher.
-    pub fn shown_number(&self, id: NodeId) -> u64 {
-        match self.lasting(id) {
-            0 if id == ROOT => crate::lasting::ROOT_NUMBER,
-            0 => TEMPORARY | id,
-            number => number,
-        }
-    }
-    /// The lasting number of a node; 0 if it has none (yet).
-    pub(crate) fn lasting(&self, id: NodeId) -> u64 {
-        self.slots
-            .slot_of(id)
-            .map_or(0, |slot| self.slots.lasting(slot))
-    }
-    /// Sets the lasting number of a node.
-    pub(crate) fn set_lasting(&mut self, id: NodeId, number: u64) {
-        if let Some(slot) = self.slots.slot_of(id) {
-            self.slots.set_lasting(slot, number);
         }
     }
     fn dir(&self, id: NodeId) -> Option<&Dir> {

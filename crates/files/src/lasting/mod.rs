@@ -149,20 +149,20 @@ impl Lasting {
         if table.damaged {
             said.push("the table of inode numbers on the fast tier is damaged: files that others have made there have new numbers".into());
         }
-        let highest = self.part(cat, &mut said);
+        let highest = self.part(roots, cat, &mut said);
         let mut state = self.lock();
         state.next = table.next.max(highest + 1).max(ROOT_NUMBER + 1);
         if table.damaged || highest >= table.next.max(ROOT_NUMBER + 1) {
             state.next += MARGIN;
         }
         state.reserved = state.next;
-        let here = |n: &Node<'_>| tiers_of(roots, n).next().is_some();
+        let here = |n: Node<'_>| tiers_of(roots, &n).next().is_some();
         let new: Vec<NodeId> = cat
-            .all()
-            .filter(|(id, n)| *id != ROOT && cat.lasting(*id) == 0 && here(n))
+            .all_lasting()
+            .filter(|(id, number)| *number == 0 && *id != ROOT && cat.get(*id).is_some_and(here))
             .map(|(id, _)| id)
             .collect();
-        let many = new.len().max(table.records) > MANY;
+        let many = new.len().max(table.records) > MANY || table.damaged;
         if new.is_empty() && further.is_empty() && !many {
             return said;
         }
@@ -216,19 +216,26 @@ impl Lasting {
         }
         records
     }
-    /// Takes the number from all files but the first that have it. Returns the highest number.
-    fn part(&self, cat: &mut Catalogue, said: &mut Vec<String>) -> u64 {
-        let mut all: Vec<(u64, Tier, NodeId)> = cat
-            .all()
-            .map(|(id, n)| (cat.lasting(id), n.tier, id))
-            .filter(|n| n.0 > 0)
-            .collect();
+    /// Takes the number from all files but the first that have it. Returns the highest number. The names of a tier that is absent come last:
+    /// they can be old, and the file can be elsewhere by now.
+    fn part(&self, roots: &[Root], cat: &mut Catalogue, said: &mut Vec<String>) -> u64 {
+        let mut all: Vec<(u64, NodeId)> = cat.all_lasting().map(|(id, n)| (n, id)).collect();
+        all.retain(|n| n.0 > 0);
         all.sort_unstable();
-        let twice: Vec<NodeId> = all
-            .windows(2)
-            .filter(|w| w[0].0 == w[1].0 && !broken(Mutant::KeepDuplicate))
-            .map(|w| w[1].2)
-            .collect();
+        let mut twice = Vec::new();
+        for same in all
+            .chunk_by(|a, b| a.0 == b.0)
+            .filter(|same| same.len() > 1)
+        {
+            let mut same: Vec<_> = same
+                .iter()
+                .filter_map(|n| Some((n.1, cat.get(n.1)?.tier)))
+                .collect();
+            same.sort_by_key(|n| (roots[usize::from(n.1)].absent, n.1));
+            if !broken(Mutant::KeepDuplicate) {
+                twice.extend(same[1..].iter().map(|n| n.0));
+            }
+        }
         for id in &twice {
             cat.set_lasting(*id, 0);
         }
@@ -372,47 +379,48 @@ impl Store {
     /// Lasting numbers of what was found on the tiers and was not known: tier, path, attributes. Each has the number that its inode has
     /// already, under another name or in its attribute, else a new one, which is durable when this returns; 0 if it cannot be.
     pub(crate) fn found(&self, found: &[(Tier, &[u8], Facts)]) -> Vec<u64> {
-        let (mut used, mut numbers) = (HashSet::new(), vec![0; found.len()]);
-        let inodes: HashSet<(Tier, Id)> = found.iter().map(|f| (f.0, f.2.id)).collect();
-        let mut known = HashMap::new();
+        let inodes: HashSet<(u64, Id)> = found.iter().map(|f| (f.2.dev, f.2.id)).collect();
+        let (mut used, mut known) = (HashSet::new(), HashMap::new());
         {
             let cat = self.cat();
             for (node, n) in cat.all() {
-                used.insert(cat.lasting(node));
-                if inodes.contains(&(n.tier, n.facts.id)) {
-                    known.insert((n.tier, n.facts.id), cat.lasting(node));
+                let (inode, number) = ((n.facts.dev, n.facts.id), cat.lasting(node));
+                used.insert(number);
+                if inodes.contains(&inode) && number > 0 {
+                    known.insert(inode, number);
                 }
             }
         }
-        for (number, (tier, path, f)) in numbers.iter_mut().zip(found) {
-            let own = || {
-                let root = &self.roots[usize::from(*tier)];
-                let own = root.number_at(path, f.id).ok().flatten();
-                own.filter(|n| !used.contains(n))
-            };
-            let same = known.get(&(*tier, f.id)).copied();
-            *number = same.or_else(own).unwrap_or(0);
-        }
         let mut give = || {
-            let mut records = Vec::new();
-            for (number, (tier, _, f)) in numbers.iter_mut().zip(found).filter(|n| *n.0 == 0) {
-                *number = self.new_number()?;
-                let marked = stored(*number, f.mode & TYPE == DIR);
-                records.push(Record::Number(self.lasting.key(*tier, f.id), marked));
+            let (mut numbers, mut records) = (Vec::new(), Vec::new());
+            for (tier, path, f) in found {
+                let inode = (f.dev, f.id);
+                let own = || {
+                    let root = &self.roots[usize::from(*tier)];
+                    let own = root.number_at(path, f.id).ok().flatten();
+                    own.filter(|n| !used.contains(n))
+                };
+                let there = known.get(&inode).copied().or_else(own);
+                let number = there.map_or_else(|| self.new_number(), Ok)?;
+                if there.is_none() {
+                    let key = self.lasting.key(*tier, f.id);
+                    records.push(Record::Number(key, stored(number, f.mode & TYPE == DIR)));
+                }
+                known.insert(inode, number);
+                numbers.push(number);
             }
-            if records.is_empty() {
-                return Ok(());
+            if !records.is_empty() {
+                self.lasting.record(&self.roots[0], &records)?;
             }
-            self.lasting.record(&self.roots[0], &records)
+            Ok::<_, Errno>(numbers)
         };
-        if let Err(e) = give() {
+        give().unwrap_or_else(|e| {
             self.say(&format!(
                 "{}: the inode number of a file that others have made cannot be stored: {e}: it has another one after the next mount",
                 self.tier_name(0)
             ));
-            numbers.fill(0);
-        }
-        numbers
+            vec![0; found.len()]
+        })
     }
     /// What the catalogue has as this node is another file now, with these attributes, which others have put there.
     pub(crate) fn now_another(&self, node: NodeId, tier: Tier, path: &[u8], facts: Facts) {

@@ -172,29 +172,39 @@ impl Table {
         self.bytes = bytes;
         (at == end).then_some(())
     }
-    /// The number of a file on a tier, if it is known.
-    pub(crate) fn find(&self, tier: Tier, id: Id) -> Option<u64> {
+    /// The number of a file on a tier, if it is known. `next` is the place at which to look first, and then the one behind that: files of a
+    /// directory are often asked for in the order of the table.
+    pub(crate) fn find(&self, tier: Tier, id: Id, next: &mut usize) -> Option<u64> {
         let own = self.tiers.get(usize::from(tier)).copied().unwrap_or(0);
         // A tier that has an id now may have had none, because it was full.
-        let found = self.find_key(key(own, id));
-        let found = found.or_else(|| self.find_key(key(0, id)));
+        let found = self.find_key(key(own, id), next);
+        let found = found.or_else(|| self.find_key(key(0, id), &mut 0));
         found.map(|number| number & !IS_DIR)
     }
-    fn find_key(&self, key: Key) -> Option<u64> {
-        if let Some(number) = self.added.get(&key) {
+    fn find_key(&self, key: Key, next: &mut usize) -> Option<u64> {
+        if !self.added.is_empty()
+            && let Some(number) = self.added.get(&key)
+        {
             return Some(*number);
         }
         let (_, start, count) = *self.sections.iter().find(|s| s.0 == key.0)?;
         let (mut low, mut high) = (0, count);
+        let mut middle = *next;
         while low < high {
-            let middle = low.midpoint(high);
+            if !(low..high).contains(&middle) {
+                middle = low.midpoint(high);
+            }
             let at = start + middle * ENTRY;
             let there = (word(&self.bytes, at)?, word(&self.bytes, at + 8)?);
             match there.cmp(&(key.1, key.2)) {
                 std::cmp::Ordering::Less => low = middle + 1,
                 std::cmp::Ordering::Greater => high = middle,
-                std::cmp::Ordering::Equal => return word(&self.bytes, at + 16),
+                std::cmp::Ordering::Equal => {
+                    *next = middle + 1;
+                    return word(&self.bytes, at + 16);
+                }
             }
+            middle = usize::MAX;
         }
         None
     }

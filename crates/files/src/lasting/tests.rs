@@ -180,16 +180,21 @@ fn found_files() -> Result<(), String> {
     }
     // While it is mounted.
     let store = w.open();
-    w.run("echo 3 >fast/new; echo 4 >fast/repaired; mv slow/c slow/renamed; mv fast/p fast/pipe; echo 5 >slow/c; echo 6 >x; mv x fast/d2");
+    let d = store.cat().find(b"d").unwrap();
+    let (_, live, _) = store.create(d, b"mine", 0o600, ME()).unwrap();
+    store.release(&live);
+    let mine = number(&store, "d/mine");
+    w.run("echo 3 >fast/new; echo 4 >fast/repaired; mv slow/c slow/renamed; mv fast/p fast/pipe; echo 5 >slow/c; echo 6 >x; mv x fast/d2; ln fast/new fast/twice; mv fast/d/mine slow/d/mine");
     let new = store.create(ROOT, b"new", 0o600, ME());
     assert!(new.is_err_and(|e| e == Errno::EXIST));
     assert_eq!(crate::check::check(&store, true)["repaired"], true);
-    let paths = ["new", "repaired", "renamed", "c", "d/b", "d2", "pipe"];
+    let paths = [
+        "new", "repaired", "renamed", "c", "d/b", "d2", "pipe", "d/mine", "twice",
+    ];
     let second = numbers(&store, paths);
-    assert_eq!(
-        [second[2], second[4], second[6]],
-        [first[2], first[2], first[5]]
-    );
+    // Whatever the name, an inode keeps its number.
+    let same = [second[2], second[4], second[6], second[7], second[8]];
+    assert_eq!(same, [first[2], first[2], first[5], mine, second[0]]);
     assert!(second[3] != first[3], "another file has the name");
     drop(store);
     let store = w.open();

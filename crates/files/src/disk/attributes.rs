@@ -82,6 +82,8 @@ pub(crate) fn xattrs_of(fd: impl AsFd) -> Result<Xattrs, Errno> {
             other => other?,
         };
         value.truncate(n);
+        // The catalogue keeps it.
+        value.shrink_to_fit();
         if is_own(name, &value) {
             all.push((name.to_vec(), value));
         }
@@ -194,6 +196,19 @@ fn only_dir(there: &Facts) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The catalogue keeps the values of all files.
+    #[test]
+    fn values_take_no_more_memory_than_they_need() {
+        let file = tempfile::tempfile().unwrap();
+        let set = rustix::fs::fsetxattr(&file, "user.a", b"value", XattrFlags::empty());
+        if set.is_err() {
+            println!("SKIPPED: needs extended attributes");
+            return;
+        }
+        let all = xattrs_of(&file).unwrap();
+        assert_eq!((&all[0].1[..], all[0].1.capacity()), (&b"value"[..], 5));
+    }
 
     /// Entries of an access list with these names, as XDR.
     fn acl(names: &[&str]) -> Vec<u8> {

@@ -147,7 +147,7 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "without",
-        what: "for measurements: mechanisms to switch off, joined by +: account, emptying, lacks, worth, riding, value, alone, classes, yielding",
+        what: "for measurements: mechanisms to switch off, joined by +: account, emptying, lacks, worth, riding, value, alone, classes, yielding, duel",
         default: "none",
     },
 ];

@@ -62,21 +62,39 @@ impl Benefit {
     /// The fetch for a read that misses: of the whole extent, or of the requested blocks only.
     fn fetch(&self, view: &View<'_>, access: &Access) -> Action {
         let (extent, to) = (access.extent, FAST);
-        let (from, bytes) = view.part(access);
         let pays = || {
             let (read, flash) = self.cost_of_rest(view, access);
             self.regions
                 .should_fetch_whole(extent, Benefit::time_saved(view), read + flash)
         };
-        if u64::from(bytes) >= view.unit_bytes(extent) || !self.settings.parts || pays() {
-            return Action::Fetch { extent, to };
+        match self.fetch_of_part(view, access) {
+            Some(part @ Action::FetchPart { .. }) if !pays() => part,
+            _ => Action::Fetch { extent, to },
         }
-        Action::FetchPart {
+    }
+    /// The fetch of the requested blocks only, for which the slow device does no more than for the request. `None`: parts are not copied.
+    fn fetch_of_part(&self, view: &View<'_>, access: &Access) -> Option<Action> {
+        let (extent, to) = (access.extent, FAST);
+        let (from, bytes) = view.part(access);
+        if u64::from(bytes) >= view.unit_bytes(extent) {
+            return Some(Action::Fetch { extent, to });
+        }
+        self.settings.parts.then_some(Action::FetchPart {
             extent,
             to,
             from,
             bytes,
-        }
+        })
+    }
+    /// The fetch by which a read fills a free slot although the account refuses copies. Until there were as many misses as flash has slots,
+    /// no extent can have been used again after as many, so the account cannot know. A part costs the slow device nothing.
+    fn first_fill(&self, view: &View<'_>, access: &Access) -> Option<Action> {
+        let is_new = self.scores.clock() <= self.fast_slots && !access.write;
+        let fills = is_new
+            && view.copy(access.extent).is_none()
+            && !self.needs_victim(view, access.class)
+            && !self.promotes_home(view, access.extent);
+        self.fetch_of_part(view, access).filter(|_| fills)
     }
     /// Enters a miss into the account: if the extent was used recently (`is_recent`), the saving of a hit, otherwise the cost of its fetch
     /// `what`. Returns whether the account allows the copy.
@@ -159,7 +177,7 @@ impl Benefit {
             return;
         }
         let to = FAST;
-        let what = if access.write {
+        let mut what = if access.write {
             Action::Allocate { extent, to }
         } else if self.promotes_home(view, extent) {
             Action::Move { extent, to }
@@ -167,7 +185,10 @@ impl Benefit {
             self.fetch(view, access)
         };
         if !self.account_allows(view, access, is_recent, what) && !absorbed {
-            return;
+            let Some(part) = self.first_fill(view, access) else {
+                return;
+            };
+            what = part;
         }
         let (worth, price) = if self.has(Part::Worth) {
             (self.worth(view, extent), self.copy_price(view, extent))
@@ -180,7 +201,8 @@ impl Benefit {
                 return;
             }
         } else if self.needs_victim(view, access.class) {
-            match self.replace(view, access, (worth, price, absorbed), recency) {
+            let counts = self.worth_against_copies(view, access, recency.before, worth);
+            match self.replace(view, access, (counts, price, absorbed), recency) {
                 Some(leaves @ Action::Move { .. }) => {
                     // The move takes a while. A later miss will find the slot free.
                     return wanted.push(leaves);

@@ -23,10 +23,15 @@ impl Benefit {
             String::new()
         };
         let newcomer = view.either("a new copy", "a file that comes there");
+        let than = if self.duel.stays() {
+            " even before its latest access"
+        } else {
+            ""
+        };
         let (other, all) = (view.either("copy", "one"), view.either("copies", "these"));
         format!(
             "{what}; its recent accesses are worth {:.1} ms of the slow device{}, an access saves {:.2} ms, {newcomer} must be worth \
-             {:.2} ms more than the {other} that it replaces (goal {}); {dirty}{all} have saved {:.0} ms more \
+             {:.2} ms more than the {other} that it replaces{than} (goal {}); {dirty}{all} have saved {:.0} ms more \
              than they cost (the account is limited)",
             ms(self.worth(view, extent)),
             self.explain_class(view, extent),

@@ -19,7 +19,9 @@
 //! - A model of the slow device alone computes when that device would have answered. If flash answers writes later, they bypass it
 //!   (`shadow.rs`).
 //! - An account of what copies save and cost prevents that fetches of data that is not used again slow the slow device down
-//!   (`account.rs`).
+//!   (`account.rs`). A new flash is filled all the same with the parts that are read, until it had as many misses as slots.
+//! - If a set that is larger than flash is read repeatedly, copies stay until another extent is worth more even before its present access.
+//!   Two miniature caches on a sample of the extents show when this is better (`duel.rs`).
 //! - If requests have classes, the policy measures what copies of each class save, which counts for extents that were used once or twice
 //!   (`reuse.rs`), and rows for classes hold whatever that is (`classes.rs`).
 //!
@@ -52,9 +54,9 @@
 //!
 //! Memory: 12 bytes for each fast slot, 11 for each extent without a copy that is remembered (as many as flash has slots, or 2^20 if that is
 //! more), 2 for each dirty one, and 1 for each fast slot if classes are known. With homes on flash, and in a cache volume of at most 2^20
-//! extents: 8 bytes for each extent, 4 for each fast slot. Source: none, this is Isotherm's
+//! extents: 8 bytes for each extent, 4 for each fast slot. The miniature caches take 6 KiB. Source: none, this is Isotherm's
 //! own policy; that all costs are expressed in one unit is an older idea (HRO, OODT). When not to use it: if capacity matters, because
-//! copies add none; if sets of data that are a little larger than flash are read repeatedly, because its order is close to recency.
+//! copies add none.
 //! `bench/benefit/adversary.py` and `lab/tests/guard.rs` search for workloads on which the slow device alone is faster.
 
 mod account;
@@ -62,6 +64,7 @@ mod admit;
 mod batches;
 mod classes;
 mod clean;
+mod duel;
 mod explain;
 mod homes;
 mod order;
@@ -75,6 +78,7 @@ mod victims;
 mod weights;
 #[cfg(test)]
 mod tests {
+    mod loops;
     mod orders;
 }
 mod without;
@@ -90,6 +94,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use batches::Batches;
 use classes::Classes;
+use duel::Duel;
 use order::Order;
 use regions::Regions;
 use regret::Regret;
@@ -137,6 +142,8 @@ pub struct Benefit {
     account: Account,
     /// What is known about classes of data.
     classes: Classes,
+    /// Whether copies stay until others have shown that they are worth more.
+    duel: Duel,
 }
 
 impl Default for Benefit {
@@ -161,6 +168,7 @@ impl Default for Benefit {
             seed: 0x9e37_79b9_7f4a_7c15,
             account: Account::default(),
             classes: Classes::default(),
+            duel: Duel::default(),
         }
     }
 }
@@ -176,6 +184,8 @@ const REUSED: u64 = 1 << 3;
 /// What is known about an extent when it is accessed.
 #[derive(Clone, Copy, Debug)]
 struct Recency {
+    /// Its worth before the access, nanoseconds.
+    before: u64,
     /// Whether it was used within about one half-life.
     is_recent: bool,
     /// Whether it was used so recently that a copy made then would still exist if all copies could be evicted ([`REUSED`]).
@@ -207,6 +217,13 @@ impl Benefit {
     fn time_saved(view: &View<'_>) -> u64 {
         let (fast, slow) = (view.cost(FAST), view.cost(view.slowest()));
         slow.read.0.saturating_sub(fast.read.0).max(1)
+    }
+    /// Nanoseconds of the slow device that a copy saves if it serves this access.
+    fn hit_saves(view: &View<'_>, access: &Access) -> u64 {
+        if access.write {
+            return Benefit::deferred_write_time(view).0;
+        }
+        Benefit::time_saved(view)
     }
     /// The worth of one access: the same with all weights, and with a wake-up if the slow device sleeps.
     fn value_saved(&self, view: &View<'_>) -> u64 {
@@ -249,10 +266,16 @@ impl Policy for Benefit {
         let saves = self.value_saved(view);
         self.account = Account::open(Benefit::slow_read(view));
         self.attach_classes(view);
+        self.duel = Duel::new(if view.is_uniform() {
+            self.fast_slots
+        } else {
+            0
+        });
         for (s, e) in view.residents(FAST) {
             if view.copy(e) == Some(s) {
                 // After a restart each existing copy is worth one access.
                 self.scores.touch(e, Some(s), saves);
+                self.duel.found(e, self.scores.entry(e, Some(s)));
                 self.dirty.put(e, view.is_dirty(e));
             }
         }
@@ -302,6 +325,7 @@ impl Policy for Benefit {
         let copy = access.copy.filter(|c| view.tier_of(*c) == FAST);
         let before = self.scores.worth(extent, copy);
         let recency = Recency {
+            before,
             is_recent: before.saturating_mul(2) >= saves,
             is_reused: before.saturating_mul(REUSED) >= saves,
         };
@@ -310,14 +334,11 @@ impl Policy for Benefit {
             .order
             .access_worth(view, access, goes_on, saves);
         self.scores.touch(extent, copy, counts);
+        self.compare_orders(view, access, before, run);
         if access.home.is_some_and(|h| view.tier_of(h) == FAST) {
             // Its home is on flash, so a copy would save nothing.
         } else if copy.is_some() && (access.write || view.holds(access)) {
-            let saved = if access.write {
-                Benefit::deferred_write_time(view).0
-            } else {
-                Benefit::time_saved(view)
-            };
+            let saved = Benefit::hit_saves(view, access);
             self.account.earn(saved, Benefit::slow_read(view));
         } else {
             if copy.is_some() {
@@ -337,6 +358,7 @@ impl Policy for Benefit {
                 self.add_slow_work(access.now, Benefit::deferred_write_time(view));
             }
             self.scores.advance_clock();
+            self.duel.note_miss(self.scores.clock());
             self.on_miss(view, access, run, recency, wanted);
         }
         if !self.dirty.is_empty() && self.next_tick.is_none() {
@@ -469,6 +491,7 @@ impl Policy for Benefit {
             + self.streams.bytes()
             + self.regions.bytes()
             + self.classes.bytes()
+            + self.duel.bytes()
             + self.last_written_ms.capacity() * 4
     }
 }

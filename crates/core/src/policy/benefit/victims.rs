@@ -47,7 +47,7 @@ struct Search {
 
 /// The seed after a draw.
 #[inline]
-const fn next_seed(mut seed: u64) -> u64 {
+pub(super) const fn next_seed(mut seed: u64) -> u64 {
     seed ^= seed << 13;
     seed ^= seed >> 7;
     seed ^= seed << 17;
@@ -94,7 +94,7 @@ fn draw_samples<const N: usize>(mut seeds: [u64; N]) -> Seeds<N> {
 
 /// The result of the draw that left this seed: a number below `below`.
 #[inline]
-fn draw_result(seed: u64, below: u32) -> u32 {
+pub(super) fn draw_result(seed: u64, below: u32) -> u32 {
     (((seed >> 32) * u64::from(below)) >> 32) as u32
 }
 

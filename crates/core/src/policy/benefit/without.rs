@@ -6,7 +6,7 @@ use crate::policy::{ParamError, nearest};
 use alloc::string::String;
 
 /// The name of each mechanism, and what happens without it.
-const NAMES: [(&str, &str); 10] = [
+const NAMES: [(&str, &str); 11] = [
     ("none", "all mechanisms are on"),
     (
         "account",
@@ -44,9 +44,13 @@ const NAMES: [(&str, &str); 10] = [
         "yielding",
         "a round of cleans begins at once if any request waits, and as soon as a slot waits for it",
     ),
+    (
+        "duel",
+        "the newest extent always replaces copies, even while a set larger than flash is read again and again",
+    ),
 ];
 /// The names, for error messages.
-const RANGE: &str = "none, or names of mechanisms joined by +: account, emptying, lacks, worth, riding, value, alone, classes, yielding";
+const RANGE: &str = "none, or names of mechanisms joined by +: account, emptying, lacks, worth, riding, value, alone, classes, yielding, duel";
 
 /// A mechanism, as an index of [`NAMES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +64,7 @@ pub enum Part {
     Alone,
     Classes,
     Yielding,
+    Duel,
 }
 
 /// The mechanisms that are switched off.

@@ -3,7 +3,9 @@
 //! Three system calls per file (its name, its attributes, whether it has extended attributes) take most of the time of a mount. There may
 //! be more threads than processors, because a disk or a network serves several calls at the same time faster than one after the other.
 
-use crate::disk::{DirEntries, Mark, Root, Xattrs, is_hidden, own_working_directory, xattrs};
+use crate::disk::{
+    DirEntries, Mark, Root, Xattrs, decode, is_hidden, own_working_directory, xattrs,
+};
 use crate::lasting::Table;
 use crate::store::Refused;
 use crate::tree::{DIR, Facts, LNK, TYPE, Tier, join};
@@ -152,7 +154,7 @@ fn read_job(root: &Root, numbers: Numbers<'_>, job: Job, own: bool) -> Result<Ba
             // Without a time of birth the entry can be of an earlier file with this inode, so the attribute goes before it.
             let ask = marked && numbers.is_some() && (number.is_none() || facts.id.born == 0);
             let mark = if ask { here.mark(&name) } else { None };
-            let number = number.filter(|_| mark.is_none());
+            let number = number.filter(|_| mark.and_then(|m| decode(m, facts.id)).is_none());
             let target = if facts.mode & TYPE == LNK {
                 let to = rustix::fs::readlinkat(&dir, &name, Vec::new())?;
                 to.into_bytes().into()

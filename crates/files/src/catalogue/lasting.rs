@@ -6,7 +6,7 @@ use super::{Catalogue, Kind, NodeId, ROOT, SlotId};
 pub(crate) const TEMPORARY: u64 = 1 << 63;
 
 impl Catalogue {
-    /// The inode number of a node that users see. It lasts, unless it is [`TEMPORARY`] or higher.
+    /// The inode number of a node that users see. It lasts, unless it is 2^63 or more.
     pub fn shown_number(&self, id: NodeId) -> u64 {
         match self.lasting(id) {
             0 if id == ROOT => crate::lasting::ROOT_NUMBER,

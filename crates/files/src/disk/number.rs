@@ -43,10 +43,10 @@ pub(crate) fn decode(mark: Mark, id: Id) -> Option<u64> {
 }
 
 /// Stores the number of an open file `id`, which may be open without access to its contents. Returns false if the file cannot have the
-/// attribute, because of its file system, its kind or its mode.
+/// attribute, because of its file system, its kind or its mode, or because its other attributes leave no room (ext4).
 ///
 /// # Errors
-/// A device error, or lack of space.
+/// A device error.
 pub(crate) fn set_number(fd: impl AsFd, id: Id, number: u64) -> Result<bool, Errno> {
     let value = encode(id, number);
     for name in NAMES {
@@ -60,6 +60,7 @@ pub(crate) fn set_number(fd: impl AsFd, id: Id, number: u64) -> Result<bool, Err
         match set {
             Ok(()) => return Ok(true),
             Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {}
+            Err(Errno::NOSPC | Errno::DQUOT | Errno::TOOBIG | Errno::RANGE) => return Ok(false),
             Err(e) => return Err(e),
         }
     }

@@ -34,6 +34,8 @@ pub(crate) const ROOT_NUMBER: u64 = 1;
 const BATCH: u64 = 1 << 16;
 /// How many numbers are left out if the table is damaged or older than the files: it is not known which ones removed files had.
 const MARGIN: u64 = 1 << 20;
+/// No number this far above those that were given out is believed: somebody else has written it, and all numbers after it would be wasted.
+const BEYOND: u64 = 1 << 40;
 /// If more files than this are new to the table at a mount, or the log is longer, the table is written anew.
 const MANY: usize = 4096;
 
@@ -149,7 +151,7 @@ impl Lasting {
         if table.damaged {
             said.push("the table of inode numbers on the fast tier is damaged: files that others have made there have new numbers".into());
         }
-        let highest = self.part(roots, cat, &mut said);
+        let highest = self.part(roots, cat, table.next + BEYOND, &mut said);
         let mut state = self.lock();
         state.next = table.next.max(highest + 1).max(ROOT_NUMBER + 1);
         if table.damaged || highest >= table.next.max(ROOT_NUMBER + 1) {
@@ -217,12 +219,13 @@ impl Lasting {
         records
     }
     /// Takes the number from all files but the first that have it. Returns the highest number. The names of a tier that is absent come last:
-    /// they can be old, and the file can be elsewhere by now.
-    fn part(&self, roots: &[Root], cat: &mut Catalogue, said: &mut Vec<String>) -> u64 {
+    /// they can be old, and the file can be elsewhere by now. A number of `limit` or more was not given out here, and is taken as well.
+    fn part(&self, roots: &[Root], cat: &mut Catalogue, limit: u64, said: &mut Vec<String>) -> u64 {
         let mut all: Vec<(u64, NodeId)> = cat.all_lasting().map(|(id, n)| (n, id)).collect();
         all.retain(|n| n.0 > 0);
         all.sort_unstable();
-        let mut twice = Vec::new();
+        let foreign = all.split_off(all.partition_point(|n| n.0 < limit));
+        let mut twice: Vec<NodeId> = foreign.into_iter().map(|n| n.1).collect();
         for same in all
             .chunk_by(|a, b| a.0 == b.0)
             .filter(|same| same.len() > 1)
@@ -242,7 +245,7 @@ impl Lasting {
         if let Some(first) = twice.first().and_then(|id| cat.path(*id)) {
             self.renumbered.store(twice.len() as u64, Ordering::Relaxed);
             said.push(format!(
-                "{} files had the inode number of another file and have a new one (was an older copy of a tier put back?), such as {}",
+                "{} files had the inode number of another file, or one that was not given out here, and have a new one (was an older copy of a tier put back?), such as {}",
                 twice.len(),
                 String::from_utf8_lossy(&first)
             ));
@@ -271,7 +274,7 @@ impl Lasting {
         id: Id,
         number: u64,
     ) -> Result<(), Errno> {
-        if broken(Mutant::ForgetNew) || crate::disk::set_number(fd, id, number)? {
+        if number == 0 || broken(Mutant::ForgetNew) || crate::disk::set_number(fd, id, number)? {
             return Ok(());
         }
         self.record(fast, &[Record::Number(self.key(tier, id), number)])
@@ -351,17 +354,27 @@ impl Lasting {
         table::write(&roots[0], state.next, &moved, &all)?;
         state.reserved = state.next;
         let log = state.log.take().map_or_else(|| Log::open(&roots[0]), Ok);
-        log.and_then(Log::clear)
+        log.and_then(|log| log.clear(Record::Reserved(state.next)))
     }
 }
 
 impl Store {
-    /// A number that no file ever had.
+    /// A number that no file ever had; 0 if the fastest tier fails, so that files can be made on others. Such a file has another number after
+    /// the next mount.
     ///
     /// # Errors
-    /// An error of the fastest tier.
+    /// The fastest tier is full.
     pub(crate) fn new_number(&self) -> Result<u64, Errno> {
-        self.lasting.take(&self.roots[0])
+        match self.lasting.take(&self.roots[0]) {
+            Err(e) if e != Errno::NOSPC && e != Errno::DQUOT => {
+                self.say(&format!(
+                    "{}: no inode numbers can be reserved: {e}: new files have others after the next mount",
+                    self.tier_name(0)
+                ));
+                Ok(0)
+            }
+            other => other,
+        }
     }
     /// Stores the number of an open file `id`: see [`Lasting::give`].
     ///
@@ -380,17 +393,22 @@ impl Store {
     /// already, under another name or in its attribute, else a new one, which is durable when this returns; 0 if it cannot be.
     pub(crate) fn found(&self, found: &[(Tier, &[u8], Facts)]) -> Vec<u64> {
         let inodes: HashSet<(u64, Id)> = found.iter().map(|f| (f.2.dev, f.2.id)).collect();
-        let (mut used, mut known) = (HashSet::new(), HashMap::new());
+        let mut known = HashMap::new();
         {
             let cat = self.cat();
             for (node, n) in cat.all() {
                 let (inode, number) = ((n.facts.dev, n.facts.id), cat.lasting(node));
-                used.insert(number);
                 if inodes.contains(&inode) && number > 0 {
                     known.insert(inode, number);
                 }
             }
         }
+        // A file from another mount can have a number in its attribute that was given out here, or will be.
+        let below = self.lasting.lock().next;
+        let is_free = |number: &u64| {
+            let cat = self.cat();
+            *number < below && cat.all_lasting().all(|(_, n)| n != *number)
+        };
         let mut give = || {
             let (mut numbers, mut records) = (Vec::new(), Vec::new());
             for (tier, path, f) in found {
@@ -398,7 +416,7 @@ impl Store {
                 let own = || {
                     let root = &self.roots[usize::from(*tier)];
                     let own = root.number_at(path, f.id).ok().flatten();
-                    own.filter(|n| !used.contains(n))
+                    own.filter(is_free)
                 };
                 let there = known.get(&inode).copied().or_else(own);
                 let number = there.map_or_else(|| self.new_number(), Ok)?;

@@ -317,12 +317,14 @@ impl Log {
         self.end += bytes.len() as u64;
         Ok(())
     }
-    /// Empties the log, whose records are in the table. Its space stays set aside.
-    pub(super) fn clear(self) -> Result<(), Errno> {
+    /// Empties the log, whose records are in the table, but for this one, which counts if the table is damaged later. Its space stays set
+    /// aside.
+    pub(super) fn clear(self, first: Record) -> Result<(), Errno> {
         if self.end > LOG_BYTES {
             rustix::fs::ftruncate(&self.fd, LOG_BYTES)?;
         }
-        let bytes = vec![0; self.end.min(LOG_BYTES) as usize];
+        let mut bytes = vec![0; self.end.clamp(RECORD as u64, LOG_BYTES) as usize];
+        bytes[..RECORD].copy_from_slice(&first.encode());
         write_all(&self.fd, &bytes, 0)?;
         rustix::fs::fdatasync(&self.fd)
     }

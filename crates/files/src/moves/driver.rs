@@ -186,15 +186,18 @@ impl<'a> Driver<'a> {
 
     /// Releases the locks. After a move that was done, nobody sees that it changed directories, and the kernel is told.
     fn end(&mut self, outcome: Outcome) {
+        let mut moved = None;
         if outcome == Outcome::Done {
             let id = self.store.cat().get(self.live.node).map(|n| n.facts.id);
-            if let Some((id, (now, before))) = id.zip(self.live.update_shown_ctime()) {
-                let fast = &self.store.roots[0];
-                self.store.lasting.moved(fast, self.to, id, now, before);
-            }
+            moved = id.zip(self.live.update_shown_ctime());
             self.dir_times();
         }
         (self.names, self.state) = (None, None);
+        if let Some((id, (now, before))) = moved {
+            // A file that has changed meanwhile has another change time, for which this says nothing.
+            let fast = &self.store.roots[0];
+            self.store.lasting.moved(fast, self.to, id, now, before);
+        }
         if outcome == Outcome::Done {
             self.store.tell_kernel(self.live.node);
             self.store.room_changed(self.from);

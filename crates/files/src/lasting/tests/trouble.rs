@@ -244,3 +244,35 @@ fn many_files_are_found() {
     store.save_numbers().unwrap();
     assert_eq!(fs::read(w.at("fast/.isotherm/numbers")).unwrap(), table);
 }
+
+/// Files that come from another mount, with numbers of that one in their attributes: high ones are not believed, and one that will be given out
+/// here is not shown for another file meanwhile.
+#[test]
+fn numbers_of_another_mount_are_not_believed() {
+    let w = World::new();
+    let mark = |path: &str, number: u64| {
+        fs::write(w.at(path), b"").unwrap();
+        let fd = fs::File::open(w.at(path)).unwrap();
+        let id = crate::disk::facts_of(&fd).unwrap().id;
+        assert!(crate::disk::set_number(&fd, id, number).unwrap());
+    };
+    mark("slow/huge", (1 << 63) - 1);
+    let store = w.open();
+    let first = [number(&store, "huge"), make(&store, "new")];
+    assert!(first.iter().all(|n| *n < 1 << 32), "{first:?}");
+    // While it is mounted: what others have made there is found when its name is used.
+    let soon = first[1] + 3;
+    mark("fast/soon", soon);
+    let made = store.create(ROOT, b"soon", 0o600, ME());
+    assert_eq!(made.err(), Some(Errno::EXIST));
+    assert_ne!(number(&store, "soon"), soon);
+    for i in 0..8 {
+        make(&store, &format!("f{i}"));
+    }
+    let all = unique(&store);
+    drop(store);
+    let store = w.open();
+    assert!(unique(&store).iter().all(|n| *n < 1 << 32));
+    assert_eq!(number(&store, "huge"), first[0]);
+    assert!(all.contains(&number(&store, "f7")));
+}

@@ -31,13 +31,6 @@ impl Told {
 
     /// Compares the volume's health with what was told, and tells the difference.
     pub(super) fn look(&mut self, live: &Live) {
-        self.tell(live);
-        if let Some(hook) = &mut self.hook {
-            hook.look();
-        }
-    }
-
-    fn tell(&mut self, live: &Live) {
         let health = live.health();
         let ids = |causes: &[Cause]| causes.iter().map(|c| (c.id(), c.since)).collect::<Vec<_>>();
         let (before, now) = (ids(&self.causes), ids(&health.causes));
@@ -56,7 +49,7 @@ impl Told {
             _ => health.sentence(),
         };
         notify::tell(&format!("STATUS={status}"));
-        if let Some(hook) = &mut self.hook {
+        if let Some(hook) = &self.hook {
             hook.changed(&health);
         }
         self.causes = health.causes;

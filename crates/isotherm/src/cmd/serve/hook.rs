@@ -1,14 +1,16 @@
 //! `serve --on-event PROGRAM`: a program of the user's that is told when the volume's health changes, to send a message or to start a unit.
 //!
 //! It is started with two words, the volume's name and the new state (`well`, `degraded`, `failing`, `failed`), and can read the object `health`
-//! of `status --json` from its standard input. Nothing here waits for it: one runs at a time, it is ended after [`PATIENCE`], and of changes
-//! in the meantime it is told the last one.
+//! of `status --json` from its standard input. Nothing waits for it but a thread of its own: one runs at a time, it is ended after [`PATIENCE`] with all
+//! that it has started, and of changes in the meantime it is told the last one.
 
 use std::fs::{File, Metadata};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use isotherm_control::health::Health;
@@ -18,6 +20,8 @@ use crate::Failure;
 
 /// A program that still runs after this time is killed.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Interval at which it is looked at.
+const LOOK: Duration = Duration::from_millis(100);
 /// Permission to run a file, for anybody.
 const MAY_RUN: u32 = 0o111;
 /// Permission to change it, for others than its owner.
@@ -32,13 +36,11 @@ fn others_may_change(m: &Metadata) -> bool {
     may_write || (m.uid() != own && m.uid() != 0)
 }
 
-/// The program, and what it is to be told.
-pub(super) struct Hook {
-    program: PathBuf,
-    volume: String,
-    running: Option<(Child, Instant)>,
-    due: Option<(&'static str, String)>,
-}
+/// What the program is to be told: the state, and the object `health` as JSON.
+type Event = (&'static str, String);
+
+/// The thread that starts the program. The start of a program waits for the disk on which it is, which may be the one that fails.
+pub(super) struct Hook(Sender<Event>);
 
 impl Hook {
     /// # Errors
@@ -61,44 +63,44 @@ impl Hook {
                 )));
             }
         }
-        Ok(Hook {
+        let (tell, events) = channel();
+        let runner = Runner {
             program,
             volume: volume.to_owned(),
-            running: None,
-            due: None,
-        })
+        };
+        let thread = std::thread::Builder::new().name("on-event".into());
+        (thread.spawn(move || runner.run(&events)))
+            .map_err(|e| Failure::failed(format!("no thread for --on-event: {e}")))?;
+        Ok(Hook(tell))
     }
 
     /// The volume's health has changed.
-    pub(super) fn changed(&mut self, health: &Health) {
+    pub(super) fn changed(&self, health: &Health) {
         let answer = health.answer();
         let text = isotherm_answers::json(&answer).to_string();
-        self.due = Some((answer.state.word(), text));
+        // The thread lives as long as this.
+        let _ = self.0.send((answer.state.word(), text));
     }
+}
 
-    /// Starts the program if it is due, and looks after one that runs. Call it again and again.
-    pub(super) fn look(&mut self) {
-        if let Some((child, since)) = &mut self.running {
-            let said = match child.try_wait() {
-                Ok(None) if since.elapsed() < PATIENCE => return,
-                Ok(None) => {
-                    *since = Instant::now();
-                    // It may have ended at this moment. Its end is seen later, because the kernel can hold it.
-                    let _ = child.kill();
-                    return self.warn("did not end within a minute and is killed");
-                }
-                Ok(Some(status)) => (!status.success()).then(|| format!("failed: {status}")),
-                Err(e) => Some(format!("is lost sight of: {e}")),
-            };
-            self.running = None;
-            if let Some(said) = said {
-                self.warn(&said);
-            }
-        }
-        if let Some((state, text)) = self.due.take() {
-            match self.start(state, &text) {
-                Ok(child) => self.running = Some((child, Instant::now())),
-                Err(e) => self.warn(&format!("cannot be started: {e}")),
+struct Runner {
+    program: PathBuf,
+    volume: String,
+}
+
+impl Runner {
+    fn run(&self, events: &Receiver<Event>) {
+        while let Ok(first) = events.recv() {
+            let (state, text) = events.try_iter().last().unwrap_or(first);
+            let outcome = self.start(state, &text).and_then(|mut c| wait(&mut c));
+            let shown = self.program.display();
+            match outcome {
+                Ok(Some(status)) if status.success() => {}
+                Ok(Some(status)) => tracing::warn!("--on-event {shown}: failed: {status}"),
+                Ok(None) => tracing::warn!(
+                    "--on-event {shown}: did not end within a minute and was killed, with what it had started"
+                ),
+                Err(e) => tracing::warn!("--on-event {shown}: cannot be started: {e}"),
             }
         }
     }
@@ -114,10 +116,22 @@ impl Hook {
             .env_remove("NOTIFY_SOCKET")
             .stdin(input)
             .stdout(Stdio::null())
+            .process_group(0)
             .spawn()
     }
+}
 
-    fn warn(&self, what: &str) {
-        tracing::warn!("--on-event {}: {what}", self.program.display());
+/// The status of a program that ends in time, else `None`.
+fn wait(child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        std::thread::sleep(LOOK);
     }
+    let group = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process_group(group, rustix::process::Signal::KILL)?;
+    child.wait()?;
+    Ok(None)
 }

@@ -112,13 +112,13 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     stopped.map_err(Failure::Failed)
 }
 
-/// Stops the engine, and tells the outcome to the clients that asked for it.
 fn told(args: &ServeArgs) -> Result<Told, Failure> {
     let volume = args.volume.to_string_lossy();
     let hook = args.on_event.as_ref().map(|p| Hook::new(p, &volume));
     Ok(Told::new(hook.transpose()?))
 }
 
+/// Stops the engine, and tells the outcome to the clients that asked for it.
 fn stop(server: Server, events: Option<EventsFile>, waiting: Vec<StopReply>) -> Result<(), String> {
     let stopped = server.stop().map_err(|e| e.to_string());
     if let Some(events) = events {

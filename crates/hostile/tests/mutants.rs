@@ -130,12 +130,14 @@ enum Attempt {
 type Harm = fn(u64, Option<Mutant>) -> Result<Damage, String>;
 const HARMS: [Harm; 3] = [damage, lost_tail, older_checkpoint];
 
+/// Without scenes one sees what random scenarios alone notice.
+fn has_scenes() -> bool {
+    std::env::var_os("ISOTHERM_NO_SCENES").is_none()
+}
+
 impl Attempt {
     fn all() -> impl Iterator<Item = Attempt> {
-        let scenes = match std::env::var_os("ISOTHERM_NO_SCENES") {
-            Some(_) => 0,
-            None => SCENES.len(),
-        };
+        let scenes = if has_scenes() { SCENES.len() } else { 0 };
         let seeds = (0..SEEDS).flat_map(Attempt::of_seed);
         (0..scenes).map(Attempt::Scene).chain(seeds)
     }
@@ -200,7 +202,8 @@ const KNOWN: &str = include_str!("mutants.known");
 fn caught(mutant: Mutant) -> Option<(Attempt, String)> {
     let of_mutant = format!("{mutant:?}: ");
     let known = KNOWN.lines().find_map(|l| l.strip_prefix(&of_mutant));
-    let known = known.and_then(Attempt::parse);
+    let known = (known.and_then(Attempt::parse))
+        .filter(|k| has_scenes() || !matches!(k, Attempt::Scene(_)));
     let by = |attempt: Attempt| Some((attempt, attempt.finds(mutant)?));
     known.into_iter().chain(Attempt::all()).find_map(by)
 }

@@ -210,6 +210,11 @@ impl Benefit {
         };
         self.duel.note(&self.scores, &sampled);
     }
+    /// Whether the order is used in which copies stay.
+    #[inline]
+    pub(super) fn copies_stay(&self) -> bool {
+        self.duel.stays() && self.has(Part::Duel) && self.has(Part::Worth)
+    }
     /// What counts of an extent against the copies that it may replace: its `worth`, or if copies stay, that `before` its present access.
     pub(super) fn worth_against_copies(
         &self,
@@ -218,7 +223,7 @@ impl Benefit {
         before: u64,
         worth: u64,
     ) -> u64 {
-        if !self.duel.stays() || !self.has(Part::Duel) || !self.has(Part::Worth) {
+        if !self.copies_stay() {
             return worth;
         }
         let class = (self.class_of(view, access.extent), self.one_access(view));

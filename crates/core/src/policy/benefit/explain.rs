@@ -23,7 +23,7 @@ impl Benefit {
             String::new()
         };
         let newcomer = view.either("a new copy", "a file that comes there");
-        let than = if self.duel.stays() {
+        let than = if self.copies_stay() {
             " even before its latest access"
         } else {
             ""

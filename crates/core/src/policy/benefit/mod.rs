@@ -334,8 +334,11 @@ impl Policy for Benefit {
             .order
             .access_worth(view, access, goes_on, saves);
         self.scores.touch(extent, copy, counts);
-        self.compare_orders(view, access, before, run);
-        if access.home.is_some_and(|h| view.tier_of(h) == FAST) {
+        let is_at_home = access.home.is_some_and(|h| view.tier_of(h) == FAST);
+        if !is_at_home {
+            self.compare_orders(view, access, before, run);
+        }
+        if is_at_home {
             // Its home is on flash, so a copy would save nothing.
         } else if copy.is_some() && (access.write || view.holds(access)) {
             let saved = Benefit::hit_saves(view, access);

@@ -207,8 +207,7 @@ impl Live {
         facts
     }
     /// Called after the move changed the change time on the tier once more, by removing a name: the change time from before the move is
-    /// still shown.
-    /// Returns both.
+    /// still shown. Returns both.
     pub(crate) fn update_shown_ctime(&self) -> Option<(Time, Time)> {
         let now = self.hold().fd().and_then(facts_of);
         let mut shown = self

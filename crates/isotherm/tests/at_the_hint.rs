@@ -69,29 +69,38 @@ fn what_has_the_flash_s_name_is_not_written_when_flash_is_left_out() {
     }
 }
 
-/// The name of flash that was left out may become that of a disk of another volume: the volume goes on, and the other one is not written.
+/// The name of flash that was left out may become that of a disk or of flash of another volume, or of anything: the volume goes on, and that is
+/// neither read nor written.
 #[test]
-fn the_name_of_flash_that_was_left_out_is_that_of_another_volume() {
+fn the_name_of_flash_that_was_left_out_is_that_of_something_else() {
     let place = Place::in_memory();
     place.ok("create v --fast f:16M --slow s:64M");
     fs::rename(place.path("f"), place.away("f")).expect("renamed");
     let served = place.serve("v --without-flash --nbd unix:n --stop-timeout 0");
     assert_eq!(served.terminate(), Some(0));
     for create in [
-        "create w --fast g:16M --slow f:64M",
-        "create x --fast f:16M --slow t:64M",
+        Some("create w --fast g:16M --slow f:64M"),
+        Some("create x --fast f:16M --slow t:64M"),
+        None,
     ] {
-        place.ok(create);
+        match create {
+            Some(create) => drop(place.ok(create)),
+            None => fs::write(place.path("f"), vec![7; 16 << 20]).expect("written"),
+        }
         let before = fs::read(place.path("f")).expect("read");
-        let served = place.serve("v --nbd unix:n --stop-timeout 0");
-        assert_eq!(place.status()["missing_members"], serde_json::json!([0]));
-        served.signal("TERM");
-        let (code, said) = served.end();
-        assert_eq!(code, Some(0));
-        assert!(said.contains("/f: belongs to another volume"), "{said}");
+        for options in ["", "--read-only"] {
+            let served = place.serve(&format!("v --nbd unix:n --stop-timeout 0 {options}"));
+            assert_eq!(place.status()["missing_members"], serde_json::json!([0]));
+            assert_eq!(served.terminate(), Some(0));
+        }
         assert!(fs::read(place.path("f")).expect("read") == before);
         fs::remove_file(place.path("f")).expect("removed");
     }
+    // The flash itself missed writes, and stays left out when it is back.
+    fs::rename(place.away("f"), place.path("f")).expect("renamed");
+    let served = place.serve("v --nbd unix:n --stop-timeout 0");
+    assert_eq!(place.status()["missing_members"], serde_json::json!([0]));
+    assert_eq!(served.terminate(), Some(0));
 }
 
 /// A device that gives errors is not damaged: what it says is told, by every command that looks for its superblocks.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Place;
+use common::{Place, unmount};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -169,7 +169,7 @@ fn what_is_mounted_below_stays_when_ours_is_unmounted() {
                 std::thread::sleep(Duration::from_millis(100));
             }
             assert!(mounted("fuse"));
-            place.tool("umount", &[&mnt]);
+            unmount(mnt.as_ref());
             assert!(server.wait().expect("ends").success());
             assert!(mounted("tmpfs"), "round {round}: unmounted as well");
         }

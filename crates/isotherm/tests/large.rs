@@ -147,7 +147,7 @@ fn a_loss_of_a_hundred_terabytes_is_listed_within_bounds() {
     assert_eq!(peer.answer().expect("answered"), 0);
     drop(peer);
     served.kill();
-    // The flash stays: other tests could get the name of its loop device.
+    drop(fast);
 
     let served = place.serve("v --without-flash --nbd unix:n");
     let mut peer = Peer::connect(&place.path("n")).expect("connected");

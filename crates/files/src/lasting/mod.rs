@@ -4,7 +4,8 @@
 //!
 //! - The fastest tier says below which number all are that may have been given out. It says so in advance, for [`BATCH`] numbers at a time,
 //!   so a crash loses numbers and never repeats one.
-//! - A new file gets its number as an extended attribute (`disk/number.rs`) before its name.
+//! - A new file gets its number as an extended attribute (`disk/number.rs`) before its name; a directory, link or pipe, which cannot be made
+//!   without a name, right after it and before it is shown.
 //! - What others have made, and what cannot have the attribute, is in a table on the fastest tier ([`table`]). After a clean unmount the
 //!   table has all files, so that a mount need not ask each file for its attribute.
 //!

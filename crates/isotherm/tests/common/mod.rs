@@ -230,6 +230,20 @@ pub fn patiently(call: &str, run: impl Fn() -> Output) -> Output {
     run()
 }
 
+/// Unmounts. A process that another test starts has, until it runs its program, the open files of this one.
+pub fn unmount(at: &Path) {
+    let mut said = String::new();
+    for _ in 0..100 {
+        let tried = Command::new("umount").arg(at).output().expect("umount");
+        if tried.status.success() {
+            return;
+        }
+        said = String::from_utf8_lossy(&tried.stderr).into_owned();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("{said}");
+}
+
 /// Whether nobody has a block device claimed. A moment after a file system was unmounted, it can still be mounted in a mount namespace that
 /// another test has just made.
 pub fn is_unclaimed(device: &Path) -> bool {

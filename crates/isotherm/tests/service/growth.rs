@@ -1,7 +1,7 @@
 //! A file system on the volume's device grows while it is mounted.
 
-use super::machine::{self, Machine, has_loops, wait_for};
-use crate::common::is_unclaimed;
+use super::machine::{Machine, has_loops, wait_for};
+use crate::common::{self, is_unclaimed};
 use serde_json::json;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -31,7 +31,7 @@ impl Drop for Mounted {
 
 /// Unmounts, and waits until the device is free.
 fn unmount(at: &str, device: &str) {
-    machine::unmount(at.as_ref());
+    common::unmount(at.as_ref());
     wait_for("the device to be free", || is_unclaimed(device.as_ref()));
 }
 

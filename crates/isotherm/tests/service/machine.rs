@@ -109,14 +109,6 @@ pub fn loops(dir: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Unmounts. A process that another test starts has, until it runs its program, the open files of this one.
-pub fn unmount(at: &Path) {
-    wait_for("the file system to be unmounted", || {
-        let tried = Command::new("umount").arg(at).output();
-        tried.expect("umount is installed").status.success()
-    });
-}
-
 pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {

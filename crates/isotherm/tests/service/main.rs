@@ -20,8 +20,8 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Place, Served, fits};
-use machine::{LIMIT, Machine, has_loops, loops, unmount, wait_for};
+use common::{Place, Served, fits, unmount};
+use machine::{LIMIT, Machine, has_loops, loops, wait_for};
 use serde_json::{Value, json};
 
 #[test]

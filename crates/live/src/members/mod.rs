@@ -187,6 +187,30 @@ pub fn locate(config: &mut VolumeConfig, dir: &Path) -> Result<Vec<String>, Erro
     Ok(notes)
 }
 
+/// For each member of a description that [`locate`] has put in order: whether the newest session went on without it, and its path does not
+/// lead to it. What is there, if anything, may belong to anybody, and need not even be a device that can be opened.
+pub(crate) fn left_out(config: &VolumeConfig) -> Vec<bool> {
+    let uuid = config.uuid.as_deref().and_then(parse_uuid);
+    let held: Vec<Hint> = config.members.iter().map(|m| look(&m.path)).collect();
+    let ours = held.iter().filter_map(|h| match h {
+        Hint::Member(sb) if Some(sb.uuid) == uuid => Some(&**sb),
+        _ => None,
+    });
+    let newest = ours
+        .max_by_key(|sb| sb.generation)
+        .filter(|sb| sb.state != State::Preparing && sb.members.len() == config.members.len());
+    let is_other = |h: &Hint| match h {
+        Hint::Member(sb) => Some(sb.uuid) != uuid,
+        Hint::Unreadable => false,
+        Hint::Nothing => true,
+    };
+    let went_on_without = |m| newest.is_some_and(|newest| newest.is_absent(MemberId(m)));
+    (0..)
+        .zip(&held)
+        .map(|(m, h)| is_other(h) && went_on_without(m))
+        .collect()
+}
+
 fn look(path: &Path) -> Hint {
     match probe(path, Second::At(&[])) {
         Ok(Ok(sb)) => Hint::Member(Box::new(sb)),

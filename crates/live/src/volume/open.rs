@@ -66,11 +66,11 @@ impl Volume {
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
         refuse_twins(&config.all_paths())?;
         let read_only = mode == OpenMode::ReadOnly;
-        let (mut devices, absent) = open_members(&config, read_only, without, &mut notes)?;
+        let (devices, absent) = open_members(&config, read_only, without, &mut notes)?;
         // A replacement may be of a device that is there and has lost its contents.
         let tolerant = absent.is_some() || read_only || without != Without::Nothing;
-        let mut found = superblocks(&devices, &paths, tolerant, &mut notes)?;
-        leave_out_foreign(&config, &paths, (&mut devices, &mut found), &mut notes);
+        let media = &mut FileMedia::new(&devices);
+        let found = find_superblocks(media, &paths, tolerant, &mut notes)?;
         all_of_this_volume(&config, &paths, &found, file)?;
         let (mut devices, mut found) = in_member_order(&mut config, devices, found)?;
         follow_description(&mut found, &config);
@@ -130,15 +130,6 @@ impl Volume {
     }
 }
 
-fn superblocks(
-    devices: &[Option<Device>],
-    paths: &[PathBuf],
-    tolerant: bool,
-    notes: &mut Vec<String>,
-) -> Result<Found, Error> {
-    find_superblocks(&mut FileMedia::new(devices), paths, tolerant, notes)
-}
-
 /// The superblocks that the session will write have the present paths and policy.
 fn follow_description(found: &mut Found, config: &VolumeConfig) {
     for sb in found.iter_mut().flatten() {
@@ -160,8 +151,9 @@ fn open_members(
     let mut absent = None;
     let slowest = config.members.iter().map(|m| m.tier).max().unwrap_or(0);
     let uuid = config.uuid.as_deref().and_then(parse_uuid);
-    for m in &config.members {
-        if let Some(why) = without.why(m, slowest) {
+    for (m, left_out) in config.members.iter().zip(members::left_out(config)) {
+        let left_out = left_out.then_some("is not the member that was left out");
+        if let Some(why) = without.why(m, slowest).or(left_out) {
             let what = format!("{}: {why}", m.path.display());
             absent.get_or_insert(Error::new(ErrorKind::Device, what));
             devices.push(None);
@@ -206,38 +198,6 @@ fn no_old_cache(found: &Found, uses: Uses, file: &Path) -> Result<(), Error> {
     let what = "it was made as a cache by an older isotherm (format version 2), whose data lies on the disk in no order. Serve it with that program \
         over NBD, create a new volume on other devices, serve that, too, and copy: `nbdcopy nbd+unix:///?socket=old.sock nbd+unix:///?socket=new.sock`";
     Err(config_error(file, what))
-}
-
-/// What has the name of a member that was left out, and belongs to another volume, is not used: the volume goes on without that member, as it
-/// does if nothing has its name.
-fn leave_out_foreign(
-    config: &VolumeConfig,
-    paths: &[PathBuf],
-    (devices, found): (&mut [Option<Device>], &mut Found),
-    notes: &mut Vec<String>,
-) {
-    let Some(wanted) = config.uuid.as_deref().and_then(parse_uuid) else {
-        return;
-    };
-    let ours: Vec<&Superblock> = (found.iter().flatten())
-        .filter(|sb| sb.uuid == wanted)
-        .collect();
-    let newest = ours.iter().max_by_key(|sb| sb.generation);
-    let is_whole = newest.is_some_and(|newest| {
-        let is_here = |m: u8| ours.iter().any(|sb| sb.index == m);
-        let mut all = 0..newest.members.len() as u8;
-        newest.state != State::Preparing && all.all(|m| newest.is_absent(MemberId(m)) || is_here(m))
-    });
-    for i in 0..found.len() {
-        let is_foreign = found[i].as_ref().is_some_and(|sb| sb.uuid != wanted);
-        if is_foreign && is_whole {
-            notes.push(format!(
-                "{}: belongs to another volume, and has the name of a member that was left out",
-                paths[i].display()
-            ));
-            (devices[i], found[i]) = (None, None);
-        }
-    }
 }
 
 /// Refuses members of another volume than the description names.

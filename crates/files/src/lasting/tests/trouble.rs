@@ -276,3 +276,18 @@ fn numbers_of_another_mount_are_not_believed() {
     assert_eq!(number(&store, "huge"), first[0]);
     assert!(all.contains(&number(&store, "f7")));
 }
+
+/// The fast tier takes no reservation: files are made elsewhere, and have lasting numbers after the next mount.
+#[test]
+fn a_fast_tier_that_fails_stops_no_creation() {
+    let w = World::new();
+    w.run("mkdir -p fast/.isotherm/numbers.log");
+    let store = w.open();
+    assert!(make(&store, "f") >= TEMPORARY);
+    drop(store);
+    w.run("rmdir fast/.isotherm/numbers.log");
+    let store = w.open();
+    let number = number(&store, "f");
+    assert!(number < TEMPORARY);
+    assert_ne!(make(&store, "g"), number);
+}

@@ -92,7 +92,9 @@ impl Runner {
     fn run(&self, events: &Receiver<Event>) {
         while let Ok(first) = events.recv() {
             let (state, text) = events.try_iter().last().unwrap_or(first);
-            let outcome = self.start(state, &text).and_then(|mut c| wait(&mut c));
+            let outcome = self
+                .start(state, &text)
+                .and_then(|mut c| wait(&mut c, PATIENCE));
             let shown = self.program.display();
             match outcome {
                 Ok(Some(status)) if status.success() => {}
@@ -121,10 +123,10 @@ impl Runner {
     }
 }
 
-/// The status of a program that ends in time, else `None`.
-fn wait(child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
+/// The status of a program that ends in time. Otherwise it is killed with all that it has started, and this is `None`.
+fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<ExitStatus>> {
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < patience {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
@@ -134,4 +136,26 @@ fn wait(child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
     rustix::process::kill_process_group(group, rustix::process::Signal::KILL)?;
     child.wait()?;
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn what_a_program_has_started_ends_with_it() {
+        let mut child = Command::new("sh")
+            .args(["-c", "sleep 1000 & echo; wait"])
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .expect("starts");
+        let mut out = child.stdout.take().expect("piped");
+        out.read_exact(&mut [0]).expect("it has started the other");
+        let ended = wait(&mut child, Duration::from_millis(10));
+        assert!(ended.expect("waited").is_none());
+        // Both had the pipe, which ends with the last of them.
+        assert_eq!(out.read(&mut [0]).expect("read"), 0);
+    }
 }

@@ -1,13 +1,14 @@
 //! Sets that are larger than flash and are read repeatedly, and what could deceive the choice between the two orders (`duel.rs`).
 #![allow(clippy::unwrap_used)]
 
+use super::orders::space;
 use crate::null::NullEngine;
 use crate::policy::Policy;
 use crate::policy::benefit::Benefit;
 use crate::policy::benefit::duel::Duel;
 use crate::random::SplitMix64;
-use crate::units::{ExtentId, Nanos, TierId};
-use crate::volume::{Geometry, Member, Space, UnitId};
+use crate::units::{ExtentId, Nanos};
+use crate::volume::{Space, UnitId};
 use alloc::vec::Vec;
 
 const FAST: u32 = 1024;
@@ -21,16 +22,7 @@ struct Volume {
 
 impl Volume {
     fn new(fast: u32, without: &str) -> Volume {
-        let member = |tier, slots| Member {
-            tier: TierId(tier),
-            first_slot: 0,
-            slots,
-            data_offset: 0,
-            stash: crate::geometry::Stash::default(),
-        };
-        let members = alloc::vec![member(0, fast), member(1, UNITS + 8)];
-        let space = Space::new(Geometry::new(16, 12, UNITS, members).unwrap());
-        Volume::over(space, without)
+        Volume::over(space(fast, UNITS), without)
     }
     fn over(space: Space, without: &str) -> Volume {
         let mut policy = Benefit::default();

@@ -14,7 +14,8 @@ use alloc::vec::Vec;
 const UNITS: u32 = 60;
 const UNIT: u64 = 64 << 10;
 
-fn space(fast: u32) -> Space {
+/// An empty volume of two tiers, in which each unit has a slot on the slower one.
+pub(super) fn space(fast: u32, units: u32) -> Space {
     let member = |tier, slots| Member {
         tier: TierId(tier),
         first_slot: 0,
@@ -22,8 +23,8 @@ fn space(fast: u32) -> Space {
         data_offset: 0,
         stash: crate::geometry::Stash::default(),
     };
-    let members = alloc::vec![member(0, fast), member(1, UNITS + 8)];
-    Space::new(Geometry::new(16, 12, UNITS, members).unwrap())
+    let members = alloc::vec![member(0, fast), member(1, units + 8)];
+    Space::new(Geometry::new(16, 12, units, members).unwrap())
 }
 
 /// The accesses of a request to units without copies.
@@ -51,7 +52,7 @@ fn worths(weights: &[(&str, f64)], work: &[Access]) -> Vec<u64> {
 
 /// The same with rows for classes.
 fn worths_with(rows: &[&str], weights: &[(&str, f64)], work: &[Access]) -> Vec<u64> {
-    let mut space = space(16);
+    let mut space = space(16, UNITS);
     let mut policy = Benefit::default();
     for row in rows {
         policy.set_name("class", row).unwrap();
@@ -85,7 +86,7 @@ fn agreeing(worths: &[u64], before: impl Fn(usize, usize) -> bool) -> (usize, us
 
 /// The collector after it has counted all accesses.
 fn counted<C: Collector>(mut collector: C, work: &[Access]) -> C {
-    let mut space = space(16);
+    let mut space = space(16, UNITS);
     let mut view = View::new(&mut space, Nanos(0), 0, false, u32::MAX);
     collector.attach(&mut view);
     for access in work {
@@ -214,7 +215,7 @@ fn dss_order(rows: &[&str]) -> Vec<u32> {
     for row in rows {
         dss.set_name("class", row).unwrap();
     }
-    let mut dss = NullEngine::over(space(12), dss);
+    let mut dss = NullEngine::over(space(12, UNITS), dss);
     let come = |dss: &mut NullEngine<Dss>, a: &Access| {
         let request = (a.request_offset, a.request_bytes);
         dss.access(a.now, ExtentId(a.extent.0), false, a.class, request);

@@ -133,6 +133,10 @@ pub enum Mutant {
     HealRollback,
     /// A round that, after a power loss, only the mirror has is treated as damage.
     RefuseMirrorAhead,
+    /// If only the mirror has what followed the begin of a ring, the primary's ring, which was empty then, is treated as damaged.
+    DoubtFirstBlocks,
+    /// The same rule counts for a mirror that lags: it may lack what the primary's ring had, all of which is damaged.
+    TrustLaggingMirror,
     /// A hole in the journal is treated as its end.
     PassHole,
     /// The journal since an older checkpoint ends where it has filled the ring.
@@ -302,7 +306,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 145] = [
+pub const MUTANTS: [Mutant; 147] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -365,6 +369,8 @@ pub const MUTANTS: [Mutant; 145] = [
     Mutant::RepeatOnlyFirst,
     Mutant::HealRollback,
     Mutant::RefuseMirrorAhead,
+    Mutant::DoubtFirstBlocks,
+    Mutant::TrustLaggingMirror,
     Mutant::PassHole,
     Mutant::EndAtFullRing,
     Mutant::LeavePrimaryTorn,

@@ -145,3 +145,25 @@ pub(super) fn over_old_blocks(mutant: Option<Mutant>) -> Result<(), String> {
     }
     larger(t, &COPIED)
 }
+
+/// After a growth the journal is in a new place, where no block is yet. Power fails in the middle of the first round there, and only one of
+/// the two journals has its block.
+pub(super) fn first_round(mutant: Option<Mutant>) -> Result<(), String> {
+    for mirror in [true, false] {
+        let mut s = closed(mutant, &[6, 6], 40)?;
+        enlarge(&mut s);
+        s.grow(PLAN, None).map_err(|e| format!("growing: {e}"))?;
+        s.sb = s.found()[0].clone().ok_or("the flash is no member")?;
+        s.open()?;
+        s.allocate(5)?;
+        s.write(5, (0, 8))?;
+        s.hold(s.is_ring());
+        s.send_flush()?;
+        if !s.is_in_flight(s.is_ring()) {
+            return Err(String::from("the scene has no block to lose"));
+        }
+        s.lose_power(move |m, _| (m.0 == 1) == mirror);
+        shows(&mut s, &DIRTY).map_err(|e| format!("on the mirror alone: {mirror}: {e}"))?;
+    }
+    Ok(())
+}

@@ -56,7 +56,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 115] = [
+pub const SCENES: [(&str, Scene); 117] = [
     ("dirty data has an age", asked::has_an_age),
     ("dirty data has a limit", asked::has_a_limit),
     (
@@ -286,6 +286,14 @@ pub const SCENES: [(&str, Scene); 115] = [
         successors::disk_before_its_flash_is_lost,
     ),
     ("growths that are abandoned", growths::abandoned),
+    (
+        "the ring of a successor is lost",
+        successors::ring_of_a_successor_is_lost,
+    ),
+    (
+        "the first round after flash has grown",
+        flash_growths::first_round,
+    ),
     ("flash that grows", flash_growths::cut),
     (
         "flash that grows over old blocks of its journal",

@@ -1,26 +1,27 @@
 //! Scenes about a device that takes the place of a member.
 
 use super::caches::cache;
-use super::stage::{Shape, Stage, nothing};
+use super::stage::{Shape, Stage, nothing, stage};
 use crate::disk::{Disk, Disks};
 use isotherm_core::engine::Mutant;
 use isotherm_core::policy::{Action, WriteTo};
 use isotherm_core::store::open::{Loss, Mode};
 use isotherm_core::store::superblock::Room;
 use isotherm_core::store::{self, Carrier, Successor, open};
-use isotherm_core::{ExtentId, MemberId, TierId};
+use isotherm_core::{ExtentId, MemberId, Nanos, TierId};
 
 impl Stage {
     /// Puts `spare` into the place of the missing first member, as an empty device.
     pub(super) fn succeed(&mut self, spare: Disk) -> Result<(), String> {
         let loss = Loss::Refused;
-        self.succeed_at(0, spare, |epoch| Mode::Degraded { epoch, loss })
+        self.succeed_at(0, spare, false, |epoch| Mode::Degraded { epoch, loss })
     }
-    /// Puts `spare` into the place of a member; it is empty if that is the first one, and else it has the data of the former one.
+    /// Puts `spare` into the place of a member, with its data or as an empty device.
     fn succeed_at(
         &mut self,
         place: u8,
         spare: Disk,
+        holds_data: bool,
         mode: impl FnOnce(u64) -> Mode,
     ) -> Result<(), String> {
         self.epochs += 2;
@@ -37,7 +38,7 @@ impl Stage {
                 bytes: old.bytes,
             },
             hint: String::from("successor"),
-            holds_data: place > 0,
+            holds_data,
             area: None,
         };
         let all = &mut Disks {
@@ -97,12 +98,40 @@ pub(super) fn former_member_again(mutant: Option<Mutant>) -> Result<(), String> 
     s.check_contents()
 }
 
+/// After the primary of a tiering volume was replaced, its ring is empty. Rounds of the next session are on it, and the first of them on the mirror,
+/// which lags; then all of its ring is damaged. Nothing tells what followed.
+pub(super) fn ring_of_a_successor_is_lost(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = stage(mutant)?;
+    s.write(1, (0, 8))?;
+    s.close(None)?;
+    let spare = s.disks[0].clone();
+    s.succeed_at(0, spare, true, |epoch| Mode::ReadWrite { epoch })?;
+    s.open()?;
+    let layout = s.sb.layout();
+    let mirror = layout.mirror.ok_or("the scene has no mirror")?;
+    let in_mirror = s.is_ring();
+    s.write(2, (0, 8))?;
+    s.flush()?;
+    s.pass(Nanos::from_secs(60))?;
+    s.hold(move |op| op.member == mirror.member && in_mirror(op));
+    for e in 3..6 {
+        s.write(e, (0, 8))?;
+        s.flush()?;
+    }
+    s.lose_power(nothing);
+    s.disks[0].corrupt(layout.primary.ring_at, layout.area.ring_bytes() as usize);
+    match s.open() {
+        Ok(()) => s.verify(),
+        Err(_) => Ok(()),
+    }
+}
+
 /// A disk is replaced while flash has data of its own, and then flash is gone before the volume was opened again. The new disk must say which
 /// data it lacks.
 pub(super) fn disk_before_its_flash_is_lost(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = super::lists::dirty(mutant, |_| {})?;
     let spare = s.disks[1].clone();
-    s.succeed_at(1, spare, |epoch| Mode::ReadWrite { epoch })?;
+    s.succeed_at(1, spare, true, |epoch| Mode::ReadWrite { epoch })?;
     s.gone = true;
     let refused = |epoch| Mode::Degraded {
         epoch,

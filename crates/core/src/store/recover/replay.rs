@@ -5,7 +5,7 @@ use super::super::journal::{self, BlockHeader, Tip};
 use super::super::layout::RING_MIN;
 use super::super::mutants::broken;
 use super::super::report::{Part, Repair, Report};
-use super::super::superblock::State;
+use super::super::superblock::{Follow, State};
 use super::super::{BLOCK, Carrier, HEADER, Layout, Media};
 use super::loaded::{CHUNK, From, Loaded, Trust, apply};
 use crate::mutants::Mutant;
@@ -225,8 +225,12 @@ fn no_doubt<M: Media + ?Sized>(
                     .block(media, &from.layout, seq)
                     .is_some_and(|b| journal::decode(b, &from.sb.uuid).is_some())
             });
-        // The ring may already have been in this state when the session began (`void_at`).
-        loaded.void && from.sb.void_at != end
+        // The ring may already have been in this state when the session began (`void_at`): at this end, or at this checkpoint. In the second
+        // case a mirror that lacks nothing has all that was answered since, and power failed while the primary got its first block.
+        let first_blocks = from.sb.void_at == start
+            && (from.session.follow == Follow::Exact || broken(media, Mutant::TrustLaggingMirror))
+            && !broken(media, Mutant::DoubtFirstBlocks);
+        loaded.void && from.sb.void_at != end && !first_blocks
     };
     let doubtful = doubtful && from.session.closed != Some(end);
     if doubtful && !broken(media, Mutant::PassHole) {

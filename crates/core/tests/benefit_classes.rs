@@ -161,7 +161,7 @@ fn run(rows: &[&str]) -> ([u32; 5], [u32; 5]) {
         (0..400).for_each(|u| n[u as usize % 5] += u32::from(has(e, u)));
         n
     };
-    for i in 0..6000u64 {
+    for i in 0..12_000u64 {
         let x = random.draw();
         let unit = (x >> 33) as u32 % 400;
         touch(&mut e, i * 20, unit, x >> 61 == 0, class(unit));

@@ -300,12 +300,12 @@ fn of_extents_whose_rest_nobody_wants_a_part_is_copied() {
     );
 }
 
-/// Every 20 s, 150 simultaneous writes of 12 KiB in 3000 extents.
+/// Every 5 s, four writes within 15 ms, in 300 extents.
 fn bursts_of_writes() -> Memory {
-    let records = (0..30 * 150u64)
+    let records = (0..6000u64)
         .map(|i| {
-            let (time, place) = (i / 150 * 20_000 * MS, i * 2741 % 3000 * EXTENT);
-            Record::new(Nanos(time), Op::Write, place, 12 << 10)
+            let time = (i / 4 * 5_000 + i % 4 * 5) * MS;
+            Record::new(Nanos(time), Op::Write, i * 2741 % 300 * EXTENT, 4096)
         })
         .collect();
     Memory::new("bursts", records)
@@ -315,7 +315,7 @@ fn bursts_of_writes() -> Memory {
 fn a_late_flash_leaves_writes_to_the_disk() {
     let tier = |name, share| Tier::new(Device::preset(name).expect("a sheet"), Size::Share(share));
     let flash = tier("intel-x25e-32", 100_000);
-    let disk = tier("wd5000aaks", 1_000_000);
+    let disk = tier("exos-18tb", 1_000_000);
     let mean = |policy: &str, tiers| {
         let whole = Size::Share(1_000_000);
         let mut s = Setup::pair(policy.parse().expect("a preset"), whole).expect("sheets");

@@ -11,7 +11,7 @@
 //! - Long requests and sequential streams bypass the cache, because the slow device serves them well.
 //! - Dirty data is written home in the order of addresses. This begins when the slow device has had no request for `idle_s` and has had
 //!   the time to empty its own write cache. A batch takes up to half of the time for which the device has been idle, and is large enough
-//!   to be worth a commit round. It contains only data that was not written for `settled_s`, unless more than 80 % of flash is dirty.
+//!   to be worth a commit round. It contains only data that was not written for `settled_s`, unless more than 20 % of flash is dirty.
 //! - If the rest of an extent is rarely requested, only the part that is read is copied (`regions.rs`).
 //! - If the slow device is never idle, as in a closed loop, all copies would become dirty. The policy adds up the time that misses lose
 //!   because no dirty copy can be evicted. When this equals the measured time of a batch of cleans, a batch is written (`regret.rs`,
